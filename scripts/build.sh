@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Builds the release Wasm into build/, if what it is made of changed since the last build.
+#
+# Invariant: build/.built is as old as the moment before the last complete build began, so a file
+# that changes during a build is newer than it and the next call builds again.
+# Concurrent calls (wrangler starts one per configuration file) wait for each other: the second
+# finds the build done.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# scripts/setup.sh has already run when a command of the Makefile calls; not when wrangler does.
+scripts/setup.sh
+
+# `flock` is in every Linux; elsewhere two builds at once cost time only (worker-build has a lock).
+mkdir -p .tools build
+exec 9>.tools/build.lock
+if command -v flock >/dev/null; then flock 9; fi
+
+sources=(src Cargo.toml Cargo.lock rust-toolchain.toml scripts/build.sh)
+if [ -d .cargo ]; then sources+=(.cargo); fi
+
+# Folders count as well: removing a file changes only its folder.
+if [ -f build/.built ] && [ -f build/index_bg.wasm ] && [ -z "$(find "${sources[@]}" -newer build/.built -print -quit)" ]; then
+  exit 0
+fi
+
+echo "build: compiling the release Wasm into build/"
+touch .tools/build.began
+rm -f build/.built
+export WASM_BINDGEN_BIN=$PWD/.tools/bin/wasm-bindgen
+export WASM_OPT_BIN=$PWD/node_modules/.bin/wasm-opt
+export ESBUILD_BIN=$PWD/node_modules/.bin/esbuild
+# wasm-opt is a script for node: it gets the project's node, not the machine's.
+export PATH=$PWD/node_modules/.bin:$PATH
+.tools/bin/worker-build --release 9>&-
+mv .tools/build.began build/.built

@@ -1,0 +1,154 @@
+// Runs every check of `make check` but the tests, each as one line: name, result, seconds.
+//
+// Invariants: one failed check does not hide the next (all run, then the exit code tells), a failure
+// prints its output and what to do, and a check that could not run says "skip" and why.
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { compatibilityDate as workerdDate } from "workerd";
+import { tidy } from "./tidy.mjs";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const WASM = "wasm32-unknown-unknown";
+// 400 KB = 400 × 1,024 bytes. A Worker may be 3 MB gzipped on the free plan (10 MB on the paid
+// one); the rest of the distance is start-up time, which grows with the code.
+const WASM_GZIP_BYTES_MAX = 409_600;
+// A fetch that takes longer than this counts as out of reach.
+const FETCH_MS_MAX = 60_000;
+// Enough for the last messages of a compiler, short enough to read.
+const OUTPUT_LINES_MAX = 60;
+
+class Failed extends Error {}
+class Skipped extends Error {}
+
+// Runs a program in the project's folder. Resolves to its output; `status` is null for a timeout.
+function attempt(program, args, { env = {}, timeout } = {}) {
+  const { status, stdout, stderr, error } = spawnSync(program, args, {
+    cwd: ROOT,
+    encoding: "utf8",
+    timeout,
+    // The default of 1 MiB would end a compiler with many messages.
+    maxBuffer: 64 * 1024 * 1024,
+    stdio: ["ignore", "pipe", "pipe"],
+    env: { ...process.env, PATH: `${ROOT}node_modules/.bin:${process.env.PATH}`, ...env },
+  });
+  return { status, stdout: stdout ?? "", output: `${stdout ?? ""}${stderr ?? ""}${error ? `${error.message}\n` : ""}` };
+}
+
+function run(program, args, options) {
+  const { status, output } = attempt(program, args, options);
+  if (status !== 0) throw new Failed(output);
+  return "";
+}
+
+function clippy(...args) {
+  return run("cargo", ["clippy", "--locked", ...args, "--", "-D", "warnings"]);
+}
+
+function rustdoc(...args) {
+  return run("cargo", ["doc", "--locked", "--no-deps", ...args], { env: { RUSTDOCFLAGS: "-D warnings" } });
+}
+
+function deny(...args) {
+  return run(join(ROOT, ".tools/bin/cargo-deny"), ["--all-features", "--locked", "check", ...args]);
+}
+
+// The database is on GitHub: where that cannot be reached there is nothing to compare with.
+function advisories() {
+  const fetched = attempt(join(ROOT, ".tools/bin/cargo-deny"), ["fetch", "db"], { timeout: FETCH_MS_MAX });
+  if (fetched.status !== 0) throw new Skipped("the advisory database could not be fetched from github.com");
+  return deny("--disable-fetch", "advisories");
+}
+
+function npmAudit() {
+  const { stdout, output } = attempt("npm", ["audit", "--json"], { timeout: FETCH_MS_MAX });
+  let found;
+  try {
+    found = JSON.parse(stdout).metadata?.vulnerabilities;
+  } catch {
+    found = undefined;
+  }
+  if (found === undefined) throw new Skipped("the npm registry gave no audit");
+  if (found.high + found.critical > 0) throw new Failed(output);
+  return `${found.total} findings, none high or critical`;
+}
+
+function wasmSize() {
+  const bytes = gzipSync(readFileSync(join(ROOT, "build/index_bg.wasm")), { level: 9 }).length;
+  const sentence = `${bytes.toLocaleString("en")} of ${WASM_GZIP_BYTES_MAX.toLocaleString("en")} bytes gzipped`;
+  if (bytes > WASM_GZIP_BYTES_MAX) throw new Failed(`${sentence}\n`);
+  return sentence;
+}
+
+function dryRun(config) {
+  const folder = mkdtempSync(join(tmpdir(), "tally-dry-run-"));
+  try {
+    const args = ["deploy", "--dry-run", "-c", config, "--outdir", folder];
+    return run(process.execPath, ["node_modules/wrangler/bin/wrangler.js", ...args], {
+      env: { WRANGLER_SEND_METRICS: "false", CI: "1" },
+    });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+// The version that a tool in .tools reports: the word of its `--version` that is one.
+function toolVersion(name) {
+  return attempt(join(ROOT, ".tools/bin", name), ["--version"]).output.match(/\d+\.\d+\.\d+/)?.[0];
+}
+
+function tidiness() {
+  const findings = tidy(ROOT, {
+    workerBuild: toolVersion("worker-build"),
+    wasmBindgen: toolVersion("wasm-bindgen"),
+    workerdDate,
+  });
+  if (findings.length > 0) throw new Failed(`${findings.join("\n")}\n`);
+  return "";
+}
+
+const FIX_LINTS = "fix what is shown above; a lint that is wrong here gets #[expect(…, reason = \"…\")]";
+const CHECKS = [
+  ["tidy", tidiness, "each line above names the file, the line and the rule (scripts/tidy.mjs)"],
+  ["formatting", () => run("cargo", ["fmt", "--check"]), "run cargo fmt"],
+  ["clippy native", () => clippy("--all-targets"), FIX_LINTS],
+  ["clippy wasm32", () => clippy("--lib", "--target", WASM), FIX_LINTS],
+  ["docs native", () => rustdoc("--lib"), "fix the documentation shown above"],
+  ["docs wasm32", () => rustdoc("--lib", "--target", WASM, "--document-private-items"), "fix the documentation shown above"],
+  ["licences, bans, sources", () => deny("licenses", "bans", "sources"), "replace the crate, or allow it in deny.toml with a reason"],
+  ["advisories of crates", advisories, "update the crate (cargo update -p name), or ignore it in deny.toml with a reason"],
+  ["advisories of npm", npmAudit, "update the package in package.json, then run npm install"],
+  ["Wasm size", wasmSize, "find what grew; the budget stands in scripts/check.mjs"],
+  ["dry run aggregator", () => dryRun("wrangler.aggregator.toml"), "fix wrangler.aggregator.toml"],
+  ["dry run edge", () => dryRun("wrangler.toml"), "fix wrangler.toml"],
+];
+
+function checkAll() {
+  let failures = 0;
+  for (const [name, check, remedy] of CHECKS) {
+    const began = performance.now();
+    const report = (result, more) => {
+      const seconds = ((performance.now() - began) / 1000).toFixed(1);
+      console.log(`${result.padEnd(5)} ${name.padEnd(24)} ${seconds.padStart(6)} s  ${more}`.trimEnd());
+    };
+    try {
+      report("ok", check());
+    } catch (error) {
+      if (error instanceof Skipped) {
+        report("skip", error.message);
+        continue;
+      }
+      failures += 1;
+      const output = error instanceof Failed ? error.message : error.stack;
+      report("FAIL", `what to do: ${remedy}`);
+      console.log(output.trimEnd().split("\n").slice(-OUTPUT_LINES_MAX).map((line) => `      ${line}`).join("\n"));
+    }
+  }
+  console.log(failures === 0 ? "All checks passed." : `${failures} of ${CHECKS.length} checks failed.`);
+  return failures === 0 ? 0 : 1;
+}
+
+process.exit(checkAll());

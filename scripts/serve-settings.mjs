@@ -1,0 +1,86 @@
+// What `make serve` and `make dev` take from the environment, checked before anything starts.
+//
+// Invariant: access is open only on a loopback address without keys. Any other address needs keys.
+
+export const SERVE_PORT_DEFAULT = 8788;
+export const HOST_DEFAULT = "127.0.0.1";
+// One isolate each: 64 are many times what a machine has cores.
+export const EDGES_MAX = 64;
+const PORT_MAX = 65_535;
+
+/** A setting that cannot be used. Its message says which one and what to do. */
+export class SettingError extends Error {}
+
+function whole(name, value, fallback, min, max) {
+  if (value === undefined || value === "") return fallback;
+  const number = /^\d{1,9}$/.test(value) ? Number(value) : NaN;
+  if (!(number >= min && number <= max)) {
+    throw new SettingError(`${name} must be a whole number from ${min} to ${max}, not ${JSON.stringify(value)}`);
+  }
+  return number;
+}
+
+/** Returns the port in `value`, or `fallback` where it is not set. 0 means: any free one. */
+export function port(value, fallback) {
+  return whole("PORT", value, fallback, 0, PORT_MAX);
+}
+
+/** Returns whether a numeric address (as a resolver gives it) leads to this machine only. */
+export function isLoopback(address) {
+  return /^127(\.\d{1,3}){3}$/.test(address) || address === "::1";
+}
+
+/**
+ * Returns the TALLY_ variables to hand to the Workers: those of the environment that are set, with
+ * TALLY_ACCESS decided here and TALLY_ROLE left to each Worker's own configuration.
+ * TALLY_ACCESS=closed in the environment closes an instance that would be open; nothing opens one.
+ */
+export function workerVariables(env, loopback) {
+  const own = ["TALLY_ROLE", "TALLY_ACCESS"];
+  const variables = Object.fromEntries(
+    Object.entries(env).filter(([name, value]) => name.startsWith("TALLY_") && value !== "" && !own.includes(name)),
+  );
+  const keys = variables.TALLY_KEYS;
+  if (keys !== undefined) {
+    try {
+      JSON.parse(keys);
+    } catch {
+      throw new SettingError("TALLY_KEYS is not JSON. The README shows its form under keys");
+    }
+  } else if (loopback && (env.TALLY_ACCESS ?? "open") === "open") {
+    variables.TALLY_ACCESS = "open";
+  }
+  return variables;
+}
+
+/**
+ * Returns the settings of `make serve`.
+ * addresses: what HOST resolves to, numeric. Errors: SettingError, its message for the user.
+ */
+export function serveSettings(env, addresses) {
+  const host = env.HOST || HOST_DEFAULT;
+  const loopback = addresses.length > 0 && addresses.every(isLoopback);
+  const variables = workerVariables(env, loopback);
+  if (!loopback && variables.TALLY_KEYS === undefined) {
+    throw new SettingError(
+      `HOST=${host} can be reached from other machines, so keys are needed: set TALLY_KEYS (the README shows its form), or leave HOST unset to serve this machine only`,
+    );
+  }
+  const edges = whole("SERVE_EDGES", env.SERVE_EDGES, 1, 1, EDGES_MAX);
+  const first = port(env.PORT, SERVE_PORT_DEFAULT);
+  if (first + edges - 1 > PORT_MAX) {
+    throw new SettingError(`PORT=${first} leaves no room for SERVE_EDGES=${edges}: the last port would be past ${PORT_MAX}`);
+  }
+  const header = env.CF_BLOB_HEADER || undefined;
+  if (header !== undefined && !/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(header)) {
+    throw new SettingError(`CF_BLOB_HEADER must be the name of a header, not ${JSON.stringify(header)}`);
+  }
+  return {
+    host,
+    address: addresses[0],
+    ports: Array.from({ length: edges }, (_, index) => (first === 0 ? 0 : first + index)),
+    data: env.DATA || ".data",
+    cfBlobHeader: header,
+    variables,
+  };
+}

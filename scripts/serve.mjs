@@ -1,0 +1,177 @@
+// Runs the built Workers on plain workerd with their data on local disk: `make serve`.
+//
+// Invariants: one workerd per data folder (two would be two owners of one counter), the ready line
+// is printed once and only after /healthz answered 200, and workerd never outlives this process.
+// Life: settings → free ports → configuration → workerd → ready → signal → workerd's end → exit 0.
+import { spawn } from "node:child_process";
+import { lookup } from "node:dns/promises";
+import { accessSync, constants, mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
+import { createServer, isIPv6 } from "node:net";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import workerd from "workerd";
+import { HOST_DEFAULT, SettingError, serveSettings } from "./serve-settings.mjs";
+import { workerdConfig } from "./workerd-config.mjs";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+// workerd compiles the Wasm before it listens: well under 1 s here, on a loaded machine several.
+const READY_MS_MAX = 30_000;
+const READY_POLL_MS = 50;
+// A Worker that answers with an error logs each time: it is asked less often.
+const UNHEALTHY_POLL_MS = 1_000;
+// Requests in flight get this long after SIGTERM. Watching clients never end by themselves.
+const DRAIN_MS_MAX = 5_000;
+// `flock` answers with this exit code when another process holds the data folder.
+const EXIT_LOCKED = 75;
+
+// Signals this process to the one that started it: exit code 1 and one sentence.
+function refuse(sentence) {
+  console.error(`serve: ${sentence}`);
+  process.exit(1);
+}
+
+async function resolveHost(host) {
+  try {
+    return (await lookup(host, { all: true })).map(({ address }) => address);
+  } catch {
+    throw new SettingError(`HOST=${host} is unknown: give an address of this machine or a name that leads to one`);
+  }
+}
+
+// Resolves to a port that can be listened on: `port`, or any free one for 0.
+function freePort(host, address, port) {
+  return new Promise((done, failed) => {
+    const probe = createServer();
+    probe.once("error", ({ code, message }) => {
+      const sentence = {
+        EADDRINUSE: `port ${port} on ${host} is taken: end what listens there, or choose another one: PORT=${port + 10} make serve`,
+        EADDRNOTAVAIL: `HOST=${host} is not an address of this machine`,
+        EACCES: `port ${port} needs more rights than this user has: choose one from 1024: PORT=8788 make serve`,
+      }[code];
+      failed(new SettingError(sentence ?? `cannot listen on ${host}:${port}: ${message}`));
+    });
+    probe.listen({ host: address, port, exclusive: true }, () => {
+      const found = probe.address().port;
+      probe.close(() => done(found));
+    });
+  });
+}
+
+// Returns the data folder as an absolute path without links, made if it was not there.
+function dataFolder(data) {
+  const path = resolve(ROOT, data);
+  try {
+    mkdirSync(join(path, "objects"), { recursive: true });
+    accessSync(join(path, "objects"), constants.W_OK | constants.X_OK);
+    accessSync(path, constants.W_OK | constants.X_OK);
+    return realpathSync(path);
+  } catch (error) {
+    throw new SettingError(`DATA=${data} cannot be written (${error.code}): choose a folder of yours: DATA=/path make serve`);
+  }
+}
+
+function compatibilityDate() {
+  const found = readFileSync(join(ROOT, "wrangler.toml"), "utf8").match(/^compatibility_date = "([\d-]+)"/m);
+  if (!found) throw new SettingError("wrangler.toml has no compatibility_date: restore it from git");
+  return found[1];
+}
+
+// Starts workerd through a shell that raises the limit of open files first: one open object costs
+// about three. On Linux `flock` holds the data folder for as long as workerd lives, and `setpriv`
+// ends workerd should this process be killed; both become workerd, so there is no process between.
+function start(folder, config, variables) {
+  const script = `ulimit -n "$(ulimit -Hn)"
+if command -v flock >/dev/null; then set -- flock --nonblock --no-fork --conflict-exit-code ${EXIT_LOCKED} "$0" "$@"; fi
+if command -v setpriv >/dev/null; then set -- setpriv --pdeathsig TERM "$@"; fi
+exec "$@"`;
+  // The import path is the root of the file system: the configuration embeds by absolute path.
+  const command = [workerd.default ?? workerd, "serve", "--import-path", "/", config];
+  return spawn("/bin/sh", ["-c", script, join(folder, "lock"), ...command], {
+    // A group of its own: Ctrl-C reaches this process alone, which then ends workerd in order.
+    detached: true,
+    stdio: ["ignore", "inherit", "inherit"],
+    env: { PATH: process.env.PATH, ...variables },
+  });
+}
+
+// Resolves to undefined when the Worker at `url` is well, else to what is wrong and when to ask again.
+async function ailment(url) {
+  try {
+    const answer = await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(5_000) });
+    await answer.arrayBuffer();
+    return answer.status === 200 ? undefined : { sentence: `/healthz answers ${answer.status}`, pause_ms: UNHEALTHY_POLL_MS };
+  } catch {
+    return { sentence: "nothing answers on the port", pause_ms: READY_POLL_MS };
+  }
+}
+
+async function waitUntilHealthy(urls, stopped) {
+  const deadline = performance.now() + READY_MS_MAX;
+  for (const url of urls) {
+    let wrong = await ailment(url);
+    while (wrong !== undefined && !stopped()) {
+      if (performance.now() > deadline) return `${url}: ${wrong.sentence} after ${READY_MS_MAX / 1000} s`;
+      await new Promise((done) => setTimeout(done, wrong.pause_ms));
+      wrong = await ailment(url);
+    }
+  }
+  return undefined;
+}
+
+async function serve() {
+  const settings = serveSettings(process.env, await resolveHost(process.env.HOST || HOST_DEFAULT));
+  const { host, address } = settings;
+  const ports = [];
+  for (const port of settings.ports) ports.push(await freePort(host, address, port));
+  const folder = dataFolder(settings.data);
+  const bracketed = (name) => (isIPv6(name) ? `[${name}]` : name);
+  const config = join(folder, "workerd.capnp");
+  writeFileSync(
+    config,
+    workerdConfig({
+      addresses: ports.map((port) => `${bracketed(address)}:${port}`),
+      build: join(ROOT, "build"),
+      objects: join(folder, "objects"),
+      compatibilityDate: compatibilityDate(),
+      environment: Object.keys(settings.variables).sort(),
+      cfBlobHeader: settings.cfBlobHeader,
+    }),
+  );
+
+  const child = start(folder, config, settings.variables);
+  let stopping = false;
+  let stopped = false;
+  const end = (code) => {
+    // A second signal does not wait for requests in flight.
+    if (stopping) return child.kill("SIGKILL");
+    stopping = true;
+    process.exitCode = code;
+    child.kill("SIGTERM");
+    setTimeout(() => child.kill("SIGKILL"), DRAIN_MS_MAX).unref();
+  };
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => end(0));
+  child.on("error", (error) => refuse(`workerd could not be started: ${error.message}`));
+  child.on("exit", (code, signal) => {
+    stopped = true;
+    if (stopping) process.exit();
+    if (code === EXIT_LOCKED) refuse(`DATA=${settings.data} is in use by another make serve: end that one, or choose another folder`);
+    refuse(`workerd ended by itself (${signal ?? `exit code ${code}`}): its messages are above`);
+  });
+
+  // A wildcard address is not one that can be called: ask on loopback, and say so.
+  const called = { "0.0.0.0": "127.0.0.1", "::": "[::1]" }[address] ?? bracketed(host);
+  const urls = ports.map((port) => `http://${called}:${port}`);
+  const wrong = await waitUntilHealthy(urls, () => stopping || stopped);
+  if (stopping || stopped) return;
+  if (wrong !== undefined) {
+    console.error(`serve: ${wrong}`);
+    end(1);
+    return;
+  }
+  console.log(`Tally is ready on ${urls.join(", ")}`);
+}
+
+serve().catch((error) => {
+  if (error instanceof SettingError) refuse(error.message);
+  throw error;
+});

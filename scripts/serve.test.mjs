@@ -1,0 +1,128 @@
+// `make serve`: what it refuses and why, and one life of the server from start to signal.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { SettingError, serveSettings, workerVariables } from "./serve-settings.mjs";
+import { workerdConfig } from "./workerd-config.mjs";
+
+const LOOPBACK = ["127.0.0.1"];
+const folder = mkdtempSync(join(tmpdir(), "tally-serve-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+test("access is open on loopback without keys, and nowhere else", () => {
+  const access = (env, addresses) => serveSettings(env, addresses).variables.TALLY_ACCESS;
+  assert.equal(access({}, LOOPBACK), "open");
+  assert.equal(access({}, ["::1"]), "open");
+  assert.equal(access({ TALLY_KEYS: "{}" }, LOOPBACK), undefined);
+  assert.equal(access({ TALLY_ACCESS: "closed" }, LOOPBACK), undefined);
+  assert.equal(access({ TALLY_KEYS: "{}", TALLY_ACCESS: "open", HOST: "0.0.0.0" }, ["0.0.0.0"]), undefined);
+});
+
+test("an address that others reach needs keys", () => {
+  for (const addresses of [["0.0.0.0"], ["::"], ["192.0.2.1"], ["127.0.0.1", "192.0.2.1"], []]) {
+    assert.throws(() => serveSettings({ HOST: "h" }, addresses), /HOST=h .*TALLY_KEYS/);
+    assert.throws(() => serveSettings({ HOST: "h", TALLY_KEYS: "", TALLY_ACCESS: "open" }, addresses), SettingError);
+  }
+});
+
+test("numbers out of range are refused by name", () => {
+  for (const PORT of ["x", "-1", "65536", "1.5", "1e3", " 80"]) {
+    assert.throws(() => serveSettings({ PORT }, LOOPBACK), /^Error: PORT must be/);
+  }
+  assert.throws(() => serveSettings({ SERVE_EDGES: "0" }, LOOPBACK), /SERVE_EDGES must be/);
+  assert.throws(() => serveSettings({ PORT: "65535", SERVE_EDGES: "2" }, LOOPBACK), /no room/);
+});
+
+test("TALLY_ variables are passed on, the role is not, and keys that are not JSON are refused", () => {
+  const env = { TALLY_A: "1", TALLY_ROLE: "edge", TALLY_EMPTY: "", OTHER: "2", TALLY_KEYS: "{}" };
+  assert.deepEqual(workerVariables(env, true), { TALLY_A: "1", TALLY_KEYS: "{}" });
+  assert.throws(() => workerVariables({ TALLY_KEYS: "secret" }, true), (error) => !error.message.includes("secret"));
+});
+
+test("the names that data on disk is found by do not change", () => {
+  const text = workerdConfig({
+    addresses: ["127.0.0.1:1"],
+    build: "/b",
+    objects: '/o"',
+    compatibilityDate: "2026-01-01",
+    environment: ["TALLY_KEYS"],
+    cfBlobHeader: undefined,
+  });
+  assert.match(text, /className = "Cell", uniqueKey = "tally-cell-v1", enableSql = true/);
+  assert.match(text, /className = "Directory", uniqueKey = "tally-directory-v1", enableSql = true/);
+  assert.match(text, /path = "\/o\\""/);
+  assert.match(text, /name = "TALLY_KEYS", fromEnvironment = "TALLY_KEYS"/);
+  assert.doesNotMatch(text, /cfBlobHeader/);
+});
+
+// Starts the server with only these variables of the environment, and collects what it prints.
+function start(env) {
+  const child = spawn(process.execPath, [fileURLToPath(new URL("serve.mjs", import.meta.url))], {
+    env: { PATH: process.env.PATH, PORT: "0", DATA: join(folder, "data"), ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let errors = "";
+  child.stderr.on("data", (chunk) => {
+    errors += chunk;
+  });
+  const ended = once(child, "close").then(([code]) => ({ code, errors }));
+  const lines = createInterface({ input: child.stdout });
+  const ready = new Promise((done, failed) => {
+    lines.on("line", (line) => {
+      const url = line.match(/^Tally is ready on (http:\S+)$/)?.[1];
+      if (url) done(url);
+    });
+    ended.then(({ errors: text }) => failed(new Error(`ended before it was ready: ${text}`)));
+  });
+  // Not every test waits for it.
+  ready.catch(() => {});
+  return { child, ready, ended };
+}
+
+test("a taken port is refused", async () => {
+  const other = createServer().listen(0, "127.0.0.1");
+  await once(other, "listening");
+  const { code, errors } = await start({ PORT: String(other.address().port) }).ended;
+  other.close();
+  assert.equal(code, 1);
+  assert.match(errors, /port \d+ on 127\.0\.0\.1 is taken/);
+});
+
+test("a data folder that cannot be written is refused", async () => {
+  writeFileSync(join(folder, "file"), "");
+  const { code, errors } = await start({ DATA: join(folder, "file") }).ended;
+  assert.equal(code, 1);
+  assert.match(errors, /cannot be written/);
+});
+
+test("an address of another machine is refused", async () => {
+  // 192.0.2.0/24 is reserved for documentation (RFC 5737): no machine has it.
+  const { code, errors } = await start({ HOST: "192.0.2.1", TALLY_KEYS: "{}" }).ended;
+  assert.equal(code, 1);
+  assert.match(errors, /is not an address of this machine/);
+});
+
+for (const signal of ["SIGTERM", "SIGINT"]) {
+  test(`the server gets ready, holds its data folder alone, keeps secrets off disk, and ends on ${signal} with 0`, async () => {
+    const keys = '{"not-on-disk":true}';
+    const first = start({ TALLY_KEYS: keys });
+    const url = await first.ready;
+    assert.equal((await fetch(`${url}/healthz`)).status, 200);
+    assert.ok(!readFileSync(join(folder, "data", "workerd.capnp"), "utf8").includes("not-on-disk"));
+    if (process.platform === "linux") {
+      const second = await start({}).ended;
+      assert.equal(second.code, 1);
+      assert.match(second.errors, /in use by another make serve/);
+    }
+    first.child.kill(signal);
+    assert.equal((await first.ended).code, 0);
+    await assert.rejects(fetch(`${url}/healthz`));
+  });
+}

@@ -1,0 +1,90 @@
+// Each rule of tidy finds what it forbids, at its line, and leaves alone what looks like it.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { codeOnly, forbiddenCalls, layering, tooLong, versions } from "./tidy.mjs";
+
+test("blanking keeps every line and every column of the code", () => {
+  const source = "a // worker::x\nb \"crate::edge \\\" \" c 'x' '\\'' 'life r#\"q\" q\"# /* crate::edge\n */ d";
+  const code = codeOnly(source);
+  assert.equal(code.length, source.length);
+  assert.deepEqual(code.replace(/ +/g, " ").split("\n"), ["a ", "b c 'life ", " d"]);
+});
+
+test("a pure module must not use what stands above it, in any form of use", () => {
+  for (const line of [
+    "use crate::edge::lane;",
+    "use crate::{counter::id, edge};",
+    "use crate::{\n counter::{a, b}, objects::Cell };",
+    "fn f() { crate::aggregator::g() }",
+    "use super::super::platform::now;",
+    "use crate::protocol::Problem;",
+    "use worker::Env;",
+    "let t = js_sys::Date::now();",
+    "use getrandom;",
+  ]) {
+    assert.equal(layering("src/counter/id.rs", `\n${line}\n`).length, 1, line);
+  }
+});
+
+test("what only looks like a layer is left alone", () => {
+  for (const line of [
+    "// crate::edge joins lanes",
+    'let s = "crate::edge";',
+    "use crate::counter::{edge, objects};",
+    "use super::edge;",
+    "let edge = objects.len(); edge.worker(worker);",
+  ]) {
+    assert.deepEqual(layering("src/counter/id.rs", line), [], line);
+  }
+  assert.deepEqual(layering("src/protocol/route.rs", "use super::objects::name;"), []);
+});
+
+test("a finding names its line", () => {
+  assert.match(layering("src/edge/mod.rs", "use a;\n\nuse crate::objects::Cell;")[0], /^src\/edge\/mod\.rs:3: /);
+});
+
+test("edge and objects do not import each other, and platform imports neither", () => {
+  assert.equal(layering("src/edge/mod.rs", "use crate::objects::Cell;").length, 1);
+  assert.equal(layering("src/objects/cell.rs", "use crate::edge::lane;").length, 1);
+  assert.equal(layering("src/objects/mod.rs", "use super::edge;").length, 1);
+  assert.equal(layering("src/platform/mod.rs", "use crate::edge;").length, 1);
+  assert.deepEqual(layering("src/edge/mod.rs", "use crate::{platform, protocol}; use worker::Env;"), []);
+});
+
+test("a folder without a layer is a finding", () => {
+  assert.match(layering("src/util/mod.rs", "")[0], /no layer/);
+});
+
+test("clocks and SqlCursor::one are forbidden", () => {
+  const source = "// Instant::now\nlet a = Instant::now();\nlet b = SystemTime ::now();\nlet c = cursor.one::<Row>();\n";
+  assert.deepEqual(
+    forbiddenCalls("src/x.rs", source).map((finding) => finding.split(":")[1]),
+    ["2", "3", "4"],
+  );
+});
+
+test("400 lines are allowed, 401 are not", () => {
+  assert.deepEqual(tooLong("src/x.rs", "x\n".repeat(400)), []);
+  assert.equal(tooLong("src/x.rs", "x\n".repeat(401)).length, 1);
+});
+
+test("tools must have the versions of their crates, and the dates must agree", () => {
+  const good = {
+    lock: 'name = "wasm-bindgen"\nversion = "0.2.1"\n\nname = "worker"\nversion = "0.8.7"\n',
+    edge: 'compatibility_date = "2026-11-17"',
+    aggregator: 'compatibility_date = "2026-11-17"',
+    workerBuild: "0.8.7",
+    wasmBindgen: "0.2.1",
+    workerdDate: "2026-11-17",
+  };
+  assert.deepEqual(versions(good), []);
+  for (const wrong of [
+    { workerBuild: "0.8.6" },
+    { wasmBindgen: undefined },
+    { aggregator: 'compatibility_date = "2026-11-16"' },
+    { aggregator: "" },
+    { workerdDate: "2026-11-16" },
+  ]) {
+    assert.equal(versions({ ...good, ...wrong }).length, 1, JSON.stringify(wrong));
+  }
+});

@@ -1,0 +1,83 @@
+// The text of the workerd configuration that `make serve` runs: both Workers from one module.
+//
+// Invariants: nothing secret is in the text (every value comes `fromEnvironment`), and the names
+// under which objects are stored (`uniqueKey`, the folder "objects") never change, because data on
+// disk is found by them.
+
+// workerd derives object ids and the folders of its storage from these: a change loses all data.
+const UNIQUE_KEYS = { Cell: "tally-cell-v1", Directory: "tally-directory-v1" };
+
+// A Cap'n Proto text literal. JSON's escapes are a subset of Cap'n Proto's except \u, so what
+// would need \u is refused; paths and addresses do not hold control characters.
+function text(value) {
+  const literal = JSON.stringify(value);
+  if (literal.includes("\\u")) throw new Error(`control character in ${literal}`);
+  return literal;
+}
+
+function list(items, indent) {
+  return `[\n${items.map((item) => `${indent}  ${item},\n`).join("")}${indent}]`;
+}
+
+/**
+ * Returns the configuration as Cap'n Proto text.
+ *
+ * addresses: one "host:port" per edge. Each edge is a Worker of its own, with its own isolate;
+ * all share the aggregator's objects.
+ * build: absolute folder of index.js and index_bg.wasm. objects: absolute folder of the objects.
+ * environment: names of the variables handed to both Workers as text bindings.
+ * cfBlobHeader: name of the request header that sets `request.cf`, or undefined: then
+ * `request.cf` is undefined too.
+ * Source: workerd.capnp in the npm package workerd.
+ */
+export function workerdConfig({ addresses, build, objects, compatibilityDate, environment, cfBlobHeader }) {
+  const variables = environment.map((name) => `(name = ${text(name)}, fromEnvironment = ${text(name)})`);
+  const edge = (index) => (index === 0 ? "edge" : `edge-${index + 1}`);
+  const http = cfBlobHeader ? `(cfBlobHeader = ${text(cfBlobHeader)})` : "()";
+  const sockets = addresses.map(
+    (address, index) =>
+      `(name = ${text(`http-${edge(index)}`)}, address = ${text(address)}, http = ${http}, service = ${text(edge(index))})`,
+  );
+  const services = [
+    `(name = "aggregator", worker = .aggregatorWorker)`,
+    `(name = "objects", disk = (path = ${text(objects)}, writable = true))`,
+    ...addresses.map((_, index) => `(name = ${text(edge(index))}, worker = .edgeWorker)`),
+  ];
+  const worker = (bindings, more = "") => `(
+  compatibilityDate = ${text(compatibilityDate)},
+  modules = [
+    (name = "index.js", esModule = embed ${text(`${build}/index.js`)}),
+    (name = "index_bg.wasm", wasm = embed ${text(`${build}/index_bg.wasm`)}),
+  ],
+  bindings = ${list([...bindings, ...variables], "  ")},${more}
+)`;
+  const namespaces = Object.entries(UNIQUE_KEYS).map(
+    ([name, key]) => `(className = ${text(name)}, uniqueKey = ${text(key)}, enableSql = true)`,
+  );
+  return `# Written by scripts/serve.mjs at each start.
+using Workerd = import "/workerd/workerd.capnp";
+
+const config :Workerd.Config = (
+  sockets = ${list(sockets, "  ")},
+  services = ${list(services, "  ")},
+);
+
+const edgeWorker :Workerd.Worker = ${worker([
+    `(name = "TALLY_ROLE", text = "edge")`,
+    `(name = "AGGREGATOR", service = "aggregator")`,
+    `(name = "CELLS", durableObjectNamespace = (className = "Cell", serviceName = "aggregator"))`,
+    `(name = "DIRECTORY", durableObjectNamespace = (className = "Directory", serviceName = "aggregator"))`,
+  ])};
+
+const aggregatorWorker :Workerd.Worker = ${worker(
+    [
+      `(name = "TALLY_ROLE", text = "aggregator")`,
+      `(name = "CELLS", durableObjectNamespace = "Cell")`,
+      `(name = "DIRECTORY", durableObjectNamespace = "Directory")`,
+    ],
+    `
+  durableObjectNamespaces = ${list(namespaces, "  ")},
+  durableObjectStorage = (localDisk = "objects"),`,
+  )};
+`;
+}

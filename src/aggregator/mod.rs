@@ -1,0 +1,212 @@
+//! The global aggregator Worker: it sums counters over the world and lists them.
+//!
+//! It keeps nothing. Requests reach it through the edge's service binding alone: it has no public
+//! address (`workers_dev = false`, no route).
+
+use std::collections::BTreeMap;
+
+use worker::{Env, Request, Response};
+
+use crate::cluster::root::Root;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::platform::call;
+use crate::platform::clock::{now_ms, within_ms};
+use crate::platform::settled::all_settled;
+use crate::protocol::messages::{
+    Call, DatacenterSum, Fault, GlobalSum, List, ListAll, LookUp, Read, ReadMany, Sum, Wanted,
+};
+use crate::protocol::names::{self, CellAddress, DIRECTORY_PARTITIONS};
+
+/// How long a lead may take before its datacenter is called unreachable.
+const LEAD_MS_MAX: u64 = 3_000;
+
+/// Leads that are called at once.
+const LEADS_AT_ONCE: usize = 64;
+
+/// How often a read begins again because the counter was ended and created meanwhile.
+const READ_TRIES: usize = 3;
+
+/// The most counters, and the most leads, that one aggregate reads. With the root partitions this
+/// stays below the 10,000 subrequests of one invocation.
+pub const AGGREGATE_MAX: u32 = 5_000;
+
+/// Names that one partition is asked for at once when an aggregate collects them.
+const AGGREGATE_PAGE: u32 = 1_000;
+
+/// Answers one call of the edge.
+pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
+    let path = request.path();
+    match path.as_str() {
+        Read::PATH => call::reply::<Read>(&read(&env, call::read(&mut request).await).await),
+        ReadMany::PATH => {
+            call::reply::<ReadMany>(&read_many(&env, call::read(&mut request).await).await)
+        }
+        ListAll::PATH => {
+            call::reply::<ListAll>(&list_all(&env, call::read(&mut request).await).await)
+        }
+        _ => Response::error("no such call", 404),
+    }
+}
+
+async fn read(env: &Env, read: Result<Read, Fault>) -> Result<Option<GlobalSum>, Fault> {
+    let Read {
+        counter,
+        datacenter,
+        wanted,
+    } = read?;
+    for _ in 0..READ_TRIES {
+        let look_up = LookUp {
+            counter: counter.clone(),
+        };
+        let Some(root) = call::root(env, &counter, &look_up).await? else {
+            return Ok(None);
+        };
+        if let Some(sum) = sum_world(env, &counter, root, datacenter.as_ref(), wanted).await {
+            return Ok((!has_lapsed(&sum, datacenter.is_none())).then_some(sum));
+        }
+    }
+    Err(Fault::Unavailable(
+        "the counter is being ended and created again".to_owned(),
+    ))
+}
+
+/// Sums the datacenters; `None` where a lead counts for a newer generation than the root that was read.
+async fn sum_world(
+    env: &Env,
+    counter: &CounterId,
+    root: Root,
+    only: Option<&Datacenter>,
+    wanted: Wanted,
+) -> Option<GlobalSum> {
+    let question = wanted.of(root.generation);
+    let ask = |datacenter: &Datacenter| {
+        let to = CellAddress::lead(counter, datacenter);
+        async move {
+            let sum = Sum {
+                to: to.clone(),
+                question,
+            };
+            let answer = within_ms(LEAD_MS_MAX, call::cell(env, &to, &sum)).await;
+            (
+                to.datacenter,
+                answer.unwrap_or(Err(Fault::Unavailable("the lead took too long".to_owned()))),
+            )
+        }
+    };
+    let wanted = root
+        .datacenters
+        .iter()
+        .filter(|datacenter| only.is_none_or(|only| only == *datacenter));
+    let mut datacenters: Vec<(Datacenter, Option<DatacenterSum>)> = Vec::new();
+    for (datacenter, answer) in all_settled(wanted.map(ask), LEADS_AT_ONCE).await {
+        match answer {
+            Ok(sum) => datacenters.push((datacenter, Some(sum))),
+            Err(Fault::Superseded(_)) => return None,
+            Err(_) => datacenters.push((datacenter, None)),
+        }
+    }
+    datacenters.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+    Some(GlobalSum { root, datacenters })
+}
+
+/// Whether a sliding counter's time has passed by what every lead says. Its end is the root's to
+/// carry out, at its alarm; until then readers must not see it any more.
+fn has_lapsed(sum: &GlobalSum, is_whole: bool) -> bool {
+    let is_complete = sum
+        .datacenters
+        .iter()
+        .all(|(_, part)| part.as_ref().is_some_and(|part| part.missing.is_empty()));
+    let Some(ttl) = sum.root.settings.ttl.filter(|_| is_complete && is_whole) else {
+        return false;
+    };
+    let parts = sum.datacenters.iter().filter_map(|(_, part)| part.as_ref());
+    let last_write_ms = parts
+        .map(|part| part.summary.last_write_ms)
+        .fold(sum.root.last_write_ms, i64::max);
+    now_ms() >= ttl.expires_at_ms(last_write_ms)
+}
+
+async fn list_all(env: &Env, list: Result<ListAll, Fault>) -> Result<Vec<CounterId>, Fault> {
+    let ListAll {
+        prefix,
+        after,
+        limit,
+    } = list?;
+    let found = list_partitions(env, &prefix, after, limit).await?;
+    Ok(found
+        .into_keys()
+        .take(usize::try_from(limit).unwrap_or(usize::MAX))
+        .collect())
+}
+
+/// One page of every partition, together in order.
+async fn list_partitions(
+    env: &Env,
+    prefix: &str,
+    after: Option<String>,
+    limit: u32,
+) -> Result<BTreeMap<CounterId, Root>, Fault> {
+    let list = List {
+        prefix: prefix.to_owned(),
+        after,
+        limit,
+    };
+    let ask = |partition: u32| {
+        let list = &list;
+        async move { call::object(env, &names::directory(partition), list).await }
+    };
+    let pages = all_settled((0..DIRECTORY_PARTITIONS).map(ask), LEADS_AT_ONCE).await;
+    let pages: Vec<Vec<(CounterId, Root)>> = pages.into_iter().collect::<Result<_, Fault>>()?;
+    Ok(pages.into_iter().flatten().collect())
+}
+
+async fn read_many(
+    env: &Env,
+    read: Result<ReadMany, Fault>,
+) -> Result<Vec<(CounterId, GlobalSum)>, Fault> {
+    let ReadMany { prefix } = read?;
+    let most = usize::try_from(AGGREGATE_MAX).unwrap_or(usize::MAX);
+    let page = usize::try_from(AGGREGATE_PAGE).unwrap_or(usize::MAX);
+    let mut roots = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let found = list_partitions(env, &prefix, after, AGGREGATE_PAGE).await?;
+        let found: Vec<(CounterId, Root)> = found.into_iter().take(page).collect();
+        let is_last = found.len() < page;
+        after = found.last().map(|(counter, _)| counter.as_str().to_owned());
+        roots.extend(found);
+        if roots.len() > most
+            || roots
+                .values()
+                .map(|root: &Root| root.datacenters.len())
+                .sum::<usize>()
+                > most
+        {
+            return Err(Fault::TooMany(AGGREGATE_MAX));
+        }
+        if is_last {
+            break;
+        }
+    }
+    let wanted = Wanted {
+        totals_only: true,
+        ..Wanted::default()
+    };
+    let sum = |(counter, root): (CounterId, Root)| async move {
+        match sum_world(env, &counter, root, None, wanted).await {
+            Some(sum) => Ok((!has_lapsed(&sum, true)).then_some((counter, sum))),
+            // Ended and created again between listing and summing: read it by itself.
+            None => {
+                let again = Read {
+                    counter: counter.clone(),
+                    datacenter: None,
+                    wanted,
+                };
+                Ok(self::read(env, Ok(again)).await?.map(|sum| (counter, sum)))
+            }
+        }
+    };
+    let sums: Vec<Result<Option<_>, Fault>> =
+        all_settled(roots.into_iter().map(sum), LEADS_AT_ONCE).await;
+    sums.into_iter().filter_map(Result::transpose).collect()
+}

@@ -1,0 +1,11 @@
+//! Datacenters, pure: where things are and what the directory knows.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`region`] | location hints of datacenters |
+//! | [`ring`] | which partition holds a key |
+//! | [`root`] | generation, settings and datacenters of a counter |
+
+pub mod region;
+pub mod ring;
+pub mod root;

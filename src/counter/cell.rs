@@ -1,0 +1,465 @@
+//! The state of one (counter, datacenter, shard).
+//!
+//! Invariants: totals only grow within a generation; `sequence` grows by one with every flush that
+//! is counted; a flush is counted at most once; a refused flush changes nothing.
+//!
+//! Life: a cell is *unborn* until the root (for the lead) or the lead (for other shards) grants it
+//! a generation. It then counts flushes until its generation is closed or its time to live lapses;
+//! a lapsed cell counts nothing before it has asked for a grant again.
+
+use serde::{Deserialize, Serialize};
+
+use super::history::{DirtyPages, History, HotHistory, MINUTES_KEPT, Step};
+use super::merge::{CellTotals, Part, Question, Range, at_rest};
+use super::nonces::{Known, Nonce, Nonces, Outcome};
+use super::settings::Settings;
+use crate::sketch::{Sketch, Token};
+
+/// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
+pub const STAMP_CLAMP_SECONDS: i64 = 5;
+
+/// How long a granter's word outweighs a cell's own clock on whether the counter has lapsed.
+pub const GRANT_TRUSTED_MS: u64 = 1_000;
+
+/// Permission to count, given by the root and handed on by the lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The counter's generation.
+    pub generation: u64,
+    /// The counter's settings.
+    pub settings: Settings,
+    /// Newest write anywhere that the granter knows of, unix milliseconds: it carries a sliding
+    /// time to live over quiet stretches of this cell.
+    pub last_write_ms: i64,
+    /// Whether this cell is all there is of the counter, so that its total is the counter's value.
+    pub alone: bool,
+}
+
+/// What a flush carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// Sum of all increments.
+    pub added: u128,
+    /// Sum of all decrements.
+    pub removed: u128,
+    /// Increments stamped by the edge: (unix second, amount), clamped to the cell's clock.
+    pub live: Vec<(i64, u128)>,
+    /// Increments of the past, from logs: (unix second, amount), taken as they are.
+    pub past: Vec<(i64, u128)>,
+    /// Tokens of unique elements: (unix second of one of their increments, token).
+    pub tokens: Vec<(i64, Token)>,
+}
+
+impl Load {
+    /// Adds another load to this one; false and unchanged where a total would pass 2^128 − 1.
+    pub fn absorb(&mut self, other: &Load) -> bool {
+        let added = self.added.checked_add(other.added);
+        let removed = self.removed.checked_add(other.removed);
+        let (Some(added), Some(removed)) = (added, removed) else {
+            return false;
+        };
+        self.added = added;
+        self.removed = removed;
+        for &(second, amount) in &other.live {
+            match self.live.last_mut() {
+                Some((last, held)) if *last == second => *held = held.saturating_add(amount),
+                _ => self.live.push((second, amount)),
+            }
+        }
+        self.past.extend_from_slice(&other.past);
+        self.tokens.extend_from_slice(&other.tokens);
+        true
+    }
+}
+
+/// What a grant did to a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It was unborn and counts now.
+    Born,
+    /// It goes on counting, under newer settings if there are any.
+    Renewed,
+    /// It counts for a newer generation; the rows of the old one must go.
+    Replaced,
+    /// Nothing: that generation is over. Ask again.
+    Outdated,
+}
+
+/// Why a cell does not count a flush. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// A grant is needed first.
+    NeedsGrant,
+    /// A total would pass 2^128 − 1.
+    Overflow,
+    /// The lane finished with this flush long ago; nobody waits for the answer.
+    Stray,
+    /// Too many lanes flushed within the last minute.
+    TooManyLanes,
+}
+
+/// What must be written together so that a flush is durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Whether the hot row changed.
+    pub hot: bool,
+    /// Pages of buckets that changed; a page that became empty is deleted.
+    pub pages: DirtyPages,
+    /// Whether the sketch of all time must be written.
+    pub all_time: bool,
+    /// Sketches of minutes that changed: (unix second of the start, the whole sketch at rest).
+    pub minutes: Vec<(i64, Vec<u8>)>,
+    /// Tokens of minutes that are not in memory: the shell merges them into those minutes' rows.
+    pub late_tokens: Vec<(i64, Token)>,
+}
+
+/// One cell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    grant: Option<Grant>,
+    sequence: u64,
+    added: u128,
+    removed: u128,
+    last_write_ms: i64,
+    shards_ever: u8,
+    nonces: Nonces,
+    history: History,
+    all_time: Sketch,
+    open_uniques: Option<(i64, Sketch)>,
+    /// Generations up to this one have ended. Kept in memory only, where it stops a grant of an
+    /// ended generation that was on its way when the end came.
+    closed_through: u64,
+    /// When a granter last said that the generation lives, by this cell's clock. In memory only.
+    granted_ms: Option<i64>,
+}
+
+/// The stored form of the hot row, the one row that a plain flush writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hot {
+    grant: Option<Grant>,
+    sequence: u64,
+    added: u128,
+    removed: u128,
+    last_write_ms: i64,
+    shards_ever: u8,
+    nonces: Nonces,
+    history: HotHistory,
+    /// The minute that has a sketch which the all-time sketch does not include yet.
+    open_uniques: Option<i64>,
+}
+
+impl Hot {
+    /// The minute whose sketch the sketch of all time does not include yet.
+    pub fn open_minute(&self) -> Option<i64> {
+        self.open_uniques
+    }
+}
+
+impl Cell {
+    /// The generation that the cell counts for, if it has one.
+    pub fn generation(&self) -> Option<u64> {
+        self.grant.map(|grant| grant.generation)
+    }
+
+    /// The grant that the cell counts under.
+    pub fn grant(&self) -> Option<Grant> {
+        self.grant
+    }
+
+    /// The most shards its datacenter ever had in this generation, itself included.
+    pub fn shards_ever(&self) -> u8 {
+        self.shards_ever.max(1)
+    }
+
+    /// The newest write that the cell knows of, unix milliseconds.
+    pub fn last_write_ms(&self) -> i64 {
+        self.last_write_ms
+            .max(self.grant.map_or(i64::MIN, |grant| grant.last_write_ms))
+    }
+
+    /// Whether the counter's time to live has passed by all that this cell knows.
+    pub fn has_lapsed(&self, now_ms: i64) -> bool {
+        let ttl = self.grant.and_then(|grant| grant.settings.ttl);
+        ttl.is_some_and(|ttl| now_ms >= ttl.expires_at_ms(self.last_write_ms()))
+    }
+
+    /// Whether a flush must wait for a grant: the cell is unborn, or it has lapsed and no granter
+    /// has just said that the counter lives all the same (their clocks differ).
+    pub fn needs_grant(&self, now_ms: i64) -> bool {
+        let just_granted = self
+            .granted_ms
+            .is_some_and(|at| now_ms.abs_diff(at) < GRANT_TRUSTED_MS);
+        self.grant.is_none() || (self.has_lapsed(now_ms) && !just_granted)
+    }
+
+    /// Whether the cell's total is the counter's value.
+    pub fn is_alone(&self) -> bool {
+        self.shards_ever() == 1 && self.grant.is_some_and(|grant| grant.alone)
+    }
+
+    /// Takes a grant. A newer generation starts from nothing; the same one takes newer settings; an
+    /// older one, or one that has ended, changes nothing.
+    pub fn take_grant(&mut self, grant: Grant, now_ms: i64) -> Taken {
+        if grant.generation <= self.closed_through
+            || self.generation().is_some_and(|own| own > grant.generation)
+        {
+            return Taken::Outdated;
+        }
+        let taken = match self.generation() {
+            Some(own) if own == grant.generation => {
+                self.renew(grant);
+                Taken::Renewed
+            }
+            older => {
+                *self = Self {
+                    grant: Some(grant),
+                    shards_ever: grant.settings.shards(),
+                    closed_through: self.closed_through,
+                    ..Self::default()
+                };
+                if older.is_some() {
+                    Taken::Replaced
+                } else {
+                    Taken::Born
+                }
+            }
+        };
+        self.granted_ms = Some(now_ms);
+        taken
+    }
+
+    fn renew(&mut self, grant: Grant) {
+        let Some(held) = &mut self.grant else { return };
+        held.last_write_ms = held.last_write_ms.max(grant.last_write_ms);
+        // Once another cell exists it never goes away within a generation.
+        held.alone = held.alone && grant.alone;
+        if grant.settings.number > held.settings.number {
+            held.settings = grant.settings;
+        }
+        self.shards_ever = self.shards_ever.max(held.settings.shards());
+    }
+
+    /// Notes that a shard exists, before that shard is told that it does. True if that is news.
+    pub fn note_shard(&mut self, shard: u8) -> bool {
+        let known = self.shards_ever;
+        self.shards_ever = known.max(shard.saturating_add(1));
+        self.shards_ever != known
+    }
+
+    /// Drops everything if the cell is of this generation or an older one. True if it was.
+    pub fn close(&mut self, generation: u64) -> bool {
+        let closes = self
+            .generation()
+            .is_some_and(|current| current <= generation);
+        if closes {
+            *self = Self {
+                closed_through: self.closed_through,
+                ..Self::default()
+            };
+        }
+        self.closed_through = self.closed_through.max(generation);
+        closes
+    }
+
+    /// Counts a flush, once however often it comes. Returns the state after it and what to write.
+    ///
+    /// # Errors
+    /// See [`Refusal`]; nothing has changed then.
+    pub fn apply(
+        &mut self,
+        nonce: Nonce,
+        load: &Load,
+        now_ms: i64,
+    ) -> Result<(Outcome, Changes), Refusal> {
+        match self.nonces.look_up(nonce, now_ms) {
+            Known::New => {}
+            Known::Repeated(outcome) => return Ok((outcome, Changes::default())),
+            Known::Stray => return Err(Refusal::Stray),
+            Known::Full => return Err(Refusal::TooManyLanes),
+        }
+        if self.needs_grant(now_ms) {
+            return Err(Refusal::NeedsGrant);
+        }
+        let added = self
+            .added
+            .checked_add(load.added)
+            .ok_or(Refusal::Overflow)?;
+        let removed = self
+            .removed
+            .checked_add(load.removed)
+            .ok_or(Refusal::Overflow)?;
+
+        self.added = added;
+        self.removed = removed;
+        self.sequence += 1;
+        self.last_write_ms = self.last_write_ms.max(now_ms);
+        let mut changes = Changes {
+            hot: true,
+            ..Changes::default()
+        };
+        self.apply_times(load, now_ms.div_euclid(1_000), &mut changes);
+        let outcome = Outcome {
+            sequence: self.sequence,
+            added,
+            removed,
+        };
+        self.nonces.remember(nonce, outcome, now_ms);
+        Ok((outcome, changes))
+    }
+
+    fn apply_times(&mut self, load: &Load, now: i64, changes: &mut Changes) {
+        let clamp =
+            |second: i64| second.clamp(now - STAMP_CLAMP_SECONDS, now + STAMP_CLAMP_SECONDS);
+        for &(second, amount) in &load.live {
+            self.history
+                .add(clamp(second), amount, now, &mut changes.pages);
+        }
+        for &(second, amount) in &load.past {
+            self.history.add(second, amount, now, &mut changes.pages);
+        }
+        let mut open_changed = false;
+        for &(second, token) in &load.tokens {
+            self.insert_token(
+                Step::Minute.start_of(second),
+                token,
+                now,
+                &mut open_changed,
+                changes,
+            );
+        }
+        if let Some((minute, sketch)) = self.open_uniques.as_ref().filter(|_| open_changed) {
+            changes.minutes.push((*minute, sketch.to_bytes()));
+        }
+    }
+
+    /// A token of the open minute goes into that minute's sketch alone; all time takes it over
+    /// when the minute is over. So a plain flush writes one sketch, not two.
+    fn insert_token(
+        &mut self,
+        minute: i64,
+        token: Token,
+        now: i64,
+        open_changed: &mut bool,
+        changes: &mut Changes,
+    ) {
+        // Stamps reach back 5 s: what arrives just after its minute joins the open one, which spares a row.
+        let recent = minute >= Step::Minute.start_of(now) - Step::Minute.seconds();
+        match &mut self.open_uniques {
+            Some((open, sketch)) if recent && *open >= minute => {
+                *open_changed |= sketch.insert(token)
+            }
+            _ if recent => {
+                self.close_minute(open_changed, changes);
+                let mut sketch = Sketch::new();
+                sketch.insert(token);
+                self.open_uniques = Some((minute, sketch));
+                *open_changed = true;
+            }
+            _ => {
+                changes.all_time |= self.all_time.insert(token);
+                if minute > now - MINUTES_KEPT {
+                    changes.late_tokens.push((minute, token));
+                }
+            }
+        }
+    }
+
+    fn close_minute(&mut self, open_changed: &mut bool, changes: &mut Changes) {
+        let Some((minute, sketch)) = self.open_uniques.take() else {
+            return;
+        };
+        changes.all_time |= self.all_time.merge(&sketch);
+        if *open_changed {
+            changes.minutes.push((minute, sketch.to_bytes()));
+        }
+        *open_changed = false;
+    }
+
+    /// What the cell has to say to a reader; `None` if it counts for no or another generation.
+    /// Uniques of a window are not in memory: the shell adds them.
+    pub fn answer(&self, question: &Question) -> Option<Part> {
+        let generation = self
+            .generation()
+            .filter(|current| *current == question.generation)?;
+        let totals = CellTotals {
+            generation,
+            sequence: self.sequence,
+            added: self.added,
+            removed: self.removed,
+        };
+        let (points, kept_from) = match question.history {
+            Some(Range { step, from, to }) => (
+                self.history.points(step, from, to),
+                self.history.kept_from(step),
+            ),
+            None => (Vec::new(), i64::MIN),
+        };
+        Some(Part {
+            totals,
+            last_write_ms: self.last_write_ms,
+            uniques: at_rest(&self.uniques()),
+            window: question
+                .window
+                .map(|(from, to)| self.history.count(from, to)),
+            points,
+            kept_from,
+        })
+    }
+
+    /// The unique elements of all time.
+    pub fn uniques(&self) -> Sketch {
+        let mut all = self.all_time.clone();
+        if let Some((_, open)) = &self.open_uniques {
+            all.merge(open);
+        }
+        all
+    }
+
+    /// The stored form of the sketch of all time, without the open minute.
+    pub fn all_time_row(&self) -> Vec<u8> {
+        self.all_time.to_bytes()
+    }
+
+    /// The stored form of a page of buckets.
+    pub fn page_row(&self, step: Step, page: i64) -> Vec<(i64, u128)> {
+        self.history.page(step, page)
+    }
+
+    /// The stored form of the hot row.
+    pub fn hot_row(&self) -> Hot {
+        Hot {
+            grant: self.grant,
+            sequence: self.sequence,
+            added: self.added,
+            removed: self.removed,
+            last_write_ms: self.last_write_ms,
+            shards_ever: self.shards_ever,
+            nonces: self.nonces.clone(),
+            history: self.history.to_hot(),
+            open_uniques: self.open_uniques.as_ref().map(|(minute, _)| *minute),
+        }
+    }
+
+    /// Puts a cell together again from its rows; `open` is the sketch of [`Hot::open_minute`].
+    pub fn restore(
+        hot: Hot,
+        pages: impl IntoIterator<Item = (Step, i64, Vec<(i64, u128)>)>,
+        all_time: Sketch,
+        open: Sketch,
+    ) -> Self {
+        Self {
+            grant: hot.grant,
+            sequence: hot.sequence,
+            added: hot.added,
+            removed: hot.removed,
+            last_write_ms: hot.last_write_ms,
+            shards_ever: hot.shards_ever,
+            nonces: hot.nonces,
+            history: History::restore(hot.history, pages),
+            all_time,
+            open_uniques: hot.open_uniques.map(|start| (start, open)),
+            closed_through: 0,
+            granted_ms: None,
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Buckets of one cell: how much was added, by second, minute, hour and day.
+//!
+//! Invariant: every increment is in at most one bucket of each step, and in exactly one wherever
+//! the bucket lies at or after that step's `kept_from`. Before it nothing is claimed.
+//!
+//! Life of an increment: it joins its second (if recent), and its minute, hour and day. While it
+//! lies in the *open* minute only the hot row need be written, which carries the open minute's
+//! count; when the minute is over, that count is folded into one page of each coarser step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+/// Seconds are kept for the 15 minutes that windows are exact in, and 10 s more, so that clocks
+/// of readers and writers may differ by the ±5 s that stamps are clamped to.
+pub const SECONDS_KEPT: i64 = 900 + 10;
+/// Minutes are kept for 24 hours, and as much longer as seconds.
+pub const MINUTES_KEPT: i64 = 86_400 + SECONDS_KEPT;
+/// The newest non-empty hours that are kept: 90 days of full ones.
+pub const HOURS_KEPT: usize = 2_160;
+/// The newest non-empty days that are kept: 5 years of full ones.
+pub const DAYS_KEPT: usize = 1_826;
+
+/// The width of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Step {
+    /// One second.
+    Second,
+    /// One minute.
+    Minute,
+    /// One hour.
+    Hour,
+    /// One day, in UTC.
+    Day,
+}
+
+impl Step {
+    /// All steps, finest first.
+    pub const ALL: [Step; 4] = [Step::Second, Step::Minute, Step::Hour, Step::Day];
+    /// The steps whose buckets are stored in pages; seconds live in the hot row.
+    pub const PAGED: [Step; 3] = [Step::Minute, Step::Hour, Step::Day];
+
+    /// The width in seconds.
+    pub const fn seconds(self) -> i64 {
+        match self {
+            Step::Second => 1,
+            Step::Minute => 60,
+            Step::Hour => 3_600,
+            Step::Day => 86_400,
+        }
+    }
+
+    /// How many seconds one stored page covers: 60 minutes, 24 hours, 32 days.
+    pub const fn page_seconds(self) -> i64 {
+        match self {
+            Step::Second | Step::Minute => 3_600,
+            Step::Hour => 86_400,
+            Step::Day => 32 * 86_400,
+        }
+    }
+
+    /// The start of the bucket that holds a second.
+    pub const fn start_of(self, second: i64) -> i64 {
+        second - second.rem_euclid(self.seconds())
+    }
+
+    /// The start of the page that holds a bucket.
+    pub const fn page_of(self, second: i64) -> i64 {
+        second - second.rem_euclid(self.page_seconds())
+    }
+
+    const fn index(self) -> usize {
+        match self {
+            Step::Second => 0,
+            Step::Minute => 1,
+            Step::Hour => 2,
+            Step::Day => 3,
+        }
+    }
+
+    const fn coarser(self) -> Option<Step> {
+        match self {
+            Step::Second => Some(Step::Minute),
+            Step::Minute => Some(Step::Hour),
+            Step::Hour => Some(Step::Day),
+            Step::Day => None,
+        }
+    }
+}
+
+/// Pages whose stored form no longer agrees with memory: (step, start of the page).
+pub type DirtyPages = BTreeSet<(Step, i64)>;
+
+/// Counts of a stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// What was counted, with every partly covered bucket in full.
+    pub count: u128,
+    /// By how much `count` may be too high: what the partly covered buckets hold.
+    pub max_error: u128,
+}
+
+impl Count {
+    /// Adds another cell's count of the same stretch.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            count: self.count.saturating_add(other.count),
+            max_error: self.max_error.saturating_add(other.max_error),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Series {
+    buckets: BTreeMap<i64, u128>,
+    kept_from: i64,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self {
+            buckets: BTreeMap::new(),
+            kept_from: i64::MIN,
+        }
+    }
+}
+
+/// The buckets of one cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    series: [Series; 4],
+    /// Start of the open minute and what it holds that no page has been written with.
+    open: Option<(i64, u128)>,
+}
+
+/// What the hot row keeps of a history; pages keep the rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HotHistory {
+    /// (seconds since the bucket before, count), oldest first; the first since 1970.
+    seconds: Vec<(i64, u128)>,
+    kept_from: [i64; 4],
+    open: Option<(i64, u128)>,
+}
+
+impl History {
+    /// Adds `count` at a second of unix time; `now` is the cell's clock in unix seconds. Names the
+    /// pages that must be written with it; none while only the open minute changes.
+    pub fn add(&mut self, second: i64, count: u128, now: i64, dirty: &mut DirtyPages) {
+        self.add_to(Step::Second, second, count, now, dirty);
+        let minute = Step::Minute.start_of(second);
+        let mut touched = DirtyPages::new();
+        match &mut self.open {
+            Some((open, held)) if *open == minute => *held = held.saturating_add(count),
+            Some((open, _)) if *open > minute => {
+                touched.extend(Step::PAGED.map(|step| (step, step.page_of(second))));
+            }
+            _ => {
+                self.fold_open(dirty);
+                self.open = Some((minute, count));
+            }
+        }
+        for step in Step::PAGED {
+            self.add_to(step, second, count, now, &mut touched);
+        }
+        // A page is written whole: what it holds of the open minute must be in no second place.
+        if !touched.is_empty() {
+            self.fold_open(dirty);
+        }
+        dirty.extend(touched);
+    }
+
+    /// Marks the pages that hold the open minute's count, which they then carry themselves.
+    fn fold_open(&mut self, dirty: &mut DirtyPages) {
+        if let Some((minute, count)) = &mut self.open {
+            if *count > 0 {
+                dirty.extend(Step::PAGED.map(|step| (step, step.page_of(*minute))));
+            }
+            *count = 0;
+        }
+    }
+
+    /// Adds to one step and lets go of what that step keeps no longer, naming pages it removed from.
+    fn add_to(&mut self, step: Step, second: i64, count: u128, now: i64, dirty: &mut DirtyPages) {
+        let series = &mut self.series[step.index()];
+        let start = step.start_of(second);
+        let held = series.buckets.entry(start).or_insert(0);
+        *held = held.saturating_add(count);
+        let (oldest_kept, most) = match step {
+            Step::Second => (Some(now - SECONDS_KEPT + 1), usize::MAX),
+            Step::Minute => (Some(Step::Minute.start_of(now - MINUTES_KEPT)), usize::MAX),
+            Step::Hour => (None, HOURS_KEPT),
+            Step::Day => (None, DAYS_KEPT),
+        };
+        if let Some(oldest_kept) = oldest_kept {
+            series.kept_from = series.kept_from.max(oldest_kept);
+        }
+        while let Some((&oldest, _)) = series.buckets.first_key_value() {
+            let too_old = oldest_kept.is_some_and(|kept| oldest < kept);
+            if !too_old && series.buckets.len() <= most {
+                break;
+            }
+            series.buckets.pop_first();
+            series.kept_from = series.kept_from.max(oldest + step.seconds());
+            if step != Step::Second {
+                dirty.insert((step, step.page_of(oldest)));
+            }
+        }
+    }
+
+    /// Counts the seconds `from..=to`. Exact where second buckets reach; before that the finest
+    /// buckets that are kept are used, and what partly covered ones hold is stated.
+    /// Cost: O(buckets in the range).
+    pub fn count(&self, from: i64, to: i64) -> Count {
+        self.count_from(Step::Second, from, to)
+    }
+
+    fn count_from(&self, step: Step, from: i64, to: i64) -> Count {
+        let kept_from = self.series[step.index()].kept_from;
+        match step.coarser() {
+            Some(coarser) if from < kept_from => {
+                let width = coarser.seconds();
+                let aligned = coarser.start_of(kept_from.saturating_add(width - 1));
+                if aligned > to {
+                    return self.count_from(coarser, from, to);
+                }
+                self.count_buckets(step, aligned, to).plus(self.count_from(
+                    coarser,
+                    from,
+                    aligned - 1,
+                ))
+            }
+            _ => self.count_buckets(step, from, to),
+        }
+    }
+
+    fn count_buckets(&self, step: Step, from: i64, to: i64) -> Count {
+        let mut sum = Count::default();
+        if from > to {
+            return sum;
+        }
+        for (&start, &count) in self.series[step.index()]
+            .buckets
+            .range(step.start_of(from)..=to)
+        {
+            let whole = start >= from && start + step.seconds() - 1 <= to;
+            let max_error = if whole { 0 } else { count };
+            sum = sum.plus(Count { count, max_error });
+        }
+        sum
+    }
+
+    /// The non-empty buckets of a step that start in `from..=to`, oldest first.
+    pub fn points(&self, step: Step, from: i64, to: i64) -> Vec<(i64, u128)> {
+        if from > to {
+            return Vec::new();
+        }
+        self.series[step.index()]
+            .buckets
+            .range(from..=to)
+            .map(|(&start, &count)| (start, count))
+            .collect()
+    }
+
+    /// The unix second from which the step's buckets are complete; `i64::MIN` where nothing was let go.
+    pub fn kept_from(&self, step: Step) -> i64 {
+        self.series[step.index()].kept_from
+    }
+
+    /// What belongs into the hot row.
+    pub fn to_hot(&self) -> HotHistory {
+        let mut before = 0;
+        let seconds = self.series[0].buckets.iter().map(|(&start, &count)| {
+            let since = start - before;
+            before = start;
+            (since, count)
+        });
+        HotHistory {
+            seconds: seconds.collect(),
+            kept_from: [0, 1, 2, 3].map(|index: usize| self.series[index].kept_from),
+            open: self.open,
+        }
+    }
+
+    /// A page in its stored form: (buckets since the page's start, count); empty pages are deleted.
+    pub fn page(&self, step: Step, page: i64) -> Vec<(i64, u128)> {
+        let last = page + step.page_seconds() - 1;
+        let offset = |(start, count)| ((start - page) / step.seconds(), count);
+        self.points(step, page, last)
+            .into_iter()
+            .map(offset)
+            .collect()
+    }
+
+    /// Puts a history together again from the hot row and all pages (step, start of the page, buckets).
+    pub fn restore(
+        hot: HotHistory,
+        pages: impl IntoIterator<Item = (Step, i64, Vec<(i64, u128)>)>,
+    ) -> Self {
+        let mut history = Self::default();
+        for (series, kept_from) in history.series.iter_mut().zip(hot.kept_from) {
+            series.kept_from = kept_from;
+        }
+        let mut start = 0;
+        for (since, count) in hot.seconds {
+            start += since;
+            history.series[0].buckets.insert(start, count);
+        }
+        for (step, page, buckets) in pages {
+            let series = &mut history.series[step.index()];
+            series.buckets.extend(
+                buckets
+                    .into_iter()
+                    .map(|(offset, count)| (page + offset * step.seconds(), count)),
+            );
+        }
+        if let Some((minute, count)) = hot.open.filter(|(_, count)| *count > 0) {
+            for step in Step::PAGED {
+                let series = &mut history.series[step.index()];
+                let start = step.start_of(minute);
+                if start >= series.kept_from {
+                    let held = series.buckets.entry(start).or_insert(0);
+                    *held = held.saturating_add(count);
+                }
+            }
+        }
+        history.open = hot.open;
+        history
+    }
+}

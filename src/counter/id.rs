@@ -1,0 +1,139 @@
+//! Names: of counters and of datacenters. A value of these types is always valid.
+
+use serde::{Deserialize, Serialize};
+
+/// The longest counter id, in bytes of UTF-8.
+pub const COUNTER_ID_BYTES_MAX: usize = 512;
+
+/// The longest datacenter name, in bytes: colos have 3, region names of a deployment at most 16.
+pub const DATACENTER_BYTES_MAX: usize = 16;
+
+/// A counter's name: 1 to 512 bytes of UTF-8 without control characters, neither `.` nor `..`
+/// (URL parsers swallow those two).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CounterId(String);
+
+impl CounterId {
+    /// Returns the id, or why it is not one.
+    ///
+    /// # Errors
+    /// A sentence for the caller: empty, too long, control characters, `.` or `..`.
+    pub fn parse(text: impl Into<String>) -> Result<Self, IdError> {
+        let text = text.into();
+        if text.is_empty() {
+            return Err(IdError::Empty);
+        }
+        if text.len() > COUNTER_ID_BYTES_MAX {
+            return Err(IdError::TooLong(text.len()));
+        }
+        if text == "." || text == ".." {
+            return Err(IdError::Dots);
+        }
+        if text.chars().any(char::is_control) {
+            return Err(IdError::Control);
+        }
+        Ok(Self(text))
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for CounterId {
+    type Error = IdError;
+    fn try_from(text: String) -> Result<Self, IdError> {
+        Self::parse(text)
+    }
+}
+
+impl From<CounterId> for String {
+    fn from(id: CounterId) -> Self {
+        id.0
+    }
+}
+
+impl std::fmt::Display for CounterId {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Why a text is not a counter id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdError {
+    /// It has no bytes.
+    Empty,
+    /// It has this many bytes, more than [`COUNTER_ID_BYTES_MAX`].
+    TooLong(usize),
+    /// It is `.` or `..`.
+    Dots,
+    /// It holds a control character.
+    Control,
+}
+
+impl std::error::Error for IdError {}
+
+impl std::fmt::Display for IdError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Empty => formatter.write_str("a counter id needs at least one byte"),
+            Self::TooLong(bytes) => write!(
+                formatter,
+                "a counter id has at most {COUNTER_ID_BYTES_MAX} bytes of UTF-8, this one has {bytes}"
+            ),
+            Self::Dots => formatter.write_str(
+                "`.` and `..` cannot be counter ids, because URL parsers remove them from paths",
+            ),
+            Self::Control => formatter.write_str("a counter id may not hold control characters"),
+        }
+    }
+}
+
+/// Where a request entered: a colo such as `FRA`, or [`Datacenter::local`] where the platform gives none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Datacenter(String);
+
+impl Datacenter {
+    /// Returns the datacenter of that name: 1 to 16 ASCII letters, digits or `-`, upper-cased;
+    /// `None` for anything else.
+    pub fn parse(name: &str) -> Option<Self> {
+        let right_size = (1..=DATACENTER_BYTES_MAX).contains(&name.len());
+        let right_bytes = name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        (right_size && right_bytes).then(|| Self(name.to_ascii_uppercase()))
+    }
+
+    /// The datacenter of a machine that no platform names.
+    pub fn local() -> Self {
+        Self("LOCAL".to_owned())
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Datacenter {
+    type Error = &'static str;
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        Self::parse(&name).ok_or("a datacenter has 1 to 16 letters, digits or `-`")
+    }
+}
+
+impl From<Datacenter> for String {
+    fn from(datacenter: Datacenter) -> Self {
+        datacenter.0
+    }
+}
+
+impl std::fmt::Display for Datacenter {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}

@@ -1,0 +1,219 @@
+//! How the states of many cells become one answer.
+//!
+//! A [`Vector`] is a state-based CRDT: per cell the higher (generation, sequence) wins, so merging
+//! is commutative, associative and idempotent, and lost, repeated and reordered messages are
+//! harmless. A [`Summary`] adds up disjoint cells and is not idempotent: it is made anew per read.
+//! Source: Shapiro et al. 2011, "A comprehensive study of convergent and commutative replicated
+//! data types", PN-Counter.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::history::{Count, Step};
+use super::id::Datacenter;
+use super::total::{Sum, Value};
+use crate::sketch::Sketch;
+
+/// What one cell had counted at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellTotals {
+    /// The counter's generation.
+    pub generation: u64,
+    /// Flushes that the cell had counted.
+    pub sequence: u64,
+    /// Sum of increments.
+    pub added: u128,
+    /// Sum of decrements.
+    pub removed: u128,
+}
+
+/// Which cell of a counter.
+pub type CellKey = (Datacenter, u8);
+
+/// The last known totals of every cell of a counter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vector {
+    cells: BTreeMap<CellKey, CellTotals>,
+}
+
+impl Vector {
+    /// Notes what a cell said, unless something newer is known. True if it was news.
+    pub fn note(&mut self, cell: CellKey, totals: CellTotals) -> bool {
+        let rank = |totals: &CellTotals| (totals.generation, totals.sequence);
+        match self.cells.get_mut(&cell) {
+            Some(known) if rank(known) >= rank(&totals) => false,
+            Some(known) => {
+                *known = totals;
+                true
+            }
+            None => {
+                self.cells.insert(cell, totals);
+                true
+            }
+        }
+    }
+
+    /// Takes over all that another vector knows better.
+    pub fn merge(&mut self, other: &Vector) {
+        for (cell, totals) in &other.cells {
+            self.note(cell.clone(), *totals);
+        }
+    }
+
+    /// The counter's value in its newest generation; what older ones counted has ended with them.
+    pub fn value(&self) -> Value {
+        let newest = self.cells.values().map(|totals| totals.generation).max();
+        let living = self
+            .cells
+            .values()
+            .filter(|totals| Some(totals.generation) == newest);
+        living.fold(Value::default(), |sum, totals| {
+            sum.plus(Value::new(totals.added, totals.removed))
+        })
+    }
+
+    /// The cells and their totals, in order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&CellKey, &CellTotals)> {
+        self.cells.iter()
+    }
+}
+
+/// A stretch of history in buckets: unix seconds, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// Width of the buckets.
+    pub step: Step,
+    /// Start of the first bucket.
+    pub from: i64,
+    /// Start of the last bucket.
+    pub to: i64,
+}
+
+/// What a reader wants to know of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The generation that the root holds; cells of an older one drop it, having missed its end.
+    pub generation: u64,
+    /// Count these seconds: (first, last).
+    pub window: Option<(i64, i64)>,
+    /// Name these buckets.
+    pub history: Option<Range>,
+    /// Leave the sketches out: a reader that wants totals alone saves up to 12 KB a cell.
+    pub totals_only: bool,
+}
+
+/// One cell's share of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its totals.
+    pub totals: CellTotals,
+    /// Its newest write, unix milliseconds.
+    pub last_write_ms: i64,
+    /// Its sketch of all time at rest; empty for none.
+    pub uniques: Vec<u8>,
+    /// The window's count, if asked for.
+    pub window: Option<Count>,
+    /// Non-empty buckets, if asked for: (unix second, count).
+    pub points: Vec<(i64, u128)>,
+    /// From when those buckets are complete.
+    pub kept_from: i64,
+}
+
+/// The sum of several cells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Sum of increments.
+    pub added: Sum,
+    /// Sum of decrements.
+    pub removed: Sum,
+    /// Newest write, unix milliseconds; `i64::MIN` for none.
+    pub last_write_ms: i64,
+    /// Sketch of all time at rest; empty for none.
+    pub uniques: Vec<u8>,
+    /// Sketch of the window at rest; empty for none.
+    pub window_uniques: Vec<u8>,
+    /// The window's count.
+    pub window: Count,
+    /// Non-empty buckets.
+    pub points: BTreeMap<i64, u128>,
+    /// From when those buckets are complete; `i64::MIN` where nothing was let go.
+    pub kept_from: i64,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            added: Sum::ZERO,
+            removed: Sum::ZERO,
+            last_write_ms: i64::MIN,
+            uniques: Vec::new(),
+            window_uniques: Vec::new(),
+            window: Count::default(),
+            points: BTreeMap::new(),
+            kept_from: i64::MIN,
+        }
+    }
+}
+
+impl Summary {
+    /// Adds one cell's part and its sketch of the window.
+    pub fn add_part(&mut self, part: Part, window_uniques: Vec<u8>) {
+        self.add(Summary {
+            added: part.totals.added.into(),
+            removed: part.totals.removed.into(),
+            last_write_ms: part.last_write_ms,
+            uniques: part.uniques,
+            window_uniques,
+            window: part.window.unwrap_or_default(),
+            points: part.points.into_iter().collect(),
+            kept_from: part.kept_from,
+        });
+    }
+
+    /// Adds the sum of other cells, none of which is in this one.
+    pub fn add(&mut self, other: Summary) {
+        self.added = self.added.plus(other.added);
+        self.removed = self.removed.plus(other.removed);
+        self.last_write_ms = self.last_write_ms.max(other.last_write_ms);
+        join_sketches(&mut self.uniques, other.uniques);
+        join_sketches(&mut self.window_uniques, other.window_uniques);
+        self.window = self.window.plus(other.window);
+        for (start, count) in other.points {
+            let held = self.points.entry(start).or_insert(0);
+            *held = held.saturating_add(count);
+        }
+        self.kept_from = self.kept_from.max(other.kept_from);
+    }
+
+    /// The value of the cells in this sum.
+    pub fn value(&self) -> Value {
+        Value::new(self.added, self.removed)
+    }
+}
+
+/// A sketch at rest; nothing for an empty one, so that counters without uniques carry no bytes.
+pub fn at_rest(sketch: &Sketch) -> Vec<u8> {
+    if sketch.is_empty() {
+        Vec::new()
+    } else {
+        sketch.to_bytes()
+    }
+}
+
+/// Reads a sketch at rest. Bytes that are none count as empty: the sender is our own build.
+pub fn from_rest(bytes: &[u8]) -> Sketch {
+    Sketch::from_bytes(bytes).unwrap_or_default()
+}
+
+/// Merges a sketch at rest into another.
+pub fn join_sketches(into: &mut Vec<u8>, other: Vec<u8>) {
+    if into.is_empty() {
+        *into = other;
+    } else if !other.is_empty() {
+        let mut sketch = from_rest(into);
+        if sketch.merge(&from_rest(&other)) {
+            *into = sketch.to_bytes();
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! One counter, pure: no clock, no randomness, no I/O; time is an argument.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`id`] | names of counters and datacenters |
+//! | [`total`] | sums and values wider than 2^53 and 2^128 |
+//! | [`history`] | buckets by second, minute, hour, day; windows |
+//! | [`nonces`] | which flushes were seen |
+//! | [`settings`] | shards and time to live |
+//! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
+//! | [`lane`] | how concurrent writes of one isolate join into flushes |
+//! | [`merge`] | how cells become a value: the vector (CRDT) and the summary of a read |
+//!
+//! A flush passes `cell` (nonce, overflow, grant) into totals, `history` and sketches; a read
+//! passes from each `cell` as a part through a lead's and the aggregator's `merge`.
+
+pub mod cell;
+pub mod history;
+pub mod id;
+pub mod lane;
+pub mod merge;
+pub mod nonces;
+pub mod settings;
+pub mod total;

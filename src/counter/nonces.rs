@@ -1,0 +1,89 @@
+//! Which flushes a cell has seen, so that a repeated one changes nothing.
+//!
+//! Invariant: for every lane that flushed within [`NONCE_KEPT_MS`], the newest number and what was
+//! answered are known. A lane has one flush in flight, so an older number can only be a stray copy.
+
+use serde::{Deserialize, Serialize};
+
+/// How long a lane's newest flush is remembered. A lane gives up within 5 s; a minute covers
+/// messages that linger in the network.
+pub const NONCE_KEPT_MS: i64 = 60_000;
+
+/// The most lanes a cell remembers: about 30 bytes each, 120 KB in the hot row.
+pub const LANES_MAX: usize = 4_096;
+
+/// The name of one flush: the lane, drawn at random, and the lane's own number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Nonce {
+    /// Which lane; random 64 bits.
+    pub lane: u64,
+    /// Rises with every flush of the lane; a retry keeps it.
+    pub number: u64,
+}
+
+/// What a flush did: the cell's state right after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The cell's sequence after the flush.
+    pub sequence: u64,
+    /// The cell's added total after the flush.
+    pub added: u128,
+    /// The cell's removed total after the flush.
+    pub removed: u128,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    nonce: Nonce,
+    at_ms: i64,
+    outcome: Outcome,
+}
+
+/// The newest flush of each recent lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nonces {
+    lanes: Vec<Seen>,
+}
+
+/// What the memory says of a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Never seen: count it.
+    New,
+    /// Counted before, with this outcome.
+    Repeated(Outcome),
+    /// A stray copy of a flush that its lane has long finished.
+    Stray,
+    /// No room to remember another lane; nothing may be counted that could be counted twice.
+    Full,
+}
+
+impl Nonces {
+    /// Says whether a flush was seen. Cost: O(lanes of the last minute).
+    pub fn look_up(&self, nonce: Nonce, now_ms: i64) -> Known {
+        match self.lanes.iter().find(|seen| seen.nonce.lane == nonce.lane) {
+            Some(seen) if seen.nonce.number == nonce.number => Known::Repeated(seen.outcome),
+            Some(seen) if seen.nonce.number > nonce.number => Known::Stray,
+            Some(_) => Known::New,
+            None if self.lanes.len() < LANES_MAX => Known::New,
+            None if self.lanes.iter().any(|seen| is_over(seen, now_ms)) => Known::New,
+            None => Known::Full,
+        }
+    }
+
+    /// Remembers a flush that was just counted and lets go of lanes that fell silent.
+    pub fn remember(&mut self, nonce: Nonce, outcome: Outcome, now_ms: i64) {
+        self.lanes
+            .retain(|seen| seen.nonce.lane != nonce.lane && !is_over(seen, now_ms));
+        self.lanes.push(Seen {
+            nonce,
+            at_ms: now_ms,
+            outcome,
+        });
+    }
+}
+
+/// A clock that stepped back makes entries look young, so they are kept longer, never shorter.
+fn is_over(seen: &Seen, now_ms: i64) -> bool {
+    now_ms.saturating_sub(seen.at_ms) > NONCE_KEPT_MS
+}

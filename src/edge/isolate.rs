@@ -1,0 +1,200 @@
+//! What all requests of one isolate share. Every map here is bounded by a named number.
+//!
+//! Invariant: no borrow of it lives across an await.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use worker::Env;
+
+use super::lanes::Lanes;
+use super::read::ReadCache;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::platform::call;
+use crate::platform::clock::random;
+use crate::protocol::access::Access;
+use crate::protocol::messages::{Fault, HashKeyCall};
+use crate::protocol::names::{self, ACCESS, ACCESS_OPEN, HASH_KEY, KEYS};
+use crate::protocol::problem::{Code, Problem};
+use crate::sketch::HashKey;
+
+/// Counters whose number of shards is remembered; about 100 bytes each. Forgetting costs one hop.
+const SHARD_COUNTS_MAX: usize = 10_000;
+
+/// Memory that bulk bodies of one isolate may hold together while they are summed: 48 of the 128 MB.
+pub const BULK_MEMORY_BYTES_MAX: u64 = 48 * 1024 * 1024;
+
+struct Isolate {
+    access: Option<Rc<Access>>,
+    hash_key: Option<Rc<HashKey>>,
+    shards: HashMap<(CounterId, Datacenter), u8>,
+    lanes: Lanes,
+    reads: ReadCache,
+    bulk_bytes: u64,
+    /// Decides which shard this isolate stays with.
+    lot: u64,
+}
+
+thread_local! {
+    static ISOLATE: RefCell<Option<Isolate>> = const { RefCell::new(None) };
+}
+
+fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
+    ISOLATE.with(|isolate| {
+        let mut isolate = isolate.borrow_mut();
+        // Randomness is there only inside a request, so the first one makes it.
+        work(isolate.get_or_insert_with(|| Isolate {
+            access: None,
+            hash_key: None,
+            shards: HashMap::new(),
+            lanes: Lanes::default(),
+            reads: ReadCache::default(),
+            bulk_bytes: 0,
+            lot: random(),
+        }))
+    })
+}
+
+/// Works with the lanes.
+pub fn with_lanes<T>(work: impl FnOnce(&mut Lanes) -> T) -> T {
+    with(|isolate| work(&mut isolate.lanes))
+}
+
+/// Works with the cached reads.
+pub fn with_reads<T>(work: impl FnOnce(&mut ReadCache) -> T) -> T {
+    with(|isolate| work(&mut isolate.reads))
+}
+
+/// Who may do what, parsed once.
+///
+/// # Errors
+/// `not-configured` for keys that cannot be read.
+pub fn access(env: &Env) -> Result<Rc<Access>, Problem> {
+    if let Some(known) = with(|isolate| isolate.access.clone()) {
+        return Ok(known);
+    }
+    let keys = env.var(KEYS).ok().map(|keys| keys.to_string());
+    let open = env
+        .var(ACCESS)
+        .is_ok_and(|access| access.to_string() == ACCESS_OPEN);
+    let access = Rc::new(Access::from_config(keys.as_deref(), open)?);
+    with(|isolate| isolate.access = Some(access.clone()));
+    Ok(access)
+}
+
+/// The key that unique elements are hashed with: the deployment's secret, or the one that the
+/// directory made for it.
+///
+/// # Errors
+/// `not-configured` for a secret that is no key, `unavailable` where the directory does not answer.
+pub async fn hash_key(env: &Env) -> Result<Rc<HashKey>, Problem> {
+    if let Some(known) = with(|isolate| isolate.hash_key.clone()) {
+        return Ok(known);
+    }
+    let bytes = match env
+        .var(HASH_KEY)
+        .ok()
+        .map(|key| key.to_string())
+        .filter(|key| !key.is_empty())
+    {
+        Some(digits) => parse_hash_key(&digits)?,
+        None => call::object(env, &names::directory(0), &HashKeyCall {})
+            .await
+            .map_err(|fault: Fault| {
+                Problem::new(
+                    Code::Unavailable,
+                    format!("the key for unique elements cannot be read ({fault}); try again"),
+                )
+            })?,
+    };
+    let key = Rc::new(HashKey::from(bytes));
+    with(|isolate| isolate.hash_key = Some(key.clone()));
+    Ok(key)
+}
+
+fn parse_hash_key(digits: &str) -> Result<[u8; 16], Problem> {
+    u128::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| digits.len() == 32)
+        .map(u128::to_be_bytes)
+        .ok_or_else(|| {
+            Problem::new(
+                Code::NotConfigured,
+                format!("set {HASH_KEY} to 32 hexadecimal digits, or leave it out"),
+            )
+        })
+}
+
+/// Shards that a counter's writes spread over in a datacenter, as far as known here.
+pub fn shards_of(counter: &CounterId, datacenter: &Datacenter) -> u8 {
+    with(|isolate| {
+        isolate
+            .shards
+            .get(&(counter.clone(), datacenter.clone()))
+            .copied()
+            .unwrap_or(1)
+    })
+}
+
+/// Learns a number of shards from a cell's reply.
+pub fn learn_shards(counter: &CounterId, datacenter: &Datacenter, shards: u8) {
+    with(|isolate| {
+        let key = (counter.clone(), datacenter.clone());
+        if shards <= 1 {
+            isolate.shards.remove(&key);
+            return;
+        }
+        if isolate.shards.len() >= SHARD_COUNTS_MAX && !isolate.shards.contains_key(&key) {
+            isolate.shards.clear();
+        }
+        isolate.shards.insert(key, shards);
+    });
+}
+
+/// The shard that this isolate stays with, of so many: large flushes to one cell rather than
+/// small ones to all.
+pub fn own_shard(shards: u8) -> u8 {
+    with(|isolate| pick(isolate.lot, shards))
+}
+
+/// The shard of a unique element, so that shards hold disjoint elements.
+pub fn shard_of_element(hash: u64, shards: u8) -> u8 {
+    // The sketch uses the same bits; a multiplication spreads them anew (Fibonacci hashing).
+    pick(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32, shards)
+}
+
+fn pick(lot: u64, shards: u8) -> u8 {
+    u8::try_from(lot % u64::from(shards.max(1))).unwrap_or(0)
+}
+
+/// A share of the isolate's memory for bulk bodies; it is given back when dropped.
+#[derive(Default)]
+pub struct BulkMemory {
+    bytes: u64,
+}
+
+impl BulkMemory {
+    /// Sets what this body holds now.
+    ///
+    /// # Errors
+    /// `overloaded` where all bodies together would hold too much.
+    pub fn hold(&mut self, bytes: u64) -> Result<(), Problem> {
+        with(|isolate| {
+            let others = isolate.bulk_bytes.saturating_sub(self.bytes);
+            if others + bytes > BULK_MEMORY_BYTES_MAX {
+                let detail = "too many bulk bodies are being read here at once; nothing was counted, send it again";
+                return Err(Problem::new(Code::Overloaded, detail));
+            }
+            isolate.bulk_bytes = others + bytes;
+            self.bytes = bytes;
+            Ok(())
+        })
+    }
+}
+
+impl Drop for BulkMemory {
+    fn drop(&mut self) {
+        with(|isolate| isolate.bulk_bytes = isolate.bulk_bytes.saturating_sub(self.bytes));
+    }
+}

@@ -1,0 +1,92 @@
+//! The Worker that clients talk to: parse, authenticate, join a lane or read through a cache, answer.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`visit`] | one request and what is known of it |
+//! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
+//! | [`body`] | bodies, bounded, drained where they are refused |
+//! | [`lanes`] | how a write reaches its cell |
+//! | [`write`] | increments and decrements |
+//! | [`bulk`] | `/events` and `/ingest` |
+//! | [`read`] | reads, cached or strong |
+//! | [`manage`] | settings, endings, listings |
+//! | [`respond`] | responses, problems, CORS |
+//!
+//! A request may read memory that another wrote, but none ever wakes another: the platform would
+//! resume it in the wrong context. Each waits by its own timer.
+
+mod body;
+mod bulk;
+mod isolate;
+mod lanes;
+mod manage;
+mod read;
+mod respond;
+mod visit;
+mod write;
+
+use worker::{Context, Env, Request, Response};
+
+use crate::protocol::access::Scope;
+use crate::protocol::problem::Problem;
+use crate::protocol::routes::{Route, resolve};
+use respond::Answer;
+use visit::Visit;
+
+/// The API's description, served as it stands.
+const OPENAPI: &str = include_str!("../protocol/openapi.json");
+
+/// Answers one request of a client.
+pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
+    let mut visit = Visit::new(request, env, context);
+    if visit.method() == "OPTIONS" {
+        return respond::preflight(&visit);
+    }
+    let answer = match resolve(visit.method(), visit.path()) {
+        Ok(route) => handle(&mut visit, route).await.unwrap_or_else(Answer::from),
+        Err(no_route) => Answer::from(no_route),
+    };
+    // A client that is refused before its body was read would see a reset connection instead.
+    visit.drain().await;
+    respond::respond(&visit, answer)
+}
+
+async fn handle(visit: &mut Visit, route: Route) -> Result<Answer, Problem> {
+    match (route, visit.caller()) {
+        (Route::Health, _) => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
+        (Route::OpenApi, _) => Ok(Answer::json(OPENAPI.to_owned())),
+        (_, Err(problem)) => Err(problem),
+        (Route::Increment(id), Ok(caller)) => {
+            caller.may(Scope::Write, id.as_str())?;
+            write::increment(visit, id).await
+        }
+        (Route::Decrement(id), Ok(caller)) => {
+            caller.may(Scope::Write, id.as_str())?;
+            write::decrement(visit, id).await
+        }
+        (Route::Read(id), Ok(caller)) => {
+            caller.may(Scope::Read, id.as_str())?;
+            read::counter(visit, id).await
+        }
+        (Route::History(id), Ok(caller)) => {
+            caller.may(Scope::Read, id.as_str())?;
+            read::history(visit, id).await
+        }
+        (Route::Uniques, Ok(caller)) => read::uniques(visit, &caller).await,
+        (Route::List, Ok(caller)) => manage::list(visit, &caller).await,
+        (Route::Aggregate(prefix), Ok(caller)) => {
+            caller.may_list(&prefix)?;
+            manage::aggregate(visit, &prefix).await
+        }
+        (Route::Put(id), Ok(caller)) => {
+            caller.may(Scope::Admin, id.as_str())?;
+            manage::put(visit, id).await
+        }
+        (Route::Delete(id), Ok(caller)) => {
+            caller.may(Scope::Admin, id.as_str())?;
+            manage::delete(visit, id).await
+        }
+        (Route::Events, Ok(caller)) => bulk::events(visit, &caller).await,
+        (Route::Ingest, Ok(caller)) => bulk::ingest(visit, &caller).await,
+    }
+}

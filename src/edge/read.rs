@@ -1,0 +1,364 @@
+//! Reads: strong ones sum every cell now, default ones share a view that is at most 500 ms old.
+//!
+//! Invariant: at most one fetch per (counter, question) is under way in an isolate, and every
+//! answer's `as_of` is the moment its fetch began: what was acknowledged before is included.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+
+use super::body;
+use super::isolate::with_reads;
+use super::respond::Answer;
+use super::visit::Visit;
+use crate::counter::id::CounterId;
+use crate::counter::total::Value;
+use crate::platform::call::{self, CALL_MS_MAX};
+use crate::platform::clock::{now_ms, sleep_ms, within_ms};
+use crate::protocol::access::{Caller, Scope};
+use crate::protocol::messages::{Fault, GlobalSum, Read, Wanted};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::{Freshness, Told, union_json};
+use crate::protocol::query::{Query, UNION_MAX, WINDOW_UNIQUES_SECONDS_MAX, Window};
+
+/// How old a view may be that a default read is given.
+const VIEW_MS_MAX: i64 = 500;
+
+/// Counters whose views are kept. A view is mostly its sketch: at most 12 KB per datacenter.
+const VIEWS_MAX: usize = 1_000;
+
+/// How often a reader looks for a fetch that another request began.
+const LOOK_EVERY_MS: u64 = 2;
+
+type Fetched = Result<Option<Rc<GlobalSum>>, Fault>;
+
+/// Which question about a counter a view answers.
+type Question = Read;
+
+struct View {
+    begun_ms: i64,
+    /// `None` while it is being fetched.
+    fetched: Option<Fetched>,
+    /// Whether only those who wait for it already may see it.
+    is_aged: bool,
+}
+
+/// The views of an isolate.
+#[derive(Default)]
+pub struct ReadCache {
+    views: HashMap<CounterId, Vec<(Question, View)>>,
+}
+
+impl ReadCache {
+    fn view(&self, question: &Question) -> Option<&View> {
+        self.views
+            .get(&question.counter)?
+            .iter()
+            .find(|(known, _)| known == question)
+            .map(|(_, view)| view)
+    }
+
+    fn begin(&mut self, question: &Question, begun_ms: i64) {
+        if self.views.len() >= VIEWS_MAX {
+            self.views
+                .retain(|_, views| views.iter().any(|(_, view)| is_in_use(view, begun_ms)));
+        }
+        let views = self.views.entry(question.counter.clone()).or_default();
+        views.retain(|(known, view)| known != question && is_in_use(view, begun_ms));
+        views.push((
+            question.clone(),
+            View {
+                begun_ms,
+                fetched: None,
+                is_aged: false,
+            },
+        ));
+    }
+
+    /// Ends a fetch. That there is no such counter, or that it cannot be read, is told to those who
+    /// wait, and kept for nobody else: it may change with the next write.
+    fn end(&mut self, question: &Question, begun_ms: i64, fetched: Fetched) {
+        let views = self.views.get_mut(&question.counter);
+        let view = views.and_then(|views| views.iter_mut().find(|(known, _)| known == question));
+        if let Some((_, view)) = view.filter(|(_, view)| view.begun_ms == begun_ms) {
+            view.is_aged = !matches!(fetched, Ok(Some(_)));
+            view.fetched = Some(fetched);
+        }
+    }
+
+    /// Forgets all views of a counter, after something about it was changed here.
+    pub fn forget(&mut self, counter: &CounterId) {
+        self.views.remove(counter);
+    }
+}
+
+fn is_in_use(view: &View, now_ms: i64) -> bool {
+    let most = if view.fetched.is_some() {
+        VIEW_MS_MAX
+    } else {
+        i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX)
+    };
+    !view.is_aged && now_ms - view.begun_ms <= most
+}
+
+/// A sum, or that there is no such counter, with its freshness.
+struct Seen {
+    sum: Option<Rc<GlobalSum>>,
+    freshness: Freshness,
+}
+
+async fn fetch_now(visit: &Visit, question: &Question) -> Result<Seen, Problem> {
+    let as_of_ms = now_ms();
+    let sum = call::aggregator(&visit.env, question)
+        .await
+        .map_err(unread)?;
+    let freshness = Freshness {
+        as_of_ms,
+        now_ms: now_ms(),
+        fresh: true,
+    };
+    Ok(Seen {
+        sum: sum.map(Rc::new),
+        freshness,
+    })
+}
+
+fn unread(fault: Fault) -> Problem {
+    match fault {
+        Fault::Unavailable(what) => Problem::new(Code::Unavailable, format!("{what}; try again")),
+        other => other.into(),
+    }
+}
+
+/// Reads through the cache.
+async fn fetch_shared(visit: &Visit, question: &Question) -> Result<Seen, Problem> {
+    let asked_ms = now_ms();
+    // A view that somebody fetches now, or that is young enough, serves this reader too.
+    let shared = with_reads(|reads| {
+        reads
+            .view(question)
+            .filter(|view| is_in_use(view, asked_ms))
+            .map(|view| view.begun_ms)
+    });
+    if let Some(begun_ms) = shared {
+        while now_ms() - asked_ms <= i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX) {
+            let fetched = with_reads(|reads| {
+                reads
+                    .view(question)
+                    .filter(|view| view.begun_ms == begun_ms)
+                    .map(|view| view.fetched.clone())
+            });
+            match fetched {
+                Some(Some(fetched)) => {
+                    let freshness = Freshness {
+                        as_of_ms: begun_ms,
+                        now_ms: now_ms(),
+                        fresh: false,
+                    };
+                    return Ok(Seen {
+                        sum: fetched.map_err(unread)?,
+                        freshness,
+                    });
+                }
+                Some(None) => sleep_ms(LOOK_EVERY_MS).await,
+                // It was forgotten meanwhile: fetch anew.
+                None => break,
+            }
+        }
+    }
+    let begun_ms = now_ms();
+    with_reads(|reads| reads.begin(question, begun_ms));
+    let (done, doing) = oneshot::channel();
+    let (env, asked) = (visit.env.clone(), question.clone());
+    visit.wait_until(async move {
+        let fetched: Fetched = call::aggregator(&env, &asked)
+            .await
+            .map(|sum| sum.map(Rc::new));
+        with_reads(|reads| reads.end(&asked, begun_ms, fetched.clone()));
+        let _ = done.send(fetched);
+    });
+    let late = || Fault::Unavailable("the read took too long".to_owned());
+    let fetched = within_ms(CALL_MS_MAX, doing)
+        .await
+        .ok_or_else(late)
+        .map_err(unread)?;
+    let fetched = fetched.map_err(|_| unread(late()))?;
+    let freshness = Freshness {
+        as_of_ms: begun_ms,
+        now_ms: now_ms(),
+        fresh: true,
+    };
+    Ok(Seen {
+        sum: fetched.map_err(unread)?,
+        freshness,
+    })
+}
+
+async fn see(visit: &Visit, question: &Question, strong: bool) -> Result<Seen, Problem> {
+    if strong {
+        fetch_now(visit, question).await
+    } else {
+        fetch_shared(visit, question).await
+    }
+}
+
+fn not_found(id: &CounterId) -> Problem {
+    Problem::new(
+        Code::CounterNotFound,
+        format!(
+            "nothing has been counted as {:?}; a write creates it",
+            id.as_str()
+        ),
+    )
+}
+
+/// A counter's value as the isolate sees it, at most half a second old.
+pub async fn value_now(visit: &Visit, id: &CounterId) -> Option<Value> {
+    let question = Read {
+        counter: id.clone(),
+        datacenter: None,
+        wanted: Wanted::default(),
+    };
+    let seen = fetch_shared(visit, &question).await.ok()?;
+    let sum = seen.sum?;
+    Some(Told::new(id, &sum, seen.freshness).value())
+}
+
+/// `GET /counters/{id}`.
+///
+/// # Errors
+/// `counter-not-found`, `invalid-query`, `unavailable`.
+pub async fn counter(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem> {
+    body::drain(&mut visit.request).await;
+    let query = Query::parse(
+        visit.query(),
+        &["consistency", "datacenter", "window", "at", "numbers"],
+    )?;
+    let window = query.window(now_ms().div_euclid(1_000))?;
+    let question = Read {
+        counter: id,
+        datacenter: query.datacenter()?,
+        wanted: Window::wanted(window),
+    };
+    let strings = query.numbers_as_strings()?;
+    let seen = see(visit, &question, query.is_strong()?).await?;
+    let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
+    let told = Told::new(&question.counter, &sum, seen.freshness);
+    let answer = if accepts_text(visit) {
+        Answer::text(told.value().to_string())
+    } else {
+        Answer::json(told.to_json(strings, window, false))
+    };
+    let answer = answer.fresh(
+        told.is_exact(),
+        seen.freshness.as_of_ms,
+        told.staleness_ms(),
+    );
+    // A window moves with time, so its tag would not say what it holds.
+    Ok(if window.is_none() {
+        answer.tagged(told.etag())
+    } else {
+        answer
+    })
+}
+
+fn accepts_text(visit: &Visit) -> bool {
+    visit
+        .header("accept")
+        .is_some_and(|accept| accept.trim_start().starts_with("text/plain"))
+}
+
+/// `GET /counters/{id}/history`.
+///
+/// # Errors
+/// As [`counter`], and `range-too-large`.
+pub async fn history(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem> {
+    let query = Query::parse(
+        visit.query(),
+        &["from", "to", "step", "consistency", "datacenter", "numbers"],
+    )?;
+    let range = query.history(now_ms().div_euclid(1_000))?;
+    let strings = query.numbers_as_strings()?;
+    let wanted = Wanted {
+        history: Some(range),
+        totals_only: true,
+        ..Wanted::default()
+    };
+    let question = Read {
+        counter: id,
+        datacenter: query.datacenter()?,
+        wanted,
+    };
+    let seen = see(visit, &question, query.is_strong()?).await?;
+    let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
+    let told = Told::new(&question.counter, &sum, seen.freshness);
+    let answer = Answer::json(told.history_json(range, strings));
+    Ok(answer.fresh(
+        told.is_exact(),
+        seen.freshness.as_of_ms,
+        told.staleness_ms(),
+    ))
+}
+
+/// `GET /uniques`.
+///
+/// # Errors
+/// As [`counter`].
+pub async fn uniques(visit: &mut Visit, caller: &Caller) -> Result<Answer, Problem> {
+    let query = Query::parse(visit.query(), &["id", "window", "at", "consistency"])?;
+    let window = query.window(now_ms().div_euclid(1_000))?;
+    if window.is_some_and(|window| !window.has_uniques()) {
+        let detail = format!(
+            "uniques are kept by the minute for {WINDOW_UNIQUES_SECONDS_MAX} seconds; ask for less"
+        );
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    let mut ids = Vec::new();
+    for text in query.all("id") {
+        let id = CounterId::parse(text)?;
+        caller.may(Scope::Read, id.as_str())?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    if ids.is_empty() || ids.len() > UNION_MAX {
+        let detail = format!("name 1 to {UNION_MAX} counters: ?id=a&id=b");
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    let strong = query.is_strong()?;
+    let ask = |id: &CounterId| {
+        let question = Read {
+            counter: id.clone(),
+            datacenter: None,
+            wanted: Window::wanted(window),
+        };
+        let visit = &*visit;
+        async move {
+            see(visit, &question, strong)
+                .await
+                .map(|seen| (question.counter, seen))
+        }
+    };
+    let answers = crate::platform::settled::all_settled(ids.iter().map(ask), UNION_MAX).await;
+    let mut seen = answers
+        .into_iter()
+        .collect::<Result<HashMap<CounterId, Seen>, Problem>>()?;
+    let mut sums = Vec::new();
+    for id in &ids {
+        let Some(Seen {
+            sum: Some(sum),
+            freshness,
+        }) = seen.remove(id)
+        else {
+            return Err(not_found(id));
+        };
+        sums.push((sum, freshness));
+    }
+    let told: Vec<Told<'_>> = ids
+        .iter()
+        .zip(&sums)
+        .map(|(id, (sum, freshness))| Told::new(id, sum, *freshness))
+        .collect();
+    Ok(Answer::json(union_json(&ids, &told, window)))
+}

@@ -1,0 +1,102 @@
+//! One request and what is known of it.
+
+use std::rc::Rc;
+
+use worker::js_sys::Reflect;
+use worker::wasm_bindgen::JsValue;
+use worker::{Context, Env, Request};
+
+use super::{body, isolate};
+use crate::counter::id::Datacenter;
+use crate::protocol::access::Caller;
+use crate::protocol::problem::Problem;
+
+/// One request of a client.
+pub struct Visit {
+    /// The request; its body can be read once.
+    pub request: Request,
+    /// Bindings.
+    pub env: Env,
+    context: Rc<Context>,
+    method: String,
+    path: String,
+    query: String,
+}
+
+impl Visit {
+    /// Takes a request apart.
+    pub fn new(request: Request, env: Env, context: Context) -> Self {
+        let url = request.inner().url();
+        let method = request.inner().method();
+        let (path, query) = path_and_query(&url);
+        Self {
+            method,
+            path: path.to_owned(),
+            query: query.to_owned(),
+            request,
+            env,
+            context: Rc::new(context),
+        }
+    }
+
+    /// The method, upper case.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// The path as it stands in the URL, percent-encoded.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The query without its question mark, percent-encoded.
+    pub fn query(&self) -> &str {
+        &self.query
+    }
+
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<String> {
+        self.request.headers().get(name).ok().flatten()
+    }
+
+    /// Where the request entered: `cf.colo`, or `LOCAL` where the platform gives none.
+    pub fn datacenter(&self) -> Datacenter {
+        let get =
+            |object: &JsValue, name: &str| Reflect::get(object, &JsValue::from_str(name)).ok();
+        let cf = get(self.request.inner().as_ref(), "cf").filter(JsValue::is_object);
+        let colo = cf
+            .and_then(|cf| get(&cf, "colo"))
+            .and_then(|colo| colo.as_string());
+        colo.and_then(|colo| Datacenter::parse(&colo))
+            .unwrap_or_else(Datacenter::local)
+    }
+
+    /// Who asks.
+    ///
+    /// # Errors
+    /// `not-configured`, `unauthorized`.
+    pub fn caller(&self) -> Result<Caller, Problem> {
+        let authorization = self.header("authorization");
+        let origin = self.header("origin");
+        isolate::access(&self.env)?.identify(authorization.as_deref(), origin.as_deref())
+    }
+
+    /// Lets work go on after the answer, even if the client is gone.
+    pub fn wait_until(&self, future: impl Future<Output = ()> + 'static) {
+        self.context.wait_until(future);
+    }
+
+    /// Reads the rest of a body that was refused, up to a limit, and throws it away.
+    pub async fn drain(&mut self) {
+        body::drain(&mut self.request).await;
+    }
+}
+
+/// The path and the query of an absolute URL, without its fragment.
+fn path_and_query(url: &str) -> (&str, &str) {
+    let after_scheme = url.find("://").map_or(0, |at| at + 3);
+    let rest = &url[after_scheme..];
+    let rest = &rest[rest.find('/').unwrap_or(rest.len())..];
+    let rest = rest.split('#').next().unwrap_or_default();
+    rest.split_once('?').unwrap_or((rest, ""))
+}

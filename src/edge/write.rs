@@ -1,0 +1,97 @@
+//! Increments and decrements.
+
+use super::isolate::{hash_key, own_shard, shard_of_element, shards_of};
+use super::respond::Answer;
+use super::visit::Visit;
+use super::{body, lanes, read};
+use crate::counter::cell::Load;
+use crate::counter::id::CounterId;
+use crate::counter::total::Value;
+use crate::platform::clock::now_ms;
+use crate::protocol::batch::event::parse_increment;
+use crate::protocol::batch::gather::CLOCK_SKEW_MS;
+use crate::protocol::names::CellAddress;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::write_json;
+use crate::protocol::query::Query;
+use crate::sketch::{Token, hash};
+
+/// `POST /counters/{id}/increment`.
+///
+/// # Errors
+/// Any refusal; then nothing was counted, except `unavailable`, which says so.
+pub async fn increment(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem> {
+    write(visit, id, true).await
+}
+
+/// `POST /counters/{id}/decrement`.
+///
+/// # Errors
+/// As [`increment`].
+pub async fn decrement(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem> {
+    write(visit, id, false).await
+}
+
+async fn write(visit: &mut Visit, id: CounterId, adds: bool) -> Result<Answer, Problem> {
+    let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
+    let bytes = body::read_small(&mut visit.request).await?;
+    let wanted = parse_increment(&bytes)?;
+    let at_ms = stamp_ms(wanted.at_ms)?;
+    let datacenter = visit.datacenter();
+    let shards = shards_of(&id, &datacenter);
+    let second = at_ms.div_euclid(1_000);
+
+    let mut load = Load::default();
+    let mut shard = own_shard(shards);
+    if adds {
+        load.added = wanted.delta;
+        load.live = vec![(second, wanted.delta)];
+    } else {
+        load.removed = wanted.delta;
+    }
+    if let Some(element) = &wanted.unique {
+        let hashed = hash(&*hash_key(&visit.env).await?, element.as_bytes());
+        shard = shard_of_element(hashed, shards);
+        load.tokens = vec![(second, Token::from_hash(hashed))];
+    }
+
+    let cell = CellAddress {
+        counter: id,
+        datacenter,
+        shard,
+    };
+    let arrival = lanes::count(visit, &cell, &load).await?;
+    let flushed = arrival.outcome;
+    let own = Value::new(flushed.outcome.added, flushed.outcome.removed);
+    let own = own.without(arrival.later.0, arrival.later.1);
+    // One cell is the whole counter: its total right after this write is the exact value. Of
+    // several, a view at most half a second old is told.
+    let value = if flushed.alone {
+        own
+    } else {
+        read::value_now(visit, &cell.counter).await.unwrap_or(own)
+    };
+    Ok(Answer::json(write_json(
+        &cell,
+        wanted.delta,
+        value,
+        flushed.alone,
+        &flushed,
+        strings,
+    )))
+}
+
+/// The time of a write: the client's own where it is near enough to ours.
+fn stamp_ms(given_ms: Option<i64>) -> Result<i64, Problem> {
+    let now_ms = now_ms();
+    match given_ms {
+        Some(at_ms) if at_ms.abs_diff(now_ms) > CLOCK_SKEW_MS.unsigned_abs() => Err(Problem::new(
+            Code::ClockSkew,
+            format!(
+                "`at` is unix milliseconds within {} s of our clock ({now_ms}); the past goes through /ingest",
+                CLOCK_SKEW_MS / 1_000
+            ),
+        )),
+        given_ms => Ok(given_ms.unwrap_or(now_ms)),
+    }
+}

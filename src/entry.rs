@@ -1,0 +1,32 @@
+//! Where the platform enters: one module, two Workers, told apart by a variable.
+
+use worker::wasm_bindgen;
+use worker::{Context, Env, Request, Response, event};
+
+use crate::protocol::names::{ROLE, ROLE_AGGREGATOR};
+use crate::{aggregator, edge};
+
+thread_local! {
+    /// An isolate runs one Worker, so its role never changes.
+    static IS_AGGREGATOR: std::cell::OnceCell<bool> = const { std::cell::OnceCell::new() };
+}
+
+#[event(start)]
+fn start() {
+    console_error_panic_hook::set_once();
+}
+
+#[event(fetch)]
+async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
+    let is_aggregator = IS_AGGREGATOR.with(|known| {
+        *known.get_or_init(|| {
+            env.var(ROLE)
+                .is_ok_and(|role| role.to_string() == ROLE_AGGREGATOR)
+        })
+    });
+    if is_aggregator {
+        aggregator::fetch(request, env).await
+    } else {
+        edge::fetch(request, env, context).await
+    }
+}

@@ -1,0 +1,334 @@
+//! A cell's rows: one table, (kind, start) → bytes. It is made by the first write and goes with the
+//! last generation, so that an object that was only asked keeps nothing.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use worker::SqlStorageValue;
+
+use super::store::{Store, blob, integer};
+use crate::counter::cell::{Cell, Changes, Hot};
+use crate::counter::history::{MINUTES_KEPT, Step};
+use crate::counter::merge::from_rest;
+use crate::protocol::messages::{Fault, decode, encode};
+use crate::protocol::names::CellAddress;
+use crate::sketch::Sketch;
+
+const SCHEMA_VERSION: i64 = 1;
+
+/// WITHOUT ROWID: an upsert writes one row, where a table with an index beside it bills two.
+const SCHEMA: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS rows (kind INTEGER NOT NULL, start INTEGER NOT NULL, \
+    body BLOB NOT NULL, PRIMARY KEY (kind, start)) WITHOUT ROWID",
+];
+
+/// Kinds of rows, a stored format: never renumbered.
+#[derive(Clone, Copy)]
+enum Kind {
+    Address,
+    Hot,
+    AllTime,
+    MinutePage,
+    HourPage,
+    DayPage,
+    MinuteSketch,
+    /// A shard that must still drop a generation; start: shard, body: generation.
+    Closing,
+}
+
+impl Kind {
+    fn number(self) -> SqlStorageValue {
+        let number: i32 = match self {
+            Self::Address => 0,
+            Self::Hot => 1,
+            Self::AllTime => 2,
+            Self::MinutePage => 3,
+            Self::HourPage => 4,
+            Self::DayPage => 5,
+            Self::MinuteSketch => 6,
+            Self::Closing => 7,
+        };
+        number.into()
+    }
+
+    fn of_page(step: Step) -> Self {
+        match step {
+            Step::Second | Step::Minute => Self::MinutePage,
+            Step::Hour => Self::HourPage,
+            Step::Day => Self::DayPage,
+        }
+    }
+}
+
+/// The rows of a cell.
+pub struct CellStore {
+    store: Store,
+    has_schema: std::cell::Cell<bool>,
+}
+
+impl CellStore {
+    /// Opens a cell's rows and reads the cell, and its address if it has one.
+    ///
+    /// # Errors
+    /// `Broken` for rows that this build cannot read.
+    pub fn open(store: Store) -> (Self, Result<(Cell, Option<CellAddress>), Fault>) {
+        let rows = Self {
+            store,
+            has_schema: std::cell::Cell::new(false),
+        };
+        let loaded = rows.load();
+        (rows, loaded)
+    }
+
+    /// Reads the cell.
+    ///
+    /// # Errors
+    /// As [`CellStore::open`].
+    pub fn load(&self) -> Result<(Cell, Option<CellAddress>), Fault> {
+        let exists = self.store.schema_version(SCHEMA_VERSION)?.is_some();
+        self.has_schema.set(exists);
+        if !exists {
+            return Ok((Cell::default(), None));
+        }
+        let address = self.get::<CellAddress>(Kind::Address, 0)?;
+        let Some(hot) = self.get::<Hot>(Kind::Hot, 0)? else {
+            return Ok((Cell::default(), address));
+        };
+        let mut pages = Vec::new();
+        for step in Step::PAGED {
+            for (page, body) in self.all(Kind::of_page(step))? {
+                pages.push((step, page, decode::<Vec<(i64, u128)>>(&body)?));
+            }
+        }
+        let all_time = self.sketch(Kind::AllTime, 0)?;
+        let open = match hot.open_minute() {
+            Some(minute) => self.sketch(Kind::MinuteSketch, minute)?,
+            None => Sketch::new(),
+        };
+        Ok((Cell::restore(hot, pages, all_time, open), address))
+    }
+
+    /// Writes what a flush changed; all or nothing.
+    ///
+    /// # Errors
+    /// `Unavailable`; then nothing is written and the caller must load the cell again.
+    pub fn write(&self, cell: &Cell, changes: &Changes, now: i64) -> Result<(), Fault> {
+        if !changes.hot {
+            return Ok(());
+        }
+        let only_hot = changes.pages.is_empty() && !changes.all_time && changes.minutes.is_empty();
+        // One row is atomic by itself.
+        if only_hot && changes.late_tokens.is_empty() && self.has_schema.get() {
+            return self.put(Kind::Hot, 0, &cell.hot_row());
+        }
+        self.create_schema()?;
+        self.store.atomically(|| {
+            for &(step, page) in &changes.pages {
+                let buckets = cell.page_row(step, page);
+                if buckets.is_empty() {
+                    self.delete(Kind::of_page(step), page)?;
+                } else {
+                    self.put(Kind::of_page(step), page, &buckets)?;
+                }
+            }
+            if changes.all_time {
+                self.put_bytes(Kind::AllTime, 0, cell.all_time_row())?;
+                self.delete_minutes_before(now - MINUTES_KEPT)?;
+            }
+            for (minute, sketch) in &changes.minutes {
+                self.put_bytes(Kind::MinuteSketch, *minute, sketch.clone())?;
+            }
+            self.merge_late(changes)?;
+            self.put(Kind::Hot, 0, &cell.hot_row())
+        })
+    }
+
+    fn merge_late(&self, changes: &Changes) -> Result<(), Fault> {
+        let mut late = changes.late_tokens.clone();
+        late.sort_unstable();
+        for minute in late.chunk_by(|one, next| one.0 == next.0) {
+            let Some(&(start, _)) = minute.first() else {
+                continue;
+            };
+            let mut sketch = self.sketch(Kind::MinuteSketch, start)?;
+            let tokens: Vec<_> = minute.iter().map(|(_, token)| *token).collect();
+            if sketch.insert_many(&tokens) {
+                self.put_bytes(Kind::MinuteSketch, start, sketch.to_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the hot row alone.
+    ///
+    /// # Errors
+    /// `Unavailable`, as [`CellStore::write`].
+    pub fn write_hot(&self, cell: &Cell) -> Result<(), Fault> {
+        self.create_schema()?;
+        self.put(Kind::Hot, 0, &cell.hot_row())
+    }
+
+    /// Writes who the cell is, once.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn write_address(&self, address: &CellAddress) -> Result<(), Fault> {
+        self.create_schema()?;
+        self.put(Kind::Address, 0, address)
+    }
+
+    /// The sketch of the minutes that a window covers, merged; at rest, empty for none. Partly
+    /// covered minutes count in full. Cost: one row read and a merge per minute with uniques.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn window_uniques(&self, from: i64, to: i64) -> Result<Vec<u8>, Fault> {
+        if !self.has_schema.get() {
+            return Ok(Vec::new());
+        }
+        let rows = self.store.run(
+            "SELECT body FROM rows WHERE kind = ? AND start > ? AND start <= ?",
+            vec![
+                Kind::MinuteSketch.number(),
+                (from - Step::Minute.seconds()).into(),
+                to.into(),
+            ],
+        )?;
+        let mut union = Sketch::new();
+        for body in rows.iter().filter_map(|row| row.first()).filter_map(blob) {
+            union.merge(&from_rest(body));
+        }
+        Ok(crate::counter::merge::at_rest(&union))
+    }
+
+    /// Replaces all that is stored by the note which shards must still drop a generation.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn close(&self, generation: u64, shards: &[u8]) -> Result<(), Fault> {
+        if !self.has_schema.get() {
+            return Ok(());
+        }
+        self.store.atomically(|| {
+            self.store.run(
+                "DELETE FROM rows WHERE kind NOT IN (?, ?)",
+                vec![Kind::Address.number(), Kind::Closing.number()],
+            )?;
+            shards
+                .iter()
+                .try_for_each(|shard| self.put(Kind::Closing, i64::from(*shard), &generation))
+        })
+    }
+
+    /// Deletes an older generation's rows, before a new one writes its own.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn clear(&self) -> Result<(), Fault> {
+        self.close(0, &[])
+    }
+
+    /// The shards that must still drop a generation, with that generation.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn closing(&self) -> Result<Vec<(u8, u64)>, Fault> {
+        if !self.has_schema.get() {
+            return Ok(Vec::new());
+        }
+        let rows = self.all(Kind::Closing)?;
+        rows.iter()
+            .map(|(shard, body)| Ok((u8::try_from(*shard).unwrap_or(0), decode(body)?)))
+            .collect()
+    }
+
+    /// Notes that a shard has dropped its generation.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn closed(&self, shard: u8) -> Result<(), Fault> {
+        self.delete(Kind::Closing, i64::from(shard))
+    }
+
+    /// Gives the object's storage back.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn delete_all(&self) -> Result<(), Fault> {
+        self.has_schema.set(false);
+        self.store.delete_all().await
+    }
+
+    fn create_schema(&self) -> Result<(), Fault> {
+        if !self.has_schema.get() {
+            self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
+            self.has_schema.set(true);
+        }
+        Ok(())
+    }
+
+    fn get<T: DeserializeOwned>(&self, kind: Kind, start: i64) -> Result<Option<T>, Fault> {
+        self.get_bytes(kind, start)?
+            .map(|body| decode(&body))
+            .transpose()
+    }
+
+    fn get_bytes(&self, kind: Kind, start: i64) -> Result<Option<Vec<u8>>, Fault> {
+        let rows = self.store.run(
+            "SELECT body FROM rows WHERE kind = ? AND start = ?",
+            vec![kind.number(), start.into()],
+        )?;
+        Ok(rows
+            .first()
+            .and_then(|row| row.first())
+            .and_then(blob)
+            .map(<[u8]>::to_vec))
+    }
+
+    fn sketch(&self, kind: Kind, start: i64) -> Result<Sketch, Fault> {
+        match self.get_bytes(kind, start)? {
+            None => Ok(Sketch::new()),
+            Some(bytes) => {
+                Sketch::from_bytes(&bytes).map_err(|error| Fault::Broken(error.to_string()))
+            }
+        }
+    }
+
+    fn all(&self, kind: Kind) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
+        let rows = self.store.run(
+            "SELECT start, body FROM rows WHERE kind = ?",
+            vec![kind.number()],
+        )?;
+        let read = |row: &Vec<SqlStorageValue>| match row.as_slice() {
+            [start, body] => Some((integer(start)?, blob(body)?.to_vec())),
+            _ => None,
+        };
+        Ok(rows.iter().filter_map(read).collect())
+    }
+
+    fn put<T: Serialize>(&self, kind: Kind, start: i64, value: &T) -> Result<(), Fault> {
+        self.put_bytes(kind, start, encode(value)?)
+    }
+
+    fn put_bytes(&self, kind: Kind, start: i64, body: Vec<u8>) -> Result<(), Fault> {
+        self.store.run(
+            "INSERT INTO rows VALUES (?, ?, ?) ON CONFLICT (kind, start) DO UPDATE SET body = excluded.body",
+            vec![kind.number(), start.into(), body.into()],
+        )?;
+        Ok(())
+    }
+
+    fn delete(&self, kind: Kind, start: i64) -> Result<(), Fault> {
+        self.store.run(
+            "DELETE FROM rows WHERE kind = ? AND start = ?",
+            vec![kind.number(), start.into()],
+        )?;
+        Ok(())
+    }
+
+    fn delete_minutes_before(&self, start: i64) -> Result<(), Fault> {
+        let values = vec![Kind::MinuteSketch.number(), start.into()];
+        self.store
+            .run("DELETE FROM rows WHERE kind = ? AND start < ?", values)?;
+        Ok(())
+    }
+}

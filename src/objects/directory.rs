@@ -1,0 +1,428 @@
+//! The Durable Object of one partition of the directory: the roots of its counters.
+//!
+//! Invariants: operations of one counter run one after the other (a lock per counter); what must
+//! be told to leads is stored as a duty in the same commit as its cause, and tried until it is done.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+
+use futures_util::lock::Mutex;
+use worker::wasm_bindgen;
+use worker::{DurableObject, Env, Request, Response, State, durable_object};
+
+use super::directory_store::{DirectoryStore, Duty, Telling};
+use super::store::Store;
+use crate::cluster::root::{DATACENTERS_MAX, Entry, Root};
+use crate::counter::cell::Grant;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::settings::{Settings, Ttl};
+use crate::platform::call;
+use crate::platform::clock::{now_ms, random};
+use crate::platform::settled::all_settled;
+use crate::protocol::messages::{
+    Call, Close, Configure, End, Ended, Fault, HashKeyCall, List, LookUp, Put, PutAnswer, Register,
+    Sum, Wanted,
+};
+use crate::protocol::names::CellAddress;
+
+/// Leads that are called at once for one counter.
+const LEADS_AT_ONCE: usize = 64;
+
+/// Counters and duties that one alarm looks at; the next alarm follows at once.
+const DUE_AT_ONCE: i32 = 200;
+
+/// The shortest time between two alarms, so that something that stays due does not spin.
+const ALARM_SPACING_MS: i64 = 100;
+
+/// How long a counter waits whose leads did not say when they were last written.
+const UNSURE_MS: i64 = 10_000;
+
+/// One partition of the directory.
+#[durable_object]
+pub struct Directory {
+    env: Env,
+    rows: DirectoryStore,
+    unreadable: Option<Fault>,
+    locks: RefCell<HashMap<CounterId, Weak<Mutex<()>>>>,
+}
+
+impl DurableObject for Directory {
+    fn new(state: State, env: Env) -> Self {
+        let (rows, opened) = DirectoryStore::open(Store::new(state.storage()));
+        Self {
+            env,
+            rows,
+            unreadable: opened.err(),
+            locks: RefCell::default(),
+        }
+    }
+
+    async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
+        let path = request.path();
+        match path.as_str() {
+            Register::PATH => {
+                call::reply::<Register>(&self.on_register(call::read(&mut request).await).await)
+            }
+            LookUp::PATH => call::reply::<LookUp>(&self.on_look_up(call::read(&mut request).await)),
+            Put::PATH => call::reply::<Put>(&self.on_put(call::read(&mut request).await).await),
+            End::PATH => call::reply::<End>(&self.on_end(call::read(&mut request).await).await),
+            List::PATH => call::reply::<List>(&self.on_list(call::read(&mut request).await)),
+            HashKeyCall::PATH => call::reply::<HashKeyCall>(&self.on_hash_key()),
+            _ => Response::error("no such call", 404),
+        }
+    }
+
+    async fn alarm(&self) -> worker::Result<Response> {
+        if let Err(fault) = self.look_at_what_is_due().await {
+            worker::console_error!("the directory's alarm: {fault}");
+        }
+        // An alarm that fails is tried a few times and then never again: so this one never fails,
+        // and always sets the next.
+        self.rows
+            .arm(now_ms() + ALARM_SPACING_MS)
+            .await
+            .map_err(|fault| worker::Error::RustError(fault.to_string()))?;
+        Response::empty()
+    }
+}
+
+impl Directory {
+    fn readable(&self) -> Result<(), Fault> {
+        self.unreadable.clone().map_or(Ok(()), Err)
+    }
+
+    /// The counter's lock. Locks that nobody holds are let go.
+    fn lock_of(&self, counter: &CounterId) -> Rc<Mutex<()>> {
+        let mut locks = self.locks.borrow_mut();
+        if let Some(lock) = locks.get(counter).and_then(Weak::upgrade) {
+            return lock;
+        }
+        locks.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Rc::new(Mutex::new(()));
+        locks.insert(counter.clone(), Rc::downgrade(&lock));
+        lock
+    }
+
+    /// A datacenter has a write: it is recorded before that write is acknowledged.
+    async fn on_register(&self, register: Result<Register, Fault>) -> Result<Grant, Fault> {
+        let Register {
+            counter,
+            datacenter,
+        } = register?;
+        self.readable()?;
+        let lock = self.lock_of(&counter);
+        let _alone = lock.lock().await;
+        let mut root = match self.living(&counter, true).await? {
+            Ok(root) => root,
+            Err(ended) => Root::create(ended.as_ref(), now_ms()),
+        };
+        if root.datacenters.contains(&datacenter) {
+            // A lapsed cell asks again; its write keeps a sliding counter alive from now on.
+            root.last_write_ms = root.last_write_ms.max(now_ms());
+            self.save(&counter, Entry::Live(root.clone()), &[]).await?;
+            return Ok(root.grant(&datacenter));
+        }
+        if root.datacenters.len() >= DATACENTERS_MAX {
+            return Err(Fault::Broken(format!(
+                "a counter has at most {DATACENTERS_MAX} datacenters"
+            )));
+        }
+        let lone = root.lone_lead(&datacenter).cloned();
+        root.datacenters.insert(datacenter.clone());
+        root.last_write_ms = root.last_write_ms.max(now_ms());
+        if let Some(lone) = lone {
+            // Until the lone lead knows, it calls its own total exact: it must know first.
+            self.tell(
+                &counter,
+                &lone,
+                Telling::Configure,
+                root.generation,
+                Some(&root),
+            )
+            .await?;
+        }
+        self.save(&counter, Entry::Live(root.clone()), &[]).await?;
+        Ok(root.grant(&datacenter))
+    }
+
+    /// The living root; or what is known of the one that ended. A counter whose time has come is
+    /// ended here. `for_write`: where some lead does not say when it was last written, a write keeps
+    /// the counter alive, since only all of them together can let it end.
+    async fn living(
+        &self,
+        counter: &CounterId,
+        for_write: bool,
+    ) -> Result<Result<Root, Option<Entry>>, Fault> {
+        let entry = self.rows.entry(counter)?;
+        let Some(Entry::Live(mut root)) = entry else {
+            return Ok(Err(entry));
+        };
+        if !root.is_due(now_ms()) {
+            return Ok(Ok(root));
+        }
+        if root.is_sliding() {
+            match self.last_write_ms(counter, &root).await {
+                Ok(last_write_ms) => root.last_write_ms = root.last_write_ms.max(last_write_ms),
+                Err(_) if for_write => root.last_write_ms = now_ms(),
+                Err(fault) => return Err(fault),
+            }
+            if !root.is_due(now_ms()) {
+                self.save(counter, Entry::Live(root.clone()), &[]).await?;
+                return Ok(Ok(root));
+            }
+        }
+        self.end(counter, &root).await?;
+        Ok(Err(self.rows.entry(counter)?))
+    }
+
+    /// The newest write that any lead knows of.
+    async fn last_write_ms(&self, counter: &CounterId, root: &Root) -> Result<i64, Fault> {
+        let question = Wanted {
+            totals_only: true,
+            ..Wanted::default()
+        }
+        .of(root.generation);
+        let ask = |datacenter: &Datacenter| {
+            let to = CellAddress::lead(counter, datacenter);
+            async move {
+                call::cell(
+                    &self.env,
+                    &to,
+                    &Sum {
+                        to: to.clone(),
+                        question,
+                    },
+                )
+                .await
+            }
+        };
+        let mut newest = i64::MIN;
+        for sum in all_settled(root.datacenters.iter().map(ask), LEADS_AT_ONCE).await {
+            let sum = sum?;
+            if let Some(shard) = sum.missing.first() {
+                return Err(Fault::Unavailable(format!("shard {shard} did not answer")));
+            }
+            newest = newest.max(sum.summary.last_write_ms);
+        }
+        Ok(newest)
+    }
+
+    /// Ends a generation: durably here first, then at the leads. Returns who could not be told.
+    async fn end(&self, counter: &CounterId, root: &Root) -> Result<Vec<Datacenter>, Fault> {
+        let ended = Entry::Ended {
+            generation: root.generation,
+            at_ms: now_ms(),
+        };
+        let duties = duties(counter, root, Telling::Close);
+        self.save(counter, ended, &duties).await?;
+        self.fulfil(&duties).await
+    }
+
+    async fn on_put(&self, put: Result<Put, Fault>) -> Result<PutAnswer, Fault> {
+        let Put {
+            counter,
+            shards,
+            ttl,
+        } = put?;
+        self.readable()?;
+        let lock = self.lock_of(&counter);
+        let _alone = lock.lock().await;
+        let (mut root, created) = match self.living(&counter, true).await? {
+            Ok(root) => (root, false),
+            Err(ended) => (Root::create(ended.as_ref(), now_ms()), true),
+        };
+        let set_at_ms = now_ms();
+        root.settings = Settings {
+            number: root.settings.number + 1,
+            shards,
+            ttl: ttl.map(|(seconds, mode)| Ttl {
+                seconds,
+                mode,
+                set_at_ms,
+            }),
+        };
+        let duties = duties(&counter, &root, Telling::Configure);
+        let settings = root.settings;
+        self.save(&counter, Entry::Live(root), &duties).await?;
+        let pending = self.fulfil(&duties).await?;
+        Ok(PutAnswer {
+            created,
+            settings,
+            pending,
+        })
+    }
+
+    async fn on_end(&self, end: Result<End, Fault>) -> Result<Option<Ended>, Fault> {
+        let End { counter } = end?;
+        self.readable()?;
+        let lock = self.lock_of(&counter);
+        let _alone = lock.lock().await;
+        let Ok(root) = self.living(&counter, true).await? else {
+            return Ok(None);
+        };
+        let pending = self.end(&counter, &root).await?;
+        Ok(Some(Ended {
+            generation: root.generation,
+            pending,
+        }))
+    }
+
+    fn on_look_up(&self, look_up: Result<LookUp, Fault>) -> Result<Option<Root>, Fault> {
+        let LookUp { counter } = look_up?;
+        self.readable()?;
+        Ok(match self.rows.entry(&counter)? {
+            Some(Entry::Live(root)) if is_listed(&root) => Some(root),
+            _ => None,
+        })
+    }
+
+    fn on_list(&self, list: Result<List, Fault>) -> Result<Vec<(CounterId, Root)>, Fault> {
+        let List {
+            prefix,
+            after,
+            limit,
+        } = list?;
+        self.readable()?;
+        let entries = self.rows.list(&prefix, after.as_deref(), limit)?;
+        let living = entries
+            .into_iter()
+            .filter_map(|(counter, entry)| match entry {
+                Entry::Live(root) if is_listed(&root) => Some((counter, root)),
+                _ => None,
+            });
+        Ok(living.collect())
+    }
+
+    fn on_hash_key(&self) -> Result<[u8; 16], Fault> {
+        self.readable()?;
+        let make = || [random().to_le_bytes(), random().to_le_bytes()].concat();
+        let key = self.rows.deployment_value("hash-key", make)?;
+        key.try_into()
+            .map_err(|_| Fault::Broken("the stored hash key does not have 16 bytes".to_owned()))
+    }
+
+    async fn save(&self, counter: &CounterId, entry: Entry, duties: &[Duty]) -> Result<(), Fault> {
+        let now_ms = now_ms();
+        self.rows.put(counter, &entry, duties, now_ms)?;
+        if entry.due_at_ms().is_some() || !duties.is_empty() {
+            self.rows.arm(now_ms).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells leads what they must know, and strikes off what is done. Returns the rest.
+    async fn fulfil(&self, duties: &[Duty]) -> Result<Vec<Datacenter>, Fault> {
+        let tell = |duty: &Duty| {
+            let duty = duty.clone();
+            async move {
+                let root = match self.rows.entry(&duty.counter) {
+                    Ok(Some(Entry::Live(root))) => Some(root),
+                    _ => None,
+                };
+                let told = self
+                    .tell(
+                        &duty.counter,
+                        &duty.datacenter,
+                        duty.telling,
+                        duty.generation,
+                        root.as_ref(),
+                    )
+                    .await;
+                (duty, told)
+            }
+        };
+        let mut pending = Vec::new();
+        for (duty, told) in all_settled(duties.iter().map(tell), LEADS_AT_ONCE).await {
+            match told {
+                Ok(()) => self.rows.done(&duty)?,
+                Err(_) => {
+                    self.rows.postpone(&duty, now_ms())?;
+                    pending.push(duty.datacenter);
+                }
+            }
+        }
+        pending.sort_unstable();
+        Ok(pending)
+    }
+
+    /// Tells one lead. Settings of a generation that has ended meanwhile need no telling.
+    async fn tell(
+        &self,
+        counter: &CounterId,
+        datacenter: &Datacenter,
+        telling: Telling,
+        generation: u64,
+        root: Option<&Root>,
+    ) -> Result<(), Fault> {
+        let to = CellAddress::lead(counter, datacenter);
+        match (telling, root.filter(|root| root.generation == generation)) {
+            (Telling::Close, _) => {
+                call::cell(
+                    &self.env,
+                    &to,
+                    &Close {
+                        to: to.clone(),
+                        generation,
+                    },
+                )
+                .await
+            }
+            (Telling::Configure, Some(root)) => {
+                let grant = root.grant(datacenter);
+                call::cell(
+                    &self.env,
+                    &to,
+                    &Configure {
+                        to: to.clone(),
+                        grant,
+                    },
+                )
+                .await
+            }
+            (Telling::Configure, None) => Ok(()),
+        }
+    }
+
+    async fn look_at_what_is_due(&self) -> Result<(), Fault> {
+        self.readable()?;
+        for counter in self.rows.due_counters(now_ms(), DUE_AT_ONCE)? {
+            let lock = self.lock_of(&counter);
+            let _alone = lock.lock().await;
+            match self.rows.entry(&counter)? {
+                Some(entry @ Entry::Ended { .. }) => {
+                    if entry.due_at_ms().is_some_and(|due| due <= now_ms()) {
+                        self.rows.forget(&counter)?;
+                    }
+                }
+                Some(Entry::Live(mut root)) => {
+                    if self.living(&counter, false).await.is_err() {
+                        // Leads that cannot be asked now are asked again later.
+                        root.postpone_end(now_ms() + UNSURE_MS);
+                        self.rows.put(&counter, &Entry::Live(root), &[], now_ms())?;
+                    }
+                }
+                None => {}
+            }
+        }
+        let due = self.rows.due_duties(now_ms(), DUE_AT_ONCE)?;
+        self.fulfil(&due).await?;
+        Ok(())
+    }
+}
+
+/// Fixed ends are the root's own to see. Whether a sliding one has passed only leads can tell.
+fn is_listed(root: &Root) -> bool {
+    root.is_sliding() || !root.is_due(now_ms())
+}
+
+fn duties(counter: &CounterId, root: &Root, telling: Telling) -> Vec<Duty> {
+    let duty = |datacenter: &Datacenter| Duty {
+        counter: counter.clone(),
+        datacenter: datacenter.clone(),
+        telling,
+        generation: root.generation,
+        tries: 0,
+    };
+    root.datacenters.iter().map(duty).collect()
+}

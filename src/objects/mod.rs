@@ -1,0 +1,17 @@
+//! Durable Object shells: load → decide (pure) → write → answer.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`cell`] | one (counter, datacenter, shard); shard 0 is the lead of its datacenter |
+//! | [`lead`] | what a lead does besides: sums, grants, endings for its shards |
+//! | [`cell_store`] | a cell's rows |
+//! | [`directory`] | one partition of the directory: the roots of its counters |
+//! | [`directory_store`] | its rows |
+//! | [`store`] | SQL, and the schema's version |
+
+mod cell;
+mod cell_store;
+mod directory;
+mod directory_store;
+mod lead;
+mod store;

@@ -1,0 +1,12 @@
+//! What the shells (`objects`, `edge`, `aggregator`) share of the platform, and they share nothing
+//! else: calls between objects, the clock, randomness, deadlines, bodies.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`call`] | sends a message to an object or a Worker, and answers one |
+//! | [`clock`] | the wall clock, timers, randomness |
+//! | [`settled`] | runs many futures, a bounded number at a time |
+
+pub mod call;
+pub mod clock;
+pub mod settled;

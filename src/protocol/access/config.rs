@@ -1,0 +1,319 @@
+//! Reads the secret `TALLY_KEYS`.
+//!
+//! Invariant: no refusal repeats text that could be a key. What the JSON reader says about values is
+//! cut to the part that it wrote itself, and names are repeated only when shorter than any key.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::error::Category;
+use subtle::ConstantTimeEq;
+
+use super::key::{FixedKey, KEY_BYTES_MAX, KEY_BYTES_MIN};
+use super::{Grant, HOW_TO_SET_KEYS, Scope};
+use crate::counter::id::COUNTER_ID_BYTES_MAX;
+use crate::protocol::problem::{Code, Problem};
+
+/// The longest configuration, in bytes: 1,000 keys of 64 bytes with scopes and prefixes are about 150 KB.
+pub const CONFIG_BYTES_MAX: usize = 256 * 1024;
+
+/// The most keys. Each costs 128 bytes, and 16 word comparisons per request with a key: 128 KB, 16,000.
+pub const KEYS_COUNT_MAX: usize = 1_000;
+
+/// The most public entries.
+pub const PUBLIC_ENTRIES_COUNT_MAX: usize = 1_000;
+
+/// The most origins of one public entry. The configuration's size bounds them all together: at 11
+/// bytes each (`"http://a",`) fewer than 24,000, which is what one request without a key compares.
+pub const ORIGINS_COUNT_MAX: usize = 64;
+
+/// The longest name of a key, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// The longest prefix, in bytes: a longer one would match no counter.
+pub const PREFIX_BYTES_MAX: usize = COUNTER_ID_BYTES_MAX;
+
+/// The parsed secret.
+#[derive(Debug)]
+pub(super) struct Config {
+    keys: Vec<(FixedKey, Arc<Grant>)>,
+    pub(super) public: Vec<PublicEntry>,
+}
+
+/// What callers without a key may do, if they come from one of these origins.
+#[derive(Debug)]
+pub(super) struct PublicEntry {
+    pub(super) every_origin: bool,
+    origins: Vec<String>,
+    pub(super) grant: Arc<Grant>,
+}
+
+impl PublicEntry {
+    /// Whether this entry is about requests with that `Origin`.
+    pub(super) fn names(&self, origin: Option<&str>) -> bool {
+        let named = |origin: &str| {
+            self.origins
+                .iter()
+                .any(|own| own.eq_ignore_ascii_case(origin))
+        };
+        self.every_origin || origin.is_some_and(named)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with `keys` and `public`")]
+struct RawConfig {
+    #[serde(default)]
+    keys: Vec<RawKey>,
+    #[serde(default)]
+    public: Vec<RawPublic>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with `key` and `scopes`")]
+struct RawKey {
+    name: Option<String>,
+    key: String,
+    scopes: Vec<String>,
+    #[serde(default)]
+    prefix: String,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object with `prefix`, `origins` and `scopes`"
+)]
+struct RawPublic {
+    #[serde(default)]
+    prefix: String,
+    origins: Vec<String>,
+    scopes: Vec<String>,
+}
+
+impl Config {
+    /// The configuration in this text.
+    pub(super) fn parse(text: &str) -> Result<Self, Problem> {
+        if text.len() > CONFIG_BYTES_MAX {
+            return Err(wrong(format!(
+                "it has {} bytes, at most {CONFIG_BYTES_MAX} are read",
+                text.len()
+            )));
+        }
+        let raw: RawConfig = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
+        at_most("keys", raw.keys.len(), KEYS_COUNT_MAX)?;
+        at_most("public", raw.public.len(), PUBLIC_ENTRIES_COUNT_MAX)?;
+        let keys = raw.keys.into_iter().enumerate();
+        let public = raw.public.into_iter().enumerate();
+        Ok(Self {
+            keys: keys
+                .map(|(at, raw)| key(&format!("keys[{at}]"), raw))
+                .collect::<Result<_, _>>()?,
+            public: public
+                .map(|(at, raw)| public_entry(&format!("public[{at}]"), raw))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The grants of all entries with this key. Every entry is compared, in constant time: what
+    /// differs afterwards, only the holder of a valid key can measure.
+    pub(super) fn grants_of(&self, presented: &FixedKey) -> Vec<Arc<Grant>> {
+        let mut grants = Vec::new();
+        for (key, grant) in &self.keys {
+            if bool::from(key.ct_eq(presented)) {
+                grants.push(Arc::clone(grant));
+            }
+        }
+        grants
+    }
+}
+
+fn key(path: &str, raw: RawKey) -> Result<(FixedKey, Arc<Grant>), Problem> {
+    if raw.name.is_some_and(|name| name.len() > NAME_BYTES_MAX) {
+        return Err(wrong(format!(
+            "{path}.name has more than {NAME_BYTES_MAX} bytes"
+        )));
+    }
+    let Some(key) = FixedKey::new(&raw.key) else {
+        let why = match raw.key.len() {
+            ..KEY_BYTES_MIN => format!("is too short: a key has at least {KEY_BYTES_MIN} bytes"),
+            KEY_BYTES_MIN..=KEY_BYTES_MAX => {
+                "may hold only visible ASCII characters, no spaces".to_owned()
+            }
+            _ => format!("is too long: a key has at most {KEY_BYTES_MAX} bytes"),
+        };
+        return Err(wrong(format!("{path}.key {why}")));
+    };
+    Ok((key, grant(path, raw.prefix, &raw.scopes, &Scope::ALL)?))
+}
+
+fn public_entry(path: &str, raw: RawPublic) -> Result<PublicEntry, Problem> {
+    at_most(
+        &format!("{path}.origins"),
+        raw.origins.len(),
+        ORIGINS_COUNT_MAX,
+    )?;
+    let mut entry = PublicEntry {
+        every_origin: false,
+        origins: Vec::new(),
+        grant: grant(path, raw.prefix, &raw.scopes, &[Scope::Read, Scope::Write])?,
+    };
+    for (at, text) in raw.origins.iter().enumerate() {
+        if text == "*" {
+            entry.every_origin = true;
+        } else if let Some(origin) = origin(text) {
+            entry.origins.push(origin);
+        } else {
+            return Err(wrong(format!(
+                "{path}.origins[{at}] is not scheme://host[:port], such as https://example.com, nor `*`"
+            )));
+        }
+    }
+    Ok(entry)
+}
+
+fn grant(
+    path: &str,
+    prefix: String,
+    scopes: &[String],
+    allowed: &[Scope],
+) -> Result<Arc<Grant>, Problem> {
+    if prefix.len() > PREFIX_BYTES_MAX || prefix.chars().any(char::is_control) {
+        return Err(wrong(format!(
+            "{path}.prefix begins no counter id: ids have at most {PREFIX_BYTES_MAX} bytes and no control characters"
+        )));
+    }
+    let known = allowed
+        .iter()
+        .map(|scope| format!("`{}`", scope.as_str()))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let mut granted = Vec::new();
+    for (at, text) in scopes.iter().enumerate() {
+        let Some(&scope) = allowed.iter().find(|scope| scope.as_str() == text) else {
+            let what = if text == Scope::Admin.as_str() {
+                "needs a key"
+            } else {
+                "is not a scope"
+            };
+            return Err(wrong(format!(
+                "{path}.scopes[{at}]{} {what}: the scopes here are {known}",
+                named(text)
+            )));
+        };
+        if !granted.contains(&scope) {
+            granted.push(scope);
+        }
+    }
+    Ok(Arc::new(Grant {
+        scopes: granted,
+        prefix,
+    }))
+}
+
+/// The origin as browsers send it: scheme://host[:port], without the port that the scheme implies;
+/// `None` if the text is none. Source: RFC 6454 section 6.2.
+fn origin(text: &str) -> Option<String> {
+    let (scheme, authority) = text.split_once("://")?;
+    let right_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    // The colon of a port comes after the bracket that ends an IPv6 address.
+    let host_ends = authority.rfind(']').map_or(0, |bracket| bracket + 1);
+    let (host, port) = match authority[host_ends..].find(':') {
+        Some(colon) => (
+            &authority[..host_ends + colon],
+            Some(&authority[host_ends + colon + 1..]),
+        ),
+        None => (authority, None),
+    };
+    let right_host = match host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+    {
+        Some(address) => address
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte)),
+        None => {
+            !host.is_empty()
+                && host
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+        }
+    };
+    if !right_scheme || !right_host {
+        return None;
+    }
+    let Some(port) = port else {
+        return Some(text.to_owned());
+    };
+    let number: u16 = port
+        .parse()
+        .ok()
+        .filter(|_| port.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let implied = (scheme.eq_ignore_ascii_case("https") && number == 443)
+        || (scheme.eq_ignore_ascii_case("http") && number == 80);
+    Some(if implied {
+        format!("{scheme}://{host}")
+    } else {
+        format!("{scheme}://{host}:{number}")
+    })
+}
+
+fn at_most(path: &str, count: usize, max: usize) -> Result<(), Problem> {
+    if count > max {
+        return Err(wrong(format!(
+            "{path} has {count} entries, at most {max} are allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// A text of the configuration as a refusal may show it: not at all if it is long enough to be a key.
+fn named(text: &str) -> String {
+    if text.len() < KEY_BYTES_MIN {
+        format!(" `{text}`")
+    } else {
+        String::new()
+    }
+}
+
+fn wrong(what: impl std::fmt::Display) -> Problem {
+    Problem::new(
+        Code::NotConfigured,
+        format!("TALLY_KEYS cannot be used: {what}. {HOW_TO_SET_KEYS}"),
+    )
+}
+
+/// What is wrong with JSON that does not have the shape of the configuration. Messages about syntax
+/// are the reader's own words. Those about data quote the text, so only what follows the last
+/// ", expected " and names of this file's fields are taken from them.
+fn unreadable(error: &serde_json::Error) -> Problem {
+    let (line, column) = (error.line(), error.column());
+    let text = error.to_string();
+    let text = text
+        .rsplit_once(" at line ")
+        .map_or(text.as_str(), |(message, _)| message);
+    let what = match error.classify() {
+        Category::Data => about_data(text),
+        Category::Syntax | Category::Eof | Category::Io => format!("it is not JSON: {text}"),
+    };
+    wrong(format!("{what} (line {line}, column {column})"))
+}
+
+fn about_data(text: &str) -> String {
+    if text.starts_with("missing field") || text.starts_with("duplicate field") {
+        return text.to_owned();
+    }
+    let expected = text
+        .rsplit_once(", expected ")
+        .map_or("", |(_, expected)| expected);
+    match text
+        .strip_prefix("unknown field `")
+        .and_then(|rest| rest.split_once('`'))
+    {
+        Some((field, _)) => format!("unknown field{}, expected {expected}", named(field)),
+        None => format!("a value has the wrong type, expected {expected}"),
+    }
+}

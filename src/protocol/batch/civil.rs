@@ -1,0 +1,162 @@
+//! Dates and times of day into unix time. Every field is checked against the calendar, so that no
+//! damaged time lands in some other hour; a time before 1970 or after 9999 is none.
+//!
+//! A leap second (`:60`) is taken as the second before it, since unix time has no place for it.
+
+/// The seconds of a day, which unix time takes to be all of one length.
+const DAY_SECONDS: i64 = 24 * 60 * 60;
+
+const MONTHS: [&[u8]; 12] = [
+    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+];
+
+/// The bytes of `dd/Mon/yyyy:HH:MM:SS ±zzzz`: 11 for the date, 9 for the time of day, 6 for the offset.
+pub const CLF_TIME_BYTES: usize = 26;
+
+/// Returns the unix seconds of `dd/Mon/yyyy:HH:MM:SS ±zzzz`, `None` for anything else.
+pub fn parse_clf_time(text: &[u8]) -> Option<i64> {
+    let &[
+        d0,
+        d1,
+        b'/',
+        m0,
+        m1,
+        m2,
+        b'/',
+        y0,
+        y1,
+        y2,
+        y3,
+        b':',
+        h0,
+        h1,
+        b':',
+        n0,
+        n1,
+        b':',
+        s0,
+        s1,
+        b' ',
+        sign,
+        oh0,
+        oh1,
+        om0,
+        om1,
+    ] = text
+    else {
+        return None;
+    };
+    let month = MONTHS.iter().position(|name| *name == [m0, m1, m2])?;
+    let date = days(
+        number(&[y0, y1, y2, y3])?,
+        i64::try_from(month).ok()? + 1,
+        number(&[d0, d1])?,
+    )?;
+    let time = time_of_day(number(&[h0, h1])?, number(&[n0, n1])?, number(&[s0, s1])?)?;
+    unix_seconds(date, time, offset(sign, [oh0, oh1], [om0, om1])?)
+}
+
+/// Returns the unix milliseconds of an RFC 3339 time, `None` for anything else. The fraction may have
+/// any number of digits; what is finer than a millisecond is cut off. The offset is needed.
+/// Source: RFC 3339, section 5.6.
+pub fn parse_rfc3339(text: &str) -> Option<i64> {
+    let (fixed, rest) = text.as_bytes().split_at_checked(19)?;
+    let &[
+        y0,
+        y1,
+        y2,
+        y3,
+        b'-',
+        m0,
+        m1,
+        b'-',
+        d0,
+        d1,
+        b'T' | b't' | b' ',
+        h0,
+        h1,
+        b':',
+        n0,
+        n1,
+        b':',
+        s0,
+        s1,
+    ] = fixed
+    else {
+        return None;
+    };
+    let date = days(
+        number(&[y0, y1, y2, y3])?,
+        number(&[m0, m1])?,
+        number(&[d0, d1])?,
+    )?;
+    let time = time_of_day(number(&[h0, h1])?, number(&[n0, n1])?, number(&[s0, s1])?)?;
+    let (milliseconds, rest) = match rest.strip_prefix(b".") {
+        Some(rest) => {
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let (fraction, rest) = rest.split_at_checked(digits)?;
+            let digit = |at: usize| fraction.get(at).map_or(0, |digit| i64::from(digit - b'0'));
+            fraction.first()?;
+            (100 * digit(0) + 10 * digit(1) + digit(2), rest)
+        }
+        None => (0, rest),
+    };
+    let offset_seconds = match *rest {
+        [b'Z' | b'z'] => 0,
+        [sign, h0, h1, b':', m0, m1] => offset(sign, [h0, h1], [m0, m1])?,
+        _ => return None,
+    };
+    Some(unix_seconds(date, time, offset_seconds)? * 1000 + milliseconds)
+}
+
+/// Reads at most four digits.
+fn number(digits: &[u8]) -> Option<i64> {
+    digits.iter().try_fold(0, |sum, digit| {
+        digit
+            .is_ascii_digit()
+            .then(|| sum * 10 + i64::from(digit - b'0'))
+    })
+}
+
+fn time_of_day(hour: i64, minute: i64, second: i64) -> Option<i64> {
+    (hour <= 23 && minute <= 59 && second <= 60).then(|| hour * 3600 + minute * 60 + second.min(59))
+}
+
+/// Returns the seconds that a local time is ahead of UTC.
+fn offset(sign: u8, hours: [u8; 2], minutes: [u8; 2]) -> Option<i64> {
+    let (hours, minutes) = (number(&hours)?, number(&minutes)?);
+    let seconds = (hours <= 23 && minutes <= 59).then_some(hours * 3600 + minutes * 60)?;
+    match sign {
+        b'+' => Some(seconds),
+        b'-' => Some(-seconds),
+        _ => None,
+    }
+}
+
+fn unix_seconds(days: i64, time_of_day: i64, offset_seconds: i64) -> Option<i64> {
+    Some(days * DAY_SECONDS + time_of_day - offset_seconds).filter(|seconds| *seconds >= 0)
+}
+
+/// Returns the days from 1970-01-01 to a date of the Gregorian calendar, if there is such a date.
+/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `days_from_civil`.
+fn days(year: i64, month: i64, day: i64) -> Option<i64> {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let day_max = match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 if leap => 29,
+        2 => 28,
+        _ => return None,
+    };
+    if !(1..=day_max).contains(&day) {
+        return None;
+    }
+    // Years begin in March, so that the leap day is the last.
+    let march_year = if month > 2 { year } else { year - 1 };
+    let march_month = (month + 9) % 12;
+    let era = march_year.div_euclid(400);
+    let year_of_era = march_year.rem_euclid(400);
+    let day_of_year = (153 * march_month + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    Some(era * 146_097 + day_of_era - 719_468)
+}

@@ -1,0 +1,129 @@
+//! One record of `/events`, and the body of one increment. Either it is read whole, or it is refused
+//! and counts nothing: unknown and repeated fields, `null` and other types are refused.
+//!
+//! An amount is read from its source text, so that it is exact beyond 2^53.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::super::delta::parse_delta;
+use super::super::problem::{Code, Problem};
+use super::Record;
+use super::json::{Text, bytes_of, present, read_object};
+
+/// The longest element that uniques are counted by, in bytes of UTF-8.
+pub const UNIQUE_BYTES_MAX: usize = 1024;
+
+/// The longest idempotency key of a record, in bytes of UTF-8.
+pub const EVENT_ID_BYTES_MAX: usize = 255;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventWire<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    increment: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    unique: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "present")]
+    at: Option<u64>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<Text<'a>>,
+}
+
+/// Returns one record `{"key", "increment"?, "unique"?, "at"?, "id"?}`: `increment` is a positive whole
+/// number or its decimal string, 1 where it is missing; `at` is in unix milliseconds.
+///
+/// The key is not checked here, see [`Record::counter_id`]. Allocates only for strings with escapes.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body` (also for an element that is empty or has more than
+/// 1,024 bytes, and an id that is empty or has more than 255) and `invalid-delta`.
+pub fn parse_event(json: &[u8]) -> Result<Record<'_>, Problem> {
+    let wire: EventWire<'_> = read_object(json)?;
+    let delta = delta_or_one(wire.increment)?;
+    check_unique(wire.unique.as_ref())?;
+    check_event_id(wire.id.as_ref())?;
+    Ok(Record {
+        key: wire.key.0,
+        delta,
+        unique: wire.unique.map(|text| bytes_of(text.0)),
+        at_ms: wire.at.map(milliseconds_of),
+        id: wire.id.map(|text| text.0),
+    })
+}
+
+/// The body of one increment or decrement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncrementBody {
+    /// How much, 1 or more.
+    pub delta: u128,
+    /// The element that uniques are counted by, 1 to 1,024 bytes.
+    pub unique: Option<String>,
+    /// When it happened, in unix milliseconds; `None` is now.
+    pub at_ms: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IncrementWire<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    unique: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "present")]
+    at: Option<u64>,
+}
+
+/// Returns the body `{"delta"?, "unique"?, "at"?}` of one increment; an empty body is a delta of 1.
+///
+/// # Errors
+/// As [`parse_event`].
+pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
+    if body.trim_ascii().is_empty() {
+        return Ok(IncrementBody {
+            delta: 1,
+            unique: None,
+            at_ms: None,
+        });
+    }
+    let wire: IncrementWire<'_> = read_object(body)?;
+    let delta = delta_or_one(wire.delta)?;
+    check_unique(wire.unique.as_ref())?;
+    let unique = wire.unique.map(|text| text.0.into_owned());
+    Ok(IncrementBody {
+        delta,
+        unique,
+        at_ms: wire.at.map(milliseconds_of),
+    })
+}
+
+/// Returns an amount, 1 where it is missing.
+pub(crate) fn delta_or_one(json: Option<&RawValue>) -> Result<u128, Problem> {
+    json.map_or(Ok(1), |json| parse_delta(json.get()))
+}
+
+/// Returns a time that fits; one that does not is too far ahead of any clock either way.
+pub(crate) fn milliseconds_of(at: u64) -> i64 {
+    i64::try_from(at).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn check_unique(unique: Option<&Text<'_>>) -> Result<(), Problem> {
+    check_length("unique", unique, UNIQUE_BYTES_MAX)
+}
+
+pub(crate) fn check_event_id(id: Option<&Text<'_>>) -> Result<(), Problem> {
+    check_length("id", id, EVENT_ID_BYTES_MAX)
+}
+
+fn check_length(field: &str, text: Option<&Text<'_>>, bytes_max: usize) -> Result<(), Problem> {
+    match text.map(|text| text.0.len()) {
+        Some(bytes) if bytes == 0 || bytes > bytes_max => {
+            let detail =
+                format!("`{field}` has 1 to {bytes_max} bytes of UTF-8, this one has {bytes}");
+            Err(Problem::new(Code::InvalidBody, detail))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,266 @@
+//! Records into one sum per counter, in one pass. A record is added whole or rejected whole, what is
+//! held grows with the distinct counters, stamps and elements, not with the records, and it is counted
+//! in bytes as it grows, for the caller's budget.
+//!
+//! Time is an argument, and so is what elements are hashed with: elements themselves are not kept.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, DefaultHasher, Hasher};
+
+use super::super::problem::{Code, Problem};
+use super::report::{LineNumbers, Report};
+use super::{Record, length};
+use crate::counter::id::CounterId;
+
+/// How far a record's time may be from the clock where nothing else is set, in milliseconds.
+pub const CLOCK_SKEW_MS: i64 = 5_000;
+
+/// Older stamps are given by their minute. Cells keep seconds for 15 minutes; one more minute, so that
+/// no second is lost that a cell still keeps while the message is on its way.
+pub const MINUTES_FROM_SECONDS: i64 = 16 * 60;
+
+/// Older stamps are given by their hour. Cells keep minutes for 24 hours; one more hour.
+pub const HOURS_FROM_SECONDS: i64 = 25 * 60 * 60;
+
+/// What a counter holds beside its key and its vectors: about 2 * 160 for its place in a hash table that is
+/// half full, 24 + 16 for the key's allocation, 280 for the first leaf of its stamps: 640 in all.
+const COUNTER_BYTES: u64 = 640;
+
+/// What one stamp holds: 8 + 16 bytes, in leaves that are half full at worst.
+const STAMP_BYTES: u64 = 48;
+
+/// What one token holds.
+const TOKEN_BYTES: u64 = 16;
+
+/// Fewer tokens are not worth looking for repetitions among: 64 * 16 = 1,024 bytes.
+const TOKENS_COMPACT_MIN: usize = 64;
+
+/// Which times a record may give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// Near the clock, on either side: `/events`.
+    Live,
+    /// Any past: `/ingest`.
+    Past,
+}
+
+/// What a batch may hold, and how its times are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most distinct counters.
+    pub counters_max: u64,
+    /// Which times a record may give.
+    pub times: Times,
+    /// How far a record's time may be from the clock, in milliseconds: either way for [`Times::Live`],
+    /// ahead for [`Times::Past`].
+    pub clock_skew_ms: i64,
+}
+
+/// What a batch adds to one counter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gathered {
+    /// The sum of all its records.
+    pub added: u128,
+    /// The same sum by stamp, in unix seconds (see [`coarsen`]).
+    pub buckets: BTreeMap<i64, u128>,
+    /// The stamps and hashes of its elements, sorted, each pair once.
+    pub tokens: Vec<(i64, u64)>,
+    /// The records that this came from.
+    pub lines: LineNumbers,
+}
+
+/// Sums records by counter.
+pub struct Gather {
+    limits: Limits,
+    counters: HashMap<String, Gathered, Seeded>,
+    memory_bytes: u64,
+    report: Report,
+}
+
+impl Gather {
+    /// Returns an empty batch. `seed` is a random number: it keeps a sender from choosing keys that
+    /// collide in memory, and changes no result.
+    pub fn new(limits: Limits, seed: u64) -> Self {
+        let counters = HashMap::with_hasher(Seeded(seed));
+        Self {
+            limits,
+            counters,
+            memory_bytes: 0,
+            report: Report::default(),
+        }
+    }
+
+    /// Adds a record, or notes why not. `now_ms` is the clock in unix milliseconds; `hash` is the keyed
+    /// hash that unique elements are counted by. Costs one look-up, and allocates only for what is new.
+    ///
+    /// The reasons: `clock-skew`, `invalid-id`, `too-many-counters` and `counter-overflow`.
+    pub fn add(
+        &mut self,
+        line: u64,
+        record: &Record<'_>,
+        now_ms: i64,
+        hash: &dyn Fn(&[u8]) -> u64,
+    ) {
+        match self.try_add(line, record, now_ms, hash) {
+            Ok(()) => self.report.accepted += 1,
+            Err(problem) => self.reject(line, &problem),
+        }
+    }
+
+    /// Notes a record that could not be read.
+    pub fn reject(&mut self, line: u64, problem: &Problem) {
+        self.report.reject(line, problem);
+    }
+
+    /// The bytes that the sums hold, estimated: growing vectors by what they have allocated, the rest by
+    /// named sizes. The errors are not in it, they are few.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// The distinct counters so far.
+    pub fn counters(&self) -> u64 {
+        length(self.counters.len())
+    }
+
+    /// Returns the sums in the order of their ids, and the report.
+    pub fn finish(self) -> (Vec<(CounterId, Gathered)>, Report) {
+        let mut sums: Vec<_> = self
+            .counters
+            .into_iter()
+            .filter_map(|(key, mut gathered)| {
+                compact(&mut gathered.tokens);
+                // Keys were checked when they came in.
+                CounterId::parse(key).ok().map(|id| (id, gathered))
+            })
+            .collect();
+        sums.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        (sums, self.report)
+    }
+
+    fn try_add(
+        &mut self,
+        line: u64,
+        record: &Record<'_>,
+        now_ms: i64,
+        hash: &dyn Fn(&[u8]) -> u64,
+    ) -> Result<(), Problem> {
+        let stamp = self.limits.stamp(record.at_ms, now_ms)?;
+        let gathered = match self.counters.get_mut(&*record.key) {
+            Some(gathered) => gathered,
+            None => {
+                let id = record.counter_id()?;
+                if length(self.counters.len()) >= self.limits.counters_max {
+                    return Err(too_many_counters(self.limits.counters_max));
+                }
+                self.memory_bytes += COUNTER_BYTES + length(id.as_str().len());
+                self.counters.entry(id.into()).or_default()
+            }
+        };
+        gathered.added = gathered
+            .added
+            .checked_add(record.delta)
+            .ok_or_else(overflow)?;
+        let stamps_before = gathered.buckets.len();
+        // A bucket is a part of `added`, which has just been checked.
+        let bucket = gathered.buckets.entry(stamp).or_default();
+        *bucket = bucket.saturating_add(record.delta);
+        self.memory_bytes += length(gathered.buckets.len() - stamps_before) * STAMP_BYTES;
+        if let Some(element) = &record.unique {
+            self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hash(element)));
+        }
+        self.memory_bytes += gathered.lines.push(line);
+        Ok(())
+    }
+}
+
+impl Limits {
+    /// Returns the stamp of a record, in unix seconds.
+    fn stamp(&self, at_ms: Option<i64>, now_ms: i64) -> Result<i64, Problem> {
+        let Some(at_ms) = at_ms else {
+            return Ok(now_ms.div_euclid(1000));
+        };
+        let skew_ms = self.clock_skew_ms;
+        if at_ms > now_ms.saturating_add(skew_ms) {
+            let ahead_ms = at_ms.saturating_sub(now_ms);
+            return Err(skewed(&format!(
+                "{ahead_ms} ms ahead of the clock here, {skew_ms} ms are allowed"
+            )));
+        }
+        if self.times == Times::Live && at_ms < now_ms.saturating_sub(skew_ms) {
+            let behind_ms = now_ms.saturating_sub(at_ms);
+            return Err(skewed(&format!(
+                "{behind_ms} ms behind the clock here, {skew_ms} ms are allowed: send the past to `/ingest`"
+            )));
+        }
+        Ok(coarsen(at_ms.div_euclid(1000), now_ms.div_euclid(1000)))
+    }
+}
+
+/// Returns a stamp as coarse as its age allows, to keep messages small: its own second up to 16 minutes,
+/// then the start of its minute up to 25 hours, then the start of its hour. All in unix seconds.
+pub fn coarsen(stamp_seconds: i64, now_seconds: i64) -> i64 {
+    let age_seconds = now_seconds.saturating_sub(stamp_seconds);
+    let step_seconds = if age_seconds <= MINUTES_FROM_SECONDS {
+        1
+    } else if age_seconds <= HOURS_FROM_SECONDS {
+        60
+    } else {
+        3600
+    };
+    stamp_seconds - stamp_seconds.rem_euclid(step_seconds)
+}
+
+/// Adds a token, and returns the bytes that this holds more. Before the vector grows it drops
+/// repetitions, and grows only if that did not free half of it: so it holds at most four times its
+/// distinct tokens, and a token takes part in few sorts.
+fn push_token(tokens: &mut Vec<(i64, u64)>, token: (i64, u64)) -> u64 {
+    if tokens.last() == Some(&token) {
+        return 0;
+    }
+    let before = tokens.capacity();
+    if tokens.len() == before && before >= TOKENS_COMPACT_MIN {
+        compact(tokens);
+        if tokens.len() > before / 2 {
+            tokens.reserve_exact(2 * before - tokens.len());
+        }
+    }
+    tokens.push(token);
+    length(tokens.capacity().saturating_sub(before)) * TOKEN_BYTES
+}
+
+fn compact(tokens: &mut Vec<(i64, u64)>) {
+    tokens.sort_unstable();
+    tokens.dedup();
+}
+
+fn skewed(why: &str) -> Problem {
+    Problem::new(Code::ClockSkew, format!("the record's time is {why}"))
+}
+
+fn too_many_counters(counters_max: u64) -> Problem {
+    let detail =
+        format!("one batch counts at most {counters_max} counters: send the rest in another");
+    Problem::new(Code::TooManyCounters, detail)
+}
+
+fn overflow() -> Problem {
+    Problem::new(
+        Code::CounterOverflow,
+        "with this record the batch would add more than 2^128 - 1",
+    )
+}
+
+/// Hashes keys from a seed that senders do not know.
+#[derive(Clone)]
+struct Seeded(u64);
+
+impl BuildHasher for Seeded {
+    type Hasher = DefaultHasher;
+
+    fn build_hasher(&self) -> DefaultHasher {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.0);
+        hasher
+    }
+}

@@ -1,0 +1,77 @@
+//! JSON objects into structs, and JSON's errors into problems. What a caller reads of its own input in
+//! an error is bounded, however long that input was.
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+use serde_json::error::Category;
+use std::borrow::Cow;
+
+use super::super::problem::{Code, Problem};
+
+/// The longest detail of a JSON error, in characters: errors quote the input, and 100 of them travel
+/// in one answer. 100 * 256 = 25,600 characters, instead of 100 records of 64 KiB.
+pub const DETAIL_CHARS_MAX: usize = 256;
+
+/// Returns the struct that one JSON object holds. Strings without escapes are borrowed.
+///
+/// # Errors
+/// `invalid-json` for malformed JSON, `unknown-field` (it is named) and `invalid-body` for anything else
+/// that does not fit, which includes repeated fields and values that are not an object.
+pub fn read_object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
+    // A derived struct would also be read from an array, by position.
+    let first = bytes.trim_ascii_start().first();
+    if first != Some(&b'{') {
+        return Err(match serde_json::from_slice::<IgnoredAny>(bytes) {
+            Ok(_) => Problem::new(Code::InvalidBody, "send an object: `{…}`"),
+            Err(error) => problem_of(&error),
+        });
+    }
+    serde_json::from_slice(bytes).map_err(|error| problem_of(&error))
+}
+
+/// Returns what a JSON error means to a caller, with the place of the fault in the value.
+pub fn problem_of(error: &serde_json::Error) -> Problem {
+    let whole = error.to_string();
+    let (line, column) = (error.line(), error.column());
+    let message = whole
+        .strip_suffix(&format!(" at line {line} column {column}"))
+        .unwrap_or(&whole);
+    let code = match error.classify() {
+        Category::Syntax | Category::Eof | Category::Io => Code::InvalidJson,
+        Category::Data if message.starts_with("unknown field `") => Code::UnknownField,
+        Category::Data => Code::InvalidBody,
+    };
+    let mut detail: String = message.chars().take(DETAIL_CHARS_MAX).collect();
+    if detail.len() < message.len() {
+        detail.push('…');
+    }
+    match (line, column) {
+        (0, _) => {}
+        // A record has a number of its own, so "line 1" would only mislead.
+        (1, _) => detail.push_str(&format!(" (column {column})")),
+        _ => detail.push_str(&format!(" (line {line} of the value, column {column})")),
+    }
+    Problem::new(code, detail)
+}
+
+/// A string of an object, borrowed where it has no escapes. (`Option<Cow<str>>` would always copy.)
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+/// Reads a field that may be missing but not `null`: what a broken client sends must not count as the
+/// default.
+pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
+/// Returns the string's bytes, borrowed where it is.
+pub(crate) fn bytes_of(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}

@@ -1,0 +1,66 @@
+//! Bulk bodies, read as they stream. However large a body is, memory holds one piece of it, at most
+//! one partial record, and what its records sum to.
+//!
+//! ```text
+//! chunk ─► inflate ─► split ─► event | ingest (clf, logpush, ndjson) ─► gather ─► one sum per counter
+//! ```
+//!
+//! | module | does |
+//! |---|---|
+//! | [`inflate`] | gzip, bounded after inflation |
+//! | [`split`] | bytes into records: lines, or the elements of one JSON array |
+//! | [`json`] | JSON objects into structs, and JSON's errors into problems |
+//! | [`event`] | records of `/events`, and the body of one increment |
+//! | [`ingest`] | the queries of `/ingest`: which format, which fields |
+//! | [`clf`] | lines in Common and Combined Log Format |
+//! | [`logpush`] | lines of Cloudflare Logpush, and NDJSON lines of `/ingest` |
+//! | [`civil`] | dates and times of day into unix time |
+//! | [`gather`] | records into one sum per counter |
+//! | [`report`] | what was accepted, what was rejected and why |
+
+use std::borrow::Cow;
+
+use super::problem::Problem;
+use crate::counter::id::CounterId;
+
+pub mod civil;
+pub mod clf;
+pub mod event;
+pub mod gather;
+pub mod inflate;
+pub mod ingest;
+pub mod json;
+pub mod logpush;
+pub mod report;
+pub mod split;
+
+/// What one record of a bulk body asks to count, whatever its format was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The counter's id as sent. It is checked where it is first needed, see [`Record::counter_id`]:
+    /// a batch that names a counter a thousand times pays for one check.
+    pub key: Cow<'a, str>,
+    /// How much to add, 1 or more.
+    pub delta: u128,
+    /// The element that uniques are counted by.
+    pub unique: Option<Cow<'a, [u8]>>,
+    /// When it happened, in unix milliseconds; `None` is now.
+    pub at_ms: Option<i64>,
+    /// The record's own idempotency key.
+    pub id: Option<Cow<'a, str>>,
+}
+
+impl Record<'_> {
+    /// Returns the counter that the record names.
+    ///
+    /// # Errors
+    /// `invalid-id`, as [`CounterId::parse`] says.
+    pub fn counter_id(&self) -> Result<CounterId, Problem> {
+        Ok(CounterId::parse(&*self.key)?)
+    }
+}
+
+/// Returns a length in memory as the 64-bit number that it is counted in.
+pub(crate) fn length(items: usize) -> u64 {
+    u64::try_from(items).unwrap_or(u64::MAX)
+}

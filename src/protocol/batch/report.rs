@@ -1,0 +1,89 @@
+//! What became of a batch: every record is either accepted or rejected, and the first
+//! [`ERRORS_MAX`] rejected ones are named, in the order of their numbers.
+
+use serde::{Serialize, Serializer};
+
+use super::super::problem::{Code, Problem};
+use super::length;
+
+/// The most errors that an answer names, and the most record numbers that a counter remembers: those
+/// beyond the first 100 of a counter can never be among the first 100 of the batch.
+pub const ERRORS_MAX: usize = 100;
+
+/// Why one record was not counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LineError {
+    /// The record's number: of its line, or of its element in an array; from 1.
+    pub line: u64,
+    /// The stable code.
+    #[serde(serialize_with = "code_as_str")]
+    pub code: Code,
+    /// What to do about it.
+    pub detail: String,
+}
+
+fn code_as_str<S: Serializer>(code: &Code, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(code.as_str())
+}
+
+/// The answer to a batch: `{"accepted","rejected","errors":[{"line","code","detail"}]}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// How many records count.
+    pub accepted: u64,
+    /// How many do not.
+    pub rejected: u64,
+    /// The first of those, at most [`ERRORS_MAX`].
+    pub errors: Vec<LineError>,
+}
+
+impl Report {
+    /// Counts one record as rejected. Records come in the order of their numbers.
+    pub fn reject(&mut self, line: u64, problem: &Problem) {
+        self.rejected += 1;
+        if self.errors.len() < ERRORS_MAX {
+            self.errors.push(line_error(line, problem));
+        }
+    }
+
+    /// Turns accepted records into rejected ones: their cell failed after they were read. The errors
+    /// stay the first of the whole batch. Costs a sort of at most twice [`ERRORS_MAX`] errors.
+    pub fn fail(&mut self, lines: &LineNumbers, problem: &Problem) {
+        self.accepted = self.accepted.saturating_sub(lines.count);
+        self.rejected += lines.count;
+        self.errors
+            .extend(lines.first.iter().map(|&line| line_error(line, problem)));
+        self.errors.sort_by_key(|error| error.line);
+        self.errors.truncate(ERRORS_MAX);
+    }
+}
+
+fn line_error(line: u64, problem: &Problem) -> LineError {
+    LineError {
+        line,
+        code: problem.code(),
+        detail: problem.detail().to_owned(),
+    }
+}
+
+/// Which records a counter's sum came from: how many, and the numbers of the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineNumbers {
+    /// How many records.
+    pub count: u64,
+    /// The first [`ERRORS_MAX`] of their numbers, rising.
+    pub first: Vec<u64>,
+}
+
+impl LineNumbers {
+    /// Adds a record, and returns the bytes that this holds more.
+    pub(crate) fn push(&mut self, line: u64) -> u64 {
+        self.count += 1;
+        if self.first.len() == ERRORS_MAX {
+            return 0;
+        }
+        let before = self.first.capacity();
+        self.first.push(line);
+        length(self.first.capacity() - before) * 8
+    }
+}

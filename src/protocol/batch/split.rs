@@ -1,0 +1,344 @@
+//! Bytes into records, in one pass. The records of a body do not depend on how it was cut into chunks,
+//! and at most one partial record of [`RECORD_BYTES_MAX`] bytes is held between chunks.
+//!
+//! A record that lies within one chunk is handed out as a slice of it; one that does not is put
+//! together in a buffer; one that is too long is skipped, unseen, and handed out as a problem that
+//! costs that record only. White space around a record is no part of it.
+
+use super::super::problem::{Code, Problem};
+
+/// The longest record, in bytes. The longest useful event has a key of 512, an element of 1,024 and an
+/// id of 255 bytes, 1,791 in all, at most 6 times that where every byte is escaped as `\u00xx`: 10,746.
+/// Log lines end near 3 * 8 KiB, since servers bound target, referer and agent at 8 KiB each.
+pub const RECORD_BYTES_MAX: usize = 64 * 1024;
+
+/// What a record may have before white space is cut from its end: one more byte, for the `\r` of a
+/// `\r\n`. Further white space counts as the record's own.
+const RAW_BYTES_MAX: usize = RECORD_BYTES_MAX + 1;
+
+/// White space of JSON (RFC 8259, section 2).
+fn is_white(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+fn trim_start(bytes: &[u8]) -> &[u8] {
+    let start = bytes
+        .iter()
+        .position(|&byte| !is_white(byte))
+        .unwrap_or(bytes.len());
+    bytes.get(start..).unwrap_or_default()
+}
+
+/// Returns a record without white space at its end, or that it is too long.
+fn judge(raw: &[u8]) -> Result<&[u8], Problem> {
+    let length = raw
+        .iter()
+        .rposition(|&byte| !is_white(byte))
+        .map_or(0, |last| last + 1);
+    match raw.get(..length) {
+        Some(record) if raw.len() <= RAW_BYTES_MAX && length <= RECORD_BYTES_MAX => Ok(record),
+        _ => Err(too_long()),
+    }
+}
+
+fn too_long() -> Problem {
+    let detail = format!("a record has at most {RECORD_BYTES_MAX} bytes, this one has more");
+    Problem::new(Code::InvalidLine, detail)
+}
+
+/// The beginning of a record whose end has not come yet.
+#[derive(Debug, Default)]
+struct Partial {
+    bytes: Vec<u8>,
+    too_long: bool,
+}
+
+impl Partial {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && !self.too_long
+    }
+
+    fn extend(&mut self, part: &[u8]) {
+        // The sum cannot overflow: the buffer is at most 65,537 bytes, a slice at most isize::MAX.
+        if self.too_long || self.bytes.len() + part.len() > RAW_BYTES_MAX {
+            self.too_long = true;
+            self.bytes.clear();
+        } else {
+            self.bytes.extend_from_slice(part);
+        }
+    }
+
+    /// Hands out the record that ends with `last`, and starts anew.
+    fn end(
+        &mut self,
+        last: &[u8],
+        number: u64,
+        each: &mut impl FnMut(u64, Result<&[u8], Problem>),
+    ) {
+        if self.is_empty() {
+            return each(number, judge(last));
+        }
+        self.extend(last);
+        let record = if self.too_long {
+            Err(too_long())
+        } else {
+            judge(&self.bytes)
+        };
+        each(number, record);
+        self.bytes.clear();
+        self.too_long = false;
+    }
+}
+
+/// Splits a body at `\n` or `\r\n`. Lines are numbered from 1; blank ones have a number but are not
+/// handed out; a last line needs no newline.
+#[derive(Debug, Default)]
+pub struct Lines {
+    partial: Partial,
+    number: u64,
+}
+
+impl Lines {
+    /// Hands the records that end in this chunk to `each`, with their line numbers.
+    pub fn push(&mut self, chunk: &[u8], each: &mut impl FnMut(u64, Result<&[u8], Problem>)) {
+        let mut rest = chunk;
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            let (line, after) = rest.split_at(end);
+            self.end_line(line, each);
+            rest = after.get(1..).unwrap_or_default();
+        }
+        self.partial.extend(self.without_indent(rest));
+    }
+
+    /// Hands out the last line, if the body does not end with a newline.
+    pub fn finish(mut self, each: &mut impl FnMut(u64, Result<&[u8], Problem>)) {
+        self.end_line(&[], each);
+    }
+
+    fn end_line(&mut self, line: &[u8], each: &mut impl FnMut(u64, Result<&[u8], Problem>)) {
+        self.number += 1;
+        let line = self.without_indent(line);
+        if !(line.is_empty() && self.partial.is_empty()) {
+            self.partial.end(line, self.number, each);
+        }
+    }
+
+    /// White space before a record is never held, so that blank lines of any length cost nothing.
+    fn without_indent<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        if self.partial.is_empty() {
+            trim_start(bytes)
+        } else {
+            bytes
+        }
+    }
+}
+
+/// Where in the array the next byte is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Before,
+    Opened,
+    AfterComma,
+    Element,
+    After,
+    Refused,
+}
+
+/// Splits a body that is one JSON array into its elements, numbered from 1. It tells elements apart and
+/// leaves what is inside them to who reads them, so that a bad element costs that element only.
+#[derive(Debug, Default)]
+pub struct Elements {
+    partial: Partial,
+    number: u64,
+    place: Place,
+    depth: u64,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Elements {
+    /// Hands the elements that end in this chunk to `each`, with their numbers.
+    ///
+    /// # Errors
+    /// `invalid-json` where the body is not one array. What was handed out before then is void too.
+    pub fn push(
+        &mut self,
+        chunk: &[u8],
+        each: &mut impl FnMut(u64, Result<&[u8], Problem>),
+    ) -> Result<(), Problem> {
+        let mut rest = chunk;
+        loop {
+            if self.place != Place::Element {
+                rest = trim_start(rest);
+            }
+            let Some((&byte, after)) = rest.split_first() else {
+                return Ok(());
+            };
+            match (self.place, byte) {
+                (Place::Before, b'[') => {
+                    self.place = Place::Opened;
+                    rest = after;
+                }
+                (Place::Opened, b']') => {
+                    self.place = Place::After;
+                    rest = after;
+                }
+                (Place::Opened | Place::AfterComma | Place::Element, _) => {
+                    self.place = Place::Element;
+                    let Some(end) = self.scan(rest) else {
+                        self.partial.extend(rest);
+                        return Ok(());
+                    };
+                    rest = self.end_element(rest, end, each)?;
+                }
+                (Place::Before, _) => return self.refuse("the body is not an array"),
+                (Place::After, _) => return self.refuse("something follows the array"),
+                (Place::Refused, _) => return self.refuse("the body was refused before"),
+            }
+        }
+    }
+
+    /// Ends the body.
+    ///
+    /// # Errors
+    /// `invalid-json` where the array was not closed.
+    pub fn finish(mut self) -> Result<(), Problem> {
+        if self.place == Place::After {
+            Ok(())
+        } else {
+            self.refuse("the body ends before its array does")
+        }
+    }
+
+    /// Hands out the element that ends at `end`, and returns what follows its delimiter.
+    fn end_element<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        end: usize,
+        each: &mut impl FnMut(u64, Result<&[u8], Problem>),
+    ) -> Result<&'a [u8], Problem> {
+        let (last, after) = bytes.split_at(end);
+        self.place = match after.first() {
+            Some(b',') => Place::AfterComma,
+            Some(b']') => Place::After,
+            _ => return self.refuse("a `}` closes nothing"),
+        };
+        self.number += 1;
+        if last.is_empty() && self.partial.is_empty() {
+            each(
+                self.number,
+                Err(Problem::new(
+                    Code::InvalidJson,
+                    "there is no value between two commas",
+                )),
+            );
+        } else {
+            self.partial.end(last, self.number, each);
+        }
+        Ok(after.get(1..).unwrap_or_default())
+    }
+
+    /// Returns where the element ends in `bytes`, if it does: at a `,` or a closing bracket that is
+    /// neither in a string nor in a nested value. Kinds of brackets are not matched here; an element
+    /// that mixes them is refused by who reads it.
+    fn scan(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        loop {
+            if self.escaped {
+                bytes.get(at)?;
+                self.escaped = false;
+                at += 1;
+            }
+            if self.in_string {
+                at += bytes
+                    .get(at..)?
+                    .iter()
+                    .position(|&byte| byte == b'"' || byte == b'\\')?;
+                self.escaped = bytes.get(at) == Some(&b'\\');
+                self.in_string = self.escaped;
+                at += 1;
+                continue;
+            }
+            match bytes.get(at)? {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' if self.depth > 0 => self.depth -= 1,
+                b'}' | b']' => return Some(at),
+                b',' if self.depth == 0 => return Some(at),
+                _ => {}
+            }
+            at += 1;
+        }
+    }
+
+    fn refuse<T>(&mut self, why: &str) -> Result<T, Problem> {
+        self.place = Place::Refused;
+        let detail = format!("{why}: send one JSON array of objects, or one object per line");
+        Err(Problem::new(Code::InvalidJson, detail))
+    }
+}
+
+/// Splits a body whose form is told by its first byte that is not white space: `[` begins an array,
+/// anything else lines.
+#[derive(Debug)]
+pub struct Splitter(Form);
+
+#[derive(Debug)]
+enum Form {
+    Undecided(Lines),
+    Lines(Lines),
+    Elements(Elements),
+}
+
+impl Splitter {
+    /// Returns a splitter that takes an array where the body begins with `[`, and lines otherwise.
+    pub fn detect() -> Self {
+        Self(Form::Undecided(Lines::default()))
+    }
+
+    /// Returns a splitter that takes lines whatever the body begins with.
+    pub fn lines() -> Self {
+        Self(Form::Lines(Lines::default()))
+    }
+
+    /// Hands the records that end in this chunk to `each`, with their numbers.
+    ///
+    /// # Errors
+    /// As [`Elements::push`]; lines never fail.
+    pub fn push(
+        &mut self,
+        chunk: &[u8],
+        mut each: impl FnMut(u64, Result<&[u8], Problem>),
+    ) -> Result<(), Problem> {
+        if let Form::Undecided(lines) = &mut self.0 {
+            match trim_start(chunk).first() {
+                // Only blank lines so far: they have numbers, should this turn out to be lines.
+                None => {}
+                Some(b'[') => self.0 = Form::Elements(Elements::default()),
+                Some(_) => self.0 = Form::Lines(std::mem::take(lines)),
+            }
+        }
+        match &mut self.0 {
+            Form::Undecided(lines) | Form::Lines(lines) => {
+                lines.push(chunk, &mut each);
+                Ok(())
+            }
+            Form::Elements(elements) => elements.push(chunk, &mut each),
+        }
+    }
+
+    /// Ends the body and hands out a last line without newline.
+    ///
+    /// # Errors
+    /// As [`Elements::finish`]; lines never fail, and a body of white space has no records.
+    pub fn finish(self, mut each: impl FnMut(u64, Result<&[u8], Problem>)) -> Result<(), Problem> {
+        match self.0 {
+            Form::Undecided(lines) | Form::Lines(lines) => {
+                lines.finish(&mut each);
+                Ok(())
+            }
+            Form::Elements(elements) => elements.finish(),
+        }
+    }
+}

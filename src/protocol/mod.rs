@@ -1,0 +1,26 @@
+//! What is said, pure: routes, public JSON, internal messages, object names and bindings,
+//! each in one place.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`routes`] | which call a request is |
+//! | [`query`], [`bodies`], [`delta`] | what a request says |
+//! | [`batch`] | bulk bodies, read as they stream |
+//! | [`public`] | what is answered |
+//! | [`problem`] | what is refused, and why |
+//! | [`access`] | who may do what |
+//! | [`messages`] | what Workers and objects say to each other |
+//! | [`names`] | names of objects, bindings and variables |
+//! | [`version`] | versions of writes and reads |
+
+pub mod access;
+pub mod batch;
+pub mod bodies;
+pub mod delta;
+pub mod messages;
+pub mod names;
+pub mod problem;
+pub mod public;
+pub mod query;
+pub mod routes;
+pub mod version;

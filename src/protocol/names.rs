@@ -1,0 +1,100 @@
+//! Names that outlive the code: objects, bindings, variables. Each is written down once, here, and
+//! pinned by a golden test, because data is found by them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::region::location_hint;
+use crate::counter::id::{CounterId, Datacenter};
+
+/// Binding of the cells' namespace, class `Cell`.
+pub const CELLS: &str = "CELLS";
+/// Binding of the directory's namespace, class `Directory`.
+pub const DIRECTORY: &str = "DIRECTORY";
+/// Binding of the global aggregator Worker on the edge.
+pub const AGGREGATOR: &str = "AGGREGATOR";
+/// Variable that tells the two Workers of the one module apart.
+pub const ROLE: &str = "TALLY_ROLE";
+/// Value of [`ROLE`] for the global aggregator; anything else is the edge.
+pub const ROLE_AGGREGATOR: &str = "aggregator";
+/// Variable that lets everybody in, when it is [`ACCESS_OPEN`]; set only by the local commands.
+pub const ACCESS: &str = "TALLY_ACCESS";
+/// Value of [`ACCESS`] on a loopback address without keys.
+pub const ACCESS_OPEN: &str = "open";
+/// Secret with keys and public entries, JSON.
+pub const KEYS: &str = "TALLY_KEYS";
+/// Secret key of the hash of unique elements: 32 hexadecimal digits. Optional.
+pub const HASH_KEY: &str = "TALLY_HASH_KEY";
+
+/// Partitions of the directory: each an object of about 1,000 requests/s, so 16 take 16,000 first
+/// writes, settings and uncached reads a second.
+pub const DIRECTORY_PARTITIONS: u32 = 16;
+
+/// Which cell: a counter, a datacenter, a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CellAddress {
+    /// The counter.
+    pub counter: CounterId,
+    /// The datacenter.
+    pub datacenter: Datacenter,
+    /// The shard, 0 for the lead.
+    pub shard: u8,
+}
+
+impl CellAddress {
+    /// The lead of a counter in a datacenter.
+    pub fn lead(counter: &CounterId, datacenter: &Datacenter) -> Self {
+        Self {
+            counter: counter.clone(),
+            datacenter: datacenter.clone(),
+            shard: 0,
+        }
+    }
+
+    /// Another shard of the same datacenter.
+    pub fn sibling(&self, shard: u8) -> Self {
+        Self {
+            shard,
+            ..self.clone()
+        }
+    }
+
+    /// Whether it is the lead.
+    pub fn is_lead(&self) -> bool {
+        self.shard == 0
+    }
+}
+
+/// Where an object is found, and where it is created if it is new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Binding of its namespace.
+    pub binding: &'static str,
+    /// Its name in the namespace.
+    pub name: String,
+    /// Location hint for its creation; `None` leaves it near the first caller.
+    pub location_hint: Option<&'static str>,
+}
+
+/// The placement of a cell: near its datacenter. The counter stands last in the name, since it
+/// alone may hold any character.
+pub fn cell(address: &CellAddress) -> Placement {
+    let CellAddress {
+        counter,
+        datacenter,
+        shard,
+    } = address;
+    Placement {
+        binding: CELLS,
+        name: format!("c1/{datacenter}/{shard}/{counter}"),
+        location_hint: location_hint(datacenter),
+    }
+}
+
+/// The placement of a partition of the directory.
+pub fn directory(partition: u32) -> Placement {
+    Placement {
+        binding: DIRECTORY,
+        name: format!("d1/{partition}"),
+        location_hint: None,
+    }
+}

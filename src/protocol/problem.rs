@@ -1,0 +1,134 @@
+//! Every refusal a client can meet: a stable code, its HTTP status, and a sentence that says who
+//! must do what. Source: RFC 9457 (problem details).
+
+use serde::Serialize;
+
+macro_rules! codes {
+    ($($variant:ident $text:literal $status:literal $title:literal;)*) => {
+        /// The stable code of a refusal. Codes are never renamed: clients branch on them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Code {
+            $(#[doc = $title] $variant,)*
+        }
+
+        impl Code {
+            /// All codes, in the order of the table.
+            pub const ALL: &'static [Code] = &[$(Code::$variant,)*];
+
+            /// The code as clients see it.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Code::$variant => $text,)* }
+            }
+
+            /// The HTTP status that goes with the code.
+            pub const fn status(self) -> u16 {
+                match self { $(Code::$variant => $status,)* }
+            }
+
+            /// A short summary, the same for every occurrence.
+            pub const fn title(self) -> &'static str {
+                match self { $(Code::$variant => $title,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidJson "invalid-json" 400 "The body is not JSON";
+    InvalidBody "invalid-body" 400 "The body does not have the expected shape";
+    UnknownField "unknown-field" 400 "The body has a field that this call does not know";
+    InvalidDelta "invalid-delta" 400 "A delta is a positive whole number";
+    InvalidId "invalid-id" 400 "The counter id is not valid";
+    InvalidLine "invalid-line" 400 "The line cannot be read";
+    InvalidQuery "invalid-query" 400 "A query parameter is not valid";
+    RangeTooLarge "range-too-large" 400 "The range has too many points";
+    ClockSkew "clock-skew" 400 "The given time is too far from the server's clock";
+    InvalidGzip "invalid-gzip" 400 "The body is not valid gzip";
+    Unauthorized "unauthorized" 401 "A key is needed";
+    Forbidden "forbidden" 403 "The key does not allow this";
+    NotFound "not-found" 404 "There is no such route";
+    CounterNotFound "counter-not-found" 404 "There is no such counter";
+    MethodNotAllowed "method-not-allowed" 405 "The route does not know this method";
+    CounterOverflow "counter-overflow" 409 "The counter cannot hold this much";
+    BodyTooLarge "body-too-large" 413 "The body is too large";
+    UnsupportedMediaType "unsupported-media-type" 415 "The body has a media type that this call does not read";
+    UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read";
+    TooManyCounters "too-many-counters" 400 "The call names too many counters";
+    Internal "internal" 500 "Something is broken here";
+    NotConfigured "not-configured" 503 "This deployment has no keys yet";
+    Unavailable "unavailable" 503 "A part that is needed did not answer";
+    Overloaded "overloaded" 503 "Too much is in memory here at once";
+}
+
+/// A refusal: the code and what to do about this occurrence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    code: Code,
+    detail: String,
+    retry_after_seconds: Option<u32>,
+}
+
+/// What a refused caller may do at the earliest where nothing better is known.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+impl Problem {
+    /// A problem of this code; `detail` says who must do what. Codes of status 503 carry a
+    /// `Retry-After` of one second, except `not-configured`, which no retry mends.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        let retry = code.status() == 503 && code != Code::NotConfigured;
+        Self {
+            code,
+            detail: detail.into(),
+            retry_after_seconds: retry.then_some(RETRY_AFTER_SECONDS),
+        }
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The sentence for this occurrence.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// Seconds for the `Retry-After` header, where a retry can help.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        self.retry_after_seconds
+    }
+
+    /// The `application/problem+json` body.
+    pub fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            r#type: String,
+            title: &'static str,
+            status: u16,
+            detail: &'a str,
+            code: &'static str,
+        }
+        let body = Body {
+            r#type: format!("urn:tally:problem:{}", self.code.as_str()),
+            title: self.code.title(),
+            status: self.code.status(),
+            detail: &self.detail,
+            code: self.code.as_str(),
+        };
+        serde_json::to_string(&body).unwrap_or_default()
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}: {}", self.code.as_str(), self.detail)
+    }
+}
+
+impl From<crate::counter::id::IdError> for Problem {
+    fn from(error: crate::counter::id::IdError) -> Self {
+        Self::new(Code::InvalidId, error.to_string())
+    }
+}

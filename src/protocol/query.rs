@@ -1,0 +1,244 @@
+//! Query strings, read strictly: a parameter that a call does not know is refused, because a
+//! misspelt `consistency` that is ignored would answer another question than was asked.
+
+use super::messages::Wanted;
+use super::problem::{Code, Problem};
+use crate::counter::history::Step;
+use crate::counter::id::Datacenter;
+use crate::counter::merge::Range;
+
+/// The longest window, in seconds: as far as days reach, 1,826 × 86,400.
+pub const WINDOW_SECONDS_MAX: u64 = 157_766_400;
+
+/// The longest window whose uniques are kept: minute sketches reach 24 hours back.
+pub const WINDOW_UNIQUES_SECONDS_MAX: u64 = 86_400;
+
+/// The most points of one history answer.
+pub const POINTS_MAX: i64 = 10_000;
+
+/// Points of a history answer where no range is given.
+const POINTS_DEFAULT: i64 = 60;
+
+/// Names on one page of a listing, where no limit is given, and at most.
+pub const LIST_LIMIT: (u32, u32) = (100, 1_000);
+
+/// Counters in one union of uniques.
+pub const UNION_MAX: usize = 100;
+
+/// Unix seconds from 0001 to 9999, beyond which dates have no common writing.
+const UNIX_SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
+
+/// A parsed query string.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    pairs: Vec<(String, String)>,
+}
+
+fn refuse<T>(detail: String) -> Result<T, Problem> {
+    Err(Problem::new(Code::InvalidQuery, detail))
+}
+
+impl Query {
+    /// Reads a query string and refuses names that are not `known`, and all but `id` given twice.
+    ///
+    /// # Errors
+    /// `invalid-query` naming the parameter and what is known.
+    pub fn parse(query: &str, known: &[&str]) -> Result<Self, Problem> {
+        let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
+            .into_owned()
+            .collect();
+        for (index, (name, _)) in pairs.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                let list = if known.is_empty() {
+                    "none".to_owned()
+                } else {
+                    known.join(", ")
+                };
+                return refuse(format!(
+                    "the parameter {name:?} is not known here; known: {list}"
+                ));
+            }
+            if name != "id" && pairs.iter().skip(index + 1).any(|(other, _)| other == name) {
+                return refuse(format!("the parameter {name:?} stands twice; send it once"));
+            }
+        }
+        Ok(Self { pairs })
+    }
+
+    /// The value of a parameter.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.pairs
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter that may stand several times.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.pairs
+            .iter()
+            .filter(move |(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    fn integer(&self, name: &str) -> Result<Option<i64>, Problem> {
+        match self.get(name).map(str::parse::<i64>) {
+            None => Ok(None),
+            Some(Ok(number)) => Ok(Some(number)),
+            Some(Err(_)) => refuse(format!("{name} must be a whole number")),
+        }
+    }
+
+    fn unix_seconds(&self, name: &str) -> Result<Option<i64>, Problem> {
+        match self.integer(name)? {
+            Some(number) if !UNIX_SECONDS.contains(&number) => refuse(format!(
+                "{name} must be unix seconds (not milliseconds), {number} is out of range"
+            )),
+            number => Ok(number),
+        }
+    }
+
+    /// Whether `numbers=string` was asked for.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value.
+    pub fn numbers_as_strings(&self) -> Result<bool, Problem> {
+        match self.get("numbers") {
+            None => Ok(false),
+            Some("string") => Ok(true),
+            Some(_) => refuse("numbers can only be `string`".to_owned()),
+        }
+    }
+
+    /// Whether `consistency=strong` was asked for.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value.
+    pub fn is_strong(&self) -> Result<bool, Problem> {
+        match self.get("consistency") {
+            None => Ok(false),
+            Some("strong") => Ok(true),
+            Some(_) => refuse(
+                "consistency can only be `strong`; leave it out for the cached view".to_owned(),
+            ),
+        }
+    }
+
+    /// The datacenter that was asked for.
+    ///
+    /// # Errors
+    /// `invalid-query` for a text that is no datacenter's name.
+    pub fn datacenter(&self) -> Result<Option<Datacenter>, Problem> {
+        match self.get("datacenter").map(Datacenter::parse) {
+            None => Ok(None),
+            Some(Some(datacenter)) => Ok(Some(datacenter)),
+            Some(None) => refuse("datacenter must be a colo such as FRA".to_owned()),
+        }
+    }
+
+    /// The window that was asked for; it ends with `at` or else now.
+    ///
+    /// # Errors
+    /// `invalid-query` for a window out of range or an `at` without a window.
+    pub fn window(&self, now: i64) -> Result<Option<Window>, Problem> {
+        let at = self.unix_seconds("at")?;
+        let Some(text) = self.get("window") else {
+            return if at.is_some() {
+                refuse("at needs a window".to_owned())
+            } else {
+                Ok(None)
+            };
+        };
+        let seconds = text
+            .parse::<u64>()
+            .ok()
+            .filter(|seconds| (1..=WINDOW_SECONDS_MAX).contains(seconds));
+        match seconds {
+            Some(seconds) => Ok(Some(Window {
+                seconds,
+                at: at.unwrap_or(now),
+            })),
+            None => refuse(format!(
+                "window must be whole seconds from 1 to {WINDOW_SECONDS_MAX}"
+            )),
+        }
+    }
+
+    /// The stretch of history that was asked for; without `from` and `to` the last 60 buckets.
+    ///
+    /// # Errors
+    /// `invalid-query`, and `range-too-large` above [`POINTS_MAX`] points.
+    pub fn history(&self, now: i64) -> Result<Range, Problem> {
+        let step = match self.get("step") {
+            None | Some("1m") => Step::Minute,
+            Some("1s") => Step::Second,
+            Some("1h") => Step::Hour,
+            Some("1d") => Step::Day,
+            Some(_) => return refuse("step must be 1s, 1m, 1h or 1d".to_owned()),
+        };
+        let width = step.seconds();
+        let to = self.unix_seconds("to")?.unwrap_or(now);
+        let from = self
+            .unix_seconds("from")?
+            .unwrap_or(to - (POINTS_DEFAULT - 1) * width);
+        if from > to {
+            return refuse("from must not be after to".to_owned());
+        }
+        let range = Range {
+            step,
+            from: step.start_of(from),
+            to: step.start_of(to),
+        };
+        let points = (range.to - range.from) / width + 1;
+        if points > POINTS_MAX {
+            let detail = format!(
+                "the range has {points} points; ask for at most {POINTS_MAX}, or a wider step"
+            );
+            return Err(Problem::new(Code::RangeTooLarge, detail));
+        }
+        Ok(range)
+    }
+
+    /// How many names a listing may have.
+    ///
+    /// # Errors
+    /// `invalid-query` outside 1 to the most.
+    pub fn limit(&self) -> Result<u32, Problem> {
+        let (usual, most) = LIST_LIMIT;
+        match self.get("limit").map(str::parse::<u32>) {
+            None => Ok(usual),
+            Some(Ok(limit)) if (1..=most).contains(&limit) => Ok(limit),
+            Some(_) => refuse(format!("limit must be from 1 to {most}")),
+        }
+    }
+}
+
+/// A window of time: the `seconds` seconds up to and including `at`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its length.
+    pub seconds: u64,
+    /// Its last second, unix time.
+    pub at: i64,
+}
+
+impl Window {
+    /// Its first and its last second.
+    pub fn bounds(self) -> (i64, i64) {
+        let length = i64::try_from(self.seconds).unwrap_or(i64::MAX);
+        (self.at.saturating_sub(length).saturating_add(1), self.at)
+    }
+
+    /// Whether unique elements of such a window are kept.
+    pub fn has_uniques(self) -> bool {
+        self.seconds <= WINDOW_UNIQUES_SECONDS_MAX
+    }
+
+    /// What to ask the cells for.
+    pub fn wanted(window: Option<Self>) -> Wanted {
+        Wanted {
+            window: window.map(Self::bounds),
+            ..Wanted::default()
+        }
+    }
+}

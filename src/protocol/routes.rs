@@ -1,0 +1,186 @@
+//! Which call a request is: method and path in, route or refusal out. The only place that knows paths.
+
+use super::problem::{Code, Problem};
+use crate::counter::id::CounterId;
+
+/// A call of the public API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// `POST /counters/{id}/increment`
+    Increment(CounterId),
+    /// `POST /counters/{id}/decrement`
+    Decrement(CounterId),
+    /// `GET /counters/{id}`
+    Read(CounterId),
+    /// `PUT /counters/{id}`
+    Put(CounterId),
+    /// `DELETE /counters/{id}`
+    Delete(CounterId),
+    /// `GET /counters/{id}/history`
+    History(CounterId),
+    /// `GET /counters`
+    List,
+    /// `GET /counters/{prefix}*/aggregate`
+    Aggregate(String),
+    /// `GET /uniques`
+    Uniques,
+    /// `POST /events`
+    Events,
+    /// `POST /ingest`
+    Ingest,
+    /// `GET /healthz`
+    Health,
+    /// `GET /openapi.json`
+    OpenApi,
+}
+
+/// A path with the methods it knows, for OpenAPI and for `Allow`.
+type Known = &'static [&'static str];
+
+/// Every path template with its methods: what `/openapi.json` must describe, no more and no less.
+pub const PATHS: &[(&str, Known)] = &[
+    ("/counters", &["GET"]),
+    ("/counters/{id}", &["GET", "PUT", "DELETE"]),
+    ("/counters/{id}/increment", &["POST"]),
+    ("/counters/{id}/decrement", &["POST"]),
+    ("/counters/{id}/history", &["GET"]),
+    ("/counters/{prefix}*/aggregate", &["GET"]),
+    ("/uniques", &["GET"]),
+    ("/events", &["POST"]),
+    ("/ingest", &["POST"]),
+    ("/healthz", &["GET"]),
+    ("/openapi.json", &["GET"]),
+];
+
+/// Why a request is no call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoRoute {
+    /// What the client is told.
+    pub problem: Problem,
+    /// The `Allow` header: the methods that the path knows.
+    pub allow: Option<String>,
+}
+
+impl From<Problem> for NoRoute {
+    fn from(problem: Problem) -> Self {
+        Self {
+            problem,
+            allow: None,
+        }
+    }
+}
+
+/// The methods of a path, if there is such a path. `GET` answers `HEAD` too.
+pub fn methods_of(path: &str) -> Option<Known> {
+    template_of(path).and_then(|template| {
+        PATHS
+            .iter()
+            .find(|(known, _)| *known == template)
+            .map(|(_, methods)| *methods)
+    })
+}
+
+fn template_of(path: &str) -> Option<&'static str> {
+    let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+    Some(match segments.as_slice() {
+        ["counters"] => "/counters",
+        ["counters", _] => "/counters/{id}",
+        ["counters", _, "increment"] => "/counters/{id}/increment",
+        ["counters", _, "decrement"] => "/counters/{id}/decrement",
+        ["counters", _, "history"] => "/counters/{id}/history",
+        ["counters", prefix, "aggregate"] if prefix.ends_with('*') => {
+            "/counters/{prefix}*/aggregate"
+        }
+        ["uniques"] => "/uniques",
+        ["events"] => "/events",
+        ["ingest"] => "/ingest",
+        ["healthz"] => "/healthz",
+        ["openapi.json"] => "/openapi.json",
+        _ => return None,
+    })
+}
+
+/// Finds the call of a request. `path` is as it stands in the URL, percent-encoded.
+///
+/// # Errors
+/// `not-found`, `method-not-allowed` (with `Allow`), `invalid-id`.
+pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
+    let Some(template) = template_of(path) else {
+        let detail = format!("there is no {path:?}; GET /openapi.json lists every call");
+        return Err(Problem::new(Code::NotFound, detail).into());
+    };
+    let methods = methods_of(path).unwrap_or_default();
+    let method = if method == "HEAD" { "GET" } else { method };
+    if !methods.contains(&method) {
+        let allow = allow_header(methods);
+        let detail = format!("{template} knows {allow}, not {method}");
+        return Err(NoRoute {
+            problem: Problem::new(Code::MethodNotAllowed, detail),
+            allow: Some(allow),
+        });
+    }
+    let segment = path.split('/').nth(2).unwrap_or_default();
+    let id =
+        || decode_segment(segment).and_then(|text| CounterId::parse(text).map_err(Problem::from));
+    Ok(match (template, method) {
+        ("/counters", _) => Route::List,
+        ("/counters/{id}", "PUT") => Route::Put(id()?),
+        ("/counters/{id}", "DELETE") => Route::Delete(id()?),
+        ("/counters/{id}", _) => Route::Read(id()?),
+        ("/counters/{id}/increment", _) => Route::Increment(id()?),
+        ("/counters/{id}/decrement", _) => Route::Decrement(id()?),
+        ("/counters/{id}/history", _) => Route::History(id()?),
+        ("/counters/{prefix}*/aggregate", _) => Route::Aggregate(decode_segment(
+            segment.strip_suffix('*').unwrap_or_default(),
+        )?),
+        ("/uniques", _) => Route::Uniques,
+        ("/events", _) => Route::Events,
+        ("/ingest", _) => Route::Ingest,
+        ("/healthz", _) => Route::Health,
+        _ => Route::OpenApi,
+    })
+}
+
+/// The `Allow` header of a path with these methods.
+pub fn allow_header(methods: &[&str]) -> String {
+    let mut all: Vec<&str> = methods.to_vec();
+    if methods.contains(&"GET") {
+        all.push("HEAD");
+    }
+    all.push("OPTIONS");
+    all.join(", ")
+}
+
+/// Decodes one percent-encoded path segment, strictly: a lenient decoder would let two different
+/// URLs name one counter by accident.
+///
+/// # Errors
+/// `invalid-id` for a `%` without two hexadecimal digits, and for bytes that are not UTF-8.
+pub fn decode_segment(segment: &str) -> Result<String, Problem> {
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        if byte != b'%' {
+            bytes.push(byte);
+            rest = after;
+            continue;
+        }
+        let digits = after
+            .get(..2)
+            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let value = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let Some(value) = value.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
+            let detail =
+                "the id has a `%` without two hexadecimal digits; write a literal `%` as %25";
+            return Err(Problem::new(Code::InvalidId, detail));
+        };
+        bytes.push(value);
+        rest = after.get(2..).unwrap_or_default();
+    }
+    String::from_utf8(bytes).map_err(|_| {
+        Problem::new(
+            Code::InvalidId,
+            "the id, once percent-decoded, is not UTF-8",
+        )
+    })
+}

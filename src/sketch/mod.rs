@@ -1,0 +1,38 @@
+//! Unique visitors, pure: a keyed hash, the token of one element, and the HyperLogLog sketch that
+//! gathers tokens.
+//!
+//! Invariant: a [`Sketch`] depends on the set of elements it saw, never on their order, their
+//! repeats, or how they were split among sketches before merging. So lost-and-repeated messages
+//! do no harm, and two sketches of the same elements are equal byte for byte.
+//!
+//! How data passes through:
+//!
+//! ```text
+//! element ── hash (secret key) ──► u64 ── Token::from_hash ──► Token      at the edge
+//! Token ── Sketch::insert ──► Sketch ── to_bytes ──► row, message         in a cell
+//! bytes ── Sketch::from_bytes ── merge ──► Sketch ── estimate ──► f64     in a lead, on read
+//! ```
+//!
+//! Sketches can be merged only where all elements were hashed with one key: a deploy has one.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `sip` | the keyed hash, SipHash-1-3 |
+//! | `token` | 32 bits of a hash: all that any form of the sketch needs |
+//! | `hyperloglog` | the sketch: its two forms, insert, merge |
+//! | `format` | the sketch at rest, and why bytes are refused |
+//! | `registers` | the dense form: 16,384 registers |
+//! | `estimate` | from registers or tokens to a number of elements |
+
+mod estimate;
+mod format;
+mod hyperloglog;
+mod registers;
+mod sip;
+mod token;
+
+pub use estimate::STANDARD_ERROR;
+pub use format::SketchError;
+pub use hyperloglog::Sketch;
+pub use sip::{HashKey, hash};
+pub use token::Token;

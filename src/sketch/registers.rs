@@ -1,0 +1,115 @@
+//! The dense form: for each of 16,384 registers the highest rank seen.
+//!
+//! Invariants: every register is at most 51, and at least one is above 0. Registers only grow.
+//!
+//! In memory a register takes a byte, so that merging is a plain maximum over bytes, which
+//! compilers turn into vector instructions. At rest it takes 6 bits.
+
+use super::token::{PRECISION, RANK_MAX, Token};
+
+/// Registers of a sketch: 2^14.
+pub(super) const REGISTERS: usize = 1 << PRECISION;
+
+/// Ranks a register can have: 0 for "nothing seen", then 1 to 51.
+pub(super) const RANKS: usize = 52;
+
+/// Bytes of all registers at rest: 16,384 · 6 / 8 = 12,288.
+pub(super) const PACKED_BYTES: usize = REGISTERS / 4 * 3;
+
+/// 16,384 registers, at least one of them above 0.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Registers(Box<[u8; REGISTERS]>);
+
+/// Why packed bytes are not registers.
+pub(super) enum Unpackable {
+    /// A register is above 51.
+    Rank,
+    /// No register is above 0.
+    Blank,
+}
+
+impl Registers {
+    /// The registers of `first` and `tokens`: of at least one token, so that one is above 0.
+    pub(super) fn of(first: Token, tokens: &[Token]) -> Self {
+        let mut registers = Self(Box::new([0; REGISTERS]));
+        registers.insert(first);
+        registers.insert_all(tokens);
+        registers
+    }
+
+    /// True if a register grew.
+    pub(super) fn insert(&mut self, token: Token) -> bool {
+        // A token's register has 14 bits, so it is always there.
+        let Some(register) = self.0.get_mut(usize::from(token.register())) else {
+            return false;
+        };
+        let grows = token.rank() > *register;
+        if grows {
+            *register = token.rank();
+        }
+        grows
+    }
+
+    /// True if a register grew.
+    pub(super) fn insert_all(&mut self, tokens: &[Token]) -> bool {
+        // `|`, not `||`: every token has its effect.
+        tokens
+            .iter()
+            .fold(false, |grown, token| self.insert(*token) | grown)
+    }
+
+    /// True if a register grew.
+    pub(super) fn merge(&mut self, other: &Self) -> bool {
+        // One pass without a branch: the whole loop becomes vector maxima.
+        let mut grown = 0;
+        for (mine, theirs) in self.0.iter_mut().zip(other.0.iter()) {
+            let larger = (*mine).max(*theirs);
+            grown |= larger ^ *mine;
+            *mine = larger;
+        }
+        grown != 0
+    }
+
+    /// How many registers have each rank; all together 16,384.
+    pub(super) fn histogram(&self) -> [u32; RANKS] {
+        let mut counts = [0; RANKS];
+        for register in self.0.iter() {
+            if let Some(count) = counts.get_mut(usize::from(*register)) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+
+    /// Appends 12,288 bytes: four registers in three bytes, least significant bit first.
+    pub(super) fn pack_into(&self, bytes: &mut Vec<u8>) {
+        let (groups, _) = self.0.as_chunks::<4>();
+        for [a, b, c, d] in groups {
+            bytes.extend_from_slice(&[a | (b << 6), (b >> 2) | (c << 4), (c >> 4) | (d << 2)]);
+        }
+    }
+
+    /// The registers that [`Self::pack_into`] wrote.
+    pub(super) fn unpack(bytes: &[u8; PACKED_BYTES]) -> Result<Self, Unpackable> {
+        let mut registers = Box::new([0; REGISTERS]);
+        let (groups, _) = registers.as_chunks_mut::<4>();
+        let (packed, _) = bytes.as_chunks::<3>();
+        let mut highest = 0;
+        for (group, [x, y, z]) in groups.iter_mut().zip(packed) {
+            *group = [
+                x & 63,
+                (x >> 6) | ((y & 15) << 2),
+                (y >> 4) | ((z & 3) << 4),
+                z >> 2,
+            ];
+            for register in group {
+                highest = highest.max(*register);
+            }
+        }
+        match highest {
+            0 => Err(Unpackable::Blank),
+            1..=RANK_MAX => Ok(Self(registers)),
+            _ => Err(Unpackable::Rank),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Gathering sums what was sent, and a rejected record changes nothing.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use tally::protocol::batch::Record;
+use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times, coarsen};
+use tally::protocol::batch::report::{ERRORS_MAX, LineNumbers, Report};
+use tally::protocol::problem::{Code, Problem};
+
+/// What was added, by stamp, the tokens, and the lines of one counter.
+type PlainSum = (u128, BTreeMap<i64, u128>, BTreeSet<(i64, u64)>, Vec<u64>);
+
+const NOW_MS: i64 = 1_700_000_000_500;
+const NOW: i64 = 1_700_000_000;
+
+fn limits(times: Times, counters_max: u64) -> Limits {
+    Limits {
+        counters_max,
+        times,
+        clock_skew_ms: CLOCK_SKEW_MS,
+    }
+}
+
+fn record<'a>(
+    key: &'a str,
+    delta: u128,
+    at_ms: Option<i64>,
+    unique: Option<&'static str>,
+) -> Record<'a> {
+    let unique = unique.map(|element| Cow::Borrowed(element.as_bytes()));
+    Record {
+        key: Cow::Borrowed(key),
+        delta,
+        unique,
+        at_ms,
+        id: None,
+    }
+}
+
+fn hash(element: &[u8]) -> u64 {
+    element
+        .iter()
+        .fold(0, |sum, &byte| sum * 256 + u64::from(byte))
+}
+
+fn codes(report: &Report) -> Vec<(u64, Code)> {
+    report
+        .errors
+        .iter()
+        .map(|error| (error.line, error.code))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, rng_seed: RngSeed::Fixed(2), ..ProptestConfig::default() })]
+
+    #[test]
+    fn sums_equal_a_plain_list(
+        events in prop::collection::vec(
+            (0usize..5, 1u128..9, prop::option::of(0i64..200_000), prop::option::of(0usize..6)), 0..600),
+        seed in any::<u64>(),
+    ) {
+        let keys = ["a", "/b", "c c", "d", "é"];
+        let elements = ["u", "v", "w", "x", "y", "z"];
+        let mut gather = Gather::new(limits(Times::Past, 10), seed);
+        let mut sums: BTreeMap<&str, PlainSum> = BTreeMap::new();
+        for (line, &(key, delta, age, element)) in (1..).zip(&events) {
+            let (key, element) = (keys[key], element.map(|element| elements[element]));
+            let at_ms = age.map(|age| NOW_MS - age * 1000);
+            gather.add(line, &record(key, delta, at_ms, element), NOW_MS, &hash);
+            let stamp = coarsen(NOW - age.unwrap_or(0), NOW);
+            let sum = sums.entry(key).or_default();
+            sum.0 += delta;
+            *sum.1.entry(stamp).or_default() += delta;
+            sum.2.extend(element.map(|element| (stamp, hash(element.as_bytes()))));
+            sum.3.push(line);
+        }
+        prop_assert_eq!(gather.counters(), u64::try_from(sums.len()).unwrap());
+        let (gathered, report) = gather.finish();
+        prop_assert_eq!((report.accepted, report.rejected), (u64::try_from(events.len()).unwrap(), 0));
+        prop_assert_eq!(gathered.len(), sums.len());
+        for ((id, is), (key, (added, buckets, tokens, lines))) in gathered.iter().zip(&sums) {
+            prop_assert_eq!(id.as_str(), *key);
+            prop_assert_eq!(is.added, *added);
+            prop_assert_eq!(&is.buckets, buckets);
+            prop_assert_eq!(&is.tokens, &tokens.iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(is.lines.count, u64::try_from(lines.len()).unwrap());
+            prop_assert_eq!(&is.lines.first, &lines[..lines.len().min(ERRORS_MAX)]);
+        }
+    }
+
+    #[test]
+    fn a_coarse_stamp_stays_in_its_hour_and_keeps_what_cells_keep(age in 0i64..1_000_000, now in 2_000_000i64..3_000_000) {
+        let stamp = now - age;
+        let coarse = coarsen(stamp, now);
+        prop_assert!(coarse <= stamp && coarse / 3600 == stamp / 3600);
+        prop_assert!(age > 15 * 60 || coarse == stamp, "seconds are kept for 15 minutes");
+        prop_assert!(age > 24 * 3600 || coarse / 60 == stamp / 60, "minutes are kept for 24 hours");
+        prop_assert_eq!(coarsen(coarse, now), coarse);
+    }
+}
+
+#[test]
+fn stamps_get_coarser_at_their_ages() {
+    for (age, step) in [(960, 1), (961, 60), (90_000, 60), (90_001, 3600), (-5, 1)] {
+        let stamp = NOW - age;
+        assert_eq!(coarsen(stamp, NOW), stamp - stamp % step, "{age} s ago");
+    }
+}
+
+#[test]
+fn a_live_time_is_near_the_clock_and_a_past_one_is_not_ahead() {
+    for (times, offset_ms, sound) in [
+        (Times::Live, 5_000, true),
+        (Times::Live, 5_001, false),
+        (Times::Live, -5_000, true),
+        (Times::Live, -5_001, false),
+        (Times::Past, 5_000, true),
+        (Times::Past, 5_001, false),
+        (Times::Past, -NOW_MS, true),
+        (Times::Past, i64::MAX - NOW_MS, false),
+    ] {
+        let mut gather = Gather::new(limits(times, 10), 1);
+        gather.add(
+            1,
+            &record("a", 1, Some(NOW_MS + offset_ms), None),
+            NOW_MS,
+            &hash,
+        );
+        let (gathered, report) = gather.finish();
+        assert_eq!(gathered.len(), usize::from(sound), "{times:?} {offset_ms}");
+        assert_eq!(
+            codes(&report),
+            if sound {
+                vec![]
+            } else {
+                vec![(1, Code::ClockSkew)]
+            }
+        );
+    }
+}
+
+#[test]
+fn a_rejected_record_changes_nothing() {
+    let mut gather = Gather::new(limits(Times::Live, 2), 1);
+    let add =
+        |gather: &mut Gather, line, record: &Record<'_>| gather.add(line, record, NOW_MS, &hash);
+    add(&mut gather, 1, &record("a", u128::MAX - 1, None, Some("u")));
+    add(&mut gather, 2, &record("b", 1, None, None));
+    let before = gather.memory_bytes();
+    add(&mut gather, 3, &record("a", 2, None, Some("v")));
+    add(&mut gather, 4, &record("c", 1, None, Some("v")));
+    add(&mut gather, 5, &record(".", 1, None, None));
+    add(&mut gather, 6, &record("a", 1, Some(0), Some("v")));
+    gather.reject(7, &Problem::new(Code::InvalidJson, "no"));
+    assert_eq!((gather.memory_bytes(), gather.counters()), (before, 2));
+    add(&mut gather, 8, &record("a", 1, None, None));
+    let (gathered, report) = gather.finish();
+    assert_eq!((report.accepted, report.rejected), (3, 5));
+    assert_eq!(
+        codes(&report),
+        [
+            (3, Code::CounterOverflow),
+            (4, Code::TooManyCounters),
+            (5, Code::InvalidId),
+            (6, Code::ClockSkew),
+            (7, Code::InvalidJson)
+        ]
+    );
+    let (_, a) = &gathered[0];
+    assert_eq!(a.added, u128::MAX);
+    assert_eq!(a.buckets, BTreeMap::from([(NOW, u128::MAX)]));
+    assert_eq!(a.tokens, [(NOW, hash(b"u"))]);
+    assert_eq!(
+        a.lines,
+        LineNumbers {
+            count: 2,
+            first: vec![1, 8]
+        }
+    );
+}
+
+#[test]
+fn memory_grows_with_what_is_distinct_only() {
+    let mut gather = Gather::new(limits(Times::Past, 1_000_000), 1);
+    let elements = ["u", "v", "w"];
+    let fill = |gather: &mut Gather, rounds: u64| {
+        for line in 0..rounds {
+            let element = elements[usize::try_from(line % 3).unwrap()];
+            gather.add(line, &record("a", 1, None, Some(element)), NOW_MS, &hash);
+        }
+    };
+    fill(&mut gather, 1_000);
+    let before = gather.memory_bytes();
+    fill(&mut gather, 100_000);
+    assert_eq!(gather.memory_bytes(), before);
+    for (line, counter) in (0..).zip(0..1000u32) {
+        gather.add(
+            line,
+            &record(&format!("k{counter:05}"), 1, None, None),
+            NOW_MS,
+            &hash,
+        );
+    }
+    let grown = gather.memory_bytes() - before;
+    assert!(
+        (600_000..1_000_000).contains(&grown),
+        "{grown} bytes for 1,000 counters"
+    );
+    assert!(before < 10_000, "{before} bytes for one counter");
+}
+
+#[test]
+fn a_report_names_the_first_errors_of_the_whole_batch() {
+    let mut report = Report {
+        accepted: 1_000,
+        ..Report::default()
+    };
+    let bad = Problem::new(Code::InvalidJson, "no");
+    for line in (2..=400).step_by(2) {
+        report.reject(line, &bad);
+    }
+    assert_eq!((report.rejected, report.errors.len()), (200, ERRORS_MAX));
+    let lines = LineNumbers {
+        count: 300,
+        first: (1..=199).step_by(2).collect(),
+    };
+    report.fail(&lines, &Problem::new(Code::Unavailable, "later"));
+    assert_eq!((report.accepted, report.rejected), (700, 500));
+    let named: Vec<u64> = report.errors.iter().map(|error| error.line).collect();
+    assert_eq!(named, (1..=100).collect::<Vec<u64>>());
+    assert_eq!(report.errors[0].code, Code::Unavailable);
+}
+
+#[test]
+fn a_report_has_its_documented_form() {
+    let mut report = Report {
+        accepted: 2,
+        ..Report::default()
+    };
+    report.reject(3, &Problem::new(Code::InvalidLine, "why"));
+    assert_eq!(
+        serde_json::to_string(&report).unwrap(),
+        r#"{"accepted":2,"rejected":1,"errors":[{"line":3,"code":"invalid-line","detail":"why"}]}"#
+    );
+}

@@ -1,0 +1,81 @@
+//! Law: a colo has one hint, one that the platform knows, and it is near.
+#![expect(
+    clippy::expect_used,
+    reason = "the helpers of a test fail it by panicking"
+)]
+
+use std::collections::BTreeSet;
+
+use tally::cluster::region::{colos, location_hint};
+use tally::counter::id::Datacenter;
+
+const HINTS: [&str; 9] = [
+    "wnam", "enam", "sam", "weur", "eeur", "apac", "oc", "afr", "me",
+];
+
+fn hint(name: &str) -> Option<&'static str> {
+    location_hint(&Datacenter::parse(name).expect("a datacenter name"))
+}
+
+#[test]
+fn known_colos_have_the_hint_of_their_region() {
+    let golden = [
+        ("wnam", "SJC SEA LAX DEN DFW YVR HNL ANC MEX PPT"),
+        ("enam", "IAD EWR ORD ATL MIA YYZ YUL MSP PTY SJU"),
+        ("sam", "GRU GIG EZE SCL BOG LIM UIO"),
+        ("weur", "LHR AMS CDG FRA MAD LIS DUB ZRH CPH"),
+        ("eeur", "WAW PRG VIE OTP ATH IST KBP DME HEL ALA"),
+        ("apac", "NRT SIN HKG ICN BOM DEL TPE CGK SHA ULN"),
+        ("oc", "SYD MEL PER AKL WLG SUV"),
+        ("afr", "JNB CPT LOS NBO CAI ALG RUN WDH"),
+        ("me", "DXB DOH TLV RUH BGW AMM ZDM"),
+    ];
+    for (expected, names) in golden {
+        for name in names.split(' ') {
+            assert_eq!(hint(name), Some(expected), "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_known_colo_has_no_hint() {
+    assert_eq!(location_hint(&Datacenter::local()), None);
+    for name in [
+        "XXX", "AAA", "ZZZ", "FR", "FRAA", "F", "EU-WEST", "WEUR", "AB-", "000",
+    ] {
+        assert_eq!(hint(name), None, "{name}");
+    }
+}
+
+#[test]
+fn every_colo_of_the_table_is_found_under_its_own_hint() {
+    for (colo, expected) in colos() {
+        assert_eq!(hint(colo), Some(expected), "{colo}");
+        assert_eq!(
+            hint(&colo.to_ascii_lowercase()),
+            Some(expected),
+            "{colo} in lower case"
+        );
+    }
+}
+
+#[test]
+fn the_table_is_sorted_by_row_without_duplicates_and_knows_nine_hints() {
+    let all: Vec<_> = colos().collect();
+    for pair in all.windows(2) {
+        let ((before, before_hint), (after, after_hint)) = (pair[0], pair[1]);
+        assert!(
+            before_hint != after_hint || before < after,
+            "{before} {after} in {after_hint}"
+        );
+    }
+    let distinct: BTreeSet<&str> = all.iter().map(|&(colo, _)| colo).collect();
+    assert_eq!(distinct.len(), all.len(), "a colo is in two rows");
+    assert_eq!(all.len(), 367, "the arithmetic of the table's size");
+    assert!(
+        all.iter()
+            .all(|(colo, _)| colo.len() == 3 && colo.bytes().all(|byte| byte.is_ascii_uppercase()))
+    );
+    let hints: BTreeSet<&str> = all.iter().map(|&(_, hint)| hint).collect();
+    assert_eq!(hints, BTreeSet::from(HINTS));
+}
