@@ -24,6 +24,7 @@ const LAYERS = {
   objects: ["edge"],
   edge: ["objects"],
   aggregator: [],
+  entry: [],
 };
 const PURE = ["counter", "sketch", "limit", "cluster", "protocol"];
 // The platform, the clock and randomness come to a pure module as arguments.
@@ -53,7 +54,7 @@ function modulesUsed(code) {
     for (const [word] of match[1].matchAll(/\w+|[{},]/g)) {
       if (word === "{") depth += 1;
       else if (word === "}") depth -= 1;
-      else if (word === ",") start = depth === 0;
+      else if (word === ",") start = true;
       else if (start && depth === 0) {
         found.push([word, match.index]);
         start = false;

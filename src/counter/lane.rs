@@ -94,17 +94,17 @@ impl<R: Clone> Lane<R> {
     /// Lets a write join; `None` where the lane is full. Cost: O(entries of the write).
     pub fn join(&mut self, load: &Load, now_ms: i64) -> Option<Ticket> {
         let wide = load.added >= WIDE || load.removed >= WIDE;
-        if let Some(batch) = self.waiting.back_mut().filter(|batch| !batch.full && !wide) {
-            if batch.load.absorb(load) {
-                batch.items += 1;
-                batch.full = is_full(batch);
-                let upto = (batch.load.added, batch.load.removed);
-                return Some(Ticket {
-                    batch: batch.number,
-                    leads: false,
-                    upto,
-                });
-            }
+        let youngest = self.waiting.back_mut();
+        if let Some(batch) = youngest.filter(|batch| !batch.full && !wide)
+            && batch.load.absorb(load)
+        {
+            batch.items += 1;
+            batch.full = is_full(batch);
+            return Some(Ticket {
+                batch: batch.number,
+                leads: false,
+                upto: (batch.load.added, batch.load.removed),
+            });
         }
         if self.waiting.len() >= BATCHES_MAX {
             return None;

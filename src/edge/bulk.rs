@@ -32,16 +32,42 @@ const CELLS_AT_ONCE: usize = 48;
 /// How long a body may take once it has been read; what is not begun by then is `unavailable`.
 const BATCH_MS_MAX: i64 = 50_000;
 
+/// What the records of a body are.
+enum Records {
+    Events,
+    Logs(Ingest),
+}
+
+impl Records {
+    fn read<'a>(&self, record: &'a [u8]) -> Result<Option<Record<'a>>, Problem> {
+        match self {
+            Self::Events => parse_event(record).map(Some),
+            Self::Logs(ingest) => ingest.read(record),
+        }
+    }
+
+    fn splitter(&self) -> Splitter {
+        match self {
+            Self::Events => Splitter::detect(),
+            Self::Logs(ingest) => ingest.splitter(),
+        }
+    }
+
+    fn times(&self) -> Times {
+        match self {
+            Self::Events => Times::Live,
+            Self::Logs(_) => Times::Past,
+        }
+    }
+}
+
 /// `POST /events`.
 ///
 /// # Errors
 /// Those of the whole body; nothing was counted then.
 pub async fn events(visit: &mut Visit, caller: &Caller) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
-    let read = |record: &[u8], each: &mut dyn FnMut(Result<Option<Record<'_>>, Problem>)| {
-        each(parse_event(record).map(Some))
-    };
-    bulk(visit, caller, Times::Live, Splitter::detect(), read).await
+    bulk(visit, caller, Records::Events).await
 }
 
 /// `POST /ingest`.
@@ -51,44 +77,31 @@ pub async fn events(visit: &mut Visit, caller: &Caller) -> Result<Answer, Proble
 pub async fn ingest(visit: &mut Visit, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(visit.query(), &["format", "key", "unique"])?;
     let ingest = Ingest::from_query(query.get("format"), query.get("key"), query.get("unique"))?;
-    let read = |record: &[u8], each: &mut dyn FnMut(Result<Option<Record<'_>>, Problem>)| {
-        each(ingest.read(record))
-    };
-    bulk(visit, caller, Times::Past, ingest.splitter(), read).await
+    bulk(visit, caller, Records::Logs(ingest)).await
 }
 
-/// Reads one record and hands it on; a callback, because what is read borrows from the record.
-trait ReadRecord: Fn(&[u8], &mut dyn FnMut(Result<Option<Record<'_>>, Problem>)) {}
-impl<F: Fn(&[u8], &mut dyn FnMut(Result<Option<Record<'_>>, Problem>))> ReadRecord for F {}
-
-async fn bulk(
-    visit: &mut Visit,
-    caller: &Caller,
-    times: Times,
-    mut splitter: Splitter,
-    read: impl ReadRecord,
-) -> Result<Answer, Problem> {
+async fn bulk(visit: &mut Visit, caller: &Caller, records: Records) -> Result<Answer, Problem> {
     let key = hash_key(&visit.env).await?;
     let hash_of = |element: &[u8]| hash(&key, element);
     let limits = Limits {
         counters_max: BATCH_COUNTERS_MAX,
-        times,
+        times: records.times(),
         clock_skew_ms: CLOCK_SKEW_MS,
     };
     let now_ms = now_ms();
     let mut gather = Gather::new(limits, random());
     let mut memory = BulkMemory::default();
-    let take = |gather: &mut Gather, line: u64, record: Result<&[u8], Problem>| match record {
-        Err(problem) => gather.reject(line, &problem),
-        Ok(bytes) => read(bytes, &mut |record| match record {
-            Ok(Some(record)) => match caller.may(Scope::Write, &record.key) {
-                Ok(()) => gather.add(line, &record, now_ms, &hash_of),
-                Err(problem) => gather.reject(line, &problem),
-            },
-            Ok(None) => {}
+    let take = |gather: &mut Gather, line: u64, record: Result<&[u8], Problem>| match record
+        .and_then(|bytes| records.read(bytes))
+    {
+        Ok(Some(record)) => match caller.may(Scope::Write, &record.key) {
+            Ok(()) => gather.add(line, &record, now_ms, &hash_of),
             Err(problem) => gather.reject(line, &problem),
-        }),
+        },
+        Ok(None) => {}
+        Err(problem) => gather.reject(line, &problem),
     };
+    let mut splitter = records.splitter();
     body::read_bulk(&mut visit.request, |chunk| {
         splitter.push(chunk, |line, record| take(&mut gather, line, record))?;
         memory.hold(gather.memory_bytes())
@@ -97,7 +110,7 @@ async fn bulk(
     splitter.finish(|line, record| take(&mut gather, line, record))?;
 
     let (sums, report) = gather.finish();
-    let report = count_all(visit, sums, report, times).await;
+    let report = count_all(visit, sums, report, records.times()).await;
     let body = serde_json::to_string(&report)
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     Ok(Answer::json(body))

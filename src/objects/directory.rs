@@ -384,25 +384,28 @@ impl Directory {
         }
     }
 
+    /// Ends a counter whose time has come; one whose leads cannot be asked now waits a little longer.
+    async fn end_if_it_may(&self, counter: &CounterId, mut root: Root) -> Result<(), Fault> {
+        if self.living(counter, false).await.is_err() {
+            root.postpone_end(now_ms() + UNSURE_MS);
+            self.rows.put(counter, &Entry::Live(root), &[], now_ms())?;
+        }
+        Ok(())
+    }
+
     async fn look_at_what_is_due(&self) -> Result<(), Fault> {
         self.readable()?;
         for counter in self.rows.due_counters(now_ms(), DUE_AT_ONCE)? {
             let lock = self.lock_of(&counter);
             let _alone = lock.lock().await;
-            match self.rows.entry(&counter)? {
-                Some(entry @ Entry::Ended { .. }) => {
-                    if entry.due_at_ms().is_some_and(|due| due <= now_ms()) {
-                        self.rows.forget(&counter)?;
-                    }
-                }
-                Some(Entry::Live(mut root)) => {
-                    if self.living(&counter, false).await.is_err() {
-                        // Leads that cannot be asked now are asked again later.
-                        root.postpone_end(now_ms() + UNSURE_MS);
-                        self.rows.put(&counter, &Entry::Live(root), &[], now_ms())?;
-                    }
-                }
-                None => {}
+            let Some(entry) = self.rows.entry(&counter)? else {
+                continue;
+            };
+            let is_due = entry.due_at_ms().is_some_and(|due| due <= now_ms());
+            match entry {
+                Entry::Ended { .. } if is_due => self.rows.forget(&counter)?,
+                Entry::Live(root) if is_due => self.end_if_it_may(&counter, root).await?,
+                _ => {}
             }
         }
         let due = self.rows.due_duties(now_ms(), DUE_AT_ONCE)?;

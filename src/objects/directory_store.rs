@@ -105,7 +105,7 @@ impl DirectoryStore {
                     live = excluded.live, due_at = excluded.due_at, body = excluded.body",
                 vec![
                     counter.as_str().into(),
-                    matches!(entry, Entry::Live(_)).into(),
+                    i32::from(matches!(entry, Entry::Live(_))).into(),
                     entry.due_at_ms().into(),
                     encode(entry)?.into(),
                 ],

@@ -1,8 +1,6 @@
 //! Messages on their way: a call is a POST whose path names it and whose body is postcard; the
 //! answer is a postcard `Result`. Any failure below that is `Unavailable`.
 
-use std::future::Future;
-
 use worker::js_sys::Uint8Array;
 use worker::{Env, Method, Request, RequestInit, Response};
 
@@ -31,17 +29,8 @@ pub async fn object<C: Call>(
     placement: &Placement,
     call: &C,
 ) -> Result<C::Answer, Fault> {
-    let request = request(call)?;
-    let sent = async {
-        let namespace = env.durable_object(placement.binding)?;
-        let stub = match placement.location_hint {
-            Some(hint) => namespace.get_by_name_with_location_hint(&placement.name, hint)?,
-            None => namespace.get_by_name(&placement.name)?,
-        };
-        let mut response = stub.fetch_with_request(request).await?;
-        response.bytes().await
-    };
-    answered::<C>(sent).await
+    let bytes = exchange(env, Some(placement), C::PATH, encode(call)?).await?;
+    answer_of::<C>(&bytes)
 }
 
 /// Calls a cell.
@@ -66,37 +55,50 @@ pub async fn root<C: Call>(env: &Env, counter: &CounterId, call: &C) -> Result<C
 /// # Errors
 /// As [`object`].
 pub async fn aggregator<C: Call>(env: &Env, call: &C) -> Result<C::Answer, Fault> {
-    let request = request(call)?;
+    let bytes = exchange(env, None, C::PATH, encode(call)?).await?;
+    answer_of::<C>(&bytes)
+}
+
+/// Carries bytes to an object, or to the aggregator where no placement is given, and its answer
+/// back. Not generic, so that the code for it is there once (it was 30 KB of Wasm when it was not).
+async fn exchange(
+    env: &Env,
+    to: Option<&Placement>,
+    path: &'static str,
+    body: Vec<u8>,
+) -> Result<Vec<u8>, Fault> {
     let sent = async {
-        let mut response = env.service(AGGREGATOR)?.fetch_request(request).await?;
+        let mut init = RequestInit::new();
+        init.with_method(Method::Post)
+            .with_body(Some(Uint8Array::from(body.as_slice()).into()));
+        let request = Request::new_with_init(&format!("{HOST}{path}"), &init)?;
+        let mut response = match to {
+            None => env.service(AGGREGATOR)?.fetch_request(request).await?,
+            Some(to) => {
+                let namespace = env.durable_object(to.binding)?;
+                let stub = match to.location_hint {
+                    Some(hint) => namespace.get_by_name_with_location_hint(&to.name, hint)?,
+                    None => namespace.get_by_name(&to.name)?,
+                };
+                stub.fetch_with_request(request).await?
+            }
+        };
         response.bytes().await
     };
-    answered::<C>(sent).await
-}
-
-fn request<C: Call>(call: &C) -> Result<Request, Fault> {
-    let body = encode(call)?;
-    let mut init = RequestInit::new();
-    init.with_method(Method::Post)
-        .with_body(Some(Uint8Array::from(body.as_slice()).into()));
-    Request::new_with_init(&format!("{HOST}{}", C::PATH), &init)
-        .map_err(|error| Fault::Broken(error.to_string()))
-}
-
-async fn answered<C: Call>(
-    sent: impl Future<Output = worker::Result<Vec<u8>>>,
-) -> Result<C::Answer, Fault> {
     match within_ms(CALL_MS_MAX, sent).await {
-        Some(Ok(bytes)) => decode::<Result<C::Answer, Fault>>(&bytes).unwrap_or_else(|_| {
-            // Not our encoding: the platform's own error page, so the call did not get through.
-            Err(Fault::Unavailable(format!("{} was not answered", C::PATH)))
-        }),
-        Some(Err(error)) => Err(Fault::Unavailable(format!("{} failed: {error}", C::PATH))),
+        Some(Ok(bytes)) => Ok(bytes),
+        Some(Err(error)) => Err(Fault::Unavailable(format!("{path} failed: {error}"))),
         None => Err(Fault::Unavailable(format!(
-            "{} took over {CALL_MS_MAX} ms",
-            C::PATH
+            "{path} took over {CALL_MS_MAX} ms"
         ))),
     }
+}
+
+fn answer_of<C: Call>(bytes: &[u8]) -> Result<C::Answer, Fault> {
+    decode::<Result<C::Answer, Fault>>(bytes).unwrap_or_else(|_| {
+        // Not our encoding: the platform's own error page, so the call did not get through.
+        Err(Fault::Unavailable(format!("{} was not answered", C::PATH)))
+    })
 }
 
 /// Reads a call's message out of a request.

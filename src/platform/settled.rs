@@ -2,14 +2,18 @@
 
 use std::future::Future;
 
+use futures_util::future::{FutureExt, LocalBoxFuture};
 use futures_util::stream::{self, StreamExt};
 
 /// Runs all futures, at most `at_once` at a time, and returns what they gave, in any order.
-pub async fn all_settled<F: Future>(
+pub async fn all_settled<'a, F: Future + 'a>(
     futures: impl IntoIterator<Item = F>,
     at_once: usize,
 ) -> Vec<F::Output> {
-    stream::iter(futures)
+    // Boxed, so that the code of the scheduler is there once per result and not once per future.
+    let boxed: Vec<LocalBoxFuture<'a, F::Output>> =
+        futures.into_iter().map(FutureExt::boxed_local).collect();
+    stream::iter(boxed)
         .buffer_unordered(at_once.max(1))
         .collect()
         .await

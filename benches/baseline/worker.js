@@ -1,0 +1,62 @@
+// The baseline of the benchmark: counters the way Cloudflare documents them. One Durable Object per
+// counter, called by RPC once per request, one SQL upsert per increment. Nothing is joined or cached.
+//
+// It answers the same paths as Tally with as much as the benchmark looks at, and checks no input:
+// that makes it faster, never slower. The class is `Counter`, the binding `COUNTERS`.
+// Source: developers.cloudflare.com/durable-objects/examples/build-a-counter (RPC methods,
+// `getByName`) and …/durable-objects/api/sqlite-storage-api (`sql.exec` with a cursor).
+import { DurableObject } from "cloudflare:workers";
+
+export class Counter extends DurableObject {
+  constructor(ctx, env) {
+    super(ctx, env);
+    this.sql = ctx.storage.sql;
+    this.sql.exec("CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, value INTEGER NOT NULL)");
+  }
+
+  // The platform holds the answer back until the write is durable (output gate).
+  increment(delta) {
+    return this.sql
+      .exec(
+        `INSERT INTO counter (id, value) VALUES (1, ?)
+         ON CONFLICT (id) DO UPDATE SET value = value + excluded.value RETURNING value`,
+        delta,
+      )
+      .one().value;
+  }
+
+  value() {
+    return this.sql.exec("SELECT value FROM counter").toArray()[0]?.value ?? 0;
+  }
+}
+
+// One object call per counter of the batch, with its sum; all calls at once.
+async function events(request, env) {
+  const sums = new Map();
+  let accepted = 0;
+  for (const line of (await request.text()).split("\n")) {
+    if (line === "") continue;
+    const { key, increment = 1 } = JSON.parse(line);
+    sums.set(key, (sums.get(key) ?? 0) + increment);
+    accepted += 1;
+  }
+  await Promise.all([...sums].map(([key, sum]) => env.COUNTERS.getByName(key).increment(sum)));
+  return Response.json({ accepted, rejected: 0, errors: [] });
+}
+
+export default {
+  async fetch(request, env) {
+    const { pathname } = new URL(request.url);
+    if (pathname === "/healthz") return Response.json({ status: "ok" });
+    if (pathname === "/events") return events(request, env);
+    const [, , name, action] = pathname.split("/");
+    const id = decodeURIComponent(name);
+    const counter = env.COUNTERS.getByName(id);
+    if (action === "increment") {
+      const text = await request.text();
+      const delta = text === "" ? 1 : JSON.parse(text).delta;
+      return Response.json({ id, delta, value: await counter.increment(delta), status: "ok" });
+    }
+    return Response.json({ id, value: await counter.value() });
+  },
+};

@@ -1,0 +1,88 @@
+-- The load of one run of wrk: one request again and again, and an exact count of what was answered.
+--
+-- Invariant: an answer is `acknowledged` only if its status is 200 and its body is as expected; all
+-- others are `failed`. What was in flight when wrk stopped was never answered and is in neither.
+--
+-- Arguments after "--": method, path, file of the body or "-", its content type or "-", and a Lua
+-- pattern for the body of a good answer. Where the pattern captures a number, that number is what
+-- the answer acknowledged; otherwise it is 1.
+--
+-- The time of a run ends with its last good answer: where answers come in few bursts (a batch takes
+-- seconds), the wait for the burst that the end of the run cut off would falsify the rate.
+
+local ffi = require("ffi")
+ffi.cdef([[
+  struct timespec { long tv_sec; long tv_nsec; };
+  int clock_gettime(int clock_id, struct timespec *now);
+]])
+
+-- CLOCK_MONOTONIC has another number on macOS.
+local MONOTONIC = ffi.os == "OSX" and 6 or 1
+local timespec = ffi.new("struct timespec")
+local threads = {}
+
+local function now_us()
+  ffi.C.clock_gettime(MONOTONIC, timespec)
+  return tonumber(timespec.tv_sec) * 1e6 + tonumber(timespec.tv_nsec) / 1e3
+end
+
+function setup(thread)
+  table.insert(threads, thread)
+end
+
+-- Globals of each thread: `done` runs elsewhere and reads them through thread:get.
+acknowledged = 0
+failed = 0
+sample = ""
+started_us = 0
+answered_us = 0
+
+local static_request
+local expected
+
+function init(args)
+  local method, path, body_file, content_type = args[1], args[2], args[3], args[4]
+  expected = args[5]
+  local body
+  if body_file ~= "-" then
+    local file = assert(io.open(body_file, "rb"))
+    body = file:read("*a")
+    file:close()
+  end
+  local headers = {}
+  if content_type ~= "-" then headers["Content-Type"] = content_type end
+  static_request = wrk.format(method, path, headers, body)
+end
+
+function request()
+  if started_us == 0 then started_us = now_us() end
+  return static_request
+end
+
+function response(status, headers, body)
+  local found = status == 200 and string.match(body, expected)
+  if found then
+    acknowledged = acknowledged + (tonumber(found) or 1)
+    answered_us = now_us()
+    return
+  end
+  failed = failed + 1
+  if sample == "" then sample = status .. " " .. string.gsub(string.sub(body, 1, 300), "%s+", " ") end
+end
+
+function done(summary, latency)
+  local answers, failures, first, duration_us = 0, 0, "", 0
+  for _, thread in ipairs(threads) do
+    answers = answers + thread:get("acknowledged")
+    failures = failures + thread:get("failed")
+    if first == "" then first = thread:get("sample") end
+    duration_us = math.max(duration_us, thread:get("answered_us") - thread:get("started_us"))
+  end
+  local errors = summary.errors
+  io.write(string.format(
+    'RESULT {"duration_us":%d,"acknowledged":%d,"failed":%d,"socket_errors":%d,"p50_us":%d,"p99_us":%d}\n',
+    duration_us, answers, failures, errors.connect + errors.read + errors.write,
+    latency:percentile(50), latency:percentile(99)
+  ))
+  if first ~= "" then io.write("SAMPLE " .. first .. "\n") end
+end

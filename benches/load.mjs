@@ -1,0 +1,76 @@
+// The load generator: finds or installs wrk, and runs it once.
+//
+// Invariant: what a run acknowledged is counted answer by answer (load.lua), never derived from a rate.
+import { spawn, spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+
+const SCRIPT = fileURLToPath(new URL("load.lua", import.meta.url));
+// One thread of wrk asks for more than 100,000 answers/s; workerd gives a fraction of that. A second
+// thread would take a core from what is measured.
+const WRK_THREADS = 1;
+// Longer than any answer may take, so that a slow one is measured and not dropped.
+const ANSWER_SECONDS_MAX = 30;
+// wrk stops its connections within a fraction of a second after the end of the run.
+const STOP_MS_MAX = 10_000;
+
+/** What stops a benchmark. Its message says what to do or what went wrong. */
+export class BenchError extends Error {}
+
+// wrk has no answer with exit code 0 to a question for its version.
+function wrkVersion() {
+  return spawnSync("wrk", ["--version"], { encoding: "utf8" }).stdout?.match(/^wrk (\S+)/m)?.[1];
+}
+
+function install() {
+  const apt = (...args) => spawnSync("apt-get", args, { stdio: ["ignore", "ignore", "inherit"] }).status === 0;
+  const wrk = ["install", "--yes", "--no-install-recommends", "wrk"];
+  // A fresh machine has no lists of packages yet.
+  return apt(...wrk) || (apt("update") && apt(...wrk));
+}
+
+/**
+ * Returns the version of wrk, installed by apt-get first where it is missing and this user may.
+ * Errors: BenchError that says how to install it.
+ */
+export function loadGenerator() {
+  const found = wrkVersion();
+  if (found !== undefined) return found;
+  if (process.platform === "linux" && process.getuid?.() === 0) {
+    console.error("bench: installing wrk by apt-get");
+    install();
+  }
+  const installed = wrkVersion();
+  if (installed !== undefined) return installed;
+  throw new BenchError("install wrk: `apt-get install wrk` on Debian and Ubuntu, `brew install wrk` on macOS");
+}
+
+/**
+ * Resolves to what one run of wrk saw: rate_s (acknowledged per second until the last good
+ * answer; 0 where there was none), acknowledged, failed, socket_errors, p50_us, p99_us (over all answers) and
+ * sample (of the first answer that was not good).
+ *
+ * load: method, path, expect (a Lua pattern) and optionally content_type. body_file: what is sent, or
+ * undefined. Errors: BenchError where wrk did not run to its end. Cost: `seconds`.
+ */
+export async function runLoad({ url, load, body_file, connections, seconds }) {
+  const args = [
+    ...["--threads", WRK_THREADS, "--connections", connections, "--duration", `${seconds}s`],
+    ...["--timeout", `${ANSWER_SECONDS_MAX}s`, "--script", SCRIPT, url, "--"],
+    ...[load.method, load.path, body_file ?? "-", load.content_type ?? "-", load.expect],
+  ];
+  const child = spawn("wrk", args.map(String), {
+    stdio: ["ignore", "pipe", "pipe"],
+    timeout: seconds * 1000 + STOP_MS_MAX,
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (output += chunk));
+  const code = await new Promise((done) => {
+    child.on("error", done);
+    child.on("close", done);
+  });
+  const result = output.match(/^RESULT (.*)$/m)?.[1];
+  if (code !== 0 || result === undefined) throw new BenchError(`wrk ended with ${code}:\n${output}`);
+  const { duration_us, ...seen } = JSON.parse(result);
+  const rate_s = seen.acknowledged > 0 ? seen.acknowledged / (duration_us / 1e6) : 0;
+  return { ...seen, rate_s, sample: output.match(/^SAMPLE (.*)$/m)?.[1] };
+}

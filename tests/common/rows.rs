@@ -1,0 +1,108 @@
+//! A cell's rows in memory: what the object's shell writes and reads, with a map for its table.
+//!
+//! Invariant: nothing gets in here but what a commit writes, so a cell that is put together from
+//! these rows is what an eviction or a crash leaves.
+
+use std::collections::BTreeMap;
+
+use tally::counter::cell::{Cell, Changes, Hot};
+use tally::counter::history::{MINUTES_KEPT, Step};
+use tally::counter::merge::from_rest;
+use tally::protocol::messages::{decode, encode};
+use tally::sketch::Sketch;
+
+const HOT: u8 = 1;
+const ALL_TIME: u8 = 2;
+const MINUTE_SKETCH: u8 = 6;
+
+fn kind_of_page(step: Step) -> u8 {
+    match step {
+        Step::Second | Step::Minute => 3,
+        Step::Hour => 4,
+        Step::Day => 5,
+    }
+}
+
+/// The table: (kind, start) to bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rows(BTreeMap<(u8, i64), Vec<u8>>);
+
+impl Rows {
+    /// Writes what a flush changed. `now` is the cell's clock in unix seconds.
+    pub fn write(&mut self, cell: &Cell, changes: &Changes, now: i64) {
+        if !changes.hot {
+            return;
+        }
+        for &(step, page) in &changes.pages {
+            let buckets = cell.page_row(step, page);
+            if buckets.is_empty() {
+                self.0.remove(&(kind_of_page(step), page));
+            } else {
+                let body = encode(&buckets).expect("a page");
+                self.0.insert((kind_of_page(step), page), body);
+            }
+        }
+        if changes.all_time {
+            self.0.insert((ALL_TIME, 0), cell.all_time_row());
+            self.0
+                .retain(|(kind, start), _| *kind != MINUTE_SKETCH || *start >= now - MINUTES_KEPT);
+        }
+        for (minute, sketch) in &changes.minutes {
+            self.0.insert((MINUTE_SKETCH, *minute), sketch.clone());
+        }
+        for &(minute, token) in &changes.late_tokens {
+            let mut sketch = self.sketch(MINUTE_SKETCH, minute);
+            sketch.insert(token);
+            self.0.insert((MINUTE_SKETCH, minute), sketch.to_bytes());
+        }
+        self.write_hot(cell);
+    }
+
+    /// Writes the hot row alone.
+    pub fn write_hot(&mut self, cell: &Cell) {
+        let body = encode(&cell.hot_row()).expect("a hot row");
+        self.0.insert((HOT, 0), body);
+    }
+
+    /// Drops all rows, as the end of a generation does.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Puts the cell together from the rows.
+    pub fn load(&self) -> Cell {
+        let Some(hot) = self.0.get(&(HOT, 0)) else {
+            return Cell::default();
+        };
+        let hot: Hot = decode(hot).expect("a hot row");
+        let mut pages = Vec::new();
+        for step in Step::PAGED {
+            let kind = kind_of_page(step);
+            for (&(_, page), body) in self.0.range((kind, i64::MIN)..=(kind, i64::MAX)) {
+                pages.push((step, page, decode(body).expect("a page")));
+            }
+        }
+        let open = hot
+            .open_minute()
+            .map_or_else(Sketch::new, |minute| self.sketch(MINUTE_SKETCH, minute));
+        Cell::restore(hot, pages, self.sketch(ALL_TIME, 0), open)
+    }
+
+    /// The sketches of the minutes that a window touches, merged.
+    pub fn window_uniques(&self, from: i64, to: i64) -> Sketch {
+        let mut union = Sketch::new();
+        let minutes = self
+            .0
+            .range((MINUTE_SKETCH, from - Step::Minute.seconds() + 1)..=(MINUTE_SKETCH, to));
+        for (_, body) in minutes {
+            union.merge(&from_rest(body));
+        }
+        union
+    }
+
+    fn sketch(&self, kind: u8, start: i64) -> Sketch {
+        self.0.get(&(kind, start)).map_or_else(Sketch::new, |body| {
+            Sketch::from_bytes(body).expect("a sketch")
+        })
+    }
+}

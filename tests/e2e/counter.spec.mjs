@@ -1,0 +1,205 @@
+// One counter: what writes answer, what reads say, and that no number is ever rounded.
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { each, openWorld } from "./world.mjs";
+
+const U128_MAX = 2n ** 128n - 1n;
+const SAFE_MAX = Number.MAX_SAFE_INTEGER;
+
+let world;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterAll(() => world.close());
+
+test("an increment answers with what it did", async () => {
+  const first = await world.add("blog/hello");
+  expect(first).toMatchObject({ id: "blog/hello", delta: 1, value: 1, exact: true, status: "ok", datacenter: "FRA" });
+  const second = await world.add("blog/hello", { delta: 41 });
+  expect(second).toMatchObject({ delta: 41, value: 42, exact: true });
+  expect(second.version).not.toBe(first.version);
+});
+
+test("a delta may be a decimal string, and a beacon sends text", async () => {
+  expect(await world.add("beacon", { delta: "7" })).toMatchObject({ delta: 7, value: 7 });
+  const headers = { "content-type": "text/plain" };
+  expect(await world.add("beacon", '{"delta":3}', { headers })).toMatchObject({ delta: 3, value: 10 });
+  expect(await world.add("beacon", "{}")).toMatchObject({ delta: 1, value: 11 });
+});
+
+test("a decrement may go below zero", async () => {
+  expect(await world.subtract("below")).toMatchObject({ id: "below", delta: 1, value: -1, exact: true });
+  expect(await world.subtract("below", { delta: 9 })).toMatchObject({ delta: 9, value: -10 });
+  expect(await world.add("below", { delta: 4 })).toMatchObject({ value: -6 });
+  expect((await world.strong("below")).value).toBe(-6);
+});
+
+test("a read has all fields, and they are true", async () => {
+  const before = Date.now();
+  await world.add("fields", { delta: 5, unique: "ann" });
+  await world.add("fields", { delta: 5, unique: "bob" });
+  const after = Date.now();
+  const seen = await world.read("fields");
+  const answered = Date.now();
+  expect(seen).toMatchObject({ id: "fields", value: 10, exact: true, expires_at: null });
+  expect(seen.uniques.estimate).toBe(2);
+  expect(seen.uniques.standard_error).toBeLessThan(0.5);
+  expect(seen.updated_at).toBeGreaterThanOrEqual(before);
+  expect(seen.updated_at).toBeLessThanOrEqual(after);
+  expect(seen.as_of).toBeGreaterThanOrEqual(after - 1);
+  expect(seen.as_of + seen.staleness_ms).toBeLessThanOrEqual(answered + 1);
+  expect(seen.datacenters).toHaveLength(1);
+  expect(seen.datacenters[0]).toMatchObject({ id: "FRA", value: 10, shards: 1, reachable: true });
+});
+
+test("uniques are null where no element was ever sent", async () => {
+  await world.add("no-uniques");
+  expect((await world.strong("no-uniques")).uniques).toBeNull();
+});
+
+test("an element counts once however often it comes", async () => {
+  for (const unique of ["ann", "bob", "ann", "ann", "cid"]) await world.add("again", { unique });
+  const seen = await world.strong("again");
+  expect(seen.value).toBe(5);
+  expect(seen.uniques.estimate).toBe(3);
+});
+
+test("a window counts the hits of its seconds alone", async () => {
+  await world.add("window", { delta: 6, unique: "ann" });
+  const seen = await world.strong("window", "&window=300");
+  expect(seen.window).toMatchObject({ seconds: 300, count: 6, max_error: 0 });
+  expect(seen.window.uniques.estimate).toBe(1);
+  const past = await world.strong("window", `&window=300&at=${Math.floor(Date.now() / 1000) - 60}`);
+  expect(past.window).toMatchObject({ count: 0, max_error: 0 });
+  const now = Math.floor(Date.now() / 1000);
+  expect((await world.strong("window", `&window=60&at=${now}`)).window.count).toBe(6);
+});
+
+test("a write's own time decides its second", async () => {
+  const second = Math.floor(Date.now() / 1000) - 2;
+  await world.add("stamped", { delta: 3, at: second * 1000 + 500 });
+  const { points } = await world.history("stamped", `&step=1s&from=${second - 1}&to=${second + 1}`);
+  expect(points).toEqual([
+    [second - 1, 0],
+    [second, 3],
+    [second + 1, 0],
+  ]);
+});
+
+test("plain text is the number alone", async () => {
+  await world.add("text", { delta: 12 });
+  const answer = await world.call("GET", "/counters/text", { headers: { accept: "text/plain" } });
+  expect(answer.status).toBe(200);
+  expect(answer.headers.get("content-type")).toMatch(/^text\/plain/);
+  expect(answer.text).toBe("12");
+});
+
+test("an entity tag names what was seen", async () => {
+  await world.add("tagged");
+  const path = "/counters/tagged?consistency=strong";
+  const first = await world.call("GET", path);
+  const etag = first.headers.get("etag");
+  expect(etag).toMatch(/^(W\/)?"[^"]+"$/);
+  expect(first.headers.get("cache-control")).toBeTruthy();
+  const same = await world.call("GET", path, { headers: { "if-none-match": etag } });
+  expect([same.status, same.text]).toEqual([304, ""]);
+  expect(same.headers.get("etag")).toBe(etag);
+  await world.add("tagged");
+  const changed = await world.call("GET", path, { headers: { "if-none-match": etag } });
+  expect(changed.status).toBe(200);
+  expect(changed.json.value).toBe(2);
+  expect(changed.headers.get("etag")).not.toBe(etag);
+});
+
+test("HEAD answers as GET does, without a body", async () => {
+  await world.add("head");
+  const answer = await world.call("HEAD", "/counters/head");
+  expect([answer.status, answer.text]).toEqual([200, ""]);
+});
+
+test("what was never counted is not found", async () => {
+  for (const path of ["/counters/nobody", "/counters/nobody?consistency=strong", "/counters/nobody/history"]) {
+    await world.refused(404, "counter-not-found", "GET", path);
+  }
+  await world.refused(404, "counter-not-found", "DELETE", "/counters/nobody");
+});
+
+test("an id is what its percent-encoding says", async () => {
+  for (const id of ["a/b", "a%2Fb", "ü/€/😀", "a b+c", "*", "…".repeat(170)]) {
+    expect((await world.add(id)).id).toBe(id);
+    expect(await world.strong(id)).toMatchObject({ id, value: 1 });
+  }
+});
+
+test("50 increments at once get 50 values", async () => {
+  const answers = await each(Array(50).fill("crowd"), 50, (id) => world.add(id));
+  const values = answers.map((answer) => answer.value).sort((one, other) => one - other);
+  expect(values).toEqual(Array.from({ length: 50 }, (_, index) => index + 1));
+  expect(answers.every((answer) => answer.exact)).toBe(true);
+});
+
+test("totals beyond 2^53 are exact, as numbers and as strings", async () => {
+  await world.add("wide", { delta: SAFE_MAX });
+  expect((await world.strong("wide", "&numbers=string")).value).toBe(SAFE_MAX);
+  const written = await world.call("POST", "/counters/wide/increment?numbers=string", { body: '{"delta":2}' });
+  expect(written.json.value).toBe("9007199254740993");
+  expect((await world.strong("wide")).value).toBe(9007199254740993n);
+  const seen = await world.strong("wide", "&numbers=string&window=60");
+  expect(seen.value).toBe("9007199254740993");
+  expect(seen.datacenters[0].value).toBe("9007199254740993");
+  expect(seen.window.count).toBe("9007199254740993");
+  const { points } = await world.history("wide", "&step=1d&numbers=string");
+  expect(points.reduce((sum, [, count]) => sum + BigInt(count), 0n)).toBe(9007199254740993n);
+  const text = await world.call("GET", "/counters/wide?consistency=strong", { headers: { accept: "text/plain" } });
+  expect(text.text).toBe("9007199254740993");
+});
+
+test("a number in a body is read to its last digit", async () => {
+  expect(await world.add("digits", '{"delta":9007199254740993}')).toMatchObject({ delta: 9007199254740993n });
+  expect((await world.strong("digits")).value).toBe(9007199254740993n);
+});
+
+test("a total goes to 2^128 - 1 and not past it", async () => {
+  expect((await world.add("full", { delta: String(U128_MAX - 1n) })).value).toBe(U128_MAX - 1n);
+  expect((await world.add("full")).value).toBe(U128_MAX);
+  const before = await world.strong("full", "&window=900");
+  for (const delta of ["1", "2", String(U128_MAX)]) {
+    const body = JSON.stringify({ delta, unique: "nobody" });
+    await world.refused(409, "counter-overflow", "POST", "/counters/full/increment", { body });
+  }
+  const after = await world.strong("full", "&window=900");
+  expect(after.value).toBe(U128_MAX);
+  expect([after.version, after.updated_at, after.uniques, after.window]).toEqual([
+    before.version,
+    before.updated_at,
+    before.uniques,
+    before.window,
+  ]);
+  expect((await world.subtract("full", { delta: String(U128_MAX) })).value).toBe(0);
+});
+
+test("one that would pass 2^128 - 1 takes nobody down with it", async () => {
+  const room = 20n;
+  await world.add("crowded", { delta: String(U128_MAX - room) });
+  const deltas = Array.from({ length: 12 }, (_, index) => (index % 3 === 1 ? String(2n ** 100n) : "1"));
+  const answers = await each(deltas, deltas.length, (delta) =>
+    world.call("POST", "/counters/crowded/increment", { body: JSON.stringify({ delta }) }),
+  );
+  const counted = deltas.filter((_, index) => answers[index].status === 200);
+  const sum = counted.reduce((total, delta) => total + BigInt(delta), U128_MAX - room);
+  expect((await world.strong("crowded")).value).toBe(sum);
+  expect(answers.map((answer) => answer.status)).toEqual(deltas.map((delta) => (delta === "1" ? 200 : 409)));
+});
+
+test("the sum of full datacenters is exact, or the write that passes it refused", async () => {
+  await world.add("two-full", { delta: String(U128_MAX) });
+  const other = await world.call("POST", "/counters/two-full/increment", { body: '{"delta":5}', colo: "IAD" });
+  const total = other.status === 200 ? U128_MAX + 5n : U128_MAX;
+  if (other.status !== 200) expect(other.json.code).toBe("counter-overflow");
+  expect((await world.strong("two-full")).value).toBe(total);
+});
+
+test("a decrement to the far end is exact too", async () => {
+  expect((await world.subtract("deep", { delta: String(U128_MAX) })).value).toBe(-U128_MAX);
+  await world.refused(409, "counter-overflow", "POST", "/counters/deep/decrement");
+  expect((await world.strong("deep", "&numbers=string")).value).toBe(String(-U128_MAX));
+});

@@ -1,0 +1,103 @@
+// Several datacenters: what each counted, their sum, and when one appears at all.
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { each, openWorld } from "./world.mjs";
+
+let world;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterAll(() => world.close());
+
+const namesOf = (seen) => seen.datacenters.map(({ id }) => id).sort();
+
+test("three datacenters count one counter", async () => {
+  const deltas = { FRA: 3, IAD: 40, SYD: 500 };
+  for (const [colo, delta] of Object.entries(deltas)) {
+    expect((await world.add("three", { delta }, { colo })).datacenter).toBe(colo);
+  }
+  await world.subtract("three", { delta: 1 }, { colo: "SYD" });
+  const seen = await world.strong("three");
+  expect(seen).toMatchObject({ value: 542, exact: true });
+  const parts = Object.fromEntries(seen.datacenters.map(({ id, value }) => [id, value]));
+  expect(parts).toEqual({ FRA: 3, IAD: 40, SYD: 499 });
+  expect(seen.datacenters.every(({ reachable, shards }) => reachable && shards === 1)).toBe(true);
+});
+
+test("the value is the same from everywhere", async () => {
+  await world.add("same", { delta: 2 }, { colo: "FRA" });
+  await world.add("same", { delta: 3 }, { colo: "IAD" });
+  for (const colo of ["FRA", "IAD", "NRT", null]) {
+    expect(await world.strong("same", "", { colo })).toMatchObject({ value: 5, exact: true });
+  }
+});
+
+test("one datacenter can be asked for", async () => {
+  await world.add("one", { delta: 2, unique: "ann" }, { colo: "FRA" });
+  await world.add("one", { delta: 3, unique: "ann" }, { colo: "IAD" });
+  const seen = await world.strong("one", "&datacenter=IAD");
+  expect(seen).toMatchObject({ value: 3, exact: true });
+  expect(namesOf(seen)).toEqual(["IAD"]);
+  expect((await world.strong("one")).uniques.estimate).toBe(1);
+  expect((await world.strong("one", "&datacenter=FRA&window=60")).window.count).toBe(2);
+});
+
+test("a platform that names no datacenter is LOCAL", async () => {
+  expect((await world.add("local", undefined, { colo: null })).datacenter).toBe("LOCAL");
+  expect(namesOf(await world.strong("local"))).toEqual(["LOCAL"]);
+});
+
+test("only a write makes a datacenter appear", async () => {
+  await world.add("appear", undefined, { colo: "FRA" });
+  const elsewhere = { colo: "SYD" };
+  await world.read("appear", "", elsewhere);
+  await world.strong("appear", "&window=60", elsewhere);
+  await world.history("appear", "", elsewhere);
+  await world.well("GET", "/uniques?id=appear", elsewhere);
+  await world.well("GET", "/counters/app*/aggregate", elsewhere);
+  await world.put("appear", { shards: 2 }, elsewhere);
+  await world.put("appear", {}, elsewhere);
+  await world.refused(400, "invalid-delta", "POST", "/counters/appear/increment", { ...elsewhere, body: '{"delta":0}' });
+  const skewed = JSON.stringify([{ key: "appear", at: 1 }]);
+  expect((await world.well("POST", "/events", { ...elsewhere, body: skewed })).rejected).toBe(1);
+  expect(namesOf(await world.strong("appear"))).toEqual(["FRA"]);
+  await world.add("appear", undefined, elsewhere);
+  expect(namesOf(await world.strong("appear"))).toEqual(["FRA", "SYD"]);
+});
+
+test("a setting creates a counter without datacenters", async () => {
+  expect(await world.put("empty", { shards: 4 }, { colo: "SYD" })).toMatchObject({ value: 0, datacenters: [] });
+  expect(await world.strong("empty")).toMatchObject({ value: 0, exact: true, datacenters: [], updated_at: null });
+  await world.refused(404, "counter-not-found", "DELETE", "/counters/empty-2", { colo: "SYD" });
+});
+
+test("a write is exact only if it knows all others", async () => {
+  expect(await world.add("exact", undefined, { colo: "FRA" })).toMatchObject({ value: 1, exact: true });
+  await world.add("exact", { delta: 10 }, { colo: "IAD" });
+  // FRA wrote first and must have learnt that it is no longer alone.
+  const again = await world.add("exact", undefined, { colo: "FRA" });
+  if (again.exact) expect(again.value).toBe(12);
+  const seen = await world.strong("exact");
+  expect(seen).toMatchObject({ value: 12, exact: true });
+});
+
+test("first writes of many datacenters at once are all there", async () => {
+  const colos = ["FRA", "IAD", "SYD", "NRT", "GRU", "JNB", "LHR", "SIN"];
+  const deltas = await each(colos, colos.length, (colo, index) => world.add("rush", { delta: 2 ** index }, { colo }));
+  expect(deltas.map(({ datacenter }) => datacenter)).toEqual(colos);
+  // An exact answer holds at least what was acknowledged before it, and its own.
+  for (const { value, exact, delta } of deltas) if (exact) expect(value).toBeGreaterThanOrEqual(delta);
+  const seen = await world.strong("rush");
+  expect(seen).toMatchObject({ value: 255, exact: true });
+  expect(namesOf(seen)).toEqual([...colos].sort());
+});
+
+test("each datacenter counts by itself in history and windows, and they are summed", async () => {
+  for (const [index, colo] of ["FRA", "IAD", "SYD"].entries()) {
+    await world.add("sums", { delta: index + 1, unique: `visitor-${index}` }, { colo });
+  }
+  const { points } = await world.history("sums", "&step=1m");
+  expect(points.reduce((sum, [, count]) => sum + count, 0)).toBe(6);
+  const seen = await world.strong("sums", "&window=120");
+  expect(seen.window).toMatchObject({ count: 6, max_error: 0 });
+  expect([seen.uniques.estimate, seen.window.uniques.estimate]).toEqual([3, 3]);
+});

@@ -1,0 +1,41 @@
+// The aggregator's module with faults: before each call the test is asked what is to happen.
+// "before": the call fails unseen. "after": it is carried out and its answer is lost. "hang": no answer.
+import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
+import Aggregator, { Cell as SoundCell, Directory as SoundDirectory } from "./index.js";
+
+async function perhaps(env, kind, name, request, answer) {
+  const asked = JSON.stringify({ kind, name, path: new URL(request.url).pathname });
+  const fault = await (await env.FAULTS.fetch("http://faults", { method: "POST", body: asked })).text();
+  if (fault === "before") throw new Error("fault: unreachable");
+  if (fault === "hang") return new Promise(() => {});
+  const answered = await answer();
+  if (fault === "after") throw new Error("fault: the answer is lost");
+  return answered;
+}
+
+const withFaults = (kind, Sound) =>
+  class extends DurableObject {
+    #sound;
+
+    constructor(state, env) {
+      super(state, env);
+      this.#sound = new Sound(state, env);
+    }
+
+    fetch(request) {
+      return perhaps(this.env, kind, this.ctx.id.name, request, () => this.#sound.fetch(request));
+    }
+
+    alarm() {
+      return this.#sound.alarm?.();
+    }
+  };
+
+export const Cell = withFaults("cell", SoundCell);
+export const Directory = withFaults("directory", SoundDirectory);
+
+export default class extends WorkerEntrypoint {
+  fetch(request) {
+    return perhaps(this.env, "aggregator", "", request, () => new Aggregator(this.ctx, this.env).fetch(request));
+  }
+}

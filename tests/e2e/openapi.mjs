@@ -1,0 +1,121 @@
+// Checks answers against the description of the API. Invariant: a keyword that this file does not
+// know is an error, so that nothing in the description goes unchecked by silence.
+import { readFileSync } from "node:fs";
+
+export const API = JSON.parse(readFileSync(new URL("../../src/protocol/openapi.json", import.meta.url), "utf8"));
+
+// Words that say nothing about what is valid.
+const ANNOTATIONS = new Set(["description", "default", "example", "examples", "format", "title"]);
+
+const TYPES = {
+  string: (value) => typeof value === "string",
+  integer: (value) => typeof value === "bigint" || Number.isInteger(value),
+  number: (value) => typeof value === "bigint" || typeof value === "number",
+  boolean: (value) => typeof value === "boolean",
+  null: (value) => value === null,
+  array: Array.isArray,
+  object: (value) => typeof value === "object" && value !== null && !Array.isArray(value),
+};
+
+const isText = TYPES.string;
+const isNumber = TYPES.number;
+
+// Each keyword: whether it says nothing of such a value, or what it wants of it.
+const KEYWORDS = {
+  type: (wanted, value) => [wanted].flat().some((type) => TYPES[type](value)),
+  const: (wanted, value) => value === wanted,
+  enum: (wanted, value) => wanted.includes(value),
+  minimum: (least, value) => !isNumber(value) || value >= least,
+  maximum: (most, value) => !isNumber(value) || value <= most,
+  minLength: (least, value) => !isText(value) || [...value].length >= least,
+  maxLength: (most, value) => !isText(value) || [...value].length <= most,
+  pattern: (pattern, value) => !isText(value) || new RegExp(pattern, "u").test(value),
+  minItems: (least, value) => !Array.isArray(value) || value.length >= least,
+  maxItems: (most, value) => !Array.isArray(value) || value.length <= most,
+  required: (names, value) => !TYPES.object(value) || names.every((name) => Object.hasOwn(value, name)),
+};
+
+const NESTED = {
+  $ref: (reference, value, at) => {
+    const schema = reference.slice(2).split("/").reduce((part, name) => part[name], API);
+    return faults(schema, value, at);
+  },
+  allOf: (schemas, value, at) => schemas.flatMap((schema) => faults(schema, value, at)),
+  oneOf: (schemas, value, at) => {
+    const fitting = schemas.filter((schema) => faults(schema, value, at).length === 0);
+    return fitting.length === 1 ? [] : [`${at}: fits ${fitting.length} of the schemas of oneOf`];
+  },
+  properties: (schemas, value, at) =>
+    TYPES.object(value)
+      ? Object.keys(schemas)
+          .filter((name) => Object.hasOwn(value, name))
+          .flatMap((name) => faults(schemas[name], value[name], `${at}.${name}`))
+      : [],
+  items: (schema, value, at) =>
+    Array.isArray(value) ? value.flatMap((item, index) => faults(schema, item, `${at}[${index}]`)) : [],
+  prefixItems: (schemas, value, at) =>
+    Array.isArray(value) ? schemas.flatMap((schema, index) => faults(schema, value[index], `${at}[${index}]`)) : [],
+};
+
+/** What is wrong with a value, by a schema of the description; empty where nothing is. */
+export function faults(schema, value, at = "$") {
+  return Object.entries(schema).flatMap(([keyword, wanted]) => {
+    if (ANNOTATIONS.has(keyword)) return [];
+    if (keyword === "additionalProperties" && wanted === false) {
+      const known = Object.keys(schema.properties ?? {});
+      const others = TYPES.object(value) ? Object.keys(value).filter((name) => !known.includes(name)) : [];
+      return others.map((name) => `${at}: has ${name}, which is not described`);
+    }
+    if (Object.hasOwn(NESTED, keyword)) return NESTED[keyword](wanted, value, at);
+    if (!Object.hasOwn(KEYWORDS, keyword)) throw new Error(`openapi.json uses ${keyword}, which is not checked here`);
+    return KEYWORDS[keyword](wanted, value) ? [] : [`${at}: ${keyword} ${JSON.stringify(wanted)} is not met`];
+  });
+}
+
+// Names of an answer that its schema does not describe: a client could not know them.
+function undescribed(schema, value, at = "$") {
+  if (schema.$ref) {
+    return undescribed(schema.$ref.slice(2).split("/").reduce((part, name) => part[name], API), value, at);
+  }
+  if (TYPES.object(value) && schema.properties) {
+    return Object.keys(value).flatMap((name) =>
+      Object.hasOwn(schema.properties, name)
+        ? undescribed(schema.properties[name], value[name], `${at}.${name}`)
+        : [`${at}.${name} is not described`],
+    );
+  }
+  return [];
+}
+
+function operationOf(method, path) {
+  const wanted = path.split("/");
+  for (const [template, methods] of Object.entries(API.paths)) {
+    const parts = template.split("/");
+    const fits = (part, index) =>
+      part === wanted[index] ||
+      part === "{id}" ||
+      (part === "{prefix}*" && wanted[index].endsWith("*"));
+    const operation = methods[method.toLowerCase()];
+    if (operation && parts.length === wanted.length && parts.every(fits)) return operation;
+  }
+  return undefined;
+}
+
+/** What is wrong with an answer, by the description; empty where nothing is. */
+export function answerFaults(method, path, status, contentType, json, text) {
+  const type = contentType.split(";")[0];
+  if (status >= 400) {
+    const wanted = type === "application/problem+json" ? [] : [`a refusal is ${type}, not application/problem+json`];
+    const problem = { $ref: "#/components/schemas/Problem" };
+    const told = json?.status === status ? [] : [`the problem says status ${json?.status}, the answer ${status}`];
+    return [...wanted, ...faults(problem, json), ...told];
+  }
+  const operation = operationOf(method, path);
+  if (!operation) return [`${method} ${path} is answered ${status} and not described`];
+  const response = operation.responses[String(status)];
+  if (status === 304) return [];
+  const schema = response?.content?.[type]?.schema;
+  if (!schema) return [`${method} ${path} is answered ${status} ${type}, which is not described`];
+  const value = type === "application/json" ? json : text;
+  return [...faults(schema, value), ...undescribed(schema, value)];
+}

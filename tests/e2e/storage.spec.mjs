@@ -1,0 +1,188 @@
+// What is on disk: nothing of a counter that ended, everything of one that lives, through evictions
+// and restarts.
+import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { AGGREGATOR, each, openWorld, until } from "./world.mjs";
+
+// The Workers may be writing while a file is looked at.
+const BUSY_MS_MAX = 2_000;
+
+let folder;
+let world;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "tally-e2e-"));
+});
+afterEach(async () => {
+  await world?.close();
+  world = undefined;
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function open() {
+  world = await openWorld({ folder });
+  return world;
+}
+
+async function reopen() {
+  await world.close();
+  return open();
+}
+
+// The rows of every table of every object of a class, the platform's own tables left out.
+function rowsOnDisk(className) {
+  const objects = join(folder, "do", `${AGGREGATOR}-${className}`);
+  const files = readdirSync(objects).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+  return files.flatMap((file) => {
+    if (statSync(join(objects, file)).size === 0) return [];
+    const database = new DatabaseSync(join(objects, file), { readOnly: true, timeout: BUSY_MS_MAX });
+    try {
+      const tables = database.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '_cf_%'").all();
+      return tables.flatMap(({ name }) =>
+        database
+          .prepare(`SELECT * FROM "${name}"`)
+          .all()
+          .map((row) => ({ file, table: name, row })),
+      );
+    } finally {
+      database.close();
+    }
+  });
+}
+
+const isFree = () => rowsOnDisk("Cell").length === 0;
+
+async function fill(id) {
+  await world.put(id, { shards: 4 });
+  await each(Array.from({ length: 60 }, (_, index) => index), 15, (index) =>
+    world.add(id, { delta: 3, unique: `visitor-${index}` }, { colo: index % 2 ? "FRA" : "IAD" }),
+  );
+}
+
+test("a deleted counter leaves nothing in its cells", async () => {
+  await open();
+  await fill("private/page");
+  expect(rowsOnDisk("Cell").length).toBeGreaterThan(8);
+  await world.well("DELETE", "/counters/private%2Fpage");
+  expect(rowsOnDisk("Cell")).toEqual([]);
+  await reopen();
+  await world.refused(404, "counter-not-found", "GET", "/counters/private%2Fpage");
+  expect(rowsOnDisk("Cell")).toEqual([]);
+});
+
+test("an expired counter is cleared away without anyone asking", async () => {
+  await open();
+  await fill("short");
+  await world.put("short", { shards: 4, ttl_seconds: 1 });
+  expect(isFree()).toBe(false);
+  await until(isFree, "an empty storage");
+});
+
+test("a sliding counter is cleared away too", async () => {
+  await open();
+  await fill("slides");
+  await world.put("slides", { shards: 4, ttl_seconds: 1, ttl_mode: "sliding" });
+  const { expires_at } = await world.add("slides").then(() => world.strong("slides"));
+  await until(isFree, "an empty storage");
+  expect(Date.now()).toBeGreaterThanOrEqual(expires_at);
+});
+
+test("a counter that expires while nothing runs is gone after a restart, storage included", async () => {
+  await open();
+  await fill("asleep");
+  const { expires_at } = await world.put("asleep", { shards: 4, ttl_seconds: 1 });
+  await world.close();
+  world = undefined;
+  await until(() => Date.now() > expires_at, "the end");
+  await open();
+  await world.refused(404, "counter-not-found", "GET", "/counters/asleep");
+  // The directory's alarm may have been missed: a new counter of the name must clear the old away.
+  await world.add("asleep");
+  expect(await world.strong("asleep", "&window=900")).toMatchObject({ value: 1, uniques: null, window: { count: 1 } });
+  await world.well("DELETE", "/counters/asleep");
+  await until(isFree, "an empty storage");
+});
+
+// Everything that can be read of a counter, without what says when it was read.
+async function everything(id) {
+  const now = Math.floor(Date.now() / 1000);
+  const seen = await world.strong(id, `&window=3600&at=${now}`);
+  const { value, updated_at, expires_at, version, uniques, window } = seen;
+  const parts = seen.datacenters.map(({ id: datacenter, value: part, shards }) => ({ datacenter, part, shards }));
+  const history = [];
+  for (const step of ["1s", "1m", "1h", "1d"]) {
+    const { points, kept_from } = await world.history(id, `&step=${step}&from=${now - 600}&to=${now}`);
+    history.push(kept_from, points.filter(([, count]) => count !== 0));
+  }
+  return { value, updated_at, expires_at, version, uniques, window, parts, history };
+}
+
+async function countersOfAllKinds() {
+  await fill("kept");
+  await world.put("kept", { shards: 2, ttl_seconds: 3600, ttl_mode: "fixed" });
+  await world.subtract("kept", { delta: 7 }, { colo: "SYD" });
+  await world.add("huge", { delta: String(2n ** 128n - 1n) });
+  await world.subtract("huge", { delta: String(2n ** 100n + 1n) });
+  const past = Math.floor(Date.now() / 1000) - 300;
+  const lines = Array.from({ length: 50 }, (_, index) =>
+    JSON.stringify({ key: "logged", at: (past + index) * 1000, unique: `v-${index % 9}` }),
+  );
+  await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });
+  return ["kept", "huge", "logged"];
+}
+
+test("everything comes back after a restart", async () => {
+  await open();
+  const ids = await countersOfAllKinds();
+  const before = await each(ids, 1, everything);
+  const names = await world.well("GET", "/counters");
+  await reopen();
+  expect(await each(ids, 1, everything)).toEqual(before);
+  expect(await world.well("GET", "/counters")).toEqual(names);
+  // Elements that were counted before are known again: the key of their hash was kept.
+  for (let index = 0; index < 60; index++) await world.add("kept", { unique: `visitor-${index}` });
+  const after = await world.strong("kept");
+  expect(after).toMatchObject({ value: before[0].value + 60, exact: true });
+  expect(after.uniques.estimate).toBe(before[0].uniques.estimate);
+});
+
+test("everything comes back after all objects were let go", async () => {
+  await open();
+  const ids = await countersOfAllKinds();
+  const before = await each(ids, 1, everything);
+  await world.evict();
+  expect(await each(ids, 1, everything)).toEqual(before);
+  expect(await world.add("huge", { delta: 1 })).toMatchObject({ value: 2n ** 128n - 2n ** 100n - 1n });
+});
+
+test("objects that are let go under load lose and repeat nothing", async () => {
+  await open();
+  let begun = 0;
+  let acknowledged = 0;
+  let evicting = true;
+  const write = async (colo) => {
+    for (let round = 0; evicting || round < 5; round++) {
+      begun += 1;
+      const answer = await world.call("POST", "/counters/shaken/increment", { colo });
+      if (answer.status === 200) acknowledged += 1;
+      else expect(answer.status).toBe(503);
+    }
+  };
+  const writing = Promise.all(["FRA", "FRA", "FRA", "IAD", "IAD"].map(write));
+  for (let round = 0; round < 6; round++) {
+    const known = acknowledged;
+    await until(() => acknowledged > known + 10, "more writes");
+    await world.evict();
+  }
+  evicting = false;
+  await writing;
+  const seen = await world.strong("shaken", "&window=900");
+  expect(seen.exact).toBe(true);
+  expect(seen.value).toBeGreaterThanOrEqual(acknowledged);
+  expect(seen.value).toBeLessThanOrEqual(begun);
+  expect(seen.window.count).toBe(seen.value);
+  // An eviction breaks calls off, but a retry under the same nonce finds out what became of them.
+  expect(acknowledged).toBeGreaterThan(begun / 2);
+});

@@ -1,0 +1,244 @@
+// Worlds: both Workers as they are deployed, from the built module, under Miniflare.
+//
+// Invariants: worlds share nothing; every answer a test asks for is checked against the API's
+// description; a Worker that logs an error fails the test that closes its world, unless faults
+// were asked for.
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import miniflare from "miniflare";
+import { expect } from "vitest";
+import { answerFaults } from "./openapi.mjs";
+
+const { Miniflare } = miniflare;
+const HERE = new URL(".", import.meta.url);
+const BUILD = new URL(`${process.env.BUILD_DIR ?? "../../build"}/`, HERE);
+const ROOT = new URL("../../", HERE);
+
+/** Scheme and host of all requests; nothing resolves it. */
+export const ORIGIN = "http://tally.test";
+export const EDGE = "tally-edge";
+export const AGGREGATOR = "tally-aggregator";
+export const CLASSES = { CELLS: "Cell", DIRECTORY: "Directory" };
+const DEADLINE_MS = 20_000;
+const POLL_MS = 10;
+
+const compatibilityDate = readFileSync(new URL("wrangler.toml", ROOT), "utf8").match(
+  /^compatibility_date = "([\d-]+)"/m,
+)[1];
+const module = {
+  "index.js": { type: "esm", contents: readFileSync(new URL("index.js", BUILD), "utf8") },
+  "index_bg.wasm": { type: "wasm", contents: readFileSync(new URL("index_bg.wasm", BUILD)) },
+};
+const faulty = {
+  "faulty.mjs": { type: "esm", contents: readFileSync(new URL("faulty.mjs", HERE), "utf8") },
+  ...module,
+};
+
+const texts = (values) =>
+  Object.fromEntries(
+    Object.entries(values)
+      .filter(([, value]) => value !== undefined)
+      .map(([name, value]) => [name, { type: "text", value }]),
+  );
+const objects = Object.fromEntries(
+  Object.entries(CLASSES).map(([name, exportName]) => [name, { type: "durable-object", worker: AGGREGATOR, exportName }]),
+);
+
+function worker(name, mainModule, modules, env, exports = {}) {
+  const manifest = { mainModule, modulesRoot: fileURLToPath(BUILD), modules };
+  return { config: { name, compatibilityDate, manifest, env, exports }, dev: { rootPath: fileURLToPath(ROOT) } };
+}
+
+/** Parses JSON so that whole numbers which a double would not hold become bigints. */
+export function parseExact(text) {
+  return JSON.parse(text, (_, value, { source } = {}) =>
+    typeof value === "number" && /^-?\d+$/.test(source) && !Number.isSafeInteger(value) ? BigInt(source) : value,
+  );
+}
+
+/** Waits until `condition` returns something true, and returns it. */
+export async function until(condition, what = "the condition", deadline_ms = DEADLINE_MS) {
+  const end = performance.now() + deadline_ms;
+  for (;;) {
+    const found = await condition();
+    if (found) return found;
+    if (performance.now() > end) throw new Error(`${what} did not come true within ${deadline_ms} ms`);
+    await new Promise((done) => setTimeout(done, POLL_MS));
+  }
+}
+
+/** Pseudo-random numbers in [0, 1) from a seed (mulberry32). */
+export function randomFrom(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Runs `work` for every item, `width` at a time, and returns what it returned, in order. */
+export async function each(items, width, work) {
+  const results = new Array(items.length);
+  let next = 0;
+  const run = async () => {
+    while (next < items.length) {
+      const index = next++;
+      results[index] = await work(items[index], index);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(width, items.length) }, run));
+  return results;
+}
+
+class World {
+  #miniflare;
+  #rule;
+  #reports;
+
+  constructor({ vars, folder, edges, faults }) {
+    this.errors = [];
+    this.#rule = () => undefined;
+    const main = faults ? "faulty.mjs" : "index.js";
+    const modules = faults ? faulty : module;
+    const handler = async (request) => {
+      const asked = await request.json();
+      return new miniflare.Response(this.#rule(asked) ?? "");
+    };
+    const edgeEnv = {
+      ...texts({ TALLY_ROLE: "edge", TALLY_ACCESS: "open", ...vars }),
+      ...objects,
+      AGGREGATOR: { type: "worker", worker: AGGREGATOR },
+    };
+    const aggregatorEnv = {
+      ...texts({ TALLY_ROLE: "aggregator" }),
+      ...objects,
+      ...(faults ? { FAULTS: { type: "fetcher", handler } } : {}),
+    };
+    const classes = Object.fromEntries(
+      Object.values(CLASSES).map((name) => [name, { type: "durable-object", storage: "sqlite" }]),
+    );
+    this.#reports = !faults;
+    this.#miniflare = new Miniflare({
+      workers: [
+        ...Array.from({ length: edges }, (_, index) =>
+          worker(index === 0 ? EDGE : `${EDGE}-${index + 1}`, "index.js", module, edgeEnv),
+        ),
+        worker(AGGREGATOR, main, modules, aggregatorEnv, classes),
+      ],
+      // What `request.cf` holds where a request says nothing: no datacenter.
+      cf: {},
+      enableDevRegistry: false,
+      logRequests: false,
+      telemetry: { enabled: false },
+      resourcePersistencePath: folder,
+      handleStructuredLogs: ({ level, message }) => {
+        if (level === "error") this.errors.push(message);
+      },
+      handleUncaughtError: (error) => this.errors.push(String(error)),
+    });
+  }
+
+  ready() {
+    return this.#miniflare.ready;
+  }
+
+  /** In a world with faults: `rule({ kind, name, path })` returns "before", "after", "hang" or nothing. */
+  fail(rule) {
+    this.#rule = rule;
+  }
+
+  /** Sends a request; `colo: null` is a platform that names no datacenter. Checks the answer's form. */
+  async call(method, path, { body, headers, colo = "FRA", edge = 0 } = {}) {
+    const init = { method, headers };
+    if (colo !== null) init.cf = { colo };
+    if (body !== undefined) init.body = body;
+    const url = ORIGIN + path;
+    const response =
+      edge === 0
+        ? await this.#miniflare.dispatchFetch(url, init)
+        : await (await this.#miniflare.getWorker(`${EDGE}-${edge + 1}`)).fetch(url, init);
+    const text = await response.text();
+    const type = response.headers.get("content-type") ?? "";
+    const json = type.includes("json") && text !== "" ? parseExact(text) : undefined;
+    const answer = { status: response.status, headers: response.headers, text, json };
+    const route = path.split("?")[0];
+    if (method !== "OPTIONS" && method !== "HEAD") {
+      expect(answerFaults(method, route, response.status, type, json, text), `${method} ${path}\n${text}`).toEqual([]);
+    }
+    return answer;
+  }
+
+  /** As `call`, and the answer must be 200 or 201: returns its JSON. */
+  async well(method, path, options) {
+    const answer = await this.call(method, path, options);
+    expect(answer.status, `${method} ${path}\n${answer.text}`).toBeOneOf([200, 201]);
+    return answer.json;
+  }
+
+  /** As `call`, and the answer must be this refusal. */
+  async refused(status, code, method, path, options) {
+    const answer = await this.call(method, path, options);
+    expect([answer.status, answer.json?.code], `${method} ${path}\n${answer.text}`).toEqual([status, code]);
+    return answer;
+  }
+
+  add(id, body, options) {
+    const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
+    return this.well("POST", `/counters/${encodeURIComponent(id)}/increment`, { body: text, ...options });
+  }
+
+  subtract(id, body, options) {
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    return this.well("POST", `/counters/${encodeURIComponent(id)}/decrement`, { body: text, ...options });
+  }
+
+  read(id, query = "", options) {
+    return this.well("GET", `/counters/${encodeURIComponent(id)}${query}`, options);
+  }
+
+  strong(id, more = "", options) {
+    return this.read(id, `?consistency=strong${more}`, options);
+  }
+
+  history(id, query, options) {
+    return this.well("GET", `/counters/${encodeURIComponent(id)}/history?consistency=strong${query}`, options);
+  }
+
+  put(id, settings, options) {
+    return this.well("PUT", `/counters/${encodeURIComponent(id)}`, { body: JSON.stringify(settings), ...options });
+  }
+
+  /** The ids of all objects of a class that were ever opened. */
+  objects(className) {
+    return this.#miniflare.listDurableObjectIds(className, AGGREGATOR);
+  }
+
+  /** Lets all objects go from memory: the next call finds what storage holds. */
+  async evict() {
+    for (const className of Object.values(CLASSES)) {
+      for (const id of await this.objects(className)) {
+        await this.#miniflare.unsafeEvictDurableObject(AGGREGATOR, className, { id }).catch((error) => {
+          if (!/not currently running/.test(error.message)) throw error;
+        });
+      }
+    }
+  }
+
+  async close() {
+    await this.#miniflare.dispose();
+    if (this.#reports) expect(this.errors, "errors that the Workers logged").toEqual([]);
+  }
+}
+
+/**
+ * Opens a world. `vars`: variables of the edge (`TALLY_ACCESS` is "open" unless set to undefined).
+ * `folder`: where objects are kept, in memory without. `edges`: how many edge isolates.
+ * `faults`: whether `fail` works.
+ */
+export async function openWorld({ vars = {}, folder, edges = 1, faults = false } = {}) {
+  const world = new World({ vars, folder, edges, faults });
+  await world.ready();
+  return world;
+}
