@@ -32,17 +32,26 @@ function fsyncMilliseconds(folder) {
   return median(samples);
 }
 
-/** Returns the load average of the last minute. */
-export const loadAverage = () => loadavg()[0];
+/**
+ * Returns how busy the machine is: the load average of the last minute, and the milliseconds of a durable
+ * write under `data`. Both change while others work there. Cost: 50 such writes.
+ */
+export function business(data) {
+  return { load: loadavg()[0], fsync_ms: fsyncMilliseconds(data) };
+}
 
-/** Returns sentences on the machine, the disk under `data` and the versions. root: the project's folder. */
-export function machine({ root, data, wrk, loadBefore }) {
+/**
+ * Returns sentences on the machine, the disk under `data` and the versions. root: the project's folder.
+ * before: what `business` returned before the load.
+ */
+export function machine({ root, data, wrk, before }) {
+  const after = business(data);
   const commit = said(root, "git", "rev-parse", "--short", "HEAD") ?? "unknown";
   const changed = said(root, "git", "status", "--porcelain") ? " with uncommitted changes" : "";
   const disk = said(root, "stat", "-f", "-c", "%T", data) ?? "an unknown file system";
   return [
-    `${cpus().length} cores of ${cpus()[0]?.model ?? "an unknown model"}; load average ${loadBefore.toFixed(2)} before, ${loadAverage().toFixed(2)} after (the load itself included)`,
-    `data on ${disk}, where writing a page and fsync take ${fsyncMilliseconds(data).toFixed(2)} ms (median)`,
+    `${cpus().length} cores of ${cpus()[0]?.model ?? "an unknown model"}; load average ${before.load.toFixed(2)} before, ${after.load.toFixed(2)} after (the benchmark's own included)`,
+    `data on ${disk}, where writing a page and fsync take ${before.fsync_ms.toFixed(2)} ms before, ${after.fsync_ms.toFixed(2)} ms after`,
     `${said(root, workerd.default ?? workerd, "--version") ?? "workerd of an unknown version"}, wrk ${wrk}, node ${process.version}, commit ${commit}${changed}`,
   ];
 }

@@ -68,9 +68,11 @@ exec "$@"`;
   };
 }
 
+// Resolves to what a counter holds: 0 where it does not exist, as no write of it has landed yet.
 async function value(url) {
   const answer = await fetch(url);
   const body = await answer.text();
+  if (answer.status === 404 && JSON.parse(body).code === "counter-not-found") return 0;
   if (answer.status !== 200) throw new BenchError(`${url} answers ${answer.status}: ${body}`);
   return Number(JSON.parse(body).value);
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::counter::cell::Grant;
+use crate::counter::grant::Grant;
 use crate::counter::id::Datacenter;
 use crate::counter::settings::{Settings, TtlMode};
 

@@ -9,109 +9,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::history::{DirtyPages, History, HotHistory, MINUTES_KEPT, Step};
+use super::flush::{Changes, Load, Refusal};
+use super::grant::{GRANT_TRUSTED_MS, Grant, Taken};
+use super::history::{History, HotHistory, MINUTES_KEPT, Step};
 use super::merge::{CellTotals, Part, Question, Range, at_rest};
 use super::nonces::{Known, Nonce, Nonces, Outcome};
-use super::settings::Settings;
 use crate::sketch::{Sketch, Token};
 
 /// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
 pub const STAMP_CLAMP_SECONDS: i64 = 5;
-
-/// How long a granter's word outweighs a cell's own clock on whether the counter has lapsed.
-pub const GRANT_TRUSTED_MS: u64 = 1_000;
-
-/// Permission to count, given by the root and handed on by the lead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grant {
-    /// The counter's generation.
-    pub generation: u64,
-    /// The counter's settings.
-    pub settings: Settings,
-    /// Newest write anywhere that the granter knows of, unix milliseconds: it carries a sliding
-    /// time to live over quiet stretches of this cell.
-    pub last_write_ms: i64,
-    /// Whether this cell is all there is of the counter, so that its total is the counter's value.
-    pub alone: bool,
-}
-
-/// What a flush carries.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Load {
-    /// Sum of all increments.
-    pub added: u128,
-    /// Sum of all decrements.
-    pub removed: u128,
-    /// Increments stamped by the edge: (unix second, amount), clamped to the cell's clock.
-    pub live: Vec<(i64, u128)>,
-    /// Increments of the past, from logs: (unix second, amount), taken as they are.
-    pub past: Vec<(i64, u128)>,
-    /// Tokens of unique elements: (unix second of one of their increments, token).
-    pub tokens: Vec<(i64, Token)>,
-}
-
-impl Load {
-    /// Adds another load to this one; false and unchanged where a total would pass 2^128 − 1.
-    pub fn absorb(&mut self, other: &Load) -> bool {
-        let added = self.added.checked_add(other.added);
-        let removed = self.removed.checked_add(other.removed);
-        let (Some(added), Some(removed)) = (added, removed) else {
-            return false;
-        };
-        self.added = added;
-        self.removed = removed;
-        for &(second, amount) in &other.live {
-            match self.live.last_mut() {
-                Some((last, held)) if *last == second => *held = held.saturating_add(amount),
-                _ => self.live.push((second, amount)),
-            }
-        }
-        self.past.extend_from_slice(&other.past);
-        self.tokens.extend_from_slice(&other.tokens);
-        true
-    }
-}
-
-/// What a grant did to a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// It was unborn and counts now.
-    Born,
-    /// It goes on counting, under newer settings if there are any.
-    Renewed,
-    /// It counts for a newer generation; the rows of the old one must go.
-    Replaced,
-    /// Nothing: that generation is over. Ask again.
-    Outdated,
-}
-
-/// Why a cell does not count a flush. Nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Refusal {
-    /// A grant is needed first.
-    NeedsGrant,
-    /// A total would pass 2^128 − 1.
-    Overflow,
-    /// The lane finished with this flush long ago; nobody waits for the answer.
-    Stray,
-    /// Too many lanes flushed within the last minute.
-    TooManyLanes,
-}
-
-/// What must be written together so that a flush is durable.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// Whether the hot row changed.
-    pub hot: bool,
-    /// Pages of buckets that changed; a page that became empty is deleted.
-    pub pages: DirtyPages,
-    /// Whether the sketch of all time must be written.
-    pub all_time: bool,
-    /// Sketches of minutes that changed: (unix second of the start, the whole sketch at rest).
-    pub minutes: Vec<(i64, Vec<u8>)>,
-    /// Tokens of minutes that are not in memory: the shell merges them into those minutes' rows.
-    pub late_tokens: Vec<(i64, Token)>,
-}
 
 /// One cell.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use super::cell::Load;
+use super::flush::Load;
 use super::nonces::Nonce;
 
 /// The most writes in one batch: with stamps and tokens at most about 40 bytes each, 400 KB.

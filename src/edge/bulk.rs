@@ -5,7 +5,7 @@ use super::isolate::{BulkMemory, hash_key, own_shard, shard_of_element, shards_o
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, lanes};
-use crate::counter::cell::Load;
+use crate::counter::flush::Load;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::clock::{now_ms, random};
 use crate::platform::settled::all_settled;

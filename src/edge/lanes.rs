@@ -10,7 +10,7 @@ use worker::Env;
 
 use super::isolate::{learn_shards, with_lanes};
 use super::visit::Visit;
-use crate::counter::cell::Load;
+use crate::counter::flush::Load;
 use crate::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
 use crate::counter::nonces::Nonce;
 use crate::platform::call;

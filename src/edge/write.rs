@@ -4,7 +4,7 @@ use super::isolate::{hash_key, own_shard, shard_of_element, shards_of};
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, lanes, read};
-use crate::counter::cell::Load;
+use crate::counter::flush::Load;
 use crate::counter::id::CounterId;
 use crate::counter::total::Value;
 use crate::platform::clock::now_ms;

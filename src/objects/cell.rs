@@ -12,7 +12,9 @@ use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
 use super::cell_store::CellStore;
 use super::store::Store;
-use crate::counter::cell::{Cell as CellState, Grant, Refusal, Taken};
+use crate::counter::cell::Cell as CellState;
+use crate::counter::flush::Refusal;
+use crate::counter::grant::{Grant, Taken};
 use crate::counter::merge::Question;
 use crate::platform::call;
 use crate::platform::clock::now_ms;

@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 use worker::SqlStorageValue;
 
 use super::store::{Store, blob, integer};
-use crate::counter::cell::{Cell, Changes, Hot};
+use crate::counter::cell::{Cell, Hot};
+use crate::counter::flush::Changes;
 use crate::counter::history::{MINUTES_KEPT, Step};
 use crate::counter::merge::from_rest;
 use crate::protocol::messages::{Fault, decode, encode};

@@ -5,7 +5,7 @@
 //! the shards that the lead knows of lacks none.
 
 use super::cell::Cell;
-use crate::counter::cell::Grant;
+use crate::counter::grant::Grant;
 use crate::counter::settings::SHARDS_MAX;
 use crate::platform::call;
 use crate::platform::clock::now_ms;

@@ -6,6 +6,7 @@
 //! | [`lead`] | what a lead does besides: sums, grants, endings for its shards |
 //! | [`cell_store`] | a cell's rows |
 //! | [`directory`] | one partition of the directory: the roots of its counters |
+//! | [`telling`] | how roots end, and how leads are told |
 //! | [`directory_store`] | its rows |
 //! | [`store`] | SQL, and the schema's version |
 
@@ -15,3 +16,4 @@ mod directory;
 mod directory_store;
 mod lead;
 mod store;
+mod telling;

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use tally::counter::cell::{Cell, Changes, Hot};
+use tally::counter::cell::{Cell, Hot};
+use tally::counter::flush::Changes;
 use tally::counter::history::{MINUTES_KEPT, Step};
 use tally::counter::merge::from_rest;
 use tally::protocol::messages::{decode, encode};

@@ -113,8 +113,8 @@ async function everything(id) {
   const parts = seen.datacenters.map(({ id: datacenter, value: part, shards }) => ({ datacenter, part, shards }));
   const history = [];
   for (const step of ["1s", "1m", "1h", "1d"]) {
-    const { points, kept_from } = await world.history(id, `&step=${step}&from=${now - 600}&to=${now}`);
-    history.push(kept_from, points.filter(([, count]) => count !== 0));
+    const { points } = await world.history(id, `&step=${step}&from=${now - 600}&to=${now}`);
+    history.push(points.filter(([, count]) => count !== 0));
   }
   return { value, updated_at, expires_at, version, uniques, window, parts, history };
 }

@@ -1,81 +1,16 @@
-//! The public JSON of reads and writes.
+//! One counter's sum, as it is told.
 
-use std::collections::BTreeMap;
+use serde::Serialize;
 
-use serde::ser::Error as _;
-use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
-
-use super::messages::{DatacenterSum, Flushed, GlobalSum};
-use super::names::CellAddress;
-use super::query::Window;
-use super::version::{SeenCell, Version};
+use super::number::{Estimate, Exact};
+use super::to_json;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::{Range, Summary, from_rest, join_sketches};
+use crate::counter::merge::{Range, Summary};
 use crate::counter::settings::{Settings, TtlMode};
 use crate::counter::total::Value;
-use crate::sketch::Sketch;
-
-/// An exact number of any size: a JSON number, or a decimal string where the reader asked for
-/// strings and a JavaScript number would not hold it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exact {
-    value: Value,
-    as_string: bool,
-}
-
-impl Exact {
-    /// This value, as a string above 2^53 − 1 if `as_string`.
-    pub fn new(value: Value, as_string: bool) -> Self {
-        Self { value, as_string }
-    }
-}
-
-impl Serialize for Exact {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let digits = self.value.to_string();
-        if self.as_string && !self.value.is_javascript_safe() {
-            return serializer.serialize_str(&digits);
-        }
-        RawValue::from_string(digits)
-            .map_err(S::Error::custom)?
-            .serialize(serializer)
-    }
-}
-
-/// An estimate of unique elements.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Estimate {
-    /// The estimate, to the nearest whole element.
-    pub estimate: u64,
-    /// Its standard error, in elements: two thirds of such estimates are this near or nearer.
-    pub standard_error: f64,
-}
-
-impl Estimate {
-    /// The estimate of a sketch at rest; `None` for an empty one.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
-        let sketch = from_rest(bytes);
-        (!sketch.is_empty()).then(|| Self::of_sketch(&sketch))
-    }
-
-    fn of_sketch(sketch: &Sketch) -> Self {
-        let estimate = sketch.estimate();
-        let error = estimate * sketch.standard_error();
-        Self {
-            estimate: round(estimate),
-            standard_error: (error * 100.0).ceil() / 100.0,
-        }
-    }
-}
-
-#[expect(
-    clippy::as_conversions,
-    reason = "estimates are finite and not negative; `as` saturates"
-)]
-fn round(estimate: f64) -> u64 {
-    estimate.round() as u64
-}
+use crate::protocol::messages::{DatacenterSum, GlobalSum};
+use crate::protocol::query::Window;
+use crate::protocol::version::{SeenCell, Version};
 
 /// When and how a sum was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +24,7 @@ pub struct Freshness {
 }
 
 impl Freshness {
-    fn staleness_ms(self) -> i64 {
+    pub(super) fn staleness_ms(self) -> i64 {
         self.now_ms.saturating_sub(self.as_of_ms).max(0)
     }
 }
@@ -161,8 +96,8 @@ impl From<Settings> for SettingsView {
 pub struct Told<'a> {
     id: &'a CounterId,
     sum: &'a GlobalSum,
-    freshness: Freshness,
-    total: Summary,
+    pub(super) freshness: Freshness,
+    pub(super) total: Summary,
     version: Version,
 }
 
@@ -313,142 +248,4 @@ impl<'a> Told<'a> {
             points,
         })
     }
-}
-
-/// The JSON of `GET /uniques`: the union of several counters.
-pub fn union_json(ids: &[CounterId], told: &[Told<'_>], window: Option<Window>) -> String {
-    let mut union = Vec::new();
-    for one in told {
-        let sketch = if window.is_some() {
-            &one.total.window_uniques
-        } else {
-            &one.total.uniques
-        };
-        join_sketches(&mut union, sketch.clone());
-    }
-    let nothing = Estimate {
-        estimate: 0,
-        standard_error: 0.0,
-    };
-    #[derive(Serialize)]
-    struct UnionView<'a> {
-        ids: &'a [CounterId],
-        #[serde(flatten)]
-        union: Estimate,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        window: Option<u64>,
-        exact: bool,
-        as_of: i64,
-        staleness_ms: i64,
-    }
-    to_json(&UnionView {
-        ids,
-        union: Estimate::of(&union).unwrap_or(nothing),
-        window: window.map(|window| window.seconds),
-        exact: told.iter().all(Told::is_exact),
-        as_of: told
-            .iter()
-            .map(|one| one.freshness.as_of_ms)
-            .min()
-            .unwrap_or(0),
-        staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
-    })
-}
-
-/// The JSON of an increment or decrement.
-pub fn write_json(
-    cell: &CellAddress,
-    delta: u128,
-    value: Value,
-    exact: bool,
-    flushed: &Flushed,
-    strings: bool,
-) -> String {
-    #[derive(Serialize)]
-    struct WriteView<'a> {
-        id: &'a CounterId,
-        delta: Exact,
-        value: Exact,
-        exact: bool,
-        status: &'static str,
-        datacenter: &'a Datacenter,
-        version: String,
-    }
-    to_json(&WriteView {
-        id: &cell.counter,
-        delta: Exact::new(Value::new(delta, 0), strings),
-        value: Exact::new(value, strings),
-        exact,
-        status: "ok",
-        datacenter: &cell.datacenter,
-        version: Version::of_write(cell, flushed).encode(),
-    })
-}
-
-/// The JSON of `DELETE /counters/{id}`.
-pub fn deleted_json(id: &CounterId, pending: &[Datacenter]) -> String {
-    #[derive(Serialize)]
-    struct DeletedView<'a> {
-        id: &'a CounterId,
-        status: &'static str,
-        pending_datacenters: &'a [Datacenter],
-    }
-    to_json(&DeletedView {
-        id,
-        status: "deleted",
-        pending_datacenters: pending,
-    })
-}
-
-/// The JSON of `GET /counters`.
-pub fn list_json(counters: &[CounterId], cursor: Option<&str>) -> String {
-    #[derive(Serialize)]
-    struct Item<'a> {
-        id: &'a CounterId,
-    }
-    #[derive(Serialize)]
-    struct ListView<'a> {
-        counters: Vec<Item<'a>>,
-        cursor: Option<&'a str>,
-    }
-    let counters = counters.iter().map(|id| Item { id }).collect();
-    to_json(&ListView { counters, cursor })
-}
-
-/// The JSON of `GET /counters/{prefix}*/aggregate`.
-pub fn aggregate_json(
-    prefix: &str,
-    sums: &BTreeMap<CounterId, GlobalSum>,
-    freshness: Freshness,
-    strings: bool,
-) -> String {
-    let told: Vec<Told<'_>> = sums
-        .iter()
-        .map(|(id, sum)| Told::new(id, sum, freshness))
-        .collect();
-    let value = told
-        .iter()
-        .fold(Value::default(), |sum, one| sum.plus(one.value()));
-    #[derive(Serialize)]
-    struct AggregateView<'a> {
-        prefix: &'a str,
-        counters: u64,
-        value: Exact,
-        exact: bool,
-        as_of: i64,
-        staleness_ms: i64,
-    }
-    to_json(&AggregateView {
-        prefix,
-        counters: u64::try_from(told.len()).unwrap_or(u64::MAX),
-        value: Exact::new(value, strings),
-        exact: told.iter().all(Told::is_exact),
-        as_of: freshness.as_of_ms,
-        staleness_ms: freshness.staleness_ms(),
-    })
-}
-
-/// None of the types above can fail to be written; an empty object would only show in a test.
-fn to_json<T: Serialize>(view: &T) -> String {
-    serde_json::to_string(view).unwrap_or_else(|_| "{}".to_owned())
 }

@@ -1,0 +1,71 @@
+//! What a flush carries, what it changes, and why it may be refused.
+
+use serde::{Deserialize, Serialize};
+
+use super::history::DirtyPages;
+use crate::sketch::Token;
+
+/// What a flush carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// Sum of all increments.
+    pub added: u128,
+    /// Sum of all decrements.
+    pub removed: u128,
+    /// Increments stamped by the edge: (unix second, amount), clamped to the cell's clock.
+    pub live: Vec<(i64, u128)>,
+    /// Increments of the past, from logs: (unix second, amount), taken as they are.
+    pub past: Vec<(i64, u128)>,
+    /// Tokens of unique elements: (unix second of one of their increments, token).
+    pub tokens: Vec<(i64, Token)>,
+}
+
+impl Load {
+    /// Adds another load to this one; false and unchanged where a total would pass 2^128 − 1.
+    pub fn absorb(&mut self, other: &Load) -> bool {
+        let added = self.added.checked_add(other.added);
+        let removed = self.removed.checked_add(other.removed);
+        let (Some(added), Some(removed)) = (added, removed) else {
+            return false;
+        };
+        self.added = added;
+        self.removed = removed;
+        for &(second, amount) in &other.live {
+            match self.live.last_mut() {
+                Some((last, held)) if *last == second => *held = held.saturating_add(amount),
+                _ => self.live.push((second, amount)),
+            }
+        }
+        self.past.extend_from_slice(&other.past);
+        self.tokens.extend_from_slice(&other.tokens);
+        true
+    }
+}
+
+/// Why a cell does not count a flush. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// A grant is needed first.
+    NeedsGrant,
+    /// A total would pass 2^128 − 1.
+    Overflow,
+    /// The lane finished with this flush long ago; nobody waits for the answer.
+    Stray,
+    /// Too many lanes flushed within the last minute.
+    TooManyLanes,
+}
+
+/// What must be written together so that a flush is durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Whether the hot row changed.
+    pub hot: bool,
+    /// Pages of buckets that changed; a page that became empty is deleted.
+    pub pages: DirtyPages,
+    /// Whether the sketch of all time must be written.
+    pub all_time: bool,
+    /// Sketches of minutes that changed: (unix second of the start, the whole sketch at rest).
+    pub minutes: Vec<(i64, Vec<u8>)>,
+    /// Tokens of minutes that are not in memory: the shell merges them into those minutes' rows.
+    pub late_tokens: Vec<(i64, Token)>,
+}

@@ -1,0 +1,35 @@
+//! Permission to count: generations begin with it.
+
+use serde::{Deserialize, Serialize};
+
+use super::settings::Settings;
+
+/// How long a granter's word outweighs a cell's own clock on whether the counter has lapsed.
+pub const GRANT_TRUSTED_MS: u64 = 1_000;
+
+/// Permission to count, given by the root and handed on by the lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The counter's generation.
+    pub generation: u64,
+    /// The counter's settings.
+    pub settings: Settings,
+    /// Newest write anywhere that the granter knows of, unix milliseconds: it carries a sliding
+    /// time to live over quiet stretches of this cell.
+    pub last_write_ms: i64,
+    /// Whether this cell is all there is of the counter, so that its total is the counter's value.
+    pub alone: bool,
+}
+
+/// What a grant did to a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It was unborn and counts now.
+    Born,
+    /// It goes on counting, under newer settings if there are any.
+    Renewed,
+    /// It counts for a newer generation; the rows of the old one must go.
+    Replaced,
+    /// Nothing: that generation is over. Ask again.
+    Outdated,
+}

@@ -1,0 +1,195 @@
+//! How roots end, and how leads are told what the root decided.
+//!
+//! Invariant: what must be told is stored as a duty in the same commit as its cause; a duty is
+//! struck off only when its lead has confirmed.
+
+use super::directory::Directory;
+use super::directory_store::{Duty, Telling};
+use crate::cluster::root::{Entry, Root};
+use crate::counter::id::{CounterId, Datacenter};
+use crate::platform::call;
+use crate::platform::clock::now_ms;
+use crate::platform::settled::all_settled;
+use crate::protocol::messages::{Close, Configure, Fault, Sum, Wanted};
+use crate::protocol::names::CellAddress;
+
+/// Leads that are called at once for one counter.
+const LEADS_AT_ONCE: usize = 64;
+
+impl Directory {
+    /// The living root; or what is known of the one that ended. A counter whose time has come is
+    /// ended here. `for_write`: where some lead does not say when it was last written, a write keeps
+    /// the counter alive, since only all of them together can let it end.
+    pub(super) async fn living(
+        &self,
+        counter: &CounterId,
+        for_write: bool,
+    ) -> Result<Result<Root, Option<Entry>>, Fault> {
+        let entry = self.rows.entry(counter)?;
+        let Some(Entry::Live(mut root)) = entry else {
+            return Ok(Err(entry));
+        };
+        if !root.is_due(now_ms()) {
+            return Ok(Ok(root));
+        }
+        if root.is_sliding() {
+            match self.last_write_ms(counter, &root).await {
+                Ok(last_write_ms) => root.last_write_ms = root.last_write_ms.max(last_write_ms),
+                Err(_) if for_write => root.last_write_ms = now_ms(),
+                Err(fault) => return Err(fault),
+            }
+            if !root.is_due(now_ms()) {
+                self.save(counter, Entry::Live(root.clone()), &[]).await?;
+                return Ok(Ok(root));
+            }
+        }
+        self.end(counter, &root).await?;
+        Ok(Err(self.rows.entry(counter)?))
+    }
+
+    /// The newest write that any lead knows of.
+    async fn last_write_ms(&self, counter: &CounterId, root: &Root) -> Result<i64, Fault> {
+        let question = Wanted {
+            totals_only: true,
+            ..Wanted::default()
+        }
+        .of(root.generation);
+        let ask = |datacenter: &Datacenter| {
+            let to = CellAddress::lead(counter, datacenter);
+            async move {
+                call::cell(
+                    &self.env,
+                    &to,
+                    &Sum {
+                        to: to.clone(),
+                        question,
+                    },
+                )
+                .await
+            }
+        };
+        let mut newest = i64::MIN;
+        for sum in all_settled(root.datacenters.iter().map(ask), LEADS_AT_ONCE).await {
+            let sum = sum?;
+            if let Some(shard) = sum.missing.first() {
+                return Err(Fault::Unavailable(format!("shard {shard} did not answer")));
+            }
+            newest = newest.max(sum.summary.last_write_ms);
+        }
+        Ok(newest)
+    }
+
+    /// Ends a generation: durably here first, then at the leads. Returns who could not be told.
+    pub(super) async fn end(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+    ) -> Result<Vec<Datacenter>, Fault> {
+        let ended = Entry::Ended {
+            generation: root.generation,
+            at_ms: now_ms(),
+        };
+        let duties = duties(counter, root, Telling::Close);
+        self.save(counter, ended, &duties).await?;
+        self.fulfil(&duties).await
+    }
+
+    pub(super) async fn save(
+        &self,
+        counter: &CounterId,
+        entry: Entry,
+        duties: &[Duty],
+    ) -> Result<(), Fault> {
+        let now_ms = now_ms();
+        self.rows.put(counter, &entry, duties, now_ms)?;
+        if entry.due_at_ms().is_some() || !duties.is_empty() {
+            self.rows.arm(now_ms).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells leads what they must know, and strikes off what is done. Returns the rest.
+    pub(super) async fn fulfil(&self, duties: &[Duty]) -> Result<Vec<Datacenter>, Fault> {
+        let tell = |duty: &Duty| {
+            let duty = duty.clone();
+            async move {
+                let root = match self.rows.entry(&duty.counter) {
+                    Ok(Some(Entry::Live(root))) => Some(root),
+                    _ => None,
+                };
+                let told = self
+                    .tell(
+                        &duty.counter,
+                        &duty.datacenter,
+                        duty.telling,
+                        duty.generation,
+                        root.as_ref(),
+                    )
+                    .await;
+                (duty, told)
+            }
+        };
+        let mut pending = Vec::new();
+        for (duty, told) in all_settled(duties.iter().map(tell), LEADS_AT_ONCE).await {
+            match told {
+                Ok(()) => self.rows.done(&duty)?,
+                Err(_) => {
+                    self.rows.postpone(&duty, now_ms())?;
+                    pending.push(duty.datacenter);
+                }
+            }
+        }
+        pending.sort_unstable();
+        Ok(pending)
+    }
+
+    /// Tells one lead. Settings of a generation that has ended meanwhile need no telling.
+    pub(super) async fn tell(
+        &self,
+        counter: &CounterId,
+        datacenter: &Datacenter,
+        telling: Telling,
+        generation: u64,
+        root: Option<&Root>,
+    ) -> Result<(), Fault> {
+        let to = CellAddress::lead(counter, datacenter);
+        match (telling, root.filter(|root| root.generation == generation)) {
+            (Telling::Close, _) => {
+                call::cell(
+                    &self.env,
+                    &to,
+                    &Close {
+                        to: to.clone(),
+                        generation,
+                    },
+                )
+                .await
+            }
+            (Telling::Configure, Some(root)) => {
+                let grant = root.grant(datacenter);
+                call::cell(
+                    &self.env,
+                    &to,
+                    &Configure {
+                        to: to.clone(),
+                        grant,
+                    },
+                )
+                .await
+            }
+            (Telling::Configure, None) => Ok(()),
+        }
+    }
+}
+
+/// What every lead of a counter must be told.
+pub(super) fn duties(counter: &CounterId, root: &Root, telling: Telling) -> Vec<Duty> {
+    let duty = |datacenter: &Datacenter| Duty {
+        counter: counter.clone(),
+        datacenter: datacenter.clone(),
+        telling,
+        generation: root.generation,
+        tries: 0,
+    };
+    root.datacenters.iter().map(duty).collect()
+}

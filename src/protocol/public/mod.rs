@@ -1,0 +1,164 @@
+//! The public JSON of reads and writes.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `number` | exact numbers of any size, estimates |
+//! | `told` | one counter's sum, as it is told |
+//!
+//! This file holds the answers that are about several counters, or about none.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::messages::{Flushed, GlobalSum};
+use super::names::CellAddress;
+use super::query::Window;
+use super::version::Version;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::merge::join_sketches;
+use crate::counter::total::Value;
+
+mod number;
+mod told;
+
+pub use number::{Estimate, Exact};
+pub use told::{Freshness, SettingsView, Told};
+
+/// The JSON of `GET /uniques`: the union of several counters.
+pub fn union_json(ids: &[CounterId], told: &[Told<'_>], window: Option<Window>) -> String {
+    let mut union = Vec::new();
+    for one in told {
+        let sketch = if window.is_some() {
+            &one.total.window_uniques
+        } else {
+            &one.total.uniques
+        };
+        join_sketches(&mut union, sketch.clone());
+    }
+    let nothing = Estimate {
+        estimate: 0,
+        standard_error: 0.0,
+    };
+    #[derive(Serialize)]
+    struct UnionView<'a> {
+        ids: &'a [CounterId],
+        #[serde(flatten)]
+        union: Estimate,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        window: Option<u64>,
+        exact: bool,
+        as_of: i64,
+        staleness_ms: i64,
+    }
+    to_json(&UnionView {
+        ids,
+        union: Estimate::of(&union).unwrap_or(nothing),
+        window: window.map(|window| window.seconds),
+        exact: told.iter().all(Told::is_exact),
+        as_of: told
+            .iter()
+            .map(|one| one.freshness.as_of_ms)
+            .min()
+            .unwrap_or(0),
+        staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
+    })
+}
+
+/// The JSON of an increment or decrement.
+pub fn write_json(
+    cell: &CellAddress,
+    delta: u128,
+    value: Value,
+    exact: bool,
+    flushed: &Flushed,
+    strings: bool,
+) -> String {
+    #[derive(Serialize)]
+    struct WriteView<'a> {
+        id: &'a CounterId,
+        delta: Exact,
+        value: Exact,
+        exact: bool,
+        status: &'static str,
+        datacenter: &'a Datacenter,
+        version: String,
+    }
+    to_json(&WriteView {
+        id: &cell.counter,
+        delta: Exact::new(Value::new(delta, 0), strings),
+        value: Exact::new(value, strings),
+        exact,
+        status: "ok",
+        datacenter: &cell.datacenter,
+        version: Version::of_write(cell, flushed).encode(),
+    })
+}
+
+/// The JSON of `DELETE /counters/{id}`.
+pub fn deleted_json(id: &CounterId, pending: &[Datacenter]) -> String {
+    #[derive(Serialize)]
+    struct DeletedView<'a> {
+        id: &'a CounterId,
+        status: &'static str,
+        pending_datacenters: &'a [Datacenter],
+    }
+    to_json(&DeletedView {
+        id,
+        status: "deleted",
+        pending_datacenters: pending,
+    })
+}
+
+/// The JSON of `GET /counters`.
+pub fn list_json(counters: &[CounterId], cursor: Option<&str>) -> String {
+    #[derive(Serialize)]
+    struct Item<'a> {
+        id: &'a CounterId,
+    }
+    #[derive(Serialize)]
+    struct ListView<'a> {
+        counters: Vec<Item<'a>>,
+        cursor: Option<&'a str>,
+    }
+    let counters = counters.iter().map(|id| Item { id }).collect();
+    to_json(&ListView { counters, cursor })
+}
+
+/// The JSON of `GET /counters/{prefix}*/aggregate`.
+pub fn aggregate_json(
+    prefix: &str,
+    sums: &BTreeMap<CounterId, GlobalSum>,
+    freshness: Freshness,
+    strings: bool,
+) -> String {
+    let told: Vec<Told<'_>> = sums
+        .iter()
+        .map(|(id, sum)| Told::new(id, sum, freshness))
+        .collect();
+    let value = told
+        .iter()
+        .fold(Value::default(), |sum, one| sum.plus(one.value()));
+    #[derive(Serialize)]
+    struct AggregateView<'a> {
+        prefix: &'a str,
+        counters: u64,
+        value: Exact,
+        exact: bool,
+        as_of: i64,
+        staleness_ms: i64,
+    }
+    to_json(&AggregateView {
+        prefix,
+        counters: u64::try_from(told.len()).unwrap_or(u64::MAX),
+        value: Exact::new(value, strings),
+        exact: told.iter().all(Told::is_exact),
+        as_of: freshness.as_of_ms,
+        staleness_ms: freshness.staleness_ms(),
+    })
+}
+
+/// None of the types above can fail to be written; an empty object would only show in a test.
+fn to_json<T: Serialize>(view: &T) -> String {
+    serde_json::to_string(view).unwrap_or_else(|_| "{}".to_owned())
+}

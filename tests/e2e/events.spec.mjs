@@ -1,0 +1,199 @@
+// Batches of events: a bad line costs that line alone, a body that cannot be read counts nothing.
+import { gzipSync } from "node:zlib";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openWorld } from "./world.mjs";
+
+const MIB = 1024 * 1024;
+const BULK_MIB_MAX = 32;
+const ERRORS_MAX = 100;
+
+let world;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterAll(() => world.close());
+
+const gzip = { "content-encoding": "gzip" };
+const post = (body, options) => world.well("POST", "/events", { body, ...options });
+const valueOf = async (id) => (await world.strong(id)).value;
+const nothingOf = (id) => world.refused(404, "counter-not-found", "GET", `/counters/${encodeURIComponent(id)}`);
+const lines = (events) => events.map((event) => JSON.stringify(event)).join("\n");
+
+test("an array counts", async () => {
+  const body = JSON.stringify([{ key: "array" }, { key: "array", increment: 4 }, { key: "array/2", increment: "5" }]);
+  expect(await post(body)).toEqual({ accepted: 3, rejected: 0, errors: [] });
+  expect([await valueOf("array"), await valueOf("array/2")]).toEqual([5, 5]);
+});
+
+test("NDJSON counts, with any line ends and empty lines", async () => {
+  const body = '{"key":"lines"}\n\r\n{"key":"lines","increment":2}\r\n  {"key":"lines"}  \n\n{"key":"lines"}';
+  expect(await post(body)).toEqual({ accepted: 4, rejected: 0, errors: [] });
+  expect(await valueOf("lines")).toBe(5);
+});
+
+test("gzip counts, in one member or several", async () => {
+  const events = Array.from({ length: 500 }, (_, index) => ({ key: "zipped", unique: `u${index % 50}` }));
+  expect(await post(gzipSync(lines(events)), { headers: gzip })).toMatchObject({ accepted: 500, rejected: 0 });
+  const two = Buffer.concat([gzipSync('{"key":"zipped"}\n'), gzipSync('{"key":"zipped"}')]);
+  expect(await post(two, { headers: gzip })).toMatchObject({ accepted: 2, rejected: 0 });
+  const seen = await world.strong("zipped");
+  expect([seen.value, seen.uniques.estimate]).toEqual([502, 50]);
+});
+
+test("an empty batch counts nothing", async () => {
+  for (const body of ["", "[]", "\n\n", " [ ] "]) {
+    expect(await post(body), JSON.stringify(body)).toEqual({ accepted: 0, rejected: 0, errors: [] });
+  }
+});
+
+const BAD = [
+  ["invalid-json", '{"key":"mixed"'],
+  ["invalid-json", "nonsense"],
+  ["invalid-body", '"mixed"'],
+  ["invalid-body", '{"increment":1}'],
+  ["invalid-body", '{"key":7}'],
+  ["invalid-body", '{"key":"mixed","unique":7}'],
+  ["invalid-body", '{"key":"mixed","unique":""}'],
+  ["invalid-body", '{"key":"mixed","at":"noon"}'],
+  ["unknown-field", '{"key":"mixed","incremnt":2}'],
+  ["invalid-delta", '{"key":"mixed","increment":0}'],
+  ["invalid-delta", '{"key":"mixed","increment":-1}'],
+  ["invalid-delta", '{"key":"mixed","increment":1.5}'],
+  ["invalid-delta", `{"key":"mixed","increment":"${2n ** 128n}"}`],
+  ["invalid-id", '{"key":""}'],
+  ["invalid-id", '{"key":"."}'],
+  ["invalid-id", '{"key":"a\\u0000b"}'],
+  ["invalid-id", JSON.stringify({ key: "x".repeat(513) })],
+  ["clock-skew", '{"key":"mixed","at":1000}'],
+];
+
+test("a bad line costs that line alone, and is named", async () => {
+  const body = BAD.flatMap(([, bad]) => ['{"key":"mixed","unique":"ann"}', bad]).join("\n");
+  const report = await post(body);
+  expect([report.accepted, report.rejected]).toEqual([BAD.length, BAD.length]);
+  expect(report.errors.map(({ line, code }) => [line, code])).toEqual(BAD.map(([code], index) => [2 * index + 2, code]));
+  expect(report.errors[8].detail).toContain("incremnt");
+  const seen = await world.strong("mixed", "&window=300");
+  expect(seen).toMatchObject({ value: BAD.length, window: { count: BAD.length } });
+  expect(seen.uniques.estimate).toBe(1);
+});
+
+test("a bad element of an array costs that element alone", async () => {
+  const good = BAD.filter(([code]) => code !== "invalid-json");
+  const body = `[${good.map(([, bad]) => `{"key":"mixed-array"},${bad}`).join(",")}]`;
+  const report = await post(body);
+  expect(report.errors.map(({ line, code }) => [line, code])).toEqual(good.map(([code], index) => [2 * index + 2, code]));
+  expect(await valueOf("mixed-array")).toBe(good.length);
+});
+
+test("only the first errors are listed, all are counted", async () => {
+  const body = Array.from({ length: 250 }, (_, index) => (index % 2 ? '{"key":"many-errors"}' : "bad")).join("\n");
+  const report = await post(body);
+  expect([report.accepted, report.rejected, report.errors.length]).toEqual([125, 125, ERRORS_MAX]);
+  expect(report.errors.at(-1).line).toBe(2 * ERRORS_MAX - 1);
+});
+
+test("an event's own time is taken near the clock and refused beyond", async () => {
+  const now_ms = Date.now();
+  const report = await post(
+    lines([
+      { key: "skew", at: now_ms - 3_000 },
+      { key: "skew", at: now_ms + 3_000 },
+      { key: "skew", at: now_ms - 10_000 },
+      { key: "skew", at: now_ms + 10_000 },
+    ]),
+  );
+  expect(report.errors.map(({ line, code }) => [line, code])).toEqual([
+    [3, "clock-skew"],
+    [4, "clock-skew"],
+  ]);
+  const second = Math.floor((now_ms - 3_000) / 1000);
+  const { points } = await world.history("skew", `&step=1s&from=${second}&to=${second + 6}`);
+  expect(points.map(([, count]) => count)).toEqual([1, 0, 0, 0, 0, 0, 1]);
+});
+
+test("a line that overflows its counter is refused, the others count", async () => {
+  await world.add("batch-full", { delta: String(2n ** 128n - 2n) });
+  const report = await post(lines([{ key: "batch-full", increment: 5 }, { key: "batch-beside", increment: 3 }]));
+  expect([report.accepted, report.rejected]).toEqual([1, 1]);
+  expect(report.errors).toMatchObject([{ line: 1, code: "counter-overflow" }]);
+  expect([await valueOf("batch-full"), await valueOf("batch-beside")]).toEqual([2n ** 128n - 2n, 3]);
+});
+
+test("a batch goes to all shards, and adds up", async () => {
+  await world.put("batch-shards", { shards: 8 });
+  await world.add("batch-shards");
+  const events = Array.from({ length: 400 }, (_, index) => ({ key: "batch-shards", increment: 2, unique: `u${index % 160}` }));
+  expect(await post(lines(events))).toMatchObject({ accepted: 400 });
+  const seen = await world.strong("batch-shards", "&window=300");
+  expect(seen).toMatchObject({ value: 801, exact: true, window: { count: 801 } });
+  expect(Math.abs(seen.uniques.estimate - 160)).toBeLessThanOrEqual(3 * seen.uniques.standard_error + 0.5);
+});
+
+test("batches at once lose and repeat nothing", async () => {
+  const body = lines(Array.from({ length: 300 }, (_, index) => ({ key: `at-once/${index % 7}`, increment: 2 })));
+  const reports = await Promise.all(Array.from({ length: 12 }, (_, index) => post(body, { colo: index % 2 ? "FRA" : "IAD" })));
+  expect(reports.every(({ accepted, rejected }) => accepted === 300 && rejected === 0)).toBe(true);
+  expect(await world.well("GET", "/counters/at-once%2F*/aggregate")).toMatchObject({ counters: 7, value: 7_200, exact: true });
+});
+
+test("a batch opens thousands of counters at once, and says which are too many", async () => {
+  const events = Array.from({ length: 5_200 }, (_, index) => ({ key: `thousands/${index}`, increment: (index % 3) + 1 }));
+  const report = await post(lines(events));
+  expect(report.accepted + report.rejected).toBe(events.length);
+  expect(report.accepted).toBeGreaterThanOrEqual(4_000);
+  expect(report.rejected).toBeGreaterThan(0);
+  // Lines of counters that fit come first, and a line beyond them is refused by name.
+  const wanted = Array.from({ length: ERRORS_MAX }, (_, index) => [report.accepted + 1 + index, "too-many-counters"]);
+  expect(report.errors.map(({ line, code }) => [line, code])).toEqual(wanted);
+  const sum = events.slice(0, report.accepted).reduce((total, { increment }) => total + increment, 0);
+  const seen = await world.well("GET", "/counters/thousands%2F*/aggregate");
+  expect(seen).toMatchObject({ counters: report.accepted, value: sum, exact: true });
+});
+
+describe("a body that cannot be read counts nothing", () => {
+  const good = '{"key":"whole-body"}\n';
+
+  test("too large as it is: the client sees 413", async () => {
+    const body = Buffer.alloc(BULK_MIB_MAX * MIB + 1, " ");
+    body.write(good);
+    await world.refused(413, "body-too-large", "POST", "/events", { body });
+    await nothingOf("whole-body");
+  });
+
+  test("exactly the limit is read", async () => {
+    const body = Buffer.alloc(BULK_MIB_MAX * MIB, "\n");
+    body.write('{"key":"full-body"}');
+    expect(await post(body)).toEqual({ accepted: 1, rejected: 0, errors: [] });
+  });
+
+  test("too large once inflated: a bomb", async () => {
+    const bomb = gzipSync(Buffer.concat([Buffer.from(good), Buffer.alloc(256 * MIB, "\n")]));
+    expect(bomb.length).toBeLessThan(MIB);
+    await world.refused(413, "body-too-large", "POST", "/events", { body: bomb, headers: gzip });
+    await nothingOf("whole-body");
+  });
+
+  test("gzip that breaks off, is damaged, or is none", async () => {
+    const whole = gzipSync(good.repeat(5_000));
+    const damaged = Buffer.from(whole);
+    damaged[damaged.length - 6] ^= 0xff;
+    for (const body of [whole.subarray(0, whole.length - 20), whole.subarray(0, whole.length - 4), damaged, Buffer.from(good)]) {
+      await world.refused(400, "invalid-gzip", "POST", "/events", { body, headers: gzip });
+    }
+    await nothingOf("whole-body");
+  });
+
+  test("an encoding that is not read", async () => {
+    for (const encoding of ["br", "deflate", "zstd"]) {
+      const headers = { "content-encoding": encoding };
+      await world.refused(415, "unsupported-encoding", "POST", "/events", { body: good, headers });
+    }
+    await nothingOf("whole-body");
+  });
+
+  test("a query parameter that is not known", async () => {
+    await world.refused(400, "invalid-query", "POST", "/events?dry=1", { body: good });
+    await nothingOf("whole-body");
+  });
+});
