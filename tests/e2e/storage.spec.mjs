@@ -52,7 +52,15 @@ function rowsOnDisk(className) {
   });
 }
 
-const isFree = () => rowsOnDisk("Cell").length === 0;
+// A file that is being changed cannot always be read: it is looked at again.
+function isFree() {
+  try {
+    return rowsOnDisk("Cell").length === 0;
+  } catch (error) {
+    if (error.code === "ERR_SQLITE_ERROR") return false;
+    throw error;
+  }
+}
 
 async function fill(id) {
   await world.put(id, { shards: 4 });
