@@ -1,14 +1,17 @@
--- The load of one run of wrk: one request again and again, and an exact count of what was answered.
+-- The load of one run of wrk: one request again and again for so long, and an exact count of what was
+-- answered.
 --
--- Invariant: an answer is `acknowledged` only if its status is 200 and its body is as expected; all
--- others are `failed`. What was in flight when wrk stopped was never answered and is in neither.
+-- Invariants: an answer is `acknowledged` only if its status is 200 and its body is as expected; all
+-- others are `failed`. When the time is up, each connection waits for its answer and then rests; once all
+-- rest the run says DRAINED, and whoever started wrk interrupts it. So nothing is in flight at the end,
+-- and what a counter holds can be compared with what was acknowledged to the unit.
 --
--- Arguments after "--": method, path, file of the body or "-", its content type or "-", and a Lua
--- pattern for the body of a good answer. Where the pattern captures a number, that number is what
--- the answer acknowledged; otherwise it is 1.
+-- Arguments after "--": seconds, connections, method, path, file of the body or "-", its content type or
+-- "-", and a Lua pattern for the body of a good answer. Where the pattern captures a number, that number
+-- is what the answer acknowledged; otherwise it is 1.
 --
--- The time of a run ends with its last good answer: where answers come in few bursts (a batch takes
--- seconds), the wait for the burst that the end of the run cut off would falsify the rate.
+-- The time of a run ends with its last good answer: where answers come in few bursts (a batch may take
+-- a second), the rest of the run after the last burst would falsify the rate.
 
 local ffi = require("ffi")
 ffi.cdef([[
@@ -37,12 +40,19 @@ sample = ""
 started_us = 0
 answered_us = 0
 
+-- Longer than any run: a connection that rests does not ask again.
+local REST_MS = 3600 * 1000
+
 local static_request
 local expected
+local seconds
+local connections
+local resting = 0
 
 function init(args)
-  local method, path, body_file, content_type = args[1], args[2], args[3], args[4]
-  expected = args[5]
+  seconds, connections = tonumber(args[1]), tonumber(args[2])
+  local method, path, body_file, content_type = args[3], args[4], args[5], args[6]
+  expected = args[7]
   local body
   if body_file ~= "-" then
     local file = assert(io.open(body_file, "rb"))
@@ -57,6 +67,17 @@ end
 function request()
   if started_us == 0 then started_us = now_us() end
   return static_request
+end
+
+-- wrk asks before each request how many milliseconds to wait.
+function delay()
+  if started_us == 0 or now_us() < started_us + seconds * 1e6 then return 0 end
+  resting = resting + 1
+  if resting == connections then
+    io.write("DRAINED\n")
+    io.stdout:flush()
+  end
+  return REST_MS
 end
 
 function response(status, headers, body)

@@ -1,7 +1,8 @@
 //! Where the platform enters: one module, two Workers, told apart by a variable.
 
 use worker::wasm_bindgen;
-use worker::{Context, Env, Request, Response, event};
+use worker::web_sys::{Request, Response};
+use worker::{Context, Env, event};
 
 use crate::protocol::names::{ROLE, ROLE_AGGREGATOR};
 use crate::{aggregator, edge};
@@ -25,7 +26,9 @@ async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<R
         })
     });
     if is_aggregator {
-        aggregator::fetch(request, env).await
+        aggregator::fetch(request.into(), env)
+            .await
+            .map(Response::from)
     } else {
         edge::fetch(request, env, context).await
     }

@@ -1,7 +1,8 @@
 //! Bodies: bounded before they are held, drained where they are refused.
 
 use futures_util::StreamExt;
-use worker::{ByteStream, Request};
+use worker::ByteStream;
+use worker::web_sys::Request;
 
 use crate::protocol::batch::inflate::Inflate;
 use crate::protocol::bodies::{BODY_BYTES_MAX, BULK_BYTES_MAX, DRAIN_BYTES_MAX};
@@ -26,9 +27,9 @@ fn length(chunk: &[u8]) -> u64 {
 }
 
 /// The body's stream; `None` where there is no body.
-fn stream(request: &mut Request) -> Option<ByteStream> {
-    request.inner().body()?;
-    request.stream().ok()
+fn stream(request: &Request) -> Option<ByteStream> {
+    request.body()?;
+    worker::Request::from(Clone::clone(request)).stream().ok()
 }
 
 async fn drain_stream(stream: &mut ByteStream, mut seen: u64) {
@@ -41,9 +42,9 @@ async fn drain_stream(stream: &mut ByteStream, mut seen: u64) {
 }
 
 /// Reads what is left of a body and throws it away, up to [`DRAIN_BYTES_MAX`].
-pub async fn drain(request: &mut Request) {
+pub async fn drain(request: &Request) {
     // A body that was read before has its stream taken already.
-    if request.inner().body_used() {
+    if request.body_used() {
         return;
     }
     if let Some(mut stream) = stream(request) {
@@ -55,9 +56,12 @@ pub async fn drain(request: &mut Request) {
 ///
 /// # Errors
 /// `body-too-large` above [`BODY_BYTES_MAX`], after draining.
-pub async fn read_small(request: &mut Request) -> Result<Vec<u8>, Problem> {
-    refuse_encoded(request)?;
+pub async fn read_small(request: &Request) -> Result<Vec<u8>, Problem> {
     let mut body = Vec::new();
+    if request.body().is_none() {
+        return Ok(body);
+    }
+    refuse_encoded(request)?;
     each_chunk(request, BODY_BYTES_MAX, |chunk| {
         body.extend_from_slice(chunk);
         Ok(())
@@ -89,7 +93,7 @@ fn encoding(request: &Request) -> Option<String> {
 /// `body-too-large` above [`BULK_BYTES_MAX`] before or after inflation, `invalid-gzip`,
 /// `unsupported-encoding`, or what `each` says; after draining.
 pub async fn read_bulk(
-    request: &mut Request,
+    request: &Request,
     mut each: impl FnMut(&[u8]) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
     match encoding(request).as_deref() {
@@ -110,7 +114,7 @@ pub async fn read_bulk(
 }
 
 async fn each_chunk(
-    request: &mut Request,
+    request: &Request,
     limit: u64,
     mut each: impl FnMut(&[u8]) -> Result<(), Problem>,
 ) -> Result<(), Problem> {

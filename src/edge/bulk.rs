@@ -65,7 +65,7 @@ impl Records {
 ///
 /// # Errors
 /// Those of the whole body; nothing was counted then.
-pub async fn events(visit: &mut Visit, caller: &Caller) -> Result<Answer, Problem> {
+pub async fn events(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
     bulk(visit, caller, Records::Events).await
 }
@@ -74,13 +74,13 @@ pub async fn events(visit: &mut Visit, caller: &Caller) -> Result<Answer, Proble
 ///
 /// # Errors
 /// As [`events`].
-pub async fn ingest(visit: &mut Visit, caller: &Caller) -> Result<Answer, Problem> {
+pub async fn ingest(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(visit.query(), &["format", "key", "unique"])?;
     let ingest = Ingest::from_query(query.get("format"), query.get("key"), query.get("unique"))?;
     bulk(visit, caller, Records::Logs(ingest)).await
 }
 
-async fn bulk(visit: &mut Visit, caller: &Caller, records: Records) -> Result<Answer, Problem> {
+async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer, Problem> {
     let key = hash_key(&visit.env).await?;
     let hash_of = |element: &[u8]| hash(&key, element);
     let limits = Limits {
@@ -102,7 +102,7 @@ async fn bulk(visit: &mut Visit, caller: &Caller, records: Records) -> Result<An
         Err(problem) => gather.reject(line, &problem),
     };
     let mut splitter = records.splitter();
-    body::read_bulk(&mut visit.request, |chunk| {
+    body::read_bulk(&visit.request, |chunk| {
         splitter.push(chunk, |line, record| take(&mut gather, line, record))?;
         memory.hold(gather.memory_bytes())
     })

@@ -20,9 +20,9 @@ use crate::protocol::query::Query;
 ///
 /// # Errors
 /// `invalid-body`, `unknown-field`, `unavailable`.
-pub async fn put(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem> {
+pub async fn put(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
-    let bytes = body::read_small(&mut visit.request).await?;
+    let bytes = body::read_small(&visit.request).await?;
     let settings = parse_settings(&bytes)?;
     let put = Put {
         counter: id.clone(),
@@ -59,7 +59,7 @@ pub async fn put(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem> {
 ///
 /// # Errors
 /// `counter-not-found`, `unavailable`.
-pub async fn delete(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem> {
+pub async fn delete(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
     let ended = call::root(
         &visit.env,
@@ -83,7 +83,7 @@ pub async fn delete(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem>
 ///
 /// # Errors
 /// `invalid-query`, `unavailable`.
-pub async fn list(visit: &mut Visit, caller: &Caller) -> Result<Answer, Problem> {
+pub async fn list(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(visit.query(), &["prefix", "cursor", "limit"])?;
     let prefix = query.get("prefix").unwrap_or_default().to_owned();
     caller.may_list(&prefix)?;
@@ -106,7 +106,7 @@ pub async fn list(visit: &mut Visit, caller: &Caller) -> Result<Answer, Problem>
 ///
 /// # Errors
 /// `too-many-counters`, `invalid-query`, `unavailable`.
-pub async fn aggregate(visit: &mut Visit, prefix: &str) -> Result<Answer, Problem> {
+pub async fn aggregate(visit: &Visit, prefix: &str) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
     let as_of_ms = now_ms();
     let read = ReadMany {

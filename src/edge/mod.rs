@@ -25,7 +25,8 @@ mod respond;
 mod visit;
 mod write;
 
-use worker::{Context, Env, Request, Response};
+use worker::web_sys::{Request, Response};
+use worker::{Context, Env};
 
 use crate::protocol::access::Scope;
 use crate::protocol::problem::Problem;
@@ -38,12 +39,12 @@ const OPENAPI: &str = include_str!("../protocol/openapi.json");
 
 /// Answers one request of a client.
 pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
-    let mut visit = Visit::new(request, env, context);
+    let visit = Visit::new(request, env, context);
     if visit.method() == "OPTIONS" {
         return respond::preflight(&visit);
     }
     let answer = match resolve(visit.method(), visit.path()) {
-        Ok(route) => handle(&mut visit, route).await.unwrap_or_else(Answer::from),
+        Ok(route) => handle(&visit, route).await.unwrap_or_else(Answer::from),
         Err(no_route) => Answer::from(no_route),
     };
     // A client that is refused before its body was read would see a reset connection instead.
@@ -51,7 +52,7 @@ pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Resu
     respond::respond(&visit, answer)
 }
 
-async fn handle(visit: &mut Visit, route: Route) -> Result<Answer, Problem> {
+async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
     match (route, visit.caller()) {
         (Route::Health, _) => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
         (Route::OpenApi, _) => Ok(Answer::json(OPENAPI.to_owned())),

@@ -8,7 +8,6 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
-use super::body;
 use super::isolate::with_reads;
 use super::respond::Answer;
 use super::visit::Visit;
@@ -229,8 +228,7 @@ pub async fn value_now(visit: &Visit, id: &CounterId) -> Option<Value> {
 ///
 /// # Errors
 /// `counter-not-found`, `invalid-query`, `unavailable`.
-pub async fn counter(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem> {
-    body::drain(&mut visit.request).await;
+pub async fn counter(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let query = Query::parse(
         visit.query(),
         &["consistency", "datacenter", "window", "at", "numbers"],
@@ -273,7 +271,7 @@ fn accepts_text(visit: &Visit) -> bool {
 ///
 /// # Errors
 /// As [`counter`], and `range-too-large`.
-pub async fn history(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem> {
+pub async fn history(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let query = Query::parse(
         visit.query(),
         &["from", "to", "step", "consistency", "datacenter", "numbers"],
@@ -305,7 +303,7 @@ pub async fn history(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem
 ///
 /// # Errors
 /// As [`counter`].
-pub async fn uniques(visit: &mut Visit, caller: &Caller) -> Result<Answer, Problem> {
+pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(visit.query(), &["id", "window", "at", "consistency"])?;
     let window = query.window(now_ms().div_euclid(1_000))?;
     if window.is_some_and(|window| !window.has_uniques()) {
@@ -333,7 +331,6 @@ pub async fn uniques(visit: &mut Visit, caller: &Caller) -> Result<Answer, Probl
             datacenter: None,
             wanted: Window::wanted(window),
         };
-        let visit = &*visit;
         async move {
             see(visit, &question, strong)
                 .await

@@ -1,6 +1,9 @@
 //! Responses: JSON, text and problems, with the headers that say how true they are, and CORS.
 
-use worker::{Headers, Response, ResponseBuilder};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use worker::web_sys::{Headers, Response, ResponseInit};
 
 use super::isolate;
 use super::visit::Visit;
@@ -104,17 +107,23 @@ fn is_known(visit: &Visit, etag: &str) -> bool {
     })
 }
 
-fn cors(visit: &Visit, headers: &Headers) -> worker::Result<()> {
-    headers.append("vary", "Origin")?;
-    let origin = visit.header("origin");
-    let allowed = isolate::access(&visit.env)
-        .ok()
-        .and_then(|access| access.cors_origin(origin.as_deref()));
-    if let Some(allowed) = allowed {
-        headers.set("access-control-allow-origin", &allowed)?;
-        headers.set("access-control-expose-headers", EXPOSED_HEADERS)?;
+/// Headers of one response.
+type HeaderList = Vec<(&'static str, String)>;
+
+fn cors(visit: &Visit, headers: &mut HeaderList) {
+    headers.push(("vary", "Origin".to_owned()));
+    let Ok(access) = isolate::access(&visit.env) else {
+        return;
+    };
+    let origin = if access.is_open() {
+        None
+    } else {
+        visit.header("origin")
+    };
+    if let Some(allowed) = access.cors_origin(origin.as_deref()) {
+        headers.push(("access-control-allow-origin", allowed));
+        headers.push(("access-control-expose-headers", EXPOSED_HEADERS.to_owned()));
     }
-    Ok(())
 }
 
 /// Makes the response.
@@ -122,38 +131,30 @@ fn cors(visit: &Visit, headers: &Headers) -> worker::Result<()> {
 /// # Errors
 /// The platform's.
 pub fn respond(visit: &Visit, answer: Answer) -> worker::Result<Response> {
-    let headers = Headers::new();
-    cors(visit, &headers)?;
-    for (name, value) in &answer.headers {
-        headers.set(name, value)?;
-    }
+    let mut headers = answer.headers;
+    cors(visit, &mut headers);
     // Counts change all the time, and what a key may see is not for shared caches.
-    headers.set(
-        "cache-control",
-        if answer.etag.is_some() {
-            "private, no-cache"
-        } else {
-            "no-store"
-        },
-    )?;
-    if let Some(etag) = &answer.etag {
-        headers.set("etag", etag)?;
-        headers.append("vary", "Accept")?;
-        if is_known(visit, etag) {
-            return Ok(ResponseBuilder::new()
-                .with_status(304)
-                .with_headers(headers)
-                .empty());
+    let cache = if answer.etag.is_some() {
+        "private, no-cache"
+    } else {
+        "no-store"
+    };
+    headers.push(("cache-control", cache.to_owned()));
+    let mut status = answer.status;
+    let mut body = Some(answer.body.as_str());
+    if let Some(etag) = answer.etag {
+        if is_known(visit, &etag) {
+            status = 304;
+            body = None;
         }
+        headers.push(("etag", etag));
+        headers.push(("vary", "Accept".to_owned()));
     }
-    headers.set("content-type", answer.content_type)?;
-    let builder = ResponseBuilder::new()
-        .with_status(answer.status)
-        .with_headers(headers);
-    if visit.method() == "HEAD" {
-        return Ok(builder.empty());
+    if body.is_some() {
+        headers.push(("content-type", answer.content_type.to_owned()));
     }
-    Ok(builder.fixed(answer.body.into_bytes()))
+    let body = body.filter(|_| visit.method() != "HEAD");
+    response(status, &headers, body)
 }
 
 /// Answers a CORS preflight, and a plain `OPTIONS`.
@@ -162,21 +163,57 @@ pub fn respond(visit: &Visit, answer: Answer) -> worker::Result<Response> {
 /// The platform's.
 pub fn preflight(visit: &Visit) -> worker::Result<Response> {
     let Some(methods) = methods_of(visit.path()) else {
-        let problem = Problem::new(
-            Code::NotFound,
-            "there is no such path; GET /openapi.json lists every call",
-        );
-        return respond(visit, problem.into());
+        let detail = "there is no such path; GET /openapi.json lists every call";
+        return respond(visit, Problem::new(Code::NotFound, detail).into());
     };
-    let headers = Headers::new();
-    cors(visit, &headers)?;
+    let mut headers = HeaderList::new();
+    cors(visit, &mut headers);
     let allow = allow_header(methods);
-    headers.set("allow", &allow)?;
-    headers.set("access-control-allow-methods", &allow)?;
-    headers.set("access-control-allow-headers", ALLOWED_HEADERS)?;
-    headers.set("access-control-max-age", PREFLIGHT_SECONDS)?;
-    Ok(ResponseBuilder::new()
-        .with_status(204)
-        .with_headers(headers)
-        .empty())
+    headers.push(("allow", allow.clone()));
+    headers.push(("access-control-allow-methods", allow));
+    headers.push(("access-control-allow-headers", ALLOWED_HEADERS.to_owned()));
+    headers.push(("access-control-max-age", PREFLIGHT_SECONDS.to_owned()));
+    response(204, &headers, None)
+}
+
+thread_local! {
+    /// Status and headers of recent responses as the platform takes them, by their text: most
+    /// responses repeat those of another, and building them costs a call into JavaScript a header.
+    static INITS: RefCell<HashMap<String, ResponseInit>> = RefCell::default();
+}
+
+/// Inits that are kept: about 1 KB each.
+const INITS_MAX: usize = 64;
+
+fn response(status: u16, headers: &HeaderList, body: Option<&str>) -> worker::Result<Response> {
+    let mut text = status.to_string();
+    for (name, value) in headers {
+        text.extend(["\n", name, ":", value]);
+    }
+    let known = INITS.with_borrow(|inits| inits.get(&text).cloned());
+    let init = match known {
+        Some(init) => init,
+        None => {
+            let made = make_init(status, headers)?;
+            INITS.with_borrow_mut(|inits| {
+                if inits.len() >= INITS_MAX {
+                    inits.clear();
+                }
+                inits.insert(text, made.clone());
+            });
+            made
+        }
+    };
+    Ok(Response::new_with_opt_str_and_init(body, &init)?)
+}
+
+fn make_init(status: u16, headers: &HeaderList) -> worker::Result<ResponseInit> {
+    let list = Headers::new()?;
+    for (name, value) in headers {
+        list.append(name, value)?;
+    }
+    let init = ResponseInit::new();
+    init.set_status(status);
+    init.set_headers(&list);
+    Ok(init)
 }

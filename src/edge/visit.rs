@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use worker::js_sys::Reflect;
 use worker::wasm_bindgen::JsValue;
-use worker::{Context, Env, Request};
+use worker::web_sys::Request;
+use worker::{Context, Env};
 
 use super::{body, isolate};
 use crate::counter::id::Datacenter;
@@ -26,8 +27,8 @@ pub struct Visit {
 impl Visit {
     /// Takes a request apart.
     pub fn new(request: Request, env: Env, context: Context) -> Self {
-        let url = request.inner().url();
-        let method = request.inner().method();
+        let url = request.url();
+        let method = request.method();
         let (path, query) = path_and_query(&url);
         Self {
             method,
@@ -63,7 +64,7 @@ impl Visit {
     pub fn datacenter(&self) -> Datacenter {
         let get =
             |object: &JsValue, name: &str| Reflect::get(object, &JsValue::from_str(name)).ok();
-        let cf = get(self.request.inner().as_ref(), "cf").filter(JsValue::is_object);
+        let cf = get(self.request.as_ref(), "cf").filter(JsValue::is_object);
         let colo = cf
             .and_then(|cf| get(&cf, "colo"))
             .and_then(|colo| colo.as_string());
@@ -76,9 +77,13 @@ impl Visit {
     /// # Errors
     /// `not-configured`, `unauthorized`.
     pub fn caller(&self) -> Result<Caller, Problem> {
+        let access = isolate::access(&self.env)?;
+        if access.is_open() {
+            return access.identify(None, None);
+        }
         let authorization = self.header("authorization");
         let origin = self.header("origin");
-        isolate::access(&self.env)?.identify(authorization.as_deref(), origin.as_deref())
+        access.identify(authorization.as_deref(), origin.as_deref())
     }
 
     /// Lets work go on after the answer, even if the client is gone.
@@ -87,8 +92,11 @@ impl Visit {
     }
 
     /// Reads the rest of a body that was refused, up to a limit, and throws it away.
-    pub async fn drain(&mut self) {
-        body::drain(&mut self.request).await;
+    pub async fn drain(&self) {
+        // These two have no body.
+        if !matches!(self.method(), "GET" | "HEAD") {
+            body::drain(&self.request).await;
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::sketch::{Token, hash};
 ///
 /// # Errors
 /// Any refusal; then nothing was counted, except `unavailable`, which says so.
-pub async fn increment(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem> {
+pub async fn increment(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     write(visit, id, true).await
 }
 
@@ -28,13 +28,13 @@ pub async fn increment(visit: &mut Visit, id: CounterId) -> Result<Answer, Probl
 ///
 /// # Errors
 /// As [`increment`].
-pub async fn decrement(visit: &mut Visit, id: CounterId) -> Result<Answer, Problem> {
+pub async fn decrement(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     write(visit, id, false).await
 }
 
-async fn write(visit: &mut Visit, id: CounterId, adds: bool) -> Result<Answer, Problem> {
+async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
-    let bytes = body::read_small(&mut visit.request).await?;
+    let bytes = body::read_small(&visit.request).await?;
     let wanted = parse_increment(&bytes)?;
     let at_ms = stamp_ms(wanted.at_ms)?;
     let datacenter = visit.datacenter();

@@ -117,6 +117,11 @@ impl Access {
         }
     }
 
+    /// Returns whether everybody may do everything, so that nobody need be identified.
+    pub fn is_open(&self) -> bool {
+        matches!(self.0, Mode::Open)
+    }
+
     /// Who is asking, from the request's `Authorization` and `Origin` headers.
     ///
     /// A key is sent as `Authorization: Bearer <key>`; its holder has the grants of that key and no

@@ -137,20 +137,6 @@ test("batches at once lose and repeat nothing", async () => {
   expect(await world.well("GET", "/counters/at-once%2F*/aggregate")).toMatchObject({ counters: 7, value: 7_200, exact: true });
 });
 
-test("a batch opens thousands of counters at once, and says which are too many", async () => {
-  const events = Array.from({ length: 5_200 }, (_, index) => ({ key: `thousands/${index}`, increment: (index % 3) + 1 }));
-  const report = await post(lines(events));
-  expect(report.accepted + report.rejected).toBe(events.length);
-  expect(report.accepted).toBeGreaterThanOrEqual(4_000);
-  expect(report.rejected).toBeGreaterThan(0);
-  // Lines of counters that fit come first, and a line beyond them is refused by name.
-  const wanted = Array.from({ length: ERRORS_MAX }, (_, index) => [report.accepted + 1 + index, "too-many-counters"]);
-  expect(report.errors.map(({ line, code }) => [line, code])).toEqual(wanted);
-  const sum = events.slice(0, report.accepted).reduce((total, { increment }) => total + increment, 0);
-  const seen = await world.well("GET", "/counters/thousands%2F*/aggregate");
-  expect(seen).toMatchObject({ counters: report.accepted, value: sum, exact: true });
-});
-
 describe("a body that cannot be read counts nothing", () => {
   const good = '{"key":"whole-body"}\n';
 
