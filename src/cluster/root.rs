@@ -103,6 +103,7 @@ impl Root {
             settings: self.settings,
             last_write_ms: self.last_write_ms,
             alone: self.datacenters.iter().all(|other| other == datacenter),
+            spread: 0,
         }
     }
 }

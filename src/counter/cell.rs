@@ -7,6 +7,8 @@
 //! a generation. It then counts flushes until its generation is closed or its time to live lapses;
 //! a lapsed cell counts nothing before it has asked for a grant again.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::flush::{Changes, Load, Refusal};
@@ -15,6 +17,8 @@ use super::history::{History, HotHistory, MINUTES_KEPT, Step};
 use super::merge::{CellTotals, Part, Question, Range, at_rest};
 use super::nonces::{Known, Nonce, Nonces, Outcome};
 use crate::sketch::{Sketch, Token};
+
+mod shards;
 
 /// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
 pub const STAMP_CLAMP_SECONDS: i64 = 5;
@@ -28,6 +32,16 @@ pub struct Cell {
     removed: u128,
     last_write_ms: i64,
     shards_ever: u8,
+    /// Shards that writes of the datacenter spread over; 0 where that is not known yet.
+    spread: u8,
+    /// Whether this cell refuses flushes until it is let count again.
+    is_sealed: bool,
+    /// A lead's sealed shards, with what each of them had counted.
+    sealed: BTreeMap<u8, Option<Part>>,
+    /// How often this cell was sealed, in memory only: see [`Cell::unseal`].
+    seals: u64,
+    /// How often each shard was let count, in memory only: see [`Cell::keep_sealed`].
+    admissions: BTreeMap<u8, u64>,
     nonces: Nonces,
     history: History,
     all_time: Sketch,
@@ -48,6 +62,8 @@ pub struct Hot {
     removed: u128,
     last_write_ms: i64,
     shards_ever: u8,
+    spread: u8,
+    is_sealed: bool,
     nonces: Nonces,
     history: HotHistory,
     /// The minute that has a sketch which the all-time sketch does not include yet.
@@ -89,18 +105,13 @@ impl Cell {
         ttl.is_some_and(|ttl| now_ms >= ttl.expires_at_ms(self.last_write_ms()))
     }
 
-    /// Whether a flush must wait for a grant: the cell is unborn, or it has lapsed and no granter
+    /// Whether a flush must wait for a grant: the cell is unborn or sealed, or it has lapsed and no granter
     /// has just said that the counter lives all the same (their clocks differ).
     pub fn needs_grant(&self, now_ms: i64) -> bool {
         let just_granted = self
             .granted_ms
             .is_some_and(|at| now_ms.abs_diff(at) < GRANT_TRUSTED_MS);
-        self.grant.is_none() || (self.has_lapsed(now_ms) && !just_granted)
-    }
-
-    /// Whether the cell's total is the counter's value.
-    pub fn is_alone(&self) -> bool {
-        self.shards_ever() == 1 && self.grant.is_some_and(|grant| grant.alone)
+        self.is_sealed || self.grant.is_none() || (self.has_lapsed(now_ms) && !just_granted)
     }
 
     /// Takes a grant. A newer generation starts from nothing; the same one takes newer settings; an
@@ -120,7 +131,9 @@ impl Cell {
                 *self = Self {
                     grant: Some(grant),
                     shards_ever: grant.settings.shards(),
+                    spread: grant.spread,
                     closed_through: self.closed_through,
+                    seals: self.seals,
                     ..Self::default()
                 };
                 if older.is_some() {
@@ -142,14 +155,11 @@ impl Cell {
         if grant.settings.number > held.settings.number {
             held.settings = grant.settings;
         }
-        self.shards_ever = self.shards_ever.max(held.settings.shards());
-    }
-
-    /// Notes that a shard exists, before that shard is told that it does. True if that is news.
-    pub fn note_shard(&mut self, shard: u8) -> bool {
-        let known = self.shards_ever;
-        self.shards_ever = known.max(shard.saturating_add(1));
-        self.shards_ever != known
+        let fixed = held.settings.shards();
+        if grant.spread > 0 {
+            self.spread = grant.spread;
+        }
+        self.shards_ever = self.shards_ever.max(fixed);
     }
 
     /// Drops everything if the cell is of this generation or an older one. True if it was.
@@ -160,6 +170,7 @@ impl Cell {
         if closes {
             *self = Self {
                 closed_through: self.closed_through,
+                seals: self.seals,
                 ..Self::default()
             };
         }
@@ -281,6 +292,11 @@ impl Cell {
         *open_changed = false;
     }
 
+    /// How many lanes flushed here within the last second.
+    pub fn lanes_within_second(&self, now_ms: i64) -> u32 {
+        self.nonces.lanes_within_second(now_ms)
+    }
+
     /// What the cell has to say to a reader; `None` if it counts for no or another generation.
     /// Uniques of a window are not in memory: the shell adds them.
     pub fn answer(&self, question: &Question) -> Option<Part> {
@@ -340,6 +356,8 @@ impl Cell {
             removed: self.removed,
             last_write_ms: self.last_write_ms,
             shards_ever: self.shards_ever,
+            spread: self.spread,
+            is_sealed: self.is_sealed,
             nonces: self.nonces.clone(),
             history: self.history.to_hot(),
             open_uniques: self.open_uniques.as_ref().map(|(minute, _)| *minute),
@@ -352,6 +370,7 @@ impl Cell {
         pages: impl IntoIterator<Item = (Step, i64, Vec<(i64, u128)>)>,
         all_time: Sketch,
         open: Sketch,
+        sealed: BTreeMap<u8, Option<Part>>,
     ) -> Self {
         Self {
             grant: hot.grant,
@@ -360,6 +379,11 @@ impl Cell {
             removed: hot.removed,
             last_write_ms: hot.last_write_ms,
             shards_ever: hot.shards_ever,
+            spread: hot.spread,
+            is_sealed: hot.is_sealed,
+            sealed,
+            seals: 0,
+            admissions: BTreeMap::new(),
             nonces: hot.nonces,
             history: History::restore(hot.history, pages),
             all_time,

@@ -53,6 +53,8 @@ pub enum Refusal {
     Stray,
     /// Too many lanes flushed within the last minute.
     TooManyLanes,
+    /// The shard is sealed; writes of its datacenter spread over this many shards.
+    Moved(u8),
 }
 
 /// What must be written together so that a flush is durable.

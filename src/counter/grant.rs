@@ -19,6 +19,9 @@ pub struct Grant {
     pub last_write_ms: i64,
     /// Whether this cell is all there is of the counter, so that its total is the counter's value.
     pub alone: bool,
+    /// Shards that writes of the datacenter spread over, as the lead knows; 0 from the root, which
+    /// leaves that to the lead where no setting fixes it.
+    pub spread: u8,
 }
 
 /// What a grant did to a cell.
@@ -32,4 +35,15 @@ pub enum Taken {
     Replaced,
     /// Nothing: that generation is over. Ask again.
     Outdated,
+}
+
+/// What a lead answers a shard that may count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// The shard's grant.
+    pub grant: Grant,
+    /// Whether the lead kept it as sealed until now.
+    pub was_sealed: bool,
+    /// Whether the lead had not known of it.
+    pub is_new: bool,
 }

@@ -163,11 +163,16 @@ impl History {
         for step in Step::PAGED {
             self.add_to(step, second, count, now, &mut touched);
         }
+        dirty.extend(touched);
         // A page is written whole: what it holds of the open minute must be in no second place.
-        if !touched.is_empty() {
+        let open = self.open.map(|(minute, _)| minute);
+        let is_paged = |minute: i64| {
+            let mut pages = Step::PAGED.into_iter();
+            pages.any(|step| dirty.contains(&(step, step.page_of(minute))))
+        };
+        if open.is_some_and(is_paged) {
             self.fold_open(dirty);
         }
-        dirty.extend(touched);
     }
 
     /// Marks the pages that hold the open minute's count, which they then carry themselves.

@@ -4,10 +4,13 @@
 //! every ticket gets the outcome of its own batch, and of no other; memory is bounded by
 //! [`BATCHES_MAX`] × [`BATCH_ITEMS_MAX`] waiting writes and [`LANDED_MAX`] outcomes.
 //!
-//! Life of a write: it joins the youngest batch, or opens one and *leads* it. The leader takes the
-//! batch once it is first in line and nothing flies, sends it, and lands it with its outcome; all
-//! others look for that outcome. Nobody wakes anybody: each looks by its own timer, because the
-//! platform forbids one request to resume another.
+//! Life of a write: it joins the youngest batch, or opens one. Whoever *attends* a batch takes it once
+//! it is first in line, nothing flies and the lane has gathered long enough; sends it, and lands it
+//! with its outcome. All others look for that outcome. A single write attends its batch unless somebody
+//! does already; a bulk body joins many lanes at once and takes the batches that it opened one after
+//! the other, so those may wait unattended. Nobody wakes anybody: each looks by its own timer,
+//! because the platform forbids one request to resume another. A bulk body leaves a *watcher* with its
+//! write, which whoever lands the batch notes the outcome with, so that it need not look at each lane.
 
 use std::collections::VecDeque;
 
@@ -26,6 +29,15 @@ pub const BATCHES_MAX: usize = 16;
 /// How long a batch may be on its way, retries included, before its outcome is called unknown.
 pub const FLIGHT_MS_MAX: i64 = 5_000;
 
+/// How long a batch may wait that nobody attends: as long as a bulk body may take, and a little.
+pub const UNATTENDED_MS_MAX: i64 = 65_000;
+
+/// The longest that a cell may ask a lane to gather.
+pub const LINGER_MS_MAX: u32 = 20;
+
+/// The longest that a write waits between two looks.
+const LOOK_MS_MAX: u64 = 50;
+
 /// Outcomes that are kept for writes that have not looked yet. One lands per flight, and a write
 /// looks every few milliseconds, so 64 reach back far longer than anybody waits.
 pub const LANDED_MAX: usize = 64;
@@ -38,19 +50,24 @@ const WIDE: u128 = 1 << 64;
 pub struct Ticket {
     /// Which batch.
     pub batch: u64,
-    /// Whether the holder must send the batch.
-    pub leads: bool,
+    /// Whether the holder attends the batch: it must take and land it.
+    pub attends: bool,
+    /// Whether the write opened the batch.
+    pub opens: bool,
     /// What the batch held with this write: (added, removed).
     upto: (u128, u128),
 }
 
 #[derive(Debug)]
-struct Batch {
+struct Batch<W> {
     number: u64,
     load: Load,
     items: u32,
     opened_ms: i64,
     full: bool,
+    /// Since when somebody attends it.
+    attended_ms: Option<i64>,
+    watchers: Vec<W>,
 }
 
 #[derive(Debug)]
@@ -60,14 +77,27 @@ struct Landed<R> {
     outcome: R,
 }
 
-/// A lane whose flights end with an `R`.
+/// A lane whose flights end with an `R`, and whose bulk writes leave a `W`.
 #[derive(Debug)]
-pub struct Lane<R> {
+pub struct Lane<R, W> {
     id: u64,
     next: u64,
-    waiting: VecDeque<Batch>,
-    flying: Option<(u64, (u128, u128), i64)>,
+    waiting: VecDeque<Batch<W>>,
+    flying: Option<Flight<W>>,
     landed: VecDeque<Landed<R>>,
+    /// When a batch was last taken, and how long from then the next one gathers.
+    taken_ms: i64,
+    linger_ms: u32,
+    /// How long flights take, smoothed.
+    flight_ms: i64,
+}
+
+#[derive(Debug)]
+struct Flight<W> {
+    number: u64,
+    totals: (u128, u128),
+    since_ms: i64,
+    watchers: Vec<W>,
 }
 
 /// What came of a ticket's batch.
@@ -79,7 +109,7 @@ pub struct Arrival<R> {
     pub later: (u128, u128),
 }
 
-impl<R: Clone> Lane<R> {
+impl<R: Clone, W> Lane<R, W> {
     /// A lane of this name; draw it at random.
     pub fn new(id: u64) -> Self {
         Self {
@@ -88,21 +118,32 @@ impl<R: Clone> Lane<R> {
             waiting: VecDeque::new(),
             flying: None,
             landed: VecDeque::new(),
+            taken_ms: i64::MIN,
+            linger_ms: 0,
+            flight_ms: 0,
         }
     }
 
-    /// Lets a write join; `None` where the lane is full. Cost: O(entries of the write).
-    pub fn join(&mut self, load: &Load, now_ms: i64) -> Option<Ticket> {
+    /// Lets a write join; `None`, and nothing changes, where [`BATCHES_MAX`] batches wait. Without a
+    /// watcher it offers to attend its batch, if nobody does. Cost: O(entries of the write).
+    pub fn join(&mut self, load: Load, now_ms: i64, watcher: Option<W>) -> Option<Ticket> {
+        let attends = watcher.is_none();
         let wide = load.added >= WIDE || load.removed >= WIDE;
         let youngest = self.waiting.back_mut();
         if let Some(batch) = youngest.filter(|batch| !batch.full && !wide)
-            && batch.load.absorb(load)
+            && batch.load.absorb(&load)
         {
             batch.items += 1;
             batch.full = is_full(batch);
+            let attends = attends && batch.attended_ms.is_none();
+            if attends {
+                batch.attended_ms = Some(now_ms);
+            }
+            batch.watchers.extend(watcher);
             return Some(Ticket {
                 batch: batch.number,
-                leads: false,
+                attends,
+                opens: false,
                 upto: (batch.load.added, batch.load.removed),
             });
         }
@@ -111,72 +152,115 @@ impl<R: Clone> Lane<R> {
         }
         let number = self.next;
         self.next += 1;
+        let upto = (load.added, load.removed);
         let mut batch = Batch {
             number,
-            load: load.clone(),
+            load,
             items: 1,
             opened_ms: now_ms,
             full: wide,
+            attended_ms: attends.then_some(now_ms),
+            watchers: watcher.into_iter().collect(),
         };
         batch.full |= is_full(&batch);
         self.waiting.push_back(batch);
         Some(Ticket {
             batch: number,
-            leads: true,
-            upto: (load.added, load.removed),
+            attends,
+            opens: true,
+            upto,
         })
     }
 
-    /// Hands the batch to its leader once it may fly: it is first in line and nothing is in flight.
+    /// Hands a batch out once it may fly: it is first in line, nothing is in flight, and the lane
+    /// has gathered long enough (a full batch does not wait).
     pub fn take(&mut self, batch: u64, now_ms: i64) -> Option<(Nonce, Load)> {
         let first = self.waiting.front()?;
-        if self.flying.is_some() || first.number != batch {
+        let gathered = self.taken_ms.saturating_add(self.linger_ms.into()) <= now_ms;
+        if self.flying.is_some() || first.number != batch || !(gathered || first.full) {
             return None;
         }
         let batch = self.waiting.pop_front()?;
-        self.flying = Some((batch.number, (batch.load.added, batch.load.removed), now_ms));
-        Some((
-            Nonce {
-                lane: self.id,
-                number: batch.number,
-            },
-            batch.load,
-        ))
-    }
-
-    /// Whether another batch already waits behind the one in flight.
-    pub fn first_waiting(&self) -> Option<u64> {
-        self.waiting.front().map(|batch| batch.number)
-    }
-
-    /// Notes the outcome of a flight.
-    pub fn land(&mut self, batch: u64, outcome: R) {
-        let Some((number, totals, _)) = self.flying.filter(|(number, _, _)| *number == batch)
-        else {
-            return;
+        self.taken_ms = now_ms;
+        self.flying = Some(Flight {
+            number: batch.number,
+            totals: (batch.load.added, batch.load.removed),
+            since_ms: now_ms,
+            watchers: batch.watchers,
+        });
+        let nonce = Nonce {
+            lane: self.id,
+            number: batch.number,
         };
-        self.flying = None;
-        self.keep(Landed {
+        Some((nonce, batch.load))
+    }
+
+    /// Whether a ticket's batch has not been taken yet.
+    pub fn is_waiting(&self, ticket: &Ticket) -> bool {
+        self.waiting
+            .iter()
+            .any(|batch| batch.number == ticket.batch)
+    }
+
+    /// How long the next batch gathers, as the cell asks: 0 to [`LINGER_MS_MAX`].
+    pub fn linger(&mut self, milliseconds: u32) {
+        self.linger_ms = milliseconds.min(LINGER_MS_MAX);
+    }
+
+    /// In how many milliseconds a look at a ticket's batch is worth while, at least 1. Looking each
+    /// millisecond took a third of the time of a hot increment.
+    pub fn look_in_ms(&self, ticket: &Ticket, now_ms: i64) -> u64 {
+        let until = |since_ms: i64| {
+            since_ms
+                .saturating_add(self.flight_ms)
+                .saturating_sub(now_ms)
+        };
+        let flying_ms = self
+            .flying
+            .as_ref()
+            .map_or(0, |flight| until(flight.since_ms).max(0));
+        let ahead = self
+            .waiting
+            .iter()
+            .take_while(|batch| batch.number <= ticket.batch)
+            .count();
+        let ahead_ms = i64::try_from(ahead)
+            .unwrap_or(1)
+            .saturating_mul(self.flight_ms);
+        u64::try_from(flying_ms.saturating_add(ahead_ms))
+            .unwrap_or(0)
+            .clamp(1, LOOK_MS_MAX)
+    }
+
+    /// Notes the outcome of a flight, and returns the watchers that must be told.
+    pub fn land(&mut self, batch: u64, outcome: R, now_ms: i64) -> Vec<W> {
+        match self.flying.take_if(|flight| flight.number == batch) {
+            Some(flight) => {
+                let took_ms = now_ms.saturating_sub(flight.since_ms).max(0);
+                // An eighth of the news: one slow flight must not make the next writes wait as long.
+                self.flight_ms = (self.flight_ms * 7 + took_ms.min(FLIGHT_MS_MAX)) / 8;
+                self.keep(flight.number, flight.totals, outcome);
+                flight.watchers
+            }
+            None => Vec::new(),
+        }
+    }
+
+    fn keep(&mut self, number: u64, totals: (u128, u128), outcome: R) {
+        if self.landed.len() >= LANDED_MAX {
+            self.landed.pop_front();
+        }
+        self.landed.push_back(Landed {
             number,
             totals,
             outcome,
         });
     }
 
-    fn keep(&mut self, landed: Landed<R>) {
-        if self.landed.len() >= LANDED_MAX {
-            self.landed.pop_front();
-        }
-        self.landed.push_back(landed);
-    }
-
     /// The outcome for a ticket, once its batch has landed. Cost: O([`LANDED_MAX`]).
     pub fn arrival(&self, ticket: &Ticket) -> Option<Arrival<R>> {
-        let landed = self
-            .landed
-            .iter()
-            .rev()
-            .find(|landed| landed.number == ticket.batch)?;
+        let mut newest_first = self.landed.iter().rev();
+        let landed = newest_first.find(|landed| landed.number == ticket.batch)?;
         let later = (
             landed.totals.0.saturating_sub(ticket.upto.0),
             landed.totals.1.saturating_sub(ticket.upto.1),
@@ -187,36 +271,29 @@ impl<R: Clone> Lane<R> {
         })
     }
 
-    /// Gives up batches whose leader is gone (the platform may end a request at any await), so
-    /// that the lane moves on. `lost` is the outcome their other writes get.
-    pub fn give_up_stale(&mut self, now_ms: i64, lost: &R) {
-        let is_stale =
-            |since_ms: i64| now_ms.saturating_sub(since_ms) > FLIGHT_MS_MAX + FLIGHT_MS_MAX / 2;
-        if let Some((number, totals, _)) =
-            self.flying.filter(|(_, _, since_ms)| is_stale(*since_ms))
+    /// Gives up batches whose attendant is gone (the platform may end a request at any await), so
+    /// that the lane moves on. `lost` is the outcome their writes get; returns their watchers.
+    pub fn give_up_stale(&mut self, now_ms: i64, lost: &R) -> Vec<W> {
+        let attended_max = FLIGHT_MS_MAX + FLIGHT_MS_MAX / 2;
+        let age = |since_ms: i64| now_ms.saturating_sub(since_ms);
+        let mut watchers = Vec::new();
+        if let Some(flight) = self
+            .flying
+            .take_if(|flight| age(flight.since_ms) > attended_max)
         {
-            self.flying = None;
-            self.keep(Landed {
-                number,
-                totals,
-                outcome: lost.clone(),
-            });
+            self.keep(flight.number, flight.totals, lost.clone());
+            watchers.extend(flight.watchers);
         }
-        while self
-            .waiting
-            .front()
-            .is_some_and(|batch| is_stale(batch.opened_ms))
-        {
-            let Some(batch) = self.waiting.pop_front() else {
-                return;
-            };
+        let is_stale = |batch: &mut Batch<W>| match batch.attended_ms {
+            Some(since_ms) => age(since_ms) > attended_max,
+            None => age(batch.opened_ms) > UNATTENDED_MS_MAX,
+        };
+        while let Some(batch) = self.waiting.pop_front_if(is_stale) {
             let totals = (batch.load.added, batch.load.removed);
-            self.keep(Landed {
-                number: batch.number,
-                totals,
-                outcome: lost.clone(),
-            });
+            self.keep(batch.number, totals, lost.clone());
+            watchers.extend(batch.watchers);
         }
+        watchers
     }
 
     /// Whether nothing waits and nothing flies, so that the lane may be let go.
@@ -225,7 +302,7 @@ impl<R: Clone> Lane<R> {
     }
 }
 
-fn is_full(batch: &Batch) -> bool {
+fn is_full<W>(batch: &Batch<W>) -> bool {
     let entries = batch.load.live.len() + batch.load.past.len() + batch.load.tokens.len();
     batch.items >= BATCH_ITEMS_MAX || entries >= BATCH_ENTRIES_MAX
 }

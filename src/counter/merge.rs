@@ -103,6 +103,23 @@ pub struct Question {
     pub totals_only: bool,
 }
 
+impl Question {
+    /// The question for totals and unique elements of all time.
+    pub fn plain(generation: u64) -> Self {
+        Self {
+            generation,
+            window: None,
+            history: None,
+            totals_only: false,
+        }
+    }
+
+    /// Whether times matter, so that a cell's kept part does not answer it.
+    pub fn is_about_times(&self) -> bool {
+        self.window.is_some() || self.history.is_some()
+    }
+}
+
 /// One cell's share of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {

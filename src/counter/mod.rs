@@ -8,6 +8,7 @@
 //! | [`nonces`] | which flushes were seen |
 //! | [`settings`] | shards and time to live |
 //! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
+//! | [`split`] | load, lingering, how many shards |
 //! | [`lane`] | how concurrent writes of one isolate join into flushes |
 //! | [`flush`], [`grant`] | what a flush carries; permission to count |
 //! | [`merge`] | how cells become a value: the vector (CRDT) and the summary of a read |
@@ -24,4 +25,5 @@ pub mod lane;
 pub mod merge;
 pub mod nonces;
 pub mod settings;
+pub mod split;
 pub mod total;

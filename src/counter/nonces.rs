@@ -71,6 +71,13 @@ impl Nonces {
         }
     }
 
+    /// How many lanes flushed within the last second. Cost: O(lanes of the last minute).
+    pub fn lanes_within_second(&self, now_ms: i64) -> u32 {
+        let recent = self.lanes.iter();
+        let recent = recent.filter(|seen| now_ms.saturating_sub(seen.at_ms) < 1_000);
+        u32::try_from(recent.count()).unwrap_or(u32::MAX)
+    }
+
     /// Remembers a flush that was just counted and lets go of lanes that fell silent.
     pub fn remember(&mut self, nonce: Nonce, outcome: Outcome, now_ms: i64) {
         self.lanes

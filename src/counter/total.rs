@@ -130,6 +130,14 @@ impl Value {
         }
     }
 
+    /// The larger of two values.
+    #[must_use]
+    pub fn or_more(self, other: Self) -> Self {
+        // a − b ≥ c − d exactly if a + d ≥ c + b, which has no negative numbers in it.
+        let is_more = self.added.plus(other.removed) >= other.added.plus(self.removed);
+        if is_more { self } else { other }
+    }
+
     /// Whether a JavaScript number holds it exactly.
     pub fn is_javascript_safe(self) -> bool {
         self.magnitude() <= Sum::from(JAVASCRIPT_SAFE_MAX)

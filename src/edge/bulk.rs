@@ -1,14 +1,19 @@
 //! `/events` and `/ingest`: bodies are summed per counter as they stream; only when the whole body
 //! has been read well is anything counted, one message per cell. A bad line costs that line only.
 
+use std::collections::BTreeMap;
+
+use futures_channel::oneshot;
+use worker::Env;
+
+use super::fleet::Addressed;
 use super::isolate::{BulkMemory, hash_key, own_shard, shard_of_element, shards_of};
 use super::respond::Answer;
 use super::visit::Visit;
-use super::{body, lanes};
+use super::{body, fleet};
 use crate::counter::flush::Load;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::clock::{now_ms, random};
-use crate::platform::settled::all_settled;
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::batch::Record;
 use crate::protocol::batch::event::parse_event;
@@ -24,13 +29,6 @@ use crate::sketch::{Token, hash};
 /// The most counters of one body. Each costs a call per shard that it touches, and its first write
 /// one more: with one shard that stays below the 10,000 subrequests of one invocation.
 pub const BATCH_COUNTERS_MAX: u64 = 4_000;
-
-/// Cells that one body writes to at once. The first opening of an object is slow on plain workerd
-/// (3.4 ms, one thread), so more would only wait there.
-const CELLS_AT_ONCE: usize = 48;
-
-/// How long a body may take once it has been read; what is not begun by then is `unavailable`.
-const BATCH_MS_MAX: i64 = 50_000;
 
 /// What the records of a body are.
 enum Records {
@@ -110,7 +108,18 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     splitter.finish(|line, record| take(&mut gather, line, record))?;
 
     let (sums, report) = gather.finish();
-    let report = count_all(visit, sums, report, records.times()).await;
+    let times = records.times();
+    let (env, datacenter) = (visit.env.clone(), visit.datacenter());
+    let (done, doing) = oneshot::channel();
+    // Other bodies may have joined what this one flies, so it goes on if the client hangs up.
+    visit.wait_until(async move {
+        let report = count_all(&env, &datacenter, sums, report, times).await;
+        let _ = done.send(report);
+    });
+    let report = doing.await.map_err(|_| {
+        let detail = "the request was ended; whether its lines were counted is unknown to us";
+        Problem::new(Code::Unavailable, detail)
+    })?;
     let body = serde_json::to_string(&report)
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     Ok(Answer::json(body))
@@ -118,77 +127,56 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
 
 /// Counts every sum, and moves the lines of those that failed to the rejected ones.
 async fn count_all(
-    visit: &Visit,
+    env: &Env,
+    datacenter: &Datacenter,
     sums: Vec<(CounterId, Gathered)>,
     mut report: Report,
     times: Times,
 ) -> Report {
-    let datacenter = visit.datacenter();
-    let begun_ms = now_ms();
-    let count = |(counter, gathered): (CounterId, Gathered)| {
-        let datacenter = datacenter.clone();
-        async move {
-            let outcome = if now_ms() - begun_ms > BATCH_MS_MAX {
-                let detail = "the body took too long; this line was not counted, send it again";
-                Err(Problem::new(Code::Unavailable, detail))
-            } else {
-                count_one(visit, counter, datacenter, &gathered, times).await
+    let mut lines: Vec<LineNumbers> = Vec::with_capacity(sums.len());
+    let mut loads = Vec::with_capacity(sums.len());
+    // Which of the sums a load belongs to.
+    let mut sum_of = Vec::with_capacity(sums.len());
+    for (index, (counter, gathered)) in sums.into_iter().enumerate() {
+        let shards = shards_of(&counter, datacenter);
+        let own = own_shard(shards);
+        for (shard, load) in shard_loads(&gathered, shards, own, times) {
+            let to = CellAddress {
+                counter: counter.clone(),
+                datacenter: datacenter.clone(),
+                shard,
             };
-            (gathered.lines, outcome)
+            loads.push(Addressed { to, load });
+            sum_of.push(index);
         }
-    };
-    let outcomes: Vec<(LineNumbers, Result<(), Problem>)> =
-        all_settled(sums.into_iter().map(count), CELLS_AT_ONCE).await;
-    for (lines, outcome) in outcomes {
-        if let Err(problem) = outcome {
-            report.fail(&lines, &problem);
+        lines.push(gathered.lines);
+    }
+    for (number, problem) in fleet::count_many(env, loads).await {
+        let lines = sum_of.get(number).and_then(|sum| lines.get_mut(*sum));
+        if let Some(lines) = lines {
+            // A counter's lines fail once, however many of its cells did.
+            report.fail(&std::mem::take(lines), &problem);
         }
     }
     report
 }
 
-/// Counts one counter's sum. Elements of other shards go first: they may be sent twice without
-/// harm, so a failure there leaves nothing half counted.
-async fn count_one(
-    visit: &Visit,
-    counter: CounterId,
-    datacenter: Datacenter,
-    gathered: &Gathered,
-    times: Times,
-) -> Result<(), Problem> {
-    let shards = shards_of(&counter, &datacenter);
-    let own = own_shard(shards);
-    let cell = CellAddress {
-        counter,
-        datacenter,
-        shard: own,
+/// What each cell of a counter gets. The elements of a shard go to it, all amounts to one cell.
+fn shard_loads(gathered: &Gathered, shards: u8, own: u8, times: Times) -> Vec<(u8, Load)> {
+    let buckets = gathered.buckets.iter();
+    let buckets = buckets.map(|(&second, &amount)| (second, amount)).collect();
+    let mut sums = Load {
+        added: gathered.added,
+        ..Load::default()
     };
-    let mut loads: Vec<Load> = (0..shards).map(|_| Load::default()).collect();
-    for &(second, hashed) in &gathered.tokens {
-        if let Some(load) = loads.get_mut(usize::from(shard_of_element(hashed, shards))) {
-            load.tokens.push((second, Token::from_hash(hashed)));
-        }
-    }
-    let mut sums = std::mem::take(
-        loads
-            .get_mut(usize::from(own))
-            .unwrap_or(&mut Load::default()),
-    );
-    sums.added = gathered.added;
-    let buckets = gathered
-        .buckets
-        .iter()
-        .map(|(&second, &amount)| (second, amount))
-        .collect();
     match times {
         Times::Live => sums.live = buckets,
         Times::Past => sums.past = buckets,
     }
-    for (shard, load) in (0..shards).zip(loads) {
-        if !load.tokens.is_empty() {
-            lanes::count(visit, &cell.sibling(shard), &load).await?;
-        }
+    let mut loads = BTreeMap::from([(own, sums)]);
+    for &(second, hashed) in &gathered.tokens {
+        let load = loads.entry(shard_of_element(hashed, shards)).or_default();
+        load.tokens.push((second, Token::from_hash(hashed)));
     }
-    lanes::count(visit, &cell, &sums).await?;
-    Ok(())
+    loads.into_iter().collect()
 }

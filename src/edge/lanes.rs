@@ -1,16 +1,18 @@
-//! How a write reaches its cell: it joins a lane, the lane's leader flies the batch, every write
-//! of the batch waits for the outcome by its own timer.
+//! How writes reach their cells: they join lanes, a batch is flown by whoever attends it, and every
+//! write waits for the outcome of its batch by its own timer.
 //!
 //! Invariant: a write is answered well only if the flush that holds it is durable.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use futures_channel::oneshot;
 use worker::Env;
 
 use super::isolate::{learn_shards, with_lanes};
 use super::visit::Visit;
-use crate::counter::flush::Load;
+use crate::counter::flush::{Load, Refusal};
 use crate::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
 use crate::counter::nonces::Nonce;
 use crate::platform::call;
@@ -19,7 +21,7 @@ use crate::protocol::messages::{Fault, Flush, Flushed};
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 
-/// Lanes in memory: an idle one is about 200 bytes. Letting one go costs nothing but its name.
+/// Lanes in memory: an idle one is about 300 bytes. Letting one go costs nothing but its name.
 const LANES_MAX: usize = 20_000;
 
 /// How often a waiting write looks for its outcome.
@@ -35,123 +37,188 @@ const WAIT_MS_MAX: i64 = FLIGHT_MS_MAX - 200;
 /// What a flight ends with.
 pub type Outcome = Result<Flushed, Fault>;
 
-/// The lanes of an isolate.
-#[derive(Default)]
-pub struct Lanes {
-    lanes: HashMap<CellAddress, Lane<Outcome>>,
+/// Where a bulk body learns what became of its writes: whoever lands a flight notes it here. That
+/// is memory which another request wrote; it wakes nobody.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Writes whose outcome is not known yet.
+    pub pending: usize,
+    /// Writes that failed: the body's own number of the write, and why.
+    pub failed: Vec<(usize, Fault)>,
+    /// Which writes have landed, well or not, by the body's own number.
+    pub landed: Vec<bool>,
 }
 
-impl Lanes {
-    fn lane(&mut self, to: &CellAddress) -> &mut Lane<Outcome> {
-        if self.lanes.len() >= LANES_MAX && !self.lanes.contains_key(to) {
-            self.lanes.retain(|_, lane| !lane.is_idle());
+/// One write of a bulk body.
+#[derive(Debug)]
+pub struct Watcher {
+    /// Its body.
+    pub progress: Rc<RefCell<Progress>>,
+    /// The body's number of the write.
+    pub number: usize,
+}
+
+impl Watcher {
+    fn tell(self, outcome: &Outcome) {
+        let mut progress = self.progress.borrow_mut();
+        progress.pending = progress.pending.saturating_sub(1);
+        if let Some(landed) = progress.landed.get_mut(self.number) {
+            *landed = true;
         }
-        self.lanes
-            .entry(to.clone())
-            .or_insert_with(|| Lane::new(random()))
+        if let Err(fault) = outcome {
+            progress.failed.push((self.number, fault.clone()));
+        }
     }
 }
 
+/// The lanes of an isolate.
+#[derive(Default)]
+pub struct Lanes {
+    lanes: HashMap<CellAddress, Lane<Outcome, Watcher>>,
+}
+
+impl Lanes {
+    /// The lane to a cell, made if need be; `None` where too many are busy.
+    fn lane(&mut self, to: &CellAddress) -> Option<&mut Lane<Outcome, Watcher>> {
+        if !self.lanes.contains_key(to) {
+            if self.lanes.len() >= LANES_MAX {
+                self.lanes.retain(|_, lane| !lane.is_idle());
+            }
+            if self.lanes.len() >= LANES_MAX {
+                return None;
+            }
+            self.lanes.insert(to.clone(), Lane::new(random()));
+        }
+        self.lanes.get_mut(to)
+    }
+}
+
+/// What the writes of a batch are told whose attendant is gone.
 fn lost() -> Outcome {
     Err(Fault::Unavailable(
         "the request that carried this write was ended".to_owned(),
     ))
 }
 
-/// Counts a load at a cell and returns what came of it, once it is durable.
+/// Lets a load join the lane to a cell.
 ///
 /// # Errors
-/// `counter-overflow`; `unavailable` where the cell does not confirm it in time; `overloaded`.
-pub async fn count(
-    visit: &Visit,
-    to: &CellAddress,
-    load: &Load,
-) -> Result<Arrival<Flushed>, Problem> {
-    let begun_ms = now_ms();
-    let ticket = with_lanes(|lanes| {
-        let lane = lanes.lane(to);
-        lane.give_up_stale(begun_ms, &lost());
-        lane.join(load, begun_ms)
+/// `overloaded` where the lane, or the isolate, is full.
+pub fn join(to: &CellAddress, load: Load, watcher: Option<Watcher>) -> Result<Ticket, Problem> {
+    let now_ms = now_ms();
+    let joined = with_lanes(|lanes| {
+        let lane = lanes.lane(to)?;
+        for watcher in lane.give_up_stale(now_ms, &lost()) {
+            watcher.tell(&lost());
+        }
+        lane.join(load, now_ms, watcher)
     });
-    let Some(ticket) = ticket else {
-        return Err(Problem::new(
-            Code::Overloaded,
-            "too many writes of this counter wait here; nothing was counted",
-        ));
-    };
-    if ticket.leads {
-        let (landed, landing) = oneshot::channel();
-        let (env, to) = (visit.env.clone(), to.clone());
-        visit.wait_until(async move {
-            fly(&env, &to, ticket.batch).await;
-            // The leader may be gone; the others look for themselves.
-            let _ = landed.send(());
-        });
-        // This wakes the leader within its own request, which is allowed.
-        let _ = within_ms(u64::try_from(WAIT_MS_MAX).unwrap_or(0), landing).await;
-    }
-    let arrival = look_for(to, &ticket, begun_ms).await?;
-    let flushed = arrival.outcome.map_err(Problem::from)?;
-    Ok(Arrival {
-        outcome: flushed,
-        later: arrival.later,
+    joined.ok_or_else(|| {
+        let detail = "too many writes wait here; nothing was counted, try again";
+        Problem::new(Code::Overloaded, detail)
     })
 }
 
-async fn look_for(
+/// Takes a ticket's batch if it may fly now.
+pub fn take(to: &CellAddress, ticket: &Ticket) -> Option<(Nonce, Load)> {
+    with_lanes(|lanes| lanes.lanes.get_mut(to)?.take(ticket.batch, now_ms()))
+}
+
+/// Whether a ticket's batch has not been taken yet.
+pub fn is_waiting(to: &CellAddress, ticket: &Ticket) -> bool {
+    with_lanes(|lanes| {
+        let lane = lanes.lanes.get(to);
+        lane.is_some_and(|lane| lane.is_waiting(ticket))
+    })
+}
+
+/// Counts a load at a cell and returns what came of it, once it is durable.
+///
+/// # Errors
+/// The cell's refusal, or `Unavailable` where it does not confirm in time; `overloaded`.
+pub async fn count(
+    visit: &Visit,
     to: &CellAddress,
-    ticket: &Ticket,
-    begun_ms: i64,
+    load: Load,
 ) -> Result<Arrival<Outcome>, Problem> {
+    let begun_ms = now_ms();
+    let ticket = join(to, load, None)?;
+    if ticket.attends {
+        let (landed, landing) = oneshot::channel();
+        let (env, to) = (visit.env.clone(), to.clone());
+        visit.wait_until(async move {
+            fly_in_turn(&env, &to, &ticket).await;
+            // Nobody listens if the client is gone; the other writes look for themselves.
+            let _ = landed.send(());
+        });
+        // This wakes the attendant within its own request, which is allowed.
+        let _ = within_ms(u64::try_from(WAIT_MS_MAX).unwrap_or(0), landing).await;
+    }
     loop {
-        if let Some(arrival) = with_lanes(|lanes| lanes.lane(to).arrival(ticket)) {
-            return Ok(arrival);
-        }
+        let look = with_lanes(|lanes| lanes.lanes.get(to).map(|lane| look(lane, &ticket)));
+        let wait_ms = match look {
+            Some(Ok(arrival)) => return Ok(arrival),
+            Some(Err(wait_ms)) => wait_ms,
+            None => LOOK_EVERY_MS,
+        };
         if now_ms() - begun_ms > WAIT_MS_MAX {
-            let detail = "the counter did not confirm in time; whether it was counted is unknown to us, try again";
-            return Err(Problem::new(Code::Unavailable, detail));
+            let late = "the counter did not confirm in time".to_owned();
+            return Err(Fault::Unavailable(late).into());
+        }
+        sleep_ms(wait_ms).await;
+    }
+}
+
+/// What came of a ticket's batch, or in how many milliseconds to look again.
+fn look(lane: &Lane<Outcome, Watcher>, ticket: &Ticket) -> Result<Arrival<Outcome>, u64> {
+    lane.arrival(ticket)
+        .ok_or_else(|| lane.look_in_ms(ticket, now_ms()))
+}
+
+/// Waits for a batch's turn, and flies it.
+async fn fly_in_turn(env: &Env, to: &CellAddress, ticket: &Ticket) {
+    let begun_ms = now_ms();
+    while now_ms() - begun_ms <= FLIGHT_MS_MAX {
+        if let Some((nonce, load)) = take(to, ticket) {
+            return fly(env, to, nonce, load).await;
         }
         sleep_ms(LOOK_EVERY_MS).await;
     }
 }
 
-/// Flies a batch once it is its turn, and lands it.
-async fn fly(env: &Env, to: &CellAddress, batch: u64) {
-    let begun_ms = now_ms();
-    let (nonce, load) = loop {
-        if let Some(taken) = with_lanes(|lanes| lanes.lane(to).take(batch, now_ms())) {
-            break taken;
-        }
-        if now_ms() - begun_ms > FLIGHT_MS_MAX {
-            return;
-        }
-        sleep_ms(LOOK_EVERY_MS).await;
-    };
+/// Sends a batch that was taken, and lands it.
+pub async fn fly(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) {
     let outcome = send(env, to, nonce, load).await;
-    if let Ok(flushed) = &outcome {
-        learn_shards(&to.counter, &to.datacenter, flushed.shards);
+    let shards = match &outcome {
+        Ok(flushed) => Some(flushed.shards),
+        Err(Fault::Refused(Refusal::Moved(shards))) => Some(*shards),
+        Err(_) => None,
+    };
+    if let Some(shards) = shards {
+        learn_shards(&to.counter, &to.datacenter, shards);
     }
-    with_lanes(|lanes| lanes.lane(to).land(batch, outcome));
+    with_lanes(|lanes| {
+        if let Some(lane) = lanes.lanes.get_mut(to) {
+            if let Ok(flushed) = &outcome {
+                lane.linger(flushed.linger_ms);
+            }
+            for watcher in lane.land(nonce.number, outcome.clone(), now_ms()) {
+                watcher.tell(&outcome);
+            }
+        }
+    });
 }
 
 /// Sends a flush, and once more under the same nonce where its outcome is unknown: only the cell
 /// it was sent to can tell whether it was counted.
 async fn send(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) -> Outcome {
-    let flush = Flush {
-        to: to.clone(),
-        nonce,
-        load,
-    };
+    let to = to.clone();
+    let flush = Flush { to, nonce, load };
     let mut outcome = lost();
     for milliseconds in ATTEMPTS_MS {
-        let late = || {
-            Err(Fault::Unavailable(
-                "the counter did not confirm in time".to_owned(),
-            ))
-        };
-        outcome = within_ms(milliseconds, call::cell(env, to, &flush))
-            .await
-            .unwrap_or_else(late);
+        let late = "the counter did not confirm in time".to_owned();
+        let sent = within_ms(milliseconds, call::cell(env, &flush.to, &flush)).await;
+        outcome = sent.unwrap_or(Err(Fault::Unavailable(late)));
         if !matches!(outcome, Err(Fault::Unavailable(_))) {
             break;
         }

@@ -6,6 +6,7 @@
 //! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
 //! | [`body`] | bodies, bounded, drained where they are refused |
 //! | [`lanes`] | how a write reaches its cell |
+//! | [`fleet`] | how a bulk body reaches many cells |
 //! | [`write`] | increments and decrements |
 //! | [`bulk`] | `/events` and `/ingest` |
 //! | [`read`] | reads, cached or strong |
@@ -17,6 +18,7 @@
 
 mod body;
 mod bulk;
+mod fleet;
 mod isolate;
 mod lanes;
 mod manage;

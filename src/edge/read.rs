@@ -212,15 +212,21 @@ fn not_found(id: &CounterId) -> Problem {
     )
 }
 
-/// A counter's value as the isolate sees it, at most half a second old.
-pub async fn value_now(visit: &Visit, id: &CounterId) -> Option<Value> {
+/// How long a write that is durable already waits for the value to answer with.
+const VALUE_MS_MAX: u64 = 1_000;
+
+/// A counter's value as the isolate sees it, at most half a second old, or `None` where the view is
+/// of another generation or takes too long.
+pub async fn value_now(visit: &Visit, id: &CounterId, generation: u64) -> Option<Value> {
     let question = Read {
         counter: id.clone(),
         datacenter: None,
         wanted: Wanted::default(),
     };
-    let seen = fetch_shared(visit, &question).await.ok()?;
-    let sum = seen.sum?;
+    let seen = within_ms(VALUE_MS_MAX, fetch_shared(visit, &question))
+        .await?
+        .ok()?;
+    let sum = seen.sum.filter(|sum| sum.root.generation == generation)?;
     Some(Told::new(id, &sum, seen.freshness).value())
 }
 

@@ -4,17 +4,21 @@ use super::isolate::{hash_key, own_shard, shard_of_element, shards_of};
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, lanes, read};
-use crate::counter::flush::Load;
+use crate::counter::flush::{Load, Refusal};
 use crate::counter::id::CounterId;
 use crate::counter::total::Value;
 use crate::platform::clock::now_ms;
 use crate::protocol::batch::event::parse_increment;
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
+use crate::protocol::messages::Fault;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
 use crate::protocol::query::Query;
 use crate::sketch::{Token, hash};
+
+/// How often a write is sent on because the shard it was sent to has been sealed.
+const MOVES_MAX: usize = 4;
 
 /// `POST /counters/{id}/increment`.
 ///
@@ -49,33 +53,49 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     } else {
         load.removed = wanted.delta;
     }
-    if let Some(element) = &wanted.unique {
-        let hashed = hash(&*hash_key(&visit.env).await?, element.as_bytes());
+    let mut element = None;
+    if let Some(unique) = &wanted.unique {
+        let hashed = hash(&*hash_key(&visit.env).await?, unique.as_bytes());
+        element = Some(hashed);
         shard = shard_of_element(hashed, shards);
         load.tokens = vec![(second, Token::from_hash(hashed))];
     }
 
-    let cell = CellAddress {
+    let mut cell = CellAddress {
         counter: id,
         datacenter,
         shard,
     };
-    let arrival = lanes::count(visit, &cell, &load).await?;
-    let flushed = arrival.outcome;
+    let mut arrival = lanes::count(visit, &cell, load.clone()).await?;
+    for _ in 0..MOVES_MAX {
+        let Err(Fault::Refused(Refusal::Moved(shards))) = &arrival.outcome else {
+            break;
+        };
+        // The shard has been sealed and has counted nothing: the write goes where it is told.
+        cell.shard = match element {
+            Some(hashed) => shard_of_element(hashed, *shards),
+            None => own_shard(*shards),
+        };
+        arrival = lanes::count(visit, &cell, load.clone()).await?;
+    }
+    let flushed = arrival.outcome.map_err(Problem::from)?;
     let own = Value::new(flushed.outcome.added, flushed.outcome.removed);
     let own = own.without(arrival.later.0, arrival.later.1);
-    // One cell is the whole counter: its total right after this write is the exact value. Of
-    // several, a view at most half a second old is told.
-    let value = if flushed.alone {
-        own
-    } else {
-        read::value_now(visit, &cell.counter).await.unwrap_or(own)
+    // One cell is the whole counter: its total right after this write, with what shards left that
+    // have been sealed since, is the exact value. Of several, a view at most half a second old is
+    // told, but never less than this cell holds by itself.
+    let (value, exact) = match flushed.elsewhere {
+        Some((added, removed)) => (own.plus(Value::new(added, removed)), true),
+        None => {
+            let view = read::value_now(visit, &cell.counter, flushed.generation).await;
+            (view.unwrap_or(own).or_more(own), false)
+        }
     };
     Ok(Answer::json(write_json(
         &cell,
         wanted.delta,
         value,
-        flushed.alone,
+        exact,
         &flushed,
         strings,
     )))

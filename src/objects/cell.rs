@@ -5,35 +5,45 @@
 //! Where a write fails, memory is read again from storage.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use futures_util::lock::Mutex;
 use worker::wasm_bindgen;
 use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
+use super::balance::Balance;
 use super::cell_store::CellStore;
 use super::store::Store;
 use crate::counter::cell::Cell as CellState;
 use crate::counter::flush::Refusal;
 use crate::counter::grant::{Grant, Taken};
-use crate::counter::merge::Question;
+use crate::counter::merge::{Part, Question};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::protocol::messages::{
-    Ask, Call, CellAnswer, Close, Configure, Fault, Flush, Flushed, Hello, Register, Sum,
+    Ask, Call, CellAnswer, Close, Configure, Fault, Flush, Flushed, Hello, Register, Report, Seal,
+    Sum, Suspend,
 };
 use crate::protocol::names::CellAddress;
 
 /// How often a flush asks for a grant before it is refused. The second time is for a generation
-/// that ended while the first grant was on its way.
-const GRANT_TRIES: usize = 4;
+/// that ended, or a seal that came, while the first grant was on its way.
+pub(super) const GRANT_TRIES: usize = 4;
 
-/// One cell. Shard 0 is the lead of its datacenter, see [`super::lead`].
+/// One cell, as the platform sees it.
 #[durable_object]
 pub struct Cell {
+    core: Rc<Core>,
+}
+
+/// One cell. Shard 0 is the lead of its datacenter, see [`super::lead`].
+pub(super) struct Core {
     pub(super) env: Env,
+    pub(super) object: State,
     pub(super) rows: CellStore,
     pub(super) state: RefCell<CellState>,
-    address: RefCell<Option<CellAddress>>,
+    pub(super) balance: RefCell<Balance>,
+    pub(super) address: RefCell<Option<CellAddress>>,
     /// Why storage could not be read; every call is refused with it.
     unreadable: RefCell<Option<Fault>>,
     /// Held while a grant is asked for, so that many flushes ask once.
@@ -41,43 +51,58 @@ pub struct Cell {
 }
 
 impl DurableObject for Cell {
-    fn new(state: State, env: Env) -> Self {
-        let (rows, loaded) = CellStore::open(Store::new(state.storage()));
-        let cell = Self {
+    fn new(object: State, env: Env) -> Self {
+        let (rows, loaded) = CellStore::open(Store::new(object.storage()));
+        let core = Core {
+            balance: RefCell::new(Balance::new(&env, now_ms())),
             env,
+            object,
             rows,
             state: RefCell::default(),
             address: RefCell::default(),
             unreadable: RefCell::default(),
             granting: Mutex::new(()),
         };
-        cell.adopt(loaded);
-        cell
+        core.adopt(loaded);
+        Self {
+            core: Rc::new(core),
+        }
     }
 
     async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
         let path = request.path();
+        let core = &self.core;
         match path.as_str() {
             Flush::PATH => {
-                call::reply::<Flush>(&self.on_flush(call::read(&mut request).await).await)
+                call::reply::<Flush>(&core.on_flush(call::read(&mut request).await).await)
             }
-            Ask::PATH => call::reply::<Ask>(&self.on_ask(call::read(&mut request).await)),
-            Sum::PATH => call::reply::<Sum>(&self.on_sum(call::read(&mut request).await).await),
+            Ask::PATH => call::reply::<Ask>(&core.on_ask(call::read(&mut request).await)),
+            Sum::PATH => call::reply::<Sum>(&core.on_sum(call::read(&mut request).await).await),
             Hello::PATH => {
-                call::reply::<Hello>(&self.on_hello(call::read(&mut request).await).await)
+                call::reply::<Hello>(&core.on_hello(call::read(&mut request).await).await)
             }
+            Report::PATH => call::reply::<Report>(&core.on_report(call::read(&mut request).await)),
+            Seal::PATH => call::reply::<Seal>(&core.on_seal(call::read(&mut request).await)),
             Configure::PATH => {
-                call::reply::<Configure>(&self.on_configure(call::read(&mut request).await).await)
+                call::reply::<Configure>(&core.on_configure(call::read(&mut request).await).await)
+            }
+            Suspend::PATH => {
+                call::reply::<Suspend>(&core.on_suspend(call::read(&mut request).await).await)
             }
             Close::PATH => {
-                call::reply::<Close>(&self.on_close(call::read(&mut request).await).await)
+                call::reply::<Close>(&core.on_close(call::read(&mut request).await).await)
             }
             _ => Response::error("no such call", 404),
         }
     }
+
+    async fn alarm(&self) -> worker::Result<Response> {
+        self.core.on_alarm().await;
+        Response::empty()
+    }
 }
 
-impl Cell {
+impl Core {
     fn adopt(&self, loaded: Result<(CellState, Option<CellAddress>), Fault>) {
         match loaded {
             Ok((state, address)) => {
@@ -104,7 +129,13 @@ impl Cell {
         written
     }
 
-    async fn on_flush(&self, flush: Result<Flush, Fault>) -> Result<Flushed, Fault> {
+    /// Writes the hot row.
+    pub(super) fn save(&self) -> Result<(), Fault> {
+        let written = self.rows.write_hot(&self.state.borrow());
+        self.written(written)
+    }
+
+    async fn on_flush(self: &Rc<Self>, flush: Result<Flush, Fault>) -> Result<Flushed, Fault> {
         let flush = flush?;
         self.readable()?;
         for _ in 0..GRANT_TRIES {
@@ -119,31 +150,37 @@ impl Cell {
     }
 
     /// Load, decide, write: no await, so nothing comes between.
-    fn try_flush(&self, flush: &Flush) -> Result<Flushed, Fault> {
+    fn try_flush(self: &Rc<Self>, flush: &Flush) -> Result<Flushed, Fault> {
         let now_ms = now_ms();
         let mut state = self.state.borrow_mut();
         let (outcome, changes) = state
             .apply(flush.nonce, &flush.load, now_ms)
             .map_err(Fault::Refused)?;
-        let grant = state.grant().ok_or(Fault::Refused(Refusal::NeedsGrant))?;
-        let flushed = Flushed {
-            generation: grant.generation,
-            outcome,
-            alone: state.is_alone(),
-            shards: grant.settings.shards(),
-        };
         let written = self.rows.write(&state, &changes, now_ms.div_euclid(1_000));
+        let lanes = state.lanes_within_second(now_ms);
         drop(state);
         self.written(written)?;
-        Ok(flushed)
+        let linger_ms = self.note_flush(&flush.to, lanes, now_ms);
+        let state = self.state.borrow();
+        Ok(Flushed {
+            generation: state.generation().unwrap_or(0),
+            outcome,
+            elsewhere: state.elsewhere(),
+            shards: state.spread(),
+            linger_ms,
+        })
     }
 
     /// Asks the root (a lead) or the lead (another shard) for permission to count.
+    ///
+    /// # Errors
+    /// `Unavailable`; [`Refusal::Moved`] for a shard that writes do not spread to.
     pub(super) async fn obtain_grant(&self, me: &CellAddress) -> Result<(), Fault> {
         let _asking = self.granting.lock().await;
         if !self.state.borrow().needs_grant(now_ms()) {
             return Ok(());
         }
+        let seals = self.state.borrow().seals();
         let CellAddress {
             counter,
             datacenter,
@@ -167,25 +204,30 @@ impl Cell {
             )
             .await?
         };
+        self.state.borrow_mut().unseal(seals);
         self.take_grant(me, grant)
     }
 
-    /// Takes a grant into memory and, where it begins something, into storage.
+    /// Takes a grant into memory and into storage.
     pub(super) fn take_grant(&self, me: &CellAddress, grant: Grant) -> Result<(), Fault> {
         let taken = self.state.borrow_mut().take_grant(grant, now_ms());
-        let stored = match taken {
-            Taken::Outdated => return Ok(()),
-            Taken::Renewed => self.rows.write_hot(&self.state.borrow()),
+        match taken {
+            Taken::Outdated => Ok(()),
+            Taken::Renewed => self.save(),
             Taken::Born => self.begin(me),
-            Taken::Replaced => self.rows.clear().and_then(|()| self.begin(me)),
-        };
-        self.written(stored)
+            Taken::Replaced => {
+                let cleared = self.rows.clear();
+                self.written(cleared)?;
+                self.begin(me)
+            }
+        }
     }
 
     fn begin(&self, me: &CellAddress) -> Result<(), Fault> {
-        self.rows.write_address(me)?;
+        let written = self.rows.write_address(me);
+        self.written(written)?;
         self.address.replace(Some(me.clone()));
-        self.rows.write_hot(&self.state.borrow())
+        self.save()
     }
 
     fn on_ask(&self, ask: Result<Ask, Fault>) -> Result<Option<CellAnswer>, Fault> {
@@ -207,5 +249,21 @@ impl Cell {
             part,
             window_uniques,
         }))
+    }
+
+    /// Counts nothing from now on until it is let count again.
+    fn on_seal(&self, seal: Result<Seal, Fault>) -> Result<Option<Part>, Fault> {
+        let Seal { generation, .. } = seal?;
+        self.readable()?;
+        self.seal(generation)
+    }
+
+    /// Seals this cell, durably.
+    pub(super) fn seal(&self, generation: u64) -> Result<Option<Part>, Fault> {
+        let part = self.state.borrow_mut().seal(generation);
+        if part.is_some() {
+            self.save()?;
+        }
+        Ok(part)
     }
 }

@@ -1,6 +1,8 @@
 //! A cell's rows: one table, (kind, start) → bytes. It is made by the first write and goes with the
 //! last generation, so that an object that was only asked keeps nothing.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use worker::SqlStorageValue;
@@ -34,6 +36,8 @@ enum Kind {
     MinuteSketch,
     /// A shard that must still drop a generation; start: shard, body: generation.
     Closing,
+    /// A sealed shard's part that the lead keeps; start: shard.
+    Sealed,
 }
 
 impl Kind {
@@ -47,6 +51,7 @@ impl Kind {
             Self::DayPage => 5,
             Self::MinuteSketch => 6,
             Self::Closing => 7,
+            Self::Sealed => 8,
         };
         number.into()
     }
@@ -105,7 +110,12 @@ impl CellStore {
             Some(minute) => self.sketch(Kind::MinuteSketch, minute)?,
             None => Sketch::new(),
         };
-        Ok((Cell::restore(hot, pages, all_time, open), address))
+        let mut sealed = BTreeMap::new();
+        for (shard, body) in self.all(Kind::Sealed)? {
+            sealed.insert(u8::try_from(shard).unwrap_or(0), decode(&body)?);
+        }
+        let cell = Cell::restore(hot, pages, all_time, open, sealed);
+        Ok((cell, address))
     }
 
     /// Writes what a flush changed; all or nothing.
@@ -166,6 +176,21 @@ impl CellStore {
     pub fn write_hot(&self, cell: &Cell) -> Result<(), Fault> {
         self.create_schema()?;
         self.put(Kind::Hot, 0, &cell.hot_row())
+    }
+
+    /// Writes that a shard is sealed, with its part, or is not any more; and the hot row with it.
+    ///
+    /// # Errors
+    /// `Unavailable`, as [`CellStore::write`].
+    pub fn write_sealed(&self, cell: &Cell, shard: u8) -> Result<(), Fault> {
+        self.create_schema()?;
+        self.store.atomically(|| {
+            match cell.sealed_part(shard) {
+                Some(part) => self.put(Kind::Sealed, i64::from(shard), &part)?,
+                None => self.delete(Kind::Sealed, i64::from(shard))?,
+            }
+            self.put(Kind::Hot, 0, &cell.hot_row())
+        })
     }
 
     /// Writes who the cell is, once.
@@ -248,6 +273,14 @@ impl CellStore {
     /// `Unavailable`.
     pub fn closed(&self, shard: u8) -> Result<(), Fault> {
         self.delete(Kind::Closing, i64::from(shard))
+    }
+
+    /// Sets the object's alarm, unix milliseconds.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn set_alarm(&self, at_ms: i64) -> Result<(), Fault> {
+        self.store.set_alarm(at_ms).await
     }
 
     /// Gives the object's storage back.

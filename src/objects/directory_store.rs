@@ -148,6 +148,13 @@ impl DirectoryStore {
         Ok(())
     }
 
+    /// Whether some lead does not know a counter's settings yet.
+    pub fn is_configuring(&self, counter: &CounterId) -> Result<bool, Fault> {
+        let values = vec![counter.as_str().into(), Telling::Configure.number().into()];
+        let sql = "SELECT 1 FROM duties WHERE id = ? AND kind = ? LIMIT 1";
+        Ok(!self.store.run(sql, values)?.is_empty())
+    }
+
     /// Duties whose time has come, at most `limit`.
     pub fn due_duties(&self, now_ms: i64, limit: i32) -> Result<Vec<Duty>, Fault> {
         let rows = self.store.run(

@@ -4,24 +4,22 @@
 //! Invariant: the lead has durably noted a shard before that shard counts anything, so a sum over
 //! the shards that the lead knows of lacks none.
 
-use super::cell::Cell;
+use super::cell::{Core, GRANT_TRIES};
 use crate::counter::grant::Grant;
+use crate::counter::merge::{Part, Question};
 use crate::counter::settings::SHARDS_MAX;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
-    Ask, CellAnswer, Close, Configure, DatacenterSum, Fault, Hello, Sum,
+    Ask, CellAnswer, Close, Configure, DatacenterSum, Fault, Hello, Seal, Sum, Suspend,
 };
 use crate::protocol::names::CellAddress;
 
 /// Shards that are called at once: all of them.
 const SHARDS_AT_ONCE: usize = 64;
 
-/// How often a lead asks for its own grant before it turns a shard away.
-const GRANT_TRIES: usize = 4;
-
-impl Cell {
+impl Core {
     /// A shard asks whether it may count.
     pub(super) async fn on_hello(&self, hello: Result<Hello, Fault>) -> Result<Grant, Fault> {
         let Hello { to, shard } = hello?;
@@ -43,20 +41,18 @@ impl Cell {
     }
 
     fn grant_shard(&self, shard: u8) -> Result<Grant, Fault> {
-        let is_news = self.state.borrow_mut().note_shard(shard);
-        if is_news {
-            let stored = self.rows.write_hot(&self.state.borrow());
-            self.written(stored)?;
+        let admission = self
+            .state
+            .borrow_mut()
+            .admit(shard)
+            .map_err(Fault::Refused)?;
+        if admission.was_sealed {
+            let written = self.rows.write_sealed(&self.state.borrow(), shard);
+            self.written(written)?;
+        } else if admission.is_new {
+            self.save()?;
         }
-        let state = self.state.borrow();
-        let grant = state
-            .grant()
-            .ok_or_else(|| Fault::Unavailable("the lead has no grant".to_owned()))?;
-        Ok(Grant {
-            alone: false,
-            last_write_ms: state.last_write_ms(),
-            ..grant
-        })
+        Ok(admission.grant)
     }
 
     /// Sums the datacenter: this cell and every shard there ever was in this generation.
@@ -89,15 +85,11 @@ impl Cell {
             }
         };
         // The others first: they are asked before this cell looks at its own totals, in one turn.
-        let shards_ever = self.state.borrow().shards_ever();
-        let others = (1..shards_ever).map(ask);
+        let (kept, asked) = self.kept_and_asked(&question);
+        let others = asked.into_iter().map(ask);
         let own = self.answer(&question)?;
         let mut datacenter = DatacenterSum {
-            shards: self
-                .state
-                .borrow()
-                .grant()
-                .map_or(1, |grant| grant.settings.shards()),
+            shards: self.state.borrow().spread(),
             ..DatacenterSum::default()
         };
         let mut add = |shard: u8, answer: CellAnswer| {
@@ -108,6 +100,16 @@ impl Cell {
         };
         if let Some(own) = own {
             add(0, own);
+        }
+        for (shard, part) in kept {
+            let window_uniques = Vec::new();
+            add(
+                shard,
+                CellAnswer {
+                    part,
+                    window_uniques,
+                },
+            );
         }
         let mut missing = Vec::new();
         for (shard, answer) in all_settled(others, SHARDS_AT_ONCE).await {
@@ -121,6 +123,48 @@ impl Cell {
         datacenter.cells.sort_unstable_by_key(|(shard, _)| *shard);
         datacenter.missing = missing;
         Ok(datacenter)
+    }
+
+    /// The parts of sealed shards that this lead keeps, and the shards that must be asked. A question
+    /// about times goes to sealed shards too: what is kept of them are totals.
+    fn kept_and_asked(&self, question: &Question) -> (Vec<(u8, Part)>, Vec<u8>) {
+        let state = self.state.borrow();
+        let mut kept = Vec::new();
+        let mut asked = Vec::new();
+        for shard in 1..state.shards_ever() {
+            match state.sealed_part(shard) {
+                Some(part) if !question.is_about_times() => {
+                    kept.extend(part.map(|part| (shard, part.clone())));
+                }
+                _ => asked.push(shard),
+            }
+        }
+        (kept, asked)
+    }
+
+    /// The counter is about to end: nothing is counted here, or by any shard, until the root has said
+    /// what holds.
+    pub(super) async fn on_suspend(&self, suspend: Result<Suspend, Fault>) -> Result<(), Fault> {
+        let Suspend { to, generation } = suspend?;
+        self.readable()?;
+        if self.seal(generation)?.is_none() {
+            return Ok(());
+        }
+        let seal = |shard: u8| {
+            let to = to.sibling(shard);
+            async move {
+                let seal = Seal {
+                    to: to.clone(),
+                    generation,
+                };
+                call::cell(&self.env, &to, &seal).await.map(|_| ())
+            }
+        };
+        let shards_ever = self.state.borrow().shards_ever();
+        all_settled((1..shards_ever).map(seal), SHARDS_AT_ONCE)
+            .await
+            .into_iter()
+            .collect()
     }
 
     /// Settings changed, or another datacenter counts now.
@@ -141,6 +185,7 @@ impl Cell {
         let shards_ever = self.state.borrow().shards_ever();
         let grant = Grant {
             alone: false,
+            spread: self.state.borrow().spread(),
             ..grant
         };
         let tell = |shard: u8| {

@@ -10,7 +10,7 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::settled::all_settled;
-use crate::protocol::messages::{Close, Configure, Fault, Sum, Wanted};
+use crate::protocol::messages::{Close, Configure, Fault, Sum, Suspend, Wanted};
 use crate::protocol::names::CellAddress;
 
 /// Leads that are called at once for one counter.
@@ -79,12 +79,25 @@ impl Directory {
         Ok(newest)
     }
 
-    /// Ends a generation: durably here first, then at the leads. Returns who could not be told.
+    /// Ends a generation: first nobody counts for it any more, then its end is durable here, then the
+    /// leads drop it. Returns the leads that could not be told to drop it yet.
+    ///
+    /// # Errors
+    /// `Unavailable`, and nothing has ended, where a lead that may still count cannot be stopped: what
+    /// it acknowledged would end with the generation. Leads that know of a time to live which is over
+    /// stop by themselves (up to the difference of their clocks), so those need not answer.
     pub(super) async fn end(
         &self,
         counter: &CounterId,
         root: &Root,
     ) -> Result<Vec<Datacenter>, Fault> {
+        let unstopped = self.suspend(counter, root).await;
+        let stop_by_themselves = root.is_due(now_ms()) && !self.rows.is_configuring(counter)?;
+        if let Some(datacenter) = unstopped.first().filter(|_| !stop_by_themselves) {
+            return Err(Fault::Unavailable(format!(
+                "datacenter {datacenter} does not answer and may still be counting, so the counter was not ended"
+            )));
+        }
         let ended = Entry::Ended {
             generation: root.generation,
             at_ms: now_ms(),
@@ -92,6 +105,24 @@ impl Directory {
         let duties = duties(counter, root, Telling::Close);
         self.save(counter, ended, &duties).await?;
         self.fulfil(&duties).await
+    }
+
+    /// Stops all leads. Returns those that did not answer.
+    async fn suspend(&self, counter: &CounterId, root: &Root) -> Vec<Datacenter> {
+        let generation = root.generation;
+        let tell = |datacenter: &Datacenter| {
+            let to = CellAddress::lead(counter, datacenter);
+            async move {
+                let suspend = Suspend {
+                    to: to.clone(),
+                    generation,
+                };
+                let told = call::cell(&self.env, &to, &suspend).await;
+                told.err().map(|_| to.datacenter)
+            }
+        };
+        let told = all_settled(root.datacenters.iter().map(tell), LEADS_AT_ONCE).await;
+        told.into_iter().flatten().collect()
     }
 
     pub(super) async fn save(

@@ -11,9 +11,10 @@ use crate::cluster::root::Root;
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::{CellTotals, Question, Range, Summary};
+use crate::counter::merge::{CellTotals, Part, Question, Range, Summary};
 use crate::counter::nonces::{Nonce, Outcome};
 use crate::counter::settings::{Settings, TtlMode};
+use crate::counter::total::Sum as Total;
 
 /// A message that has an answer.
 pub trait Call: Serialize + DeserializeOwned {
@@ -35,7 +36,10 @@ macro_rules! calls {
 calls! {
     Flush => Flushed, "/flush";
     Hello => Grant, "/hello";
+    Report => u8, "/report";
+    Seal => Option<Part>, "/seal";
     Configure => (), "/configure";
+    Suspend => (), "/suspend";
     Close => (), "/close";
     Ask => Option<CellAnswer>, "/ask";
     Sum => DatacenterSum, "/sum";
@@ -121,10 +125,13 @@ pub struct Flushed {
     pub generation: u64,
     /// The cell's state right after it.
     pub outcome: Outcome,
-    /// Whether the cell's total is the counter's value.
-    pub alone: bool,
+    /// Totals (added, removed) of all other cells, where none of them counts any more or ever did,
+    /// so that the counter's value is known exactly; else `None`.
+    pub elsewhere: Option<(Total, Total)>,
     /// Shards that writes of this datacenter spread over now.
     pub shards: u8,
+    /// How long the lane should gather before its next flush.
+    pub linger_ms: u32,
 }
 
 /// Shard → lead: I exist; may I count?
@@ -136,6 +143,24 @@ pub struct Hello {
     pub shard: u8,
 }
 
+/// Shard → lead: my load. The answer is the number of shards that writes spread over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The lead.
+    pub to: CellAddress,
+    /// Flushes a second.
+    pub per_second: u32,
+}
+
+/// Lead → shard: count nothing until I let you, and give me your part to keep.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seal {
+    /// The shard.
+    pub to: CellAddress,
+    /// The generation.
+    pub generation: u64,
+}
+
 /// Root → lead → shards: the counter's settings, or who else counts, have changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Configure {
@@ -143,6 +168,15 @@ pub struct Configure {
     pub to: CellAddress,
     /// What holds now.
     pub grant: Grant,
+}
+
+/// Root → lead: this generation is about to end; count nothing for it before asking again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspend {
+    /// The lead.
+    pub to: CellAddress,
+    /// The generation.
+    pub generation: u64,
 }
 
 /// Root → lead → shards: this generation has ended; drop it, storage included.
@@ -167,7 +201,7 @@ pub struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellAnswer {
     /// The part.
-    pub part: crate::counter::merge::Part,
+    pub part: Part,
     /// Sketch of the window at rest; empty for none.
     pub window_uniques: Vec<u8>,
 }

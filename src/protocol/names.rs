@@ -25,6 +25,11 @@ pub const KEYS: &str = "TALLY_KEYS";
 /// Secret key of the hash of unique elements: 32 hexadecimal digits. Optional.
 pub const HASH_KEY: &str = "TALLY_HASH_KEY";
 
+/// Flushes a second of one cell from which on a datacenter splits. Optional, on the aggregator.
+pub const SPLIT_FLUSHES_PER_SECOND: &str = "TALLY_SPLIT_FLUSHES_PER_SECOND";
+/// How long a datacenter must be quiet before its shards are halved. Optional, on the aggregator.
+pub const QUIET_MS: &str = "TALLY_QUIET_MS";
+
 /// Partitions of the directory: each an object of about 1,000 requests/s, so 16 take 16,000 first
 /// writes, settings and uncached reads a second.
 pub const DIRECTORY_PARTITIONS: u32 = 16;

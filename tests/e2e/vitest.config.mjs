@@ -1,6 +1,7 @@
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
+  cacheDir: "../../node_modules/.vite",
   test: {
     include: ["**/*.spec.mjs"],
     // Each file has a workerd of its own, and this machine's smallest kin has 2 cores.

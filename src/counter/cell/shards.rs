@@ -1,0 +1,131 @@
+//! A lead and its shards: who counts, who is sealed, and whose part the lead keeps. A lead is sealed
+//! too while its counter is about to end, so that nothing is acknowledged that would end with it.
+//!
+//! Invariant: at every moment each shard's counts are in the lead's sum exactly once: either the
+//! shard is asked, or its part is kept, and then it counts nothing.
+
+use super::{Cell, Grant, Part, Question, Refusal};
+use crate::counter::grant::Admission;
+use crate::counter::total::Sum;
+
+impl Cell {
+    /// What other cells of the counter hold, where this cell knows that none of them counts: the
+    /// totals (added, removed) of its sealed shards. `None` where others count, or may.
+    pub fn elsewhere(&self) -> Option<(Sum, Sum)> {
+        let all_sealed = (1..self.shards_ever()).all(|shard| self.sealed.contains_key(&shard));
+        let is_alone = all_sealed && self.grant.is_some_and(|grant| grant.alone);
+        let parts = || self.sealed.values().flatten();
+        is_alone.then(|| {
+            let added = parts().map(|part| part.totals.added.into()).sum();
+            (added, parts().map(|part| part.totals.removed.into()).sum())
+        })
+    }
+
+    /// Shards that writes of the datacenter spread over.
+    pub fn spread(&self) -> u8 {
+        let fixed = self.grant.and_then(|grant| grant.settings.shards);
+        fixed.unwrap_or(self.spread).max(1)
+    }
+
+    /// Whether the number of shards is the lead's to choose.
+    pub fn spreads_by_load(&self) -> bool {
+        self.grant
+            .is_some_and(|grant| grant.settings.shards.is_none())
+    }
+
+    /// Lets writes spread over so many shards, which a lead notes before it tells anybody.
+    pub fn spread_over(&mut self, shards: u8) {
+        self.spread = shards;
+        self.shards_ever = self.shards_ever.max(shards);
+    }
+
+    /// Shard: takes the lead's word on how many shards writes spread over.
+    pub fn spread_as_told(&mut self, shards: u8) {
+        self.spread = shards;
+    }
+
+    /// Notes that a shard exists, before that shard is told that it does. True if that is news.
+    fn note_shard(&mut self, shard: u8) -> bool {
+        let known = self.shards_ever;
+        self.shards_ever = known.max(shard.saturating_add(1));
+        self.shards_ever != known
+    }
+
+    /// Seals this shard: it counts nothing until [`Cell::unseal`]. Returns its part for the lead to
+    /// keep; `None` if it counts for no or another generation, and then nothing changes.
+    pub fn seal(&mut self, generation: u64) -> Option<Part> {
+        let part = self.answer(&Question::plain(generation))?;
+        self.is_sealed = true;
+        self.seals += 1;
+        Some(part)
+    }
+
+    /// How often the cell was sealed, in memory only. Whoever asks to count notes it before.
+    pub fn seals(&self) -> u64 {
+        self.seals
+    }
+
+    /// Lets the cell count again, as it was answered when it asked. Nothing changes if it was sealed
+    /// since it asked: the answer is older than the seal, and it must ask again.
+    pub fn unseal(&mut self, seals_when_asked: u64) {
+        if self.seals == seals_when_asked {
+            self.is_sealed = false;
+        }
+    }
+
+    /// Lead: the shards that writes no longer spread over and that are not sealed yet, each with
+    /// the number of its admissions so far.
+    pub fn to_seal(&self) -> Vec<(u8, u64)> {
+        let beyond = self.spread()..self.shards_ever();
+        let unsealed = beyond.filter(|shard| !self.sealed.contains_key(shard));
+        unsealed
+            .map(|shard| (shard, self.admissions_of(shard)))
+            .collect()
+    }
+
+    fn admissions_of(&self, shard: u8) -> u64 {
+        self.admissions.get(&shard).copied().unwrap_or(0)
+    }
+
+    /// Lead: keeps a sealed shard's part in the sum from now on. False, and nothing changes, if the
+    /// shard was admitted again since it was asked to seal: what it then counted is not in the part.
+    pub fn keep_sealed(&mut self, shard: u8, part: Option<Part>, admissions: u64) -> bool {
+        let is_current = self.admissions_of(shard) == admissions && shard >= self.spread();
+        if is_current {
+            self.sealed.insert(shard, part);
+        }
+        is_current
+    }
+
+    /// Lead: a sealed shard's part, as (it is sealed, its part).
+    pub fn sealed_part(&self, shard: u8) -> Option<Option<&Part>> {
+        self.sealed.get(&shard).map(Option::as_ref)
+    }
+
+    /// Lead: lets a shard count, and from now on asks it when summing. Both must be durable
+    /// before the shard is told.
+    ///
+    /// # Errors
+    /// [`Refusal::Moved`] where writes do not spread to that shard.
+    pub fn admit(&mut self, shard: u8) -> Result<Admission, Refusal> {
+        let spread = self.spread();
+        if shard >= spread {
+            return Err(Refusal::Moved(spread));
+        }
+        let grant = self.grant.ok_or(Refusal::NeedsGrant)?;
+        *self.admissions.entry(shard).or_insert(0) += 1;
+        let was_sealed = self.sealed.remove(&shard).is_some();
+        let is_new = self.note_shard(shard);
+        let last_write_ms = self.last_write_ms();
+        Ok(Admission {
+            grant: Grant {
+                alone: false,
+                spread,
+                last_write_ms,
+                ..grant
+            },
+            was_sealed,
+            is_new,
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! How much load a cell sees, and what follows: how long lanes gather, and how many shards there are.
+//!
+//! Invariants: a cell that is not hot asks nobody to wait; the number of shards is a power of two
+//! from 1 to [`SHARDS_MAX`] and changes by one doubling or halving at a time.
+
+use serde::{Deserialize, Serialize};
+
+use super::lane::LINGER_MS_MAX;
+use super::settings::SHARDS_MAX;
+
+/// Flushes a second that a cell aims at once it is hot: what one object takes (about 1,000 requests
+/// a second), with room for reads.
+pub const FLUSHES_PER_SECOND_TARGET: u32 = 800;
+
+/// When a datacenter's number of shards changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// Flushes a second of one cell from which on the datacenter splits.
+    pub split_flushes_per_second: u32,
+    /// How long every cell must stay below an eighth of that before the shards are halved.
+    pub quiet_ms: i64,
+}
+
+impl Default for Thresholds {
+    /// A cell splits at what one object takes; a minute of quiet takes it back.
+    fn default() -> Self {
+        Self {
+            split_flushes_per_second: 1_000,
+            quiet_ms: 60_000,
+        }
+    }
+}
+
+/// Below this part of the splitting load a cell is quiet: after a halving each cell has twice the
+/// load, so there must be room between halving and splitting.
+const QUIET_PART: u32 = 8;
+
+/// Counts flushes by the second. Kept in memory: after a restart it begins anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meter {
+    second: i64,
+    current: u32,
+    previous: u32,
+}
+
+impl Meter {
+    /// Notes one flush.
+    pub fn note(&mut self, now_ms: i64) {
+        self.roll(now_ms);
+        self.current = self.current.saturating_add(1);
+    }
+
+    /// Flushes a second, by the last whole second or by the current one where that has more.
+    pub fn per_second(&mut self, now_ms: i64) -> u32 {
+        self.roll(now_ms);
+        self.previous.max(self.current)
+    }
+
+    fn roll(&mut self, now_ms: i64) {
+        let second = now_ms.div_euclid(1_000);
+        if second != self.second {
+            // A clock that steps, either way, begins a new count.
+            self.previous = if second == self.second.wrapping_add(1) {
+                self.current
+            } else {
+                0
+            };
+            self.current = 0;
+            self.second = second;
+        }
+    }
+}
+
+/// How long lanes should gather, in milliseconds: as many lanes as flushed within the last second
+/// then flush [`FLUSHES_PER_SECOND_TARGET`] times a second together. 0 while the cell is not hot.
+pub fn linger_ms(per_second: u32, lanes: u32) -> u32 {
+    if per_second < FLUSHES_PER_SECOND_TARGET / 2 {
+        return 0;
+    }
+    // A lane alone is held back by its own round trip already.
+    let period_ms = lanes.saturating_sub(1).saturating_mul(1_000) / FLUSHES_PER_SECOND_TARGET;
+    period_ms.min(LINGER_MS_MAX)
+}
+
+/// What a lead decides about its number of shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Twice as many.
+    Double,
+    /// Half as many.
+    Halve,
+    /// As they are.
+    Stay,
+}
+
+/// The loads of a datacenter's cells, as its lead hears of them. In memory only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loads {
+    /// When some cell was last above the quiet part of the threshold.
+    busy_ms: i64,
+    /// When the number of shards last changed.
+    changed_ms: i64,
+    /// The highest load heard of within the current second.
+    highest: u32,
+    since_ms: i64,
+}
+
+/// How long a load must be told again before it counts, and how long a change is left to work.
+const SETTLE_MS: i64 = 1_000;
+
+impl Loads {
+    /// Nothing heard yet.
+    pub fn new(now_ms: i64) -> Self {
+        Self {
+            busy_ms: now_ms,
+            changed_ms: now_ms,
+            highest: 0,
+            since_ms: now_ms,
+        }
+    }
+
+    /// Notes a cell's load.
+    pub fn hear(&mut self, per_second: u32, thresholds: Thresholds, now_ms: i64) {
+        if now_ms.saturating_sub(self.since_ms).abs() >= SETTLE_MS {
+            self.highest = 0;
+            self.since_ms = now_ms;
+        }
+        self.highest = self.highest.max(per_second);
+        if per_second > thresholds.split_flushes_per_second / QUIET_PART {
+            self.busy_ms = now_ms;
+        }
+    }
+
+    /// What to do about `shards` shards now.
+    pub fn decide(&self, shards: u8, thresholds: Thresholds, now_ms: i64) -> Step {
+        let settled_ms = now_ms.saturating_sub(self.changed_ms);
+        let quiet_ms = now_ms.saturating_sub(self.busy_ms.max(self.changed_ms));
+        if self.highest > thresholds.split_flushes_per_second
+            && shards < SHARDS_MAX
+            && settled_ms >= SETTLE_MS.min(thresholds.quiet_ms)
+        {
+            Step::Double
+        } else if quiet_ms >= thresholds.quiet_ms && shards > 1 {
+            Step::Halve
+        } else {
+            Step::Stay
+        }
+    }
+
+    /// Notes that the number of shards has changed.
+    pub fn changed(&mut self, now_ms: i64) {
+        self.changed_ms = now_ms;
+        self.highest = 0;
+        self.since_ms = now_ms;
+    }
+}

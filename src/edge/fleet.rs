@@ -1,0 +1,168 @@
+//! How a bulk body reaches its cells: it joins the lanes of all of them at once, so that bodies that
+//! arrive together share flushes, and flies the batches that it opened, a bounded number at a time.
+//!
+//! Invariant: a load is joined again only after a cell has refused it, so nothing counts twice.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use futures_util::future::{Either, FutureExt, LocalBoxFuture, select};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use worker::Env;
+
+use super::isolate::{own_shard, shards_of};
+use super::lanes::{self, Progress, Watcher};
+use crate::counter::flush::{Load, Refusal};
+use crate::counter::lane::Ticket;
+use crate::platform::clock::{now_ms, sleep_ms};
+use crate::protocol::messages::Fault;
+use crate::protocol::names::CellAddress;
+use crate::protocol::problem::{Code, Problem};
+
+/// Flights that one body has under way. The first opening of an object is slow on plain workerd
+/// (3.4 ms, one thread), so more would only wait there.
+const FLIGHTS_MAX: usize = 48;
+
+/// How often a body looks for what others fly for it.
+const LOOK_EVERY_MS: u64 = 2;
+
+/// How long a body may take once it has been read: below the 60 s that no batch passes.
+const BODY_MS_MAX: i64 = 50_000;
+
+/// How often a load is sent on to another shard because the one it was sent to has been sealed.
+const MOVES_MAX: u8 = 4;
+
+/// A load and the cell it goes to.
+#[derive(Clone)]
+pub struct Addressed {
+    /// The cell.
+    pub to: CellAddress,
+    /// What it carries.
+    pub load: Load,
+}
+
+struct Fleet {
+    loads: Vec<Addressed>,
+    moves: Vec<u8>,
+    progress: Rc<RefCell<Progress>>,
+    /// Batches that this body opened and must fly, in order.
+    own: VecDeque<(CellAddress, Ticket)>,
+    failed: Vec<(usize, Problem)>,
+}
+
+/// Counts all loads. Returns those that failed, by their index, with the reason.
+pub async fn count_many(env: &Env, loads: Vec<Addressed>) -> Vec<(usize, Problem)> {
+    let begun_ms = now_ms();
+    let mut fleet = Fleet {
+        moves: vec![0; loads.len()],
+        loads,
+        progress: Rc::default(),
+        own: VecDeque::new(),
+        failed: Vec::new(),
+    };
+    fleet.progress.borrow_mut().landed = vec![false; fleet.loads.len()];
+    for number in 0..fleet.loads.len() {
+        fleet.join(number);
+    }
+    let mut flights: FuturesUnordered<LocalBoxFuture<'_, ()>> = FuturesUnordered::new();
+    while fleet.progress.borrow().pending > 0 {
+        if now_ms() - begun_ms > BODY_MS_MAX {
+            fleet.give_up();
+            break;
+        }
+        for _ in 0..fleet.own.len() {
+            if flights.len() >= FLIGHTS_MAX {
+                break;
+            }
+            let Some((to, ticket)) = fleet.own.pop_front() else {
+                break;
+            };
+            match lanes::take(&to, &ticket) {
+                Some((nonce, load)) => {
+                    flights
+                        .push(async move { lanes::fly(env, &to, nonce, load).await }.boxed_local());
+                }
+                // The flight before it is under way, or somebody else flies it.
+                None if lanes::is_waiting(&to, &ticket) => fleet.own.push_back((to, ticket)),
+                None => {}
+            }
+        }
+        next_event(&mut flights).await;
+        fleet.sort_out();
+    }
+    // Others may have joined what still flies.
+    while flights.next().await.is_some() {}
+    fleet.failed
+}
+
+impl Fleet {
+    fn join(&mut self, number: usize) {
+        let Some(Addressed { to, load }) = self.loads.get(number) else {
+            return;
+        };
+        let watcher = Watcher {
+            progress: self.progress.clone(),
+            number,
+        };
+        match lanes::join(to, load.clone(), Some(watcher)) {
+            Ok(ticket) => {
+                let mut progress = self.progress.borrow_mut();
+                progress.pending += 1;
+                if let Some(landed) = progress.landed.get_mut(number) {
+                    *landed = false;
+                }
+                if ticket.opens {
+                    self.own.push_back((to.clone(), ticket));
+                }
+            }
+            Err(problem) => self.failed.push((number, problem)),
+        }
+    }
+
+    /// Sends on what a sealed shard has refused, and notes what has failed for good.
+    fn sort_out(&mut self) {
+        let refused = std::mem::take(&mut self.progress.borrow_mut().failed);
+        for (number, fault) in refused {
+            let moves = self.moves.get(number).copied().unwrap_or(MOVES_MAX);
+            if matches!(fault, Fault::Refused(Refusal::Moved(_))) && moves < MOVES_MAX {
+                self.send_on(number);
+            } else {
+                self.failed.push((number, fault.into()));
+            }
+        }
+    }
+
+    fn send_on(&mut self, number: usize) {
+        if let Some(Addressed { to, .. }) = self.loads.get_mut(number) {
+            to.shard = own_shard(shards_of(&to.counter, &to.datacenter));
+        }
+        if let Some(moves) = self.moves.get_mut(number) {
+            *moves += 1;
+        }
+        self.join(number);
+    }
+
+    /// Calls everything that is not known to be counted unknown.
+    fn give_up(&mut self) {
+        let detail = "the body took too long; whether this line was counted is unknown to us";
+        let landed = std::mem::take(&mut self.progress.borrow_mut().landed);
+        let unknown = landed.iter().enumerate().filter(|(_, landed)| !**landed);
+        let problem = Problem::new(Code::Unavailable, detail);
+        self.failed
+            .extend(unknown.map(|(number, _)| (number, problem.clone())));
+    }
+}
+
+/// Waits until a flight of this body lands, or it is time to look what others have flown.
+async fn next_event(flights: &mut FuturesUnordered<LocalBoxFuture<'_, ()>>) {
+    let look = std::pin::pin!(sleep_ms(LOOK_EVERY_MS));
+    if flights.is_empty() {
+        look.await;
+        return;
+    }
+    if let Either::Left(_) = select(flights.next(), look).await {
+        // Whatever landed together is seen together.
+        while let Some(Some(())) = flights.next().now_or_never() {}
+    }
+}

@@ -1,0 +1,318 @@
+//! Law: the rows of a cell are the cell. After every commit a crash loses nothing: a cell that is
+//! put together from the rows answers every question as the one in memory.
+#![expect(
+    clippy::expect_used,
+    reason = "the helpers of a test fail it by panicking"
+)]
+
+mod common;
+#[path = "common/rows.rs"]
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::config;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rows::Rows;
+use tally::counter::cell::{Cell, Grant, Load, Taken};
+use tally::counter::history::{MINUTES_KEPT, Step};
+use tally::counter::merge::{Question, Range};
+use tally::counter::nonces::Nonce;
+use tally::counter::settings::Settings;
+use tally::sketch::{HashKey, Sketch, Token, hash};
+
+/// 1 May 2026, 00:00:30 UTC.
+const BEGIN: i64 = 1_777_593_630;
+
+fn token(element: u8) -> Token {
+    Token::from_hash(hash(&HashKey::from([7; 16]), &[element]))
+}
+
+fn sketch(tokens: impl IntoIterator<Item = Token>) -> Sketch {
+    let mut sketch = Sketch::new();
+    for token in tokens {
+        sketch.insert(token);
+    }
+    sketch
+}
+
+fn grant(generation: u64) -> Grant {
+    Grant {
+        generation,
+        settings: Settings::default(),
+        last_write_ms: 0,
+        alone: true,
+    }
+}
+
+/// What happens to a cell; times are seconds from its clock.
+#[derive(Clone, Debug)]
+enum Event {
+    Tick(i64),
+    Flush {
+        live: Vec<(i64, u8)>,
+        past: Vec<(i64, u8)>,
+        tokens: Vec<(i64, u8)>,
+    },
+    Repeat,
+    Crash,
+    Renew,
+    NoteShard(u8),
+    NewGeneration,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let live = vec((-8..8_i64, 1..9_u8), 0..4);
+    let ago = prop_oneof![
+        3 => -5..=0_i64,
+        2 => -130..-5_i64,
+        2 => -4_000..-130_i64,
+        2 => -90_000..-4_000_i64,
+        1 => -400_000_000..-90_000_i64,
+    ];
+    let past = vec((ago.clone(), 1..9_u8), 0..3);
+    let tokens = vec((prop_oneof![3 => -6..6_i64, 2 => ago], any::<u8>()), 0..5);
+    let flush = (live, past, tokens);
+    prop_oneof![
+        8 => flush.prop_map(|(live, past, tokens)| Event::Flush { live, past, tokens }),
+        4 => prop_oneof![
+            4 => 0..4_i64, 3 => 10..130_i64, 1 => -20..0_i64, 2 => 900..8_000_i64, 1 => 86_000..400_000_i64,
+        ].prop_map(Event::Tick),
+        1 => Just(Event::Repeat),
+        2 => Just(Event::Crash),
+        1 => Just(Event::Renew),
+        1 => (1..8_u8).prop_map(Event::NoteShard),
+        1 => Just(Event::NewGeneration),
+    ]
+}
+
+/// A cell with its rows, and the plain list of the elements that it counted.
+#[derive(Default)]
+struct Shell {
+    cell: Cell,
+    rows: Rows,
+    now: i64,
+    generation: u64,
+    number: u64,
+    last: Option<(Nonce, Load)>,
+    tokens: Vec<(i64, Token)>,
+}
+
+impl Shell {
+    fn new() -> Self {
+        let mut shell = Self {
+            now: BEGIN,
+            ..Self::default()
+        };
+        shell.begin_generation();
+        shell
+    }
+
+    fn begin_generation(&mut self) {
+        self.generation += 1;
+        let taken = self
+            .cell
+            .take_grant(grant(self.generation), self.now * 1_000);
+        assert_ne!(taken, Taken::Outdated);
+        self.rows.clear();
+        self.rows.write_hot(&self.cell);
+        self.tokens.clear();
+        self.last = None;
+    }
+
+    fn apply(&mut self, nonce: Nonce, load: &Load) {
+        let counted = self.cell.apply(nonce, load, self.now * 1_000);
+        let (_, changes) = counted.expect("nothing refuses these flushes");
+        self.rows.write(&self.cell, &changes, self.now);
+    }
+
+    fn take(&mut self, event: Event) {
+        let now = self.now;
+        let stamped = |list: Vec<(i64, u8)>| -> Vec<(i64, u128)> {
+            list.into_iter()
+                .map(|(offset, amount)| (now + offset, amount.into()))
+                .collect()
+        };
+        match event {
+            Event::Tick(seconds) => self.now += seconds,
+            Event::Flush { live, past, tokens } => {
+                let tokens: Vec<_> = tokens
+                    .into_iter()
+                    .map(|(offset, element)| (now + offset, token(element)))
+                    .collect();
+                let (live, past) = (stamped(live), stamped(past));
+                let load = Load {
+                    added: live.iter().chain(&past).map(|(_, amount)| amount).sum(),
+                    removed: 1,
+                    live,
+                    past,
+                    tokens: tokens.clone(),
+                };
+                self.tokens.extend(tokens);
+                self.number += 1;
+                let nonce = Nonce {
+                    lane: self.number % 3,
+                    number: self.number,
+                };
+                self.apply(nonce, &load);
+                self.last = Some((nonce, load));
+            }
+            Event::Repeat => {
+                if let Some((nonce, load)) = self.last.clone() {
+                    self.apply(nonce, &load);
+                }
+            }
+            Event::Crash => self.cell = self.rows.load(),
+            Event::Renew => {
+                let grant = Grant {
+                    settings: Settings {
+                        number: self.number,
+                        shards: Some(2),
+                        ttl: None,
+                    },
+                    last_write_ms: now * 1_000,
+                    ..grant(self.generation)
+                };
+                let taken = self.cell.take_grant(grant, now * 1_000);
+                assert_eq!(taken, Taken::Renewed);
+                self.rows.write_hot(&self.cell);
+            }
+            Event::NoteShard(shard) => {
+                self.cell.note_shard(shard);
+                self.rows.write_hot(&self.cell);
+            }
+            Event::NewGeneration => self.begin_generation(),
+        }
+    }
+
+    fn check(&self) -> Result<(), TestCaseError> {
+        let restored = self.rows.load();
+        prop_assert_eq!(restored.hot_row(), self.cell.hot_row());
+        prop_assert!(
+            restored.uniques() == self.cell.uniques(),
+            "elements of all time are lost"
+        );
+        let all = sketch(self.tokens.iter().map(|(_, token)| *token));
+        prop_assert!(self.cell.uniques() == all, "elements were not counted");
+        let windows = [1, 60, 61, 900, 5_000, 90_000, 1_000_000, 150_000_000]
+            .map(|seconds| (self.now - seconds + 1, self.now));
+        for (from, to) in windows {
+            for step in Step::ALL {
+                let question = Question {
+                    generation: self.generation,
+                    window: Some((from, to)),
+                    history: Some(Range { step, from, to }),
+                    totals_only: false,
+                };
+                let (mut told, mut held) =
+                    (restored.answer(&question), self.cell.answer(&question));
+                for part in [&mut told, &mut held].into_iter().flatten() {
+                    // Before it nothing is claimed.
+                    let kept_from = part.kept_from;
+                    part.points.retain(|(start, _)| *start >= kept_from);
+                }
+                prop_assert_eq!(told, held, "{:?} {:?}", from..to, step);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was seen in whole minutes of a window is in its sketch. Just after its minute an
+    /// element may join the next one: a minute is left at both ends.
+    fn check_windows_of_uniques(&self) -> Result<(), TestCaseError> {
+        for seconds in [300, 3_600, 86_400] {
+            let from = self.now - seconds + 1;
+            let union = self.rows.window_uniques(from, self.now);
+            let inside = self
+                .tokens
+                .iter()
+                .filter(|(second, _)| (from..=self.now - 60).contains(second));
+            let mut with_inside = union.clone();
+            let are_news = inside.fold(false, |are_news, (_, token)| {
+                with_inside.insert(*token) | are_news
+            });
+            prop_assert!(!are_news, "an element of the last {seconds} s is missing");
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(config(31, 200))]
+
+    #[test]
+    fn a_crash_after_any_commit_loses_nothing(events in vec(event(), 0..30)) {
+        let mut shell = Shell::new();
+        for event in events {
+            shell.take(event);
+            shell.check()?;
+        }
+    }
+
+    #[test]
+    fn elements_of_a_window_are_in_its_minutes(
+        events in vec(event().prop_filter("a clock that goes on", |event| {
+            !matches!(event, Event::Tick(..0) | Event::NewGeneration)
+        }), 0..30),
+    ) {
+        let mut shell = Shell::new();
+        for event in events {
+            shell.take(event);
+            shell.check_windows_of_uniques()?;
+        }
+    }
+}
+
+#[test]
+fn an_old_log_does_not_drop_elements_of_a_minute_that_nobody_closed() {
+    let mut shell = Shell::new();
+    let flush = |tokens: Vec<(i64, u8)>| Event::Flush {
+        live: Vec::new(),
+        past: Vec::new(),
+        tokens,
+    };
+    shell.take(flush(vec![(0, 1), (0, 2)]));
+    // The open minute leaves the time that minutes are kept for; then only an old log comes in.
+    shell.take(Event::Tick(MINUTES_KEPT + 120));
+    shell.take(flush(vec![(-300_000_000, 3)]));
+    shell.take(Event::Crash);
+    let all = sketch([1, 2, 3].map(token));
+    assert_eq!(shell.cell.uniques(), all);
+}
+
+#[test]
+fn a_plain_flush_writes_the_hot_row_and_one_sketch_at_most() {
+    let mut cell = Cell::default();
+    cell.take_grant(grant(1), BEGIN * 1_000);
+    let mut writes = BTreeMap::new();
+    for number in 1..=20 {
+        let load = Load {
+            added: 1,
+            live: vec![(BEGIN, 1)],
+            tokens: vec![(BEGIN, token(1))],
+            ..Load::default()
+        };
+        let nonce = Nonce { lane: 1, number };
+        let (_, changes) = cell.apply(nonce, &load, BEGIN * 1_000).expect("counted");
+        assert!(changes.hot && changes.pages.is_empty() && !changes.all_time);
+        *writes.entry(changes.minutes.len()).or_insert(0) += 1;
+    }
+    // The second time the element is no news.
+    assert_eq!(writes, BTreeMap::from([(0, 19), (1, 1)]));
+
+    let load = Load {
+        added: 1,
+        live: vec![(BEGIN + 60, 1)],
+        ..Load::default()
+    };
+    let nonce = Nonce {
+        lane: 1,
+        number: 21,
+    };
+    let next_ms = (BEGIN + 60) * 1_000;
+    let (_, changes) = cell.apply(nonce, &load, next_ms).expect("counted");
+    let steps: BTreeSet<Step> = changes.pages.iter().map(|(step, _)| *step).collect();
+    assert_eq!(steps, BTreeSet::from(Step::PAGED));
+    assert_eq!(changes.pages.len(), 3, "one page of each step");
+}
