@@ -15,7 +15,9 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally::counter::cell::{Cell, Grant, Load, Taken};
+use tally::counter::cell::Cell;
+use tally::counter::flush::Load;
+use tally::counter::grant::{Grant, Taken};
 use tally::counter::history::{MINUTES_KEPT, Step};
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::Nonce;
@@ -43,6 +45,7 @@ fn grant(generation: u64) -> Grant {
         settings: Settings::default(),
         last_write_ms: 0,
         alone: true,
+        spread: 0,
     }
 }
 
@@ -58,7 +61,8 @@ enum Event {
     Repeat,
     Crash,
     Renew,
-    NoteShard(u8),
+    Admit(u8),
+    KeepSealed(u8),
     NewGeneration,
 }
 
@@ -82,7 +86,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Repeat),
         2 => Just(Event::Crash),
         1 => Just(Event::Renew),
-        1 => (1..8_u8).prop_map(Event::NoteShard),
+        1 => (1..4_u8).prop_map(Event::Admit),
+        1 => (1..4_u8).prop_map(Event::KeepSealed),
         1 => Just(Event::NewGeneration),
     ]
 }
@@ -168,7 +173,7 @@ impl Shell {
                 let grant = Grant {
                     settings: Settings {
                         number: self.number,
-                        shards: Some(2),
+                        shards: None,
                         ttl: None,
                     },
                     last_write_ms: now * 1_000,
@@ -178,9 +183,21 @@ impl Shell {
                 assert_eq!(taken, Taken::Renewed);
                 self.rows.write_hot(&self.cell);
             }
-            Event::NoteShard(shard) => {
-                self.cell.note_shard(shard);
+            Event::Admit(shard) => {
+                self.cell.spread_over(shard.saturating_add(1));
+                self.cell.admit(shard).expect("within the spread");
+                self.rows.write_sealed(&self.cell, shard);
+            }
+            Event::KeepSealed(shard) => {
+                self.cell.spread_over(1);
                 self.rows.write_hot(&self.cell);
+                let part = self.cell.answer(&Question::plain(self.generation));
+                for (beyond, admissions) in self.cell.to_seal() {
+                    if beyond == shard {
+                        self.cell.keep_sealed(shard, part.clone(), admissions);
+                        self.rows.write_sealed(&self.cell, shard);
+                    }
+                }
             }
             Event::NewGeneration => self.begin_generation(),
         }
@@ -189,6 +206,11 @@ impl Shell {
     fn check(&self) -> Result<(), TestCaseError> {
         let restored = self.rows.load();
         prop_assert_eq!(restored.hot_row(), self.cell.hot_row());
+        prop_assert_eq!(restored.elsewhere(), self.cell.elsewhere());
+        prop_assert_eq!(restored.spread(), self.cell.spread());
+        for shard in 0..8 {
+            prop_assert_eq!(restored.sealed_part(shard), self.cell.sealed_part(shard));
+        }
         prop_assert!(
             restored.uniques() == self.cell.uniques(),
             "elements of all time are lost"
@@ -218,8 +240,8 @@ impl Shell {
         Ok(())
     }
 
-    /// What was seen in whole minutes of a window is in its sketch. Just after its minute an
-    /// element may join the next one: a minute is left at both ends.
+    /// What was stamped within a window up to now is in its sketch. Stamps are up to 6 s ahead of
+    /// the clock here, and join the present minute: such are left out at the early end.
     fn check_windows_of_uniques(&self) -> Result<(), TestCaseError> {
         for seconds in [300, 3_600, 86_400] {
             let from = self.now - seconds + 1;
@@ -227,7 +249,7 @@ impl Shell {
             let inside = self
                 .tokens
                 .iter()
-                .filter(|(second, _)| (from..=self.now - 60).contains(second));
+                .filter(|(second, _)| (from + 6..=self.now).contains(second));
             let mut with_inside = union.clone();
             let are_news = inside.fold(false, |are_news, (_, token)| {
                 with_inside.insert(*token) | are_news

@@ -236,13 +236,8 @@ impl Cell {
         }
         let mut open_changed = false;
         for &(second, token) in &load.tokens {
-            self.insert_token(
-                Step::Minute.start_of(second),
-                token,
-                now,
-                &mut open_changed,
-                changes,
-            );
+            let minute = Step::Minute.start_of(second);
+            self.insert_token(minute, token, now, &mut open_changed, changes);
         }
         if let Some((minute, sketch)) = self.open_uniques.as_ref().filter(|_| open_changed) {
             changes.minutes.push((*minute, sketch.to_bytes()));
@@ -259,8 +254,16 @@ impl Cell {
         open_changed: &mut bool,
         changes: &mut Changes,
     ) {
-        // Stamps reach back 5 s: what arrives just after its minute joins the open one, which spares a row.
-        let recent = minute >= Step::Minute.start_of(now) - Step::Minute.seconds();
+        // Stamps are up to 5 s off: what arrives just after its minute joins the open one, which spares
+        // a row. No minute opens before its time, so a window up to now lacks nobody.
+        let minute = minute.min(Step::Minute.start_of(now));
+        let oldest = Step::Minute.start_of(now) - Step::Minute.seconds();
+        let recent = minute >= oldest;
+        let is_over = |(open, _): &(i64, Sketch)| *open < oldest;
+        // Writing all time deletes minutes that are kept no longer: it must have taken them over.
+        if !recent && self.open_uniques.as_ref().is_some_and(is_over) {
+            self.close_minute(open_changed, changes);
+        }
         match &mut self.open_uniques {
             Some((open, sketch)) if recent && *open >= minute => {
                 *open_changed |= sketch.insert(token)
@@ -316,10 +319,11 @@ impl Cell {
             ),
             None => (Vec::new(), i64::MIN),
         };
+        let uniques = (!question.totals_only).then(|| at_rest(&self.uniques()));
         Some(Part {
             totals,
             last_write_ms: self.last_write_ms,
-            uniques: at_rest(&self.uniques()),
+            uniques: uniques.unwrap_or_default(),
             window: question
                 .window
                 .map(|(from, to)| self.history.count(from, to)),

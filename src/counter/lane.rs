@@ -195,6 +195,12 @@ impl<R: Clone, W> Lane<R, W> {
         Some((nonce, batch.load))
     }
 
+    /// Hands out the batch that is first in line, if it may fly.
+    pub fn take_first(&mut self, now_ms: i64) -> Option<(Nonce, Load)> {
+        let first = self.waiting.front()?.number;
+        self.take(first, now_ms)
+    }
+
     /// Whether a ticket's batch has not been taken yet.
     pub fn is_waiting(&self, ticket: &Ticket) -> bool {
         self.waiting
@@ -227,9 +233,11 @@ impl<R: Clone, W> Lane<R, W> {
         let ahead_ms = i64::try_from(ahead)
             .unwrap_or(1)
             .saturating_mul(self.flight_ms);
+        // One more: a look that is too early costs another timer, one that is late a millisecond.
         u64::try_from(flying_ms.saturating_add(ahead_ms))
             .unwrap_or(0)
-            .clamp(1, LOOK_MS_MAX)
+            .saturating_add(1)
+            .min(LOOK_MS_MAX)
     }
 
     /// Notes the outcome of a flight, and returns the watchers that must be told.

@@ -7,7 +7,7 @@
 //! | [`body`] | bodies, bounded, drained where they are refused |
 //! | [`lanes`] | how a write reaches its cell |
 //! | [`fleet`] | how a bulk body reaches many cells |
-//! | [`write`] | increments and decrements |
+//! | [`mod@write`] | increments and decrements |
 //! | [`bulk`] | `/events` and `/ingest` |
 //! | [`read`] | reads, cached or strong |
 //! | [`manage`] | settings, endings, listings |

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use worker::js_sys::Reflect;
-use worker::wasm_bindgen::JsValue;
+use worker::wasm_bindgen;
+use worker::wasm_bindgen::prelude::*;
 use worker::web_sys::Request;
 use worker::{Context, Env};
 
@@ -11,6 +11,21 @@ use super::{body, isolate};
 use crate::counter::id::Datacenter;
 use crate::protocol::access::Caller;
 use crate::protocol::problem::Problem;
+
+#[wasm_bindgen]
+extern "C" {
+    /// A request as the platform gives it. The SDK's `Cf` panics where there is no colo, as on plain
+    /// workerd.
+    type Incoming;
+
+    #[wasm_bindgen(method, getter)]
+    fn cf(this: &Incoming) -> Option<Facts>;
+
+    type Facts;
+
+    #[wasm_bindgen(method, getter)]
+    fn colo(this: &Facts) -> Option<String>;
+}
 
 /// One request of a client.
 pub struct Visit {
@@ -62,13 +77,9 @@ impl Visit {
 
     /// Where the request entered: `cf.colo`, or `LOCAL` where the platform gives none.
     pub fn datacenter(&self) -> Datacenter {
-        let get =
-            |object: &JsValue, name: &str| Reflect::get(object, &JsValue::from_str(name)).ok();
-        let cf = get(self.request.as_ref(), "cf").filter(JsValue::is_object);
-        let colo = cf
-            .and_then(|cf| get(&cf, "colo"))
-            .and_then(|colo| colo.as_string());
-        colo.and_then(|colo| Datacenter::parse(&colo))
+        let cf = self.request.unchecked_ref::<Incoming>().cf();
+        cf.and_then(|cf| cf.colo())
+            .and_then(|colo| Datacenter::parse(&colo))
             .unwrap_or_else(Datacenter::local)
     }
 

@@ -1,8 +1,12 @@
 //! Messages on their way: a call is a POST whose path names it and whose body is postcard; the
 //! answer is a postcard `Result`. Any failure below that is `Unavailable`.
 
-use worker::js_sys::Uint8Array;
-use worker::{Env, Method, Request, RequestInit, Response};
+use worker::js_sys::{Promise, Uint8Array};
+use worker::wasm_bindgen;
+use worker::wasm_bindgen::prelude::*;
+use worker::wasm_bindgen_futures::JsFuture;
+use worker::web_sys::{RequestInit, Response};
+use worker::{Env, Request};
 
 use crate::cluster::ring::Ring;
 use crate::counter::id::CounterId;
@@ -15,6 +19,16 @@ pub const CALL_MS_MAX: u64 = 5_000;
 
 /// Host of the messages' URLs; nothing resolves it, the bindings alone carry them.
 const HOST: &str = "http://tally";
+
+#[wasm_bindgen]
+extern "C" {
+    /// A stub or a service. Called without the SDK's wrappers, which read the answer as a stream: six
+    /// calls into JavaScript a message more.
+    type Fetcher;
+
+    #[wasm_bindgen(method, catch)]
+    fn fetch(this: &Fetcher, url: &str, init: &RequestInit) -> Result<Promise, JsValue>;
+}
 
 thread_local! {
     static RING: Ring = Ring::new(names::DIRECTORY_PARTITIONS);
@@ -68,22 +82,26 @@ async fn exchange(
     body: Vec<u8>,
 ) -> Result<Vec<u8>, Fault> {
     let sent = async {
-        let mut init = RequestInit::new();
-        init.with_method(Method::Post)
-            .with_body(Some(Uint8Array::from(body.as_slice()).into()));
-        let request = Request::new_with_init(&format!("{HOST}{path}"), &init)?;
-        let mut response = match to {
-            None => env.service(AGGREGATOR)?.fetch_request(request).await?,
+        let init = RequestInit::new();
+        init.set_method("POST");
+        init.set_body(&Uint8Array::from(body.as_slice()));
+        let target: Fetcher = match to {
+            None => env.service(AGGREGATOR)?.into_rpc(),
             Some(to) => {
                 let namespace = env.durable_object(to.binding)?;
                 let stub = match to.location_hint {
                     Some(hint) => namespace.get_by_name_with_location_hint(&to.name, hint)?,
                     None => namespace.get_by_name(&to.name)?,
                 };
-                stub.fetch_with_request(request).await?
+                stub.into_rpc()
             }
         };
-        response.bytes().await
+        let url = format!("{HOST}{path}");
+        let response: Response = JsFuture::from(target.fetch(&url, &init)?)
+            .await?
+            .unchecked_into();
+        let body = JsFuture::from(response.array_buffer()?).await?;
+        Ok::<_, worker::Error>(Uint8Array::new(&body).to_vec())
     };
     match within_ms(CALL_MS_MAX, sent).await {
         Some(Ok(bytes)) => Ok(bytes),
@@ -117,7 +135,7 @@ pub async fn read<C: Call>(request: &mut Request) -> Result<C, Fault> {
 ///
 /// # Errors
 /// The platform's, where no response can be made.
-pub fn reply<C: Call>(answer: &Result<C::Answer, Fault>) -> worker::Result<Response> {
+pub fn reply<C: Call>(answer: &Result<C::Answer, Fault>) -> worker::Result<worker::Response> {
     let bytes = encode(answer).map_err(|fault| worker::Error::RustError(fault.to_string()))?;
-    Response::from_bytes(bytes)
+    worker::Response::from_bytes(bytes)
 }

@@ -51,7 +51,6 @@ codes! {
     MethodNotAllowed "method-not-allowed" 405 "The route does not know this method";
     CounterOverflow "counter-overflow" 409 "The counter cannot hold this much";
     BodyTooLarge "body-too-large" 413 "The body is too large";
-    UnsupportedMediaType "unsupported-media-type" 415 "The body has a media type that this call does not read";
     UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read";
     TooManyCounters "too-many-counters" 400 "The call names too many counters";
     Internal "internal" 500 "Something is broken here";

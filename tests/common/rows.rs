@@ -15,6 +15,7 @@ use tally::sketch::Sketch;
 const HOT: u8 = 1;
 const ALL_TIME: u8 = 2;
 const MINUTE_SKETCH: u8 = 6;
+const SEALED: u8 = 8;
 
 fn kind_of_page(step: Step) -> u8 {
     match step {
@@ -65,6 +66,20 @@ impl Rows {
         self.0.insert((HOT, 0), body);
     }
 
+    /// Writes whether a shard is sealed, with its part, and the hot row with it.
+    pub fn write_sealed(&mut self, cell: &Cell, shard: u8) {
+        match cell.sealed_part(shard) {
+            Some(part) => {
+                let body = encode(&part).expect("a part");
+                self.0.insert((SEALED, shard.into()), body);
+            }
+            None => {
+                self.0.remove(&(SEALED, shard.into()));
+            }
+        }
+        self.write_hot(cell);
+    }
+
     /// Drops all rows, as the end of a generation does.
     pub fn clear(&mut self) {
         self.0.clear();
@@ -86,7 +101,13 @@ impl Rows {
         let open = hot
             .open_minute()
             .map_or_else(Sketch::new, |minute| self.sketch(MINUTE_SKETCH, minute));
-        Cell::restore(hot, pages, self.sketch(ALL_TIME, 0), open)
+        let parts = self.0.range((SEALED, i64::MIN)..=(SEALED, i64::MAX));
+        let sealed = parts.map(|(&(_, shard), body)| {
+            let part = decode(body).expect("a part");
+            (u8::try_from(shard).expect("a shard"), part)
+        });
+        let all_time = self.sketch(ALL_TIME, 0);
+        Cell::restore(hot, pages, all_time, open, sealed.collect())
     }
 
     /// The sketches of the minutes that a window touches, merged.

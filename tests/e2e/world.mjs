@@ -112,7 +112,7 @@ class World {
       AGGREGATOR: { type: "worker", worker: AGGREGATOR },
     };
     const aggregatorEnv = {
-      ...texts({ TALLY_ROLE: "aggregator" }),
+      ...texts({ ...vars, TALLY_ROLE: "aggregator" }),
       ...objects,
       ...(faults ? { FAULTS: { type: "fetcher", handler } } : {}),
     };

@@ -211,7 +211,7 @@ fn grant(
     }))
 }
 
-/// The origin as browsers send it: scheme://host[:port], without the port that the scheme implies;
+/// The origin as browsers send it: `scheme://host[:port]`, without the port that the scheme implies;
 /// `None` if the text is none. Source: RFC 6454 section 6.2.
 fn origin(text: &str) -> Option<String> {
     let (scheme, authority) = text.split_once("://")?;
