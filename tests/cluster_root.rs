@@ -52,7 +52,6 @@ proptest! {
             latest_ms = latest_ms.max(now_ms);
             let root = Root::create(remembered, now_ms);
             if let Some(before) = &before {
-                // One generation in each millisecond at most: a root is ended by a message.
                 prop_assert!(root.generation > before.generation(), "{before:?} then {root:?}");
             }
             prop_assert!(root.generation >= 1, "0 stands for none");

@@ -1,9 +1,5 @@
 //! Law: a flush counts once, however often and in whatever order it comes; a refused flush changes
 //! nothing.
-#![expect(
-    clippy::expect_used,
-    reason = "the helpers of a test fail it by panicking"
-)]
 
 mod common;
 

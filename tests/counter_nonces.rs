@@ -75,8 +75,8 @@ fn memory_is_bounded_and_silent_lanes_are_let_go() {
     let mut nonces = full(0);
     let size = |nonces: &Nonces| tally::protocol::messages::encode(nonces).unwrap().len();
     let full_bytes = size(&nonces);
-    // 8 random bytes of a lane take 10 here; totals as wide as can be 19 each.
-    let widest = LANES_MAX * (10 + 10 + 10 + 10 + 19 + 19) + 2;
+    // As wide as it can be stored, an entry has four numbers of 10 bytes and two totals of 19.
+    let widest = LANES_MAX * (4 * 10 + 2 * 19) + 2;
     assert!(full_bytes < widest, "{full_bytes} of at most {widest}");
     nonces.remember(nonce(0, 2), outcome(9), 0);
     assert!(

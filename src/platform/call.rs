@@ -1,11 +1,13 @@
 //! Messages on their way: a call is a POST whose path names it and whose body is postcard; the
 //! answer is a postcard `Result`. Any failure below that is `Unavailable`.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use worker::js_sys::{Promise, Uint8Array};
 use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
 use worker::wasm_bindgen_futures::JsFuture;
-use worker::web_sys::{RequestInit, Response};
+use worker::web_sys::{Headers, RequestInit, Response};
 use worker::{Env, Request};
 
 use crate::cluster::ring::Ring;
@@ -16,6 +18,14 @@ use crate::protocol::names::{self, AGGREGATOR, CellAddress, Placement};
 
 /// How long one message may take before its sender looks elsewhere.
 pub const CALL_MS_MAX: u64 = 5_000;
+
+/// Header that carries a small message, in base64: a body costs a stream at either end, which was a
+/// fifth of a call's time.
+const SMALL: &str = "tally-message";
+
+/// The largest message that travels in a header: in base64 2,732 bytes, below the 16 KB that all
+/// headers of a request may have together.
+const SMALL_BYTES_MAX: usize = 2_048;
 
 /// Host of the messages' URLs; nothing resolves it, the bindings alone carry them.
 const HOST: &str = "http://tally";
@@ -84,7 +94,13 @@ async fn exchange(
     let sent = async {
         let init = RequestInit::new();
         init.set_method("POST");
-        init.set_body(&Uint8Array::from(body.as_slice()));
+        if body.len() <= SMALL_BYTES_MAX {
+            let headers = Headers::new()?;
+            headers.set(SMALL, &STANDARD_NO_PAD.encode(&body))?;
+            init.set_headers(&headers);
+        } else {
+            init.set_body(&Uint8Array::from(body.as_slice()));
+        }
         let target: Fetcher = match to {
             None => env.service(AGGREGATOR)?.into_rpc(),
             Some(to) => {
@@ -100,6 +116,11 @@ async fn exchange(
         let response: Response = JsFuture::from(target.fetch(&url, &init)?)
             .await?
             .unchecked_into();
+        if let Some(small) = response.headers().get(SMALL)? {
+            return STANDARD_NO_PAD
+                .decode(small)
+                .map_err(|error| worker::Error::RustError(error.to_string()));
+        }
         let body = JsFuture::from(response.array_buffer()?).await?;
         Ok::<_, worker::Error>(Uint8Array::new(&body).to_vec())
     };
@@ -124,10 +145,13 @@ fn answer_of<C: Call>(bytes: &[u8]) -> Result<C::Answer, Fault> {
 /// # Errors
 /// `Broken` where it is none.
 pub async fn read<C: Call>(request: &mut Request) -> Result<C, Fault> {
-    let bytes = request
-        .bytes()
-        .await
-        .map_err(|error| Fault::Broken(error.to_string()))?;
+    let unreadable = |error: worker::Error| Fault::Broken(error.to_string());
+    let bytes = match request.headers().get(SMALL).map_err(unreadable)? {
+        Some(small) => STANDARD_NO_PAD
+            .decode(small)
+            .map_err(|error| Fault::Broken(error.to_string()))?,
+        None => request.bytes().await.map_err(unreadable)?,
+    };
     decode(&bytes)
 }
 
@@ -137,5 +161,10 @@ pub async fn read<C: Call>(request: &mut Request) -> Result<C, Fault> {
 /// The platform's, where no response can be made.
 pub fn reply<C: Call>(answer: &Result<C::Answer, Fault>) -> worker::Result<worker::Response> {
     let bytes = encode(answer).map_err(|fault| worker::Error::RustError(fault.to_string()))?;
-    worker::Response::from_bytes(bytes)
+    if bytes.len() > SMALL_BYTES_MAX {
+        return worker::Response::from_bytes(bytes);
+    }
+    let headers = worker::Headers::new();
+    headers.set(SMALL, &STANDARD_NO_PAD.encode(&bytes))?;
+    Ok(worker::Response::empty()?.with_headers(headers))
 }

@@ -33,8 +33,9 @@ struct Wire<'a> {
     shards: Option<&'a RawValue>,
     #[serde(default)]
     ttl_seconds: Option<u64>,
+    /// A string first: another type in an enum's place would be called malformed JSON.
     #[serde(default)]
-    ttl_mode: Option<TtlMode>,
+    ttl_mode: Option<String>,
 }
 
 /// Reads `{"shards":"auto" or n, "ttl_seconds": n, "ttl_mode": "fixed" or "sliding"}`.
@@ -60,7 +61,13 @@ pub fn parse_settings(body: &[u8]) -> Result<SettingsBody, Problem> {
             }
         },
     };
-    let ttl = match (wire.ttl_seconds, wire.ttl_mode) {
+    let mode = match wire.ttl_mode.as_deref() {
+        None => None,
+        Some("fixed") => Some(TtlMode::Fixed),
+        Some("sliding") => Some(TtlMode::Sliding),
+        Some(_) => return refuse("ttl_mode must be \"fixed\" or \"sliding\"".to_owned()),
+    };
+    let ttl = match (wire.ttl_seconds, mode) {
         (None, None) => None,
         (None, Some(_)) => return refuse("ttl_mode needs ttl_seconds".to_owned()),
         (Some(seconds), mode) if (1..=TTL_SECONDS_MAX).contains(&seconds) => {

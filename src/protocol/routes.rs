@@ -110,10 +110,11 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         return Err(Problem::new(Code::NotFound, detail).into());
     };
     let methods = methods_of(path).unwrap_or_default();
-    let method = if method == "HEAD" { "GET" } else { method };
+    let sent = method;
+    let method = if sent == "HEAD" { "GET" } else { sent };
     if !methods.contains(&method) {
         let allow = allow_header(methods);
-        let detail = format!("{template} knows {allow}, not {method}");
+        let detail = format!("{template} knows {allow}, not {sent}");
         return Err(NoRoute {
             problem: Problem::new(Code::MethodNotAllowed, detail),
             allow: Some(allow),

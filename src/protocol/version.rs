@@ -76,7 +76,8 @@ impl Version {
         let (format, body) = bytes.split_first()?;
         let cells: Vec<SeenCell> =
             (*format == FORMAT).then(|| postcard::from_bytes(body).ok())??;
-        Some(Self::of(cells))
+        // One version has one string: bytes after it, or cells in another order, are not ours.
+        Some(Self::of(cells)).filter(|version| version.encode() == text)
     }
 
     /// A short tag of the version, for `ETag`: 16 hexadecimal digits.

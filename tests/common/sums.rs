@@ -1,0 +1,89 @@
+//! Sums of counters, as a read gives them, to be told in JSON.
+
+use tally::cluster::root::Root;
+use tally::counter::id::{CounterId, Datacenter};
+use tally::counter::merge::{CellTotals, Summary, at_rest};
+use tally::counter::settings::Settings;
+use tally::protocol::messages::{DatacenterSum, GlobalSum};
+use tally::protocol::public::Freshness;
+use tally::sketch::{HashKey, Sketch, Token, hash};
+
+/// 1 May 2026, 00:00:30 UTC.
+pub const NOW_MS: i64 = 1_777_593_630_000;
+
+/// A sum that was begun for its reader, 20 ms ago.
+pub const FRESH: Freshness = Freshness {
+    as_of_ms: NOW_MS - 20,
+    now_ms: NOW_MS,
+    fresh: true,
+};
+
+/// A sum that was there before, 300 ms old.
+pub const CACHED: Freshness = Freshness {
+    as_of_ms: NOW_MS - 300,
+    now_ms: NOW_MS,
+    fresh: false,
+};
+
+/// The counter of that name.
+pub fn id(text: &str) -> CounterId {
+    CounterId::parse(text).expect("a counter id")
+}
+
+/// The datacenter of that name.
+pub fn datacenter(name: &str) -> Datacenter {
+    Datacenter::parse(name).expect("a datacenter")
+}
+
+/// The sketch of these elements, at rest.
+pub fn sketch(elements: std::ops::Range<u32>) -> Vec<u8> {
+    let mut sketch = Sketch::new();
+    for element in elements {
+        let hashed = hash(&HashKey::from([1; 16]), &element.to_le_bytes());
+        sketch.insert(Token::from_hash(hashed));
+    }
+    at_rest(&sketch)
+}
+
+/// A datacenter with one cell of these totals.
+pub fn part(added: u128, removed: u128) -> DatacenterSum {
+    DatacenterSum {
+        summary: Summary {
+            added: added.into(),
+            removed: removed.into(),
+            last_write_ms: NOW_MS - 1_000,
+            ..Summary::default()
+        },
+        cells: vec![(
+            0,
+            CellTotals {
+                generation: 1,
+                sequence: 9,
+                added,
+                removed,
+            },
+        )],
+        shards: 2,
+        missing: Vec::new(),
+    }
+}
+
+/// A counter of these datacenters; `None` for one that does not answer.
+pub fn sum(datacenters: Vec<(&str, Option<DatacenterSum>)>) -> GlobalSum {
+    GlobalSum {
+        root: Root {
+            generation: 1,
+            created_at_ms: NOW_MS - 90_000,
+            settings: Settings::default(),
+            datacenters: datacenters
+                .iter()
+                .map(|(name, _)| datacenter(name))
+                .collect(),
+            last_write_ms: NOW_MS - 90_000,
+        },
+        datacenters: datacenters
+            .into_iter()
+            .map(|(name, part)| (datacenter(name), part))
+            .collect(),
+    }
+}

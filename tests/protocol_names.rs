@@ -1,0 +1,142 @@
+//! Golden: names by which data is found, and the arguments that objects are created with. A change
+//! here loses data: a new name is a new object.
+#![expect(
+    clippy::expect_used,
+    reason = "the helpers of a test fail it by panicking"
+)]
+
+use tally::counter::id::{COUNTER_ID_BYTES_MAX, CounterId, Datacenter, IdError};
+use tally::protocol::names::{self, CellAddress, Placement};
+
+fn id(text: &str) -> CounterId {
+    CounterId::parse(text).expect("a counter id")
+}
+
+fn address(counter: &str, datacenter: &str, shard: u8) -> CellAddress {
+    CellAddress {
+        counter: id(counter),
+        datacenter: Datacenter::parse(datacenter).expect("a datacenter"),
+        shard,
+    }
+}
+
+fn at(binding: &'static str, name: &str, location_hint: Option<&'static str>) -> Placement {
+    Placement {
+        binding,
+        name: name.to_owned(),
+        location_hint,
+    }
+}
+
+#[test]
+fn cells_are_found_by_datacenter_shard_and_counter_and_created_near_their_datacenter() {
+    let golden = [
+        (address("home", "FRA", 0), "c1/FRA/0/home", Some("weur")),
+        (address("home", "fra", 63), "c1/FRA/63/home", Some("weur")),
+        (address("a/b/c", "IAD", 1), "c1/IAD/1/a/b/c", Some("enam")),
+        (address("0/x", "SJC", 0), "c1/SJC/0/0/x", Some("wnam")),
+        (
+            address("ключ ?#%", "SIN", 2),
+            "c1/SIN/2/ключ ?#%",
+            Some("apac"),
+        ),
+        (address("x", "GRU", 0), "c1/GRU/0/x", Some("sam")),
+        (address("x", "WAW", 0), "c1/WAW/0/x", Some("eeur")),
+        (address("x", "SYD", 0), "c1/SYD/0/x", Some("oc")),
+        (address("x", "JNB", 0), "c1/JNB/0/x", Some("afr")),
+        (address("x", "DXB", 0), "c1/DXB/0/x", Some("me")),
+        (address("x", "LOCAL", 0), "c1/LOCAL/0/x", None),
+        (address("x", "EU-WEST", 0), "c1/EU-WEST/0/x", None),
+    ];
+    for (address, name, location_hint) in golden {
+        assert_eq!(names::cell(&address), at("CELLS", name, location_hint));
+    }
+}
+
+#[test]
+fn partitions_of_the_directory_have_numbers_and_no_hint() {
+    for (partition, name) in [(0, "d1/0"), (7, "d1/7"), (15, "d1/15")] {
+        let placement = names::directory(partition);
+        assert_eq!(placement, at("DIRECTORY", name, None));
+    }
+    assert_eq!(names::DIRECTORY_PARTITIONS, 16);
+}
+
+#[test]
+fn two_cells_never_share_an_object() {
+    // The counter stands last, so no counter can pretend to be another's shard or datacenter.
+    let tricky = ["x", "0/x", "FRA/0/x", "1", "c1/FRA/0/x", "/x", "x/"];
+    let mut seen = std::collections::BTreeSet::new();
+    for counter in tricky {
+        for datacenter in ["FRA", "C1", "0"] {
+            for shard in [0, 1, 10] {
+                let placement = names::cell(&address(counter, datacenter, shard));
+                assert!(seen.insert(placement.name.clone()), "{}", placement.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn bindings_and_variables_are_as_deployed() {
+    let golden = [
+        (names::CELLS, "CELLS"),
+        (names::DIRECTORY, "DIRECTORY"),
+        (names::AGGREGATOR, "AGGREGATOR"),
+        (names::ROLE, "TALLY_ROLE"),
+        (names::ROLE_AGGREGATOR, "aggregator"),
+        (names::ACCESS, "TALLY_ACCESS"),
+        (names::ACCESS_OPEN, "open"),
+        (names::KEYS, "TALLY_KEYS"),
+        (names::HASH_KEY, "TALLY_HASH_KEY"),
+    ];
+    for (name, deployed) in golden {
+        assert_eq!(name, deployed);
+    }
+    let edge = include_str!("../wrangler.toml");
+    let aggregator = include_str!("../wrangler.aggregator.toml");
+    for binding in [names::CELLS, names::DIRECTORY] {
+        let quoted = format!("\"{binding}\"");
+        assert!(
+            edge.contains(&quoted) && aggregator.contains(&quoted),
+            "{binding}"
+        );
+    }
+    assert!(edge.contains(&format!("\"{}\"", names::AGGREGATOR)));
+    assert!(aggregator.contains(names::ROLE) && aggregator.contains(names::ROLE_AGGREGATOR));
+}
+
+#[test]
+fn leads_are_shard_0() {
+    let lead = CellAddress::lead(&id("x"), &Datacenter::local());
+    assert_eq!(lead, address("x", "LOCAL", 0));
+    assert!(lead.is_lead() && !lead.sibling(1).is_lead());
+    assert_eq!(lead.sibling(5), address("x", "LOCAL", 5));
+    assert_eq!(lead.sibling(5).sibling(0), lead);
+}
+
+#[test]
+fn counter_ids_are_1_to_512_bytes_without_control_characters() {
+    let longest = "é".repeat(COUNTER_ID_BYTES_MAX / 2);
+    for text in [
+        "a", " ", "...", ".a", "a/../b", "%", "ключ", "\u{a0}", &longest,
+    ] {
+        assert_eq!(
+            CounterId::parse(text).map(String::from),
+            Ok(text.to_owned())
+        );
+    }
+    let too_long = format!("{longest}a");
+    for (text, error) in [
+        ("", IdError::Empty),
+        (".", IdError::Dots),
+        ("..", IdError::Dots),
+        ("a\nb", IdError::Control),
+        ("\0", IdError::Control),
+        ("\u{7f}", IdError::Control),
+        ("\u{85}", IdError::Control),
+        (&too_long, IdError::TooLong(513)),
+    ] {
+        assert_eq!(CounterId::parse(text), Err(error), "{text:?}");
+    }
+}
