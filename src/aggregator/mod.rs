@@ -10,7 +10,7 @@ use worker::{Env, Request, Response};
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
-use crate::platform::clock::{now_ms, within_ms};
+use crate::platform::clock::now_ms;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
     Call, DatacenterSum, Fault, GlobalSum, List, ListAll, LookUp, Read, ReadMany, Sum, Wanted,
@@ -86,11 +86,8 @@ async fn sum_world(
                 to: to.clone(),
                 question,
             };
-            let answer = within_ms(LEAD_MS_MAX, call::cell(env, &to, &sum)).await;
-            (
-                to.datacenter,
-                answer.unwrap_or(Err(Fault::Unavailable("the lead took too long".to_owned()))),
-            )
+            let answer = call::cell_within(env, &to, &sum, LEAD_MS_MAX).await;
+            (to.datacenter, answer)
         }
     };
     let wanted = root

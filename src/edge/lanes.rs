@@ -231,9 +231,7 @@ async fn send(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) -> Outcome 
     let flush = Flush { to, nonce, load };
     let mut outcome = lost();
     for milliseconds in ATTEMPTS_MS {
-        let late = "the counter did not confirm in time".to_owned();
-        let sent = within_ms(milliseconds, call::cell(env, &flush.to, &flush)).await;
-        outcome = sent.unwrap_or(Err(Fault::Unavailable(late)));
+        outcome = call::cell_within(env, &flush.to, &flush, milliseconds).await;
         if !matches!(outcome, Err(Fault::Unavailable(_))) {
             break;
         }

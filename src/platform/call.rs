@@ -53,7 +53,22 @@ pub async fn object<C: Call>(
     placement: &Placement,
     call: &C,
 ) -> Result<C::Answer, Fault> {
-    let bytes = exchange(env, Some(placement), C::PATH, encode(call)?).await?;
+    let bytes = exchange(env, Some(placement), C::PATH, encode(call)?, CALL_MS_MAX).await?;
+    answer_of::<C>(&bytes)
+}
+
+/// Calls a cell that must answer within a time.
+///
+/// # Errors
+/// As [`object`].
+pub async fn cell_within<C: Call>(
+    env: &Env,
+    to: &CellAddress,
+    call: &C,
+    milliseconds: u64,
+) -> Result<C::Answer, Fault> {
+    let placement = names::cell(to);
+    let bytes = exchange(env, Some(&placement), C::PATH, encode(call)?, milliseconds).await?;
     answer_of::<C>(&bytes)
 }
 
@@ -79,7 +94,7 @@ pub async fn root<C: Call>(env: &Env, counter: &CounterId, call: &C) -> Result<C
 /// # Errors
 /// As [`object`].
 pub async fn aggregator<C: Call>(env: &Env, call: &C) -> Result<C::Answer, Fault> {
-    let bytes = exchange(env, None, C::PATH, encode(call)?).await?;
+    let bytes = exchange(env, None, C::PATH, encode(call)?, CALL_MS_MAX).await?;
     answer_of::<C>(&bytes)
 }
 
@@ -90,6 +105,7 @@ async fn exchange(
     to: Option<&Placement>,
     path: &'static str,
     body: Vec<u8>,
+    milliseconds: u64,
 ) -> Result<Vec<u8>, Fault> {
     let sent = async {
         let init = RequestInit::new();
@@ -124,11 +140,11 @@ async fn exchange(
         let body = JsFuture::from(response.array_buffer()?).await?;
         Ok::<_, worker::Error>(Uint8Array::new(&body).to_vec())
     };
-    match within_ms(CALL_MS_MAX, sent).await {
+    match within_ms(milliseconds, sent).await {
         Some(Ok(bytes)) => Ok(bytes),
         Some(Err(error)) => Err(Fault::Unavailable(format!("{path} failed: {error}"))),
         None => Err(Fault::Unavailable(format!(
-            "{path} took over {CALL_MS_MAX} ms"
+            "{path} took over {milliseconds} ms"
         ))),
     }
 }
