@@ -30,15 +30,25 @@ const EDGES: u8 = 8;
 /// The longest that a step takes: 400 of them stay below the minute for which flushes are remembered.
 const TICK_MS_MAX: i64 = 100;
 
+/// How many moments after a mishap another may follow.
+const LATER: usize = 6;
+
 /// More deliveries than anything here takes to come to rest.
 const REST_MAX: usize = 20_000;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// An isolate writes, unless its lane is busy.
-    Write { edge: u8, added: u8, removed: u8 },
+    Write {
+        edge: u8,
+        added: u8,
+        removed: u8,
+    },
     /// An isolate believes what was true once.
-    Believe { edge: u8, doublings: u8 },
+    Believe {
+        edge: u8,
+        doublings: u8,
+    },
     /// A request reaches its object.
     Deliver(usize),
     /// An answer reaches its caller.
@@ -53,7 +63,9 @@ enum Step {
     Double,
     Halve,
     Alarm,
-    Read { about_times: bool },
+    Read {
+        about_times: bool,
+    },
     /// The root is about to end the counter; and goes on without.
     Suspend,
     Resume,
@@ -153,7 +165,11 @@ impl World {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Write { edge, added, removed } => {
+            Step::Write {
+                edge,
+                added,
+                removed,
+            } => {
                 let edge = self.edges[usize::from(edge)].clone();
                 if edge.is_free() {
                     let delta = (added.into(), removed.into());
@@ -196,22 +212,25 @@ impl World {
         }
     }
 
+    /// What arrives next where nothing is lost and nothing overtakes.
+    fn next_arrival(&self) -> Option<Step> {
+        let network = self.air.network.borrow();
+        let answer = (!network.answers.is_empty()).then_some(Step::Answer(0));
+        answer.or((!network.requests.is_empty()).then_some(Step::Deliver(0)))
+    }
+
     /// Lets everything arrive, in order.
     fn rest(&mut self) {
         for _ in 0..REST_MAX {
             self.run();
-            let network = self.air.network.borrow();
-            let (requests, answers) = (network.requests.len(), network.answers.len());
-            drop(network);
-            match (requests, answers) {
-                (0, 0) if self.air.oracle.borrow().is_stopped => self.resume(),
-                (0, 0) => {
+            match self.next_arrival() {
+                Some(step) => self.step(step),
+                None if self.air.oracle.borrow().is_stopped => self.resume(),
+                None => {
                     let at_rest = self.places.iter().all(Place::is_at_rest);
                     assert!(at_rest && self.tasks.is_empty(), "somebody waits for ever");
                     return;
                 }
-                (0, _) => self.answer(0),
-                _ => self.deliver(0),
             }
         }
         panic!("it never comes to rest");
@@ -225,7 +244,11 @@ impl World {
         self.rest();
         // Whatever an isolate believes, its write is counted somewhere, well.
         for edge in 0..EDGES {
-            self.step(Step::Write { edge, added: 1, removed: 0 });
+            self.step(Step::Write {
+                edge,
+                added: 1,
+                removed: 0,
+            });
             self.rest();
         }
         while self.places[0].core.spread() > 1 {
@@ -234,14 +257,113 @@ impl World {
         }
         self.step(Step::Alarm);
         self.rest();
-        assert!(!self.places[0].core.has_to_seal(), "a shard was left unsealed");
+        assert!(
+            !self.places[0].core.has_to_seal(),
+            "a shard was left unsealed"
+        );
         for edge in 0..EDGES {
-            self.step(Step::Write { edge, added: 1, removed: 0 });
+            self.step(Step::Write {
+                edge,
+                added: 1,
+                removed: 0,
+            });
             self.rest();
         }
         for about_times in [false, true] {
             self.begin(edge::read(self.air.clone(), about_times, true));
             self.rest();
+        }
+    }
+}
+
+/// Doubles, admits, halves, seals, sends a late isolate on, doubles and admits again, halves, and is
+/// stopped and resumed.
+const LIFE: [Step; 20] = [
+    FIRST,
+    Step::Double,
+    SECOND,
+    Step::Read { about_times: false },
+    Step::Halve,
+    FIRST,
+    Step::Believe {
+        edge: 1,
+        doublings: 1,
+    },
+    SECOND,
+    Step::Read { about_times: false },
+    Step::Double,
+    Step::Believe {
+        edge: 1,
+        doublings: 1,
+    },
+    SECOND,
+    Step::Suspend,
+    Step::Read { about_times: true },
+    Step::Resume,
+    SECOND,
+    Step::Halve,
+    FIRST,
+    Step::Alarm,
+    Step::Read { about_times: false },
+];
+
+/// An isolate of the lead, and one of the first shard where there are more.
+const FIRST: Step = Step::Write {
+    edge: 0,
+    added: 3,
+    removed: 1,
+};
+const SECOND: Step = Step::Write {
+    edge: 1,
+    added: 70,
+    removed: 2,
+};
+
+/// Lives it through with these mishaps, each before the moment of that number. Returns how many
+/// moments there were.
+fn live(mishaps: &[(usize, Step)]) -> usize {
+    let mut world = World::new();
+    let mut life = LIFE.into_iter();
+    for moment in 0.. {
+        for (_, mishap) in mishaps.iter().filter(|(at, _)| *at == moment) {
+            world.step(*mishap);
+        }
+        match world.next_arrival().or_else(|| life.next()) {
+            Some(step) => world.step(step),
+            None => {
+                world.check();
+                return moment;
+            }
+        }
+    }
+    0
+}
+
+#[test]
+fn a_mishap_at_any_moment_loses_nothing_and_counts_nothing_twice() {
+    let moments = live(&[]);
+    assert!(moments > 60, "{moments} moments");
+    let mishaps = [
+        Step::Crash(0),
+        Step::Crash(1),
+        Step::LoseRequest(0),
+        Step::LoseAnswer(0),
+        Step::GiveUp(0),
+        Step::Refuse(0, 1),
+        Step::Refuse(1, 1),
+        Step::Double,
+        Step::Halve,
+        Step::Alarm,
+        Step::Suspend,
+    ];
+    for first in 0..moments {
+        for one in mishaps {
+            live(&[(first, one)]);
+            for later in 0..LATER {
+                for other in mishaps {
+                    live(&[(first, one), (first + later, other)]);
+                }
+            }
         }
     }
 }
@@ -271,7 +393,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(config(81, 300))]
+    #![proptest_config(config(81, 600))]
 
     #[test]
     fn every_write_is_in_every_sum_exactly_once(steps in vec(step(), 1..400)) {

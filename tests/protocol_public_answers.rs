@@ -36,7 +36,7 @@ fn history_reads_so_with_null_where_nothing_is_known() {
     let told = Told::new(&id, &sum, FRESH);
     assert_eq!(
         told.history_json(range, true),
-        r#"{"id":"a","step":"1m","kept_from":120,"exact":false,"as_of":1777593629980,"staleness_ms":20,"points":[[60,null],[120,3],[180,0],[240,"9007199254740992"]]}"#
+        r#"{"id":"a","step":"1m","kept_from":120,"exact":false,"as_of":1777593540000,"staleness_ms":90000,"points":[[60,null],[120,3],[180,0],[240,"9007199254740992"]]}"#
     );
     for (step, name) in [(Step::Second, "1s"), (Step::Hour, "1h"), (Step::Day, "1d")] {
         let one = Range {
@@ -167,6 +167,6 @@ fn deletions_listings_and_aggregates_read_so() {
     let away = BTreeMap::from([(id("p/a"), sum(vec![("FRA", None)]))]);
     assert_eq!(
         aggregate_json("p/", &away, FRESH, false),
-        r#"{"prefix":"p/","counters":1,"value":0,"exact":false,"as_of":1777593629980,"staleness_ms":20}"#
+        r#"{"prefix":"p/","counters":1,"value":0,"exact":false,"as_of":1777593540000,"staleness_ms":90000}"#
     );
 }

@@ -229,12 +229,16 @@ pub async fn fly(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) {
 async fn send(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) -> Outcome {
     let to = to.clone();
     let flush = Flush { to, nonce, load };
-    let mut outcome = lost();
+    let mut unknown = None;
     for milliseconds in ATTEMPTS_MS {
-        outcome = call::cell_within(env, &flush.to, &flush, milliseconds).await;
-        if !matches!(outcome, Err(Fault::Unavailable(_))) {
-            break;
+        let outcome = call::cell_within(env, &flush.to, &flush, milliseconds).await;
+        match (outcome, unknown) {
+            (Err(fault @ Fault::Unavailable(_)), _) => unknown = Some(fault),
+            // The attempt before may be on its way still, and be counted. Whoever took this for a
+            // refusal would send the write elsewhere, and it would count twice.
+            (Err(_), Some(fault)) => return Err(fault),
+            (outcome, _) => return outcome,
         }
     }
-    outcome
+    unknown.map_or_else(lost, Err)
 }

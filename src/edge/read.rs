@@ -254,11 +254,7 @@ pub async fn counter(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     } else {
         Answer::json(told.to_json(strings, window, false))
     };
-    let answer = answer.fresh(
-        told.is_exact(),
-        seen.freshness.as_of_ms,
-        told.staleness_ms(),
-    );
+    let answer = answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms());
     // A window moves with time, so its tag would not say what it holds.
     Ok(if window.is_none() {
         answer.tagged(told.etag())
@@ -298,11 +294,7 @@ pub async fn history(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
     let told = Told::new(&question.counter, &sum, seen.freshness);
     let answer = Answer::json(told.history_json(range, strings));
-    Ok(answer.fresh(
-        told.is_exact(),
-        seen.freshness.as_of_ms,
-        told.staleness_ms(),
-    ))
+    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
 }
 
 /// `GET /uniques`.

@@ -106,7 +106,7 @@ impl Core {
     fn adopt(&self, loaded: Result<(CellState, Option<CellAddress>), Fault>) {
         match loaded {
             Ok((state, address)) => {
-                self.state.replace(state);
+                self.state.borrow_mut().adopt(state);
                 self.address.replace(address);
                 self.unreadable.replace(None);
             }
@@ -165,7 +165,7 @@ impl Core {
         Ok(Flushed {
             generation: state.generation().unwrap_or(0),
             outcome,
-            elsewhere: state.elsewhere(),
+            elsewhere: state.elsewhere_after(&outcome),
             shards: state.spread(),
             linger_ms,
         })
@@ -204,7 +204,10 @@ impl Core {
             )
             .await?
         };
-        self.state.borrow_mut().unseal(seals);
+        if !self.state.borrow_mut().unseal(seals) {
+            // Whoever waits for the grant finds that it needs one still, and asks again.
+            return Ok(());
+        }
         self.take_grant(me, grant)
     }
 

@@ -119,7 +119,7 @@ impl Core {
         if refused > 0 {
             self.refused_writes.set(refused - 1);
             let stored = self.rows.borrow().load();
-            *self.state.borrow_mut() = stored;
+            self.state.borrow_mut().adopt(stored);
             return Err(unavailable());
         }
         body(&mut self.rows.borrow_mut(), &self.state.borrow());
@@ -135,7 +135,9 @@ impl Core {
             Message::Flush(nonce, load) => self.on_flush(nonce, load).await.map(Answer::Flushed),
             Message::Hello(shard) => self.on_hello(shard).await.map(Answer::Grant),
             Message::Seal(generation) => self.seal(generation).map(Answer::Part),
-            Message::Suspend(generation) => self.on_suspend(generation).await.map(|()| Answer::Done),
+            Message::Suspend(generation) => {
+                self.on_suspend(generation).await.map(|()| Answer::Done)
+            }
             Message::Sum(question) => self.on_sum(question).await.map(Answer::Sum),
             Message::Ask(question) => Ok(Answer::Part(self.state.borrow().answer(&question))),
             Message::Register => unreachable!("cells register nobody"),
@@ -158,7 +160,9 @@ impl Core {
         let (outcome, changes) = applied.map_err(Fault::Refused)?;
         self.write(|rows, state| rows.write(state, &changes, now_ms.div_euclid(1_000)))?;
         if changes.hot {
-            self.air.oracle.borrow_mut().committed(self.shard, nonce, &outcome);
+            let elsewhere = self.state.borrow().elsewhere_after(&outcome);
+            let mut oracle = self.air.oracle.borrow_mut();
+            oracle.committed(self.shard, nonce, &outcome, elsewhere);
         }
         if self.shard == 0 {
             // `note_flush`: what is left is sealed whatever `decide` says; steps come by `decide`.
@@ -168,7 +172,7 @@ impl Core {
         Ok(Flushed {
             generation: state.generation().unwrap_or(0),
             outcome,
-            elsewhere: state.elsewhere(),
+            elsewhere: state.elsewhere_after(&outcome),
             shards: state.spread(),
             linger_ms: 0,
         })
@@ -187,7 +191,9 @@ impl Core {
         let Answer::Grant(grant) = asked else {
             unreachable!("an answer to something else");
         };
-        self.state.borrow_mut().unseal(seals);
+        if !self.state.borrow_mut().unseal(seals) {
+            return Ok(());
+        }
         self.take_grant(grant)
     }
 
@@ -253,7 +259,11 @@ impl Core {
                 add(&mut sum, shard, part);
             }
         }
-        let ask = |shard: &u8| self.air.call((*shard).into(), Message::Ask(question)).boxed();
+        let ask = |shard: &u8| {
+            self.air
+                .call((*shard).into(), Message::Ask(question))
+                .boxed()
+        };
         let answers = all(asked.iter().map(ask).collect()).await;
         for (shard, answer) in asked.into_iter().zip(answers) {
             match answer {
@@ -270,7 +280,11 @@ impl Core {
             return Ok(());
         }
         let shards_ever = self.state.borrow().shards_ever();
-        let seal = |shard: u8| self.air.call(shard.into(), Message::Seal(generation)).boxed();
+        let seal = |shard: u8| {
+            self.air
+                .call(shard.into(), Message::Seal(generation))
+                .boxed()
+        };
         let sealed = all((1..shards_ever).map(seal).collect()).await;
         sealed.into_iter().try_for_each(|sealed| sealed.map(|_| ()))
     }
@@ -382,7 +396,9 @@ impl Place {
         let (air, shard) = (self.core.air.clone(), self.core.shard);
         for (call, _) in self.tasks.drain(..) {
             let mut network = air.network.borrow_mut();
-            network.answers.extend(call.map(|call| (call, Err(unavailable()))));
+            network
+                .answers
+                .extend(call.map(|call| (call, Err(unavailable()))));
         }
         self.core.waited_for.borrow_mut().clear();
         self.core = Core::new(shard, air, self.rows.clone());
@@ -391,7 +407,8 @@ impl Place {
     /// Runs everything here until it waits. True if something ended.
     pub fn run(&mut self) -> bool {
         let spawned = std::mem::take(&mut *self.core.waited_for.borrow_mut());
-        self.tasks.extend(spawned.into_iter().map(|task| (None, task)));
+        self.tasks
+            .extend(spawned.into_iter().map(|task| (None, task)));
         let before = self.tasks.len();
         self.tasks.retain_mut(|(_, task)| !is_over(task));
         self.tasks.len() != before || !self.core.waited_for.borrow().is_empty()
@@ -410,7 +427,14 @@ pub fn is_over(task: &mut Task) -> bool {
 
 /// The root's answer to a lead that registers: once it does not end the counter any more.
 pub async fn on_register(air: Rc<Air>, call: u64) {
-    poll_fn(|_| if air.is_ending.get() { Poll::Pending } else { Poll::Ready(()) }).await;
+    poll_fn(|_| {
+        if air.is_ending.get() {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
+    })
+    .await;
     let grant = Grant {
         generation: GENERATION,
         settings: Settings::default(),

@@ -4,7 +4,7 @@
 //! Invariant: at every moment each shard's counts are in the lead's sum exactly once: either the
 //! shard is asked, or its part is kept, and then it counts nothing.
 
-use super::{Cell, Grant, Part, Question, Refusal};
+use super::{Cell, Grant, Outcome, Part, Question, Refusal};
 use crate::counter::grant::Admission;
 use crate::counter::total::Sum;
 
@@ -19,6 +19,13 @@ impl Cell {
             let added = parts().map(|part| part.totals.added.into()).sum();
             (added, parts().map(|part| part.totals.removed.into()).sum())
         })
+    }
+
+    /// [`Cell::elsewhere`] for the answer to a flush. `None` besides where a repeated flush was counted
+    /// a while ago and shards may have counted since: its totals and theirs are of different moments.
+    pub fn elsewhere_after(&self, outcome: &Outcome) -> Option<(Sum, Sum)> {
+        let of_one_moment = outcome.sequence == self.sequence || self.shards_ever() == 1;
+        self.elsewhere().filter(|_| of_one_moment)
     }
 
     /// Shards that writes of the datacenter spread over.
@@ -52,11 +59,12 @@ impl Cell {
     }
 
     /// Seals this shard: it counts nothing until [`Cell::unseal`]. Returns its part for the lead to
-    /// keep; `None` if it counts for no or another generation, and then nothing changes.
+    /// keep; `None` if it counts for no or another generation. Then no row changes, but a grant that
+    /// is on its way is not taken all the same: whoever seals takes the shard for one that is silent.
     pub fn seal(&mut self, generation: u64) -> Option<Part> {
+        self.seals += 1;
         let part = self.answer(&Question::plain(generation))?;
         self.is_sealed = true;
-        self.seals += 1;
         Some(part)
     }
 
@@ -65,12 +73,27 @@ impl Cell {
         self.seals
     }
 
-    /// Lets the cell count again, as it was answered when it asked. Nothing changes if it was sealed
-    /// since it asked: the answer is older than the seal, and it must ask again.
-    pub fn unseal(&mut self, seals_when_asked: u64) {
-        if self.seals == seals_when_asked {
+    /// Lets the cell count again, as it was answered when it asked. False, and nothing changes, if it
+    /// was sealed since it asked: the answer is older than the seal, so its grant must not be taken
+    /// either, and the cell must ask again.
+    #[must_use]
+    pub fn unseal(&mut self, seals_when_asked: u64) -> bool {
+        let is_current = self.seals == seals_when_asked;
+        if is_current {
             self.is_sealed = false;
         }
+        is_current
+    }
+
+    /// Takes over what storage holds, after a write that failed. What tells current answers from late
+    /// ones is in memory only and stays: those answers are still on their way.
+    pub fn adopt(&mut self, stored: Self) {
+        *self = Self {
+            seals: self.seals,
+            admissions: std::mem::take(&mut self.admissions),
+            closed_through: self.closed_through,
+            ..stored
+        };
     }
 
     /// Lead: the shards that writes no longer spread over and that are not sealed yet, each with

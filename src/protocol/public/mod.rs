@@ -56,11 +56,7 @@ pub fn union_json(ids: &[CounterId], told: &[Told<'_>], window: Option<Window>) 
         union: Estimate::of(&union).unwrap_or(nothing),
         window: window.map(|window| window.seconds),
         exact: told.iter().all(Told::is_exact),
-        as_of: told
-            .iter()
-            .map(|one| one.freshness.as_of_ms)
-            .min()
-            .unwrap_or(0),
+        as_of: told.iter().map(Told::as_of_ms).min().unwrap_or(0),
         staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
     })
 }
@@ -153,8 +149,11 @@ pub fn aggregate_json(
         counters: u64::try_from(told.len()).unwrap_or(u64::MAX),
         value: Exact::new(value, strings),
         exact: told.iter().all(Told::is_exact),
-        as_of: freshness.as_of_ms,
-        staleness_ms: freshness.staleness_ms(),
+        as_of: told
+            .iter()
+            .map(Told::as_of_ms)
+            .fold(freshness.as_of_ms, i64::min),
+        staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
     })
 }
 

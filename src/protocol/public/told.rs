@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::number::{Estimate, Exact};
 use super::to_json;
+use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::merge::{Range, Summary};
 use crate::counter::settings::{Settings, TtlMode};
@@ -24,8 +25,17 @@ pub struct Freshness {
 }
 
 impl Freshness {
-    pub(super) fn staleness_ms(self) -> i64 {
+    fn staleness_ms(self) -> i64 {
         self.now_ms.saturating_sub(self.as_of_ms).max(0)
+    }
+
+    /// The freshness of what a part says that did not answer, or not wholly: nothing is promised to
+    /// be in it but what was acknowledged before the counter was created, which is nothing.
+    fn of_missing(self, root: &Root) -> Self {
+        Self {
+            as_of_ms: self.as_of_ms.min(root.created_at_ms),
+            ..self
+        }
     }
 }
 
@@ -92,11 +102,16 @@ impl From<Settings> for SettingsView {
     }
 }
 
+/// Whether a datacenter answered, with all its shards.
+fn is_whole(part: &Option<DatacenterSum>) -> bool {
+    part.as_ref().is_some_and(|part| part.missing.is_empty())
+}
+
 /// A counter's sum, ready to be told.
 pub struct Told<'a> {
     id: &'a CounterId,
     sum: &'a GlobalSum,
-    pub(super) freshness: Freshness,
+    read: Freshness,
     pub(super) total: Summary,
     version: Version,
 }
@@ -121,7 +136,7 @@ impl<'a> Told<'a> {
         Self {
             id,
             sum,
-            freshness,
+            read: freshness,
             total,
             version,
         }
@@ -134,14 +149,25 @@ impl<'a> Told<'a> {
 
     /// Whether every write acknowledged before the read began is in the value, and none twice.
     pub fn is_exact(&self) -> bool {
-        self.freshness.fresh && self.is_complete()
+        self.read.fresh && self.is_complete()
     }
 
     fn is_complete(&self) -> bool {
-        self.sum
-            .datacenters
-            .iter()
-            .all(|(_, part)| part.as_ref().is_some_and(|part| part.missing.is_empty()))
+        let mut parts = self.sum.datacenters.iter();
+        parts.all(|(_, part)| is_whole(part))
+    }
+
+    fn freshness(&self) -> Freshness {
+        if self.is_complete() {
+            self.read
+        } else {
+            self.read.of_missing(&self.sum.root)
+        }
+    }
+
+    /// Every write acknowledged before this moment is included, unix milliseconds.
+    pub fn as_of_ms(&self) -> i64 {
+        self.freshness().as_of_ms
     }
 
     /// A weak entity tag: the same for the same counts, settings and reachability.
@@ -157,7 +183,7 @@ impl<'a> Told<'a> {
 
     /// How old the sum is, in milliseconds.
     pub fn staleness_ms(&self) -> i64 {
-        self.freshness.staleness_ms()
+        self.freshness().staleness_ms()
     }
 
     /// The JSON of `GET /counters/{id}`; with settings after a `PUT`.
@@ -182,7 +208,7 @@ impl<'a> Told<'a> {
                 .ttl
                 .map(|ttl| ttl.expires_at_ms(last_write_ms)),
             version: self.version.encode(),
-            as_of: self.freshness.as_of_ms,
+            as_of: self.as_of_ms(),
             staleness_ms: self.staleness_ms(),
             uniques: Estimate::of(&self.total.uniques),
             datacenters: self.datacenters(strings),
@@ -192,6 +218,10 @@ impl<'a> Told<'a> {
     }
 
     fn datacenters(&self, strings: bool) -> Vec<DatacenterView> {
+        let freshness = |part: &Option<DatacenterSum>| match is_whole(part) {
+            true => self.read,
+            false => self.read.of_missing(&self.sum.root),
+        };
         let view = |(datacenter, part): &(Datacenter, Option<DatacenterSum>)| DatacenterView {
             id: datacenter.clone(),
             value: Exact::new(
@@ -200,9 +230,9 @@ impl<'a> Told<'a> {
                 strings,
             ),
             shards: part.as_ref().map_or(0, |part| part.shards),
-            as_of: self.freshness.as_of_ms,
-            staleness_ms: self.staleness_ms(),
-            reachable: part.as_ref().is_some_and(|part| part.missing.is_empty()),
+            as_of: freshness(part).as_of_ms,
+            staleness_ms: freshness(part).staleness_ms(),
+            reachable: is_whole(part),
         };
         self.sum.datacenters.iter().map(view).collect()
     }
@@ -243,7 +273,7 @@ impl<'a> Told<'a> {
             step,
             kept_from: (kept_from != i64::MIN).then_some(kept_from),
             exact: self.is_exact(),
-            as_of: self.freshness.as_of_ms,
+            as_of: self.as_of_ms(),
             staleness_ms: self.staleness_ms(),
             points,
         })

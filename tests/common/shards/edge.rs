@@ -81,7 +81,9 @@ pub async fn write(air: Rc<Air>, edge: Rc<Edge>, delta: Totals) {
         Err(Fault::Refused(_)) => End::Refused,
         Err(_) => End::Unknown,
     };
-    air.oracle.borrow_mut().ended(number, end, outcome.as_ref().ok());
+    air.oracle
+        .borrow_mut()
+        .ended(number, end, outcome.as_ref().ok());
 }
 
 async fn fly(air: &Rc<Air>, edge: &Edge, write: usize, load: &Load) -> Result<Flushed, Fault> {
@@ -104,18 +106,18 @@ async fn fly(air: &Rc<Air>, edge: &Edge, write: usize, load: &Load) -> Result<Fl
 }
 
 async fn send(air: &Rc<Air>, shard: usize, nonce: Nonce, load: &Load) -> Result<Flushed, Fault> {
-    let mut outcome = Err(unavailable());
+    let mut is_unknown = false;
     for _ in 0..ATTEMPTS {
-        outcome = match air.call(shard, Message::Flush(nonce, load.clone())).await {
-            Ok(Answer::Flushed(flushed)) => Ok(flushed),
+        match air.call(shard, Message::Flush(nonce, load.clone())).await {
+            Err(Fault::Unavailable(_)) => is_unknown = true,
+            // The attempt before may be on its way still.
+            Err(_) if is_unknown => break,
+            Err(fault) => return Err(fault),
+            Ok(Answer::Flushed(flushed)) => return Ok(flushed),
             Ok(other) => unreachable!("{other:?} answers no flush"),
-            Err(fault) => Err(fault),
-        };
-        if !matches!(outcome, Err(Fault::Unavailable(_))) {
-            break;
         }
     }
-    outcome
+    Err(unavailable())
 }
 
 /// One read; `last` where everything is at rest.

@@ -56,6 +56,10 @@ impl Default for Oracle {
     }
 }
 
+fn value(own: &Outcome, elsewhere: (Sum, Sum)) -> Value {
+    Value::new(own.added, own.removed).plus(Value::new(elsewhere.0, elsewhere.1))
+}
+
 fn sum(totals: Totals) -> Value {
     Value::new(totals.0, totals.1)
 }
@@ -75,9 +79,19 @@ impl Oracle {
         self.flushes.insert((nonce.lane, nonce.number), write);
     }
 
-    /// A cell has counted a flush that was new to it.
-    pub fn committed(&mut self, shard: u8, nonce: Nonce, outcome: &Outcome) {
-        assert!(!self.is_stopped, "shard {shard} counts after all were stopped");
+    /// A cell has counted a flush that was new to it. Where it calls the counter's value exact, that is
+    /// the value right after the flush.
+    pub fn committed(
+        &mut self,
+        shard: u8,
+        nonce: Nonce,
+        outcome: &Outcome,
+        elsewhere: Option<(Sum, Sum)>,
+    ) {
+        assert!(
+            !self.is_stopped,
+            "shard {shard} counts after all were stopped"
+        );
         let number = self.flushes.get(&(nonce.lane, nonce.number));
         let write = &mut self.writes[*number.expect("a flush that was sent")];
         assert_eq!(write.commit, None, "a write was counted twice: {write:?}");
@@ -86,21 +100,39 @@ impl Oracle {
         let cell = &mut self.cells[usize::from(shard)];
         let (_, held) = cell[cell.len() - 1];
         let now = plus(held);
-        assert_eq!((outcome.added, outcome.removed), now, "shard {shard} lost something");
-        assert_eq!(outcome.sequence, u64::try_from(cell.len()).expect("few commits"));
+        assert_eq!(
+            (outcome.added, outcome.removed),
+            now,
+            "shard {shard} lost something"
+        );
+        assert_eq!(
+            outcome.sequence,
+            u64::try_from(cell.len()).expect("few commits")
+        );
         cell.push((self.totals.len(), now));
-        self.totals.push(plus(self.totals[self.totals.len() - 1]));
+        let total = plus(self.totals[self.totals.len() - 1]);
+        self.totals.push(total);
+        if let Some(elsewhere) = elsewhere {
+            assert_eq!(
+                value(outcome, elsewhere),
+                sum(total),
+                "a value called exact"
+            );
+        }
     }
 
-    /// A client got its answer. A value that is called exact is the counter's right after the write.
+    /// A client got its answer. A value that is called exact was the counter's at some moment after the
+    /// write was counted: one whose flush was repeated may be told the moment of the repetition.
     pub fn ended(&mut self, write: usize, end: End, flushed: Option<&Flushed>) {
         let write = &mut self.writes[write];
         write.end = Some(end);
         let told = flushed.and_then(|flushed| Some((flushed.outcome, flushed.elsewhere?)));
         if let Some((own, elsewhere)) = told {
-            let value = Value::new(own.added, own.removed).plus(Value::new(elsewhere.0, elsewhere.1));
+            let value = value(&own, elsewhere);
             let commit = write.commit.expect("an acknowledged write is counted");
-            assert_eq!(value, sum(self.totals[commit]), "a value called exact");
+            let since = &self.totals[commit..];
+            let is_true = since.iter().any(|totals| sum(*totals) == value);
+            assert!(is_true, "a value that never was is called exact: {value}");
         }
     }
 
@@ -114,28 +146,48 @@ impl Oracle {
         let mut total = (Sum::ZERO, Sum::ZERO);
         for shard in 0..CELLS {
             let number = u8::try_from(shard).expect("few cells");
-            let told: Vec<&CellTotals> =
-                read.cells.iter().filter(|cell| cell.0 == number).map(|cell| &cell.1).collect();
+            let told: Vec<&CellTotals> = read
+                .cells
+                .iter()
+                .filter(|cell| cell.0 == number)
+                .map(|cell| &cell.1)
+                .collect();
             assert!(told.len() <= 1, "shard {shard} is in a sum twice");
             let log = &self.cells[shard];
-            let known = log.iter().take_while(|(commit, _)| *commit <= begun).count() - 1;
+            let known = log
+                .iter()
+                .take_while(|(commit, _)| *commit <= begun)
+                .count()
+                - 1;
             let Some(told) = told.first() else {
                 let is_missing = read.missing.contains(&number);
                 assert!(known == 0 || is_missing, "a sum lacks shard {shard}");
                 continue;
             };
             let sequence = usize::try_from(told.sequence).expect("few commits");
-            assert!(sequence >= known, "shard {shard} is told as it was before the read");
-            assert!(sequence < log.len(), "shard {shard} counted less than is told");
+            assert!(
+                sequence >= known,
+                "shard {shard} is told as it was before the read"
+            );
+            assert!(
+                sequence < log.len(),
+                "shard {shard} counted less than is told"
+            );
             assert_eq!((told.added, told.removed), log[sequence].1, "shard {shard}");
-            total = (total.0.plus(told.added.into()), total.1.plus(told.removed.into()));
+            total = (
+                total.0.plus(told.added.into()),
+                total.1.plus(told.removed.into()),
+            );
         }
         assert_eq!((read.summary.added, read.summary.removed), total);
         if about_times && read.missing.is_empty() {
             // The window covers all of the time that the simulation takes.
             let window = read.summary.window.count;
             assert!(window >= self.totals[begun].0, "a window lacks something");
-            assert!(window <= self.totals[self.commits()].0, "a window has too much");
+            assert!(
+                window <= self.totals[self.commits()].0,
+                "a window has too much"
+            );
         }
     }
 
