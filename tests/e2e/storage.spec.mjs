@@ -36,7 +36,9 @@ function rowsOnDisk(className) {
   const objects = join(folder, "do", `${AGGREGATOR}-${className}`);
   const files = readdirSync(objects).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
   return files.flatMap((file) => {
-    if (statSync(join(objects, file)).size === 0) return [];
+    // It may be gone since the folder was read: that is what some of these tests wait for.
+    const size = statSync(join(objects, file), { throwIfNoEntry: false })?.size ?? 0;
+    if (size === 0) return [];
     const database = new DatabaseSync(join(objects, file), { readOnly: true, timeout: BUSY_MS_MAX });
     try {
       const tables = database.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '_cf_%'").all();
