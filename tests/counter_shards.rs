@@ -2,6 +2,7 @@
 //! acknowledged write is in every later complete sum exactly once, and at rest the sum is a plain integer.
 #![expect(
     clippy::expect_used,
+    clippy::panic,
     reason = "the helpers of a test fail it by panicking"
 )]
 
@@ -9,272 +10,14 @@ mod common;
 #[path = "common/shards.rs"]
 mod shards;
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use shards::edge::{self, Edge};
-use shards::network::{Network, unavailable};
-use shards::oracle::Oracle;
-use shards::{Air, CELLS, Place, ROOT, Task, is_over, on_register};
-use tally::counter::split::Step as Change;
-
-/// 1 May 2026, 00:00:30 UTC.
-const BEGIN_MS: i64 = 1_777_593_630_000;
-
-/// Isolates; their lots send them to all shards.
-const EDGES: u8 = 8;
-
-/// The longest that a step takes: 400 of them stay below the minute for which flushes are remembered.
-const TICK_MS_MAX: i64 = 100;
+use shards::CELLS;
+use shards::world::{EDGES, Step, TICK_MS_MAX, World};
 
 /// How many moments after a mishap another may follow.
 const LATER: usize = 3;
-
-/// More deliveries than anything here takes to come to rest.
-const REST_MAX: usize = 20_000;
-
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    /// An isolate writes, unless its lane is busy.
-    Write {
-        edge: u8,
-        added: u8,
-        removed: u8,
-    },
-    /// An isolate believes what was true once.
-    Believe {
-        edge: u8,
-        doublings: u8,
-    },
-    /// A request reaches its object.
-    Deliver(usize),
-    /// An answer reaches its caller.
-    Answer(usize),
-    LoseRequest(usize),
-    LoseAnswer(usize),
-    /// A caller gives up; what it sent is still on its way.
-    GiveUp(usize),
-    Crash(usize),
-    /// Storage refuses so many writes of an object.
-    Refuse(usize, u32),
-    Double,
-    Halve,
-    Alarm,
-    Read {
-        about_times: bool,
-    },
-    /// The root is about to end the counter; and goes on without.
-    Suspend,
-    Resume,
-    Tick(i64),
-}
-
-struct World {
-    air: Rc<Air>,
-    places: Vec<Place>,
-    edges: Vec<Rc<Edge>>,
-    tasks: Vec<Task>,
-}
-
-impl World {
-    fn new() -> Self {
-        let air = Rc::new(Air {
-            network: RefCell::new(Network::default()),
-            oracle: RefCell::new(Oracle::default()),
-            now_ms: Cell::new(BEGIN_MS),
-            is_ending: Cell::default(),
-        });
-        let cells = 0..u8::try_from(CELLS).expect("few cells");
-        Self {
-            places: cells.map(|shard| Place::new(shard, &air)).collect(),
-            edges: (0..EDGES).map(Edge::new).collect(),
-            tasks: Vec::new(),
-            air,
-        }
-    }
-
-    fn begin(&mut self, task: impl Future<Output = ()> + 'static) {
-        self.tasks.push(Box::pin(task));
-    }
-
-    /// Lets everybody go on until all wait. Twice without news: a lock may have been given back.
-    fn run(&mut self) {
-        let mut idle = 0;
-        while idle < 2 {
-            let before = self.tasks.len();
-            self.tasks.retain_mut(|task| !is_over(task));
-            let mut ended = self.tasks.len() != before;
-            for place in &mut self.places {
-                ended |= place.run();
-            }
-            idle = if ended { 0 } else { idle + 1 };
-        }
-    }
-
-    fn deliver(&mut self, pick: usize) {
-        let mut network = self.air.network.borrow_mut();
-        if network.requests.is_empty() {
-            return;
-        }
-        let pick = pick % network.requests.len();
-        let request = network.requests.remove(pick);
-        drop(network);
-        if request.to == ROOT {
-            self.begin(on_register(self.air.clone(), request.call));
-        } else {
-            self.places[request.to].deliver(request);
-        }
-    }
-
-    fn answer(&mut self, pick: usize) {
-        let mut network = self.air.network.borrow_mut();
-        if !network.answers.is_empty() {
-            let pick = pick % network.answers.len();
-            let (call, reply) = network.answers.remove(pick);
-            network.end(call, reply);
-        }
-    }
-
-    fn lose_request(&mut self, pick: usize) {
-        let mut network = self.air.network.borrow_mut();
-        if !network.requests.is_empty() {
-            let pick = pick % network.requests.len();
-            let call = network.requests.remove(pick).call;
-            network.end(call, Err(unavailable()));
-        }
-    }
-
-    fn lose_answer(&mut self, pick: usize) {
-        let mut network = self.air.network.borrow_mut();
-        if !network.answers.is_empty() {
-            let pick = pick % network.answers.len();
-            let (call, _) = network.answers.remove(pick);
-            network.end(call, Err(unavailable()));
-        }
-    }
-
-    fn decide(&mut self, change: Change) {
-        let lead = &self.places[0].core;
-        if lead.is_born() {
-            lead.decide(change);
-        }
-    }
-
-    fn step(&mut self, step: Step) {
-        match step {
-            Step::Write {
-                edge,
-                added,
-                removed,
-            } => {
-                let edge = self.edges[usize::from(edge)].clone();
-                if edge.is_free() {
-                    let delta = (added.into(), removed.into());
-                    self.begin(edge::write(self.air.clone(), edge, delta));
-                }
-            }
-            Step::Believe { edge, doublings } => {
-                self.edges[usize::from(edge)].shards.set(1 << doublings);
-            }
-            Step::Deliver(pick) => self.deliver(pick),
-            Step::Answer(pick) => self.answer(pick),
-            Step::LoseRequest(pick) => self.lose_request(pick),
-            Step::LoseAnswer(pick) => self.lose_answer(pick),
-            Step::GiveUp(pick) => self.air.network.borrow_mut().time_out(pick),
-            Step::Crash(cell) => self.places[cell].crash(),
-            Step::Refuse(cell, times) => self.places[cell].core.refused_writes.set(times),
-            Step::Double => self.decide(Change::Double),
-            Step::Halve => self.decide(Change::Halve),
-            Step::Alarm => self.places[0].core.on_alarm(),
-            Step::Read { about_times } => {
-                self.begin(edge::read(self.air.clone(), about_times, false));
-            }
-            Step::Suspend if !self.air.is_ending.get() => {
-                self.begin(edge::suspend(self.air.clone()));
-            }
-            Step::Suspend => {}
-            Step::Resume => self.resume(),
-            Step::Tick(milliseconds) => {
-                self.air.now_ms.set(self.air.now_ms.get() + milliseconds);
-            }
-        }
-        self.run();
-    }
-
-    /// The root goes on with the counter, if it has stopped it.
-    fn resume(&mut self) {
-        let mut oracle = self.air.oracle.borrow_mut();
-        if std::mem::take(&mut oracle.is_stopped) {
-            self.air.is_ending.set(false);
-        }
-    }
-
-    /// What arrives next where nothing is lost and nothing overtakes.
-    fn next_arrival(&self) -> Option<Step> {
-        let network = self.air.network.borrow();
-        let answer = (!network.answers.is_empty()).then_some(Step::Answer(0));
-        answer.or((!network.requests.is_empty()).then_some(Step::Deliver(0)))
-    }
-
-    /// Lets everything arrive, in order.
-    fn rest(&mut self) {
-        for _ in 0..REST_MAX {
-            self.run();
-            match self.next_arrival() {
-                Some(step) => self.step(step),
-                None if self.air.oracle.borrow().is_stopped => self.resume(),
-                None => {
-                    let at_rest = self.places.iter().all(Place::is_at_rest);
-                    assert!(at_rest && self.tasks.is_empty(), "somebody waits for ever");
-                    return;
-                }
-            }
-        }
-        panic!("it never comes to rest");
-    }
-
-    /// Brings everything to rest and back to one shard, and compares with the plain integer.
-    fn check(mut self) {
-        for place in &self.places {
-            place.core.refused_writes.set(0);
-        }
-        self.rest();
-        // Whatever an isolate believes, its write is counted somewhere, well.
-        for edge in 0..EDGES {
-            self.step(Step::Write {
-                edge,
-                added: 1,
-                removed: 0,
-            });
-            self.rest();
-        }
-        while self.places[0].core.spread() > 1 {
-            self.step(Step::Halve);
-            self.rest();
-        }
-        self.step(Step::Alarm);
-        self.rest();
-        assert!(
-            !self.places[0].core.has_to_seal(),
-            "a shard was left unsealed"
-        );
-        for edge in 0..EDGES {
-            self.step(Step::Write {
-                edge,
-                added: 1,
-                removed: 0,
-            });
-            self.rest();
-        }
-        for about_times in [false, true] {
-            self.begin(edge::read(self.air.clone(), about_times, true));
-            self.rest();
-        }
-    }
-}
 
 /// Doubles, admits, halves, seals, sends a late isolate on, doubles and admits again, halves, and is
 /// stopped and resumed.
@@ -403,4 +146,163 @@ proptest! {
         }
         world.check();
     }
+}
+
+/// A lead that counts, with two shards where the first shard counts too.
+fn two_shards() -> World {
+    let mut world = World::new();
+    for step in [FIRST, Step::Double, LATE, SECOND] {
+        world.step(step);
+        world.rest();
+    }
+    world
+}
+
+/// The isolate of the first shard believes that there are two.
+const LATE: Step = Step::Believe {
+    edge: 1,
+    doublings: 1,
+};
+
+fn steps(world: &mut World, steps: &[Step]) {
+    for step in steps {
+        world.step(*step);
+    }
+}
+
+#[test]
+fn a_shard_that_was_silent_when_it_was_sealed_takes_no_grant_from_before() {
+    let mut world = World::new();
+    world.step(FIRST);
+    world.rest();
+    // The flush, the question whether it may count; and its grant stays on its way.
+    steps(
+        &mut world,
+        &[
+            Step::Double,
+            LATE,
+            SECOND,
+            Step::Deliver(0),
+            Step::Deliver(0),
+        ],
+    );
+    steps(&mut world, &[Step::Halve, Step::Deliver(0)]);
+    assert_eq!(
+        world.under_way(),
+        (0, 2),
+        "the grant, and that nothing was sealed"
+    );
+    steps(&mut world, &[Step::Answer(1), Step::Answer(0)]);
+    world.check();
+}
+
+#[test]
+fn a_repeated_flush_calls_no_value_exact_that_never_was() {
+    let mut world = two_shards();
+    steps(&mut world, &[FIRST, Step::Deliver(0), Step::LoseAnswer(0)]);
+    assert_eq!(world.under_way(), (1, 0), "the repetition");
+    let third = Step::Write {
+        edge: 2,
+        added: 200,
+        removed: 0,
+    };
+    for step in [
+        Step::Believe {
+            edge: 2,
+            doublings: 0,
+        },
+        third,
+        LATE,
+        SECOND,
+        Step::Halve,
+    ] {
+        world.step(step);
+        world.rest_behind(1, 0);
+    }
+    world.check();
+}
+
+#[test]
+fn a_write_whose_first_attempt_is_late_is_not_sent_elsewhere() {
+    let mut world = two_shards();
+    world.step(Step::Halve);
+    world.rest();
+    steps(&mut world, &[LATE, SECOND, Step::GiveUp(0)]);
+    assert_eq!(world.under_way(), (2, 0), "both attempts");
+    world.rest_behind(1, 0);
+    // The shard counts again, for another isolate, when the first attempt comes.
+    let other = Step::Write {
+        edge: 3,
+        added: 9,
+        removed: 0,
+    };
+    for step in [
+        Step::Double,
+        Step::Believe {
+            edge: 3,
+            doublings: 1,
+        },
+        other,
+    ] {
+        world.step(step);
+        world.rest_behind(1, 0);
+    }
+    world.check();
+}
+
+#[test]
+fn a_write_that_storage_refused_makes_no_late_seal_current() {
+    let mut world = two_shards();
+    steps(&mut world, &[Step::Crash(0), Step::Halve, Step::Deliver(0)]);
+    assert_eq!(world.under_way(), (0, 1), "what the shard had counted");
+    for step in [Step::Double, LATE, SECOND] {
+        world.step(step);
+        world.rest_behind(0, 1);
+    }
+    steps(
+        &mut world,
+        &[
+            Step::Refuse(0, 1),
+            FIRST,
+            Step::Deliver(0),
+            Step::LoseRequest(0),
+        ],
+    );
+    world.step(Step::Halve);
+    world.rest();
+    world.check();
+}
+
+#[test]
+fn a_write_that_storage_refused_makes_no_late_grant_current() {
+    let mut world = two_shards();
+    world.step(Step::Halve);
+    world.rest();
+    steps(
+        &mut world,
+        &[
+            Step::Crash(1),
+            Step::Double,
+            LATE,
+            SECOND,
+            Step::Deliver(0),
+            Step::Deliver(0),
+        ],
+    );
+    assert_eq!(world.under_way(), (0, 1), "the grant");
+    // Sealed twice; what the first brought is kept, and the second is not written.
+    steps(
+        &mut world,
+        &[Step::Halve, Step::Alarm, Step::Deliver(0), Step::Answer(1)],
+    );
+    steps(
+        &mut world,
+        &[
+            Step::Refuse(1, 1),
+            Step::Deliver(0),
+            Step::Answer(1),
+            Step::Answer(0),
+        ],
+    );
+    world.check();
 }

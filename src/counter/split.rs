@@ -121,7 +121,7 @@ impl Loads {
 
     /// Notes a cell's load.
     pub fn hear(&mut self, per_second: u32, thresholds: Thresholds, now_ms: i64) {
-        if now_ms.saturating_sub(self.since_ms).abs() >= SETTLE_MS {
+        if now_ms.abs_diff(self.since_ms) >= SETTLE_MS.unsigned_abs() {
             self.highest = 0;
             self.since_ms = now_ms;
         }
@@ -153,4 +153,16 @@ impl Loads {
         self.highest = 0;
         self.since_ms = now_ms;
     }
+}
+
+/// The shard of a lot, of so many: an isolate draws one and stays with its shard, so that it sends
+/// large flushes to one cell rather than small ones to all.
+pub fn shard_of_lot(lot: u64, shards: u8) -> u8 {
+    u8::try_from(lot % u64::from(shards.max(1))).unwrap_or(0)
+}
+
+/// The shard of a unique element's hash, so that shards hold disjoint elements.
+pub fn shard_of_element(hash: u64, shards: u8) -> u8 {
+    // The sketch uses the same bits; a multiplication spreads them anew (Fibonacci hashing).
+    shard_of_lot(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32, shards)
 }

@@ -1,17 +1,13 @@
 //! `/events` and `/ingest`: bodies are summed per counter as they stream; only when the whole body
 //! has been read well is anything counted, one message per cell. A bad line costs that line only.
 
-use std::collections::BTreeMap;
-
 use futures_channel::oneshot;
 use worker::Env;
 
-use super::fleet::Addressed;
-use super::isolate::{BulkMemory, hash_key, own_shard, shard_of_element, shards_of};
+use super::isolate::{BulkMemory, hash_key, own_shard, shards_of};
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, fleet};
-use crate::counter::flush::Load;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::clock::{now_ms, random};
 use crate::protocol::access::{Caller, Scope};
@@ -19,20 +15,16 @@ use crate::protocol::batch::Record;
 use crate::protocol::batch::event::parse_event;
 use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Gathered, Limits, Times};
 use crate::protocol::batch::ingest::Ingest;
-use crate::protocol::batch::report::{LineNumbers, Report};
+use crate::protocol::batch::plan::Plan;
+use crate::protocol::batch::report::Report;
 use crate::protocol::batch::split::Splitter;
-use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
-use crate::sketch::{Token, hash};
+use crate::sketch::hash;
 
 /// The most counters of one body. The first opening of an object takes plain workerd up to 12 ms on a
 /// slow disk (a new file, synced): 3,000 of them take 36 s, well below the 50 s that a body has.
 pub const BATCH_COUNTERS_MAX: u64 = 3_000;
-
-/// The most flushes of one body: each may be sent twice, and 2 × 4,900 leave 200 of the 10,000
-/// subrequests of one invocation for the rest. Only counters of several shards come near it.
-pub const BATCH_FLUSHES_MAX: usize = 4_900;
 
 /// What the records of a body are.
 enum Records {
@@ -137,59 +129,15 @@ async fn count_all(
     mut report: Report,
     times: Times,
 ) -> Report {
-    let mut lines: Vec<LineNumbers> = Vec::with_capacity(sums.len());
-    let mut loads = Vec::with_capacity(sums.len());
-    // Which of the sums a load belongs to.
-    let mut sum_of = Vec::with_capacity(sums.len());
-    for (counter, gathered) in sums {
-        let shards = shards_of(&counter, datacenter);
-        let own = own_shard(shards);
-        let flushes = shard_loads(&gathered, shards, own, times);
-        if loads.len() + flushes.len() > BATCH_FLUSHES_MAX {
-            let detail = "the body's counters have too many shards for one request; send this line in another";
-            report.fail(
-                &gathered.lines,
-                &Problem::new(Code::TooManyCounters, detail),
-            );
-            continue;
-        }
-        for (shard, load) in flushes {
-            let to = CellAddress {
-                counter: counter.clone(),
-                datacenter: datacenter.clone(),
-                shard,
-            };
-            loads.push(Addressed { to, load });
-            sum_of.push(lines.len());
-        }
-        lines.push(gathered.lines);
+    let shards = |counter: &CounterId| shards_of(counter, datacenter);
+    let mut plan = Plan::new(sums, times, datacenter, shards, own_shard, &mut report);
+    // Elements first: they may be sent twice without harm, so where one of their cells fails, its
+    // lines fail with nothing counted, and sending them again counts nothing twice.
+    for (number, problem) in fleet::count_many(env, plan.elements()).await {
+        plan.fail_elements(number, &problem, &mut report);
     }
-    for (number, problem) in fleet::count_many(env, loads).await {
-        let lines = sum_of.get(number).and_then(|sum| lines.get_mut(*sum));
-        if let Some(lines) = lines {
-            // A counter's lines fail once, however many of its cells did.
-            report.fail(&std::mem::take(lines), &problem);
-        }
+    for (number, problem) in fleet::count_many(env, plan.amounts()).await {
+        plan.fail_amounts(number, &problem, &mut report);
     }
     report
-}
-
-/// What each cell of a counter gets. The elements of a shard go to it, all amounts to one cell.
-fn shard_loads(gathered: &Gathered, shards: u8, own: u8, times: Times) -> Vec<(u8, Load)> {
-    let buckets = gathered.buckets.iter();
-    let buckets = buckets.map(|(&second, &amount)| (second, amount)).collect();
-    let mut sums = Load {
-        added: gathered.added,
-        ..Load::default()
-    };
-    match times {
-        Times::Live => sums.live = buckets,
-        Times::Past => sums.past = buckets,
-    }
-    let mut loads = BTreeMap::from([(own, sums)]);
-    for &(second, hashed) in &gathered.tokens {
-        let load = loads.entry(shard_of_element(hashed, shards)).or_default();
-        load.tokens.push((second, Token::from_hash(hashed)));
-    }
-    loads.into_iter().collect()
 }

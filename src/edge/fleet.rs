@@ -13,9 +13,10 @@ use worker::Env;
 
 use super::isolate::{own_shard, shards_of};
 use super::lanes::{self, Progress, Watcher};
-use crate::counter::flush::{Load, Refusal};
+use crate::counter::flush::Refusal;
 use crate::counter::lane::Ticket;
 use crate::platform::clock::{now_ms, sleep_ms};
+use crate::protocol::batch::plan::Addressed;
 use crate::protocol::messages::Fault;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
@@ -32,15 +33,6 @@ const BODY_MS_MAX: i64 = 50_000;
 
 /// How often a load is sent on to another shard because the one it was sent to has been sealed.
 const MOVES_MAX: u8 = 4;
-
-/// A load and the cell it goes to.
-#[derive(Clone)]
-pub struct Addressed {
-    /// The cell.
-    pub to: CellAddress,
-    /// What it carries.
-    pub load: Load,
-}
 
 struct Fleet {
     loads: Vec<Addressed>,

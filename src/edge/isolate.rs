@@ -11,6 +11,7 @@ use worker::Env;
 use super::lanes::Lanes;
 use super::read::ReadCache;
 use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::split::shard_of_lot;
 use crate::platform::call;
 use crate::platform::clock::random;
 use crate::protocol::access::Access;
@@ -155,17 +156,7 @@ pub fn learn_shards(counter: &CounterId, datacenter: &Datacenter, shards: u8) {
 /// The shard that this isolate stays with, of so many: large flushes to one cell rather than
 /// small ones to all.
 pub fn own_shard(shards: u8) -> u8 {
-    with(|isolate| pick(isolate.lot, shards))
-}
-
-/// The shard of a unique element, so that shards hold disjoint elements.
-pub fn shard_of_element(hash: u64, shards: u8) -> u8 {
-    // The sketch uses the same bits; a multiplication spreads them anew (Fibonacci hashing).
-    pick(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32, shards)
-}
-
-fn pick(lot: u64, shards: u8) -> u8 {
-    u8::try_from(lot % u64::from(shards.max(1))).unwrap_or(0)
+    with(|isolate| shard_of_lot(isolate.lot, shards))
 }
 
 /// A share of the isolate's memory for bulk bodies; it is given back when dropped.

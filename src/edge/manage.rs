@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::body;
 use super::isolate::with_reads;
+use super::read::unread;
 use super::respond::Answer;
 use super::visit::Visit;
 use crate::counter::id::CounterId;
@@ -15,6 +16,9 @@ use crate::protocol::messages::{End, ListAll, Put, Read, ReadMany, Wanted};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Freshness, Told, aggregate_json, deleted_json, list_json};
 use crate::protocol::query::Query;
+
+/// How long an aggregate may take: it opens every cell of up to 5,000 counters.
+const AGGREGATE_MS_MAX: u64 = 45_000;
 
 /// `PUT /counters/{id}`: replaces the settings, creating the counter if need be.
 ///
@@ -95,7 +99,7 @@ pub async fn list(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
         after,
         limit: limit + 1,
     };
-    let mut counters = call::aggregator(&visit.env, &list).await?;
+    let mut counters = call::aggregator(&visit.env, &list).await.map_err(unread)?;
     let has_more = counters.len() > usize::try_from(limit).unwrap_or(usize::MAX);
     counters.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     let cursor = counters.last().filter(|_| has_more).map(CounterId::as_str);
@@ -112,10 +116,10 @@ pub async fn aggregate(visit: &Visit, prefix: &str) -> Result<Answer, Problem> {
     let read = ReadMany {
         prefix: prefix.to_owned(),
     };
-    let sums: BTreeMap<_, _> = call::aggregator(&visit.env, &read)
-        .await?
-        .into_iter()
-        .collect();
+    let sums = call::aggregator_within(&visit.env, &read, AGGREGATE_MS_MAX)
+        .await
+        .map_err(unread)?;
+    let sums: BTreeMap<_, _> = sums.into_iter().collect();
     let freshness = Freshness {
         as_of_ms,
         now_ms: now_ms(),

@@ -123,7 +123,8 @@ async fn fetch_now(visit: &Visit, question: &Question) -> Result<Seen, Problem> 
     })
 }
 
-fn unread(fault: Fault) -> Problem {
+/// What a reader is told of a fault: unlike a write it may simply be tried again.
+pub fn unread(fault: Fault) -> Problem {
     match fault {
         Fault::Unavailable(what) => Problem::new(Code::Unavailable, format!("{what}; try again")),
         other => other.into(),

@@ -1,11 +1,12 @@
 //! Increments and decrements.
 
-use super::isolate::{hash_key, own_shard, shard_of_element, shards_of};
+use super::isolate::{hash_key, own_shard, shards_of};
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, lanes, read};
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::id::CounterId;
+use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
 use crate::platform::clock::now_ms;
 use crate::protocol::batch::event::parse_increment;

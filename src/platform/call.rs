@@ -94,7 +94,19 @@ pub async fn root<C: Call>(env: &Env, counter: &CounterId, call: &C) -> Result<C
 /// # Errors
 /// As [`object`].
 pub async fn aggregator<C: Call>(env: &Env, call: &C) -> Result<C::Answer, Fault> {
-    let bytes = exchange(env, None, C::PATH, encode(call)?, CALL_MS_MAX).await?;
+    aggregator_within(env, call, CALL_MS_MAX).await
+}
+
+/// Calls the global aggregator, which must answer within a time.
+///
+/// # Errors
+/// As [`object`].
+pub async fn aggregator_within<C: Call>(
+    env: &Env,
+    call: &C,
+    milliseconds: u64,
+) -> Result<C::Answer, Fault> {
+    let bytes = exchange(env, None, C::PATH, encode(call)?, milliseconds).await?;
     answer_of::<C>(&bytes)
 }
 

@@ -210,6 +210,11 @@ class World {
     return this.well("PUT", `/counters/${encodeURIComponent(id)}`, { body: JSON.stringify(settings), ...options });
   }
 
+  /** Where the edge listens, for what only a socket can do. */
+  url() {
+    return this.#miniflare.ready;
+  }
+
   /** The ids of all objects of a class that were ever opened. */
   objects(className) {
     return this.#miniflare.listDurableObjectIds(className, AGGREGATOR);

@@ -16,6 +16,7 @@
 //! | [`logpush`] | lines of Cloudflare Logpush, and NDJSON lines of `/ingest` |
 //! | [`civil`] | dates and times of day into unix time |
 //! | [`gather`] | records into one sum per counter |
+//! | [`plan`] | which cells a body writes to, and what each gets |
 //! | [`report`] | what was accepted, what was rejected and why |
 
 use std::borrow::Cow;
@@ -31,6 +32,7 @@ pub mod inflate;
 pub mod ingest;
 pub mod json;
 pub mod logpush;
+pub mod plan;
 pub mod report;
 pub mod split;
 

@@ -191,8 +191,7 @@ impl Oracle {
         }
     }
 
-    /// Compares with the plain integers once everything is at rest; `strict` where every client got
-    /// its answer.
+    /// Compares with the plain integers once everything is at rest and every client has its answer.
     pub fn check_rest(&self, read: &DatacenterSum) {
         assert!(read.missing.is_empty(), "the last read is complete");
         self.check_read(self.commits(), read, false);

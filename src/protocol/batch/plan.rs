@@ -1,0 +1,150 @@
+//! Which cells a bulk body writes to, and what each gets.
+//!
+//! Invariants: the amounts of a counter go to one cell, in one load; a body never needs more
+//! flushes than [`BATCH_FLUSHES_MAX`], and what would go beyond fails by its lines, before anything
+//! of its counter is counted.
+
+use std::collections::BTreeMap;
+
+use super::gather::{Gathered, Times};
+use super::report::{LineNumbers, Report};
+use crate::counter::flush::Load;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::split::shard_of_element;
+use crate::protocol::names::CellAddress;
+use crate::protocol::problem::{Code, Problem};
+use crate::sketch::Token;
+
+/// The most flushes of one body: each may be sent twice, and 2 × 4,900 leave 200 of the 10,000
+/// subrequests of one invocation for the rest. Only counters of several shards come near it.
+pub const BATCH_FLUSHES_MAX: usize = 4_900;
+
+/// A load and the cell it goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addressed {
+    /// The cell.
+    pub to: CellAddress,
+    /// What it carries.
+    pub load: Load,
+}
+
+/// One counter of a body.
+#[derive(Debug)]
+struct Counted {
+    amounts: Addressed,
+    lines: LineNumbers,
+}
+
+/// The loads of a body.
+#[derive(Debug, Default)]
+pub struct Plan {
+    counters: Vec<Counted>,
+    elements: Vec<Addressed>,
+    /// Which counter each load of elements belongs to.
+    counter_of: Vec<usize>,
+    /// Which counter each load of amounts belongs to, once they have been handed out.
+    sent: Vec<usize>,
+}
+
+impl Plan {
+    /// Returns the loads of all sums. `shards_of`: shards of a counter; `own_shard`: which of so
+    /// many gets the amounts. Lines of counters that are too many for one body fail.
+    pub fn new(
+        sums: Vec<(CounterId, Gathered)>,
+        times: Times,
+        datacenter: &Datacenter,
+        shards_of: impl Fn(&CounterId) -> u8,
+        own_shard: impl Fn(u8) -> u8,
+        report: &mut Report,
+    ) -> Self {
+        let mut plan = Self::default();
+        for (counter, gathered) in sums {
+            let shards = shards_of(&counter);
+            let own = own_shard(shards);
+            let mut loads = loads_of(&gathered, shards, own, times);
+            if plan.counters.len() + plan.elements.len() + loads.len() > BATCH_FLUSHES_MAX {
+                let detail = "the counters of the body have too many shards for one request; send this line in another";
+                let problem = Problem::new(Code::TooManyCounters, detail);
+                report.fail(&gathered.lines, &problem);
+                continue;
+            }
+            let to = |shard: u8| CellAddress {
+                counter: counter.clone(),
+                datacenter: datacenter.clone(),
+                shard,
+            };
+            let amounts = Addressed {
+                to: to(own),
+                load: loads.remove(&own).unwrap_or_default(),
+            };
+            for (shard, load) in loads {
+                let to = to(shard);
+                plan.elements.push(Addressed { to, load });
+                plan.counter_of.push(plan.counters.len());
+            }
+            let lines = gathered.lines;
+            plan.counters.push(Counted { amounts, lines });
+        }
+        plan
+    }
+
+    /// Hands out the loads of elements alone.
+    pub fn elements(&mut self) -> Vec<Addressed> {
+        std::mem::take(&mut self.elements)
+    }
+
+    /// Hands out the loads of amounts, of all counters whose lines have not failed.
+    pub fn amounts(&mut self) -> Vec<Addressed> {
+        let mut loads = Vec::with_capacity(self.counters.len());
+        for (index, counted) in self.counters.iter_mut().enumerate() {
+            if counted.lines.count > 0 {
+                self.sent.push(index);
+                let load = std::mem::take(&mut counted.amounts.load);
+                let to = counted.amounts.to.clone();
+                loads.push(Addressed { to, load });
+            }
+        }
+        loads
+    }
+
+    /// Fails the lines whose elements could not be stored: the load of that number.
+    pub fn fail_elements(&mut self, number: usize, problem: &Problem, report: &mut Report) {
+        if let Some(&index) = self.counter_of.get(number) {
+            self.fail(index, problem, report);
+        }
+    }
+
+    /// Fails the lines whose amounts could not be counted: the load of that number.
+    pub fn fail_amounts(&mut self, number: usize, problem: &Problem, report: &mut Report) {
+        if let Some(&index) = self.sent.get(number) {
+            self.fail(index, problem, report);
+        }
+    }
+
+    /// A counter's lines fail once, however many of its cells did.
+    fn fail(&mut self, index: usize, problem: &Problem, report: &mut Report) {
+        if let Some(counted) = self.counters.get_mut(index) {
+            report.fail(&std::mem::take(&mut counted.lines), problem);
+        }
+    }
+}
+
+/// What each shard gets: the elements that are its own, and one of them all amounts.
+fn loads_of(gathered: &Gathered, shards: u8, own: u8, times: Times) -> BTreeMap<u8, Load> {
+    let buckets = gathered.buckets.iter();
+    let buckets = buckets.map(|(&second, &amount)| (second, amount)).collect();
+    let mut amounts = Load {
+        added: gathered.added,
+        ..Load::default()
+    };
+    match times {
+        Times::Live => amounts.live = buckets,
+        Times::Past => amounts.past = buckets,
+    }
+    let mut loads = BTreeMap::from([(own, amounts)]);
+    for &(second, hashed) in &gathered.tokens {
+        let load = loads.entry(shard_of_element(hashed, shards)).or_default();
+        load.tokens.push((second, Token::from_hash(hashed)));
+    }
+    loads
+}

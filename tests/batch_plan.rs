@@ -1,0 +1,130 @@
+//! A body never needs more calls than one invocation may make, and what would go beyond fails by its lines.
+
+use std::collections::BTreeSet;
+
+use tally::counter::id::{CounterId, Datacenter};
+use tally::protocol::batch::gather::{Gathered, Times};
+use tally::protocol::batch::plan::{Addressed, BATCH_FLUSHES_MAX, Plan};
+use tally::protocol::batch::report::{LineNumbers, Report};
+use tally::protocol::problem::{Code, Problem};
+
+/// Subrequests of one invocation on the paid plan, and how often a flush may be sent.
+const SUBREQUESTS_MAX: usize = 10_000;
+const ATTEMPTS: usize = 2;
+
+/// `counters` counters of one line each, with `elements` unique elements.
+fn sums(counters: u64, elements: u64) -> Vec<(CounterId, Gathered)> {
+    let one = |number: u64| {
+        let gathered = Gathered {
+            added: 5,
+            buckets: [(1_777_593_600, 5)].into(),
+            tokens: (0..elements)
+                .map(|element| {
+                    (
+                        1_777_593_600,
+                        (number * 1_000 + element).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                    )
+                })
+                .collect(),
+            lines: LineNumbers {
+                count: 1,
+                first: vec![number + 1],
+            },
+        };
+        (
+            CounterId::parse(format!("c{number:05}")).expect("an id"),
+            gathered,
+        )
+    };
+    (0..counters).map(one).collect()
+}
+
+fn plan(counters: u64, elements: u64, shards: u8, report: &mut Report) -> Plan {
+    report.accepted = counters;
+    let own = |shards: u8| shards / 2;
+    Plan::new(
+        sums(counters, elements),
+        Times::Live,
+        &Datacenter::local(),
+        |_| shards,
+        own,
+        report,
+    )
+}
+
+#[test]
+fn no_body_needs_more_calls_than_the_platform_allows() {
+    for (counters, shards) in [(3_000, 1), (3_000, 2), (200, 64), (3_000, 64)] {
+        let mut report = Report::default();
+        let mut plan = plan(counters, 400, shards, &mut report);
+        let flushes = plan.elements().len() + plan.amounts().len();
+        assert!(
+            flushes <= BATCH_FLUSHES_MAX,
+            "{flushes} for {counters} of {shards}"
+        );
+        assert!(flushes * ATTEMPTS + 100 <= SUBREQUESTS_MAX);
+        assert_eq!(report.accepted + report.rejected, counters);
+        assert!(
+            report
+                .errors
+                .iter()
+                .all(|error| error.code == Code::TooManyCounters)
+        );
+    }
+    let mut report = Report::default();
+    plan(3_000, 400, 1, &mut report);
+    assert_eq!(report.rejected, 0, "one shard each: every counter fits");
+}
+
+#[test]
+fn amounts_go_to_one_cell_and_every_element_to_its_own_shard_once() {
+    let mut report = Report::default();
+    let mut plan = plan(3, 100, 8, &mut report);
+    let (elements, amounts) = (plan.elements(), plan.amounts());
+    assert_eq!(amounts.len(), 3);
+    assert!(
+        amounts
+            .iter()
+            .all(|one| one.load.added == 5 && one.to.shard == 4)
+    );
+    assert!(
+        elements
+            .iter()
+            .all(|one| one.load.added == 0 && one.load.live.is_empty())
+    );
+    for counter in 0..3 {
+        let of_counter = |one: &&Addressed| one.to.counter.as_str() == format!("c{counter:05}");
+        let all: Vec<_> = elements.iter().chain(&amounts).filter(of_counter).collect();
+        let shards: BTreeSet<u8> = all.iter().map(|one| one.to.shard).collect();
+        assert_eq!(shards.len(), all.len(), "one load a shard");
+        assert_eq!(
+            all.iter().map(|one| one.load.tokens.len()).sum::<usize>(),
+            100
+        );
+    }
+}
+
+#[test]
+fn a_counter_whose_elements_failed_is_not_counted_and_fails_once() {
+    let mut report = Report::default();
+    let mut plan = plan(3, 100, 8, &mut report);
+    let elements = plan.elements();
+    let problem = Problem::new(Code::Unavailable, "away");
+    for (number, one) in elements.iter().enumerate() {
+        if one.to.counter.as_str() == "c00001" {
+            plan.fail_elements(number, &problem, &mut report);
+        }
+    }
+    assert_eq!((report.accepted, report.rejected), (2, 1));
+    let amounts = plan.amounts();
+    assert!(
+        amounts
+            .iter()
+            .all(|one| one.to.counter.as_str() != "c00001")
+    );
+    // The second load of amounts is the third counter's.
+    plan.fail_amounts(1, &problem, &mut report);
+    assert_eq!((report.accepted, report.rejected), (1, 2));
+    let lines: Vec<u64> = report.errors.iter().map(|error| error.line).collect();
+    assert_eq!(lines, [2, 3]);
+}

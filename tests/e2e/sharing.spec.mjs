@@ -1,0 +1,121 @@
+// What requests share: one fetch for many readers, one flush for many writers, and never more calls than the platform allows.
+import { connect } from "node:net";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { each, openWorld, until } from "./world.mjs";
+
+let world;
+let calls;
+beforeEach(async () => {
+  calls = [];
+  world = await openWorld({ faults: true });
+  world.fail((asked) => void calls.push(asked));
+});
+afterEach(() => world.close());
+
+const counted = (path) => calls.filter((call) => call.path === path).length;
+const numbers = (length) => Array.from({ length }, (_, index) => index);
+
+test("a cold key that everybody reads at once is fetched once", async () => {
+  await world.add("a", { delta: 7 });
+  calls = [];
+  const seen = await Promise.all(numbers(60).map(() => world.read("a")));
+  expect(counted("/read")).toBe(1);
+  expect(seen.filter(({ exact }) => exact).length).toBe(1);
+  for (const { value, staleness_ms } of seen) {
+    expect(value).toBe(7);
+    expect(staleness_ms).toBeLessThanOrEqual(5_000);
+  }
+});
+
+test("a counter that does not exist is not fetched by each of its readers either", async () => {
+  const refused = await Promise.all(numbers(40).map(() => world.refused(404, "counter-not-found", "GET", "/counters/none")));
+  expect(refused.length).toBe(40);
+  expect(counted("/read")).toBe(1);
+});
+
+test("writes that arrive together share flushes, and each has its own value", async () => {
+  await world.add("a");
+  calls = [];
+  const values = await Promise.all(numbers(200).map(async () => (await world.add("a")).value));
+  expect(new Set(values).size).toBe(200);
+  expect(Math.max(...values)).toBe(201);
+  expect(counted("/flush")).toBeLessThanOrEqual(60);
+});
+
+test("a flush that fails for good refuses all its writes, and counts none", async () => {
+  await world.add("a");
+  world.fail(({ path }) => (path === "/flush" ? "before" : undefined));
+  await Promise.all(
+    numbers(20).map(async () => {
+      const answer = await world.refused(503, "unavailable", "POST", "/counters/a/increment");
+      expect(Number(answer.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
+    }),
+  );
+  world.fail(() => undefined);
+  expect(await world.strong("a")).toMatchObject({ value: 1, exact: true });
+});
+
+test("a flush whose answer is lost is repeated and counts once", async () => {
+  await world.add("a");
+  let lost = 0;
+  world.fail(({ path }) => (path === "/flush" && lost++ % 2 === 0 ? "after" : undefined));
+  await Promise.all(numbers(50).map(() => world.add("a", { delta: 2 })));
+  world.fail(() => undefined);
+  expect(lost).toBeGreaterThan(1);
+  expect(await world.strong("a")).toMatchObject({ value: 101, exact: true });
+});
+
+test("a bulk body sends each cell one message", async () => {
+  const shards = 8;
+  const counters = 6;
+  await each(numbers(counters), 6, (index) => world.put(`many/${index}`, { shards }));
+  // The isolate learns of the shards from its first write.
+  await each(numbers(counters), 6, (index) => world.add(`many/${index}`));
+  calls = [];
+  const lines = numbers(counters * 200).map((index) => ({ key: `many/${index % counters}`, unique: `visitor ${index}` }));
+  const report = await world.well("POST", "/events", { body: lines.map((line) => JSON.stringify(line)).join("\n") });
+  expect(report).toEqual({ accepted: lines.length, rejected: 0, errors: [] });
+  const flushed = calls.filter(({ path }) => path === "/flush").map(({ name }) => name);
+  expect(new Set(flushed).size).toBe(counters * shards);
+  expect(flushed.length).toBe(counters * shards);
+  const seen = await world.well("GET", "/counters/many%2F*/aggregate");
+  expect(seen).toMatchObject({ value: lines.length + counters, exact: true });
+  for (const index of numbers(counters)) expect((await world.strong(`many/${index}`)).uniques.estimate).toBe(200);
+});
+
+test("clients that hang up change nothing for the others", async () => {
+  const url = await world.url();
+  // A socket's request names no datacenter, so nor may the others: the counter has one cell.
+  const here = { colo: null };
+  await world.add("a", undefined, here);
+  const request = `POST /counters/a/increment HTTP/1.1\r\nHost: ${url.host}\r\nContent-Length: 0\r\n\r\n`;
+  const visit = (hangsUp) =>
+    new Promise((done, failed) => {
+      let text = "";
+      const socket = connect(Number(url.port), url.hostname, () => {
+        socket.write(request);
+        if (hangsUp) setImmediate(() => (socket.destroy(), done(undefined)));
+      });
+      socket.on("error", hangsUp ? () => done(undefined) : failed);
+      socket.on("data", (chunk) => {
+        text += chunk;
+        const body = /\r\n\r\n(.*\})/s.exec(text);
+        if (body) done(JSON.parse(body[1])), socket.destroy();
+      });
+    });
+  // The first of every round hangs up, so whoever leads the batch is often one that is gone.
+  let sent = 1;
+  const values = [];
+  for (let round = 0; round < 15; round += 1) {
+    const answers = await Promise.all(numbers(16).map((index) => visit(index % 2 === 0)));
+    sent += 16;
+    values.push(...answers.filter((answer) => answer !== undefined).map(({ value }) => value));
+  }
+  expect(values.length).toBe(15 * 8);
+  expect(new Set(values).size).toBe(values.length);
+  // Those that hung up are counted or not; nothing else is, and the counter goes on.
+  const { value } = await world.strong("a", "", here);
+  expect(value).toBeGreaterThanOrEqual(values.length + 1);
+  expect(value).toBeLessThanOrEqual(sent);
+  await until(async () => (await world.add("a", undefined, here)).exact, "exact values");
+});
