@@ -278,3 +278,30 @@ fn cors_names_only_origins_of_public_entries() {
     );
     assert_eq!(everyone.cors_origin(None).as_deref(), Some("*"));
 }
+
+#[test]
+fn an_open_instance_is_not_for_pages_of_other_machines() {
+    let open = Access::from_config(None, true).expect("open");
+    for origin in [
+        "http://localhost:3000",
+        "http://127.0.0.1",
+        "https://LOCALHOST",
+        "http://127.9.9.9:80",
+        "http://[::1]:8080",
+    ] {
+        assert!(open.identify(None, Some(origin)).is_ok(), "{origin}");
+    }
+    for origin in [
+        "https://example.com",
+        "null",
+        "http://localhost.example.com",
+        "http://127.0.0.1.example.com",
+        "http://128.0.0.1",
+        "file://",
+        "",
+    ] {
+        let refused = open.identify(None, Some(origin)).expect_err(origin);
+        assert_eq!(refused.code(), Code::Forbidden, "{origin}");
+    }
+    assert!(open.identify(None, None).is_ok(), "programs send no origin");
+}

@@ -150,13 +150,15 @@ fn what_nobody_attends_any_more_is_given_up_and_not_before() {
             Some(9)
         );
     }
-    assert!(lane.is_idle());
+    // Somebody may still be looking; nobody looks that long.
+    assert!(!lane.is_idle(2 * FLIGHT_MS_MAX));
+    assert!(lane.is_idle(2 * FLIGHT_MS_MAX + 1));
 
     let unattended = lane.join(load(1), 0, Some(())).expect("there is room");
     assert!(!unattended.attends);
     assert!(lane.give_up_stale(UNATTENDED_MS_MAX, &9).is_empty());
     assert_eq!(lane.give_up_stale(UNATTENDED_MS_MAX + 1, &9), [()]);
-    assert!(lane.is_idle());
+    assert!(lane.is_idle(UNATTENDED_MS_MAX + 1));
 }
 
 #[test]
@@ -175,4 +177,31 @@ fn outcomes_are_kept_for_64_flights() {
     assert_eq!(outcomes.first(), Some(&None));
     let kept: Vec<Option<u64>> = (1..).take(LANDED_MAX).map(Some).collect();
     assert_eq!(outcomes.get(1..), Some(kept.as_slice()));
+}
+
+#[test]
+fn a_ticket_of_a_lane_that_was_let_go_gets_nothing_from_its_successor() {
+    let mut old = Plain::new(1);
+    let ticket = join(&mut old, 1);
+    let mut new = Plain::new(2);
+    let other = join(&mut new, 1);
+    assert_eq!(ticket.batch, other.batch, "both begin at the same number");
+    assert!(!new.is_waiting(&ticket));
+    assert_eq!(new.take_for(&ticket, 0), None);
+    new.take_for(&other, 0).expect("its own");
+    new.land(other.batch, 5, 1);
+    assert_eq!(new.arrival(&ticket), None);
+    assert!(new.arrival(&other).is_some());
+}
+
+#[test]
+fn a_clock_that_steps_back_does_not_hold_a_lane() {
+    let mut lane = Plain::new(1);
+    let first = join(&mut lane, 1);
+    lane.take(first.batch, 100_000).expect("first in line");
+    lane.land(first.batch, 5, 100_001);
+    lane.linger(20);
+    let next = join(&mut lane, 1);
+    assert_eq!(lane.take(next.batch, 100_010), None, "it gathers");
+    assert!(lane.take(next.batch, 40_000).is_some());
 }

@@ -202,6 +202,11 @@ fn shards_double_under_load_up_to_the_most_and_halve_after_quiet_down_to_one() {
     let (steps, shards) = follow(64, 6 * 61 + 1, |_| 0);
     assert_eq!((steps, shards), (vec![Step::Halve; 6], 1));
     assert_eq!(follow(64, 60, |_| 0).1, 64, "not before a minute of quiet");
+    assert_eq!(
+        follow(64, 119, |_| 0).1,
+        32,
+        "each halving waits for its own"
+    );
     assert_eq!(follow(1, 600, |_| 0).0, vec![]);
 }
 

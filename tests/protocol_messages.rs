@@ -173,10 +173,11 @@ fn entries_of_the_directory_have_these_bytes() {
             .filter_map(|name| Datacenter::parse(name))
             .collect(),
         last_write_ms: NOW_MS + 1,
+        retry_end_ms: 7,
     };
     assert_eq!(
         golden(&Entry::Live(root)),
-        "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc67020346524103494144e2f4b18dbc67"
+        "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc67020346524103494144e2f4b18dbc670e"
     );
     let ended = Entry::Ended {
         generation: 300,

@@ -52,6 +52,7 @@ fn a_counter_with_everything_reads_so() {
     let window = Window {
         seconds: 3_600,
         at: NOW_MS / 1_000,
+        now: NOW_MS / 1_000,
     };
     let id = id("a \"b\" ключ");
     let told = Told::new(&id, &sum, FRESH);

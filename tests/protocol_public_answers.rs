@@ -90,6 +90,7 @@ fn a_union_of_uniques_reads_so() {
     let window = Window {
         seconds: 300,
         at: NOW_MS / 1_000,
+        now: NOW_MS / 1_000,
     };
     assert_eq!(
         union_json(&ids, &told[..1], Some(window)),

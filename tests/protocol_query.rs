@@ -114,7 +114,13 @@ fn datacenters_are_names_in_any_case() {
 
 #[test]
 fn windows_end_now_or_at_a_given_second() {
-    let window = |seconds, at| Ok(Some(Window { seconds, at }));
+    let window = |seconds, at| {
+        Ok(Some(Window {
+            seconds,
+            at,
+            now: NOW,
+        }))
+    };
     assert_eq!(query("").window(NOW), Ok(None));
     assert_eq!(query("window=300").window(NOW), window(300, NOW));
     assert_eq!(query("window=1&at=0").window(NOW), window(1, 0));
@@ -150,7 +156,14 @@ fn windows_end_now_or_at_a_given_second() {
 
 #[test]
 fn a_window_is_its_seconds_and_no_more() {
-    let bounds = |seconds, at| Window { seconds, at }.bounds();
+    let bounds = |seconds, at| {
+        Window {
+            seconds,
+            at,
+            now: NOW,
+        }
+        .bounds()
+    };
     assert_eq!(bounds(1, NOW), (NOW, NOW));
     assert_eq!(bounds(300, NOW), (NOW - 299, NOW));
     assert_eq!(
@@ -161,8 +174,23 @@ fn a_window_is_its_seconds_and_no_more() {
     let window = Window {
         seconds: WINDOW_UNIQUES_SECONDS_MAX,
         at: NOW,
+        now: NOW,
     };
     assert!(window.has_uniques());
+    // What began before minutes are kept is gone, however short it was.
+    let past = Window {
+        seconds: 60,
+        at: NOW - 86_400,
+        now: NOW,
+    };
+    assert!(!past.has_uniques());
+    assert!(
+        Window {
+            at: past.at + 60,
+            ..past
+        }
+        .has_uniques()
+    );
     let longer = Window {
         seconds: 86_401,
         ..window
@@ -171,6 +199,7 @@ fn a_window_is_its_seconds_and_no_more() {
     let wanted = Window::wanted(Some(Window {
         seconds: 2,
         at: NOW,
+        now: NOW,
     }));
     assert_eq!(wanted.window, Some((NOW - 1, NOW)));
     assert_eq!(Window::wanted(None), Wanted::default());

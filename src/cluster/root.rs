@@ -45,6 +45,8 @@ pub struct Root {
     pub datacenters: BTreeSet<Datacenter>,
     /// The newest write that the root has heard of, unix milliseconds.
     pub last_write_ms: i64,
+    /// When the end is tried again that could not be carried out, unix milliseconds; 0 for none.
+    pub retry_end_ms: i64,
 }
 
 impl Root {
@@ -59,6 +61,7 @@ impl Root {
             settings: Settings::default(),
             datacenters: BTreeSet::new(),
             last_write_ms: now_ms,
+            retry_end_ms: 0,
         }
     }
 
@@ -74,10 +77,14 @@ impl Root {
         self.expires_at_ms().is_some_and(|at| now_ms >= at)
     }
 
-    /// Lets a sliding counter live until then at least, where leads cannot be asked now.
+    /// Tries an end that could not be carried out again at that time, not before. A sliding counter
+    /// lives until then, since its leads could not be asked for their last write.
     pub fn postpone_end(&mut self, until_ms: i64) {
-        let length_ms = self.settings.ttl.map_or(0, |ttl| ttl.length_ms());
-        self.last_write_ms = self.last_write_ms.max(until_ms.saturating_sub(length_ms));
+        self.retry_end_ms = until_ms;
+        if self.is_sliding() {
+            let length_ms = self.settings.ttl.map_or(0, |ttl| ttl.length_ms());
+            self.last_write_ms = self.last_write_ms.max(until_ms.saturating_sub(length_ms));
+        }
     }
 
     /// Whether leads must be asked for their last write before the counter may end.
@@ -120,7 +127,9 @@ impl Entry {
     /// When the directory must look at the entry again, unix milliseconds.
     pub fn due_at_ms(&self) -> Option<i64> {
         match self {
-            Self::Live(root) => root.expires_at_ms(),
+            Self::Live(root) => root
+                .expires_at_ms()
+                .map(|at_ms| at_ms.max(root.retry_end_ms)),
             Self::Ended { at_ms, .. } => Some(at_ms.saturating_add(TOMBSTONE_KEPT_MS)),
         }
     }

@@ -18,6 +18,7 @@ use super::merge::{CellTotals, Part, Question, Range, at_rest};
 use super::nonces::{Known, Nonce, Nonces, Outcome};
 use crate::sketch::{Sketch, Token};
 
+mod rows;
 mod shards;
 
 /// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
@@ -288,7 +289,9 @@ impl Cell {
         let Some((minute, sketch)) = self.open_uniques.take() else {
             return;
         };
-        changes.all_time |= self.all_time.merge(&sketch);
+        self.all_time.merge(&sketch);
+        // Written even where nothing is new: old minutes are deleted with it.
+        changes.all_time = true;
         if *open_changed {
             changes.minutes.push((minute, sketch.to_bytes()));
         }
@@ -339,61 +342,5 @@ impl Cell {
             all.merge(open);
         }
         all
-    }
-
-    /// The stored form of the sketch of all time, without the open minute.
-    pub fn all_time_row(&self) -> Vec<u8> {
-        self.all_time.to_bytes()
-    }
-
-    /// The stored form of a page of buckets.
-    pub fn page_row(&self, step: Step, page: i64) -> Vec<(i64, u128)> {
-        self.history.page(step, page)
-    }
-
-    /// The stored form of the hot row.
-    pub fn hot_row(&self) -> Hot {
-        Hot {
-            grant: self.grant,
-            sequence: self.sequence,
-            added: self.added,
-            removed: self.removed,
-            last_write_ms: self.last_write_ms,
-            shards_ever: self.shards_ever,
-            spread: self.spread,
-            is_sealed: self.is_sealed,
-            nonces: self.nonces.clone(),
-            history: self.history.to_hot(),
-            open_uniques: self.open_uniques.as_ref().map(|(minute, _)| *minute),
-        }
-    }
-
-    /// Puts a cell together again from its rows; `open` is the sketch of [`Hot::open_minute`].
-    pub fn restore(
-        hot: Hot,
-        pages: impl IntoIterator<Item = (Step, i64, Vec<(i64, u128)>)>,
-        all_time: Sketch,
-        open: Sketch,
-        sealed: BTreeMap<u8, Option<Part>>,
-    ) -> Self {
-        Self {
-            grant: hot.grant,
-            sequence: hot.sequence,
-            added: hot.added,
-            removed: hot.removed,
-            last_write_ms: hot.last_write_ms,
-            shards_ever: hot.shards_ever,
-            spread: hot.spread,
-            is_sealed: hot.is_sealed,
-            sealed,
-            seals: 0,
-            admissions: BTreeMap::new(),
-            nonces: hot.nonces,
-            history: History::restore(hot.history, pages),
-            all_time,
-            open_uniques: hot.open_uniques.map(|start| (start, open)),
-            closed_through: 0,
-            granted_ms: None,
-        }
     }
 }

@@ -48,6 +48,8 @@ const WIDE: u128 = 1 << 64;
 /// The place of a write in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
+    /// Which lane: another one to the same cell counts its batches from one too.
+    lane: u64,
     /// Which batch.
     pub batch: u64,
     /// Whether the holder attends the batch: it must take and land it.
@@ -141,6 +143,7 @@ impl<R: Clone, W> Lane<R, W> {
             }
             batch.watchers.extend(watcher);
             return Some(Ticket {
+                lane: self.id,
                 batch: batch.number,
                 attends,
                 opens: false,
@@ -165,6 +168,7 @@ impl<R: Clone, W> Lane<R, W> {
         batch.full |= is_full(&batch);
         self.waiting.push_back(batch);
         Some(Ticket {
+            lane: self.id,
             batch: number,
             attends,
             opens: true,
@@ -172,11 +176,22 @@ impl<R: Clone, W> Lane<R, W> {
         })
     }
 
+    /// Hands a ticket's batch out, see [`Lane::take`].
+    pub fn take_for(&mut self, ticket: &Ticket, now_ms: i64) -> Option<(Nonce, Load)> {
+        if ticket.lane == self.id {
+            self.take(ticket.batch, now_ms)
+        } else {
+            None
+        }
+    }
+
     /// Hands a batch out once it may fly: it is first in line, nothing is in flight, and the lane
     /// has gathered long enough (a full batch does not wait).
     pub fn take(&mut self, batch: u64, now_ms: i64) -> Option<(Nonce, Load)> {
         let first = self.waiting.front()?;
-        let gathered = self.taken_ms.saturating_add(self.linger_ms.into()) <= now_ms;
+        // A clock that stepped back has nothing to say about how long the lane has gathered.
+        let since_ms = now_ms.saturating_sub(self.taken_ms);
+        let gathered = since_ms < 0 || since_ms >= self.linger_ms.into();
         if self.flying.is_some() || first.number != batch || !(gathered || first.full) {
             return None;
         }
@@ -203,9 +218,8 @@ impl<R: Clone, W> Lane<R, W> {
 
     /// Whether a ticket's batch has not been taken yet.
     pub fn is_waiting(&self, ticket: &Ticket) -> bool {
-        self.waiting
-            .iter()
-            .any(|batch| batch.number == ticket.batch)
+        let mut waiting = self.waiting.iter();
+        ticket.lane == self.id && waiting.any(|batch| batch.number == ticket.batch)
     }
 
     /// How long the next batch gathers, as the cell asks: 0 to [`LINGER_MS_MAX`].
@@ -267,6 +281,9 @@ impl<R: Clone, W> Lane<R, W> {
 
     /// The outcome for a ticket, once its batch has landed. Cost: O([`LANDED_MAX`]).
     pub fn arrival(&self, ticket: &Ticket) -> Option<Arrival<R>> {
+        if ticket.lane != self.id {
+            return None;
+        }
         let mut newest_first = self.landed.iter().rev();
         let landed = newest_first.find(|landed| landed.number == ticket.batch)?;
         let later = (
@@ -304,9 +321,11 @@ impl<R: Clone, W> Lane<R, W> {
         watchers
     }
 
-    /// Whether nothing waits and nothing flies, so that the lane may be let go.
-    pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.flying.is_none()
+    /// Whether nothing waits, nothing flies, and nobody can still be looking for an outcome, so that
+    /// the lane may be let go.
+    pub fn is_idle(&self, now_ms: i64) -> bool {
+        let rested = now_ms.saturating_sub(self.taken_ms) > 2 * FLIGHT_MS_MAX;
+        self.waiting.is_empty() && self.flying.is_none() && (rested || self.landed.is_empty())
     }
 }
 

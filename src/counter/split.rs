@@ -78,7 +78,8 @@ pub fn linger_ms(per_second: u32, lanes: u32) -> u32 {
         return 0;
     }
     // A lane alone is held back by its own round trip already.
-    let period_ms = lanes.saturating_sub(1).saturating_mul(1_000) / FLUSHES_PER_SECOND_TARGET;
+    let others_ms = lanes.saturating_sub(1).saturating_mul(1_000);
+    let period_ms = others_ms.div_ceil(FLUSHES_PER_SECOND_TARGET);
     period_ms.min(LINGER_MS_MAX)
 }
 

@@ -1,5 +1,5 @@
 //! How a bulk body reaches its cells: it joins the lanes of all of them at once, so that bodies that
-//! arrive together share flushes, and flies the batches that it opened, a bounded number at a time.
+//! arrive together share flushes, and flies what nobody else flies, a bounded number at a time.
 //!
 //! Invariant: a load is joined again only after a cell has refused it, so nothing counts twice.
 
@@ -38,7 +38,7 @@ struct Fleet {
     loads: Vec<Addressed>,
     moves: Vec<u8>,
     progress: Rc<RefCell<Progress>>,
-    /// Batches that this body opened and must fly, in order.
+    /// Batches that this body's writes are in, until somebody flies them.
     own: VecDeque<(CellAddress, Ticket)>,
     failed: Vec<(usize, Problem)>,
 }
@@ -104,9 +104,8 @@ impl Fleet {
                 if let Some(landed) = progress.landed.get_mut(number) {
                     *landed = false;
                 }
-                if ticket.opens {
-                    self.own.push_back((to.clone(), ticket));
-                }
+                // Others' batches too: whoever opened one may be gone, and taking is exclusive.
+                self.own.push_back((to.clone(), ticket));
             }
             Err(problem) => self.failed.push((number, problem)),
         }

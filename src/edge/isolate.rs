@@ -9,7 +9,7 @@ use std::rc::Rc;
 use worker::Env;
 
 use super::lanes::Lanes;
-use super::read::ReadCache;
+use super::views::ReadCache;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::split::shard_of_lot;
 use crate::platform::call;

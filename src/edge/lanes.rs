@@ -86,7 +86,8 @@ impl Lanes {
     fn lane(&mut self, to: &CellAddress) -> Option<&mut Lane<Outcome, Watcher>> {
         if !self.lanes.contains_key(to) {
             if self.lanes.len() >= LANES_MAX {
-                self.lanes.retain(|_, lane| !lane.is_idle());
+                let now_ms = now_ms();
+                self.lanes.retain(|_, lane| !lane.is_idle(now_ms));
             }
             if self.lanes.len() >= LANES_MAX {
                 return None;
@@ -125,7 +126,7 @@ pub fn join(to: &CellAddress, load: Load, watcher: Option<Watcher>) -> Result<Ti
 
 /// Takes a ticket's batch if it may fly now.
 pub fn take(to: &CellAddress, ticket: &Ticket) -> Option<(Nonce, Load)> {
-    with_lanes(|lanes| lanes.lanes.get_mut(to)?.take(ticket.batch, now_ms()))
+    with_lanes(|lanes| lanes.lanes.get_mut(to)?.take_for(ticket, now_ms()))
 }
 
 /// Whether a ticket's batch has not been taken yet.
@@ -151,9 +152,12 @@ pub async fn count(
         let (landed, landing) = oneshot::channel();
         let (env, to) = (visit.env.clone(), to.clone());
         visit.wait_until(async move {
-            fly_in_turn(&env, &to, &ticket).await;
+            let flew = fly_in_turn(&env, &to, &ticket).await;
             // Nobody listens if the client is gone; the other writes look for themselves.
             let _ = landed.send(());
+            if flew {
+                fly_along(&env, &to).await;
+            }
         });
         // This wakes the attendant within its own request, which is allowed.
         let _ = within_ms(u64::try_from(WAIT_MS_MAX).unwrap_or(0), landing).await;
@@ -179,21 +183,26 @@ fn look(lane: &Lane<Outcome, Watcher>, ticket: &Ticket) -> Result<Arrival<Outcom
         .ok_or_else(|| lane.look_in_ms(ticket, now_ms()))
 }
 
-/// Waits for a batch's turn, and flies it; then whatever has gathered meanwhile, so that a hot lane
-/// does not idle until the next attendant looks.
-async fn fly_in_turn(env: &Env, to: &CellAddress, ticket: &Ticket) {
+/// Waits for a batch's turn, and flies it; false if somebody else does.
+async fn fly_in_turn(env: &Env, to: &CellAddress, ticket: &Ticket) -> bool {
     let begun_ms = now_ms();
     while now_ms() - begun_ms <= FLIGHT_MS_MAX {
         if let Some((nonce, load)) = take(to, ticket) {
             fly(env, to, nonce, load).await;
-            break;
+            return true;
         }
         // Somebody who has just landed may fly it along.
         if !is_waiting(to, ticket) {
-            return;
+            return false;
         }
         sleep_ms(LOOK_EVERY_MS).await;
     }
+    false
+}
+
+/// Flies whatever has gathered meanwhile, so that a hot lane does not idle until its next attendant
+/// looks.
+async fn fly_along(env: &Env, to: &CellAddress) {
     for _ in 0..FLIGHTS_ALONG_MAX {
         let next = with_lanes(|lanes| lanes.lanes.get_mut(to)?.take_first(now_ms()));
         let Some((nonce, load)) = next else { return };

@@ -10,6 +10,7 @@
 //! | [`mod@write`] | increments and decrements |
 //! | [`bulk`] | `/events` and `/ingest` |
 //! | [`read`] | reads, cached or strong |
+//! | [`views`] | what default reads share |
 //! | [`manage`] | settings, endings, listings |
 //! | [`respond`] | responses, problems, CORS |
 //!
@@ -24,6 +25,7 @@ mod lanes;
 mod manage;
 mod read;
 mod respond;
+mod views;
 mod visit;
 mod write;
 
@@ -89,7 +91,13 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
             caller.may(Scope::Admin, id.as_str())?;
             manage::delete(visit, id).await
         }
-        (Route::Events, Ok(caller)) => bulk::events(visit, &caller).await,
-        (Route::Ingest, Ok(caller)) => bulk::ingest(visit, &caller).await,
+        (Route::Events, Ok(caller)) => {
+            caller.may_somewhere(Scope::Write)?;
+            bulk::events(visit, &caller).await
+        }
+        (Route::Ingest, Ok(caller)) => {
+            caller.may_somewhere(Scope::Write)?;
+            bulk::ingest(visit, &caller).await
+        }
     }
 }

@@ -10,6 +10,7 @@ use futures_channel::oneshot;
 
 use super::isolate::with_reads;
 use super::respond::Answer;
+use super::views::{Fetched, Question, is_in_use};
 use super::visit::Visit;
 use crate::counter::id::CounterId;
 use crate::counter::total::Value;
@@ -21,85 +22,8 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Freshness, Told, union_json};
 use crate::protocol::query::{Query, UNION_MAX, WINDOW_UNIQUES_SECONDS_MAX, Window};
 
-/// How old a view may be that a default read is given.
-const VIEW_MS_MAX: i64 = 500;
-
-/// Counters whose views are kept. A view is mostly its sketch: at most 12 KB per datacenter.
-const VIEWS_MAX: usize = 1_000;
-
 /// How often a reader looks for a fetch that another request began.
 const LOOK_EVERY_MS: u64 = 2;
-
-type Fetched = Result<Option<Rc<GlobalSum>>, Fault>;
-
-/// Which question about a counter a view answers.
-type Question = Read;
-
-struct View {
-    begun_ms: i64,
-    /// `None` while it is being fetched.
-    fetched: Option<Fetched>,
-    /// Whether only those who wait for it already may see it.
-    is_aged: bool,
-}
-
-/// The views of an isolate.
-#[derive(Default)]
-pub struct ReadCache {
-    views: HashMap<CounterId, Vec<(Question, View)>>,
-}
-
-impl ReadCache {
-    fn view(&self, question: &Question) -> Option<&View> {
-        self.views
-            .get(&question.counter)?
-            .iter()
-            .find(|(known, _)| known == question)
-            .map(|(_, view)| view)
-    }
-
-    fn begin(&mut self, question: &Question, begun_ms: i64) {
-        if self.views.len() >= VIEWS_MAX {
-            self.views
-                .retain(|_, views| views.iter().any(|(_, view)| is_in_use(view, begun_ms)));
-        }
-        let views = self.views.entry(question.counter.clone()).or_default();
-        views.retain(|(known, view)| known != question && is_in_use(view, begun_ms));
-        views.push((
-            question.clone(),
-            View {
-                begun_ms,
-                fetched: None,
-                is_aged: false,
-            },
-        ));
-    }
-
-    /// Ends a fetch. That there is no such counter, or that it cannot be read, is told to those who
-    /// wait, and kept for nobody else: it may change with the next write.
-    fn end(&mut self, question: &Question, begun_ms: i64, fetched: Fetched) {
-        let views = self.views.get_mut(&question.counter);
-        let view = views.and_then(|views| views.iter_mut().find(|(known, _)| known == question));
-        if let Some((_, view)) = view.filter(|(_, view)| view.begun_ms == begun_ms) {
-            view.is_aged = !matches!(fetched, Ok(Some(_)));
-            view.fetched = Some(fetched);
-        }
-    }
-
-    /// Forgets all views of a counter, after something about it was changed here.
-    pub fn forget(&mut self, counter: &CounterId) {
-        self.views.remove(counter);
-    }
-}
-
-fn is_in_use(view: &View, now_ms: i64) -> bool {
-    let most = if view.fetched.is_some() {
-        VIEW_MS_MAX
-    } else {
-        i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX)
-    };
-    !view.is_aged && now_ms - view.begun_ms <= most
-}
 
 /// A sum, or that there is no such counter, with its freshness.
 struct Seen {

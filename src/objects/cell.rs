@@ -118,6 +118,10 @@ impl Core {
 
     /// Refuses while storage cannot be read.
     pub(super) fn readable(&self) -> Result<(), Fault> {
+        if matches!(&*self.unreadable.borrow(), Some(Fault::Unavailable(_))) {
+            // It may have been for want of file descriptors, or of a moment.
+            self.adopt(self.rows.load());
+        }
         self.unreadable.borrow().clone().map_or(Ok(()), Err)
     }
 

@@ -38,7 +38,7 @@ const UNSURE_MS: i64 = 10_000;
 pub struct Directory {
     pub(super) env: Env,
     pub(super) rows: DirectoryStore,
-    unreadable: Option<Fault>,
+    unreadable: RefCell<Option<Fault>>,
     locks: RefCell<HashMap<CounterId, Weak<Mutex<()>>>>,
 }
 
@@ -48,7 +48,7 @@ impl DurableObject for Directory {
         Self {
             env,
             rows,
-            unreadable: opened.err(),
+            unreadable: RefCell::new(opened.err()),
             locks: RefCell::default(),
         }
     }
@@ -84,7 +84,11 @@ impl DurableObject for Directory {
 
 impl Directory {
     fn readable(&self) -> Result<(), Fault> {
-        self.unreadable.clone().map_or(Ok(()), Err)
+        if matches!(&*self.unreadable.borrow(), Some(Fault::Unavailable(_))) {
+            // It may have been for want of file descriptors, or of a moment.
+            self.unreadable.replace(self.rows.prepare().err());
+        }
+        self.unreadable.borrow().clone().map_or(Ok(()), Err)
     }
 
     /// The counter's lock. Locks that nobody holds are let go.
@@ -206,14 +210,30 @@ impl Directory {
             limit,
         } = list?;
         self.readable()?;
-        let entries = self.rows.list(&prefix, after.as_deref(), limit)?;
-        let living = entries
-            .into_iter()
-            .filter_map(|(counter, entry)| match entry {
-                Entry::Live(root) if is_listed(&root) => Some((counter, root)),
-                _ => None,
-            });
-        Ok(living.collect())
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut living = Vec::new();
+        let mut after = after;
+        // Names whose time has come are left out, and more are read for them: a page that is short for
+        // any other reason than the end of the rows would hide what comes after it.
+        loop {
+            let entries = self.rows.list(&prefix, after.as_deref(), limit)?;
+            let is_last = entries.len() < most;
+            after = entries
+                .last()
+                .map(|(counter, _)| counter.as_str().to_owned());
+            living.extend(
+                entries
+                    .into_iter()
+                    .filter_map(|(counter, entry)| match entry {
+                        Entry::Live(root) if is_listed(&root) => Some((counter, root)),
+                        _ => None,
+                    }),
+            );
+            if is_last || living.len() >= most {
+                living.truncate(most);
+                return Ok(living);
+            }
+        }
     }
 
     fn on_hash_key(&self) -> Result<[u8; 16], Fault> {
@@ -222,6 +242,20 @@ impl Directory {
         let key = self.rows.deployment_value("hash-key", make)?;
         key.try_into()
             .map_err(|_| Fault::Broken("the stored hash key does not have 16 bytes".to_owned()))
+    }
+
+    async fn look_at(&self, counter: &CounterId) -> Result<(), Fault> {
+        let lock = self.lock_of(counter);
+        let _alone = lock.lock().await;
+        let Some(entry) = self.rows.entry(counter)? else {
+            return Ok(());
+        };
+        let is_due = entry.due_at_ms().is_some_and(|due| due <= now_ms());
+        match entry {
+            Entry::Ended { .. } if is_due => self.rows.forget(counter),
+            Entry::Live(root) if is_due => self.end_if_it_may(counter, root).await,
+            _ => Ok(()),
+        }
     }
 
     /// Ends a counter whose time has come; one whose leads cannot be asked now waits a little longer.
@@ -235,21 +269,13 @@ impl Directory {
 
     async fn look_at_what_is_due(&self) -> Result<(), Fault> {
         self.readable()?;
-        for counter in self.rows.due_counters(now_ms(), DUE_AT_ONCE)? {
-            let lock = self.lock_of(&counter);
-            let _alone = lock.lock().await;
-            let Some(entry) = self.rows.entry(&counter)? else {
-                continue;
-            };
-            let is_due = entry.due_at_ms().is_some_and(|due| due <= now_ms());
-            match entry {
-                Entry::Ended { .. } if is_due => self.rows.forget(&counter)?,
-                Entry::Live(root) if is_due => self.end_if_it_may(&counter, root).await?,
-                _ => {}
-            }
-        }
         let due = self.rows.due_duties(now_ms(), DUE_AT_ONCE)?;
         self.fulfil(&due).await?;
+        for counter in self.rows.due_counters(now_ms(), DUE_AT_ONCE)? {
+            if let Err(fault) = self.look_at(&counter).await {
+                worker::console_error!("a counter that is due: {fault}");
+            }
+        }
         Ok(())
     }
 }

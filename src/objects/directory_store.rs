@@ -66,13 +66,20 @@ impl DirectoryStore {
     /// # Errors
     /// `Broken` for a schema from the future, `Unavailable` where SQLite refuses.
     pub fn open(store: Store) -> (Self, Result<(), Fault>) {
-        let opened = store
-            .schema_version(SCHEMA_VERSION)
-            .and_then(|version| match version {
-                Some(_) => Ok(()),
-                None => store.create_schema(SCHEMA_VERSION, SCHEMA),
-            });
-        (Self { store }, opened)
+        let rows = Self { store };
+        let opened = rows.prepare();
+        (rows, opened)
+    }
+
+    /// Makes the tables where there are none.
+    ///
+    /// # Errors
+    /// As [`DirectoryStore::open`].
+    pub fn prepare(&self) -> Result<(), Fault> {
+        match self.store.schema_version(SCHEMA_VERSION)? {
+            Some(_) => Ok(()),
+            None => self.store.create_schema(SCHEMA_VERSION, SCHEMA),
+        }
     }
 
     /// What is known of a counter.

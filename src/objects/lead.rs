@@ -16,6 +16,10 @@ use crate::protocol::messages::{
 };
 use crate::protocol::names::CellAddress;
 
+/// How long a shard may take to answer: less than the 3 s that its lead has, so that one shard does
+/// not take its whole datacenter out of a read.
+const ASK_MS_MAX: u64 = 2_000;
+
 /// Shards that are called at once: all of them.
 const SHARDS_AT_ONCE: usize = 64;
 
@@ -64,6 +68,10 @@ impl Core {
                 return Err(Fault::Superseded(own));
             }
             Some(own) if own == question.generation => {}
+            // It ended between the reading of the root and this: what others still hold of it is no sum.
+            _ if self.state.borrow().has_ended(question.generation) => {
+                return Err(Fault::Superseded(question.generation));
+            }
             // Unborn, or of a generation whose end has not been told here yet: nothing to add.
             _ => return Ok(DatacenterSum::default()),
         }
@@ -72,13 +80,14 @@ impl Core {
             async move {
                 (
                     shard,
-                    call::cell(
+                    call::cell_within(
                         &self.env,
                         &to,
                         &Ask {
                             to: to.clone(),
                             question,
                         },
+                        ASK_MS_MAX,
                     )
                     .await,
                 )
@@ -175,7 +184,9 @@ impl Core {
         let Configure { to, grant } = configure?;
         self.readable()?;
         if self.state.borrow().generation() != Some(grant.generation) {
-            // Unborn cells learn it all with their grant; ended ones need not know.
+            // Unborn cells learn it all with their grant, but one that is on its way may not know of
+            // this yet: it is asked for again. Ended ones need not know.
+            self.state.borrow_mut().void_grants();
             return Ok(());
         }
         self.take_grant(&to, grant)?;

@@ -157,14 +157,20 @@ impl Directory {
                         root.as_ref(),
                     )
                     .await;
-                (duty, told)
+                let number = root.map_or(0, |root| root.settings.number);
+                (duty, number, told)
             }
         };
         let mut pending = Vec::new();
-        for (duty, told) in all_settled(duties.iter().map(tell), LEADS_AT_ONCE).await {
+        for (duty, number, told) in all_settled(duties.iter().map(tell), LEADS_AT_ONCE).await {
+            // Settings that were put while these were told are a duty of their own, under this name.
+            let is_newest = match self.rows.entry(&duty.counter)? {
+                Some(Entry::Live(root)) => root.settings.number == number,
+                _ => true,
+            };
             match told {
-                Ok(()) => self.rows.done(&duty)?,
-                Err(_) => {
+                Ok(()) if is_newest || duty.telling == Telling::Close => self.rows.done(&duty)?,
+                _ => {
                     self.rows.postpone(&duty, now_ms())?;
                     pending.push(duty.datacenter);
                 }

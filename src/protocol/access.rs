@@ -35,6 +35,27 @@ const HOW_TO_SET_KEYS: &str = "Set the secret TALLY_KEYS to JSON such as \
     with `npx wrangler secret put TALLY_KEYS -c wrangler.toml` for a deployed Worker, or as the \
     environment variable TALLY_KEYS of `make serve`.";
 
+/// Why a page of another machine may not use an open instance: its visitor did not ask for that.
+const OPEN_IS_LOCAL: &str = "without keys only pages of this machine may call; for pages of other \
+    origins set TALLY_KEYS with a public entry that names them";
+
+/// Whether a browser's `Origin` is a page that this machine serves. A browser sends it with every
+/// request of a page to another origin, and pages cannot change it.
+fn is_loopback_origin(origin: &str) -> bool {
+    let host = origin.split_once("://").map_or("", |(_, rest)| rest);
+    let name = match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let is_v4 = name
+        .parse::<std::net::Ipv4Addr>()
+        .is_ok_and(|address| address.is_loopback());
+    let is_v6 = name
+        .parse::<std::net::Ipv6Addr>()
+        .is_ok_and(|address| address.is_loopback());
+    is_v4 || is_v6 || name.eq_ignore_ascii_case("localhost")
+}
+
 /// What a grant allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -140,7 +161,10 @@ impl Access {
         origin: Option<&str>,
     ) -> Result<Caller, Problem> {
         let config = match &self.0 {
-            Mode::Open => return Ok(Caller(Who::Anyone)),
+            Mode::Open if origin.is_none_or(is_loopback_origin) => {
+                return Ok(Caller(Who::Anyone));
+            }
+            Mode::Open => return Err(Problem::new(Code::Forbidden, OPEN_IS_LOCAL)),
             Mode::NotConfigured => return Err(Problem::new(Code::NotConfigured, HOW_TO_SET_KEYS)),
             Mode::Configured(config) => config,
         };
@@ -201,6 +225,27 @@ enum Who {
 }
 
 impl Caller {
+    /// Returns whether the caller may do this to any counter at all, so that nobody else's bulk bodies
+    /// need be read.
+    ///
+    /// # Errors
+    /// `unauthorized` without a key, `forbidden` with one.
+    pub fn may_somewhere(&self, scope: Scope) -> Result<(), Problem> {
+        match &self.0 {
+            Who::Anyone => Ok(()),
+            Who::KeyHolder { grants } | Who::Public { grants, .. } => {
+                if grants.iter().any(|grant| grant.has(scope)) {
+                    return Ok(());
+                }
+                let scope = scope.as_str();
+                Err(match &self.0 {
+                    Who::Public { .. } => unauthorized(format!("send a key with scope `{scope}`")),
+                    _ => Problem::new(Code::Forbidden, format!("this key has no scope `{scope}`")),
+                })
+            }
+        }
+    }
+
     /// Nothing, if the caller may do this to the counter of that id, or to all ids that begin with
     /// that text: some grant has the scope, and its prefix begins the target.
     ///

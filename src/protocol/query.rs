@@ -157,6 +157,7 @@ impl Query {
             Some(seconds) => Ok(Some(Window {
                 seconds,
                 at: at.unwrap_or(now),
+                now,
             })),
             None => refuse(format!(
                 "window must be whole seconds from 1 to {WINDOW_SECONDS_MAX}"
@@ -220,6 +221,8 @@ pub struct Window {
     pub seconds: u64,
     /// Its last second, unix time.
     pub at: i64,
+    /// The second in which it was asked for, unix time.
+    pub now: i64,
 }
 
 impl Window {
@@ -231,7 +234,8 @@ impl Window {
 
     /// Whether unique elements of such a window are kept.
     pub fn has_uniques(self) -> bool {
-        self.seconds <= WINDOW_UNIQUES_SECONDS_MAX
+        let kept = i64::try_from(WINDOW_UNIQUES_SECONDS_MAX).unwrap_or(i64::MAX);
+        self.bounds().0 > self.now.saturating_sub(kept)
     }
 
     /// What to ask the cells for.

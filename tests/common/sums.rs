@@ -74,6 +74,7 @@ pub fn sum(datacenters: Vec<(&str, Option<DatacenterSum>)>) -> GlobalSum {
         root: Root {
             generation: 1,
             created_at_ms: NOW_MS - 90_000,
+            retry_end_ms: 0,
             settings: Settings::default(),
             datacenters: datacenters
                 .iter()

@@ -101,3 +101,16 @@ test("each datacenter counts by itself in history and windows, and they are summ
   expect(seen.window).toMatchObject({ count: 6, max_error: 0 });
   expect([seen.uniques.estimate, seen.window.uniques.estimate]).toEqual([3, 3]);
 });
+
+test("datacenters that write a new counter at the same moment do not each call their own total exact", async () => {
+  const ids = Array.from({ length: 30 }, (_, index) => `together/${index}`);
+  const colos = ["FRA", "LHR", "JFK"];
+  await each(ids, 6, (id) => Promise.all(colos.map((colo) => world.add(id, undefined, { colo }))));
+  for (const id of ids) {
+    for (const colo of colos) {
+      const written = await world.add(id, undefined, { colo });
+      expect(written.exact, `${id} in ${colo} says ${written.value}`).toBe(false);
+    }
+    expect(await world.strong(id)).toMatchObject({ value: 6, exact: true });
+  }
+});

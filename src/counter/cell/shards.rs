@@ -68,6 +68,16 @@ impl Cell {
         Some(part)
     }
 
+    /// Makes void whatever grant is on its way: what holds has changed since it was given.
+    pub fn void_grants(&mut self) {
+        self.seals += 1;
+    }
+
+    /// Whether a generation has ended, as far as is known here.
+    pub fn has_ended(&self, generation: u64) -> bool {
+        self.closed_through >= generation
+    }
+
     /// How often the cell was sealed, in memory only. Whoever asks to count notes it before.
     pub fn seals(&self) -> u64 {
         self.seals

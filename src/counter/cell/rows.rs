@@ -1,0 +1,66 @@
+//! A cell's stored forms, and a cell put together again from them.
+
+use std::collections::BTreeMap;
+
+use super::{Cell, Hot};
+use crate::counter::history::{History, Step};
+use crate::counter::merge::Part;
+use crate::sketch::Sketch;
+
+impl Cell {
+    /// The stored form of the sketch of all time, without the open minute.
+    pub fn all_time_row(&self) -> Vec<u8> {
+        self.all_time.to_bytes()
+    }
+
+    /// The stored form of a page of buckets.
+    pub fn page_row(&self, step: Step, page: i64) -> Vec<(i64, u128)> {
+        self.history.page(step, page)
+    }
+
+    /// The stored form of the hot row.
+    pub fn hot_row(&self) -> Hot {
+        Hot {
+            grant: self.grant,
+            sequence: self.sequence,
+            added: self.added,
+            removed: self.removed,
+            last_write_ms: self.last_write_ms,
+            shards_ever: self.shards_ever,
+            spread: self.spread,
+            is_sealed: self.is_sealed,
+            nonces: self.nonces.clone(),
+            history: self.history.to_hot(),
+            open_uniques: self.open_uniques.as_ref().map(|(minute, _)| *minute),
+        }
+    }
+
+    /// Puts a cell together again from its rows; `open` is the sketch of [`Hot::open_minute`].
+    pub fn restore(
+        hot: Hot,
+        pages: impl IntoIterator<Item = (Step, i64, Vec<(i64, u128)>)>,
+        all_time: Sketch,
+        open: Sketch,
+        sealed: BTreeMap<u8, Option<Part>>,
+    ) -> Self {
+        Self {
+            grant: hot.grant,
+            sequence: hot.sequence,
+            added: hot.added,
+            removed: hot.removed,
+            last_write_ms: hot.last_write_ms,
+            shards_ever: hot.shards_ever,
+            spread: hot.spread,
+            is_sealed: hot.is_sealed,
+            sealed,
+            seals: 0,
+            admissions: BTreeMap::new(),
+            nonces: hot.nonces,
+            history: History::restore(hot.history, pages),
+            all_time,
+            open_uniques: hot.open_uniques.map(|start| (start, open)),
+            closed_through: 0,
+            granted_ms: None,
+        }
+    }
+}
