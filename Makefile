@@ -35,7 +35,7 @@ serve: build
 
 test: build
 	cargo test --locked
-	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs'
+	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs'
 	@if [ -d tests/e2e ]; then PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e; fi
 
 check: setup-check build
