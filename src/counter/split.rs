@@ -35,6 +35,13 @@ impl Default for Thresholds {
 /// load, so there must be room between halving and splitting.
 const QUIET_PART: u32 = 8;
 
+impl Thresholds {
+    /// Whether a cell with so many flushes a second keeps its datacenter's shards apart.
+    pub fn is_busy(self, per_second: u32) -> bool {
+        per_second > self.split_flushes_per_second / QUIET_PART
+    }
+}
+
 /// Counts flushes by the second. Kept in memory: after a restart it begins anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meter {
@@ -127,7 +134,7 @@ impl Loads {
             self.since_ms = now_ms;
         }
         self.highest = self.highest.max(per_second);
-        if per_second > thresholds.split_flushes_per_second / QUIET_PART {
+        if thresholds.is_busy(per_second) {
             self.busy_ms = now_ms;
         }
     }

@@ -78,10 +78,12 @@ impl Core {
             let thresholds = balance.thresholds;
             balance.loads.hear(per_second, thresholds, now_ms);
         }
-        self.decide(now_ms);
+        self.choose_spread(now_ms);
+        self.seal_what_is_left();
     }
 
-    fn decide(self: &Rc<Self>, now_ms: i64) {
+    /// Lead: doubles or halves the number of shards, if the load says so.
+    fn choose_spread(self: &Rc<Self>, now_ms: i64) {
         let spread = self.state.borrow().spread();
         let step = {
             let balance = self.balance.borrow();
@@ -102,7 +104,6 @@ impl Core {
                 self.arm(self.balance.borrow().thresholds.quiet_ms);
             }
         }
-        self.seal_what_is_left();
     }
 
     fn arm(self: &Rc<Self>, in_ms: i64) {
@@ -173,7 +174,7 @@ impl Core {
         let (busy_ms, quiet_ms) = REPORT_EVERY_MS;
         {
             let mut balance = self.balance.borrow_mut();
-            let is_busy = per_second > balance.thresholds.split_flushes_per_second / 8;
+            let is_busy = balance.thresholds.is_busy(per_second);
             let every_ms = if is_busy {
                 busy_ms.min(balance.thresholds.quiet_ms)
             } else {
@@ -210,7 +211,7 @@ impl Core {
         if self.readable().is_err() {
             return;
         }
-        self.decide(now_ms());
+        self.choose_spread(now_ms());
         let left = self.state.borrow().to_seal();
         let me = self.address.borrow().clone();
         if let Some(me) = me.filter(|_| !left.is_empty()) {
