@@ -11,7 +11,7 @@ help:
 	@echo "make dev     both Workers under wrangler dev, http://127.0.0.1:8787, rebuilt on change"
 	@echo "make test    every test: native, of the scripts, then end to end"
 	@echo "make check   formatting, lints, docs, licences, layering, Wasm size, deploy dry run"
-	@echo "make bench   the benchmark beside its baselines"
+	@echo "make bench   the benchmark beside its baselines, about 6 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make build   the release Wasm into build/, if a source changed"
 	@echo "make setup   what the others do first: Wasm target, npm packages, worker-build, wasm-bindgen"
 	@echo "make clean   removes what was built; the tools and .data stay"
@@ -42,6 +42,7 @@ check: setup-check build
 	@$(NODE) scripts/check.mjs
 
 bench: build
+	cargo bench --locked --bench native
 	@exec $(NODE) benches/run.mjs
 
 clean:

@@ -3,10 +3,12 @@
 --
 -- Invariants: an answer is `acknowledged` only if its status is 200 and its body is as expected; all
 -- others are `failed`. When the time is up, each connection waits for its answer and then rests; once all
--- rest the run says DRAINED, and whoever started wrk interrupts it. So nothing is in flight at the end,
+-- of a thread rest it says DRAINED, and whoever started wrk interrupts it when all threads have said so. So nothing is in flight at the end,
 -- and what a counter holds can be compared with what was acknowledged to the unit.
 --
--- Arguments after "--": seconds, connections, method, path, file of the body or "-", its content type or
+-- Each thread loads a port of its own: the variable BENCH_PORTS names them, as wrk has one address for all.
+--
+-- Arguments after "--": seconds, connections of a thread, method, path, file of the body or "-", its content type or
 -- "-", and a Lua pattern for the body of a good answer. Where the pattern captures a number, that number
 -- is what the answer acknowledged; otherwise it is 1.
 --
@@ -29,12 +31,17 @@ local function now_us()
   return tonumber(timespec.tv_sec) * 1e6 + tonumber(timespec.tv_nsec) / 1e3
 end
 
+local ports = {}
+for port in string.gmatch(os.getenv("BENCH_PORTS") or "", "%d+") do table.insert(ports, port) end
+
 function setup(thread)
   table.insert(threads, thread)
+  thread.addr = wrk.lookup("127.0.0.1", ports[#threads])[1]
 end
 
 -- Globals of each thread: `done` runs elsewhere and reads them through thread:get.
 acknowledged = 0
+answered = 0
 failed = 0
 sample = ""
 started_us = 0
@@ -84,6 +91,7 @@ function response(status, headers, body)
   local found = status == 200 and string.match(body, expected)
   if found then
     acknowledged = acknowledged + (tonumber(found) or 1)
+    answered = answered + 1
     answered_us = now_us()
     return
   end
@@ -92,17 +100,18 @@ function response(status, headers, body)
 end
 
 function done(summary, latency)
-  local answers, failures, first, duration_us = 0, 0, "", 0
+  local units, answers, failures, first, duration_us = 0, 0, 0, "", 0
   for _, thread in ipairs(threads) do
-    answers = answers + thread:get("acknowledged")
+    units = units + thread:get("acknowledged")
+    answers = answers + thread:get("answered")
     failures = failures + thread:get("failed")
     if first == "" then first = thread:get("sample") end
     duration_us = math.max(duration_us, thread:get("answered_us") - thread:get("started_us"))
   end
   local errors = summary.errors
   io.write(string.format(
-    'RESULT {"duration_us":%d,"acknowledged":%d,"failed":%d,"socket_errors":%d,"p50_us":%d,"p99_us":%d}\n',
-    duration_us, answers, failures, errors.connect + errors.read + errors.write,
+    'RESULT {"duration_us":%d,"acknowledged":%d,"answers":%d,"failed":%d,"socket_errors":%d,"p50_us":%d,"p99_us":%d}\n',
+    duration_us, units, answers, failures, errors.connect + errors.read + errors.write,
     latency:percentile(50), latency:percentile(99)
   ))
   if first ~= "" then io.write("SAMPLE " .. first .. "\n") end

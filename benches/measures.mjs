@@ -1,74 +1,143 @@
-// What is measured: a list. To add a measure, add an object; to add a program under load, servers.mjs.
+// What is measured: a list of groups. To add a figure, add a line; to add a program under load, servers.mjs.
 //
-// A measure: name; unit (what its rate counts); connections (requests in flight at once); counters
-// (ids that it may change, compared at its end with what was acknowledged); seed (what each of them
-// holds before); adds (what one request adds to all of them together); optionally target (the least
-// ratio wanted) and round_seconds (where 4 give too few answers); and two sides, `tally` and `baseline`. A side: server (a name of servers.mjs),
-// method, path, expect (a Lua pattern for a good answer, see load.lua), and optionally body and
-// content_type. Each measure has counters of its own, so that none sees what another left.
+// Invariant: the loads of a group run in turn within each round, so what else the machine does falls on all,
+// and a ratio compares two loads of one round.
+//
+// A group: name; round_seconds; optionally warms_each_run (a second of load before each measured run); loads
+// (name → load); lines. A load: server (a name of servers.mjs),
+// connections (requests in flight at once), unit (what its rate counts), counters (ids that it may change,
+// compared at its end with what was acknowledged), adds (what one request adds to all of them together),
+// method, path, expect (a Lua pattern for a good answer, see load.lua), and optionally body, content_type and
+// prepare (what is done before, see prepare.mjs). A counter belongs to one load of its server.
+// A line: name; of (a load) and figure (one of report.mjs); optionally to (the load that it is divided by)
+// and target: {least} or {most}.
 
 const HOT = "bench-hot";
 const READ = "bench-read";
-const READ_SEED = 12_345;
-const BATCH_EVENTS = 5_000;
-const BATCH_COUNTERS = Array.from({ length: 100 }, (_, index) => `bench-batch-${index}`);
+const BATCH_EVENTS = 50_000;
+const BATCH_COUNTERS = Array.from({ length: 1_000 }, (_, index) => `bench-batch-${index}`);
 
-// Every counter has the same share (5,000 / 100 = 50), so each can be compared by itself. Line after
-// line names another counter, as in a log. About 47 bytes a line: 5,000 × 47 = 235 KB.
+// Every counter has the same share (50,000 / 1,000 = 50), so each can be compared by itself. Line after
+// line names another counter, as in a log. About 40 bytes a line: 50,000 × 40 = 2 MB.
 const BATCH = Array.from(
   { length: BATCH_EVENTS },
   (_, index) => `{"key":"${BATCH_COUNTERS[(index * 37) % BATCH_COUNTERS.length]}","increment":1}\n`,
 ).join("");
 
-// Both sides answer the same paths, so one request serves for both.
-const both = (request) => ({
-  tally: { server: "tally", ...request },
-  baseline: { server: "javascript", ...request },
-});
+const stateless = { unit: "requests", connections: 64, counters: [], adds: 0, method: "GET", path: "/healthz", expect: '"status":"ok"' };
+const increment = {
+  ...{ unit: "requests", connections: 64, counters: [HOT], adds: 1 },
+  ...{ method: "POST", path: `/counters/${HOT}/increment`, expect: '"status":"ok"' },
+};
+const redis = { ...increment, method: "GET", path: `/INCR/${HOT}`, expect: '"INCR":%d+' };
+// A good answer names the value.
+const READ_HELD = 12_345;
+const read = {
+  ...{ unit: "requests", connections: 64, counters: [READ], adds: 0, prepare: { add: READ_HELD } },
+  ...{ method: "GET", path: `/counters/${READ}`, expect: `"value":${READ_HELD}[,}]` },
+};
+const events = {
+  ...{ unit: "events", connections: 16, counters: BATCH_COUNTERS, adds: BATCH_EVENTS },
+  ...{ method: "POST", path: "/events", body: BATCH, content_type: "application/x-ndjson" },
+  expect: '"accepted":(%d+),"rejected":0,',
+};
+// Batches of prepare.mjs (2 × 2,000). A cached read is not `exact`, so its value is what tells.
+const SHARDED_HELD = 4_000;
+// Default and strong reads of one counter each, so that neither warms the other's cache.
+const sharded = (shards, query) => {
+  const id = `bench-shards-${shards}${query === "" ? "" : "-strong"}`;
+  return {
+    ...{ server: "tally", unit: "requests", connections: 1, counters: [id], adds: 0, prepare: { shards } },
+    ...{ method: "GET", path: `/counters/${id}${query}`, expect: `"value":${SHARDED_HELD}[,}]` },
+  };
+};
 
-export const MEASURES = [
+export const GROUPS = [
   {
-    name: "stateless answer",
-    unit: "requests",
-    connections: 64,
-    counters: [],
-    seed: 0,
-    adds: 0,
-    ...both({ method: "GET", path: "/healthz", expect: '"status":"ok"' }),
+    name: "hot",
+    round_seconds: 4,
+    loads: {
+      "stateless answer": { server: "tally", ...stateless },
+      "stateless answer, JavaScript": { server: "javascript", ...stateless },
+      increment: { server: "tally", ...increment },
+      "increment, 32 isolates": { server: "tally-32", ...increment },
+      "increment, JavaScript": { server: "javascript", ...increment },
+      "increment, Redis + webdis, fsync always": { server: "redis-always", ...redis },
+      "increment, Redis + webdis, fsync everysec": { server: "redis-everysec", ...redis },
+      "cached read": { server: "tally", ...read },
+      "cached read, JavaScript": { server: "javascript", ...read },
+    },
+    lines: [
+      { name: "durable increments/s of one hot counter ÷ JavaScript Durable Object", of: "increment", figure: "rate_s", to: "increment, JavaScript", target: { least: 5 } },
+      { name: "the same ÷ our stateless answer", of: "increment", figure: "rate_s", to: "stateless answer", target: { least: 0.7 } },
+      { name: "its p99 at 64 connections ÷ JavaScript Durable Object", of: "increment", figure: "p99_us", to: "increment, JavaScript", target: { most: 1 } },
+      { name: "durable increments/s ÷ Redis + webdis, fsync always", of: "increment", figure: "rate_s", to: "increment, Redis + webdis, fsync always" },
+      { name: "durable increments/s ÷ Redis + webdis, fsync everysec", of: "increment", figure: "rate_s", to: "increment, Redis + webdis, fsync everysec" },
+      { name: "durable increments/s, 32 isolates ÷ one", of: "increment, 32 isolates", figure: "rate_s", to: "increment" },
+      { name: "cached reads/s ÷ our stateless answer", of: "cached read", figure: "rate_s", to: "stateless answer", target: { least: 0.9 } },
+      { name: "stateless answers/s ÷ JavaScript", of: "stateless answer", figure: "rate_s", to: "stateless answer, JavaScript" },
+      { name: "cached reads/s ÷ JavaScript Durable Object", of: "cached read", figure: "rate_s", to: "cached read, JavaScript" },
+    ],
   },
   {
-    name: "durable increment, one hot counter",
-    unit: "requests",
-    connections: 64,
-    counters: [HOT],
-    seed: 0,
-    adds: 1,
-    ...both({ method: "POST", path: `/counters/${HOT}/increment`, expect: '"status":"ok"' }),
+    name: "counted",
+    round_seconds: 3,
+    loads: {
+      "increment, counted": { server: "counted", ...increment },
+      "increment, 32 isolates, counted": { server: "counted-32", ...increment, connections: 32 * 32 },
+      "increment, 32 isolates, two clients each, counted": { server: "counted-32-few", ...increment },
+    },
+    lines: [
+      { name: "rows written per 1,000 hot increments, one isolate", of: "increment, counted", figure: "rows_per_1000", target: { most: 40 } },
+      { name: "object calls per 1,000 hot increments, one isolate", of: "increment, counted", figure: "calls_per_1000", target: { most: 40 } },
+      { name: "rows written per 1,000 hot increments, 32 isolates", of: "increment, 32 isolates, counted", figure: "rows_per_1000", target: { most: 100 } },
+      { name: "object calls per 1,000 hot increments, 32 isolates", of: "increment, 32 isolates, counted", figure: "calls_per_1000", target: { most: 100 } },
+      // A client waits for its answer, so an isolate with two clients joins two writes at most: 500 calls are the least.
+      { name: "the same with two clients an isolate: rows", of: "increment, 32 isolates, two clients each, counted", figure: "rows_per_1000" },
+      { name: "the same with two clients an isolate: calls", of: "increment, 32 isolates, two clients each, counted", figure: "calls_per_1000" },
+    ],
   },
   {
-    name: "read of one counter",
-    unit: "requests",
-    connections: 64,
-    counters: [READ],
-    seed: READ_SEED,
-    adds: 0,
-    ...both({ method: "GET", path: `/counters/${READ}`, expect: `"value":${READ_SEED}[,}]` }),
+    name: "events",
+    // The 16 batches in flight are answered together, after 3 s here and after 9 s by the baseline.
+    round_seconds: 4,
+    // Objects are let go after 10 s of rest, which is less than the other load takes: a round that also opened
+    // 1,000 of them again showed a third of the rate.
+    warms_each_run: true,
+    loads: { events: { server: "tally", ...events }, "events, JavaScript": { server: "javascript", ...events } },
+    lines: [
+      { name: "events/s, NDJSON, 50,000 over 1,000 counters, 16 in flight", of: "events", figure: "rate_s", target: { least: 1_000_000 } },
+      { name: "the same ÷ JavaScript Durable Objects", of: "events", figure: "rate_s", to: "events, JavaScript" },
+    ],
   },
   {
-    name: `events in batches of ${BATCH_EVENTS.toLocaleString("en")} over ${BATCH_COUNTERS.length} counters`,
-    unit: "events",
-    connections: 4,
-    // On a slow disk a batch takes more than a second: 100 objects, each with a durable write.
-    round_seconds: 6,
-    counters: BATCH_COUNTERS,
-    seed: 0,
-    adds: BATCH_EVENTS,
-    ...both({
-      method: "POST",
-      path: "/events",
-      body: BATCH,
-      content_type: "application/x-ndjson",
-      expect: '"accepted":(%d+),"rejected":0,',
-    }),
+    name: "lone",
+    round_seconds: 3,
+    loads: {
+      "lone increment": { server: "tally", ...increment, connections: 1 },
+      "lone increment, JavaScript": { server: "javascript", ...increment, connections: 1 },
+    },
+    lines: [
+      { name: "lone increment on an idle service ÷ JavaScript Durable Object, median latency", of: "lone increment", figure: "p50_us", to: "lone increment, JavaScript", target: { most: 1.3 } },
+    ],
+  },
+  {
+    name: "shards",
+    round_seconds: 2,
+    loads: {
+      "read, 1 shard": sharded(1, ""),
+      "read, 64 shards": sharded(64, ""),
+      "strong read, 1 shard": sharded(1, "?consistency=strong"),
+      "strong read, 64 shards": sharded(64, "?consistency=strong"),
+    },
+    // Of default reads the mean: their median sees only what the cache answers, not what filling it costs.
+    // Every strong read pays in full, so there the median, which one pause of the machine does not move.
+    lines: [
+      { name: "default read, 64 shards ÷ 1, mean latency", of: "read, 64 shards", figure: "mean_us", to: "read, 1 shard", target: { most: 1.5 } },
+      { name: "strong read, 64 shards ÷ 1, median latency", of: "strong read, 64 shards", figure: "p50_us", to: "strong read, 1 shard", target: { most: 25 } },
+    ],
   },
 ];
+
+// 350 KB = 350 × 1,024 bytes.
+export const WASM_LINE = { name: "Wasm, gzipped, bytes", figure: "bytes", target: { most: 358_400 } };

@@ -1,8 +1,11 @@
-// What the runs of a benchmark come to: ratios, verdicts, a table. Pure: no clock, no files, no network.
+// What the runs of a benchmark come to: figures, verdicts, tables. Pure: no clock, no files, no network.
 //
 // Invariant: a counter must hold what was acknowledged, to the unit: a server that loses one write, or
 // counts one twice, gets no table without a mismatch. Only a request that failed leaves room, as it may
 // have been counted or not.
+//
+// The figures of a run: rate_s, p50_us, p99_us, mean_us, and of a server that counts rows_per_1000 and
+// calls_per_1000.
 
 /** Returns the median of at least one number; of an even number of them the mean of the middle two. */
 export function median(numbers) {
@@ -12,18 +15,17 @@ export function median(numbers) {
 }
 
 /**
- * Returns how a side's counters compare with its runs: acknowledged (units), unknown (requests of unknown
+ * Returns how a load's counters compare with its runs: acknowledged (units), unknown (requests of unknown
  * outcome), counted (the sum of `totals`), and mismatches (one sentence per wrong counter).
  *
- * Requests spread evenly over the counters of `measure`. runs: as runLoad resolves to. totals: what each
- * counter holds now, in the order of measure.counters.
+ * Requests spread evenly over the counters of `load`. held: what each held before. runs: as runLoad
+ * resolves to. totals: what each counter holds now, in the order of load.counters.
  */
-export function reconcile(measure, runs, totals) {
-  const { counters, seed, adds } = measure;
+export function reconcile({ counters, adds }, held, runs, totals) {
   const sum = (part) => runs.reduce((total, run) => total + part(run), 0);
   const acknowledged = sum((run) => run.acknowledged);
   const unknown = sum((run) => run.failed + run.socket_errors);
-  const least = seed + (adds > 0 ? acknowledged / counters.length : 0);
+  const least = held + (adds > 0 ? acknowledged / counters.length : 0);
   const most = least + (unknown * adds) / counters.length;
   const mismatches = counters.flatMap((id, index) => {
     const total = totals[index];
@@ -35,56 +37,85 @@ export function reconcile(measure, runs, totals) {
   return { acknowledged, unknown, counted: totals.reduce((a, b) => a + b, 0), mismatches };
 }
 
+/** Returns what was counted between two states of a server, {rows, calls}, per 1,000 acknowledged. */
+export function per1000(before, after, acknowledged) {
+  const share = (part) => ((after[part] - before[part]) / acknowledged) * 1_000;
+  return { rows_per_1000: share("rows"), calls_per_1000: share("calls") };
+}
+
+/** Returns whether a figure reaches a target: {least} or {most}. A figure that is no number reaches none. */
+export function reaches({ least = -Infinity, most = Infinity }, value) {
+  return value >= least && value <= most;
+}
+
 /**
- * Returns a measure's figures. rounds: [{tally, baseline}…], each as runLoad resolves to.
- * ratio: the median of Tally ÷ baseline round by round; ratio_min and ratio_max over the rounds. Of each
- * side the medians of rate_s, p50_us and p99_us.
+ * Returns a line's outcome: name, figure, is_ratio, target, value (the median over the rounds of the figure, or of its
+ * ratio within each round), value_min, value_max; or why (a sentence) where one of its loads did not run.
+ * rounds: [{load name: run}…]. absent: load name → why it did not run.
  */
-export function summarise(measure, rounds) {
-  const ratios = rounds.map(({ tally, baseline }) => tally.rate_s / baseline.rate_s);
-  const side = (name) =>
-    Object.fromEntries(["rate_s", "p50_us", "p99_us"].map((key) => [key, median(rounds.map((round) => round[name][key]))]));
-  return {
-    name: measure.name,
-    unit: measure.unit,
-    target: measure.target,
-    ratio: median(ratios),
-    ratio_min: Math.min(...ratios),
-    ratio_max: Math.max(...ratios),
-    tally: side("tally"),
-    baseline: side("baseline"),
-  };
+export function lineOutcome(line, rounds, absent = {}) {
+  const { name, figure, of, to, target } = line;
+  const common = { name, figure, is_ratio: to !== undefined, target };
+  const why = absent[of] ?? absent[to];
+  if (why !== undefined) return { ...common, why };
+  const values = rounds.map((round) => round[of][figure] / (to === undefined ? 1 : round[to][figure]));
+  return { ...common, value: median(values), value_min: Math.min(...values), value_max: Math.max(...values) };
+}
+
+/** Returns a load's figures: its name, server, connections, unit, and the medians of rate_s and latencies over its rounds. */
+export function loadOutcome(name, { server, connections, unit }, runs) {
+  const figures = ["rate_s", "p50_us", "p99_us", "mean_us"].map((key) => [key, median(runs.map((run) => run[key]))]);
+  return { name, server, connections, unit, ...Object.fromEntries(figures) };
 }
 
 const whole = (number) => Math.round(number).toLocaleString("en");
-// A side without one answer has no ratio.
-const times = (ratio) => (Number.isFinite(ratio) ? `${ratio.toFixed(2)}×` : "none");
 const milliseconds = (us) => (us / 1000).toFixed(us < 10_000 ? 2 : 1);
 
-function markdown(header, rows) {
+// A load without one answer has no figure.
+function shown({ figure, is_ratio }, value) {
+  if (!Number.isFinite(value)) return "none";
+  if (is_ratio) return `${value.toFixed(2)}×`;
+  return figure.endsWith("_per_1000") ? value.toFixed(1) : whole(value);
+}
+
+function markdown(header, rows, words = 1) {
   const line = (cells) => `| ${cells.join(" | ")} |`;
-  return [line(header), line(header.map((_, index) => (index === 0 ? "---" : "---:"))), ...rows.map(line)].join("\n");
+  return [line(header), line(header.map((_, index) => (index < words ? "---" : "---:"))), ...rows.map(line)].join("\n");
 }
 
-/** Returns the table of ratios as Markdown. summaries: as `summarise` returns them. */
-export function ratioTable(summaries) {
-  const wanted = ({ target, ratio }) => {
-    if (target === undefined) return "";
-    return `${times(target)} ${ratio >= target ? "met" : "missed"}`;
+/** Returns the table of figures and targets as Markdown. outcomes: as `lineOutcome` returns them. */
+export function figureTable(outcomes) {
+  const wanted = (outcome) => {
+    const { target = {} } = outcome;
+    if (target.least !== undefined) return `≥ ${shown(outcome, target.least)}`;
+    return target.most === undefined ? "" : `≤ ${shown(outcome, target.most)}`;
   };
-  const header = ["measure", "Tally ÷ baseline", "rounds", "target", "Tally /s", "baseline /s", "Tally p50, p99 ms", "baseline p50, p99 ms"];
-  const rows = summaries.map((found) => [
-    `${found.name} (${found.unit})`,
-    `**${times(found.ratio)}**`,
-    `${times(found.ratio_min)} to ${times(found.ratio_max)}`,
-    wanted(found),
-    ...[found.tally, found.baseline].map(({ rate_s }) => whole(rate_s)),
-    ...[found.tally, found.baseline].map(({ p50_us, p99_us }) => `${milliseconds(p50_us)}, ${milliseconds(p99_us)}`),
+  const verdict = ({ target, value, why }) => {
+    if (target === undefined || why !== undefined) return "";
+    return reaches(target, value) ? "met" : "**missed**";
+  };
+  const rows = outcomes.map((outcome) => [
+    outcome.name,
+    wanted(outcome),
+    outcome.why ?? `**${shown(outcome, outcome.value)}**`,
+    outcome.why || outcome.value_min === outcome.value_max ? "" : `${shown(outcome, outcome.value_min)} to ${shown(outcome, outcome.value_max)}`,
+    verdict(outcome),
   ]);
-  return markdown(header, rows);
+  return markdown(["measure", "target", "figure", "rounds", "result"], rows);
 }
 
-/** Returns one sentence for each way in which a side's answers were not good. */
+/** Returns the table of loads as Markdown. outcomes: as `loadOutcome` returns them. */
+export function loadTable(outcomes) {
+  const rows = outcomes.map(({ name, unit, connections, rate_s, ...latency }) => [
+    name,
+    whole(connections),
+    `${whole(rate_s)} ${unit}`,
+    ...["p50_us", "p99_us", "mean_us"].map((key) => milliseconds(latency[key])),
+  ]);
+  return markdown(["load", "in flight", "per second", "p50 ms", "p99 ms", "mean ms"], rows);
+}
+
+/** Returns one sentence for each way in which a load's answers were not good. rounds: its runs without the warm-up. */
 export function faults(runs, rounds) {
   const failed = runs.reduce((sum, run) => sum + run.failed, 0);
   const broken = runs.reduce((sum, run) => sum + run.socket_errors, 0);
@@ -97,13 +128,12 @@ export function faults(runs, rounds) {
   ];
 }
 
-/** Returns the comparison of totals as Markdown. entries: [{name, side, adds, seeded, and what `reconcile` returns}…]. */
+/** Returns the comparison of totals as Markdown. entries: [{name, adds, held (by all counters before), and what `reconcile` returns}…]. */
 export function totalsTable(entries) {
-  const header = ["measure", "side", "held before", "acknowledged", "counted", "unknown outcome", "result"];
+  const header = ["load", "held before", "acknowledged", "counted", "unknown outcome", "result"];
   const rows = entries.map((entry) => [
     entry.name,
-    entry.side,
-    whole(entry.seeded),
+    whole(entry.held),
     entry.adds > 0 ? whole(entry.acknowledged) : "reads only",
     whole(entry.counted),
     whole(entry.unknown * entry.adds),

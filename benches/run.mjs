@@ -1,30 +1,31 @@
-// `make bench`: Tally beside the same done the documented way, on plain workerd, in one run.
+// `make bench`: Tally beside the same done other ways, on the same machine, in one run.
 //
-// Invariants: both sides get the same load in turn, the order swapped each round, so that what else the
-// machine does falls on both; and the run fails if a counter does not hold what was acknowledged, to the
-// unit, or if any answer was not good (an error is quickly given: its rate would mean nothing).
-// Life: wrk → servers → each measure (seed, warm up, rounds, compare totals) → tables → end of the servers.
+// Invariant: the run fails if a counter does not hold what was acknowledged, to the unit, or if any answer
+// was not good (an error is quickly given: its rate would mean nothing). A target that is missed fails nothing.
+// Life: wrk → each group (group.mjs) → tables.
 //
-// Arguments: words, to run only the measures whose name holds one of them. From the environment, for
-// trials: BENCH_ROUNDS, BENCH_SECONDS (of a round), BENCH_DATA (the folder under which the data lies).
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+// Arguments: words, to run only the groups with a name, or a line's name, that holds one of them. From the
+// environment, for trials: BENCH_ROUNDS, BENCH_SECONDS (of a round), BENCH_DATA (the folder under which the
+// data lies). BENCH_RECORD=1 writes BENCHMARKS.md too, and wants a whole run.
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { BenchError, loadGenerator, runLoad } from "./load.mjs";
+import { runGroup } from "./group.mjs";
+import { BenchError, loadGenerator } from "./load.mjs";
 import { business, machine } from "./machine.mjs";
-import { MEASURES } from "./measures.mjs";
-import { faults, ratioTable, reconcile, summarise, totalsTable } from "./report.mjs";
-import { startServer } from "./servers.mjs";
+import { GROUPS, WASM_LINE } from "./measures.mjs";
+import { recordText } from "./record.mjs";
+import { figureTable, lineOutcome, loadTable, totalsTable } from "./report.mjs";
+import { wasmGzipBytes } from "./wasm-size.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const OUT = join(ROOT, "bench-out");
-// 3 measures × 2 sides × (1 + 3 × 4 s) + 1 measure × 2 sides × (1 + 3 × 6 s) = 116 s, and
-// about 0.3 s for the end of each of these 32 runs.
-const WARM_UP_SECONDS = 1;
-const ROUND_SECONDS = 4;
 const ROUNDS = 3;
-const RUN_MS_MAX = 180_000;
-const SIDES = ["tally", "baseline"];
+// Loads × (1 + 3 × seconds of a round): hot 9 × 13 = 117 s, counted 2 × 10 = 20 s, lone 2 × 10 = 20 s,
+// shards 4 × 7 = 28 s. Events, with the last batches: 3 × (3 + 6) s and 3 × (9 + 9) s = 81 s. About 0.4 s for
+// the end of each of these 80 runs is 32 s, and 13 starts of servers take 25 s: 323 s. Half as much again
+// for a busy machine.
+const RUN_MS_MAX = 485_000;
 
 // Returns the whole number that a variable holds, or `fallback` where it is not set.
 function setting(name, fallback) {
@@ -34,89 +35,54 @@ function setting(name, fallback) {
   throw new BenchError(`${name} must be a whole number from 1 to 99, not ${JSON.stringify(value)}`);
 }
 
-async function seed(server, { counters, seed: delta }) {
-  if (delta === 0) return;
-  for (const id of counters) {
-    const url = `${server.url}/counters/${id}/increment`;
-    const headers = { "content-type": "application/json" };
-    const answer = await fetch(url, { method: "POST", body: JSON.stringify({ delta }), headers });
-    if (answer.status !== 200) throw new BenchError(`${url} answers ${answer.status}: ${await answer.text()}`);
-  }
+// Returns the groups that words ask for.
+function wantedGroups(words) {
+  const named = ({ name, lines }, word) => name.includes(word) || lines.some((line) => line.name.includes(word));
+  const groups = GROUPS.filter((group) => words.length === 0 || words.some((word) => named(group, word)));
+  if (groups.length > 0) return groups;
+  throw new BenchError(`nothing is named ${words.join(" or ")}; there are: ${GROUPS.map(({ name }) => name).join(", ")}`);
 }
 
-async function totalsOf(server, counters) {
-  const totals = [];
-  for (const id of counters) totals.push(await server.total(id));
-  return totals;
+// Returns whether this run is to be recorded. Errors: BenchError where it would be no whole run.
+function isRecorded(words) {
+  if (!process.env.BENCH_RECORD) return false;
+  if (words.length > 0 || process.env.BENCH_ROUNDS || process.env.BENCH_SECONDS) {
+    throw new BenchError("BENCH_RECORD wants a whole run: without words, BENCH_ROUNDS and BENCH_SECONDS");
+  }
+  return true;
 }
 
-// Resolves to the summary of a measure, the comparison of its totals, and what was wrong.
-async function take(measure, servers, folder) {
-  const rounds_max = setting("BENCH_ROUNDS", ROUNDS);
-  const round_seconds = setting("BENCH_SECONDS", measure.round_seconds ?? ROUND_SECONDS);
-  const runs = { tally: [], baseline: [] };
-  const load = async (side, seconds) => {
-    const { server, body, ...request } = measure[side];
-    const body_file = body === undefined ? undefined : join(folder, `${side}.body`);
-    if (body_file !== undefined) writeFileSync(body_file, body);
-    const { url } = servers[server];
-    const run = await runLoad({ url, load: request, body_file, connections: measure.connections, seconds });
-    runs[side].push(run);
-    return run;
-  };
-  for (const side of SIDES) {
-    await seed(servers[measure[side].server], measure);
-    await load(side, WARM_UP_SECONDS);
-  }
-  const rounds = [];
-  for (let index = 0; index < rounds_max; index += 1) {
-    const round = {};
-    for (const side of index % 2 === 0 ? SIDES : SIDES.toReversed()) round[side] = await load(side, round_seconds);
-    rounds.push(round);
-    const rates = SIDES.map((side) => `${side} ${Math.round(round[side].rate_s)}`).join(", ");
-    console.error(`bench: ${measure.name}, round ${index + 1} of ${rounds_max}: ${rates} ${measure.unit}/s`);
-  }
-  const { name, adds, counters } = measure;
-  const totals = [];
-  const wrong = [];
-  for (const side of SIDES) {
-    const found = reconcile(measure, runs[side], await totalsOf(servers[measure[side].server], counters));
-    if (counters.length > 0) totals.push({ name, side, adds, seeded: measure.seed * counters.length, ...found });
-    wrong.push(...found.mismatches.map((sentence) => `MISMATCH ${name}, ${side}: ${sentence}`));
-    const bad = faults(runs[side], rounds.map((round) => round[side]));
-    wrong.push(...bad.map((sentence) => `BAD ANSWERS ${name}, ${side}: ${sentence}`));
-  }
-  return { summary: summarise(measure, rounds), totals, wrong };
-}
-
-// Resolves to the report and to what was wrong. Fills `servers` with those it started.
-async function bench(words, servers, folder) {
-  const measures = MEASURES.filter(({ name }) => words.length === 0 || words.some((word) => name.includes(word)));
-  if (measures.length === 0) {
-    throw new BenchError(`no measure is named ${words.join(" or ")}; there are: ${MEASURES.map(({ name }) => name).join("; ")}`);
-  }
+async function bench(words, folder) {
   const before = business(folder);
-  for (const name of new Set(measures.flatMap((measure) => SIDES.map((side) => measure[side].server)))) {
-    servers[name] = await startServer(name, join(folder, name));
+  const say = (sentence) => console.error(`bench: ${sentence}`);
+  const found = [];
+  for (const group of wantedGroups(words)) {
+    const options = { rounds: setting("BENCH_ROUNDS", ROUNDS), seconds: setting("BENCH_SECONDS", group.round_seconds) };
+    found.push(await runGroup(group, { folder: mkdtempSync(join(folder, `${group.name}-`)), say, ...options }));
   }
-  const taken = [];
-  for (const measure of measures) taken.push(await take(measure, servers, folder));
-  const wrong = taken.flatMap((one) => one.wrong);
-  const totals = taken.flatMap((one) => one.totals);
+  const all = (part) => found.flatMap((one) => one[part]);
+  const wasm = lineOutcome({ ...WASM_LINE, of: "build" }, [{ build: { bytes: wasmGzipBytes(ROOT) } }]);
   const facts = [
     ...machine({ root: ROOT, data: folder, wrk: loadGenerator(), before }),
-    "ratios, rates and latencies are medians of the rounds; the sides ran in turn",
+    "figures are medians of the rounds; the loads of a group ran in turn",
+    "p50 and p99 are as wrk corrects them for coordinated omission; the mean is requests in flight ÷ answers per second",
+    "rows and calls are counted by a wrapper around the built Worker's objects: SQLite's own count of rows written and alarms set, and every request and alarm of every object",
   ];
+  const totals = all("totals");
   const parts = [
-    ratioTable(taken.map((one) => one.summary)),
+    figureTable([...all("lines"), wasm]),
+    loadTable(all("loads")),
     ...(totals.length > 0 ? [totalsTable(totals)] : []),
     facts.map((fact) => `- ${fact}`).join("\n"),
-    ...wrong,
+    ...all("wrong"),
   ];
-  return { text: `${parts.join("\n\n")}\n`, wrong };
+  return { text: `${parts.join("\n\n")}\n`, wrong: all("wrong"), logs: all("logs") };
 }
 
 async function main() {
+  const words = process.argv.slice(2);
+  const recorded = isRecorded(words);
+  if (!existsSync(join(ROOT, "build/index.js"))) throw new BenchError("build/index.js is missing: run make build");
   loadGenerator();
   const late = setTimeout(() => {
     console.error(`bench: not done after ${RUN_MS_MAX / 1000} s: the machine is too busy, or a server hangs`);
@@ -129,19 +95,21 @@ async function main() {
   process.on("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
 
-  const servers = {};
   try {
-    const { text, wrong } = await bench(process.argv.slice(2), servers, folder);
+    const { text, wrong, logs } = await bench(words, folder);
     const file = join(OUT, `${new Date().toISOString().replace(/[:.]/g, "-")}.md`);
     writeFileSync(file, text);
     console.log(`\n${text}\nbench: written to ${file}`);
-    if (wrong.length === 0) return;
-    for (const [name, server] of Object.entries(servers)) {
-      if (server.log() !== "") console.error(`bench: last messages of ${name}:\n${server.log()}`);
+    if (wrong.length > 0) {
+      for (const log of logs) console.error(`bench: last messages of ${log}`);
+      throw new BenchError(`FAILED: ${wrong.length} findings, after the tables above`);
     }
-    throw new BenchError(`FAILED: ${wrong.length} findings, after the tables above`);
+    if (recorded) {
+      const record = join(ROOT, "BENCHMARKS.md");
+      writeFileSync(record, recordText(existsSync(record) ? readFileSync(record, "utf8") : undefined, text));
+      console.log(`bench: recorded in ${record}`);
+    }
   } finally {
-    await Promise.all(Object.values(servers).map((server) => server.end()));
     clearTimeout(late);
   }
 }

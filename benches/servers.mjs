@@ -1,72 +1,18 @@
-// The programs under load. Each listens on a free port of loopback with its data in a folder of its own.
+// The programs under load. Each listens on free ports of loopback with its data in a folder of its own.
 //
-// Invariants: a server ends with this process (on Linux even when this one is killed), and its data starts empty.
+// Invariants: a server ends with this process (process.mjs), and its data starts empty.
 // To add one: a function like `tally` below, and its name in SERVERS.
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdirSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import workerd from "workerd";
+import { workerdConfig } from "../scripts/workerd-config.mjs";
 import { BenchError } from "./load.mjs";
+import { freePort, start } from "./process.mjs";
 
 const path = (name) => fileURLToPath(new URL(name, import.meta.url));
-const READY_MS_MAX = 40_000;
-const END_MS_MAX = 10_000;
-// Enough to see why a server ended.
-const LOG_CHARACTERS_MAX = 4_000;
-
-const running = new Set();
-process.on("exit", () => running.forEach((child) => child.kill()));
-
-// Runs a command that is sent SIGTERM when this process ends, with as many open files as may be: an
-// open object costs about three. `announced` finds the URL in a line of the output stream `stream`.
-async function start(name, command, { env = {}, stream = 1, announced }) {
-  const script = `ulimit -n "$(ulimit -Hn)"
-if command -v setpriv >/dev/null; then set -- setpriv --pdeathsig TERM "$@"; fi
-exec "$@"`;
-  const child = spawn("/bin/sh", ["-c", script, "sh", ...command], {
-    stdio: ["ignore", "pipe", "pipe", "pipe"],
-    // Not the user's own: keys of theirs would close what is to be measured.
-    env: { PATH: process.env.PATH, ...env },
-  });
-  running.add(child);
-  const ended = once(child, "close").finally(() => running.delete(child));
-  let log = "";
-  for (const output of child.stdio.slice(1)) {
-    output.on("data", (chunk) => {
-      log = `${log}${chunk}`.slice(-LOG_CHARACTERS_MAX);
-    });
-  }
-  let written = "";
-  const url = await new Promise((done, failed) => {
-    const refuse = (why) => failed(new BenchError(`${name} ${why}:\n${log}`));
-    const late = setTimeout(() => {
-      child.kill();
-      refuse(`was not ready after ${READY_MS_MAX / 1000} s`);
-    }, READY_MS_MAX);
-    ended.then(() => {
-      clearTimeout(late);
-      refuse("ended before it was ready");
-    });
-    child.stdio[stream].on("data", (chunk) => {
-      written += chunk;
-      const found = announced(written);
-      if (found === undefined) return;
-      clearTimeout(late);
-      done(found);
-    });
-  });
-  return {
-    url,
-    log: () => log,
-    async end() {
-      child.kill();
-      const late = setTimeout(() => child.kill("SIGKILL"), END_MS_MAX);
-      await ended;
-      clearTimeout(late);
-    },
-  };
-}
+const WORKERD = workerd.default ?? workerd;
 
 // Resolves to what a counter holds: 0 where it does not exist, as no write of it has landed yet.
 async function value(url) {
@@ -77,37 +23,119 @@ async function value(url) {
   return Number(JSON.parse(body).value);
 }
 
+const strong = (server) => (id) => value(`${server.urls[0]}/counters/${id}?consistency=strong`);
+
 // The release build, as `make serve` runs it.
-async function tally(folder) {
+async function tally(folder, edges) {
   const server = await start("Tally", [process.execPath, path("../scripts/serve.mjs")], {
-    env: { PORT: "0", DATA: folder },
-    announced: (text) => text.match(/^Tally is ready on (http:\S+)$/m)?.[1],
+    env: { PORT: "0", DATA: folder, SERVE_EDGES: String(edges) },
+    announced: (text) => text.match(/^Tally is ready on (http:.*)$/m)?.[1].split(", "),
   });
-  return { ...server, total: (id) => value(`${server.url}/counters/${id}?consistency=strong`) };
+  return { ...server, total: strong(server) };
+}
+
+// Returns the urls that workerd wrote to its control stream, once all `count` sockets listen.
+function listening(text, count) {
+  const ports = [...text.matchAll(/"event":"listen","socket":"http[^"]*","port":(\d+)/g)];
+  return ports.length < count ? undefined : ports.map(([, port]) => `http://127.0.0.1:${port}`);
+}
+
+// The release build with counters around its objects. Its rates are not those of what is shipped.
+async function counted(folder, edges) {
+  const build = path("../build");
+  const objects = join(folder, "objects");
+  mkdirSync(objects);
+  const shipped = workerdConfig({
+    addresses: Array.from({ length: edges }, () => "127.0.0.1:0"),
+    build,
+    objects,
+    compatibilityDate: readFileSync(path("../wrangler.toml"), "utf8").match(/^compatibility_date = "([\d-]+)"/m)[1],
+    environment: ["TALLY_ACCESS"],
+    cfBlobHeader: undefined,
+  });
+  const embedded = `esModule = embed ${JSON.stringify(`${build}/index.js`)}`;
+  const wrapper = `esModule = embed ${JSON.stringify(path("counting/worker.js"))}`;
+  const wrapped = shipped.replaceAll(
+    `(name = "index.js", ${embedded})`,
+    `(name = "index.js", ${wrapper}), (name = "built.js", ${embedded})`,
+  );
+  // One Worker is the edges', the other the aggregator's.
+  if (wrapped.split(wrapper).length !== 3) throw new BenchError("scripts/workerd-config.mjs embeds index.js in another way: adapt benches/servers.mjs");
+  const config = join(folder, "workerd.capnp");
+  writeFileSync(config, wrapped);
+  const server = await start("the counted Tally", [WORKERD, "serve", "--import-path", "/", "--control-fd=3", config], {
+    env: { TALLY_ACCESS: "open" },
+    stream: 3,
+    announced: (text) => listening(text, edges),
+  });
+  const counts = async () => (await fetch(`${server.urls[0]}/bench-counts`)).json();
+  return { ...server, total: strong(server), counts };
 }
 
 // The baseline: a Worker in JavaScript with one Durable Object per counter.
 async function javascript(folder) {
   const command = [
-    ...[workerd.default ?? workerd, "serve", path("baseline/workerd.capnp"), "--control-fd=3"],
+    ...[WORKERD, "serve", path("baseline/workerd.capnp"), "--control-fd=3"],
     ...["--socket-addr=http=127.0.0.1:0", `--directory-path=objects=${folder}`],
   ];
-  const server = await start("the JavaScript baseline", command, {
-    stream: 3,
-    announced: (text) => {
-      const port = text.match(/"socket":"http","port":(\d+)/)?.[1];
-      return port && `http://127.0.0.1:${port}`;
-    },
-  });
-  return { ...server, total: (id) => value(`${server.url}/counters/${id}`) };
+  const server = await start("the JavaScript baseline", command, { stream: 3, announced: (text) => listening(text, 1) });
+  return { ...server, total: (id) => value(`${server.urls[0]}/counters/${id}`) };
 }
 
-const SERVERS = { tally, javascript };
+// The other way to count over HTTP: Redis behind webdis. fsync: Redis's appendfsync, when it makes what it
+// acknowledges durable: "always" before the answer, as Tally does; "everysec" up to a second after it.
+async function redis(folder, fsync) {
+  const [port, http_port] = [await freePort(), await freePort()];
+  const store = await start("Redis", [
+    ...["redis-server", "--port", String(port), "--bind", "127.0.0.1", "--dir", folder],
+    ...["--appendonly", "yes", "--appendfsync", fsync, "--save", ""],
+  ], { announced: (text) => (/Ready to accept connections/.test(text) ? [] : undefined) });
+  const config = join(folder, "webdis.json");
+  writeFileSync(config, JSON.stringify({
+    ...{ redis_host: "127.0.0.1", redis_port: port, http_host: "127.0.0.1", http_port },
+    ...{ threads: 2, daemonize: false, verbosity: 0, logfile: join(folder, "webdis.log") },
+  }));
+  const url = `http://127.0.0.1:${http_port}`;
+  const answers = async () => ((await fetch(`${url}/PING`)).status === 200 ? [url] : undefined);
+  const server = await start("webdis", ["webdis", config], { cwd: folder, answers }).catch(async (error) => {
+    await store.end();
+    throw error;
+  });
+  return {
+    ...server,
+    total: async (id) => Number((await (await fetch(`${url}/GET/${id}`)).json()).GET ?? 0),
+    log: () => `${server.log()}${store.log()}`,
+    end: async () => {
+      await server.end();
+      await store.end();
+    },
+  };
+}
+
+const SERVERS = {
+  tally: (folder) => tally(folder, 1),
+  "tally-32": (folder) => tally(folder, 32),
+  "counted": (folder) => counted(folder, 1),
+  "counted-32": (folder) => counted(folder, 32),
+  "counted-32-few": (folder) => counted(folder, 32),
+  javascript,
+  "redis-always": (folder) => redis(folder, "always"),
+  "redis-everysec": (folder) => redis(folder, "everysec"),
+};
+
+const isOnPath = (program) => spawnSync("/bin/sh", ["-c", `command -v ${program}`]).status === 0;
+
+/** Returns why a server cannot be started here, or undefined where it can. name: one of SERVERS. */
+export function missing(name) {
+  if (!name.startsWith("redis-") || ["redis-server", "webdis"].every(isOnPath)) return undefined;
+  return "not installed: apt-get install redis-server webdis";
+}
 
 /**
- * Resolves to a running server: url, total(id) (what it says a counter holds, nothing cached), log()
- * and end(). name: one of SERVERS. folder: made for its data.
- * Errors: BenchError where it does not get ready. Cost: about 1 s.
+ * Resolves to a running server: urls (one per isolate), total(id) (what it says a counter holds, nothing
+ * cached), log() and end(); and counts() for those that count: {rows, calls} since they started.
+ * name: one of SERVERS. folder: made for its data.
+ * Errors: BenchError where it does not get ready. Cost: about 1 s, with 32 isolates some more.
  */
 export async function startServer(name, folder) {
   mkdirSync(folder, { recursive: true });

@@ -36,9 +36,9 @@ export PATH=$PWD/node_modules/.bin:$PATH
 # worker-build keeps the names of functions, a tenth of the module: they go to a file beside it, with
 # which a stack trace of offsets can be read.
 mv build/index_bg.wasm build/names.wasm
-# The features are those that worker-build names: newer encodings are not read by every workerd.
+# The features are those that worker-build names, and SIMD: newer encodings are not read by every workerd.
 wasm-opt -Oz --strip-debug --strip-producers --enable-mutable-globals --enable-sign-ext \
-  --enable-nontrapping-float-to-int --enable-bulk-memory --enable-multivalue \
+  --enable-nontrapping-float-to-int --enable-simd --enable-bulk-memory --enable-multivalue \
   --enable-reference-types --enable-exception-handling \
   -o build/index_bg.wasm build/names.wasm 9>&-
 mv .tools/build.began build/.built

@@ -48,6 +48,7 @@ fn load(added: u128, removed: u128) -> Load {
         live: vec![(second, added)],
         past: vec![(second - 100_000, 1)],
         tokens: vec![(second, Token::from_hash(1)), (0, Token::from_hash(2))],
+        writes: 1,
     }
 }
 

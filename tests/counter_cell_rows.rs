@@ -16,7 +16,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
 use tally::counter::cell::Cell;
-use tally::counter::flush::Load;
+use tally::counter::flush::{Changes, Load};
 use tally::counter::grant::{Grant, Taken};
 use tally::counter::history::{MINUTES_KEPT, Step};
 use tally::counter::merge::{Question, Range};
@@ -57,6 +57,8 @@ enum Event {
         live: Vec<(i64, u8)>,
         past: Vec<(i64, u8)>,
         tokens: Vec<(i64, u8)>,
+        /// Whether it is written only with the next flush, in one commit.
+        is_joined: bool,
     },
     Repeat,
     Crash,
@@ -77,9 +79,9 @@ fn event() -> impl Strategy<Value = Event> {
     ];
     let past = vec((ago.clone(), 1..9_u8), 0..3);
     let tokens = vec((prop_oneof![3 => -6..6_i64, 2 => ago], any::<u8>()), 0..5);
-    let flush = (live, past, tokens);
+    let flush = (live, past, tokens, any::<bool>());
     prop_oneof![
-        8 => flush.prop_map(|(live, past, tokens)| Event::Flush { live, past, tokens }),
+        8 => flush.prop_map(|(live, past, tokens, is_joined)| Event::Flush { live, past, tokens, is_joined }),
         4 => prop_oneof![
             4 => 0..4_i64, 3 => 10..130_i64, 1 => -20..0_i64, 2 => 900..8_000_i64, 1 => 86_000..400_000_i64,
         ].prop_map(Event::Tick),
@@ -102,6 +104,8 @@ struct Shell {
     number: u64,
     last: Option<(Nonce, Load)>,
     tokens: Vec<(i64, Token)>,
+    /// What flushes changed that are to be written with the next.
+    together: Changes,
 }
 
 impl Shell {
@@ -127,12 +131,36 @@ impl Shell {
     }
 
     fn apply(&mut self, nonce: Nonce, load: &Load) {
-        let counted = self.cell.apply(nonce, load, self.now * 1_000);
-        let (_, changes) = counted.expect("nothing refuses these flushes");
-        self.rows.write(&self.cell, &changes, self.now);
+        let now_ms = self.now * 1_000;
+        let counted = (self.cell).apply_in(nonce, load, now_ms, &mut self.together);
+        counted.expect("nothing refuses these flushes");
+    }
+
+    fn commit(&mut self) {
+        let together = std::mem::take(&mut self.together);
+        self.rows.write(&self.cell, &together, self.now);
     }
 
     fn take(&mut self, event: Event) {
+        // What joins is decided in one stretch, at one time.
+        let joins_on = matches!(event, Event::Flush { .. } | Event::Repeat);
+        if !joins_on {
+            self.commit();
+        }
+        let is_joined = matches!(
+            event,
+            Event::Flush {
+                is_joined: true,
+                ..
+            }
+        );
+        self.happen(event);
+        if !is_joined {
+            self.commit();
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
         let now = self.now;
         let stamped = |list: Vec<(i64, u8)>| -> Vec<(i64, u128)> {
             list.into_iter()
@@ -141,7 +169,9 @@ impl Shell {
         };
         match event {
             Event::Tick(seconds) => self.now += seconds,
-            Event::Flush { live, past, tokens } => {
+            Event::Flush {
+                live, past, tokens, ..
+            } => {
                 let tokens: Vec<_> = tokens
                     .into_iter()
                     .map(|(offset, element)| (now + offset, token(element)))
@@ -153,6 +183,7 @@ impl Shell {
                     live,
                     past,
                     tokens: tokens.clone(),
+                    writes: 1,
                 };
                 self.tokens.extend(tokens);
                 self.number += 1;
@@ -268,8 +299,12 @@ proptest! {
         let mut shell = Shell::new();
         for event in events {
             shell.take(event);
-            shell.check()?;
+            if shell.together == Changes::default() {
+                shell.check()?;
+            }
         }
+        shell.commit();
+        shell.check()?;
     }
 
     #[test]
@@ -281,8 +316,12 @@ proptest! {
         let mut shell = Shell::new();
         for event in events {
             shell.take(event);
-            shell.check_windows_of_uniques()?;
+            if shell.together == Changes::default() {
+                shell.check_windows_of_uniques()?;
+            }
         }
+        shell.commit();
+        shell.check_windows_of_uniques()?;
     }
 }
 
@@ -293,6 +332,7 @@ fn an_old_log_does_not_drop_elements_of_a_minute_that_nobody_closed() {
         live: Vec::new(),
         past: Vec::new(),
         tokens,
+        is_joined: false,
     };
     shell.take(flush(vec![(0, 1), (0, 2)]));
     // The open minute leaves the time that minutes are kept for; then only an old log comes in.

@@ -3,6 +3,7 @@
 //! It keeps nothing. Requests reach it through the edge's service binding alone: it has no public
 //! address (`workers_dev = false`, no route).
 
+use crate::protocol::order::in_order;
 use std::collections::BTreeMap;
 
 use worker::{Env, Request, Response};
@@ -102,7 +103,7 @@ async fn sum_world(
             Err(_) => datacenters.push((datacenter, None)),
         }
     }
-    datacenters.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+    let datacenters = in_order(datacenters, |one, other| one.0.cmp(&other.0));
     Some(GlobalSum { root, datacenters })
 }
 
@@ -153,8 +154,11 @@ async fn list_partitions(
         async move { call::object(env, &names::directory(partition), list).await }
     };
     let pages = all_settled((0..DIRECTORY_PARTITIONS).map(ask), LEADS_AT_ONCE).await;
-    let pages: Vec<Vec<(CounterId, Root)>> = pages.into_iter().collect::<Result<_, Fault>>()?;
-    Ok(pages.into_iter().flatten().collect())
+    let mut roots = BTreeMap::new();
+    for page in pages {
+        roots.extend(page?);
+    }
+    Ok(roots)
 }
 
 async fn read_many(

@@ -189,9 +189,27 @@ impl Cell {
         load: &Load,
         now_ms: i64,
     ) -> Result<(Outcome, Changes), Refusal> {
+        let mut changes = Changes::default();
+        let outcome = self.apply_in(nonce, load, now_ms, &mut changes)?;
+        Ok((outcome, changes))
+    }
+
+    /// [`Cell::apply`] as a part of a commit that holds others already: what must be written is added to
+    /// theirs. They must be decided knowing each other: a page of buckets is written whole, so what one
+    /// flush adds to the open minute lies in the page that another has marked, and nowhere else.
+    ///
+    /// # Errors
+    /// See [`Refusal`]; nothing has changed then.
+    pub fn apply_in(
+        &mut self,
+        nonce: Nonce,
+        load: &Load,
+        now_ms: i64,
+        changes: &mut Changes,
+    ) -> Result<Outcome, Refusal> {
         match self.nonces.look_up(nonce, now_ms) {
             Known::New => {}
-            Known::Repeated(outcome) => return Ok((outcome, Changes::default())),
+            Known::Repeated(outcome) => return Ok(outcome),
             Known::Stray => return Err(Refusal::Stray),
             Known::Full => return Err(Refusal::TooManyLanes),
         }
@@ -211,18 +229,15 @@ impl Cell {
         self.removed = removed;
         self.sequence += 1;
         self.last_write_ms = self.last_write_ms.max(now_ms);
-        let mut changes = Changes {
-            hot: true,
-            ..Changes::default()
-        };
-        self.apply_times(load, now_ms.div_euclid(1_000), &mut changes);
+        changes.hot = true;
+        self.apply_times(load, now_ms.div_euclid(1_000), changes);
         let outcome = Outcome {
             sequence: self.sequence,
             added,
             removed,
         };
         self.nonces.remember(nonce, outcome, now_ms);
-        Ok((outcome, changes))
+        Ok(outcome)
     }
 
     fn apply_times(&mut self, load: &Load, now: i64, changes: &mut Changes) {
@@ -241,7 +256,7 @@ impl Cell {
             self.insert_token(minute, token, now, &mut open_changed, changes);
         }
         if let Some((minute, sketch)) = self.open_uniques.as_ref().filter(|_| open_changed) {
-            changes.minutes.push((*minute, sketch.to_bytes()));
+            changes.put_minute(*minute, sketch);
         }
     }
 
@@ -293,7 +308,7 @@ impl Cell {
         // Written even where nothing is new: old minutes are deleted with it.
         changes.all_time = true;
         if *open_changed {
-            changes.minutes.push((minute, sketch.to_bytes()));
+            changes.put_minute(minute, &sketch);
         }
         *open_changed = false;
     }

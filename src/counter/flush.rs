@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::history::DirtyPages;
-use crate::sketch::Token;
+use crate::sketch::{Sketch, Token};
 
 /// What a flush carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub struct Load {
     pub past: Vec<(i64, u128)>,
     /// Tokens of unique elements: (unix second of one of their increments, token).
     pub tokens: Vec<(i64, Token)>,
+    /// How many writes joined in it, as their lane counts them. It only tells how hot the cell is.
+    pub writes: u32,
 }
 
 impl Load {
@@ -70,4 +72,12 @@ pub struct Changes {
     pub minutes: Vec<(i64, Vec<u8>)>,
     /// Tokens of minutes that are not in memory: the shell merges them into those minutes' rows.
     pub late_tokens: Vec<(i64, Token)>,
+}
+
+impl Changes {
+    /// Puts a minute's sketch, in the place of what an earlier flush of the same commit put.
+    pub fn put_minute(&mut self, minute: i64, sketch: &Sketch) {
+        self.minutes.retain(|(known, _)| *known != minute);
+        self.minutes.push((minute, sketch.to_bytes()));
+    }
 }

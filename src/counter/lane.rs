@@ -195,7 +195,8 @@ impl<R: Clone, W> Lane<R, W> {
         if self.flying.is_some() || first.number != batch || !(gathered || first.full) {
             return None;
         }
-        let batch = self.waiting.pop_front()?;
+        let mut batch = self.waiting.pop_front()?;
+        batch.load.writes = batch.items;
         self.taken_ms = now_ms;
         self.flying = Some(Flight {
             number: batch.number,
@@ -247,8 +248,14 @@ impl<R: Clone, W> Lane<R, W> {
         let ahead_ms = i64::try_from(ahead)
             .unwrap_or(1)
             .saturating_mul(self.flight_ms);
+        let gathered_ms = self.taken_ms.saturating_add(self.linger_ms.into());
+        let gathers_ms = if ahead > 0 {
+            gathered_ms.saturating_sub(now_ms).min(LINGER_MS_MAX.into())
+        } else {
+            0
+        };
         // One more: a look that is too early costs another timer, one that is late a millisecond.
-        u64::try_from(flying_ms.saturating_add(ahead_ms))
+        u64::try_from(flying_ms.max(gathers_ms).saturating_add(ahead_ms))
             .unwrap_or(0)
             .saturating_add(1)
             .min(LOOK_MS_MAX)

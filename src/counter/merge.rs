@@ -176,6 +176,9 @@ impl Default for Summary {
 impl Summary {
     /// Adds one cell's part and its sketch of the window.
     pub fn add_part(&mut self, part: Part, window_uniques: Vec<u8>) {
+        // Not `collect`, which brings a sort of its own.
+        let mut points = BTreeMap::new();
+        points.extend(part.points);
         self.add(Summary {
             added: part.totals.added.into(),
             removed: part.totals.removed.into(),
@@ -183,7 +186,7 @@ impl Summary {
             uniques: part.uniques,
             window_uniques,
             window: part.window.unwrap_or_default(),
-            points: part.points.into_iter().collect(),
+            points,
             kept_from: part.kept_from,
         });
     }

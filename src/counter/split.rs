@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::lane::LINGER_MS_MAX;
 use super::settings::SHARDS_MAX;
 
-/// Flushes a second that a cell aims at once it is hot: what one object takes (about 1,000 requests
-/// a second), with room for reads.
-pub const FLUSHES_PER_SECOND_TARGET: u32 = 800;
+/// Flushes a second that a cell aims at once it is hot: a quarter of what one object takes (about 1,000
+/// requests a second), since each is a call and a row to pay for. One every 4 ms: who waits for it
+/// hardly notices.
+pub const FLUSHES_PER_SECOND_TARGET: u32 = 250;
 
 /// When a datacenter's number of shards changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,25 +43,40 @@ impl Thresholds {
     }
 }
 
-/// Counts flushes by the second. Kept in memory: after a restart it begins anew.
+/// Counts flushes, and the writes in them, by the second. Kept in memory: after a restart it begins
+/// anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meter {
     second: i64,
-    current: u32,
-    previous: u32,
+    current: Rate,
+    previous: Rate,
+}
+
+/// How much a cell gets in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rate {
+    /// Flushes.
+    pub flushes: u32,
+    /// Writes in them.
+    pub writes: u32,
 }
 
 impl Meter {
-    /// Notes one flush.
-    pub fn note(&mut self, now_ms: i64) {
+    /// Notes one flush with so many writes.
+    pub fn note(&mut self, writes: u32, now_ms: i64) {
         self.roll(now_ms);
-        self.current = self.current.saturating_add(1);
+        self.current.flushes = self.current.flushes.saturating_add(1);
+        self.current.writes = self.current.writes.saturating_add(writes.max(1));
     }
 
-    /// Flushes a second, by the last whole second or by the current one where that has more.
-    pub fn per_second(&mut self, now_ms: i64) -> u32 {
+    /// What came in the last whole second, or in the current one where that has more flushes.
+    pub fn per_second(&mut self, now_ms: i64) -> Rate {
         self.roll(now_ms);
-        self.previous.max(self.current)
+        if self.current.flushes >= self.previous.flushes {
+            self.current
+        } else {
+            self.previous
+        }
     }
 
     fn roll(&mut self, now_ms: i64) {
@@ -70,9 +86,9 @@ impl Meter {
             self.previous = if second == self.second.wrapping_add(1) {
                 self.current
             } else {
-                0
+                Rate::default()
             };
-            self.current = 0;
+            self.current = Rate::default();
             self.second = second;
         }
     }
@@ -80,13 +96,21 @@ impl Meter {
 
 /// How long lanes should gather, in milliseconds: as many lanes as flushed within the last second
 /// then flush [`FLUSHES_PER_SECOND_TARGET`] times a second together. 0 while the cell is not hot.
-pub fn linger_ms(per_second: u32, lanes: u32) -> u32 {
-    if per_second < FLUSHES_PER_SECOND_TARGET / 2 {
+pub fn linger_ms(rate: Rate, lanes: u32) -> u32 {
+    if rate.flushes < FLUSHES_PER_SECOND_TARGET / 2 {
         return 0;
     }
-    // A lane alone is held back by its own round trip already.
-    let others_ms = lanes.saturating_sub(1).saturating_mul(1_000);
-    let period_ms = others_ms.div_ceil(FLUSHES_PER_SECOND_TARGET);
+    // A lane alone whose flushes hold one write each is one client that waits for every answer: it
+    // is held back by its own round trip, and nobody would join it.
+    let joins = rate.writes / 2 >= rate.flushes;
+    let lanes = if joins {
+        lanes
+    } else {
+        lanes.saturating_sub(1)
+    };
+    let period_ms = lanes
+        .saturating_mul(1_000)
+        .div_ceil(FLUSHES_PER_SECOND_TARGET);
     period_ms.min(LINGER_MS_MAX)
 }
 

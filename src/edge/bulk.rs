@@ -4,12 +4,12 @@
 use futures_channel::oneshot;
 use worker::Env;
 
-use super::isolate::{BulkMemory, hash_key, own_shard, shards_of};
+use super::isolate::{BulkMemory, BulkStage, hash_key, own_shard, shards_of, with_waves};
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, fleet};
 use crate::counter::id::{CounterId, Datacenter};
-use crate::platform::clock::{now_ms, random};
+use crate::platform::clock::{now_ms, random, sleep_ms};
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::batch::Record;
 use crate::protocol::batch::event::parse_event;
@@ -18,6 +18,7 @@ use crate::protocol::batch::ingest::Ingest;
 use crate::protocol::batch::plan::Plan;
 use crate::protocol::batch::report::Report;
 use crate::protocol::batch::split::Splitter;
+use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::sketch::hash;
@@ -85,6 +86,7 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     let now_ms = now_ms();
     let mut gather = Gather::new(limits, random());
     let mut memory = BulkMemory::default();
+    let reading = BulkStage::enter(Stage::Reading);
     let take = |gather: &mut Gather, line: u64, record: Result<&[u8], Problem>| match record
         .and_then(|bytes| records.read(bytes))
     {
@@ -103,13 +105,18 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     .await?;
     splitter.finish(|line, record| take(&mut gather, line, record))?;
 
+    drop(reading);
+
     let (sums, report) = gather.finish();
+    let has_company = gather_with_others(sums.len()).await;
+    let flying = BulkStage::enter(Stage::Flying);
     let times = records.times();
     let (env, datacenter) = (visit.env.clone(), visit.datacenter());
     let (done, doing) = oneshot::channel();
     // Other bodies may have joined what this one flies, so it goes on if the client hangs up.
     visit.wait_until(async move {
-        let report = count_all(&env, &datacenter, sums, report, times).await;
+        let report = count_all(&env, &datacenter, sums, report, times, has_company).await;
+        drop(flying);
         let _ = done.send(report);
     });
     let report = doing.await.map_err(|_| {
@@ -121,6 +128,19 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     Ok(Answer::json(body))
 }
 
+/// Waits for other bodies, so that they share flushes. Whether there were any.
+async fn gather_with_others(counters: usize) -> bool {
+    let counters = u64::try_from(counters).unwrap_or(u64::MAX);
+    let Some(place) = with_waves(|waves| waves.place(counters, now_ms())) else {
+        return false;
+    };
+    let _gathering = BulkStage::enter(Stage::Gathering);
+    while !with_waves(|waves| waves.may_go(place, now_ms())) {
+        sleep_ms(LOOK_EVERY_MS).await;
+    }
+    true
+}
+
 /// Counts every sum, and moves the lines of those that failed to the rejected ones.
 async fn count_all(
     env: &Env,
@@ -128,15 +148,16 @@ async fn count_all(
     sums: Vec<(CounterId, Gathered)>,
     mut report: Report,
     times: Times,
+    has_company: bool,
 ) -> Report {
     let shards = |counter: &CounterId| shards_of(counter, datacenter);
     let mut plan = Plan::new(sums, times, datacenter, shards, own_shard, &mut report);
     // Elements first: they may be sent twice without harm, so where one of their cells fails, its
     // lines fail with nothing counted, and sending them again counts nothing twice.
-    for (number, problem) in fleet::count_many(env, plan.elements()).await {
+    for (number, problem) in fleet::count_many(env, plan.elements(), has_company).await {
         plan.fail_elements(number, &problem, &mut report);
     }
-    for (number, problem) in fleet::count_many(env, plan.amounts()).await {
+    for (number, problem) in fleet::count_many(env, plan.amounts(), has_company).await {
         plan.fail_amounts(number, &problem, &mut report);
     }
     report

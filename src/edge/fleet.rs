@@ -17,6 +17,7 @@ use crate::counter::flush::Refusal;
 use crate::counter::lane::Ticket;
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::protocol::batch::plan::Addressed;
+use crate::protocol::batch::wave;
 use crate::protocol::messages::Fault;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
@@ -43,8 +44,13 @@ struct Fleet {
     failed: Vec<(usize, Problem)>,
 }
 
-/// Counts all loads. Returns those that failed, by their index, with the reason.
-pub async fn count_many(env: &Env, loads: Vec<Addressed>) -> Vec<(usize, Problem)> {
+/// Counts all loads. Returns those that failed, by their index, with the reason. A body that has company
+/// lets the others join before it flies.
+pub async fn count_many(
+    env: &Env,
+    loads: Vec<Addressed>,
+    has_company: bool,
+) -> Vec<(usize, Problem)> {
     let begun_ms = now_ms();
     let mut fleet = Fleet {
         moves: vec![0; loads.len()],
@@ -56,6 +62,10 @@ pub async fn count_many(env: &Env, loads: Vec<Addressed>) -> Vec<(usize, Problem
     fleet.progress.borrow_mut().landed = vec![false; fleet.loads.len()];
     for number in 0..fleet.loads.len() {
         fleet.join(number);
+    }
+    if has_company && !fleet.loads.is_empty() {
+        // All that go with it have looked by then.
+        sleep_ms(wave::LOOK_EVERY_MS + 1).await;
     }
     let mut flights: FuturesUnordered<LocalBoxFuture<'_, ()>> = FuturesUnordered::new();
     while fleet.progress.borrow().pending > 0 {

@@ -15,6 +15,7 @@ use crate::counter::split::shard_of_lot;
 use crate::platform::call;
 use crate::platform::clock::random;
 use crate::protocol::access::Access;
+use crate::protocol::batch::wave::{Stage, Waves};
 use crate::protocol::messages::{Fault, HashKeyCall};
 use crate::protocol::names::{self, ACCESS, ACCESS_OPEN, HASH_KEY, KEYS};
 use crate::protocol::problem::{Code, Problem};
@@ -33,6 +34,7 @@ struct Isolate {
     lanes: Lanes,
     reads: ReadCache,
     bulk_bytes: u64,
+    waves: Waves,
     /// Decides which shard this isolate stays with.
     lot: u64,
 }
@@ -52,6 +54,7 @@ fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
             lanes: Lanes::default(),
             reads: ReadCache::default(),
             bulk_bytes: 0,
+            waves: Waves::default(),
             lot: random(),
         }))
     })
@@ -188,4 +191,26 @@ impl Drop for BulkMemory {
     fn drop(&mut self) {
         with(|isolate| isolate.bulk_bytes = isolate.bulk_bytes.saturating_sub(self.bytes));
     }
+}
+
+/// Marks a bulk body as being in a stage, until it is dropped.
+pub struct BulkStage(Stage);
+
+impl BulkStage {
+    /// From now on.
+    pub fn enter(stage: Stage) -> Self {
+        with(|isolate| isolate.waves.enter(stage));
+        Self(stage)
+    }
+}
+
+impl Drop for BulkStage {
+    fn drop(&mut self) {
+        with(|isolate| isolate.waves.leave(self.0));
+    }
+}
+
+/// Works with the waves of bulk bodies.
+pub fn with_waves<T>(work: impl FnOnce(&mut Waves) -> T) -> T {
+    with(|isolate| work(&mut isolate.waves))
 }

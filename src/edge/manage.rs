@@ -119,7 +119,9 @@ pub async fn aggregate(visit: &Visit, prefix: &str) -> Result<Answer, Problem> {
     let sums = call::aggregator_within(&visit.env, &read, AGGREGATE_MS_MAX)
         .await
         .map_err(unread)?;
-    let sums: BTreeMap<_, _> = sums.into_iter().collect();
+    let mut listed = BTreeMap::new();
+    listed.extend(sums);
+    let sums = listed;
     let freshness = Freshness {
         as_of_ms,
         now_ms: now_ms(),

@@ -160,6 +160,24 @@ pub async fn value_now(visit: &Visit, id: &CounterId, generation: u64) -> Option
 /// # Errors
 /// `counter-not-found`, `invalid-query`, `unavailable`.
 pub async fn counter(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
+    let as_text = accepts_text(visit);
+    let asked = format!("{as_text} {}?{}", visit.path(), visit.query());
+    if let Some(answer) = with_reads(|reads| reads.answer(&asked, now_ms())) {
+        return Ok(answer);
+    }
+    let (answer, is_shared) = fetch_counter(visit, id, as_text).await?;
+    if is_shared {
+        with_reads(|reads| reads.keep_answer(asked, &answer, now_ms()));
+    }
+    Ok(answer)
+}
+
+/// The answer, and whether others may be given it too.
+async fn fetch_counter(
+    visit: &Visit,
+    id: CounterId,
+    as_text: bool,
+) -> Result<(Answer, bool), Problem> {
     let query = Query::parse(
         visit.query(),
         &["consistency", "datacenter", "window", "at", "numbers"],
@@ -171,21 +189,24 @@ pub async fn counter(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
         wanted: Window::wanted(window),
     };
     let strings = query.numbers_as_strings()?;
-    let seen = see(visit, &question, query.is_strong()?).await?;
+    let is_strong = query.is_strong()?;
+    let seen = see(visit, &question, is_strong).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
     let told = Told::new(&question.counter, &sum, seen.freshness);
-    let answer = if accepts_text(visit) {
+    let answer = if as_text {
         Answer::text(told.value().to_string())
     } else {
         Answer::json(told.to_json(strings, window, false))
     };
     let answer = answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms());
     // A window moves with time, so its tag would not say what it holds.
-    Ok(if window.is_none() {
+    let answer = if window.is_none() {
         answer.tagged(told.etag())
     } else {
         answer
-    })
+    };
+    // Two readers that came within a millisecond see the same view, of the same age.
+    Ok((answer, !is_strong && !seen.freshness.fresh))
 }
 
 fn accepts_text(visit: &Visit) -> bool {

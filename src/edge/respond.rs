@@ -20,6 +20,7 @@ const ALLOWED_HEADERS: &str =
 const EXPOSED_HEADERS: &str = "etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms";
 
 /// What a request is answered with.
+#[derive(Clone)]
 pub struct Answer {
     status: u16,
     content_type: &'static str,

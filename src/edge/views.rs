@@ -1,11 +1,12 @@
 //! The views that default reads of one isolate share.
 //!
 //! Invariant: at most one fetch per (counter, question) is under way, and memory is bounded by
-//! [`VIEWS_MAX`], [`QUESTIONS_MAX`] and [`VIEWS_BYTES_MAX`].
+//! [`VIEWS_MAX`], [`QUESTIONS_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`].
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::respond::Answer;
 use crate::counter::id::CounterId;
 use crate::platform::call::CALL_MS_MAX;
 use crate::protocol::messages::{Fault, GlobalSum, Read};
@@ -22,6 +23,9 @@ const QUESTIONS_MAX: usize = 16;
 /// Memory that the views may take together: 24 of the isolate's 128 MB. A view is mostly sketches, at
 /// most 12 KB per datacenter, and points, 24 bytes each.
 const VIEWS_BYTES_MAX: usize = 24 * 1024 * 1024;
+
+/// Answers that are kept for the millisecond they were given in, about 1 KB each.
+const ANSWERS_MAX: usize = 64;
 
 /// What a fetch gave: a sum, that there is no such counter, or a fault.
 pub type Fetched = Result<Option<Rc<GlobalSum>>, Fault>;
@@ -46,6 +50,9 @@ pub struct ReadCache {
     /// When views were last let go, and what has come since.
     swept_ms: i64,
     bytes: usize,
+    /// Answers of this millisecond, by what was asked: their ages are the same to the millisecond.
+    answers: HashMap<String, Answer>,
+    answers_ms: i64,
 }
 
 impl ReadCache {
@@ -106,9 +113,25 @@ impl ReadCache {
         }
     }
 
+    /// The answer that was given to the same request within this millisecond.
+    pub fn answer(&self, asked: &str, now_ms: i64) -> Option<Answer> {
+        let answer = self.answers.get(asked);
+        answer.filter(|_| self.answers_ms == now_ms).cloned()
+    }
+
+    /// Keeps an answer for requests of the same millisecond.
+    pub fn keep_answer(&mut self, asked: String, answer: &Answer, now_ms: i64) {
+        if self.answers_ms != now_ms || self.answers.len() >= ANSWERS_MAX {
+            self.answers.clear();
+            self.answers_ms = now_ms;
+        }
+        self.answers.insert(asked, answer.clone());
+    }
+
     /// Forgets all views of a counter, after something about it was changed here.
     pub fn forget(&mut self, counter: &CounterId) {
         self.views.remove(counter);
+        self.answers.clear();
     }
 }
 

@@ -10,7 +10,7 @@ use crate::counter::split::{self, Loads, Meter, Step, Thresholds};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::settled::all_settled;
-use crate::protocol::messages::{Fault, Report, Seal};
+use crate::protocol::messages::{Fault, Flush, Report, Seal};
 use crate::protocol::names::{CellAddress, QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
 
 /// How often a busy shard reports to its lead, and a quiet one that still gets flushes.
@@ -57,18 +57,19 @@ impl Balance {
 
 impl Core {
     /// Notes a flush and acts on the load. Returns how long the lane should gather.
-    pub(super) fn note_flush(self: &Rc<Self>, me: &CellAddress, lanes: u32, now_ms: i64) -> u32 {
-        let per_second = {
+    pub(super) fn note_flush(self: &Rc<Self>, flush: &Flush, lanes: u32, now_ms: i64) -> u32 {
+        let rate = {
             let mut balance = self.balance.borrow_mut();
-            balance.meter.note(now_ms);
+            balance.meter.note(flush.load.writes, now_ms);
             balance.meter.per_second(now_ms)
         };
+        let (me, per_second) = (&flush.to, rate.flushes);
         if me.is_lead() {
             self.hear(per_second, now_ms);
         } else {
             self.report(me, per_second, now_ms);
         }
-        split::linger_ms(per_second, lanes)
+        split::linger_ms(rate, lanes)
     }
 
     /// Lead: notes the load of one of its cells, and changes the number of shards if it must.

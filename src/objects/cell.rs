@@ -13,6 +13,7 @@ use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
 use super::balance::Balance;
 use super::cell_store::CellStore;
+use super::commit::Commits;
 use super::store::Store;
 use crate::counter::cell::Cell as CellState;
 use crate::counter::flush::Refusal;
@@ -48,6 +49,7 @@ pub(super) struct Core {
     unreadable: RefCell<Option<Fault>>,
     /// Held while a grant is asked for, so that many flushes ask once.
     granting: Mutex<()>,
+    pub(super) commits: RefCell<Commits>,
 }
 
 impl DurableObject for Cell {
@@ -62,6 +64,7 @@ impl DurableObject for Cell {
             address: RefCell::default(),
             unreadable: RefCell::default(),
             granting: Mutex::new(()),
+            commits: RefCell::default(),
         };
         core.adopt(loaded);
         Self {
@@ -143,7 +146,7 @@ impl Core {
         let flush = flush?;
         self.readable()?;
         for _ in 0..GRANT_TRIES {
-            match self.try_flush(&flush) {
+            match self.commit(&flush).await {
                 Err(Fault::Refused(Refusal::NeedsGrant)) => self.obtain_grant(&flush.to).await?,
                 outcome => return outcome,
             }
@@ -151,28 +154,6 @@ impl Core {
         Err(Fault::Unavailable(
             "the counter is being ended and created again".to_owned(),
         ))
-    }
-
-    /// Load, decide, write: no await, so nothing comes between.
-    fn try_flush(self: &Rc<Self>, flush: &Flush) -> Result<Flushed, Fault> {
-        let now_ms = now_ms();
-        let mut state = self.state.borrow_mut();
-        let (outcome, changes) = state
-            .apply(flush.nonce, &flush.load, now_ms)
-            .map_err(Fault::Refused)?;
-        let written = self.rows.write(&state, &changes, now_ms.div_euclid(1_000));
-        let lanes = state.lanes_within_second(now_ms);
-        drop(state);
-        self.written(written)?;
-        let linger_ms = self.note_flush(&flush.to, lanes, now_ms);
-        let state = self.state.borrow();
-        Ok(Flushed {
-            generation: state.generation().unwrap_or(0),
-            outcome,
-            elsewhere: state.elsewhere_after(&outcome),
-            shards: state.spread(),
-            linger_ms,
-        })
     }
 
     /// Asks the root (a lead) or the lead (another shard) for permission to count.

@@ -1,6 +1,7 @@
 //! A cell's rows: one table, (kind, start) → bytes. It is made by the first write and goes with the
 //! last generation, so that an object that was only asked keeps nothing.
 
+use crate::protocol::order::in_order;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -154,8 +155,7 @@ impl CellStore {
     }
 
     fn merge_late(&self, changes: &Changes) -> Result<(), Fault> {
-        let mut late = changes.late_tokens.clone();
-        late.sort_unstable();
+        let late = in_order(changes.late_tokens.clone(), Ord::cmp);
         for minute in late.chunk_by(|one, next| one.0 == next.0) {
             let Some(&(start, _)) = minute.first() else {
                 continue;
@@ -273,6 +273,14 @@ impl CellStore {
     /// `Unavailable`.
     pub fn closed(&self, shard: u8) -> Result<(), Fault> {
         self.delete(Kind::Closing, i64::from(shard))
+    }
+
+    /// Waits until all that was written so far is durable.
+    ///
+    /// # Errors
+    /// `Unavailable` where it will not be.
+    pub async fn sync(&self) -> Result<(), Fault> {
+        self.store.sync().await
     }
 
     /// Sets the object's alarm, unix milliseconds.

@@ -15,6 +15,7 @@ use crate::protocol::messages::{
     Ask, CellAnswer, Close, Configure, DatacenterSum, Fault, Hello, Seal, Sum, Suspend,
 };
 use crate::protocol::names::CellAddress;
+use crate::protocol::order::in_order;
 
 /// How long a shard may take to answer: less than the 3 s that its lead has, so that one shard does
 /// not take its whole datacenter out of a read.
@@ -129,7 +130,7 @@ impl Core {
                 Err(_) => missing.push(shard),
             }
         }
-        datacenter.cells.sort_unstable_by_key(|(shard, _)| *shard);
+        datacenter.cells = in_order(datacenter.cells, |one, other| one.0.cmp(&other.0));
         datacenter.missing = missing;
         Ok(datacenter)
     }

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`cell`] | one (counter, datacenter, shard); shard 0 is the lead of its datacenter |
+//! | [`commit`] | how flushes that arrive together become one commit |
 //! | [`lead`] | what a lead does besides: sums, grants, endings for its shards |
 //! | [`balance`] | how a cell watches its load, and how the number of shards follows it |
 //! | [`cell_store`] | a cell's rows |
@@ -14,6 +15,7 @@
 mod balance;
 mod cell;
 mod cell_store;
+mod commit;
 mod directory;
 mod directory_store;
 mod lead;

@@ -29,7 +29,9 @@ impl Store {
         }
     }
 
-    /// Runs a statement and returns its rows.
+    /// Runs a statement and returns its rows. Those that give none are read to their end too: a
+    /// cursor that is left open keeps its prepared statement from the next call, which cost a
+    /// flush a fifth of its time.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
@@ -121,6 +123,14 @@ impl Store {
                 "storage failed (commit): {error:?}"
             ))),
         }
+    }
+
+    /// Waits until all that was written so far is durable.
+    ///
+    /// # Errors
+    /// `Unavailable` where it will not be.
+    pub async fn sync(&self) -> Result<(), Fault> {
+        self.storage.sync().await.map_err(broken("sync"))
     }
 
     /// Deletes everything, the schema too.

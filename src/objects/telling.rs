@@ -12,6 +12,7 @@ use crate::platform::clock::now_ms;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Close, Configure, Fault, Sum, Suspend, Wanted};
 use crate::protocol::names::CellAddress;
+use crate::protocol::order::in_order;
 
 /// Leads that are called at once for one counter.
 const LEADS_AT_ONCE: usize = 64;
@@ -176,8 +177,7 @@ impl Directory {
                 }
             }
         }
-        pending.sort_unstable();
-        Ok(pending)
+        Ok(in_order(pending, Ord::cmp))
     }
 
     /// Tells one lead. Settings of a generation that has ended meanwhile need no telling.

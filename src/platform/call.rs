@@ -7,7 +7,7 @@ use worker::js_sys::{Promise, Uint8Array};
 use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
 use worker::wasm_bindgen_futures::JsFuture;
-use worker::web_sys::{Headers, RequestInit, Response};
+use worker::web_sys::{Headers, RequestInit, Response, ResponseInit};
 use worker::{Env, Request};
 
 use crate::cluster::ring::Ring;
@@ -192,7 +192,9 @@ pub fn reply<C: Call>(answer: &Result<C::Answer, Fault>) -> worker::Result<worke
     if bytes.len() > SMALL_BYTES_MAX {
         return worker::Response::from_bytes(bytes);
     }
-    let headers = worker::Headers::new();
+    let headers = Headers::new()?;
     headers.set(SMALL, &STANDARD_NO_PAD.encode(&bytes))?;
-    Ok(worker::Response::empty()?.with_headers(headers))
+    let init = ResponseInit::new();
+    init.set_headers(&headers);
+    Ok(Response::new_with_opt_str_and_init(None, &init)?.into())
 }

@@ -12,6 +12,7 @@
 //! | [`messages`] | what Workers and objects say to each other |
 //! | [`names`] | names of objects, bindings and variables |
 //! | [`version`] | versions of writes and reads |
+//! | [`order`] | lists in order |
 
 pub mod access;
 pub mod batch;
@@ -19,6 +20,7 @@ pub mod bodies;
 pub mod delta;
 pub mod messages;
 pub mod names;
+pub mod order;
 pub mod problem;
 pub mod public;
 pub mod query;

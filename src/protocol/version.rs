@@ -3,6 +3,7 @@
 //! A version is a list of (datacenter, shard, generation, sequence): "at least this much of each of
 //! these cells". A write's names one cell, a read's all that it saw.
 
+use crate::protocol::order::in_order;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
@@ -40,8 +41,7 @@ pub struct Version {
 impl Version {
     /// The version of these cells, in any order.
     pub fn of(cells: impl IntoIterator<Item = SeenCell>) -> Self {
-        let mut cells: Vec<SeenCell> = cells.into_iter().collect();
-        cells.sort_unstable();
+        let cells = in_order(cells.into_iter().collect(), Ord::cmp);
         Self { cells }
     }
 

@@ -4,6 +4,7 @@
 //!
 //! Time is an argument, and so is what elements are hashed with: elements themselves are not kept.
 
+use super::super::order::in_order;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 
@@ -125,7 +126,7 @@ impl Gather {
 
     /// Returns the sums in the order of their ids, and the report.
     pub fn finish(self) -> (Vec<(CounterId, Gathered)>, Report) {
-        let mut sums: Vec<_> = self
+        let sums: Vec<_> = self
             .counters
             .into_iter()
             .filter_map(|(key, mut gathered)| {
@@ -134,7 +135,7 @@ impl Gather {
                 CounterId::parse(key).ok().map(|id| (id, gathered))
             })
             .collect();
-        sums.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let sums = in_order(sums, |(one, _), (other, _)| one.cmp(other));
         (sums, self.report)
     }
 

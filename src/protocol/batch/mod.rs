@@ -18,6 +18,7 @@
 //! | [`gather`] | records into one sum per counter |
 //! | [`plan`] | which cells a body writes to, and what each gets |
 //! | [`report`] | what was accepted, what was rejected and why |
+//! | [`wave`] | when a body that has been read sends its sums |
 
 use std::borrow::Cow;
 
@@ -35,6 +36,7 @@ pub mod logpush;
 pub mod plan;
 pub mod report;
 pub mod split;
+pub mod wave;
 
 /// What one record of a bulk body asks to count, whatever its format was.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -141,7 +141,8 @@ fn loads_of(gathered: &Gathered, shards: u8, own: u8, times: Times) -> BTreeMap<
         Times::Live => amounts.live = buckets,
         Times::Past => amounts.past = buckets,
     }
-    let mut loads = BTreeMap::from([(own, amounts)]);
+    let mut loads = BTreeMap::new();
+    loads.insert(own, amounts);
     for &(second, hashed) in &gathered.tokens {
         let load = loads.entry(shard_of_element(hashed, shards)).or_default();
         load.tokens.push((second, Token::from_hash(hashed)));

@@ -1,6 +1,7 @@
 //! What became of a batch: every record is either accepted or rejected, and the first
 //! [`ERRORS_MAX`] rejected ones are named, in the order of their numbers.
 
+use super::super::order::in_order;
 use serde::{Serialize, Serializer};
 
 use super::super::problem::{Code, Problem};
@@ -53,7 +54,8 @@ impl Report {
         self.rejected += lines.count;
         self.errors
             .extend(lines.first.iter().map(|&line| line_error(line, problem)));
-        self.errors.sort_by_key(|error| error.line);
+        let errors = std::mem::take(&mut self.errors);
+        self.errors = in_order(errors, |one, other| one.line.cmp(&other.line));
         self.errors.truncate(ERRORS_MAX);
     }
 }

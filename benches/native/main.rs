@@ -1,0 +1,53 @@
+//! Native micro-benchmarks of the pure part: what a flush, a window, a sketch and a bulk body cost in
+//! the processor alone, without the platform. `cargo bench --bench native [-- part of a name]`.
+//!
+//! Invariant: inputs are the same in every run and on every machine (fixed seeds, clocks that are
+//! arguments), and what is counted is compared with what was sent, so that no figure is of wrong work.
+//!
+//! A small operation is done [`THOUSAND`] times per iteration: µs per iteration are then ns each.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a benchmark that cannot be set up should end"
+)]
+
+use std::time::Duration;
+
+mod bulk;
+mod cell;
+mod sketch;
+
+/// How often an iteration repeats an operation of few nanoseconds.
+const THOUSAND: u64 = 1_000;
+
+/// Unix milliseconds at which every benchmark begins, in the middle of a minute, hour and day.
+const BEGIN_MS: i64 = 1_777_593_630_000;
+
+/// The longest that one line of the table may take. There are 45: 45 · 0.8 s = 36 s at the most, and
+/// about 8 s on a machine where none of them reaches it.
+const LINE_TIME_MAX: Duration = Duration::from_millis(800);
+
+fn main() {
+    divan::Divan::default()
+        .max_time(LINE_TIME_MAX)
+        .config_with_args()
+        .main();
+}
+
+/// Numbers that are evenly spread over `u64` and the same for the same seed.
+///
+/// **Source**: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014),
+/// SplitMix64.
+struct SplitMix64(u64);
+
+impl Iterator for SplitMix64 {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Some(mixed ^ (mixed >> 31))
+    }
+}

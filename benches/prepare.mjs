@@ -1,0 +1,64 @@
+// What a load needs before it runs: counters that hold something, spread over so many shards.
+//
+// Invariant: what a counter holds afterwards is known to the unit, and a counter of n shards has a cell in
+// each of them (the setting alone makes none: a shard appears with its first write).
+import { BenchError } from "./load.mjs";
+
+// By chance one shard gets none of 2,000 elements once in e^(2,000 / 64) = 4 × 10^13 times, one of 64 once
+// in 6 × 10^11 times.
+const ELEMENTS = 2_000;
+// The first batch of a counter goes to one shard: only its answer says that there are more. Counters of one
+// shard get as many, so that reads differ in shards alone.
+const BATCHES = 2;
+// First byte of a version.
+const VERSION_FORMAT = 1;
+
+async function send(method, url, body, content_type) {
+  const answer = await fetch(url, { method, body, headers: { "content-type": content_type } });
+  const text = await answer.text();
+  if (answer.status !== 200 && answer.status !== 201) throw new BenchError(`${url} answers ${answer.status}: ${text}`);
+  return JSON.parse(text);
+}
+
+/**
+ * Returns how many cells a version names, up to 127. version: of a read with consistency=strong.
+ * Errors: BenchError for a version of another format. Source: src/protocol/version.rs (a byte of the
+ * format, then postcard: the length of the list first, one byte up to 127).
+ */
+export function cellsOf(version) {
+  const [format, cells] = Buffer.from(version, "base64url");
+  if (format !== VERSION_FORMAT || !(cells <= 127)) throw new BenchError(`version ${version} is of an unknown format`);
+  return cells;
+}
+
+async function spread(url, id, shards) {
+  await send("PUT", `${url}/counters/${id}`, JSON.stringify({ shards }), "application/json");
+  const lines = Array.from({ length: ELEMENTS }, (_, index) => `{"key":"${id}","increment":1,"unique":"element-${index}"}\n`);
+  for (let batch = 0; batch < BATCHES; batch += 1) {
+    const { accepted } = await send("POST", `${url}/events`, lines.join(""), "application/x-ndjson");
+    if (accepted !== ELEMENTS) throw new BenchError(`${id}: ${accepted} of ${ELEMENTS} events were accepted`);
+  }
+  const answer = await fetch(`${url}/counters/${id}?consistency=strong`);
+  const cells = cellsOf((await answer.json()).version);
+  if (cells !== shards) throw new BenchError(`${id} has cells in ${cells} shards and not in ${shards}`);
+  return BATCHES * ELEMENTS;
+}
+
+/**
+ * Resolves to what each counter of a load holds then. prepare: undefined (0), {add} (so much, in one
+ * increment), or {shards} (4,000, with a cell in each of so many shards).
+ * Errors: BenchError where the server refuses, or a shard stays without a cell.
+ */
+export async function prepare(url, { counters, prepare: wanted }) {
+  if (wanted === undefined) return 0;
+  let held = 0;
+  for (const id of counters) {
+    if (wanted.shards !== undefined) {
+      held = await spread(url, id, wanted.shards);
+      continue;
+    }
+    held = wanted.add;
+    await send("POST", `${url}/counters/${id}/increment`, JSON.stringify({ delta: held }), "application/json");
+  }
+  return held;
+}

@@ -1,0 +1,101 @@
+//! When a bulk body that has been read sends its sums: together with the others that are there, so that
+//! one flush to a counter carries the sums of all of them. It is group commit for bodies.
+//!
+//! Invariants: a body that is alone never waits; none waits longer than a millisecond for each of its
+//! counters, about what its own flushes take on a busy machine, nor longer than [`GATHER_MS_MAX`]; when
+//! one goes because nothing more is coming, all that gathered go with it.
+//!
+//! Life of a body: it is *read*, then it *gathers*, then it *flies*.
+
+/// The longest that a body waits for others.
+pub const GATHER_MS_MAX: i64 = 1_000;
+
+/// For how long no other body may be read or fly before those that gathered go: the time in which a
+/// client that was just answered sends its next.
+pub const CALM_MS: i64 = 10;
+
+/// How often a body that gathers looks whether it may go.
+pub const LOOK_EVERY_MS: u64 = 5;
+
+/// The bulk bodies of one isolate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waves {
+    reading: u32,
+    gathering: u32,
+    flying: u32,
+    /// Rises when those that gathered go together.
+    wave: u64,
+    calm_since_ms: Option<i64>,
+}
+
+/// What a body is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Its records are being read.
+    Reading,
+    /// It waits for others.
+    Gathering,
+    /// Its sums are on their way.
+    Flying,
+}
+
+/// The place of a body that gathers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    wave: u64,
+    until_ms: i64,
+}
+
+impl Waves {
+    /// Notes that a body enters a stage.
+    pub fn enter(&mut self, stage: Stage) {
+        let count = self.count_of(stage);
+        *count = count.saturating_add(1);
+    }
+
+    /// Notes that a body leaves a stage, or is gone.
+    pub fn leave(&mut self, stage: Stage) {
+        let count = self.count_of(stage);
+        *count = count.saturating_sub(1);
+    }
+
+    fn count_of(&mut self, stage: Stage) -> &mut u32 {
+        match stage {
+            Stage::Reading => &mut self.reading,
+            Stage::Gathering => &mut self.gathering,
+            Stage::Flying => &mut self.flying,
+        }
+    }
+
+    /// Returns the place of a body with so many counters that begins to gather, unix milliseconds;
+    /// `None` where there is no other body, so that it may go at once.
+    pub fn place(&self, counters: u64, now_ms: i64) -> Option<Place> {
+        let others = self.reading + self.gathering + self.flying;
+        let most_ms = i64::try_from(counters)
+            .unwrap_or(i64::MAX)
+            .min(GATHER_MS_MAX);
+        (others > 0).then(|| Place {
+            wave: self.wave,
+            until_ms: now_ms.saturating_add(most_ms),
+        })
+    }
+
+    /// Whether a body that gathers may go now.
+    pub fn may_go(&mut self, place: Place, now_ms: i64) -> bool {
+        if self.wave != place.wave || now_ms >= place.until_ms {
+            return true;
+        }
+        if self.reading > 0 || self.flying > 0 {
+            self.calm_since_ms = None;
+            return false;
+        }
+        let since_ms = *self.calm_since_ms.get_or_insert(now_ms);
+        // A clock that stepped back begins anew: the deadline above bounds the wait.
+        let is_calm = now_ms.saturating_sub(since_ms) >= CALM_MS;
+        if is_calm {
+            self.wave = self.wave.wrapping_add(1);
+            self.calm_since_ms = None;
+        }
+        is_calm
+    }
+}
