@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build dev serve test check bench clean
+.PHONY: help setup setup-check build dev serve test soak mutants check bench clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -9,7 +9,9 @@ help:
 	@echo "make serve   the release build on plain workerd, http://127.0.0.1:8788, data in .data"
 	@echo "             PORT, DATA, HOST, CF_BLOB_HEADER and any TALLY_ variable come from the environment"
 	@echo "make dev     both Workers under wrangler dev, http://127.0.0.1:8787, rebuilt on change"
-	@echo "make test    every test: native, of the scripts, then end to end"
+	@echo "make test    every test: native, of the scripts, with kills of the server, then end to end"
+	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n tells one step by step"
+	@echo "make mutants breaks the code on purpose and sees the simulation catch each, about 10 minutes"
 	@echo "make check   formatting, lints, docs, licences, layering, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 6 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make build   the release Wasm into build/, if a source changed"
@@ -35,8 +37,17 @@ serve: build
 
 test: build
 	cargo test --locked
-	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs'
+	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs'
+	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/storage.mjs
 	@if [ -d tests/e2e ]; then PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e; fi
+
+# FROM is the first seed. Seeds of a run that is not named are those of its second.
+soak:
+	@SEED="$(SEED)" SEEDS="$${SEEDS:-10000}" FROM="$${FROM:-$$(date +%s)000000}" \
+		cargo test --locked --quiet --test sim -- --ignored --exact sim::seeds::soak --nocapture
+
+mutants: setup
+	@exec $(NODE) tests/sim/mutations.mjs
 
 check: setup-check build
 	@$(NODE) scripts/check.mjs

@@ -5,7 +5,7 @@
 // disk is found by them.
 
 // workerd derives object ids and the folders of its storage from these: a change loses all data.
-const UNIQUE_KEYS = { Cell: "tally-cell-v1", Directory: "tally-directory-v1" };
+const UNIQUE_KEYS = { Cell: "tally-cell-v1", Directory: "tally-directory-v1", Inbox: "tally-inbox-v1" };
 
 // A Cap'n Proto text literal. JSON's escapes are a subset of Cap'n Proto's except \u, so what
 // would need \u is refused; paths and addresses do not hold control characters.
@@ -67,6 +67,7 @@ const edgeWorker :Workerd.Worker = ${worker([
     `(name = "AGGREGATOR", service = "aggregator")`,
     `(name = "CELLS", durableObjectNamespace = (className = "Cell", serviceName = "aggregator"))`,
     `(name = "DIRECTORY", durableObjectNamespace = (className = "Directory", serviceName = "aggregator"))`,
+    `(name = "INBOXES", durableObjectNamespace = (className = "Inbox", serviceName = "aggregator"))`,
   ])};
 
 const aggregatorWorker :Workerd.Worker = ${worker(
@@ -74,6 +75,7 @@ const aggregatorWorker :Workerd.Worker = ${worker(
       `(name = "TALLY_ROLE", text = "aggregator")`,
       `(name = "CELLS", durableObjectNamespace = "Cell")`,
       `(name = "DIRECTORY", durableObjectNamespace = "Directory")`,
+      `(name = "INBOXES", durableObjectNamespace = "Inbox")`,
     ],
     `
   durableObjectNamespaces = ${list(namespaces, "  ")},

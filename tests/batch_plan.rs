@@ -7,17 +7,21 @@
 use std::collections::BTreeSet;
 
 use tally::counter::id::{CounterId, Datacenter};
-use tally::protocol::batch::gather::{Gathered, Times};
-use tally::protocol::batch::plan::{Addressed, BATCH_FLUSHES_MAX, Plan};
+use tally::counter::ledger::WriteKey;
+use tally::protocol::batch::gather::{Gathered, Identified, Times};
+use tally::protocol::batch::plan::{
+    Addressed, BATCH_FLUSHES_MAX, BodyKey, KEYED_AT_ONCE_MAX, Plan,
+};
 use tally::protocol::batch::report::{LineNumbers, Report};
 use tally::protocol::problem::{Code, Problem};
 
-/// Subrequests of one invocation on the paid plan, and how often a flush may be sent.
+/// Subrequests of one invocation on the paid plan, and how often a call may be made.
 const SUBREQUESTS_MAX: usize = 10_000;
 const ATTEMPTS: usize = 2;
 
-/// `counters` counters of one line each, with `elements` unique elements.
-fn sums(counters: u64, elements: u64) -> Vec<(CounterId, Gathered)> {
+/// `counters` counters of one line each, with `elements` unique elements, and `ids` records besides that
+/// have an id.
+fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, Gathered)> {
     let one = |number: u64| {
         let gathered = Gathered {
             added: 5,
@@ -34,6 +38,15 @@ fn sums(counters: u64, elements: u64) -> Vec<(CounterId, Gathered)> {
                 count: 1,
                 first: vec![number + 1],
             },
+            identified: (0..ids)
+                .map(|id| Identified {
+                    line: counters + number * ids + id + 1,
+                    key: WriteKey(u128::from(id).to_le_bytes()),
+                    fingerprint: 1,
+                    second: 1_777_593_600,
+                    delta: 1,
+                })
+                .collect(),
         };
         (
             CounterId::parse(format!("c{number:05}")).expect("an id"),
@@ -45,15 +58,18 @@ fn sums(counters: u64, elements: u64) -> Vec<(CounterId, Gathered)> {
 
 fn plan(counters: u64, elements: u64, shards: u8, report: &mut Report) -> Plan {
     report.accepted = counters;
+    plan_of(sums(counters, elements, 0), shards, None, report)
+}
+
+fn plan_of(
+    sums: Vec<(CounterId, Gathered)>,
+    shards: u8,
+    key: Option<BodyKey>,
+    report: &mut Report,
+) -> Plan {
     let own = |shards: u8| shards / 2;
-    Plan::new(
-        sums(counters, elements),
-        Times::Live,
-        &Datacenter::local(),
-        |_| shards,
-        own,
-        report,
-    )
+    let here = Datacenter::local();
+    Plan::new(sums, Times::Live, &here, |_| shards, own, key, report)
 }
 
 #[test]
@@ -78,6 +94,44 @@ fn no_body_needs_more_calls_than_the_platform_allows() {
     let mut report = Report::default();
     plan(3_000, 400, 1, &mut report);
     assert_eq!(report.rejected, 0, "one shard each: every counter fits");
+}
+
+fn length<T>(list: &[T]) -> u64 {
+    u64::try_from(list.len()).expect("few")
+}
+
+/// A message of keyed writes is a claim at the root and a count at the lead, and each may be made twice.
+#[test]
+fn nor_do_the_keyed_writes_of_a_body() {
+    let body_key = BodyKey {
+        key: WriteKey([9; 16]),
+        fingerprint: 9,
+    };
+    for (counters, shards, elements, ids, key) in [
+        (3_000, 1, 400, 3, None),
+        (3_000, 1, 0, 0, Some(body_key)),
+        (3_000, 1, 400, 3, Some(body_key)),
+        (3_000, 2, 400, 1, Some(body_key)),
+        (200, 64, 400, 1, None),
+        (2, 1, 0, 200_000, Some(body_key)),
+    ] {
+        let mut report = Report::default();
+        let lines = counters * (1 + ids);
+        report.accepted = lines;
+        let mut plan = plan_of(sums(counters, elements, ids), shards, key, &mut report);
+        let flushes = plan.elements().len() + plan.amounts().len();
+        let keyed = plan.keyed();
+        let chunks = keyed
+            .iter()
+            .map(|some| some.writes.len().div_ceil(KEYED_AT_ONCE_MAX));
+        let calls = flushes + 2 * chunks.sum::<usize>();
+        assert!(calls * ATTEMPTS + 100 <= SUBREQUESTS_MAX, "{calls} calls");
+        assert_eq!(report.accepted + report.rejected, lines);
+        let writes: u64 = keyed.iter().map(|some| length(&some.writes)).sum();
+        let accepted = report.accepted / (1 + ids);
+        assert!(accepted > 0);
+        assert_eq!(writes, accepted * (ids + u64::from(key.is_some())));
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 )]
 
 mod common;
+#[expect(dead_code, reason = "records of keyed writes have their own test")]
 #[path = "common/rows.rs"]
 mod rows;
 

@@ -16,12 +16,16 @@ use tally::counter::flush::{Load, Refusal};
 use tally::counter::grant::Grant;
 use tally::counter::history::Step;
 use tally::counter::id::{CounterId, Datacenter};
+use tally::counter::ledger::{Keyed, KeyedOutcome, Ledger, Recorded, WriteKey};
 use tally::counter::merge::{Part, Question};
 use tally::counter::nonces::{Nonce, Outcome};
+use tally::counter::queue::InboxId;
 use tally::counter::settings::{Settings, Ttl, TtlMode};
 use tally::protocol::messages::{
-    Ask, Call, Close, Configure, End, Fault, Flush, Flushed, HashKeyCall, Hello, List, ListAll,
-    LookUp, Put, Read, ReadMany, Register, Report, Seal, Sum, Suspend, decode, encode,
+    Append, Ask, Call, Claim, Claimed, Close, Configure, Count, Counted, Drain, End, Fault, Flush,
+    Flushed, HashKeyCall, Hello, List, ListAll, LookUp, Measure, Owner, Put, Read, ReadDead,
+    ReadDrained, ReadMany, Register, RegisterInbox, ReleaseInbox, Report, Seal, Sum, Suspend,
+    decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -152,6 +156,83 @@ fn pages_and_sketches_have_these_bytes() {
     assert_eq!(hex(&cell.uniques().to_bytes()), "010040452301");
 }
 
+fn recorded() -> Recorded {
+    Recorded {
+        fingerprint: u64::MAX,
+        generation: 1_777_593_000_000,
+        sequence: 300,
+        totals: (300_u128.into(), 1_u128.into()),
+        is_exact: true,
+        at_ms: NOW_MS,
+    }
+}
+
+#[test]
+fn a_record_and_the_ledgers_counts_have_these_bytes() {
+    assert_eq!(
+        golden(&recorded()),
+        "ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc67"
+    );
+    let mut ledger = Ledger::default();
+    assert_eq!(golden(&ledger), "00");
+    for later_ms in [0, 1, 30_000] {
+        ledger.admit(NOW_MS + later_ms, 60_000, 3);
+    }
+    assert_eq!(golden(&ledger), "02d088bb8dbc6702b0ddbe8dbc6701");
+}
+
+#[test]
+fn keyed_writes_and_claims_have_these_bytes() {
+    let keyed = Keyed {
+        key: WriteKey([7; 16]),
+        fingerprint: 300,
+        generation: 7,
+        added: 301,
+        removed: 2,
+        live: vec![(NOW_MS / 1_000, 300)],
+        past: vec![(1_431_820_800, 1)],
+        seen: Some((300_u128.into(), 1_u128.into())),
+    };
+    let count = Count {
+        to: address(),
+        writes: vec![keyed],
+    };
+    assert_eq!(
+        golden(&count),
+        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac020001"
+    );
+    let counted = Counted {
+        outcomes: vec![
+            KeyedOutcome::Counted(recorded()),
+            KeyedOutcome::Replayed(recorded()),
+            KeyedOutcome::Reused,
+            KeyedOutcome::Full,
+            KeyedOutcome::Overflow,
+            KeyedOutcome::NeedsView,
+            KeyedOutcome::Ended,
+        ],
+        shards: 8,
+    };
+    assert_eq!(
+        golden(&counted),
+        "0700ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc6701ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc67020304050608"
+    );
+    let claim = Claim {
+        counter: address().counter,
+        datacenter: address().datacenter,
+        keys: vec![WriteKey([7; 16])],
+    };
+    assert_eq!(
+        golden(&claim),
+        "07706167652fc3bc034652410107070707070707070707070707070707"
+    );
+    let claimed = Claimed {
+        generation: 7,
+        owners: vec![Owner::Lead(address().datacenter), Owner::Ended, Owner::Full],
+    };
+    assert_eq!(golden(&claimed), "070300034652410102");
+}
+
 #[test]
 fn a_sealed_shards_part_has_these_bytes() {
     let part = cell().answer(&Question::plain(grant().generation));
@@ -175,10 +256,15 @@ fn entries_of_the_directory_have_these_bytes() {
             .collect(),
         last_write_ms: NOW_MS + 1,
         retry_end_ms: 7,
+        inboxes: [InboxId {
+            datacenter: address().datacenter,
+            number: 3,
+        }]
+        .into(),
     };
     assert_eq!(
         golden(&Entry::Live(root)),
-        "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc67020346524103494144e2f4b18dbc670e"
+        "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc67020346524103494144e2f4b18dbc670e010346524103"
     );
     let ended = Entry::Ended {
         generation: 300,
@@ -196,6 +282,8 @@ fn an_address_has_these_bytes() {
 fn each_call_has_its_own_path() {
     let paths = [
         (Flush::PATH, "/flush"),
+        (Count::PATH, "/count"),
+        (Claim::PATH, "/claim"),
         (Hello::PATH, "/hello"),
         (Report::PATH, "/report"),
         (Seal::PATH, "/seal"),
@@ -210,6 +298,13 @@ fn each_call_has_its_own_path() {
         (End::PATH, "/end"),
         (List::PATH, "/list"),
         (HashKeyCall::PATH, "/hash-key"),
+        (Measure::PATH, "/measure"),
+        (Append::PATH, "/append"),
+        (Drain::PATH, "/drain"),
+        (ReleaseInbox::PATH, "/release-inbox"),
+        (ReadDead::PATH, "/read-dead"),
+        (RegisterInbox::PATH, "/register-inbox"),
+        (ReadDrained::PATH, "/read-drained"),
         (Read::PATH, "/read"),
         (ReadMany::PATH, "/read-many"),
         (ListAll::PATH, "/list-all"),
@@ -217,10 +312,17 @@ fn each_call_has_its_own_path() {
     for (path, expected) in paths {
         assert_eq!(path, expected);
     }
-    let table = include_str!("../src/protocol/messages.rs");
-    let (_, table) = table.split_once("calls! {").expect("the table");
-    let (table, _) = table.split_once('}').expect("its end");
-    let all: Vec<&str> = table.split('"').skip(1).step_by(2).collect();
+    let tables = [
+        include_str!("../src/protocol/messages.rs"),
+        include_str!("../src/protocol/messages/keyed.rs"),
+        include_str!("../src/protocol/messages/queue.rs"),
+    ];
+    let mut all: Vec<&str> = Vec::new();
+    for table in tables {
+        let (_, table) = table.split_once("calls! {").expect("the table");
+        let (table, _) = table.split_once('}').expect("its end");
+        all.extend(table.split('"').skip(1).step_by(2));
+    }
     let distinct: BTreeSet<&str> = all.iter().copied().collect();
     // A call that is not named above would show here.
     assert_eq!(distinct, paths.iter().map(|(path, _)| *path).collect());

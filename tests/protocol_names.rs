@@ -6,6 +6,7 @@
 )]
 
 use tally::counter::id::{COUNTER_ID_BYTES_MAX, CounterId, Datacenter, IdError};
+use tally::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
 use tally::protocol::names::{self, CellAddress, Placement};
 
 fn id(text: &str) -> CounterId {
@@ -63,6 +64,22 @@ fn partitions_of_the_directory_have_numbers_and_no_hint() {
 }
 
 #[test]
+fn inboxes_are_found_by_datacenter_and_number_and_created_near_their_datacenter() {
+    for (datacenter, number, name, location_hint) in [
+        ("FRA", 0, "i1/FRA/0", Some("weur")),
+        ("iad", 3, "i1/IAD/3", Some("enam")),
+        ("LOCAL", 1, "i1/LOCAL/1", None),
+    ] {
+        let inbox = InboxId {
+            datacenter: Datacenter::parse(datacenter).expect("a datacenter"),
+            number,
+        };
+        assert_eq!(names::inbox(&inbox), at("INBOXES", name, location_hint));
+    }
+    assert_eq!(INBOXES_PER_DATACENTER, 4);
+}
+
+#[test]
 fn two_cells_never_share_an_object() {
     // The counter stands last, so no counter can pretend to be another's shard or datacenter.
     let tricky = ["x", "0/x", "FRA/0/x", "1", "c1/FRA/0/x", "/x", "x/"];
@@ -82,6 +99,7 @@ fn bindings_and_variables_are_as_deployed() {
     let golden = [
         (names::CELLS, "CELLS"),
         (names::DIRECTORY, "DIRECTORY"),
+        (names::INBOXES, "INBOXES"),
         (names::AGGREGATOR, "AGGREGATOR"),
         (names::ROLE, "TALLY_ROLE"),
         (names::ROLE_AGGREGATOR, "aggregator"),
@@ -95,7 +113,7 @@ fn bindings_and_variables_are_as_deployed() {
     }
     let edge = include_str!("../wrangler.toml");
     let aggregator = include_str!("../wrangler.aggregator.toml");
-    for binding in [names::CELLS, names::DIRECTORY] {
+    for binding in [names::CELLS, names::DIRECTORY, names::INBOXES] {
         let quoted = format!("\"{binding}\"");
         assert!(
             edge.contains(&quoted) && aggregator.contains(&quoted),

@@ -13,6 +13,7 @@ use tally::protocol::query::{
     LIST_LIMIT, POINTS_MAX, Query, UNION_MAX, WINDOW_SECONDS_MAX, WINDOW_UNIQUES_SECONDS_MAX,
     Window,
 };
+use tally::protocol::version::Version;
 
 const KNOWN: &[&str] = &[
     "consistency",
@@ -25,6 +26,7 @@ const KNOWN: &[&str] = &[
     "step",
     "limit",
     "id",
+    "at_least",
 ];
 
 /// 1 May 2026, 00:00:30 UTC.
@@ -109,6 +111,30 @@ fn datacenters_are_names_in_any_case() {
     for value in ["", "F%2FA", "%C3%9C", "01234567890123456"] {
         let datacenter = query(&format!("datacenter={value}")).datacenter();
         assert_eq!(code(datacenter), Code::InvalidQuery, "{value}");
+    }
+}
+
+#[test]
+fn versions_are_read_whole_or_refused_with_the_reason() {
+    assert_eq!(query("").at_least(), Ok(None));
+    let version = Version::decode("AQEDRlJBAAEq").expect("a version");
+    let asked = query("at_least=AQEDRlJBAAEq").at_least();
+    assert_eq!(asked, Ok(Some(version.clone())));
+    let iad = Datacenter::parse("IAD").expect("a datacenter");
+    let only = query("datacenter=iad&at_least=AQEDRlJBAAEq").at_least();
+    assert_eq!(only, Ok(Some(version.only(&iad))));
+    for (value, why) in [
+        ("", "none of ours"),
+        ("AA", "its format is 0"),
+        ("AQEDRlJBAAE", "not whole"),
+        ("AQEDRlJBAAEq%20", "none of ours"),
+        ("AgEDRlJBAAEq", "its format is 2"),
+        (&"A".repeat(600_001), "longer than 600000"),
+    ] {
+        let refusal = query(&format!("at_least={value}")).at_least();
+        let problem = refusal.expect_err("a refusal");
+        assert_eq!(problem.code(), Code::InvalidQuery);
+        assert!(problem.detail().contains(why), "{}", problem.detail());
     }
 }
 

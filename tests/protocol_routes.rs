@@ -41,6 +41,10 @@ fn every_call_is_found() {
         ("GET", "/uniques", Route::Uniques),
         ("POST", "/events", Route::Events),
         ("POST", "/ingest", Route::Ingest),
+        ("POST", "/api/event", Route::Event),
+        ("GET", "/api/counter", Route::Count),
+        ("GET", "/api/dead-letters", Route::DeadLetters),
+        ("GET", "/metrics", Route::Metrics),
         ("GET", "/healthz", Route::Health),
         ("GET", "/openapi.json", Route::OpenApi),
     ];
@@ -107,6 +111,7 @@ fn other_paths_are_not_found() {
         "/counters/a%2A/aggregate",
         "/uniques/a",
         "/healthz/",
+        "/metrics/",
         "/openapi.yaml",
         "/events/",
     ] {

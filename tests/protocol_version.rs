@@ -17,7 +17,7 @@ use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::nonces::Outcome;
 use tally::protocol::messages::Flushed;
 use tally::protocol::names::CellAddress;
-use tally::protocol::version::{SeenCell, VERSION_BYTES_MAX, Version};
+use tally::protocol::version::{SeenCell, VERSION_BYTES_MAX, Version, VersionError};
 
 fn seen(datacenter: &str, shard: u8, generation: u64, sequence: u64) -> SeenCell {
     SeenCell {
@@ -51,7 +51,7 @@ fn the_string_never_changes() {
     for (cells, text) in golden {
         let version = Version::of(cells);
         assert_eq!(version.encode(), text);
-        assert_eq!(Version::decode(text), Some(version));
+        assert_eq!(Version::decode(text), Ok(version));
     }
     let tag = Version::of([seen("FRA", 0, 1, 1)]).tag();
     assert_eq!(tag, "7f6b7e0d73b48676");
@@ -86,17 +86,13 @@ fn foreign_strings_are_refused() {
     let mut foreign = vec![
         String::new(),
         "0".to_owned(),
-        "latest".to_owned(),
-        "AA".to_owned(),
-        "Ag".to_owned(),
+        "la test".to_owned(),
         format!("{ours}="),
         format!(" {ours}"),
         format!("{ours}\n"),
         ours.to_lowercase(),
         // More than one version says.
         URL_SAFE_NO_PAD.encode([&bytes[..], &[0]].concat()),
-        // Another format.
-        URL_SAFE_NO_PAD.encode([&[2], &bytes[1..]].concat()),
         // A name that is no datacenter's.
         URL_SAFE_NO_PAD.encode(b"\x01\x01\x01/\x00\x01\x01"),
         // A datacenter in lower case, which is never written.
@@ -105,14 +101,34 @@ fn foreign_strings_are_refused() {
         URL_SAFE_NO_PAD.encode(b"\x01\x02\x01B\x00\x01\x01\x01A\x00\x01\x01"),
         // As many cells as cannot follow.
         URL_SAFE_NO_PAD.encode(b"\x01\xff\xff\xff\xff\x0f"),
-        "A".repeat(VERSION_BYTES_MAX + 4),
     ];
     for length in 1..bytes.len() {
         foreign.push(URL_SAFE_NO_PAD.encode(&bytes[..length]));
     }
     for text in foreign {
         let shown: String = text.chars().take(80).collect();
-        assert_eq!(Version::decode(&text), None, "{shown:?}");
+        let decoded = Version::decode(&text);
+        assert_eq!(decoded, Err(VersionError::Foreign), "{shown:?}");
+    }
+    for format in [0, 2, 255] {
+        let text = URL_SAFE_NO_PAD.encode([&[format], &bytes[1..]].concat());
+        assert_eq!(Version::decode(&text), Err(VersionError::Format(format)));
+    }
+    let long = "A".repeat(VERSION_BYTES_MAX + 1);
+    assert_eq!(Version::decode(&long), Err(VersionError::TooLong));
+}
+
+#[test]
+fn what_is_no_version_is_said() {
+    for (error, text) in [
+        (VersionError::TooLong, "it is longer than 600000 bytes"),
+        (VersionError::Foreign, "it is none of ours, or not whole"),
+        (
+            VersionError::Format(2),
+            "its format is 2, this release reads 1",
+        ),
+    ] {
+        assert_eq!(error.to_string(), text);
     }
 }
 
@@ -125,7 +141,7 @@ fn the_largest_version_is_read() {
     let version = Version::of(all);
     let text = version.encode();
     assert!(text.len() <= VERSION_BYTES_MAX, "{} bytes", text.len());
-    assert_eq!(Version::decode(&text), Some(version));
+    assert_eq!(Version::decode(&text), Ok(version));
 }
 
 proptest! {
@@ -136,7 +152,7 @@ proptest! {
         let version = Version::of(cells.clone());
         let text = version.encode();
         prop_assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'));
-        prop_assert_eq!(Version::decode(&text), Some(version.clone()));
+        prop_assert_eq!(Version::decode(&text), Ok(version.clone()));
         let mut sorted = cells;
         sorted.sort();
         prop_assert_eq!(version.cells(), sorted);
@@ -159,7 +175,7 @@ proptest! {
 
     #[test]
     fn no_string_breaks_it(text in "[A-Za-z0-9_-]{0,60}") {
-        if let Some(version) = Version::decode(&text) {
+        if let Ok(version) = Version::decode(&text) {
             prop_assert_eq!(version.encode(), text, "one version, one string");
         }
     }

@@ -10,16 +10,22 @@ use worker::{Env, Request, Response};
 
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::queue::InboxId;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
+use crate::platform::measure;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
-    Call, DatacenterSum, Fault, GlobalSum, List, ListAll, LookUp, Read, ReadMany, Sum, Wanted,
+    Call, DatacenterSum, Drain, Fault, GlobalSum, List, ListAll, LookUp, Measure, Read,
+    ReadDrained, ReadMany, Sum, Wanted,
 };
 use crate::protocol::names::{self, CellAddress, DIRECTORY_PARTITIONS};
 
 /// How long a lead may take before its datacenter is called unreachable.
 const LEAD_MS_MAX: u64 = 3_000;
+
+/// How long an inbox may take to count what it has acknowledged: with a lead's time still below a call's.
+const DRAIN_MS_MAX: u64 = 1_700;
 
 /// Leads that are called at once.
 const LEADS_AT_ONCE: usize = 64;
@@ -39,12 +45,16 @@ pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
     let path = request.path();
     match path.as_str() {
         Read::PATH => call::reply::<Read>(&read(&env, call::read(&mut request).await).await),
+        ReadDrained::PATH => {
+            call::reply::<ReadDrained>(&read_drained(&env, call::read(&mut request).await).await)
+        }
         ReadMany::PATH => {
             call::reply::<ReadMany>(&read_many(&env, call::read(&mut request).await).await)
         }
         ListAll::PATH => {
             call::reply::<ListAll>(&list_all(&env, call::read(&mut request).await).await)
         }
+        Measure::PATH => call::reply::<Measure>(&Ok(measure::snapshot())),
         _ => Response::error("no such call", 404),
     }
 }
@@ -69,6 +79,36 @@ async fn read(env: &Env, read: Result<Read, Fault>) -> Result<Option<GlobalSum>,
     Err(Fault::Unavailable(
         "the counter is being ended and created again".to_owned(),
     ))
+}
+
+/// Sums a counter once its inboxes have counted what they had acknowledged.
+async fn read_drained(
+    env: &Env,
+    asked: Result<ReadDrained, Fault>,
+) -> Result<Option<GlobalSum>, Fault> {
+    let asked = asked?.read;
+    let look_up = LookUp {
+        counter: asked.counter.clone(),
+    };
+    let Some(root) = call::root(env, &asked.counter, &look_up).await? else {
+        return Ok(None);
+    };
+    let drain = |inbox: &InboxId| {
+        let drain = Drain {
+            to: inbox.clone(),
+            counter: asked.counter.clone(),
+        };
+        async move {
+            let to = names::inbox(&drain.to);
+            call::object_within(env, &to, &drain, DRAIN_MS_MAX).await
+        }
+    };
+    let drained = all_settled(root.inboxes.iter().map(drain), LEADS_AT_ONCE).await;
+    let mut sum = read(env, Ok(asked)).await?;
+    if let Some(sum) = &mut sum {
+        sum.is_drained = drained.iter().all(Result::is_ok);
+    }
+    Ok(sum)
 }
 
 /// Sums the datacenters; `None` where a lead counts for a newer generation than the root that was read.
@@ -104,7 +144,12 @@ async fn sum_world(
         }
     }
     let datacenters = in_order(datacenters, |one, other| one.0.cmp(&other.0));
-    Some(GlobalSum { root, datacenters })
+    let is_drained = root.inboxes.is_empty();
+    Some(GlobalSum {
+        root,
+        datacenters,
+        is_drained,
+    })
 }
 
 /// Whether a sliding counter's time has passed by what every lead says. Its end is the root's to

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::counter::grant::Grant;
 use crate::counter::id::Datacenter;
+use crate::counter::queue::InboxId;
 use crate::counter::settings::{Settings, TtlMode};
 
 /// How long the memory of an ended generation is kept: the idempotency time (24 h) and an hour,
@@ -47,6 +48,8 @@ pub struct Root {
     pub last_write_ms: i64,
     /// When the end is tried again that could not be carried out, unix milliseconds; 0 for none.
     pub retry_end_ms: i64,
+    /// Inboxes that may have events of it which are not counted yet; a strong read asks them.
+    pub inboxes: BTreeSet<InboxId>,
 }
 
 impl Root {
@@ -62,6 +65,7 @@ impl Root {
             datacenters: BTreeSet::new(),
             last_write_ms: now_ms,
             retry_end_ms: 0,
+            inboxes: BTreeSet::new(),
         }
     }
 
@@ -109,7 +113,9 @@ impl Root {
             generation: self.generation,
             settings: self.settings,
             last_write_ms: self.last_write_ms,
-            alone: self.datacenters.iter().all(|other| other == datacenter),
+            // Of a counter with queued events no cell knows the whole.
+            alone: self.inboxes.is_empty()
+                && self.datacenters.iter().all(|other| other == datacenter),
             spread: 0,
         }
     }

@@ -14,12 +14,16 @@ use serde::{Deserialize, Serialize};
 use super::flush::{Changes, Load, Refusal};
 use super::grant::{GRANT_TRUSTED_MS, Grant, Taken};
 use super::history::{History, HotHistory, MINUTES_KEPT, Step};
+use super::ledger::Ledger;
 use super::merge::{CellTotals, Part, Question, Range, at_rest};
 use super::nonces::{Known, Nonce, Nonces, Outcome};
 use crate::sketch::{Sketch, Token};
 
+mod keyed;
 mod rows;
 mod shards;
+
+pub use keyed::LedgerLimits;
 
 /// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
 pub const STAMP_CLAMP_SECONDS: i64 = 5;
@@ -44,6 +48,7 @@ pub struct Cell {
     /// How often each shard was let count, in memory only: see [`Cell::keep_sealed`].
     admissions: BTreeMap<u8, u64>,
     nonces: Nonces,
+    ledger: Ledger,
     history: History,
     all_time: Sketch,
     open_uniques: Option<(i64, Sketch)>,
@@ -240,16 +245,26 @@ impl Cell {
         Ok(outcome)
     }
 
-    fn apply_times(&mut self, load: &Load, now: i64, changes: &mut Changes) {
+    fn apply_amounts(
+        &mut self,
+        live: &[(i64, u128)],
+        past: &[(i64, u128)],
+        now: i64,
+        changes: &mut Changes,
+    ) {
         let clamp =
             |second: i64| second.clamp(now - STAMP_CLAMP_SECONDS, now + STAMP_CLAMP_SECONDS);
-        for &(second, amount) in &load.live {
+        for &(second, amount) in live {
             self.history
                 .add(clamp(second), amount, now, &mut changes.pages);
         }
-        for &(second, amount) in &load.past {
+        for &(second, amount) in past {
             self.history.add(second, amount, now, &mut changes.pages);
         }
+    }
+
+    fn apply_times(&mut self, load: &Load, now: i64, changes: &mut Changes) {
+        self.apply_amounts(&load.live, &load.past, now, changes);
         let mut open_changed = false;
         for &(second, token) in &load.tokens {
             let minute = Step::Minute.start_of(second);

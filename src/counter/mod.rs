@@ -6,6 +6,8 @@
 //! | [`total`] | sums and values wider than 2^53 and 2^128 |
 //! | [`history`] | buckets by second, minute, hour, day; windows |
 //! | [`nonces`] | which flushes were seen |
+//! | [`ledger`] | which keyed writes were counted |
+//! | [`queue`] | events that are acknowledged and not counted yet |
 //! | [`settings`] | shards and time to live |
 //! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
 //! | [`split`] | load, lingering, how many shards |
@@ -22,8 +24,10 @@ pub mod grant;
 pub mod history;
 pub mod id;
 pub mod lane;
+pub mod ledger;
 pub mod merge;
 pub mod nonces;
+pub mod queue;
 pub mod settings;
 pub mod split;
 pub mod total;

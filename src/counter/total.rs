@@ -111,6 +111,11 @@ impl Value {
         }
     }
 
+    /// What was added and removed.
+    pub fn totals(self) -> (Sum, Sum) {
+        (self.added, self.removed)
+    }
+
     /// Adds what another cell or datacenter holds.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

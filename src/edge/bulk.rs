@@ -1,24 +1,32 @@
 //! `/events` and `/ingest`: bodies are summed per counter as they stream; only when the whole body
 //! has been read well is anything counted, one message per cell. A bad line costs that line only.
 
+use std::hash::{DefaultHasher, Hasher};
+
 use futures_channel::oneshot;
 use worker::Env;
 
 use super::isolate::{BulkMemory, BulkStage, hash_key, own_shard, shards_of, with_waves};
+use super::keyed::{count_keyed, problem_of};
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, fleet};
 use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::ledger::KeyedOutcome;
 use crate::platform::clock::{now_ms, random, sleep_ms};
+use crate::platform::measure;
+use crate::platform::settled::all_settled;
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::batch::Record;
 use crate::protocol::batch::event::parse_event;
-use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Gathered, Limits, Times};
+use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
 use crate::protocol::batch::ingest::Ingest;
-use crate::protocol::batch::plan::Plan;
+use crate::protocol::batch::plan::{BodyKey, KeyedWrites, Plan};
 use crate::protocol::batch::report::Report;
 use crate::protocol::batch::split::Splitter;
 use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
+use crate::protocol::keys::{Kind, parse_key, write_key};
+use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::sketch::hash;
@@ -26,6 +34,9 @@ use crate::sketch::hash;
 /// The most counters of one body. The first opening of an object takes plain workerd up to 12 ms on a
 /// slow disk (a new file, synced): 3,000 of them take 36 s, well below the 50 s that a body has.
 pub const BATCH_COUNTERS_MAX: u64 = 3_000;
+
+/// Counters whose keyed writes are counted at once, of one body: each is two calls.
+const KEYED_AT_ONCE: usize = 48;
 
 /// What the records of a body are.
 enum Records {
@@ -45,6 +56,13 @@ impl Records {
         match self {
             Self::Events => Splitter::detect(),
             Self::Logs(ingest) => ingest.splitter(),
+        }
+    }
+
+    fn acknowledged(&self) -> Metric {
+        match self {
+            Self::Events => Metric::AcknowledgedEvent,
+            Self::Logs(_) => Metric::AcknowledgedLog,
         }
     }
 
@@ -84,6 +102,11 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         clock_skew_ms: CLOCK_SKEW_MS,
     };
     let now_ms = now_ms();
+    let body_key = match visit.header("idempotency-key") {
+        Some(header) => Some(write_key(&hash_of, Kind::Batch, parse_key(&header)?)),
+        None => None,
+    };
+    let mut body_hash = DefaultHasher::new();
     let mut gather = Gather::new(limits, random());
     let mut memory = BulkMemory::default();
     let reading = BulkStage::enter(Stage::Reading);
@@ -99,6 +122,9 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     };
     let mut splitter = records.splitter();
     body::read_bulk(&visit.request, |chunk| {
+        if body_key.is_some() {
+            body_hash.write(chunk);
+        }
         splitter.push(chunk, |line, record| take(&mut gather, line, record))?;
         memory.hold(gather.memory_bytes())
     })
@@ -107,25 +133,49 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
 
     drop(reading);
 
+    let body_key = body_key.map(|key| BodyKey {
+        key,
+        fingerprint: body_hash.finish(),
+    });
     let (sums, report) = gather.finish();
     let has_company = gather_with_others(sums.len()).await;
     let flying = BulkStage::enter(Stage::Flying);
-    let times = records.times();
+    let (times, acknowledged) = (records.times(), records.acknowledged());
     let (env, datacenter) = (visit.env.clone(), visit.datacenter());
     let (done, doing) = oneshot::channel();
     // Other bodies may have joined what this one flies, so it goes on if the client hangs up.
     visit.wait_until(async move {
-        let report = count_all(&env, &datacenter, sums, report, times, has_company).await;
+        let shards = |counter: &CounterId| shards_of(counter, &datacenter);
+        let mut report = report;
+        let plan = Plan::new(
+            sums,
+            times,
+            &datacenter,
+            shards,
+            own_shard,
+            body_key,
+            &mut report,
+        );
+        let counted = count_all(&env, &datacenter, plan, report, has_company).await;
         drop(flying);
-        let _ = done.send(report);
+        let _ = done.send(counted);
     });
-    let report = doing.await.map_err(|_| {
+    let waiting = visit.waiting();
+    let (report, is_replay) = doing.await.map_err(|_| {
         let detail = "the request was ended; whether its lines were counted is unknown to us";
         Problem::new(Code::Unavailable, detail)
     })?;
+    drop(waiting);
+    let done = if is_replay {
+        Metric::Replayed
+    } else {
+        acknowledged
+    };
+    measure::reported(&report, done);
     let body = serde_json::to_string(&report)
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-    Ok(Answer::json(body))
+    let answer = Answer::json(body);
+    Ok(if is_replay { answer.replayed() } else { answer })
 }
 
 /// Waits for other bodies, so that they share flushes. Whether there were any.
@@ -141,24 +191,45 @@ async fn gather_with_others(counters: usize) -> bool {
     true
 }
 
-/// Counts every sum, and moves the lines of those that failed to the rejected ones.
+/// Counts every sum, and moves the lines of those that failed to the rejected ones. True besides if all that
+/// was counted had been counted before.
 async fn count_all(
     env: &Env,
     datacenter: &Datacenter,
-    sums: Vec<(CounterId, Gathered)>,
+    mut plan: Plan,
     mut report: Report,
-    times: Times,
     has_company: bool,
-) -> Report {
-    let shards = |counter: &CounterId| shards_of(counter, datacenter);
-    let mut plan = Plan::new(sums, times, datacenter, shards, own_shard, &mut report);
+) -> (Report, bool) {
     // Elements first: they may be sent twice without harm, so where one of their cells fails, its
     // lines fail with nothing counted, and sending them again counts nothing twice.
     for (number, problem) in fleet::count_many(env, plan.elements(), has_company).await {
         plan.fail_elements(number, &problem, &mut report);
     }
-    for (number, problem) in fleet::count_many(env, plan.amounts(), has_company).await {
+    let keyed = plan.keyed();
+    let plain = plan.amounts();
+    let mut is_replay = plain.is_empty() && !keyed.is_empty();
+    for (number, problem) in fleet::count_many(env, plain, has_company).await {
         plan.fail_amounts(number, &problem, &mut report);
     }
-    report
+    let count = |some: KeyedWrites| async move {
+        let landed = count_keyed(env, &some.counter, datacenter, &some.writes).await;
+        (some, landed)
+    };
+    for (some, landed) in all_settled(keyed.into_iter().map(count), KEYED_AT_ONCE).await {
+        for (number, (_, outcome)) in landed.into_iter().enumerate() {
+            match outcome {
+                Ok(KeyedOutcome::Replayed(_)) => {}
+                Ok(KeyedOutcome::Counted(_)) => is_replay = false,
+                Ok(other) => {
+                    is_replay = false;
+                    some.fail(number, &problem_of(other), &mut report);
+                }
+                Err(fault) => {
+                    is_replay = false;
+                    some.fail(number, &fault.into(), &mut report);
+                }
+            }
+        }
+    }
+    (report, is_replay)
 }

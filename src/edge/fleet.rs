@@ -66,6 +66,8 @@ pub async fn count_many(
     if has_company && !fleet.loads.is_empty() {
         // All that go with it have looked by then.
         sleep_ms(wave::LOOK_EVERY_MS + 1).await;
+        // They may have flown all of it already: where that failed, the loop below would not hear of it.
+        fleet.sort_out();
     }
     let mut flights: FuturesUnordered<LocalBoxFuture<'_, ()>> = FuturesUnordered::new();
     while fleet.progress.borrow().pending > 0 {

@@ -17,7 +17,9 @@ use crate::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
 use crate::counter::nonces::Nonce;
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random, sleep_ms, within_ms};
+use crate::platform::measure;
 use crate::protocol::messages::{Fault, Flush, Flushed};
+use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 
@@ -212,7 +214,14 @@ async fn fly_along(env: &Env, to: &CellAddress) {
 
 /// Sends a batch that was taken, and lands it.
 pub async fn fly(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) {
+    let writes = load.writes;
     let outcome = send(env, to, nonce, load).await;
+    let ended = match &outcome {
+        Ok(_) => Metric::FlushCounted,
+        Err(Fault::Unavailable(_)) => Metric::FlushUnknown,
+        Err(_) => Metric::FlushRefused,
+    };
+    measure::flown(ended, writes);
     let shards = match &outcome {
         Ok(flushed) => Some(flushed.shards),
         Err(Fault::Refused(Refusal::Moved(shards))) => Some(*shards),
@@ -240,6 +249,9 @@ async fn send(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) -> Outcome 
     let flush = Flush { to, nonce, load };
     let mut unknown = None;
     for milliseconds in ATTEMPTS_MS {
+        if unknown.is_some() {
+            measure::count(Metric::FlushRetry);
+        }
         let outcome = call::cell_within(env, &flush.to, &flush, milliseconds).await;
         match (outcome, unknown) {
             (Err(fault @ Fault::Unavailable(_)), _) => unknown = Some(fault),

@@ -10,9 +10,11 @@ use super::visit::Visit;
 use crate::counter::id::CounterId;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
+use crate::platform::measure;
 use crate::protocol::access::Caller;
 use crate::protocol::bodies::parse_settings;
 use crate::protocol::messages::{End, ListAll, Put, Read, ReadMany, Wanted};
+use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Freshness, Told, aggregate_json, deleted_json, list_json};
 use crate::protocol::query::Query;
@@ -33,6 +35,7 @@ pub async fn put(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
         shards: settings.shards,
         ttl: settings.ttl,
     };
+    let _waiting = visit.waiting();
     let answer = call::root(&visit.env, &id, &put).await?;
     with_reads(|reads| reads.forget(&id));
 
@@ -55,6 +58,7 @@ pub async fn put(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
         fresh: true,
     };
     let told = Told::new(&id, &sum, freshness);
+    measure::count(Metric::AcknowledgedPut);
     let status = if answer.created { 201 } else { 200 };
     Ok(Answer::json(told.to_json(strings, None, true)).with_status(status))
 }
@@ -65,6 +69,7 @@ pub async fn put(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
 /// `counter-not-found`, `unavailable`.
 pub async fn delete(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
+    let _waiting = visit.waiting();
     let ended = call::root(
         &visit.env,
         &id,
@@ -75,7 +80,10 @@ pub async fn delete(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     .await?;
     with_reads(|reads| reads.forget(&id));
     match ended {
-        Some(ended) => Ok(Answer::json(deleted_json(&id, &ended.pending))),
+        Some(ended) => {
+            measure::count(Metric::AcknowledgedDelete);
+            Ok(Answer::json(deleted_json(&id, &ended.pending)))
+        }
         None => Err(Problem::new(
             Code::CounterNotFound,
             format!("there is no counter {:?} to delete", id.as_str()),
@@ -93,6 +101,7 @@ pub async fn list(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     caller.may_list(&prefix)?;
     let limit = query.limit()?;
     let after = query.get("cursor").map(str::to_owned);
+    let _waiting = visit.waiting();
     // One name more than asked for tells whether there is another page.
     let list = ListAll {
         prefix,
@@ -116,6 +125,7 @@ pub async fn aggregate(visit: &Visit, prefix: &str) -> Result<Answer, Problem> {
     let read = ReadMany {
         prefix: prefix.to_owned(),
     };
+    let _waiting = visit.waiting();
     let sums = call::aggregator_within(&visit.env, &read, AGGREGATE_MS_MAX)
         .await
         .map_err(unread)?;

@@ -5,13 +5,17 @@
 //! | [`visit`] | one request and what is known of it |
 //! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
 //! | [`body`] | bodies, bounded, drained where they are refused |
+//! | [`keyed`] | writes that count once however often they come |
 //! | [`lanes`] | how a write reaches its cell |
 //! | [`fleet`] | how a bulk body reaches many cells |
 //! | [`mod@write`] | increments and decrements |
 //! | [`bulk`] | `/events` and `/ingest` |
 //! | [`read`] | reads, cached or strong |
+//! | [`uniques`] | unions of unique elements |
 //! | [`views`] | what default reads share |
 //! | [`manage`] | settings, endings, listings |
+//! | [`metrics`] | what is counted of the service itself |
+//! | [`queue`] | events that are acknowledged at once and counted soon |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -21,10 +25,14 @@ mod body;
 mod bulk;
 mod fleet;
 mod isolate;
+mod keyed;
 mod lanes;
 mod manage;
+mod metrics;
+mod queue;
 mod read;
 mod respond;
+mod uniques;
 mod views;
 mod visit;
 mod write;
@@ -34,7 +42,7 @@ use worker::{Context, Env};
 
 use crate::protocol::access::Scope;
 use crate::protocol::problem::Problem;
-use crate::protocol::routes::{Route, resolve};
+use crate::protocol::routes::{Route, RouteName, resolve};
 use respond::Answer;
 use visit::Visit;
 
@@ -47,13 +55,17 @@ pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Resu
     if visit.method() == "OPTIONS" {
         return respond::preflight(&visit);
     }
-    let answer = match resolve(visit.method(), visit.path()) {
-        Ok(route) => handle(&visit, route).await.unwrap_or_else(Answer::from),
-        Err(no_route) => Answer::from(no_route),
+    let (name, answer) = match resolve(visit.method(), visit.path()) {
+        Ok(route) => {
+            let name = route.name();
+            let answer = handle(&visit, route).await;
+            (name, answer.unwrap_or_else(Answer::from))
+        }
+        Err(no_route) => (RouteName::Other, Answer::from(no_route)),
     };
     // A client that is refused before its body was read would see a reset connection instead.
     visit.drain().await;
-    respond::respond(&visit, answer)
+    respond::respond(&visit, name, answer)
 }
 
 async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
@@ -61,6 +73,11 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::Health, _) => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
         (Route::OpenApi, _) => Ok(Answer::json(OPENAPI.to_owned())),
         (_, Err(problem)) => Err(problem),
+        // The numbers are of all counters, so a key for a prefix does not do.
+        (Route::Metrics, Ok(caller)) => {
+            caller.may(Scope::Admin, "")?;
+            metrics::metrics(visit).await
+        }
         (Route::Increment(id), Ok(caller)) => {
             caller.may(Scope::Write, id.as_str())?;
             write::increment(visit, id).await
@@ -77,7 +94,7 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
             caller.may(Scope::Read, id.as_str())?;
             read::history(visit, id).await
         }
-        (Route::Uniques, Ok(caller)) => read::uniques(visit, &caller).await,
+        (Route::Uniques, Ok(caller)) => uniques::uniques(visit, &caller).await,
         (Route::List, Ok(caller)) => manage::list(visit, &caller).await,
         (Route::Aggregate(prefix), Ok(caller)) => {
             caller.may_list(&prefix)?;
@@ -94,6 +111,15 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::Events, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;
             bulk::events(visit, &caller).await
+        }
+        (Route::Event, Ok(caller)) => {
+            caller.may_somewhere(Scope::Write)?;
+            queue::event(visit, &caller).await
+        }
+        (Route::Count, Ok(caller)) => queue::counter(visit, &caller).await,
+        (Route::DeadLetters, Ok(caller)) => {
+            caller.may(Scope::Admin, "")?;
+            queue::dead_letters(visit).await
         }
         (Route::Ingest, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;

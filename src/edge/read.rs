@@ -2,8 +2,8 @@
 //!
 //! Invariant: at most one fetch per (counter, question) is under way in an isolate, and every
 //! answer's `as_of` is the moment its fetch began: what was acknowledged before is included.
+//! A reader with a version takes any view that covers it, else joins or begins later fetches until one does.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use futures_channel::oneshot;
@@ -16,24 +16,39 @@ use crate::counter::id::CounterId;
 use crate::counter::total::Value;
 use crate::platform::call::{self, CALL_MS_MAX};
 use crate::platform::clock::{now_ms, sleep_ms, within_ms};
-use crate::protocol::access::{Caller, Scope};
-use crate::protocol::messages::{Fault, GlobalSum, Read, Wanted};
+use crate::platform::measure;
+use crate::protocol::messages::{Fault, GlobalSum, Read, ReadDrained, Wanted};
+use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::{Freshness, Told, union_json};
-use crate::protocol::query::{Query, UNION_MAX, WINDOW_UNIQUES_SECONDS_MAX, Window};
+use crate::protocol::public::{Freshness, Told};
+use crate::protocol::query::{Query, Window};
+use crate::protocol::version::{Version, not_reached};
 
 /// How often a reader looks for a fetch that another request began.
 const LOOK_EVERY_MS: u64 = 2;
 
+/// How long a reader waits for a version, from when it asked. Only its first sum may take longer, as any
+/// read may: a datacenter that hangs is given up after 3 s, and then there is something to tell.
+const VERSION_MS_MAX: u64 = 2_000;
+
+/// The first and the longest pause before a sum that lacked something is made again; each is double the
+/// one before. 25 + 50 + 100 + 200 + 4 × 400 ms: at most ten sums in 2 s.
+const PAUSE_MS: (u64, u64) = (25, 400);
+
 /// A sum, or that there is no such counter, with its freshness.
-struct Seen {
-    sum: Option<Rc<GlobalSum>>,
-    freshness: Freshness,
+pub struct Seen {
+    /// The sum.
+    pub sum: Option<Rc<GlobalSum>>,
+    /// How true it is.
+    pub freshness: Freshness,
 }
 
 async fn fetch_now(visit: &Visit, question: &Question) -> Result<Seen, Problem> {
     let as_of_ms = now_ms();
-    let sum = call::aggregator(&visit.env, question)
+    let drained = ReadDrained {
+        read: question.clone(),
+    };
+    let sum = call::aggregator(&visit.env, &drained)
         .await
         .map_err(unread)?;
     let freshness = Freshness {
@@ -55,15 +70,19 @@ pub fn unread(fault: Fault) -> Problem {
     }
 }
 
-/// Reads through the cache.
-async fn fetch_shared(visit: &Visit, question: &Question) -> Result<Seen, Problem> {
+/// Reads through the cache: a view whose fetch began after that moment.
+async fn fetch_shared(visit: &Visit, question: &Question, after_ms: i64) -> Result<Seen, Problem> {
     let asked_ms = now_ms();
     // A view that somebody fetches now, or that is young enough, serves this reader too.
     let shared = with_reads(|reads| {
         reads
             .view(question)
-            .filter(|view| is_in_use(view, asked_ms))
+            .filter(|view| is_in_use(view, asked_ms) && view.begun_ms > after_ms)
             .map(|view| view.begun_ms)
+    });
+    measure::count(match shared {
+        Some(_) => Metric::ReadCacheHit,
+        None => Metric::ReadCacheMiss,
     });
     if let Some(begun_ms) = shared {
         while now_ms() - asked_ms <= i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX) {
@@ -119,15 +138,76 @@ async fn fetch_shared(visit: &Visit, question: &Question) -> Result<Seen, Proble
     })
 }
 
-async fn see(visit: &Visit, question: &Question, strong: bool) -> Result<Seen, Problem> {
+/// Reads a sum now, or through the cache.
+///
+/// # Errors
+/// `unavailable`.
+pub async fn see(visit: &Visit, question: &Question, strong: bool) -> Result<Seen, Problem> {
     if strong {
         fetch_now(visit, question).await
     } else {
-        fetch_shared(visit, question).await
+        fetch_shared(visit, question, i64::MIN).await
     }
 }
 
-fn not_found(id: &CounterId) -> Problem {
+/// Reads until what is read covers the version that was asked for, if one was.
+async fn see_version(
+    visit: &Visit,
+    question: &Question,
+    strong: bool,
+    asked: Option<&Version>,
+) -> Result<Seen, Problem> {
+    let Some(asked) = asked else {
+        return see(visit, question, strong).await;
+    };
+    let began_ms = now_ms();
+    let mut seen = see(visit, question, strong).await?;
+    // That there is no counter says that its generation has ended, if the reader had asked by then.
+    let mut is_final = seen.freshness.fresh;
+    let mut pause_ms = 0;
+    loop {
+        match &seen.sum {
+            Some(sum) => {
+                let version = Version::of_sum(sum);
+                if version.lacks(sum.root.generation, asked).is_none() {
+                    return Ok(seen);
+                }
+            }
+            None if is_final => return Ok(seen),
+            None => {}
+        }
+        let left_ms = VERSION_MS_MAX.saturating_sub(now_ms().abs_diff(began_ms));
+        if left_ms <= pause_ms {
+            break;
+        }
+        if pause_ms > 0 {
+            sleep_ms(pause_ms).await;
+        }
+        let again = async {
+            if strong {
+                fetch_now(visit, question).await
+            } else {
+                fetch_shared(visit, question, seen.freshness.as_of_ms).await
+            }
+        };
+        match within_ms(left_ms - pause_ms, again).await {
+            Some(Ok(later)) => {
+                seen = later;
+                is_final = true;
+            }
+            Some(Err(problem)) if problem.code() != Code::Unavailable => return Err(problem),
+            _ => {}
+        }
+        pause_ms = (2 * pause_ms).clamp(PAUSE_MS.0, PAUSE_MS.1);
+    }
+    Err(match &seen.sum {
+        Some(sum) => not_reached(asked, sum, VERSION_MS_MAX),
+        None => unread(Fault::Unavailable("the read took too long".to_owned())),
+    })
+}
+
+/// What a reader is told where there is no such counter.
+pub fn not_found(id: &CounterId) -> Problem {
     Problem::new(
         Code::CounterNotFound,
         format!(
@@ -148,21 +228,39 @@ pub async fn value_now(visit: &Visit, id: &CounterId, generation: u64) -> Option
         datacenter: None,
         wanted: Wanted::default(),
     };
-    let seen = within_ms(VALUE_MS_MAX, fetch_shared(visit, &question))
+    let seen = within_ms(VALUE_MS_MAX, fetch_shared(visit, &question, i64::MIN))
         .await?
         .ok()?;
     let sum = seen.sum.filter(|sum| sum.root.generation == generation)?;
     Some(Told::new(id, &sum, seen.freshness).value())
 }
 
+/// A counter's value as the isolate sees it, at most half a second old; nothing where it cannot be seen.
+pub async fn value_seen(visit: &Visit, id: &CounterId) -> Value {
+    let question = Read {
+        counter: id.clone(),
+        datacenter: None,
+        wanted: Wanted::default(),
+    };
+    let seen = within_ms(VALUE_MS_MAX, fetch_shared(visit, &question, i64::MIN)).await;
+    let seen = seen.and_then(Result::ok);
+    let sum = seen
+        .as_ref()
+        .and_then(|seen| Some((seen.sum.as_ref()?, seen.freshness)));
+    sum.map_or_else(Value::default, |(sum, freshness)| {
+        Told::new(id, sum, freshness).value()
+    })
+}
+
 /// `GET /counters/{id}`.
 ///
 /// # Errors
-/// `counter-not-found`, `invalid-query`, `unavailable`.
+/// `counter-not-found`, `invalid-query`, `unavailable`, `version-not-reached`.
 pub async fn counter(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let as_text = accepts_text(visit);
     let asked = format!("{as_text} {}?{}", visit.path(), visit.query());
     if let Some(answer) = with_reads(|reads| reads.answer(&asked, now_ms())) {
+        measure::count(Metric::ReadCacheHit);
         return Ok(answer);
     }
     let (answer, is_shared) = fetch_counter(visit, id, as_text).await?;
@@ -180,7 +278,14 @@ async fn fetch_counter(
 ) -> Result<(Answer, bool), Problem> {
     let query = Query::parse(
         visit.query(),
-        &["consistency", "datacenter", "window", "at", "numbers"],
+        &[
+            "consistency",
+            "datacenter",
+            "window",
+            "at",
+            "at_least",
+            "numbers",
+        ],
     )?;
     let window = query.window(now_ms().div_euclid(1_000))?;
     let question = Read {
@@ -190,7 +295,10 @@ async fn fetch_counter(
     };
     let strings = query.numbers_as_strings()?;
     let is_strong = query.is_strong()?;
-    let seen = see(visit, &question, is_strong).await?;
+    let asked = query.at_least()?;
+    let waiting = visit.waiting();
+    let seen = see_version(visit, &question, is_strong, asked.as_ref()).await?;
+    drop(waiting);
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
     let told = Told::new(&question.counter, &sum, seen.freshness);
     let answer = if as_text {
@@ -205,8 +313,10 @@ async fn fetch_counter(
     } else {
         answer
     };
-    // Two readers that came within a millisecond see the same view, of the same age.
-    Ok((answer, !is_strong && !seen.freshness.fresh))
+    // Two readers that came within a millisecond see the same view, of the same age. A version is seldom
+    // sent twice, and too long to keep.
+    let is_shared = !is_strong && asked.is_none() && !seen.freshness.fresh;
+    Ok((answer, is_shared))
 }
 
 fn accepts_text(visit: &Visit) -> bool {
@@ -222,7 +332,15 @@ fn accepts_text(visit: &Visit) -> bool {
 pub async fn history(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let query = Query::parse(
         visit.query(),
-        &["from", "to", "step", "consistency", "datacenter", "numbers"],
+        &[
+            "from",
+            "to",
+            "step",
+            "consistency",
+            "datacenter",
+            "at_least",
+            "numbers",
+        ],
     )?;
     let range = query.history(now_ms().div_euclid(1_000))?;
     let strings = query.numbers_as_strings()?;
@@ -236,70 +354,11 @@ pub async fn history(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
         datacenter: query.datacenter()?,
         wanted,
     };
-    let seen = see(visit, &question, query.is_strong()?).await?;
+    let asked = query.at_least()?;
+    let _waiting = visit.waiting();
+    let seen = see_version(visit, &question, query.is_strong()?, asked.as_ref()).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
     let told = Told::new(&question.counter, &sum, seen.freshness);
     let answer = Answer::json(told.history_json(range, strings));
     Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
-}
-
-/// `GET /uniques`.
-///
-/// # Errors
-/// As [`counter`].
-pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
-    let query = Query::parse(visit.query(), &["id", "window", "at", "consistency"])?;
-    let window = query.window(now_ms().div_euclid(1_000))?;
-    if window.is_some_and(|window| !window.has_uniques()) {
-        let detail = format!(
-            "uniques are kept by the minute for {WINDOW_UNIQUES_SECONDS_MAX} seconds; ask for less"
-        );
-        return Err(Problem::new(Code::InvalidQuery, detail));
-    }
-    let mut ids = Vec::new();
-    for text in query.all("id") {
-        let id = CounterId::parse(text)?;
-        caller.may(Scope::Read, id.as_str())?;
-        if !ids.contains(&id) {
-            ids.push(id);
-        }
-    }
-    if ids.is_empty() || ids.len() > UNION_MAX {
-        let detail = format!("name 1 to {UNION_MAX} counters: ?id=a&id=b");
-        return Err(Problem::new(Code::InvalidQuery, detail));
-    }
-    let strong = query.is_strong()?;
-    let ask = |id: &CounterId| {
-        let question = Read {
-            counter: id.clone(),
-            datacenter: None,
-            wanted: Window::wanted(window),
-        };
-        async move {
-            see(visit, &question, strong)
-                .await
-                .map(|seen| (question.counter, seen))
-        }
-    };
-    let answers = crate::platform::settled::all_settled(ids.iter().map(ask), UNION_MAX).await;
-    let mut seen = answers
-        .into_iter()
-        .collect::<Result<HashMap<CounterId, Seen>, Problem>>()?;
-    let mut sums = Vec::new();
-    for id in &ids {
-        let Some(Seen {
-            sum: Some(sum),
-            freshness,
-        }) = seen.remove(id)
-        else {
-            return Err(not_found(id));
-        };
-        sums.push((sum, freshness));
-    }
-    let told: Vec<Told<'_>> = ids
-        .iter()
-        .zip(&sums)
-        .map(|(id, (sum, freshness))| Told::new(id, sum, *freshness))
-        .collect();
-    Ok(Answer::json(union_json(&ids, &told, window)))
 }

@@ -7,8 +7,9 @@ use worker::web_sys::{Headers, Response, ResponseInit};
 
 use super::isolate;
 use super::visit::Visit;
+use crate::platform::measure;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::routes::{NoRoute, allow_header, methods_of};
+use crate::protocol::routes::{NoRoute, RouteName, allow_header, methods_of};
 
 /// How long a browser may remember a preflight's answer.
 const PREFLIGHT_SECONDS: &str = "600";
@@ -17,7 +18,13 @@ const PREFLIGHT_SECONDS: &str = "600";
 /// not cover it (Fetch standard, "CORS non-wildcard request-header name").
 const ALLOWED_HEADERS: &str =
     "authorization, content-type, content-encoding, idempotency-key, if-match, if-none-match";
-const EXPOSED_HEADERS: &str = "etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms";
+const EXPOSED_HEADERS: &str = "etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms, server-timing, idempotency-replayed";
+
+/// Header of the first answer to a key, given again.
+const REPLAYED: &str = "idempotency-replayed";
+
+/// Header that says where the time went.
+const SERVER_TIMING: &str = "server-timing";
 
 /// What a request is answered with.
 #[derive(Clone)]
@@ -27,6 +34,7 @@ pub struct Answer {
     body: String,
     headers: Vec<(&'static str, String)>,
     etag: Option<String>,
+    refusal: Option<Code>,
 }
 
 impl Answer {
@@ -38,6 +46,7 @@ impl Answer {
             body,
             headers: Vec::new(),
             etag: None,
+            refusal: None,
         }
     }
 
@@ -49,9 +58,28 @@ impl Answer {
         }
     }
 
+    /// Another media type.
+    pub fn of_type(self, content_type: &'static str) -> Self {
+        Self {
+            content_type,
+            ..self
+        }
+    }
+
     /// Another status.
     pub fn with_status(self, status: u16) -> Self {
         Self { status, ..self }
+    }
+
+    /// Says that this is the first answer to a key, given again.
+    pub fn replayed(mut self) -> Self {
+        self.headers.push((REPLAYED, "true".to_owned()));
+        self
+    }
+
+    /// Whether it is the first answer to a key, given again.
+    pub fn is_replay(&self) -> bool {
+        self.headers.iter().any(|(name, _)| *name == REPLAYED)
     }
 
     /// Says how true the answer is, for readers that see no JSON.
@@ -74,6 +102,7 @@ impl From<Problem> for Answer {
     fn from(problem: Problem) -> Self {
         let mut answer = Self {
             content_type: "application/problem+json",
+            refusal: Some(problem.code()),
             ..Self::json(problem.to_json()).with_status(problem.code().status())
         };
         if let Some(seconds) = problem.retry_after_seconds() {
@@ -113,26 +142,46 @@ type HeaderList = Vec<(&'static str, String)>;
 
 fn cors(visit: &Visit, headers: &mut HeaderList) {
     headers.push(("vary", "Origin".to_owned()));
+    // Who names no origin is no page of another one: three headers less to build, and each takes longer
+    // than looking.
+    let Some(origin) = visit.header("origin") else {
+        return;
+    };
     let Ok(access) = isolate::access(&visit.env) else {
         return;
     };
-    let origin = if access.is_open() {
-        None
-    } else {
-        visit.header("origin")
-    };
-    if let Some(allowed) = access.cors_origin(origin.as_deref()) {
+    if let Some(allowed) = access.cors_origin(Some(&origin)) {
+        if headers.iter().any(|(name, _)| *name == SERVER_TIMING) {
+            headers.push(("timing-allow-origin", allowed.clone()));
+        }
         headers.push(("access-control-allow-origin", allowed));
         headers.push(("access-control-expose-headers", EXPOSED_HEADERS.to_owned()));
     }
+}
+
+/// Measures the request, and says where its time went: `total`, of which `cell` was waited for cells,
+/// roots and the aggregator, both in whole milliseconds. What took none has nothing to say: two headers
+/// were a tenth of the time of an answer from memory. Source: W3C Server Timing, section 3.
+fn timing(visit: &Visit, route: RouteName, refusal: Option<Code>, headers: &mut HeaderList) {
+    let (total_ms, waited_ms) = (visit.age_ms(), visit.waited_ms());
+    measure::answered(route, total_ms, refusal);
+    if total_ms == 0 {
+        return;
+    }
+    let mut text = format!("total;dur={total_ms}");
+    if waited_ms > 0 {
+        text.push_str(&format!(", cell;dur={waited_ms}"));
+    }
+    headers.push((SERVER_TIMING, text));
 }
 
 /// Makes the response.
 ///
 /// # Errors
 /// The platform's.
-pub fn respond(visit: &Visit, answer: Answer) -> worker::Result<Response> {
+pub fn respond(visit: &Visit, route: RouteName, answer: Answer) -> worker::Result<Response> {
     let mut headers = answer.headers;
+    timing(visit, route, answer.refusal, &mut headers);
     cors(visit, &mut headers);
     // Counts change all the time, and what a key may see is not for shared caches.
     let cache = if answer.etag.is_some() {
@@ -165,9 +214,11 @@ pub fn respond(visit: &Visit, answer: Answer) -> worker::Result<Response> {
 pub fn preflight(visit: &Visit) -> worker::Result<Response> {
     let Some(methods) = methods_of(visit.path()) else {
         let detail = "there is no such path; GET /openapi.json lists every call";
-        return respond(visit, Problem::new(Code::NotFound, detail).into());
+        let problem = Problem::new(Code::NotFound, detail);
+        return respond(visit, RouteName::Options, problem.into());
     };
     let mut headers = HeaderList::new();
+    timing(visit, RouteName::Options, None, &mut headers);
     cors(visit, &mut headers);
     let allow = allow_header(methods);
     headers.push(("allow", allow.clone()));

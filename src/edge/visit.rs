@@ -1,5 +1,6 @@
 //! One request and what is known of it.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use worker::wasm_bindgen;
@@ -9,6 +10,7 @@ use worker::{Context, Env};
 
 use super::{body, isolate};
 use crate::counter::id::Datacenter;
+use crate::platform::clock::now_ms;
 use crate::protocol::access::Caller;
 use crate::protocol::problem::Problem;
 
@@ -34,6 +36,8 @@ pub struct Visit {
     /// Bindings.
     pub env: Env,
     context: Rc<Context>,
+    arrived_ms: i64,
+    waited_ms: Cell<i64>,
     method: String,
     path: String,
     query: String,
@@ -52,6 +56,8 @@ impl Visit {
             request,
             env,
             context: Rc::new(context),
+            arrived_ms: now_ms(),
+            waited_ms: Cell::new(0),
         }
     }
 
@@ -94,6 +100,25 @@ impl Visit {
         access.identify(authorization.as_deref(), origin.as_deref())
     }
 
+    /// How long ago the request arrived, in milliseconds. The platform moves the clock only when I/O
+    /// happens, so what was computed since the last await is not in it.
+    pub fn age_ms(&self) -> i64 {
+        now_ms().saturating_sub(self.arrived_ms).max(0)
+    }
+
+    /// How much of that it waited for cells, roots and the aggregator.
+    pub fn waited_ms(&self) -> i64 {
+        self.waited_ms.get()
+    }
+
+    /// Notes the time from now until it is dropped as waited. One at a time, or it is noted twice.
+    pub fn waiting(&self) -> Waiting<'_> {
+        Waiting {
+            visit: self,
+            since_ms: now_ms(),
+        }
+    }
+
     /// Lets work go on after the answer, even if the client is gone.
     pub fn wait_until(&self, future: impl Future<Output = ()> + 'static) {
         self.context.wait_until(future);
@@ -105,6 +130,20 @@ impl Visit {
         if !matches!(self.method(), "GET" | "HEAD") {
             body::drain(&self.request).await;
         }
+    }
+}
+
+/// A wait that is under way.
+pub struct Waiting<'a> {
+    visit: &'a Visit,
+    since_ms: i64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let waited_ms = now_ms().saturating_sub(self.since_ms).max(0);
+        let all_ms = self.visit.waited_ms.get().saturating_add(waited_ms);
+        self.visit.waited_ms.set(all_ms);
     }
 }
 

@@ -3,15 +3,19 @@
 use super::isolate::{hash_key, own_shard, shards_of};
 use super::respond::Answer;
 use super::visit::Visit;
-use super::{body, lanes, read};
+use super::{body, keyed, lanes, read};
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::id::CounterId;
+use crate::counter::ledger::Keyed;
 use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
 use crate::platform::clock::now_ms;
-use crate::protocol::batch::event::parse_increment;
+use crate::platform::measure;
+use crate::protocol::batch::event::{IncrementBody, parse_increment};
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
+use crate::protocol::keys::{Kind, fingerprint, parse_key, write_key};
 use crate::protocol::messages::Fault;
+use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
@@ -48,6 +52,18 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     let datacenter = visit.datacenter();
     let shards = shards_of(&id, &datacenter);
     let second = at_ms.div_euclid(1_000);
+    if let Some(header) = visit.header("idempotency-key") {
+        return write_keyed(
+            visit,
+            id,
+            &wanted,
+            parse_key(&header)?,
+            adds,
+            second,
+            strings,
+        )
+        .await;
+    }
 
     let mut load = Load::default();
     let mut shard = own_shard(shards);
@@ -71,6 +87,7 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
         shard,
     };
     let begun_ms = now_ms();
+    let waiting = visit.waiting();
     let mut arrival = lanes::count(visit, &cell, load.clone()).await?;
     for _ in 0..MOVES_MAX {
         if now_ms() - begun_ms > MOVES_MS_MAX {
@@ -99,6 +116,8 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
             (view.unwrap_or(own).or_more(own), false)
         }
     };
+    drop(waiting);
+    measure::count(acknowledged(adds));
     Ok(Answer::json(write_json(
         &cell,
         wanted.delta,
@@ -107,6 +126,102 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
         &flushed,
         strings,
     )))
+}
+
+/// What a write is counted as that is answered as done.
+const fn acknowledged(adds: bool) -> Metric {
+    if adds {
+        Metric::AcknowledgedIncrement
+    } else {
+        Metric::AcknowledgedDecrement
+    }
+}
+
+/// A write that counts once however often it comes.
+async fn write_keyed(
+    visit: &Visit,
+    id: CounterId,
+    wanted: &IncrementBody,
+    key: &str,
+    adds: bool,
+    second: i64,
+    strings: bool,
+) -> Result<Answer, Problem> {
+    let secret = hash_key(&visit.env).await?;
+    let operation: &[u8] = if adds { b"increment" } else { b"decrement" };
+    let unique = wanted.unique.as_deref().map(str::as_bytes);
+    let at_ms = wanted.at_ms.map(i64::to_le_bytes);
+    let parts: [&[u8]; 4] = [
+        operation,
+        &wanted.delta.to_le_bytes(),
+        unique.unwrap_or_default(),
+        at_ms.as_ref().map_or(&[], |bytes| bytes),
+    ];
+    let hashed = |bytes: &[u8]| hash(&secret, bytes);
+    let fingerprint = fingerprint(&hashed, &parts);
+    let (added, removed) = if adds {
+        (wanted.delta, 0)
+    } else {
+        (0, wanted.delta)
+    };
+    let keyed = Keyed {
+        key: write_key(&hashed, Kind::Write, key),
+        fingerprint,
+        generation: 0,
+        added,
+        removed,
+        live: if adds {
+            vec![(second, added)]
+        } else {
+            Vec::new()
+        },
+        past: Vec::new(),
+        seen: None,
+    };
+    let waiting = visit.waiting();
+    let answer = keyed::count_one(visit, &id, keyed, strings).await?;
+    if let Some(unique) = unique {
+        // Only now, since a key that was used for another write must change nothing; and with each retry,
+        // since an element may be sent again without harm. Its shard is chosen by its hash.
+        let hashed = hash(&secret, unique);
+        let tokens = Load {
+            tokens: vec![(second, Token::from_hash(hashed))],
+            ..Load::default()
+        };
+        send_element(visit, &id, hashed, tokens).await?;
+    }
+    drop(waiting);
+    measure::count(if answer.is_replay() {
+        Metric::Replayed
+    } else {
+        acknowledged(adds)
+    });
+    Ok(answer)
+}
+
+/// Sends an element alone to its shard.
+async fn send_element(
+    visit: &Visit,
+    id: &CounterId,
+    hashed: u64,
+    load: Load,
+) -> Result<(), Problem> {
+    let datacenter = visit.datacenter();
+    let mut shards = shards_of(id, &datacenter);
+    for _ in 0..MOVES_MAX {
+        let cell = CellAddress {
+            counter: id.clone(),
+            datacenter: datacenter.clone(),
+            shard: shard_of_element(hashed, shards),
+        };
+        let arrival = lanes::count(visit, &cell, load.clone()).await?;
+        match arrival.outcome {
+            Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
+            outcome => return outcome.map(|_| ()).map_err(Problem::from),
+        }
+    }
+    let detail = "the counter is busy; nothing was counted, try again";
+    Err(Problem::new(Code::Unavailable, detail))
 }
 
 /// The time of a write: the client's own where it is near enough to ours.

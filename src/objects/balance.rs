@@ -6,11 +6,13 @@ use std::rc::Rc;
 use worker::Env;
 
 use super::cell::Core;
-use crate::counter::split::{self, Loads, Meter, Step, Thresholds};
+use crate::counter::split::{self, Loads, Meter, Rate, Step, Thresholds};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
+use crate::platform::measure;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Fault, Flush, Report, Seal};
+use crate::protocol::metrics::Metric;
 use crate::protocol::names::{CellAddress, QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
 
 /// How often a busy shard reports to its lead, and a quiet one that still gets flushes.
@@ -58,18 +60,28 @@ impl Balance {
 impl Core {
     /// Notes a flush and acts on the load. Returns how long the lane should gather.
     pub(super) fn note_flush(self: &Rc<Self>, flush: &Flush, lanes: u32, now_ms: i64) -> u32 {
+        let rate = self.note(&flush.to, flush.load.writes, now_ms);
+        split::linger_ms(rate, lanes)
+    }
+
+    /// Notes a flush of keyed writes, as [`Core::note_flush`].
+    pub(super) fn note_writes(self: &Rc<Self>, me: &CellAddress, writes: usize, now_ms: i64) {
+        self.note(me, u32::try_from(writes).unwrap_or(u32::MAX), now_ms);
+    }
+
+    fn note(self: &Rc<Self>, me: &CellAddress, writes: u32, now_ms: i64) -> Rate {
         let rate = {
             let mut balance = self.balance.borrow_mut();
-            balance.meter.note(flush.load.writes, now_ms);
+            balance.meter.note(writes, now_ms);
             balance.meter.per_second(now_ms)
         };
-        let (me, per_second) = (&flush.to, rate.flushes);
+        let per_second = rate.flushes;
         if me.is_lead() {
             self.hear(per_second, now_ms);
         } else {
             self.report(me, per_second, now_ms);
         }
-        split::linger_ms(rate, lanes)
+        rate
     }
 
     /// Lead: notes the load of one of its cells, and changes the number of shards if it must.
@@ -101,16 +113,26 @@ impl Core {
             self.balance.borrow_mut().loads.changed(now_ms);
             self.state.borrow_mut().spread_over(wanted);
             // A write that failed has restored the old number with the rest of the state.
-            if self.save().is_ok() && wanted > 1 {
-                self.arm(self.balance.borrow().thresholds.quiet_ms);
+            if self.save().is_ok() {
+                if wanted > spread {
+                    measure::count(Metric::ShardSplit);
+                }
+                if wanted > 1 {
+                    self.arm(self.balance.borrow().thresholds.quiet_ms);
+                }
             }
         }
     }
 
     fn arm(self: &Rc<Self>, in_ms: i64) {
+        self.arm_at(now_ms() + in_ms);
+    }
+
+    /// Rings at that time, unix milliseconds, or before.
+    pub(super) fn arm_at(self: &Rc<Self>, at_ms: i64) {
         let core = self.clone();
         self.object.wait_until(async move {
-            let _ = core.rows.set_alarm(now_ms() + in_ms).await;
+            let _ = core.rows.set_alarm(at_ms).await;
         });
     }
 
@@ -212,6 +234,9 @@ impl Core {
         if self.readable().is_err() {
             return;
         }
+        // What could not be deleted now is deleted before the next keyed write.
+        let _ = self.let_records_go(now_ms());
+        self.arm_for_ledger();
         self.choose_spread(now_ms());
         let left = self.state.borrow().to_seal();
         let me = self.address.borrow().clone();

@@ -21,10 +21,12 @@ use crate::counter::grant::{Grant, Taken};
 use crate::counter::merge::{Part, Question};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
+use crate::platform::measure;
 use crate::protocol::messages::{
-    Ask, Call, CellAnswer, Close, Configure, Fault, Flush, Flushed, Hello, Register, Report, Seal,
-    Sum, Suspend,
+    Ask, Call, CellAnswer, Close, Configure, Count, Fault, Flush, Flushed, Hello, Register, Report,
+    Seal, Sum, Suspend,
 };
+use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 
 /// How often a flush asks for a grant before it is refused. The second time is for a generation
@@ -78,6 +80,9 @@ impl DurableObject for Cell {
         match path.as_str() {
             Flush::PATH => {
                 call::reply::<Flush>(&core.on_flush(call::read(&mut request).await).await)
+            }
+            Count::PATH => {
+                call::reply::<Count>(&core.on_count(call::read(&mut request).await).await)
             }
             Ask::PATH => call::reply::<Ask>(&core.on_ask(call::read(&mut request).await)),
             Sum::PATH => call::reply::<Sum>(&core.on_sum(call::read(&mut request).await).await),
@@ -248,9 +253,13 @@ impl Core {
 
     /// Seals this cell, durably.
     pub(super) fn seal(&self, generation: u64) -> Result<Option<Part>, Fault> {
+        let was_sealed = self.state.borrow().is_sealed();
         let part = self.state.borrow_mut().seal(generation);
         if part.is_some() {
             self.save()?;
+            if !was_sealed {
+                measure::count(Metric::ShardSeal);
+            }
         }
         Ok(part)
     }

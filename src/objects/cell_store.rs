@@ -12,22 +12,27 @@ use super::store::{Store, blob, integer};
 use crate::counter::cell::{Cell, Hot};
 use crate::counter::flush::Changes;
 use crate::counter::history::{MINUTES_KEPT, Step};
+use crate::counter::ledger::Ledger;
 use crate::counter::merge::from_rest;
 use crate::protocol::messages::{Fault, decode, encode};
 use crate::protocol::names::CellAddress;
 use crate::sketch::Sketch;
 
-const SCHEMA_VERSION: i64 = 1;
+/// 2 added the ledger.
+const SCHEMA_VERSION: i64 = 2;
 
 /// WITHOUT ROWID: an upsert writes one row, where a table with an index beside it bills two.
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS rows (kind INTEGER NOT NULL, start INTEGER NOT NULL, \
     body BLOB NOT NULL, PRIMARY KEY (kind, start)) WITHOUT ROWID",
+    // By slot first: what is let go lies together, and what is looked up in at most six places.
+    "CREATE TABLE IF NOT EXISTS ledger (slot INTEGER NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, \
+    PRIMARY KEY (slot, key)) WITHOUT ROWID",
 ];
 
 /// Kinds of rows, a stored format: never renumbered.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
     Address,
     Hot,
     AllTime,
@@ -39,6 +44,8 @@ enum Kind {
     Closing,
     /// A sealed shard's part that the lead keeps; start: shard.
     Sealed,
+    /// How many records each slot of the ledger has.
+    Ledger,
 }
 
 impl Kind {
@@ -53,6 +60,7 @@ impl Kind {
             Self::MinuteSketch => 6,
             Self::Closing => 7,
             Self::Sealed => 8,
+            Self::Ledger => 9,
         };
         number.into()
     }
@@ -68,7 +76,7 @@ impl Kind {
 
 /// The rows of a cell.
 pub struct CellStore {
-    store: Store,
+    pub(super) store: Store,
     has_schema: std::cell::Cell<bool>,
 }
 
@@ -91,11 +99,13 @@ impl CellStore {
     /// # Errors
     /// As [`CellStore::open`].
     pub fn load(&self) -> Result<(Cell, Option<CellAddress>), Fault> {
-        let exists = self.store.schema_version(SCHEMA_VERSION)?.is_some();
-        self.has_schema.set(exists);
-        if !exists {
+        let version = self.store.schema_version(SCHEMA_VERSION)?;
+        self.has_schema.set(version == Some(SCHEMA_VERSION));
+        if version.is_none() {
             return Ok((Cell::default(), None));
         }
+        // An older schema is completed before anything else is done.
+        self.create_schema()?;
         let address = self.get::<CellAddress>(Kind::Address, 0)?;
         let Some(hot) = self.get::<Hot>(Kind::Hot, 0)? else {
             return Ok((Cell::default(), address));
@@ -115,7 +125,10 @@ impl CellStore {
         for (shard, body) in self.all(Kind::Sealed)? {
             sealed.insert(u8::try_from(shard).unwrap_or(0), decode(&body)?);
         }
-        let cell = Cell::restore(hot, pages, all_time, open, sealed);
+        let mut cell = Cell::restore(hot, pages, all_time, open, sealed);
+        if let Some(ledger) = self.get::<Ledger>(Kind::Ledger, 0)? {
+            cell.restore_ledger(ledger);
+        }
         Ok((cell, address))
     }
 
@@ -127,7 +140,10 @@ impl CellStore {
         if !changes.hot {
             return Ok(());
         }
-        let only_hot = changes.pages.is_empty() && !changes.all_time && changes.minutes.is_empty();
+        let only_hot = changes.pages.is_empty()
+            && !changes.all_time
+            && changes.minutes.is_empty()
+            && changes.records.is_empty();
         // One row is atomic by itself.
         if only_hot && changes.late_tokens.is_empty() && self.has_schema.get() {
             return self.put(Kind::Hot, 0, &cell.hot_row());
@@ -150,6 +166,7 @@ impl CellStore {
                 self.put_bytes(Kind::MinuteSketch, *minute, sketch.clone())?;
             }
             self.merge_late(changes)?;
+            self.put_records(cell, changes)?;
             self.put(Kind::Hot, 0, &cell.hot_row())
         })
     }
@@ -239,6 +256,7 @@ impl CellStore {
                 "DELETE FROM rows WHERE kind NOT IN (?, ?)",
                 vec![Kind::Address.number(), Kind::Closing.number()],
             )?;
+            self.store.run("DELETE FROM ledger", vec![])?;
             shards
                 .iter()
                 .try_for_each(|shard| self.put(Kind::Closing, i64::from(*shard), &generation))
@@ -283,12 +301,12 @@ impl CellStore {
         self.store.sync().await
     }
 
-    /// Sets the object's alarm, unix milliseconds.
+    /// Sets the object's alarm, unix milliseconds, unless there is an earlier one.
     ///
     /// # Errors
     /// `Unavailable`.
     pub async fn set_alarm(&self, at_ms: i64) -> Result<(), Fault> {
-        self.store.set_alarm(at_ms).await
+        self.store.set_alarm_by(at_ms).await
     }
 
     /// Gives the object's storage back.
@@ -347,7 +365,7 @@ impl CellStore {
         Ok(rows.iter().filter_map(read).collect())
     }
 
-    fn put<T: Serialize>(&self, kind: Kind, start: i64, value: &T) -> Result<(), Fault> {
+    pub(super) fn put<T: Serialize>(&self, kind: Kind, start: i64, value: &T) -> Result<(), Fault> {
         self.put_bytes(kind, start, encode(value)?)
     }
 

@@ -14,7 +14,9 @@ use futures_channel::oneshot;
 use super::cell::Core;
 use crate::counter::flush::Changes;
 use crate::platform::clock::now_ms;
+use crate::platform::measure;
 use crate::protocol::messages::{Fault, Flush, Flushed};
+use crate::protocol::metrics::Metric;
 
 /// Flushes that may wait for the next commit. An isolate has one under way per lane, so this is as many
 /// isolates; at about 1 KB each they are 1 MB. One more is told to come again.
@@ -107,6 +109,7 @@ impl Core {
         if let Err(fault) = self.written(written) {
             // Refused or not: none of them was counted, and each may be sent again.
             outcomes.fill(Err(fault));
+            measure::count(Metric::CommitFailed);
             return (outcomes, false);
         }
         let lanes = self.state.borrow().lanes_within_second(now_ms);
@@ -115,6 +118,9 @@ impl Core {
                 flushed.linger_ms = self.note_flush(flush, lanes, now_ms);
                 flushed.shards = self.state.borrow().spread();
             }
+        }
+        if together.hot {
+            measure::committed(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
         }
         (outcomes, together.hot)
     }

@@ -11,17 +11,19 @@ use futures_util::lock::Mutex;
 use worker::wasm_bindgen;
 use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
+use super::claims::claims_kept_ms;
 use super::directory_store::{DirectoryStore, Telling};
 use super::store::Store;
 use super::telling::duties;
 use crate::cluster::root::{DATACENTERS_MAX, Entry, Root};
 use crate::counter::grant::Grant;
-use crate::counter::id::CounterId;
+use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::settings::{Settings, Ttl};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random};
 use crate::protocol::messages::{
-    Call, End, Ended, Fault, HashKeyCall, List, LookUp, Put, PutAnswer, Register,
+    Call, Claim, End, Ended, Fault, HashKeyCall, List, LookUp, Put, PutAnswer, Register,
+    RegisterInbox,
 };
 
 /// Counters and duties that one alarm looks at; the next alarm follows at once.
@@ -44,7 +46,8 @@ pub struct Directory {
 
 impl DurableObject for Directory {
     fn new(state: State, env: Env) -> Self {
-        let (rows, opened) = DirectoryStore::open(Store::new(state.storage()));
+        let (rows, opened) =
+            DirectoryStore::open(Store::new(state.storage()), claims_kept_ms(&env));
         Self {
             env,
             rows,
@@ -59,6 +62,12 @@ impl DurableObject for Directory {
             Register::PATH => {
                 call::reply::<Register>(&self.on_register(call::read(&mut request).await).await)
             }
+            Claim::PATH => {
+                call::reply::<Claim>(&self.on_claim(call::read(&mut request).await).await)
+            }
+            RegisterInbox::PATH => call::reply::<RegisterInbox>(
+                &self.on_register_inbox(call::read(&mut request).await).await,
+            ),
             LookUp::PATH => call::reply::<LookUp>(&self.on_look_up(call::read(&mut request).await)),
             Put::PATH => call::reply::<Put>(&self.on_put(call::read(&mut request).await).await),
             End::PATH => call::reply::<End>(&self.on_end(call::read(&mut request).await).await),
@@ -83,7 +92,7 @@ impl DurableObject for Directory {
 }
 
 impl Directory {
-    fn readable(&self) -> Result<(), Fault> {
+    pub(super) fn readable(&self) -> Result<(), Fault> {
         if matches!(&*self.unreadable.borrow(), Some(Fault::Unavailable(_))) {
             // It may have been for want of file descriptors, or of a moment.
             self.unreadable.replace(self.rows.prepare().err());
@@ -92,7 +101,7 @@ impl Directory {
     }
 
     /// The counter's lock. Locks that nobody holds are let go.
-    fn lock_of(&self, counter: &CounterId) -> Rc<Mutex<()>> {
+    pub(super) fn lock_of(&self, counter: &CounterId) -> Rc<Mutex<()>> {
         let mut locks = self.locks.borrow_mut();
         if let Some(lock) = locks.get(counter).and_then(Weak::upgrade) {
             return lock;
@@ -112,28 +121,38 @@ impl Directory {
         self.readable()?;
         let lock = self.lock_of(&counter);
         let _alone = lock.lock().await;
-        let mut root = match self.living(&counter, true).await? {
+        let mut root = self.admit(&counter, &datacenter).await?;
+        // A lapsed cell asks again; its write keeps a sliding counter alive from now on.
+        root.last_write_ms = root.last_write_ms.max(now_ms());
+        self.save(&counter, Entry::Live(root.clone()), &[]).await?;
+        Ok(root.grant(&datacenter))
+    }
+
+    /// The living root with this datacenter in it, created if need be. The caller holds the lock.
+    pub(super) async fn admit(
+        &self,
+        counter: &CounterId,
+        datacenter: &Datacenter,
+    ) -> Result<Root, Fault> {
+        let mut root = match self.living(counter, true).await? {
             Ok(root) => root,
             Err(ended) => Root::create(ended.as_ref(), now_ms()),
         };
-        if root.datacenters.contains(&datacenter) {
-            // A lapsed cell asks again; its write keeps a sliding counter alive from now on.
-            root.last_write_ms = root.last_write_ms.max(now_ms());
-            self.save(&counter, Entry::Live(root.clone()), &[]).await?;
-            return Ok(root.grant(&datacenter));
+        if root.datacenters.contains(datacenter) {
+            return Ok(root);
         }
         if root.datacenters.len() >= DATACENTERS_MAX {
             return Err(Fault::Broken(format!(
                 "a counter has at most {DATACENTERS_MAX} datacenters"
             )));
         }
-        let lone = root.lone_lead(&datacenter).cloned();
+        let lone = root.lone_lead(datacenter).cloned();
         root.datacenters.insert(datacenter.clone());
         root.last_write_ms = root.last_write_ms.max(now_ms());
         if let Some(lone) = lone {
             // Until the lone lead knows, it calls its own total exact: it must know first.
             self.tell(
-                &counter,
+                counter,
                 &lone,
                 Telling::Configure,
                 root.generation,
@@ -141,8 +160,8 @@ impl Directory {
             )
             .await?;
         }
-        self.save(&counter, Entry::Live(root.clone()), &[]).await?;
-        Ok(root.grant(&datacenter))
+        self.save(counter, Entry::Live(root.clone()), &[]).await?;
+        Ok(root)
     }
 
     async fn on_put(&self, put: Result<Put, Fault>) -> Result<PutAnswer, Fault> {
@@ -269,6 +288,7 @@ impl Directory {
 
     async fn look_at_what_is_due(&self) -> Result<(), Fault> {
         self.readable()?;
+        self.rows.delete_claims(now_ms())?;
         let due = self.rows.due_duties(now_ms(), DUE_AT_ONCE)?;
         self.fulfil(&due).await?;
         for counter in self.rows.due_counters(now_ms(), DUE_AT_ONCE)? {

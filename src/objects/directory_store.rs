@@ -2,12 +2,14 @@
 
 use worker::SqlStorageValue;
 
+use super::claim_store::CLAIMS_SCHEMA;
 use super::store::{Store, blob, integer, text};
 use crate::cluster::root::{Entry, prefix_end};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::protocol::messages::{Fault, decode, encode};
 
-const SCHEMA_VERSION: i64 = 1;
+/// 2 added claims.
+const SCHEMA_VERSION: i64 = 2;
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS roots (id TEXT PRIMARY KEY, live INTEGER NOT NULL, due_at INTEGER, \
@@ -16,6 +18,7 @@ const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS duties (id TEXT NOT NULL, datacenter TEXT NOT NULL, kind INTEGER NOT NULL, \
         generation INTEGER NOT NULL, due_at INTEGER NOT NULL, tries INTEGER NOT NULL, \
         PRIMARY KEY (id, datacenter, kind, generation)) WITHOUT ROWID",
+    CLAIMS_SCHEMA,
     "CREATE TABLE IF NOT EXISTS deployment (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
 ];
 
@@ -58,15 +61,25 @@ pub struct Duty {
 /// The rows of a partition.
 pub struct DirectoryStore {
     store: Store,
+    /// How long claims are kept, milliseconds.
+    pub(super) claims_kept_ms: i64,
 }
 
 impl DirectoryStore {
+    /// The database.
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Opens the rows, making the tables where there are none.
     ///
     /// # Errors
     /// `Broken` for a schema from the future, `Unavailable` where SQLite refuses.
-    pub fn open(store: Store) -> (Self, Result<(), Fault>) {
-        let rows = Self { store };
+    pub fn open(store: Store, claims_kept_ms: i64) -> (Self, Result<(), Fault>) {
+        let rows = Self {
+            store,
+            claims_kept_ms,
+        };
         let opened = rows.prepare();
         (rows, opened)
     }
@@ -77,8 +90,8 @@ impl DirectoryStore {
     /// As [`DirectoryStore::open`].
     pub fn prepare(&self) -> Result<(), Fault> {
         match self.store.schema_version(SCHEMA_VERSION)? {
-            Some(_) => Ok(()),
-            None => self.store.create_schema(SCHEMA_VERSION, SCHEMA),
+            Some(SCHEMA_VERSION) => Ok(()),
+            _ => self.store.create_schema(SCHEMA_VERSION, SCHEMA),
         }
     }
 
@@ -188,7 +201,8 @@ impl DirectoryStore {
         let sql = "SELECT MIN(due_at) FROM (SELECT MIN(due_at) AS due_at FROM roots WHERE due_at IS NOT NULL \
             UNION ALL SELECT MIN(due_at) AS due_at FROM duties)";
         let rows = self.store.run(sql, vec![])?;
-        Ok(rows.first().and_then(|row| row.first()).and_then(integer))
+        let due_ms = rows.first().and_then(|row| row.first()).and_then(integer);
+        Ok(due_ms.into_iter().chain(self.claims_due_ms()?).min())
     }
 
     /// Forgets a counter's last trace.

@@ -4,9 +4,14 @@
 //! |---|---|
 //! | [`cell`] | one (counter, datacenter, shard); shard 0 is the lead of its datacenter |
 //! | [`commit`] | how flushes that arrive together become one commit |
+//! | [`count`] | keyed writes, each counted once |
 //! | [`lead`] | what a lead does besides: sums, grants, endings for its shards |
 //! | [`balance`] | how a cell watches its load, and how the number of shards follows it |
-//! | [`cell_store`] | a cell's rows |
+//! | [`cell_store`], [`cell_ledger`] | a cell's rows, and those of its keyed writes |
+//! | [`claims`], [`claim_store`] | whose an idempotency key is, and the rows of that |
+//! | [`inbox`], [`inbox_store`] | events that are acknowledged and not counted yet, and their rows |
+//! | [`consume`] | how an inbox counts them |
+//! | [`inboxes`] | how a root knows of them |
 //! | [`directory`] | one partition of the directory: the roots of its counters |
 //! | [`telling`] | how roots end, and how leads are told |
 //! | [`directory_store`] | its rows |
@@ -14,10 +19,18 @@
 
 mod balance;
 mod cell;
+mod cell_ledger;
 mod cell_store;
+mod claim_store;
+mod claims;
 mod commit;
+mod consume;
+mod count;
 mod directory;
 mod directory_store;
+mod inbox;
+mod inbox_store;
+mod inboxes;
 mod lead;
 mod store;
 mod telling;

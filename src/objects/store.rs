@@ -144,6 +144,18 @@ impl Store {
             .map_err(broken("delete all"))
     }
 
+    /// Sets the object's alarm to a time, unix milliseconds, unless it rings before.
+    ///
+    /// # Errors
+    /// As [`Store::set_alarm`].
+    pub async fn set_alarm_by(&self, at_ms: i64) -> Result<(), Fault> {
+        let set = self.storage.get_alarm().await.map_err(broken("alarm"))?;
+        match set {
+            Some(set_ms) if set_ms <= at_ms => Ok(()),
+            _ => self.set_alarm(at_ms).await,
+        }
+    }
+
     /// Sets the object's alarm to a time, unix milliseconds.
     ///
     /// # Errors

@@ -99,6 +99,7 @@ impl Directory {
                 "datacenter {datacenter} does not answer and may still be counting, so the counter was not ended"
             )));
         }
+        self.release_inboxes(counter, root).await?;
         let ended = Entry::Ended {
             generation: root.generation,
             at_ms: now_ms(),

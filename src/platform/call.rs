@@ -57,6 +57,20 @@ pub async fn object<C: Call>(
     answer_of::<C>(&bytes)
 }
 
+/// Calls the object at a placement, which must answer within a time.
+///
+/// # Errors
+/// As [`object`].
+pub async fn object_within<C: Call>(
+    env: &Env,
+    to: &Placement,
+    call: &C,
+    milliseconds: u64,
+) -> Result<C::Answer, Fault> {
+    let bytes = exchange(env, Some(to), C::PATH, encode(call)?, milliseconds).await?;
+    answer_of::<C>(&bytes)
+}
+
 /// Calls a cell that must answer within a time.
 ///
 /// # Errors
@@ -87,6 +101,22 @@ pub async fn cell<C: Call>(env: &Env, to: &CellAddress, call: &C) -> Result<C::A
 pub async fn root<C: Call>(env: &Env, counter: &CounterId, call: &C) -> Result<C::Answer, Fault> {
     let partition = RING.with(|ring| ring.partition_of(counter.as_str()));
     object(env, &names::directory(partition), call).await
+}
+
+/// Calls the partition that holds a counter's root, which must answer within a time.
+///
+/// # Errors
+/// As [`object`].
+pub async fn root_within<C: Call>(
+    env: &Env,
+    counter: &CounterId,
+    call: &C,
+    milliseconds: u64,
+) -> Result<C::Answer, Fault> {
+    let partition = RING.with(|ring| ring.partition_of(counter.as_str()));
+    let to = names::directory(partition);
+    let bytes = exchange(env, Some(&to), C::PATH, encode(call)?, milliseconds).await?;
+    answer_of::<C>(&bytes)
 }
 
 /// Calls the global aggregator.

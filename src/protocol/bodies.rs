@@ -1,10 +1,12 @@
-//! Bodies of settings.
+//! Bodies of settings, and of queued events.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::batch::json::read_object;
+use super::batch::event::delta_or_one;
+use super::batch::json::{Text, present, read_object};
 use super::problem::{Code, Problem};
+use crate::counter::id::CounterId;
 use crate::counter::settings::{SHARDS_MAX, TTL_SECONDS_MAX, TtlMode};
 
 /// The largest body of a call about one counter.
@@ -76,4 +78,23 @@ pub fn parse_settings(body: &[u8]) -> Result<SettingsBody, Problem> {
         (Some(_), _) => return refuse(format!("ttl_seconds must be from 1 to {TTL_SECONDS_MAX}")),
     };
     Ok(SettingsBody { shards, ttl })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QueuedWire<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    increment: Option<&'a RawValue>,
+}
+
+/// Returns the counter and the amount of `{"key", "increment"?}`; 1 where the amount is missing.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-delta`, `invalid-id`.
+pub fn parse_queued(body: &[u8]) -> Result<(CounterId, u128), Problem> {
+    let wire: QueuedWire<'_> = read_object(body)?;
+    let delta = delta_or_one(wire.increment)?;
+    Ok((CounterId::parse(wire.key.0)?, delta))
 }

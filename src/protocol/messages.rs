@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::metrics::Snapshot;
 use super::names::CellAddress;
 use super::problem::{Code, Problem};
 use crate::cluster::root::Root;
@@ -33,6 +34,14 @@ macro_rules! calls {
     };
 }
 
+mod keyed;
+mod queue;
+
+pub use keyed::{Claim, Claimed, Count, Counted, Owner};
+pub use queue::{
+    Append, Appended, DeadLetters, Drain, ReadDead, ReadDrained, RegisterInbox, ReleaseInbox,
+};
+
 calls! {
     Flush => Flushed, "/flush";
     Hello => Grant, "/hello";
@@ -52,6 +61,7 @@ calls! {
     Read => Option<GlobalSum>, "/read";
     ReadMany => Vec<(CounterId, GlobalSum)>, "/read-many";
     ListAll => Vec<CounterId>, "/list-all";
+    Measure => Snapshot, "/measure";
 }
 
 /// Why a call was not done. It changed nothing, unless it is `Unavailable`, which is unknown.
@@ -338,6 +348,8 @@ pub struct GlobalSum {
     pub root: Root,
     /// Each datacenter's sum; `None` for one that did not answer.
     pub datacenters: Vec<(Datacenter, Option<DatacenterSum>)>,
+    /// Whether every event is in it that an inbox had acknowledged when the read began.
+    pub is_drained: bool,
 }
 
 /// Edge → aggregator: sum every counter whose name begins with `prefix`.
@@ -357,6 +369,10 @@ pub struct ListAll {
     /// At most this many.
     pub limit: u32,
 }
+
+/// Edge → aggregator: the counters of the isolate that answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measure {}
 
 /// Encodes a message. Never fails for the types above: they hold no maps of unknown length.
 ///

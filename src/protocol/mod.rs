@@ -10,6 +10,8 @@
 //! | [`problem`] | what is refused, and why |
 //! | [`access`] | who may do what |
 //! | [`messages`] | what Workers and objects say to each other |
+//! | [`metrics`] | what is counted of the service itself |
+//! | [`keys`] | idempotency keys |
 //! | [`names`] | names of objects, bindings and variables |
 //! | [`version`] | versions of writes and reads |
 //! | [`order`] | lists in order |
@@ -18,7 +20,9 @@ pub mod access;
 pub mod batch;
 pub mod bodies;
 pub mod delta;
+pub mod keys;
 pub mod messages;
+pub mod metrics;
 pub mod names;
 pub mod order;
 pub mod problem;

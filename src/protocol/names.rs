@@ -5,11 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::region::location_hint;
 use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::queue::InboxId;
 
 /// Binding of the cells' namespace, class `Cell`.
 pub const CELLS: &str = "CELLS";
 /// Binding of the directory's namespace, class `Directory`.
 pub const DIRECTORY: &str = "DIRECTORY";
+/// Binding of the inboxes' namespace, class `Inbox`.
+pub const INBOXES: &str = "INBOXES";
 /// Binding of the global aggregator Worker on the edge.
 pub const AGGREGATOR: &str = "AGGREGATOR";
 /// Variable that tells the two Workers of the one module apart.
@@ -29,6 +32,12 @@ pub const HASH_KEY: &str = "TALLY_HASH_KEY";
 pub const SPLIT_FLUSHES_PER_SECOND: &str = "TALLY_SPLIT_FLUSHES_PER_SECOND";
 /// How long a datacenter must be quiet before its shards are halved. Optional, on the aggregator.
 pub const QUIET_MS: &str = "TALLY_QUIET_MS";
+/// Variable: how long idempotency keys are kept, in seconds.
+pub const IDEMPOTENCY_SECONDS: &str = "TALLY_IDEMPOTENCY_SECONDS";
+/// Variable: where a key is looked for, [`IDEMPOTENCY_DATACENTER`] or everywhere.
+pub const IDEMPOTENCY: &str = "TALLY_IDEMPOTENCY";
+/// Its value where clients always come back to the same datacenter: no key is claimed at the root.
+pub const IDEMPOTENCY_DATACENTER: &str = "datacenter";
 
 /// Partitions of the directory: each an object of about 1,000 requests/s, so 16 take 16,000 first
 /// writes, settings and uncached reads a second.
@@ -101,5 +110,15 @@ pub fn directory(partition: u32) -> Placement {
         binding: DIRECTORY,
         name: format!("d1/{partition}"),
         location_hint: None,
+    }
+}
+
+/// The placement of an inbox: near its datacenter.
+pub fn inbox(inbox: &InboxId) -> Placement {
+    let InboxId { datacenter, number } = inbox;
+    Placement {
+        binding: INBOXES,
+        name: format!("i1/{datacenter}/{number}"),
+        location_hint: location_hint(datacenter),
     }
 }

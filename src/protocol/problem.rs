@@ -43,6 +43,7 @@ codes! {
     InvalidQuery "invalid-query" 400 "A query parameter is not valid";
     RangeTooLarge "range-too-large" 400 "The range has too many points";
     ClockSkew "clock-skew" 400 "The given time is too far from the server's clock";
+    InvalidIdempotencyKey "invalid-idempotency-key" 400 "The idempotency key is not valid";
     InvalidGzip "invalid-gzip" 400 "The body is not valid gzip";
     Unauthorized "unauthorized" 401 "A key is needed";
     Forbidden "forbidden" 403 "The key does not allow this";
@@ -50,13 +51,16 @@ codes! {
     CounterNotFound "counter-not-found" 404 "There is no such counter";
     MethodNotAllowed "method-not-allowed" 405 "The route does not know this method";
     CounterOverflow "counter-overflow" 409 "The counter cannot hold this much";
+    CounterEnded "counter-ended" 409 "The counter has been deleted since";
     BodyTooLarge "body-too-large" 413 "The body is too large";
     UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read";
+    IdempotencyKeyReused "idempotency-key-reused" 422 "The idempotency key was used for another write";
     TooManyCounters "too-many-counters" 400 "The call names too many counters";
     Internal "internal" 500 "Something is broken here";
     NotConfigured "not-configured" 503 "This deployment has no keys yet";
     Unavailable "unavailable" 503 "A part that is needed did not answer";
     Overloaded "overloaded" 503 "Too much is in memory here at once";
+    VersionNotReached "version-not-reached" 504 "The version that was asked for was not reached in time";
 }
 
 /// A refusal: the code and what to do about this occurrence.
@@ -65,20 +69,31 @@ pub struct Problem {
     code: Code,
     detail: String,
     retry_after_seconds: Option<u32>,
+    seen: Option<String>,
 }
 
 /// What a refused caller may do at the earliest where nothing better is known.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
 impl Problem {
-    /// A problem of this code; `detail` says who must do what. Codes of status 503 carry a
+    /// A problem of this code; `detail` says who must do what. Codes of status 503 and 504 carry a
     /// `Retry-After` of one second, except `not-configured`, which no retry mends.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        let retry = code.status() == 503 && code != Code::NotConfigured;
+        let retry = matches!(code.status(), 503 | 504) && code != Code::NotConfigured;
         Self {
             code,
             detail: detail.into(),
             retry_after_seconds: retry.then_some(RETRY_AFTER_SECONDS),
+            seen: None,
+        }
+    }
+
+    /// The same, with the version that was seen as its member `seen`.
+    #[must_use]
+    pub fn with_seen(self, version: String) -> Self {
+        Self {
+            seen: Some(version),
+            ..self
         }
     }
 
@@ -106,6 +121,8 @@ impl Problem {
             status: u16,
             detail: &'a str,
             code: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            seen: Option<&'a str>,
         }
         let body = Body {
             r#type: format!("urn:tally:problem:{}", self.code.as_str()),
@@ -113,6 +130,7 @@ impl Problem {
             status: self.code.status(),
             detail: &self.detail,
             code: self.code.as_str(),
+            seen: self.seen.as_deref(),
         };
         serde_json::to_string(&body).unwrap_or_default()
     }

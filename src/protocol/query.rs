@@ -3,6 +3,7 @@
 
 use super::messages::Wanted;
 use super::problem::{Code, Problem};
+use super::version::Version;
 use crate::counter::history::Step;
 use crate::counter::id::Datacenter;
 use crate::counter::merge::Range;
@@ -134,6 +135,26 @@ impl Query {
             Some(Some(datacenter)) => Ok(Some(datacenter)),
             Some(None) => refuse("datacenter must be a colo such as FRA".to_owned()),
         }
+    }
+
+    /// The version that the answer must cover; of a single `datacenter`, what it names there.
+    ///
+    /// # Errors
+    /// `invalid-query` for a text that is no version.
+    pub fn at_least(&self) -> Result<Option<Version>, Problem> {
+        let version = match self.get("at_least").map(Version::decode) {
+            None => return Ok(None),
+            Some(Ok(version)) => version,
+            Some(Err(error)) => {
+                return refuse(format!(
+                    "at_least must be the `version` of an answer, unchanged: {error}"
+                ));
+            }
+        };
+        Ok(Some(match self.datacenter()? {
+            Some(datacenter) => version.only(&datacenter),
+            None => version,
+        }))
     }
 
     /// The window that was asked for; it ends with `at` or else now.

@@ -28,10 +28,85 @@ pub enum Route {
     Events,
     /// `POST /ingest`
     Ingest,
+    /// `POST /api/event`
+    Event,
+    /// `GET /api/counter`
+    Count,
+    /// `GET /api/dead-letters`
+    DeadLetters,
+    /// `GET /metrics`
+    Metrics,
     /// `GET /healthz`
     Health,
     /// `GET /openapi.json`
     OpenApi,
+}
+
+macro_rules! names {
+    ($($variant:ident $text:literal $what:literal;)*) => {
+        /// What a request is counted as: one name for each call, whatever its id, and two for the rest.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum RouteName {
+            $(#[doc = $what] $variant,)*
+        }
+
+        impl RouteName {
+            /// All names, in the order of the table.
+            pub const ALL: &'static [RouteName] = &[$(RouteName::$variant,)*];
+
+            /// The name as metrics write it.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(RouteName::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+names! {
+    Increment "increment" "[`Route::Increment`]";
+    Decrement "decrement" "[`Route::Decrement`]";
+    Read "read" "[`Route::Read`]";
+    Put "put" "[`Route::Put`]";
+    Delete "delete" "[`Route::Delete`]";
+    History "history" "[`Route::History`]";
+    List "list" "[`Route::List`]";
+    Aggregate "aggregate" "[`Route::Aggregate`]";
+    Uniques "uniques" "[`Route::Uniques`]";
+    Events "events" "[`Route::Events`]";
+    Ingest "ingest" "[`Route::Ingest`]";
+    Event "api_event" "[`Route::Event`]";
+    Count "api_counter" "[`Route::Count`]";
+    DeadLetters "api_dead_letters" "[`Route::DeadLetters`]";
+    Metrics "metrics" "[`Route::Metrics`]";
+    Health "healthz" "[`Route::Health`]";
+    OpenApi "openapi" "[`Route::OpenApi`]";
+    Options "options" "`OPTIONS`, of any path";
+    Other "other" "What is no call: see [`NoRoute`]";
+}
+
+impl Route {
+    /// The name that the call is counted as.
+    pub const fn name(&self) -> RouteName {
+        match self {
+            Self::Increment(_) => RouteName::Increment,
+            Self::Decrement(_) => RouteName::Decrement,
+            Self::Read(_) => RouteName::Read,
+            Self::Put(_) => RouteName::Put,
+            Self::Delete(_) => RouteName::Delete,
+            Self::History(_) => RouteName::History,
+            Self::List => RouteName::List,
+            Self::Aggregate(_) => RouteName::Aggregate,
+            Self::Uniques => RouteName::Uniques,
+            Self::Events => RouteName::Events,
+            Self::Ingest => RouteName::Ingest,
+            Self::Event => RouteName::Event,
+            Self::Count => RouteName::Count,
+            Self::DeadLetters => RouteName::DeadLetters,
+            Self::Metrics => RouteName::Metrics,
+            Self::Health => RouteName::Health,
+            Self::OpenApi => RouteName::OpenApi,
+        }
+    }
 }
 
 /// A path with the methods it knows, for OpenAPI and for `Allow`.
@@ -48,6 +123,10 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/uniques", &["GET"]),
     ("/events", &["POST"]),
     ("/ingest", &["POST"]),
+    ("/api/event", &["POST"]),
+    ("/api/counter", &["GET"]),
+    ("/api/dead-letters", &["GET"]),
+    ("/metrics", &["GET"]),
     ("/healthz", &["GET"]),
     ("/openapi.json", &["GET"]),
 ];
@@ -94,6 +173,10 @@ fn template_of(path: &str) -> Option<&'static str> {
         ["uniques"] => "/uniques",
         ["events"] => "/events",
         ["ingest"] => "/ingest",
+        ["api", "event"] => "/api/event",
+        ["api", "counter"] => "/api/counter",
+        ["api", "dead-letters"] => "/api/dead-letters",
+        ["metrics"] => "/metrics",
         ["healthz"] => "/healthz",
         ["openapi.json"] => "/openapi.json",
         _ => return None,
@@ -137,6 +220,10 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/uniques", _) => Route::Uniques,
         ("/events", _) => Route::Events,
         ("/ingest", _) => Route::Ingest,
+        ("/api/event", _) => Route::Event,
+        ("/api/counter", _) => Route::Count,
+        ("/api/dead-letters", _) => Route::DeadLetters,
+        ("/metrics", _) => Route::Metrics,
         ("/healthz", _) => Route::Health,
         _ => Route::OpenApi,
     })

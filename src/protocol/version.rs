@@ -1,15 +1,23 @@
 //! Versions: opaque strings that say what a writer wrote or a reader saw.
 //!
 //! A version is a list of (datacenter, shard, generation, sequence): "at least this much of each of
-//! these cells". A write's names one cell, a read's all that it saw.
+//! these cells". A write's names one cell, a read's all that it saw. Sequence 0 names a generation and
+//! nothing of the cell.
+//!
+//! Invariant: what a read covers stays covered by every later read of the same cells, since sequences only
+//! grow within a generation and generations only rise. So a reader who sends each version back never
+//! sees less than before.
+
+use std::cmp::Ordering;
 
 use crate::protocol::order::in_order;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use super::messages::Flushed;
+use super::messages::{Flushed, GlobalSum};
 use super::names::CellAddress;
+use super::problem::{Code, Problem};
 use crate::counter::id::Datacenter;
 use crate::sketch::{HashKey, hash};
 
@@ -18,6 +26,34 @@ const FORMAT: u8 = 1;
 
 /// The longest version that is read: 340 datacenters of 64 shards of about 20 bytes, in base64.
 pub const VERSION_BYTES_MAX: usize = 600_000;
+
+/// Why a string is no version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionError {
+    /// It is longer than [`VERSION_BYTES_MAX`].
+    TooLong,
+    /// It was not written by this service, or is not whole.
+    Foreign,
+    /// It has this format, which is not ours: another release may have written it.
+    Format(u8),
+}
+
+impl std::error::Error for VersionError {}
+
+impl std::fmt::Display for VersionError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooLong => write!(formatter, "it is longer than {VERSION_BYTES_MAX} bytes"),
+            Self::Foreign => formatter.write_str("it is none of ours, or not whole"),
+            Self::Format(format) => {
+                write!(
+                    formatter,
+                    "its format is {format}, this release reads {FORMAT}"
+                )
+            }
+        }
+    }
+}
 
 /// What was seen of one cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -55,6 +91,75 @@ impl Version {
         }])
     }
 
+    /// The version of a read: every cell that answered. Where none did it names the generation alone,
+    /// so that a view of an older one does not pass for it.
+    pub fn of_sum(sum: &GlobalSum) -> Self {
+        let mut cells = Vec::new();
+        for (datacenter, part) in &sum.datacenters {
+            for (shard, totals) in part.iter().flat_map(|part| &part.cells) {
+                cells.push(SeenCell {
+                    datacenter: datacenter.clone(),
+                    shard: *shard,
+                    generation: totals.generation,
+                    sequence: totals.sequence,
+                });
+            }
+        }
+        if cells.is_empty() {
+            cells.push(SeenCell {
+                datacenter: Datacenter::local(),
+                shard: 0,
+                generation: sum.root.generation,
+                sequence: 0,
+            });
+        }
+        Self::of(cells)
+    }
+
+    /// What it says of one datacenter, and of the others their generations alone: a read of that
+    /// datacenter sees no more.
+    #[must_use]
+    pub fn only(self, datacenter: &Datacenter) -> Self {
+        Self::of(self.cells.into_iter().map(|cell| SeenCell {
+            sequence: if cell.datacenter == *datacenter {
+                cell.sequence
+            } else {
+                0
+            },
+            ..cell
+        }))
+    }
+
+    /// The first cell of `asked` that a read lacks something of which saw this version while
+    /// `generation` was the counter's living one; `None` where it covers all.
+    ///
+    /// What an older generation counted is gone for good, so the read covers that; of a newer one it knows
+    /// nothing. A cell that did not answer is not in a read's version, and so is not covered. Cost: a
+    /// binary search a cell.
+    pub fn lacks<'a>(&self, generation: u64, asked: &'a Version) -> Option<&'a SeenCell> {
+        asked
+            .cells
+            .iter()
+            .find(|cell| match cell.generation.cmp(&generation) {
+                Ordering::Less => false,
+                Ordering::Equal => self.sequence_of(cell) < cell.sequence,
+                Ordering::Greater => true,
+            })
+    }
+
+    /// How much this version names of a cell in the same generation; 0 where it does not.
+    fn sequence_of(&self, cell: &SeenCell) -> u64 {
+        fn place(cell: &SeenCell) -> (&Datacenter, u8, u64) {
+            (&cell.datacenter, cell.shard, cell.generation)
+        }
+        let after = self
+            .cells
+            .partition_point(|known| place(known) <= place(cell));
+        let last = after.checked_sub(1).and_then(|index| self.cells.get(index));
+        last.filter(|known| place(known) == place(cell))
+            .map_or(0, |known| known.sequence)
+    }
+
     /// The cells it names, in order.
     pub fn cells(&self) -> &[SeenCell] {
         &self.cells
@@ -67,17 +172,23 @@ impl Version {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Reads an opaque string; `None` if it is not one of ours.
-    pub fn decode(text: &str) -> Option<Self> {
+    /// Reads an opaque string.
+    ///
+    /// # Errors
+    /// See [`VersionError`].
+    pub fn decode(text: &str) -> Result<Self, VersionError> {
         if text.len() > VERSION_BYTES_MAX {
-            return None;
+            return Err(VersionError::TooLong);
         }
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (format, body) = bytes.split_first()?;
-        let cells: Vec<SeenCell> =
-            (*format == FORMAT).then(|| postcard::from_bytes(body).ok())??;
+        let bytes = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
+        let (format, body) = bytes.split_first().ok_or(VersionError::Foreign)?;
+        if *format != FORMAT {
+            return Err(VersionError::Format(*format));
+        }
+        let cells: Vec<SeenCell> = postcard::from_bytes(body).map_err(|_| VersionError::Foreign)?;
         // One version has one string: bytes after it, or cells in another order, are not ours.
-        Some(Self::of(cells)).filter(|version| version.encode() == text)
+        let version = Some(Self::of(cells)).filter(|version| version.encode() == text);
+        version.ok_or(VersionError::Foreign)
     }
 
     /// A short tag of the version, for `ETag`: 16 hexadecimal digits.
@@ -87,4 +198,29 @@ impl Version {
             hash(&HashKey::from([0; 16]), self.encode().as_bytes())
         )
     }
+}
+
+/// The refusal of a reader whose version was not reached after so many milliseconds: it says which cell
+/// is behind, and carries the version that was seen.
+pub fn not_reached(asked: &Version, sum: &GlobalSum, waited_ms: u64) -> Problem {
+    let seen = Version::of_sum(sum);
+    let generation = sum.root.generation;
+    let behind = match seen.lacks(generation, asked) {
+        Some(cell) if cell.generation != generation => format!(
+            "generation {} of the counter is named and {generation} was seen",
+            cell.generation
+        ),
+        Some(cell) => format!(
+            "shard {} of {} is named at {} and was seen at {}",
+            cell.shard,
+            cell.datacenter,
+            cell.sequence,
+            seen.sequence_of(cell)
+        ),
+        None => "what is missing came too late".to_owned(),
+    };
+    let detail = format!(
+        "the version was not reached within {waited_ms} ms: {behind}; try again, or read without at_least what `seen` names"
+    );
+    Problem::new(Code::VersionNotReached, detail).with_seen(seen.encode())
 }

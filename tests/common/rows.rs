@@ -1,4 +1,4 @@
-//! A cell's rows in memory: what the object's shell writes and reads, with a map for its table.
+//! A cell's rows in memory: what the object's shell writes and reads, with a map for each table.
 //!
 //! Invariant: nothing gets in here but what a commit writes, so a cell that is put together from
 //! these rows is what an eviction or a crash leaves.
@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use tally::counter::cell::{Cell, Hot};
 use tally::counter::flush::Changes;
 use tally::counter::history::{MINUTES_KEPT, Step};
+use tally::counter::ledger::{Ledger, Recorded, WriteKey};
 use tally::counter::merge::from_rest;
 use tally::protocol::messages::{decode, encode};
 use tally::sketch::Sketch;
@@ -16,6 +17,7 @@ const HOT: u8 = 1;
 const ALL_TIME: u8 = 2;
 const MINUTE_SKETCH: u8 = 6;
 const SEALED: u8 = 8;
+const LEDGER: u8 = 9;
 
 fn kind_of_page(step: Step) -> u8 {
     match step {
@@ -25,9 +27,12 @@ fn kind_of_page(step: Step) -> u8 {
     }
 }
 
-/// The table: (kind, start) to bytes.
+/// The tables: (kind, start) to bytes, and the records of keyed writes: (slot, key) to bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rows(BTreeMap<(u8, i64), Vec<u8>>);
+pub struct Rows(
+    BTreeMap<(u8, i64), Vec<u8>>,
+    BTreeMap<(i64, WriteKey), Vec<u8>>,
+);
 
 impl Rows {
     /// Writes what a flush changed. `now` is the cell's clock in unix seconds.
@@ -57,7 +62,42 @@ impl Rows {
             sketch.insert(token);
             self.0.insert((MINUTE_SKETCH, minute), sketch.to_bytes());
         }
+        for (slot, key, recorded) in &changes.records {
+            let body = encode(recorded).expect("a record");
+            let before = self.1.insert((*slot, *key), body);
+            // The shell inserts: another row of that name fails its commit.
+            assert_eq!(before, None, "a record is written once");
+        }
+        if !changes.records.is_empty() {
+            self.write_ledger(cell);
+        }
         self.write_hot(cell);
+    }
+
+    fn write_ledger(&mut self, cell: &Cell) {
+        let body = encode(cell.ledger()).expect("the ledger's counts");
+        self.0.insert((LEDGER, 0), body);
+    }
+
+    /// The record of a keyed write, if there is one in these slots.
+    pub fn record(&self, ledger: &Ledger, key: WriteKey) -> Option<Recorded> {
+        let body = ledger.slots().find_map(|slot| self.1.get(&(slot, key)));
+        body.map(|body| decode(body).expect("a record"))
+    }
+
+    /// Deletes the records of a slot and of those before it.
+    pub fn delete_records(&mut self, newest: i64, cell: &Cell) {
+        self.1.retain(|(slot, _), _| *slot > newest);
+        self.write_ledger(cell);
+    }
+
+    /// How many records each slot has.
+    pub fn records(&self) -> Vec<(i64, u64)> {
+        let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+        for (slot, _) in self.1.keys() {
+            *counts.entry(*slot).or_default() += 1;
+        }
+        counts.into_iter().collect()
     }
 
     /// Writes the hot row alone.
@@ -83,6 +123,7 @@ impl Rows {
     /// Drops all rows, as the end of a generation does.
     pub fn clear(&mut self) {
         self.0.clear();
+        self.1.clear();
     }
 
     /// Puts the cell together from the rows.
@@ -107,7 +148,11 @@ impl Rows {
             (u8::try_from(shard).expect("a shard"), part)
         });
         let all_time = self.sketch(ALL_TIME, 0);
-        Cell::restore(hot, pages, all_time, open, sealed.collect())
+        let mut cell = Cell::restore(hot, pages, all_time, open, sealed.collect());
+        if let Some(ledger) = self.0.get(&(LEDGER, 0)) {
+            cell.restore_ledger(decode(ledger).expect("the ledger's counts"));
+        }
+        cell
     }
 
     /// The sketches of the minutes that a window touches, merged.

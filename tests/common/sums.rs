@@ -75,6 +75,7 @@ pub fn sum(datacenters: Vec<(&str, Option<DatacenterSum>)>) -> GlobalSum {
             generation: 1,
             created_at_ms: NOW_MS - 90_000,
             retry_end_ms: 0,
+            inboxes: Default::default(),
             settings: Settings::default(),
             datacenters: datacenters
                 .iter()
@@ -86,5 +87,6 @@ pub fn sum(datacenters: Vec<(&str, Option<DatacenterSum>)>) -> GlobalSum {
             .into_iter()
             .map(|(name, part)| (datacenter(name), part))
             .collect(),
+        is_drained: true,
     }
 }

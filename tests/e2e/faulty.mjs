@@ -1,7 +1,7 @@
 // The aggregator's module with faults: before each call the test is asked what is to happen.
 // "before": the call fails unseen. "after": it is carried out and its answer is lost. "hang": no answer.
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
-import Aggregator, { Cell as SoundCell, Directory as SoundDirectory } from "./index.js";
+import Aggregator, { Cell as SoundCell, Directory as SoundDirectory, Inbox as SoundInbox } from "./index.js";
 
 async function perhaps(env, kind, name, request, answer) {
   const asked = JSON.stringify({ kind, name, path: new URL(request.url).pathname });
@@ -33,6 +33,7 @@ const withFaults = (kind, Sound) =>
 
 export const Cell = withFaults("cell", SoundCell);
 export const Directory = withFaults("directory", SoundDirectory);
+export const Inbox = withFaults("inbox", SoundInbox);
 
 export default class extends WorkerEntrypoint {
   fetch(request) {

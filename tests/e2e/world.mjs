@@ -18,7 +18,7 @@ const ROOT = new URL("../../", HERE);
 export const ORIGIN = "http://tally.test";
 export const EDGE = "tally-edge";
 export const AGGREGATOR = "tally-aggregator";
-export const CLASSES = { CELLS: "Cell", DIRECTORY: "Directory" };
+export const CLASSES = { CELLS: "Cell", DIRECTORY: "Directory", INBOXES: "Inbox" };
 const DEADLINE_MS = 20_000;
 const POLL_MS = 10;
 

@@ -68,6 +68,11 @@ impl Cell {
         Some(part)
     }
 
+    /// Whether the cell is sealed, so that it counts nothing.
+    pub fn is_sealed(&self) -> bool {
+        self.is_sealed
+    }
+
     /// Makes void whatever grant is on its way: what holds has changed since it was given.
     pub fn void_grants(&mut self) {
         self.seals += 1;

@@ -8,10 +8,12 @@ use super::super::order::in_order;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 
+use super::super::keys::{Kind, fingerprint, write_key};
 use super::super::problem::{Code, Problem};
 use super::report::{LineNumbers, Report};
 use super::{Record, length};
 use crate::counter::id::CounterId;
+use crate::counter::ledger::WriteKey;
 
 /// How far a record's time may be from the clock where nothing else is set, in milliseconds.
 pub const CLOCK_SKEW_MS: i64 = 5_000;
@@ -32,6 +34,9 @@ const STAMP_BYTES: u64 = 48;
 
 /// What one token holds.
 const TOKEN_BYTES: u64 = 16;
+
+/// What a record with an id holds: 64 bytes, in a vector that is half full at worst.
+const IDENTIFIED_BYTES: u64 = 128;
 
 /// Fewer tokens are not worth looking for repetitions among: 64 * 16 = 1,024 bytes.
 const TOKENS_COMPACT_MIN: usize = 64;
@@ -66,8 +71,25 @@ pub struct Gathered {
     pub buckets: BTreeMap<i64, u128>,
     /// The stamps and hashes of its elements, sorted, each pair once.
     pub tokens: Vec<(i64, u64)>,
-    /// The records that this came from.
+    /// The records that this came from, but for those with an id.
     pub lines: LineNumbers,
+    /// Records with an id of their own, each counted once by itself.
+    pub identified: Vec<Identified>,
+}
+
+/// A record with an idempotency key of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identified {
+    /// Its number in the body.
+    pub line: u64,
+    /// The name of its id.
+    pub key: WriteKey,
+    /// Hash of what it asks for.
+    pub fingerprint: u64,
+    /// Its stamp, unix seconds.
+    pub second: i64,
+    /// What it adds.
+    pub delta: u128,
 }
 
 /// Sums records by counter.
@@ -158,6 +180,23 @@ impl Gather {
                 self.counters.entry(id.into()).or_default()
             }
         };
+        if let Some(id) = &record.id {
+            let unique = record.unique.as_deref().unwrap_or_default();
+            let at_ms = record.at_ms.map(i64::to_le_bytes);
+            let at_ms = at_ms.as_ref().map_or(&[][..], |bytes| bytes);
+            gathered.identified.push(Identified {
+                line,
+                key: write_key(hash, Kind::Event, id),
+                fingerprint: fingerprint(hash, &[&record.delta.to_le_bytes(), unique, at_ms]),
+                second: stamp,
+                delta: record.delta,
+            });
+            self.memory_bytes += IDENTIFIED_BYTES;
+            if let Some(element) = &record.unique {
+                self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hash(element)));
+            }
+            return Ok(());
+        }
         gathered.added = gathered
             .added
             .checked_add(record.delta)

@@ -10,6 +10,7 @@ use super::gather::{Gathered, Times};
 use super::report::{LineNumbers, Report};
 use crate::counter::flush::Load;
 use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::ledger::{Keyed, WriteKey};
 use crate::counter::split::shard_of_element;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
@@ -35,13 +36,46 @@ struct Counted {
     lines: LineNumbers,
 }
 
+/// The key of a whole body, and the hash of what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyKey {
+    /// The key's name.
+    pub key: WriteKey,
+    /// Hash of the body.
+    pub fingerprint: u64,
+}
+
+/// The keyed writes of one counter of a body.
+#[derive(Debug)]
+pub struct KeyedWrites {
+    /// The counter.
+    pub counter: CounterId,
+    /// The writes.
+    pub writes: Vec<Keyed>,
+    /// The lines that each of them counts, in the same order.
+    lines: Vec<LineNumbers>,
+}
+
+/// The most keyed writes that one message carries: each is two rows at the lead, so a message takes about
+/// 0.1 s.
+pub const KEYED_AT_ONCE_MAX: usize = 2_000;
+
+/// Whose lines fail where elements cannot be stored: a counter's plain ones, its keyed ones, by their index.
+#[derive(Clone, Copy, Debug, Default)]
+struct Owners {
+    plain: Option<usize>,
+    keyed: Option<usize>,
+}
+
 /// The loads of a body.
 #[derive(Debug, Default)]
 pub struct Plan {
+    keyed: Vec<KeyedWrites>,
+    calls: usize,
     counters: Vec<Counted>,
     elements: Vec<Addressed>,
-    /// Which counter each load of elements belongs to.
-    counter_of: Vec<usize>,
+    /// Whose elements each load of them holds.
+    counter_of: Vec<Owners>,
     /// Which counter each load of amounts belongs to, once they have been handed out.
     sent: Vec<usize>,
 }
@@ -55,37 +89,76 @@ impl Plan {
         datacenter: &Datacenter,
         shards_of: impl Fn(&CounterId) -> u8,
         own_shard: impl Fn(u8) -> u8,
+        key: Option<BodyKey>,
         report: &mut Report,
     ) -> Self {
         let mut plan = Self::default();
-        for (counter, gathered) in sums {
+        for (counter, mut gathered) in sums {
             let shards = shards_of(&counter);
             let own = own_shard(shards);
+            let keyed = keyed_of(&counter, &mut gathered, times, key);
+            let is_plain = gathered.lines.count > 0;
             let mut loads = loads_of(&gathered, shards, own, times);
-            if plan.counters.len() + plan.elements.len() + loads.len() > BATCH_FLUSHES_MAX {
+            let is_mixed = is_plain && !keyed.writes.is_empty();
+            // A claim and a count for each message, and one more for the elements of the own shard.
+            let keyed_calls =
+                2 * keyed.writes.len().div_ceil(KEYED_AT_ONCE_MAX) + usize::from(is_mixed);
+            if plan.calls + loads.len() + keyed_calls > BATCH_FLUSHES_MAX {
                 let detail = "the counters of the body have too many shards for one request; send this line in another";
                 let problem = Problem::new(Code::TooManyCounters, detail);
                 report.fail(&gathered.lines, &problem);
+                for lines in &keyed.lines {
+                    report.fail(lines, &problem);
+                }
                 continue;
+            }
+            plan.calls += loads.len() + keyed_calls;
+            let mut owners = Owners::default();
+            if !keyed.writes.is_empty() {
+                owners.keyed = Some(plan.keyed.len());
+                plan.keyed.push(keyed);
             }
             let to = |shard: u8| CellAddress {
                 counter: counter.clone(),
                 datacenter: datacenter.clone(),
                 shard,
             };
-            let amounts = Addressed {
-                to: to(own),
-                load: loads.remove(&own).unwrap_or_default(),
-            };
-            for (shard, load) in loads {
+            if is_plain {
+                owners.plain = Some(plan.counters.len());
+                let mut load = loads.remove(&own).unwrap_or_default();
+                if is_mixed {
+                    // Where the amounts fail, keyed lines count all the same: their elements must not fail along.
+                    let tokens = std::mem::take(&mut load.tokens);
+                    loads.insert(
+                        own,
+                        Load {
+                            tokens,
+                            ..Load::default()
+                        },
+                    );
+                }
+                let amounts = Addressed { to: to(own), load };
+                let lines = gathered.lines;
+                plan.counters.push(Counted { amounts, lines });
+            }
+            // What is left for the own shard may be nothing.
+            for (shard, load) in loads
+                .into_iter()
+                .filter(|(_, load)| !load.tokens.is_empty())
+            {
                 let to = to(shard);
                 plan.elements.push(Addressed { to, load });
-                plan.counter_of.push(plan.counters.len());
+                plan.counter_of.push(owners);
             }
-            let lines = gathered.lines;
-            plan.counters.push(Counted { amounts, lines });
         }
         plan
+    }
+
+    /// Hands out the keyed writes, of all counters whose lines have not failed.
+    pub fn keyed(&mut self) -> Vec<KeyedWrites> {
+        let mut keyed = std::mem::take(&mut self.keyed);
+        keyed.retain(|some| !some.writes.is_empty());
+        keyed
     }
 
     /// Hands out the loads of elements alone.
@@ -109,8 +182,15 @@ impl Plan {
 
     /// Fails the lines whose elements could not be stored: the load of that number.
     pub fn fail_elements(&mut self, number: usize, problem: &Problem, report: &mut Report) {
-        if let Some(&index) = self.counter_of.get(number) {
+        let owners = self.counter_of.get(number).copied().unwrap_or_default();
+        if let Some(index) = owners.plain {
             self.fail(index, problem, report);
+        }
+        if let Some(keyed) = owners.keyed.and_then(|index| self.keyed.get_mut(index)) {
+            keyed.writes.clear();
+            for lines in std::mem::take(&mut keyed.lines) {
+                report.fail(&lines, problem);
+            }
         }
     }
 
@@ -127,6 +207,62 @@ impl Plan {
             report.fail(&std::mem::take(&mut counted.lines), problem);
         }
     }
+}
+
+impl KeyedWrites {
+    /// Fails the lines of the write of that number.
+    pub fn fail(&self, number: usize, problem: &Problem, report: &mut Report) {
+        if let Some(lines) = self.lines.get(number) {
+            report.fail(lines, problem);
+        }
+    }
+}
+
+/// Takes what is keyed out of a counter's sum: every record with an id, and all the others together where
+/// the body has a key. Only elements are left of it then.
+fn keyed_of(
+    counter: &CounterId,
+    gathered: &mut Gathered,
+    times: Times,
+    key: Option<BodyKey>,
+) -> KeyedWrites {
+    let mut keyed = KeyedWrites {
+        counter: counter.clone(),
+        writes: Vec::new(),
+        lines: Vec::new(),
+    };
+    let write = |key: WriteKey, fingerprint: u64, added: u128, buckets: Vec<(i64, u128)>| {
+        let (live, past) = match times {
+            Times::Live => (buckets, Vec::new()),
+            Times::Past => (Vec::new(), buckets),
+        };
+        Keyed {
+            key,
+            fingerprint,
+            generation: 0,
+            added,
+            removed: 0,
+            live,
+            past,
+            // The answer to a body names no values.
+            seen: Some(Default::default()),
+        }
+    };
+    for record in std::mem::take(&mut gathered.identified) {
+        let bucket = vec![(record.second, record.delta)];
+        let record_write = write(record.key, record.fingerprint, record.delta, bucket);
+        keyed.writes.push(record_write);
+        keyed.lines.push(LineNumbers::one(record.line));
+    }
+    if let Some(body) = key.filter(|_| gathered.lines.count > 0) {
+        let added = std::mem::take(&mut gathered.added);
+        let buckets = std::mem::take(&mut gathered.buckets).into_iter().collect();
+        keyed
+            .writes
+            .push(write(body.key, body.fingerprint, added, buckets));
+        keyed.lines.push(std::mem::take(&mut gathered.lines));
+    }
+    keyed
 }
 
 /// What each shard gets: the elements that are its own, and one of them all amounts.

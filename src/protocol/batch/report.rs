@@ -36,14 +36,29 @@ pub struct Report {
     pub rejected: u64,
     /// The first of those, at most [`ERRORS_MAX`].
     pub errors: Vec<LineError>,
+    /// How many of the rejected have each code, for the metrics. Clients are not told.
+    #[serde(skip)]
+    pub rejected_by: Vec<(Code, u64)>,
 }
 
 impl Report {
     /// Counts one record as rejected. Records come in the order of their numbers.
     pub fn reject(&mut self, line: u64, problem: &Problem) {
-        self.rejected += 1;
+        self.note_rejected(problem.code(), 1);
         if self.errors.len() < ERRORS_MAX {
             self.errors.push(line_error(line, problem));
+        }
+    }
+
+    fn note_rejected(&mut self, code: Code, lines: u64) {
+        self.rejected += lines;
+        match self
+            .rejected_by
+            .iter_mut()
+            .find(|(known, _)| *known == code)
+        {
+            Some((_, count)) => *count += lines,
+            None => self.rejected_by.push((code, lines)),
         }
     }
 
@@ -51,7 +66,7 @@ impl Report {
     /// stay the first of the whole batch. Costs a sort of at most twice [`ERRORS_MAX`] errors.
     pub fn fail(&mut self, lines: &LineNumbers, problem: &Problem) {
         self.accepted = self.accepted.saturating_sub(lines.count);
-        self.rejected += lines.count;
+        self.note_rejected(problem.code(), lines.count);
         self.errors
             .extend(lines.first.iter().map(|&line| line_error(line, problem)));
         let errors = std::mem::take(&mut self.errors);
@@ -78,6 +93,14 @@ pub struct LineNumbers {
 }
 
 impl LineNumbers {
+    /// One record.
+    pub(crate) fn one(line: u64) -> Self {
+        Self {
+            count: 1,
+            first: vec![line],
+        }
+    }
+
     /// Adds a record, and returns the bytes that this holds more.
     pub(crate) fn push(&mut self, line: u64) -> u64 {
         self.count += 1;

@@ -11,12 +11,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::messages::{Flushed, GlobalSum};
+use super::messages::{DeadLetters, Flushed, GlobalSum};
 use super::names::CellAddress;
+use super::order::in_order;
+use super::problem::Code;
 use super::query::Window;
 use super::version::Version;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::merge::join_sketches;
+use crate::counter::queue::Death;
 use crate::counter::total::Value;
 
 mod number;
@@ -88,6 +91,67 @@ pub fn write_json(
         status: "ok",
         datacenter: &cell.datacenter,
         version: Version::of_write(cell, flushed).encode(),
+    })
+}
+
+/// The JSON of `POST /api/event`.
+pub fn queued_json(key: &CounterId, increment: u128, strings: bool) -> String {
+    #[derive(Serialize)]
+    struct QueuedView<'a> {
+        status: &'static str,
+        key: &'a CounterId,
+        increment: Exact,
+    }
+    to_json(&QueuedView {
+        status: "queued",
+        key,
+        increment: Exact::new(Value::new(increment, 0), strings),
+    })
+}
+
+/// The JSON of `GET /api/counter`.
+pub fn count_json(key: &CounterId, count: Value, strings: bool) -> String {
+    #[derive(Serialize)]
+    struct CountView<'a> {
+        key: &'a CounterId,
+        count: Exact,
+    }
+    to_json(&CountView {
+        key,
+        count: Exact::new(count, strings),
+    })
+}
+
+/// The JSON of `GET /api/dead-letters`, newest first.
+pub fn dead_letters_json(dead: DeadLetters, strings: bool) -> String {
+    #[derive(Serialize)]
+    struct LetterView {
+        key: String,
+        increment: Exact,
+        code: &'static str,
+        at: i64,
+    }
+    #[derive(Serialize)]
+    struct LettersView {
+        dead_letters: Vec<LetterView>,
+        dropped: u64,
+    }
+    let letters = in_order(dead.letters, |one, other| other.at_ms.cmp(&one.at_ms));
+    let view = letters.into_iter().map(|letter| LetterView {
+        key: letter.counter,
+        increment: Exact::new(Value::new(letter.increment, 0), strings),
+        code: match letter.death {
+            Death::Overflow => Code::CounterOverflow,
+            Death::Ended => Code::CounterEnded,
+            Death::Reused => Code::IdempotencyKeyReused,
+            Death::Broken => Code::Internal,
+        }
+        .as_str(),
+        at: letter.at_ms,
+    });
+    to_json(&LettersView {
+        dead_letters: view.collect(),
+        dropped: dead.dropped,
     })
 }
 

@@ -11,7 +11,7 @@ use crate::counter::settings::{Settings, TtlMode};
 use crate::counter::total::Value;
 use crate::protocol::messages::{DatacenterSum, GlobalSum};
 use crate::protocol::query::Window;
-use crate::protocol::version::{SeenCell, Version};
+use crate::protocol::version::Version;
 
 /// When and how a sum was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,22 +123,12 @@ impl<'a> Told<'a> {
         for part in sum.datacenters.iter().filter_map(|(_, part)| part.as_ref()) {
             total.add(part.summary.clone());
         }
-        let version = Version::of(sum.datacenters.iter().flat_map(|(datacenter, part)| {
-            part.iter()
-                .flat_map(|part| &part.cells)
-                .map(move |(shard, totals)| SeenCell {
-                    datacenter: datacenter.clone(),
-                    shard: *shard,
-                    generation: totals.generation,
-                    sequence: totals.sequence,
-                })
-        }));
         Self {
             id,
             sum,
             read: freshness,
             total,
-            version,
+            version: Version::of_sum(sum),
         }
     }
 
@@ -149,7 +139,8 @@ impl<'a> Told<'a> {
 
     /// Whether every write acknowledged before the read began is in the value, and none twice.
     pub fn is_exact(&self) -> bool {
-        self.read.fresh && self.is_complete()
+        let may_lack_queued = !self.sum.is_drained && !self.sum.root.inboxes.is_empty();
+        self.read.fresh && self.is_complete() && !may_lack_queued
     }
 
     fn is_complete(&self) -> bool {

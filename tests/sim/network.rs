@@ -1,7 +1,8 @@
 //! Messages and tasks of the simulated datacenter.
 //!
 //! Invariant: nothing moves by itself. A request is worked on, an answer arrives and a call is given
-//! up when the schedule says so, in any order; each request is delivered at most once.
+//! up when the schedule says so, in any order. A flush is delivered again only when its lane sends it again,
+//! as the platform has it: whoever is told that it was refused sends the write elsewhere.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -10,31 +11,53 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
 
+use tally::cluster::root::Root;
 use tally::counter::flush::Load;
 use tally::counter::grant::Grant;
+use tally::counter::id::Datacenter;
+use tally::counter::ledger::{Keyed, WriteKey};
 use tally::counter::merge::{Part, Question};
 use tally::counter::nonces::Nonce;
-use tally::protocol::messages::{DatacenterSum, Fault, Flushed};
+use tally::protocol::messages::{Claimed, Counted, DatacenterSum, Fault, Flushed};
 
-/// What is sent. `Sum` and `Ask` carry a question, `Hello` the shard that asks.
+/// How long a caller waits, milliseconds.
+const CALL_MS_MAX: i64 = 2_500;
+
+/// How long a request may linger in the network: with clocks that are off by as much as they may be here,
+/// still below the minute for which a flush is remembered.
+const LINGERS_MS_MAX: i64 = 20_000;
+
+/// What is sent. `Sum` and `Ask` carry a question, `Hello` the shard that asks, `Register` and `Claim` the
+/// datacenter that does.
 #[derive(Clone, Debug)]
 pub enum Message {
     Flush(Nonce, Load),
+    Count(Vec<Keyed>),
     Hello(u8),
     Seal(u64),
     Suspend(u64),
+    Configure(Grant),
+    Close(u64),
     Sum(Question),
     Ask(Question),
-    Register,
+    Register(Datacenter),
+    Claim(Datacenter, Vec<WriteKey>),
+    LookUp,
+    End,
+    /// To storage: make durable what was written.
+    Sync,
 }
 
 /// What comes back.
 #[derive(Clone, Debug)]
 pub enum Answer {
     Flushed(Flushed),
+    Counted(Counted),
     Grant(Grant),
     Part(Option<Part>),
     Sum(DatacenterSum),
+    Claimed(Claimed),
+    Root(Option<Root>),
     Done,
 }
 
@@ -47,9 +70,12 @@ pub struct Request {
     pub call: u64,
     pub to: usize,
     pub message: Message,
+    sent_ms: i64,
 }
 
 type Slot = Rc<RefCell<Option<Reply>>>;
+
+type WeakSlot = Weak<RefCell<Option<Reply>>>;
 
 /// Everything that is on its way.
 #[derive(Default)]
@@ -57,7 +83,7 @@ pub struct Network {
     calls: u64,
     pub requests: Vec<Request>,
     pub answers: Vec<(u64, Reply)>,
-    waiting: BTreeMap<u64, Weak<RefCell<Option<Reply>>>>,
+    waiting: BTreeMap<u64, (i64, WeakSlot)>,
 }
 
 /// The fault of a call that did not come through.
@@ -67,12 +93,22 @@ pub fn unavailable() -> Fault {
 
 impl Network {
     /// Sends a request; the future ends with its reply.
-    pub fn call(&mut self, to: usize, message: Message) -> impl Future<Output = Reply> + use<> {
+    pub fn call(
+        &mut self,
+        to: usize,
+        message: Message,
+        sent_ms: i64,
+    ) -> impl Future<Output = Reply> + use<> {
         let call = self.calls;
         self.calls += 1;
         let slot = Slot::default();
-        self.waiting.insert(call, Rc::downgrade(&slot));
-        self.requests.push(Request { call, to, message });
+        self.waiting.insert(call, (sent_ms, Rc::downgrade(&slot)));
+        self.requests.push(Request {
+            call,
+            to,
+            message,
+            sent_ms,
+        });
         poll_fn(move |_| match slot.borrow_mut().take() {
             Some(reply) => Poll::Ready(reply),
             None => Poll::Pending,
@@ -81,18 +117,51 @@ impl Network {
 
     /// Ends a call for its caller. Nothing happens if it has ended, or the caller is gone.
     pub fn end(&mut self, call: u64, reply: Reply) {
-        if let Some(slot) = self.waiting.remove(&call).and_then(|slot| slot.upgrade()) {
+        let waiting = self.waiting.remove(&call);
+        if let Some(slot) = waiting.and_then(|(_, slot)| slot.upgrade()) {
             *slot.borrow_mut() = Some(reply);
         }
     }
 
     /// Gives up one of the calls whose callers wait; the request or its answer stays on its way.
     pub fn time_out(&mut self, pick: usize) {
-        self.waiting.retain(|_, slot| slot.strong_count() > 0);
+        self.waiting.retain(|_, (_, slot)| slot.strong_count() > 0);
         let calls: Vec<u64> = self.waiting.keys().copied().collect();
         if let Some(call) = calls.get(pick % calls.len().max(1)) {
             self.end(*call, Err(unavailable()));
         }
+    }
+
+    /// Delivers a request once more; nobody hears the answer.
+    pub fn repeat(&mut self, pick: usize) {
+        let pick = pick % self.requests.len().max(1);
+        let chosen = self.requests.get(pick);
+        if let Some(request) =
+            chosen.filter(|request| !matches!(request.message, Message::Flush(..)))
+        {
+            let copy = Request {
+                call: self.calls,
+                message: request.message.clone(),
+                ..*request
+            };
+            self.calls += 1;
+            self.requests.push(copy);
+        }
+    }
+
+    /// Ends calls whose callers have waited long enough, and requests that have lingered too long.
+    pub fn grow_old(&mut self, now_ms: i64) {
+        let is_late = |sent_ms: i64| now_ms - sent_ms > CALL_MS_MAX;
+        let late = self
+            .waiting
+            .iter()
+            .filter(|(_, (sent_ms, _))| is_late(*sent_ms));
+        let late: Vec<u64> = late.map(|(call, _)| *call).collect();
+        for call in late {
+            self.end(call, Err(unavailable()));
+        }
+        self.requests
+            .retain(|request| now_ms - request.sent_ms <= LINGERS_MS_MAX);
     }
 }
 
@@ -124,10 +193,6 @@ impl Turns {
         })
         .await;
         turn
-    }
-
-    pub fn is_free(&self) -> bool {
-        self.queue.borrow().is_empty()
     }
 }
 

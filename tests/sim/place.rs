@@ -1,35 +1,35 @@
-//! Where an object lives: its rows outlive its memory. And the root, which needs neither here.
+//! Where a cell's object lives: its rows outlive its memory.
 
-use std::cell::RefCell;
-use std::future::{Future, poll_fn};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 
-use tally::counter::grant::Grant;
-use tally::counter::settings::Settings;
-
-use super::network::{Answer, Request, unavailable};
-use super::rows::Rows;
-use super::{Air, Core, GENERATION};
+use super::Air;
+use super::cell::Core;
+use super::network::{Request, unavailable};
+use super::store::Store;
 
 /// What runs until it ends or its object crashes.
 pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A place where an object lives, crash after crash.
 pub struct Place {
-    rows: Rc<RefCell<Rows>>,
+    rows: Rc<RefCell<Store>>,
     pub core: Rc<Core>,
+    pub skew_ms: Rc<Cell<i64>>,
     /// What runs there, with the call that it answers.
     tasks: Vec<(Option<u64>, Task)>,
 }
 
 impl Place {
-    pub fn new(shard: u8, air: &Rc<Air>) -> Self {
-        let rows = Rc::new(RefCell::new(Rows::default()));
+    pub fn new(number: usize, air: &Rc<Air>) -> Self {
+        let rows = Rc::new(RefCell::new(Store::default()));
+        let skew_ms = Rc::new(Cell::default());
         Self {
-            core: Core::new(shard, air.clone(), rows.clone()),
+            core: Core::new(number, air.clone(), rows.clone(), skew_ms.clone()),
             rows,
+            skew_ms,
             tasks: Vec::new(),
         }
     }
@@ -45,7 +45,7 @@ impl Place {
 
     /// Memory is gone, and with it whatever was under way here; its callers hear so.
     pub fn crash(&mut self) {
-        let (air, shard) = (self.core.air.clone(), self.core.shard);
+        let (air, place) = (self.core.air.clone(), self.core.place);
         for (call, _) in self.tasks.drain(..) {
             let mut network = air.network.borrow_mut();
             network
@@ -53,7 +53,7 @@ impl Place {
                 .extend(call.map(|call| (call, Err(unavailable()))));
         }
         self.core.waited_for.borrow_mut().clear();
-        self.core = Core::new(shard, air, self.rows.clone());
+        self.core = Core::new(place, air, self.rows.clone(), self.skew_ms.clone());
     }
 
     /// Runs everything here until it waits. True if something ended.
@@ -75,25 +75,4 @@ impl Place {
 pub fn is_over(task: &mut Task) -> bool {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     task.as_mut().poll(&mut context).is_ready()
-}
-
-/// The root's answer to a lead that registers: once it does not end the counter any more.
-pub async fn on_register(air: Rc<Air>, call: u64) {
-    poll_fn(|_| {
-        if air.is_ending.get() {
-            Poll::Pending
-        } else {
-            Poll::Ready(())
-        }
-    })
-    .await;
-    let grant = Grant {
-        generation: GENERATION,
-        settings: Settings::default(),
-        last_write_ms: 0,
-        alone: true,
-        spread: 0,
-    };
-    let mut network = air.network.borrow_mut();
-    network.answers.push((call, Ok(Answer::Grant(grant))));
 }

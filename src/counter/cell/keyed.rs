@@ -1,0 +1,126 @@
+//! Keyed writes at a cell: each is counted once, and found again.
+//!
+//! Invariant: a write is counted only together with its record, and only if there is none yet.
+
+use super::{Cell, Changes, Refusal};
+use crate::counter::ledger::{Keyed, KeyedOutcome, Ledger, Recorded, WriteKey};
+use crate::counter::total::Value;
+
+/// What the ledger is bound by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerLimits {
+    /// How long records are kept, milliseconds.
+    pub kept_ms: i64,
+    /// The most records.
+    pub records_max: u64,
+}
+
+impl Cell {
+    /// The ledger's counts.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Takes the ledger's counts over from storage.
+    pub fn restore_ledger(&mut self, ledger: Ledger) {
+        self.ledger = ledger;
+    }
+
+    /// Lets go of records that were kept long enough; those of the returned slot and older may be deleted.
+    pub fn expire_records(&mut self, now_ms: i64) -> Option<i64> {
+        self.ledger.expire(now_ms)
+    }
+
+    /// Counts keyed writes, each once however often it comes, and adds to `changes` what must be written.
+    /// `known` looks a key up in storage. Returns what became of each, in their order.
+    ///
+    /// # Errors
+    /// [`Refusal::NeedsGrant`], also where a write is of a generation that this cell has not heard of yet;
+    /// nothing has changed then.
+    pub fn apply_keyed(
+        &mut self,
+        writes: &[Keyed],
+        limits: LedgerLimits,
+        now_ms: i64,
+        known: &dyn Fn(WriteKey) -> Option<Recorded>,
+        changes: &mut Changes,
+    ) -> Result<Vec<KeyedOutcome>, Refusal> {
+        let generation = self.generation().unwrap_or(0);
+        let is_ahead = writes.iter().any(|write| write.generation > generation);
+        if self.needs_grant(now_ms) || is_ahead {
+            return Err(Refusal::NeedsGrant);
+        }
+        let mut outcomes = Vec::with_capacity(writes.len());
+        for write in writes {
+            let pending = changes.records.iter().find(|(_, key, _)| *key == write.key);
+            let found = pending
+                .map(|(_, _, recorded)| *recorded)
+                .or_else(|| known(write.key));
+            outcomes.push(match found {
+                Some(recorded) if recorded.fingerprint == write.fingerprint => {
+                    KeyedOutcome::Replayed(recorded)
+                }
+                Some(_) => KeyedOutcome::Reused,
+                None => self.count_keyed(write, limits, now_ms, changes),
+            });
+        }
+        Ok(outcomes)
+    }
+
+    fn count_keyed(
+        &mut self,
+        write: &Keyed,
+        limits: LedgerLimits,
+        now_ms: i64,
+        changes: &mut Changes,
+    ) -> KeyedOutcome {
+        let generation = self.generation().unwrap_or(0);
+        if write.generation != 0 && write.generation != generation {
+            return KeyedOutcome::Ended;
+        }
+        let elsewhere = self.elsewhere();
+        if elsewhere.is_none() && write.seen.is_none() {
+            return KeyedOutcome::NeedsView;
+        }
+        let (Some(added), Some(removed)) = (
+            self.added.checked_add(write.added),
+            self.removed.checked_add(write.removed),
+        ) else {
+            return KeyedOutcome::Overflow;
+        };
+        let Some(slot) = (self.ledger).admit(now_ms, limits.kept_ms, limits.records_max) else {
+            return KeyedOutcome::Full;
+        };
+        self.added = added;
+        self.removed = removed;
+        self.sequence += 1;
+        self.last_write_ms = self.last_write_ms.max(now_ms);
+        changes.hot = true;
+        self.apply_amounts(&write.live, &write.past, now_ms.div_euclid(1_000), changes);
+        let (totals, is_exact) = match (elsewhere, write.seen) {
+            (Some((others_added, others_removed)), _) => {
+                let totals = (
+                    others_added.plus(added.into()),
+                    others_removed.plus(removed.into()),
+                );
+                (totals, true)
+            }
+            (None, seen) => {
+                let (seen_added, seen_removed) = seen.unwrap_or_default();
+                let whole = Value::new(seen_added, seen_removed)
+                    .plus(Value::new(write.added, write.removed));
+                (whole.or_more(Value::new(added, removed)).totals(), false)
+            }
+        };
+        let recorded = Recorded {
+            fingerprint: write.fingerprint,
+            generation,
+            sequence: self.sequence,
+            totals,
+            is_exact,
+            at_ms: now_ms,
+        };
+        changes.records.push((slot, write.key, recorded));
+        KeyedOutcome::Counted(recorded)
+    }
+}

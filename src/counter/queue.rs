@@ -1,0 +1,222 @@
+//! The queue of one inbox: events that are acknowledged and not counted yet.
+//!
+//! Invariant: an event is in a log row, in a batch, or counted, and moves from one to the next in one commit:
+//! rows become a batch in a commit of the inbox, and what a batch writes is counted by a cell in one commit
+//! with its key, which was drawn before the batch was durable. So whatever is sent again after a crash counts
+//! nothing, and what a crash came before is sent again.
+//!
+//! Life of an event: appended to the log → gathered into a batch, one keyed write for each counter → sent
+//! until its cell answers → done, or dead where it can never be counted.
+
+use serde::{Deserialize, Serialize};
+
+use super::id::{CounterId, Datacenter};
+use super::ledger::{Keyed, KeyedOutcome, WriteKey};
+use super::nonces::Nonce;
+
+/// Inboxes of one datacenter: each an object of about 1,000 requests/s, and each isolate stays with one.
+pub const INBOXES_PER_DATACENTER: u8 = 4;
+
+/// The most events of one append: 500 of at most 600 bytes are 300 KB, in a row of at most 2 MB.
+pub const APPEND_ENTRIES_MAX: usize = 500;
+
+/// The most rows of a log, each an append: beyond it events are refused. 20,000 of usually 1 to 20 KB.
+pub const LOG_ROWS_MAX: u64 = 20_000;
+
+/// The most rows of one batch.
+pub const BATCH_ROWS_MAX: u32 = 200;
+
+/// The most events of one batch, but for its first row: 10,000 amounts of at most 26 bytes are 260 KB.
+pub const BATCH_ENTRIES_MAX: usize = 10_000;
+
+/// The most writes of one batch, but for its first row: 1,000 of at most 650 bytes are 650 KB, with the
+/// amounts below the 2 MB of a row. Many distinct counters end a batch early.
+pub const DISTINCT_KEYS_MAX: usize = 1_000;
+
+/// The largest amount that is summed with others. A larger one is a write of its own, so that one that no
+/// counter can hold takes no other with it: 10,000 of these are far below 2^128.
+pub const SUMMED_MAX: u128 = 1 << 64;
+
+/// The shortest time between the beginnings of two batches. Each costs its counters a record that is kept for
+/// up to 30 hours: 4 inboxes × 4 batches/s × 108,000 s are 1.7 of the 2 million records of a cell.
+pub const BATCH_SPACING_MS: i64 = 250;
+
+/// The most batches that are not done: beyond it, events stay in the log.
+pub const BATCHES_MAX: u64 = 64;
+
+/// The first wait before a batch that was not wholly counted is tried again, and the longest.
+pub const RETRY_MS: (i64, i64) = (250, 30_000);
+
+/// The most dead letters that are kept; beyond it the oldest go, and are counted.
+pub const DEAD_LETTERS_MAX: u64 = 10_000;
+
+/// How often a write is tried that its cell calls broken, before it is given up.
+pub const BROKEN_TRIES_MAX: u32 = 8;
+
+/// Which inbox.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct InboxId {
+    /// Its datacenter.
+    pub datacenter: Datacenter,
+    /// Its number there, below [`INBOXES_PER_DATACENTER`].
+    pub number: u8,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The counter.
+    pub counter: CounterId,
+    /// How much, 1 or more.
+    pub delta: u128,
+    /// When, in unix seconds.
+    pub second: i64,
+    /// Its idempotency key and the hash of what it asks for, if it has one.
+    pub key: Option<(WriteKey, u64)>,
+}
+
+/// A row of the log. A stored format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Logged {
+    /// The append's name.
+    pub nonce: Nonce,
+    /// When it was logged, unix milliseconds.
+    pub at_ms: i64,
+    /// Its events, each with the generation of its counter that was living then.
+    pub events: Vec<(u64, Event)>,
+}
+
+/// A write that is to be made. A stored format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Due {
+    /// The counter.
+    pub counter: CounterId,
+    /// Whether its key is a client's, which others may have claimed.
+    pub is_clients: bool,
+    /// The write; its generation is that in which its events were acknowledged.
+    pub write: Keyed,
+}
+
+/// What was gathered from the first rows of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gathered {
+    /// The writes.
+    pub dues: Vec<Due>,
+    /// How many rows they are of.
+    pub rows: usize,
+}
+
+/// Gathers a batch from rows in order: events of one counter and generation become one write. `new_key` draws
+/// a key at random. At least one row is taken where there is one. Cost: O(events × writes of small batches),
+/// O(events × log writes) else.
+pub fn gather(rows: &[Logged], new_key: &mut dyn FnMut() -> WriteKey) -> Gathered {
+    let mut gathered = Gathered::default();
+    let mut places: std::collections::HashMap<(&CounterId, u64), usize> = Default::default();
+    let mut events = 0_usize;
+    for row in rows {
+        let is_full = events + row.events.len() > BATCH_ENTRIES_MAX
+            || gathered.dues.len() + row.events.len() > DISTINCT_KEYS_MAX;
+        if is_full && gathered.rows > 0 {
+            break;
+        }
+        gathered.rows += 1;
+        events += row.events.len();
+        for (generation, event) in &row.events {
+            let summed = event.key.is_none() && event.delta <= SUMMED_MAX;
+            let place = (&event.counter, *generation);
+            let known = places.get(&place).filter(|_| summed);
+            let due = known.and_then(|known| gathered.dues.get_mut(*known));
+            if let Some(due) = due {
+                add(&mut due.write, event);
+                continue;
+            }
+            if summed {
+                places.insert(place, gathered.dues.len());
+            }
+            let (key, fingerprint) = event.key.unwrap_or_else(|| (new_key(), 0));
+            gathered.dues.push(Due {
+                counter: event.counter.clone(),
+                is_clients: event.key.is_some(),
+                write: Keyed {
+                    key,
+                    fingerprint,
+                    generation: *generation,
+                    added: event.delta,
+                    removed: 0,
+                    live: Vec::new(),
+                    past: vec![(event.second, event.delta)],
+                    // Nobody is answered with the value.
+                    seen: Some(Default::default()),
+                },
+            });
+        }
+    }
+    gathered
+}
+
+fn add(write: &mut Keyed, event: &Event) {
+    // Neither sum can overflow: see `SUMMED_MAX`.
+    write.added = write.added.saturating_add(event.delta);
+    match write
+        .past
+        .iter_mut()
+        .find(|(second, _)| *second == event.second)
+    {
+        Some((_, amount)) => *amount = amount.saturating_add(event.delta),
+        None => write.past.push((event.second, event.delta)),
+    }
+}
+
+/// Why events were given up. A stored format: never renumbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Death {
+    /// A total would pass 2^128 − 1.
+    Overflow,
+    /// The counter has been deleted since.
+    Ended,
+    /// The key was used for another write.
+    Reused,
+    /// Its row cannot be read, or its cell calls it broken.
+    Broken,
+}
+
+/// What becomes of a write that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is counted.
+    Done,
+    /// It never will be.
+    Dead(Death),
+    /// It must be sent again.
+    Later,
+}
+
+/// What becomes of a write, by what its cell answered.
+pub fn verdict(outcome: KeyedOutcome) -> Verdict {
+    match outcome {
+        KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) => Verdict::Done,
+        KeyedOutcome::Overflow => Verdict::Dead(Death::Overflow),
+        KeyedOutcome::Ended => Verdict::Dead(Death::Ended),
+        KeyedOutcome::Reused => Verdict::Dead(Death::Reused),
+        KeyedOutcome::Full | KeyedOutcome::NeedsView => Verdict::Later,
+    }
+}
+
+/// How long a batch waits after so many tries, milliseconds.
+pub fn retry_after_ms(tries: u32) -> i64 {
+    let (first, longest) = RETRY_MS;
+    first.saturating_mul(1 << tries.min(16)).min(longest)
+}
+
+/// Events that were given up. A stored format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// The counter; empty where it cannot be read.
+    pub counter: String,
+    /// The sum of the events.
+    pub increment: u128,
+    /// Why.
+    pub death: Death,
+    /// When they were given up, unix milliseconds.
+    pub at_ms: i64,
+}

@@ -1,0 +1,76 @@
+//! Unions of unique elements, over counters.
+
+use std::collections::HashMap;
+
+use super::read::{Seen, not_found, see};
+use super::respond::Answer;
+use super::visit::Visit;
+use crate::counter::id::CounterId;
+use crate::platform::clock::now_ms;
+use crate::protocol::access::{Caller, Scope};
+use crate::protocol::messages::Read;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::{Told, union_json};
+use crate::protocol::query::{Query, UNION_MAX, WINDOW_UNIQUES_SECONDS_MAX, Window};
+
+/// `GET /uniques`.
+///
+/// # Errors
+/// `counter-not-found`, `invalid-query`, `unavailable`.
+pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
+    let query = Query::parse(visit.query(), &["id", "window", "at", "consistency"])?;
+    let window = query.window(now_ms().div_euclid(1_000))?;
+    if window.is_some_and(|window| !window.has_uniques()) {
+        let detail = format!(
+            "uniques are kept by the minute for {WINDOW_UNIQUES_SECONDS_MAX} seconds; ask for less"
+        );
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    let mut ids = Vec::new();
+    for text in query.all("id") {
+        let id = CounterId::parse(text)?;
+        caller.may(Scope::Read, id.as_str())?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    if ids.is_empty() || ids.len() > UNION_MAX {
+        let detail = format!("name 1 to {UNION_MAX} counters: ?id=a&id=b");
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    let strong = query.is_strong()?;
+    let ask = |id: &CounterId| {
+        let question = Read {
+            counter: id.clone(),
+            datacenter: None,
+            wanted: Window::wanted(window),
+        };
+        async move {
+            see(visit, &question, strong)
+                .await
+                .map(|seen| (question.counter, seen))
+        }
+    };
+    let _waiting = visit.waiting();
+    let answers = crate::platform::settled::all_settled(ids.iter().map(ask), UNION_MAX).await;
+    let mut seen = answers
+        .into_iter()
+        .collect::<Result<HashMap<CounterId, Seen>, Problem>>()?;
+    let mut sums = Vec::new();
+    for id in &ids {
+        let Some(Seen {
+            sum: Some(sum),
+            freshness,
+        }) = seen.remove(id)
+        else {
+            return Err(not_found(id));
+        };
+        sums.push((sum, freshness));
+    }
+    let told: Vec<Told<'_>> = ids
+        .iter()
+        .zip(&sums)
+        .map(|(id, (sum, freshness))| Told::new(id, sum, *freshness))
+        .collect();
+    Ok(Answer::json(union_json(&ids, &told, window)))
+}

@@ -1,0 +1,53 @@
+//! Whose an idempotency key is: the first datacenter that asks has it, so a retry is found from any.
+//!
+//! Invariant: a claim is durable before anybody is told of it, and is kept for longer than the record
+//! that it leads to.
+
+use worker::Env;
+
+use super::count::kept_ms;
+use super::directory::Directory;
+use crate::platform::clock::now_ms;
+use crate::protocol::messages::{Claim, Claimed, Fault};
+
+/// How much longer a claim is kept than a record: a claim made just before its record was counted must
+/// not go first, whatever the two clocks say.
+const LONGER_MS: i64 = 3_600_000;
+
+/// How long claims are kept, milliseconds.
+pub(super) fn claims_kept_ms(env: &Env) -> i64 {
+    kept_ms(env).saturating_add(LONGER_MS)
+}
+
+/// The most keys of one call: 16 bytes each, and an answer of about as much.
+pub const CLAIMS_AT_ONCE_MAX: usize = 50_000;
+
+impl Directory {
+    pub(super) async fn on_claim(&self, claim: Result<Claim, Fault>) -> Result<Claimed, Fault> {
+        let claim = claim?;
+        self.readable()?;
+        if claim.keys.len() > CLAIMS_AT_ONCE_MAX {
+            let most = u32::try_from(CLAIMS_AT_ONCE_MAX).unwrap_or(u32::MAX);
+            return Err(Fault::TooMany(most));
+        }
+        let lock = self.lock_of(&claim.counter);
+        let _alone = lock.lock().await;
+        // A retry makes no datacenter appear, nor a counter that was deleted.
+        let living = self.living(&claim.counter, true).await?;
+        let generation = living.map_or(0, |root| root.generation);
+        let known = self.rows.claims_of(&claim, generation)?;
+        if let Some(owners) = known {
+            return Ok(Claimed { generation, owners });
+        }
+        let root = self.admit(&claim.counter, &claim.datacenter).await?;
+        let now_ms = now_ms();
+        let (owners, is_slot_new) = self.rows.claim_all(&claim, root.generation, now_ms)?;
+        if is_slot_new {
+            self.rows.arm(now_ms).await?;
+        }
+        Ok(Claimed {
+            generation: root.generation,
+            owners,
+        })
+    }
+}

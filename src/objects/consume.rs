@@ -1,0 +1,248 @@
+//! How an inbox counts what it has logged.
+//!
+//! Invariant: every step may be repeated. Rows become a batch in one commit; what a batch sends has keys that
+//! its row holds; only what is counted, or never can be, is struck off.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::inbox::InboxCore;
+use super::inbox_store::{Batch, letter};
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::ledger::{Keyed, WriteKey};
+use crate::counter::queue::{
+    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DeadLetter, Death, Due,
+    InboxId, Verdict, gather, retry_after_ms, verdict,
+};
+use crate::platform::clock::{now_ms, random, sleep_ms};
+use crate::platform::keyed::{count_at, count_keyed};
+use crate::platform::settled::all_settled;
+use crate::platform::{call, measure};
+use crate::protocol::messages::{Fault, LookUp};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::CellAddress;
+
+/// Counters that one batch counts at once.
+const COUNTERS_AT_ONCE: usize = 32;
+
+/// Gives way to the next gatherer however this one ends.
+struct Gathering<'a>(&'a InboxCore);
+
+impl Drop for Gathering<'_> {
+    fn drop(&mut self) {
+        self.0.is_gathering.set(false);
+    }
+}
+
+impl InboxCore {
+    /// Begins to gather what waits, unless somebody does.
+    pub(super) fn go(self: &Rc<Self>) {
+        if !self.is_gathering.get() {
+            let core = self.clone();
+            self.object
+                .wait_until(async move { core.gather_all().await });
+        }
+    }
+
+    /// Gathers batches and sends them, until nothing is left that may be sent now.
+    pub(super) async fn gather_all(self: &Rc<Self>) {
+        if self.is_gathering.replace(true) {
+            return;
+        }
+        let _gathering = Gathering(self);
+        loop {
+            let wait_ms = self.begun_ms.get() + BATCH_SPACING_MS - now_ms();
+            if (1..=BATCH_SPACING_MS).contains(&wait_ms) {
+                sleep_ms(u64::try_from(wait_ms).unwrap_or(0)).await;
+            }
+            self.begun_ms.set(now_ms());
+            match self.gather_one().and_then(|()| self.send_due()) {
+                Ok(true) => {}
+                Ok(false) => return,
+                // The alarm is set, and tries again.
+                Err(fault) => {
+                    worker::console_error!("an inbox: {fault}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Turns the first rows of the log into a batch: load, decide, write, no await.
+    fn gather_one(&self) -> Result<(), Fault> {
+        if self.head.borrow().is_empty() || self.rows.count_batches()? >= BATCHES_MAX {
+            return Ok(());
+        }
+        let now_ms = now_ms();
+        let rows = self.rows.first_rows(BATCH_ROWS_MAX)?;
+        let mut dead = Vec::new();
+        let mut readable = Vec::with_capacity(rows.len());
+        let mut seqs = Vec::with_capacity(rows.len());
+        let mut last = 0;
+        for (seq, row) in rows {
+            match row {
+                Some(row) => {
+                    readable.push(row);
+                    seqs.push(seq);
+                }
+                // Kept as it is it would be met again for ever.
+                None if readable.is_empty() => {
+                    last = seq;
+                    dead.push(unreadable(now_ms));
+                }
+                None => break,
+            }
+        }
+        let mut new_key = || {
+            let mut key = [0; 16];
+            key[..8].copy_from_slice(&random().to_le_bytes());
+            key[8..].copy_from_slice(&random().to_le_bytes());
+            WriteKey(key)
+        };
+        let gathered = gather(&readable, &mut new_key);
+        let taken = gathered.rows.checked_sub(1).and_then(|row| seqs.get(row));
+        let upto = taken.copied().unwrap_or(last);
+        let batch = Batch {
+            number: self.head.borrow().batch + 1,
+            tries: 0,
+            dues: gathered.dues,
+        };
+        let nonces = self.head.borrow().nonces.clone();
+        self.rows.begin(&batch, upto, &nonces, &dead, now_ms)?;
+        let mut head = self.head.borrow_mut();
+        head.log.0 = upto + 1;
+        head.batch = batch.number;
+        Ok(())
+    }
+
+    /// Sends the batches that are due. Returns whether there is more to gather.
+    fn send_due(self: &Rc<Self>) -> Result<bool, Fault> {
+        let due = self.rows.due(now_ms())?;
+        for batch in due {
+            if self.sending.borrow_mut().insert(batch.number) {
+                let core = self.clone();
+                self.object.wait_until(async move {
+                    let number = batch.number;
+                    if let Err(fault) = core.send(batch).await {
+                        worker::console_error!("an inbox's batch: {fault}");
+                    }
+                    core.sending.borrow_mut().remove(&number);
+                });
+            }
+        }
+        Ok(!self.head.borrow().is_empty())
+    }
+
+    /// Sends a batch once, and strikes off what is settled.
+    async fn send(&self, mut batch: Batch) -> Result<(), Fault> {
+        let me = self.head.borrow().me.clone();
+        let Some(InboxId { datacenter, .. }) = me else {
+            return Err(Fault::Broken("an inbox does not know its name".to_owned()));
+        };
+        let seconds = batch.dues.iter().flat_map(|due| &due.write.past);
+        let since_ms = seconds
+            .map(|(second, _)| second.saturating_mul(1_000))
+            .min();
+        let mut groups: BTreeMap<(&CounterId, bool, u64), Vec<usize>> = BTreeMap::new();
+        for (place, due) in batch.dues.iter().enumerate() {
+            let group = (&due.counter, due.is_clients, due.write.generation);
+            groups.entry(group).or_default().push(place);
+        }
+        let (dues, here, tries) = (&batch.dues, &datacenter, batch.tries);
+        let count = |places: Vec<usize>| async move {
+            let some: Vec<&Due> = places.iter().filter_map(|place| dues.get(*place)).collect();
+            let verdicts = self.count(here, &some, tries).await;
+            (places, verdicts)
+        };
+        let counted = all_settled(groups.into_values().map(count), COUNTERS_AT_ONCE).await;
+
+        let now_ms = now_ms();
+        let mut verdicts = vec![Verdict::Later; batch.dues.len()];
+        for (places, some) in counted {
+            for (place, verdict) in places.into_iter().zip(some) {
+                if let Some(known) = verdicts.get_mut(place) {
+                    *known = verdict;
+                }
+            }
+        }
+        let mut dead = Vec::new();
+        let mut left = Vec::new();
+        for (due, verdict) in std::mem::take(&mut batch.dues).into_iter().zip(verdicts) {
+            match verdict {
+                Verdict::Done => {}
+                Verdict::Dead(death) => dead.push(letter(&due, death, now_ms)),
+                Verdict::Later => left.push(due),
+            }
+        }
+        batch.dues = left;
+        let wait_ms = retry_after_ms(batch.tries);
+        batch.tries = batch.tries.saturating_add(1);
+        self.rows.end(&batch, now_ms + wait_ms, &dead)?;
+        let lag_ms = since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
+        measure::add(Metric::QueueLagSum, u64::try_from(lag_ms).unwrap_or(0));
+        measure::add(Metric::QueueLagCount, 1);
+        measure::add(
+            Metric::DeadLetter,
+            u64::try_from(dead.len()).unwrap_or(u64::MAX),
+        );
+        if batch.dues.is_empty() {
+            return Ok(());
+        }
+        self.arm(wait_ms).await
+    }
+
+    /// Counts writes of one counter and generation. Returns what becomes of each.
+    async fn count(&self, here: &Datacenter, dues: &[&Due], tries: u32) -> Vec<Verdict> {
+        let Some(first) = dues.first() else {
+            return Vec::new();
+        };
+        let (counter, generation) = (&first.counter, first.write.generation);
+        let all = |verdict: Verdict| vec![verdict; dues.len()];
+        // A write would create a counter that was deleted.
+        match self.is_living(counter, generation).await {
+            Ok(true) => {}
+            Ok(false) => return all(Verdict::Dead(Death::Ended)),
+            Err(_) => return all(Verdict::Later),
+        }
+        let writes: Vec<Keyed> = dues.iter().map(|due| due.write.clone()).collect();
+        let of_fault = |fault: &Fault| match fault {
+            Fault::Broken(_) | Fault::TooMany(_) if tries + 1 >= BROKEN_TRIES_MAX => {
+                Verdict::Dead(Death::Broken)
+            }
+            _ => Verdict::Later,
+        };
+        if first.is_clients {
+            let landed = count_keyed(&self.env, counter, here, &writes).await;
+            let verdicts = landed.iter().map(|(_, outcome)| match outcome {
+                Ok(outcome) => verdict(*outcome),
+                Err(fault) => of_fault(fault),
+            });
+            return verdicts.collect();
+        }
+        // Nobody but this inbox knows the key, and it always sends it to this lead: there is nothing to claim.
+        match count_at(&self.env, CellAddress::lead(counter, here), writes).await {
+            Ok(counted) => counted.outcomes.into_iter().map(verdict).collect(),
+            Err(fault) => all(of_fault(&fault)),
+        }
+    }
+
+    async fn is_living(&self, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
+        if self.rows.generation_of(counter)? == Some(generation) {
+            return Ok(true);
+        }
+        let look_up = LookUp {
+            counter: counter.clone(),
+        };
+        let root = call::root(&self.env, counter, &look_up).await?;
+        Ok(root.is_some_and(|root| root.generation == generation))
+    }
+}
+
+fn unreadable(at_ms: i64) -> DeadLetter {
+    DeadLetter {
+        counter: String::new(),
+        increment: 0,
+        death: Death::Broken,
+        at_ms,
+    }
+}

@@ -1,0 +1,298 @@
+//! The Durable Object of one inbox: events that are acknowledged at once and counted soon.
+//!
+//! Invariants: an append is acknowledged only when its row is durable and each of its counters' roots knows
+//! of this inbox, so that a strong read finds it; an append that is sent again is logged once; while anything
+//! is not counted the alarm is set.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use worker::wasm_bindgen;
+use worker::{DurableObject, Env, Request, Response, State, durable_object};
+
+use super::inbox_store::{Head, InboxStore, outcome_of};
+use super::store::Store;
+use crate::counter::id::CounterId;
+use crate::counter::nonces::Known;
+use crate::counter::queue::{APPEND_ENTRIES_MAX, LOG_ROWS_MAX, Logged};
+use crate::platform::call;
+use crate::platform::clock::{now_ms, sleep_ms};
+use crate::platform::settled::all_settled;
+use crate::protocol::messages::{
+    Append, Appended, Call, DeadLetters, Drain, Fault, ReadDead, RegisterInbox, ReleaseInbox,
+};
+
+/// How long after an append the alarm rings at the latest, should whatever counts have been ended.
+const ALARM_MS: i64 = 5_000;
+
+/// Roots that are called at once for the counters of one append.
+const ROOTS_AT_ONCE: usize = 16;
+
+/// How often the counters of an append are registered, where they are released meanwhile.
+const REGISTER_TRIES: usize = 3;
+
+/// How far the second of an event may be from this clock.
+const STAMP_CLAMP_SECONDS: i64 = 5;
+
+/// How long a strong read waits here: with 3 s for the leads it stays below the 5 s of a call.
+const DRAIN_MS_MAX: i64 = 1_500;
+
+/// How often it looks.
+const LOOK_EVERY_MS: u64 = 5;
+
+/// One inbox, as the platform sees it.
+#[durable_object]
+pub struct Inbox {
+    core: Rc<InboxCore>,
+}
+
+/// One inbox.
+pub(super) struct InboxCore {
+    pub(super) env: Env,
+    pub(super) object: State,
+    pub(super) rows: InboxStore,
+    pub(super) head: RefCell<Head>,
+    /// Batches that are being sent.
+    pub(super) sending: RefCell<HashSet<i64>>,
+    /// Whether somebody gathers batches.
+    pub(super) is_gathering: Cell<bool>,
+    /// When the last batch was begun, unix milliseconds.
+    pub(super) begun_ms: Cell<i64>,
+    /// When the alarm rings, unix milliseconds; 0 where that is not known.
+    armed_ms: Cell<i64>,
+    unreadable: RefCell<Option<Fault>>,
+}
+
+impl DurableObject for Inbox {
+    fn new(object: State, env: Env) -> Self {
+        let core = InboxCore {
+            env,
+            rows: InboxStore::new(Store::new(object.storage())),
+            object,
+            head: RefCell::default(),
+            sending: RefCell::default(),
+            is_gathering: Cell::default(),
+            begun_ms: Cell::new(0),
+            armed_ms: Cell::new(0),
+            unreadable: RefCell::default(),
+        };
+        core.reload();
+        Self {
+            core: Rc::new(core),
+        }
+    }
+
+    async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
+        let path = request.path();
+        let core = &self.core;
+        match path.as_str() {
+            Append::PATH => {
+                call::reply::<Append>(&core.on_append(call::read(&mut request).await).await)
+            }
+            Drain::PATH => {
+                call::reply::<Drain>(&core.on_drain(call::read(&mut request).await).await)
+            }
+            ReleaseInbox::PATH => {
+                call::reply::<ReleaseInbox>(&core.on_release(call::read(&mut request).await))
+            }
+            ReadDead::PATH => {
+                call::reply::<ReadDead>(&core.on_read_dead(call::read(&mut request).await))
+            }
+            _ => Response::error("no such call", 404),
+        }
+    }
+
+    async fn alarm(&self) -> worker::Result<Response> {
+        self.core.on_alarm().await;
+        Response::empty()
+    }
+}
+
+impl InboxCore {
+    /// Reads memory from storage.
+    fn reload(&self) {
+        match self.rows.load() {
+            Ok(head) => {
+                self.head.replace(head);
+                self.unreadable.replace(None);
+            }
+            Err(fault) => {
+                self.unreadable.replace(Some(fault));
+            }
+        }
+    }
+
+    /// Refuses while storage cannot be read.
+    pub(super) fn readable(&self) -> Result<(), Fault> {
+        if matches!(&*self.unreadable.borrow(), Some(Fault::Unavailable(_))) {
+            self.reload();
+        }
+        self.unreadable.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    async fn on_append(self: &Rc<Self>, append: Result<Append, Fault>) -> Result<Appended, Fault> {
+        let Append { to, nonce, events } = append?;
+        self.readable()?;
+        if events.len() > APPEND_ENTRIES_MAX {
+            return Err(Fault::Broken("an append has too many events".to_owned()));
+        }
+        if self.head.borrow().me.as_ref() != Some(&to) {
+            self.rows.put_me(&to)?;
+            self.head.borrow_mut().me = Some(to);
+        }
+        for _ in 0..REGISTER_TRIES {
+            self.register(&events.iter().map(|event| &event.counter).collect())
+                .await?;
+            self.arm(ALARM_MS).await?;
+            // From here on there is no await: what was looked up is what is written.
+            let mut logged = Vec::with_capacity(events.len());
+            for event in &events {
+                let Some(generation) = self.rows.generation_of(&event.counter)? else {
+                    break;
+                };
+                logged.push((generation, event.clone()));
+            }
+            if logged.len() < events.len() || !self.is_armed(now_ms() + ALARM_MS) {
+                continue;
+            }
+            let now_ms = now_ms();
+            let known = self.head.borrow().nonces.look_up(nonce, now_ms);
+            match known {
+                Known::New => {}
+                Known::Repeated(_) => return Ok(Appended::Logged),
+                Known::Stray => return Err(Fault::Broken("a stray append".to_owned())),
+                Known::Full => return Ok(Appended::Full),
+            }
+            if self.head.borrow().rows() >= LOG_ROWS_MAX {
+                return Ok(Appended::Full);
+            }
+            let now = now_ms.div_euclid(1_000);
+            for (_, event) in &mut logged {
+                let (earliest, latest) = (now - STAMP_CLAMP_SECONDS, now + STAMP_CLAMP_SECONDS);
+                event.second = event.second.clamp(earliest, latest);
+            }
+            let row = Logged {
+                nonce,
+                at_ms: now_ms,
+                events: logged,
+            };
+            let seq = self.head.borrow().log.1 + 1;
+            self.rows.log(seq, &row)?;
+            let mut head = self.head.borrow_mut();
+            head.log.1 = seq;
+            head.nonces.remember(nonce, outcome_of(seq), now_ms);
+            drop(head);
+            self.go();
+            return Ok(Appended::Logged);
+        }
+        Err(Fault::Unavailable(
+            "a counter is being ended and created again".to_owned(),
+        ))
+    }
+
+    /// Lets the roots of counters know of this inbox, where they do not.
+    async fn register(&self, counters: &HashSet<&CounterId>) -> Result<(), Fault> {
+        let me = self.head.borrow().me.clone();
+        let Some(me) = me else { return Ok(()) };
+        let mut unknown = Vec::new();
+        for counter in counters {
+            if self.rows.generation_of(counter)?.is_none() {
+                unknown.push(RegisterInbox {
+                    counter: (*counter).clone(),
+                    inbox: me.clone(),
+                });
+            }
+        }
+        let ask = |register: RegisterInbox| async move {
+            let generation = call::root(&self.env, &register.counter, &register).await?;
+            self.rows.put_generation(&register.counter, generation)
+        };
+        for asked in all_settled(unknown.into_iter().map(ask), ROOTS_AT_ONCE).await {
+            asked?;
+        }
+        Ok(())
+    }
+
+    fn is_armed(&self, by_ms: i64) -> bool {
+        let armed_ms = self.armed_ms.get();
+        armed_ms != 0 && armed_ms <= by_ms
+    }
+
+    /// Sets the alarm to so many milliseconds from now, unless it rings before.
+    pub(super) async fn arm(&self, in_ms: i64) -> Result<(), Fault> {
+        let by_ms = now_ms() + in_ms;
+        if !self.is_armed(by_ms) {
+            self.rows.store().set_alarm_by(by_ms).await?;
+            self.armed_ms.set(by_ms);
+        }
+        Ok(())
+    }
+
+    /// Re-arms first, while anything is left, and never fails: an alarm that fails is given up.
+    async fn on_alarm(self: &Rc<Self>) {
+        self.armed_ms.set(0);
+        if let Err(fault) = self.readable() {
+            worker::console_error!("an inbox's alarm: {fault}");
+            // It may have been for a moment.
+            let _ = self.arm(ALARM_MS).await;
+            return;
+        }
+        match self.rows.next_due_ms() {
+            Ok(0) if self.head.borrow().is_empty() => return,
+            Ok(due_ms) if self.head.borrow().is_empty() => {
+                let _ = self.arm((due_ms - now_ms()).max(ALARM_MS)).await;
+            }
+            _ => {
+                let _ = self.arm(ALARM_MS).await;
+            }
+        }
+        self.gather_all().await;
+    }
+
+    /// Waits until everything is counted that was acknowledged of a counter when it was asked.
+    async fn on_drain(self: &Rc<Self>, drain: Result<Drain, Fault>) -> Result<(), Fault> {
+        let Drain { counter, .. } = drain?;
+        self.readable()?;
+        let begun_ms = now_ms();
+        let last = self.head.borrow().log.1;
+        self.rows.hurry(begun_ms)?;
+        self.go();
+        let mut horizon = None;
+        loop {
+            if horizon.is_none() && self.head.borrow().log.0 > last {
+                horizon = Some(self.head.borrow().batch);
+            }
+            if let Some(horizon) = horizon {
+                let batches = self.rows.upto(horizon)?;
+                let mut dues = batches.iter().flat_map(|batch| &batch.dues);
+                if !dues.any(|due| due.counter == counter) {
+                    return Ok(());
+                }
+            }
+            if now_ms() - begun_ms > DRAIN_MS_MAX {
+                return Err(Fault::Unavailable("events wait to be counted".to_owned()));
+            }
+            sleep_ms(LOOK_EVERY_MS).await;
+        }
+    }
+
+    fn on_release(&self, release: Result<ReleaseInbox, Fault>) -> Result<(), Fault> {
+        let ReleaseInbox {
+            counter,
+            generation,
+            ..
+        } = release?;
+        self.readable()?;
+        match self.rows.generation_of(&counter)? {
+            Some(known) if known <= generation => self.rows.forget(&counter),
+            _ => Ok(()),
+        }
+    }
+
+    fn on_read_dead(&self, read: Result<ReadDead, Fault>) -> Result<DeadLetters, Fault> {
+        let ReadDead { limit } = read?;
+        self.readable()?;
+        self.rows.dead(limit)
+    }
+}

@@ -1,0 +1,72 @@
+//! Which inboxes may have events of a counter: its root knows them, so that a strong read can ask.
+//!
+//! Invariants: an inbox is in the root before it acknowledges an event of that generation; a generation ends
+//! only after its inboxes have let it go, so that what they acknowledge from then on is of the next.
+
+use super::directory::Directory;
+use super::directory_store::Telling;
+use crate::cluster::root::{Entry, Root};
+use crate::counter::id::CounterId;
+use crate::counter::queue::InboxId;
+use crate::platform::call;
+use crate::platform::clock::now_ms;
+use crate::platform::settled::all_settled;
+use crate::protocol::messages::{Fault, RegisterInbox, ReleaseInbox};
+use crate::protocol::names;
+
+/// Inboxes that are called at once for one counter.
+const INBOXES_AT_ONCE: usize = 32;
+
+impl Directory {
+    /// An inbox is about to acknowledge events: it is recorded first. Returns the living generation.
+    pub(super) async fn on_register_inbox(
+        &self,
+        register: Result<RegisterInbox, Fault>,
+    ) -> Result<u64, Fault> {
+        let RegisterInbox { counter, inbox } = register?;
+        self.readable()?;
+        let lock = self.lock_of(&counter);
+        let _alone = lock.lock().await;
+        let mut root = match self.living(&counter, true).await? {
+            Ok(root) => root,
+            Err(ended) => Root::create(ended.as_ref(), now_ms()),
+        };
+        let generation = root.generation;
+        let is_first = root.inboxes.is_empty();
+        if root.inboxes.insert(inbox) {
+            let lone = root.datacenters.first().cloned();
+            if let Some(lone) = lone.filter(|_| is_first && root.datacenters.len() == 1) {
+                // Until the lone lead knows, it calls its own total exact: it must know first.
+                let telling = Telling::Configure;
+                self.tell(&counter, &lone, telling, generation, Some(&root))
+                    .await?;
+            }
+            root.last_write_ms = root.last_write_ms.max(now_ms());
+            self.save(&counter, Entry::Live(root), &[]).await?;
+        }
+        Ok(generation)
+    }
+
+    /// Lets all inboxes forget a generation.
+    ///
+    /// # Errors
+    /// `Unavailable` where one does not answer: it may still acknowledge events.
+    pub(super) async fn release_inboxes(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+    ) -> Result<(), Fault> {
+        let tell = |inbox: &InboxId| {
+            let release = ReleaseInbox {
+                to: inbox.clone(),
+                counter: counter.clone(),
+                generation: root.generation,
+            };
+            async move { call::object(&self.env, &names::inbox(&release.to), &release).await }
+        };
+        for told in all_settled(root.inboxes.iter().map(tell), INBOXES_AT_ONCE).await {
+            told?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! The numbers of this isolate: counted wherever something happens, read by `/metrics`.
+//!
+//! All that runs in one isolate counts here together: every request of an edge isolate, or the aggregator
+//! and those objects that the platform put beside it. Nothing is lost or shared beyond that: an isolate
+//! that ends takes its numbers with it, and Prometheus sees the next one begin at 0.
+
+use std::cell::RefCell;
+
+use crate::platform::clock::now_ms;
+use crate::protocol::batch::report::Report;
+use crate::protocol::metrics::{Metric, Metrics, Snapshot};
+use crate::protocol::problem::Code;
+use crate::protocol::routes::RouteName;
+
+thread_local! {
+    // Made at its first use, inside a request: before there is no clock.
+    static METRICS: RefCell<Metrics> = RefCell::new(Metrics::new(now_ms().div_euclid(1_000)));
+}
+
+/// Counts one.
+pub fn count(metric: Metric) {
+    add(metric, 1);
+}
+
+/// Counts several.
+pub fn add(metric: Metric, amount: u64) {
+    METRICS.with_borrow_mut(|metrics| metrics.add(metric, amount));
+}
+
+/// Notes the answer to a request: its route, how long it took in milliseconds, and why it was refused
+/// if it was.
+pub fn answered(route: RouteName, milliseconds: i64, refusal: Option<Code>) {
+    METRICS.with_borrow_mut(|metrics| {
+        metrics.observe(route, milliseconds);
+        if let Some(code) = refusal {
+            metrics.refuse(code);
+        }
+    });
+}
+
+/// Notes what became of the lines of a bulk body that is answered; `accepted` is what they are
+/// acknowledged as.
+pub fn reported(report: &Report, accepted: Metric) {
+    METRICS.with_borrow_mut(|metrics| {
+        metrics.add(accepted, report.accepted);
+        for (code, lines) in &report.rejected_by {
+            metrics.reject_lines(*code, *lines);
+        }
+    });
+}
+
+/// Notes a flush that has ended: how, and how many writes it carried.
+pub fn flown(outcome: Metric, writes: u32) {
+    METRICS.with_borrow_mut(|metrics| {
+        metrics.add(outcome, 1);
+        metrics.add(Metric::FlushWritesSum, writes.into());
+        metrics.add(Metric::FlushWritesCount, 1);
+    });
+}
+
+/// Notes a commit that was written, of so many flushes.
+pub fn committed(flushes: usize) {
+    METRICS.with_borrow_mut(|metrics| {
+        let flushes = u64::try_from(flushes).unwrap_or(u64::MAX);
+        metrics.add(Metric::CommitWritten, 1);
+        metrics.add(Metric::CommitFlushesSum, flushes);
+        metrics.add(Metric::CommitFlushesCount, 1);
+    });
+}
+
+/// The counters of this isolate, to be sent.
+pub fn snapshot() -> Snapshot {
+    METRICS.with_borrow(Metrics::snapshot)
+}
+
+/// The text of `/metrics`, see [`Metrics::render`].
+pub fn render(aggregator: Option<&Snapshot>) -> String {
+    METRICS.with_borrow(|metrics| metrics.render(aggregator))
+}

@@ -1,0 +1,80 @@
+//! Idempotency keys: what a client may send, and what is kept of it.
+//!
+//! Invariant: keys and what they stand for are kept as keyed hashes only, since they may say who a client is.
+//! Source: draft-ietf-httpapi-idempotency-key-header-07, section 2.
+
+use super::problem::{Code, Problem};
+use crate::counter::ledger::WriteKey;
+
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 255;
+
+/// What a key was sent with: the same text on a write, on a batch and as an event's id are three keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One increment or decrement.
+    Write,
+    /// A whole bulk body.
+    Batch,
+    /// One record of a bulk body.
+    Event,
+    /// One event that is queued.
+    Queued,
+}
+
+impl Kind {
+    fn number(self) -> u8 {
+        match self {
+            Self::Write => 1,
+            Self::Batch => 2,
+            Self::Event => 3,
+            Self::Queued => 4,
+        }
+    }
+}
+
+/// Returns the key of a header's value: 1 to [`KEY_BYTES_MAX`] visible ASCII characters, in quotes or not.
+///
+/// # Errors
+/// `invalid-idempotency-key`.
+pub fn parse_key(header: &str) -> Result<&str, Problem> {
+    let text = header.trim_matches([' ', '\t']);
+    let text = match text
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'))
+    {
+        Some(quoted) => quoted,
+        None => text,
+    };
+    let is_visible = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if text.is_empty() || text.len() > KEY_BYTES_MAX || !is_visible {
+        return Err(Problem::new(
+            Code::InvalidIdempotencyKey,
+            format!(
+                "send 1 to {KEY_BYTES_MAX} visible ASCII characters as `Idempotency-Key`, another for each write"
+            ),
+        ));
+    }
+    Ok(text)
+}
+
+/// Returns the name that a key is kept by: two keyed hashes, 128 bits, so that no two keys of a counter meet
+/// by chance, nor by intent without the secret. `hash` is the keyed hash that elements have too.
+pub fn write_key(hash: &dyn Fn(&[u8]) -> u64, kind: Kind, text: &str) -> WriteKey {
+    let half = |part: u8| hash(&[&[kind.number(), part], text.as_bytes()].concat()).to_le_bytes();
+    let mut name = [0; 16];
+    name[..8].copy_from_slice(&half(0));
+    name[8..].copy_from_slice(&half(1));
+    WriteKey(name)
+}
+
+/// Returns the hash of what a keyed write asks for. Parts are told apart by their lengths.
+pub fn fingerprint(hash: &dyn Fn(&[u8]) -> u64, parts: &[&[u8]]) -> u64 {
+    let mut bytes = Vec::new();
+    for part in parts {
+        let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(part);
+    }
+    hash(&bytes)
+}

@@ -1,0 +1,62 @@
+//! Messages of keyed writes.
+
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use crate::protocol::names::CellAddress;
+
+calls! {
+    Count => Counted, "/count";
+    Claim => Claimed, "/claim";
+}
+
+/// Edge → lead: count these keyed writes, each once however often it comes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// The lead that the keys are claimed for.
+    pub to: CellAddress,
+    /// The writes.
+    pub writes: Vec<Keyed>,
+}
+
+/// The lead has decided, durably.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// What became of each write, in their order.
+    pub outcomes: Vec<KeyedOutcome>,
+    /// Shards that writes of this datacenter spread over now.
+    pub shards: u8,
+}
+
+/// Edge → root: whose are these keys? The first datacenter that asks has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The counter; it is created if need be.
+    pub counter: CounterId,
+    /// The datacenter that claims.
+    pub datacenter: Datacenter,
+    /// The keys.
+    pub keys: Vec<WriteKey>,
+}
+
+/// Who has the keys, durably.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claimed {
+    /// The living generation.
+    pub generation: u64,
+    /// Who has each, in their order.
+    pub owners: Vec<Owner>,
+}
+
+/// Who has a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Owner {
+    /// The lead of this datacenter.
+    Lead(Datacenter),
+    /// It was claimed for a generation that has ended.
+    Ended,
+    /// There is no room for another claim.
+    Full,
+}

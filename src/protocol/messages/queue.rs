@@ -1,0 +1,89 @@
+//! Messages of the queued path.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Call, GlobalSum, Read};
+use crate::counter::id::CounterId;
+use crate::counter::nonces::Nonce;
+use crate::counter::queue::{DeadLetter, Event, InboxId};
+
+calls! {
+    Append => Appended, "/append";
+    Drain => (), "/drain";
+    ReleaseInbox => (), "/release-inbox";
+    ReadDead => DeadLetters, "/read-dead";
+    RegisterInbox => u64, "/register-inbox";
+    ReadDrained => Option<GlobalSum>, "/read-drained";
+}
+
+/// Edge → inbox: log these events, once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Append {
+    /// The inbox; an object learns from it who it is.
+    pub to: InboxId,
+    /// The append's name.
+    pub nonce: Nonce,
+    /// The events.
+    pub events: Vec<Event>,
+}
+
+/// What became of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Appended {
+    /// The events are durable.
+    Logged,
+    /// The log is full; nothing was logged.
+    Full,
+}
+
+/// Aggregator → inbox: count what you have acknowledged of this counter by now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// The inbox.
+    pub to: InboxId,
+    /// The counter.
+    pub counter: CounterId,
+}
+
+/// Root → inbox: this generation is about to end; acknowledge nothing for it before asking again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleaseInbox {
+    /// The inbox.
+    pub to: InboxId,
+    /// The counter.
+    pub counter: CounterId,
+    /// The generation.
+    pub generation: u64,
+}
+
+/// Edge → inbox: what have you given up?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadDead {
+    /// At most this many, the newest.
+    pub limit: u32,
+}
+
+/// Events that an inbox has given up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetters {
+    /// The newest, newest first.
+    pub letters: Vec<DeadLetter>,
+    /// How many went because there were more than are kept.
+    pub dropped: u64,
+}
+
+/// Inbox → root: I am about to acknowledge events of this counter. The answer is the living generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterInbox {
+    /// The counter; it is created if need be.
+    pub counter: CounterId,
+    /// The inbox.
+    pub inbox: InboxId,
+}
+
+/// Edge → aggregator: sum a counter once its inboxes have counted what they had acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadDrained {
+    /// What to read.
+    pub read: Read,
+}

@@ -1,0 +1,359 @@
+//! What one isolate has done, as numbers, and the text that Prometheus reads.
+//!
+//! Invariants: a counter never falls while its isolate lives; every series is named in this file or is
+//! one of [`Code::ALL`] or [`RouteName::ALL`], so no id, key or other text of a client becomes a label;
+//! memory is one array of fixed length.
+//!
+//! Life of a number: a shell calls [`Metrics::add`], [`Metrics::refuse`] or [`Metrics::observe`] in the
+//! isolate where something happens. `GET /metrics` takes the registry of the edge isolate that answers,
+//! asks the aggregator for its [`Snapshot`], and renders both: families of the edge from the one, families
+//! of objects from the other. Where the aggregator does not answer, its families are left out.
+//!
+//! Source: prometheus.io/docs/instrumenting/exposition_formats, "Text-based format", version 0.0.4.
+
+use serde::{Deserialize, Serialize};
+
+use super::problem::Code;
+use super::routes::RouteName;
+
+/// The media type of the text.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Upper bounds of the latency buckets, in milliseconds, and as the text writes them, in seconds.
+const BUCKETS: [(u64, &str); 12] = [
+    (1, "0.001"),
+    (2, "0.002"),
+    (5, "0.005"),
+    (10, "0.01"),
+    (20, "0.02"),
+    (50, "0.05"),
+    (100, "0.1"),
+    (200, "0.2"),
+    (500, "0.5"),
+    (1_000, "1"),
+    (2_000, "2"),
+    (5_000, "5"),
+];
+
+/// Which Worker a family is counted in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Edge,
+    Objects,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Summary,
+}
+
+struct Family {
+    part: Part,
+    kind: Kind,
+    name: &'static str,
+    help: &'static str,
+    /// Each series: what is counted, and what its line says after the family's name.
+    series: &'static [(Metric, &'static str)],
+}
+
+macro_rules! families {
+    ($($part:ident $kind:ident $name:literal $help:literal [$($metric:ident $suffix:literal),+];)*) => {
+        /// What is counted: one series each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Metric {
+            $($(#[doc = concat!("`", $name, $suffix, "`: ", $help)] $metric,)+)*
+        }
+
+        impl Metric {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Metric] = &[$($(Metric::$metric,)+)*];
+        }
+
+        const FAMILIES: &[Family] = &[$(Family {
+            part: Part::$part,
+            kind: Kind::$kind,
+            name: $name,
+            help: $help,
+            series: &[$((Metric::$metric, $suffix)),+],
+        },)*];
+    };
+}
+
+families! {
+    Edge Counter "tally_acknowledged_total"
+        "Writes that were answered as done, by operation; of bulk bodies each accepted line." [
+        AcknowledgedIncrement "{operation=\"increment\"}",
+        AcknowledgedDecrement "{operation=\"decrement\"}",
+        AcknowledgedEvent "{operation=\"event\"}",
+        AcknowledgedQueued "{operation=\"queued\"}",
+        AcknowledgedLog "{operation=\"ingest\"}",
+        AcknowledgedPut "{operation=\"put\"}",
+        AcknowledgedDelete "{operation=\"delete\"}"
+    ];
+    Edge Counter "tally_replayed_total"
+        "Writes that were answered with the first answer to the same idempotency key; of bulk bodies that were \
+         counted before as a whole, each accepted line." [Replayed ""];
+    Edge Counter "tally_clock_skew_total"
+        "Writes and lines that were refused because their own time was too far from the clock." [ClockSkew ""];
+    Edge Counter "tally_flushes_total"
+        "Flushes that lanes sent to cells, by outcome; unknown is one that was not confirmed in time." [
+        FlushCounted "{outcome=\"counted\"}",
+        FlushRefused "{outcome=\"refused\"}",
+        FlushUnknown "{outcome=\"unknown\"}"
+    ];
+    Edge Summary "tally_flush_writes"
+        "Writes joined in each flush." [FlushWritesSum "_sum", FlushWritesCount "_count"];
+    Edge Counter "tally_flush_retries_total"
+        "Flushes that were sent once more, under the same nonce, because nothing was heard of the first." [
+        FlushRetry ""
+    ];
+    Edge Counter "tally_read_cache_hits_total"
+        "Default reads that shared a view with another." [ReadCacheHit ""];
+    Edge Counter "tally_read_cache_misses_total"
+        "Default reads that fetched a view." [ReadCacheMiss ""];
+    Objects Counter "tally_commits_total"
+        "Commits of cells, by outcome." [
+        CommitWritten "{outcome=\"written\"}",
+        CommitFailed "{outcome=\"failed\"}"
+    ];
+    Objects Summary "tally_commit_flushes"
+        "Flushes joined in each commit that was written; a message of keyed writes is one." [CommitFlushesSum "_sum", CommitFlushesCount "_count"];
+    Objects Counter "tally_dead_letters_total"
+        "Sums of queued events that were given up." [DeadLetter ""];
+    Objects Summary "tally_queue_lag_milliseconds"
+        "How old the oldest event of a batch of an inbox was, up to a second more, when the batch had been sent." [
+        QueueLagSum "_sum",
+        QueueLagCount "_count"
+    ];
+    Objects Counter "tally_shard_splits_total"
+        "Times that a lead doubled the shards of its datacenter." [ShardSplit ""];
+    Objects Counter "tally_shard_seals_total"
+        "Times that a shard was sealed, by its lead or because its counter ends." [ShardSeal ""];
+}
+
+const COUNTERS: usize = Metric::ALL.len();
+const CODES: usize = Code::ALL.len();
+const ROUTES: usize = RouteName::ALL.len();
+/// The counts of the buckets (not cumulative, the last is for what exceeds all bounds), and the sum.
+const PER_ROUTE: usize = BUCKETS.len() + 2;
+
+/// Where the parts of the array begin.
+const REFUSED: usize = COUNTERS;
+const REJECTED: usize = REFUSED + CODES;
+const LATENCY: usize = REJECTED + CODES;
+const SERIES: usize = LATENCY + ROUTES * PER_ROUTE;
+
+// Enums without fields, numbered from 0 in the order of their `ALL`.
+#[expect(clippy::as_conversions, reason = "the number of a variant")]
+const fn place_of_metric(metric: Metric) -> usize {
+    metric as usize
+}
+
+#[expect(clippy::as_conversions, reason = "the number of a variant")]
+const fn place_of_code(code: Code) -> usize {
+    code as usize
+}
+
+#[expect(clippy::as_conversions, reason = "the number of a variant")]
+const fn place_of_route(route: RouteName) -> usize {
+    LATENCY + route as usize * PER_ROUTE
+}
+
+/// The numbers of one isolate. 8 bytes a series: about 2.5 KB.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    begun_seconds: i64,
+    counts: [u64; SERIES],
+}
+
+/// The counters of another isolate, on their way. Latencies and refusals are not in it: only the edge
+/// has clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Tells builds apart whose counters differ: their numbers must not be taken for each other's.
+    layout: u64,
+    begun_seconds: i64,
+    counts: Vec<u64>,
+}
+
+/// A number for the names of all counters in their order (FNV-1a).
+fn layout() -> u64 {
+    let names = FAMILIES.iter().flat_map(|family| {
+        let suffixes = family.series.iter().flat_map(|(_, suffix)| suffix.bytes());
+        family.name.bytes().chain(suffixes)
+    });
+    names.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+impl Metrics {
+    /// A registry in which nothing has happened since `begun_seconds`, unix seconds.
+    pub const fn new(begun_seconds: i64) -> Self {
+        Self {
+            begun_seconds,
+            counts: [0; SERIES],
+        }
+    }
+
+    fn add_at(&mut self, place: usize, amount: u64) {
+        if let Some(count) = self.counts.get_mut(place) {
+            *count = count.saturating_add(amount);
+        }
+    }
+
+    fn at(&self, place: usize) -> u64 {
+        self.counts.get(place).copied().unwrap_or(0)
+    }
+
+    /// Adds to a counter.
+    pub fn add(&mut self, metric: Metric, amount: u64) {
+        self.add_at(place_of_metric(metric), amount);
+    }
+
+    /// Notes a request that was refused.
+    pub fn refuse(&mut self, code: Code) {
+        self.add_at(REFUSED + place_of_code(code), 1);
+        self.note_skew(code, 1);
+    }
+
+    /// Notes lines of a bulk body that were rejected.
+    pub fn reject_lines(&mut self, code: Code, lines: u64) {
+        self.add_at(REJECTED + place_of_code(code), lines);
+        self.note_skew(code, lines);
+    }
+
+    fn note_skew(&mut self, code: Code, amount: u64) {
+        if code == Code::ClockSkew {
+            self.add(Metric::ClockSkew, amount);
+        }
+    }
+
+    /// Notes how long a request took, in milliseconds. A clock that stepped back gives 0.
+    pub fn observe(&mut self, route: RouteName, milliseconds: i64) {
+        let milliseconds = u64::try_from(milliseconds).unwrap_or(0);
+        let bucket = BUCKETS
+            .iter()
+            .position(|(bound, _)| milliseconds <= *bound)
+            .unwrap_or(BUCKETS.len());
+        let first = place_of_route(route);
+        self.add_at(first + bucket, 1);
+        self.add_at(first + BUCKETS.len() + 1, milliseconds);
+    }
+
+    /// The counters, to be sent.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            layout: layout(),
+            begun_seconds: self.begun_seconds,
+            counts: self.counts.iter().take(COUNTERS).copied().collect(),
+        }
+    }
+
+    /// The text: the edge's families from here, those of objects from the aggregator's snapshot. Without
+    /// one, or with one of a build that counts other things, those are left out and
+    /// `tally_aggregator_up` is 0. Routes that nobody asked for are left out too. Up to 25 KB.
+    pub fn render(&self, aggregator: Option<&Snapshot>) -> String {
+        let aggregator = aggregator.filter(|snapshot| snapshot.layout == layout());
+        let mut text = Text::default();
+        text.family(
+            "tally_aggregator_up",
+            "1 if the global aggregator gave its part of these numbers.",
+            "gauge",
+        );
+        text.line(&["tally_aggregator_up"], u64::from(aggregator.is_some()));
+        let name = "tally_start_time_seconds";
+        let help = "When the isolate that counts began to, in unix seconds, by Worker.";
+        text.family(name, help, "gauge");
+        let begun = |seconds: i64| u64::try_from(seconds).unwrap_or(0);
+        text.line(&[name, "{worker=\"edge\"}"], begun(self.begun_seconds));
+        if let Some(snapshot) = aggregator {
+            let at = begun(snapshot.begun_seconds);
+            text.line(&[name, "{worker=\"aggregator\"}"], at);
+        }
+        for family in FAMILIES {
+            let counts = match family.part {
+                Part::Edge => Some(self.counts.as_slice()),
+                Part::Objects => aggregator.map(|snapshot| snapshot.counts.as_slice()),
+            };
+            let Some(counts) = counts else { continue };
+            let kind = match family.kind {
+                Kind::Counter => "counter",
+                Kind::Summary => "summary",
+            };
+            text.family(family.name, family.help, kind);
+            for (metric, suffix) in family.series {
+                let count = counts.get(place_of_metric(*metric)).copied();
+                text.line(&[family.name, suffix], count.unwrap_or(0));
+            }
+        }
+        let refused = "Requests that were refused, by the code of the problem.";
+        self.render_codes(&mut text, "tally_refused_total", refused, REFUSED);
+        let rejected = "Lines of bulk bodies that were rejected, by the code of the problem.";
+        self.render_codes(&mut text, "tally_rejected_lines_total", rejected, REJECTED);
+        self.render_latency(&mut text);
+        text.0
+    }
+
+    fn render_codes(&self, text: &mut Text, name: &str, help: &str, first: usize) {
+        text.family(name, help, "counter");
+        for code in Code::ALL {
+            let label = ["{code=\"", code.as_str(), "\"}"].concat();
+            text.line(&[name, &label], self.at(first + place_of_code(*code)));
+        }
+    }
+
+    fn render_latency(&self, text: &mut Text) {
+        let name = "tally_request_duration_seconds";
+        let help = "From a request's arrival to its answer, by route; in steps of a millisecond.";
+        text.family(name, help, "histogram");
+        for route in RouteName::ALL {
+            let first = place_of_route(*route);
+            let label = ["{route=\"", route.as_str(), "\""].concat();
+            let counts = self.counts.get(first..first + PER_ROUTE - 1);
+            if counts.is_none_or(|counts| counts.iter().all(|count| *count == 0)) {
+                continue;
+            }
+            let bounds = BUCKETS.iter().map(|(_, bound)| *bound).chain(["+Inf"]);
+            let mut total = 0u64;
+            for (bound, place) in bounds.zip(first..) {
+                total = total.saturating_add(self.at(place));
+                text.line(&[name, "_bucket", &label, ",le=\"", bound, "\"}"], total);
+            }
+            let sum_ms = self.at(first + BUCKETS.len() + 1);
+            let seconds = format!("{}.{:03}", sum_ms / 1_000, sum_ms % 1_000);
+            text.line_of(&[name, "_sum", &label, "}"], &seconds);
+            text.line(&[name, "_count", &label, "}"], total);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, help: &str, kind: &str) {
+        let parts = [
+            "# HELP ",
+            name,
+            " ",
+            help,
+            "\n# TYPE ",
+            name,
+            " ",
+            kind,
+            "\n",
+        ];
+        self.0.extend(parts);
+    }
+
+    fn line(&mut self, sample: &[&str], value: u64) {
+        self.line_of(sample, &value.to_string());
+    }
+
+    fn line_of(&mut self, sample: &[&str], value: &str) {
+        self.0.extend(sample.iter().copied());
+        self.0.extend([" ", value, "\n"]);
+    }
+}

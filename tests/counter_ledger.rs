@@ -1,0 +1,228 @@
+//! Law: a record is never let go before the time that was promised when it was made, and is gone a quarter
+//! of that time later at most; where the ledger is full, nothing is let go for another record.
+#![expect(
+    clippy::expect_used,
+    reason = "the helpers of a test fail it by panicking"
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::config;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tally::counter::ledger::Ledger;
+use tally::protocol::messages::{decode, encode};
+
+const BEGIN_MS: i64 = 1_777_593_630_000;
+
+/// A day, as where nothing is set.
+const DAY_MS: i64 = 86_400_000;
+
+/// A record, as a row of the slot that it was made in.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    slot: i64,
+    made_ms: i64,
+    kept_ms: i64,
+}
+
+/// A ledger with the rows that it counts.
+#[derive(Default)]
+struct Shell {
+    ledger: Ledger,
+    rows: Vec<Row>,
+}
+
+impl Shell {
+    fn admit(&mut self, now_ms: i64, kept_ms: i64) {
+        let slot = (self.ledger.admit(now_ms, kept_ms, u64::MAX)).expect("there is room");
+        self.rows.push(Row {
+            slot,
+            made_ms: now_ms,
+            kept_ms,
+        });
+    }
+
+    /// Deletes what the ledger lets go, and returns it.
+    fn expire(&mut self, now_ms: i64) -> Vec<Row> {
+        let newest = self.ledger.expire(now_ms).unwrap_or(i64::MIN);
+        let all = std::mem::take(&mut self.rows);
+        let (gone, left) = all.into_iter().partition(|row| row.slot <= newest);
+        self.rows = left;
+        gone
+    }
+
+    fn check_counts(&self) -> Result<(), TestCaseError> {
+        let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+        for row in &self.rows {
+            *counts.entry(row.slot).or_default() += 1;
+        }
+        prop_assert_eq!(
+            counts_of(&self.ledger),
+            counts.into_iter().collect::<Vec<_>>()
+        );
+        Ok(())
+    }
+}
+
+/// The ledger's stored form: (slot, records), oldest first.
+fn counts_of(ledger: &Ledger) -> Vec<(i64, u64)> {
+    decode(&encode(ledger).expect("a ledger")).expect("its counts")
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Admit,
+    Expire,
+    /// The clock goes on, or steps back: thousandths of the time that records are kept.
+    Tick(i64),
+    /// The deployment keeps records for so long from now on.
+    Keep(i64),
+}
+
+fn event(ticks: std::ops::Range<i64>) -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => Just(Event::Admit),
+        2 => Just(Event::Expire),
+        6 => ticks.prop_map(Event::Tick),
+        1 => prop_oneof![Just(60_000), Just(61_007), Just(DAY_MS), Just(7 * DAY_MS)].prop_map(Event::Keep),
+    ]
+}
+
+proptest! {
+    #![proptest_config(config(71, 512))]
+
+    #[test]
+    fn no_record_goes_before_its_time_whatever_clock_and_settings_do(
+        events in vec(event(-700..900), 1..120),
+    ) {
+        let mut shell = Shell::default();
+        let (mut now_ms, mut kept_ms) = (BEGIN_MS, DAY_MS);
+        for event in events {
+            match event {
+                Event::Admit => shell.admit(now_ms, kept_ms),
+                Event::Tick(thousandths) => now_ms += kept_ms / 1_000 * thousandths,
+                Event::Keep(milliseconds) => kept_ms = milliseconds,
+                Event::Expire => {
+                    for gone in shell.expire(now_ms) {
+                        prop_assert!(now_ms - gone.made_ms >= gone.kept_ms, "{gone:?} at {now_ms}");
+                    }
+                }
+            }
+            shell.check_counts()?;
+        }
+    }
+
+    #[test]
+    fn while_the_clock_goes_on_records_are_gone_a_quarter_later_at_most(
+        kept_ms in prop_oneof![60_000..70_000_i64, Just(DAY_MS), DAY_MS..8 * DAY_MS],
+        events in vec(event(0..500), 1..120),
+    ) {
+        let mut shell = Shell::default();
+        let mut now_ms = BEGIN_MS;
+        for event in events {
+            match event {
+                // As the shell does: first what may go is let go.
+                Event::Admit => {
+                    shell.expire(now_ms);
+                    shell.admit(now_ms, kept_ms);
+                    prop_assert!(shell.ledger.slots().count() <= 6);
+                }
+                Event::Tick(thousandths) => now_ms += kept_ms / 1_000 * thousandths,
+                Event::Expire => {
+                    shell.expire(now_ms);
+                    let late = |row: &&Row| now_ms - row.made_ms >= kept_ms + kept_ms / 4;
+                    let late = shell.rows.iter().find(late);
+                    prop_assert!(late.is_none(), "{late:?} is there at {now_ms}");
+                }
+                Event::Keep(_) => {}
+            }
+        }
+    }
+
+    #[test]
+    fn it_says_when_something_may_go(
+        admissions in vec((0..DAY_MS, prop_oneof![Just(60_000), Just(DAY_MS)]), 1..20),
+    ) {
+        let mut shell = Shell::default();
+        prop_assert_eq!(shell.ledger.due_at_ms(), None);
+        for (later_ms, kept_ms) in admissions {
+            shell.admit(BEGIN_MS + later_ms, kept_ms);
+        }
+        while let Some(due_ms) = shell.ledger.due_at_ms() {
+            prop_assert!(shell.expire(due_ms - 1).is_empty());
+            prop_assert!(!shell.expire(due_ms).is_empty());
+        }
+        prop_assert!(shell.rows.is_empty());
+    }
+}
+
+#[test]
+fn a_record_of_a_slots_first_moment_is_kept_a_quarter_longer_and_one_of_its_last_just_as_promised()
+{
+    let quarter_ms = DAY_MS / 4;
+    let start_ms = BEGIN_MS - BEGIN_MS.rem_euclid(quarter_ms);
+    for (made_ms, kept_ms) in [
+        (start_ms, DAY_MS + quarter_ms),
+        (start_ms + quarter_ms - 1, DAY_MS + 1),
+    ] {
+        let mut ledger = Ledger::default();
+        let slot = ledger.admit(made_ms, DAY_MS, 1);
+        assert_eq!(ledger.expire(made_ms + kept_ms - 1), None);
+        assert_eq!(ledger.expire(made_ms + kept_ms), slot);
+        assert_eq!(ledger, Ledger::default());
+    }
+}
+
+#[test]
+fn a_shorter_setting_drops_nothing_and_a_longer_one_does_not_keep_for_ever() {
+    let mut ledger = Ledger::default();
+    let long = ledger.admit(BEGIN_MS, DAY_MS, 10);
+    // Made shorter: what was promised for a day stays for a day, and what is new stays with it.
+    let short = ledger.admit(BEGIN_MS + 1_000, 60_000, 10);
+    assert_eq!(short, long);
+    assert_eq!(ledger.expire(BEGIN_MS + DAY_MS - 1), None);
+    assert_eq!(ledger.expire(BEGIN_MS + DAY_MS + DAY_MS / 4), long);
+
+    let mut ledger = Ledger::default();
+    let short = ledger.admit(BEGIN_MS, 60_000, 10);
+    // Made longer: each goes at its own time.
+    let long = ledger.admit(BEGIN_MS, DAY_MS, 10);
+    assert_eq!(ledger.expire(BEGIN_MS + 75_000), short);
+    assert_eq!(ledger.expire(BEGIN_MS + DAY_MS + DAY_MS / 4), long);
+}
+
+#[test]
+fn where_it_is_full_nothing_goes_for_another() {
+    let mut ledger = Ledger::default();
+    assert_eq!(ledger.admit(BEGIN_MS, DAY_MS, 0), None);
+    for record in 0..3 {
+        let slot = ledger.admit(BEGIN_MS + record * DAY_MS / 4, DAY_MS, 3);
+        assert!(slot.is_some(), "record {record}");
+    }
+    let full = ledger.clone();
+    assert_eq!(ledger.admit(BEGIN_MS + DAY_MS - 1, DAY_MS, 3), None);
+    assert_eq!(ledger, full);
+    // A bound that was made smaller drops nothing either.
+    assert_eq!(ledger.admit(BEGIN_MS + DAY_MS - 1, DAY_MS, 1), None);
+    assert_eq!(ledger, full);
+    let late_ms = BEGIN_MS + DAY_MS + DAY_MS / 4;
+    assert!(ledger.expire(late_ms).is_some());
+    assert!(ledger.admit(late_ms, DAY_MS, 3).is_some());
+    assert_eq!(ledger.admit(late_ms, DAY_MS, 3), None);
+}
+
+#[test]
+fn clocks_at_the_ends_of_time_break_nothing() {
+    for now_ms in [i64::MIN, -1, 0, i64::MAX] {
+        for kept_ms in [1, 3, DAY_MS, i64::MAX] {
+            let mut ledger = Ledger::default();
+            let slot = ledger.admit(now_ms, kept_ms, 1).expect("there is room");
+            assert!(slot == i64::MAX || slot > now_ms, "{now_ms} {kept_ms}");
+            let gone = ledger.expire(now_ms);
+            assert!(gone.is_none() || now_ms == i64::MAX, "{now_ms} {kept_ms}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+// Kills workerd in the middle of a load, again and again, and compares the counters with the books.
+//
+//   node tests/crash/run.mjs KILLS=20 CLIENTS=24 SEED=<number>
+//
+// The seed decides what clients send and when kills come, not how the machine interleaves them: a run asked
+// for again is alike, not the same. SIGKILL ends a process and not the machine: what the system had not yet
+// written to the disk is not lost here.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { faultsOf } from "./books.mjs";
+import { look, send } from "./client.mjs";
+import { Load } from "./load.mjs";
+import { between, randomFrom, settings } from "./random.mjs";
+import { Server } from "./server.mjs";
+import { pause, until } from "./wait.mjs";
+import { SHARDED, SHARDS } from "./writes.mjs";
+
+const EDGES = 2;
+// From the first acknowledgement of a life to its kill.
+const LIFE_MS = [30, 400];
+// What a slow machine may take to that first one: then the kill comes anyway.
+const FIRST_MS_MAX = 2_000;
+// One life of so many is not waited for: its kill comes while the first requests open their objects.
+const COLD_EACH = 5;
+// One kill of so many comes while the server starts, which takes about 0.4 s.
+const EARLY_EACH = 6;
+const EARLY_MS = [20, 400];
+const COMPARE_MS_MAX = 15_000;
+const SAMPLE = 40;
+// Low, so that shards are split and sealed between kills.
+const VARIABLES = { TALLY_SPLIT_FLUSHES_PER_SECOND: "40", TALLY_QUIET_MS: "500" };
+
+/** Resolves to the faults of every counter at rest, seen from every edge, as sentences. */
+export async function compare(server, load) {
+  const faults = new Set();
+  for (const book of load.books) {
+    for (const url of server.urls) {
+      // Right after a start not every part may have been reached: a read says so, and is repeated.
+      let last;
+      const seen = await until(async () => {
+        last = await look(url, book.id, load.begun);
+        return last?.exact ? last : undefined;
+      }, book.id, COMPARE_MS_MAX).catch(() => last);
+      if (seen === undefined) faults.add(`${book.id} cannot be read`);
+      else faultsOf(book, seen).forEach((fault) => faults.add(fault));
+    }
+  }
+  return [...faults];
+}
+
+/** Resolves to whether the server knows the queued path. */
+async function knowsQueue(url) {
+  const answer = await send(url, "POST", "/api/event", { body: "{}" });
+  return answer.status !== 404;
+}
+
+// Lets clients send, and resolves when their server's time is over.
+async function live(load, random) {
+  const known = load.stats.acknowledged;
+  const isCold = between(random, 1, COLD_EACH) === 1;
+  load.resume();
+  if (!isCold) await until(() => load.stats.acknowledged > known, "an acknowledgement", FIRST_MS_MAX).catch(() => {});
+  await pause(between(random, ...LIFE_MS));
+}
+
+/**
+ * Runs the load over `kills` kills, and resolves to {faults, stats, inFlight, hasQueue, counters}.
+ *
+ * server: start(), spawn(), kill() and urls. Errors: the server does not start, or ends by itself.
+ */
+export async function crash({ server, kills, clients, seed }) {
+  const random = randomFrom(seed);
+  await server.start();
+  const hasQueue = await knowsQueue(server.urls[0]);
+  await until(async () => {
+    const body = JSON.stringify({ shards: SHARDS });
+    const { status } = await send(server.urls[0], "PUT", `/counters/${encodeURIComponent(SHARDED)}`, { body });
+    return status < 300;
+  }, "a counter of several shards", COMPARE_MS_MAX);
+  const begun = Math.floor(Date.now() / 1000) - 60;
+  const load = new Load({ server, seed, clients, hasQueue, begun });
+  const inFlight = [];
+  for (let kill = 1; kill <= kills; kill += 1) {
+    load.life = kill;
+    await live(load, random);
+    inFlight.push(load.inFlight);
+    load.halt();
+    await server.kill();
+    if (kill < kills && between(random, 1, EARLY_EACH) === 1) {
+      server.spawn();
+      await pause(between(random, ...EARLY_MS));
+      inFlight.push(0);
+      kill += 1;
+      await server.kill();
+    }
+    await server.start();
+  }
+  load.life = kills + 1;
+  await live(load, random);
+  await load.finish();
+  await load.repeatSample(random, SAMPLE);
+  const faults = [...load.faults, ...(await compare(server, load))];
+  // Kills that broke nothing off and lives that counted nothing would prove nothing.
+  const { stats } = load;
+  if (stats.acknowledged < kills) faults.push(`only ${stats.acknowledged} writes were acknowledged in ${kills} kills: the load did not run`);
+  if (kills > 0 && inFlight.every((requests) => requests === 0)) faults.push("no kill broke off a request: the load did not run");
+  return { faults, stats, inFlight, hasQueue, counters: load.books.length };
+}
+
+function tell({ faults, stats, inFlight, hasQueue, counters }, seed, seconds) {
+  const broken = inFlight.reduce((sum, requests) => sum + requests, 0);
+  if (!hasQueue) console.log("crash: POST /api/event is 404 here: queued events were SKIPPED");
+  console.log(
+    `crash: ${inFlight.length} kills broke off ${broken} requests in ${seconds.toFixed(1)} s; ${stats.sent} writes: ${stats.acknowledged} acknowledged, ` +
+      `${stats.inDoubt} in doubt; ${stats.retried} retries, ${stats.repeated} repetitions, ${stats.replayed} answered as replayed, ${stats.refused} answers 503, ${stats.reads} reads; ${counters} counters compared`,
+  );
+  for (const fault of faults) console.error(`crash: WRONG: ${fault}`);
+  if (faults.length === 0) console.log("crash: nothing acknowledged is missing, nothing keyed is double");
+  else console.error(`crash: ${faults.length} faults. Run it again: node tests/crash/run.mjs KILLS=${inFlight.length} SEED=${seed}`);
+}
+
+async function main() {
+  const fresh = Math.floor(Date.now() % 2 ** 32);
+  const { KILLS: kills, CLIENTS: clients, SEED: seed } = settings({ KILLS: 20, CLIENTS: 24, SEED: fresh }, process.argv.slice(2), process.env);
+  console.log(`crash: ${kills} kills, ${clients} clients, SEED=${seed}`);
+  const folder = mkdtempSync(join(tmpdir(), "tally-crash-"));
+  const server = new Server({ folder, edges: EDGES, variables: VARIABLES });
+  const began = performance.now();
+  try {
+    const result = await crash({ server, kills, clients, seed });
+    tell(result, seed, (performance.now() - began) / 1000);
+    return result.faults.length === 0 ? 0 : 1;
+  } catch (error) {
+    console.error(`crash: ${error.message} (SEED=${seed})`);
+    return 1;
+  } finally {
+    await server.end();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) process.exit(await main());

@@ -1,0 +1,158 @@
+// Takes the disk away under a load: nothing is acknowledged that cannot be kept, the answer is 503, and what is
+// counted is right once the disk is back, before and after a restart.
+//
+//   node tests/crash/storage.mjs SEED=<number>
+//
+// Three ways, each skipped and said where the machine has no means for it: a limit of file sizes (SQLite's
+// writes fail with EFBIG), a file system that is full (ENOSPC), a data folder that is read-only (EACCES).
+import { spawnSync } from "node:child_process";
+import { chmodSync, closeSync, mkdtempSync, openSync, readdirSync, rmSync, unlinkSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Load } from "./load.mjs";
+import { randomFrom, settings } from "./random.mjs";
+import { compare } from "./run.mjs";
+import { Server } from "./server.mjs";
+import { until } from "./wait.mjs";
+
+const CLIENTS = 12;
+const EDGES = 2;
+const WITHIN_MS_MAX = 20_000;
+// Refusals that are waited for while nothing can be written, and acknowledgements before and after.
+const REFUSED_MIN = 60;
+const ACKNOWLEDGED_MIN = 100;
+// Room for a few hundred writes before it is filled up.
+const TMPFS = "size=24m";
+const FILL_BYTES = 64 * 1024;
+
+const works = (program, ...args) => spawnSync(program, args, { stdio: "ignore" }).status === 0;
+
+// Writes a file until nothing more fits.
+function fill(path) {
+  const file = openSync(path, "w");
+  try {
+    for (let bytes = FILL_BYTES; bytes >= 1; ) {
+      try {
+        writeSync(file, Buffer.alloc(bytes));
+      } catch (error) {
+        if (error.code !== "ENOSPC") throw error;
+        bytes = Math.floor(bytes / 2);
+      }
+    }
+  } finally {
+    closeSync(file);
+  }
+}
+
+// Root may write what is read-only, unless it gives that right up.
+const CAPABILITIES = "-dac_override,-dac_read_search";
+const isRoot = process.getuid?.() === 0;
+
+// Starts the server again on a folder whose rights have been changed: files that are open keep theirs.
+async function restartWith({ server, folder }, file, directory) {
+  await server.kill();
+  const objects = join(folder, "objects");
+  for (const entry of readdirSync(objects, { recursive: true, withFileTypes: true })) {
+    chmodSync(join(entry.parentPath, entry.name), entry.isDirectory() ? directory : file);
+  }
+  chmodSync(objects, directory);
+  await server.start();
+}
+
+// Ways to take the disk away: missing() says why it cannot be done here, take() does it and give() undoes it.
+const WAYS = {
+  "a limit of file sizes": {
+    missing: () => (works("prlimit", "--version") ? undefined : "prlimit is missing (util-linux)"),
+    take: ({ server }) => limit(server, "0:"),
+    give: ({ server }) => limit(server, "unlimited:"),
+  },
+  "a full file system": {
+    // A name space of mounts of its own: what is mounted there goes with this process.
+    missing: () => (process.env.CRASH_MOUNTS ? undefined : "a file system cannot be mounted here (unshare --user --mount)"),
+    mounts: true,
+    take: ({ folder }) => fill(join(folder, "ballast")),
+    give: ({ folder }) => unlinkSync(join(folder, "ballast")),
+  },
+  "a read-only data folder": {
+    missing: () => (isRoot && !works("setpriv", "--version") ? "setpriv is missing (util-linux), and root may write everything" : undefined),
+    before: isRoot ? ["setpriv", `--bounding-set=${CAPABILITIES}`, `--inh-caps=${CAPABILITIES}`] : [],
+    take: (place) => restartWith(place, 0o444, 0o555),
+    give: (place) => restartWith(place, 0o644, 0o755),
+  },
+};
+
+function limit({ pid }, fsize) {
+  const { status, stderr } = spawnSync("prlimit", ["--pid", String(pid), `--fsize=${fsize}`], { encoding: "utf8" });
+  if (status !== 0) throw new Error(`prlimit: ${stderr}`);
+}
+
+async function quiet(load) {
+  load.halt();
+  await until(() => load.inFlight === 0, "answers to what was in flight", WITHIN_MS_MAX);
+}
+
+async function goThrough(name, way, seed) {
+  const folder = mkdtempSync(join(tmpdir(), "tally-storage-"));
+  if (way.mounts && !works("mount", "-t", "tmpfs", "-o", TMPFS, "tmpfs", folder)) throw new Error("mount failed");
+  const server = new Server({ folder, edges: EDGES, before: way.before });
+  const faults = [];
+  try {
+    await server.start();
+    const load = new Load({ server, seed, clients: CLIENTS, hasQueue: false, begun: Math.floor(Date.now() / 1000) - 60 });
+    const { stats } = load;
+    const more = async (acknowledged, when) => {
+      const before = stats.acknowledged;
+      load.resume();
+      await until(() => stats.acknowledged >= before + acknowledged, `writes ${when}`, WITHIN_MS_MAX);
+    };
+    await more(ACKNOWLEDGED_MIN, "before");
+    await quiet(load);
+    await way.take({ server, folder });
+    const [known, refused] = [stats.acknowledged, stats.refused];
+    load.resume();
+    await until(() => stats.refused >= refused + REFUSED_MIN, "refusals", WITHIN_MS_MAX);
+    await quiet(load);
+    if (stats.acknowledged > known) faults.push(`${stats.acknowledged - known} writes were acknowledged while nothing could be written`);
+    if (server.isGone) throw new Error(`workerd ended:\n${server.log}`);
+    await way.give({ server, folder });
+    await more(ACKNOWLEDGED_MIN, "after it came back");
+    load.halt();
+    await server.kill();
+    load.life += 1;
+    await server.start();
+    await more(ACKNOWLEDGED_MIN, "after the restart");
+    await load.finish();
+    await load.repeatSample(randomFrom(seed), CLIENTS);
+    faults.push(...load.faults, ...(await compare(server, load)));
+    console.log(`storage: ${name}: ${stats.refused} answers 503; ${stats.acknowledged} acknowledged, ${stats.inDoubt} in doubt, ${stats.retried} retries, ${stats.replayed} replayed`);
+  } finally {
+    await server.end();
+    if (way.mounts) works("umount", folder);
+    rmSync(folder, { recursive: true, force: true });
+  }
+  return faults;
+}
+
+async function main() {
+  if (!process.env.CRASH_MOUNTS && works("unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", tmpdir())) {
+    const inside = ["--user", "--map-root-user", "--mount", process.execPath, ...process.argv.slice(1)];
+    return spawnSync("unshare", inside, { stdio: "inherit", env: { ...process.env, CRASH_MOUNTS: "1" } }).status ?? 1;
+  }
+  const { SEED: seed } = settings({ SEED: Math.floor(Date.now() % 2 ** 32) }, process.argv.slice(2), process.env);
+  let wrong = 0;
+  for (const [name, way] of Object.entries(WAYS)) {
+    const missing = way.missing();
+    if (missing !== undefined) {
+      console.log(`storage: ${name} was SKIPPED: ${missing}`);
+      continue;
+    }
+    const faults = await goThrough(name, way, seed).catch((error) => [error.message]);
+    for (const fault of faults) console.error(`storage: WRONG: ${name}: ${fault}`);
+    wrong += faults.length;
+  }
+  if (wrong > 0) console.error(`storage: ${wrong} faults. Run it again: node tests/crash/storage.mjs SEED=${seed}`);
+  else console.log("storage: 503 while nothing could be written, and no wrong count after");
+  return wrong === 0 ? 0 : 1;
+}
+
+process.exit(await main());

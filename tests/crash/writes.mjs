@@ -1,0 +1,79 @@
+// The writes of the load: what is sent, and what it adds to which counter.
+//
+// A write: {path, body, parts, key?, ids?}. parts: per line of the body {id, added?, removed?, elements?}.
+// key: its Idempotency-Key; ids: its lines have ids of their own. With either it may be sent again.
+import { between, oneOf } from "./random.mjs";
+
+const DELTA_MAX = 1_000;
+const LINES_MAX = 20;
+// Few enough that a sketch counts them one by one: its answer is exact then.
+const VISITORS = 60;
+
+/** Counters of unkeyed writes, whose outcome may stay unknown. */
+const PLAIN = ["plain/a", "plain/b"];
+/** Counters of keyed writes: what they hold is known to the unit. */
+const KEYED = ["keyed/a", "keyed/sharded"];
+const EVENTS = ["events/a", "events/b", "keyed/sharded"];
+const MIXED = "mixed";
+/** A counter of several shards from the start. */
+export const SHARDED = "keyed/sharded";
+export const SHARDS = 4;
+
+const amount = (random) => between(random, 1, DELTA_MAX);
+const visitor = (random) => `visitor ${between(random, 1, VISITORS)}`;
+
+function one(id, call, delta, unique) {
+  const body = JSON.stringify({ delta, unique });
+  const part = { id, [call === "increment" ? "added" : "removed"]: BigInt(delta), elements: unique ? [unique] : [] };
+  return { path: `/counters/${encodeURIComponent(id)}/${call}`, body, parts: [part] };
+}
+
+function lines(random, ids, keys) {
+  const events = Array.from({ length: between(random, 1, LINES_MAX) }, (_, index) => ({
+    key: oneOf(random, ids),
+    increment: amount(random),
+    id: keys ? `${keys}/${index}` : undefined,
+  }));
+  return {
+    path: "/events",
+    body: events.map((event) => JSON.stringify(event)).join("\n"),
+    parts: events.map(({ key, increment }) => ({ id: key, added: BigInt(increment) })),
+  };
+}
+
+const queued = (random, id) => {
+  const increment = amount(random);
+  return { path: "/api/event", body: JSON.stringify({ key: id, increment }), parts: [{ id, added: BigInt(increment) }] };
+};
+
+// Weight, and how such a write is made: (random, its own name, the server's life).
+const KINDS = [
+  [24, (random) => one(oneOf(random, PLAIN), "increment", amount(random))],
+  [6, (random) => one("plain/visitors", "increment", amount(random), visitor(random))],
+  [6, (random) => lines(random, PLAIN)],
+  [5, (random) => one(MIXED, "increment", amount(random))],
+  [5, (random, name) => ({ ...one(MIXED, "increment", amount(random)), key: name })],
+  [20, (random, name) => ({ ...one(oneOf(random, KEYED), "increment", amount(random)), key: name })],
+  [8, (random, name) => ({ ...one("keyed/visitors", "increment", amount(random), visitor(random)), key: name })],
+  [5, (random, name) => ({ ...one("keyed/both", "increment", amount(random)), key: name })],
+  [5, (random, name) => ({ ...one("keyed/both", "decrement", amount(random)), key: name })],
+  // A counter that begins in this life of the server, perhaps with a write that it does not survive.
+  [8, (random, name, life) => ({ ...one(`fresh/${life}`, "increment", amount(random)), key: name })],
+  [8, (random, name) => ({ ...lines(random, EVENTS), key: name })],
+  [8, (random, name) => ({ ...lines(random, EVENTS, name), ids: true })],
+];
+const QUEUED = [
+  [10, (random) => queued(random, "queued/plain")],
+  [8, (random, name) => ({ ...queued(random, "queued/keyed"), key: name })],
+  [6, (random) => queued(random, MIXED)],
+];
+
+/** Returns a maker of writes: (random, name, life) → write. name: unique, its key is made of it. */
+export function writesOf({ hasQueue }) {
+  const kinds = hasQueue ? [...KINDS, ...QUEUED] : KINDS;
+  const all = kinds.flatMap(([weight, make]) => Array.from({ length: weight }, () => make));
+  return (random, name, life) => oneOf(random, all)(random, name, life);
+}
+
+/** Returns a write of the same key as another that asks for something else. */
+export const altered = (write) => ({ ...write, body: write.body.replace(/"(delta|increment)":(\d+)/, (_, name, digits) => `"${name}":${Number(digits) + 1}`) });

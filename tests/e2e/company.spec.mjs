@@ -1,0 +1,33 @@
+// Bodies that arrive together share flushes: each of them hears of one that failed, whoever flew it.
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { openWorld } from "./world.mjs";
+
+const BODIES = 6;
+const INCREMENTS = 6;
+// A body loses track only if others fly its lines in the few milliseconds that it waits for company.
+const ROUNDS = 25;
+
+let world;
+beforeEach(async () => {
+  world = await openWorld({ faults: true });
+});
+afterEach(() => world.close());
+
+test("where the flush fails that bodies share, none of them is told that its lines count", async () => {
+  await world.add("a");
+  world.fail(({ path }) => (path === "/flush" ? "before" : undefined));
+  const body = ["a", "a"].map((key) => JSON.stringify({ key })).join("\n");
+  const numbers = (length) => Array.from({ length }, (_, index) => index);
+  for (let round = 0; round < ROUNDS; round += 1) {
+    // Whoever flies an increment flies along what has joined meanwhile.
+    const flown = numbers(INCREMENTS).map(() => world.refused(503, "unavailable", "POST", "/counters/a/increment"));
+    const reports = await Promise.all(numbers(BODIES).map(() => world.well("POST", "/events", { body })));
+    await Promise.all(flown);
+    for (const { accepted, rejected, errors } of reports) {
+      expect([accepted, rejected]).toEqual([0, 2]);
+      expect(errors.map(({ line, code }) => [line, code])).toEqual([1, 2].map((line) => [line, "unavailable"]));
+    }
+  }
+  world.fail(() => undefined);
+  expect(await world.strong("a")).toMatchObject({ value: 1, exact: true });
+});

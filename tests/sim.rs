@@ -1,0 +1,11 @@
+//! The deterministic simulation: the state machines that ship, in a world where messages are lost, late,
+//! repeated and out of order, and whoever holds anything crashes; compared with plain integers.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the helpers of a test fail it by panicking"
+)]
+
+mod common;
+#[path = "sim/mod.rs"]
+mod sim;

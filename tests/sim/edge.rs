@@ -1,0 +1,277 @@
+//! Isolates that count: what they do and in which order is `edge::write` and `edge::lanes`.
+//!
+//! Invariant: when an isolate crashes all that ran in it is gone, and its clients know nothing.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::task::Poll;
+
+use tally::counter::flush::{Load, Refusal};
+use tally::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
+use tally::counter::nonces::Nonce;
+use tally::protocol::messages::{Fault, Flushed, GlobalSum};
+use tally::protocol::version::{SeenCell, Version};
+
+use super::network::{Answer, Message, unavailable};
+use super::oracle::{End, Totals};
+use super::place::Task;
+use super::{Air, Boxed, CELLS, datacenter, shard_of};
+
+const MOVES_MAX: usize = 4;
+
+const MOVES_MS_MAX: i64 = 500;
+
+const ATTEMPTS: usize = 2;
+
+const FLIGHTS_ALONG_MAX: usize = 50;
+
+const WAIT_MS_MAX: i64 = FLIGHT_MS_MAX - 200;
+
+type Outcome = Result<Flushed, Fault>;
+
+/// What readers of an isolate share: when its fetch began, by the isolate's clock, and what it saw.
+#[derive(Clone)]
+pub struct View {
+    pub begun_ms: i64,
+    pub sum: Option<Rc<GlobalSum>>,
+}
+
+/// One isolate.
+pub struct Edge {
+    pub air: Rc<Air>,
+    pub datacenter: usize,
+    lot: u8,
+    /// Names its lanes, as random numbers would.
+    life: u64,
+    /// Shards as far as known here, which may be long past.
+    pub shards: Cell<u8>,
+    lanes: RefCell<BTreeMap<usize, Lane<Outcome, ()>>>,
+    /// The view that readers share.
+    pub view: RefCell<Option<View>>,
+    pub skew_ms: Cell<i64>,
+    spawned: RefCell<Vec<Task>>,
+}
+
+impl Edge {
+    pub fn new(air: &Rc<Air>, lot: u8, life: u64) -> Rc<Self> {
+        Rc::new(Self {
+            air: air.clone(),
+            datacenter: usize::from(lot) % air.datacenters,
+            lot,
+            life,
+            shards: Cell::new(1),
+            lanes: RefCell::default(),
+            view: RefCell::default(),
+            skew_ms: Cell::default(),
+            spawned: RefCell::default(),
+        })
+    }
+
+    pub fn now_ms(&self) -> i64 {
+        self.air.now_ms.get() + self.skew_ms.get()
+    }
+
+    /// What runs on after its request was answered.
+    pub fn spawned(&self) -> Vec<Task> {
+        std::mem::take(&mut *self.spawned.borrow_mut())
+    }
+
+    fn own_cell(&self) -> usize {
+        let shard = usize::from(self.lot % self.shards.get().max(1));
+        self.datacenter * CELLS + shard
+    }
+
+    fn lane_id(&self, to: usize) -> u64 {
+        let to = u64::try_from(to).expect("few cells");
+        (self.life * 1_000 + u64::from(self.lot)) * 1_000 + to
+    }
+
+    fn with_lane<T>(&self, to: usize, body: impl FnOnce(&mut Lane<Outcome, ()>) -> T) -> T {
+        let mut lanes = self.lanes.borrow_mut();
+        let new = || Lane::new(self.lane_id(to));
+        body(lanes.entry(to).or_insert_with(new))
+    }
+
+    /// As `lanes::join`.
+    fn join(&self, to: usize, write: usize, load: Load) -> Option<Ticket> {
+        let now_ms = self.now_ms();
+        let ticket = self.with_lane(to, |lane| {
+            lane.give_up_stale(now_ms, &Err(unavailable()));
+            lane.join(load, now_ms, None)
+        })?;
+        let nonce = Nonce {
+            lane: self.lane_id(to),
+            number: ticket.batch,
+        };
+        self.air.oracle.borrow_mut().joined(write, nonce);
+        Some(ticket)
+    }
+
+    /// As `lanes::count`; `None` where too many wait.
+    async fn count(
+        self: &Rc<Self>,
+        to: usize,
+        write: usize,
+        load: Load,
+    ) -> Option<Arrival<Outcome>> {
+        let begun_ms = self.now_ms();
+        let ticket = self.join(to, write, load)?;
+        if ticket.attends {
+            let edge = self.clone();
+            let flight = async move {
+                if edge.fly_in_turn(to, ticket).await {
+                    edge.fly_along(to).await;
+                }
+            };
+            self.spawned.borrow_mut().push(flight.boxed());
+        }
+        let arrival = poll_fn(|_| match self.with_lane(to, |lane| lane.arrival(&ticket)) {
+            Some(arrival) => Poll::Ready(arrival),
+            None if self.now_ms() - begun_ms > WAIT_MS_MAX => Poll::Ready(Arrival {
+                outcome: Err(unavailable()),
+                later: (0, 0),
+            }),
+            None => Poll::Pending,
+        });
+        Some(arrival.await)
+    }
+
+    async fn fly_in_turn(&self, to: usize, ticket: Ticket) -> bool {
+        let begun_ms = self.now_ms();
+        let taken = poll_fn(|_| {
+            let now_ms = self.now_ms();
+            let taken = self.with_lane(to, |lane| lane.take_for(&ticket, now_ms));
+            let is_waiting = self.with_lane(to, |lane| lane.is_waiting(&ticket));
+            if taken.is_some() || !is_waiting || now_ms - begun_ms > FLIGHT_MS_MAX {
+                Poll::Ready(taken)
+            } else {
+                Poll::Pending
+            }
+        });
+        let Some((nonce, load)) = taken.await else {
+            return false;
+        };
+        self.fly(to, nonce, load).await;
+        true
+    }
+
+    async fn fly_along(&self, to: usize) {
+        for _ in 0..FLIGHTS_ALONG_MAX {
+            let now_ms = self.now_ms();
+            let next = self.with_lane(to, |lane| lane.take_first(now_ms));
+            let Some((nonce, load)) = next else { return };
+            self.fly(to, nonce, load).await;
+        }
+    }
+
+    async fn fly(&self, to: usize, nonce: Nonce, load: Load) {
+        let outcome = self.send(to, nonce, load).await;
+        match &outcome {
+            Ok(flushed) => self.shards.set(flushed.shards),
+            Err(Fault::Refused(Refusal::Moved(shards))) => self.shards.set(*shards),
+            Err(_) => {}
+        }
+        let now_ms = self.now_ms();
+        self.with_lane(to, |lane| {
+            if let Ok(flushed) = &outcome {
+                lane.linger(flushed.linger_ms);
+            }
+            lane.land(nonce.number, outcome.clone(), now_ms);
+        });
+    }
+
+    async fn send(&self, to: usize, nonce: Nonce, load: Load) -> Outcome {
+        let mut is_unknown = false;
+        for _ in 0..ATTEMPTS {
+            let flush = Message::Flush(nonce, load.clone());
+            match self.air.call(to, flush).await {
+                Err(Fault::Unavailable(_)) => is_unknown = true,
+                // The attempt before may be on its way still.
+                Err(_) if is_unknown => break,
+                Err(fault) => return Err(fault),
+                Ok(Answer::Flushed(flushed)) => return Ok(flushed),
+                Ok(other) => unreachable!("{other:?} answers no flush"),
+            }
+        }
+        Err(unavailable())
+    }
+}
+
+/// A client that waits for the answer to its write; its isolate may be gone before.
+struct Client {
+    air: Rc<Air>,
+    write: usize,
+    is_answered: bool,
+}
+
+impl Client {
+    fn answer(mut self, end: End, flushed: Option<&Flushed>) {
+        self.is_answered = true;
+        let mut oracle = self.air.oracle.borrow_mut();
+        oracle.ended(self.write, end, flushed);
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if !self.is_answered && !std::thread::panicking() {
+            let mut oracle = self.air.oracle.borrow_mut();
+            oracle.ended(self.write, End::Unknown, None);
+        }
+    }
+}
+
+/// One write, until its client has an answer; it is never sent again by the client. `told` gets its version.
+pub fn write(
+    edge: Rc<Edge>,
+    delta: Totals,
+    told: Rc<RefCell<Vec<Version>>>,
+) -> impl Future<Output = ()> + 'static {
+    let air = edge.air.clone();
+    let write = air.oracle.borrow_mut().begin_write(delta);
+    let client = Client {
+        air,
+        write,
+        is_answered: false,
+    };
+    async move {
+        let second = edge.now_ms().div_euclid(1_000);
+        let load = Load {
+            added: delta.0,
+            removed: delta.1,
+            live: vec![(second, delta.0)],
+            ..Load::default()
+        };
+        let begun_ms = edge.now_ms();
+        let mut to = edge.own_cell();
+        let mut arrival = edge.count(to, write, load.clone()).await;
+        for _ in 0..MOVES_MAX {
+            let outcome = arrival.as_ref().map(|arrival| &arrival.outcome);
+            let is_late = edge.now_ms() - begun_ms > MOVES_MS_MAX;
+            let Some(Err(Fault::Refused(Refusal::Moved(shards)))) = outcome else {
+                break;
+            };
+            if is_late {
+                break;
+            }
+            to = edge.datacenter * CELLS + usize::from(edge.lot % (*shards).max(1));
+            arrival = edge.count(to, write, load.clone()).await;
+        }
+        let outcome = arrival.map(|arrival| arrival.outcome);
+        match outcome {
+            Some(Ok(flushed)) => {
+                client.answer(End::Counted, Some(&flushed));
+                told.borrow_mut().push(Version::of([SeenCell {
+                    datacenter: datacenter(to / CELLS),
+                    shard: shard_of(to),
+                    generation: flushed.generation,
+                    sequence: flushed.outcome.sequence,
+                }]));
+            }
+            None | Some(Err(Fault::Refused(_))) => client.answer(End::Refused, None),
+            Some(Err(_)) => client.answer(End::Unknown, None),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What the keyed writes of the world are compared with.
+//!
+//! Invariants: a key is counted at most once, ever; all answers to it are equal, until its generation has
+//! ended; whoever is told that its generation has ended will never see it counted.
+
+use std::collections::BTreeMap;
+
+use tally::counter::id::Datacenter;
+use tally::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
+use tally::protocol::messages::Fault;
+
+use super::oracle::Totals;
+
+#[derive(Debug, Default)]
+struct Key {
+    /// What its clients ask for, by fingerprint: one of them is counted.
+    wanted: BTreeMap<u64, Totals>,
+    counted: Option<Recorded>,
+    /// What was answered first, and for which datacenter's lead.
+    answered: Option<(Datacenter, Recorded)>,
+    is_over: bool,
+}
+
+/// All keys.
+#[derive(Debug, Default)]
+pub struct Keys(BTreeMap<WriteKey, Key>);
+
+impl Keys {
+    /// A client asks for this under a key.
+    pub fn wants(&mut self, key: WriteKey, fingerprint: u64, delta: Totals) {
+        let key = self.0.entry(key).or_default();
+        key.wanted.insert(fingerprint, delta);
+    }
+
+    /// A lead has counted a key. Returns how much.
+    pub fn counted(&mut self, name: WriteKey, recorded: &Recorded) -> Totals {
+        let key = self.0.get_mut(&name).expect("a key that was sent");
+        assert!(
+            !key.is_over,
+            "{name:?} is counted after it was called ended"
+        );
+        let before = key.counted.replace(*recorded);
+        assert_eq!(before, None, "{name:?} was counted twice");
+        key.wanted[&recorded.fingerprint]
+    }
+
+    /// A client got an answer. Returns whether it is a last one.
+    pub fn answered(
+        &mut self,
+        name: WriteKey,
+        fingerprint: u64,
+        lead: &Datacenter,
+        outcome: &Result<KeyedOutcome, Fault>,
+        has_ended: impl Fn(Option<u64>) -> bool,
+    ) -> bool {
+        let key = self.0.get_mut(&name).expect("a key that was sent");
+        match outcome {
+            Ok(KeyedOutcome::Counted(recorded) | KeyedOutcome::Replayed(recorded)) => {
+                assert_eq!(
+                    key.counted,
+                    Some(*recorded),
+                    "{name:?} is not what was counted"
+                );
+                assert_eq!(
+                    recorded.fingerprint, fingerprint,
+                    "{name:?} had another payload"
+                );
+                let told = (lead.clone(), *recorded);
+                let first = key.answered.get_or_insert(told.clone());
+                assert_eq!(*first, told, "{name:?} is answered in two ways");
+                true
+            }
+            Ok(KeyedOutcome::Reused) => {
+                let counted = key.counted.expect("a key that was used");
+                assert_ne!(
+                    counted.fingerprint, fingerprint,
+                    "{name:?} was used for this"
+                );
+                true
+            }
+            Ok(KeyedOutcome::Ended) => {
+                let generation = key.counted.map(|recorded| recorded.generation);
+                assert!(has_ended(generation), "{name:?} is called ended and is not");
+                key.is_over = true;
+                true
+            }
+            Ok(KeyedOutcome::Full | KeyedOutcome::Overflow) => panic!("{name:?}: {outcome:?}"),
+            Ok(KeyedOutcome::NeedsView) | Err(_) => false,
+        }
+    }
+
+    /// Sums what was counted in a generation; every key must have been counted or have ended.
+    pub fn check_rest(&self, generation: u64) -> Totals {
+        let mut plain = (0, 0);
+        for (name, key) in &self.0 {
+            assert!(
+                key.counted.is_some() || key.is_over,
+                "{name:?} was never counted"
+            );
+            let counted = key
+                .counted
+                .filter(|recorded| recorded.generation == generation);
+            if let Some(recorded) = counted {
+                let delta = key.wanted[&recorded.fingerprint];
+                plain = (plain.0 + delta.0, plain.1 + delta.1);
+            }
+        }
+        plain
+    }
+}

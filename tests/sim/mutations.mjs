@@ -1,0 +1,158 @@
+// Breaks the shipped code on purpose, one way at a time, and sees whether the simulation notices.
+//
+// Invariants: the tree itself is never touched (a copy is); a mutation that no longer applies is a failure,
+// not a pass; the code as it is must pass first, else everything would look caught.
+import { spawnSync } from "node:child_process";
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const COPIED = ["src", "tests", "benches", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
+// About 20 ms each: a minute for a mutation that survives.
+const SEEDS = process.env.SEEDS ?? "3000";
+const RUN_MS_MAX = 600_000;
+
+// [what is broken, file, text, in its place]
+const MUTATIONS = [
+  ["flushes are forgotten in a crash", "src/counter/cell/rows.rs", "nonces: hot.nonces,", "nonces: Default::default(),"],
+  ["a sealed cell counts", "src/counter/cell.rs", "self.is_sealed || self.grant.is_none()", "self.grant.is_none()"],
+  ["a cell forgets in a crash that it is sealed", "src/counter/cell/rows.rs", "is_sealed: hot.is_sealed,", "is_sealed: false,"],
+  [
+    "a grant from before a seal is taken",
+    "src/counter/cell/shards.rs",
+    "let is_current = self.seals == seals_when_asked;",
+    "let is_current = self.seals >= seals_when_asked;",
+  ],
+  [
+    "a part from before an admission is kept",
+    "src/counter/cell/shards.rs",
+    "self.admissions_of(shard) == admissions && shard",
+    "self.admissions_of(shard) >= admissions && shard",
+  ],
+  [
+    "a lead asks a shard that it let count again for its part no more",
+    "src/counter/cell/shards.rs",
+    "let was_sealed = self.sealed.remove(&shard).is_some();",
+    "let was_sealed = self.sealed.contains_key(&shard);",
+  ],
+  [
+    "a keyed write is recorded and not added",
+    "src/counter/cell/keyed.rs",
+    "        self.added = added;\n        self.removed = removed;\n",
+    "        self.removed = removed;\n",
+  ],
+  [
+    "the ledger is lost in a crash",
+    "src/counter/cell/keyed.rs",
+    "        self.ledger = ledger;\n",
+    "        drop(ledger);\n",
+  ],
+  [
+    "a keyed write counts in another generation than it was claimed for",
+    "src/counter/cell/keyed.rs",
+    "if write.generation != 0 && write.generation != generation {",
+    "if write.generation != 0 && write.generation > generation {",
+  ],
+  [
+    "a key's payload is not compared",
+    "src/counter/cell/keyed.rs",
+    "Some(recorded) if recorded.fingerprint == write.fingerprint => {",
+    "Some(recorded) => {",
+  ],
+  [
+    "a lone lead is not told that it is alone no more",
+    "src/cluster/root.rs",
+    "only.filter(|lead| *lead != newcomer)",
+    "only.filter(|lead| *lead == newcomer)",
+  ],
+  [
+    "a clock that stepped back makes an older generation",
+    "src/cluster/root.rs",
+    "generation: from_clock.max(above_old),",
+    "generation: from_clock,",
+  ],
+  [
+    "a stray copy of a flush counts",
+    "src/counter/nonces.rs",
+    "Some(seen) if seen.nonce.number > nonce.number => Known::Stray,",
+    "Some(seen) if seen.nonce.number > nonce.number => Known::New,",
+  ],
+  [
+    "an older view passes for a reader's version",
+    "src/protocol/version.rs",
+    "Ordering::Equal => self.sequence_of(cell) < cell.sequence,",
+    "Ordering::Equal => false,",
+  ],
+  [
+    "a batch is told the outcome of another",
+    "src/counter/lane.rs",
+    "newest_first.find(|landed| landed.number == ticket.batch)?",
+    "newest_first.find(|landed| landed.number >= ticket.batch.saturating_sub(1))?",
+  ],
+];
+
+// A number or two alone: node tests/sim/mutations.mjs 3 5
+const numbers = process.argv.slice(2).map(Number);
+const chosen = MUTATIONS.filter((_, index) => numbers.length === 0 || numbers.includes(index + 1));
+
+const copy = mkdtempSync(join(tmpdir(), "tally-mutants-"));
+const target = process.env.CARGO_TARGET_DIR ?? join(ROOT, "target/mutants");
+
+function fresh() {
+  for (const name of COPIED) {
+    if (existsSync(join(ROOT, name))) cpSync(join(ROOT, name), join(copy, name), { recursive: true });
+  }
+}
+
+function simulate(seeds, ...args) {
+  const { status, stdout, stderr, error } = spawnSync("cargo", ["test", "--locked", "--quiet", "--test", "sim", "--", ...args], {
+    cwd: copy,
+    encoding: "utf8",
+    timeout: RUN_MS_MAX,
+    env: { ...process.env, CARGO_TARGET_DIR: target, RUST_BACKTRACE: "0", SEED: "", FROM: "0", SEEDS: seeds },
+  });
+  return { isWell: status === 0, output: `${stdout}${stderr}${error ?? ""}` };
+}
+
+/** Lives the worlds of the seeds in the copy, then those of one datacenter that are written out. Returns whether all went well,
+ * and what was printed. */
+function soak(seeds) {
+  const worlds = simulate(seeds, "--ignored", "--exact", "sim::seeds::soak", "--nocapture");
+  return worlds.isWell ? simulate(seeds, "sim::shards") : worlds;
+}
+
+/** What a run died of: its seed, or the law of one datacenter, and the first line of the panic. */
+function death(output) {
+  const [, thread, why] = output.match(/thread '([^']*)'[^\n]* panicked at [^\n]*\n([^\n]*)/) ?? [];
+  const seed = output.match(/the seed is (\d+)/)?.[1];
+  return thread === undefined ? undefined : `${seed === undefined ? thread : `seed ${seed}`}: ${why}`;
+}
+
+let survivors = 0;
+try {
+  fresh();
+  const plain = soak("200");
+  if (!plain.isWell) throw new Error(`the code as it is does not pass:\n${plain.output}`);
+  for (const [what, file, text, instead] of chosen) {
+    const path = join(copy, file);
+    const source = readFileSync(path, "utf8");
+    let verdict = "does not apply any more: mend the list";
+    let isCaught = false;
+    if (source.split(text).length === 2) {
+      writeFileSync(path, source.replace(text, () => instead));
+      const { isWell, output } = soak(SEEDS);
+      const died = isWell ? undefined : death(output);
+      isCaught = died !== undefined;
+      verdict = isCaught ? `caught, ${died}` : isWell ? "NOT caught" : `does not run:\n${output}`;
+      writeFileSync(path, source);
+    }
+    if (!isCaught) survivors += 1;
+    console.log(`${what}: ${verdict}`);
+  }
+} finally {
+  rmSync(copy, { recursive: true, force: true });
+}
+console.log(`${chosen.length - survivors} of ${chosen.length} mutations caught`);
+process.exitCode = survivors === 0 ? 0 : 1;

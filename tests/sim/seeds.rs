@@ -1,0 +1,248 @@
+//! Law: whatever is lost, late, repeated or crashes, each acknowledged write is in the total exactly once, each
+//! key is counted once, no reader's view goes back, and at rest the total is a plain integer.
+//!
+//! A seed makes a world and all that happens in it: `make soak SEED=123` lives it again.
+
+use super::chance::Chance;
+use super::world::{EDGES, READERS, Step, World};
+use super::{CELLS, DATACENTERS};
+
+/// Seeds of every test run: about 20 ms each.
+const SEEDS: u64 = 250;
+
+/// Seeds between two lines of progress.
+const PROGRESS_EVERY: u64 = 500;
+
+/// How far a clock is stepped at most: see `network::LINGERS_MS_MAX`.
+const SKEW_MS_MAX: i64 = 15_000;
+
+/// From worlds where hardly any time passes to those where callers give up on their own.
+const TICKS_MS_MAX: [i64; 3] = [20, 100, 2_000];
+
+/// Keys that clients use.
+const KEYS: u8 = 24;
+
+/// How often each kind of thing happens, drawn anew for each seed, so that worlds differ in what ails them.
+struct Weather {
+    datacenters: usize,
+    weights: Vec<(u64, Kind)>,
+    total: u64,
+    /// Once in so many times something overtakes.
+    order: u64,
+    /// How long a step takes at most.
+    tick_ms_max: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Deliver,
+    Answer,
+    Write,
+    Keyed,
+    ReadAs,
+    Read,
+    Tick,
+    Believe,
+    Double,
+    Halve,
+    Alarm,
+    RootAlarm,
+    Repeat,
+    LoseRequest,
+    LoseAnswer,
+    GiveUp,
+    Crash,
+    CrashRoot,
+    CrashEdge,
+    Refuse,
+    Suspend,
+    Resume,
+    End,
+    Skew,
+}
+
+/// What must go on, with its usual weight.
+const USUAL: [(u64, Kind); 7] = [
+    (90, Kind::Deliver),
+    (90, Kind::Answer),
+    (20, Kind::Write),
+    (16, Kind::Keyed),
+    (8, Kind::ReadAs),
+    (4, Kind::Read),
+    (16, Kind::Tick),
+];
+
+/// What may happen besides, with the most that it weighs.
+const UNUSUAL: [(u64, Kind); 17] = [
+    (6, Kind::Believe),
+    (8, Kind::Double),
+    (8, Kind::Halve),
+    (4, Kind::Alarm),
+    (4, Kind::RootAlarm),
+    (8, Kind::Repeat),
+    (8, Kind::LoseRequest),
+    (8, Kind::LoseAnswer),
+    (8, Kind::GiveUp),
+    (8, Kind::Crash),
+    (3, Kind::CrashRoot),
+    (5, Kind::CrashEdge),
+    (4, Kind::Refuse),
+    (2, Kind::Suspend),
+    (4, Kind::Resume),
+    (3, Kind::End),
+    (4, Kind::Skew),
+];
+
+impl Weather {
+    fn draw(chance: &mut Chance) -> Self {
+        let datacenters = 1 + chance.pick(DATACENTERS.len());
+        let mut weights = USUAL.to_vec();
+        for (most, kind) in UNUSUAL {
+            // Half of all worlds know nothing of it.
+            let weight = if chance.once_in(2) {
+                0
+            } else {
+                1 + chance.below(most)
+            };
+            weights.push((weight, kind));
+        }
+        // Whoever stops a counter lets it go on.
+        weights.push((2, Kind::Resume));
+        let total = weights.iter().map(|(weight, _)| weight).sum();
+        Self {
+            datacenters,
+            weights,
+            total,
+            order: 1 + chance.below(4),
+            tick_ms_max: TICKS_MS_MAX[chance.pick(TICKS_MS_MAX.len())],
+        }
+    }
+
+    fn step(&self, chance: &mut Chance) -> Step {
+        let mut left = chance.below(self.total);
+        let mut weights = self.weights.iter();
+        let kind = weights.find_map(|(weight, kind)| match left.checked_sub(*weight) {
+            Some(less) => {
+                left = less;
+                None
+            }
+            None => Some(*kind),
+        });
+        let pick = chance.pick(1 << 16);
+        let edge = chance.small(EDGES);
+        let cells = self.datacenters * CELLS;
+        // Leads and their first shards are where things happen.
+        let busy = chance.pick(2).min(chance.pick(CELLS));
+        let cell = chance.pick(self.datacenters) * CELLS
+            + if chance.once_in(4) {
+                chance.pick(CELLS)
+            } else {
+                busy
+            };
+        let datacenter = cell / CELLS;
+        match kind.expect("a kind") {
+            Kind::Deliver => Step::Deliver(if chance.once_in(self.order) { pick } else { 0 }),
+            Kind::Answer => Step::Answer(if chance.once_in(self.order) { pick } else { 0 }),
+            Kind::Write => Step::Write {
+                edge,
+                added: chance.small(200),
+                removed: chance.small(4),
+            },
+            Kind::Keyed => Step::Keyed {
+                edge,
+                key: chance.small(KEYS),
+                is_other: chance.once_in(10),
+            },
+            Kind::ReadAs => Step::ReadAs {
+                edge,
+                reader: chance.small(READERS),
+                write: chance.once_in(2).then_some(pick),
+            },
+            Kind::Read => Step::Read { about_times: false },
+            Kind::Tick => Step::Tick(chance.around(self.tick_ms_max / 2) + self.tick_ms_max / 2),
+            Kind::Believe => Step::Believe {
+                edge,
+                doublings: chance.small(4),
+            },
+            Kind::Double => Step::Double(datacenter),
+            Kind::Halve => Step::Halve(datacenter),
+            Kind::Alarm => Step::Alarm(datacenter),
+            Kind::RootAlarm => Step::RootAlarm,
+            Kind::Repeat => Step::Repeat(pick),
+            Kind::LoseRequest => Step::LoseRequest(pick),
+            Kind::LoseAnswer => Step::LoseAnswer(pick),
+            Kind::GiveUp => Step::GiveUp(pick),
+            Kind::Crash => Step::Crash(cell),
+            Kind::CrashRoot => Step::CrashRoot,
+            Kind::CrashEdge => Step::CrashEdge(edge),
+            Kind::Refuse => Step::Refuse(cell, 1),
+            Kind::Suspend => Step::Suspend,
+            Kind::Resume => Step::Resume,
+            Kind::End => Step::End,
+            Kind::Skew => {
+                let whose = chance.pick(cells + 1 + usize::from(EDGES));
+                Step::Skew(whose, chance.around(SKEW_MS_MAX))
+            }
+        }
+    }
+}
+
+/// Names the seed of a world that goes wrong.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "the seed is {0}; live it again with: make soak SEED={0}",
+                self.0
+            );
+        }
+    }
+}
+
+/// Lives the world of a seed.
+fn live(seed: u64, is_told: bool) {
+    let _named = Named(seed);
+    let mut chance = Chance::new(seed);
+    let weather = Weather::draw(&mut chance);
+    let mut world = World::of(weather.datacenters, chance.once_in(2));
+    let steps = 100 + chance.below(500);
+    world.is_told = is_told;
+    for _ in 0..steps {
+        world.step(weather.step(&mut chance));
+    }
+    world.check();
+}
+
+#[test]
+fn every_seed_ends_at_the_plain_integer() {
+    for seed in 0..SEEDS {
+        live(seed, false);
+    }
+}
+
+/// `make soak`: SEED is one seed, told step by step; SEEDS so many from FROM.
+#[test]
+#[ignore = "runs as long as it is asked to"]
+fn soak() {
+    let number = |name: &str| -> Option<u64> {
+        let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
+        Some(text.parse().expect("a number"))
+    };
+    if let Some(seed) = number("SEED") {
+        return live(seed, true);
+    }
+    let (from, seeds) = (
+        number("FROM").unwrap_or(0),
+        number("SEEDS").unwrap_or(SEEDS),
+    );
+    for done in 0..seeds {
+        if done % PROGRESS_EVERY == 0 {
+            eprintln!("soak: {done} of {seeds} worlds, from seed {from}");
+        }
+        live(from + done, false);
+    }
+    let next = from + seeds;
+    eprintln!("soak: {seeds} worlds are well, seeds {from} up to {next}");
+}
