@@ -44,7 +44,7 @@ const AGGREGATE_PAGE: u32 = 1_000;
 pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
     let path = request.path();
     match path.as_str() {
-        Read::PATH => call::reply::<Read>(&read(&env, call::read(&mut request).await).await),
+        Read::PATH => call::reply::<Read>(&read(&env, call::read(&mut request).await, None).await),
         ReadDrained::PATH => {
             call::reply::<ReadDrained>(&read_drained(&env, call::read(&mut request).await).await)
         }
@@ -59,17 +59,23 @@ pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
     }
 }
 
-async fn read(env: &Env, read: Result<Read, Fault>) -> Result<Option<GlobalSum>, Fault> {
+/// Sums a counter; `known` is its root, where that has just been read.
+async fn read(
+    env: &Env,
+    read: Result<Read, Fault>,
+    mut known: Option<Root>,
+) -> Result<Option<GlobalSum>, Fault> {
     let Read {
         counter,
         datacenter,
         wanted,
     } = read?;
     for _ in 0..READ_TRIES {
-        let look_up = LookUp {
-            counter: counter.clone(),
+        let root = match known.take() {
+            Some(root) => Some(root),
+            None => look_up(env, &counter).await?,
         };
-        let Some(root) = call::root(env, &counter, &look_up).await? else {
+        let Some(root) = root else {
             return Ok(None);
         };
         if let Some(sum) = sum_world(env, &counter, root, datacenter.as_ref(), wanted).await {
@@ -81,16 +87,20 @@ async fn read(env: &Env, read: Result<Read, Fault>) -> Result<Option<GlobalSum>,
     ))
 }
 
+async fn look_up(env: &Env, counter: &CounterId) -> Result<Option<Root>, Fault> {
+    let look_up = LookUp {
+        counter: counter.clone(),
+    };
+    call::root(env, counter, &look_up).await
+}
+
 /// Sums a counter once its inboxes have counted what they had acknowledged.
 async fn read_drained(
     env: &Env,
     asked: Result<ReadDrained, Fault>,
 ) -> Result<Option<GlobalSum>, Fault> {
     let asked = asked?.read;
-    let look_up = LookUp {
-        counter: asked.counter.clone(),
-    };
-    let Some(root) = call::root(env, &asked.counter, &look_up).await? else {
+    let Some(root) = look_up(env, &asked.counter).await? else {
         return Ok(None);
     };
     let drain = |inbox: &InboxId| {
@@ -104,7 +114,9 @@ async fn read_drained(
         }
     };
     let drained = all_settled(root.inboxes.iter().map(drain), LEADS_AT_ONCE).await;
-    let mut sum = read(env, Ok(asked)).await?;
+    // What was drained may have made a datacenter appear.
+    let known = root.inboxes.is_empty().then_some(root);
+    let mut sum = read(env, Ok(asked), known).await?;
     if let Some(sum) = &mut sum {
         sum.is_drained = drained.iter().all(Result::is_ok);
     }
@@ -248,7 +260,9 @@ async fn read_many(
                     datacenter: None,
                     wanted,
                 };
-                Ok(self::read(env, Ok(again)).await?.map(|sum| (counter, sum)))
+                Ok(self::read(env, Ok(again), None)
+                    .await?
+                    .map(|sum| (counter, sum)))
             }
         }
     };

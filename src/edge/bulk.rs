@@ -217,17 +217,11 @@ async fn count_all(
     };
     for (some, landed) in all_settled(keyed.into_iter().map(count), KEYED_AT_ONCE).await {
         for (number, (_, outcome)) in landed.into_iter().enumerate() {
+            is_replay &= matches!(outcome, Ok(KeyedOutcome::Replayed(_)));
             match outcome {
-                Ok(KeyedOutcome::Replayed(_)) => {}
-                Ok(KeyedOutcome::Counted(_)) => is_replay = false,
-                Ok(other) => {
-                    is_replay = false;
-                    some.fail(number, &problem_of(other), &mut report);
-                }
-                Err(fault) => {
-                    is_replay = false;
-                    some.fail(number, &fault.into(), &mut report);
-                }
+                Ok(KeyedOutcome::Replayed(_) | KeyedOutcome::Counted(_)) => {}
+                Ok(other) => some.fail(number, &problem_of(other), &mut report),
+                Err(fault) => some.fail(number, &fault.into(), &mut report),
             }
         }
     }

@@ -220,35 +220,30 @@ pub fn not_found(id: &CounterId) -> Problem {
 /// How long a write that is durable already waits for the value to answer with.
 const VALUE_MS_MAX: u64 = 1_000;
 
-/// A counter's value as the isolate sees it, at most half a second old, or `None` where the view is
-/// of another generation or takes too long.
-pub async fn value_now(visit: &Visit, id: &CounterId, generation: u64) -> Option<Value> {
-    let question = Read {
-        counter: id.clone(),
-        datacenter: None,
-        wanted: Wanted::default(),
-    };
-    let seen = within_ms(VALUE_MS_MAX, fetch_shared(visit, &question, i64::MIN))
-        .await?
-        .ok()?;
-    let sum = seen.sum.filter(|sum| sum.root.generation == generation)?;
-    Some(Told::new(id, &sum, seen.freshness).value())
-}
-
-/// A counter's value as the isolate sees it, at most half a second old; nothing where it cannot be seen.
-pub async fn value_seen(visit: &Visit, id: &CounterId) -> Value {
+/// A counter as the isolate sees it, at most half a second old, or `None` where it takes too long.
+async fn sum_now(visit: &Visit, id: &CounterId) -> Option<(Rc<GlobalSum>, Freshness)> {
     let question = Read {
         counter: id.clone(),
         datacenter: None,
         wanted: Wanted::default(),
     };
     let seen = within_ms(VALUE_MS_MAX, fetch_shared(visit, &question, i64::MIN)).await;
-    let seen = seen.and_then(Result::ok);
-    let sum = seen
-        .as_ref()
-        .and_then(|seen| Some((seen.sum.as_ref()?, seen.freshness)));
-    sum.map_or_else(Value::default, |(sum, freshness)| {
-        Told::new(id, sum, freshness).value()
+    let seen = seen?.ok()?;
+    Some((seen.sum?, seen.freshness))
+}
+
+/// A counter's value, or `None` where it cannot be seen in time or the view is of another generation.
+pub async fn value_now(visit: &Visit, id: &CounterId, generation: u64) -> Option<Value> {
+    let (sum, freshness) = sum_now(visit, id).await?;
+    let is_current = sum.root.generation == generation;
+    is_current.then(|| Told::new(id, &sum, freshness).value())
+}
+
+/// A counter's value; nothing where it cannot be seen in time.
+pub async fn value_seen(visit: &Visit, id: &CounterId) -> Value {
+    let seen = sum_now(visit, id).await;
+    seen.map_or_else(Value::default, |(sum, freshness)| {
+        Told::new(id, &sum, freshness).value()
     })
 }
 

@@ -14,8 +14,10 @@ use worker::{DurableObject, Env, Request, Response, State, durable_object};
 use super::balance::Balance;
 use super::cell_store::CellStore;
 use super::commit::Commits;
+use super::count::ledger_limits;
+use super::readable::Readable;
 use super::store::Store;
-use crate::counter::cell::Cell as CellState;
+use crate::counter::cell::{Cell as CellState, LedgerLimits};
 use crate::counter::flush::Refusal;
 use crate::counter::grant::{Grant, Taken};
 use crate::counter::merge::{Part, Question};
@@ -47,8 +49,8 @@ pub(super) struct Core {
     pub(super) state: RefCell<CellState>,
     pub(super) balance: RefCell<Balance>,
     pub(super) address: RefCell<Option<CellAddress>>,
-    /// Why storage could not be read; every call is refused with it.
-    unreadable: RefCell<Option<Fault>>,
+    storage: Readable,
+    pub(super) ledger_limits: LedgerLimits,
     /// Held while a grant is asked for, so that many flushes ask once.
     granting: Mutex<()>,
     pub(super) commits: RefCell<Commits>,
@@ -59,12 +61,13 @@ impl DurableObject for Cell {
         let (rows, loaded) = CellStore::open(Store::new(object.storage()));
         let core = Core {
             balance: RefCell::new(Balance::new(&env, now_ms())),
+            ledger_limits: ledger_limits(&env),
             env,
             object,
             rows,
             state: RefCell::default(),
             address: RefCell::default(),
-            unreadable: RefCell::default(),
+            storage: Readable::default(),
             granting: Mutex::new(()),
             commits: RefCell::default(),
         };
@@ -112,25 +115,15 @@ impl DurableObject for Cell {
 
 impl Core {
     fn adopt(&self, loaded: Result<(CellState, Option<CellAddress>), Fault>) {
-        match loaded {
-            Ok((state, address)) => {
-                self.state.borrow_mut().adopt(state);
-                self.address.replace(address);
-                self.unreadable.replace(None);
-            }
-            Err(fault) => {
-                self.unreadable.replace(Some(fault));
-            }
-        }
+        self.storage.note(loaded.map(|(state, address)| {
+            self.state.borrow_mut().adopt(state);
+            self.address.replace(address);
+        }));
     }
 
     /// Refuses while storage cannot be read.
     pub(super) fn readable(&self) -> Result<(), Fault> {
-        if matches!(&*self.unreadable.borrow(), Some(Fault::Unavailable(_))) {
-            // It may have been for want of file descriptors, or of a moment.
-            self.adopt(self.rows.load());
-        }
-        self.unreadable.borrow().clone().map_or(Ok(()), Err)
+        self.storage.check(|| self.adopt(self.rows.load()))
     }
 
     /// Passes a write's outcome on; after a failed one, memory is read from storage again.

@@ -1,7 +1,7 @@
 //! The rows of a partition's claims.
 
 use super::directory_store::DirectoryStore;
-use super::store::{blob, integer, text};
+use super::store::{integer, text};
 use crate::counter::id::Datacenter;
 use crate::counter::ledger::{Ledger, WriteKey};
 use crate::protocol::messages::{Claim, Fault, Owner, decode, encode};
@@ -137,12 +137,8 @@ impl DirectoryStore {
     }
 
     fn claims(&self) -> Result<Ledger, Fault> {
-        let rows = self.store().run(
-            "SELECT body FROM deployment WHERE name = ?",
-            vec![COUNTS.into()],
-        )?;
-        let body = rows.first().and_then(|row| row.first()).and_then(blob);
-        body.map_or_else(|| Ok(Ledger::default()), decode)
+        let body = self.deployment_body(COUNTS)?;
+        body.map_or_else(|| Ok(Ledger::default()), |body| decode(&body))
     }
 
     fn put_deployment_value(&self, name: &str, body: Vec<u8>) -> Result<(), Fault> {

@@ -96,13 +96,11 @@ impl Core {
             let mut state = self.state.borrow_mut();
             for flush in flushes {
                 let applied = state.apply_in(flush.nonce, &flush.load, now_ms, &mut together);
-                outcomes.push(applied.map_err(Fault::Refused).map(|outcome| Flushed {
-                    generation: state.generation().unwrap_or(0),
-                    outcome,
-                    elsewhere: state.elsewhere_after(&outcome),
-                    shards: state.spread(),
-                    linger_ms: 0,
-                }));
+                outcomes.push(
+                    applied
+                        .map_err(Fault::Refused)
+                        .map(|outcome| Flushed::after(&state, outcome)),
+                );
             }
             self.rows.write(&state, &together, now_ms.div_euclid(1_000))
         };

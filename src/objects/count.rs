@@ -29,6 +29,14 @@ pub(super) fn kept_ms(env: &Env) -> i64 {
     seconds.unwrap_or(usual).clamp(least, most) * 1_000
 }
 
+/// What a cell's ledger is bound by; read once, since a variable is a call into JavaScript.
+pub(super) fn ledger_limits(env: &Env) -> LedgerLimits {
+    LedgerLimits {
+        kept_ms: kept_ms(env),
+        records_max: RECORDS_MAX,
+    }
+}
+
 impl Core {
     pub(super) async fn on_count(
         self: &Rc<Self>,
@@ -50,10 +58,6 @@ impl Core {
     /// Load, decide, write: no await, so nothing comes between.
     fn try_count(self: &Rc<Self>, count: &Count) -> Result<Counted, Fault> {
         let now_ms = now_ms();
-        let limits = LedgerLimits {
-            kept_ms: kept_ms(&self.env),
-            records_max: RECORDS_MAX,
-        };
         self.let_records_go(now_ms)?;
         let ledger = self.state.borrow().ledger().clone();
         let broken: RefCell<Option<Fault>> = RefCell::default();
@@ -67,7 +71,13 @@ impl Core {
         let (outcomes, written) = {
             let mut state = self.state.borrow_mut();
             let outcomes = state
-                .apply_keyed(&count.writes, limits, now_ms, &known, &mut changes)
+                .apply_keyed(
+                    &count.writes,
+                    self.ledger_limits,
+                    now_ms,
+                    &known,
+                    &mut changes,
+                )
                 .map_err(Fault::Refused)?;
             // A record that could not be looked up may be there: nothing may be kept of this.
             let written = match broken.take() {

@@ -13,6 +13,7 @@ use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
 use super::claims::claims_kept_ms;
 use super::directory_store::{DirectoryStore, Telling};
+use super::readable::Readable;
 use super::store::Store;
 use super::telling::duties;
 use crate::cluster::root::{DATACENTERS_MAX, Entry, Root};
@@ -40,7 +41,7 @@ const UNSURE_MS: i64 = 10_000;
 pub struct Directory {
     pub(super) env: Env,
     pub(super) rows: DirectoryStore,
-    unreadable: RefCell<Option<Fault>>,
+    storage: Readable,
     locks: RefCell<HashMap<CounterId, Weak<Mutex<()>>>>,
 }
 
@@ -48,10 +49,12 @@ impl DurableObject for Directory {
     fn new(state: State, env: Env) -> Self {
         let (rows, opened) =
             DirectoryStore::open(Store::new(state.storage()), claims_kept_ms(&env));
+        let storage = Readable::default();
+        storage.note(opened);
         Self {
             env,
             rows,
-            unreadable: RefCell::new(opened.err()),
+            storage,
             locks: RefCell::default(),
         }
     }
@@ -93,11 +96,8 @@ impl DurableObject for Directory {
 
 impl Directory {
     pub(super) fn readable(&self) -> Result<(), Fault> {
-        if matches!(&*self.unreadable.borrow(), Some(Fault::Unavailable(_))) {
-            // It may have been for want of file descriptors, or of a moment.
-            self.unreadable.replace(self.rows.prepare().err());
-        }
-        self.unreadable.borrow().clone().map_or(Ok(()), Err)
+        self.storage
+            .check(|| self.storage.note(self.rows.prepare()))
     }
 
     /// The counter's lock. Locks that nobody holds are let go.

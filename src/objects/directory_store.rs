@@ -246,12 +246,8 @@ impl DirectoryStore {
         name: &str,
         make: impl FnOnce() -> Vec<u8>,
     ) -> Result<Vec<u8>, Fault> {
-        let rows = self.store.run(
-            "SELECT body FROM deployment WHERE name = ?",
-            vec![name.into()],
-        )?;
-        if let Some(body) = rows.first().and_then(|row| row.first()).and_then(blob) {
-            return Ok(body.to_vec());
+        if let Some(body) = self.deployment_body(name)? {
+            return Ok(body);
         }
         let made = make();
         self.store.run(
@@ -259,6 +255,16 @@ impl DirectoryStore {
             vec![name.into(), made.clone().into()],
         )?;
         Ok(made)
+    }
+
+    /// A value of the whole deployment, if there is one.
+    pub(super) fn deployment_body(&self, name: &str) -> Result<Option<Vec<u8>>, Fault> {
+        let rows = self.store.run(
+            "SELECT body FROM deployment WHERE name = ?",
+            vec![name.into()],
+        )?;
+        let body = rows.first().and_then(|row| row.first()).and_then(blob);
+        Ok(body.map(<[u8]>::to_vec))
     }
 
     /// Sets the alarm for what is due next, if anything is, and not before `earliest_ms`.

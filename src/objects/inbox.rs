@@ -12,7 +12,9 @@ use worker::wasm_bindgen;
 use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
 use super::inbox_store::{Head, InboxStore, outcome_of};
+use super::readable::Readable;
 use super::store::Store;
+use crate::counter::cell::STAMP_CLAMP_SECONDS;
 use crate::counter::id::CounterId;
 use crate::counter::nonces::Known;
 use crate::counter::queue::{APPEND_ENTRIES_MAX, LOG_ROWS_MAX, Logged};
@@ -31,9 +33,6 @@ const ROOTS_AT_ONCE: usize = 16;
 
 /// How often the counters of an append are registered, where they are released meanwhile.
 const REGISTER_TRIES: usize = 3;
-
-/// How far the second of an event may be from this clock.
-const STAMP_CLAMP_SECONDS: i64 = 5;
 
 /// How long a strong read waits here: with 3 s for the leads it stays below the 5 s of a call.
 const DRAIN_MS_MAX: i64 = 1_500;
@@ -61,7 +60,7 @@ pub(super) struct InboxCore {
     pub(super) begun_ms: Cell<i64>,
     /// When the alarm rings, unix milliseconds; 0 where that is not known.
     armed_ms: Cell<i64>,
-    unreadable: RefCell<Option<Fault>>,
+    storage: Readable,
 }
 
 impl DurableObject for Inbox {
@@ -75,7 +74,7 @@ impl DurableObject for Inbox {
             is_gathering: Cell::default(),
             begun_ms: Cell::new(0),
             armed_ms: Cell::new(0),
-            unreadable: RefCell::default(),
+            storage: Readable::default(),
         };
         core.reload();
         Self {
@@ -112,23 +111,15 @@ impl DurableObject for Inbox {
 impl InboxCore {
     /// Reads memory from storage.
     fn reload(&self) {
-        match self.rows.load() {
-            Ok(head) => {
-                self.head.replace(head);
-                self.unreadable.replace(None);
-            }
-            Err(fault) => {
-                self.unreadable.replace(Some(fault));
-            }
-        }
+        let loaded = self.rows.load();
+        self.storage.note(loaded.map(|head| {
+            self.head.replace(head);
+        }));
     }
 
     /// Refuses while storage cannot be read.
     pub(super) fn readable(&self) -> Result<(), Fault> {
-        if matches!(&*self.unreadable.borrow(), Some(Fault::Unavailable(_))) {
-            self.reload();
-        }
-        self.unreadable.borrow().clone().map_or(Ok(()), Err)
+        self.storage.check(|| self.reload())
     }
 
     async fn on_append(self: &Rc<Self>, append: Result<Append, Fault>) -> Result<Appended, Fault> {

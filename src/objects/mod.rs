@@ -15,6 +15,7 @@
 //! | [`directory`] | one partition of the directory: the roots of its counters |
 //! | [`telling`] | how roots end, and how leads are told |
 //! | [`directory_store`] | its rows |
+//! | [`readable`] | refusing what comes while storage cannot be read |
 //! | [`store`] | SQL, and the schema's version |
 
 mod balance;
@@ -32,5 +33,6 @@ mod inbox;
 mod inbox_store;
 mod inboxes;
 mod lead;
+mod readable;
 mod store;
 mod telling;

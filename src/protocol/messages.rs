@@ -5,14 +5,14 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::metrics::Snapshot;
 use super::names::CellAddress;
 use super::problem::{Code, Problem};
 use crate::cluster::root::Root;
+use crate::counter::cell::Cell;
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::{CellTotals, Part, Question, Range, Summary};
+use crate::counter::merge::{CellTotals, Part, Question, Summary};
 use crate::counter::nonces::{Nonce, Outcome};
 use crate::counter::settings::{Settings, TtlMode};
 use crate::counter::total::Sum as Total;
@@ -36,11 +36,13 @@ macro_rules! calls {
 
 mod keyed;
 mod queue;
+mod read;
 
 pub use keyed::{Claim, Claimed, Count, Counted, Owner};
 pub use queue::{
     Append, Appended, DeadLetters, Drain, ReadDead, ReadDrained, RegisterInbox, ReleaseInbox,
 };
+pub use read::{GlobalSum, List, ListAll, Measure, Read, ReadMany, Wanted};
 
 calls! {
     Flush => Flushed, "/flush";
@@ -56,12 +58,7 @@ calls! {
     LookUp => Option<Root>, "/look-up";
     Put => PutAnswer, "/put";
     End => Option<Ended>, "/end";
-    List => Vec<(CounterId, Root)>, "/list";
     HashKeyCall => [u8; 16], "/hash-key";
-    Read => Option<GlobalSum>, "/read";
-    ReadMany => Vec<(CounterId, GlobalSum)>, "/read-many";
-    ListAll => Vec<CounterId>, "/list-all";
-    Measure => Snapshot, "/measure";
 }
 
 /// Why a call was not done. It changed nothing, unless it is `Unavailable`, which is unknown.
@@ -142,6 +139,19 @@ pub struct Flushed {
     pub shards: u8,
     /// How long the lane should gather before its next flush.
     pub linger_ms: u32,
+}
+
+impl Flushed {
+    /// What a cell answers right after it has applied a flush, before it says how long to gather.
+    pub fn after(cell: &Cell, outcome: Outcome) -> Self {
+        Self {
+            generation: cell.generation().unwrap_or(0),
+            outcome,
+            elsewhere: cell.elsewhere_after(&outcome),
+            shards: cell.spread(),
+            linger_ms: 0,
+        }
+    }
 }
 
 /// Shard → lead: I exist; may I count?
@@ -292,87 +302,9 @@ pub struct Ended {
     pub pending: Vec<Datacenter>,
 }
 
-/// Aggregator → one partition: living counters in order of their names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct List {
-    /// What their names begin with.
-    pub prefix: String,
-    /// Only names after this one.
-    pub after: Option<String>,
-    /// At most this many.
-    pub limit: u32,
-}
-
 /// Edge → partition 0: the deployment's own key for the hash of unique elements, made once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashKeyCall {}
-
-/// What a client wants to know; the root's generation is added on the way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
-    /// Count these seconds: (first, last).
-    pub window: Option<(i64, i64)>,
-    /// Name these buckets.
-    pub history: Option<Range>,
-    /// Leave the sketches out.
-    pub totals_only: bool,
-}
-
-impl Wanted {
-    /// The question for the cells of a generation.
-    pub fn of(self, generation: u64) -> Question {
-        Question {
-            generation,
-            window: self.window,
-            history: self.history,
-            totals_only: self.totals_only,
-        }
-    }
-}
-
-/// Edge → aggregator: sum a counter; `None` where it does not exist.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Read {
-    /// The counter.
-    pub counter: CounterId,
-    /// Only this datacenter.
-    pub datacenter: Option<Datacenter>,
-    /// What to sum.
-    pub wanted: Wanted,
-}
-
-/// A counter summed over the world.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GlobalSum {
-    /// The root that was read.
-    pub root: Root,
-    /// Each datacenter's sum; `None` for one that did not answer.
-    pub datacenters: Vec<(Datacenter, Option<DatacenterSum>)>,
-    /// Whether every event is in it that an inbox had acknowledged when the read began.
-    pub is_drained: bool,
-}
-
-/// Edge → aggregator: sum every counter whose name begins with `prefix`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReadMany {
-    /// The prefix.
-    pub prefix: String,
-}
-
-/// Edge → aggregator: names of counters, from all partitions, in order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListAll {
-    /// The prefix.
-    pub prefix: String,
-    /// Only names after this one.
-    pub after: Option<String>,
-    /// At most this many.
-    pub limit: u32,
-}
-
-/// Edge → aggregator: the counters of the isolate that answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Measure {}
 
 /// Encodes a message. Never fails for the types above: they hold no maps of unknown length.
 ///

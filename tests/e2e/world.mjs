@@ -15,6 +15,8 @@ const BUILD = new URL(`${process.env.BUILD_DIR ?? "../../build"}/`, HERE);
 const ROOT = new URL("../../", HERE);
 
 /** Scheme and host of all requests; nothing resolves it. */
+export { randomFrom } from "../crash/random.mjs";
+
 export const ORIGIN = "http://tally.test";
 export const EDGE = "tally-edge";
 export const AGGREGATOR = "tally-aggregator";
@@ -65,17 +67,6 @@ export async function until(condition, what = "the condition", deadline_ms = DEA
     if (performance.now() > end) throw new Error(`${what} did not come true within ${deadline_ms} ms`);
     await new Promise((done) => setTimeout(done, POLL_MS));
   }
-}
-
-/** Pseudo-random numbers in [0, 1) from a seed (mulberry32). */
-export function randomFrom(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 /** Runs `work` for every item, `width` at a time, and returns what it returned, in order. */

@@ -187,13 +187,11 @@ impl Core {
         for (nonce, load) in flushes {
             let mut state = self.state.borrow_mut();
             let applied = state.apply_in(*nonce, load, now_ms, &mut together);
-            outcomes.push(applied.map_err(Fault::Refused).map(|outcome| Flushed {
-                generation: state.generation().unwrap_or(0),
-                outcome,
-                elsewhere: state.elsewhere_after(&outcome),
-                shards: state.spread(),
-                linger_ms: 0,
-            }));
+            outcomes.push(
+                applied
+                    .map_err(Fault::Refused)
+                    .map(|outcome| Flushed::after(&state, outcome)),
+            );
         }
         let second = now_ms.div_euclid(1_000);
         if let Err(fault) = self.write(|rows, state| rows.write(state, &together, second)) {

@@ -1,0 +1,29 @@
+//! Whether an object's storage could be read. While it could not, every call is refused: what would be
+//! answered or written from empty memory would be wrong.
+
+use std::cell::RefCell;
+
+use crate::protocol::messages::Fault;
+
+/// Why storage could not be read, if it could not.
+#[derive(Default)]
+pub(super) struct Readable(RefCell<Option<Fault>>);
+
+impl Readable {
+    /// Notes how reading went.
+    pub(super) fn note(&self, read: Result<(), Fault>) {
+        self.0.replace(read.err());
+    }
+
+    /// Refuses while storage cannot be read. `again` reads it once more and notes how that went, where it may
+    /// have been for want of file descriptors, or of a moment.
+    ///
+    /// # Errors
+    /// What was noted last.
+    pub(super) fn check(&self, again: impl FnOnce()) -> Result<(), Fault> {
+        if matches!(&*self.0.borrow(), Some(Fault::Unavailable(_))) {
+            again();
+        }
+        self.0.borrow().clone().map_or(Ok(()), Err)
+    }
+}
