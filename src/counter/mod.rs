@@ -8,6 +8,7 @@
 //! | [`nonces`] | which flushes were seen |
 //! | [`ledger`] | which keyed writes were counted |
 //! | [`queue`] | events that are acknowledged and not counted yet |
+//! | [`produce`] | events of one isolate on their way into a queue of the platform |
 //! | [`settings`] | shards and time to live |
 //! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
 //! | [`split`] | load, lingering, how many shards |
@@ -27,6 +28,7 @@ pub mod lane;
 pub mod ledger;
 pub mod merge;
 pub mod nonces;
+pub mod produce;
 pub mod queue;
 pub mod settings;
 pub mod split;

@@ -8,15 +8,15 @@ use std::collections::HashMap;
 
 use worker::Env;
 
-use super::body;
 use super::isolate::{hash_key, own_shard};
-use super::read;
 use super::respond::Answer;
 use super::visit::Visit;
+use super::{body, producer, read};
 use crate::counter::id::CounterId;
 use crate::counter::nonces::Nonce;
+use crate::counter::produce::Sent;
 use crate::counter::queue::{APPEND_ENTRIES_MAX, Event, INBOXES_PER_DATACENTER, InboxId};
-use crate::platform::clock::{now_ms, random, sleep_ms};
+use crate::platform::clock::{now_ms, random, random_key, sleep_ms};
 use crate::platform::settled::all_settled;
 use crate::platform::{call, measure};
 use crate::protocol::access::{Caller, Scope};
@@ -211,18 +211,34 @@ pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
             Some((name, fingerprint(&hashed, &[&delta.to_le_bytes()])))
         }
     };
-    let to = InboxId {
-        datacenter: visit.datacenter(),
-        number: own_shard(INBOXES_PER_DATACENTER),
-    };
-    let event = Event {
-        counter: counter.clone(),
-        delta,
-        second: now_ms().div_euclid(1_000),
-        key,
-    };
-    let _waiting = visit.waiting();
-    append(visit, to, event).await?;
+    let waiting = visit.waiting();
+    if let Some(queue) = producer::bound(&visit.env) {
+        let generation = producer::generation_of(visit, &counter).await?;
+        let event = Sent {
+            datacenter: visit.datacenter(),
+            counter: counter.clone(),
+            generation,
+            added: delta,
+            second: now_ms().div_euclid(1_000),
+            is_clients: key.is_some(),
+            key: key.map_or_else(random_key, |(key, _)| key),
+            fingerprint: key.map_or(0, |(_, fingerprint)| fingerprint),
+        };
+        producer::put(visit, queue, event).await?;
+    } else {
+        let to = InboxId {
+            datacenter: visit.datacenter(),
+            number: own_shard(INBOXES_PER_DATACENTER),
+        };
+        let event = Event {
+            counter: counter.clone(),
+            delta,
+            second: now_ms().div_euclid(1_000),
+            key,
+        };
+        append(visit, to, event).await?;
+    }
+    drop(waiting);
     measure::count(Metric::AcknowledgedQueued);
     Ok(Answer::json(queued_json(&counter, delta, strings)).with_status(202))
 }
@@ -261,20 +277,20 @@ pub async fn counter(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> 
 pub async fn dead_letters(visit: &Visit) -> Result<Answer, Problem> {
     let query = Query::parse(visit.query(), &["datacenter", "numbers"])?;
     let datacenter = query.datacenter()?.unwrap_or_else(|| visit.datacenter());
-    let ask = |number: u8| {
-        let inbox = InboxId {
-            datacenter: datacenter.clone(),
-            number,
+    let own = (0..INBOXES_PER_DATACENTER).map(|number| InboxId {
+        datacenter: datacenter.clone(),
+        number,
+    });
+    // What cannot be read is of no datacenter that is known.
+    let unread = producer::bound(&visit.env).map(|_| InboxId::of_queue());
+    let ask = |inbox: InboxId| async move {
+        let read = ReadDead {
+            limit: LIST_LIMIT.1,
         };
-        async move {
-            let read = ReadDead {
-                limit: LIST_LIMIT.1,
-            };
-            call::object(&visit.env, &names::inbox(&inbox), &read).await
-        }
+        call::object(&visit.env, &names::inbox(&inbox), &read).await
     };
     let _waiting = visit.waiting();
-    let asked = all_settled((0..INBOXES_PER_DATACENTER).map(ask), INBOXES_MAX).await;
+    let asked = all_settled(own.chain(unread).map(ask), INBOXES_MAX).await;
     let mut all = DeadLetters::default();
     for one in asked {
         let one = one.map_err(read::unread)?;

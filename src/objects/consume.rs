@@ -7,20 +7,18 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::inbox::InboxCore;
-use super::inbox_store::{Batch, letter};
+use super::inbox_store::Batch;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::{Keyed, WriteKey};
 use crate::counter::queue::{
     BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DeadLetter, Death, Due,
-    InboxId, Verdict, gather, retry_after_ms, verdict,
+    InboxId, RETRY_MS, Verdict, gather, retry_after_ms, verdict,
 };
-use crate::platform::clock::{now_ms, random, sleep_ms};
-use crate::platform::keyed::{count_at, count_keyed};
+use crate::platform::clock::{now_ms, random_key, sleep_ms};
+use crate::platform::dues::{self, count_dues};
+use crate::platform::measure;
 use crate::platform::settled::all_settled;
-use crate::platform::{call, measure};
-use crate::protocol::messages::{Fault, LookUp};
+use crate::protocol::messages::{Appended, Fault, Settle};
 use crate::protocol::metrics::Metric;
-use crate::protocol::names::CellAddress;
 
 /// Counters that one batch counts at once.
 const COUNTERS_AT_ONCE: usize = 32;
@@ -88,18 +86,12 @@ impl InboxCore {
                 // Kept as it is it would be met again for ever.
                 None if readable.is_empty() => {
                     last = seq;
-                    dead.push(unreadable(now_ms));
+                    dead.push(DeadLetter::unreadable(now_ms));
                 }
                 None => break,
             }
         }
-        let mut new_key = || {
-            let mut key = [0; 16];
-            key[..8].copy_from_slice(&random().to_le_bytes());
-            key[8..].copy_from_slice(&random().to_le_bytes());
-            WriteKey(key)
-        };
-        let gathered = gather(&readable, &mut new_key);
+        let gathered = gather(&readable, &mut random_key);
         let taken = gathered.rows.checked_sub(1).and_then(|row| seqs.get(row));
         let upto = taken.copied().unwrap_or(last);
         let batch = Batch {
@@ -113,6 +105,32 @@ impl InboxCore {
         head.log.0 = upto + 1;
         head.batch = batch.number;
         Ok(())
+    }
+
+    /// Takes over from a queue what can never be counted, and what cannot be yet: a batch of its own.
+    pub(super) async fn on_settle(
+        self: &Rc<Self>,
+        settle: Result<Settle, Fault>,
+    ) -> Result<Appended, Fault> {
+        let Settle { to, dead, dues } = settle?;
+        self.readable()?;
+        self.learn_name(&to)?;
+        if !dues.is_empty() {
+            if self.rows.count_batches()? >= BATCHES_MAX {
+                return Ok(Appended::Full);
+            }
+            // Before the write, since what is not counted must have an alarm.
+            self.arm(RETRY_MS.0).await?;
+        }
+        let batch = Batch {
+            number: self.head.borrow().batch + 1,
+            tries: 0,
+            dues,
+        };
+        self.rows.end(&batch, now_ms(), &dead)?;
+        self.head.borrow_mut().batch = batch.number;
+        self.go();
+        Ok(Appended::Logged)
     }
 
     /// Sends the batches that are due. Returns whether there is more to gather.
@@ -170,7 +188,7 @@ impl InboxCore {
         for (due, verdict) in std::mem::take(&mut batch.dues).into_iter().zip(verdicts) {
             match verdict {
                 Verdict::Done => {}
-                Verdict::Dead(death) => dead.push(letter(&due, death, now_ms)),
+                Verdict::Dead(death) => dead.push(DeadLetter::of(&due, death, now_ms)),
                 Verdict::Later => left.push(due),
             }
         }
@@ -204,45 +222,24 @@ impl InboxCore {
             Ok(false) => return all(Verdict::Dead(Death::Ended)),
             Err(_) => return all(Verdict::Later),
         }
-        let writes: Vec<Keyed> = dues.iter().map(|due| due.write.clone()).collect();
         let of_fault = |fault: &Fault| match fault {
             Fault::Broken(_) | Fault::TooMany(_) if tries + 1 >= BROKEN_TRIES_MAX => {
                 Verdict::Dead(Death::Broken)
             }
             _ => Verdict::Later,
         };
-        if first.is_clients {
-            let landed = count_keyed(&self.env, counter, here, &writes).await;
-            let verdicts = landed.iter().map(|(_, outcome)| match outcome {
-                Ok(outcome) => verdict(*outcome),
-                Err(fault) => of_fault(fault),
-            });
-            return verdicts.collect();
-        }
-        // Nobody but this inbox knows the key, and it always sends it to this lead: there is nothing to claim.
-        match count_at(&self.env, CellAddress::lead(counter, here), writes).await {
-            Ok(counted) => counted.outcomes.into_iter().map(verdict).collect(),
-            Err(fault) => all(of_fault(&fault)),
-        }
+        let counted = count_dues(&self.env, here, dues).await;
+        let verdicts = counted.into_iter().map(|outcome| match outcome {
+            Ok(outcome) => verdict(outcome),
+            Err(fault) => of_fault(&fault),
+        });
+        verdicts.collect()
     }
 
     async fn is_living(&self, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
         if self.rows.generation_of(counter)? == Some(generation) {
             return Ok(true);
         }
-        let look_up = LookUp {
-            counter: counter.clone(),
-        };
-        let root = call::root(&self.env, counter, &look_up).await?;
-        Ok(root.is_some_and(|root| root.generation == generation))
-    }
-}
-
-fn unreadable(at_ms: i64) -> DeadLetter {
-    DeadLetter {
-        counter: String::new(),
-        increment: 0,
-        death: Death::Broken,
-        at_ms,
+        dues::is_living(&self.env, counter, generation).await
     }
 }

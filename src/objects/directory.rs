@@ -16,6 +16,7 @@ use super::directory_store::{DirectoryStore, Telling};
 use super::readable::Readable;
 use super::store::Store;
 use super::telling::duties;
+use crate::cluster::lease::Granted;
 use crate::cluster::root::{DATACENTERS_MAX, Entry, Root};
 use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
@@ -43,6 +44,7 @@ pub struct Directory {
     pub(super) rows: DirectoryStore,
     storage: Readable,
     locks: RefCell<HashMap<CounterId, Weak<Mutex<()>>>>,
+    pub(super) leases: RefCell<Granted>,
 }
 
 impl DurableObject for Directory {
@@ -56,6 +58,7 @@ impl DurableObject for Directory {
             rows,
             storage,
             locks: RefCell::default(),
+            leases: RefCell::new(Granted::new(now_ms())),
         }
     }
 

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::store::{Store, blob, integer};
 use crate::counter::id::CounterId;
 use crate::counter::nonces::{Nonces, Outcome};
-use crate::counter::queue::{DEAD_LETTERS_MAX, DeadLetter, Death, Due, InboxId, Logged};
+use crate::counter::queue::{DEAD_LETTERS_MAX, DeadLetter, Due, InboxId, Logged};
 use crate::protocol::messages::{DeadLetters, Fault, decode, encode};
 
 const SCHEMA_VERSION: i64 = 1;
@@ -341,15 +341,5 @@ pub fn outcome_of(seq: i64) -> Outcome {
         sequence: u64::try_from(seq).unwrap_or(0),
         added: 0,
         removed: 0,
-    }
-}
-
-/// Events that are given up.
-pub fn letter(due: &Due, death: Death, at_ms: i64) -> DeadLetter {
-    DeadLetter {
-        counter: due.counter.as_str().to_owned(),
-        increment: due.write.added,
-        death,
-        at_ms,
     }
 }
