@@ -51,7 +51,7 @@ fn an_answer_is_relied_on_for_a_while_and_one_of_many_renews_it() {
     assert_eq!(held.look(&id(1), NOW_MS), Look::Ask);
     held.keep(&id(1), 7, NOW_MS);
     assert_eq!(held.look(&id(1), NOW_MS + LEASE_MS / 2), Look::Known(7));
-    assert_eq!(held.look(&id(1), NOW_MS + LEASE_MS / 2 + 1), Look::Renew(7));
+    assert_eq!(held.look(&id(1), NOW_MS + LEASE_MS / 2 + 1), Look::Ask);
     assert_eq!(held.look(&id(1), NOW_MS + LEASE_MS), Look::Known(7));
     assert_eq!(held.look(&id(1), NOW_MS + LEASE_MS + 1), Look::Ask);
     held.keep(&id(1), 7, NOW_MS + 1_500);

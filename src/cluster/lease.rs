@@ -85,9 +85,7 @@ impl Granted {
 pub enum Look {
     /// It is this one.
     Known(u64),
-    /// It is this one, and it is time to ask again, for the one who is told this.
-    Renew(u64),
-    /// The root must be asked first.
+    /// The root must be asked.
     Ask,
 }
 
@@ -98,7 +96,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// What is known of a counter.
+    /// What is known of a counter. Once half of the time is over, one who looks is told to ask again, and those
+    /// who come meanwhile go on with what is known.
     pub fn look(&mut self, counter: &CounterId, now_ms: i64) -> Look {
         let Some(lease) = self.leases.get_mut(counter) else {
             return Look::Ask;
@@ -109,7 +108,7 @@ impl Held {
         }
         if age_ms > LEASE_MS / 2 && !lease.is_renewing {
             lease.is_renewing = true;
-            return Look::Renew(lease.generation);
+            return Look::Ask;
         }
         Look::Known(lease.generation)
     }

@@ -12,7 +12,7 @@ use worker::wasm_bindgen::prelude::*;
 use worker::wasm_bindgen_futures::JsFuture;
 
 use super::visit::Visit;
-use crate::cluster::lease::{Held, LEASE_MS, Look};
+use crate::cluster::lease::{Held, Look};
 use crate::counter::id::CounterId;
 use crate::counter::produce::{Producer, Sent};
 use crate::counter::queue::InboxId;
@@ -35,7 +35,7 @@ const FLY_MS_MAX: i64 = 3_000;
 /// How often a request looks whether its batch has landed.
 const LOOK_EVERY_MS: u64 = 2;
 
-/// How often a root is asked whose answer takes too long to be relied on.
+/// How often a root is asked that does not answer, or so late that its answer cannot be relied on.
 const ASK_TRIES: usize = 2;
 
 #[wasm_bindgen]
@@ -72,42 +72,26 @@ pub fn bound(env: &Env) -> Option<Queue> {
 /// # Errors
 /// `unavailable` where the root does not answer.
 pub async fn generation_of(visit: &Visit, counter: &CounterId) -> Result<u64, Problem> {
-    match LEASES.with_borrow_mut(|leases| leases.look(counter, now_ms())) {
-        Look::Known(generation) => return Ok(generation),
-        Look::Renew(generation) => {
-            let (env, counter) = (visit.env.clone(), counter.clone());
-            visit.wait_until(async move {
-                // Whoever comes when the lease is over asks again.
-                let _ = ask(&env, &counter).await;
-            });
+    let mut fault = Fault::Unavailable("the counter's root took too long".to_owned());
+    for _ in 0..=ASK_TRIES {
+        // One of those who come asks before the answer is too old, so that the others need not wait.
+        if let Look::Known(generation) = LEASES.with_borrow_mut(|held| held.look(counter, now_ms()))
+        {
             return Ok(generation);
         }
-        Look::Ask => {}
-    }
-    let mut fault = None;
-    for _ in 0..ASK_TRIES {
-        match ask(&visit.env, counter).await {
-            Ok((generation, took_ms)) if (0..=LEASE_MS).contains(&took_ms) => {
-                return Ok(generation);
+        let asked_ms = now_ms();
+        let register = RegisterInbox {
+            counter: counter.clone(),
+            inbox: InboxId::of_queue(),
+        };
+        match call::root(&visit.env, counter, &register).await {
+            Ok(generation) => {
+                LEASES.with_borrow_mut(|held| held.keep(counter, generation, asked_ms));
             }
-            Ok(_) => {}
-            Err(failed) => fault = Some(failed),
+            Err(failed) => fault = failed,
         }
     }
-    let late = || Fault::Unavailable("the counter's root took too long".to_owned());
-    Err(fault.unwrap_or_else(late).into())
-}
-
-/// Asks a root. Returns the generation, and how long that took, in milliseconds.
-async fn ask(env: &Env, counter: &CounterId) -> Result<(u64, i64), Fault> {
-    let asked_ms = now_ms();
-    let register = RegisterInbox {
-        counter: counter.clone(),
-        inbox: InboxId::of_queue(),
-    };
-    let generation = call::root(env, counter, &register).await?;
-    LEASES.with_borrow_mut(|leases| leases.keep(counter, generation, asked_ms));
-    Ok((generation, now_ms().saturating_sub(asked_ms)))
+    Err(fault.into())
 }
 
 /// Puts an event into the queue, together with those that come at the same time.

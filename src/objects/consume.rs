@@ -17,7 +17,7 @@ use crate::platform::clock::{now_ms, random_key, sleep_ms};
 use crate::platform::dues::{self, count_dues};
 use crate::platform::measure;
 use crate::platform::settled::all_settled;
-use crate::protocol::messages::{Appended, Fault, Settle};
+use crate::protocol::messages::{Appended, Fault, TakeOver};
 use crate::protocol::metrics::Metric;
 
 /// Counters that one batch counts at once.
@@ -108,11 +108,11 @@ impl InboxCore {
     }
 
     /// Takes over from a queue what can never be counted, and what cannot be yet: a batch of its own.
-    pub(super) async fn on_settle(
+    pub(super) async fn on_take_over(
         self: &Rc<Self>,
-        settle: Result<Settle, Fault>,
+        taken: Result<TakeOver, Fault>,
     ) -> Result<Appended, Fault> {
-        let Settle { to, dead, dues } = settle?;
+        let TakeOver { to, dead, dues } = taken?;
         self.readable()?;
         self.learn_name(&to)?;
         if !dues.is_empty() {

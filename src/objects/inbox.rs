@@ -23,7 +23,7 @@ use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
     Append, Appended, Call, DeadLetters, Drain, Fault, ReadDead, RegisterInbox, ReleaseInbox,
-    Settle,
+    TakeOver,
 };
 
 /// How long after an append the alarm rings at the latest, should whatever counts have been ended.
@@ -90,8 +90,8 @@ impl DurableObject for Inbox {
             Append::PATH => {
                 call::reply::<Append>(&core.on_append(call::read(&mut request).await).await)
             }
-            Settle::PATH => {
-                call::reply::<Settle>(&core.on_settle(call::read(&mut request).await).await)
+            TakeOver::PATH => {
+                call::reply::<TakeOver>(&core.on_take_over(call::read(&mut request).await).await)
             }
             Drain::PATH => {
                 call::reply::<Drain>(&core.on_drain(call::read(&mut request).await).await)

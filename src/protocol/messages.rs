@@ -41,7 +41,7 @@ mod read;
 pub use keyed::{Claim, Claimed, Count, Counted, Owner};
 pub use queue::{
     Append, Appended, DeadLetters, Drain, ReadDead, ReadDrained, RegisterInbox, ReleaseInbox,
-    Settle,
+    TakeOver,
 };
 pub use read::{GlobalSum, List, ListAll, Measure, Read, ReadMany, Wanted};
 

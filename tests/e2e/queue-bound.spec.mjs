@@ -78,7 +78,7 @@ describe("a queue", () => {
     await send(world, "a", 1, keyed("k2", {}));
     await reaches(world, "a", 4);
     const found = await until(async () => (await letters(world, "IAD"))[0], "a dead letter");
-    expect(found).toMatchObject({ key: "a", increment: "4", code: "idempotency-key-reused" });
+    expect(found).toMatchObject({ key: "a", increment: 4, code: "idempotency-key-reused" });
     expect(await valueOf(world, "a")).toBe(4);
     expect(await metric(world, "tally_dead_letters_total")).toBe(1);
   });

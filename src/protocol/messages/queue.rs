@@ -9,7 +9,7 @@ use crate::counter::queue::{DeadLetter, Due, Event, InboxId};
 
 calls! {
     Append => Appended, "/append";
-    Settle => Appended, "/settle";
+    TakeOver => Appended, "/take-over";
     Drain => (), "/drain";
     ReleaseInbox => (), "/release-inbox";
     ReadDead => DeadLetters, "/read-dead";
@@ -39,7 +39,7 @@ pub enum Appended {
 
 /// Consumer of a queue → inbox: keep these dead letters, and go on trying these writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settle {
+pub struct TakeOver {
     /// The inbox.
     pub to: InboxId,
     /// What can never be counted. Sent again, it is kept again.
