@@ -2,10 +2,12 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`operation`] | set and reset: what they observed, and what the value is since |
 //! | [`region`] | location hints of datacenters |
 //! | [`ring`] | which partition holds a key |
 //! | [`root`] | generation, settings and datacenters of a counter |
 
+pub mod operation;
 pub mod region;
 pub mod ring;
 pub mod root;
