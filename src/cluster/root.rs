@@ -22,6 +22,10 @@ pub const TOMBSTONE_KEPT_MS: i64 = 25 * 3_600_000;
 pub const DATACENTERS_MAX: usize = 1_024;
 
 /// What the directory keeps of a counter.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is read or written at a time, and most are live"
+)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
     /// The counter exists.
