@@ -79,6 +79,7 @@ impl Sent {
                 past: vec![(self.second, self.added)],
                 // Nobody is answered with the value.
                 seen: Some(Default::default()),
+                condition: None,
             },
         }
     }

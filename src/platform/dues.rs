@@ -6,12 +6,11 @@
 use worker::Env;
 
 use super::call;
-use super::keyed::{count_at, count_keyed};
+use super::keyed::{count_keyed, count_unclaimed};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, KeyedOutcome};
 use crate::counter::queue::Due;
 use crate::protocol::messages::{Fault, LookUp};
-use crate::protocol::names::CellAddress;
 
 /// Whether a generation is the living one, by its root.
 ///
@@ -36,13 +35,11 @@ pub async fn count_dues(
         return Vec::new();
     };
     let writes: Vec<Keyed> = dues.iter().map(|due| due.write.clone()).collect();
-    if first.is_clients {
-        let landed = count_keyed(env, &first.counter, here, &writes).await;
-        return landed.into_iter().map(|(_, outcome)| outcome).collect();
-    }
-    // Nobody else knows the key, and it is always sent to this lead: there is nothing to claim.
-    match count_at(env, CellAddress::lead(&first.counter, here), writes).await {
-        Ok(counted) => counted.outcomes.into_iter().map(Ok).collect(),
-        Err(fault) => vec![Err(fault); dues.len()],
-    }
+    let landed = if first.is_clients {
+        count_keyed(env, &first.counter, here, &writes).await
+    } else {
+        // Nobody else knows the key, and it is always sent to this lead first: there is nothing to claim.
+        count_unclaimed(env, &first.counter, here, &writes).await
+    };
+    landed.into_iter().map(|(_, outcome)| outcome).collect()
 }

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use tally::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use tally::counter::ledger::{Keyed, KeyedOutcome, SeenValue, WriteKey};
 use tally::counter::total::Value;
 use tally::protocol::messages::{Fault, Owner};
 
@@ -35,6 +35,7 @@ pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
         live: vec![(second, wish.delta.0)],
         past: Vec::new(),
         seen: None,
+        condition: None,
     };
     air.oracle
         .borrow_mut()
@@ -48,7 +49,10 @@ pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
         let value = parts.fold(Value::default(), |value, part| {
             value.plus(part.summary.value())
         });
-        write.seen = Some(value.totals());
+        write.seen = Some(SeenValue {
+            value,
+            is_set: false,
+        });
         landed = count(&edge, &write).await;
     }
     let (lead, outcome) = landed;
@@ -79,6 +83,7 @@ async fn count(edge: &Edge, write: &Keyed) -> Landed {
     let lead = match &claimed.owners[0] {
         Owner::Lead(lead) => lead.clone(),
         Owner::Ended => return (None, Ok(KeyedOutcome::Ended)),
+        Owner::Operation => return (None, Ok(KeyedOutcome::Reused)),
         Owner::Full => return (None, Ok(KeyedOutcome::Full)),
     };
     let write = Keyed {
