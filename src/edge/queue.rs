@@ -9,14 +9,18 @@ use std::collections::HashMap;
 use worker::Env;
 
 use super::isolate::{hash_key, own_shard};
+use super::keyed::{count_keyed, problem_of};
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, producer, read};
 use crate::counter::id::CounterId;
+use crate::counter::ledger::{KeyedOutcome, WriteKey};
 use crate::counter::nonces::Nonce;
 use crate::counter::produce::Sent;
-use crate::counter::queue::{APPEND_ENTRIES_MAX, Event, INBOXES_PER_DATACENTER, InboxId};
-use crate::platform::clock::{now_ms, random, random_key, sleep_ms};
+use crate::counter::queue::{
+    APPEND_ENTRIES_MAX, Due, Event, INBOXES_PER_DATACENTER, InboxId, Verdict, verdict,
+};
+use crate::platform::clock::{now_ms, random, random_key, sleep_ms, within_ms};
 use crate::platform::settled::all_settled;
 use crate::platform::{call, measure};
 use crate::protocol::access::{Caller, Scope};
@@ -42,6 +46,9 @@ const FLY_MS_MAX: i64 = 3_000;
 
 /// How often a request looks whether its append has landed.
 const LOOK_EVERY_MS: u64 = 2;
+
+/// How long an event with a key may take to be counted at once.
+const COUNT_MS_MAX: u64 = 1_500;
 
 /// The most inboxes that one isolate knows; an isolate serves few datacenters.
 const INBOXES_MAX: usize = 64;
@@ -193,7 +200,50 @@ async fn append(visit: &Visit, to: InboxId, event: Event) -> Outcome {
     ))
 }
 
-/// `POST /api/event`.
+/// Counts an event with a client's key at once. Returns whether it had been counted before; `None` where the
+/// counter cannot tell now, and the event is for the queue, under the same key.
+///
+/// # Errors
+/// What no queue would mend: a key of another write, a counter that has ended, an overflow.
+async fn count_now(visit: &Visit, event: &Sent) -> Option<Result<bool, Problem>> {
+    let Due { counter, write, .. } = event.clone().into_due();
+    let only = std::slice::from_ref(&write);
+    let counting = count_keyed(&visit.env, &counter, &event.datacenter, only);
+    let landed = within_ms(COUNT_MS_MAX, counting).await?;
+    let (_, outcome) = landed.into_iter().next()?;
+    let outcome = outcome.ok()?;
+    match verdict(outcome) {
+        Verdict::Done => Some(Ok(matches!(outcome, KeyedOutcome::Replayed(_)))),
+        Verdict::Dead(_) => Some(Err(problem_of(outcome))),
+        Verdict::Later => None,
+    }
+}
+
+/// Puts an event where it waits to be counted: the deployment's queue, or an inbox.
+async fn enqueue(visit: &Visit, mut event: Sent) -> Outcome {
+    if let Some(queue) = producer::bound(&visit.env) {
+        event.generation = producer::generation_of(visit, &event.counter).await?;
+        if !event.is_clients {
+            event.key = random_key();
+        }
+        return producer::put(visit, queue, event).await;
+    }
+    let to = InboxId {
+        datacenter: event.datacenter,
+        number: own_shard(INBOXES_PER_DATACENTER),
+    };
+    let key = event.is_clients.then_some((event.key, event.fingerprint));
+    let event = Event {
+        counter: event.counter,
+        delta: event.added,
+        second: event.second,
+        key,
+    };
+    append(visit, to, event).await
+}
+
+/// `POST /api/event`. One with a key is counted at once where that can be done, so that its key is answered for:
+/// the first answer again, or a refusal. That costs the two calls that a keyed write costs, and no queue.
 ///
 /// # Errors
 /// Any refusal; then the event was not taken, except `unavailable`, which says so.
@@ -202,45 +252,41 @@ pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let bytes = body::read_small(&visit.request).await?;
     let (counter, delta) = parse_queued(&bytes)?;
     caller.may(Scope::Write, counter.as_str())?;
-    let key = match visit.header("idempotency-key") {
-        None => None,
-        Some(header) => {
-            let secret = hash_key(&visit.env).await?;
-            let hashed = |bytes: &[u8]| hash(&secret, bytes);
-            let name = write_key(&hashed, Kind::Queued, parse_key(&header)?);
-            Some((name, fingerprint(&hashed, &[&delta.to_le_bytes()])))
-        }
+    let mut event = Sent {
+        datacenter: visit.datacenter(),
+        counter,
+        generation: 0,
+        added: delta,
+        second: now_ms().div_euclid(1_000),
+        is_clients: false,
+        key: WriteKey([0; 16]),
+        fingerprint: 0,
     };
-    let waiting = visit.waiting();
-    if let Some(queue) = producer::bound(&visit.env) {
-        let generation = producer::generation_of(visit, &counter).await?;
-        let event = Sent {
-            datacenter: visit.datacenter(),
-            counter: counter.clone(),
-            generation,
-            added: delta,
-            second: now_ms().div_euclid(1_000),
-            is_clients: key.is_some(),
-            key: key.map_or_else(random_key, |(key, _)| key),
-            fingerprint: key.map_or(0, |(_, fingerprint)| fingerprint),
-        };
-        producer::put(visit, queue, event).await?;
-    } else {
-        let to = InboxId {
-            datacenter: visit.datacenter(),
-            number: own_shard(INBOXES_PER_DATACENTER),
-        };
-        let event = Event {
-            counter: counter.clone(),
-            delta,
-            second: now_ms().div_euclid(1_000),
-            key,
-        };
-        append(visit, to, event).await?;
+    let answer = Answer::json(queued_json(&event.counter, delta, strings)).with_status(202);
+    if let Some(header) = visit.header("idempotency-key") {
+        let key = parse_key(&header)?;
+        let secret = hash_key(&visit.env).await?;
+        let hashed = |bytes: &[u8]| hash(&secret, bytes);
+        event.is_clients = true;
+        event.key = write_key(&hashed, Kind::Queued, key);
+        event.fingerprint = fingerprint(&hashed, &[&delta.to_le_bytes()]);
+        let waiting = visit.waiting();
+        let counted = count_now(visit, &event).await;
+        drop(waiting);
+        if let Some(counted) = counted {
+            return Ok(if counted? {
+                measure::count(Metric::Replayed);
+                answer.replayed()
+            } else {
+                measure::count(Metric::AcknowledgedQueued);
+                answer
+            });
+        }
     }
-    drop(waiting);
+    let _waiting = visit.waiting();
+    enqueue(visit, event).await?;
     measure::count(Metric::AcknowledgedQueued);
-    Ok(Answer::json(queued_json(&counter, delta, strings)).with_status(202))
+    Ok(answer)
 }
 
 /// `GET /api/counter?key=`.

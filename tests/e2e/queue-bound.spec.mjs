@@ -70,17 +70,16 @@ describe("a queue", () => {
     expect(await world.strong("b")).toMatchObject({ value: 1, exact: true });
   });
 
-  test("counts an event with a key once, from any datacenter, and keeps the key's misuse as a dead letter", async () => {
+  test("is not needed for an event with a key, which is answered for at once", async () => {
     world = await openWorld({ queue: QUEUE, edges: 2 });
-    for (const options of [{}, { edge: 1 }, { colo: "IAD" }]) await send(world, "a", 3, keyed("k", options));
-    await reaches(world, "a", 3);
-    await send(world, "a", 4, keyed("k", { colo: "IAD" }));
-    await send(world, "a", 1, keyed("k2", {}));
-    await reaches(world, "a", 4);
-    const found = await until(async () => (await letters(world, "IAD"))[0], "a dead letter");
-    expect(found).toMatchObject({ key: "a", increment: 4, code: "idempotency-key-reused" });
-    expect(await valueOf(world, "a")).toBe(4);
-    expect(await metric(world, "tally_dead_letters_total")).toBe(1);
+    const first = await send(world, "a", 3, keyed("k", {}));
+    expect(first.headers.get("idempotency-replayed")).toBe(null);
+    for (const options of [{ edge: 1 }, { colo: "IAD" }]) {
+      const again = await send(world, "a", 3, keyed("k", options));
+      expect(again.headers.get("idempotency-replayed")).toBe("true");
+    }
+    expect((await post(world, "a", 4, keyed("k", {}))).status).toBe(422);
+    expect(await world.strong("a")).toMatchObject({ value: 3, exact: true });
   });
 
   test("delivers what nobody can read, and an amount that no counter holds: dead letters, and the rest counts", async () => {
@@ -183,6 +182,22 @@ describe("with faults,", () => {
     await reaches(world, "a", 4);
     expect(await letters(world)).toEqual([]);
   }, 90_000);
+
+  test("an event whose key cannot be looked at goes through the queue under it, once from any datacenter", async () => {
+    await open();
+    await send(world, "a", 3, keyed("k", {}));
+    world.fail(({ path }) => (path === "/claim" ? "before" : undefined));
+    const options = [{}, { edge: 1 }, { colo: "IAD" }];
+    await Promise.all(options.map((some) => send(world, "a", 3, keyed("k", some))));
+    await Promise.all(options.map((some) => send(world, "a", 5, keyed("k2", some))));
+    await send(world, "a", 4, keyed("k", { colo: "IAD" }));
+    world.fail(() => undefined);
+    await reaches(world, "a", 8);
+    const dead = await until(async () => (await letters(world, "IAD"))[0], "a dead letter");
+    expect(dead).toMatchObject({ key: "a", increment: 4, code: "idempotency-key-reused" });
+    expect(await valueOf(world, "a")).toBe(8);
+    expect(await metric(world, "tally_dead_letters_total")).toBe(1);
+  });
 
   test("an event is not acknowledged while its root cannot record that there may be some", async () => {
     await open();
