@@ -98,6 +98,7 @@ impl InboxCore {
             number: self.head.borrow().batch + 1,
             tries: 0,
             dues: gathered.dues,
+            is_broken: false,
         };
         let nonces = self.head.borrow().nonces.clone();
         self.rows.begin(&batch, upto, &nonces, &dead, now_ms)?;
@@ -126,6 +127,7 @@ impl InboxCore {
             number: self.head.borrow().batch + 1,
             tries: 0,
             dues,
+            is_broken: false,
         };
         self.rows.end(&batch, now_ms(), &dead)?;
         self.head.borrow_mut().batch = batch.number;
@@ -184,6 +186,9 @@ impl InboxCore {
             }
         }
         let mut dead = Vec::new();
+        if batch.is_broken {
+            dead.push(DeadLetter::unreadable(now_ms));
+        }
         let mut left = Vec::new();
         for (due, verdict) in std::mem::take(&mut batch.dues).into_iter().zip(verdicts) {
             match verdict {

@@ -56,6 +56,8 @@ pub struct Batch {
     pub tries: u32,
     /// What is left of it.
     pub dues: Vec<Due>,
+    /// Whether its row cannot be read: what was left of it is not known.
+    pub is_broken: bool,
 }
 
 /// The rows of an inbox.
@@ -266,12 +268,14 @@ impl InboxStore {
         let mut batches = Vec::with_capacity(rows.len());
         for row in &rows {
             if let [number, tries, body] = row.as_slice() {
+                let dues = decode(blob(body).unwrap_or_default());
                 batches.push(Batch {
                     number: integer(number).unwrap_or(0),
                     tries: integer(tries)
                         .and_then(|tries| u32::try_from(tries).ok())
                         .unwrap_or(0),
-                    dues: decode(blob(body).unwrap_or_default())?,
+                    is_broken: dues.is_err(),
+                    dues: dues.unwrap_or_default(),
                 });
             }
         }
