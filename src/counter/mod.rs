@@ -8,6 +8,8 @@
 //! | [`nonces`] | which flushes were seen |
 //! | [`ledger`] | which keyed writes were counted |
 //! | [`queue`] | events that are acknowledged and not counted yet |
+//! | [`joiner`] | how queued events of one isolate join into appends |
+//! | [`inbox`] | what an inbox decides about its log and its batches |
 //! | [`settings`] | shards and time to live |
 //! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
 //! | [`split`] | load, lingering, how many shards |
@@ -23,6 +25,8 @@ pub mod flush;
 pub mod grant;
 pub mod history;
 pub mod id;
+pub mod inbox;
+pub mod joiner;
 pub mod lane;
 pub mod ledger;
 pub mod merge;

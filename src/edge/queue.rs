@@ -14,8 +14,9 @@ use super::read;
 use super::respond::Answer;
 use super::visit::Visit;
 use crate::counter::id::CounterId;
+use crate::counter::joiner::{Joiner, WAIT_MS_MAX};
 use crate::counter::nonces::Nonce;
-use crate::counter::queue::{APPEND_ENTRIES_MAX, Event, INBOXES_PER_DATACENTER, InboxId};
+use crate::counter::queue::{Event, INBOXES_PER_DATACENTER, InboxId};
 use crate::platform::clock::{now_ms, random, sleep_ms};
 use crate::platform::settled::all_settled;
 use crate::platform::{call, measure};
@@ -33,9 +34,6 @@ use crate::sketch::hash;
 /// Time for the first attempt of an append, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 
-/// How long a request waits for its append; after that its flight is given up too.
-const WAIT_MS_MAX: i64 = 10_000;
-
 /// How long a request goes on carrying what others gather: the platform ends what outlives its answer by
 /// 30 s, and the next that waits takes over.
 const FLY_MS_MAX: i64 = 3_000;
@@ -46,76 +44,20 @@ const LOOK_EVERY_MS: u64 = 2;
 /// The most inboxes that one isolate knows; an isolate serves few datacenters.
 const INBOXES_MAX: usize = 64;
 
-/// Outcomes of appends that are remembered, for those who have not looked yet: 10 s of one each 2.5 ms.
-const LANDED_MAX: u64 = 4_096;
-
 type Outcome = Result<(), Problem>;
 
-/// The events of this isolate on their way to one inbox.
-struct Joiner {
-    lane: u64,
-    /// Number of the append that is gathered now.
-    number: u64,
-    gathered: Vec<Event>,
-    /// Since when an append is in flight, unix milliseconds.
-    flying_since_ms: Option<i64>,
-    landed: HashMap<u64, Outcome>,
-}
-
 thread_local! {
-    static JOINERS: RefCell<HashMap<InboxId, Joiner>> = RefCell::default();
+    static JOINERS: RefCell<HashMap<InboxId, Joiner<Outcome>>> = RefCell::default();
 }
 
-fn with<T>(inbox: &InboxId, work: impl FnOnce(&mut Joiner) -> T) -> T {
+fn with<T>(inbox: &InboxId, work: impl FnOnce(&mut Joiner<Outcome>) -> T) -> T {
     JOINERS.with_borrow_mut(|joiners| {
         if joiners.len() >= INBOXES_MAX && !joiners.contains_key(inbox) {
-            joiners.retain(|_, joiner| {
-                joiner.flying_since_ms.is_some() || !joiner.gathered.is_empty()
-            });
+            joiners.retain(|_, joiner| !joiner.is_idle());
         }
-        work(joiners.entry(inbox.clone()).or_insert_with(|| Joiner {
-            lane: random(),
-            number: 1,
-            gathered: Vec::new(),
-            flying_since_ms: None,
-            landed: HashMap::new(),
-        }))
+        let new = || Joiner::new(random());
+        work(joiners.entry(inbox.clone()).or_insert_with(new))
     })
-}
-
-impl Joiner {
-    /// Takes what was gathered, if nothing is in flight.
-    fn take(&mut self, now_ms: i64) -> Option<(Nonce, Vec<Event>)> {
-        if self
-            .flying_since_ms
-            .is_some_and(|since_ms| now_ms - since_ms > WAIT_MS_MAX)
-        {
-            // Its request was ended. What becomes of it is unknown, so the lane begins anew.
-            self.lane = random();
-            self.flying_since_ms = None;
-        }
-        if self.flying_since_ms.is_some() || self.gathered.is_empty() {
-            return None;
-        }
-        let nonce = Nonce {
-            lane: self.lane,
-            number: self.number,
-        };
-        self.number += 1;
-        self.flying_since_ms = Some(now_ms);
-        Some((nonce, std::mem::take(&mut self.gathered)))
-    }
-
-    fn land(&mut self, nonce: Nonce, outcome: Outcome) {
-        self.landed.insert(nonce.number, outcome);
-        let oldest = nonce.number.saturating_sub(LANDED_MAX);
-        if self.landed.len() > usize::try_from(2 * LANDED_MAX).unwrap_or(usize::MAX) {
-            self.landed.retain(|number, _| *number > oldest);
-        }
-        if self.lane == nonce.lane {
-            self.flying_since_ms = None;
-        }
-    }
 }
 
 /// Flies appends until nothing is gathered, or for a while.
@@ -126,7 +68,7 @@ async fn fly(env: Env, to: InboxId, mut nonce: Nonce, mut events: Vec<Event>) {
         let next = with(&to, |joiner| {
             joiner.land(nonce, outcome);
             (now_ms() - begun_ms <= FLY_MS_MAX)
-                .then(|| joiner.take(now_ms()))
+                .then(|| joiner.take(now_ms(), random))
                 .flatten()
         });
         match next {
@@ -162,11 +104,8 @@ async fn send(env: &Env, to: &InboxId, nonce: Nonce, events: Vec<Event>) -> Outc
 async fn append(visit: &Visit, to: InboxId, event: Event) -> Outcome {
     let begun_ms = now_ms();
     let joined = with(&to, |joiner| {
-        if joiner.gathered.len() >= APPEND_ENTRIES_MAX {
-            return None;
-        }
-        joiner.gathered.push(event);
-        Some((joiner.number, joiner.take(begun_ms)))
+        let number = joiner.join(event)?;
+        Some((number, joiner.take(begun_ms, random)))
     });
     let Some((number, flight)) = joined else {
         return Err(Problem::new(
@@ -180,12 +119,12 @@ async fn append(visit: &Visit, to: InboxId, event: Event) -> Outcome {
             visit.wait_until(fly(visit.env.clone(), to.clone(), nonce, events));
         }
         // Others read an outcome too: it stays until it is old.
-        let landed = with(&to, |joiner| joiner.landed.get(&number).cloned());
+        let landed = with(&to, |joiner| joiner.outcome(number));
         if let Some(outcome) = landed {
             return outcome;
         }
         sleep_ms(LOOK_EVERY_MS).await;
-        flight = with(&to, |joiner| joiner.take(now_ms()));
+        flight = with(&to, |joiner| joiner.take(now_ms(), random));
     }
     Err(Problem::new(
         Code::Unavailable,

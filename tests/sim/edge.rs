@@ -38,7 +38,7 @@ pub struct View {
     pub sum: Option<Rc<GlobalSum>>,
 }
 
-/// One isolate.
+/// One isolate, for one counter.
 pub struct Edge {
     pub air: Rc<Air>,
     pub datacenter: usize,
@@ -50,21 +50,21 @@ pub struct Edge {
     lanes: RefCell<BTreeMap<usize, Lane<Outcome, ()>>>,
     /// The view that readers share.
     pub view: RefCell<Option<View>>,
-    pub skew_ms: Cell<i64>,
+    skew_ms: Rc<Cell<i64>>,
     spawned: RefCell<Vec<Task>>,
 }
 
 impl Edge {
-    pub fn new(air: &Rc<Air>, lot: u8, life: u64) -> Rc<Self> {
+    pub fn new(air: &Rc<Air>, lot: u8, life: u64, skew_ms: Rc<Cell<i64>>) -> Rc<Self> {
         Rc::new(Self {
             air: air.clone(),
-            datacenter: usize::from(lot) % air.datacenters,
+            datacenter: usize::from(lot) % air.layout.datacenters,
             lot,
             life,
             shards: Cell::new(1),
             lanes: RefCell::default(),
             view: RefCell::default(),
-            skew_ms: Cell::default(),
+            skew_ms,
             spawned: RefCell::default(),
         })
     }

@@ -12,6 +12,7 @@ use tally::counter::nonces::Nonce;
 use tally::counter::total::{Sum, Value};
 use tally::protocol::messages::{Flushed, GlobalSum};
 
+use super::events::Events;
 use super::keys::Keys;
 use super::{CELLS, DATACENTERS};
 
@@ -48,6 +49,7 @@ pub struct Oracle {
     writes: Vec<Write>,
     flushes: BTreeMap<(u64, u64), Vec<usize>>,
     pub keys: Keys,
+    pub events: Events,
     /// The living counter after each moment; at first there is none.
     totals: Vec<Totals>,
     /// Each cell in each generation after each of its commits, with their moments.
@@ -115,6 +117,12 @@ impl Oracle {
         life.ended = Some(ended);
     }
 
+    /// Whether a generation lives.
+    pub fn is_living(&self, generation: u64) -> bool {
+        let life = self.generations.get(&generation);
+        life.is_some_and(|life| life.ended.is_none())
+    }
+
     /// The generations that have ended.
     pub fn ended_generations(&self) -> Vec<u64> {
         let ended = self
@@ -179,6 +187,10 @@ impl Oracle {
             "cell {place} lost something"
         );
         if let Some(elsewhere) = flushed.elsewhere {
+            assert!(
+                !self.events.has_waiting(generation),
+                "called exact while events wait"
+            );
             let told =
                 Value::new(own.added, own.removed).plus(Value::new(elsewhere.0, elsewhere.1));
             assert_eq!(
@@ -340,6 +352,7 @@ impl Oracle {
             "the last read is complete"
         );
         self.check_read(self.moment(), read, false);
+        self.events.check_rest();
         let born = self.generations[&read.root.generation].born;
         let mut plain = self.keys.check_rest(read.root.generation);
         for write in &self.writes {

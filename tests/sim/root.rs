@@ -10,6 +10,7 @@ use tally::cluster::root::{Entry, Root};
 use tally::counter::grant::Grant;
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Ledger, WriteKey};
+use tally::counter::queue::InboxId;
 use tally::protocol::messages::{Claimed, Fault, Owner};
 
 use super::keyed::LIMITS;
@@ -136,6 +137,9 @@ impl Core {
             Message::Register(from) => self.on_register(from).await.map(Answer::Grant),
             Message::Claim(from, keys) => self.on_claim(from, keys).await.map(Answer::Claimed),
             Message::End => self.on_end().await.map(|()| Answer::Done),
+            Message::RegisterInbox(inbox) => {
+                self.on_register_inbox(inbox).await.map(Answer::Generation)
+            }
             Message::LookUp => Ok(Answer::Root(self.living())),
             other => unreachable!("{other:?} is for a cell"),
         }
@@ -181,6 +185,35 @@ impl Core {
         }
         self.save(Entry::Live(root.clone()));
         Ok(root)
+    }
+
+    /// As `objects::inboxes`.
+    async fn on_register_inbox(&self, inbox: InboxId) -> Result<u64, Fault> {
+        let _alone = self.lock.lock().await;
+        let ended = self.rows.borrow().entry.clone();
+        let created = || Root::create(ended.as_ref(), self.now_ms());
+        let mut root = self.living().unwrap_or_else(created);
+        let generation = root.generation;
+        let is_first = root.inboxes.is_empty();
+        if root.inboxes.insert(inbox) {
+            let lone = root.datacenters.first().cloned();
+            if let Some(lone) = lone.filter(|_| is_first && root.datacenters.len() == 1) {
+                let configure = Message::Configure(root.grant(&lone));
+                self.air.call(self.air.lead_of(&lone), configure).await?;
+            }
+            root.last_write_ms = root.last_write_ms.max(self.now_ms());
+            self.save(Entry::Live(root));
+        }
+        Ok(generation)
+    }
+
+    async fn release_inboxes(&self, root: &Root) -> Result<(), Fault> {
+        let tell = |inbox: &InboxId| {
+            let release = Message::Release(self.air.name(), root.generation);
+            self.air.call_inbox(inbox, release).boxed()
+        };
+        let told = all(root.inboxes.iter().map(tell).collect()).await;
+        told.into_iter().try_for_each(|told| told.map(|_| ()))
     }
 
     async fn on_claim(&self, from: Datacenter, keys: Vec<WriteKey>) -> Result<Claimed, Fault> {
@@ -233,6 +266,7 @@ impl Core {
             .await;
             return Err(unavailable());
         }
+        self.release_inboxes(&root).await?;
         let closing: BTreeSet<(Datacenter, u64)> = root
             .datacenters
             .iter()
