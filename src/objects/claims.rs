@@ -1,7 +1,8 @@
 //! Whose an idempotency key is: the first datacenter that asks has it, so a retry is found from any.
 //!
-//! Invariant: a claim is durable before anybody is told of it, and is kept for longer than the record
-//! that it leads to.
+//! Invariant: a claim is durable before anybody is told of it, and is kept for longer than was promised for
+//! any record that is counted under it: each answer renews it, since the count that follows may be the first
+//! that comes through, however old the claim is.
 
 use worker::Env;
 
@@ -10,8 +11,8 @@ use super::directory::Directory;
 use crate::platform::clock::now_ms;
 use crate::protocol::messages::{Claim, Claimed, Fault};
 
-/// How much longer a claim is kept than a record: a claim made just before its record was counted must
-/// not go first, whatever the two clocks say.
+/// How much longer a claim is kept than a record: a claim made or renewed just before its record was
+/// counted must not go first, whatever the two clocks say.
 const LONGER_MS: i64 = 3_600_000;
 
 /// How long claims are kept, milliseconds.
@@ -35,19 +36,21 @@ impl Directory {
         // A retry makes no datacenter appear, nor a counter that was deleted.
         let living = self.living(&claim.counter, true).await?;
         let generation = living.map_or(0, |root| root.generation);
-        let known = self.rows.claims_of(&claim, generation)?;
-        if let Some(owners) = known {
-            return Ok(Claimed { generation, owners });
-        }
-        let root = self.admit(&claim.counter, &claim.datacenter).await?;
-        let now_ms = now_ms();
-        let (owners, is_slot_new) = self.rows.claim_all(&claim, root.generation, now_ms)?;
+        let known = self.rows.claims_of(&claim, generation, now_ms())?;
+        let (generation, (owners, is_slot_new)) = match known {
+            Some(known) => (generation, known),
+            None => {
+                let root = self.admit(&claim.counter, &claim.datacenter).await?;
+                let generation = root.generation;
+                (
+                    generation,
+                    self.rows.claim_all(&claim, generation, now_ms())?,
+                )
+            }
+        };
         if is_slot_new {
-            self.rows.arm(now_ms).await?;
+            self.rows.arm(now_ms()).await?;
         }
-        Ok(Claimed {
-            generation: root.generation,
-            owners,
-        })
+        Ok(Claimed { generation, owners })
     }
 }
