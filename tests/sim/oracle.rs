@@ -1,9 +1,10 @@
 //! What the world is compared with: plain integers, noted at every commit.
 //!
-//! Invariants: a write is counted at most once in a generation, and while that lives; what was acknowledged is in every
-//! later complete read, and no read has anything that was not counted before it ended.
+//! Invariants: a write is counted at most once, and while its generation lives; what was acknowledged is in every
+//! later complete read, and no read has anything that was not counted before it ended. Only a flush whose lane had
+//! seen no generation may count once more where one has begun since: a cell that crashed has forgotten it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tally::counter::cell::Cell;
 use tally::counter::ledger::{Recorded, WriteKey};
@@ -48,6 +49,8 @@ struct Life {
 pub struct Oracle {
     writes: Vec<Write>,
     flushes: BTreeMap<(u64, u64), Vec<usize>>,
+    /// Flushes whose lanes had not seen the generation that they may count in.
+    blind: BTreeSet<(u64, u64)>,
     pub keys: Keys,
     pub events: Events,
     /// The living counter after each moment; at first there is none.
@@ -81,6 +84,11 @@ impl Oracle {
     pub fn joined(&mut self, write: usize, nonce: Nonce) {
         let flush = self.flushes.entry((nonce.lane, nonce.number));
         flush.or_default().push(write);
+    }
+
+    /// A flush goes out that may count in a generation which its lane has not seen.
+    pub fn is_blind(&mut self, nonce: Nonce) {
+        self.blind.insert((nonce.lane, nonce.number));
     }
 
     /// What has happened so far: what a read that begins now must have.
@@ -171,12 +179,14 @@ impl Oracle {
         let deltas = writes.iter().map(|write| self.writes[*write].delta);
         let delta = deltas.fold((0, 0), plus);
         let writes = writes.clone();
+        let is_blind = self.blind.contains(&(nonce.lane, nonce.number));
         let moment = self.commit(place, generation, own.sequence, delta);
         let born = self.generations[&generation].born;
         for number in writes {
             let write = &mut self.writes[number];
-            // What was counted before has ended with its generation, and the memory of its flush too.
-            let is_first = write.commit.is_none_or(|before| before < born);
+            // What was counted before has ended with its generation.
+            let may_again = |before: usize| is_blind && before < born;
+            let is_first = write.commit.is_none_or(may_again);
             assert!(is_first, "a write was counted twice: {write:?}");
             write.commit = Some(moment);
         }

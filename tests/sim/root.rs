@@ -32,13 +32,19 @@ struct Rows {
 }
 
 impl Rows {
-    fn owner_of(&self, key: WriteKey, generation: u64) -> Option<Owner> {
-        let mut places = self.slots.slots().map(|slot| (slot, key));
-        let (datacenter, claimed) = places.find_map(|place| self.claims.get(&place))?;
-        Some(match *claimed == generation {
-            true => Owner::Lead(datacenter.clone()),
-            false => Owner::Ended,
-        })
+    /// Who has a key, renewing its claim.
+    fn owner_of(&mut self, key: WriteKey, generation: u64, now_ms: i64) -> Option<Owner> {
+        let has_key = |slot: &i64| self.claims.contains_key(&(*slot, key));
+        let slot = self.slots.slots().find(has_key)?;
+        let (datacenter, claimed) = self.claims[&(slot, key)].clone();
+        if claimed != generation {
+            return Some(Owner::Ended);
+        }
+        if let Some(renewed) = self.slots.renew(slot, now_ms, CLAIMS_KEPT_MS) {
+            let claim = self.claims.remove(&(slot, key)).expect("it was found");
+            self.claims.insert((renewed, key), claim);
+        }
+        Some(Owner::Lead(datacenter))
     }
 }
 
@@ -220,9 +226,11 @@ impl Core {
         let _alone = self.lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
         let generation = self.living().map_or(0, |root| root.generation);
-        let known = keys
-            .iter()
-            .map(|key| self.rows.borrow().owner_of(*key, generation));
+        let now_ms = self.now_ms();
+        let known = keys.iter().map(|key| {
+            let mut rows = self.rows.borrow_mut();
+            rows.owner_of(*key, generation, now_ms)
+        });
         if let Some(owners) = known.collect() {
             return Ok(Claimed { generation, owners });
         }
@@ -231,7 +239,7 @@ impl Core {
         let mut rows = self.rows.borrow_mut();
         let mut owners = Vec::new();
         for key in keys {
-            owners.push(match rows.owner_of(key, generation) {
+            owners.push(match rows.owner_of(key, generation, now_ms) {
                 Some(owner) => owner,
                 None => match rows.slots.admit(now_ms, CLAIMS_KEPT_MS, LIMITS.records_max) {
                     Some(slot) => {
