@@ -3,6 +3,8 @@
 //! It keeps nothing. Requests reach it through the edge's service binding alone: it has no public
 //! address (`workers_dev = false`, no route).
 
+pub mod consumer;
+
 use crate::protocol::order::in_order;
 use std::collections::BTreeMap;
 
@@ -126,6 +128,10 @@ async fn read_drained(
             counter: asked.counter.clone(),
         };
         async move {
+            if drain.to.is_queue() {
+                // What a queue of the platform holds cannot be asked for.
+                return Err(Fault::Unavailable("a queue cannot be drained".to_owned()));
+            }
             let to = names::inbox(&drain.to);
             call::object_within(env, &to, &drain, DRAIN_MS_MAX).await
         }

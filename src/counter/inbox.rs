@@ -148,7 +148,7 @@ pub fn begin(
             // Kept as it is it would be met again for ever.
             None if readable.is_empty() => {
                 last = seq;
-                dead.push(unreadable(now_ms));
+                dead.push(DeadLetter::unreadable(now_ms));
             }
             None => break,
         }
@@ -196,7 +196,7 @@ impl Batch {
         for (due, verdict) in std::mem::take(&mut self.dues).into_iter().zip(known) {
             match verdict {
                 Verdict::Done => {}
-                Verdict::Dead(death) => dead.push(letter(&due, death, now_ms)),
+                Verdict::Dead(death) => dead.push(DeadLetter::of(&due, death, now_ms)),
                 Verdict::Later => left.push(due),
             }
         }
@@ -237,24 +237,5 @@ impl Draining {
     pub fn is_done(batches: &[Batch], counter: &CounterId) -> bool {
         let mut dues = batches.iter().flat_map(|batch| &batch.dues);
         !dues.any(|due| due.counter == *counter)
-    }
-}
-
-/// Events that are given up.
-fn letter(due: &Due, death: Death, at_ms: i64) -> DeadLetter {
-    DeadLetter {
-        counter: due.counter.as_str().to_owned(),
-        increment: due.write.added,
-        death,
-        at_ms,
-    }
-}
-
-fn unreadable(at_ms: i64) -> DeadLetter {
-    DeadLetter {
-        counter: String::new(),
-        increment: 0,
-        death: Death::Broken,
-        at_ms,
     }
 }

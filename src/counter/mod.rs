@@ -10,6 +10,7 @@
 //! | [`queue`] | events that are acknowledged and not counted yet |
 //! | [`joiner`] | how queued events of one isolate join into appends |
 //! | [`inbox`] | what an inbox decides about its log and its batches |
+//! | [`produce`] | events of one isolate on their way into a queue of the platform |
 //! | [`settings`] | shards and time to live |
 //! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
 //! | [`split`] | load, lingering, how many shards |
@@ -31,6 +32,7 @@ pub mod lane;
 pub mod ledger;
 pub mod merge;
 pub mod nonces;
+pub mod produce;
 pub mod queue;
 pub mod settings;
 pub mod split;

@@ -8,16 +8,18 @@ use std::collections::HashMap;
 
 use worker::Env;
 
-use super::body;
 use super::isolate::{hash_key, own_shard};
-use super::read;
+use super::keyed::{count_keyed, problem_of};
 use super::respond::Answer;
 use super::visit::Visit;
+use super::{body, producer, read};
 use crate::counter::id::CounterId;
 use crate::counter::joiner::{Joiner, WAIT_MS_MAX};
+use crate::counter::ledger::{KeyedOutcome, WriteKey};
 use crate::counter::nonces::Nonce;
-use crate::counter::queue::{Event, INBOXES_PER_DATACENTER, InboxId};
-use crate::platform::clock::{now_ms, random, sleep_ms};
+use crate::counter::produce::Sent;
+use crate::counter::queue::{Due, Event, INBOXES_PER_DATACENTER, InboxId, Verdict, verdict};
+use crate::platform::clock::{now_ms, random, random_key, sleep_ms, within_ms};
 use crate::platform::settled::all_settled;
 use crate::platform::{call, measure};
 use crate::protocol::access::{Caller, Scope};
@@ -40,6 +42,9 @@ const FLY_MS_MAX: i64 = 3_000;
 
 /// How often a request looks whether its append has landed.
 const LOOK_EVERY_MS: u64 = 2;
+
+/// How long an event with a key may take to be counted at once.
+const COUNT_MS_MAX: u64 = 1_500;
 
 /// The most inboxes that one isolate knows; an isolate serves few datacenters.
 const INBOXES_MAX: usize = 64;
@@ -132,7 +137,50 @@ async fn append(visit: &Visit, to: InboxId, event: Event) -> Outcome {
     ))
 }
 
-/// `POST /api/event`.
+/// Counts an event with a client's key at once. Returns whether it had been counted before; `None` where the
+/// counter cannot tell now, and the event is for the queue, under the same key.
+///
+/// # Errors
+/// What no queue would mend: a key of another write, a counter that has ended, an overflow.
+async fn count_now(visit: &Visit, event: &Sent) -> Option<Result<bool, Problem>> {
+    let Due { counter, write, .. } = event.clone().into_due();
+    let only = std::slice::from_ref(&write);
+    let counting = count_keyed(&visit.env, &counter, &event.datacenter, only);
+    let landed = within_ms(COUNT_MS_MAX, counting).await?;
+    let (_, outcome) = landed.into_iter().next()?;
+    let outcome = outcome.ok()?;
+    match verdict(outcome) {
+        Verdict::Done => Some(Ok(matches!(outcome, KeyedOutcome::Replayed(_)))),
+        Verdict::Dead(_) => Some(Err(problem_of(outcome))),
+        Verdict::Later => None,
+    }
+}
+
+/// Puts an event where it waits to be counted: the deployment's queue, or an inbox.
+async fn enqueue(visit: &Visit, mut event: Sent) -> Outcome {
+    if let Some(queue) = producer::bound(&visit.env) {
+        event.generation = producer::generation_of(visit, &event.counter).await?;
+        if !event.is_clients {
+            event.key = random_key();
+        }
+        return producer::put(visit, queue, event).await;
+    }
+    let to = InboxId {
+        datacenter: event.datacenter,
+        number: own_shard(INBOXES_PER_DATACENTER),
+    };
+    let key = event.is_clients.then_some((event.key, event.fingerprint));
+    let event = Event {
+        counter: event.counter,
+        delta: event.added,
+        second: event.second,
+        key,
+    };
+    append(visit, to, event).await
+}
+
+/// `POST /api/event`. One with a key is counted at once where that can be done, so that its key is answered for:
+/// the first answer again, or a refusal. That costs the two calls that a keyed write costs, and no queue.
 ///
 /// # Errors
 /// Any refusal; then the event was not taken, except `unavailable`, which says so.
@@ -141,29 +189,41 @@ pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let bytes = body::read_small(&visit.request).await?;
     let (counter, delta) = parse_queued(&bytes)?;
     caller.may(Scope::Write, counter.as_str())?;
-    let key = match visit.header("idempotency-key") {
-        None => None,
-        Some(header) => {
-            let secret = hash_key(&visit.env).await?;
-            let hashed = |bytes: &[u8]| hash(&secret, bytes);
-            let name = write_key(&hashed, Kind::Queued, parse_key(&header)?);
-            Some((name, fingerprint(&hashed, &[&delta.to_le_bytes()])))
-        }
-    };
-    let to = InboxId {
+    let mut event = Sent {
         datacenter: visit.datacenter(),
-        number: own_shard(INBOXES_PER_DATACENTER),
-    };
-    let event = Event {
-        counter: counter.clone(),
-        delta,
+        counter,
+        generation: 0,
+        added: delta,
         second: now_ms().div_euclid(1_000),
-        key,
+        is_clients: false,
+        key: WriteKey([0; 16]),
+        fingerprint: 0,
     };
+    let answer = Answer::json(queued_json(&event.counter, delta, strings)).with_status(202);
+    if let Some(header) = visit.header("idempotency-key") {
+        let key = parse_key(&header)?;
+        let secret = hash_key(&visit.env).await?;
+        let hashed = |bytes: &[u8]| hash(&secret, bytes);
+        event.is_clients = true;
+        event.key = write_key(&hashed, Kind::Queued, key);
+        event.fingerprint = fingerprint(&hashed, &[&delta.to_le_bytes()]);
+        let waiting = visit.waiting();
+        let counted = count_now(visit, &event).await;
+        drop(waiting);
+        if let Some(counted) = counted {
+            return Ok(if counted? {
+                measure::count(Metric::Replayed);
+                answer.replayed()
+            } else {
+                measure::count(Metric::AcknowledgedQueued);
+                answer
+            });
+        }
+    }
     let _waiting = visit.waiting();
-    append(visit, to, event).await?;
+    enqueue(visit, event).await?;
     measure::count(Metric::AcknowledgedQueued);
-    Ok(Answer::json(queued_json(&counter, delta, strings)).with_status(202))
+    Ok(answer)
 }
 
 /// `GET /api/counter?key=`.
@@ -200,20 +260,20 @@ pub async fn counter(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> 
 pub async fn dead_letters(visit: &Visit) -> Result<Answer, Problem> {
     let query = Query::parse(visit.query(), &["datacenter", "numbers"])?;
     let datacenter = query.datacenter()?.unwrap_or_else(|| visit.datacenter());
-    let ask = |number: u8| {
-        let inbox = InboxId {
-            datacenter: datacenter.clone(),
-            number,
+    let own = (0..INBOXES_PER_DATACENTER).map(|number| InboxId {
+        datacenter: datacenter.clone(),
+        number,
+    });
+    // What cannot be read is of no datacenter that is known.
+    let unread = producer::bound(&visit.env).map(|_| InboxId::of_queue());
+    let ask = |inbox: InboxId| async move {
+        let read = ReadDead {
+            limit: LIST_LIMIT.1,
         };
-        async move {
-            let read = ReadDead {
-                limit: LIST_LIMIT.1,
-            };
-            call::object(&visit.env, &names::inbox(&inbox), &read).await
-        }
+        call::object(&visit.env, &names::inbox(&inbox), &read).await
     };
     let _waiting = visit.waiting();
-    let asked = all_settled((0..INBOXES_PER_DATACENTER).map(ask), INBOXES_MAX).await;
+    let asked = all_settled(own.chain(unread).map(ask), INBOXES_MAX).await;
     let mut all = DeadLetters::default();
     for one in asked {
         let one = one.map_err(read::unread)?;

@@ -15,6 +15,7 @@ use super::claims::claims_kept_ms;
 use super::directory_store::{DirectoryStore, Telling};
 use super::readable::Readable;
 use super::store::Store;
+use crate::cluster::lease::Granted;
 use crate::cluster::root::{DATACENTERS_MAX, Entry, Root};
 use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
@@ -40,6 +41,7 @@ pub struct Directory {
     pub(super) rows: DirectoryStore,
     storage: Readable,
     locks: RefCell<HashMap<CounterId, Weak<Mutex<()>>>>,
+    pub(super) leases: RefCell<Granted>,
 }
 
 impl DurableObject for Directory {
@@ -53,6 +55,7 @@ impl DurableObject for Directory {
             rows,
             storage,
             locks: RefCell::default(),
+            leases: RefCell::new(Granted::new(now_ms())),
         }
     }
 

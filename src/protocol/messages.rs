@@ -44,6 +44,7 @@ pub use operate::{
 };
 pub use queue::{
     Append, Appended, DeadLetters, Drain, ReadDead, ReadDrained, RegisterInbox, ReleaseInbox,
+    TakeOver,
 };
 pub use read::{GlobalSum, List, ListAll, Measure, Read, ReadMany, Wanted};
 

@@ -14,6 +14,7 @@
 //! | [`keys`] | idempotency keys |
 //! | [`names`] | names of objects, bindings and variables |
 //! | [`version`] | versions of writes and reads |
+//! | [`queued`] | messages of a queue of the platform |
 //! | [`order`] | lists in order |
 
 pub mod access;
@@ -28,5 +29,6 @@ pub mod order;
 pub mod problem;
 pub mod public;
 pub mod query;
+pub mod queued;
 pub mod routes;
 pub mod version;

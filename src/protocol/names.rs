@@ -15,6 +15,8 @@ pub const DIRECTORY: &str = "DIRECTORY";
 pub const INBOXES: &str = "INBOXES";
 /// Binding of the global aggregator Worker on the edge.
 pub const AGGREGATOR: &str = "AGGREGATOR";
+/// Binding of a queue of the platform on the edge, where the deployment has one: queued events go there.
+pub const QUEUE: &str = "TALLY_QUEUE";
 /// Variable that tells the two Workers of the one module apart.
 pub const ROLE: &str = "TALLY_ROLE";
 /// Value of [`ROLE`] for the global aggregator; anything else is the edge.
