@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::WriteKey;
 use tally::counter::produce::{
-    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FLIGHT_MS_MAX, FULL_MAX, INBOX_LIMITS, MESSAGE_BYTES_MAX,
-    Producer, QUEUE_LIMITS, Sent,
+    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FULL_MAX, INBOX_LIMITS, MESSAGE_BYTES_MAX, Producer,
+    QUEUE_LIMITS, Sent, WAIT_MS_MAX,
 };
 use tally::counter::queue::SUMMED_MAX;
 use tally::protocol::queued::{Message, group};
@@ -217,8 +217,8 @@ fn a_flight_that_nobody_hears_of_does_not_hold_up_others() {
     producer.join(event(0, 1, 0, None, 1));
     assert!(take(&mut producer, NOW_MS).is_some());
     producer.join(event(0, 1, 0, None, 2));
-    assert_eq!(take(&mut producer, NOW_MS + FLIGHT_MS_MAX), None);
-    assert!(take(&mut producer, NOW_MS + FLIGHT_MS_MAX + 1).is_some());
+    assert_eq!(take(&mut producer, NOW_MS + WAIT_MS_MAX), None);
+    assert!(take(&mut producer, NOW_MS + WAIT_MS_MAX + 1).is_some());
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn batches_to_an_inbox_fly_one_after_the_other_and_a_lost_one_ends_its_lane() {
     producer.land(1, ());
     assert_eq!(next(&mut producer, NOW_MS), Some((1, 2, full)));
     // Its request was ended: it may still arrive, after what flies now.
-    let later_ms = NOW_MS + FLIGHT_MS_MAX + 1;
+    let later_ms = NOW_MS + WAIT_MS_MAX + 1;
     assert_eq!(next(&mut producer, later_ms), Some((2, 3, 3)));
     assert!(!producer.is_idle());
     producer.land(2, ());

@@ -86,6 +86,7 @@ fn load() -> Load {
         past: vec![(1_431_820_800, 2)],
         tokens: vec![(second, Token::from_hash(0x0123_4567_89ab_cdef))],
         writes: 5,
+        newest: 300,
     }
 }
 
@@ -114,7 +115,7 @@ fn a_flush_has_these_bytes() {
     };
     assert_eq!(
         golden(&flush),
-        "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0dc08a8d0905"
+        "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0dc08a8d0905ac02"
     );
 }
 

@@ -19,6 +19,7 @@ use super::merge::{CellTotals, Part, Question, Range, at_rest};
 use super::nonces::{Known, Nonce, Nonces, Outcome};
 use crate::sketch::{Sketch, Token};
 
+mod former;
 mod keyed;
 mod rows;
 mod shards;
@@ -48,6 +49,8 @@ pub struct Cell {
     /// How often each shard was let count, in memory only: see [`Cell::keep_sealed`].
     admissions: BTreeMap<u8, u64>,
     nonces: Nonces,
+    /// Flushes of generations that have ended, in memory only: see [`Cell::check_generation`].
+    former: Nonces,
     ledger: Ledger,
     history: History,
     all_time: Sketch,
@@ -140,6 +143,7 @@ impl Cell {
                     spread: grant.spread,
                     closed_through: self.closed_through,
                     seals: self.seals,
+                    former: self.take_former(),
                     ..Self::default()
                 };
                 if older.is_some() {
@@ -185,6 +189,7 @@ impl Cell {
             *self = Self {
                 closed_through: self.closed_through,
                 seals: self.seals,
+                former: self.take_former(),
                 ..Self::default()
             };
         }
@@ -226,6 +231,7 @@ impl Cell {
             Known::Stray => return Err(Refusal::Stray),
             Known::Full => return Err(Refusal::TooManyLanes),
         }
+        self.check_generation(nonce, load.newest)?;
         if self.needs_grant(now_ms) {
             return Err(Refusal::NeedsGrant);
         }

@@ -56,8 +56,9 @@ pub const INBOX_LIMITS: Limits = Limits {
     flights_max: 1,
 };
 
-/// When a batch is called lost of which nothing was heard, so that others fly, milliseconds.
-pub const FLIGHT_MS_MAX: i64 = 10_000;
+/// How long a request waits for its batch, milliseconds; after that its flight is given up too, so that others
+/// fly.
+pub const WAIT_MS_MAX: i64 = 10_000;
 
 /// Outcomes that are remembered, for those who have not looked yet: 10 s of one each 2.5 ms.
 const LANDED_MAX: usize = 4_096;
@@ -191,7 +192,7 @@ impl<O: Clone> Producer<O> {
         let flown = self.flying.len();
         // The request that flew it was ended.
         self.flying
-            .retain(|(_, since_ms)| (0..=FLIGHT_MS_MAX).contains(&(now_ms - since_ms)));
+            .retain(|(_, since_ms)| (0..=WAIT_MS_MAX).contains(&(now_ms - since_ms)));
         let is_lost = self.flying.len() < flown;
         let (number, messages) = if self.full.is_empty() {
             if !self.flying.is_empty() || self.open.is_empty() {

@@ -16,8 +16,8 @@ use crate::protocol::access::Caller;
 use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
 use crate::protocol::messages::{
-    Answered, Done, Keep, ListAll, Operate, Operated, Operation, OperationKey, Read, ReadMany,
-    Wanted,
+    Answered, Done, Keep, ListAll, LookUp, Operate, Operated, Operation, OperationKey, Read,
+    ReadDrained, ReadMany, Wanted,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
@@ -95,6 +95,13 @@ async fn operate(
         condition,
     };
     let _waiting = visit.waiting();
+    if matches!(operate.operation, Operation::Set(_) | Operation::Reset) {
+        // Events that were acknowledged before come before. What cannot be counted now counts after it.
+        let drain = ReadDrained {
+            read: question(&id),
+        };
+        let _ = call::aggregator(&visit.env, &drain).await;
+    }
     let operated = call::root_within(&visit.env, &id, &operate, OPERATE_MS_MAX).await?;
     with_reads(|reads| reads.forget(&id));
     isolate::forget_home(&id);
@@ -184,6 +191,15 @@ fn done_of(id: &CounterId, operated: Operated) -> Result<Result<Done, Answered>,
     })
 }
 
+/// The question for a counter's whole state.
+fn question(id: &CounterId) -> Read {
+    Read {
+        counter: id.clone(),
+        datacenter: None,
+        wanted: Wanted::default(),
+    }
+}
+
 /// The counter as it is after an operation.
 async fn state_after(
     visit: &Visit,
@@ -192,12 +208,7 @@ async fn state_after(
     strings: bool,
 ) -> Result<Answered, Problem> {
     let as_of_ms = now_ms();
-    let question = Read {
-        counter: id.clone(),
-        datacenter: None,
-        wanted: Wanted::default(),
-    };
-    let sum = call::aggregator(&visit.env, &question).await?;
+    let sum = call::aggregator(&visit.env, &question(id)).await?;
     let sum = sum.ok_or_else(|| {
         Problem::new(
             Code::CounterNotFound,
@@ -216,11 +227,31 @@ async fn state_after(
     })
 }
 
+/// Where all writes of a counter go, if it has a home.
+///
+/// # Errors
+/// `unavailable`.
+pub async fn home_now(visit: &Visit, id: &CounterId) -> Result<Option<Datacenter>, Problem> {
+    if let Some(home) = isolate::home_of(id) {
+        return Ok(Some(home));
+    }
+    let look_up = LookUp {
+        counter: id.clone(),
+    };
+    let root = call::root(&visit.env, id, &look_up).await?;
+    let home = root.and_then(|root| root.home);
+    match &home {
+        Some(home) => isolate::learn_home(id, home),
+        None => isolate::forget_home(id),
+    }
+    Ok(home)
+}
+
 /// Where all writes of a counter go, given a home if it has none.
 ///
 /// # Errors
 /// As [`settle_home`].
-pub async fn home(visit: &Visit, id: &CounterId) -> Result<Datacenter, Problem> {
+pub async fn home_for_good(visit: &Visit, id: &CounterId) -> Result<Datacenter, Problem> {
     if let Some(home) = isolate::home_of(id) {
         return Ok(home);
     }

@@ -17,7 +17,7 @@ use super::{body, producer, read};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{KeyedOutcome, WriteKey};
 use crate::counter::nonces::Nonce;
-use crate::counter::produce::{INBOX_LIMITS, Producer, QUEUE_LIMITS, Sent};
+use crate::counter::produce::{INBOX_LIMITS, Producer, QUEUE_LIMITS, Sent, WAIT_MS_MAX};
 use crate::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, Verdict, verdict};
 use crate::platform::clock::{now_ms, random, random_key, sleep_ms, within_ms};
 use crate::platform::settled::all_settled;
@@ -35,9 +35,6 @@ use crate::sketch::hash;
 
 /// Time for the first attempt of an append, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
-
-/// How long a request waits for its batch; after that its flight is given up too.
-const WAIT_MS_MAX: i64 = 10_000;
 
 /// How long a request goes on carrying what others gather: the platform ends what outlives its answer by
 /// 30 s, and the next that waits takes over.

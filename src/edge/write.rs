@@ -1,6 +1,6 @@
 //! Increments and decrements.
 
-use super::isolate::{hash_key, home_of, is_bounded, own_shard, shards_of};
+use super::isolate::{forget_home, hash_key, home_of, is_bounded, own_shard, shards_of};
 use super::keyed::How;
 use super::respond::Answer;
 use super::visit::Visit;
@@ -205,7 +205,14 @@ async fn write_alone(
         seen: None,
         condition,
     };
-    let answer = keyed::count_one(visit, &id, keyed, &how, strings).await?;
+    let answer = match keyed::count_one(visit, &id, keyed, &how, strings).await {
+        // Home may have moved since it was learned of: the next one asks.
+        Err(problem) if problem.code() == Code::PreconditionFailed => {
+            forget_home(&id);
+            return Err(problem);
+        }
+        outcome => outcome?,
+    };
     if let Some(unique) = unique {
         // Only now, since a write that is refused must change nothing; and with each retry,
         // since an element may be sent again without harm. Its shard is chosen by its hash.
@@ -246,11 +253,14 @@ async fn decided_by(
         let here = || How::Unclaimed(home_of(id).unwrap_or_else(|| visit.datacenter()));
         return Ok((write.key.as_ref().map_or_else(here, |_| claimed), None));
     }
-    let home = manage::home(visit, id).await?;
-    let condition = match &write.condition {
-        Some(Condition::Unchanged(version)) => Some(version.at_home(&home)),
-        _ => None,
+    let Some(Condition::Unchanged(version)) = &write.condition else {
+        // The floor may have been taken away since it was learned of, and with it the home.
+        let home = manage::home_now(visit, id).await?;
+        let home = home.unwrap_or_else(|| visit.datacenter());
+        return Ok((How::Unclaimed(home), None));
     };
+    let home = manage::home_for_good(visit, id).await?;
+    let condition = Some(version.at_home(&home));
     let how = match write.key {
         Some(_) => claimed,
         None => How::Unclaimed(home),

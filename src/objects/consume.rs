@@ -3,15 +3,14 @@
 //! Invariant: every step may be repeated. Rows become a batch in one commit; what a batch sends has keys that
 //! its row holds; only what is counted, or never can be, is struck off.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::inbox::InboxCore;
-use super::inbox_store::Batch;
 use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::inbox::{Batch, begin};
 use crate::counter::queue::{
-    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, DeadLetter, Death, Due,
-    InboxId, RETRY_MS, Verdict, gather, retry_after_ms, verdict,
+    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, InboxId, RETRY_MS,
+    Verdict, verdict,
 };
 use crate::platform::clock::{now_ms, random_key, sleep_ms};
 use crate::platform::dues::{self, count_dues};
@@ -73,38 +72,12 @@ impl InboxCore {
         }
         let now_ms = now_ms();
         let rows = self.rows.first_rows(BATCH_ROWS_MAX)?;
-        let mut dead = Vec::new();
-        let mut readable = Vec::with_capacity(rows.len());
-        let mut seqs = Vec::with_capacity(rows.len());
-        let mut last = 0;
-        for (seq, row) in rows {
-            match row {
-                Some(row) => {
-                    readable.push(row);
-                    seqs.push(seq);
-                }
-                // Kept as it is it would be met again for ever.
-                None if readable.is_empty() => {
-                    last = seq;
-                    dead.push(DeadLetter::unreadable(now_ms));
-                }
-                None => break,
-            }
-        }
-        let gathered = gather(&readable, &mut random_key);
-        let taken = gathered.rows.checked_sub(1).and_then(|row| seqs.get(row));
-        let upto = taken.copied().unwrap_or(last);
-        let batch = Batch {
-            number: self.head.borrow().batch + 1,
-            tries: 0,
-            dues: gathered.dues,
-            is_broken: false,
-        };
+        let number = self.head.borrow().batch + 1;
+        let next = begin(number, rows, now_ms, &mut random_key);
         let nonces = self.head.borrow().nonces.clone();
-        self.rows.begin(&batch, upto, &nonces, &dead, now_ms)?;
-        let mut head = self.head.borrow_mut();
-        head.log.0 = upto + 1;
-        head.batch = batch.number;
+        self.rows
+            .begin(&next.batch, next.upto_seq, &nonces, &next.dead, now_ms)?;
+        self.head.borrow_mut().batched(number, next.upto_seq);
         Ok(())
     }
 
@@ -163,43 +136,20 @@ impl InboxCore {
         let since_ms = seconds
             .map(|(second, _)| second.saturating_mul(1_000))
             .min();
-        let mut groups: BTreeMap<(&CounterId, bool, u64), Vec<usize>> = BTreeMap::new();
-        for (place, due) in batch.dues.iter().enumerate() {
-            let group = (&due.counter, due.is_clients, due.write.generation);
-            groups.entry(group).or_default().push(place);
-        }
         let (dues, here, tries) = (&batch.dues, &datacenter, batch.tries);
         let count = |places: Vec<usize>| async move {
             let some: Vec<&Due> = places.iter().filter_map(|place| dues.get(*place)).collect();
             let verdicts = self.count(here, &some, tries).await;
             (places, verdicts)
         };
-        let counted = all_settled(groups.into_values().map(count), COUNTERS_AT_ONCE).await;
+        let counted = all_settled(batch.groups().into_iter().map(count), COUNTERS_AT_ONCE).await;
 
         let now_ms = now_ms();
-        let mut verdicts = vec![Verdict::Later; batch.dues.len()];
-        for (places, some) in counted {
-            for (place, verdict) in places.into_iter().zip(some) {
-                if let Some(known) = verdicts.get_mut(place) {
-                    *known = verdict;
-                }
-            }
-        }
-        let mut dead = Vec::new();
-        if batch.is_broken {
-            dead.push(DeadLetter::unreadable(now_ms));
-        }
-        let mut left = Vec::new();
-        for (due, verdict) in std::mem::take(&mut batch.dues).into_iter().zip(verdicts) {
-            match verdict {
-                Verdict::Done => {}
-                Verdict::Dead(death) => dead.push(DeadLetter::of(&due, death, now_ms)),
-                Verdict::Later => left.push(due),
-            }
-        }
-        batch.dues = left;
-        let wait_ms = retry_after_ms(batch.tries);
-        batch.tries = batch.tries.saturating_add(1);
+        let verdicts = counted
+            .into_iter()
+            .flat_map(|(places, some)| places.into_iter().zip(some));
+        let verdicts: Vec<(usize, Verdict)> = verdicts.collect();
+        let (dead, wait_ms) = batch.settle(verdicts, now_ms);
         self.rows.end(&batch, now_ms + wait_ms, &dead)?;
         let lag_ms = since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
         measure::add(Metric::QueueLagSum, u64::try_from(lag_ms).unwrap_or(0));

@@ -11,12 +11,12 @@ use std::rc::Rc;
 use worker::wasm_bindgen;
 use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
-use super::inbox_store::{Head, InboxStore, outcome_of};
+use super::inbox_store::InboxStore;
 use super::readable::Readable;
 use super::store::Store;
 use crate::counter::cell::STAMP_CLAMP_SECONDS;
 use crate::counter::id::CounterId;
-use crate::counter::nonces::Known;
+use crate::counter::inbox::{Admission, Draining, Head};
 use crate::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, Logged};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, sleep_ms};
@@ -149,16 +149,13 @@ impl InboxCore {
                 continue;
             }
             let now_ms = now_ms();
-            let known = self.head.borrow().nonces.look_up(nonce, now_ms);
-            match known {
-                Known::New => {}
-                Known::Repeated(_) => return Ok(Appended::Logged),
-                Known::Stray => return Err(Fault::Broken("a stray append".to_owned())),
-                Known::Full => return Ok(Appended::Full),
-            }
-            if self.head.borrow().rows() >= LOG_ROWS_MAX {
-                return Ok(Appended::Full);
-            }
+            let admission = self.head.borrow().admit(nonce, now_ms, LOG_ROWS_MAX);
+            let seq = match admission {
+                Admission::New(seq) => seq,
+                Admission::Repeated => return Ok(Appended::Logged),
+                Admission::Stray => return Err(Fault::Broken("a stray append".to_owned())),
+                Admission::Full => return Ok(Appended::Full),
+            };
             let now = now_ms.div_euclid(1_000);
             for (_, event) in &mut logged {
                 let (earliest, latest) = (now - STAMP_CLAMP_SECONDS, now + STAMP_CLAMP_SECONDS);
@@ -169,12 +166,8 @@ impl InboxCore {
                 at_ms: now_ms,
                 events: logged,
             };
-            let seq = self.head.borrow().log.1 + 1;
             self.rows.log(seq, &row)?;
-            let mut head = self.head.borrow_mut();
-            head.log.1 = seq;
-            head.nonces.remember(nonce, outcome_of(seq), now_ms);
-            drop(head);
+            self.head.borrow_mut().logged(nonce, seq, now_ms);
             self.go();
             return Ok(Appended::Logged);
         }
@@ -256,20 +249,15 @@ impl InboxCore {
         let Drain { counter, .. } = drain?;
         self.readable()?;
         let begun_ms = now_ms();
-        let last = self.head.borrow().log.1;
+        let mut draining = Draining::new(&self.head.borrow());
         self.rows.hurry(begun_ms)?;
         self.go();
-        let mut horizon = None;
         loop {
-            if horizon.is_none() && self.head.borrow().log.0 > last {
-                horizon = Some(self.head.borrow().batch);
-            }
-            if let Some(horizon) = horizon {
-                let batches = self.rows.upto(horizon)?;
-                let mut dues = batches.iter().flat_map(|batch| &batch.dues);
-                if !dues.any(|due| due.counter == counter) {
-                    return Ok(());
-                }
+            let horizon = draining.horizon(&self.head.borrow());
+            if let Some(horizon) = horizon
+                && Draining::is_done(&self.rows.upto(horizon)?, &counter)
+            {
+                return Ok(());
             }
             if now_ms() - begun_ms > DRAIN_MS_MAX {
                 return Err(Fault::Unavailable("events wait to be counted".to_owned()));

@@ -4,8 +4,9 @@ use std::cell::Cell;
 
 use super::store::{Store, blob, integer};
 use crate::counter::id::CounterId;
-use crate::counter::nonces::{Nonces, Outcome};
-use crate::counter::queue::{DEAD_LETTERS_MAX, DeadLetter, Due, InboxId, Logged};
+use crate::counter::inbox::{Batch, Head};
+use crate::counter::nonces::Nonces;
+use crate::counter::queue::{DEAD_LETTERS_MAX, DeadLetter, InboxId, Logged};
 use crate::protocol::messages::{DeadLetters, Fault, decode, encode};
 
 const SCHEMA_VERSION: i64 = 1;
@@ -21,44 +22,6 @@ const SCHEMA: &[&str] = &[
 
 /// The most counters whose generation is remembered, about 60 bytes each. Forgetting costs a call to the root.
 const KNOWN_MAX: i64 = 100_000;
-
-/// What an inbox has in memory of its rows.
-#[derive(Clone, Debug, Default)]
-pub struct Head {
-    /// Which inbox it is, once it was told.
-    pub me: Option<InboxId>,
-    /// The newest append of each lane.
-    pub nonces: Nonces,
-    /// The log's first and last row; the first is behind the last where it is empty.
-    pub log: (i64, i64),
-    /// Number of the newest batch.
-    pub batch: i64,
-}
-
-impl Head {
-    /// Whether no row is left.
-    pub fn is_empty(&self) -> bool {
-        self.log.0 > self.log.1
-    }
-
-    /// How many rows the log has.
-    pub fn rows(&self) -> u64 {
-        u64::try_from(self.log.1 - self.log.0 + 1).unwrap_or(0)
-    }
-}
-
-/// A batch that is not done.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    /// Its number.
-    pub number: i64,
-    /// How often it was tried.
-    pub tries: u32,
-    /// What is left of it.
-    pub dues: Vec<Due>,
-    /// Whether its row cannot be read: what was left of it is not known.
-    pub is_broken: bool,
-}
 
 /// The rows of an inbox.
 pub struct InboxStore {
@@ -89,7 +52,7 @@ impl InboxStore {
         if self.store.schema_version(SCHEMA_VERSION)? != Some(SCHEMA_VERSION) {
             self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
         }
-        let mut nonces: Nonces = match self.state("nonces")? {
+        let nonces: Nonces = match self.state("nonces")? {
             Some(body) => decode(&body)?,
             None => Nonces::default(),
         };
@@ -97,25 +60,14 @@ impl InboxStore {
         let rows = self
             .store
             .run("SELECT seq, body FROM log ORDER BY seq", vec![])?;
-        let mut log = (1, 0);
-        for (number, row) in rows.iter().enumerate() {
-            let seq = row.first().and_then(integer).unwrap_or(0);
-            log = if number == 0 {
-                (seq, seq)
-            } else {
-                (log.0, seq)
-            };
-            if let Some(Ok(row)) = row.get(1).and_then(blob).map(decode::<Logged>) {
-                nonces.remember(row.nonce, outcome_of(seq), row.at_ms);
-            }
-        }
+        let read = |row: &Vec<_>| -> Option<(i64, Option<Logged>)> {
+            let body = row.get(1).and_then(blob).map(decode::<Logged>);
+            Some((row.first().and_then(integer)?, body.and_then(Result::ok)))
+        };
+        let log: Vec<_> = rows.iter().filter_map(read).collect();
         let batch = self.number("SELECT MAX(number) FROM batches")?;
-        Ok(Head {
-            me,
-            nonces,
-            log,
-            batch,
-        })
+        let log = log.iter().map(|(seq, row)| (*seq, row.as_ref()));
+        Ok(Head::restore(me, nonces, batch, log))
     }
 
     fn number(&self, sql: &str) -> Result<i64, Fault> {
@@ -336,14 +288,5 @@ impl InboxStore {
             letters: rows.iter().filter_map(read).collect(),
             dropped: self.dropped()?,
         })
-    }
-}
-
-/// What is remembered of an append: only its row.
-pub fn outcome_of(seq: i64) -> Outcome {
-    Outcome {
-        sequence: u64::try_from(seq).unwrap_or(0),
-        added: 0,
-        removed: 0,
     }
 }

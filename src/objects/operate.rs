@@ -216,6 +216,8 @@ impl Directory {
         if root.home.is_none() {
             let home = home.unwrap_or_else(|| operate.datacenter.clone());
             root.move_home(Some(home), Vec::new());
+            // Home has one shard, which is a setting to its cells.
+            root.settings.number += 1;
             root.revision += 1;
         }
         Ok(())

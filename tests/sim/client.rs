@@ -1,14 +1,16 @@
 //! Clients of keyed writes, each request as `edge::keyed` and `platform::keyed`: claimed at the root, then
 //! counted by the lead that has the key.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Keyed, KeyedOutcome, SeenValue, WriteKey};
 use tally::counter::total::Value;
 use tally::protocol::messages::{Fault, Owner};
 
 use super::edge::Edge;
-use super::network::{Answer, Message, Reply};
+use super::network::{Answer, Message, Reply, unavailable};
 use super::oracle::Totals;
 use super::reader::sum_world;
 use super::{Air, datacenter};
@@ -41,8 +43,8 @@ pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
         .borrow_mut()
         .keys
         .wants(wish.key, wish.fingerprint, wish.delta);
-    let mut landed = count(&edge, &write).await;
-    if let (_, Ok(KeyedOutcome::NeedsView)) = landed {
+    let mut landed = count_keyed(&air, &here, std::slice::from_ref(&write)).await;
+    if let (_, Ok(KeyedOutcome::NeedsView)) = landed[0] {
         let seen = sum_world(&air, false).await.ok().flatten();
         let parts = seen.iter().flat_map(|sum| &sum.datacenters);
         let parts = parts.filter_map(|(_, part)| part.as_ref());
@@ -53,10 +55,9 @@ pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
             value,
             is_set: false,
         });
-        landed = count(&edge, &write).await;
+        landed = count_keyed(&air, &here, std::slice::from_ref(&write)).await;
     }
-    let (lead, outcome) = landed;
-    let lead = lead.unwrap_or(here);
+    let (lead, outcome) = landed.pop().expect("an outcome");
     let mut oracle = air.oracle.borrow_mut();
     let oracle = &mut *oracle;
     let ended = oracle.ended_generations();
@@ -67,35 +68,59 @@ pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
         .answered(wish.key, wish.fingerprint, &lead, &outcome, has_ended)
 }
 
-type Landed = (
-    Option<tally::counter::id::Datacenter>,
-    Result<KeyedOutcome, Fault>,
-);
+/// What became of a keyed write, and at which lead.
+pub type Landed = (Datacenter, Result<KeyedOutcome, Fault>);
 
-async fn count(edge: &Edge, write: &Keyed) -> Landed {
-    let air = &edge.air;
-    let claim = Message::Claim(datacenter(edge.datacenter), vec![write.key]);
+/// Counts keyed writes of one counter, as `platform::keyed::count_keyed`.
+pub async fn count_keyed(air: &Rc<Air>, here: &Datacenter, writes: &[Keyed]) -> Vec<Landed> {
+    let keys = writes.iter().map(|write| write.key).collect();
+    let claim = Message::Claim(here.clone(), keys);
     let claimed = match twice(air, air.root(), claim).await {
         Ok(Answer::Claimed(claimed)) => claimed,
         Ok(other) => unreachable!("{other:?} answers no claim"),
-        Err(fault) => return (None, Err(fault)),
+        Err(fault) => return vec![(here.clone(), Err(fault)); writes.len()],
     };
-    let lead = match &claimed.owners[0] {
-        Owner::Lead(lead) => lead.clone(),
-        Owner::Ended => return (None, Ok(KeyedOutcome::Ended)),
-        Owner::Operation => return (None, Ok(KeyedOutcome::Reused)),
-        Owner::Full => return (None, Ok(KeyedOutcome::Full)),
-    };
-    let write = Keyed {
-        generation: claimed.generation,
-        ..write.clone()
-    };
-    let counted = twice(air, air.lead_of(&lead), Message::Count(vec![write])).await;
-    let outcome = counted.map(|answer| match answer {
-        Answer::Counted(counted) => counted.outcomes[0],
+    let mut landed: Vec<Landed> = Vec::with_capacity(writes.len());
+    let mut by_lead: BTreeMap<Datacenter, Vec<usize>> = BTreeMap::new();
+    for (place, owner) in claimed.owners.into_iter().enumerate() {
+        landed.push(match owner {
+            Owner::Lead(lead) => {
+                by_lead.entry(lead.clone()).or_default().push(place);
+                (lead, Err(unavailable()))
+            }
+            Owner::Ended => (here.clone(), Ok(KeyedOutcome::Ended)),
+            Owner::Operation => (here.clone(), Ok(KeyedOutcome::Reused)),
+            Owner::Full => (here.clone(), Ok(KeyedOutcome::Full)),
+        });
+    }
+    for (lead, places) in by_lead {
+        let chosen = places.iter().map(|place| writes[*place].clone());
+        let chosen = chosen.map(|write| Keyed {
+            generation: if write.generation == 0 {
+                claimed.generation
+            } else {
+                write.generation
+            },
+            ..write
+        });
+        let counted = count_at(air, &lead, chosen.collect()).await;
+        for (number, place) in places.into_iter().enumerate() {
+            landed[place].1 = counted.clone().map(|outcomes| outcomes[number]);
+        }
+    }
+    landed
+}
+
+/// Counts keyed writes at a lead, without a claim.
+pub async fn count_at(
+    air: &Rc<Air>,
+    lead: &Datacenter,
+    writes: Vec<Keyed>,
+) -> Result<Vec<KeyedOutcome>, Fault> {
+    match twice(air, air.lead_of(lead), Message::Count(writes)).await? {
+        Answer::Counted(counted) => Ok(counted.outcomes),
         other => unreachable!("{other:?} answers no write"),
-    });
-    (Some(lead), outcome)
+    }
 }
 
 /// Calls, and once more where the outcome is unknown.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use tally::counter::flush::{Load, Refusal};
-use tally::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
+use tally::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket, newest_at};
 use tally::counter::nonces::Nonce;
 use tally::protocol::messages::{Fault, Flushed, GlobalSum};
 use tally::protocol::version::{SeenCell, Version};
@@ -38,7 +38,7 @@ pub struct View {
     pub sum: Option<Rc<GlobalSum>>,
 }
 
-/// One isolate.
+/// One isolate, for one counter.
 pub struct Edge {
     pub air: Rc<Air>,
     pub datacenter: usize,
@@ -50,21 +50,21 @@ pub struct Edge {
     lanes: RefCell<BTreeMap<usize, Lane<Outcome, ()>>>,
     /// The view that readers share.
     pub view: RefCell<Option<View>>,
-    pub skew_ms: Cell<i64>,
+    skew_ms: Rc<Cell<i64>>,
     spawned: RefCell<Vec<Task>>,
 }
 
 impl Edge {
-    pub fn new(air: &Rc<Air>, lot: u8, life: u64) -> Rc<Self> {
+    pub fn new(air: &Rc<Air>, lot: u8, life: u64, skew_ms: Rc<Cell<i64>>) -> Rc<Self> {
         Rc::new(Self {
             air: air.clone(),
-            datacenter: usize::from(lot) % air.datacenters,
+            datacenter: usize::from(lot) % air.layout.datacenters,
             lot,
             life,
             shards: Cell::new(1),
             lanes: RefCell::default(),
             view: RefCell::default(),
-            skew_ms: Cell::default(),
+            skew_ms,
             spawned: RefCell::default(),
         })
     }
@@ -167,6 +167,9 @@ impl Edge {
     }
 
     async fn fly(&self, to: usize, nonce: Nonce, load: Load) {
+        if !self.with_lane(to, |lane| lane.knows_generation()) {
+            self.air.oracle.borrow_mut().is_blind(nonce);
+        }
         let outcome = self.send(to, nonce, load).await;
         match &outcome {
             Ok(flushed) => self.shards.set(flushed.shards),
@@ -175,27 +178,41 @@ impl Edge {
         }
         let now_ms = self.now_ms();
         self.with_lane(to, |lane| {
-            if let Ok(flushed) = &outcome {
-                lane.linger(flushed.linger_ms);
+            match &outcome {
+                Ok(flushed) => {
+                    lane.linger(flushed.linger_ms);
+                    lane.learn(flushed.generation);
+                }
+                Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
+                Err(_) => {}
             }
             lane.land(nonce.number, outcome.clone(), now_ms);
         });
     }
 
-    async fn send(&self, to: usize, nonce: Nonce, load: Load) -> Outcome {
+    async fn send(&self, to: usize, nonce: Nonce, mut load: Load) -> Outcome {
         let mut is_unknown = false;
+        let mut refused = None;
         for _ in 0..ATTEMPTS {
             let flush = Message::Flush(nonce, load.clone());
             match self.air.call(to, flush).await {
                 Err(Fault::Unavailable(_)) => is_unknown = true,
                 // The attempt before may be on its way still.
                 Err(_) if is_unknown => break,
+                Err(Fault::Refused(Refusal::Newer(generation))) => {
+                    load.newest = generation.max(newest_at(self.now_ms()));
+                    self.air.oracle.borrow_mut().is_blind(nonce);
+                    refused = Some(Refusal::Newer(generation));
+                }
                 Err(fault) => return Err(fault),
                 Ok(Answer::Flushed(flushed)) => return Ok(flushed),
                 Ok(other) => unreachable!("{other:?} answers no flush"),
             }
         }
-        Err(unavailable())
+        match refused {
+            Some(refusal) if !is_unknown => Err(Fault::Refused(refusal)),
+            _ => Err(unavailable()),
+        }
     }
 }
 

@@ -19,6 +19,8 @@ struct Key {
     /// What was answered first, and for which datacenter's lead.
     answered: Option<(Datacenter, Recorded)>,
     is_over: bool,
+    /// Whether an event under it was given up, since its generation had ended.
+    is_dead: bool,
 }
 
 /// All keys.
@@ -91,12 +93,32 @@ impl Keys {
         }
     }
 
+    /// An event under a key is given up.
+    pub fn dies(&mut self, name: WriteKey) {
+        self.0.get_mut(&name).expect("a key that was sent").is_dead = true;
+    }
+
+    /// Whether a key was counted, or an event under it was given up.
+    pub fn is_settled(&self, name: WriteKey) -> bool {
+        let key = &self.0[&name];
+        key.counted.is_some() || key.is_dead
+    }
+
+    /// Another write than this one was counted under a key.
+    pub fn check_reused(&self, name: WriteKey, fingerprint: u64) {
+        let counted = self.0[&name].counted.expect("a key that was used");
+        assert_ne!(
+            counted.fingerprint, fingerprint,
+            "{name:?} was used for this"
+        );
+    }
+
     /// Sums what was counted in a generation; every key must have been counted or have ended.
     pub fn check_rest(&self, generation: u64) -> Totals {
         let mut plain = (0, 0);
         for (name, key) in &self.0 {
             assert!(
-                key.counted.is_some() || key.is_over,
+                key.counted.is_some() || key.is_over || key.is_dead,
                 "{name:?} was never counted"
             );
             let counted = key

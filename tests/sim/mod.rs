@@ -1,5 +1,5 @@
-//! The world in memory: a root, datacenters with a lead and its shards, and isolates, out of the state
-//! machines that ship and shells that do what the objects' shells do, in the same order (the names of their
+//! The world in memory: counters, each with a root and a lead and shards in every datacenter, inboxes and
+//! isolates, out of the state machines that ship and shells that do what the objects' shells do, in the same order (the names of their
 //! functions are the same).
 //!
 //! Invariant: between two awaits a shell does what the platform commits as one turn, so a crash leaves
@@ -9,8 +9,10 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 
-use tally::counter::id::Datacenter;
+use tally::counter::id::{CounterId, Datacenter};
+use tally::counter::queue::InboxId;
 
 use network::{Message, Network, Reply};
 use oracle::Oracle;
@@ -18,14 +20,20 @@ use oracle::Oracle;
 mod cell;
 mod chance;
 mod client;
-
+mod consume;
 mod edge;
+mod events;
+mod inbox;
+mod inbox_rows;
+mod isolate;
 mod keyed;
 mod keys;
 mod lead;
 mod network;
 mod oracle;
 mod place;
+mod post;
+mod queue;
 mod reader;
 mod rest;
 mod root;
@@ -34,6 +42,7 @@ mod root;
 mod rows;
 mod seeds;
 mod shards;
+mod steps;
 mod store;
 mod world;
 
@@ -47,12 +56,62 @@ const SHARDS_MAX: u8 = 8;
 
 const GRANT_TRIES: usize = 4;
 
-/// What all share.
+/// Inboxes of a datacenter.
+const INBOXES: usize = 2;
+
+/// Where everything is called: the cells of a counter, its root and its disk, then the next counter's; after
+/// all counters the inboxes.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    pub counters: usize,
+    pub datacenters: usize,
+}
+
+impl Layout {
+    /// Cells of a counter.
+    fn cells(self) -> usize {
+        self.datacenters * CELLS
+    }
+
+    /// Where the root is called, after all cells of its counter.
+    fn root(self) -> usize {
+        self.cells()
+    }
+
+    /// Where storage is called that takes its time.
+    fn disk(self) -> usize {
+        self.root() + 1
+    }
+
+    fn stride(self) -> usize {
+        self.disk() + 1
+    }
+
+    /// The counter of an address, and the address within it.
+    fn of_address(self, to: usize) -> (usize, usize) {
+        (to / self.stride(), to % self.stride())
+    }
+
+    /// Where an inbox is called.
+    fn inbox(self, number: usize) -> usize {
+        self.counters * self.stride() + number
+    }
+
+    fn inboxes(self) -> usize {
+        self.datacenters * INBOXES
+    }
+}
+
+/// What all counters have to do with, one for each.
+type Airs = Rc<[Rc<Air>]>;
+
+/// What all that belongs to a counter share.
 pub struct Air {
-    network: RefCell<Network>,
+    network: Rc<RefCell<Network>>,
     oracle: RefCell<Oracle>,
-    now_ms: Cell<i64>,
-    datacenters: usize,
+    now_ms: Rc<Cell<i64>>,
+    counter: usize,
+    layout: Layout,
     /// Whether commits take time, so that flushes join into the next, and lanes are told to gather.
     is_busy: bool,
     /// Whether the root, when it next ends the counter, stops once nobody counts, and goes on after all.
@@ -60,27 +119,45 @@ pub struct Air {
 }
 
 impl Air {
+    /// Calls something of this counter.
     fn call(&self, to: usize, message: Message) -> impl Future<Output = Reply> + use<> {
+        self.call_at(self.counter * self.layout.stride() + to, message)
+    }
+
+    /// Calls anything.
+    fn call_at(&self, to: usize, message: Message) -> impl Future<Output = Reply> + use<> {
         let now_ms = self.now_ms.get();
         self.network.borrow_mut().call(to, message, now_ms)
     }
 
-    /// Where the root is called, after all cells.
-    fn root(&self) -> usize {
-        self.datacenters * CELLS
+    fn call_inbox(&self, inbox: &InboxId, message: Message) -> impl Future<Output = Reply> + use<> {
+        let number = number_of(&inbox.datacenter) * INBOXES + usize::from(inbox.number);
+        self.call_at(self.layout.inbox(number), message)
     }
 
-    /// Where storage is called that takes its time.
+    /// The name of the counter.
+    fn name(&self) -> CounterId {
+        CounterId::parse(&format!("counter-{}", self.counter)).expect("a name")
+    }
+
+    fn root(&self) -> usize {
+        self.layout.root()
+    }
+
     fn disk(&self) -> usize {
-        self.root() + 1
+        self.layout.disk()
     }
 
     /// The lead of a datacenter.
     fn lead_of(&self, datacenter: &Datacenter) -> usize {
-        let mut names = DATACENTERS.iter();
-        let number = names.position(|name| *name == datacenter.as_str());
-        number.expect("a datacenter of this world") * CELLS
+        number_of(datacenter) * CELLS
     }
+}
+
+fn number_of(datacenter: &Datacenter) -> usize {
+    let mut names = DATACENTERS.iter();
+    let number = names.position(|name| *name == datacenter.as_str());
+    number.expect("a datacenter of this world")
 }
 
 /// The name of a datacenter.

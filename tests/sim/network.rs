@@ -1,8 +1,8 @@
 //! Messages and tasks of the simulated datacenter.
 //!
 //! Invariant: nothing moves by itself. A request is worked on, an answer arrives and a call is given
-//! up when the schedule says so, in any order. A flush is delivered again only when its lane sends it again,
-//! as the platform has it: whoever is told that it was refused sends the write elsewhere.
+//! up when the schedule says so, in any order. A flush, or an append, is delivered again only when its lane sends
+//! it again, as the platform has it: whoever is told that it was refused sends the write elsewhere.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -14,11 +14,12 @@ use std::task::Poll;
 use tally::cluster::root::Root;
 use tally::counter::flush::Load;
 use tally::counter::grant::Grant;
-use tally::counter::id::Datacenter;
+use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::{Keyed, WriteKey};
 use tally::counter::merge::{Part, Question};
 use tally::counter::nonces::Nonce;
-use tally::protocol::messages::{Claimed, Counted, DatacenterSum, Fault, Flushed};
+use tally::counter::queue::{Event, InboxId};
+use tally::protocol::messages::{Appended, Claimed, Counted, DatacenterSum, Fault, Flushed};
 
 /// How long a caller waits, milliseconds.
 const CALL_MS_MAX: i64 = 2_500;
@@ -27,7 +28,7 @@ const CALL_MS_MAX: i64 = 2_500;
 /// still below the minute for which a flush is remembered.
 const LINGERS_MS_MAX: i64 = 20_000;
 
-/// What is sent. `Sum` and `Ask` carry a question, `Hello` the shard that asks, `Register` and `Claim` the
+/// What is sent. `Release` carries the generation that is about to end, `RegisterInbox` who asks. `Sum` and `Ask` carry a question, `Hello` the shard that asks, `Register` and `Claim` the
 /// datacenter that does.
 #[derive(Clone, Debug)]
 pub enum Message {
@@ -44,6 +45,10 @@ pub enum Message {
     Claim(Datacenter, Vec<WriteKey>),
     LookUp,
     End,
+    Append(Nonce, Vec<Event>),
+    Drain(CounterId),
+    Release(CounterId, u64),
+    RegisterInbox(InboxId),
     /// To storage: make durable what was written.
     Sync,
 }
@@ -58,6 +63,8 @@ pub enum Answer {
     Sum(DatacenterSum),
     Claimed(Claimed),
     Root(Option<Root>),
+    Generation(u64),
+    Appended(Appended),
     Done,
 }
 
@@ -136,9 +143,9 @@ impl Network {
     pub fn repeat(&mut self, pick: usize) {
         let pick = pick % self.requests.len().max(1);
         let chosen = self.requests.get(pick);
-        if let Some(request) =
-            chosen.filter(|request| !matches!(request.message, Message::Flush(..)))
-        {
+        let has_nonce =
+            |request: &Request| matches!(request.message, Message::Flush(..) | Message::Append(..));
+        if let Some(request) = chosen.filter(|request| !has_nonce(request)) {
             let copy = Request {
                 call: self.calls,
                 message: request.message.clone(),

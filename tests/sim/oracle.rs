@@ -1,9 +1,10 @@
 //! What the world is compared with: plain integers, noted at every commit.
 //!
-//! Invariants: a write is counted at most once in a generation, and while that lives; what was acknowledged is in every
-//! later complete read, and no read has anything that was not counted before it ended.
+//! Invariants: a write is counted at most once, and while its generation lives; what was acknowledged is in every
+//! later complete read, and no read has anything that was not counted before it ended. Only a flush whose lane had
+//! seen no generation may count once more where one has begun since: a cell that crashed has forgotten it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tally::counter::cell::Cell;
 use tally::counter::ledger::{Recorded, WriteKey};
@@ -12,6 +13,7 @@ use tally::counter::nonces::Nonce;
 use tally::counter::total::{Sum, Value};
 use tally::protocol::messages::{Flushed, GlobalSum};
 
+use super::events::Events;
 use super::keys::Keys;
 use super::{CELLS, DATACENTERS};
 
@@ -47,7 +49,10 @@ struct Life {
 pub struct Oracle {
     writes: Vec<Write>,
     flushes: BTreeMap<(u64, u64), Vec<usize>>,
+    /// Flushes whose lanes had not seen the generation that they may count in.
+    blind: BTreeSet<(u64, u64)>,
     pub keys: Keys,
+    pub events: Events,
     /// The living counter after each moment; at first there is none.
     totals: Vec<Totals>,
     /// Each cell in each generation after each of its commits, with their moments.
@@ -79,6 +84,11 @@ impl Oracle {
     pub fn joined(&mut self, write: usize, nonce: Nonce) {
         let flush = self.flushes.entry((nonce.lane, nonce.number));
         flush.or_default().push(write);
+    }
+
+    /// A flush goes out that may count in a generation which its lane has not seen.
+    pub fn is_blind(&mut self, nonce: Nonce) {
+        self.blind.insert((nonce.lane, nonce.number));
     }
 
     /// What has happened so far: what a read that begins now must have.
@@ -113,6 +123,12 @@ impl Oracle {
         let ended = self.moment();
         let life = self.generations.get_mut(&generation).expect("a generation");
         life.ended = Some(ended);
+    }
+
+    /// Whether a generation lives.
+    pub fn is_living(&self, generation: u64) -> bool {
+        let life = self.generations.get(&generation);
+        life.is_some_and(|life| life.ended.is_none())
     }
 
     /// The generations that have ended.
@@ -163,12 +179,14 @@ impl Oracle {
         let deltas = writes.iter().map(|write| self.writes[*write].delta);
         let delta = deltas.fold((0, 0), plus);
         let writes = writes.clone();
+        let is_blind = self.blind.contains(&(nonce.lane, nonce.number));
         let moment = self.commit(place, generation, own.sequence, delta);
         let born = self.generations[&generation].born;
         for number in writes {
             let write = &mut self.writes[number];
-            // What was counted before has ended with its generation, and the memory of its flush too.
-            let is_first = write.commit.is_none_or(|before| before < born);
+            // What was counted before has ended with its generation.
+            let may_again = |before: usize| is_blind && before < born;
+            let is_first = write.commit.is_none_or(may_again);
             assert!(is_first, "a write was counted twice: {write:?}");
             write.commit = Some(moment);
         }
@@ -179,6 +197,10 @@ impl Oracle {
             "cell {place} lost something"
         );
         if let Some(elsewhere) = flushed.elsewhere {
+            assert!(
+                !self.events.has_waiting(generation),
+                "called exact while events wait"
+            );
             let told =
                 Value::new(own.added, own.removed).plus(Value::new(elsewhere.0, elsewhere.1));
             assert_eq!(
@@ -340,6 +362,7 @@ impl Oracle {
             "the last read is complete"
         );
         self.check_read(self.moment(), read, false);
+        self.events.check_rest();
         let born = self.generations[&read.root.generation].born;
         let mut plain = self.keys.check_rest(read.root.generation);
         for write in &self.writes {

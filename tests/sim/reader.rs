@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use tally::counter::id::Datacenter;
 use tally::counter::merge::Question;
+use tally::counter::queue::InboxId;
 use tally::protocol::messages::{Fault, GlobalSum};
 use tally::protocol::version::Version;
 
@@ -74,6 +75,24 @@ pub async fn read(air: Rc<Air>, about_times: bool, last: bool) {
         Ok(None) if !last => oracle.check_absent(begun),
         other => assert!(!last, "the last read got {other:?}"),
     }
+}
+
+/// One strong read, which waits until inboxes have counted what they had acknowledged, as
+/// `aggregator::read_drained`.
+pub async fn read_drained(air: Rc<Air>) {
+    let acknowledged = air.oracle.borrow().acknowledged();
+    let Ok(Answer::Root(root)) = air.call(air.root(), Message::LookUp).await else {
+        return;
+    };
+    let Some(root) = root else { return };
+    let drain = |inbox: &InboxId| air.call_inbox(inbox, Message::Drain(air.name())).boxed();
+    let drained = all(root.inboxes.iter().map(drain).collect()).await;
+    if drained.iter().all(Result::is_ok) {
+        let oracle = air.oracle.borrow();
+        oracle.check_drained(root.generation, &acknowledged);
+    }
+    // All that was drained is counted, so it is in the sum that is made now.
+    read(air, false, false).await;
 }
 
 /// Reads through the view of the isolate, if its fetch began after that moment.

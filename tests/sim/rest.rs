@@ -2,8 +2,11 @@
 //!
 //! Invariant: here nothing is lost, and all arrives in order; so whatever waits gets its answer.
 
+use super::inbox::Inbox;
 use super::place::Place;
-use super::world::{EDGES, Step, World};
+use super::root::Home;
+use super::steps::Step;
+use super::world::{Asked, EDGES, World};
 use super::{CELLS, reader};
 
 /// More deliveries than anything here takes to come to rest.
@@ -13,13 +16,16 @@ const REST_MAX: usize = 20_000;
 const REST_TICK_MS: i64 = 20;
 const REST_TICKS_MAX: usize = 500;
 
+/// More alarms than it takes inboxes to be empty.
+const ALARMS_MAX: usize = 200;
+
 /// How often a client sends a keyed write again that nothing disturbs.
 const TRIES_MAX: usize = 4;
 
 impl World {
     /// What arrives next where nothing is lost and nothing overtakes.
     pub fn next_arrival(&self) -> Option<Step> {
-        let network = self.air.network.borrow();
+        let network = self.network.borrow();
         let answer = (!network.answers.is_empty()).then_some(Step::Answer(0));
         answer.or((!network.requests.is_empty()).then_some(Step::Deliver(0)))
     }
@@ -29,7 +35,7 @@ impl World {
         let mut ticks = 0;
         for _ in 0..REST_MAX {
             self.run();
-            let is_stopped = self.air.oracle.borrow().is_stopped;
+            let is_stopped = self.airs.iter().any(|air| air.oracle.borrow().is_stopped);
             match self.next_arrival() {
                 Some(step) => self.step(step),
                 None if is_stopped => self.step(Step::Resume),
@@ -45,14 +51,16 @@ impl World {
     }
 
     fn is_at_rest(&self) -> bool {
-        let objects = self.places.iter().all(Place::is_at_rest) && self.home.is_at_rest();
-        objects && self.tasks.is_empty()
+        let cells = self.places.iter().all(Place::is_at_rest);
+        let roots = self.homes.iter().all(Home::is_at_rest);
+        let inboxes = self.inboxes.iter().all(Inbox::is_at_rest);
+        cells && roots && inboxes && self.tasks.is_empty()
     }
 
     /// Lets everything arrive but the first so many requests and answers.
     pub fn rest_behind(&mut self, requests: usize, answers: usize) {
         for _ in 0..REST_MAX {
-            let network = self.air.network.borrow();
+            let network = self.network.borrow();
             let (asked, answered) = (network.requests.len(), network.answers.len());
             drop(network);
             match (asked > requests, answered > answers) {
@@ -66,73 +74,109 @@ impl World {
 
     /// What is on its way: (requests, answers).
     pub fn under_way(&self) -> (usize, usize) {
-        let network = self.air.network.borrow();
+        let network = self.network.borrow();
         (network.requests.len(), network.answers.len())
     }
 
-    /// Brings everything to rest and back to one shard, and compares with the plain integer.
+    /// Brings everything to rest and back to one shard, and compares with the plain integers.
     pub fn check(mut self) {
         for place in &self.places {
             place.core.refused_writes.set(0);
         }
-        self.air.is_holding.set(false);
+        for inbox in &self.inboxes {
+            inbox.rows.borrow().refused_writes.set(0);
+        }
+        for air in self.airs.iter() {
+            air.is_holding.set(false);
+        }
         self.rest();
         self.retry_keyed();
+        self.empty_inboxes();
         // Whatever an isolate believes, its write is counted somewhere, well.
         self.write_everywhere();
-        for datacenter in 0..self.air.datacenters {
-            while self.places[datacenter * CELLS].core.spread() > 1 {
-                self.step(Step::Halve(datacenter));
+        for lead in 0..self.places.len() / CELLS {
+            while self.places[lead * CELLS].core.spread() > 1 {
+                self.step(Step::Halve(lead));
                 self.rest();
             }
-            self.step(Step::Alarm(datacenter));
+            self.step(Step::Alarm(lead));
             self.rest();
-            let lead = &self.places[datacenter * CELLS].core;
+            let lead = &self.places[lead * CELLS].core;
             assert!(!lead.has_to_seal(), "a shard was left unsealed");
         }
-        self.step(Step::RootAlarm);
-        self.rest();
-        assert!(!self.home.has_to_tell(), "a lead was not told");
-        self.write_everywhere();
-        for about_times in [false, true] {
-            self.begin(None, reader::read(self.air.clone(), about_times, true));
+        for counter in 0..self.airs.len() {
+            self.step(Step::RootAlarm(counter));
             self.rest();
+            assert!(!self.homes[counter].has_to_tell(), "a lead was not told");
+        }
+        self.write_everywhere();
+        for air in self.airs.clone().iter() {
+            for about_times in [false, true] {
+                self.begin(None, reader::read(air.clone(), about_times, true));
+                self.rest();
+            }
         }
         for place in &mut self.places {
             // Memory, and what a crash leaves of it.
-            let oracle = self.air.oracle.borrow();
-            oracle.check_cell(place.core.place, &place.core.state.borrow());
+            let core = place.core.clone();
+            let oracle = core.air.oracle.borrow();
+            oracle.check_cell(core.place, &core.state.borrow());
             drop(oracle);
             place.crash();
         }
     }
 
-    /// Every client of a keyed write gets its last answer.
+    /// Lets alarms ring until every inbox has counted all that it has.
+    fn empty_inboxes(&mut self) {
+        for _ in 0..ALARMS_MAX {
+            let alarms = self.inboxes.iter().map(Inbox::alarm_ms);
+            let next = (0..)
+                .zip(alarms)
+                .filter_map(|(inbox, at)| Some((at?, inbox)));
+            let Some((at_ms, inbox)) = next.min() else {
+                let is_empty = |inbox: &Inbox| inbox.rows.borrow().is_empty();
+                let are_empty = self.inboxes.iter().all(is_empty);
+                assert!(are_empty, "an inbox has something left and no alarm");
+                return;
+            };
+            let wait_ms = (at_ms - self.now_ms.get()).max(0);
+            self.step(Step::Tick(wait_ms));
+            self.step(Step::InboxAlarm(inbox));
+            self.rest();
+        }
+        panic!("an inbox is never empty");
+    }
+
+    /// Every client of a keyed write or event gets its last answer.
     fn retry_keyed(&mut self) {
-        let wishes: Vec<(u8, bool)> = self.wishes.borrow().keys().copied().collect();
-        for (key, is_other) in wishes {
+        let wishes: Vec<Asked> = self.wishes.borrow().keys().copied().collect();
+        for asked in wishes {
+            let (_, key, ..) = asked;
             for _ in 0..TRIES_MAX {
-                if !self.wishes.borrow()[&(key, is_other)] {
-                    self.send_keyed(key % EDGES, key, is_other);
+                if !self.wishes.borrow()[&asked] {
+                    self.send_keyed(key % EDGES, asked);
                     self.rest();
                 }
             }
-            let is_answered = self.wishes.borrow()[&(key, is_other)];
-            assert!(is_answered, "key {key} is never answered");
+            let is_answered = self.wishes.borrow()[&asked];
+            assert!(is_answered, "{asked:?} is never answered");
             // And once more from elsewhere: the answer stays.
-            self.send_keyed((key + 1) % EDGES, key, is_other);
+            self.send_keyed((key + 1) % EDGES, asked);
             self.rest();
         }
     }
 
     fn write_everywhere(&mut self) {
-        for edge in 0..EDGES {
-            self.step(Step::Write {
-                edge,
-                added: 1,
-                removed: 0,
-            });
-            self.rest();
+        for counter in 0..self.airs.len() {
+            for edge in 0..EDGES {
+                self.step(Step::Write {
+                    counter,
+                    edge,
+                    added: 1,
+                    removed: 0,
+                });
+                self.rest();
+            }
         }
     }
 }

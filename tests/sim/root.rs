@@ -10,6 +10,7 @@ use tally::cluster::root::{Entry, Root};
 use tally::counter::grant::Grant;
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Ledger, WriteKey};
+use tally::counter::queue::InboxId;
 use tally::protocol::messages::{Claimed, Fault, Owner};
 
 use super::keyed::LIMITS;
@@ -31,13 +32,19 @@ struct Rows {
 }
 
 impl Rows {
-    fn owner_of(&self, key: WriteKey, generation: u64) -> Option<Owner> {
-        let mut places = self.slots.slots().map(|slot| (slot, key));
-        let (datacenter, claimed) = places.find_map(|place| self.claims.get(&place))?;
-        Some(match *claimed == generation {
-            true => Owner::Lead(datacenter.clone()),
-            false => Owner::Ended,
-        })
+    /// Who has a key, renewing its claim.
+    fn owner_of(&mut self, key: WriteKey, generation: u64, now_ms: i64) -> Option<Owner> {
+        let has_key = |slot: &i64| self.claims.contains_key(&(*slot, key));
+        let slot = self.slots.slots().find(has_key)?;
+        let (datacenter, claimed) = self.claims[&(slot, key)].clone();
+        if claimed != generation {
+            return Some(Owner::Ended);
+        }
+        if let Some(renewed) = self.slots.renew(slot, now_ms, CLAIMS_KEPT_MS) {
+            let claim = self.claims.remove(&(slot, key)).expect("it was found");
+            self.claims.insert((renewed, key), claim);
+        }
+        Some(Owner::Lead(datacenter))
     }
 }
 
@@ -136,6 +143,9 @@ impl Core {
             Message::Register(from) => self.on_register(from).await.map(Answer::Grant),
             Message::Claim(from, keys) => self.on_claim(from, keys).await.map(Answer::Claimed),
             Message::End => self.on_end().await.map(|()| Answer::Done),
+            Message::RegisterInbox(inbox) => {
+                self.on_register_inbox(inbox).await.map(Answer::Generation)
+            }
             Message::LookUp => Ok(Answer::Root(self.living())),
             other => unreachable!("{other:?} is for a cell"),
         }
@@ -183,13 +193,44 @@ impl Core {
         Ok(root)
     }
 
+    /// As `objects::inboxes`.
+    async fn on_register_inbox(&self, inbox: InboxId) -> Result<u64, Fault> {
+        let _alone = self.lock.lock().await;
+        let ended = self.rows.borrow().entry.clone();
+        let created = || Root::create(ended.as_ref(), self.now_ms());
+        let mut root = self.living().unwrap_or_else(created);
+        let generation = root.generation;
+        let is_first = root.inboxes.is_empty();
+        if root.inboxes.insert(inbox) {
+            let lone = root.datacenters.first().cloned();
+            if let Some(lone) = lone.filter(|_| is_first && root.datacenters.len() == 1) {
+                let configure = Message::Configure(root.grant(&lone));
+                self.air.call(self.air.lead_of(&lone), configure).await?;
+            }
+            root.last_write_ms = root.last_write_ms.max(self.now_ms());
+            self.save(Entry::Live(root));
+        }
+        Ok(generation)
+    }
+
+    async fn release_inboxes(&self, root: &Root) -> Result<(), Fault> {
+        let tell = |inbox: &InboxId| {
+            let release = Message::Release(self.air.name(), root.generation);
+            self.air.call_inbox(inbox, release).boxed()
+        };
+        let told = all(root.inboxes.iter().map(tell).collect()).await;
+        told.into_iter().try_for_each(|told| told.map(|_| ()))
+    }
+
     async fn on_claim(&self, from: Datacenter, keys: Vec<WriteKey>) -> Result<Claimed, Fault> {
         let _alone = self.lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
         let generation = self.living().map_or(0, |root| root.generation);
-        let known = keys
-            .iter()
-            .map(|key| self.rows.borrow().owner_of(*key, generation));
+        let now_ms = self.now_ms();
+        let known = keys.iter().map(|key| {
+            let mut rows = self.rows.borrow_mut();
+            rows.owner_of(*key, generation, now_ms)
+        });
         if let Some(owners) = known.collect() {
             return Ok(Claimed { generation, owners });
         }
@@ -198,7 +239,7 @@ impl Core {
         let mut rows = self.rows.borrow_mut();
         let mut owners = Vec::new();
         for key in keys {
-            owners.push(match rows.owner_of(key, generation) {
+            owners.push(match rows.owner_of(key, generation, now_ms) {
                 Some(owner) => owner,
                 None => match rows.slots.admit(now_ms, CLAIMS_KEPT_MS, LIMITS.records_max) {
                     Some(slot) => {
@@ -233,6 +274,7 @@ impl Core {
             .await;
             return Err(unavailable());
         }
+        self.release_inboxes(&root).await?;
         let closing: BTreeSet<(Datacenter, u64)> = root
             .datacenters
             .iter()

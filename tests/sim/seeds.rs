@@ -4,8 +4,9 @@
 //! A seed makes a world and all that happens in it: `make soak SEED=123` lives it again.
 
 use super::chance::Chance;
-use super::world::{EDGES, READERS, Step, World};
-use super::{CELLS, DATACENTERS};
+use super::steps::Step;
+use super::world::{EDGES, READERS, World};
+use super::{CELLS, DATACENTERS, Layout};
 
 /// Seeds of every test run: about 20 ms each.
 const SEEDS: u64 = 250;
@@ -19,12 +20,15 @@ const SKEW_MS_MAX: i64 = 15_000;
 /// From worlds where hardly any time passes to those where callers give up on their own.
 const TICKS_MS_MAX: [i64; 3] = [20, 100, 2_000];
 
+/// Counters, at most.
+const COUNTERS_MAX: usize = 3;
+
 /// Keys that clients use.
 const KEYS: u8 = 24;
 
 /// How often each kind of thing happens, drawn anew for each seed, so that worlds differ in what ails them.
 struct Weather {
-    datacenters: usize,
+    layout: Layout,
     weights: Vec<(u64, Kind)>,
     total: u64,
     /// Once in so many times something overtakes.
@@ -39,6 +43,9 @@ enum Kind {
     Answer,
     Write,
     Keyed,
+    Queue,
+    QueueKeyed,
+    ReadDrained,
     ReadAs,
     Read,
     Tick,
@@ -54,7 +61,10 @@ enum Kind {
     Crash,
     CrashRoot,
     CrashEdge,
+    CrashInbox,
     Refuse,
+    RefuseInbox,
+    InboxAlarm,
     Suspend,
     Resume,
     End,
@@ -73,7 +83,13 @@ const USUAL: [(u64, Kind); 7] = [
 ];
 
 /// What may happen besides, with the most that it weighs.
-const UNUSUAL: [(u64, Kind); 17] = [
+const UNUSUAL: [(u64, Kind); 23] = [
+    (24, Kind::Queue),
+    (16, Kind::QueueKeyed),
+    (8, Kind::ReadDrained),
+    (6, Kind::CrashInbox),
+    (3, Kind::RefuseInbox),
+    (8, Kind::InboxAlarm),
     (6, Kind::Believe),
     (8, Kind::Double),
     (8, Kind::Halve),
@@ -95,7 +111,10 @@ const UNUSUAL: [(u64, Kind); 17] = [
 
 impl Weather {
     fn draw(chance: &mut Chance) -> Self {
-        let datacenters = 1 + chance.pick(DATACENTERS.len());
+        let layout = Layout {
+            counters: 1 + chance.pick(COUNTERS_MAX),
+            datacenters: 1 + chance.pick(DATACENTERS.len()),
+        };
         let mut weights = USUAL.to_vec();
         for (most, kind) in UNUSUAL {
             // Half of all worlds know nothing of it.
@@ -110,7 +129,7 @@ impl Weather {
         weights.push((2, Kind::Resume));
         let total = weights.iter().map(|(weight, _)| weight).sum();
         Self {
-            datacenters,
+            layout,
             weights,
             total,
             order: 1 + chance.below(4),
@@ -130,57 +149,80 @@ impl Weather {
         });
         let pick = chance.pick(1 << 16);
         let edge = chance.small(EDGES);
-        let cells = self.datacenters * CELLS;
+        let Layout {
+            counters,
+            datacenters,
+        } = self.layout;
+        let counter = chance.pick(counters);
         // Leads and their first shards are where things happen.
         let busy = chance.pick(2).min(chance.pick(CELLS));
-        let cell = chance.pick(self.datacenters) * CELLS
+        let lead = chance.pick(counters * datacenters);
+        let cell = lead * CELLS
             + if chance.once_in(4) {
                 chance.pick(CELLS)
             } else {
                 busy
             };
-        let datacenter = cell / CELLS;
+        let inbox = chance.pick(self.layout.inboxes());
         match kind.expect("a kind") {
             Kind::Deliver => Step::Deliver(if chance.once_in(self.order) { pick } else { 0 }),
             Kind::Answer => Step::Answer(if chance.once_in(self.order) { pick } else { 0 }),
             Kind::Write => Step::Write {
+                counter,
                 edge,
                 added: chance.small(200),
                 removed: chance.small(4),
             },
             Kind::Keyed => Step::Keyed {
+                counter,
                 edge,
                 key: chance.small(KEYS),
                 is_other: chance.once_in(10),
             },
+            Kind::Queue => Step::Queue { counter, edge },
+            Kind::QueueKeyed => Step::QueueKeyed {
+                counter,
+                edge,
+                key: chance.small(KEYS),
+                is_other: chance.once_in(10),
+            },
+            Kind::ReadDrained => Step::ReadDrained { counter },
+            Kind::CrashInbox => Step::CrashInbox(inbox),
+            Kind::RefuseInbox => Step::RefuseInbox(inbox, 1),
+            Kind::InboxAlarm => Step::InboxAlarm(inbox),
             Kind::ReadAs => Step::ReadAs {
+                counter,
                 edge,
                 reader: chance.small(READERS),
                 write: chance.once_in(2).then_some(pick),
             },
-            Kind::Read => Step::Read { about_times: false },
+            Kind::Read => Step::Read {
+                counter,
+                about_times: false,
+            },
             Kind::Tick => Step::Tick(chance.around(self.tick_ms_max / 2) + self.tick_ms_max / 2),
             Kind::Believe => Step::Believe {
+                counter,
                 edge,
                 doublings: chance.small(4),
             },
-            Kind::Double => Step::Double(datacenter),
-            Kind::Halve => Step::Halve(datacenter),
-            Kind::Alarm => Step::Alarm(datacenter),
-            Kind::RootAlarm => Step::RootAlarm,
+            Kind::Double => Step::Double(lead),
+            Kind::Halve => Step::Halve(lead),
+            Kind::Alarm => Step::Alarm(lead),
+            Kind::RootAlarm => Step::RootAlarm(counter),
             Kind::Repeat => Step::Repeat(pick),
             Kind::LoseRequest => Step::LoseRequest(pick),
             Kind::LoseAnswer => Step::LoseAnswer(pick),
             Kind::GiveUp => Step::GiveUp(pick),
             Kind::Crash => Step::Crash(cell),
-            Kind::CrashRoot => Step::CrashRoot,
+            Kind::CrashRoot => Step::CrashRoot(counter),
             Kind::CrashEdge => Step::CrashEdge(edge),
             Kind::Refuse => Step::Refuse(cell, 1),
-            Kind::Suspend => Step::Suspend,
+            Kind::Suspend => Step::Suspend(counter),
             Kind::Resume => Step::Resume,
-            Kind::End => Step::End,
+            Kind::End => Step::End(counter),
             Kind::Skew => {
-                let whose = chance.pick(cells + 1 + usize::from(EDGES));
+                let whose = chance.pick(World::clocks(self.layout));
                 Step::Skew(whose, chance.around(SKEW_MS_MAX))
             }
         }
@@ -206,7 +248,11 @@ fn live(seed: u64, is_told: bool) {
     let _named = Named(seed);
     let mut chance = Chance::new(seed);
     let weather = Weather::draw(&mut chance);
-    let mut world = World::of(weather.datacenters, chance.once_in(2));
+    let Layout {
+        counters,
+        datacenters,
+    } = weather.layout;
+    let mut world = World::of(counters, datacenters, chance.once_in(2));
     let steps = 100 + chance.below(500);
     world.is_told = is_told;
     for _ in 0..steps {

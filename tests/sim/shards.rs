@@ -4,7 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::CELLS;
-use super::world::{EDGES, Step, TICK_MS_MAX, World};
+use super::steps::Step;
+use super::world::{EDGES, TICK_MS_MAX, World};
 use crate::common::config;
 
 /// How many moments after a mishap another may follow.
@@ -16,38 +17,54 @@ const LIFE: [Step; 20] = [
     FIRST,
     Step::Double(0),
     SECOND,
-    Step::Read { about_times: false },
+    Step::Read {
+        counter: 0,
+        about_times: false,
+    },
     Step::Halve(0),
     FIRST,
     Step::Believe {
+        counter: 0,
         edge: 1,
         doublings: 1,
     },
     SECOND,
-    Step::Read { about_times: false },
+    Step::Read {
+        counter: 0,
+        about_times: false,
+    },
     Step::Double(0),
     Step::Believe {
+        counter: 0,
         edge: 1,
         doublings: 1,
     },
     SECOND,
-    Step::Suspend,
-    Step::Read { about_times: true },
+    Step::Suspend(0),
+    Step::Read {
+        counter: 0,
+        about_times: true,
+    },
     Step::Resume,
     SECOND,
     Step::Halve(0),
     FIRST,
     Step::Alarm(0),
-    Step::Read { about_times: false },
+    Step::Read {
+        counter: 0,
+        about_times: false,
+    },
 ];
 
 /// An isolate of the lead, and one of the first shard where there are more.
 const FIRST: Step = Step::Write {
+    counter: 0,
     edge: 0,
     added: 3,
     removed: 1,
 };
 const SECOND: Step = Step::Write {
+    counter: 0,
     edge: 1,
     added: 70,
     removed: 2,
@@ -88,7 +105,7 @@ fn a_mishap_at_any_moment_loses_nothing_and_counts_nothing_twice() {
         Step::Double(0),
         Step::Halve(0),
         Step::Alarm(0),
-        Step::Suspend,
+        Step::Suspend(0),
     ];
     let others = [Step::Crash(0), Step::Crash(1), Step::GiveUp(0)];
     for first in 0..moments {
@@ -109,18 +126,18 @@ fn step() -> impl Strategy<Value = Step> {
         40 => pick().prop_map(Step::Deliver),
         40 => pick().prop_map(Step::Answer),
         20 => (0..EDGES, any::<u8>(), 0..4_u8)
-            .prop_map(|(edge, added, removed)| Step::Write { edge, added, removed }),
-        4 => (0..EDGES, 0..=3_u8).prop_map(|(edge, doublings)| Step::Believe { edge, doublings }),
+            .prop_map(|(edge, added, removed)| Step::Write { counter: 0, edge, added, removed }),
+        4 => (0..EDGES, 0..=3_u8).prop_map(|(edge, doublings)| Step::Believe { counter: 0, edge, doublings }),
         6 => Just(Step::Double(0)),
         8 => Just(Step::Halve(0)),
         3 => Just(Step::Alarm(0)),
-        6 => any::<bool>().prop_map(|about_times| Step::Read { about_times }),
+        6 => any::<bool>().prop_map(|about_times| Step::Read { counter: 0, about_times }),
         1 => pick().prop_map(Step::LoseRequest),
         1 => pick().prop_map(Step::LoseAnswer),
         2 => pick().prop_map(Step::GiveUp),
         2 => cell.clone().prop_map(Step::Crash),
         1 => (cell, 1..=2_u32).prop_map(|(cell, times)| Step::Refuse(cell, times)),
-        1 => Just(Step::Suspend),
+        1 => Just(Step::Suspend(0)),
         3 => Just(Step::Resume),
         2 => (0..=TICK_MS_MAX).prop_map(Step::Tick),
     ]
@@ -151,6 +168,7 @@ fn two_shards() -> World {
 
 /// The isolate of the first shard believes that there are two.
 const LATE: Step = Step::Believe {
+    counter: 0,
     edge: 1,
     doublings: 1,
 };
@@ -193,12 +211,14 @@ fn a_repeated_flush_calls_no_value_exact_that_never_was() {
     steps(&mut world, &[FIRST, Step::Deliver(0), Step::LoseAnswer(0)]);
     assert_eq!(world.under_way(), (1, 0), "the repetition");
     let third = Step::Write {
+        counter: 0,
         edge: 2,
         added: 200,
         removed: 0,
     };
     for step in [
         Step::Believe {
+            counter: 0,
             edge: 2,
             doublings: 0,
         },
@@ -223,6 +243,7 @@ fn a_write_whose_first_attempt_is_late_is_not_sent_elsewhere() {
     world.rest_behind(1, 0);
     // The shard counts again, for another isolate, when the first attempt comes.
     let other = Step::Write {
+        counter: 0,
         edge: 3,
         added: 9,
         removed: 0,
@@ -230,6 +251,7 @@ fn a_write_whose_first_attempt_is_late_is_not_sent_elsewhere() {
     for step in [
         Step::Double(0),
         Step::Believe {
+            counter: 0,
             edge: 3,
             doublings: 1,
         },

@@ -13,12 +13,16 @@ use tally::protocol::version::Version;
 
 use super::client::{self, Wish};
 use super::edge::{self, Edge};
-use super::network::{Message, Network, unavailable};
+use super::inbox::Inbox;
+use super::isolate::Isolate;
+use super::network::{Message, Network};
 use super::oracle::Oracle;
 use super::place::{Place, Task, is_over};
+use super::queue::Wanted;
 use super::reader::{self, Reader};
 use super::root::Home;
-use super::{Air, CELLS};
+use super::steps::Step;
+use super::{Air, Airs, CELLS, Layout};
 
 /// 1 May 2026, 00:00:30 UTC.
 const BEGIN_MS: i64 = 1_777_593_630_000;
@@ -32,109 +36,79 @@ pub const READERS: u8 = 4;
 /// The longest that a step takes: 400 of them stay below the minute for which flushes are remembered.
 pub const TICK_MS_MAX: i64 = 100;
 
-#[derive(Clone, Copy, Debug)]
-pub enum Step {
-    /// An isolate writes.
-    Write {
-        edge: u8,
-        added: u8,
-        removed: u8,
-    },
-    /// A client sends a keyed write through an isolate, for the first time or again; or another write
-    /// under that key.
-    Keyed {
-        edge: u8,
-        key: u8,
-        is_other: bool,
-    },
-    /// An isolate believes what was true once.
-    Believe {
-        edge: u8,
-        doublings: u8,
-    },
-    /// A request reaches its object.
-    Deliver(usize),
-    /// A request is delivered once more.
-    Repeat(usize),
-    /// An answer reaches its caller.
-    Answer(usize),
-    LoseRequest(usize),
-    LoseAnswer(usize),
-    /// A caller gives up; what it sent is still on its way.
-    GiveUp(usize),
-    Crash(usize),
-    CrashRoot,
-    CrashEdge(u8),
-    /// Storage refuses so many writes of an object.
-    Refuse(usize, u32),
-    /// Leads of that datacenter.
-    Double(usize),
-    Halve(usize),
-    Alarm(usize),
-    RootAlarm,
-    Read {
-        about_times: bool,
-    },
-    /// A reader sends back the version it holds, and that of somebody's write.
-    ReadAs {
-        edge: u8,
-        reader: u8,
-        write: Option<usize>,
-    },
-    /// The root is about to end the counter; and goes on without.
-    Suspend,
-    Resume,
-    /// The counter is deleted.
-    End,
-    Tick(i64),
-    /// A clock is stepped to so much from the true time: that of a cell, the root or an isolate.
-    Skew(usize, i64),
-}
+/// What a client asks for under a key: (counter, key, whether it is the other thing, whether it is queued).
+pub type Asked = (usize, u8, bool, bool);
 
 pub struct World {
-    pub(super) air: Rc<Air>,
+    pub(super) layout: Layout,
+    pub(super) network: Rc<RefCell<Network>>,
+    pub(super) now_ms: Rc<Cell<i64>>,
+    pub(super) airs: Airs,
+    /// The cells of all counters.
     pub(super) places: Vec<Place>,
-    pub(super) home: Home,
-    edges: Vec<Rc<Edge>>,
-    readers: Vec<Rc<Reader>>,
+    /// The root of each counter.
+    pub(super) homes: Vec<Home>,
+    pub(super) inboxes: Vec<Inbox>,
+    isolates: Vec<Isolate>,
+    /// Readers of each counter.
+    readers: Vec<Vec<Rc<Reader>>>,
     /// What runs in isolates or nowhere in particular.
     pub(super) tasks: Vec<(Option<u8>, Task)>,
     lives: u64,
     /// Whether all that happens is printed.
     pub is_told: bool,
-    /// Versions of writes that were acknowledged.
-    written: Rc<RefCell<Vec<Version>>>,
-    /// Keyed writes, and whether a client has its last answer.
-    pub(super) wishes: Rc<RefCell<BTreeMap<(u8, bool), bool>>>,
+    /// Versions of writes that were acknowledged, of each counter.
+    written: Vec<Rc<RefCell<Vec<Version>>>>,
+    /// Keyed writes and events, and whether a client has its last answer.
+    pub(super) wishes: Rc<RefCell<BTreeMap<Asked, bool>>>,
 }
 
 impl World {
-    /// A world of one datacenter where storage takes no time.
+    /// A world of one counter and one datacenter where storage takes no time.
     pub fn new() -> Self {
-        Self::of(1, false)
+        Self::of(1, 1, false)
     }
 
-    pub fn of(datacenters: usize, is_busy: bool) -> Self {
-        let air = Rc::new(Air {
-            network: RefCell::new(Network::default()),
-            oracle: RefCell::new(Oracle::default()),
-            now_ms: Cell::new(BEGIN_MS),
+    pub fn of(counters: usize, datacenters: usize, is_busy: bool) -> Self {
+        let layout = Layout {
+            counters,
             datacenters,
-            is_busy,
-            is_holding: Cell::default(),
-        });
-        let places = 0..datacenters * CELLS;
+        };
+        let network = Rc::new(RefCell::new(Network::default()));
+        let now_ms = Rc::new(Cell::new(BEGIN_MS));
+        let air = |counter| {
+            Rc::new(Air {
+                network: network.clone(),
+                oracle: RefCell::new(Oracle::default()),
+                now_ms: now_ms.clone(),
+                counter,
+                layout,
+                is_busy,
+                is_holding: Cell::default(),
+            })
+        };
+        let airs: Airs = (0..counters).map(air).collect();
+        let cells = |air| (0..layout.cells()).map(move |place| Place::new(place, air));
+        let isolate = |lot| Isolate::new(&airs, lot, 0, Rc::default());
+        let inbox = |number| Inbox::new(&airs, number);
         Self {
-            places: places.map(|place| Place::new(place, &air)).collect(),
-            home: Home::new(&air),
-            edges: (0..EDGES).map(|lot| Edge::new(&air, lot, 0)).collect(),
-            readers: (0..READERS).map(|_| Rc::default()).collect(),
+            layout,
+            places: airs.iter().flat_map(cells).collect(),
+            homes: airs.iter().map(Home::new).collect(),
+            inboxes: (0..layout.inboxes()).map(inbox).collect(),
+            isolates: (0..EDGES).map(isolate).collect(),
+            readers: airs
+                .iter()
+                .map(|_| (0..READERS).map(|_| Rc::default()).collect())
+                .collect(),
             tasks: Vec::new(),
             lives: 0,
             is_told: false,
-            written: Rc::default(),
+            written: airs.iter().map(|_| Rc::default()).collect(),
             wishes: Rc::default(),
-            air,
+            network,
+            now_ms,
+            airs,
         }
     }
 
@@ -146,75 +120,32 @@ impl World {
     pub(super) fn run(&mut self) {
         let mut idle = 0;
         while idle < 2 {
-            for (number, edge) in (0..EDGES).zip(&self.edges) {
-                let spawned = edge.spawned().into_iter();
+            for (number, isolate) in (0..EDGES).zip(&self.isolates) {
+                let spawned = isolate.spawned().into_iter();
                 self.tasks.extend(spawned.map(|task| (Some(number), task)));
             }
             let before = self.tasks.len();
             self.tasks.retain_mut(|(_, task)| !is_over(task));
-            let mut ended = self.tasks.len() != before || self.home.run();
+            let mut ended = self.tasks.len() != before;
+            for home in &mut self.homes {
+                ended |= home.run();
+            }
             for place in &mut self.places {
                 ended |= place.run();
+            }
+            for inbox in &mut self.inboxes {
+                ended |= inbox.run();
             }
             idle = if ended { 0 } else { idle + 1 };
         }
     }
 
-    fn deliver(&mut self, pick: usize) {
-        let mut network = self.air.network.borrow_mut();
-        if network.requests.is_empty() {
-            return;
-        }
-        let pick = pick % network.requests.len();
-        let request = network.requests.remove(pick);
-        if request.to == self.air.disk() {
-            let durable = (request.call, Ok(super::network::Answer::Done));
-            network.answers.push(durable);
-            return;
-        }
-        drop(network);
-        if self.is_told {
-            eprintln!("    {request:?}");
-        }
-        if request.to == self.air.root() {
-            self.home.deliver(request);
-        } else {
-            self.places[request.to].deliver(request);
-        }
+    fn edge(&self, counter: usize, number: u8) -> Rc<Edge> {
+        self.isolates[usize::from(number)].edges[counter].clone()
     }
 
-    fn answer(&mut self, pick: usize) {
-        let mut network = self.air.network.borrow_mut();
-        if !network.answers.is_empty() {
-            let pick = pick % network.answers.len();
-            let (call, reply) = network.answers.remove(pick);
-            if self.is_told {
-                eprintln!("    {call}: {reply:?}");
-            }
-            network.end(call, reply);
-        }
-    }
-
-    fn lose_request(&mut self, pick: usize) {
-        let mut network = self.air.network.borrow_mut();
-        if !network.requests.is_empty() {
-            let pick = pick % network.requests.len();
-            let call = network.requests.remove(pick).call;
-            network.end(call, Err(unavailable()));
-        }
-    }
-
-    fn lose_answer(&mut self, pick: usize) {
-        let mut network = self.air.network.borrow_mut();
-        if !network.answers.is_empty() {
-            let pick = pick % network.answers.len();
-            let (call, _) = network.answers.remove(pick);
-            network.end(call, Err(unavailable()));
-        }
-    }
-
-    fn decide(&mut self, datacenter: usize, change: Change) {
-        let lead = &self.places[datacenter * CELLS].core;
+    fn decide(&mut self, lead: usize, change: Change) {
+        let lead = &self.places[lead * CELLS].core;
         if lead.is_born() {
             lead.decide(change);
         }
@@ -223,18 +154,35 @@ impl World {
     fn crash_edge(&mut self, number: u8) {
         self.tasks.retain(|(edge, _)| *edge != Some(number));
         self.lives += 1;
-        let skew_ms = self.edges[usize::from(number)].skew_ms.get();
-        let edge = Edge::new(&self.air, number, self.lives);
-        edge.skew_ms.set(skew_ms);
-        self.edges[usize::from(number)] = edge;
+        let isolate = &mut self.isolates[usize::from(number)];
+        *isolate = Isolate::new(&self.airs, number, self.lives, isolate.skew_ms.clone());
     }
 
-    /// Sends a keyed write once.
-    pub(super) fn send_keyed(&mut self, number: u8, key: u8, is_other: bool) {
-        let edge = self.edges[usize::from(number)].clone();
+    /// Sends a keyed write or event once.
+    pub(super) fn send_keyed(&mut self, number: u8, asked: Asked) {
+        let (counter, key, is_other, is_queued) = asked;
         let amount = u128::from(key) + 1;
+        let wishes = self.wishes.clone();
+        wishes.borrow_mut().entry(asked).or_default();
+        let mut name = [key; 16];
+        name[0] = is_queued.into();
+        let key = WriteKey(name);
+        if is_queued {
+            let event = Wanted {
+                counter,
+                increment: amount * 1_000_000_000 + u128::from(is_other),
+                key: Some((key, is_other.into())),
+            };
+            let queue = self.isolates[usize::from(number)].queue.clone();
+            self.begin(Some(number), async move {
+                if queue.event(event).await {
+                    wishes.borrow_mut().insert(asked, true);
+                }
+            });
+            return;
+        }
         let wish = Wish {
-            key: WriteKey([key; 16]),
+            key,
             fingerprint: is_other.into(),
             delta: if is_other {
                 (0, amount)
@@ -242,42 +190,72 @@ impl World {
                 (amount * 1_000, 0)
             },
         };
-        let wishes = self.wishes.clone();
-        wishes.borrow_mut().entry((key, is_other)).or_default();
+        let edge = self.edge(counter, number);
         self.begin(Some(number), async move {
             if client::send(edge, wish).await {
-                wishes.borrow_mut().insert((key, is_other), true);
+                wishes.borrow_mut().insert(asked, true);
             }
         });
     }
 
-    fn read_as(&mut self, number: u8, reader: u8, write: Option<usize>) {
-        let written = self.written.borrow();
+    fn send_event(&mut self, counter: usize, number: u8) {
+        let mut oracle = self.airs[counter].oracle.borrow_mut();
+        let increment = oracle.events.new_amount();
+        drop(oracle);
+        let queue = self.isolates[usize::from(number)].queue.clone();
+        let event = Wanted {
+            counter,
+            increment,
+            key: None,
+        };
+        self.begin(Some(number), async move {
+            queue.event(event).await;
+        });
+    }
+
+    fn write(&mut self, counter: usize, number: u8, delta: (u128, u128)) {
+        let edge = self.edge(counter, number);
+        let write = edge::write(edge, delta, self.written[counter].clone());
+        self.begin(Some(number), write);
+    }
+
+    fn read_as(&mut self, counter: usize, number: u8, reader: u8, write: Option<usize>) {
+        let written = self.written[counter].borrow();
         let write = write.and_then(|pick| written.get(pick % written.len().max(1)).cloned());
         drop(written);
-        let edge = self.edges[usize::from(number)].clone();
-        let reader = self.readers[usize::from(reader)].clone();
+        let edge = self.edge(counter, number);
+        let reader = self.readers[counter][usize::from(reader)].clone();
         self.begin(Some(number), reader::read_as(edge, reader, write));
     }
 
     fn skew(&mut self, whose: usize, milliseconds: i64) {
-        let cells = self.places.len();
-        if let Some(place) = self.places.get(whose) {
-            place.skew_ms.set(milliseconds);
-        } else if whose == cells {
-            self.home.skew_ms.set(milliseconds);
-        } else {
-            let edge = (whose - cells) % self.edges.len();
-            self.edges[edge].skew_ms.set(milliseconds);
-        }
+        let cells = self.places.iter().map(|place| &place.skew_ms);
+        let roots = self.homes.iter().map(|home| &home.skew_ms);
+        let isolates = self.isolates.iter().map(|isolate| &isolate.skew_ms);
+        let inboxes = self.inboxes.iter().map(|inbox| &inbox.skew_ms);
+        let mut clocks = cells.chain(roots).chain(isolates).chain(inboxes);
+        clocks.nth(whose).expect("a clock").set(milliseconds);
     }
 
-    /// Asks the root to end the counter.
-    fn end(&mut self) {
-        let end = self.air.call(self.air.root(), Message::End);
+    /// How many clocks there are.
+    pub fn clocks(layout: Layout) -> usize {
+        let objects = layout.counters * (layout.cells() + 1) + layout.inboxes();
+        objects + usize::from(EDGES)
+    }
+
+    /// Asks the root to end a counter.
+    fn end(&mut self, counter: usize) {
+        let air = &self.airs[counter];
+        let end = air.call(air.root(), Message::End);
         self.begin(None, async move {
             let _ = end.await;
         });
+    }
+
+    fn tick(&mut self, milliseconds: i64) {
+        let now_ms = self.now_ms.get() + milliseconds;
+        self.now_ms.set(now_ms);
+        self.network.borrow_mut().grow_old(now_ms);
     }
 
     pub fn step(&mut self, step: Step) {
@@ -286,56 +264,77 @@ impl World {
         }
         match step {
             Step::Write {
-                edge: number,
+                counter,
+                edge,
                 added,
                 removed,
-            } => {
-                let edge = self.edges[usize::from(number)].clone();
-                let delta = (added.into(), removed.into());
-                let write = edge::write(edge, delta, self.written.clone());
-                self.begin(Some(number), write);
-            }
+            } => self.write(counter, edge, (added.into(), removed.into())),
             Step::Keyed {
+                counter,
                 edge,
                 key,
                 is_other,
-            } => self.send_keyed(edge, key, is_other),
-            Step::Believe { edge, doublings } => {
-                self.edges[usize::from(edge)].shards.set(1 << doublings);
-            }
+            } => self.send_keyed(edge, (counter, key, is_other, false)),
+            Step::Queue { counter, edge } => self.send_event(counter, edge),
+            Step::QueueKeyed {
+                counter,
+                edge,
+                key,
+                is_other,
+            } => self.send_keyed(edge, (counter, key, is_other, true)),
+            Step::Believe {
+                counter,
+                edge,
+                doublings,
+            } => self.edge(counter, edge).shards.set(1 << doublings),
             Step::Deliver(pick) => self.deliver(pick),
-            Step::Repeat(pick) => self.air.network.borrow_mut().repeat(pick),
+            Step::Repeat(pick) => self.network.borrow_mut().repeat(pick),
             Step::Answer(pick) => self.answer(pick),
             Step::LoseRequest(pick) => self.lose_request(pick),
             Step::LoseAnswer(pick) => self.lose_answer(pick),
-            Step::GiveUp(pick) => self.air.network.borrow_mut().time_out(pick),
+            Step::GiveUp(pick) => self.network.borrow_mut().time_out(pick),
             Step::Crash(cell) => self.places[cell].crash(),
-            Step::CrashRoot => self.home.crash(),
+            Step::CrashRoot(counter) => self.homes[counter].crash(),
             Step::CrashEdge(number) => self.crash_edge(number),
+            Step::CrashInbox(inbox) => self.inboxes[inbox].crash(),
             Step::Refuse(cell, times) => self.places[cell].core.refused_writes.set(times),
-            Step::Double(datacenter) => self.decide(datacenter, Change::Double),
-            Step::Halve(datacenter) => self.decide(datacenter, Change::Halve),
-            Step::Alarm(datacenter) => self.places[datacenter * CELLS].core.on_alarm(),
-            Step::RootAlarm => self.home.alarm(),
-            Step::Read { about_times } => {
-                self.begin(None, reader::read(self.air.clone(), about_times, false));
+            Step::RefuseInbox(inbox, times) => {
+                let rows = self.inboxes[inbox].rows.borrow();
+                rows.refused_writes.set(times);
+            }
+            Step::Double(lead) => self.decide(lead, Change::Double),
+            Step::Halve(lead) => self.decide(lead, Change::Halve),
+            Step::Alarm(lead) => self.places[lead * CELLS].core.on_alarm(),
+            Step::RootAlarm(counter) => self.homes[counter].alarm(),
+            Step::InboxAlarm(inbox) => self.inboxes[inbox].alarm(),
+            Step::Read {
+                counter,
+                about_times,
+            } => {
+                let air = self.airs[counter].clone();
+                self.begin(None, reader::read(air, about_times, false));
+            }
+            Step::ReadDrained { counter } => {
+                let air = self.airs[counter].clone();
+                self.begin(None, reader::read_drained(air));
             }
             Step::ReadAs {
+                counter,
                 edge,
                 reader,
                 write,
-            } => self.read_as(edge, reader, write),
-            Step::Suspend => {
-                self.air.is_holding.set(true);
-                self.end();
+            } => self.read_as(counter, edge, reader, write),
+            Step::Suspend(counter) => {
+                self.airs[counter].is_holding.set(true);
+                self.end(counter);
             }
-            Step::Resume => self.air.oracle.borrow_mut().is_stopped = false,
-            Step::End => self.end(),
-            Step::Tick(milliseconds) => {
-                let now_ms = self.air.now_ms.get() + milliseconds;
-                self.air.now_ms.set(now_ms);
-                self.air.network.borrow_mut().grow_old(now_ms);
+            Step::Resume => {
+                for air in self.airs.iter() {
+                    air.oracle.borrow_mut().is_stopped = false;
+                }
             }
+            Step::End(counter) => self.end(counter),
+            Step::Tick(milliseconds) => self.tick(milliseconds),
             Step::Skew(whose, milliseconds) => self.skew(whose, milliseconds),
         }
         self.run();

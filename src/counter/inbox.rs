@@ -1,0 +1,248 @@
+//! What an inbox decides about its log and its batches; storage and messages are its shell's.
+//!
+//! Invariants: an append is logged once, however often it comes; a batch holds the first rows of the log,
+//! whole rows in their order; a write leaves its batch only when it is counted or dead; a counter is drained
+//! only when nothing is left of what the log held of it when it was asked.
+
+use std::collections::BTreeMap;
+
+use super::id::CounterId;
+use super::ledger::WriteKey;
+use super::nonces::{Known, Nonce, Nonces, Outcome};
+use super::queue::{DeadLetter, Due, InboxId, Logged, Verdict, gather, retry_after_ms};
+
+/// What an inbox has in memory of its rows.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    /// Which inbox it is, once it was told.
+    pub me: Option<InboxId>,
+    /// The newest append of each lane.
+    pub nonces: Nonces,
+    /// The log's first and last row; the first is behind the last where it is empty.
+    pub log: (i64, i64),
+    /// Number of the newest batch.
+    pub batch: i64,
+}
+
+/// What becomes of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is new, and its row has this number.
+    New(i64),
+    /// It was logged before.
+    Repeated,
+    /// Its lane finished with it long ago; nobody waits for the answer.
+    Stray,
+    /// There is no room for it.
+    Full,
+}
+
+impl Head {
+    /// The head of rows as they are stored: what was remembered at the last batch, and each row of the log
+    /// in order, with its body if that can be read.
+    pub fn restore<'a>(
+        me: Option<InboxId>,
+        nonces: Nonces,
+        batch: i64,
+        rows: impl IntoIterator<Item = (i64, Option<&'a Logged>)>,
+    ) -> Self {
+        let mut head = Self {
+            me,
+            nonces,
+            log: (1, 0),
+            batch,
+        };
+        for (number, (seq, row)) in rows.into_iter().enumerate() {
+            let first = if number == 0 { seq } else { head.log.0 };
+            head.log = (first, seq);
+            if let Some(row) = row {
+                head.nonces.remember(row.nonce, outcome_of(seq), row.at_ms);
+            }
+        }
+        head
+    }
+
+    /// Whether no row is left.
+    pub fn is_empty(&self) -> bool {
+        self.log.0 > self.log.1
+    }
+
+    /// How many rows the log has.
+    pub fn rows(&self) -> u64 {
+        u64::try_from(self.log.1 - self.log.0 + 1).unwrap_or(0)
+    }
+
+    /// What becomes of an append where the log may have `rows_max` rows. Nothing has changed.
+    pub fn admit(&self, nonce: Nonce, now_ms: i64, rows_max: u64) -> Admission {
+        match self.nonces.look_up(nonce, now_ms) {
+            Known::Repeated(_) => Admission::Repeated,
+            Known::Stray => Admission::Stray,
+            Known::Full => Admission::Full,
+            Known::New if self.rows() >= rows_max => Admission::Full,
+            Known::New => Admission::New(self.log.1 + 1),
+        }
+    }
+
+    /// Notes an append whose row has just been written.
+    pub fn logged(&mut self, nonce: Nonce, seq: i64, now_ms: i64) {
+        self.log.1 = seq;
+        self.nonces.remember(nonce, outcome_of(seq), now_ms);
+    }
+
+    /// Notes that the first rows, up to `upto_seq`, have just become a batch.
+    pub fn batched(&mut self, number: i64, upto_seq: i64) {
+        self.log.0 = upto_seq + 1;
+        self.batch = number;
+    }
+}
+
+/// What is remembered of an append: only its row.
+fn outcome_of(seq: i64) -> Outcome {
+    Outcome {
+        sequence: u64::try_from(seq).unwrap_or(0),
+        added: 0,
+        removed: 0,
+    }
+}
+
+/// A batch that is not done.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Its number.
+    pub number: i64,
+    /// How often it was tried.
+    pub tries: u32,
+    /// What is left of it.
+    pub dues: Vec<Due>,
+    /// Whether its row cannot be read: what was left of it is not known.
+    pub is_broken: bool,
+}
+
+/// A batch that is about to begin, all of it in one commit.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// The batch.
+    pub batch: Batch,
+    /// The last row that is in it.
+    pub upto_seq: i64,
+    /// What can never be counted: rows that cannot be read.
+    pub dead: Vec<DeadLetter>,
+}
+
+/// The batch of this number, of the first rows of the log; `None` stands for a row that cannot be read.
+/// Cost: as [`gather`].
+pub fn begin(
+    number: i64,
+    rows: Vec<(i64, Option<Logged>)>,
+    now_ms: i64,
+    new_key: &mut dyn FnMut() -> WriteKey,
+) -> Beginning {
+    let mut dead = Vec::new();
+    let mut readable = Vec::with_capacity(rows.len());
+    let mut seqs = Vec::with_capacity(rows.len());
+    let mut last = 0;
+    for (seq, row) in rows {
+        match row {
+            Some(row) => {
+                readable.push(row);
+                seqs.push(seq);
+            }
+            // Kept as it is it would be met again for ever.
+            None if readable.is_empty() => {
+                last = seq;
+                dead.push(DeadLetter::unreadable(now_ms));
+            }
+            None => break,
+        }
+    }
+    let gathered = gather(&readable, new_key);
+    let taken = gathered.rows.checked_sub(1).and_then(|row| seqs.get(row));
+    Beginning {
+        batch: Batch {
+            number,
+            tries: 0,
+            dues: gathered.dues,
+            is_broken: false,
+        },
+        upto_seq: taken.copied().unwrap_or(last),
+        dead,
+    }
+}
+
+impl Batch {
+    /// The places of the writes that go together: those of one counter and generation, a client's keys by
+    /// themselves.
+    pub fn groups(&self) -> Vec<Vec<usize>> {
+        let mut groups: BTreeMap<(&CounterId, bool, u64), Vec<usize>> = BTreeMap::new();
+        for (place, due) in self.dues.iter().enumerate() {
+            let group = (&due.counter, due.is_clients, due.write.generation);
+            groups.entry(group).or_default().push(place);
+        }
+        groups.into_values().collect()
+    }
+
+    /// Strikes off what is settled, by the verdicts of places; what has none is sent again. Returns what was
+    /// given up, and how long what is left waits, milliseconds.
+    pub fn settle(
+        &mut self,
+        verdicts: impl IntoIterator<Item = (usize, Verdict)>,
+        now_ms: i64,
+    ) -> (Vec<DeadLetter>, i64) {
+        let mut known = vec![Verdict::Later; self.dues.len()];
+        for (place, verdict) in verdicts {
+            if let Some(known) = known.get_mut(place) {
+                *known = verdict;
+            }
+        }
+        let mut dead = Vec::new();
+        if self.is_broken {
+            // Kept as it is it would be met again for ever.
+            dead.push(DeadLetter::unreadable(now_ms));
+        }
+        let mut left = Vec::new();
+        for (due, verdict) in std::mem::take(&mut self.dues).into_iter().zip(known) {
+            match verdict {
+                Verdict::Done => {}
+                Verdict::Dead(death) => dead.push(DeadLetter::of(&due, death, now_ms)),
+                Verdict::Later => left.push(due),
+            }
+        }
+        self.dues = left;
+        let wait_ms = retry_after_ms(self.tries);
+        self.tries = self.tries.saturating_add(1);
+        (dead, wait_ms)
+    }
+}
+
+/// Waits until everything is counted that an inbox had acknowledged of a counter.
+#[derive(Clone, Copy, Debug)]
+pub struct Draining {
+    /// The last row when it was asked.
+    last: i64,
+    /// The newest batch when that row was in one.
+    horizon: Option<i64>,
+}
+
+impl Draining {
+    /// Everything that is acknowledged now.
+    pub fn new(head: &Head) -> Self {
+        Self {
+            last: head.log.1,
+            horizon: None,
+        }
+    }
+
+    /// The newest of the batches that matter, once all rows that matter are in one: nothing is drained before.
+    pub fn horizon(&mut self, head: &Head) -> Option<i64> {
+        if self.horizon.is_none() && head.log.0 > self.last {
+            self.horizon = Some(head.batch);
+        }
+        self.horizon
+    }
+
+    /// Whether those batches, as they are stored now, hold nothing of the counter any more.
+    pub fn is_done(batches: &[Batch], counter: &CounterId) -> bool {
+        let mut dues = batches.iter().flat_map(|batch| &batch.dues);
+        !dues.any(|due| due.counter == *counter)
+    }
+}
