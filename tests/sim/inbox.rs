@@ -113,6 +113,9 @@ impl Inbox {
 
     /// Runs everything here until it waits. True if something ended.
     pub fn run(&mut self) -> bool {
+        if self.tasks.is_empty() && self.core.waited_for.borrow().is_empty() {
+            return false;
+        }
         let spawned = std::mem::take(&mut *self.core.waited_for.borrow_mut());
         let spawned = spawned.into_iter().map(|task| (None, task));
         self.tasks.extend(spawned);
