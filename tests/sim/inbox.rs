@@ -25,7 +25,7 @@ const REGISTER_TRIES: usize = 3;
 const DRAIN_MS_MAX: i64 = 1_500;
 
 /// So few that some worlds fill it.
-const LOG_ROWS_MAX: u64 = 12;
+const LOG_ROWS_MAX: u64 = 4;
 
 /// One object in memory, as `objects::inbox::InboxCore`.
 pub struct Core {

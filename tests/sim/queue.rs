@@ -15,7 +15,7 @@ use tally::counter::queue::Event;
 use tally::protocol::messages::{Appended, Fault};
 
 use super::isolate::Spawned;
-use super::network::{Answer, Message, unavailable};
+use super::network::{Answer, Message};
 use super::oracle::End;
 use super::{Air, Airs, Boxed, INBOXES};
 
@@ -90,20 +90,19 @@ impl Queue {
     }
 
     async fn send(&self, nonce: Nonce, events: Vec<Event>) -> Outcome {
-        let mut outcome = Err(unavailable());
+        let mut is_unknown = false;
         for _ in 0..ATTEMPTS {
             let append = Message::Append(nonce, events.clone());
-            outcome = self.airs[0].call_at(self.inbox, append).await;
-            if !matches!(outcome, Err(Fault::Unavailable(_))) {
-                break;
+            match self.airs[0].call_at(self.inbox, append).await {
+                Ok(Answer::Appended(Appended::Logged)) => return Some(true),
+                Err(Fault::Unavailable(_)) => is_unknown = true,
+                _ if is_unknown => break,
+                Ok(Answer::Appended(Appended::Full)) => return Some(false),
+                Ok(other) => unreachable!("{other:?} answers no append"),
+                Err(_) => break,
             }
         }
-        match outcome {
-            Ok(Answer::Appended(Appended::Logged)) => Some(true),
-            Ok(Answer::Appended(Appended::Full)) => Some(false),
-            Ok(other) => unreachable!("{other:?} answers no append"),
-            Err(_) => None,
-        }
+        None
     }
 
     /// One event, until its client has an answer. True if it was acknowledged.
