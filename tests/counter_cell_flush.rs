@@ -32,10 +32,12 @@ fn grant(ttl: Option<Ttl>) -> Grant {
             number: 1,
             shards: None,
             ttl,
+            ..Settings::default()
         },
         last_write_ms: 0,
         alone: true,
         spread: 0,
+        ..Grant::default()
     }
 }
 

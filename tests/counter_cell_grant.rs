@@ -22,10 +22,12 @@ fn grant(generation: u64, number: u64) -> Grant {
             number,
             shards: None,
             ttl: None,
+            ..Settings::default()
         },
         last_write_ms: 0,
         alone: true,
         spread: 0,
+        ..Grant::default()
     }
 }
 

@@ -18,7 +18,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::counter::cell::Cell;
 use tally::counter::flush::{Changes, Load, Refusal};
-use tally::counter::ledger::{Keyed, KeyedOutcome};
+use tally::counter::ledger::{Keyed, KeyedOutcome, SeenValue};
 use tally::counter::merge::Question;
 use tally::counter::nonces::Nonce;
 use tally::counter::total::Value;
@@ -60,7 +60,7 @@ proptest! {
         shell.have_company();
         let asked = Wish { added: wished.0.into(), removed: wished.1.into(), ago: 0 };
         let mut keyed = write(1, asked, BEGIN_MS);
-        keyed.seen = Some((u128::from(seen.0).into(), u128::from(seen.1).into()));
+        keyed.seen = Some(SeenValue { value: Value::new(u128::from(seen.0), u128::from(seen.1)), is_set: false });
         let mut changes = Changes::default();
         let outcomes = shell.apply(&mut shell.cell.clone(), &[keyed], &mut changes).expect("it counts");
         let [KeyedOutcome::Counted(recorded)] = outcomes.as_slice() else {

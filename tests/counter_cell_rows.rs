@@ -47,6 +47,7 @@ fn grant(generation: u64) -> Grant {
         last_write_ms: 0,
         alone: true,
         spread: 0,
+        ..Grant::default()
     }
 }
 
@@ -207,6 +208,7 @@ impl Shell {
                         number: self.number,
                         shards: None,
                         ttl: None,
+                        ..Settings::default()
                     },
                     last_write_ms: now * 1_000,
                     ..grant(self.generation)

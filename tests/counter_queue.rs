@@ -58,6 +58,7 @@ fn recorded() -> Recorded {
         totals: Default::default(),
         is_exact: true,
         at_ms: NOW_MS,
+        operations: 0,
     }
 }
 

@@ -57,7 +57,8 @@ fn rows_of_an_inbox_have_these_bytes() {
             removed: 0,
             live: Vec::new(),
             past: vec![(NOW_MS / 1_000, 300)],
-            seen: Some((0_u128.into(), 0_u128.into())),
+            seen: Some(Default::default()),
+            condition: None,
         },
     };
     assert_eq!(

@@ -10,22 +10,26 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tally::cluster::operation::Operations;
 use tally::cluster::root::{Entry, Root};
 use tally::counter::cell::{Cell, Hot};
 use tally::counter::flush::{Load, Refusal};
 use tally::counter::grant::Grant;
 use tally::counter::history::Step;
 use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::ledger::{Keyed, KeyedOutcome, Ledger, Recorded, WriteKey};
-use tally::counter::merge::{Part, Question};
+use tally::counter::ledger::{
+    Keyed, KeyedOutcome, Ledger, Recorded, SeenValue, Unchanged, WriteKey,
+};
+use tally::counter::merge::{CellTotals, Part, Question};
 use tally::counter::nonces::{Nonce, Outcome};
 use tally::counter::queue::InboxId;
 use tally::counter::settings::{Settings, Ttl, TtlMode};
+use tally::counter::total::Value;
 use tally::protocol::messages::{
-    Append, Ask, Call, Claim, Claimed, Close, Configure, Count, Counted, Drain, End, Fault, Flush,
-    Flushed, HashKeyCall, Hello, List, ListAll, LookUp, Measure, Owner, Put, Read, ReadDead,
-    ReadDrained, ReadMany, Register, RegisterInbox, ReleaseInbox, Report, Seal, Sum, Suspend,
-    decode, encode,
+    Append, Ask, Call, Claim, Claimed, Close, Configure, Count, Counted, Drain, Fault, Flush,
+    Flushed, HashKeyCall, Hello, Keep, List, ListAll, LookUp, Measure, Operate, Owner, Read,
+    ReadDead, ReadDrained, ReadMany, Register, RegisterInbox, ReleaseInbox, Report, Seal, Settle,
+    Sum, Suspend, decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -64,10 +68,12 @@ fn grant() -> Grant {
                 mode: TtlMode::Sliding,
                 set_at_ms: NOW_MS - 1_000,
             }),
+            ..Settings::default()
         },
         last_write_ms: NOW_MS - 500,
         alone: true,
         spread: 8,
+        ..Grant::default()
     }
 }
 
@@ -124,6 +130,7 @@ fn an_answer_to_a_flush_has_these_bytes() {
         elsewhere: Some((300_u128.into(), 0_u128.into())),
         shards: 8,
         linger_ms: 20,
+        operations: 0,
     };
     assert_eq!(
         golden(&Ok::<_, Fault>(flushed)),
@@ -164,6 +171,7 @@ fn recorded() -> Recorded {
         totals: (300_u128.into(), 1_u128.into()),
         is_exact: true,
         at_ms: NOW_MS,
+        operations: 2,
     }
 }
 
@@ -191,7 +199,15 @@ fn keyed_writes_and_claims_have_these_bytes() {
         removed: 2,
         live: vec![(NOW_MS / 1_000, 300)],
         past: vec![(1_431_820_800, 1)],
-        seen: Some((300_u128.into(), 1_u128.into())),
+        seen: Some(SeenValue {
+            value: Value::new(300_u128, 1_u128),
+            is_set: true,
+        }),
+        condition: Some(Unchanged {
+            generation: 7,
+            sequence: 300,
+            operations: 1,
+        }),
     };
     let count = Count {
         to: address(),
@@ -210,8 +226,14 @@ fn keyed_writes_and_claims_have_these_bytes() {
             KeyedOutcome::Overflow,
             KeyedOutcome::NeedsView,
             KeyedOutcome::Ended,
+            KeyedOutcome::Struck,
+            KeyedOutcome::BelowFloor,
+            KeyedOutcome::Changed,
+            KeyedOutcome::NeedsHome,
+            KeyedOutcome::NotWhole,
         ],
         shards: 8,
+        home: Some(address().datacenter),
     };
     assert_eq!(
         golden(&counted),
@@ -221,6 +243,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
         counter: address().counter,
         datacenter: address().datacenter,
         keys: vec![WriteKey([7; 16])],
+        struck_at: Some(address().datacenter),
     };
     assert_eq!(
         golden(&claim),
@@ -228,7 +251,12 @@ fn keyed_writes_and_claims_have_these_bytes() {
     );
     let claimed = Claimed {
         generation: 7,
-        owners: vec![Owner::Lead(address().datacenter), Owner::Ended, Owner::Full],
+        owners: vec![
+            Owner::Lead(address().datacenter),
+            Owner::Ended,
+            Owner::Full,
+            Owner::Operation,
+        ],
     };
     assert_eq!(golden(&claimed), "070300034652410102");
 }
@@ -243,9 +271,24 @@ fn a_sealed_shards_part_has_these_bytes() {
     assert_eq!(golden::<Option<Part>>(&None), "00");
 }
 
+fn totals() -> CellTotals {
+    CellTotals {
+        generation: 1_777_593_000_000,
+        sequence: 300,
+        added: 301,
+        removed: 2,
+    }
+}
+
 #[test]
 fn entries_of_the_directory_have_these_bytes() {
     let names = ["IAD", "FRA"];
+    let mut operations = Operations::default();
+    let seen = vec![
+        (address().datacenter, Some(vec![(1, totals())])),
+        (Datacenter::local(), None),
+    ];
+    operations.set(Value::new(9_u128, 0_u128), seen, NOW_MS);
     let root = Root {
         generation: 1_777_593_000_000,
         created_at_ms: NOW_MS,
@@ -261,6 +304,10 @@ fn entries_of_the_directory_have_these_bytes() {
             number: 3,
         }]
         .into(),
+        revision: 4,
+        home: Some(address().datacenter),
+        held: vec![(address().datacenter, vec![(1, totals())])],
+        operations,
     };
     assert_eq!(
         golden(&Entry::Live(root)),
@@ -294,8 +341,9 @@ fn each_call_has_its_own_path() {
         (Sum::PATH, "/sum"),
         (Register::PATH, "/register"),
         (LookUp::PATH, "/look-up"),
-        (Put::PATH, "/put"),
-        (End::PATH, "/end"),
+        (Operate::PATH, "/operate"),
+        (Keep::PATH, "/keep"),
+        (Settle::PATH, "/settle"),
         (List::PATH, "/list"),
         (HashKeyCall::PATH, "/hash-key"),
         (Measure::PATH, "/measure"),

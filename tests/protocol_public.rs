@@ -17,7 +17,7 @@ use tally::protocol::public::{Freshness, Told};
 use tally::protocol::query::Window;
 
 fn told(sum: &GlobalSum, freshness: Freshness) -> String {
-    Told::new(&id("a"), sum, freshness).to_json(false, None, false)
+    Told::new(&id("a"), sum, freshness).to_json(false, None, None)
 }
 
 #[test]
@@ -48,6 +48,7 @@ fn a_counter_with_everything_reads_so() {
             mode: TtlMode::Sliding,
             set_at_ms: NOW_MS - 90_000,
         }),
+        floor: None,
     };
     let window = Window {
         seconds: 3_600,
@@ -57,15 +58,15 @@ fn a_counter_with_everything_reads_so() {
     let id = id("a \"b\" ключ");
     let told = Told::new(&id, &sum, FRESH);
     assert_eq!(
-        told.to_json(true, Some(window), true),
-        r#"{"id":"a \"b\" ключ","value":7,"exact":true,"updated_at":1777593629000,"expires_at":1777593689000,"version":"AQEDRlJBAAEJ","as_of":1777593629980,"staleness_ms":20,"uniques":null,"datacenters":[{"id":"FRA","value":7,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true}],"window":{"seconds":3600,"count":5,"max_error":1,"uniques":{"estimate":2,"standard_error":0.01}},"settings":{"shards":4,"ttl_seconds":60,"ttl_mode":"sliding"}}"#
+        told.to_json(true, Some(window), Some(&[])),
+        r#"{"id":"a \"b\" ключ","value":7,"exact":true,"updated_at":1777593629000,"expires_at":1777593689000,"version":"AQEDRlJBAAEJ","as_of":1777593629980,"staleness_ms":20,"uniques":null,"datacenters":[{"id":"FRA","value":7,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true}],"window":{"seconds":3600,"count":5,"max_error":1,"uniques":{"estimate":2,"standard_error":0.01}},"settings":{"shards":4,"ttl_seconds":60,"ttl_mode":"sliding","floor":null,"home":null},"pending_datacenters":[]}"#
     );
     // Uniques of a window longer than minutes are kept for are not told.
     let longer = Window {
         seconds: 86_401,
         ..window
     };
-    let json = told.to_json(true, Some(longer), false);
+    let json = told.to_json(true, Some(longer), None);
     assert!(json.contains(r#""max_error":1,"uniques":null}"#), "{json}");
 }
 
@@ -168,7 +169,7 @@ fn numbers_are_exact_and_strings_only_where_javascript_would_round() {
         let id = id("a");
         let told = Told::new(&id, &sum, FRESH);
         for (strings, shown) in [(false, plain), (true, string)] {
-            let json = told.to_json(strings, None, false);
+            let json = told.to_json(strings, None, None);
             let top = format!(r#"{{"id":"a","value":{shown},"#);
             assert!(json.starts_with(&top), "{json}");
             let below = format!(r#"{{"id":"FRA","value":{shown},"#);

@@ -121,6 +121,7 @@ fn a_write_reads_so() {
         elsewhere: None,
         shards: 2,
         linger_ms: 0,
+        operations: 0,
     };
     let json = write_json(&cell, 3, Value::new(5, 0), true, &flushed, false);
     assert_eq!(

@@ -74,6 +74,7 @@ fn a_writes_version_names_its_cell() {
         elsewhere: None,
         shards: 8,
         linger_ms: 0,
+        operations: 0,
     };
     let version = Version::of_write(&cell, &flushed);
     assert_eq!(version.cells(), [seen("LOCAL", 5, 7, 9)]);

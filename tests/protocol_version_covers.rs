@@ -62,6 +62,7 @@ fn sum(generation: u64, parts: &[(&str, Cells<'_>)]) -> GlobalSum {
     GlobalSum {
         datacenters: datacenters.collect(),
         root,
+        is_whole: true,
         is_drained: true,
     }
 }

@@ -45,6 +45,7 @@ impl Busy {
                 last_write_ms: 0,
                 alone: true,
                 spread: 1,
+                ..Grant::default()
             },
             BEGIN_MS,
         );

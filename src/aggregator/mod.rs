@@ -17,7 +17,7 @@ use crate::platform::measure;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
     Call, DatacenterSum, Drain, Fault, GlobalSum, List, ListAll, LookUp, Measure, Read,
-    ReadDrained, ReadMany, Sum, Wanted,
+    ReadDrained, ReadMany, Settle, Sum, Wanted,
 };
 use crate::protocol::names::{self, CellAddress, DIRECTORY_PARTITIONS};
 
@@ -79,12 +79,29 @@ async fn read(
             return Ok(None);
         };
         if let Some(sum) = sum_world(env, &counter, root, datacenter.as_ref(), wanted).await {
+            if answers_unsettled(&sum) {
+                let settle = Settle {
+                    counter: counter.clone(),
+                };
+                known = call::root(env, &counter, &settle).await?;
+                continue;
+            }
             return Ok((!has_lapsed(&sum, datacenter.is_none())).then_some(sum));
         }
     }
     Err(Fault::Unavailable(
         "the counter is being ended and created again".to_owned(),
     ))
+}
+
+/// Whether a datacenter answered that the last set or reset could not observe: what it holds is part of no value
+/// before the root has heard of it.
+fn answers_unsettled(sum: &GlobalSum) -> bool {
+    let is_unsettled = |(datacenter, part): &(Datacenter, Option<DatacenterSum>)| {
+        let is_whole = part.as_ref().is_some_and(|part| part.missing.is_empty());
+        is_whole && !sum.root.operations.is_settled(datacenter)
+    };
+    sum.datacenters.iter().any(is_unsettled)
 }
 
 async fn look_up(env: &Env, counter: &CounterId) -> Result<Option<Root>, Fault> {
@@ -160,6 +177,7 @@ async fn sum_world(
     Some(GlobalSum {
         root,
         datacenters,
+        is_whole: only.is_none(),
         is_drained,
     })
 }

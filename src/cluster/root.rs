@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::operation::{Cells, Operations};
 use crate::counter::grant::Grant;
 use crate::counter::id::Datacenter;
 use crate::counter::queue::InboxId;
 use crate::counter::settings::{Settings, TtlMode};
+use crate::counter::total::Value;
 
 /// How long the memory of an ended generation is kept: the idempotency time (24 h) and an hour,
 /// after which no retry of the old generation can come.
@@ -20,6 +22,10 @@ pub const TOMBSTONE_KEPT_MS: i64 = 25 * 3_600_000;
 pub const DATACENTERS_MAX: usize = 1_024;
 
 /// What the directory keeps of a counter.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is read or written at a time, and most are live"
+)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
     /// The counter exists.
@@ -50,7 +56,19 @@ pub struct Root {
     pub retry_end_ms: i64,
     /// Inboxes that may have events of it which are not counted yet; a strong read asks them.
     pub inboxes: BTreeSet<InboxId>,
+    /// Rises with whatever changes of the grants.
+    pub revision: u64,
+    /// The datacenter that all writes are forwarded to, if there is one.
+    pub home: Option<Datacenter>,
+    /// While there is a home: what all other datacenters hold, none of which counts.
+    pub held: Vec<(Datacenter, Cells)>,
+    /// What set and reset have made of the value.
+    pub operations: Operations,
 }
+
+/// Why a call that needs a home has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeedsHome;
 
 impl Root {
     /// A new counter. Its generation is above the one that ended, and above the clock in
@@ -66,6 +84,10 @@ impl Root {
             last_write_ms: now_ms,
             retry_end_ms: 0,
             inboxes: BTreeSet::new(),
+            revision: 0,
+            home: None,
+            held: Vec::new(),
+            operations: Operations::default(),
         }
     }
 
@@ -98,24 +120,116 @@ impl Root {
             .is_some_and(|ttl| ttl.mode == TtlMode::Sliding)
     }
 
+    /// The only datacenter that counts: home, or the one that there is. It calls its own total the counter's
+    /// value, so it must know before anything else may change the value.
+    pub fn sole(&self) -> Option<&Datacenter> {
+        let only = (self.datacenters.first()).filter(|_| self.datacenters.len() == 1);
+        self.home.as_ref().or(only)
+    }
+
     /// The lead that must be told, before `newcomer` may count, that it is no longer alone.
     pub fn lone_lead(&self, newcomer: &Datacenter) -> Option<&Datacenter> {
-        let only = self
-            .datacenters
-            .first()
-            .filter(|_| self.datacenters.len() == 1);
-        only.filter(|lead| *lead != newcomer)
+        let sole = self.sole().filter(|_| self.home.is_none());
+        sole.filter(|lead| *lead != newcomer)
+    }
+
+    /// Where all writes go, if that is not this datacenter.
+    pub fn home_elsewhere(&self, datacenter: &Datacenter) -> Option<&Datacenter> {
+        self.home.as_ref().filter(|home| *home != datacenter)
+    }
+
+    /// The home that a bound by the value asks for: the one that is named, or the one that there is, or the
+    /// only datacenter that has written. `Ok(None)` where nobody has: the first writer's it will be.
+    ///
+    /// # Errors
+    /// [`NeedsHome`] where several have, and none is named: which one it is to be is the owner's to say.
+    pub fn home_for_bounds(
+        &self,
+        named: Option<Datacenter>,
+    ) -> Result<Option<Datacenter>, NeedsHome> {
+        let known = named.or_else(|| self.sole().cloned());
+        match known {
+            None if !self.datacenters.is_empty() => Err(NeedsHome),
+            known => Ok(known),
+        }
+    }
+
+    /// The first write of a counter whose decrements are bounded makes its datacenter home.
+    pub fn settle_home(&mut self, writer: &Datacenter) {
+        if self.settings.floor.is_some() && self.home.is_none() && self.datacenters.is_empty() {
+            self.home = Some(writer.clone());
+        }
+    }
+
+    /// The datacenters that must stop, and say what they hold, before `home` may take the place of the home
+    /// that there is: whoever counts now and will not, or is no longer alone with it.
+    pub fn to_stop_for(&self, home: Option<&Datacenter>) -> Vec<Datacenter> {
+        if self.home.as_ref() == home {
+            return Vec::new();
+        }
+        let counts = |datacenter: &&Datacenter| match (home, &self.home) {
+            (Some(home), _) => *datacenter != home,
+            (None, Some(before)) => *datacenter == before,
+            (None, None) => false,
+        };
+        self.datacenters.iter().filter(counts).cloned().collect()
+    }
+
+    /// Moves the home. `held` is what every other datacenter holds, all of which have stopped.
+    pub fn move_home(&mut self, home: Option<Datacenter>, held: Vec<(Datacenter, Cells)>) {
+        self.held = if home.is_some() { held } else { Vec::new() };
+        self.home = home;
+    }
+
+    /// Sets the value. `seen` holds what each datacenter that counts had counted; `None` for one that did not answer with
+    /// all its cells.
+    pub fn set(&mut self, value: Value, seen: Vec<(Datacenter, Option<Cells>)>, now_ms: i64) {
+        let mut seen = seen;
+        let held = self.held.iter().cloned();
+        seen.extend(held.map(|(datacenter, cells)| (datacenter, Some(cells))));
+        self.operations.set(value, seen, now_ms);
+        self.last_write_ms = self.last_write_ms.max(now_ms);
+    }
+
+    /// The datacenters whose totals change still: all, or home.
+    pub fn counting(&self) -> Vec<Datacenter> {
+        let held =
+            |datacenter: &&Datacenter| !self.held.iter().any(|(other, _)| other == *datacenter);
+        self.datacenters.iter().filter(held).cloned().collect()
+    }
+
+    /// What the value is besides the totals of one datacenter, if no other counts.
+    fn rest_of(&self, datacenter: &Datacenter) -> Value {
+        let others = self.held.iter().filter(|(other, _)| other != datacenter);
+        others.fold(
+            self.operations.rest_of(datacenter),
+            |sum, (other, cells)| sum.plus(self.operations.beyond(other, cells)),
+        )
     }
 
     /// The grant for the lead of a datacenter; `alone` if no other datacenter counts.
     pub fn grant(&self, datacenter: &Datacenter) -> Grant {
+        let is_home = self.home.as_ref() == Some(datacenter);
+        let is_sole = is_home || self.datacenters.iter().all(|other| other == datacenter);
+        let mut settings = self.settings;
+        if is_home {
+            // One cell decides.
+            settings.shards = Some(1);
+        }
         Grant {
             generation: self.generation,
-            settings: self.settings,
+            settings,
             last_write_ms: self.last_write_ms,
+            revision: self.revision,
             // Of a counter with queued events no cell knows the whole.
-            alone: self.inboxes.is_empty()
-                && self.datacenters.iter().all(|other| other == datacenter),
+            alone: self.inboxes.is_empty() && is_sole,
+            is_home,
+            rest: if is_sole {
+                self.rest_of(datacenter)
+            } else {
+                Value::default()
+            },
+            operations: self.operations.number(),
             spread: 0,
         }
     }

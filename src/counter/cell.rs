@@ -156,8 +156,16 @@ impl Cell {
     fn renew(&mut self, grant: Grant) {
         let Some(held) = &mut self.grant else { return };
         held.last_write_ms = held.last_write_ms.max(grant.last_write_ms);
-        // Once another cell exists it never goes away within a generation.
-        held.alone = held.alone && grant.alone;
+        if grant.revision > held.revision {
+            *held = Grant {
+                settings: held.settings,
+                last_write_ms: held.last_write_ms,
+                ..grant
+            };
+        } else if grant.revision == held.revision {
+            // Of one moment, yet one was told that it is not alone: nobody is then.
+            held.alone = held.alone && grant.alone;
+        }
         if grant.settings.number > held.settings.number {
             held.settings = grant.settings;
         }
@@ -220,6 +228,12 @@ impl Cell {
         }
         if self.needs_grant(now_ms) {
             return Err(Refusal::NeedsGrant);
+        }
+        let has_floor = self
+            .grant
+            .is_some_and(|grant| grant.settings.floor.is_some());
+        if has_floor && load.removed > 0 {
+            return Err(Refusal::Bounded);
         }
         let added = self
             .added

@@ -56,6 +56,8 @@ pub enum Refusal {
     Stray,
     /// Too many lanes flushed within the last minute.
     TooManyLanes,
+    /// The counter's value has a floor, so decrements are decided one by one and not in a flush.
+    Bounded,
     /// The shard is sealed; writes of its datacenter spread over this many shards.
     Moved(u8),
 }

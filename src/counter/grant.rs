@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::settings::Settings;
+use super::total::Value;
 
 /// How long a granter's word outweighs a cell's own clock on whether the counter has lapsed.
 pub const GRANT_TRUSTED_MS: u64 = 1_000;
 
 /// Permission to count, given by the root and handed on by the lead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// The counter's generation.
     pub generation: u64,
@@ -17,8 +18,18 @@ pub struct Grant {
     /// Newest write anywhere that the granter knows of, unix milliseconds: it carries a sliding
     /// time to live over quiet stretches of this cell.
     pub last_write_ms: i64,
-    /// Whether this cell is all there is of the counter, so that its total is the counter's value.
+    /// Rises with whatever the root changes of what it grants: what was granted later holds.
+    pub revision: u64,
+    /// Whether no other datacenter counts and nothing is queued, so that this one's totals and `rest` are
+    /// the counter's value.
     pub alone: bool,
+    /// Whether all writes of the counter are forwarded to this datacenter, so that it may decide by the value.
+    pub is_home: bool,
+    /// What the value is besides this datacenter's totals, where it is alone or home: what a set made of it, and
+    /// what others hold that count no more.
+    pub rest: Value,
+    /// Set and reset operations that `rest` has seen.
+    pub operations: u64,
     /// Shards that writes of the datacenter spread over, as the lead knows; 0 from the root, which
     /// leaves that to the lead where no setting fixes it.
     pub spread: u8,

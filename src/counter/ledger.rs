@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::total::Sum;
+use super::total::{Sum, Value};
 
 /// The most records of one cell: about 100 bytes each on disk, 200 MB of the 10 GB that an object may hold.
 pub const RECORDS_MAX: u64 = 2_000_000;
@@ -41,9 +41,42 @@ pub struct Keyed {
     pub live: Vec<(i64, u128)>,
     /// Increments of the past, taken as they are.
     pub past: Vec<(i64, u128)>,
-    /// The counter's totals (added, removed) as the sender has just seen them, for the answer where other
-    /// cells count too.
-    pub seen: Option<(Sum, Sum)>,
+    /// The counter's value as the sender has just seen it, for the answer where other cells count too.
+    pub seen: Option<SeenValue>,
+    /// Count it only while the cell, which is home, has changed nothing since.
+    pub condition: Option<Unchanged>,
+}
+
+/// A counter's value, as somebody saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenValue {
+    /// The value.
+    pub value: Value,
+    /// Whether it was ever set or reset, so that no cell's own total bounds it.
+    pub is_set: bool,
+}
+
+impl SeenValue {
+    /// The value, and never less than one cell holds by itself, where that bounds it: what was seen may be
+    /// older than what that cell has just counted.
+    pub fn or_own(self, own: Value) -> Value {
+        if self.is_set {
+            self.value
+        } else {
+            self.value.or_more(own)
+        }
+    }
+}
+
+/// What a conditional write has seen of its home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unchanged {
+    /// The generation.
+    pub generation: u64,
+    /// The sequence of the one cell that counts.
+    pub sequence: u64,
+    /// Set and reset operations.
+    pub operations: u64,
 }
 
 /// What is kept of a keyed write: all that its answer says, so that a retry gets the same.
@@ -61,6 +94,28 @@ pub struct Recorded {
     pub is_exact: bool,
     /// When it was counted, unix milliseconds.
     pub at_ms: i64,
+    /// Set and reset operations that the cell had been told of.
+    pub operations: u64,
+}
+
+impl Recorded {
+    /// The record of a write that is never counted here, because all writes go elsewhere.
+    pub fn struck(fingerprint: u64, at_ms: i64) -> Self {
+        Self {
+            fingerprint,
+            generation: 0,
+            sequence: 0,
+            totals: (Sum::ZERO, Sum::ZERO),
+            is_exact: false,
+            at_ms,
+            operations: 0,
+        }
+    }
+
+    /// Whether it is of a write that is never counted here.
+    pub fn is_struck(&self) -> bool {
+        self.generation == 0
+    }
 }
 
 /// What became of a keyed write.
@@ -80,6 +135,16 @@ pub enum KeyedOutcome {
     NeedsView,
     /// The generation that it was claimed for has ended; nothing is counted.
     Ended,
+    /// All writes go elsewhere: it is not counted here now, nor ever.
+    Struck,
+    /// It would take the value below the counter's floor; nothing was counted.
+    BelowFloor,
+    /// The counter has changed since the version that it names; nothing was counted.
+    Changed,
+    /// It can be decided only where all writes go, and no such place is known here; nothing was counted.
+    NeedsHome,
+    /// Home does not know the whole value yet; nothing was counted.
+    NotWhole,
 }
 
 /// How many records each slot has.
@@ -103,10 +168,14 @@ impl Ledger {
         end.saturating_mul(length_ms).saturating_add(kept_ms)
     }
 
+    /// How many records there are.
+    pub fn records(&self) -> u64 {
+        self.slots.iter().map(|(_, records)| records).sum()
+    }
+
     /// Makes room for a record, and returns its slot; `None` where the ledger is full.
     pub fn admit(&mut self, now_ms: i64, kept_ms: i64, records_max: u64) -> Option<i64> {
-        let records: u64 = self.slots.iter().map(|(_, records)| records).sum();
-        if records >= records_max {
+        if self.records() >= records_max {
             return None;
         }
         // A clock that stepped back, or a setting that became shorter, writes into the newest slot, which is

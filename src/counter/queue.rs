@@ -147,6 +147,7 @@ pub fn gather(rows: &[Logged], new_key: &mut dyn FnMut() -> WriteKey) -> Gathere
                     past: vec![(event.second, event.delta)],
                     // Nobody is answered with the value.
                     seen: Some(Default::default()),
+                    condition: None,
                 },
             });
         }
@@ -198,7 +199,14 @@ pub fn verdict(outcome: KeyedOutcome) -> Verdict {
         KeyedOutcome::Overflow => Verdict::Dead(Death::Overflow),
         KeyedOutcome::Ended => Verdict::Dead(Death::Ended),
         KeyedOutcome::Reused => Verdict::Dead(Death::Reused),
-        KeyedOutcome::Full | KeyedOutcome::NeedsView => Verdict::Later,
+        // Home has moved, or is being settled; an event neither takes away nor has a condition.
+        KeyedOutcome::Full
+        | KeyedOutcome::NeedsView
+        | KeyedOutcome::Struck
+        | KeyedOutcome::NeedsHome
+        | KeyedOutcome::NotWhole
+        | KeyedOutcome::BelowFloor
+        | KeyedOutcome::Changed => Verdict::Later,
     }
 }
 

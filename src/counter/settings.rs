@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::total::Value;
+
 /// The most shards of one datacenter. 64 objects of about 1,000 requests/s each.
 pub const SHARDS_MAX: u8 = 64;
 
@@ -55,6 +57,8 @@ pub struct Settings {
     pub shards: Option<u8>,
     /// When the counter ends by itself; `None` for never.
     pub ttl: Option<Ttl>,
+    /// What no decrement may take the value below; `None` for no such bound.
+    pub floor: Option<Value>,
 }
 
 impl Settings {

@@ -93,7 +93,7 @@ fn decimal_of_wide(high: u64, low: u128) -> String {
 }
 
 /// What a counter reads: added minus removed, exactly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
     added: Sum,
     removed: Sum,
@@ -135,12 +135,25 @@ impl Value {
         }
     }
 
+    /// The same amount below zero.
+    #[must_use]
+    pub fn negated(self) -> Self {
+        Self {
+            added: self.removed,
+            removed: self.added,
+        }
+    }
+
     /// The larger of two values.
     #[must_use]
     pub fn or_more(self, other: Self) -> Self {
-        // a − b ≥ c − d exactly if a + d ≥ c + b, which has no negative numbers in it.
-        let is_more = self.added.plus(other.removed) >= other.added.plus(self.removed);
-        if is_more { self } else { other }
+        if self.is_below(other) { other } else { self }
+    }
+
+    /// Whether it is less than another.
+    pub fn is_below(self, other: Self) -> bool {
+        // a − b < c − d exactly if a + d < c + b, which has no negative numbers in it.
+        self.added.plus(other.removed) < other.added.plus(self.removed)
     }
 
     /// Whether a JavaScript number holds it exactly.

@@ -11,7 +11,7 @@ use futures_util::future::{Either, FutureExt, LocalBoxFuture, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use worker::Env;
 
-use super::isolate::{own_shard, shards_of};
+use super::isolate::{home_of, own_shard, shards_of};
 use super::lanes::{self, Progress, Watcher};
 use crate::counter::flush::Refusal;
 use crate::counter::lane::Ticket;
@@ -32,7 +32,7 @@ const LOOK_EVERY_MS: u64 = 2;
 /// How long a body may take once it has been read: below the 60 s that no batch passes.
 const BODY_MS_MAX: i64 = 50_000;
 
-/// How often a load is sent on to another shard because the one it was sent to has been sealed.
+/// How often a load is sent on to another cell because the one it was sent to has been sealed.
 const MOVES_MAX: u8 = 4;
 
 struct Fleet {
@@ -128,7 +128,12 @@ impl Fleet {
         let refused = std::mem::take(&mut self.progress.borrow_mut().failed);
         for (number, fault) in refused {
             let moves = self.moves.get(number).copied().unwrap_or(MOVES_MAX);
-            if matches!(fault, Fault::Refused(Refusal::Moved(_))) && moves < MOVES_MAX {
+            // A decrement in the same flight may have made a counter with a floor refuse all of it.
+            let goes_on = matches!(
+                fault,
+                Fault::Refused(Refusal::Moved(_) | Refusal::Bounded) | Fault::Elsewhere(_)
+            );
+            if goes_on && moves < MOVES_MAX {
                 self.send_on(number);
             } else {
                 self.failed.push((number, fault.into()));
@@ -138,6 +143,9 @@ impl Fleet {
 
     fn send_on(&mut self, number: usize) {
         if let Some(Addressed { to, .. }) = self.loads.get_mut(number) {
+            if let Some(home) = home_of(&to.counter) {
+                to.datacenter = home;
+            }
             to.shard = own_shard(shards_of(&to.counter, &to.datacenter));
         }
         if let Some(moves) = self.moves.get_mut(number) {

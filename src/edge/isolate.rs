@@ -13,24 +13,42 @@ use super::views::ReadCache;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::split::shard_of_lot;
 use crate::platform::call;
-use crate::platform::clock::random;
+use crate::platform::clock::{now_ms, random};
 use crate::protocol::access::Access;
 use crate::protocol::batch::wave::{Stage, Waves};
 use crate::protocol::messages::{Fault, HashKeyCall};
-use crate::protocol::names::{self, ACCESS, ACCESS_OPEN, HASH_KEY, KEYS};
+use crate::protocol::names::{
+    self, ACCESS, ACCESS_OPEN, DATACENTERS, DATACENTERS_REGION, HASH_KEY, KEYS,
+};
 use crate::protocol::problem::{Code, Problem};
 use crate::sketch::HashKey;
 
 /// Counters whose number of shards is remembered; about 100 bytes each. Forgetting costs one hop.
 const SHARD_COUNTS_MAX: usize = 10_000;
 
+/// Counters of which it is remembered where all writes go, and for how long; about 100 bytes each. Forgetting
+/// costs one hop.
+const HOMES_MAX: usize = 10_000;
+const HOME_MS_MAX: i64 = 60_000;
+
 /// Memory that bulk bodies of one isolate may hold together while they are summed: 48 of the 128 MB.
 pub const BULK_MEMORY_BYTES_MAX: u64 = 48 * 1024 * 1024;
+
+/// What is known of where a counter's writes go.
+#[derive(Clone)]
+struct Home {
+    home: Option<Datacenter>,
+    /// Whether its decrements are decided one by one.
+    is_bounded: bool,
+    learned_ms: i64,
+}
 
 struct Isolate {
     access: Option<Rc<Access>>,
     hash_key: Option<Rc<HashKey>>,
+    joins_regions: Option<bool>,
     shards: HashMap<(CounterId, Datacenter), u8>,
+    homes: HashMap<CounterId, Home>,
     lanes: Lanes,
     reads: ReadCache,
     bulk_bytes: u64,
@@ -50,7 +68,9 @@ fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
         work(isolate.get_or_insert_with(|| Isolate {
             access: None,
             hash_key: None,
+            joins_regions: None,
             shards: HashMap::new(),
+            homes: HashMap::new(),
             lanes: Lanes::default(),
             reads: ReadCache::default(),
             bulk_bytes: 0,
@@ -130,6 +150,18 @@ fn parse_hash_key(digits: &str) -> Result<[u8; 16], Problem> {
         })
 }
 
+/// Whether the deployment joins the colos of a region into one datacenter. Read once: a variable is a call into
+/// JavaScript.
+pub fn joins_regions(env: &Env) -> bool {
+    if let Some(known) = with(|isolate| isolate.joins_regions) {
+        return known;
+    }
+    let setting = env.var(DATACENTERS).ok();
+    let joins = setting.is_some_and(|text| text.to_string() == DATACENTERS_REGION);
+    with(|isolate| isolate.joins_regions = Some(joins));
+    joins
+}
+
 /// Shards that a counter's writes spread over in a datacenter, as far as known here.
 pub fn shards_of(counter: &CounterId, datacenter: &Datacenter) -> u8 {
     with(|isolate| {
@@ -153,6 +185,58 @@ pub fn learn_shards(counter: &CounterId, datacenter: &Datacenter, shards: u8) {
             isolate.shards.clear();
         }
         isolate.shards.insert(key, shards);
+    });
+}
+
+fn home_known(counter: &CounterId) -> Option<Home> {
+    with(|isolate| {
+        // Most isolates know of no home, and look nothing up.
+        if isolate.homes.is_empty() {
+            return None;
+        }
+        let known = isolate.homes.get(counter)?;
+        (now_ms() - known.learned_ms <= HOME_MS_MAX).then(|| known.clone())
+    })
+}
+
+/// Where all of a counter's writes go, as far as known here.
+pub fn home_of(counter: &CounterId) -> Option<Datacenter> {
+    home_known(counter)?.home
+}
+
+/// Whether a counter's decrements are known to be decided one by one.
+pub fn is_bounded(counter: &CounterId) -> bool {
+    home_known(counter).is_some_and(|known| known.is_bounded)
+}
+
+/// Learns where all writes go, from whoever refused one.
+pub fn learn_home(counter: &CounterId, home: &Datacenter) {
+    let is_bounded = is_bounded(counter);
+    learn(counter, Some(home.clone()), is_bounded);
+}
+
+/// Learns that a counter's decrements are decided one by one.
+pub fn learn_bounded(counter: &CounterId) {
+    learn(counter, home_of(counter), true);
+}
+
+/// Forgets what was known of a counter's home.
+pub fn forget_home(counter: &CounterId) {
+    with(|isolate| isolate.homes.remove(counter));
+}
+
+fn learn(counter: &CounterId, home: Option<Datacenter>, is_bounded: bool) {
+    let learned_ms = now_ms();
+    with(|isolate| {
+        if isolate.homes.len() >= HOMES_MAX && !isolate.homes.contains_key(counter) {
+            isolate.homes.clear();
+        }
+        let home = Home {
+            home,
+            is_bounded,
+            learned_ms,
+        };
+        isolate.homes.insert(counter.clone(), home);
     });
 }
 

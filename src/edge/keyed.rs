@@ -3,18 +3,30 @@
 //! Invariant: a key is counted by nobody but the lead that its claim names, so that a retry finds it from
 //! any datacenter, after any split. Every call here may be repeated without harm.
 
-use super::read;
 use super::respond::Answer;
 use super::visit::Visit;
+use super::{manage, read};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, KeyedOutcome, Recorded};
 use crate::counter::nonces::Outcome;
 use crate::counter::total::Value;
 pub use crate::platform::keyed::count_keyed;
+use crate::platform::keyed::count_unclaimed;
 use crate::protocol::messages::Flushed;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
+
+/// How often one write is sent: it may have to bring the value along, and to be given a home first.
+const ROUNDS_MAX: usize = 3;
+
+/// Who else may send a write under its key.
+pub enum How {
+    /// A client's retry, anywhere: it is claimed at the root.
+    Claimed,
+    /// Nobody, as the key was drawn here: it goes to the lead of this datacenter.
+    Unclaimed(Datacenter),
+}
 
 /// Counts one keyed write, and returns its answer: the first one again, if it was counted before.
 ///
@@ -24,18 +36,31 @@ pub async fn count_one(
     visit: &Visit,
     counter: &CounterId,
     mut write: Keyed,
+    how: &How,
     strings: bool,
 ) -> Result<Answer, Problem> {
     let here = visit.datacenter();
     let delta = write.added.max(write.removed);
-    let mut landed = count_keyed(&visit.env, counter, &here, std::slice::from_ref(&write)).await;
-    if let Some((_, Ok(KeyedOutcome::NeedsView))) = landed.first() {
-        // Others count too: the answer's value is what is seen of the whole now, and this write.
-        write.seen = Some(read::value_seen(visit, counter).await.totals());
-        landed = count_keyed(&visit.env, counter, &here, std::slice::from_ref(&write)).await;
+    let (mut lead, mut outcome) = (here.clone(), Ok(KeyedOutcome::NotWhole));
+    for _ in 0..ROUNDS_MAX {
+        let only = std::slice::from_ref(&write);
+        let mut landed = match how {
+            How::Claimed => count_keyed(&visit.env, counter, &here, only).await,
+            How::Unclaimed(at) => count_unclaimed(&visit.env, counter, at, only).await,
+        };
+        let none = || Problem::new(Code::Internal, "a write was not answered");
+        (lead, outcome) = landed.pop().ok_or_else(none)?;
+        match &outcome {
+            // Others count too: the answer's value is what is seen of the whole now, and this write.
+            Ok(KeyedOutcome::NeedsView) => {
+                write.seen = Some(read::value_seen(visit, counter).await);
+            }
+            Ok(KeyedOutcome::NeedsHome) => {
+                manage::settle_home(visit, counter).await?;
+            }
+            _ => break,
+        }
     }
-    let none = || Problem::new(Code::Internal, "a write was not answered");
-    let (lead, outcome) = landed.pop().ok_or_else(none)?;
     let (recorded, is_replay) = match outcome.map_err(Problem::from)? {
         KeyedOutcome::Counted(recorded) => (recorded, false),
         KeyedOutcome::Replayed(recorded) => (recorded, true),
@@ -62,6 +87,7 @@ fn answer_json(
         elsewhere: None,
         shards: 1,
         linger_ms: 0,
+        operations: recorded.operations,
     };
     let (added, removed) = recorded.totals;
     let value = Value::new(added, removed);
@@ -88,11 +114,30 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
             Code::CounterEnded,
             "the counter that this key wrote to has been deleted since; send another key to count in the new one",
         ),
-        KeyedOutcome::NeedsView | KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) => {
-            Problem::new(
-                Code::Unavailable,
-                "the counter is busy; nothing was counted, try again",
-            )
-        }
+        KeyedOutcome::BelowFloor => Problem::new(
+            Code::BelowFloor,
+            "the value would fall below the counter's floor; nothing was counted",
+        ),
+        KeyedOutcome::Changed => Problem::new(
+            Code::PreconditionFailed,
+            "the counter has changed since the version in If-Match; nothing was counted, read it again",
+        ),
+        KeyedOutcome::NeedsHome => needs_home(),
+        KeyedOutcome::NotWhole
+        | KeyedOutcome::Struck
+        | KeyedOutcome::NeedsView
+        | KeyedOutcome::Counted(_)
+        | KeyedOutcome::Replayed(_) => Problem::new(
+            Code::Unavailable,
+            "the counter is busy; nothing was counted, try again",
+        ),
     }
+}
+
+/// What a client is told whose call needs one cell to decide, where several count.
+pub fn needs_home() -> Problem {
+    Problem::new(
+        Code::NeedsHome,
+        "several datacenters count this, so none can decide by its value; PUT its settings with a \"home\" first",
+    )
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 use worker::Env;
 
-use super::isolate::{learn_shards, with_lanes};
+use super::isolate::{learn_bounded, learn_home, learn_shards, with_lanes};
 use super::visit::Visit;
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
@@ -222,13 +222,13 @@ pub async fn fly(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) {
         Err(_) => Metric::FlushRefused,
     };
     measure::flown(ended, writes);
-    let shards = match &outcome {
-        Ok(flushed) => Some(flushed.shards),
-        Err(Fault::Refused(Refusal::Moved(shards))) => Some(*shards),
-        Err(_) => None,
-    };
-    if let Some(shards) = shards {
-        learn_shards(&to.counter, &to.datacenter, shards);
+    match &outcome {
+        Ok(Flushed { shards, .. }) | Err(Fault::Refused(Refusal::Moved(shards))) => {
+            learn_shards(&to.counter, &to.datacenter, *shards);
+        }
+        Err(Fault::Elsewhere(home)) => learn_home(&to.counter, home),
+        Err(Fault::Refused(Refusal::Bounded)) => learn_bounded(&to.counter),
+        Err(_) => {}
     }
     with_lanes(|lanes| {
         if let Some(lane) = lanes.lanes.get_mut(to) {

@@ -1,51 +1,214 @@
-//! Settings, endings, listings.
+//! Operations on a counter as a whole: settings, set, reset, deletion; and listings.
 
 use std::collections::BTreeMap;
 
 use super::body;
-use super::isolate::with_reads;
-use super::read::unread;
+use super::isolate::{self, hash_key, with_reads};
+use super::keyed::needs_home;
+use super::read::{not_found, unread};
 use super::respond::Answer;
 use super::visit::Visit;
-use crate::counter::id::CounterId;
+use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::access::Caller;
-use crate::protocol::bodies::parse_settings;
-use crate::protocol::messages::{End, ListAll, Put, Read, ReadMany, Wanted};
+use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
+use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
+use crate::protocol::messages::{
+    Answered, Done, Keep, ListAll, LookUp, Operate, Operated, Operation, OperationKey, Read,
+    ReadDrained, ReadMany, Wanted,
+};
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Freshness, Told, aggregate_json, deleted_json, list_json};
 use crate::protocol::query::Query;
+use crate::sketch::hash;
 
 /// How long an aggregate may take: it opens every cell of up to 5,000 counters.
 const AGGREGATE_MS_MAX: u64 = 45_000;
 
+/// How long an operation may take: it may have to wait for a lead that does not answer, twice.
+const OPERATE_MS_MAX: u64 = 10_000;
+
 /// `PUT /counters/{id}`: replaces the settings, creating the counter if need be.
 ///
 /// # Errors
-/// `invalid-body`, `unknown-field`, `unavailable`.
+/// `invalid-body`, `unknown-field`, `needs-home`, `below-floor`, `precondition-failed`, `unavailable`.
 pub async fn put(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
     let bytes = body::read_small(&visit.request).await?;
-    let settings = parse_settings(&bytes)?;
-    let put = Put {
+    let operation = Operation::Put(parse_settings(&bytes)?);
+    operate(visit, id, operation, strings, Metric::AcknowledgedPut).await
+}
+
+/// `PUT /counters/{id}/value`: sets the value, creating the counter if need be.
+///
+/// # Errors
+/// `invalid-body`, `unknown-field`, `below-floor`, `precondition-failed`, `needs-home`, `unavailable`.
+pub async fn set(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
+    let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
+    let bytes = body::read_small(&visit.request).await?;
+    let operation = Operation::Set(parse_set(&bytes)?);
+    operate(visit, id, operation, strings, Metric::AcknowledgedSet).await
+}
+
+/// `POST /counters/{id}/reset`: sets the value of a counter that exists to 0.
+///
+/// # Errors
+/// `counter-not-found`, and as [`set`].
+pub async fn reset(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
+    let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
+    parse_nothing(&body::read_small(&visit.request).await?)?;
+    let metric = Metric::AcknowledgedReset;
+    operate(visit, id, Operation::Reset, strings, metric).await
+}
+
+/// `DELETE /counters/{id}`: ends the counter, storage included.
+///
+/// # Errors
+/// `counter-not-found`, `precondition-failed`, `needs-home`, `unavailable`.
+pub async fn delete(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
+    Query::parse(visit.query(), &[])?;
+    let metric = Metric::AcknowledgedDelete;
+    operate(visit, id, Operation::Delete, false, metric).await
+}
+
+/// Has the root do something, and answers with the counter as it is then. Under a key it is done once, and
+/// whoever repeats it gets the answer that was kept first.
+async fn operate(
+    visit: &Visit,
+    id: CounterId,
+    operation: Operation,
+    strings: bool,
+    metric: Metric,
+) -> Result<Answer, Problem> {
+    let key = key_of(visit, &operation, strings).await?;
+    let header = visit.header("if-match");
+    let condition = header.as_deref().map(parse_if_match).transpose()?;
+    let is_delete = operation == Operation::Delete;
+    let operate = Operate {
         counter: id.clone(),
-        shards: settings.shards,
-        ttl: settings.ttl,
+        datacenter: visit.datacenter(),
+        operation,
+        key,
+        condition,
     };
     let _waiting = visit.waiting();
-    let answer = call::root(&visit.env, &id, &put).await?;
+    if matches!(operate.operation, Operation::Set(_) | Operation::Reset) {
+        // Events that were acknowledged before come before. What cannot be counted now counts after it.
+        let drain = ReadDrained {
+            read: question(&id),
+        };
+        let _ = call::aggregator(&visit.env, &drain).await;
+    }
+    let operated = call::root_within(&visit.env, &id, &operate, OPERATE_MS_MAX).await?;
     with_reads(|reads| reads.forget(&id));
+    isolate::forget_home(&id);
+    let done = match done_of(&id, operated)? {
+        Ok(done) => done,
+        Err(answered) => {
+            measure::count(Metric::Replayed);
+            return Ok(answer_of(answered).replayed());
+        }
+    };
+    let answered = if is_delete {
+        Answered {
+            status: 200,
+            body: deleted_json(&id, &done.pending),
+        }
+    } else {
+        state_after(visit, &id, &done, strings).await?
+    };
+    measure::count(if done.is_repeat {
+        Metric::Replayed
+    } else {
+        metric
+    });
+    let Some(OperationKey { key, .. }) = key else {
+        return Ok(answer_of(answered));
+    };
+    // Whoever repeats this gets the same, and so does whoever repeated it meanwhile.
+    let keep = Keep {
+        counter: id.clone(),
+        key,
+        answer: answered,
+    };
+    let answer = answer_of(call::root(&visit.env, &id, &keep).await?);
+    Ok(if done.is_repeat {
+        answer.replayed()
+    } else {
+        answer
+    })
+}
 
-    let as_of_ms = now_ms();
-    let question = Read {
+fn answer_of(answered: Answered) -> Answer {
+    Answer::json(answered.body).with_status(answered.status)
+}
+
+/// The key of an operation, if its client sent one.
+async fn key_of(
+    visit: &Visit,
+    operation: &Operation,
+    strings: bool,
+) -> Result<Option<OperationKey>, Problem> {
+    let Some(header) = visit.header("idempotency-key") else {
+        return Ok(None);
+    };
+    let text = parse_key(&header)?;
+    let secret = hash_key(&visit.env).await?;
+    let hashed = |bytes: &[u8]| hash(&secret, bytes);
+    let asked = crate::protocol::messages::encode(operation)?;
+    Ok(Some(OperationKey {
+        key: write_key(&hashed, Kind::Write, text),
+        fingerprint: fingerprint(&hashed, &[&asked, &[u8::from(strings)]]),
+    }))
+}
+
+/// What was done; or the answer that it had before.
+fn done_of(id: &CounterId, operated: Operated) -> Result<Result<Done, Answered>, Problem> {
+    Err(match operated {
+        Operated::Done(done) => return Ok(Ok(done)),
+        Operated::Answered(answered) => return Ok(Err(answered)),
+        Operated::NotFound => not_found(id),
+        Operated::Reused => Problem::new(
+            Code::IdempotencyKeyReused,
+            "this key was used for another write; send another key with another write",
+        ),
+        Operated::Full => Problem::new(
+            Code::Overloaded,
+            "too many keys are remembered here; nothing was changed, try again later or without a key",
+        ),
+        Operated::NeedsHome => needs_home(),
+        Operated::BelowFloor => Problem::new(
+            Code::BelowFloor,
+            "the value would be below the counter's floor; nothing was changed",
+        ),
+        Operated::Changed => Problem::new(
+            Code::PreconditionFailed,
+            "the counter has changed since the version in If-Match; nothing was changed, read it again",
+        ),
+    })
+}
+
+/// The question for a counter's whole state.
+fn question(id: &CounterId) -> Read {
+    Read {
         counter: id.clone(),
         datacenter: None,
         wanted: Wanted::default(),
-    };
-    let sum = call::aggregator(&visit.env, &question).await?;
+    }
+}
+
+/// The counter as it is after an operation.
+async fn state_after(
+    visit: &Visit,
+    id: &CounterId,
+    done: &Done,
+    strings: bool,
+) -> Result<Answered, Problem> {
+    let as_of_ms = now_ms();
+    let sum = call::aggregator(&visit.env, &question(id)).await?;
     let sum = sum.ok_or_else(|| {
         Problem::new(
             Code::CounterNotFound,
@@ -57,37 +220,70 @@ pub async fn put(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
         now_ms: now_ms(),
         fresh: true,
     };
-    let told = Told::new(&id, &sum, freshness);
-    measure::count(Metric::AcknowledgedPut);
-    let status = if answer.created { 201 } else { 200 };
-    Ok(Answer::json(told.to_json(strings, None, true)).with_status(status))
+    let told = Told::new(id, &sum, freshness);
+    Ok(Answered {
+        status: if done.created { 201 } else { 200 },
+        body: told.to_json(strings, None, Some(&done.pending)),
+    })
 }
 
-/// `DELETE /counters/{id}`: ends the counter, storage included.
+/// Where all writes of a counter go, if it has a home.
 ///
 /// # Errors
-/// `counter-not-found`, `unavailable`.
-pub async fn delete(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
-    Query::parse(visit.query(), &[])?;
-    let _waiting = visit.waiting();
-    let ended = call::root(
-        &visit.env,
-        &id,
-        &End {
-            counter: id.clone(),
-        },
-    )
-    .await?;
-    with_reads(|reads| reads.forget(&id));
-    match ended {
-        Some(ended) => {
-            measure::count(Metric::AcknowledgedDelete);
-            Ok(Answer::json(deleted_json(&id, &ended.pending)))
+/// `unavailable`.
+pub async fn home_now(visit: &Visit, id: &CounterId) -> Result<Option<Datacenter>, Problem> {
+    if let Some(home) = isolate::home_of(id) {
+        return Ok(Some(home));
+    }
+    let look_up = LookUp {
+        counter: id.clone(),
+    };
+    let root = call::root(&visit.env, id, &look_up).await?;
+    let home = root.and_then(|root| root.home);
+    match &home {
+        Some(home) => isolate::learn_home(id, home),
+        None => isolate::forget_home(id),
+    }
+    Ok(home)
+}
+
+/// Where all writes of a counter go, given a home if it has none.
+///
+/// # Errors
+/// As [`settle_home`].
+pub async fn home_for_good(visit: &Visit, id: &CounterId) -> Result<Datacenter, Problem> {
+    if let Some(home) = isolate::home_of(id) {
+        return Ok(home);
+    }
+    settle_home(visit, id).await
+}
+
+/// Has a counter given a home, so that it can be decided by its value.
+///
+/// # Errors
+/// `needs-home` where several datacenters have written, `precondition-failed` where there is no such counter,
+/// `unavailable`.
+pub async fn settle_home(visit: &Visit, id: &CounterId) -> Result<Datacenter, Problem> {
+    let operate = Operate {
+        counter: id.clone(),
+        datacenter: visit.datacenter(),
+        operation: Operation::SettleHome,
+        key: None,
+        condition: None,
+    };
+    let operated = call::root(&visit.env, id, &operate).await?;
+    if operated == Operated::NotFound {
+        let detail = "there is no such counter any more; nothing was counted";
+        return Err(Problem::new(Code::PreconditionFailed, detail));
+    }
+    match done_of(id, operated)? {
+        Ok(Done {
+            home: Some(home), ..
+        }) => {
+            isolate::learn_home(id, &home);
+            Ok(home)
         }
-        None => Err(Problem::new(
-            Code::CounterNotFound,
-            format!("there is no counter {:?} to delete", id.as_str()),
-        )),
+        _ => Err(needs_home()),
     }
 }
 

@@ -104,6 +104,14 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
             caller.may(Scope::Admin, id.as_str())?;
             manage::put(visit, id).await
         }
+        (Route::Set(id), Ok(caller)) => {
+            caller.may(Scope::Admin, id.as_str())?;
+            manage::set(visit, id).await
+        }
+        (Route::Reset(id), Ok(caller)) => {
+            caller.may(Scope::Admin, id.as_str())?;
+            manage::reset(visit, id).await
+        }
         (Route::Delete(id), Ok(caller)) => {
             caller.may(Scope::Admin, id.as_str())?;
             manage::delete(visit, id).await

@@ -13,7 +13,7 @@ use super::respond::Answer;
 use super::views::{Fetched, Question, is_in_use};
 use super::visit::Visit;
 use crate::counter::id::CounterId;
-use crate::counter::total::Value;
+use crate::counter::ledger::SeenValue;
 use crate::platform::call::{self, CALL_MS_MAX};
 use crate::platform::clock::{now_ms, sleep_ms, within_ms};
 use crate::platform::measure;
@@ -221,30 +221,33 @@ pub fn not_found(id: &CounterId) -> Problem {
 const VALUE_MS_MAX: u64 = 1_000;
 
 /// A counter as the isolate sees it, at most half a second old, or `None` where it takes too long.
-async fn sum_now(visit: &Visit, id: &CounterId) -> Option<(Rc<GlobalSum>, Freshness)> {
+async fn sum_now(visit: &Visit, id: &CounterId) -> Option<Rc<GlobalSum>> {
     let question = Read {
         counter: id.clone(),
         datacenter: None,
         wanted: Wanted::default(),
     };
     let seen = within_ms(VALUE_MS_MAX, fetch_shared(visit, &question, i64::MIN)).await;
-    let seen = seen?.ok()?;
-    Some((seen.sum?, seen.freshness))
+    seen?.ok()?.sum
 }
 
 /// A counter's value, or `None` where it cannot be seen in time or the view is of another generation.
-pub async fn value_now(visit: &Visit, id: &CounterId, generation: u64) -> Option<Value> {
-    let (sum, freshness) = sum_now(visit, id).await?;
-    let is_current = sum.root.generation == generation;
-    is_current.then(|| Told::new(id, &sum, freshness).value())
+pub async fn value_now(visit: &Visit, id: &CounterId, generation: u64) -> Option<SeenValue> {
+    let sum = sum_now(visit, id).await?;
+    (sum.root.generation == generation).then(|| seen_of(&sum))
 }
 
 /// A counter's value; nothing where it cannot be seen in time.
-pub async fn value_seen(visit: &Visit, id: &CounterId) -> Value {
-    let seen = sum_now(visit, id).await;
-    seen.map_or_else(Value::default, |(sum, freshness)| {
-        Told::new(id, &sum, freshness).value()
-    })
+pub async fn value_seen(visit: &Visit, id: &CounterId) -> SeenValue {
+    let sum = sum_now(visit, id).await;
+    sum.map_or_else(SeenValue::default, |sum| seen_of(&sum))
+}
+
+fn seen_of(sum: &GlobalSum) -> SeenValue {
+    SeenValue {
+        value: sum.value(),
+        is_set: sum.root.operations.number() > 0,
+    }
 }
 
 /// `GET /counters/{id}`.
@@ -299,7 +302,7 @@ async fn fetch_counter(
     let answer = if as_text {
         Answer::text(told.value().to_string())
     } else {
-        Answer::json(told.to_json(strings, window, false))
+        Answer::json(told.to_json(strings, window, None))
     };
     let answer = answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms());
     // A window moves with time, so its tag would not say what it holds.

@@ -1,20 +1,21 @@
 //! Increments and decrements.
 
-use super::isolate::{hash_key, own_shard, shards_of};
+use super::isolate::{forget_home, hash_key, home_of, is_bounded, own_shard, shards_of};
+use super::keyed::How;
 use super::respond::Answer;
 use super::visit::Visit;
-use super::{body, keyed, lanes, read};
+use super::{body, keyed, lanes, manage, read};
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::id::CounterId;
-use crate::counter::ledger::Keyed;
+use crate::counter::ledger::{Keyed, Unchanged, WriteKey};
 use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
-use crate::platform::clock::now_ms;
-use crate::platform::measure;
+use crate::platform::clock::{now_ms, random};
+use crate::platform::{call, measure};
 use crate::protocol::batch::event::{IncrementBody, parse_increment};
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
-use crate::protocol::keys::{Kind, fingerprint, parse_key, write_key};
-use crate::protocol::messages::Fault;
+use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
+use crate::protocol::messages::{Condition, Fault, LookUp};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
@@ -44,47 +45,66 @@ pub async fn decrement(visit: &Visit, id: CounterId) -> Result<Answer, Problem> 
     write(visit, id, false).await
 }
 
+/// What a client wants counted.
+struct Write {
+    body: IncrementBody,
+    adds: bool,
+    /// Unix second.
+    second: i64,
+    /// Its idempotency key.
+    key: Option<String>,
+    /// Count it only while this holds.
+    condition: Option<Condition>,
+}
+
 async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
     let bytes = body::read_small(&visit.request).await?;
-    let wanted = parse_increment(&bytes)?;
-    let at_ms = stamp_ms(wanted.at_ms)?;
-    let datacenter = visit.datacenter();
-    let shards = shards_of(&id, &datacenter);
-    let second = at_ms.div_euclid(1_000);
-    if let Some(header) = visit.header("idempotency-key") {
-        return write_keyed(
-            visit,
-            id,
-            &wanted,
-            parse_key(&header)?,
-            adds,
-            second,
-            strings,
-        )
-        .await;
+    let body = parse_increment(&bytes)?;
+    let second = stamp_ms(body.at_ms)?.div_euclid(1_000);
+    let key = visit.header("idempotency-key");
+    let if_match = visit.header("if-match");
+    let write = Write {
+        body,
+        adds,
+        second,
+        key: key
+            .as_deref()
+            .map(parse_key)
+            .transpose()?
+            .map(str::to_owned),
+        condition: if_match.as_deref().map(parse_if_match).transpose()?,
+    };
+    if write.key.is_some() || write.condition.is_some() || (!adds && is_bounded(&id)) {
+        return write_alone(visit, id, &write, strings).await;
     }
 
+    let datacenter = visit.datacenter();
+    let shards = shards_of(&id, &datacenter);
     let mut load = Load::default();
     let mut shard = own_shard(shards);
+    let delta = write.body.delta;
     if adds {
-        load.added = wanted.delta;
-        load.live = vec![(second, wanted.delta)];
+        load.added = delta;
+        load.live = vec![(second, delta)];
     } else {
-        load.removed = wanted.delta;
+        load.removed = delta;
     }
     let mut element = None;
-    if let Some(unique) = &wanted.unique {
+    if let Some(unique) = &write.body.unique {
         let hashed = hash(&*hash_key(&visit.env).await?, unique.as_bytes());
         element = Some(hashed);
         shard = shard_of_element(hashed, shards);
         load.tokens = vec![(second, Token::from_hash(hashed))];
     }
 
-    let mut cell = CellAddress {
-        counter: id,
-        datacenter,
-        shard,
+    let mut cell = match home_of(&id) {
+        Some(home) => CellAddress::lead(&id, &home),
+        None => CellAddress {
+            counter: id,
+            datacenter,
+            shard,
+        },
     };
     let begun_ms = now_ms();
     let waiting = visit.waiting();
@@ -93,14 +113,23 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
         if now_ms() - begun_ms > MOVES_MS_MAX {
             break;
         }
-        let Err(Fault::Refused(Refusal::Moved(shards))) = &arrival.outcome else {
-            break;
-        };
-        // The shard has been sealed and has counted nothing: the write goes where it is told.
-        cell.shard = match element {
-            Some(hashed) => shard_of_element(hashed, *shards),
-            None => own_shard(*shards),
-        };
+        // The cell has counted nothing: the write goes where it is told.
+        match &arrival.outcome {
+            Err(Fault::Refused(Refusal::Moved(shards))) => {
+                cell.shard = match element {
+                    Some(hashed) => shard_of_element(hashed, *shards),
+                    None => own_shard(*shards),
+                };
+            }
+            Err(Fault::Elsewhere(home)) => cell = CellAddress::lead(&cell.counter, home),
+            Err(Fault::Refused(Refusal::Bounded)) if !adds => {
+                drop(waiting);
+                return write_alone(visit, cell.counter, &write, strings).await;
+            }
+            // A decrement was in the same flight; it goes alone from now on.
+            Err(Fault::Refused(Refusal::Bounded)) => {}
+            _ => break,
+        }
         arrival = lanes::count(visit, &cell, load.clone()).await?;
     }
     let flushed = arrival.outcome.map_err(Problem::from)?;
@@ -113,18 +142,13 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
         Some((added, removed)) => (own.plus(Value::new(added, removed)), true),
         None => {
             let view = read::value_now(visit, &cell.counter, flushed.generation).await;
-            (view.unwrap_or(own).or_more(own), false)
+            (view.map_or(own, |view| view.or_own(own)), false)
         }
     };
     drop(waiting);
     measure::count(acknowledged(adds));
     Ok(Answer::json(write_json(
-        &cell,
-        wanted.delta,
-        value,
-        exact,
-        &flushed,
-        strings,
+        &cell, delta, value, exact, &flushed, strings,
     )))
 }
 
@@ -137,55 +161,64 @@ const fn acknowledged(adds: bool) -> Metric {
     }
 }
 
-/// A write that counts once however often it comes.
-async fn write_keyed(
+/// A write that is decided by itself: because it counts once however often it comes, or by what the value is.
+async fn write_alone(
     visit: &Visit,
     id: CounterId,
-    wanted: &IncrementBody,
-    key: &str,
-    adds: bool,
-    second: i64,
+    write: &Write,
     strings: bool,
 ) -> Result<Answer, Problem> {
     let secret = hash_key(&visit.env).await?;
-    let operation: &[u8] = if adds { b"increment" } else { b"decrement" };
-    let unique = wanted.unique.as_deref().map(str::as_bytes);
-    let at_ms = wanted.at_ms.map(i64::to_le_bytes);
+    let waiting = visit.waiting();
+    let (how, condition) = decided_by(visit, &id, write).await?;
+    let operation: &[u8] = if write.adds {
+        b"increment"
+    } else {
+        b"decrement"
+    };
+    let unique = write.body.unique.as_deref().map(str::as_bytes);
+    let at_ms = write.body.at_ms.map(i64::to_le_bytes);
+    let delta = write.body.delta;
     let parts: [&[u8]; 4] = [
         operation,
-        &wanted.delta.to_le_bytes(),
+        &delta.to_le_bytes(),
         unique.unwrap_or_default(),
         at_ms.as_ref().map_or(&[], |bytes| bytes),
     ];
     let hashed = |bytes: &[u8]| hash(&secret, bytes);
-    let fingerprint = fingerprint(&hashed, &parts);
-    let (added, removed) = if adds {
-        (wanted.delta, 0)
-    } else {
-        (0, wanted.delta)
-    };
+    let (added, removed) = if write.adds { (delta, 0) } else { (0, delta) };
     let keyed = Keyed {
-        key: write_key(&hashed, Kind::Write, key),
-        fingerprint,
+        key: match &write.key {
+            Some(key) => write_key(&hashed, Kind::Write, key),
+            None => random_key(),
+        },
+        fingerprint: fingerprint(&hashed, &parts),
         generation: 0,
         added,
         removed,
-        live: if adds {
-            vec![(second, added)]
+        live: if write.adds {
+            vec![(write.second, added)]
         } else {
             Vec::new()
         },
         past: Vec::new(),
         seen: None,
+        condition,
     };
-    let waiting = visit.waiting();
-    let answer = keyed::count_one(visit, &id, keyed, strings).await?;
+    let answer = match keyed::count_one(visit, &id, keyed, &how, strings).await {
+        // Home may have moved since it was learned of: the next one asks.
+        Err(problem) if problem.code() == Code::PreconditionFailed => {
+            forget_home(&id);
+            return Err(problem);
+        }
+        outcome => outcome?,
+    };
     if let Some(unique) = unique {
-        // Only now, since a key that was used for another write must change nothing; and with each retry,
+        // Only now, since a write that is refused must change nothing; and with each retry,
         // since an element may be sent again without harm. Its shard is chosen by its hash.
         let hashed = hash(&secret, unique);
         let tokens = Load {
-            tokens: vec![(second, Token::from_hash(hashed))],
+            tokens: vec![(write.second, Token::from_hash(hashed))],
             ..Load::default()
         };
         send_element(visit, &id, hashed, tokens).await?;
@@ -194,9 +227,52 @@ async fn write_keyed(
     measure::count(if answer.is_replay() {
         Metric::Replayed
     } else {
-        acknowledged(adds)
+        acknowledged(write.adds)
     });
     Ok(answer)
+}
+
+/// Who decides a write, and what must hold there. One without a key of its client's goes straight home.
+async fn decided_by(
+    visit: &Visit,
+    id: &CounterId,
+    write: &Write,
+) -> Result<(How, Option<Unchanged>), Problem> {
+    let claimed = How::Claimed;
+    if write.key.is_some() && write.condition.is_none() {
+        return Ok((claimed, None));
+    }
+    if let Some(Condition::Exists) = &write.condition {
+        let look_up = LookUp {
+            counter: id.clone(),
+        };
+        if call::root(&visit.env, id, &look_up).await?.is_none() {
+            let detail = "there is no such counter; nothing was counted";
+            return Err(Problem::new(Code::PreconditionFailed, detail));
+        }
+        let here = || How::Unclaimed(home_of(id).unwrap_or_else(|| visit.datacenter()));
+        return Ok((write.key.as_ref().map_or_else(here, |_| claimed), None));
+    }
+    let Some(Condition::Unchanged(version)) = &write.condition else {
+        // The floor may have been taken away since it was learned of, and with it the home.
+        let home = manage::home_now(visit, id).await?;
+        let home = home.unwrap_or_else(|| visit.datacenter());
+        return Ok((How::Unclaimed(home), None));
+    };
+    let home = manage::home_for_good(visit, id).await?;
+    let condition = Some(version.at_home(&home));
+    let how = match write.key {
+        Some(_) => claimed,
+        None => How::Unclaimed(home),
+    };
+    Ok((how, condition))
+}
+
+fn random_key() -> WriteKey {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&random().to_le_bytes());
+    key[8..].copy_from_slice(&random().to_le_bytes());
+    WriteKey(key)
 }
 
 /// Sends an element alone to its shard.
@@ -206,7 +282,7 @@ async fn send_element(
     hashed: u64,
     load: Load,
 ) -> Result<(), Problem> {
-    let datacenter = visit.datacenter();
+    let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
     let mut shards = shards_of(id, &datacenter);
     for _ in 0..MOVES_MAX {
         let cell = CellAddress {
@@ -217,6 +293,10 @@ async fn send_element(
         let arrival = lanes::count(visit, &cell, load.clone()).await?;
         match arrival.outcome {
             Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
+            Err(Fault::Elsewhere(home)) => {
+                shards = 1;
+                datacenter = home;
+            }
             outcome => return outcome.map(|_| ()).map_err(Problem::from),
         }
     }

@@ -137,7 +137,7 @@ impl Core {
     }
 
     /// Lead: seals the shards that writes no longer spread over.
-    fn seal_what_is_left(self: &Rc<Self>) {
+    pub(super) fn seal_what_is_left(self: &Rc<Self>) {
         let left = self.state.borrow().to_seal();
         let me = self.address.borrow().clone();
         let (Some(me), false) = (me, left.is_empty()) else {

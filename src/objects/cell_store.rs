@@ -108,7 +108,9 @@ impl CellStore {
         self.create_schema()?;
         let address = self.get::<CellAddress>(Kind::Address, 0)?;
         let Some(hot) = self.get::<Hot>(Kind::Hot, 0)? else {
-            return Ok((Cell::default(), address));
+            let mut unborn = Cell::default();
+            unborn.restore_ledger(self.get(Kind::Ledger, 0)?.unwrap_or_default());
+            return Ok((unborn, address));
         };
         let mut pages = Vec::new();
         for step in Step::PAGED {
@@ -138,7 +140,7 @@ impl CellStore {
     /// `Unavailable`; then nothing is written and the caller must load the cell again.
     pub fn write(&self, cell: &Cell, changes: &Changes, now: i64) -> Result<(), Fault> {
         if !changes.hot {
-            return Ok(());
+            return self.write_records(cell, changes);
         }
         let only_hot = changes.pages.is_empty()
             && !changes.all_time
@@ -169,6 +171,15 @@ impl CellStore {
             self.put_records(cell, changes)?;
             self.put(Kind::Hot, 0, &cell.hot_row())
         })
+    }
+
+    /// Writes records alone, of writes that are not counted.
+    fn write_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
+        if changes.records.is_empty() {
+            return Ok(());
+        }
+        self.create_schema()?;
+        self.store.atomically(|| self.put_records(cell, changes))
     }
 
     fn merge_late(&self, changes: &Changes) -> Result<(), Fault> {

@@ -2,7 +2,7 @@
 
 use super::directory_store::DirectoryStore;
 use super::store::{integer, text};
-use crate::counter::id::Datacenter;
+use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Ledger, WriteKey};
 use crate::protocol::messages::{Claim, Fault, Owner, decode, encode};
 
@@ -25,6 +25,7 @@ impl DirectoryStore {
     pub fn claim_all(
         &self,
         claim: &Claim,
+        owner: &Datacenter,
         generation: u64,
         now_ms: i64,
     ) -> Result<(Vec<Owner>, bool), Fault> {
@@ -33,17 +34,25 @@ impl DirectoryStore {
         let mut owners = Vec::with_capacity(claim.keys.len());
         self.store().atomically(|| {
             for key in &claim.keys {
-                let owner = match self.claim_of(claim, &claims, *key)? {
+                let found = self.claim_of(&claim.counter, &claims, *key)?;
+                owners.push(match found {
+                    // It is never counted where it was struck out, so it may go elsewhere.
+                    Some((Some(struck), claimed))
+                        if claim.struck_at.as_ref() == Some(&struck) && claimed == generation =>
+                    {
+                        self.move_claim(claim, &claims, *key, owner)?;
+                        Owner::Lead(owner.clone())
+                    }
                     Some(found) => owner_of(found, generation),
                     None => match claims.admit(now_ms, self.claims_kept_ms, CLAIMS_MAX) {
                         Some(slot) => {
-                            self.put_claim(claim, slot, *key, generation)?;
-                            Owner::Lead(claim.datacenter.clone())
+                            let name = owner.as_str();
+                            self.put_claim(&claim.counter, slot, *key, name, generation)?;
+                            Owner::Lead(owner.clone())
                         }
                         None => Owner::Full,
                     },
-                };
-                owners.push(owner);
+                });
             }
             self.put_deployment_value(COUNTS, encode(&claims)?)
         })?;
@@ -58,7 +67,7 @@ impl DirectoryStore {
         let claims = self.claims()?;
         let mut owners = Vec::with_capacity(claim.keys.len());
         for key in &claim.keys {
-            match self.claim_of(claim, &claims, *key)? {
+            match self.claim_of(&claim.counter, &claims, *key)? {
                 Some(found) => owners.push(owner_of(found, generation)),
                 None => return Ok(None),
             }
@@ -66,20 +75,64 @@ impl DirectoryStore {
         Ok(Some(owners))
     }
 
-    fn claim_of(
+    /// Claims a key for an operation of the root, which is nobody's to count. Returns its slot. The caller makes it
+    /// one commit with the operation.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses, and where there is no room: that is looked for before.
+    pub(super) fn claim_for_operation(
+        &self,
+        counter: &CounterId,
+        key: WriteKey,
+        generation: u64,
+        now_ms: i64,
+    ) -> Result<i64, Fault> {
+        let mut claims = self.claims()?;
+        let full = || Fault::Unavailable("too many keys are remembered".to_owned());
+        let slot = claims.admit(now_ms, self.claims_kept_ms, CLAIMS_MAX);
+        let slot = slot.ok_or_else(full)?;
+        self.put_claim(counter, slot, key, "", generation)?;
+        self.put_deployment_value(COUNTS, encode(&claims)?)?;
+        Ok(slot)
+    }
+
+    /// Whether another key can be claimed.
+    pub(super) fn has_room(&self, claims: &Ledger) -> bool {
+        claims.records() < CLAIMS_MAX
+    }
+
+    fn move_claim(
         &self,
         claim: &Claim,
+        claims: &Ledger,
+        key: WriteKey,
+        owner: &Datacenter,
+    ) -> Result<(), Fault> {
+        for slot in claims.slots() {
+            self.store().run(
+                "UPDATE claims SET datacenter = ? WHERE slot = ? AND id = ? AND key = ?",
+                vec![
+                    owner.as_str().into(),
+                    slot.into(),
+                    claim.counter.as_str().into(),
+                    key.0.to_vec().into(),
+                ],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Who has a key: nobody in particular, where an operation has it.
+    pub(super) fn claim_of(
+        &self,
+        counter: &CounterId,
         claims: &Ledger,
         key: WriteKey,
     ) -> Result<Option<(Option<Datacenter>, u64)>, Fault> {
         for slot in claims.slots() {
             let rows = self.store().run(
                 "SELECT datacenter, generation FROM claims WHERE slot = ? AND id = ? AND key = ?",
-                vec![
-                    slot.into(),
-                    claim.counter.as_str().into(),
-                    key.0.to_vec().into(),
-                ],
+                vec![slot.into(), counter.as_str().into(), key.0.to_vec().into()],
             )?;
             if let Some([datacenter, generation]) = rows.first().map(Vec::as_slice) {
                 let generation = integer(generation).and_then(|number| u64::try_from(number).ok());
@@ -92,9 +145,10 @@ impl DirectoryStore {
 
     fn put_claim(
         &self,
-        claim: &Claim,
+        counter: &CounterId,
         slot: i64,
         key: WriteKey,
+        datacenter: &str,
         generation: u64,
     ) -> Result<(), Fault> {
         let generation = i64::try_from(generation)
@@ -103,9 +157,9 @@ impl DirectoryStore {
             "INSERT INTO claims VALUES (?, ?, ?, ?, ?)",
             vec![
                 slot.into(),
-                claim.counter.as_str().into(),
+                counter.as_str().into(),
                 key.0.to_vec().into(),
-                claim.datacenter.as_str().into(),
+                datacenter.into(),
                 generation.into(),
             ],
         )?;
@@ -124,6 +178,10 @@ impl DirectoryStore {
         self.store().atomically(|| {
             self.store()
                 .run("DELETE FROM claims WHERE slot <= ?", vec![newest.into()])?;
+            self.store().run(
+                "DELETE FROM operations WHERE slot <= ?",
+                vec![newest.into()],
+            )?;
             self.put_deployment_value(COUNTS, encode(&claims)?)
         })
     }
@@ -136,7 +194,7 @@ impl DirectoryStore {
         Ok(self.claims()?.due_at_ms())
     }
 
-    fn claims(&self) -> Result<Ledger, Fault> {
+    pub(super) fn claims(&self) -> Result<Ledger, Fault> {
         let body = self.deployment_body(COUNTS)?;
         body.map_or_else(|| Ok(Ledger::default()), |body| decode(&body))
     }
@@ -153,6 +211,7 @@ impl DirectoryStore {
 fn owner_of((datacenter, claimed): (Option<Datacenter>, u64), generation: u64) -> Owner {
     match datacenter {
         Some(datacenter) if claimed == generation => Owner::Lead(datacenter),
-        _ => Owner::Ended,
+        Some(_) => Owner::Ended,
+        None => Owner::Operation,
     }
 }

@@ -7,6 +7,8 @@ use worker::Env;
 
 use super::count::kept_ms;
 use super::directory::Directory;
+use crate::cluster::root::Root;
+use crate::counter::id::Datacenter;
 use crate::platform::clock::now_ms;
 use crate::protocol::messages::{Claim, Claimed, Fault};
 
@@ -34,14 +36,24 @@ impl Directory {
         let _alone = lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
         let living = self.living(&claim.counter, true).await?;
-        let generation = living.map_or(0, |root| root.generation);
-        let known = self.rows.claims_of(&claim, generation)?;
-        if let Some(owners) = known {
+        let generation = living.as_ref().map_or(0, |root| root.generation);
+        if claim.struck_at.is_none()
+            && let Some(owners) = self.rows.claims_of(&claim, generation)?
+        {
             return Ok(Claimed { generation, owners });
         }
-        let root = self.admit(&claim.counter, &claim.datacenter).await?;
+        let root = match living {
+            // All writes go home, so nobody else need appear.
+            Ok(root) if root.home.is_some() => root,
+            _ => self.admit(&claim.counter, &claim.datacenter).await?,
+        };
+        let Some(owner) = owner_among(&root, &claim) else {
+            let detail = "the counter's home is moving".to_owned();
+            return Err(Fault::Unavailable(detail));
+        };
         let now_ms = now_ms();
-        let (owners, is_slot_new) = self.rows.claim_all(&claim, root.generation, now_ms)?;
+        let claimed = (self.rows).claim_all(&claim, owner, root.generation, now_ms);
+        let (owners, is_slot_new) = claimed?;
         if is_slot_new {
             self.rows.arm(now_ms).await?;
         }
@@ -50,4 +62,13 @@ impl Directory {
             owners,
         })
     }
+}
+
+/// Whose keys are that nobody has: home's, or the claimer's; but not of whoever has struck them out.
+fn owner_among<'a>(root: &'a Root, claim: &'a Claim) -> Option<&'a Datacenter> {
+    let wanted = root.home.as_ref().unwrap_or(&claim.datacenter);
+    let may_have = |datacenter: &&Datacenter| Some(*datacenter) != claim.struck_at.as_ref();
+    Some(wanted)
+        .filter(may_have)
+        .or_else(|| root.datacenters.iter().find(may_have))
 }

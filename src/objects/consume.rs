@@ -14,12 +14,11 @@ use crate::counter::queue::{
     verdict,
 };
 use crate::platform::clock::{now_ms, random, sleep_ms};
-use crate::platform::keyed::{count_at, count_keyed};
+use crate::platform::keyed::{count_keyed, count_unclaimed};
 use crate::platform::settled::all_settled;
 use crate::platform::{call, measure};
 use crate::protocol::messages::{Fault, LookUp};
 use crate::protocol::metrics::Metric;
-use crate::protocol::names::CellAddress;
 
 /// Counters that one batch counts at once.
 const COUNTERS_AT_ONCE: usize = 32;
@@ -173,11 +172,13 @@ impl InboxCore {
             });
             return verdicts.collect();
         }
-        // Nobody but this inbox knows the key, and it always sends it to this lead: there is nothing to claim.
-        match count_at(&self.env, CellAddress::lead(counter, here), writes).await {
-            Ok(counted) => counted.outcomes.into_iter().map(verdict).collect(),
-            Err(fault) => all(of_fault(&fault)),
-        }
+        // Nobody but this inbox knows the key, and it always sends it to this lead first: there is nothing to claim.
+        let landed = count_unclaimed(&self.env, counter, here, &writes).await;
+        let verdicts = landed.iter().map(|(_, outcome)| match outcome {
+            Ok(outcome) => verdict(*outcome),
+            Err(fault) => of_fault(fault),
+        });
+        verdicts.collect()
     }
 
     async fn is_living(&self, counter: &CounterId, generation: u64) -> Result<bool, Fault> {

@@ -8,10 +8,11 @@ use std::rc::Rc;
 use worker::Env;
 
 use super::cell::{Core, GRANT_TRIES};
-use crate::counter::cell::LedgerLimits;
+use crate::counter::cell::{Cell, LedgerLimits};
 use crate::counter::flush::{Changes, Refusal};
-use crate::counter::ledger::{RECORDS_MAX, Recorded, WriteKey};
-use crate::platform::clock::now_ms;
+use crate::counter::id::Datacenter;
+use crate::counter::ledger::{KeyedOutcome, RECORDS_MAX, Recorded, WriteKey};
+use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::measure;
 use crate::protocol::messages::{Count, Counted, Fault};
 use crate::protocol::metrics::Metric;
@@ -20,6 +21,15 @@ use crate::protocol::names::IDEMPOTENCY_SECONDS;
 /// How long keys are kept where nothing is set, and the shortest and longest that may be set, in seconds:
 /// a day, a minute, a week.
 const KEPT_SECONDS: (i64, i64, i64) = (86_400, 60, 7 * 86_400);
+
+/// How often, and how long, a write waits at home until all other shards there are sealed, which a counter that
+/// was split before has to do once: well below the second that its sender's first attempt has.
+const WHOLE_EVERY_MS: u64 = 20;
+const WHOLE_MS_MAX: i64 = 700;
+const WHOLE_TRIES: usize = 35;
+
+/// Looks a key's record up in storage.
+type Known<'a> = &'a dyn Fn(WriteKey) -> Option<Recorded>;
 
 /// How long keys are kept, milliseconds.
 pub(super) fn kept_ms(env: &Env) -> i64 {
@@ -44,9 +54,23 @@ impl Core {
     ) -> Result<Counted, Fault> {
         let count = count?;
         self.readable()?;
-        for _ in 0..GRANT_TRIES {
+        let begun_ms = now_ms();
+        for _ in 0..GRANT_TRIES + WHOLE_TRIES {
             match self.try_count(&count) {
-                Err(Fault::Refused(Refusal::NeedsGrant)) => self.obtain_grant(&count.to).await?,
+                Err(Fault::Refused(Refusal::NeedsGrant)) => {
+                    match self.obtain_grant(&count.to).await {
+                        Err(Fault::Elsewhere(home)) => return self.strike(&count, home),
+                        outcome => outcome?,
+                    }
+                }
+                Ok(counted) if counted.outcomes.contains(&KeyedOutcome::NotWhole) => {
+                    // Home's shards are being sealed: it takes a call to each.
+                    self.seal_what_is_left();
+                    sleep_ms(WHOLE_EVERY_MS).await;
+                    if now_ms() - begun_ms > WHOLE_MS_MAX {
+                        return Ok(counted);
+                    }
+                }
                 outcome => return outcome,
             }
         }
@@ -58,6 +82,43 @@ impl Core {
     /// Load, decide, write: no await, so nothing comes between.
     fn try_count(self: &Rc<Self>, count: &Count) -> Result<Counted, Fault> {
         let now_ms = now_ms();
+        let limits = self.ledger_limits;
+        let (outcomes, changes) = self.decide(now_ms, |state, known, changes| {
+            state
+                .apply_keyed(&count.writes, limits, now_ms, known, changes)
+                .map_err(Fault::Refused)
+        })?;
+        if changes.hot {
+            measure::committed(1);
+            self.note_writes(&count.to, count.writes.len(), now_ms);
+        }
+        Ok(Counted {
+            outcomes,
+            shards: self.state.borrow().spread(),
+            home: None,
+        })
+    }
+
+    /// All writes go home, so these are never counted here, unless they were.
+    fn strike(self: &Rc<Self>, count: &Count, home: Datacenter) -> Result<Counted, Fault> {
+        let now_ms = now_ms();
+        let limits = self.ledger_limits;
+        let (outcomes, _) = self.decide(now_ms, |state, known, changes| {
+            Ok(state.strike(&count.writes, limits, now_ms, known, changes))
+        })?;
+        Ok(Counted {
+            outcomes,
+            shards: 1,
+            home: Some(home),
+        })
+    }
+
+    /// Decides by the ledger, and writes what comes of it in one commit.
+    fn decide<T>(
+        self: &Rc<Self>,
+        now_ms: i64,
+        decide: impl FnOnce(&mut Cell, Known<'_>, &mut Changes) -> Result<T, Fault>,
+    ) -> Result<(T, Changes), Fault> {
         self.let_records_go(now_ms)?;
         let ledger = self.state.borrow().ledger().clone();
         let broken: RefCell<Option<Fault>> = RefCell::default();
@@ -68,40 +129,25 @@ impl Core {
             })
         };
         let mut changes = Changes::default();
-        let (outcomes, written) = {
+        let (decided, written) = {
             let mut state = self.state.borrow_mut();
-            let outcomes = state
-                .apply_keyed(
-                    &count.writes,
-                    self.ledger_limits,
-                    now_ms,
-                    &known,
-                    &mut changes,
-                )
-                .map_err(Fault::Refused)?;
+            let decided = decide(&mut state, &known, &mut changes)?;
             // A record that could not be looked up may be there: nothing may be kept of this.
             let written = match broken.take() {
                 Some(fault) => Err(fault),
                 None => self.rows.write(&state, &changes, now_ms.div_euclid(1_000)),
             };
-            (outcomes, written)
+            (decided, written)
         };
         if written.is_err() {
             measure::count(Metric::CommitFailed);
         }
         self.written(written)?;
-        if changes.hot {
-            measure::committed(1);
-            self.note_writes(&count.to, count.writes.len(), now_ms);
-        }
         let newest = self.state.borrow().ledger().slots().last();
         if newest != ledger.slots().last() {
             self.arm_for_ledger();
         }
-        Ok(Counted {
-            outcomes,
-            shards: self.state.borrow().spread(),
-        })
+        Ok((decided, changes))
     }
 
     /// Deletes records that were kept long enough.

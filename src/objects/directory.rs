@@ -15,16 +15,13 @@ use super::claims::claims_kept_ms;
 use super::directory_store::{DirectoryStore, Telling};
 use super::readable::Readable;
 use super::store::Store;
-use super::telling::duties;
 use crate::cluster::root::{DATACENTERS_MAX, Entry, Root};
 use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::settings::{Settings, Ttl};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random};
 use crate::protocol::messages::{
-    Call, Claim, End, Ended, Fault, HashKeyCall, List, LookUp, Put, PutAnswer, Register,
-    RegisterInbox,
+    Call, Claim, Fault, HashKeyCall, Keep, List, LookUp, Operate, Register, RegisterInbox, Settle,
 };
 
 /// Counters and duties that one alarm looks at; the next alarm follows at once.
@@ -72,8 +69,13 @@ impl DurableObject for Directory {
                 &self.on_register_inbox(call::read(&mut request).await).await,
             ),
             LookUp::PATH => call::reply::<LookUp>(&self.on_look_up(call::read(&mut request).await)),
-            Put::PATH => call::reply::<Put>(&self.on_put(call::read(&mut request).await).await),
-            End::PATH => call::reply::<End>(&self.on_end(call::read(&mut request).await).await),
+            Operate::PATH => {
+                call::reply::<Operate>(&self.on_operate(call::read(&mut request).await).await)
+            }
+            Keep::PATH => call::reply::<Keep>(&self.on_keep(call::read(&mut request).await)),
+            Settle::PATH => {
+                call::reply::<Settle>(&self.on_settle(call::read(&mut request).await).await)
+            }
             List::PATH => call::reply::<List>(&self.on_list(call::read(&mut request).await)),
             HashKeyCall::PATH => call::reply::<HashKeyCall>(&self.on_hash_key()),
             _ => Response::error("no such call", 404),
@@ -138,6 +140,9 @@ impl Directory {
             Ok(root) => root,
             Err(ended) => Root::create(ended.as_ref(), now_ms()),
         };
+        if let Some(home) = root.home_elsewhere(datacenter) {
+            return Err(Fault::Elsewhere(home.clone()));
+        }
         if root.datacenters.contains(datacenter) {
             return Ok(root);
         }
@@ -147,7 +152,9 @@ impl Directory {
             )));
         }
         let lone = root.lone_lead(datacenter).cloned();
+        root.settle_home(datacenter);
         root.datacenters.insert(datacenter.clone());
+        root.revision += 1;
         root.last_write_ms = root.last_write_ms.max(now_ms());
         if let Some(lone) = lone {
             // Until the lone lead knows, it calls its own total exact: it must know first.
@@ -162,55 +169,6 @@ impl Directory {
         }
         self.save(counter, Entry::Live(root.clone()), &[]).await?;
         Ok(root)
-    }
-
-    async fn on_put(&self, put: Result<Put, Fault>) -> Result<PutAnswer, Fault> {
-        let Put {
-            counter,
-            shards,
-            ttl,
-        } = put?;
-        self.readable()?;
-        let lock = self.lock_of(&counter);
-        let _alone = lock.lock().await;
-        let (mut root, created) = match self.living(&counter, true).await? {
-            Ok(root) => (root, false),
-            Err(ended) => (Root::create(ended.as_ref(), now_ms()), true),
-        };
-        let set_at_ms = now_ms();
-        root.settings = Settings {
-            number: root.settings.number + 1,
-            shards,
-            ttl: ttl.map(|(seconds, mode)| Ttl {
-                seconds,
-                mode,
-                set_at_ms,
-            }),
-        };
-        let duties = duties(&counter, &root, Telling::Configure);
-        let settings = root.settings;
-        self.save(&counter, Entry::Live(root), &duties).await?;
-        let pending = self.fulfil(&duties).await?;
-        Ok(PutAnswer {
-            created,
-            settings,
-            pending,
-        })
-    }
-
-    async fn on_end(&self, end: Result<End, Fault>) -> Result<Option<Ended>, Fault> {
-        let End { counter } = end?;
-        self.readable()?;
-        let lock = self.lock_of(&counter);
-        let _alone = lock.lock().await;
-        let Ok(root) = self.living(&counter, true).await? else {
-            return Ok(None);
-        };
-        let pending = self.end(&counter, &root).await?;
-        Ok(Some(Ended {
-            generation: root.generation,
-            pending,
-        }))
     }
 
     fn on_look_up(&self, look_up: Result<LookUp, Fault>) -> Result<Option<Root>, Fault> {
@@ -281,7 +239,8 @@ impl Directory {
     async fn end_if_it_may(&self, counter: &CounterId, mut root: Root) -> Result<(), Fault> {
         if self.living(counter, false).await.is_err() {
             root.postpone_end(now_ms() + UNSURE_MS);
-            self.rows.put(counter, &Entry::Live(root), &[], now_ms())?;
+            self.rows
+                .put(counter, &Entry::Live(root), &[], None, now_ms())?;
         }
         Ok(())
     }

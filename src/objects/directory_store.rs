@@ -3,13 +3,14 @@
 use worker::SqlStorageValue;
 
 use super::claim_store::CLAIMS_SCHEMA;
+use super::operation_store::{OPERATIONS_SCHEMA, Operation};
 use super::store::{Store, blob, integer, text};
 use crate::cluster::root::{Entry, prefix_end};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::protocol::messages::{Fault, decode, encode};
 
-/// 2 added claims.
-const SCHEMA_VERSION: i64 = 2;
+/// 2 added claims, 3 operations.
+const SCHEMA_VERSION: i64 = 3;
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS roots (id TEXT PRIMARY KEY, live INTEGER NOT NULL, due_at INTEGER, \
@@ -19,6 +20,7 @@ const SCHEMA: &[&str] = &[
         generation INTEGER NOT NULL, due_at INTEGER NOT NULL, tries INTEGER NOT NULL, \
         PRIMARY KEY (id, datacenter, kind, generation)) WITHOUT ROWID",
     CLAIMS_SCHEMA,
+    OPERATIONS_SCHEMA,
     "CREATE TABLE IF NOT EXISTS deployment (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
 ];
 
@@ -32,6 +34,8 @@ pub enum Telling {
     Close,
     /// Settings have changed.
     Configure,
+    /// Nothing: it must be heard of, since an operation could not observe it.
+    Settle,
 }
 
 impl Telling {
@@ -39,6 +43,7 @@ impl Telling {
         match self {
             Self::Close => 0,
             Self::Configure => 1,
+            Self::Settle => 2,
         }
     }
 }
@@ -111,15 +116,20 @@ impl DirectoryStore {
             .transpose()
     }
 
-    /// Writes what is known of a counter, with the duties that arise from it, all or nothing.
+    /// Writes what is known of a counter, with the duties that arise from it and the operation that it is the
+    /// outcome of, all or nothing.
     pub fn put(
         &self,
         counter: &CounterId,
         entry: &Entry,
         duties: &[Duty],
+        operation: Option<&Operation>,
         now_ms: i64,
     ) -> Result<(), Fault> {
         self.store.atomically(|| {
+            if let Some(operation) = operation {
+                self.put_operation(counter, operation, entry.generation(), now_ms)?;
+            }
             self.store.run(
                 "INSERT INTO roots VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET \
                     live = excluded.live, due_at = excluded.due_at, body = excluded.body",
@@ -297,6 +307,7 @@ fn duty_of(row: &[SqlStorageValue]) -> Option<Duty> {
         datacenter: Datacenter::parse(text(datacenter)?)?,
         telling: match integer(kind)? {
             0 => Telling::Close,
+            2 => Telling::Settle,
             _ => Telling::Configure,
         },
         generation: u64::try_from(integer(generation)?).ok()?,

@@ -34,8 +34,8 @@ impl Directory {
         let generation = root.generation;
         let is_first = root.inboxes.is_empty();
         if root.inboxes.insert(inbox) {
-            let lone = root.datacenters.first().cloned();
-            if let Some(lone) = lone.filter(|_| is_first && root.datacenters.len() == 1) {
+            root.revision += 1;
+            if let Some(lone) = root.sole().cloned().filter(|_| is_first) {
                 // Until the lone lead knows, it calls its own total exact: it must know first.
                 let telling = Telling::Configure;
                 self.tell(&counter, &lone, telling, generation, Some(&root))

@@ -197,6 +197,7 @@ impl Core {
         let shards_ever = self.state.borrow().shards_ever();
         let grant = Grant {
             alone: false,
+            is_home: false,
             spread: self.state.borrow().spread(),
             ..grant
         };

@@ -13,6 +13,7 @@
 //! | [`consume`] | how an inbox counts them |
 //! | [`inboxes`] | how a root knows of them |
 //! | [`directory`] | one partition of the directory: the roots of its counters |
+//! | [`operate`], [`operation_store`] | settings, set, reset and deletion at a root, each once; the rows of those with a key |
 //! | [`telling`] | how roots end, and how leads are told |
 //! | [`directory_store`] | its rows |
 //! | [`readable`] | refusing what comes while storage cannot be read |
@@ -33,6 +34,8 @@ mod inbox;
 mod inbox_store;
 mod inboxes;
 mod lead;
+mod operate;
+mod operation_store;
 mod readable;
 mod store;
 mod telling;

@@ -5,12 +5,13 @@
 
 use super::directory::Directory;
 use super::directory_store::{Duty, Telling};
+use super::operation_store::Operation;
 use crate::cluster::root::{Entry, Root};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::settled::all_settled;
-use crate::protocol::messages::{Close, Configure, Fault, Sum, Suspend, Wanted};
+use crate::protocol::messages::{Close, Configure, Fault, Settle, Sum, Suspend, Wanted};
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
 
@@ -44,7 +45,7 @@ impl Directory {
                 return Ok(Ok(root));
             }
         }
-        self.end(counter, &root).await?;
+        self.end(counter, &root, None).await?;
         Ok(Err(self.rows.entry(counter)?))
     }
 
@@ -91,8 +92,10 @@ impl Directory {
         &self,
         counter: &CounterId,
         root: &Root,
+        record: Option<Operation>,
     ) -> Result<Vec<Datacenter>, Fault> {
-        let unstopped = self.suspend(counter, root).await;
+        let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
+        let unstopped = self.suspend(counter, root, &all).await;
         let stop_by_themselves = root.is_due(now_ms()) && !self.rows.is_configuring(counter)?;
         if let Some(datacenter) = unstopped.first().filter(|_| !stop_by_themselves) {
             return Err(Fault::Unavailable(format!(
@@ -105,12 +108,17 @@ impl Directory {
             at_ms: now_ms(),
         };
         let duties = duties(counter, root, Telling::Close);
-        self.save(counter, ended, &duties).await?;
+        self.save_with(counter, ended, &duties, record).await?;
         self.fulfil(&duties).await
     }
 
-    /// Stops all leads. Returns those that did not answer.
-    async fn suspend(&self, counter: &CounterId, root: &Root) -> Vec<Datacenter> {
+    /// Stops leads. Returns those that did not answer.
+    pub(super) async fn suspend(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+        datacenters: &[Datacenter],
+    ) -> Vec<Datacenter> {
         let generation = root.generation;
         let tell = |datacenter: &Datacenter| {
             let to = CellAddress::lead(counter, datacenter);
@@ -123,7 +131,7 @@ impl Directory {
                 told.err().map(|_| to.datacenter)
             }
         };
-        let told = all_settled(root.datacenters.iter().map(tell), LEADS_AT_ONCE).await;
+        let told = all_settled(datacenters.iter().map(tell), LEADS_AT_ONCE).await;
         told.into_iter().flatten().collect()
     }
 
@@ -133,9 +141,21 @@ impl Directory {
         entry: Entry,
         duties: &[Duty],
     ) -> Result<(), Fault> {
+        self.save_with(counter, entry, duties, None).await
+    }
+
+    /// [`Directory::save`], with the operation that it is the outcome of, if that has a key.
+    pub(super) async fn save_with(
+        &self,
+        counter: &CounterId,
+        entry: Entry,
+        duties: &[Duty],
+        record: Option<Operation>,
+    ) -> Result<(), Fault> {
         let now_ms = now_ms();
-        self.rows.put(counter, &entry, duties, now_ms)?;
-        if entry.due_at_ms().is_some() || !duties.is_empty() {
+        self.rows
+            .put(counter, &entry, duties, record.as_ref(), now_ms)?;
+        if entry.due_at_ms().is_some() || !duties.is_empty() || record.is_some() {
             self.rows.arm(now_ms).await?;
         }
         Ok(())
@@ -216,6 +236,18 @@ impl Directory {
                 .await
             }
             (Telling::Configure, None) => Ok(()),
+            (Telling::Settle, _) => {
+                let settle = Settle {
+                    counter: counter.clone(),
+                };
+                // Boxed: what it does may tell others in turn.
+                let root = Box::pin(self.on_settle(Ok(settle))).await?;
+                let is_settled = |root: &Root| root.operations.is_settled(datacenter);
+                if root.as_ref().is_none_or(is_settled) {
+                    return Ok(());
+                }
+                Err(Fault::Unavailable(format!("{datacenter} is not settled")))
+            }
         }
     }
 }

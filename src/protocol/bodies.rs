@@ -5,9 +5,12 @@ use serde_json::value::RawValue;
 
 use super::batch::event::delta_or_one;
 use super::batch::json::{Text, present, read_object};
+use super::delta::parse_value;
+use super::messages::Put;
 use super::problem::{Code, Problem};
-use crate::counter::id::CounterId;
+use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::settings::{SHARDS_MAX, TTL_SECONDS_MAX, TtlMode};
+use crate::counter::total::Value;
 
 /// The largest body of a call about one counter.
 pub const BODY_BYTES_MAX: u64 = 1024 * 1024;
@@ -19,15 +22,6 @@ pub const BULK_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// answer and not a reset connection.
 pub const DRAIN_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Settings as put: absent or `null` means the default, since a `PUT` replaces all of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SettingsBody {
-    /// Shards of a datacenter, a power of two; `None` for automatic.
-    pub shards: Option<u8>,
-    /// Time to live in seconds, with its mode; `None` for ever.
-    pub ttl: Option<(u64, TtlMode)>,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire<'a> {
@@ -38,13 +32,18 @@ struct Wire<'a> {
     /// A string first: another type in an enum's place would be called malformed JSON.
     #[serde(default)]
     ttl_mode: Option<String>,
+    #[serde(borrow, default)]
+    floor: Option<&'a RawValue>,
+    #[serde(default)]
+    home: Option<String>,
 }
 
-/// Reads `{"shards":"auto" or n, "ttl_seconds": n, "ttl_mode": "fixed" or "sliding"}`.
+/// Reads `{"shards":"auto" or n, "ttl_seconds": n, "ttl_mode": "fixed" or "sliding", "floor": n, "home": "FRA"}`. Absent or
+/// `null` means the default, since a `PUT` replaces all of them.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`.
-pub fn parse_settings(body: &[u8]) -> Result<SettingsBody, Problem> {
+pub fn parse_settings(body: &[u8]) -> Result<Put, Problem> {
     let body = if body.trim_ascii().is_empty() {
         b"{}"
     } else {
@@ -77,7 +76,67 @@ pub fn parse_settings(body: &[u8]) -> Result<SettingsBody, Problem> {
         }
         (Some(_), _) => return refuse(format!("ttl_seconds must be from 1 to {TTL_SECONDS_MAX}")),
     };
-    Ok(SettingsBody { shards, ttl })
+    let floor = match wire.floor.map(RawValue::get) {
+        None | Some("null") => None,
+        Some(text) => match parse_value(text) {
+            Some(floor) => Some(floor),
+            None => return refuse(format!("floor must be {VALUE_SHAPE}")),
+        },
+    };
+    let home = match wire.home.as_deref().map(Datacenter::parse) {
+        None => None,
+        Some(Some(home)) => Some(home),
+        Some(None) => {
+            return refuse(
+                "home must be the name of a datacenter, 1 to 16 letters, digits or `-`".to_owned(),
+            );
+        }
+    };
+    if (home.is_some() || floor.is_some()) && shards.is_some_and(|shards| shards > 1) {
+        return refuse(
+            "a counter with a home, or with a floor, has one shard; leave shards out".to_owned(),
+        );
+    }
+    Ok(Put {
+        shards,
+        ttl,
+        floor,
+        home,
+    })
+}
+
+/// What a value looks like in a body.
+const VALUE_SHAPE: &str = "a whole number from -(2^128 - 1) to 2^128 - 1, or its decimal string";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ValueWire<'a> {
+    #[serde(borrow)]
+    value: &'a RawValue,
+}
+
+/// Returns the value of `{"value": n}`.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`.
+pub fn parse_set(body: &[u8]) -> Result<Value, Problem> {
+    let wire: ValueWire<'_> = read_object(body)?;
+    parse_value(wire.value.get())
+        .ok_or_else(|| Problem::new(Code::InvalidBody, format!("value must be {VALUE_SHAPE}")))
+}
+
+/// Reads the body of a call that takes none: nothing, or an empty object.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`.
+pub fn parse_nothing(body: &[u8]) -> Result<(), Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+    if !body.trim_ascii().is_empty() {
+        let Nothing {} = read_object(body)?;
+    }
+    Ok(())
 }
 
 #[derive(Deserialize)]

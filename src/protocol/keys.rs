@@ -3,7 +3,9 @@
 //! Invariant: keys and what they stand for are kept as keyed hashes only, since they may say who a client is.
 //! Source: draft-ietf-httpapi-idempotency-key-header-07, section 2.
 
+use super::messages::Condition;
 use super::problem::{Code, Problem};
+use super::version::Version;
 use crate::counter::ledger::WriteKey;
 
 /// The longest key, in bytes.
@@ -20,6 +22,33 @@ pub enum Kind {
     Event,
     /// One event that is queued.
     Queued,
+}
+
+/// Returns what a client has seen of a counter, from the value of `If-Match`: `*`, or one version in quotes.
+///
+/// # Errors
+/// `invalid-precondition` for several tags and for what is no version; `precondition-failed` for a weak tag,
+/// which never matches. Source: RFC 9110, section 13.1.1.
+pub fn parse_if_match(header: &str) -> Result<Condition, Problem> {
+    let text = header.trim_matches([' ', '\t']);
+    if text == "*" {
+        return Ok(Condition::Exists);
+    }
+    if text.starts_with("W/") {
+        let detail =
+            "a weak tag never matches; send the `version` of an answer, in quotes, as `If-Match`";
+        return Err(Problem::new(Code::PreconditionFailed, detail));
+    }
+    let quoted = text
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    let version = quoted.and_then(|text| Version::decode(text).ok());
+    version.map(Condition::Unchanged).ok_or_else(|| {
+        Problem::new(
+            Code::InvalidPrecondition,
+            "send `*`, or one `version` of an answer in quotes, as `If-Match`",
+        )
+    })
 }
 
 impl Kind {

@@ -14,7 +14,6 @@ use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::merge::{CellTotals, Part, Question, Summary};
 use crate::counter::nonces::{Nonce, Outcome};
-use crate::counter::settings::{Settings, TtlMode};
 use crate::counter::total::Sum as Total;
 
 /// A message that has an answer.
@@ -35,10 +34,14 @@ macro_rules! calls {
 }
 
 mod keyed;
+mod operate;
 mod queue;
 mod read;
 
 pub use keyed::{Claim, Claimed, Count, Counted, Owner};
+pub use operate::{
+    Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
+};
 pub use queue::{
     Append, Appended, DeadLetters, Drain, ReadDead, ReadDrained, RegisterInbox, ReleaseInbox,
 };
@@ -56,8 +59,6 @@ calls! {
     Sum => DatacenterSum, "/sum";
     Register => Grant, "/register";
     LookUp => Option<Root>, "/look-up";
-    Put => PutAnswer, "/put";
-    End => Option<Ended>, "/end";
     HashKeyCall => [u8; 16], "/hash-key";
 }
 
@@ -70,6 +71,8 @@ pub enum Fault {
     Refused(Refusal),
     /// The cell counts for this newer generation: the asker must look at the root again.
     Superseded(u64),
+    /// All writes of the counter go to this datacenter; nothing was counted.
+    Elsewhere(Datacenter),
     /// More counters than one call may touch.
     TooMany(u32),
     /// The message cannot be read, or storage is broken; says what.
@@ -84,6 +87,7 @@ impl std::fmt::Display for Fault {
             Self::Unavailable(what) => write!(formatter, "unavailable: {what}"),
             Self::Refused(refusal) => write!(formatter, "refused: {refusal:?}"),
             Self::Superseded(generation) => write!(formatter, "generation {generation} has begun"),
+            Self::Elsewhere(home) => write!(formatter, "home is {home}"),
             Self::TooMany(most) => write!(formatter, "more than {most} counters"),
             Self::Broken(what) => write!(formatter, "broken: {what}"),
         }
@@ -105,7 +109,7 @@ impl From<Fault> for Problem {
                 Code::Unavailable,
                 format!("{what}; whether it was counted is unknown to us, try again"),
             ),
-            Fault::Refused(_) | Fault::Superseded(_) => Problem::new(
+            Fault::Refused(_) | Fault::Superseded(_) | Fault::Elsewhere(_) => Problem::new(
                 Code::Unavailable,
                 "the counter is busy; nothing was counted, try again",
             ),
@@ -139,6 +143,8 @@ pub struct Flushed {
     pub shards: u8,
     /// How long the lane should gather before its next flush.
     pub linger_ms: u32,
+    /// Set and reset operations that the cell has been told of.
+    pub operations: u64,
 }
 
 impl Flushed {
@@ -150,6 +156,7 @@ impl Flushed {
             elsewhere: cell.elsewhere_after(&outcome),
             shards: cell.spread(),
             linger_ms: 0,
+            operations: cell.grant().map_or(0, |grant| grant.operations),
         }
     }
 }
@@ -262,44 +269,6 @@ pub struct Register {
 pub struct LookUp {
     /// The counter.
     pub counter: CounterId,
-}
-
-/// Edge → root: replace the settings, creating the counter if need be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Put {
-    /// The counter.
-    pub counter: CounterId,
-    /// Shards, or `None` for automatic.
-    pub shards: Option<u8>,
-    /// Time to live in seconds and its mode, or `None` for ever.
-    pub ttl: Option<(u64, TtlMode)>,
-}
-
-/// The settings are in force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PutAnswer {
-    /// Whether the counter is new.
-    pub created: bool,
-    /// The settings.
-    pub settings: Settings,
-    /// Datacenters that could not be told yet; the root keeps trying.
-    pub pending: Vec<Datacenter>,
-}
-
-/// Edge → root: end the counter.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
-    /// The counter.
-    pub counter: CounterId,
-}
-
-/// The counter has ended; `None` instead where there was none.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
-    /// The generation that ended.
-    pub generation: u64,
-    /// Datacenters that could not be told yet; the root keeps trying.
-    pub pending: Vec<Datacenter>,
 }
 
 /// Edge → partition 0: the deployment's own key for the hash of unique elements, made once.

@@ -89,6 +89,8 @@ families! {
         AcknowledgedQueued "{operation=\"queued\"}",
         AcknowledgedLog "{operation=\"ingest\"}",
         AcknowledgedPut "{operation=\"put\"}",
+        AcknowledgedSet "{operation=\"set\"}",
+        AcknowledgedReset "{operation=\"reset\"}",
         AcknowledgedDelete "{operation=\"delete\"}"
     ];
     Edge Counter "tally_replayed_total"

@@ -44,6 +44,7 @@ codes! {
     RangeTooLarge "range-too-large" 400 "The range has too many points";
     ClockSkew "clock-skew" 400 "The given time is too far from the server's clock";
     InvalidIdempotencyKey "invalid-idempotency-key" 400 "The idempotency key is not valid";
+    InvalidPrecondition "invalid-precondition" 400 "The precondition cannot be read";
     InvalidGzip "invalid-gzip" 400 "The body is not valid gzip";
     Unauthorized "unauthorized" 401 "A key is needed";
     Forbidden "forbidden" 403 "The key does not allow this";
@@ -52,6 +53,9 @@ codes! {
     MethodNotAllowed "method-not-allowed" 405 "The route does not know this method";
     CounterOverflow "counter-overflow" 409 "The counter cannot hold this much";
     CounterEnded "counter-ended" 409 "The counter has been deleted since";
+    NeedsHome "needs-home" 409 "The counter needs a home for this";
+    BelowFloor "below-floor" 409 "The value would be below the counter's floor";
+    PreconditionFailed "precondition-failed" 412 "The counter has changed since";
     BodyTooLarge "body-too-large" 413 "The body is too large";
     UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read";
     IdempotencyKeyReused "idempotency-key-reused" 422 "The idempotency key was used for another write";

@@ -16,6 +16,10 @@ pub enum Route {
     Put(CounterId),
     /// `DELETE /counters/{id}`
     Delete(CounterId),
+    /// `PUT /counters/{id}/value`
+    Set(CounterId),
+    /// `POST /counters/{id}/reset`
+    Reset(CounterId),
     /// `GET /counters/{id}/history`
     History(CounterId),
     /// `GET /counters`
@@ -68,6 +72,8 @@ names! {
     Read "read" "[`Route::Read`]";
     Put "put" "[`Route::Put`]";
     Delete "delete" "[`Route::Delete`]";
+    Set "set" "[`Route::Set`]";
+    Reset "reset" "[`Route::Reset`]";
     History "history" "[`Route::History`]";
     List "list" "[`Route::List`]";
     Aggregate "aggregate" "[`Route::Aggregate`]";
@@ -93,6 +99,8 @@ impl Route {
             Self::Read(_) => RouteName::Read,
             Self::Put(_) => RouteName::Put,
             Self::Delete(_) => RouteName::Delete,
+            Self::Set(_) => RouteName::Set,
+            Self::Reset(_) => RouteName::Reset,
             Self::History(_) => RouteName::History,
             Self::List => RouteName::List,
             Self::Aggregate(_) => RouteName::Aggregate,
@@ -118,6 +126,8 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/counters/{id}", &["GET", "PUT", "DELETE"]),
     ("/counters/{id}/increment", &["POST"]),
     ("/counters/{id}/decrement", &["POST"]),
+    ("/counters/{id}/value", &["PUT"]),
+    ("/counters/{id}/reset", &["POST"]),
     ("/counters/{id}/history", &["GET"]),
     ("/counters/{prefix}*/aggregate", &["GET"]),
     ("/uniques", &["GET"]),
@@ -166,6 +176,8 @@ fn template_of(path: &str) -> Option<&'static str> {
         ["counters", _] => "/counters/{id}",
         ["counters", _, "increment"] => "/counters/{id}/increment",
         ["counters", _, "decrement"] => "/counters/{id}/decrement",
+        ["counters", _, "value"] => "/counters/{id}/value",
+        ["counters", _, "reset"] => "/counters/{id}/reset",
         ["counters", _, "history"] => "/counters/{id}/history",
         ["counters", prefix, "aggregate"] if prefix.ends_with('*') => {
             "/counters/{prefix}*/aggregate"
@@ -213,6 +225,8 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/counters/{id}", _) => Route::Read(id()?),
         ("/counters/{id}/increment", _) => Route::Increment(id()?),
         ("/counters/{id}/decrement", _) => Route::Decrement(id()?),
+        ("/counters/{id}/value", _) => Route::Set(id()?),
+        ("/counters/{id}/reset", _) => Route::Reset(id()?),
         ("/counters/{id}/history", _) => Route::History(id()?),
         ("/counters/{prefix}*/aggregate", _) => Route::Aggregate(decode_segment(
             segment.strip_suffix('*').unwrap_or_default(),

@@ -19,10 +19,12 @@ use super::messages::{Flushed, GlobalSum};
 use super::names::CellAddress;
 use super::problem::{Code, Problem};
 use crate::counter::id::Datacenter;
+use crate::counter::ledger::Unchanged;
 use crate::sketch::{HashKey, hash};
 
-/// First byte of an encoded version.
+/// First byte of an encoded version, and of one that names operations too.
 const FORMAT: u8 = 1;
+const FORMAT_WITH_OPERATIONS: u8 = 2;
 
 /// The longest version that is read: 340 datacenters of 64 shards of about 20 bytes, in base64.
 pub const VERSION_BYTES_MAX: usize = 600_000;
@@ -48,7 +50,7 @@ impl std::fmt::Display for VersionError {
             Self::Format(format) => {
                 write!(
                     formatter,
-                    "its format is {format}, this release reads {FORMAT}"
+                    "its format is {format}, this release reads {FORMAT} and {FORMAT_WITH_OPERATIONS}"
                 )
             }
         }
@@ -69,8 +71,10 @@ pub struct SeenCell {
 }
 
 /// A version.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
+    /// The operations (set and reset) of the newest generation that is named.
+    operations: u64,
     cells: Vec<SeenCell>,
 }
 
@@ -78,7 +82,16 @@ impl Version {
     /// The version of these cells, in any order.
     pub fn of(cells: impl IntoIterator<Item = SeenCell>) -> Self {
         let cells = in_order(cells.into_iter().collect(), Ord::cmp);
-        Self { cells }
+        Self {
+            operations: 0,
+            cells,
+        }
+    }
+
+    /// The version that names so many operations besides.
+    #[must_use]
+    pub fn with_operations(self, operations: u64) -> Self {
+        Self { operations, ..self }
     }
 
     /// The version of a write.
@@ -89,6 +102,7 @@ impl Version {
             generation: flushed.generation,
             sequence: flushed.outcome.sequence,
         }])
+        .with_operations(flushed.operations)
     }
 
     /// The version of a read: every cell that answered. Where none did it names the generation alone,
@@ -113,13 +127,14 @@ impl Version {
                 sequence: 0,
             });
         }
-        Self::of(cells)
+        Self::of(cells).with_operations(sum.root.operations.number())
     }
 
     /// What it says of one datacenter, and of the others their generations alone: a read of that
     /// datacenter sees no more.
     #[must_use]
     pub fn only(self, datacenter: &Datacenter) -> Self {
+        let operations = self.operations;
         Self::of(self.cells.into_iter().map(|cell| SeenCell {
             sequence: if cell.datacenter == *datacenter {
                 cell.sequence
@@ -128,6 +143,38 @@ impl Version {
             },
             ..cell
         }))
+        .with_operations(operations)
+    }
+
+    /// What it says of the one cell that decides at home: the tag of a counter that has one.
+    #[must_use]
+    pub fn of_home(&self, home: &Datacenter) -> Self {
+        let own = |cell: &&SeenCell| cell.datacenter == *home && cell.shard == 0;
+        let cells = self.cells.iter().filter(own).cloned();
+        Self::of(cells).with_operations(self.operations)
+    }
+
+    /// What it says of the one cell that decides at home. It has counted nothing where it is not named.
+    pub fn at_home(&self, home: &Datacenter) -> Unchanged {
+        let own = |cell: &&SeenCell| cell.datacenter == *home && cell.shard == 0;
+        let named = self.cells.iter().find(own);
+        let newest = self.cells.iter().map(|cell| cell.generation).max();
+        Unchanged {
+            generation: named.map_or(newest.unwrap_or(0), |cell| cell.generation),
+            sequence: named.map_or(0, |cell| cell.sequence),
+            operations: self.operations,
+        }
+    }
+
+    /// The operations that it names, of the newest generation that it names.
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Whether a read that saw this version, while `generation` lived, has seen the operations that were asked for.
+    fn has_operations_of(&self, generation: u64, asked: &Version) -> bool {
+        let newest = asked.cells.iter().map(|cell| cell.generation).max();
+        newest.is_none_or(|newest| newest < generation) || asked.operations <= self.operations
     }
 
     /// The first cell of `asked` that a read lacks something of which saw this version while
@@ -135,8 +182,11 @@ impl Version {
     ///
     /// What an older generation counted is gone for good, so the read covers that; of a newer one it knows
     /// nothing. A cell that did not answer is not in a read's version, and so is not covered. Cost: a
-    /// binary search a cell.
+    /// binary search a cell. Where operations are what is lacking, it is the first cell that is named.
     pub fn lacks<'a>(&self, generation: u64, asked: &'a Version) -> Option<&'a SeenCell> {
+        if !self.has_operations_of(generation, asked) {
+            return asked.cells.first();
+        }
         asked
             .cells
             .iter()
@@ -167,8 +217,15 @@ impl Version {
 
     /// The opaque string, safe in URLs and headers.
     pub fn encode(&self) -> String {
-        let mut bytes = vec![FORMAT];
-        bytes.extend(postcard::to_allocvec(&self.cells).unwrap_or_default());
+        let mut bytes;
+        let body = if self.operations == 0 {
+            bytes = vec![FORMAT];
+            postcard::to_allocvec(&self.cells)
+        } else {
+            bytes = vec![FORMAT_WITH_OPERATIONS];
+            postcard::to_allocvec(self)
+        };
+        bytes.extend(body.unwrap_or_default());
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
@@ -182,12 +239,15 @@ impl Version {
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
         let (format, body) = bytes.split_first().ok_or(VersionError::Foreign)?;
-        if *format != FORMAT {
-            return Err(VersionError::Format(*format));
-        }
-        let cells: Vec<SeenCell> = postcard::from_bytes(body).map_err(|_| VersionError::Foreign)?;
+        let version = match *format {
+            FORMAT => postcard::from_bytes(body).map(|cells: Vec<SeenCell>| Self::of(cells)),
+            FORMAT_WITH_OPERATIONS => postcard::from_bytes(body)
+                .map(|version: Self| Self::of(version.cells).with_operations(version.operations)),
+            other => return Err(VersionError::Format(other)),
+        };
+        let version = version.map_err(|_| VersionError::Foreign)?;
         // One version has one string: bytes after it, or cells in another order, are not ours.
-        let version = Some(Self::of(cells)).filter(|version| version.encode() == text);
+        let version = Some(version).filter(|version| version.encode() == text);
         version.ok_or(VersionError::Foreign)
     }
 
@@ -209,6 +269,10 @@ pub fn not_reached(asked: &Version, sum: &GlobalSum, waited_ms: u64) -> Problem 
         Some(cell) if cell.generation != generation => format!(
             "generation {} of the counter is named and {generation} was seen",
             cell.generation
+        ),
+        Some(_) if !seen.has_operations_of(generation, asked) => format!(
+            "operation {} is named and {} was seen",
+            asked.operations, seen.operations
         ),
         Some(cell) => format!(
             "shard {} of {} is named at {} and was seen at {}",

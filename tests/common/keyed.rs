@@ -8,7 +8,7 @@ use tally::counter::cell::{Cell, LedgerLimits};
 use tally::counter::flush::{Changes, Load, Refusal};
 use tally::counter::grant::Grant;
 use tally::counter::history::Step;
-use tally::counter::ledger::{Keyed, KeyedOutcome, Recorded, WriteKey};
+use tally::counter::ledger::{Keyed, KeyedOutcome, Recorded, SeenValue, WriteKey};
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
@@ -30,6 +30,7 @@ pub fn grant(generation: u64, alone: bool) -> Grant {
         last_write_ms: 0,
         alone,
         spread: 1,
+        ..Grant::default()
     }
 }
 
@@ -71,6 +72,7 @@ pub fn write(number: u8, wish: Wish, now_ms: i64) -> Keyed {
         live,
         past,
         seen: None,
+        condition: None,
     }
 }
 
@@ -156,9 +158,13 @@ impl Shell {
         let value = if self.is_alone {
             own
         } else {
-            let (added, removed) = write.seen.unwrap_or_default();
-            let after = Value::new(added, removed).plus(Value::new(write.added, write.removed));
-            after.or_more(own)
+            let seen = write.seen.unwrap_or_default();
+            let after = seen.value.plus(Value::new(write.added, write.removed));
+            if seen.is_set {
+                after
+            } else {
+                after.or_more(own)
+            }
         };
         let recorded = Recorded {
             fingerprint: write.fingerprint,
@@ -167,6 +173,7 @@ impl Shell {
             totals: value.totals(),
             is_exact: self.is_alone,
             at_ms: self.now_ms,
+            operations: 0,
         };
         model.answers.insert(write.key, recorded);
         recorded
@@ -265,9 +272,10 @@ impl Shell {
                 let keyed = |sent: Sent| {
                     let mut keyed = write(sent.key, sent.wish, self.now_ms);
                     keyed.generation = sent.generation;
-                    keyed.seen = sent
-                        .seen
-                        .map(|(added, removed)| (added.into(), removed.into()));
+                    keyed.seen = sent.seen.map(|(added, removed)| SeenValue {
+                        value: Value::new(added, removed),
+                        is_set: false,
+                    });
                     keyed
                 };
                 let writes: Vec<Keyed> = writes.into_iter().map(keyed).collect();

@@ -82,11 +82,13 @@ pub fn sum(datacenters: Vec<(&str, Option<DatacenterSum>)>) -> GlobalSum {
                 .map(|(name, _)| datacenter(name))
                 .collect(),
             last_write_ms: NOW_MS - 90_000,
+            ..Root::create(None, 0)
         },
         datacenters: datacenters
             .into_iter()
             .map(|(name, part)| (datacenter(name), part))
             .collect(),
+        is_whole: true,
         is_drained: true,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use tally::counter::ledger::{Keyed, KeyedOutcome, SeenValue, WriteKey};
 use tally::counter::total::Value;
 use tally::protocol::messages::{Fault, Owner};
 
@@ -37,6 +37,7 @@ pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
         live: vec![(second, wish.delta.0)],
         past: Vec::new(),
         seen: None,
+        condition: None,
     };
     air.oracle
         .borrow_mut()
@@ -50,7 +51,10 @@ pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
         let value = parts.fold(Value::default(), |value, part| {
             value.plus(part.summary.value())
         });
-        write.seen = Some(value.totals());
+        write.seen = Some(SeenValue {
+            value,
+            is_set: false,
+        });
         landed = count_keyed(&air, &here, std::slice::from_ref(&write)).await;
     }
     let (lead, outcome) = landed.pop().expect("an outcome");
@@ -85,6 +89,7 @@ pub async fn count_keyed(air: &Rc<Air>, here: &Datacenter, writes: &[Keyed]) -> 
                 (lead, Err(unavailable()))
             }
             Owner::Ended => (here.clone(), Ok(KeyedOutcome::Ended)),
+            Owner::Operation => (here.clone(), Ok(KeyedOutcome::Reused)),
             Owner::Full => (here.clone(), Ok(KeyedOutcome::Full)),
         });
     }

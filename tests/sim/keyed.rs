@@ -53,6 +53,7 @@ impl Core {
         Ok(Counted {
             outcomes,
             shards: self.spread(),
+            home: None,
         })
     }
 }

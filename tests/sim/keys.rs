@@ -88,6 +88,8 @@ impl Keys {
             }
             Ok(KeyedOutcome::Full | KeyedOutcome::Overflow) => panic!("{name:?}: {outcome:?}"),
             Ok(KeyedOutcome::NeedsView) | Err(_) => false,
+            // Nobody gives a home or a floor yet.
+            Ok(other) => panic!("{name:?}: {other:?}"),
         }
     }
 

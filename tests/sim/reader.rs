@@ -57,6 +57,7 @@ pub async fn sum_world(air: &Rc<Air>, about_times: bool) -> Result<Option<Global
         return Ok(Some(GlobalSum {
             root,
             datacenters,
+            is_whole: true,
             is_drained: true,
         }));
     }

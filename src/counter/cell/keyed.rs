@@ -3,7 +3,9 @@
 //! Invariant: a write is counted only together with its record, and only if there is none yet.
 
 use super::{Cell, Changes, Refusal};
-use crate::counter::ledger::{Keyed, KeyedOutcome, Ledger, Recorded, WriteKey};
+use crate::counter::ledger::{
+    Keyed, KeyedOutcome, Ledger, Recorded, SeenValue, Unchanged, WriteKey,
+};
 use crate::counter::total::Value;
 
 /// What the ledger is bound by.
@@ -52,15 +54,8 @@ impl Cell {
         }
         let mut outcomes = Vec::with_capacity(writes.len());
         for write in writes {
-            let pending = changes.records.iter().find(|(_, key, _)| *key == write.key);
-            let found = pending
-                .map(|(_, _, recorded)| *recorded)
-                .or_else(|| known(write.key));
-            outcomes.push(match found {
-                Some(recorded) if recorded.fingerprint == write.fingerprint => {
-                    KeyedOutcome::Replayed(recorded)
-                }
-                Some(_) => KeyedOutcome::Reused,
+            outcomes.push(match answered(write, known, changes) {
+                Some(outcome) => outcome,
                 None => self.count_keyed(write, limits, now_ms, changes),
             });
         }
@@ -77,6 +72,9 @@ impl Cell {
         let generation = self.generation().unwrap_or(0);
         if write.generation != 0 && write.generation != generation {
             return KeyedOutcome::Ended;
+        }
+        if let Err(refused) = self.decide(write) {
+            return refused;
         }
         let elsewhere = self.elsewhere();
         if elsewhere.is_none() && write.seen.is_none() {
@@ -106,10 +104,12 @@ impl Cell {
                 (totals, true)
             }
             (None, seen) => {
-                let (seen_added, seen_removed) = seen.unwrap_or_default();
-                let whole = Value::new(seen_added, seen_removed)
-                    .plus(Value::new(write.added, write.removed));
-                (whole.or_more(Value::new(added, removed)).totals(), false)
+                let seen = seen.unwrap_or_default();
+                let whole = SeenValue {
+                    value: seen.value.plus(Value::new(write.added, write.removed)),
+                    ..seen
+                };
+                (whole.or_own(Value::new(added, removed)).totals(), false)
             }
         };
         let recorded = Recorded {
@@ -119,8 +119,78 @@ impl Cell {
             totals,
             is_exact,
             at_ms: now_ms,
+            operations: self.grant().map_or(0, |grant| grant.operations),
         };
         changes.records.push((slot, write.key, recorded));
         KeyedOutcome::Counted(recorded)
     }
+
+    /// Whether a write may be counted by what the value is, and has been.
+    fn decide(&self, write: &Keyed) -> Result<(), KeyedOutcome> {
+        let grant = self.grant().unwrap_or_default();
+        let floor = grant.settings.floor.filter(|_| write.removed > 0);
+        if floor.is_none() && write.condition.is_none() {
+            return Ok(());
+        }
+        if !grant.is_home {
+            return Err(KeyedOutcome::NeedsHome);
+        }
+        let own = Unchanged {
+            generation: grant.generation,
+            sequence: self.sequence,
+            operations: grant.operations,
+        };
+        if write.condition.is_some_and(|condition| condition != own) {
+            return Err(KeyedOutcome::Changed);
+        }
+        let value = self.value_at_home().ok_or(KeyedOutcome::NotWhole)?;
+        let after = value.plus(Value::new(write.added, write.removed));
+        if floor.is_some_and(|floor| after.is_below(floor)) {
+            return Err(KeyedOutcome::BelowFloor);
+        }
+        Ok(())
+    }
+
+    /// Strikes writes out that this cell has not counted, because all writes go elsewhere: whatever becomes of the
+    /// counter's home, a late copy of such a write is never counted here. What must be written is added to
+    /// `changes`. Returns what became of each: what was counted is answered.
+    pub fn strike(
+        &mut self,
+        writes: &[Keyed],
+        limits: LedgerLimits,
+        now_ms: i64,
+        known: &dyn Fn(WriteKey) -> Option<Recorded>,
+        changes: &mut Changes,
+    ) -> Vec<KeyedOutcome> {
+        let mut outcomes = Vec::with_capacity(writes.len());
+        for write in writes {
+            outcomes.push(match answered(write, known, changes) {
+                Some(outcome) => outcome,
+                None => match (self.ledger).admit(now_ms, limits.kept_ms, limits.records_max) {
+                    Some(slot) => {
+                        let recorded = Recorded::struck(write.fingerprint, now_ms);
+                        changes.records.push((slot, write.key, recorded));
+                        KeyedOutcome::Struck
+                    }
+                    None => KeyedOutcome::Full,
+                },
+            });
+        }
+        outcomes
+    }
+}
+
+/// What is answered to a write that has a record, in storage or in the commit that is being made.
+fn answered(
+    write: &Keyed,
+    known: &dyn Fn(WriteKey) -> Option<Recorded>,
+    changes: &Changes,
+) -> Option<KeyedOutcome> {
+    let pending = changes.records.iter().find(|(_, key, _)| *key == write.key);
+    let found = pending.map(|(_, _, recorded)| *recorded);
+    Some(match found.or_else(|| known(write.key))? {
+        recorded if recorded.is_struck() => KeyedOutcome::Struck,
+        recorded if recorded.fingerprint == write.fingerprint => KeyedOutcome::Replayed(recorded),
+        _ => KeyedOutcome::Reused,
+    })
 }

@@ -6,19 +6,32 @@
 
 use super::{Cell, Grant, Outcome, Part, Question, Refusal};
 use crate::counter::grant::Admission;
-use crate::counter::total::Sum;
+use crate::counter::total::{Sum, Value};
 
 impl Cell {
-    /// What other cells of the counter hold, where this cell knows that none of them counts: the
-    /// totals (added, removed) of its sealed shards. `None` where others count, or may.
+    /// What the counter's value is besides this cell's totals, as (added, removed), where this cell knows
+    /// that no other counts: what its sealed shards hold, and what the root says of the rest. `None` where
+    /// others count, or may.
     pub fn elsewhere(&self) -> Option<(Sum, Sum)> {
+        let grant = self.grant.filter(|grant| grant.alone)?;
+        Some(self.sealed_and(grant.rest)?.totals())
+    }
+
+    /// The counter's value, where this cell decides by it: it is home, and none of its shards counts. Events
+    /// that are still queued are not in it; they only add.
+    pub fn value_at_home(&self) -> Option<Value> {
+        let grant = self.grant.filter(|grant| grant.is_home)?;
+        let others = self.sealed_and(grant.rest)?;
+        Some(others.plus(Value::new(self.added, self.removed)))
+    }
+
+    /// What all shards hold besides this one, and the rest; `None` while one of them counts.
+    fn sealed_and(&self, rest: Value) -> Option<Value> {
         let all_sealed = (1..self.shards_ever()).all(|shard| self.sealed.contains_key(&shard));
-        let is_alone = all_sealed && self.grant.is_some_and(|grant| grant.alone);
-        let parts = || self.sealed.values().flatten();
-        is_alone.then(|| {
-            let added = parts().map(|part| part.totals.added.into()).sum();
-            (added, parts().map(|part| part.totals.removed.into()).sum())
-        })
+        let parts = self.sealed.values().flatten();
+        let add =
+            |sum: Value, part: &Part| sum.plus(Value::new(part.totals.added, part.totals.removed));
+        all_sealed.then(|| parts.fold(rest, add))
     }
 
     /// [`Cell::elsewhere`] for the answer to a flush. `None` besides where a repeated flush was counted
@@ -158,6 +171,7 @@ impl Cell {
         Ok(Admission {
             grant: Grant {
                 alone: false,
+                is_home: false,
                 spread,
                 last_write_ms,
                 ..grant

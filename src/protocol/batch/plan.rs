@@ -246,6 +246,7 @@ fn keyed_of(
             past,
             // The answer to a body names no values.
             seen: Some(Default::default()),
+            condition: None,
         }
     };
     for record in std::mem::take(&mut gathered.identified) {

@@ -28,6 +28,8 @@ pub struct Counted {
     pub outcomes: Vec<KeyedOutcome>,
     /// Shards that writes of this datacenter spread over now.
     pub shards: u8,
+    /// Where all writes go, if that is elsewhere.
+    pub home: Option<Datacenter>,
 }
 
 /// Edge → root: whose are these keys? The first datacenter that asks has them.
@@ -39,6 +41,8 @@ pub struct Claim {
     pub datacenter: Datacenter,
     /// The keys.
     pub keys: Vec<WriteKey>,
+    /// The lead that has struck these keys out: they are home's, then.
+    pub struck_at: Option<Datacenter>,
 }
 
 /// Who has the keys, durably.
@@ -59,4 +63,6 @@ pub enum Owner {
     Ended,
     /// There is no room for another claim.
     Full,
+    /// An operation had the key.
+    Operation,
 }

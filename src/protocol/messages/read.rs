@@ -6,6 +6,7 @@ use super::{Call, DatacenterSum};
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::merge::{Question, Range};
+use crate::counter::total::Value;
 use crate::protocol::metrics::Snapshot;
 
 calls! {
@@ -68,8 +69,37 @@ pub struct GlobalSum {
     pub root: Root,
     /// Each datacenter's sum; `None` for one that did not answer.
     pub datacenters: Vec<(Datacenter, Option<DatacenterSum>)>,
+    /// Whether all datacenters were asked, and not one alone.
+    pub is_whole: bool,
     /// Whether every event is in it that an inbox had acknowledged when the read began.
     pub is_drained: bool,
+}
+
+impl GlobalSum {
+    /// The value, as far as datacenters answered: what the counter was set to and what each counted since; of one
+    /// datacenter alone what it counted.
+    pub fn value(&self) -> Value {
+        let base = if self.is_whole {
+            self.root.operations.base()
+        } else {
+            Value::default()
+        };
+        (self.datacenters.iter()).fold(base, |sum, (datacenter, part)| {
+            sum.plus(self.value_of(datacenter, part.as_ref()))
+        })
+    }
+
+    /// What one datacenter adds to the value.
+    pub fn value_of(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> Value {
+        let beyond = |part: &DatacenterSum| self.root.operations.beyond(datacenter, &part.cells);
+        part.map_or_else(Value::default, beyond)
+    }
+
+    /// Whether a datacenter answered with all that it holds, and all of that is known to count or not.
+    pub fn is_told(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> bool {
+        part.is_some_and(|part| part.missing.is_empty())
+            && self.root.operations.is_settled(datacenter)
+    }
 }
 
 /// Edge → aggregator: sum every counter whose name begins with `prefix`.

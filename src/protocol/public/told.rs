@@ -7,7 +7,7 @@ use super::to_json;
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::merge::{Range, Summary};
-use crate::counter::settings::{Settings, TtlMode};
+use crate::counter::settings::TtlMode;
 use crate::counter::total::Value;
 use crate::protocol::messages::{DatacenterSum, GlobalSum};
 use crate::protocol::query::Window;
@@ -61,6 +61,9 @@ struct WindowView {
 struct CounterView<'a> {
     id: &'a CounterId,
     value: Exact,
+    /// What it was set to; left out where it never was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<Exact>,
     exact: bool,
     updated_at: Option<i64>,
     expires_at: Option<i64>,
@@ -73,14 +76,18 @@ struct CounterView<'a> {
     window: Option<WindowView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     settings: Option<SettingsView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending_datacenters: Option<&'a [Datacenter]>,
 }
 
 /// Settings as clients put and see them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SettingsView {
     shards: ShardsView,
     ttl_seconds: Option<u64>,
     ttl_mode: Option<TtlMode>,
+    floor: Option<Exact>,
+    home: Option<Datacenter>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -90,21 +97,20 @@ enum ShardsView {
     Auto(&'static str),
 }
 
-impl From<Settings> for SettingsView {
-    fn from(settings: Settings) -> Self {
+impl SettingsView {
+    /// The settings of a counter.
+    pub fn of(root: &Root, strings: bool) -> Self {
+        let settings = root.settings;
         Self {
             shards: settings
                 .shards
                 .map_or(ShardsView::Auto("auto"), ShardsView::Fixed),
             ttl_seconds: settings.ttl.map(|ttl| ttl.seconds),
             ttl_mode: settings.ttl.map(|ttl| ttl.mode),
+            floor: settings.floor.map(|floor| Exact::new(floor, strings)),
+            home: root.home.clone(),
         }
     }
-}
-
-/// Whether a datacenter answered, with all its shards.
-fn is_whole(part: &Option<DatacenterSum>) -> bool {
-    part.as_ref().is_some_and(|part| part.missing.is_empty())
 }
 
 /// A counter's sum, ready to be told.
@@ -134,7 +140,7 @@ impl<'a> Told<'a> {
 
     /// The counter's value.
     pub fn value(&self) -> Value {
-        self.total.value()
+        self.sum.value()
     }
 
     /// Whether every write acknowledged before the read began is in the value, and none twice.
@@ -145,7 +151,7 @@ impl<'a> Told<'a> {
 
     fn is_complete(&self) -> bool {
         let mut parts = self.sum.datacenters.iter();
-        parts.all(|(_, part)| is_whole(part))
+        parts.all(|(datacenter, part)| self.sum.is_told(datacenter, part.as_ref()))
     }
 
     fn freshness(&self) -> Freshness {
@@ -161,8 +167,12 @@ impl<'a> Told<'a> {
         self.freshness().as_of_ms
     }
 
-    /// A weak entity tag: the same for the same counts, settings and reachability.
+    /// An entity tag: of a counter with a home the version of that, which `If-Match` takes; else a weak one, the same
+    /// for the same counts, settings and reachability.
     pub fn etag(&self) -> String {
+        if let Some(home) = &self.sum.root.home {
+            return format!("\"{}\"", self.version.of_home(home).encode());
+        }
         let generation = self.sum.root.generation;
         let settings = self.sum.root.settings.number;
         let complete = if self.is_complete() { "" } else { "-partial" };
@@ -177,11 +187,24 @@ impl<'a> Told<'a> {
         self.freshness().staleness_ms()
     }
 
-    /// The JSON of `GET /counters/{id}`; with settings after a `PUT`.
-    pub fn to_json(&self, strings: bool, window: Option<Window>, with_settings: bool) -> String {
+    /// The JSON of `GET /counters/{id}`; after an operation with the settings, and with the datacenters that it could
+    /// not reach yet.
+    pub fn to_json(
+        &self,
+        strings: bool,
+        window: Option<Window>,
+        operated: Option<&[Datacenter]>,
+    ) -> String {
         let root = &self.sum.root;
         let exact = |value| Exact::new(value, strings);
-        let written = (self.total.last_write_ms != i64::MIN).then_some(self.total.last_write_ms);
+        let operations = &root.operations;
+        let is_set = operations.number() > 0;
+        let written_ms = if is_set {
+            self.total.last_write_ms.max(operations.at_ms())
+        } else {
+            self.total.last_write_ms
+        };
+        let written = (written_ms != i64::MIN).then_some(written_ms);
         let window = window.map(|window| WindowView {
             seconds: window.seconds,
             count: exact(Value::new(self.total.window.count, 0)),
@@ -192,6 +215,7 @@ impl<'a> Told<'a> {
         to_json(&CounterView {
             id: self.id,
             value: exact(self.value()),
+            base: is_set.then(|| exact(operations.base())),
             exact: self.is_exact(),
             updated_at: written,
             expires_at: root
@@ -204,26 +228,28 @@ impl<'a> Told<'a> {
             uniques: Estimate::of(&self.total.uniques),
             datacenters: self.datacenters(strings),
             window,
-            settings: with_settings.then(|| root.settings.into()),
+            settings: operated.map(|_| SettingsView::of(root, strings)),
+            pending_datacenters: operated,
         })
     }
 
     fn datacenters(&self, strings: bool) -> Vec<DatacenterView> {
-        let freshness = |part: &Option<DatacenterSum>| match is_whole(part) {
-            true => self.read,
-            false => self.read.of_missing(&self.sum.root),
-        };
-        let view = |(datacenter, part): &(Datacenter, Option<DatacenterSum>)| DatacenterView {
-            id: datacenter.clone(),
-            value: Exact::new(
-                part.as_ref()
-                    .map_or_else(Value::default, |part| part.summary.value()),
-                strings,
-            ),
-            shards: part.as_ref().map_or(0, |part| part.shards),
-            as_of: freshness(part).as_of_ms,
-            staleness_ms: freshness(part).staleness_ms(),
-            reachable: is_whole(part),
+        let view = |(datacenter, part): &(Datacenter, Option<DatacenterSum>)| {
+            let part = part.as_ref();
+            let is_told = self.sum.is_told(datacenter, part);
+            let freshness = if is_told {
+                self.read
+            } else {
+                self.read.of_missing(&self.sum.root)
+            };
+            DatacenterView {
+                id: datacenter.clone(),
+                value: Exact::new(self.sum.value_of(datacenter, part), strings),
+                shards: part.map_or(0, |part| part.shards),
+                as_of: freshness.as_of_ms,
+                staleness_ms: freshness.staleness_ms(),
+                reachable: is_told,
+            }
         };
         self.sum.datacenters.iter().map(view).collect()
     }

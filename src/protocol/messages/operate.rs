@@ -1,0 +1,142 @@
+//! Messages of operations: what an owner does to a counter as a whole, each at the root, one after the other.
+
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::cluster::root::Root;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::ledger::WriteKey;
+use crate::counter::settings::TtlMode;
+use crate::counter::total::Value;
+use crate::protocol::version::Version;
+
+calls! {
+    Operate => Operated, "/operate";
+    Keep => Answered, "/keep";
+    Settle => Option<Root>, "/settle";
+}
+
+/// Edge → root: do this, once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operate {
+    /// The counter.
+    pub counter: CounterId,
+    /// Where the client is.
+    pub datacenter: Datacenter,
+    /// What to do.
+    pub operation: Operation,
+    /// Its name, where the client gave one.
+    pub key: Option<OperationKey>,
+    /// Do it only while this holds.
+    pub condition: Option<Condition>,
+}
+
+/// What an owner may do to a counter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Operation {
+    /// Replace the settings, creating the counter if need be.
+    Put(Put),
+    /// Set the value, creating the counter if need be.
+    Set(Value),
+    /// Set the value of a counter that exists to 0.
+    Reset,
+    /// End it.
+    Delete,
+    /// Give it a home, if it has none: the only datacenter that has written, or the client's.
+    SettleHome,
+}
+
+/// Settings, as put.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Put {
+    /// Shards, or `None` for automatic.
+    pub shards: Option<u8>,
+    /// Time to live in seconds and its mode, or `None` for ever.
+    pub ttl: Option<(u64, TtlMode)>,
+    /// The lowest value that a decrement may leave, or `None` for any.
+    pub floor: Option<Value>,
+    /// The only datacenter that counts, or `None` for all (with a floor: for whichever it is or was).
+    pub home: Option<Datacenter>,
+}
+
+/// The name of an operation within its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationKey {
+    /// The key.
+    pub key: WriteKey,
+    /// Hash of what it asks for.
+    pub fingerprint: u64,
+}
+
+/// What must hold of a counter for something to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Condition {
+    /// It exists.
+    Exists,
+    /// It has not changed since this version: (operations, cells).
+    Unchanged(Version),
+}
+
+/// What became of an operation, durably.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Operated {
+    /// It was done, now or before under this key.
+    Done(Done),
+    /// It was done before under this key, and answered with this.
+    Answered(Answered),
+    /// There is no such counter.
+    NotFound,
+    /// The key was used for something else.
+    Reused,
+    /// There is no room for another key.
+    Full,
+    /// It needs a home, and several datacenters have written.
+    NeedsHome,
+    /// The value is, or would be, below the floor.
+    BelowFloor,
+    /// The condition does not hold.
+    Changed,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Whether the counter is new.
+    pub created: bool,
+    /// The generation that it was done to.
+    pub generation: u64,
+    /// Datacenters that could not be told, or asked, yet; the root keeps trying.
+    pub pending: Vec<Datacenter>,
+    /// The home that the counter has then.
+    pub home: Option<Datacenter>,
+    /// Whether this is a repeat whose first answer was not kept: its sender may have been cut off.
+    pub is_repeat: bool,
+}
+
+/// Edge → root: this is what the operation was answered with. The first answer is kept, and comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keep {
+    /// The counter.
+    pub counter: CounterId,
+    /// The operation's key.
+    pub key: WriteKey,
+    /// The answer.
+    pub answer: Answered,
+}
+
+/// An answer that was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answered {
+    /// Its status.
+    pub status: u16,
+    /// Its JSON.
+    pub body: String,
+}
+
+/// Aggregator → root: a datacenter that the last operation could not observe answers now. The answer is the
+/// root as it is then; `None` where the counter has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settle {
+    /// The counter.
+    pub counter: CounterId,
+}
