@@ -90,6 +90,7 @@ impl World {
             air.is_holding.set(false);
         }
         self.rest();
+        self.end_settings();
         self.retry_keyed();
         self.empty_inboxes();
         // Whatever an isolate believes, its write is counted somewhere, well.
@@ -123,6 +124,20 @@ impl World {
             oracle.check_cell(core.place, &core.state.borrow());
             drop(oracle);
             place.crash();
+        }
+    }
+
+    /// Every counter has settings again that leave all to Tally, and every cell knows.
+    fn end_settings(&mut self) {
+        for counter in 0..self.airs.len() {
+            self.step(Step::Put {
+                counter,
+                shards: None,
+                ttl: None,
+            });
+            self.rest();
+            self.step(Step::RootAlarm(counter));
+            self.rest();
         }
     }
 
