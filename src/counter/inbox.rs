@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::id::CounterId;
 use super::ledger::WriteKey;
 use super::nonces::{Known, Nonce, Nonces, Outcome};
-use super::queue::{DeadLetter, Death, Due, InboxId, Logged, Verdict, gather, retry_after_ms};
+use super::queue::{DeadLetter, Due, InboxId, Logged, Verdict, gather, retry_after_ms};
 
 /// What an inbox has in memory of its rows.
 #[derive(Clone, Debug, Default)]
