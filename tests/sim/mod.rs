@@ -34,6 +34,7 @@ mod oracle;
 mod place;
 mod post;
 mod queue;
+mod queued;
 mod reader;
 mod rest;
 mod root;
@@ -137,7 +138,7 @@ impl Air {
 
     /// The name of the counter.
     fn name(&self) -> CounterId {
-        CounterId::parse(&format!("counter-{}", self.counter)).expect("a name")
+        CounterId::parse(format!("counter-{}", self.counter)).expect("a name")
     }
 
     fn root(&self) -> usize {

@@ -156,6 +156,8 @@ impl World {
                 if !self.wishes.borrow()[&asked] {
                     self.send_keyed(key % EDGES, asked);
                     self.rest();
+                    // A log may be full.
+                    self.empty_inboxes();
                 }
             }
             let is_answered = self.wishes.borrow()[&asked];

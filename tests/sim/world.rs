@@ -121,8 +121,7 @@ impl World {
         let mut idle = 0;
         while idle < 2 {
             for (number, isolate) in (0..EDGES).zip(&self.isolates) {
-                let spawned = isolate.spawned().into_iter();
-                self.tasks.extend(spawned.map(|task| (Some(number), task)));
+                isolate.hand_over(&mut self.tasks, number);
             }
             let before = self.tasks.len();
             self.tasks.retain_mut(|(_, task)| !is_over(task));
