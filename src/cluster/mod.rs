@@ -11,8 +11,8 @@
 //! | [`view`] | what is known of a counter's datacenters, as it merges |
 //! | [`watch`] | when views ask the root, and which leads it asks to push often |
 
-pub mod operation;
 pub mod delta;
+pub mod operation;
 pub mod push;
 pub mod region;
 pub mod ring;
