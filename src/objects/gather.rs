@@ -92,9 +92,10 @@ impl Directory {
         let Some(root) = self.listed(&counter)? else {
             return Ok(None);
         };
+        if watches && root.datacenters.len() <= 1 {
+            return Ok(Some(Viewed { root, view: None }));
+        }
         let now_ms = now_ms();
-        // Of one datacenter nobody is elsewhere: its lead is asked.
-        let watches = watches && root.datacenters.len() > 1;
         let view = self.with_gathered(&counter, root.generation, |gathered| {
             if watches {
                 gathered.watch.asked(now_ms);
@@ -107,7 +108,10 @@ impl Directory {
             }
             Ok(gathered.gathering.feed().view().at_rest())
         })?;
-        Ok(Some(Viewed { root, view }))
+        Ok(Some(Viewed {
+            root,
+            view: Some(view),
+        }))
     }
 
     /// Tells a lead that somebody watches. Nobody waits for it: it is told again until it pushes.

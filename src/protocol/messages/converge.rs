@@ -51,6 +51,7 @@ pub struct ViewOf {
 pub struct Viewed {
     /// The root.
     pub root: Root,
-    /// What it has heard of the datacenters; of an older generation where it has heard nothing yet.
-    pub view: ViewAtRest,
+    /// What it has heard of the datacenters. `None` for a watcher of a counter that one datacenter counts: that
+    /// one is asked as fast.
+    pub view: Option<ViewAtRest>,
 }
