@@ -58,6 +58,7 @@ pub async fn sum_world(air: &Rc<Air>, about_times: bool) -> Result<Option<Global
             root,
             datacenters,
             is_whole: true,
+            uniques: Vec::new(),
             is_drained: true,
         };
         return Ok((!has_lapsed(&sum, air.now_ms.get())).then_some(sum));
