@@ -6,13 +6,15 @@
 
 use std::rc::Rc;
 
+use futures_channel::oneshot;
+
 use super::cell::Core;
 use crate::cluster::push::{CHECKPOINT_MS, Pusher};
 use crate::cluster::view::{DatacenterState, View};
 use crate::counter::flush::Refusal;
 use crate::counter::merge::{Question, from_rest};
 use crate::platform::call;
-use crate::platform::clock::{now_ms, random, sleep_ms};
+use crate::platform::clock::{now_ms, random, within_ms};
 use crate::protocol::messages::{Fault, Push, Sum, WatchLead};
 use crate::protocol::names::CellAddress;
 
@@ -23,6 +25,8 @@ pub(super) struct Pushing {
     pusher: Option<(u64, Pusher)>,
     /// Whether somebody sees to the pushes that are due while the counter is watched.
     is_driven: bool,
+    /// Wakes whoever does, while it waits for the next one to be due.
+    wake: Option<oneshot::Sender<()>>,
     /// When the alarm rings for the next push, unix milliseconds; 0 for never.
     armed_ms: i64,
 }
@@ -77,7 +81,14 @@ impl Core {
     /// or by the alarm.
     fn see_to_pushes(self: &Rc<Self>, now_ms: i64) {
         let mut pushing = self.pushing.borrow_mut();
-        let Some((_, pusher)) = pushing.pusher.as_ref().filter(|_| !pushing.is_driven) else {
+        if pushing.is_driven {
+            // What is due next may be due sooner now.
+            if let Some(wake) = pushing.wake.take() {
+                let _ = wake.send(());
+            }
+            return;
+        }
+        let Some((_, pusher)) = pushing.pusher.as_ref() else {
             return;
         };
         if pusher.is_watched(now_ms) {
@@ -101,7 +112,10 @@ impl Core {
         while let Some(due_ms) = self.next_watched_push() {
             let now_ms = now_ms();
             if due_ms > now_ms {
-                sleep_ms(u64::try_from(due_ms - now_ms).unwrap_or(1)).await;
+                let (wake, woken) = oneshot::channel();
+                self.pushing.borrow_mut().wake = Some(wake);
+                let wait_ms = u64::try_from(due_ms - now_ms).unwrap_or(1);
+                within_ms(wait_ms, woken).await;
                 continue;
             }
             // None is waited for: a lost one must not cost its time-out.
