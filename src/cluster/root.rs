@@ -22,6 +22,10 @@ pub const TOMBSTONE_KEPT_MS: i64 = 25 * 3_600_000;
 pub const DATACENTERS_MAX: usize = 1_024;
 
 /// What the directory keeps of a counter.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time is in memory, and most are live"
+)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
     /// The counter exists.
@@ -206,7 +210,8 @@ impl Root {
     /// The grant for the lead of a datacenter; `alone` if no other datacenter counts.
     pub fn grant(&self, datacenter: &Datacenter) -> Grant {
         let is_home = self.home.as_ref() == Some(datacenter);
-        let is_sole = is_home || self.datacenters.iter().all(|other| other == datacenter);
+        let is_only = self.datacenters.iter().all(|other| other == datacenter);
+        let is_sole = is_home || (self.home.is_none() && is_only);
         let mut settings = self.settings;
         if is_home {
             // One cell decides.

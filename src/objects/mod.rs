@@ -37,5 +37,6 @@ mod lead;
 mod operate;
 mod operation_store;
 mod readable;
+mod settling;
 mod store;
 mod telling;
