@@ -41,5 +41,6 @@ mod operate;
 mod operation_store;
 mod pushing;
 mod readable;
+mod settling;
 mod store;
 mod telling;
