@@ -18,8 +18,8 @@
 //! 250 + 150 + 100 + 150 = 650 ms; 350 ms are left for three losses at 100 ms each
 //! ```
 //!
-//! Clocks: times are the lead's own. A clock that steps back delays nothing by more than the interval
-//! that runs, since no time that is remembered counts as later than now.
+//! Clocks: times are the lead's own. Where the clock has stepped back, an interval that seems to have begun
+//! later than now is over: what is due leaves at once, and no lease becomes longer.
 
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +128,12 @@ impl Pusher {
         self.watched_until_ms = Some(held_ms.max(until_ms));
     }
 
+    /// No lease is longer than the longest, whatever the clock has done since it was given.
+    fn shorten_lease(&mut self, now_ms: i64) {
+        let longest_ms = now_ms.saturating_add(LEASE_MS);
+        self.watched_until_ms = self.watched_until_ms.map(|until| until.min(longest_ms));
+    }
+
     /// Whether somebody watches.
     pub fn is_watched(&self, now_ms: i64) -> bool {
         self.watched_for_ms(now_ms) > 0
@@ -145,8 +151,7 @@ impl Pusher {
         self.number > 0 && self.feed.has_news_for(&self.root_has)
     }
 
-    /// When the next push is due, unix milliseconds, not after the interval that runs has passed; `None`
-    /// where nothing must be said.
+    /// When the next push is due, unix milliseconds; `None` where nothing must be said.
     pub fn due_ms(&self, now_ms: i64) -> Option<i64> {
         let gather_ms = self.gather_due_ms(now_ms);
         let repeat_ms = self.is_unconfirmed().then(|| {
@@ -185,6 +190,7 @@ impl Pusher {
     /// Returns the push that is due, if one is. `state` is what the datacenter has counted by now, of the
     /// lead's own generation; `None` repeats what was gathered before. Cost: as a merge of `state`.
     pub fn take(&mut self, now_ms: i64, state: Option<&View>) -> Option<Push> {
+        self.shorten_lease(now_ms);
         if self.due_ms(now_ms).is_none_or(|at| at > now_ms) {
             return None;
         }
@@ -216,9 +222,8 @@ impl Pusher {
     }
 }
 
-/// The end of an interval that began then, or never; at the latest a whole interval from now.
-fn after(began_ms: Option<i64>, interval_ms: i64, now_ms: i64) -> i64 {
-    began_ms.map_or(now_ms, |began| {
-        began.min(now_ms).saturating_add(interval_ms)
-    })
+/// The end of an interval that began then; at once where it never began, or the clock stepped back.
+pub(super) fn after(began_ms: Option<i64>, interval_ms: i64, now_ms: i64) -> i64 {
+    let began = began_ms.filter(|began| *began <= now_ms);
+    began.map_or(now_ms, |began| began.saturating_add(interval_ms))
 }
