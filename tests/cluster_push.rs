@@ -207,7 +207,7 @@ fn a_root_out_of_reach_is_tried_every_200_ms() {
     // Its lease is over. Then it checkpoints.
     let told = lead.sent_ms.len();
     lead.walk(CHECKPOINT_MS, 300, 0, |_| true);
-    assert!(lead.sent_ms.len() <= told + 2);
+    assert!(lead.sent_ms.len() <= told + 4);
 }
 
 #[test]
@@ -258,6 +258,38 @@ fn a_root_that_has_forgotten_is_told_again() {
     lead.walk(500, 20, WATCHED, |_| false);
     assert_eq!(lead.root.feed().view().value().to_string(), "2");
     assert_eq!(lead.root.marks().len(), 1);
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_ends_no_watch() {
+    let mut lead = Lead::new();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.write();
+    lead.walk(1_000, 20, WATCHED, |_| false);
+    lead.now_ms += 600_000;
+    // It says that its lease is over, and the root, which is watched, renews it.
+    let told = lead.sent_ms.len();
+    lead.walk(400, 20, WATCHED, |number| number == told + 1);
+    assert!(lead.pusher.is_watched(lead.now_ms));
+    lead.write();
+    lead.walk(PUSH_MS, 20, WATCHED, |_| false);
+    assert_eq!(lead.root.feed().view().value().to_string(), "2");
+}
+
+#[test]
+fn the_end_of_a_lease_is_said_three_times_at_most() {
+    let mut lead = Lead::new();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.walk(LEASE_MS, 20, 0, |_| false);
+    let told = lead.sent_ms.len();
+    lead.walk(2 * CHECKPOINT_MS, 20, 0, |_| false);
+    // One is answered. Nothing has changed, so nothing else is said.
+    assert_eq!(lead.sent_ms.len(), told + 1);
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.walk(LEASE_MS, 20, 0, |_| false);
+    let told = lead.sent_ms.len();
+    lead.walk(CHECKPOINT_MS, 20, 0, |_| true);
+    assert_eq!(lead.sent_ms.len(), told + 3);
 }
 
 #[test]

@@ -19,8 +19,11 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
+use super::delta::{Delta, Have};
 use super::push::{LEASE_MS, after};
-use crate::counter::id::Datacenter;
+use crate::counter::id::{CounterId, Datacenter};
 
 /// Between two polls while news comes.
 pub const POLL_MS: i64 = 100;
@@ -51,6 +54,22 @@ const RENEW_MS: i64 = WATCHED_MS / 2;
 
 /// How soon a lead that is not heard of is told again.
 pub const TELL_MS: i64 = 200;
+
+/// View → partition: what has changed since?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Poll {
+    /// The view, by a number drawn at random: polls of one view wait together.
+    pub view: u64,
+    /// The counters that it views, and what it has of each.
+    pub counters: Vec<(CounterId, Have)>,
+}
+
+/// What has changed: counters without news are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Polled {
+    /// What the view lacks of each counter.
+    pub news: Vec<(CounterId, Delta)>,
+}
 
 /// When a place asks one partition about the counters that it views.
 #[derive(Clone, Debug)]
