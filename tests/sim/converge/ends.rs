@@ -229,7 +229,7 @@ impl World {
         let mut news: Vec<(usize, Delta)> = Vec::new();
         for (counter, have) in ticket.iter() {
             let feed = self.roots[*counter].gathering.feed();
-            if feed.has_news_for(have) {
+            if feed.is_ahead_of(have) {
                 news.push((*counter, feed.since(have)));
             }
         }

@@ -46,7 +46,7 @@ pub fn full(datacenters: usize) -> Plan {
         writing_ms: 2_500,
         // Shorter than leases, and longer: then the leads across must be told anew.
         splits_ms: &[5_000, 25_000],
-        cold_ms: 130_000,
+        cold_ms: 145_000,
         seed: 1,
     }
 }
@@ -61,7 +61,7 @@ pub fn bounded() -> Plan {
         rounds: 2,
         writing_ms: 1_500,
         splits_ms: &[3_000, 22_000],
-        cold_ms: 125_000,
+        cold_ms: 145_000,
         seed: 2,
     }
 }
