@@ -100,21 +100,23 @@ async fn send(env: &Env, to: &InboxId, nonce: Nonce, messages: Vec<Sent>) -> Out
         nonce,
         events: messages.into_iter().map(Sent::into_event).collect(),
     };
-    let mut outcome = Err(Fault::Unavailable("the queue did not answer".to_owned()));
+    let mut is_unknown = false;
     for milliseconds in ATTEMPTS_MS {
-        outcome = call::object_within(env, &names::inbox(to), &append, milliseconds).await;
-        if !matches!(outcome, Err(Fault::Unavailable(_))) {
-            break;
+        match call::object_within(env, &names::inbox(to), &append, milliseconds).await {
+            Ok(Appended::Logged) => return Ok(()),
+            Err(Fault::Unavailable(_)) => is_unknown = true,
+            // The attempt before may be on its way still, and be logged.
+            _ if is_unknown => break,
+            Ok(Appended::Full) => {
+                return Err(Problem::new(
+                    Code::Overloaded,
+                    "too many events wait in the queue; this one was not taken, try again",
+                ));
+            }
+            Err(fault) => return Err(fault.into()),
         }
     }
-    match outcome {
-        Ok(Appended::Logged) => Ok(()),
-        Ok(Appended::Full) => Err(Problem::new(
-            Code::Overloaded,
-            "too many events wait in the queue; this one was not taken, try again",
-        )),
-        Err(fault) => Err(fault.into()),
-    }
+    Err(Fault::Unavailable("the queue did not answer".to_owned()).into())
 }
 
 /// Puts an event where it waits to be counted, together with those that come at the same time.

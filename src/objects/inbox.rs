@@ -61,6 +61,8 @@ pub(super) struct InboxCore {
     pub(super) begun_ms: Cell<i64>,
     /// When the alarm rings, unix milliseconds; 0 where that is not known.
     armed_ms: Cell<i64>,
+    /// How often a root took a generation back: what it said before may be on its way still.
+    releases: Cell<u64>,
     storage: Readable,
 }
 
@@ -75,6 +77,7 @@ impl DurableObject for Inbox {
             is_gathering: Cell::default(),
             begun_ms: Cell::new(0),
             armed_ms: Cell::new(0),
+            releases: Cell::new(0),
             storage: Readable::default(),
         };
         core.reload();
@@ -185,7 +188,8 @@ impl InboxCore {
         Ok(())
     }
 
-    /// Lets the roots of counters know of this inbox, where they do not.
+    /// Lets the roots of counters know of this inbox, where they do not. A generation that was taken back while
+    /// its name was on its way here is not noted, so the caller asks again.
     async fn register(&self, counters: &HashSet<&CounterId>) -> Result<(), Fault> {
         let me = self.head.borrow().me.clone();
         let Some(me) = me else { return Ok(()) };
@@ -199,8 +203,12 @@ impl InboxCore {
             }
         }
         let ask = |register: RegisterInbox| async move {
+            let releases = self.releases.get();
             let generation = call::root(&self.env, &register.counter, &register).await?;
-            self.rows.put_generation(&register.counter, generation)
+            if self.releases.get() == releases {
+                self.rows.put_generation(&register.counter, generation)?;
+            }
+            Ok(())
         };
         for asked in all_settled(unknown.into_iter().map(ask), ROOTS_AT_ONCE).await {
             asked?;
@@ -273,6 +281,7 @@ impl InboxCore {
             ..
         } = release?;
         self.readable()?;
+        self.releases.set(self.releases.get() + 1);
         match self.rows.generation_of(&counter)? {
             Some(known) if known <= generation => self.rows.forget(&counter),
             _ => Ok(()),

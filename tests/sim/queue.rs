@@ -15,9 +15,9 @@ use tally::counter::produce::{INBOX_LIMITS, Producer, Sent, WAIT_MS_MAX};
 use tally::counter::queue::Event;
 use tally::protocol::messages::{Appended, Fault};
 
-use super::network::{Answer, Message, unavailable};
+use super::isolate::Spawned;
+use super::network::{Answer, Message};
 use super::oracle::End;
-use super::place::Task;
 use super::{Air, Airs, Boxed, INBOXES};
 
 const ATTEMPTS: usize = 2;
@@ -44,11 +44,17 @@ pub struct Queue {
     /// The next number that stands for a random one.
     next_lane: Cell<u64>,
     skew_ms: Rc<Cell<i64>>,
-    spawned: RefCell<Vec<Task>>,
+    spawned: Spawned,
 }
 
 impl Queue {
-    pub fn new(airs: &Airs, lot: u8, life: u64, skew_ms: Rc<Cell<i64>>) -> Rc<Self> {
+    pub fn new(
+        airs: &Airs,
+        lot: u8,
+        life: u64,
+        skew_ms: Rc<Cell<i64>>,
+        spawned: Spawned,
+    ) -> Rc<Self> {
         let layout = airs[0].layout;
         let (lot, first_lane) = (usize::from(lot), (life * 1_000 + u64::from(lot)) * 1_000);
         let number = lot / layout.datacenters % INBOXES;
@@ -58,17 +64,12 @@ impl Queue {
             producer: RefCell::new(Producer::new(INBOX_LIMITS)),
             next_lane: Cell::new(first_lane),
             skew_ms,
-            spawned: RefCell::default(),
+            spawned,
         })
     }
 
     fn now_ms(&self) -> i64 {
         self.airs[0].now_ms.get() + self.skew_ms.get()
-    }
-
-    /// What runs on after its request was answered.
-    pub fn spawned(&self) -> Vec<Task> {
-        std::mem::take(&mut *self.spawned.borrow_mut())
     }
 
     fn take(&self) -> Option<(Nonce, Vec<Sent>)> {
@@ -93,20 +94,19 @@ impl Queue {
 
     async fn send(&self, nonce: Nonce, messages: Vec<Sent>) -> Outcome {
         let events: Vec<Event> = messages.into_iter().map(Sent::into_event).collect();
-        let mut outcome = Err(unavailable());
+        let mut is_unknown = false;
         for _ in 0..ATTEMPTS {
             let append = Message::Append(nonce, events.clone());
-            outcome = self.airs[0].call_at(self.inbox, append).await;
-            if !matches!(outcome, Err(Fault::Unavailable(_))) {
-                break;
+            match self.airs[0].call_at(self.inbox, append).await {
+                Ok(Answer::Appended(Appended::Logged)) => return Some(true),
+                Err(Fault::Unavailable(_)) => is_unknown = true,
+                _ if is_unknown => break,
+                Ok(Answer::Appended(Appended::Full)) => return Some(false),
+                Ok(other) => unreachable!("{other:?} answers no append"),
+                Err(_) => break,
             }
         }
-        match outcome {
-            Ok(Answer::Appended(Appended::Logged)) => Some(true),
-            Ok(Answer::Appended(Appended::Full)) => Some(false),
-            Ok(other) => unreachable!("{other:?} answers no append"),
-            Err(_) => None,
-        }
+        None
     }
 
     /// One event, until its client has an answer. True if it was acknowledged.
