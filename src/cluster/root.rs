@@ -91,6 +91,23 @@ impl Root {
         }
     }
 
+    /// A root whose row was lost, from what a lead had been granted: it counts for that generation, so this is the
+    /// one that lives. What operations had observed of other datacenters is lost; of a datacenter that was alone,
+    /// or home, the grant holds it.
+    pub fn adopt(held: &Grant, datacenter: &Datacenter, now_ms: i64) -> Self {
+        let mut root = Self {
+            generation: held.generation,
+            settings: held.settings,
+            last_write_ms: held.last_write_ms.max(now_ms),
+            revision: held.revision + 1,
+            home: held.is_home.then(|| datacenter.clone()),
+            ..Self::create(None, now_ms)
+        };
+        root.datacenters.insert(datacenter.clone());
+        root.operations = Operations::adopt(held.operations, held.rest);
+        root
+    }
+
     /// When the counter ends by what the root knows; leads may know of later writes.
     pub fn expires_at_ms(&self) -> Option<i64> {
         self.settings
@@ -210,7 +227,8 @@ impl Root {
     /// The grant for the lead of a datacenter; `alone` if no other datacenter counts.
     pub fn grant(&self, datacenter: &Datacenter) -> Grant {
         let is_home = self.home.as_ref() == Some(datacenter);
-        let is_sole = is_home || self.datacenters.iter().all(|other| other == datacenter);
+        let is_only = self.datacenters.iter().all(|other| other == datacenter);
+        let is_sole = is_home || (self.home.is_none() && is_only);
         let mut settings = self.settings;
         if is_home {
             // One cell decides.

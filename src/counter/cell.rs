@@ -161,14 +161,21 @@ impl Cell {
         let Some(held) = &mut self.grant else { return };
         held.last_write_ms = held.last_write_ms.max(grant.last_write_ms);
         if grant.revision > held.revision {
+            // A home has one shard from when it is one, whether or not a setting was put.
+            let is_older = grant.settings.number < held.settings.number;
             *held = Grant {
-                settings: held.settings,
+                settings: if is_older {
+                    held.settings
+                } else {
+                    grant.settings
+                },
                 last_write_ms: held.last_write_ms,
                 ..grant
             };
         } else if grant.revision == held.revision {
             // Of one moment, yet one was told that it is not alone: nobody is then.
             held.alone = held.alone && grant.alone;
+            held.is_home = held.is_home && grant.is_home;
         }
         if grant.settings.number > held.settings.number {
             held.settings = grant.settings;

@@ -17,12 +17,13 @@ use super::store::Store;
 use crate::counter::cell::STAMP_CLAMP_SECONDS;
 use crate::counter::id::CounterId;
 use crate::counter::inbox::{Admission, Draining, Head};
-use crate::counter::queue::{APPEND_ENTRIES_MAX, LOG_ROWS_MAX, Logged};
+use crate::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, Logged};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
     Append, Appended, Call, DeadLetters, Drain, Fault, ReadDead, RegisterInbox, ReleaseInbox,
+    TakeOver,
 };
 
 /// How long after an append the alarm rings at the latest, should whatever counts have been ended.
@@ -60,6 +61,8 @@ pub(super) struct InboxCore {
     pub(super) begun_ms: Cell<i64>,
     /// When the alarm rings, unix milliseconds; 0 where that is not known.
     armed_ms: Cell<i64>,
+    /// How often a root took a generation back: what it said before may be on its way still.
+    releases: Cell<u64>,
     storage: Readable,
 }
 
@@ -74,6 +77,7 @@ impl DurableObject for Inbox {
             is_gathering: Cell::default(),
             begun_ms: Cell::new(0),
             armed_ms: Cell::new(0),
+            releases: Cell::new(0),
             storage: Readable::default(),
         };
         core.reload();
@@ -88,6 +92,9 @@ impl DurableObject for Inbox {
         match path.as_str() {
             Append::PATH => {
                 call::reply::<Append>(&core.on_append(call::read(&mut request).await).await)
+            }
+            TakeOver::PATH => {
+                call::reply::<TakeOver>(&core.on_take_over(call::read(&mut request).await).await)
             }
             Drain::PATH => {
                 call::reply::<Drain>(&core.on_drain(call::read(&mut request).await).await)
@@ -128,10 +135,7 @@ impl InboxCore {
         if events.len() > APPEND_ENTRIES_MAX {
             return Err(Fault::Broken("an append has too many events".to_owned()));
         }
-        if self.head.borrow().me.as_ref() != Some(&to) {
-            self.rows.put_me(&to)?;
-            self.head.borrow_mut().me = Some(to);
-        }
+        self.learn_name(&to)?;
         for _ in 0..REGISTER_TRIES {
             self.register(&events.iter().map(|event| &event.counter).collect())
                 .await?;
@@ -175,7 +179,17 @@ impl InboxCore {
         ))
     }
 
-    /// Lets the roots of counters know of this inbox, where they do not.
+    /// Learns which inbox this is.
+    pub(super) fn learn_name(&self, me: &InboxId) -> Result<(), Fault> {
+        if self.head.borrow().me.as_ref() != Some(me) {
+            self.rows.put_me(me)?;
+            self.head.borrow_mut().me = Some(me.clone());
+        }
+        Ok(())
+    }
+
+    /// Lets the roots of counters know of this inbox, where they do not. A generation that was taken back while
+    /// its name was on its way here is not noted, so the caller asks again.
     async fn register(&self, counters: &HashSet<&CounterId>) -> Result<(), Fault> {
         let me = self.head.borrow().me.clone();
         let Some(me) = me else { return Ok(()) };
@@ -189,8 +203,12 @@ impl InboxCore {
             }
         }
         let ask = |register: RegisterInbox| async move {
+            let releases = self.releases.get();
             let generation = call::root(&self.env, &register.counter, &register).await?;
-            self.rows.put_generation(&register.counter, generation)
+            if self.releases.get() == releases {
+                self.rows.put_generation(&register.counter, generation)?;
+            }
+            Ok(())
         };
         for asked in all_settled(unknown.into_iter().map(ask), ROOTS_AT_ONCE).await {
             asked?;
@@ -263,6 +281,7 @@ impl InboxCore {
             ..
         } = release?;
         self.readable()?;
+        self.releases.set(self.releases.get() + 1);
         match self.rows.generation_of(&counter)? {
             Some(known) if known <= generation => self.rows.forget(&counter),
             _ => Ok(()),

@@ -155,6 +155,9 @@ impl Directory {
         let now_ms = now_ms();
         self.rows
             .put(counter, &entry, duties, record.as_ref(), now_ms)?;
+        if let Entry::Ended { .. } = entry {
+            self.forget_gathered(counter);
+        }
         if entry.due_at_ms().is_some() || !duties.is_empty() || record.is_some() {
             self.rows.arm(now_ms).await?;
         }

@@ -1,186 +1,60 @@
-//! Keyed writes on their way: claimed at the root, then counted by the lead that has the key, each once.
+//! How messages about keyed writes are carried: [`crate::protocol::keyed`] says which.
 //!
-//! Invariant: a key is counted by nobody but the lead that its claim names, so that a retry finds it from
-//! any datacenter, after any split. Every call here may be repeated without harm.
-
-use std::collections::BTreeMap;
+//! Invariant: every call here may be repeated without harm.
 
 use worker::Env;
 
 use super::call;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
-use crate::protocol::batch::plan::KEYED_AT_ONCE_MAX;
+use crate::counter::ledger::{Keyed, WriteKey};
+use crate::protocol::keyed::{self, Carrier, Landed};
 use crate::protocol::messages::{Claim, Claimed, Count, Counted, Fault, Owner};
 use crate::protocol::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
 
 /// Time for the first attempt of a call, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [1_500, 1_000];
 
-/// How often writes are sent on because the lead that had them has struck them out: a counter's home moved.
-const MOVES_MAX: usize = 3;
+/// Calls the objects of one counter.
+struct Caller<'a> {
+    env: &'a Env,
+    counter: &'a CounterId,
+}
 
-/// What became of a keyed write, and at which lead.
-pub type Landed = (Datacenter, Result<KeyedOutcome, Fault>);
+impl Carrier for Caller<'_> {
+    async fn claim(
+        &self,
+        here: &Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Datacenter>,
+    ) -> Result<Claimed, Fault> {
+        claim(self.env, self.counter, here, keys, struck_at).await
+    }
 
-/// Counts keyed writes of one counter. Returns what became of each, in their order. Cost: one call to
-/// the root, and one to the lead for each [`KEYED_AT_ONCE_MAX`] writes.
+    async fn count(&self, lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+        count_at(self.env, CellAddress::lead(self.counter, lead), writes).await
+    }
+}
+
+/// Counts keyed writes of one counter. Returns what became of each, in their order. Cost: as
+/// [`keyed::count_claimed`].
 pub async fn count_keyed(
     env: &Env,
     counter: &CounterId,
     here: &Datacenter,
     writes: &[Keyed],
 ) -> Vec<Landed> {
-    let mut landed = Vec::with_capacity(writes.len());
-    for some in writes.chunks(KEYED_AT_ONCE_MAX) {
-        landed.extend(count_some(env, counter, here, some).await);
-    }
-    landed
+    keyed::count_claimed(&Caller { env, counter }, here, writes).await
 }
 
-async fn count_some(
-    env: &Env,
-    counter: &CounterId,
-    here: &Datacenter,
-    writes: &[Keyed],
-) -> Vec<Landed> {
-    let unknown = || Fault::Unavailable("nothing was answered".to_owned());
-    let mut landed: Vec<Landed> = vec![(here.clone(), Err(unknown())); writes.len()];
-    let mut left: Vec<usize> = (0..writes.len()).collect();
-    let mut struck_at = None;
-    for _ in 0..MOVES_MAX {
-        let keys = left.iter().filter_map(|place| writes.get(*place));
-        let keys = keys.map(|write| write.key).collect();
-        let claimed = claim(env, counter, here, keys, struck_at.take()).await;
-        let by_lead = match claimed {
-            Ok(claimed) => sort_out(&claimed, here, &left, &mut landed),
-            Err(fault) => {
-                put_all(&mut landed, &left, here, &Err(fault));
-                return landed;
-            }
-        };
-        left.clear();
-        for ((lead, generation), places) in by_lead {
-            let chosen = places.iter().filter_map(|place| writes.get(*place));
-            let chosen = chosen.map(|write| Keyed {
-                generation: if write.generation == 0 {
-                    generation
-                } else {
-                    write.generation
-                },
-                ..write.clone()
-            });
-            let to = CellAddress::lead(counter, &lead);
-            let counted = count_at(env, to, chosen.collect()).await;
-            let struck = put_counted(&mut landed, &places, &lead, counted);
-            // Of one lead at a time, which is what a claim names; others are settled by a retry.
-            if !struck.is_empty() && left.is_empty() {
-                left = struck;
-                struck_at = Some(lead);
-            }
-        }
-        if left.is_empty() {
-            break;
-        }
-    }
-    landed
-}
-
-/// Counts writes whose keys only their sender knows: at a lead, and where that has struck them out, because all
-/// writes go elsewhere, at whichever the root names. Returns what became of each, in their order.
+/// Counts writes whose keys only their sender knows. Returns what became of each, in their order. Cost: as
+/// [`keyed::count_unclaimed`].
 pub async fn count_unclaimed(
     env: &Env,
     counter: &CounterId,
     lead: &Datacenter,
     writes: &[Keyed],
 ) -> Vec<Landed> {
-    let mut landed: Vec<Landed> = Vec::with_capacity(writes.len());
-    for some in writes.chunks(KEYED_AT_ONCE_MAX) {
-        let mut of_some = vec![(lead.clone(), Ok(KeyedOutcome::NotWhole)); some.len()];
-        let mut left: Vec<usize> = (0..some.len()).collect();
-        let mut at = lead.clone();
-        for _ in 0..MOVES_MAX {
-            let chosen = left.iter().filter_map(|place| some.get(*place)).cloned();
-            let chosen: Vec<Keyed> = chosen.collect();
-            let keys: Vec<WriteKey> = chosen.iter().map(|write| write.key).collect();
-            let counted = count_at(env, CellAddress::lead(counter, &at), chosen).await;
-            left = put_counted(&mut of_some, &left, &at, counted);
-            if left.is_empty() {
-                break;
-            }
-            let claimed = claim(env, counter, lead, keys, Some(at.clone())).await;
-            // All of them were struck out at once, so one datacenter has them all.
-            match claimed.map(|claimed| claimed.owners.into_iter().next()) {
-                Ok(Some(Owner::Lead(owner))) => at = owner,
-                _ => break,
-            }
-        }
-        landed.extend(of_some);
-    }
-    landed
-}
-
-/// Notes what is decided by the claims, and returns what is to be counted by which lead.
-fn sort_out(
-    claimed: &Claimed,
-    here: &Datacenter,
-    places: &[usize],
-    landed: &mut [Landed],
-) -> BTreeMap<(Datacenter, u64), Vec<usize>> {
-    let mut by_lead: BTreeMap<(Datacenter, u64), Vec<usize>> = BTreeMap::new();
-    for (owner, place) in claimed.owners.iter().zip(places) {
-        let outcome = match owner {
-            Owner::Lead(lead) => {
-                let group = (lead.clone(), claimed.generation);
-                by_lead.entry(group).or_default().push(*place);
-                continue;
-            }
-            Owner::Ended => KeyedOutcome::Ended,
-            Owner::Full => KeyedOutcome::Full,
-            Owner::Operation => KeyedOutcome::Reused,
-        };
-        put_all(landed, &[*place], here, &Ok(outcome));
-    }
-    by_lead
-}
-
-fn put_all(
-    landed: &mut [Landed],
-    places: &[usize],
-    lead: &Datacenter,
-    outcome: &Result<KeyedOutcome, Fault>,
-) {
-    for place in places {
-        if let Some(known) = landed.get_mut(*place) {
-            *known = (lead.clone(), outcome.clone());
-        }
-    }
-}
-
-/// Notes what a lead answered. Returns the places of what it has struck out.
-fn put_counted(
-    landed: &mut [Landed],
-    places: &[usize],
-    lead: &Datacenter,
-    counted: Result<Counted, Fault>,
-) -> Vec<usize> {
-    let mut struck = Vec::new();
-    let counted = match counted {
-        Ok(counted) => counted,
-        Err(fault) => {
-            put_all(landed, places, lead, &Err(fault));
-            return struck;
-        }
-    };
-    for (number, place) in places.iter().enumerate() {
-        let missing = || Fault::Broken("a write was not answered".to_owned());
-        let outcome = counted.outcomes.get(number).copied().ok_or_else(missing);
-        if outcome == Ok(KeyedOutcome::Struck) {
-            struck.push(*place);
-        }
-        put_all(landed, &[*place], lead, &outcome);
-    }
-    struck
+    keyed::count_unclaimed(&Caller { env, counter }, lead, writes).await
 }
 
 /// Who has the keys. Where the deployment says that clients always come back to the same datacenter,
@@ -224,7 +98,7 @@ async fn twice<T, F: Future<Output = Result<T, Fault>>>(
 ///
 /// # Errors
 /// As [`call::object`]; after `Unavailable` it is unknown which were counted.
-pub async fn count_at(env: &Env, to: CellAddress, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+async fn count_at(env: &Env, to: CellAddress, writes: Vec<Keyed>) -> Result<Counted, Fault> {
     let count = Count {
         to: to.clone(),
         writes,

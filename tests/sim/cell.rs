@@ -203,7 +203,7 @@ impl Core {
             self.air
                 .oracle
                 .borrow_mut()
-                .flushed(self.place, *nonce, flushed);
+                .flushed((self.place, now_ms), *nonce, flushed);
             if self.air.is_busy {
                 let number = usize::try_from(flushed.outcome.sequence).expect("few flushes");
                 flushed.linger_ms = LINGER_MS[number % LINGER_MS.len()];

@@ -14,9 +14,9 @@ use tally::counter::nonces::Nonce;
 use tally::protocol::messages::{Fault, Flushed, GlobalSum};
 use tally::protocol::version::{SeenCell, Version};
 
+use super::isolate::Spawned;
 use super::network::{Answer, Message, unavailable};
 use super::oracle::{End, Totals};
-use super::place::Task;
 use super::{Air, Boxed, CELLS, datacenter, shard_of};
 
 const MOVES_MAX: usize = 4;
@@ -51,11 +51,17 @@ pub struct Edge {
     /// The view that readers share.
     pub view: RefCell<Option<View>>,
     skew_ms: Rc<Cell<i64>>,
-    spawned: RefCell<Vec<Task>>,
+    spawned: Spawned,
 }
 
 impl Edge {
-    pub fn new(air: &Rc<Air>, lot: u8, life: u64, skew_ms: Rc<Cell<i64>>) -> Rc<Self> {
+    pub fn new(
+        air: &Rc<Air>,
+        lot: u8,
+        life: u64,
+        skew_ms: Rc<Cell<i64>>,
+        spawned: Spawned,
+    ) -> Rc<Self> {
         Rc::new(Self {
             air: air.clone(),
             datacenter: usize::from(lot) % air.layout.datacenters,
@@ -65,17 +71,12 @@ impl Edge {
             lanes: RefCell::default(),
             view: RefCell::default(),
             skew_ms,
-            spawned: RefCell::default(),
+            spawned,
         })
     }
 
     pub fn now_ms(&self) -> i64 {
         self.air.now_ms.get() + self.skew_ms.get()
-    }
-
-    /// What runs on after its request was answered.
-    pub fn spawned(&self) -> Vec<Task> {
-        std::mem::take(&mut *self.spawned.borrow_mut())
     }
 
     fn own_cell(&self) -> usize {

@@ -25,7 +25,7 @@ const REGISTER_TRIES: usize = 3;
 const DRAIN_MS_MAX: i64 = 1_500;
 
 /// So few that some worlds fill it.
-const LOG_ROWS_MAX: u64 = 12;
+const LOG_ROWS_MAX: u64 = 4;
 
 /// One object in memory, as `objects::inbox::InboxCore`.
 pub struct Core {
@@ -37,6 +37,7 @@ pub struct Core {
     pub is_gathering: Cell<bool>,
     pub begun_ms: Cell<i64>,
     armed_ms: Cell<i64>,
+    releases: Rc<Cell<u64>>,
     /// How far its clock is off, milliseconds.
     skew_ms: Rc<Cell<i64>>,
     /// What runs on after its request was answered.
@@ -112,6 +113,9 @@ impl Inbox {
 
     /// Runs everything here until it waits. True if something ended.
     pub fn run(&mut self) -> bool {
+        if self.tasks.is_empty() && self.core.waited_for.borrow().is_empty() {
+            return false;
+        }
         let spawned = std::mem::take(&mut *self.core.waited_for.borrow_mut());
         let spawned = spawned.into_iter().map(|task| (None, task));
         self.tasks.extend(spawned);
@@ -143,6 +147,7 @@ impl Core {
             is_gathering: Cell::default(),
             begun_ms: Cell::default(),
             armed_ms: Cell::default(),
+            releases: Rc::default(),
             skew_ms,
             waited_for: RefCell::default(),
             life,
@@ -267,9 +272,11 @@ impl Core {
         let ask = |counter: CounterId| {
             let air = self.air(&counter).clone();
             let register = Message::RegisterInbox(self.me.clone());
-            let rows = self.rows.clone();
+            let (rows, all_releases) = (self.rows.clone(), self.releases.clone());
+            let releases = all_releases.get();
             async move {
                 match air.call(air.root(), register).await? {
+                    Answer::Generation(_) if all_releases.get() != releases => Ok(()),
                     Answer::Generation(generation) => {
                         rows.borrow_mut().put_generation(&counter, generation)
                     }
@@ -328,6 +335,7 @@ impl Core {
     }
 
     fn on_release(&self, counter: &CounterId, generation: u64) -> Result<(), Fault> {
+        self.releases.set(self.releases.get() + 1);
         let known = self.rows.borrow().generation_of(counter);
         match known {
             Some(known) if known <= generation => self.rows.borrow_mut().forget(counter),

@@ -1,6 +1,6 @@
 //! An isolate: what it does for each counter, and its queue of events. All of it goes in a crash.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::Airs;
@@ -15,22 +15,30 @@ pub struct Isolate {
     pub queue: Rc<Queue>,
     /// How far its clock is off, milliseconds.
     pub skew_ms: Rc<Cell<i64>>,
+    spawned: Spawned,
 }
+
+/// What runs on after its request was answered.
+pub type Spawned = Rc<RefCell<Vec<Task>>>;
 
 impl Isolate {
     /// The isolate of a lot; `life` tells it from those before it.
     pub fn new(airs: &Airs, lot: u8, life: u64, skew_ms: Rc<Cell<i64>>) -> Self {
-        let edge = |air| Edge::new(air, lot, life, skew_ms.clone());
+        let spawned = Spawned::default();
+        let edge = |air| Edge::new(air, lot, life, skew_ms.clone(), spawned.clone());
         Self {
             edges: airs.iter().map(edge).collect(),
-            queue: Queue::new(airs, lot, life, skew_ms.clone()),
+            queue: Queue::new(airs, lot, life, skew_ms.clone(), spawned.clone()),
+            spawned,
             skew_ms,
         }
     }
 
-    /// What runs on after its request was answered.
-    pub fn spawned(&self) -> Vec<Task> {
-        let edges = self.edges.iter().flat_map(|edge| edge.spawned());
-        edges.chain(self.queue.spawned()).collect()
+    /// Hands over what runs on after its request was answered.
+    pub fn hand_over(&self, tasks: &mut Vec<(Option<u8>, Task)>, number: u8) {
+        let mut spawned = self.spawned.borrow_mut();
+        if !spawned.is_empty() {
+            tasks.extend(spawned.drain(..).map(|task| (Some(number), task)));
+        }
     }
 }

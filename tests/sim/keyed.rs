@@ -47,7 +47,7 @@ impl Core {
         for (write, outcome) in writes.iter().zip(&outcomes) {
             if let KeyedOutcome::Counted(recorded) = outcome {
                 let mut oracle = self.air.oracle.borrow_mut();
-                oracle.counted(self.place, write.key, recorded);
+                oracle.counted((self.place, now_ms), write.key, recorded);
             }
         }
         Ok(Counted {

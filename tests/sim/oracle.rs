@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tally::counter::cell::Cell;
+use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Recorded, WriteKey};
 use tally::counter::merge::{CellTotals, Question};
 use tally::counter::nonces::Nonce;
+use tally::counter::settings::Ttl;
 use tally::counter::total::{Sum, Value};
 use tally::protocol::messages::{Flushed, GlobalSum};
 
@@ -38,10 +40,16 @@ struct Write {
 }
 
 /// From when to when a generation lived, in moments.
-#[derive(Clone, Copy, Debug)]
-struct Life {
-    born: usize,
-    ended: Option<usize>,
+#[derive(Clone, Debug, Default)]
+pub struct Life {
+    pub born: usize,
+    pub ended: Option<usize>,
+    /// The times to live that were set, each with the moment from which on.
+    pub ttls: Vec<(usize, Option<Ttl>)>,
+    /// What was counted when, by the clock of whoever did: (moment, unix milliseconds).
+    pub stamps: Vec<(usize, i64)>,
+    /// Datacenters that were not stopped before the end, since their clocks stop them.
+    pub unstopped: Vec<usize>,
 }
 
 /// The truth. A *moment* is a commit, or the birth or end of a generation.
@@ -57,7 +65,7 @@ pub struct Oracle {
     totals: Vec<Totals>,
     /// Each cell in each generation after each of its commits, with their moments.
     cells: BTreeMap<(usize, u64), Vec<(usize, Totals)>>,
-    generations: BTreeMap<u64, Life>,
+    pub generations: BTreeMap<u64, Life>,
     /// Whether the root was told that nobody counts.
     pub is_stopped: bool,
 }
@@ -103,26 +111,35 @@ impl Oracle {
     }
 
     /// The root has durably let a generation live.
-    pub fn lives(&mut self, generation: u64) {
-        if self.generations.contains_key(&generation) {
-            let ended = self.generations[&generation].ended;
-            assert_eq!(ended, None, "generation {generation} lives again");
+    pub fn lives(&mut self, generation: u64, ttl: Option<Ttl>) {
+        let moment = self.moment();
+        if let Some(life) = self.generations.get_mut(&generation) {
+            assert_eq!(life.ended, None, "generation {generation} lives again");
+            if life.ttls.last().is_none_or(|(_, last)| *last != ttl) {
+                life.ttls.push((moment, ttl));
+            }
             return;
         }
         let newest = self.generations.last_key_value();
         assert!(newest.is_none_or(|(newest, life)| *newest < generation && life.ended.is_some()));
         self.totals.push((0, 0));
         let born = self.moment();
-        self.generations
-            .insert(generation, Life { born, ended: None });
+        let life = Life {
+            born,
+            ttls: vec![(moment, ttl)],
+            ..Life::default()
+        };
+        self.generations.insert(generation, life);
     }
 
-    /// The root has durably ended a generation, and what it had counted with it.
-    pub fn ends(&mut self, generation: u64) {
+    /// The root has durably ended a generation, and what it had counted with it. Those datacenters were not
+    /// stopped before.
+    pub fn ends(&mut self, generation: u64, unstopped: &[Datacenter]) {
         self.totals.push((0, 0));
         let ended = self.moment();
         let life = self.generations.get_mut(&generation).expect("a generation");
         life.ended = Some(ended);
+        life.unstopped = unstopped.iter().map(super::number_of).collect();
     }
 
     /// Whether a generation lives.
@@ -141,21 +158,28 @@ impl Oracle {
     }
 
     /// A cell has counted this much more, as its number `sequence`. Returns the moment.
-    fn commit(&mut self, place: usize, generation: u64, sequence: u64, delta: Totals) -> usize {
+    fn commit(
+        &mut self,
+        (place, at_ms): (usize, i64),
+        generation: u64,
+        sequence: u64,
+        delta: Totals,
+    ) -> usize {
         assert!(
             !self.is_stopped,
             "cell {place} counts after all were stopped"
         );
-        let life = self
-            .generations
-            .get(&generation)
-            .expect("a generation of the root");
-        assert_eq!(
-            life.ended, None,
+        let total = self.total_at(self.moment());
+        let life = self.generations.get_mut(&generation).expect("of the root");
+        life.stamps.push((self.totals.len() + 1, at_ms));
+        let counts_on = life.unstopped.contains(&(place / CELLS));
+        assert!(
+            life.ended.is_none() || counts_on,
             "cell {place} counts for an ended generation"
         );
-        let total = plus(self.total_at(self.moment()), delta);
-        self.totals.push(total);
+        let is_living = life.ended.is_none();
+        self.totals
+            .push(if is_living { plus(total, delta) } else { total });
         let moment = self.moment();
         let log = self.cells.entry((place, generation)).or_default();
         let held = log.last().map_or((0, 0), |(_, held)| *held);
@@ -170,7 +194,8 @@ impl Oracle {
     }
 
     /// A cell answers a flush. Where it calls the counter's value exact, that is the value right after it.
-    pub fn flushed(&mut self, place: usize, nonce: Nonce, flushed: &Flushed) {
+    pub fn flushed(&mut self, at: (usize, i64), nonce: Nonce, flushed: &Flushed) {
+        let (place, _) = at;
         let (generation, own) = (flushed.generation, flushed.outcome);
         if own.sequence <= self.commits_of(place, generation) {
             return; // A repetition.
@@ -180,7 +205,7 @@ impl Oracle {
         let delta = deltas.fold((0, 0), plus);
         let writes = writes.clone();
         let is_blind = self.blind.contains(&(nonce.lane, nonce.number));
-        let moment = self.commit(place, generation, own.sequence, delta);
+        let moment = self.commit(at, generation, own.sequence, delta);
         let born = self.generations[&generation].born;
         for number in writes {
             let write = &mut self.writes[number];
@@ -196,7 +221,7 @@ impl Oracle {
             *held,
             "cell {place} lost something"
         );
-        if let Some(elsewhere) = flushed.elsewhere {
+        if let Some(elsewhere) = flushed.elsewhere.filter(|_| self.is_living(generation)) {
             assert!(
                 !self.events.has_waiting(generation),
                 "called exact while events wait"
@@ -212,11 +237,11 @@ impl Oracle {
     }
 
     /// A lead has counted a keyed write.
-    pub fn counted(&mut self, place: usize, key: WriteKey, recorded: &Recorded) {
+    pub fn counted(&mut self, at: (usize, i64), key: WriteKey, recorded: &Recorded) {
         let generation = recorded.generation;
         let delta = self.keys.counted(key, recorded);
-        let moment = self.commit(place, generation, recorded.sequence, delta);
-        if recorded.is_exact {
+        let moment = self.commit(at, generation, recorded.sequence, delta);
+        if recorded.is_exact && self.is_living(generation) {
             let told = Value::new(recorded.totals.0, recorded.totals.1).to_string();
             assert_eq!(
                 told,
@@ -273,17 +298,10 @@ impl Oracle {
         }
     }
 
-    /// A read that began at that moment found no counter.
-    pub fn check_absent(&self, begun: usize) {
-        let is_whole = |life: &Life| life.born <= begun && life.ended.is_none();
-        let living = self.generations.values().any(is_whole);
-        assert!(!living, "a counter that lives is not found");
-    }
-
     /// Looks at a read that began at that moment and ends now.
     pub fn check_read(&self, begun: usize, read: &GlobalSum, about_times: bool) {
         let generation = read.root.generation;
-        let life = self.generations[&generation];
+        let life = &self.generations[&generation];
         assert!(
             life.ended.is_none_or(|ended| ended > begun),
             "an ended counter is read"

@@ -58,6 +58,9 @@ impl Place {
 
     /// Runs everything here until it waits. True if something ended.
     pub fn run(&mut self) -> bool {
+        if self.tasks.is_empty() && self.core.waited_for.borrow().is_empty() {
+            return false;
+        }
         let spawned = std::mem::take(&mut *self.core.waited_for.borrow_mut());
         self.tasks
             .extend(spawned.into_iter().map(|task| (None, task)));

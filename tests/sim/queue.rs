@@ -8,15 +8,16 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::counter::joiner::{Joiner, WAIT_MS_MAX};
+use tally::counter::id::Datacenter;
 use tally::counter::ledger::WriteKey;
 use tally::counter::nonces::Nonce;
+use tally::counter::produce::{INBOX_LIMITS, Producer, Sent, WAIT_MS_MAX};
 use tally::counter::queue::Event;
 use tally::protocol::messages::{Appended, Fault};
 
-use super::network::{Answer, Message, unavailable};
+use super::isolate::Spawned;
+use super::network::{Answer, Message};
 use super::oracle::End;
-use super::place::Task;
 use super::{Air, Airs, Boxed, INBOXES};
 
 const ATTEMPTS: usize = 2;
@@ -39,25 +40,31 @@ pub struct Queue {
     airs: Airs,
     /// Where its inbox is called.
     inbox: usize,
-    joiner: RefCell<Joiner<Outcome>>,
+    producer: RefCell<Producer<Outcome>>,
     /// The next number that stands for a random one.
     next_lane: Cell<u64>,
     skew_ms: Rc<Cell<i64>>,
-    spawned: RefCell<Vec<Task>>,
+    spawned: Spawned,
 }
 
 impl Queue {
-    pub fn new(airs: &Airs, lot: u8, life: u64, skew_ms: Rc<Cell<i64>>) -> Rc<Self> {
+    pub fn new(
+        airs: &Airs,
+        lot: u8,
+        life: u64,
+        skew_ms: Rc<Cell<i64>>,
+        spawned: Spawned,
+    ) -> Rc<Self> {
         let layout = airs[0].layout;
         let (lot, first_lane) = (usize::from(lot), (life * 1_000 + u64::from(lot)) * 1_000);
         let number = lot / layout.datacenters % INBOXES;
         Rc::new(Self {
             airs: airs.clone(),
             inbox: layout.inbox(lot % layout.datacenters * INBOXES + number),
-            joiner: RefCell::new(Joiner::new(first_lane)),
-            next_lane: Cell::new(first_lane + 1),
+            producer: RefCell::new(Producer::new(INBOX_LIMITS)),
+            next_lane: Cell::new(first_lane),
             skew_ms,
-            spawned: RefCell::default(),
+            spawned,
         })
     }
 
@@ -65,44 +72,41 @@ impl Queue {
         self.airs[0].now_ms.get() + self.skew_ms.get()
     }
 
-    /// What runs on after its request was answered.
-    pub fn spawned(&self) -> Vec<Task> {
-        std::mem::take(&mut *self.spawned.borrow_mut())
+    fn take(&self) -> Option<(Nonce, Vec<Sent>)> {
+        let mut new_lane = || self.next_lane.replace(self.next_lane.get() + 1);
+        self.producer
+            .borrow_mut()
+            .take(self.now_ms(), &mut new_lane)
     }
 
-    fn take(&self) -> Option<(Nonce, Vec<Event>)> {
-        let new_lane = || self.next_lane.replace(self.next_lane.get() + 1);
-        self.joiner.borrow_mut().take(self.now_ms(), new_lane)
-    }
-
-    async fn fly(self: Rc<Self>, mut nonce: Nonce, mut events: Vec<Event>) {
+    async fn fly(self: Rc<Self>, mut nonce: Nonce, mut messages: Vec<Sent>) {
         let begun_ms = self.now_ms();
         loop {
-            let outcome = self.send(nonce, events).await;
-            self.joiner.borrow_mut().land(nonce, outcome);
+            let outcome = self.send(nonce, messages).await;
+            self.producer.borrow_mut().land(nonce.number, outcome);
             let is_early = self.now_ms() - begun_ms <= FLY_MS_MAX;
             match is_early.then(|| self.take()).flatten() {
-                Some(next) => (nonce, events) = next,
+                Some(next) => (nonce, messages) = next,
                 None => return,
             }
         }
     }
 
-    async fn send(&self, nonce: Nonce, events: Vec<Event>) -> Outcome {
-        let mut outcome = Err(unavailable());
+    async fn send(&self, nonce: Nonce, messages: Vec<Sent>) -> Outcome {
+        let events: Vec<Event> = messages.into_iter().map(Sent::into_event).collect();
+        let mut is_unknown = false;
         for _ in 0..ATTEMPTS {
             let append = Message::Append(nonce, events.clone());
-            outcome = self.airs[0].call_at(self.inbox, append).await;
-            if !matches!(outcome, Err(Fault::Unavailable(_))) {
-                break;
+            match self.airs[0].call_at(self.inbox, append).await {
+                Ok(Answer::Appended(Appended::Logged)) => return Some(true),
+                Err(Fault::Unavailable(_)) => is_unknown = true,
+                _ if is_unknown => break,
+                Ok(Answer::Appended(Appended::Full)) => return Some(false),
+                Ok(other) => unreachable!("{other:?} answers no append"),
+                Err(_) => break,
             }
         }
-        match outcome {
-            Ok(Answer::Appended(Appended::Logged)) => Some(true),
-            Ok(Answer::Appended(Appended::Full)) => Some(false),
-            Ok(other) => unreachable!("{other:?} answers no append"),
-            Err(_) => None,
-        }
+        None
     }
 
     /// One event, until its client has an answer. True if it was acknowledged.
@@ -115,17 +119,28 @@ impl Queue {
             second: begun_ms.div_euclid(1_000),
             key: wanted.key,
         };
-        let client = Client::new(air, event.clone());
-        let Some(number) = self.joiner.borrow_mut().join(event) else {
+        let (key, fingerprint) = wanted.key.unwrap_or((WriteKey([0; 16]), 0));
+        let sent = Sent {
+            datacenter: Datacenter::local(),
+            counter: event.counter.clone(),
+            generation: 0,
+            added: event.delta,
+            second: event.second,
+            is_clients: wanted.key.is_some(),
+            key,
+            fingerprint,
+        };
+        let client = Client::new(air, event);
+        let Some(number) = self.producer.borrow_mut().join(sent) else {
             client.answer(End::Refused);
             return false;
         };
         let outcome = poll_fn(move |_| {
-            if let Some((nonce, events)) = self.take() {
-                let flown = self.clone().fly(nonce, events);
+            while let Some((nonce, messages)) = self.take() {
+                let flown = self.clone().fly(nonce, messages);
                 self.spawned.borrow_mut().push(flown.boxed());
             }
-            let landed = self.joiner.borrow().outcome(number);
+            let landed = self.producer.borrow().outcome(number);
             let is_late = self.now_ms() - begun_ms > WAIT_MS_MAX;
             match landed {
                 Some(outcome) => Poll::Ready(outcome),

@@ -90,6 +90,7 @@ impl World {
             air.is_holding.set(false);
         }
         self.rest();
+        self.end_settings();
         self.retry_keyed();
         self.empty_inboxes();
         // Whatever an isolate believes, its write is counted somewhere, well.
@@ -126,6 +127,20 @@ impl World {
         }
     }
 
+    /// Every counter has settings again that leave all to Tally, and every cell knows.
+    fn end_settings(&mut self) {
+        for counter in 0..self.airs.len() {
+            self.step(Step::Put {
+                counter,
+                shards: None,
+                ttl: None,
+            });
+            self.rest();
+            self.step(Step::RootAlarm(counter));
+            self.rest();
+        }
+    }
+
     /// Lets alarms ring until every inbox has counted all that it has.
     fn empty_inboxes(&mut self) {
         for _ in 0..ALARMS_MAX {
@@ -156,6 +171,8 @@ impl World {
                 if !self.wishes.borrow()[&asked] {
                     self.send_keyed(key % EDGES, asked);
                     self.rest();
+                    // A log may be full.
+                    self.empty_inboxes();
                 }
             }
             let is_answered = self.wishes.borrow()[&asked];

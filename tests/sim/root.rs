@@ -1,10 +1,8 @@
-//! The root's shell, as `objects::directory`, `objects::telling` and `objects::claims`.
+//! The root's shell, as `objects::directory`, `objects::inboxes` and `objects::claims`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
 
 use tally::cluster::root::{Entry, Root};
 use tally::counter::grant::Grant;
@@ -13,8 +11,9 @@ use tally::counter::ledger::{Ledger, WriteKey};
 use tally::counter::queue::InboxId;
 use tally::protocol::messages::{Claimed, Fault, Owner};
 
+use super::ending::Duty;
 use super::keyed::LIMITS;
-use super::network::{Answer, Message, Reply, Request, Turns, all, unavailable};
+use super::network::{Answer, Message, Reply, Request, Turns, unavailable};
 use super::place::{Task, is_over};
 use super::{Air, Boxed};
 
@@ -23,10 +22,10 @@ const CLAIMS_KEPT_MS: i64 = LIMITS.kept_ms + 3_600_000;
 
 /// What it has on disk.
 #[derive(Default)]
-struct Rows {
-    entry: Option<Entry>,
-    /// Leads that must still drop a generation.
-    closing: BTreeSet<(Datacenter, u64)>,
+pub struct Rows {
+    pub entry: Option<Entry>,
+    /// What leads must still be told.
+    pub duties: BTreeSet<Duty>,
     slots: Ledger,
     claims: BTreeMap<(i64, WriteKey), (Datacenter, u64)>,
 }
@@ -49,10 +48,10 @@ impl Rows {
 }
 
 /// The root, as the partition of the directory that has it.
-struct Core {
-    air: Rc<Air>,
-    rows: Rc<RefCell<Rows>>,
-    lock: Turns,
+pub struct Core {
+    pub air: Rc<Air>,
+    pub rows: Rc<RefCell<Rows>>,
+    pub lock: Turns,
     skew_ms: Rc<Cell<i64>>,
 }
 
@@ -97,13 +96,10 @@ impl Home {
         self.core = Core::new(air, self.rows.clone(), self.skew_ms.clone());
     }
 
-    /// The alarm: whoever could not be told is told.
+    /// The alarm: whoever could not be told is told, and a counter whose time has come ends.
     pub fn alarm(&mut self) {
         let core = self.core.clone();
-        let closing = self.rows.borrow().closing.clone();
-        let task = async move {
-            core.fulfil(closing).await;
-        };
+        let task = async move { core.look_at_what_is_due().await };
         self.tasks.push((None, task.boxed()));
     }
 
@@ -120,7 +116,7 @@ impl Home {
 
     /// Whether some lead must still be told.
     pub fn has_to_tell(&self) -> bool {
-        !self.rows.borrow().closing.is_empty()
+        !self.rows.borrow().duties.is_empty()
     }
 }
 
@@ -134,7 +130,7 @@ impl Core {
         })
     }
 
-    fn now_ms(&self) -> i64 {
+    pub fn now_ms(&self) -> i64 {
         self.air.now_ms.get() + self.skew_ms.get()
     }
 
@@ -146,86 +142,83 @@ impl Core {
             Message::RegisterInbox(inbox) => {
                 self.on_register_inbox(inbox).await.map(Answer::Generation)
             }
-            Message::LookUp => Ok(Answer::Root(self.living())),
+            Message::Put(shards, ttl) => self.on_put(shards, ttl).await.map(|()| Answer::Done),
+            Message::LookUp => Ok(Answer::Root(self.on_look_up())),
             other => unreachable!("{other:?} is for a cell"),
         }
     }
 
-    fn living(&self) -> Option<Root> {
+    /// Fixed ends are the root's own to see. Whether a sliding one has passed only leads can tell.
+    fn on_look_up(&self) -> Option<Root> {
+        let is_listed = |root: &Root| root.is_sliding() || !root.is_due(self.now_ms());
         match &self.rows.borrow().entry {
-            Some(Entry::Live(root)) => Some(root.clone()),
+            Some(Entry::Live(root)) => Some(root.clone()).filter(is_listed),
             _ => None,
         }
     }
 
-    fn save(&self, entry: Entry) {
+    pub fn save(&self, root: Root) {
         let mut oracle = self.air.oracle.borrow_mut();
-        match &entry {
-            Entry::Live(root) => oracle.lives(root.generation),
-            Entry::Ended { generation, .. } => oracle.ends(*generation),
-        }
-        self.rows.borrow_mut().entry = Some(entry);
+        oracle.lives(root.generation, root.settings.ttl);
+        self.rows.borrow_mut().entry = Some(Entry::Live(root));
+    }
+
+    /// The living root, or a new one.
+    pub async fn living_or_new(&self) -> Result<Root, Fault> {
+        Ok(match self.living(true).await? {
+            Ok(root) => root,
+            Err(ended) => Root::create(ended.as_ref(), self.now_ms()),
+        })
     }
 
     async fn on_register(&self, datacenter: Datacenter) -> Result<Grant, Fault> {
         let _alone = self.lock.lock().await;
         let mut root = self.admit(&datacenter).await?;
         root.last_write_ms = root.last_write_ms.max(self.now_ms());
-        self.save(Entry::Live(root.clone()));
+        self.save(root.clone());
         Ok(root.grant(&datacenter))
     }
 
     async fn admit(&self, datacenter: &Datacenter) -> Result<Root, Fault> {
-        let ended = self.rows.borrow().entry.clone();
-        let created = || Root::create(ended.as_ref(), self.now_ms());
-        let mut root = self.living().unwrap_or_else(created);
+        let mut root = self.living_or_new().await?;
         if root.datacenters.contains(datacenter) {
             return Ok(root);
         }
         let lone = root.lone_lead(datacenter).cloned();
         root.datacenters.insert(datacenter.clone());
+        root.revision += 1;
         root.last_write_ms = root.last_write_ms.max(self.now_ms());
         if let Some(lone) = lone {
             let configure = Message::Configure(root.grant(&lone));
             self.air.call(self.air.lead_of(&lone), configure).await?;
         }
-        self.save(Entry::Live(root.clone()));
+        self.save(root.clone());
         Ok(root)
     }
 
     /// As `objects::inboxes`.
     async fn on_register_inbox(&self, inbox: InboxId) -> Result<u64, Fault> {
         let _alone = self.lock.lock().await;
-        let ended = self.rows.borrow().entry.clone();
-        let created = || Root::create(ended.as_ref(), self.now_ms());
-        let mut root = self.living().unwrap_or_else(created);
+        let mut root = self.living_or_new().await?;
         let generation = root.generation;
         let is_first = root.inboxes.is_empty();
         if root.inboxes.insert(inbox) {
-            let lone = root.datacenters.first().cloned();
-            if let Some(lone) = lone.filter(|_| is_first && root.datacenters.len() == 1) {
+            root.revision += 1;
+            if let Some(lone) = root.sole().cloned().filter(|_| is_first) {
                 let configure = Message::Configure(root.grant(&lone));
                 self.air.call(self.air.lead_of(&lone), configure).await?;
             }
             root.last_write_ms = root.last_write_ms.max(self.now_ms());
-            self.save(Entry::Live(root));
+            self.save(root);
         }
         Ok(generation)
-    }
-
-    async fn release_inboxes(&self, root: &Root) -> Result<(), Fault> {
-        let tell = |inbox: &InboxId| {
-            let release = Message::Release(self.air.name(), root.generation);
-            self.air.call_inbox(inbox, release).boxed()
-        };
-        let told = all(root.inboxes.iter().map(tell).collect()).await;
-        told.into_iter().try_for_each(|told| told.map(|_| ()))
     }
 
     async fn on_claim(&self, from: Datacenter, keys: Vec<WriteKey>) -> Result<Claimed, Fault> {
         let _alone = self.lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
-        let generation = self.living().map_or(0, |root| root.generation);
+        let living = self.living(true).await?;
+        let generation = living.map_or(0, |root| root.generation);
         let now_ms = self.now_ms();
         let known = keys.iter().map(|key| {
             let mut rows = self.rows.borrow_mut();
@@ -251,55 +244,5 @@ impl Core {
             });
         }
         Ok(Claimed { generation, owners })
-    }
-
-    async fn on_end(&self) -> Result<(), Fault> {
-        let _alone = self.lock.lock().await;
-        let Some(root) = self.living() else {
-            return Ok(());
-        };
-        let holds = self.air.is_holding.replace(false);
-        let suspend = |datacenter: &Datacenter| {
-            let to = self.air.lead_of(datacenter);
-            self.air.call(to, Message::Suspend(root.generation)).boxed()
-        };
-        let told = all(root.datacenters.iter().map(suspend).collect()).await;
-        told.into_iter().try_for_each(|told| told.map(|_| ()))?;
-        if holds {
-            self.air.oracle.borrow_mut().is_stopped = true;
-            poll_fn(|_| match self.air.oracle.borrow().is_stopped {
-                true => Poll::Pending,
-                false => Poll::Ready(()),
-            })
-            .await;
-            return Err(unavailable());
-        }
-        self.release_inboxes(&root).await?;
-        let closing: BTreeSet<(Datacenter, u64)> = root
-            .datacenters
-            .iter()
-            .map(|datacenter| (datacenter.clone(), root.generation))
-            .collect();
-        self.rows.borrow_mut().closing.extend(closing.clone());
-        self.save(Entry::Ended {
-            generation: root.generation,
-            at_ms: self.now_ms(),
-        });
-        self.fulfil(closing).await;
-        Ok(())
-    }
-
-    /// Tells leads to drop a generation, and strikes off those that have.
-    async fn fulfil(&self, closing: BTreeSet<(Datacenter, u64)>) {
-        let close = |(datacenter, generation): &(Datacenter, u64)| {
-            let to = self.air.lead_of(datacenter);
-            self.air.call(to, Message::Close(*generation)).boxed()
-        };
-        let told = all(closing.iter().map(close).collect()).await;
-        for (duty, told) in closing.iter().zip(told) {
-            if told.is_ok() {
-                self.rows.borrow_mut().closing.remove(duty);
-            }
-        }
     }
 }

@@ -23,6 +23,9 @@ const TICKS_MS_MAX: [i64; 3] = [20, 100, 2_000];
 /// Counters, at most.
 const COUNTERS_MAX: usize = 3;
 
+/// The longest time to live, seconds: worlds take up to ten minutes.
+const TTL_SECONDS_MAX: u8 = 60;
+
 /// Keys that clients use.
 const KEYS: u8 = 24;
 
@@ -68,6 +71,7 @@ enum Kind {
     Suspend,
     Resume,
     End,
+    Put,
     Skew,
 }
 
@@ -83,7 +87,8 @@ const USUAL: [(u64, Kind); 7] = [
 ];
 
 /// What may happen besides, with the most that it weighs.
-const UNUSUAL: [(u64, Kind); 23] = [
+const UNUSUAL: [(u64, Kind); 24] = [
+    (4, Kind::Put),
     (24, Kind::Queue),
     (16, Kind::QueueKeyed),
     (8, Kind::ReadDrained),
@@ -221,6 +226,14 @@ impl Weather {
             Kind::Suspend => Step::Suspend(counter),
             Kind::Resume => Step::Resume,
             Kind::End => Step::End(counter),
+            Kind::Put => Step::Put {
+                counter,
+                shards: chance.once_in(3).then(|| 1 << chance.small(4)),
+                ttl: chance.once_in(2).then(|| {
+                    let seconds = 1 + chance.small(TTL_SECONDS_MAX);
+                    (seconds, chance.once_in(2))
+                }),
+            },
             Kind::Skew => {
                 let whose = chance.pick(World::clocks(self.layout));
                 Step::Skew(whose, chance.around(SKEW_MS_MAX))

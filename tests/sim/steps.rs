@@ -81,6 +81,12 @@ pub enum Step {
     /// The root is about to end the counter; and all that were stopped so go on without.
     Suspend(usize),
     Resume,
+    /// Settings are put: shards where they are fixed; a time to live in seconds, and whether it slides.
+    Put {
+        counter: usize,
+        shards: Option<u8>,
+        ttl: Option<(u8, bool)>,
+    },
     /// The counter is deleted.
     End(usize),
     Tick(i64),

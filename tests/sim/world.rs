@@ -8,6 +8,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use tally::counter::ledger::WriteKey;
+use tally::counter::settings::TtlMode;
 use tally::counter::split::Step as Change;
 use tally::protocol::version::Version;
 
@@ -76,11 +77,13 @@ impl World {
         };
         let network = Rc::new(RefCell::new(Network::default()));
         let now_ms = Rc::new(Cell::new(BEGIN_MS));
+        let skew_ms_max: Rc<Cell<i64>> = Rc::default();
         let air = |counter| {
             Rc::new(Air {
                 network: network.clone(),
                 oracle: RefCell::new(Oracle::default()),
                 now_ms: now_ms.clone(),
+                skew_ms_max: skew_ms_max.clone(),
                 counter,
                 layout,
                 is_busy,
@@ -121,8 +124,7 @@ impl World {
         let mut idle = 0;
         while idle < 2 {
             for (number, isolate) in (0..EDGES).zip(&self.isolates) {
-                let spawned = isolate.spawned().into_iter();
-                self.tasks.extend(spawned.map(|task| (Some(number), task)));
+                isolate.hand_over(&mut self.tasks, number);
             }
             let before = self.tasks.len();
             self.tasks.retain_mut(|(_, task)| !is_over(task));
@@ -235,6 +237,8 @@ impl World {
         let inboxes = self.inboxes.iter().map(|inbox| &inbox.skew_ms);
         let mut clocks = cells.chain(roots).chain(isolates).chain(inboxes);
         clocks.nth(whose).expect("a clock").set(milliseconds);
+        let skew_ms_max = &self.airs[0].skew_ms_max;
+        skew_ms_max.set(skew_ms_max.get().max(milliseconds.abs()));
     }
 
     /// How many clocks there are.
@@ -249,6 +253,19 @@ impl World {
         let end = air.call(air.root(), Message::End);
         self.begin(None, async move {
             let _ = end.await;
+        });
+    }
+
+    fn put(&mut self, counter: usize, shards: Option<u8>, ttl: Option<(u8, bool)>) {
+        let mode = |is_sliding| match is_sliding {
+            true => TtlMode::Sliding,
+            false => TtlMode::Fixed,
+        };
+        let ttl = ttl.map(|(seconds, is_sliding)| (u64::from(seconds), mode(is_sliding)));
+        let air = &self.airs[counter];
+        let put = air.call(air.root(), Message::Put(shards, ttl));
+        self.begin(None, async move {
+            let _ = put.await;
         });
     }
 
@@ -333,6 +350,11 @@ impl World {
                     air.oracle.borrow_mut().is_stopped = false;
                 }
             }
+            Step::Put {
+                counter,
+                shards,
+                ttl,
+            } => self.put(counter, shards, ttl),
             Step::End(counter) => self.end(counter),
             Step::Tick(milliseconds) => self.tick(milliseconds),
             Step::Skew(whose, milliseconds) => self.skew(whose, milliseconds),
