@@ -14,6 +14,7 @@
 //! | [`inboxes`] | how a root knows of them |
 //! | [`directory`] | one partition of the directory: the roots of its counters |
 //! | [`operate`], [`operation_store`] | settings, set, reset and deletion at a root, each once; the rows of those with a key |
+//! | [`settling`] | datacenters that a set or reset could not observe |
 //! | [`telling`] | how roots end, and how leads are told |
 //! | [`directory_store`] | its rows |
 //! | [`readable`] | refusing what comes while storage cannot be read |
