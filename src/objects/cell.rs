@@ -163,7 +163,7 @@ impl Core {
         if !self.state.borrow().needs_grant(now_ms()) {
             return Ok(());
         }
-        let seals = self.state.borrow().seals();
+        let (asked_ms, seals) = (now_ms(), self.state.borrow().seals());
         let CellAddress {
             counter,
             datacenter,
@@ -191,12 +191,12 @@ impl Core {
             // Whoever waits for the grant finds that it needs one still, and asks again.
             return Ok(());
         }
-        self.take_grant(me, grant)
+        self.take_grant(me, grant, asked_ms)
     }
 
-    /// Takes a grant into memory and into storage.
-    pub(super) fn take_grant(&self, me: &CellAddress, grant: Grant) -> Result<(), Fault> {
-        let taken = self.state.borrow_mut().take_grant(grant, now_ms());
+    /// Takes a grant that was asked for at that time into memory and into storage.
+    fn take_grant(&self, me: &CellAddress, grant: Grant, asked_ms: i64) -> Result<(), Fault> {
+        let taken = self.state.borrow_mut().take_grant(grant, asked_ms);
         match taken {
             Taken::Outdated => Ok(()),
             Taken::Renewed => self.save(),
