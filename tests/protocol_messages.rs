@@ -27,9 +27,9 @@ use tally::counter::settings::{Settings, Ttl, TtlMode};
 use tally::counter::total::Value;
 use tally::protocol::messages::{
     Append, Ask, Call, Claim, Claimed, Close, Configure, Count, Counted, Drain, Fault, FindClaims,
-    Flush, Flushed, HashKeyCall, Hello, Keep, List, ListAll, LookUp, Measure, Operate, Owner, Read,
-    ReadDead, ReadDrained, ReadMany, Recall, Register, RegisterInbox, ReleaseInbox, Report, Seal,
-    Settle, Sum, Suspend, decode, encode,
+    Flush, Flushed, HashKeyCall, Hello, Keep, List, ListAll, LookUp, Measure, Operate, Owner, Push,
+    Read, ReadDead, ReadDrained, ReadMany, Recall, Register, RegisterInbox, ReleaseInbox, Report,
+    Seal, Settle, Sum, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -98,7 +98,11 @@ fn cell() -> Cell {
         lane: u64::MAX,
         number: 7,
     };
-    let counted = cell.apply(nonce, &load(), NOW_MS);
+    let known = Load {
+        newest: grant().generation,
+        ..load()
+    };
+    let counted = cell.apply(nonce, &known, NOW_MS);
     assert!(counted.is_ok(), "{counted:?}");
     cell
 }
@@ -365,6 +369,10 @@ fn each_call_has_its_own_path() {
         (List::PATH, "/list"),
         (HashKeyCall::PATH, "/hash-key"),
         (Measure::PATH, "/measure"),
+        (Push::PATH, "/push"),
+        (WatchLead::PATH, "/watch"),
+        (ViewOf::PATH, "/view"),
+        (TakeOver::PATH, "/take-over"),
         (Append::PATH, "/append"),
         (Drain::PATH, "/drain"),
         (ReleaseInbox::PATH, "/release-inbox"),
@@ -383,6 +391,7 @@ fn each_call_has_its_own_path() {
         include_str!("../src/protocol/messages/keyed.rs"),
         include_str!("../src/protocol/messages/operate.rs"),
         include_str!("../src/protocol/messages/read.rs"),
+        include_str!("../src/protocol/messages/converge.rs"),
         include_str!("../src/protocol/messages/queue.rs"),
     ];
     let mut all: Vec<&str> = Vec::new();

@@ -58,7 +58,7 @@ pub struct Cell {
     /// Generations up to this one have ended. Kept in memory only, where it stops a grant of an
     /// ended generation that was on its way when the end came.
     closed_through: u64,
-    /// When a granter last said that the generation lives, by this cell's clock. In memory only.
+    /// When the granter was asked that last said that the generation lives, by this cell's clock. In memory only.
     granted_ms: Option<i64>,
 }
 
@@ -124,8 +124,9 @@ impl Cell {
     }
 
     /// Takes a grant. A newer generation starts from nothing; the same one takes newer settings; an
-    /// older one, or one that has ended, changes nothing.
-    pub fn take_grant(&mut self, grant: Grant, now_ms: i64) -> Taken {
+    /// older one, or one that has ended, changes nothing. `asked_ms` is when it was asked for: from then on the granter
+    /// says that the counter lives, however long its word was on its way.
+    pub fn take_grant(&mut self, grant: Grant, asked_ms: i64) -> Taken {
         if grant.generation <= self.closed_through
             || self.generation().is_some_and(|own| own > grant.generation)
         {
@@ -153,8 +154,14 @@ impl Cell {
                 }
             }
         };
-        self.granted_ms = Some(now_ms);
+        self.granted_ms = Some(asked_ms);
         taken
+    }
+
+    /// Takes over what a grant of its own generation says. It may have been long on its way, so unlike one that was
+    /// asked for it does not tell that the counter lives.
+    pub fn configure(&mut self, grant: Grant) {
+        self.renew(grant);
     }
 
     fn renew(&mut self, grant: Grant) {

@@ -42,18 +42,23 @@ pub struct Limits {
     pub messages_max: usize,
     /// The most that are in flight.
     pub flights_max: usize,
+    /// Whether events of one counter and second become one message. A queue is paid for by the message; an inbox
+    /// adds up what it has logged anyway, and a row tells what was acknowledged.
+    pub joins: bool,
 }
 
 /// Those to a queue. The platform opens six connections for one request.
 pub const QUEUE_LIMITS: Limits = Limits {
     messages_max: BATCH_MESSAGES_MAX,
     flights_max: 4,
+    joins: true,
 };
 
 /// Those to an inbox.
 pub const INBOX_LIMITS: Limits = Limits {
     messages_max: APPEND_ENTRIES_MAX,
     flights_max: 1,
+    joins: false,
 };
 
 /// How long a request waits for its batch, milliseconds; after that its flight is given up too, so that others
@@ -165,7 +170,9 @@ impl<O: Clone> Producer<O> {
     /// Adds an event, whose key is its own or was drawn for it. Returns the number of its batch; `None` where
     /// too many wait, and it was not added. Cost: O(messages of a batch).
     pub fn join(&mut self, event: Sent) -> Option<u64> {
-        if let Some(message) = self.open.iter_mut().find(|message| message.takes(&event)) {
+        let joins = self.limits.joins;
+        let mut open = self.open.iter_mut();
+        if let Some(message) = open.find(|message| joins && message.takes(&event)) {
             // No overflow: see `SUMMED_MAX`.
             message.added = message.added.saturating_add(event.added);
             return Some(self.number);

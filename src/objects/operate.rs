@@ -189,7 +189,7 @@ impl Directory {
             ..Done::default()
         };
         let record = self.record_of(operate, &done);
-        let pending = self.end(counter, &root, record).await?;
+        let pending = self.end(counter, &root, false, record).await?;
         Ok(Done { pending, ..done })
     }
 
