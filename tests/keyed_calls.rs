@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
 use tally::protocol::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
-use tally::protocol::keyed::{Bounded, Carrier, count_claimed};
+use tally::protocol::keyed::{Bounded, Carrier, MOVES_MAX, count_claimed};
 use tally::protocol::messages::{Claimed, Counted, Fault, Owner};
 
 /// A root that spreads keys over so many leads, which all answer at once.
@@ -127,7 +127,8 @@ fn keys_that_lie_with_many_leads_make_a_bounded_number_of_calls() {
 #[test]
 fn what_is_struck_out_again_and_again_makes_a_bounded_number_of_calls_too() {
     let writes: Vec<Keyed> = (0..100).map(write).collect();
-    for most in [2, 7, 50] {
+    // Each round is a claim and a count at ten leads at most.
+    for most in [2, 7, 50, 1_000] {
         let (made, counted) = (Cell::new(0), RefCell::default());
         let carrier = Spread {
             leads: 10,
@@ -142,6 +143,7 @@ fn what_is_struck_out_again_and_again_makes_a_bounded_number_of_calls_too() {
         };
         let landed = now(count_claimed(&bounded, &lead(0), &writes));
         assert!(made.get() <= most, "{} calls", made.get());
+        assert!(made.get() <= MOVES_MAX * (1 + 10), "{} calls", made.get());
         assert_eq!(landed.len(), writes.len());
     }
 }

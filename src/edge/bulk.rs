@@ -21,7 +21,7 @@ use crate::protocol::batch::event::parse_event;
 use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
 use crate::protocol::batch::ingest::Ingest;
 use crate::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
-use crate::protocol::batch::plan::Plan;
+use crate::protocol::batch::plan::{BATCH_COUNTERS_MAX, Plan};
 use crate::protocol::batch::report::Report;
 use crate::protocol::batch::split::Splitter;
 use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
@@ -31,10 +31,6 @@ use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::sketch::hash;
-
-/// The most counters of one body. The first opening of an object takes plain workerd up to 12 ms on a
-/// slow disk (a new file, synced): 3,000 of them take 36 s, well below the 50 s that a body has.
-pub const BATCH_COUNTERS_MAX: u64 = 3_000;
 
 /// Counters whose keyed writes are counted at once, of one body: each is two calls.
 const KEYED_AT_ONCE: usize = 48;

@@ -11,7 +11,7 @@ use crate::counter::id::Datacenter;
 use crate::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
 
 /// How often writes are sent on because the lead that had them has struck them out: a counter's home moved.
-const MOVES_MAX: usize = 3;
+pub const MOVES_MAX: usize = 3;
 
 /// What became of a keyed write, and at which lead.
 pub type Landed = (Datacenter, Result<KeyedOutcome, Fault>);
