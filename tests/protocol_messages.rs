@@ -26,10 +26,10 @@ use tally::counter::queue::InboxId;
 use tally::counter::settings::{Settings, Ttl, TtlMode};
 use tally::counter::total::Value;
 use tally::protocol::messages::{
-    Append, Ask, Call, Claim, Claimed, Close, Configure, Count, Counted, Drain, Fault, Flush,
-    Flushed, HashKeyCall, Hello, Keep, List, ListAll, LookUp, Measure, Operate, Owner, Push, Read,
-    ReadDead, ReadDrained, ReadMany, Register, RegisterInbox, ReleaseInbox, Report, Seal, Settle,
-    Sum, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
+    Append, Ask, Call, Claim, Claimed, Close, Configure, Count, Counted, Drain, Fault, FindClaims,
+    Flush, Flushed, HashKeyCall, Hello, Keep, List, ListAll, LookUp, Measure, Operate, Owner, Push,
+    Read, ReadDead, ReadDrained, ReadMany, Recall, Register, RegisterInbox, ReleaseInbox, Report,
+    Seal, Settle, Sum, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -236,13 +236,14 @@ fn keyed_writes_and_claims_have_these_bytes() {
             KeyedOutcome::Changed,
             KeyedOutcome::NeedsHome,
             KeyedOutcome::NotWhole,
+            KeyedOutcome::Unknown,
         ],
         shards: 8,
         home: Some(address().datacenter),
     };
     assert_eq!(
         golden(&counted),
-        "0c00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b080103465241"
+        "0d00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c080103465241"
     );
     let claim = Claim {
         counter: address().counter,
@@ -261,9 +262,23 @@ fn keyed_writes_and_claims_have_these_bytes() {
             Owner::Ended,
             Owner::Full,
             Owner::Operation,
+            Owner::Nobody,
         ],
     };
-    assert_eq!(golden(&claimed), "07040003465241010203");
+    assert_eq!(golden(&claimed), "0705000346524101020304");
+    let find = FindClaims {
+        counter: address().counter,
+        keys: vec![WriteKey([7; 16])],
+    };
+    assert_eq!(
+        golden(&find),
+        "07706167652fc3bc0107070707070707070707070707070707"
+    );
+    let recall = Recall {
+        to: address(),
+        writes: Vec::new(),
+    };
+    assert_eq!(golden(&recall), "07706167652fc3bc034652410500");
 }
 
 #[test]
@@ -336,6 +351,8 @@ fn each_call_has_its_own_path() {
         (Flush::PATH, "/flush"),
         (Count::PATH, "/count"),
         (Claim::PATH, "/claim"),
+        (FindClaims::PATH, "/find-claims"),
+        (Recall::PATH, "/recall"),
         (Hello::PATH, "/hello"),
         (Report::PATH, "/report"),
         (Seal::PATH, "/seal"),

@@ -24,7 +24,7 @@ mod keyed;
 mod rows;
 mod shards;
 
-pub use keyed::LedgerLimits;
+pub use keyed::{LedgerLimits, recall};
 
 /// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
 pub const STAMP_CLAMP_SECONDS: i64 = 5;

@@ -26,8 +26,8 @@ use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::messages::{
-    Ask, Call, CellAnswer, Close, Configure, Count, Fault, Flush, Flushed, Hello, Register, Report,
-    Seal, Sum, Suspend, WatchLead,
+    Ask, Call, CellAnswer, Close, Configure, Count, Fault, Flush, Flushed, Hello, Recall, Register,
+    Report, Seal, Sum, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -87,6 +87,7 @@ impl DurableObject for Cell {
             Flush::PATH => {
                 call::reply::<Flush>(&core.on_flush(call::read(&mut request).await).await)
             }
+            Recall::PATH => call::reply::<Recall>(&core.on_recall(call::read(&mut request).await)),
             Count::PATH => {
                 call::reply::<Count>(&core.on_count(call::read(&mut request).await).await)
             }

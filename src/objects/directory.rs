@@ -23,8 +23,8 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random};
 use crate::protocol::messages::{
-    Call, Claim, Fault, HashKeyCall, Keep, List, LookUp, Operate, Push, Register, RegisterInbox,
-    Settle, ViewOf,
+    Call, Claim, Fault, FindClaims, HashKeyCall, Keep, List, LookUp, Operate, Push, Register,
+    RegisterInbox, Settle, ViewOf,
 };
 
 /// Counters and duties that one alarm looks at; the next alarm follows at once.
@@ -70,6 +70,10 @@ impl DurableObject for Directory {
         match path.as_str() {
             Register::PATH => {
                 call::reply::<Register>(&self.on_register(call::read(&mut request).await).await)
+            }
+            FindClaims::PATH => {
+                let find = call::read(&mut request).await;
+                call::reply::<FindClaims>(&self.on_find_claims(find).await)
             }
             Claim::PATH => {
                 call::reply::<Claim>(&self.on_claim(call::read(&mut request).await).await)

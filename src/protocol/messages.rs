@@ -40,7 +40,7 @@ mod queue;
 mod read;
 
 pub use converge::{Push, ViewOf, Viewed, WatchLead};
-pub use keyed::{Claim, Claimed, Count, Counted, Owner};
+pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Owner, Recall};
 pub use operate::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
 };

@@ -91,6 +91,7 @@ pub async fn count_keyed(air: &Rc<Air>, here: &Datacenter, writes: &[Keyed]) -> 
             Owner::Ended => (here.clone(), Ok(KeyedOutcome::Ended)),
             Owner::Operation => (here.clone(), Ok(KeyedOutcome::Reused)),
             Owner::Full => (here.clone(), Ok(KeyedOutcome::Full)),
+            Owner::Nobody => unreachable!("a claim is made, not looked for"),
         });
     }
     for (lead, places) in by_lead {
