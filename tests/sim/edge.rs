@@ -11,8 +11,10 @@ use std::task::Poll;
 use tally::counter::flush::{Load, Refusal};
 use tally::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket, newest_at};
 use tally::counter::nonces::Nonce;
+use tally::counter::split::shard_of_element;
 use tally::protocol::messages::{Fault, Flushed, GlobalSum};
 use tally::protocol::version::{SeenCell, Version};
+use tally::sketch::Token;
 
 use super::isolate::Spawned;
 use super::network::{Answer, Message, unavailable};
@@ -79,9 +81,13 @@ impl Edge {
         self.air.now_ms.get() + self.skew_ms.get()
     }
 
-    fn own_cell(&self) -> usize {
-        let shard = usize::from(self.lot % self.shards.get().max(1));
-        self.datacenter * CELLS + shard
+    /// The cell of a write: its element's where it has one.
+    fn cell_for(&self, shards: u8, element: Option<u64>) -> usize {
+        let shard = match element {
+            Some(hashed) => shard_of_element(hashed, shards),
+            None => self.lot % shards.max(1),
+        };
+        self.datacenter * CELLS + usize::from(shard)
     }
 
     fn lane_id(&self, to: usize) -> u64 {
@@ -245,10 +251,14 @@ impl Drop for Client {
 pub fn write(
     edge: Rc<Edge>,
     delta: Totals,
+    element: Option<u64>,
     told: Rc<RefCell<Vec<Version>>>,
 ) -> impl Future<Output = ()> + 'static {
     let air = edge.air.clone();
-    let write = air.oracle.borrow_mut().begin_write(delta);
+    let write = air
+        .oracle
+        .borrow_mut()
+        .begin_write(delta, element.map(Token::from_hash));
     let client = Client {
         air,
         write,
@@ -260,10 +270,14 @@ pub fn write(
             added: delta.0,
             removed: delta.1,
             live: vec![(second, delta.0)],
+            tokens: element
+                .map(|hashed| (second, Token::from_hash(hashed)))
+                .into_iter()
+                .collect(),
             ..Load::default()
         };
         let begun_ms = edge.now_ms();
-        let mut to = edge.own_cell();
+        let mut to = edge.cell_for(edge.shards.get(), element);
         let mut arrival = edge.count(to, write, load.clone()).await;
         for _ in 0..MOVES_MAX {
             let outcome = arrival.as_ref().map(|arrival| &arrival.outcome);
@@ -274,7 +288,7 @@ pub fn write(
             if is_late {
                 break;
             }
-            to = edge.datacenter * CELLS + usize::from(edge.lot % (*shards).max(1));
+            to = edge.cell_for(*shards, element);
             arrival = edge.count(to, write, load.clone()).await;
         }
         let outcome = arrival.map(|arrival| arrival.outcome);

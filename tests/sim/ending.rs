@@ -118,23 +118,24 @@ impl Core {
         }
         self.release_inboxes(root).await?;
         let duties = duties(root, Telling::Close);
-        let now_ms = self.now_ms();
-        let mut oracle = self.air.oracle.borrow_mut();
-        let slack_ms = self.air.clocks_differ_ms();
-        oracle.ends(root.generation, &unstopped);
-        if let Some(ttl) = root.settings.ttl.filter(|_| is_expiry) {
-            oracle.check_expiry(root.generation, ttl, now_ms + slack_ms);
-        }
-        drop(oracle);
-        let mut rows = self.rows.borrow_mut();
-        rows.entry = Some(Entry::Ended {
+        self.note_end(root, is_expiry, &unstopped);
+        self.rows.borrow_mut().entry = Some(Entry::Ended {
             generation: root.generation,
-            at_ms: now_ms,
+            at_ms: self.now_ms(),
         });
-        rows.duties.extend(duties.clone());
-        drop(rows);
+        self.rows.borrow_mut().duties.extend(duties.clone());
         self.fulfil(duties).await;
         Ok(())
+    }
+
+    /// Tells the oracle.
+    fn note_end(&self, root: &Root, is_expiry: bool, unstopped: &[Datacenter]) {
+        let mut oracle = self.air.oracle.borrow_mut();
+        oracle.ends(root.generation, unstopped);
+        if let Some(ttl) = root.settings.ttl.filter(|_| is_expiry) {
+            let now_ms = self.now_ms() + self.air.clocks_differ_ms();
+            oracle.check_expiry(root.generation, ttl, now_ms);
+        }
     }
 
     /// Nobody counts any more, until the world goes on.

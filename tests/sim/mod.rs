@@ -47,6 +47,7 @@ mod seeds;
 mod shards;
 mod steps;
 mod store;
+mod sums;
 mod world;
 
 /// Cells of a datacenter; the lead is the first.

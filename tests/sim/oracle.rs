@@ -12,12 +12,13 @@ use tally::counter::ledger::{Recorded, WriteKey};
 use tally::counter::merge::{CellTotals, Question};
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Ttl;
-use tally::counter::total::{Sum, Value};
-use tally::protocol::messages::{Flushed, GlobalSum};
+use tally::counter::total::Value;
+use tally::protocol::messages::Flushed;
+use tally::sketch::Token;
 
+use super::CELLS;
 use super::events::Events;
 use super::keys::Keys;
-use super::{CELLS, DATACENTERS};
 
 /// (added, removed).
 pub type Totals = (u128, u128);
@@ -32,11 +33,12 @@ pub enum End {
 }
 
 #[derive(Debug)]
-struct Write {
-    delta: Totals,
+pub struct Write {
+    pub delta: Totals,
+    pub element: Option<Token>,
     /// The moment that counted it, and in which generation.
-    commit: Option<(usize, u64)>,
-    end: Option<End>,
+    pub commit: Option<(usize, u64)>,
+    pub end: Option<End>,
 }
 
 /// From when to when a generation lived, in moments.
@@ -55,7 +57,7 @@ pub struct Life {
 /// The truth. A *moment* is a commit, or the birth or end of a generation.
 #[derive(Default)]
 pub struct Oracle {
-    writes: Vec<Write>,
+    pub writes: Vec<Write>,
     flushes: BTreeMap<(u64, u64), Vec<usize>>,
     /// Flushes whose lanes had not seen the generation that they may count in.
     blind: BTreeSet<(u64, u64)>,
@@ -64,7 +66,7 @@ pub struct Oracle {
     /// The living counter after each moment; at first there is none.
     totals: Vec<Totals>,
     /// Each cell in each generation after each of its commits, with their moments.
-    cells: BTreeMap<(usize, u64), Vec<(usize, Totals)>>,
+    pub cells: BTreeMap<(usize, u64), Vec<(usize, Totals)>>,
     pub generations: BTreeMap<u64, Life>,
     /// Whether a clock was ever stepped.
     pub clocks_differ: bool,
@@ -72,18 +74,19 @@ pub struct Oracle {
     pub is_stopped: bool,
 }
 
-fn sum(totals: Totals) -> Value {
+pub fn sum(totals: Totals) -> Value {
     Value::new(totals.0, totals.1)
 }
 
-fn plus(one: Totals, other: Totals) -> Totals {
+pub fn plus(one: Totals, other: Totals) -> Totals {
     (one.0 + other.0, one.1 + other.1)
 }
 
 impl Oracle {
-    pub fn begin_write(&mut self, delta: Totals) -> usize {
+    pub fn begin_write(&mut self, delta: Totals, element: Option<Token>) -> usize {
         self.writes.push(Write {
             delta,
+            element,
             commit: None,
             end: None,
         });
@@ -106,7 +109,7 @@ impl Oracle {
         self.totals.len()
     }
 
-    fn total_at(&self, moment: usize) -> Totals {
+    pub fn total_at(&self, moment: usize) -> Totals {
         moment
             .checked_sub(1)
             .map_or((0, 0), |last| self.totals[last])
@@ -266,7 +269,7 @@ impl Oracle {
         assert_eq!(part.totals.sequence, all, "cell {place} forgot a commit");
     }
 
-    fn check_totals(&self, place: usize, told: &CellTotals) {
+    pub fn check_totals(&self, place: usize, told: &CellTotals) {
         assert!(
             told.sequence <= self.commits_of(place, told.generation),
             "cell {place} is ahead"
@@ -299,107 +302,4 @@ impl Oracle {
             assert!(is_true, "a value that never was is called exact: {value}");
         }
     }
-
-    /// Looks at a read that began at that moment and ends now.
-    pub fn check_read(&self, begun: usize, read: &GlobalSum, about_times: bool) {
-        let generation = read.root.generation;
-        let life = &self.generations[&generation];
-        assert!(
-            life.ended.is_none_or(|ended| ended > begun),
-            "an ended counter is read"
-        );
-        let mut total = (Sum::ZERO, Sum::ZERO);
-        let mut is_complete = true;
-        for (number, name) in DATACENTERS.iter().enumerate() {
-            let named = |(datacenter, _): &&(_, _)| -> bool { is_named(datacenter, name) };
-            let told = read
-                .datacenters
-                .iter()
-                .find(named)
-                .map(|(_, sum)| sum.as_ref());
-            for shard in 0..CELLS {
-                let place = number * CELLS + shard;
-                let shard = super::shard_of(place);
-                let log = self.cells.get(&(place, generation));
-                let before = log
-                    .into_iter()
-                    .flatten()
-                    .take_while(|(moment, _)| *moment <= begun);
-                let known = u64::try_from(before.count()).expect("few commits");
-                let cells = told.flatten().map_or(&[][..], |sum| &sum.cells);
-                let told: Vec<_> = cells.iter().filter(|cell| cell.0 == shard).collect();
-                assert!(told.len() <= 1, "cell {place} is in a sum twice");
-                let Some((_, told_cell)) = told.first() else {
-                    let sum = read
-                        .datacenters
-                        .iter()
-                        .find(named)
-                        .map(|(_, sum)| sum.as_ref());
-                    let is_missing = matches!(sum, Some(None))
-                        || sum
-                            .flatten()
-                            .is_some_and(|sum| sum.missing.contains(&shard));
-                    is_complete &= !is_missing;
-                    let may_lack = known == 0 || is_missing || life.ended.is_some();
-                    assert!(may_lack, "a sum lacks cell {place}");
-                    continue;
-                };
-                assert_eq!(told_cell.generation, generation, "cell {place}");
-                assert!(
-                    told_cell.sequence >= known,
-                    "cell {place} is told as it was before the read"
-                );
-                self.check_totals(place, told_cell);
-                total = (
-                    total.0.plus(told_cell.added.into()),
-                    total.1.plus(told_cell.removed.into()),
-                );
-            }
-        }
-        let parts = || read.datacenters.iter().filter_map(|(_, sum)| sum.as_ref());
-        let added: Sum = parts().map(|sum| sum.summary.added).sum();
-        let removed: Sum = parts().map(|sum| sum.summary.removed).sum();
-        assert_eq!((added, removed), total);
-        if about_times && is_complete && life.ended.is_none() {
-            // The window covers all of the time that such a world takes.
-            let windows = parts().map(|sum| sum.summary.window.count);
-            let window: Sum = windows.map(Sum::from).sum();
-            let (least, most) = (
-                self.total_at(begun.max(life.born)).0,
-                self.total_at(self.moment()).0,
-            );
-            assert!(window >= least.into(), "a window lacks something");
-            assert!(window <= most.into(), "a window has too much");
-        }
-    }
-
-    /// Compares with the plain integers once everything is at rest and every client has its answer.
-    pub fn check_rest(&self, read: &GlobalSum) {
-        let is_whole = |sum: &tally::protocol::messages::DatacenterSum| sum.missing.is_empty();
-        let mut parts = read.datacenters.iter().map(|(_, sum)| sum.as_ref());
-        assert!(
-            parts.all(|sum| sum.is_some_and(is_whole)),
-            "the last read is complete"
-        );
-        self.check_read(self.moment(), read, false);
-        self.events.check_rest();
-        let mut plain = self.keys.check_rest(read.root.generation);
-        for write in &self.writes {
-            match (write.end.expect("every client has an answer"), write.commit) {
-                (End::Counted, None) => panic!("lost: {write:?}"),
-                (End::Refused, Some(_)) => panic!("counted though refused: {write:?}"),
-                (_, Some((_, generation))) if generation == read.root.generation => {
-                    plain = plus(plain, write.delta)
-                }
-                _ => {}
-            }
-        }
-        let parts = read.datacenters.iter().filter_map(|(_, sum)| sum.as_ref());
-        let told = parts.fold(Value::default(), |told, sum| told.plus(sum.summary.value()));
-        assert_eq!(told.to_string(), sum(plain).to_string(), "at rest");
-    }
-}
-
-fn is_named(datacenter: &tally::counter::id::Datacenter, name: &str) -> bool {
-    datacenter.as_str() == name
 }

@@ -26,6 +26,9 @@ const COUNTERS_MAX: usize = 3;
 /// The longest time to live, seconds: so that it passes, more than once, in worlds where time does.
 const TTL_SECONDS_MAX: u8 = 6;
 
+/// Unique elements that clients name.
+const ELEMENTS: u8 = 60;
+
 /// Keys that clients use.
 const KEYS: u8 = 24;
 
@@ -45,6 +48,7 @@ enum Kind {
     Deliver,
     Answer,
     Write,
+    WriteUnique,
     Keyed,
     Queue,
     QueueKeyed,
@@ -87,7 +91,8 @@ const USUAL: [(u64, Kind); 7] = [
 ];
 
 /// What may happen besides, with the most that it weighs.
-const UNUSUAL: [(u64, Kind); 24] = [
+const UNUSUAL: [(u64, Kind); 25] = [
+    (12, Kind::WriteUnique),
     (8, Kind::Put),
     (24, Kind::Queue),
     (16, Kind::QueueKeyed),
@@ -177,6 +182,11 @@ impl Weather {
                 edge,
                 added: chance.small(200),
                 removed: chance.small(4),
+            },
+            Kind::WriteUnique => Step::WriteUnique {
+                counter,
+                edge,
+                element: chance.small(ELEMENTS),
             },
             Kind::Keyed => Step::Keyed {
                 counter,

@@ -11,6 +11,12 @@ pub enum Step {
         added: u8,
         removed: u8,
     },
+    /// An isolate writes with a unique element.
+    WriteUnique {
+        counter: usize,
+        edge: u8,
+        element: u8,
+    },
     /// A client sends a keyed write through an isolate, for the first time or again; or another write
     /// under that key.
     Keyed {

@@ -12,6 +12,7 @@ use tally::counter::settings::TtlMode;
 use tally::counter::split::Step as Change;
 use tally::protocol::version::Version;
 
+use super::chance::Chance;
 use super::client::{self, Wish};
 use super::edge::{self, Edge};
 use super::inbox::Inbox;
@@ -215,9 +216,11 @@ impl World {
         });
     }
 
-    fn write(&mut self, counter: usize, number: u8, delta: (u128, u128)) {
+    fn write(&mut self, counter: usize, number: u8, delta: (u128, u128), element: Option<u8>) {
+        // A keyed hash, to all that see it.
+        let element = element.map(|element| Chance::new(element.into()).below(u64::MAX));
         let edge = self.edge(counter, number);
-        let write = edge::write(edge, delta, self.written[counter].clone());
+        let write = edge::write(edge, delta, element, self.written[counter].clone());
         self.begin(Some(number), write);
     }
 
@@ -288,7 +291,12 @@ impl World {
                 edge,
                 added,
                 removed,
-            } => self.write(counter, edge, (added.into(), removed.into())),
+            } => self.write(counter, edge, (added.into(), removed.into()), None),
+            Step::WriteUnique {
+                counter,
+                edge,
+                element,
+            } => self.write(counter, edge, (1, 0), Some(element)),
             Step::Keyed {
                 counter,
                 edge,
