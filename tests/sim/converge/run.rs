@@ -103,6 +103,8 @@ impl Shown {
     fn split(&mut self, world: &mut World, split_ms: i64) {
         let heals_ms = world.air.now_ms + split_ms;
         world.air.is_split = true;
+        // Both sides write until the end of it.
+        world.live_until(heals_ms - self.plan.writing_ms);
         world.write_hot(heals_ms);
         world.live_until(heals_ms);
         let agreed_before: Vec<Vec<bool>> = world
