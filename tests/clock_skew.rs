@@ -50,6 +50,7 @@ impl Place {
             last_write_ms: 0,
             alone: true,
             spread: 0,
+            ..Grant::default()
         };
         cell.take_grant(grant, BEGIN * 1_000);
         Self {
