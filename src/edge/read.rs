@@ -160,6 +160,14 @@ async fn see_version(
     let Some(asked) = asked else {
         return see(visit, question, strong).await;
     };
+    // What is missing is fetched from where it is, not waited for until it is pushed.
+    let question = &Question {
+        wanted: Wanted {
+            asks_all: true,
+            ..question.wanted
+        },
+        ..question.clone()
+    };
     let began_ms = now_ms();
     let mut seen = see(visit, question, strong).await?;
     // That there is no counter says that its generation has ended, if the reader had asked by then.
