@@ -133,7 +133,7 @@ fn nor_do_the_keyed_writes_of_a_body() {
         let writes: u64 = keyed.iter().map(|some| length(&some.writes)).sum();
         let mut late = KeyedElements::default();
         for some in keyed {
-            let counted = vec![true; some.writes.len()];
+            let counted = vec![Some(i64::MAX); some.writes.len()];
             late.add(some, &Datacenter::local(), &counted);
         }
         let late = late.loads().len();
@@ -148,6 +148,29 @@ fn nor_do_the_keyed_writes_of_a_body() {
         assert!(accepted > 0);
         assert_eq!(writes, accepted * (ids + u64::from(key.is_some())));
     }
+}
+
+#[test]
+fn elements_of_keyed_lines_go_once_they_are_counted_with_the_time_of_that() {
+    let mut report = Report::default();
+    let mut plan = plan_of(sums(1, 1, 4), 1, None, &mut report);
+    let keyed = plan.keyed().pop().expect("keyed writes");
+    let mut late = KeyedElements::default();
+    // Counted now, refused, counted a minute ago, and by a clock that is ahead.
+    let counted = [
+        Some(1_777_593_600),
+        None,
+        Some(1_777_593_540),
+        Some(1_777_593_603),
+    ];
+    late.add(keyed, &Datacenter::local(), &counted);
+    let loads = late.loads();
+    assert_eq!(loads.len(), 1);
+    let seconds = loads[0].load.tokens.iter().map(|(second, _)| *second);
+    assert_eq!(
+        seconds.collect::<Vec<_>>(),
+        [1_777_593_540, 1_777_593_600, 1_777_593_600]
+    );
 }
 
 #[test]

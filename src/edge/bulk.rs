@@ -228,11 +228,13 @@ async fn count_all(
     };
     let mut elements = KeyedElements::default();
     for (some, landed) in all_settled(keyed.into_iter().map(count), KEYED_AT_ONCE).await {
-        let mut counted = vec![false; landed.len()];
+        let mut counted = vec![None; landed.len()];
         for (number, ((_, outcome), counted)) in landed.into_iter().zip(&mut counted).enumerate() {
             is_replay &= matches!(outcome, Ok(KeyedOutcome::Replayed(_)));
             match outcome {
-                Ok(KeyedOutcome::Replayed(_) | KeyedOutcome::Counted(_)) => *counted = true,
+                Ok(KeyedOutcome::Replayed(record) | KeyedOutcome::Counted(record)) => {
+                    *counted = Some(record.at_ms.div_euclid(1_000));
+                }
                 Ok(other) => some.fail(number, &problem_of(other), &mut report),
                 Err(Fault::TooMany(_)) => some.fail(number, &too_many_leads(), &mut report),
                 Err(fault) => some.fail(number, &fault.into(), &mut report),

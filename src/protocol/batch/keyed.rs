@@ -179,15 +179,16 @@ pub struct KeyedElements {
 }
 
 impl KeyedElements {
-    /// Adds the elements of those writes of a counter that were counted, by their places. They go to the shards of
-    /// this datacenter. Cost: a sort of them.
-    pub fn add(&mut self, mut writes: KeyedWrites, here: &Datacenter, counted: &[bool]) {
+    /// Adds the elements of those writes of a counter that were counted, by their places: `counted` is the unix second
+    /// of each. They go to the shards of this datacenter, with the time when they were counted at the latest: a retry
+    /// brings nobody back into a window. Cost: a sort of them.
+    pub fn add(&mut self, mut writes: KeyedWrites, here: &Datacenter, counted: &[Option<i64>]) {
         let mut by_shard: BTreeMap<u8, OfShard> = BTreeMap::new();
         let mut last = None;
         for element in &writes.elements {
-            if !counted.get(element.write).copied().unwrap_or(false) {
+            let Some(counted) = counted.get(element.write).copied().flatten() else {
                 continue;
-            }
+            };
             if last != Some(element.write) {
                 last = Some(element.write);
                 let lines = writes.lines.get_mut(element.write);
@@ -197,7 +198,8 @@ impl KeyedElements {
             let place = self.lines.len().saturating_sub(1);
             let shard = shard_of_element(element.hashed, writes.shards);
             let of_shard = by_shard.entry(shard).or_default();
-            of_shard.elements.push((element.second, element.hashed));
+            let second = element.second.min(counted);
+            of_shard.elements.push((second, element.hashed));
             if of_shard.lines.last() != Some(&place) {
                 of_shard.lines.push(place);
             }
