@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const COPIED = ["src", "tests", "benches", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
-// About 20 ms each: a minute for a mutation that survives.
+// About 50 ms each: two or three minutes for a mutation that survives.
 const SEEDS = process.env.SEEDS ?? "3000";
 const RUN_MS_MAX = 600_000;
 
