@@ -11,11 +11,12 @@
 //! round trip of 300 ms is over, since a loss must not cost that much of the second that all views have
 //! to agree in. Repeats hold the same state, so they do no harm.
 //!
-//! The second, for a lead and a view that are each a round trip of 300 ms from the root:
+//! The second, for a lead and a view that are each a round trip of 300 ms from the root. Such a lead always
+//! has a repeat to send, which takes the change along; one that is near waits for up to 250 ms instead:
 //!
 //! ```text
-//! change ≤ 250 ms ► push 150 ms ► root ≤ 100 ms ► the view's next poll, its answer 150 ms ► view
-//! 250 + 150 + 100 + 150 = 650 ms; 350 ms are left for three losses at 100 ms each
+//! change ≤ 100 ms ► push 150 ms ► root ≤ 100 ms ► the view's next poll, its answer 150 ms ► view
+//! 100 + 150 + 100 + 150 = 500 ms; 500 ms are left for five losses at 100 ms each
 //! ```
 //!
 //! Clocks: times are the lead's own. Where the clock has stepped back, an interval that seems to have begun
@@ -26,15 +27,15 @@ use serde::{Deserialize, Serialize};
 use super::delta::{Delta, Feed, Have};
 use super::view::View;
 
-/// The least time between two pushes of newly gathered state, while watched.
+/// The least time between two pushes while watched, where the root confirms each.
 pub const PUSH_MS: i64 = 250;
 
 /// How soon what is not confirmed is sent again, while watched.
 pub const REPEAT_MS: i64 = 100;
 
 /// How soon it is sent again once nothing was confirmed for [`OUTAGE_MS`]. A root that can be reached
-/// again has the state within 200 + 150 ms.
-pub const OUTAGE_REPEAT_MS: i64 = 200;
+/// again has the state within 150 + 150 ms.
+pub const OUTAGE_REPEAT_MS: i64 = 150;
 
 /// A root that confirms nothing for so long is taken to be out of reach: more than three round trips.
 pub const OUTAGE_MS: i64 = 1_000;
@@ -51,8 +52,8 @@ pub const LEASE_MS: i64 = 10_000;
 
 /// A lead whose lease is over asks once more, and goes on as before until the root has said that nobody
 /// watches, or was silent for so long. So a partition that outlasts leases heals as soon as a short one, and a
-/// clock that jumps ahead by ten minutes costs a round trip. Five pushes a second for a quarter of
-/// an hour are 4,500 messages that go nowhere, for a counter that was watched.
+/// clock that jumps ahead by ten minutes costs a round trip. Seven pushes a second for a quarter of
+/// an hour are 6,000 messages that go nowhere, for a counter that was watched.
 pub const DOUBT_MS: i64 = 900_000;
 
 /// Lead → root: what you may lack of my datacenter.
@@ -208,9 +209,12 @@ impl Pusher {
         })
     }
 
-    /// Whether the push that is due should carry newly gathered state; else it repeats.
+    /// Whether the push that is due should carry newly gathered state; else it repeats. A repeat takes along
+    /// what changed meanwhile: it leaves anyway, and leads whose round trip is long are those that repeat.
     pub fn wants_state(&self, now_ms: i64) -> bool {
-        self.gather_due_ms(now_ms).is_some_and(|at| at <= now_ms)
+        let is_due = |at: Option<i64>| at.is_some_and(|at| at <= now_ms);
+        is_due(self.gather_due_ms(now_ms))
+            || (self.changed_ms.is_some() && is_due(self.due_ms(now_ms)))
     }
 
     /// Returns the push that is due, if one is. `state` is what the datacenter has counted by now, of the
