@@ -47,12 +47,12 @@ pub fn full(datacenters: usize) -> Plan {
     Plan {
         datacenters,
         counters: 10_000,
-        hot: 200,
+        hot: 100,
         partitions: 16,
-        rounds: 5,
-        writing_ms: 2_500,
+        rounds: 3,
+        writing_ms: 1_500,
         // Shorter than leases, and longer: then the leads across must be told anew.
-        splits_ms: &[5_000, 25_000],
+        splits_ms: &[3_000, 22_000],
         cold_ms: 145_000,
         seed: 1,
     }

@@ -1,7 +1,5 @@
 //! A run from its beginning to its end, and what it has shown.
 
-use std::time::Duration;
-
 use super::figures::{KINDS, Table, Times, Traffic, tenths};
 use super::gossip::{self, Gossip};
 use super::plan::Plan;
@@ -149,7 +147,7 @@ impl Shown {
     }
 
     /// Prints all of it as a table.
-    pub fn print(&self, took: Duration) {
+    pub fn print(&self) {
         let plan = &self.plan;
         let (hot, datacenters) = (u64::try_from(plan.hot).expect("few"), plan.datacenters);
         let mut table = Table::default();
@@ -222,7 +220,6 @@ impl Shown {
             "nobody views: shortest time between two pushes of a lead",
             format!("{} ms", self.cold_interval_ms),
         );
-        table.line("took", format!("{} s", took.as_secs()));
         table.print();
     }
 
