@@ -138,7 +138,10 @@ impl Cell {
                 Taken::Renewed
             }
             older => {
+                // An unborn cell may have struck writes out, which it must not count now either.
+                let struck = std::mem::take(&mut self.ledger);
                 *self = Self {
+                    ledger: older.map_or(struck, |_| Ledger::default()),
                     grant: Some(grant),
                     shards_ever: grant.settings.shards(),
                     spread: grant.spread,
@@ -147,10 +150,9 @@ impl Cell {
                     former: self.take_former(),
                     ..Self::default()
                 };
-                if older.is_some() {
-                    Taken::Replaced
-                } else {
-                    Taken::Born
+                match older {
+                    Some(_) => Taken::Replaced,
+                    None => Taken::Born,
                 }
             }
         };
