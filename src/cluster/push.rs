@@ -179,7 +179,11 @@ impl Pusher {
 
     /// Whether the push that is due should carry newly gathered state; else it repeats.
     pub fn wants_state(&self, now_ms: i64) -> bool {
-        self.gather_due_ms(now_ms).is_some_and(|at| at <= now_ms)
+        let is_due = |due_ms: Option<i64>| due_ms.is_some_and(|at| at <= now_ms);
+        // A checkpoint that repeats what was not confirmed takes along what has changed since: the next one is a
+        // whole interval away.
+        let joins = self.changed_ms.is_some() && !self.is_watched(now_ms);
+        is_due(self.gather_due_ms(now_ms)) || (joins && is_due(self.due_ms(now_ms)))
     }
 
     /// Returns the push that is due, if one is. `state` is what the datacenter has counted by now, of the
