@@ -51,7 +51,8 @@ pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
     match path.as_str() {
         Read::PATH => call::reply::<Read>(&read_view(&env, call::read(&mut request).await).await),
         ReadDrained::PATH => {
-            call::reply::<ReadDrained>(&read_drained(&env, call::read(&mut request).await).await)
+            let asked = call::read(&mut request).await;
+            call::reply::<ReadDrained>(&read_drained(&env, asked, None).await)
         }
         ReadMany::PATH => {
             call::reply::<ReadMany>(&read_many(&env, call::read(&mut request).await).await)
@@ -224,12 +225,8 @@ async fn sum_world(
         memory = last_view(env, counter, root.generation).await;
     }
     let view = view.or(memory.as_ref());
-    for (datacenter, part) in &mut datacenters {
-        match (part, view) {
-            (Some(part), Some(view)) => known::complete(part, view, datacenter, now_ms),
-            (part, Some(view)) => *part = known::last_known(view, datacenter, now_ms),
-            (_, None) => {}
-        }
+    if let Some(view) = view {
+        known::fill_in(&mut datacenters, view, now_ms);
     }
     let datacenters = in_order(datacenters, |one, other| one.0.cmp(&other.0));
     let is_drained = root.inboxes.is_empty();
@@ -349,7 +346,7 @@ async fn read_many(
         ..Wanted::default()
     };
     let sum = |(counter, root): (CounterId, Root)| async move {
-        match sum_world(env, &counter, root, None, wanted, None).await {
+        match sum_world(env, &counter, root, None, wanted, None, None).await {
             Some(sum) => Ok((!has_lapsed(&sum, true)).then_some((counter, sum))),
             // Ended and created again between listing and summing: read it by itself.
             None => {
@@ -358,7 +355,7 @@ async fn read_many(
                     datacenter: None,
                     wanted,
                 };
-                Ok(self::read(env, Ok(again), None)
+                Ok(self::read(env, Ok(again), None, None)
                     .await?
                     .map(|sum| (counter, sum)))
             }
