@@ -309,6 +309,7 @@ fn entries_of_the_directory_have_these_bytes() {
         home: Some(address().datacenter),
         held: vec![(address().datacenter, vec![(1, totals())])],
         operations,
+        may_lack: false,
     };
     assert_eq!(
         golden(&Entry::Live(root)),

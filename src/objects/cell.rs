@@ -109,6 +109,7 @@ impl DurableObject for Cell {
             Close::PATH => {
                 call::reply::<Close>(&core.on_close(call::read(&mut request).await).await)
             }
+            Held::PATH => call::reply::<Held>(&core.on_held(call::read(&mut request).await)),
             _ => Response::error("no such call", 404),
         }
     }

@@ -147,7 +147,11 @@ impl<'a> Told<'a> {
     /// Whether every write acknowledged before the read began is in the value, and none twice.
     pub fn is_exact(&self) -> bool {
         let may_lack_queued = !self.sum.is_drained && !self.sum.root.inboxes.is_empty();
-        self.read.fresh && self.sum.is_asked() && self.is_complete() && !may_lack_queued
+        self.read.fresh
+            && self.sum.is_asked()
+            && self.is_complete()
+            && !may_lack_queued
+            && !self.sum.root.may_lack
     }
 
     fn is_complete(&self) -> bool {
@@ -157,8 +161,13 @@ impl<'a> Told<'a> {
 
     /// The whole is as old as its oldest part.
     fn freshness(&self) -> Freshness {
+        let whole = if self.sum.root.may_lack {
+            self.read.of_missing(&self.sum.root)
+        } else {
+            self.read
+        };
         let parts = self.sum.datacenters.iter();
-        parts.fold(self.read, |oldest, (datacenter, part)| {
+        parts.fold(whole, |oldest, (datacenter, part)| {
             let own = self.freshness_of(datacenter, part.as_ref());
             Freshness {
                 as_of_ms: oldest.as_of_ms.min(own.as_of_ms),
