@@ -115,11 +115,11 @@ impl SettingsView {
 
 /// A counter's sum, ready to be told.
 pub struct Told<'a> {
-    id: &'a CounterId,
-    sum: &'a GlobalSum,
+    pub(super) id: &'a CounterId,
+    pub(super) sum: &'a GlobalSum,
     read: Freshness,
     pub(super) total: Summary,
-    version: Version,
+    pub(super) version: Version,
 }
 
 impl<'a> Told<'a> {
@@ -176,7 +176,11 @@ impl<'a> Told<'a> {
         })
     }
 
-    fn freshness_of(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> Freshness {
+    pub(super) fn freshness_of(
+        &self,
+        datacenter: &Datacenter,
+        part: Option<&DatacenterSum>,
+    ) -> Freshness {
         let is_settled = self.sum.root.operations.is_settled(datacenter);
         let as_of_ms = match part.filter(|_| is_settled) {
             Some(part) => match part.origin {
