@@ -256,11 +256,12 @@ impl World {
             for number in 0..LEADS {
                 let state = self.leads[number].state(number);
                 let lead = &mut self.leads[number];
-                is_quiet &= !lead.feed.learn(&state) && !lead.feed.has_news_for(&lead.root_has);
+                lead.feed.learn(&state);
+                is_quiet &= !lead.feed.is_ahead_of(&lead.root_has);
                 self.push(number);
             }
             for number in 0..VIEWS {
-                is_quiet &= !self.root.feed().has_news_for(&self.views[number].have());
+                is_quiet &= !self.root.feed().is_ahead_of(&self.views[number].have());
                 self.poll(number);
             }
             self.check_marks();
@@ -347,6 +348,29 @@ fn whoever_follows_is_sent_what_changed_and_nothing_else() {
         root.take(&datacenter(0), &delta),
         Taken::Over(have, repeated)
     );
+}
+
+#[test]
+fn that_nothing_was_counted_since_is_no_news() {
+    let (mut lead, mut root) = followed(10);
+    let view = Have::All(root.feed().mark());
+    let state = View::of(DatacenterState {
+        generation: 1,
+        datacenter: &datacenter(0),
+        cells: &lead.feed.view().cells().cells_of(&datacenter(0)),
+        as_of_ms: 1_000_000,
+        last_write_ms: 0,
+        uniques: Sketch::new(),
+    });
+    assert!(!lead.feed.learn(&state));
+    assert!(!lead.feed.has_news_for(&lead.root_has) && lead.feed.is_ahead_of(&lead.root_has));
+    let delta = lead.feed.since(&lead.root_has);
+    assert!(matches!(root.take(&datacenter(0), &delta), Taken::Over(_, applied) if !applied.news));
+    assert!(!root.feed().has_news_for(&view) && root.feed().is_ahead_of(&view));
+    let mut replica = Replica::default();
+    replica.apply(&root.feed().since(&Have::Nothing));
+    let heard = replica.view().heard_of(&datacenter(0)).expect("heard of");
+    assert_eq!(heard.as_of_ms, 1_000_000);
 }
 
 #[test]

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::WriteKey;
 use tally::counter::produce::{
-    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FLIGHT_MS_MAX, FLIGHTS_MAX, FULL_MAX, MESSAGE_BYTES_MAX,
-    Producer, Sent,
+    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FULL_MAX, INBOX_LIMITS, MESSAGE_BYTES_MAX, Producer,
+    QUEUE_LIMITS, Sent, WAIT_MS_MAX,
 };
 use tally::counter::queue::SUMMED_MAX;
 use tally::protocol::queued::{Message, group};
@@ -32,6 +32,12 @@ fn event(counter: usize, added: u128, place: usize, clients: Option<u8>, drawn: 
         key: clients.map_or(WriteKey(key), |key| WriteKey([key + 1; 16])),
         fingerprint: clients.map_or(0, u64::from),
     }
+}
+
+/// Takes what may fly, of whichever lane.
+fn take<O: Clone>(producer: &mut Producer<O>, now_ms: i64) -> Option<(u64, Vec<Sent>)> {
+    let taken = producer.take(now_ms, &mut || 7);
+    taken.map(|(nonce, messages)| (nonce.number, messages))
 }
 
 /// What an event or a message says of where, when and whose it is.
@@ -71,7 +77,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #[test]
     fn each_event_is_in_one_message_of_the_batch_that_it_was_told(steps in steps()) {
-        let mut producer: Producer<u64> = Producer::default();
+        let mut producer: Producer<u64> = Producer::new(QUEUE_LIMITS);
         let mut joined: BTreeMap<u64, Vec<Sent>> = BTreeMap::new();
         let mut batches: BTreeMap<u64, Vec<Sent>> = BTreeMap::new();
         let mut flying = BTreeSet::new();
@@ -85,11 +91,11 @@ proptest! {
                     prop_assert!(!batches.contains_key(&number), "a batch that was taken is closed");
                     joined.entry(number).or_default().push(event);
                 }
-                Step::Take => if let Some((number, messages)) = producer.take(NOW_MS) {
+                Step::Take => if let Some((number, messages)) = take(&mut producer, NOW_MS) {
                     prop_assert!(messages.len() <= BATCH_MESSAGES_MAX);
                     prop_assert!(batches.insert(number, messages).is_none());
                     flying.insert(number);
-                    prop_assert!(flying.len() <= FLIGHTS_MAX);
+                    prop_assert!(flying.len() <= QUEUE_LIMITS.flights_max);
                 },
                 Step::Land => if let Some(number) = flying.pop_first() {
                     prop_assert_eq!(producer.outcome(number), None);
@@ -102,7 +108,7 @@ proptest! {
             while let Some(number) = flying.pop_first() {
                 producer.land(number, 0);
             }
-            let Some((number, messages)) = producer.take(NOW_MS) else { break };
+            let Some((number, messages)) = take(&mut producer, NOW_MS) else { break };
             batches.insert(number, messages);
             flying.insert(number);
         }
@@ -137,7 +143,7 @@ proptest! {
         events in prop::collection::vec((0_usize..4, 1_u128..100, 0_usize..4, prop::option::weighted(0.3, 0_u8..4)), 1..60),
         order in prop::collection::vec(any::<prop::sample::Index>(), 1..40),
     ) {
-        let mut producer: Producer<()> = Producer::default();
+        let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
         let mut acknowledged: BTreeMap<CounterId, u128> = BTreeMap::new();
         let mut keys = BTreeSet::new();
         for ((counter, added, place, clients), drawn) in events.into_iter().zip(1..) {
@@ -149,7 +155,7 @@ proptest! {
             }
             producer.join(event);
         }
-        let (_, messages) = producer.take(NOW_MS).expect("a batch");
+        let (_, messages) = take(&mut producer, NOW_MS).expect("a batch");
         let mut counted = BTreeSet::new();
         let mut totals: BTreeMap<CounterId, u128> = BTreeMap::new();
         // Some batches of any messages, and then one of all.
@@ -181,40 +187,88 @@ proptest! {
 
 #[test]
 fn what_comes_while_a_batch_flies_flies_together_and_full_batches_fly_beside_it() {
-    let mut producer: Producer<()> = Producer::default();
-    assert_eq!(producer.take(NOW_MS), None);
+    let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
+    assert_eq!(take(&mut producer, NOW_MS), None);
     assert_eq!(producer.join(event(0, 1, 0, None, 1)), Some(1));
-    let (number, messages) = producer.take(NOW_MS).expect("nothing flies");
+    let (number, messages) = take(&mut producer, NOW_MS).expect("nothing flies");
     assert_eq!((number, messages.len()), (1, 1));
     for drawn in 0..50 {
         assert_eq!(producer.join(event(0, 1, 0, None, drawn)), Some(2));
     }
-    assert_eq!(producer.take(NOW_MS), None);
+    assert_eq!(take(&mut producer, NOW_MS), None);
     for counter in 0..100 {
         producer.join(event(counter, 1, 0, None, 1));
     }
     assert_eq!(producer.join(event(100, 1, 0, None, 1)), Some(3));
-    let (number, messages) = producer.take(NOW_MS).expect("a full one");
+    let (number, messages) = take(&mut producer, NOW_MS).expect("a full one");
     assert_eq!((number, messages.len(), messages[0].added), (2, 100, 51));
     producer.land(2, ());
-    assert_eq!(producer.take(NOW_MS), None);
+    assert_eq!(take(&mut producer, NOW_MS), None);
     producer.land(1, ());
-    assert_eq!(producer.take(NOW_MS).map(|(number, _)| number), Some(3));
+    assert_eq!(
+        take(&mut producer, NOW_MS).map(|(number, _)| number),
+        Some(3)
+    );
 }
 
 #[test]
 fn a_flight_that_nobody_hears_of_does_not_hold_up_others() {
-    let mut producer: Producer<()> = Producer::default();
+    let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
     producer.join(event(0, 1, 0, None, 1));
-    assert!(producer.take(NOW_MS).is_some());
+    assert!(take(&mut producer, NOW_MS).is_some());
     producer.join(event(0, 1, 0, None, 2));
-    assert_eq!(producer.take(NOW_MS + FLIGHT_MS_MAX), None);
-    assert!(producer.take(NOW_MS + FLIGHT_MS_MAX + 1).is_some());
+    assert_eq!(take(&mut producer, NOW_MS + WAIT_MS_MAX), None);
+    assert!(take(&mut producer, NOW_MS + WAIT_MS_MAX + 1).is_some());
+}
+
+#[test]
+fn batches_to_an_inbox_fly_one_after_the_other_and_a_lost_one_ends_its_lane() {
+    let mut producer: Producer<()> = Producer::new(INBOX_LIMITS);
+    let mut lanes = 0;
+    let mut next = |producer: &mut Producer<()>, now_ms: i64| {
+        let taken = producer.take(now_ms, &mut || {
+            lanes += 1;
+            lanes
+        });
+        taken.map(|(nonce, messages)| (nonce.lane, nonce.number, messages.len()))
+    };
+    // Each as it came, though all are of one counter.
+    for drawn in 0..1_003 {
+        assert!(producer.join(event(0, 1, 0, None, drawn)).is_some());
+    }
+    let full = INBOX_LIMITS.messages_max;
+    assert_eq!(next(&mut producer, NOW_MS), Some((1, 1, full)));
+    assert_eq!(next(&mut producer, NOW_MS), None);
+    producer.land(1, ());
+    assert_eq!(next(&mut producer, NOW_MS), Some((1, 2, full)));
+    // Its request was ended: it may still arrive, after what flies now.
+    let later_ms = NOW_MS + WAIT_MS_MAX + 1;
+    assert_eq!(next(&mut producer, later_ms), Some((2, 3, 3)));
+    assert!(!producer.is_idle());
+    producer.land(2, ());
+    assert_eq!(producer.outcome(2), Some(()));
+    assert!(!producer.is_idle());
+    producer.land(3, ());
+    assert!(producer.is_idle());
+    producer.join(event(0, 1, 0, None, 1));
+    assert_eq!(next(&mut producer, later_ms), Some((2, 4, 1)));
+}
+
+#[test]
+fn an_inbox_is_given_the_event_of_a_message() {
+    let plain = event(1, 300, 0, None, 9);
+    let logged = plain.clone().into_event();
+    assert_eq!(
+        (&logged.counter, logged.delta, logged.second, logged.key),
+        (&plain.counter, 300, plain.second, None)
+    );
+    let keyed = event(1, 300, 0, Some(6), 9).into_event();
+    assert_eq!(keyed.key, Some((WriteKey([7; 16]), 6)));
 }
 
 #[test]
 fn too_many_that_wait_are_refused() {
-    let mut producer: Producer<()> = Producer::default();
+    let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
     let room = (FULL_MAX + 1) * BATCH_MESSAGES_MAX;
     for counter in 0..room {
         assert!(producer.join(event(counter, 1, 0, None, 1)).is_some());
@@ -222,7 +276,10 @@ fn too_many_that_wait_are_refused() {
     assert_eq!(producer.join(event(room, 1, 0, None, 1)), None);
     // Of a counter that is in the open batch there is always room for more.
     assert!(producer.join(event(room - 1, 1, 0, None, 1)).is_some());
-    assert_eq!(producer.take(NOW_MS).map(|(number, _)| number), Some(1));
+    assert_eq!(
+        take(&mut producer, NOW_MS).map(|(number, _)| number),
+        Some(1)
+    );
     assert!(producer.join(event(room, 1, 0, None, 1)).is_some());
 }
 

@@ -1,10 +1,5 @@
 //! The laws of differences between sketches: what is learnt is the union, in few bytes.
 
-#![expect(
-    clippy::expect_used,
-    reason = "the helpers of a test fail it by panicking"
-)]
-
 mod common;
 
 use common::config;

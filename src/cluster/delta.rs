@@ -187,7 +187,8 @@ impl Delta {
 /// What applying a delta has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// Whether anything was news.
+    /// Whether anything was counted that was not known. That a datacenter has counted nothing more until
+    /// some later moment is no news.
     pub news: bool,
     /// Whether the receiver has all that the sender had.
     pub is_complete: bool,

@@ -234,7 +234,8 @@ impl Root {
     /// The grant for the lead of a datacenter; `alone` if no other datacenter counts.
     pub fn grant(&self, datacenter: &Datacenter) -> Grant {
         let is_home = self.home.as_ref() == Some(datacenter);
-        let is_sole = is_home || self.datacenters.iter().all(|other| other == datacenter);
+        let is_only = self.datacenters.iter().all(|other| other == datacenter);
+        let is_sole = is_home || (self.home.is_none() && is_only);
         let mut settings = self.settings;
         if is_home {
             // One cell decides.

@@ -19,8 +19,11 @@
 
 use std::collections::BTreeMap;
 
-use super::push::LEASE_MS;
-use crate::counter::id::Datacenter;
+use serde::{Deserialize, Serialize};
+
+use super::delta::{Delta, Have};
+use super::push::{LEASE_MS, after};
+use crate::counter::id::{CounterId, Datacenter};
 
 /// Between two polls while news comes.
 pub const POLL_MS: i64 = 100;
@@ -52,6 +55,22 @@ const RENEW_MS: i64 = WATCHED_MS / 2;
 /// How soon a lead that is not heard of is told again.
 pub const TELL_MS: i64 = 200;
 
+/// View → partition: what has changed since?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Poll {
+    /// The view, by a number drawn at random: polls of one view wait together.
+    pub view: u64,
+    /// The counters that it views, and what it has of each.
+    pub counters: Vec<(CounterId, Have)>,
+}
+
+/// What has changed: counters without news are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Polled {
+    /// What the view lacks of each counter.
+    pub news: Vec<(CounterId, Delta)>,
+}
+
 /// When a place asks one partition about the counters that it views.
 #[derive(Clone, Debug)]
 pub struct Poller {
@@ -72,15 +91,14 @@ impl Poller {
 
     /// When the next poll is due, unix milliseconds.
     pub fn due_ms(&self, now_ms: i64) -> i64 {
-        let since = |at_ms: i64| now_ms.saturating_sub(at_ms);
+        // What seems to be later than now is from before a step of the clock: long ago, for all we know.
+        let is_within = |at_ms: i64, length_ms: i64| (0..length_ms).contains(&(now_ms - at_ms));
         let interval_ms = match self.news_ms {
-            _ if since(self.answered_ms) >= OUTAGE_MS => OUTAGE_POLL_MS,
-            Some(at_ms) if since(at_ms) < NEWS_MS => POLL_MS,
+            _ if !is_within(self.answered_ms, OUTAGE_MS) => OUTAGE_POLL_MS,
+            Some(at_ms) if is_within(at_ms, NEWS_MS) => POLL_MS,
             _ => QUIET_POLL_MS,
         };
-        // A clock that steps back delays nothing by more than the interval.
-        self.sent_ms
-            .map_or(now_ms, |sent| sent.min(now_ms).saturating_add(interval_ms))
+        after(self.sent_ms, interval_ms, now_ms)
     }
 
     /// Notes that a poll has left.
@@ -226,14 +244,9 @@ impl Watch {
 
 impl Told {
     fn due_ms(&self, now_ms: i64) -> i64 {
-        let again_ms = self
-            .told_ms
-            .map_or(now_ms, |told| told.min(now_ms).saturating_add(TELL_MS));
-        let runs_out_ms = self.leased_until_ms.map_or(now_ms, |until| {
-            until
-                .min(now_ms.saturating_add(WATCHED_MS))
-                .saturating_sub(RENEW_MS)
-        });
-        again_ms.max(runs_out_ms)
+        let again_ms = after(self.told_ms, TELL_MS, now_ms);
+        let longest_ms = now_ms.saturating_add(WATCHED_MS);
+        let lease_ms = self.leased_until_ms.filter(|until| *until <= longest_ms);
+        again_ms.max(lease_ms.map_or(now_ms, |until| until.saturating_sub(RENEW_MS)))
     }
 }

@@ -114,6 +114,8 @@ pub struct Batch {
     pub tries: u32,
     /// What is left of it.
     pub dues: Vec<Due>,
+    /// Whether its row cannot be read: what was left of it is not known.
+    pub is_broken: bool,
 }
 
 /// A batch that is about to begin, all of it in one commit.
@@ -160,6 +162,7 @@ pub fn begin(
             number,
             tries: 0,
             dues: gathered.dues,
+            is_broken: false,
         },
         upto_seq: taken.copied().unwrap_or(last),
         dead,
@@ -192,6 +195,10 @@ impl Batch {
             }
         }
         let mut dead = Vec::new();
+        if self.is_broken {
+            // Kept as it is it would be met again for ever.
+            dead.push(DeadLetter::unreadable(now_ms));
+        }
         let mut left = Vec::new();
         for (due, verdict) in std::mem::take(&mut self.dues).into_iter().zip(known) {
             match verdict {

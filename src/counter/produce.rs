@@ -1,7 +1,8 @@
-//! Events of one isolate on their way into a queue of the platform.
+//! Events of one isolate on their way to where they wait: an inbox, or a queue of the platform.
 //!
-//! Invariants: an event is in one message of one batch, and each message has a key of its own before it is
-//! sent: whatever a batch meets on its way, sent twice, delivered twice or out of order, its keys count once.
+//! Invariants: an event is in one message of one batch. For a queue, each message has a key of its own before it
+//! is sent: whatever a batch meets on its way, sent twice, delivered twice or out of order, its keys count once.
+//! For an inbox, batches of one lane fly one after the other, so that their nonces rise.
 //!
 //! Life of an event: joined to a message of the open batch, or a message of its own → the batch is taken, when
 //! nothing flies or when it is full → it lands, and all who joined it look up how.
@@ -12,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{CounterId, Datacenter};
 use super::ledger::{Keyed, WriteKey};
-use super::queue::{Due, SUMMED_MAX};
+use super::nonces::Nonce;
+use super::queue::{APPEND_ENTRIES_MAX, Due, Event, SUMMED_MAX};
 
 /// The most messages that the platform takes at once. Source: Cloudflare Queues, "Limits".
 pub const BATCH_MESSAGES_MAX: usize = 100;
@@ -30,14 +32,38 @@ const METADATA_BYTES: usize = 100;
 // A batch is full by its messages before it is by its bytes: 100 × 698 are 70 KB.
 const _: () = assert!(BATCH_MESSAGES_MAX * (MESSAGE_BYTES_MAX + METADATA_BYTES) <= BATCH_BYTES_MAX);
 
-/// The most batches in flight. The platform opens six connections for one request.
-pub const FLIGHTS_MAX: usize = 4;
+/// The most full batches that wait: 8 of 500 messages of 600 bytes are 2.4 MB.
+pub const FULL_MAX: usize = 8;
 
-/// The most full batches that wait: 32 × 70 KB are 2.2 MB.
-pub const FULL_MAX: usize = 32;
+/// What batches are bound by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most messages of one.
+    pub messages_max: usize,
+    /// The most that are in flight.
+    pub flights_max: usize,
+    /// Whether events of one counter and second become one message. A queue is paid for by the message; an inbox
+    /// adds up what it has logged anyway, and a row tells what was acknowledged.
+    pub joins: bool,
+}
 
-/// When a batch is called lost of which nothing was heard, so that others fly, milliseconds.
-pub const FLIGHT_MS_MAX: i64 = 10_000;
+/// Those to a queue. The platform opens six connections for one request.
+pub const QUEUE_LIMITS: Limits = Limits {
+    messages_max: BATCH_MESSAGES_MAX,
+    flights_max: 4,
+    joins: true,
+};
+
+/// Those to an inbox.
+pub const INBOX_LIMITS: Limits = Limits {
+    messages_max: APPEND_ENTRIES_MAX,
+    flights_max: 1,
+    joins: false,
+};
+
+/// How long a request waits for its batch, milliseconds; after that its flight is given up too, so that others
+/// fly.
+pub const WAIT_MS_MAX: i64 = 10_000;
 
 /// Outcomes that are remembered, for those who have not looked yet: 10 s of one each 2.5 ms.
 const LANDED_MAX: usize = 4_096;
@@ -84,6 +110,16 @@ impl Sent {
         }
     }
 
+    /// The event that an inbox logs.
+    pub fn into_event(self) -> Event {
+        Event {
+            key: self.is_clients.then_some((self.key, self.fingerprint)),
+            counter: self.counter,
+            delta: self.added,
+            second: self.second,
+        }
+    }
+
     /// Whether another event may be added to this message.
     fn takes(&self, event: &Self) -> bool {
         !self.is_clients
@@ -98,9 +134,11 @@ impl Sent {
     }
 }
 
-/// What an isolate sends. `O` is how a batch ended.
+/// What an isolate sends to one place. `O` is how a batch ended.
 #[derive(Clone, Debug)]
 pub struct Producer<O> {
+    limits: Limits,
+    lane: u64,
     /// Number of the batch that is gathered now.
     number: u64,
     open: Vec<Sent>,
@@ -110,9 +148,12 @@ pub struct Producer<O> {
     landed: VecDeque<(u64, O)>,
 }
 
-impl<O> Default for Producer<O> {
-    fn default() -> Self {
+impl<O: Clone> Producer<O> {
+    /// Nothing is gathered yet.
+    pub fn new(limits: Limits) -> Self {
         Self {
+            limits,
+            lane: 0,
             number: 1,
             open: Vec::new(),
             full: VecDeque::new(),
@@ -120,18 +161,23 @@ impl<O> Default for Producer<O> {
             landed: VecDeque::new(),
         }
     }
-}
 
-impl<O: Clone> Producer<O> {
+    /// Whether nothing is on its way.
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.full.is_empty() && self.flying.is_empty()
+    }
+
     /// Adds an event, whose key is its own or was drawn for it. Returns the number of its batch; `None` where
     /// too many wait, and it was not added. Cost: O(messages of a batch).
     pub fn join(&mut self, event: Sent) -> Option<u64> {
-        if let Some(message) = self.open.iter_mut().find(|message| message.takes(&event)) {
+        let joins = self.limits.joins;
+        let mut open = self.open.iter_mut();
+        if let Some(message) = open.find(|message| joins && message.takes(&event)) {
             // No overflow: see `SUMMED_MAX`.
             message.added = message.added.saturating_add(event.added);
             return Some(self.number);
         }
-        if self.open.len() >= BATCH_MESSAGES_MAX {
+        if self.open.len() >= self.limits.messages_max {
             if self.full.len() >= FULL_MAX {
                 return None;
             }
@@ -143,26 +189,37 @@ impl<O: Clone> Producer<O> {
         Some(self.number)
     }
 
-    /// Takes a batch that may fly now, with its number: one that is full as long as not too many fly, the open
-    /// one if none does, so that what comes meanwhile flies together.
-    pub fn take(&mut self, now_ms: i64) -> Option<(u64, Vec<Sent>)> {
+    /// Takes a batch that may fly now, with its name: one that is full as long as not too many fly, the open one
+    /// if none does, so that what comes meanwhile flies together. `new_lane` is drawn at random.
+    pub fn take(
+        &mut self,
+        now_ms: i64,
+        new_lane: &mut dyn FnMut() -> u64,
+    ) -> Option<(Nonce, Vec<Sent>)> {
+        let flown = self.flying.len();
         // The request that flew it was ended.
         self.flying
-            .retain(|(_, since_ms)| (0..=FLIGHT_MS_MAX).contains(&(now_ms - since_ms)));
-        let taken = if self.full.is_empty() {
+            .retain(|(_, since_ms)| (0..=WAIT_MS_MAX).contains(&(now_ms - since_ms)));
+        let is_lost = self.flying.len() < flown;
+        let (number, messages) = if self.full.is_empty() {
             if !self.flying.is_empty() || self.open.is_empty() {
                 return None;
             }
             self.number += 1;
             (self.number - 1, std::mem::take(&mut self.open))
         } else {
-            if self.flying.len() >= FLIGHTS_MAX {
+            if self.flying.len() >= self.limits.flights_max {
                 return None;
             }
             self.full.pop_front()?
         };
-        self.flying.push((taken.0, now_ms));
-        Some(taken)
+        if is_lost || self.lane == 0 {
+            // What becomes of what was lost is unknown: it may still arrive, after this.
+            self.lane = new_lane();
+        }
+        self.flying.push((number, now_ms));
+        let lane = self.lane;
+        Some((Nonce { lane, number }, messages))
     }
 
     /// Notes how a batch ended.

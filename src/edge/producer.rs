@@ -1,7 +1,6 @@
-//! Events on their way into the deployment's queue, where it has one.
+//! The deployment's queue, where it has one: what an isolate must know before it puts events there, and how.
 //!
-//! Invariant: an event is acknowledged only when the queue has accepted the batch that it is in. Each message
-//! has its key before it is first sent, so a batch of unknown outcome may be sent again.
+//! Invariant: each message has its key before it is first sent, so a batch of unknown outcome may be sent again.
 
 use std::cell::RefCell;
 
@@ -14,26 +13,17 @@ use worker::wasm_bindgen_futures::JsFuture;
 use super::visit::Visit;
 use crate::cluster::lease::{Held, Look};
 use crate::counter::id::CounterId;
-use crate::counter::produce::{Producer, Sent};
+use crate::counter::produce::Sent;
 use crate::counter::queue::InboxId;
 use crate::platform::call;
-use crate::platform::clock::{now_ms, sleep_ms, within_ms};
+use crate::platform::clock::{now_ms, within_ms};
 use crate::protocol::messages::{Fault, RegisterInbox};
 use crate::protocol::names::QUEUE;
-use crate::protocol::problem::{Code, Problem};
+use crate::protocol::problem::Problem;
 use crate::protocol::queued::Message;
 
 /// Time for the first attempt of a batch, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
-
-/// How long a request waits for its batch.
-const WAIT_MS_MAX: i64 = 10_000;
-
-/// How long a request goes on carrying what others gather.
-const FLY_MS_MAX: i64 = 3_000;
-
-/// How often a request looks whether its batch has landed.
-const LOOK_EVERY_MS: u64 = 2;
 
 /// How often a root is asked that does not answer, or so late that its answer cannot be relied on.
 const ASK_TRIES: usize = 2;
@@ -41,29 +31,24 @@ const ASK_TRIES: usize = 2;
 #[wasm_bindgen]
 extern "C" {
     /// The binding.
-    #[derive(Clone)]
-    pub type Queue;
+    type Queue;
 
     #[wasm_bindgen(method, catch, js_name = sendBatch)]
     fn send_batch(this: &Queue, messages: &Array) -> Result<Promise, JsValue>;
 }
 
-/// How a batch ended.
-type Outcome = Result<(), Problem>;
-
 thread_local! {
-    static PRODUCER: RefCell<Producer<Outcome>> = RefCell::default();
     static LEASES: RefCell<Held> = RefCell::default();
 }
 
-fn with<T>(work: impl FnOnce(&mut Producer<Outcome>) -> T) -> T {
-    PRODUCER.with_borrow_mut(work)
-}
-
-/// The deployment's queue; `None` where it has none.
-pub fn bound(env: &Env) -> Option<Queue> {
+fn bound(env: &Env) -> Option<Queue> {
     let found = Reflect::get(env, &QUEUE.into()).ok()?;
     found.is_object().then(|| found.unchecked_into())
+}
+
+/// Whether the deployment has a queue.
+pub fn is_bound(env: &Env) -> bool {
+    bound(env).is_some()
 }
 
 /// The living generation of a counter, which is created if need be. Its root knows from then on that reads of
@@ -94,59 +79,17 @@ pub async fn generation_of(visit: &Visit, counter: &CounterId) -> Result<u64, Pr
     Err(fault.into())
 }
 
-/// Puts an event into the queue, together with those that come at the same time.
+/// Sends a batch to the queue.
 ///
 /// # Errors
-/// `overloaded` where too many wait: the event was not taken. `unavailable`, after which that is unknown.
-pub async fn put(visit: &Visit, queue: Queue, event: Sent) -> Outcome {
-    let begun_ms = now_ms();
-    let Some(number) = with(|producer| producer.join(event)) else {
-        return Err(Problem::new(
-            Code::Overloaded,
-            "too many events wait here; this one was not taken, try again",
-        ));
-    };
-    while now_ms() - begun_ms <= WAIT_MS_MAX {
-        while let Some((taken, messages)) = with(|producer| producer.take(now_ms())) {
-            visit.wait_until(fly(queue.clone(), taken, messages));
-        }
-        if let Some(outcome) = with(|producer| producer.outcome(number)) {
-            return outcome;
-        }
-        sleep_ms(LOOK_EVERY_MS).await;
-    }
-    Err(unknown())
-}
-
-fn unknown() -> Problem {
-    Problem::new(
-        Code::Unavailable,
-        "the queue did not answer in time; whether the event was taken is unknown to us, try again with an Idempotency-Key",
-    )
-}
-
-/// Flies batches until nothing is gathered, or for a while.
-async fn fly(queue: Queue, mut number: u64, mut messages: Vec<Sent>) {
-    let begun_ms = now_ms();
-    loop {
-        let outcome = send(&queue, messages).await;
-        let next = with(|producer| {
-            producer.land(number, outcome);
-            (now_ms() - begun_ms <= FLY_MS_MAX)
-                .then(|| producer.take(now_ms()))
-                .flatten()
-        });
-        match next {
-            Some(next) => (number, messages) = next,
-            None => return,
-        }
-    }
-}
-
-async fn send(queue: &Queue, messages: Vec<Sent>) -> Outcome {
+/// `Unavailable`, after which it is unknown whether the queue has it.
+pub async fn send(env: &Env, messages: Vec<Sent>) -> Result<(), Fault> {
+    let unknown = || Fault::Unavailable("the queue did not answer".to_owned());
+    let queue = bound(env).ok_or_else(unknown)?;
     let batch = Array::new();
     for sent in messages {
-        batch.push(&wrap(&Message::write(sent)?).map_err(|_| unknown())?.into());
+        let message = wrap(&Message::write(sent)?).map_err(|_| unknown())?;
+        batch.push(&message);
     }
     for milliseconds in ATTEMPTS_MS {
         let attempt = async { JsFuture::from(queue.send_batch(&batch)?).await };

@@ -1,7 +1,8 @@
-//! `/api/event`: events that are acknowledged once they are durable in an inbox, and counted soon after.
+//! `/api/event`: events that are acknowledged once they are durable, in a queue or an inbox, and counted soon after.
 //!
-//! Invariant: events of one isolate reach an inbox in appends, one in flight at a time, each with a nonce of
-//! its own lane; an append of unknown outcome is sent again to the same inbox under the same nonce only.
+//! Invariant: an event is acknowledged only when it is durable where it waits. Events of one isolate reach an inbox
+//! in appends, one in flight at a time, each with a nonce of its own lane; an append of unknown outcome is sent
+//! again to the same inbox under the same nonce only.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,11 +15,10 @@ use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, producer, read};
 use crate::counter::id::CounterId;
-use crate::counter::joiner::{Joiner, WAIT_MS_MAX};
 use crate::counter::ledger::{KeyedOutcome, WriteKey};
 use crate::counter::nonces::Nonce;
-use crate::counter::produce::Sent;
-use crate::counter::queue::{Due, Event, INBOXES_PER_DATACENTER, InboxId, Verdict, verdict};
+use crate::counter::produce::{INBOX_LIMITS, Producer, QUEUE_LIMITS, Sent, WAIT_MS_MAX};
+use crate::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, Verdict, verdict};
 use crate::platform::clock::{now_ms, random, random_key, sleep_ms, within_ms};
 use crate::platform::settled::all_settled;
 use crate::platform::{call, measure};
@@ -52,42 +52,53 @@ const INBOXES_MAX: usize = 64;
 type Outcome = Result<(), Problem>;
 
 thread_local! {
-    static JOINERS: RefCell<HashMap<InboxId, Joiner<Outcome>>> = RefCell::default();
+    /// By where they go; the deployment's queue is one of them.
+    static PRODUCERS: RefCell<HashMap<InboxId, Producer<Outcome>>> = RefCell::default();
 }
 
-fn with<T>(inbox: &InboxId, work: impl FnOnce(&mut Joiner<Outcome>) -> T) -> T {
-    JOINERS.with_borrow_mut(|joiners| {
-        if joiners.len() >= INBOXES_MAX && !joiners.contains_key(inbox) {
-            joiners.retain(|_, joiner| !joiner.is_idle());
+fn with<T>(to: &InboxId, work: impl FnOnce(&mut Producer<Outcome>) -> T) -> T {
+    PRODUCERS.with_borrow_mut(|producers| {
+        if producers.len() >= INBOXES_MAX && !producers.contains_key(to) {
+            producers.retain(|_, producer| !producer.is_idle());
         }
-        let new = || Joiner::new(random());
-        work(joiners.entry(inbox.clone()).or_insert_with(new))
+        let limits = if to.is_queue() {
+            QUEUE_LIMITS
+        } else {
+            INBOX_LIMITS
+        };
+        let new = || Producer::new(limits);
+        work(producers.entry(to.clone()).or_insert_with(new))
     })
 }
 
-/// Flies appends until nothing is gathered, or for a while.
-async fn fly(env: Env, to: InboxId, mut nonce: Nonce, mut events: Vec<Event>) {
+fn take(to: &InboxId) -> Option<(Nonce, Vec<Sent>)> {
+    with(to, |producer| producer.take(now_ms(), &mut random))
+}
+
+/// Flies batches until nothing is gathered, or for a while.
+async fn fly(env: Env, to: InboxId, mut nonce: Nonce, mut messages: Vec<Sent>) {
     let begun_ms = now_ms();
     loop {
-        let outcome = send(&env, &to, nonce, events).await;
-        let next = with(&to, |joiner| {
-            joiner.land(nonce, outcome);
-            (now_ms() - begun_ms <= FLY_MS_MAX)
-                .then(|| joiner.take(now_ms(), random))
-                .flatten()
-        });
-        match next {
-            Some(next) => (nonce, events) = next,
+        let outcome = send(&env, &to, nonce, messages).await;
+        with(&to, |producer| producer.land(nonce.number, outcome));
+        if now_ms() - begun_ms > FLY_MS_MAX {
+            return;
+        }
+        match take(&to) {
+            Some(next) => (nonce, messages) = next,
             None => return,
         }
     }
 }
 
-async fn send(env: &Env, to: &InboxId, nonce: Nonce, events: Vec<Event>) -> Outcome {
+async fn send(env: &Env, to: &InboxId, nonce: Nonce, messages: Vec<Sent>) -> Outcome {
+    if to.is_queue() {
+        return Ok(producer::send(env, messages).await?);
+    }
     let append = Append {
         to: to.clone(),
         nonce,
-        events,
+        events: messages.into_iter().map(Sent::into_event).collect(),
     };
     let mut is_unknown = false;
     for milliseconds in ATTEMPTS_MS {
@@ -108,30 +119,24 @@ async fn send(env: &Env, to: &InboxId, nonce: Nonce, events: Vec<Event>) -> Outc
     Err(Fault::Unavailable("the queue did not answer".to_owned()).into())
 }
 
-async fn append(visit: &Visit, to: InboxId, event: Event) -> Outcome {
+/// Puts an event where it waits to be counted, together with those that come at the same time.
+async fn put(visit: &Visit, to: InboxId, event: Sent) -> Outcome {
     let begun_ms = now_ms();
-    let joined = with(&to, |joiner| {
-        let number = joiner.join(event)?;
-        Some((number, joiner.take(begun_ms, random)))
-    });
-    let Some((number, flight)) = joined else {
+    let Some(number) = with(&to, |producer| producer.join(event)) else {
         return Err(Problem::new(
             Code::Overloaded,
             "too many events wait here; this one was not taken, try again",
         ));
     };
-    let mut flight = flight;
     while now_ms() - begun_ms <= WAIT_MS_MAX {
-        if let Some((nonce, events)) = flight {
-            visit.wait_until(fly(visit.env.clone(), to.clone(), nonce, events));
+        while let Some((nonce, messages)) = take(&to) {
+            visit.wait_until(fly(visit.env.clone(), to.clone(), nonce, messages));
         }
         // Others read an outcome too: it stays until it is old.
-        let landed = with(&to, |joiner| joiner.outcome(number));
-        if let Some(outcome) = landed {
+        if let Some(outcome) = with(&to, |producer| producer.outcome(number)) {
             return outcome;
         }
         sleep_ms(LOOK_EVERY_MS).await;
-        flight = with(&to, |joiner| joiner.take(now_ms(), random));
     }
     Err(Problem::new(
         Code::Unavailable,
@@ -158,27 +163,20 @@ async fn count_now(visit: &Visit, event: &Sent) -> Option<Result<bool, Problem>>
     }
 }
 
-/// Puts an event where it waits to be counted: the deployment's queue, or an inbox.
+/// Puts an event into the deployment's queue, or into an inbox where it has none.
 async fn enqueue(visit: &Visit, mut event: Sent) -> Outcome {
-    if let Some(queue) = producer::bound(&visit.env) {
-        event.generation = producer::generation_of(visit, &event.counter).await?;
-        if !event.is_clients {
-            event.key = random_key();
-        }
-        return producer::put(visit, queue, event).await;
+    if !producer::is_bound(&visit.env) {
+        let to = InboxId {
+            datacenter: event.datacenter.clone(),
+            number: own_shard(INBOXES_PER_DATACENTER),
+        };
+        return put(visit, to, event).await;
     }
-    let to = InboxId {
-        datacenter: event.datacenter,
-        number: own_shard(INBOXES_PER_DATACENTER),
-    };
-    let key = event.is_clients.then_some((event.key, event.fingerprint));
-    let event = Event {
-        counter: event.counter,
-        delta: event.added,
-        second: event.second,
-        key,
-    };
-    append(visit, to, event).await
+    event.generation = producer::generation_of(visit, &event.counter).await?;
+    if !event.is_clients {
+        event.key = random_key();
+    }
+    put(visit, InboxId::of_queue(), event).await
 }
 
 /// `POST /api/event`. One with a key is counted at once where that can be done, so that its key is answered for:
@@ -267,7 +265,7 @@ pub async fn dead_letters(visit: &Visit) -> Result<Answer, Problem> {
         number,
     });
     // What cannot be read is of no datacenter that is known.
-    let unread = producer::bound(&visit.env).map(|_| InboxId::of_queue());
+    let unread = producer::is_bound(&visit.env).then(InboxId::of_queue);
     let ask = |inbox: InboxId| async move {
         let read = ReadDead {
             limit: LIST_LIMIT.1,

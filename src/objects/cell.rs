@@ -173,7 +173,7 @@ impl Core {
         if !self.state.borrow().needs_grant(now_ms()) {
             return Ok(());
         }
-        let seals = self.state.borrow().seals();
+        let (asked_ms, seals) = (now_ms(), self.state.borrow().seals());
         let CellAddress {
             counter,
             datacenter,
@@ -202,13 +202,13 @@ impl Core {
             // Whoever waits for the grant finds that it needs one still, and asks again.
             return Ok(());
         }
-        self.take_grant(me, grant)
+        self.take_grant(me, grant, asked_ms)
     }
 
     /// Tells a root that has lost its row what it had granted, and takes its word again.
     pub(super) async fn register_again(&self, me: &CellAddress) -> Result<(), Fault> {
         let _asking = self.granting.lock().await;
-        let seals = self.state.borrow().seals();
+        let (seals, asked_ms) = (self.state.borrow().seals(), now_ms());
         let register = Register {
             counter: me.counter.clone(),
             datacenter: me.datacenter.clone(),
@@ -218,12 +218,12 @@ impl Core {
         if self.state.borrow().seals() != seals {
             return Ok(());
         }
-        self.take_grant(me, grant)
+        self.take_grant(me, grant, asked_ms)
     }
 
-    /// Takes a grant into memory and into storage.
-    pub(super) fn take_grant(&self, me: &CellAddress, grant: Grant) -> Result<(), Fault> {
-        let taken = self.state.borrow_mut().take_grant(grant, now_ms());
+    /// Takes a grant that was asked for at that time into memory and into storage.
+    fn take_grant(&self, me: &CellAddress, grant: Grant, asked_ms: i64) -> Result<(), Fault> {
+        let taken = self.state.borrow_mut().take_grant(grant, asked_ms);
         match taken {
             Taken::Outdated => Ok(()),
             Taken::Renewed => self.save(),

@@ -100,6 +100,7 @@ impl InboxCore {
             number: self.head.borrow().batch + 1,
             tries: 0,
             dues,
+            is_broken: false,
         };
         self.rows.end(&batch, now_ms(), &dead)?;
         self.head.borrow_mut().batch = batch.number;

@@ -170,7 +170,6 @@ impl Directory {
         root.settle_home(datacenter);
         root.datacenters.insert(datacenter.clone());
         root.revision += 1;
-        root.last_write_ms = root.last_write_ms.max(now_ms());
         if let Some(lone) = lone {
             // Until the lone lead knows, it calls its own total exact: it must know first.
             self.tell(
@@ -182,6 +181,9 @@ impl Directory {
             )
             .await?;
         }
+        // Not before: told of a write that is not in the root, the lone lead would count for longer than the root
+        // lets the counter live.
+        root.last_write_ms = root.last_write_ms.max(now_ms());
         self.save(counter, Entry::Live(root.clone()), &[]).await?;
         Ok(root)
     }

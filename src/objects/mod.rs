@@ -17,6 +17,7 @@
 //! | [`pushing`] | how a lead tells the root what its datacenter has counted |
 //! | [`gather`] | what a root has heard of its datacenters |
 //! | [`rebuild`] | roots whose row was lost, made again |
+//! | [`settling`] | datacenters that a set or reset could not observe |
 //! | [`telling`] | how roots end, and how leads are told |
 //! | [`directory_store`] | its rows |
 //! | [`readable`] | refusing what comes while storage cannot be read |
@@ -43,5 +44,6 @@ mod operation_store;
 mod pushing;
 mod readable;
 mod rebuild;
+mod settling;
 mod store;
 mod telling;

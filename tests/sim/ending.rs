@@ -45,23 +45,30 @@ impl Core {
         if !root.is_due(self.now_ms()) {
             return Ok(Ok(root));
         }
-        if root.is_sliding() {
-            match self.last_write_ms(&root).await {
-                Ok(last_write_ms) => root.last_write_ms = root.last_write_ms.max(last_write_ms),
-                Err(_) if for_write => root.last_write_ms = self.now_ms(),
-                Err(fault) => return Err(fault),
-            }
-            if !root.is_due(self.now_ms()) {
-                self.save(root.clone());
-                return Ok(Ok(root));
-            }
+        match self.last_write_ms(&root).await {
+            Ok(last_write_ms) => root.last_write_ms = root.last_write_ms.max(last_write_ms),
+            Err(_) if for_write && root.is_sliding() => root.last_write_ms = self.now_ms(),
+            Err(fault) => return Err(fault),
         }
-        self.end(&root).await?;
+        if !root.is_due(self.now_ms()) {
+            self.save(root.clone());
+            return Ok(Ok(root));
+        }
+        self.end(&root, true).await?;
         Ok(Err(self.rows.borrow().entry.clone()))
     }
 
     /// The newest write that any lead knows of.
     async fn last_write_ms(&self, root: &Root) -> Result<i64, Fault> {
+        if self.is_configuring() {
+            self.fulfil(duties(root, Telling::Configure)).await;
+            if self.is_configuring() {
+                return Err(unavailable());
+            }
+        }
+        if !root.is_sliding() {
+            return Ok(i64::MIN);
+        }
         let question = Question {
             totals_only: true,
             ..Question::plain(root.generation)
@@ -86,21 +93,23 @@ impl Core {
     pub async fn on_end(&self) -> Result<(), Fault> {
         let _alone = self.lock.lock().await;
         match self.living(true).await? {
-            Ok(root) => self.end(&root).await,
+            Ok(root) => self.end(&root, false).await,
             Err(_) => Ok(()),
         }
     }
 
-    async fn end(&self, root: &Root) -> Result<(), Fault> {
+    /// Whether some lead does not know the settings yet.
+    fn is_configuring(&self) -> bool {
+        let rows = self.rows.borrow();
+        let mut tellings = rows.duties.iter().map(|(_, telling, _)| telling);
+        tellings.any(|telling| *telling == Telling::Configure)
+    }
+
+    async fn end(&self, root: &Root, is_expiry: bool) -> Result<(), Fault> {
         let holds = self.air.is_holding.replace(false);
         let unstopped = self.suspend(root).await;
-        let is_configuring = {
-            let rows = self.rows.borrow();
-            let mut tellings = rows.duties.iter().map(|(_, telling, _)| telling);
-            tellings.any(|telling| *telling == Telling::Configure)
-        };
-        let is_due = root.is_due(self.now_ms());
-        if !unstopped.is_empty() && (!is_due || is_configuring) {
+        let stop_by_themselves = is_expiry && !self.is_configuring();
+        if !unstopped.is_empty() && !stop_by_themselves {
             return Err(unavailable());
         }
         if holds && unstopped.is_empty() {
@@ -111,9 +120,9 @@ impl Core {
         let duties = duties(root, Telling::Close);
         let now_ms = self.now_ms();
         let mut oracle = self.air.oracle.borrow_mut();
+        let slack_ms = self.air.clocks_differ_ms();
         oracle.ends(root.generation, &unstopped);
-        if let Some(ttl) = root.settings.ttl.filter(|_| is_due) {
-            let slack_ms = self.air.clocks_differ_ms();
+        if let Some(ttl) = root.settings.ttl.filter(|_| is_expiry) {
             oracle.check_expiry(root.generation, ttl, now_ms + slack_ms);
         }
         drop(oracle);

@@ -94,7 +94,8 @@ impl Core {
             self.state.borrow_mut().void_grants();
             return Ok(());
         }
-        self.take_grant(grant)?;
+        self.state.borrow_mut().configure(grant);
+        self.save()?;
         if !self.is_lead() {
             return Ok(());
         }

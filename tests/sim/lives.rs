@@ -3,7 +3,7 @@
 //! Invariant: a counter with a sliding time to live ends only when that has passed since everything that was
 //! counted, by the clocks of those who counted; clocks that differ may make it end so much earlier.
 
-use tally::counter::settings::Ttl;
+use tally::counter::settings::{Ttl, TtlMode};
 
 use super::oracle::{Life, Oracle};
 
@@ -21,9 +21,18 @@ impl Oracle {
         let expires_ms = expires_at_ms(life, ttl, self.moment());
         assert!(
             now_ms >= expires_ms,
-            "it ends {} ms too early",
+            "it ends {} ms too early: {life:?}",
             expires_ms - now_ms
         );
+    }
+
+    /// Whether the root may call a generation ended that is about to: its time to live is over, whatever is written.
+    pub fn is_over(&self, generation: u64, now_ms: i64) -> bool {
+        let ttl = self.generations[&generation].ttls.last();
+        let fixed = ttl
+            .and_then(|(_, ttl)| *ttl)
+            .filter(|ttl| ttl.mode == TtlMode::Fixed);
+        fixed.is_some_and(|ttl| ttl.expires_at_ms(i64::MIN) <= now_ms)
     }
 
     /// A read that began at that moment found no counter, at that time by the latest clock there may be.

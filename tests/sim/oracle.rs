@@ -34,8 +34,8 @@ pub enum End {
 #[derive(Debug)]
 struct Write {
     delta: Totals,
-    /// The moment that counted it.
-    commit: Option<usize>,
+    /// The moment that counted it, and in which generation.
+    commit: Option<(usize, u64)>,
     end: Option<End>,
 }
 
@@ -66,6 +66,8 @@ pub struct Oracle {
     /// Each cell in each generation after each of its commits, with their moments.
     cells: BTreeMap<(usize, u64), Vec<(usize, Totals)>>,
     pub generations: BTreeMap<u64, Life>,
+    /// Whether a clock was ever stepped.
+    pub clocks_differ: bool,
     /// Whether the root was told that nobody counts.
     pub is_stopped: bool,
 }
@@ -172,7 +174,8 @@ impl Oracle {
         let total = self.total_at(self.moment());
         let life = self.generations.get_mut(&generation).expect("of the root");
         life.stamps.push((self.totals.len() + 1, at_ms));
-        let counts_on = life.unstopped.contains(&(place / CELLS));
+        // Clocks that are all true stop everybody in time.
+        let counts_on = self.clocks_differ && life.unstopped.contains(&(place / CELLS));
         assert!(
             life.ended.is_none() || counts_on,
             "cell {place} counts for an ended generation"
@@ -206,14 +209,13 @@ impl Oracle {
         let writes = writes.clone();
         let is_blind = self.blind.contains(&(nonce.lane, nonce.number));
         let moment = self.commit(at, generation, own.sequence, delta);
-        let born = self.generations[&generation].born;
         for number in writes {
             let write = &mut self.writes[number];
             // What was counted before has ended with its generation.
-            let may_again = |before: usize| is_blind && before < born;
+            let may_again = |(_, before): (_, u64)| is_blind && before < generation;
             let is_first = write.commit.is_none_or(may_again);
             assert!(is_first, "a write was counted twice: {write:?}");
-            write.commit = Some(moment);
+            write.commit = Some((moment, generation));
         }
         let (_, held) = self.cells[&(place, generation)].last().expect("a commit");
         assert_eq!(
@@ -289,7 +291,7 @@ impl Oracle {
             End::Unknown => {}
         }
         let told = flushed.and_then(|flushed| Some((flushed.outcome, flushed.elsewhere?)));
-        if let (Some((own, elsewhere)), Some(commit)) = (told, commit) {
+        if let (Some((own, elsewhere)), Some((commit, _))) = (told, commit) {
             let value =
                 Value::new(own.added, own.removed).plus(Value::new(elsewhere.0, elsewhere.1));
             let mut since = commit..=self.moment();
@@ -381,13 +383,14 @@ impl Oracle {
         );
         self.check_read(self.moment(), read, false);
         self.events.check_rest();
-        let born = self.generations[&read.root.generation].born;
         let mut plain = self.keys.check_rest(read.root.generation);
         for write in &self.writes {
             match (write.end.expect("every client has an answer"), write.commit) {
                 (End::Counted, None) => panic!("lost: {write:?}"),
                 (End::Refused, Some(_)) => panic!("counted though refused: {write:?}"),
-                (_, Some(commit)) if commit > born => plain = plus(plain, write.delta),
+                (_, Some((_, generation))) if generation == read.root.generation => {
+                    plain = plus(plain, write.delta)
+                }
                 _ => {}
             }
         }

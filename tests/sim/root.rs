@@ -187,11 +187,11 @@ impl Core {
         let lone = root.lone_lead(datacenter).cloned();
         root.datacenters.insert(datacenter.clone());
         root.revision += 1;
-        root.last_write_ms = root.last_write_ms.max(self.now_ms());
         if let Some(lone) = lone {
             let configure = Message::Configure(root.grant(&lone));
             self.air.call(self.air.lead_of(&lone), configure).await?;
         }
+        root.last_write_ms = root.last_write_ms.max(self.now_ms());
         self.save(root.clone());
         Ok(root)
     }

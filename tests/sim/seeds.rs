@@ -23,8 +23,8 @@ const TICKS_MS_MAX: [i64; 3] = [20, 100, 2_000];
 /// Counters, at most.
 const COUNTERS_MAX: usize = 3;
 
-/// The longest time to live, seconds: worlds take up to ten minutes.
-const TTL_SECONDS_MAX: u8 = 60;
+/// The longest time to live, seconds: so that it passes, more than once, in worlds where time does.
+const TTL_SECONDS_MAX: u8 = 6;
 
 /// Keys that clients use.
 const KEYS: u8 = 24;
@@ -88,7 +88,7 @@ const USUAL: [(u64, Kind); 7] = [
 
 /// What may happen besides, with the most that it weighs.
 const UNUSUAL: [(u64, Kind); 24] = [
-    (4, Kind::Put),
+    (8, Kind::Put),
     (24, Kind::Queue),
     (16, Kind::QueueKeyed),
     (8, Kind::ReadDrained),
@@ -229,7 +229,7 @@ impl Weather {
             Kind::Put => Step::Put {
                 counter,
                 shards: chance.once_in(3).then(|| 1 << chance.small(4)),
-                ttl: chance.once_in(2).then(|| {
+                ttl: (!chance.once_in(4)).then(|| {
                     let seconds = 1 + chance.small(TTL_SECONDS_MAX);
                     (seconds, chance.once_in(2))
                 }),

@@ -237,6 +237,9 @@ impl World {
         let inboxes = self.inboxes.iter().map(|inbox| &inbox.skew_ms);
         let mut clocks = cells.chain(roots).chain(isolates).chain(inboxes);
         clocks.nth(whose).expect("a clock").set(milliseconds);
+        for air in self.airs.iter() {
+            air.oracle.borrow_mut().clocks_differ = true;
+        }
         let skew_ms_max = &self.airs[0].skew_ms_max;
         skew_ms_max.set(skew_ms_max.get().max(milliseconds.abs()));
     }

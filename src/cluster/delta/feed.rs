@@ -19,11 +19,13 @@ pub struct Feed {
     view: View,
     incarnation: u64,
     log: Log,
+    /// The last revision that counted something.
+    counted: u64,
 }
 
 /// What taking a delta over has done.
 pub(super) struct News {
-    /// Whether anything was news.
+    /// Whether anything was counted that was not known.
     pub is_news: bool,
     /// Whether a newer generation has begun.
     pub has_begun: bool,
@@ -35,7 +37,6 @@ pub(super) fn take(view: &mut View, delta: &Delta, note: &mut dyn FnMut(Changed)
     let mut is_news = has_begun;
     for part in &delta.parts {
         if (part.heard).is_some_and(|heard| view.note_heard(&part.datacenter, heard)) {
-            is_news = true;
             note(Changed::Heard(part.datacenter.clone()));
         }
         for cell in &part.cells {
@@ -75,6 +76,7 @@ impl Feed {
             view,
             incarnation,
             log: Log::default(),
+            counted: 0,
         }
     }
 
@@ -95,12 +97,21 @@ impl Feed {
     pub fn begin(&mut self, generation: u64) -> bool {
         let has_begun = self.view.begin(generation);
         if has_begun {
-            self.log.note(Changed::Form);
+            self.note(Changed::Form);
         }
         has_begun
     }
 
-    /// Takes over what another view knows better. True if anything was news. Cost: as a merge.
+    fn note(&mut self, changed: Changed) {
+        let is_counted = !matches!(changed, Changed::Heard(_));
+        self.log.note(changed);
+        if is_counted {
+            self.counted = self.log.revision();
+        }
+    }
+
+    /// Takes over what another view knows better. True if anything was counted that was not known. Cost:
+    /// as a merge.
     pub fn learn(&mut self, other: &View) -> bool {
         if other.generation() < self.view.generation() {
             return false;
@@ -108,35 +119,47 @@ impl Feed {
         let mut is_news = self.begin(other.generation());
         for (datacenter, heard) in other.datacenters() {
             if self.view.note_heard(datacenter, *heard) {
-                is_news = true;
-                self.log.note(Changed::Heard(datacenter.clone()));
+                self.note(Changed::Heard(datacenter.clone()));
             }
         }
         for (cell, totals) in other.cells().iter() {
             if self.view.note_cell(cell.clone(), *totals) {
                 is_news = true;
-                self.log.note(Changed::Cell(cell.clone()));
+                self.note(Changed::Cell(cell.clone()));
             }
         }
         let learnt = self.view.uniques_mut().learn(other.uniques());
-        is_news | note_learnt(learnt, &mut |changed| self.log.note(changed))
+        is_news | note_learnt(learnt, &mut |changed| self.note(changed))
     }
 
-    /// Takes over what a delta knows better. True if anything was news. Not for older generations.
+    /// Takes over what a delta knows better. True if anything was counted that was not known. Not for older
+    /// generations.
     pub(super) fn take(&mut self, delta: &Delta) -> bool {
         let mut changes = Vec::new();
         let news = take(&mut self.view, delta, &mut |changed| changes.push(changed));
         if news.has_begun {
-            self.log.note(Changed::Form);
+            self.note(Changed::Form);
         }
         for changed in changes {
-            self.log.note(changed);
+            self.note(changed);
         }
         news.is_news
     }
 
-    /// Whether a receiver lacks anything, as far as its mark tells.
+    /// Whether a receiver lacks anything that was counted, as far as its mark tells: what is worth a
+    /// message. That nothing was counted since goes along with the next.
     pub fn has_news_for(&self, have: &Have) -> bool {
+        match have {
+            Have::All(mark) => {
+                mark.incarnation != self.incarnation
+                    || !(self.counted..=self.log.revision()).contains(&mark.revision)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether a receiver lacks anything at all, as far as its mark tells.
+    pub fn is_ahead_of(&self, have: &Have) -> bool {
         *have != Have::All(self.mark())
     }
 
