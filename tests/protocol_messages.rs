@@ -26,10 +26,10 @@ use tally::counter::queue::InboxId;
 use tally::counter::settings::{Settings, Ttl, TtlMode};
 use tally::counter::total::Value;
 use tally::protocol::messages::{
-    Append, Ask, Call, Claim, Claimed, Close, Configure, Count, Counted, Drain, Fault, Flush,
-    Flushed, HashKeyCall, Hello, Keep, List, ListAll, LookUp, Measure, Operate, Owner, Push, Read,
-    ReadDead, ReadDrained, ReadMany, Register, RegisterInbox, ReleaseInbox, Report, Seal, Settle,
-    Sum, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
+    Append, Ask, Call, Claim, Claimed, Close, Configure, Count, Counted, Drain, Explain, Fault,
+    Flush, Flushed, HashKeyCall, Held, Hello, Keep, List, ListAll, LookUp, Measure, Operate, Owner,
+    Push, Read, ReadDead, ReadDrained, ReadMany, Register, RegisterInbox, ReleaseInbox, Report,
+    Seal, Settle, Sum, SumExplained, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -317,7 +317,7 @@ fn entries_of_the_directory_have_these_bytes() {
     };
     assert_eq!(
         golden(&Entry::Live(root)),
-        "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc6700020346524103494144e2f4b18dbc670e01034652410304010346524101034652410101c0c0b286de33ac02ad020201e0f4b18dbc6700090000010346524101ad020201054c4f43414c"
+        "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc6700020346524103494144e2f4b18dbc670e01034652410304010346524101034652410101c0c0b286de33ac02ad020201e0f4b18dbc6700090000010346524101ad020201054c4f43414c00"
     );
     let ended = Entry::Ended {
         generation: 300,
@@ -356,6 +356,9 @@ fn each_call_has_its_own_path() {
         (Push::PATH, "/push"),
         (WatchLead::PATH, "/watch"),
         (ViewOf::PATH, "/view"),
+        (Held::PATH, "/held"),
+        (Explain::PATH, "/explain"),
+        (SumExplained::PATH, "/sum-explained"),
         (TakeOver::PATH, "/take-over"),
         (Append::PATH, "/append"),
         (Drain::PATH, "/drain"),
@@ -376,6 +379,7 @@ fn each_call_has_its_own_path() {
         include_str!("../src/protocol/messages/operate.rs"),
         include_str!("../src/protocol/messages/read.rs"),
         include_str!("../src/protocol/messages/converge.rs"),
+        include_str!("../src/protocol/messages/explain.rs"),
         include_str!("../src/protocol/messages/queue.rs"),
     ];
     let mut all: Vec<&str> = Vec::new();
