@@ -7,16 +7,16 @@
 #[path = "common/sums.rs"]
 mod sums;
 
-use sums::{FRESH, NOW_MS, datacenter, id, part, sum};
+use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
 use tally::counter::merge::CellTotals;
 use tally::counter::queue::InboxId;
 use tally::protocol::messages::{
     GlobalSum, InboxAsked, LeadAsked, Origin, ShardAsked, Way, decode, encode,
 };
-use tally::protocol::public::Told;
+use tally::protocol::public::{Freshness, Told};
 
-fn explained(sum: &GlobalSum, way: &Way, strings: bool) -> String {
-    Told::new(&id("a/\"b\""), sum, FRESH).explained_json(strings, None, way)
+fn explained(sum: &GlobalSum, freshness: Freshness, way: &Way) -> String {
+    Told::new(&id("a/\"b\""), sum, freshness).explained_json(true, None, way)
 }
 
 fn way() -> Way {
@@ -54,6 +54,7 @@ fn the_tree_reads_so() {
     };
     let mut fra = part(7, 2);
     fra.cells = vec![(0, cell(4, 5)), (1, cell(6, 1 << 53)), (2, cell(0, 1))];
+    fra.summary.uniques = sketch(0..3);
     let mut iad = part(10, 0);
     iad.origin = Origin::Pushed(NOW_MS - 200);
     let mut syd = part(3, 0);
@@ -67,7 +68,7 @@ fn the_tree_reads_so() {
     ]);
     sum.root.revision = 5;
     let plain = Told::new(&id("a/\"b\""), &sum, FRESH).to_json(true, None, None);
-    let json = explained(&sum, &way(), true);
+    let json = explained(&sum, FRESH, &way());
     let (answer, tree) = json.split_once(r#","explain":"#).expect("a tree");
     assert_eq!(format!("{answer}}}"), plain, "the answer stays what it is");
     assert_eq!(
@@ -90,7 +91,7 @@ fn the_tree_reads_so() {
 
 #[test]
 fn a_counter_that_nobody_wrote_has_a_root_alone() {
-    let json = explained(&sum(Vec::new()), &Way::default(), false);
+    let json = explained(&sum(Vec::new()), CACHED, &Way::default());
     let tree = r#","explain":{"root":{"object":"d1/0","latency_ms":0,"generation":1,"revision":0,"operations":0},"datacenters":[],"inboxes":[]}}"#;
     assert!(json.ends_with(tree), "{json}");
 }

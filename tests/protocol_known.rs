@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::config;
 use proptest::collection::{btree_map, btree_set};
 use proptest::prelude::*;
-use sums::{FRESH, NOW_MS, datacenter, id, sketch, sum};
+use sums::{CACHED, FRESH, NOW_MS, datacenter, id, sketch, sum};
 use tally::cluster::view::{DatacenterState, View};
 use tally::counter::merge::{CellTotals, Summary, at_rest, from_rest};
 use tally::counter::total::Value;
@@ -145,8 +145,7 @@ fn each_origin_tells_its_own_moment_and_whether_it_can_be_reached() {
         (None, created_ms, false, false),
     ] {
         let origin = part.as_ref().map(|part| part.origin);
-        let other = answer(&BTreeMap::from([(0, 1)]), &BTreeSet::new());
-        let sum = sum(vec![("FRA", part), ("IAD", Some(other))]);
+        let sum = sum(vec![("FRA", part), ("IAD", Some(sums::part(1, 0)))]);
         let id = id("a");
         let told = Told::new(&id, &sum, FRESH);
         assert_eq!(
@@ -155,6 +154,10 @@ fn each_origin_tells_its_own_moment_and_whether_it_can_be_reached() {
             "{origin:?}: as old as its oldest part"
         );
         assert_eq!(told.is_exact(), is_exact, "{origin:?}");
+        assert!(
+            !Told::new(&id, &sum, CACHED).is_exact(),
+            "begun before its reader asked"
+        );
         let json = told.to_json(false, None, None);
         let staleness_ms = NOW_MS - as_of_ms;
         let fra = format!(
