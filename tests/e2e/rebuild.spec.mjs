@@ -50,6 +50,23 @@ async function loseRoots() {
   await open();
 }
 
+/**
+ * Sets the alarms of a stopped world's cells to now, as if their time had passed meanwhile. The platform keeps them in
+ * nanoseconds, in a table of the namespace and in each object.
+ */
+function ringNow() {
+  let armed = 0;
+  const now_ns = `${Date.now()}000000`;
+  for (const file of databases("Cell")) {
+    edit(file, (database, tables) => {
+      const set = (sql) => Number(database.prepare(sql).run().changes);
+      if (tables.includes("_cf_METADATA")) set(`UPDATE _cf_METADATA SET value = ${now_ns} WHERE key = 1`);
+      if (tables.includes("_cf_ALARM")) armed += set(`UPDATE _cf_ALARM SET scheduled_time = ${now_ns}`);
+    });
+  }
+  return armed;
+}
+
 const keyed = (name, colo) => ({ colo, headers: { "idempotency-key": name } });
 
 test("a counter of one datacenter is whole again with its next keyed write", async () => {
@@ -76,7 +93,8 @@ test("it is whole again with a queued event, and with a setting", async () => {
   expect((await world.call("POST", "/api/event", { body })).status).toBe(202);
   await until(async () => (await world.strong("queued")).value === 42, "the event");
   expect(await world.put("put", { shards: 2 })).toMatchObject({ value: 50, settings: { shards: 2 } });
-  expect(await world.add("put")).toMatchObject({ value: 51 });
+  await world.add("put");
+  expect(await world.strong("put")).toMatchObject({ value: 51, exact: true });
 });
 
 test("datacenters of a lost root come back as they write, and until then nothing is called exact", async () => {
@@ -109,17 +127,7 @@ test("a plain write brings a lost root back with its datacenter's next checkpoin
   expect((await world.add("plain", { delta: 2 })).status).toBe("ok");
   await world.refused(404, "counter-not-found", "GET", "/counters/plain?consistency=strong");
   await world.close();
-  // The minute to the checkpoint has passed meanwhile.
-  let armed = 0;
-  for (const file of databases("Cell")) {
-    edit(file, (database, tables) => {
-      for (const table of tables.filter((name) => /alarm/i.test(name))) {
-        const columns = database.prepare(`PRAGMA table_info("${table}")`).all().map(({ name }) => name);
-        console.log(file, table, columns, database.prepare(`SELECT * FROM "${table}"`).all());
-        armed++;
-      }
-    });
-  }
+  const armed = ringNow();
   expect(armed).toBeGreaterThan(0);
   await open();
   await until(async () => (await world.call("GET", "/counters/plain?consistency=strong")).status === 200, "the checkpoint");
