@@ -36,7 +36,9 @@ impl Directory {
         let lock = self.lock_of(&claim.counter);
         let _alone = lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
-        let living = self.living(&claim.counter, true).await?;
+        let living = self
+            .living_or_lost(&claim.counter, &claim.datacenter)
+            .await?;
         let generation = living.as_ref().map_or(0, |root| root.generation);
         let known = match claim.struck_at {
             None => self.rows.claims_of(&claim, generation, now_ms())?,

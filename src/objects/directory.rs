@@ -149,25 +149,6 @@ impl Directory {
         Ok(root.grant(&datacenter))
     }
 
-    /// Takes a lead's word for what the root had granted it, where nothing at all is known of the counter here, or of an
-    /// older generation only: the row, or its newest state, was lost.
-    async fn adopt(
-        &self,
-        counter: &CounterId,
-        datacenter: &Datacenter,
-        held: &Grant,
-    ) -> Result<(), Fault> {
-        let known = self.rows.entry(counter)?;
-        let is_lost = known.is_none_or(|entry| entry.generation() < held.generation);
-        // A lead that was not told of an end yet knows of a generation that is over.
-        if !is_lost || self.rows.is_closing(counter, held.generation)? {
-            return Ok(());
-        }
-        worker::console_warn!("a root was lost, and is made again from what its lead knows");
-        let root = Root::adopt(held, datacenter, now_ms());
-        self.save(counter, Entry::Live(root), &[]).await
-    }
-
     /// The living root with this datacenter in it, created if need be. The caller holds the lock.
     pub(super) async fn admit(
         &self,
