@@ -66,6 +66,10 @@ pub struct Root {
     pub operations: Operations,
 }
 
+/// The only datacenter that counts did not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SoleIsSilent(pub Datacenter);
+
 /// Why a call that needs a home has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeedsHome;
@@ -183,12 +187,29 @@ impl Root {
 
     /// Sets the value. `seen` holds what each datacenter that counts had counted; `None` for one that did not answer with
     /// all its cells.
-    pub fn set(&mut self, value: Value, seen: Vec<(Datacenter, Option<Cells>)>, now_ms: i64) {
+    ///
+    /// # Errors
+    /// [`SoleIsSilent`], and nothing has changed: it would call its own total the value, and nobody knows how much of
+    /// it is. So while one datacenter alone counts, none is unsettled.
+    pub fn set(
+        &mut self,
+        value: Value,
+        seen: Vec<(Datacenter, Option<Cells>)>,
+        now_ms: i64,
+    ) -> Result<(), SoleIsSilent> {
+        let is_silent = |sole: &&Datacenter| {
+            let mut seen = seen.iter();
+            seen.any(|(datacenter, cells)| datacenter == *sole && cells.is_none())
+        };
+        if let Some(sole) = self.sole().filter(is_silent) {
+            return Err(SoleIsSilent(sole.clone()));
+        }
         let mut seen = seen;
         let held = self.held.iter().cloned();
         seen.extend(held.map(|(datacenter, cells)| (datacenter, Some(cells))));
         self.operations.set(value, seen, now_ms);
         self.last_write_ms = self.last_write_ms.max(now_ms);
+        Ok(())
     }
 
     /// The datacenters whose totals change still: all, or home.

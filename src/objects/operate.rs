@@ -10,7 +10,7 @@ use super::directory_store::{Duty, Telling};
 use super::operation_store::Operation as Record;
 use super::telling::duties;
 use crate::cluster::operation::{Cells, Heard};
-use crate::cluster::root::{Entry, NeedsHome, Root};
+use crate::cluster::root::{Entry, NeedsHome, Root, SoleIsSilent};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::Unchanged;
 use crate::counter::settings::{Settings, Ttl};
@@ -91,6 +91,11 @@ impl Directory {
             (home, _) => home.clone(),
         };
         if home != root.home {
+            // Home calls its own total the value, and tells it from what others hold: all of that must be known.
+            self.settle(counter, &mut root).await?;
+            if let Some(unsettled) = root.operations.unsettled().first() {
+                return Err(silent(unsettled).into());
+            }
             let mut held = root.held.clone();
             let known =
                 |datacenter: &Datacenter| root.held.iter().any(|(other, _)| other == datacenter);
@@ -154,7 +159,8 @@ impl Directory {
         let sole: Vec<Datacenter> = root.sole().cloned().into_iter().collect();
         self.stop(counter, &root, &sole).await?;
         let seen = self.observe(counter, &root, &root.counting()).await;
-        root.set(value, seen, now_ms());
+        root.set(value, seen, now_ms())
+            .map_err(|SoleIsSilent(sole)| silent(&sole))?;
         root.revision += 1;
         let pending = root.operations.unsettled().to_vec();
         let duties: Vec<Duty> = duties(counter, &root, Telling::Settle)
@@ -195,15 +201,15 @@ impl Directory {
             return Err(Refused::Told(Operated::NotFound));
         };
         self.give_home(operate, &mut root)?;
-        if let Some(home) = &root.home {
-            // It refuses to decide until it knows.
-            let (telling, generation) = (Telling::Configure, root.generation);
+        let home = root.home.clone();
+        let generation = root.generation;
+        // What it is told must hold for good, also where this goes no further; it refuses to decide until it knows.
+        self.save(counter, Entry::Live(root.clone()), &[]).await?;
+        if let Some(home) = &home {
+            let telling = Telling::Configure;
             self.tell(counter, home, telling, generation, Some(&root))
                 .await?;
         }
-        let home = root.home.clone();
-        let generation = root.generation;
-        self.save(counter, Entry::Live(root), &[]).await?;
         Ok(Done {
             generation,
             home,
@@ -355,6 +361,11 @@ impl Directory {
         let Ok(mut root) = self.living(&counter, false).await? else {
             return Ok(None);
         };
+        self.settle(&counter, &mut root).await?;
+        Ok(Some(root))
+    }
+
+    async fn settle(&self, counter: &CounterId, root: &mut Root) -> Result<(), Fault> {
         let unsettled = root.operations.unsettled().to_vec();
         let from = root.operations.at_ms().div_euclid(1_000);
         let wanted = Wanted {
@@ -363,7 +374,7 @@ impl Directory {
             ..Wanted::default()
         };
         let mut is_news = false;
-        for (datacenter, sum) in self.sums(&counter, &root, &unsettled, wanted).await {
+        for (datacenter, sum) in self.sums(counter, root, &unsettled, wanted).await {
             let Some(sum) = sum else { continue };
             let heard = Heard {
                 since: sum.summary.window.count,
@@ -374,9 +385,9 @@ impl Directory {
         }
         if is_news {
             root.revision += 1;
-            self.save(&counter, Entry::Live(root.clone()), &[]).await?;
+            self.save(counter, Entry::Live(root.clone()), &[]).await?;
         }
-        Ok(Some(root))
+        Ok(())
     }
 
     fn record_of(&self, operate: &Operate, done: &Done) -> Option<Record> {
