@@ -154,10 +154,10 @@ impl Directory {
         let lone = root.lone_lead(datacenter).cloned();
         root.settle_home(datacenter);
         root.datacenters.insert(datacenter.clone());
-        root.revision += 1;
         root.last_write_ms = root.last_write_ms.max(now_ms());
         if let Some(lone) = lone {
-            // Until the lone lead knows, it calls its own total exact: it must know first.
+            // Until the lone lead knows, it calls its own total exact: it must know first. It is told under the
+            // revision that it has: should this go no further, the next one is for something else.
             self.tell(
                 counter,
                 &lone,
@@ -167,6 +167,7 @@ impl Directory {
             )
             .await?;
         }
+        root.revision += 1;
         self.save(counter, Entry::Live(root.clone()), &[]).await?;
         Ok(root)
     }
