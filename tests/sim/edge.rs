@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use tally::counter::flush::{Load, Refusal};
+use tally::counter::id::Datacenter;
 use tally::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
 use tally::counter::nonces::Nonce;
 use tally::protocol::messages::{Fault, Flushed, GlobalSum};
@@ -47,6 +48,8 @@ pub struct Edge {
     life: u64,
     /// Shards as far as known here, which may be long past.
     pub shards: Cell<u8>,
+    /// Where all writes go, as far as known here.
+    pub home: RefCell<Option<Datacenter>>,
     lanes: RefCell<BTreeMap<usize, Lane<Outcome, ()>>>,
     /// The view that readers share.
     pub view: RefCell<Option<View>>,
@@ -68,6 +71,7 @@ impl Edge {
             lot,
             life,
             shards: Cell::new(1),
+            home: RefCell::default(),
             lanes: RefCell::default(),
             view: RefCell::default(),
             skew_ms,
@@ -80,6 +84,9 @@ impl Edge {
     }
 
     fn own_cell(&self) -> usize {
+        if let Some(home) = &*self.home.borrow() {
+            return self.air.lead_of(home);
+        }
         let shard = usize::from(self.lot % self.shards.get().max(1));
         self.datacenter * CELLS + shard
     }
@@ -172,6 +179,7 @@ impl Edge {
         match &outcome {
             Ok(flushed) => self.shards.set(flushed.shards),
             Err(Fault::Refused(Refusal::Moved(shards))) => self.shards.set(*shards),
+            Err(Fault::Elsewhere(home)) => drop(self.home.replace(Some(home.clone()))),
             Err(_) => {}
         }
         let now_ms = self.now_ms();
@@ -250,28 +258,37 @@ pub fn write(
         let mut arrival = edge.count(to, write, load.clone()).await;
         for _ in 0..MOVES_MAX {
             let outcome = arrival.as_ref().map(|arrival| &arrival.outcome);
-            let is_late = edge.now_ms() - begun_ms > MOVES_MS_MAX;
-            let Some(Err(Fault::Refused(Refusal::Moved(shards)))) = outcome else {
-                break;
-            };
-            if is_late {
+            if edge.now_ms() - begun_ms > MOVES_MS_MAX {
                 break;
             }
-            to = edge.datacenter * CELLS + usize::from(edge.lot % (*shards).max(1));
+            match outcome {
+                Some(Err(Fault::Refused(Refusal::Moved(shards)))) => {
+                    to = to - to % CELLS + usize::from(edge.lot % (*shards).max(1));
+                }
+                Some(Err(Fault::Elsewhere(home))) => to = edge.air.lead_of(home),
+                // A decrement was in the same flight.
+                Some(Err(Fault::Refused(Refusal::Bounded))) if delta.1 == 0 => {}
+                _ => break,
+            }
             arrival = edge.count(to, write, load.clone()).await;
         }
         let outcome = arrival.map(|arrival| arrival.outcome);
         match outcome {
             Some(Ok(flushed)) => {
                 client.answer(End::Counted, Some(&flushed));
-                told.borrow_mut().push(Version::of([SeenCell {
+                let cell = SeenCell {
                     datacenter: datacenter(to / CELLS),
                     shard: shard_of(to),
                     generation: flushed.generation,
                     sequence: flushed.outcome.sequence,
-                }]));
+                };
+                let version = Version::of([cell]).with_operations(flushed.operations);
+                told.borrow_mut().push(version);
             }
-            None | Some(Err(Fault::Refused(_))) => client.answer(End::Refused, None),
+            // A decrement of a counter with a floor goes by itself, under a key; here it goes no further.
+            None | Some(Err(Fault::Refused(_) | Fault::Elsewhere(_))) => {
+                client.answer(End::Refused, None);
+            }
             Some(Err(_)) => client.answer(End::Unknown, None),
         }
     }

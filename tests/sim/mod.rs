@@ -21,6 +21,7 @@ mod cell;
 mod chance;
 mod client;
 mod consume;
+mod deeds;
 mod edge;
 mod events;
 mod inbox;
@@ -30,6 +31,7 @@ mod keyed;
 mod keys;
 mod lead;
 mod network;
+mod operate;
 mod oracle;
 mod place;
 mod post;
@@ -45,6 +47,7 @@ mod seeds;
 mod shards;
 mod steps;
 mod store;
+mod truth;
 mod world;
 
 /// Cells of a datacenter; the lead is the first.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use tally::cluster::root::Root;
 use tally::counter::cell::Cell;
 use tally::counter::ledger::{Recorded, WriteKey};
 use tally::counter::merge::{CellTotals, Question};
@@ -14,6 +15,7 @@ use tally::protocol::messages::{Flushed, GlobalSum};
 
 use super::events::Events;
 use super::keys::Keys;
+use super::truth::Truth;
 use super::{CELLS, DATACENTERS};
 
 /// (added, removed).
@@ -29,37 +31,40 @@ pub enum End {
 }
 
 #[derive(Debug)]
-struct Write {
-    delta: Totals,
-    /// The moment that counted it.
-    commit: Option<usize>,
+pub struct Write {
+    pub(super) delta: Totals,
+    /// The moment after which it was begun, and that which counted it.
+    pub(super) begun: usize,
+    pub(super) commit: Option<usize>,
+    pub(super) place: usize,
     end: Option<End>,
 }
 
 /// From when to when a generation lived, in moments.
 #[derive(Clone, Copy, Debug)]
-struct Life {
-    born: usize,
-    ended: Option<usize>,
+pub struct Life {
+    pub(super) born: usize,
+    pub(super) ended: Option<usize>,
 }
 
 /// The truth. A *moment* is a commit, or the birth or end of a generation.
 #[derive(Default)]
 pub struct Oracle {
-    writes: Vec<Write>,
+    pub(super) writes: Vec<Write>,
     flushes: BTreeMap<(u64, u64), Vec<usize>>,
     pub keys: Keys,
     pub events: Events,
+    pub truth: Truth,
     /// The living counter after each moment; at first there is none.
-    totals: Vec<Totals>,
+    pub(super) totals: Vec<Totals>,
     /// Each cell in each generation after each of its commits, with their moments.
-    cells: BTreeMap<(usize, u64), Vec<(usize, Totals)>>,
-    generations: BTreeMap<u64, Life>,
+    pub(super) cells: BTreeMap<(usize, u64), Vec<(usize, Totals)>>,
+    pub(super) generations: BTreeMap<u64, Life>,
     /// Whether the root was told that nobody counts.
     pub is_stopped: bool,
 }
 
-fn sum(totals: Totals) -> Value {
+pub(super) fn sum(totals: Totals) -> Value {
     Value::new(totals.0, totals.1)
 }
 
@@ -71,6 +76,8 @@ impl Oracle {
     pub fn begin_write(&mut self, delta: Totals) -> usize {
         self.writes.push(Write {
             delta,
+            begun: self.totals.len(),
+            place: 0,
             commit: None,
             end: None,
         });
@@ -88,17 +95,19 @@ impl Oracle {
         self.totals.len()
     }
 
-    fn total_at(&self, moment: usize) -> Totals {
+    pub(super) fn total_at(&self, moment: usize) -> Totals {
         moment
             .checked_sub(1)
             .map_or((0, 0), |last| self.totals[last])
     }
 
     /// The root has durably let a generation live.
-    pub fn lives(&mut self, generation: u64) {
+    pub fn lives(&mut self, root: &Root) {
+        let generation = root.generation;
         if self.generations.contains_key(&generation) {
             let ended = self.generations[&generation].ended;
             assert_eq!(ended, None, "generation {generation} lives again");
+            self.truth.holds(root);
             return;
         }
         let newest = self.generations.last_key_value();
@@ -107,6 +116,8 @@ impl Oracle {
         let born = self.moment();
         self.generations
             .insert(generation, Life { born, ended: None });
+        self.truth.begins(born);
+        self.truth.holds(root);
     }
 
     /// The root has durably ended a generation, and what it had counted with it.
@@ -115,6 +126,7 @@ impl Oracle {
         let ended = self.moment();
         let life = self.generations.get_mut(&generation).expect("a generation");
         life.ended = Some(ended);
+        self.truth.begins(ended);
     }
 
     /// Whether a generation lives.
@@ -149,6 +161,7 @@ impl Oracle {
         let total = plus(self.total_at(self.moment()), delta);
         self.totals.push(total);
         let moment = self.moment();
+        self.check_floor(moment, delta);
         let log = self.cells.entry((place, generation)).or_default();
         let held = log.last().map_or((0, 0), |(_, held)| *held);
         log.push((moment, plus(held, delta)));
@@ -179,6 +192,7 @@ impl Oracle {
             let is_first = write.commit.is_none_or(|before| before < born);
             assert!(is_first, "a write was counted twice: {write:?}");
             write.commit = Some(moment);
+            write.place = place;
         }
         let (_, held) = self.cells[&(place, generation)].last().expect("a commit");
         assert_eq!(
@@ -193,11 +207,7 @@ impl Oracle {
             );
             let told =
                 Value::new(own.added, own.removed).plus(Value::new(elsewhere.0, elsewhere.1));
-            assert_eq!(
-                told.to_string(),
-                sum(self.total_at(moment)).to_string(),
-                "called exact"
-            );
+            self.check_value(told, moment..=moment, "called exact");
         }
     }
 
@@ -207,12 +217,8 @@ impl Oracle {
         let delta = self.keys.counted(key, recorded);
         let moment = self.commit(place, generation, recorded.sequence, delta);
         if recorded.is_exact {
-            let told = Value::new(recorded.totals.0, recorded.totals.1).to_string();
-            assert_eq!(
-                told,
-                sum(self.total_at(moment)).to_string(),
-                "a keyed write's value"
-            );
+            let told = Value::new(recorded.totals.0, recorded.totals.1);
+            self.check_value(told, moment..=moment, "a keyed write's value");
         }
     }
 
@@ -257,9 +263,7 @@ impl Oracle {
         if let (Some((own, elsewhere)), Some(commit)) = (told, commit) {
             let value =
                 Value::new(own.added, own.removed).plus(Value::new(elsewhere.0, elsewhere.1));
-            let mut since = commit..=self.moment();
-            let is_true = since.any(|moment| sum(self.total_at(moment)) == value);
-            assert!(is_true, "a value that never was is called exact: {value}");
+            self.check_value(value, commit..=self.moment(), "a value that never was");
         }
     }
 
@@ -330,6 +334,7 @@ impl Oracle {
         let added: Sum = parts().map(|sum| sum.summary.added).sum();
         let removed: Sum = parts().map(|sum| sum.summary.removed).sum();
         assert_eq!((added, removed), total);
+        self.check_operations(begun, read, is_complete);
         if about_times && is_complete && life.ended.is_none() {
             // The window covers all of the time that such a world takes.
             let windows = parts().map(|sum| sum.summary.window.count);
@@ -366,6 +371,8 @@ impl Oracle {
         let parts = read.datacenters.iter().filter_map(|(_, sum)| sum.as_ref());
         let told = parts.fold(Value::default(), |told, sum| told.plus(sum.summary.value()));
         assert_eq!(told.to_string(), sum(plain).to_string(), "at rest");
+        assert!(read.root.operations.unsettled().is_empty(), "at rest");
+        self.check_value(read.value(), self.moment()..=self.moment(), "at rest");
     }
 }
 

@@ -11,7 +11,7 @@ use tally::counter::grant::Grant;
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Ledger, WriteKey};
 use tally::counter::queue::InboxId;
-use tally::protocol::messages::{Claimed, Fault, Owner};
+use tally::protocol::messages::{Claimed, Done, Fault, Owner};
 
 use super::keyed::LIMITS;
 use super::network::{Answer, Message, Reply, Request, Turns, all, unavailable};
@@ -23,12 +23,16 @@ const CLAIMS_KEPT_MS: i64 = LIMITS.kept_ms + 3_600_000;
 
 /// What it has on disk.
 #[derive(Default)]
-struct Rows {
+pub struct Rows {
     entry: Option<Entry>,
     /// Leads that must still drop a generation.
     closing: BTreeSet<(Datacenter, u64)>,
+    /// Leads that must still be told what holds.
+    pub(super) configuring: BTreeSet<(Datacenter, u64)>,
     slots: Ledger,
     claims: BTreeMap<(i64, WriteKey), (Datacenter, u64)>,
+    /// What was done under a key: the fingerprint of what it asks for, and the answer.
+    pub(super) operations: BTreeMap<WriteKey, (u64, Done)>,
 }
 
 impl Rows {
@@ -40,13 +44,21 @@ impl Rows {
             false => Owner::Ended,
         })
     }
+
+    fn move_claim(&mut self, key: WriteKey, owner: &Datacenter) {
+        for ((_, claimed), (datacenter, _)) in &mut self.claims {
+            if *claimed == key {
+                *datacenter = owner.clone();
+            }
+        }
+    }
 }
 
 /// The root, as the partition of the directory that has it.
-struct Core {
-    air: Rc<Air>,
-    rows: Rc<RefCell<Rows>>,
-    lock: Turns,
+pub struct Core {
+    pub(super) air: Rc<Air>,
+    pub(super) rows: Rc<RefCell<Rows>>,
+    pub(super) lock: Turns,
     skew_ms: Rc<Cell<i64>>,
 }
 
@@ -95,8 +107,13 @@ impl Home {
     pub fn alarm(&mut self) {
         let core = self.core.clone();
         let closing = self.rows.borrow().closing.clone();
+        let configuring = self.rows.borrow().configuring.clone();
         let task = async move {
             core.fulfil(closing).await;
+            core.configure(configuring.into_iter().collect()).await;
+            if core.has_to_settle() {
+                let _ = core.on_settle().await;
+            }
         };
         self.tasks.push((None, task.boxed()));
     }
@@ -114,7 +131,8 @@ impl Home {
 
     /// Whether some lead must still be told.
     pub fn has_to_tell(&self) -> bool {
-        !self.rows.borrow().closing.is_empty()
+        let rows = self.rows.borrow();
+        !rows.closing.is_empty() || !rows.configuring.is_empty() || self.core.has_to_settle()
     }
 }
 
@@ -128,14 +146,19 @@ impl Core {
         })
     }
 
-    fn now_ms(&self) -> i64 {
+    pub(super) fn now_ms(&self) -> i64 {
         self.air.now_ms.get() + self.skew_ms.get()
     }
 
     async fn work(&self, message: Message) -> Reply {
         match message {
             Message::Register(from) => self.on_register(from).await.map(Answer::Grant),
-            Message::Claim(from, keys) => self.on_claim(from, keys).await.map(Answer::Claimed),
+            Message::Claim(from, keys, struck_at) => {
+                let claimed = self.on_claim(from, keys, struck_at).await;
+                claimed.map(Answer::Claimed)
+            }
+            Message::Operate(operate) => self.on_operate(&operate).await.map(Answer::Operated),
+            Message::Settle => self.on_settle().await.map(Answer::Root),
             Message::End => self.on_end().await.map(|()| Answer::Done),
             Message::RegisterInbox(inbox) => {
                 self.on_register_inbox(inbox).await.map(Answer::Generation)
@@ -145,17 +168,26 @@ impl Core {
         }
     }
 
-    fn living(&self) -> Option<Root> {
+    pub(super) fn living(&self) -> Option<Root> {
         match &self.rows.borrow().entry {
             Some(Entry::Live(root)) => Some(root.clone()),
             _ => None,
         }
     }
 
-    fn save(&self, entry: Entry) {
+    pub(super) fn created(&self) -> Root {
+        Root::create(self.rows.borrow().entry.as_ref(), self.now_ms())
+    }
+
+    fn has_to_settle(&self) -> bool {
+        let root = self.living();
+        root.is_some_and(|root| !root.operations.unsettled().is_empty())
+    }
+
+    pub(super) fn save(&self, entry: Entry) {
         let mut oracle = self.air.oracle.borrow_mut();
         match &entry {
-            Entry::Live(root) => oracle.lives(root.generation),
+            Entry::Live(root) => oracle.lives(root),
             Entry::Ended { generation, .. } => oracle.ends(*generation),
         }
         self.rows.borrow_mut().entry = Some(entry);
@@ -170,19 +202,21 @@ impl Core {
     }
 
     async fn admit(&self, datacenter: &Datacenter) -> Result<Root, Fault> {
-        let ended = self.rows.borrow().entry.clone();
-        let created = || Root::create(ended.as_ref(), self.now_ms());
-        let mut root = self.living().unwrap_or_else(created);
+        let mut root = self.living().unwrap_or_else(|| self.created());
+        if let Some(home) = root.home_elsewhere(datacenter) {
+            return Err(Fault::Elsewhere(home.clone()));
+        }
         if root.datacenters.contains(datacenter) {
             return Ok(root);
         }
         let lone = root.lone_lead(datacenter).cloned();
+        root.settle_home(datacenter);
         root.datacenters.insert(datacenter.clone());
         root.last_write_ms = root.last_write_ms.max(self.now_ms());
         if let Some(lone) = lone {
-            let configure = Message::Configure(root.grant(&lone));
-            self.air.call(self.air.lead_of(&lone), configure).await?;
+            self.tell_configure(&lone, &root).await?;
         }
+        root.revision += 1;
         self.save(Entry::Live(root.clone()));
         Ok(root)
     }
@@ -190,17 +224,14 @@ impl Core {
     /// As `objects::inboxes`.
     async fn on_register_inbox(&self, inbox: InboxId) -> Result<u64, Fault> {
         let _alone = self.lock.lock().await;
-        let ended = self.rows.borrow().entry.clone();
-        let created = || Root::create(ended.as_ref(), self.now_ms());
-        let mut root = self.living().unwrap_or_else(created);
+        let mut root = self.living().unwrap_or_else(|| self.created());
         let generation = root.generation;
         let is_first = root.inboxes.is_empty();
         if root.inboxes.insert(inbox) {
-            let lone = root.datacenters.first().cloned();
-            if let Some(lone) = lone.filter(|_| is_first && root.datacenters.len() == 1) {
-                let configure = Message::Configure(root.grant(&lone));
-                self.air.call(self.air.lead_of(&lone), configure).await?;
+            if let Some(lone) = root.sole().cloned().filter(|_| is_first) {
+                self.tell_configure(&lone, &root).await?;
             }
+            root.revision += 1;
             root.last_write_ms = root.last_write_ms.max(self.now_ms());
             self.save(Entry::Live(root));
         }
@@ -216,27 +247,46 @@ impl Core {
         told.into_iter().try_for_each(|told| told.map(|_| ()))
     }
 
-    async fn on_claim(&self, from: Datacenter, keys: Vec<WriteKey>) -> Result<Claimed, Fault> {
+    async fn on_claim(
+        &self,
+        from: Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Datacenter>,
+    ) -> Result<Claimed, Fault> {
         let _alone = self.lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
-        let generation = self.living().map_or(0, |root| root.generation);
-        let known = keys
-            .iter()
-            .map(|key| self.rows.borrow().owner_of(*key, generation));
-        if let Some(owners) = known.collect() {
-            return Ok(Claimed { generation, owners });
+        let living = self.living();
+        let generation = living.as_ref().map_or(0, |root| root.generation);
+        if struck_at.is_none() {
+            let known = keys
+                .iter()
+                .map(|key| self.rows.borrow().owner_of(*key, generation));
+            if let Some(owners) = known.collect() {
+                return Ok(Claimed { generation, owners });
+            }
         }
-        let generation = self.admit(&from).await?.generation;
+        let root = match living {
+            Some(root) if root.home.is_some() => root,
+            _ => self.admit(&from).await?,
+        };
+        let Some(owner) = owner_among(&root, &from, struck_at.as_ref()) else {
+            return Err(unavailable());
+        };
+        let generation = root.generation;
         let now_ms = self.now_ms();
         let mut rows = self.rows.borrow_mut();
         let mut owners = Vec::new();
         for key in keys {
             owners.push(match rows.owner_of(key, generation) {
+                Some(Owner::Lead(struck)) if struck_at.as_ref() == Some(&struck) => {
+                    rows.move_claim(key, owner);
+                    Owner::Lead(owner.clone())
+                }
                 Some(owner) => owner,
                 None => match rows.slots.admit(now_ms, CLAIMS_KEPT_MS, LIMITS.records_max) {
                     Some(slot) => {
-                        rows.claims.insert((slot, key), (from.clone(), generation));
-                        Owner::Lead(from.clone())
+                        rows.claims.insert((slot, key), (owner.clone(), generation));
+                        Owner::Lead(owner.clone())
                     }
                     None => Owner::Full,
                 },
@@ -294,4 +344,17 @@ impl Core {
             }
         }
     }
+}
+
+/// Whose keys are that nobody has, as `objects::claims`.
+fn owner_among<'a>(
+    root: &'a Root,
+    from: &'a Datacenter,
+    struck_at: Option<&Datacenter>,
+) -> Option<&'a Datacenter> {
+    let wanted = root.home.as_ref().unwrap_or(from);
+    let may_have = |datacenter: &&Datacenter| Some(*datacenter) != struck_at;
+    Some(wanted)
+        .filter(may_have)
+        .or_else(|| root.datacenters.iter().find(may_have))
 }

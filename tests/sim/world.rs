@@ -61,6 +61,8 @@ pub struct World {
     written: Vec<Rc<RefCell<Vec<Version>>>>,
     /// Keyed writes and events, and whether a client has its last answer.
     pub(super) wishes: Rc<RefCell<BTreeMap<Asked, bool>>>,
+    /// Operations under keys, by counter, and whether a client has its answer.
+    pub(super) deeds: Rc<RefCell<BTreeMap<(usize, u8), bool>>>,
 }
 
 impl World {
@@ -106,6 +108,7 @@ impl World {
             is_told: false,
             written: airs.iter().map(|_| Rc::default()).collect(),
             wishes: Rc::default(),
+            deeds: Rc::default(),
             network,
             now_ms,
             airs,
@@ -139,7 +142,7 @@ impl World {
         }
     }
 
-    fn edge(&self, counter: usize, number: u8) -> Rc<Edge> {
+    pub(super) fn edge(&self, counter: usize, number: u8) -> Rc<Edge> {
         self.isolates[usize::from(number)].edges[counter].clone()
     }
 
@@ -228,6 +231,9 @@ impl World {
     }
 
     fn skew(&mut self, whose: usize, milliseconds: i64) {
+        for air in self.airs.iter() {
+            air.oracle.borrow_mut().truth.is_skewed = true;
+        }
         let cells = self.places.iter().map(|place| &place.skew_ms);
         let roots = self.homes.iter().map(|home| &home.skew_ms);
         let isolates = self.isolates.iter().map(|isolate| &isolate.skew_ms);
@@ -281,6 +287,12 @@ impl World {
                 key,
                 is_other,
             } => self.send_keyed(edge, (counter, key, is_other, true)),
+            Step::Operate {
+                counter,
+                edge,
+                deed,
+            } => self.operate(counter, edge, deed),
+            Step::OperateKeyed { counter, edge, key } => self.operate_keyed(counter, edge, key),
             Step::Believe {
                 counter,
                 edge,
