@@ -1,9 +1,11 @@
 //! Where the platform enters: one module, two Workers, told apart by a variable.
 
 use worker::wasm_bindgen;
+use worker::wasm_bindgen::prelude::*;
 use worker::web_sys::{Request, Response};
 use worker::{Context, Env, event};
 
+use crate::aggregator::consumer::{MessageBatch, consume};
 use crate::protocol::names::{ROLE, ROLE_AGGREGATOR};
 use crate::{aggregator, edge};
 
@@ -32,4 +34,12 @@ async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<R
     } else {
         edge::fetch(request, env, context).await
     }
+}
+
+/// A batch of the deployment's queue, where it has one. Not the SDK's macro, which ends the whole isolate where
+/// a handler fails; this one cannot fail.
+#[wasm_bindgen(wasm_bindgen = worker::wasm_bindgen, wasm_bindgen_futures = worker::wasm_bindgen_futures, js_sys = worker::js_sys)]
+pub async fn queue(batch: MessageBatch, env: Env, _context: JsValue) -> Result<JsValue, JsValue> {
+    consume(&batch, &env).await;
+    Ok(JsValue::UNDEFINED)
 }

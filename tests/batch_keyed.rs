@@ -18,7 +18,8 @@ use tally::counter::ledger::WriteKey;
 use tally::counter::split::shard_of_element;
 use tally::protocol::batch::Record;
 use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
-use tally::protocol::batch::plan::{Addressed, BodyKey, Plan};
+use tally::protocol::batch::keyed::{BodyKey, KeyedElements};
+use tally::protocol::batch::plan::{Addressed, Plan};
 use tally::protocol::batch::report::{ERRORS_MAX, Report};
 use tally::protocol::problem::{Code, Problem};
 use tally::sketch::Token;
@@ -46,6 +47,7 @@ struct Sent {
 #[derive(Clone, Debug)]
 struct Weather {
     elements_fail: Vec<bool>,
+    late_fail: Vec<bool>,
     amounts_fail: Vec<bool>,
     /// Whether it fails, and if so whether it was counted all the same.
     keyed_fail: Vec<(bool, bool)>,
@@ -55,6 +57,7 @@ impl Weather {
     fn fine() -> Self {
         Self {
             elements_fail: vec![false],
+            late_fail: vec![false],
             amounts_fail: vec![false],
             keyed_fail: vec![(false, false)],
         }
@@ -166,10 +169,12 @@ impl World {
                 self.add_load(&one);
             }
         }
+        let mut late = KeyedElements::default();
         let reused = Problem::new(Code::IdempotencyKeyReused, "another write");
         for (number, some) in keyed.into_iter().enumerate() {
             assert!(!some.writes.is_empty(), "a call for nothing");
             let (fails, is_counted) = at(&weather.keyed_fail, number);
+            let mut counted = Vec::new();
             for (place, write) in some.writes.iter().enumerate() {
                 let name = (some.counter.as_str().to_owned(), write.key);
                 let known = self.records.get(&name).copied();
@@ -184,6 +189,16 @@ impl World {
                 } else if is_other {
                     some.fail(place, &reused, &mut report);
                 }
+                counted.push(!fails && !is_other);
+            }
+            late.add(some, &here, &counted);
+        }
+        for (number, one) in late.loads().into_iter().enumerate() {
+            assert!(one.load.live.is_empty() && one.load.added == 0);
+            if at(&weather.late_fail, number) {
+                late.fail(number, &away, &mut report);
+            } else {
+                self.add_load(&one);
             }
         }
         self.check_elements(&report, lines);
@@ -214,6 +229,18 @@ fn plainly(lines: &[Line]) -> (BTreeMap<String, u128>, u64) {
         *totals.entry(COUNTERS[sent.counter].to_owned()).or_default() += u128::from(sent.delta);
     }
     (totals, rejected)
+}
+
+/// The elements of lines that all have ids: of those only that were not refused.
+fn elements_that_count(lines: &[Line]) -> BTreeSet<(String, Token)> {
+    let mut firsts = BTreeMap::new();
+    let sent = lines.iter().flatten().filter(|sent| {
+        let asked = (sent.delta, sent.unique);
+        *firsts.entry((sent.counter, sent.id)).or_insert(asked) == asked
+    });
+    let token = |element: usize| Token::from_hash(hashed(element));
+    sent.filter_map(|sent| Some((COUNTERS[sent.counter].to_owned(), token(sent.unique?))))
+        .collect()
 }
 
 fn check(report: &Report, lines: &[Line]) -> Result<(), TestCaseError> {
@@ -256,14 +283,18 @@ fn weather() -> impl Strategy<Value = Weather> {
     let keyed = (any::<bool>(), any::<bool>());
     (
         vec(prop::bool::weighted(0.2), 1..6),
+        vec(prop::bool::weighted(0.2), 1..6),
         vec(any::<bool>(), 1..4),
         vec(keyed, 1..4),
     )
-        .prop_map(|(elements_fail, amounts_fail, keyed_fail)| Weather {
-            elements_fail,
-            amounts_fail,
-            keyed_fail,
-        })
+        .prop_map(
+            |(elements_fail, late_fail, amounts_fail, keyed_fail)| Weather {
+                elements_fail,
+                late_fail,
+                amounts_fail,
+                keyed_fail,
+            },
+        )
 }
 
 fn times() -> impl Strategy<Value = Times> {
@@ -314,6 +345,7 @@ proptest! {
             check(&world.send(part, Times::Live, Some(KEY), &Weather::fine(), NOW_MS + 60_000), part)?;
         }
         prop_assert_eq!(&world.totals, &plainly(&lines).0);
+        prop_assert_eq!(&world.elements, &elements_that_count(&lines));
     }
 
     #[test]
@@ -335,24 +367,42 @@ proptest! {
     }
 
     #[test]
-    fn a_line_that_is_rejected_for_its_elements_counts_nothing(
+    fn a_plain_line_that_is_rejected_for_its_elements_counts_nothing(
         lines in vec(line(false), 1..40), with_key in any::<bool>(),
     ) {
         let mut world = World::default();
         let weather = Weather { elements_fail: vec![true], ..Weather::fine() };
         let report = world.send(&lines, Times::Live, with_key.then_some(KEY), &weather, NOW_MS);
         check(&report, &lines)?;
-        // Where something is keyed, elements go alone, and none of the counter's lines counts without them.
-        // Where nothing is, those of the own shard go with the amounts.
+        // Those of the own shard go with the amounts. Those of keyed lines go once the lines have been counted.
+        let is_keyed = |sent: &Sent| with_key || sent.id.is_some();
         let fails = |sent: &Sent| {
-            let of_counter = || lines.iter().flatten().filter(|one| one.counter == sent.counter);
-            let is_keyed = of_counter().any(|one| with_key || one.id.is_some());
-            let mut elements = of_counter().filter_map(|one| one.unique);
-            elements.any(|element| is_keyed || shard_of_element(hashed(element), SHARDS) != OWN)
+            let of_counter = lines.iter().flatten().filter(|one| one.counter == sent.counter);
+            let mut elements = of_counter.filter(|one| !is_keyed(one)).filter_map(|one| one.unique);
+            !is_keyed(sent) && elements.any(|element| shard_of_element(hashed(element), SHARDS) != OWN)
         };
         let left: Vec<Line> = lines.iter().map(|line| line.clone().filter(|sent| !fails(sent))).collect();
         let (totals, rejected) = plainly(&left);
         prop_assert_eq!(&world.totals, &totals);
         prop_assert_eq!(report.rejected, rejected);
+    }
+
+    #[test]
+    fn a_keyed_line_that_is_rejected_for_its_element_is_whole_after_a_retry(
+        lines in vec(line(true), 1..40),
+    ) {
+        let mut world = World::default();
+        let weather = Weather { late_fail: vec![true], ..Weather::fine() };
+        let report = world.send(&lines, Times::Live, None, &weather, NOW_MS);
+        check(&report, &lines)?;
+        let (totals, refused) = plainly(&lines);
+        prop_assert_eq!(&world.totals, &totals);
+        prop_assert!(world.elements.is_empty());
+        let accepted = report.accepted;
+        let report = world.send(&lines, Times::Live, None, &Weather::fine(), NOW_MS);
+        prop_assert_eq!(report.rejected, refused);
+        prop_assert!(accepted <= report.accepted);
+        prop_assert_eq!(&world.totals, &totals);
+        prop_assert_eq!(&world.elements, &elements_that_count(&lines));
     }
 }

@@ -9,9 +9,8 @@ use std::collections::BTreeSet;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::WriteKey;
 use tally::protocol::batch::gather::{Gathered, Identified, Times};
-use tally::protocol::batch::plan::{
-    Addressed, BATCH_FLUSHES_MAX, BodyKey, KEYED_AT_ONCE_MAX, Plan,
-};
+use tally::protocol::batch::keyed::{BodyKey, KEYED_AT_ONCE_MAX, KeyedElements};
+use tally::protocol::batch::plan::{Addressed, BATCH_FLUSHES_MAX, Plan};
 use tally::protocol::batch::report::{LineNumbers, Report};
 use tally::protocol::problem::{Code, Problem};
 
@@ -45,6 +44,10 @@ fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, Gathered)> {
                     fingerprint: 1,
                     second: 1_777_593_600,
                     delta: 1,
+                    element: (elements > 0).then(|| {
+                        let name = number * 1_000_000 + id;
+                        name.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                    }),
                 })
                 .collect(),
         };
@@ -125,9 +128,16 @@ fn nor_do_the_keyed_writes_of_a_body() {
             .iter()
             .map(|some| some.writes.len().div_ceil(KEYED_AT_ONCE_MAX));
         let calls = flushes + 2 * chunks.sum::<usize>();
+        let writes: u64 = keyed.iter().map(|some| length(&some.writes)).sum();
+        let mut late = KeyedElements::default();
+        for some in keyed {
+            let counted = vec![true; some.writes.len()];
+            late.add(some, &Datacenter::local(), &counted);
+        }
+        let calls = calls + late.loads().len();
+        assert!(calls <= BATCH_FLUSHES_MAX, "{calls} calls");
         assert!(calls * ATTEMPTS + 100 <= SUBREQUESTS_MAX, "{calls} calls");
         assert_eq!(report.accepted + report.rejected, lines);
-        let writes: u64 = keyed.iter().map(|some| length(&some.writes)).sum();
         let accepted = report.accepted / (1 + ids);
         assert!(accepted > 0);
         assert_eq!(writes, accepted * (ids + u64::from(key.is_some())));

@@ -8,12 +8,9 @@ use std::collections::BTreeSet;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::cluster::root::{
-    DATACENTERS_MAX, Entry, Root, SoleIsSilent, TOMBSTONE_KEPT_MS, prefix_end,
-};
+use tally::cluster::root::{DATACENTERS_MAX, Entry, Root, TOMBSTONE_KEPT_MS, prefix_end};
 use tally::counter::id::Datacenter;
 use tally::counter::settings::{Settings, Ttl, TtlMode};
-use tally::counter::total::Value;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -215,26 +212,4 @@ fn names_of_datacenters_are_letters_digits_and_hyphens() {
     }
     let distinct: BTreeSet<Datacenter> = ["fra", "FRA", "Fra"].map(datacenter).into();
     assert_eq!(distinct.len(), 1);
-}
-
-#[test]
-fn a_datacenter_that_counts_alone_is_never_unsettled() {
-    let seven = Value::new(7_u128, 0_u128);
-    let silent = |name: &str| (datacenter(name), None);
-    for (names, home) in [
-        (&["FRA"][..], None),
-        (&["AMS", "FRA"], Some(datacenter("FRA"))),
-    ] {
-        let mut root = root(names);
-        root.home = home;
-        let before = root.clone();
-        let set = root.set(seven, vec![silent("FRA")], NOW_MS);
-        assert_eq!(set, Err(SoleIsSilent(datacenter("FRA"))));
-        assert_eq!(root, before, "nothing has changed");
-    }
-    // Of several, one may be heard of later: none of them calls its own total the value.
-    let mut root = root(&["AMS", "FRA"]);
-    let set = root.set(seven, vec![silent("AMS"), silent("FRA")], NOW_MS);
-    assert_eq!(set, Ok(()));
-    assert_eq!(root.operations.unsettled().len(), 2);
 }

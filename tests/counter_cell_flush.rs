@@ -51,6 +51,7 @@ fn load(added: u128, removed: u128) -> Load {
         past: vec![(second - 100_000, 1)],
         tokens: vec![(second, Token::from_hash(1)), (0, Token::from_hash(2))],
         writes: 1,
+        newest: 0,
     }
 }
 

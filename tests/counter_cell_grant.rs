@@ -214,18 +214,15 @@ fn a_renewal_takes_newer_settings_alone_and_never_steps_back() {
 }
 
 #[test]
-fn a_flush_of_an_ended_generation_is_not_answered_by_the_next() {
+fn a_flush_of_an_ended_generation_is_neither_answered_nor_counted_by_the_next() {
     let mut cell = Cell::default();
     cell.take_grant(grant(1, 0), NOW_MS);
     assert_eq!(flush(&mut cell, 1, NOW_MS), Ok(1));
     assert!(cell.close(1));
     assert_eq!(cell.take_grant(grant(1, 0), NOW_MS), Taken::Outdated);
     assert_eq!(cell.take_grant(grant(2, 0), NOW_MS), Taken::Born);
-    assert_eq!(
-        flush(&mut cell, 1, NOW_MS),
-        Ok(1),
-        "counted anew, from nothing"
-    );
+    assert_eq!(flush(&mut cell, 1, NOW_MS), Err(Refusal::Stray));
+    assert_eq!(flush(&mut cell, 2, NOW_MS), Ok(1), "from nothing");
     assert!(!cell.close(1), "an end that comes twice ends nothing else");
     assert_eq!(cell.generation(), Some(2));
 }

@@ -186,6 +186,7 @@ impl Shell {
                     past,
                     tokens: tokens.clone(),
                     writes: 1,
+                    newest: 0,
                 };
                 self.tokens.extend(tokens);
                 self.number += 1;

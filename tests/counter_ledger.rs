@@ -1,5 +1,6 @@
 //! Law: a record is never let go before the time that was promised when it was made, and is gone a quarter
-//! of that time later at most; where the ledger is full, nothing is let go for another record.
+//! of that time later at most, counted from when it was made or last renewed; where the ledger is full,
+//! nothing is let go for another record.
 #![expect(
     clippy::expect_used,
     reason = "the helpers of a test fail it by panicking"
@@ -45,6 +46,21 @@ impl Shell {
         });
     }
 
+    /// Whether the row was moved. Its promise is made again either way.
+    fn renew(&mut self, pick: usize, now_ms: i64, kept_ms: i64) -> bool {
+        let number = pick % self.rows.len().max(1);
+        let Some(row) = self.rows.get_mut(number) else {
+            return false;
+        };
+        let moved = self.ledger.renew(row.slot, now_ms, kept_ms);
+        *row = Row {
+            slot: moved.unwrap_or(row.slot),
+            made_ms: now_ms,
+            kept_ms,
+        };
+        moved.is_some()
+    }
+
     /// Deletes what the ledger lets go, and returns it.
     fn expire(&mut self, now_ms: i64) -> Vec<Row> {
         let newest = self.ledger.expire(now_ms).unwrap_or(i64::MIN);
@@ -75,6 +91,8 @@ fn counts_of(ledger: &Ledger) -> Vec<(i64, u64)> {
 #[derive(Clone, Debug)]
 enum Event {
     Admit,
+    /// One of the records is asked for again, as a claim is by a retry.
+    Renew(usize),
     Expire,
     /// The clock goes on, or steps back: thousandths of the time that records are kept.
     Tick(i64),
@@ -85,6 +103,7 @@ enum Event {
 fn event(ticks: std::ops::Range<i64>) -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => Just(Event::Admit),
+        4 => any::<usize>().prop_map(Event::Renew),
         2 => Just(Event::Expire),
         6 => ticks.prop_map(Event::Tick),
         1 => prop_oneof![Just(60_000), Just(61_007), Just(DAY_MS), Just(7 * DAY_MS)].prop_map(Event::Keep),
@@ -103,6 +122,9 @@ proptest! {
         for event in events {
             match event {
                 Event::Admit => shell.admit(now_ms, kept_ms),
+                Event::Renew(pick) => {
+                    shell.renew(pick, now_ms, kept_ms);
+                }
                 Event::Tick(thousandths) => now_ms += kept_ms / 1_000 * thousandths,
                 Event::Keep(milliseconds) => kept_ms = milliseconds,
                 Event::Expire => {
@@ -128,6 +150,11 @@ proptest! {
                 Event::Admit => {
                     shell.expire(now_ms);
                     shell.admit(now_ms, kept_ms);
+                    prop_assert!(shell.ledger.slots().count() <= 6);
+                }
+                Event::Renew(pick) => {
+                    shell.expire(now_ms);
+                    shell.renew(pick, now_ms, kept_ms);
                     prop_assert!(shell.ledger.slots().count() <= 6);
                 }
                 Event::Tick(thousandths) => now_ms += kept_ms / 1_000 * thousandths,
@@ -192,6 +219,46 @@ fn a_shorter_setting_drops_nothing_and_a_longer_one_does_not_keep_for_ever() {
     let long = ledger.admit(BEGIN_MS, DAY_MS, 10);
     assert_eq!(ledger.expire(BEGIN_MS + 75_000), short);
     assert_eq!(ledger.expire(BEGIN_MS + DAY_MS + DAY_MS / 4), long);
+}
+
+#[test]
+fn a_claim_that_is_asked_for_again_late_outlives_the_record_that_is_counted_then() {
+    // The count after the first claim was lost, and its client comes back just before the claim would go.
+    let kept_ms = DAY_MS + 3_600_000;
+    let mut shell = Shell::default();
+    shell.admit(BEGIN_MS, kept_ms);
+    let late_ms = shell.rows[0].slot - 1;
+    assert!(shell.renew(0, late_ms, kept_ms));
+    // Counted a moment later, by a clock that is up to an hour ahead, the record is kept for a day.
+    let record_until_ms = late_ms + 3_600_000 + DAY_MS;
+    assert!(shell.expire(record_until_ms - 1).is_empty());
+    assert_eq!(shell.expire(record_until_ms + kept_ms / 4).len(), 1);
+}
+
+#[test]
+fn however_often_it_is_asked_for_a_record_moves_once_a_quarter() {
+    let minutes = 3 * 24 * 60;
+    let mut shell = Shell::default();
+    shell.admit(BEGIN_MS, DAY_MS);
+    shell.admit(BEGIN_MS, DAY_MS);
+    let moves = (0..=minutes).filter(|minute| shell.renew(0, BEGIN_MS + minute * 60_000, DAY_MS));
+    assert_eq!(moves.count(), 3 * 4);
+    // The other one has stayed where it was, and goes alone.
+    assert_eq!(shell.ledger.slots().count(), 2);
+    assert_eq!(shell.expire(BEGIN_MS + 2 * DAY_MS).len(), 1);
+    assert_eq!(shell.rows.len(), 1);
+}
+
+#[test]
+fn a_full_ledger_renews_what_it_has_and_nothing_that_it_has_not() {
+    let mut ledger = Ledger::default();
+    let slot = ledger.admit(BEGIN_MS, DAY_MS, 1).expect("there is room");
+    let late_ms = BEGIN_MS + DAY_MS;
+    assert_eq!(ledger.renew(slot - 1, late_ms, DAY_MS), None);
+    let renewed = ledger.renew(slot, late_ms, DAY_MS).expect("a new slot");
+    assert_eq!(counts_of(&ledger), [(renewed, 1)]);
+    assert_eq!(ledger.renew(slot, late_ms, DAY_MS), None, "it has moved");
+    assert_eq!(ledger.admit(late_ms, DAY_MS, 1), None);
 }
 
 #[test]

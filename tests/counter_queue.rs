@@ -13,7 +13,7 @@ use tally::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
 use tally::counter::nonces::{Known, Nonce, Nonces, Outcome};
 use tally::counter::queue::{
     BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Death, Due, Event, Gathered, Logged, SUMMED_MAX, Verdict,
-    gather, retry_after_ms, verdict,
+    gather, retry_after_ms, retry_seconds, verdict,
 };
 
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -355,4 +355,6 @@ fn what_can_never_be_counted_is_dead_and_all_else_is_sent_again() {
 fn waits_double_and_end() {
     let waits: Vec<i64> = [0, 1, 2, 6, 7, 100].map(retry_after_ms).into();
     assert_eq!(waits, [250, 500, 1_000, 16_000, 30_000, 30_000]);
+    let waits: Vec<u32> = [1, 2, 9, 10, u32::MAX].map(retry_seconds).into();
+    assert_eq!(waits, [2, 4, 512, 600, 600]);
 }

@@ -63,7 +63,7 @@ fn rows_of_an_inbox_have_these_bytes() {
     };
     assert_eq!(
         golden(&vec![due]),
-        "0107706167652fc3bc0107070707070707070707070707070707ac0207ac02000001bcb49f9f0dac020100000000"
+        "0107706167652fc3bc0107070707070707070707070707070707ac0207ac02000001bcb49f9f0dac0201000000000000"
     );
     let letter = |death| DeadLetter {
         counter: "a".to_owned(),

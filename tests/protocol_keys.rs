@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::protocol::keys::{KEY_BYTES_MAX, Kind, fingerprint, parse_key, write_key};
+use tally::protocol::batch::ingest::Ingest;
+use tally::protocol::keys::{BodyHash, KEY_BYTES_MAX, Kind, fingerprint, parse_key, write_key};
 use tally::protocol::problem::Code;
 use tally::sketch::{HashKey, hash};
 
@@ -153,4 +154,77 @@ fn names_of_keys_do_not_change() {
     );
     let parts: [&[u8]; 4] = [b"increment", &1_u128.to_le_bytes(), b"", b""];
     assert_eq!(fingerprint(&keyed_hash, &parts), 3_999_602_336_840_117_727);
+}
+
+/// The hash of a body that comes in pieces of these lengths, and a last one.
+fn body_hash(asked: &[&[u8]], body: &[u8], cuts: &[usize]) -> u64 {
+    let mut hash = BodyHash::new(&keyed_hash, asked);
+    let mut left = body;
+    for cut in cuts {
+        let (piece, later) = left.split_at((*cut).min(left.len()));
+        hash.push(&keyed_hash, piece);
+        left = later;
+    }
+    hash.push(&keyed_hash, left);
+    hash.finish(&keyed_hash)
+}
+
+/// `length` bytes that do not repeat soon.
+fn bytes(length: usize) -> Vec<u8> {
+    (0..251).cycle().take(length).collect()
+}
+
+proptest! {
+    #![proptest_config(config(112, 64))]
+
+    #[test]
+    fn a_body_has_one_hash_however_it_is_cut(
+        length in prop_oneof![0..200_usize, 65_530..65_540_usize, 131_066..200_000_usize],
+        cuts in vec(prop_oneof![0..70_usize, 65_530..65_540_usize], 0..8),
+    ) {
+        let body = bytes(length);
+        prop_assert_eq!(body_hash(&[b"events"], &body, &cuts), body_hash(&[b"events"], &body, &[]));
+    }
+}
+
+#[test]
+fn a_body_that_asks_for_anything_else_has_another_hash() {
+    let mut seen = BTreeSet::new();
+    let queries = [
+        ("clf", None),
+        ("clf", Some("ip")),
+        ("ndjson", None),
+        ("ndjson", Some("ip")),
+        ("logpush", None),
+    ];
+    let mut asked = vec![vec!["events"]];
+    for (format, unique) in queries {
+        let ingest = Ingest::from_query(Some(format), None, unique).unwrap();
+        asked.push([&["ingest"][..], &ingest.asked()].concat());
+    }
+    for asked in asked {
+        let asked: Vec<&[u8]> = asked.iter().map(|text| text.as_bytes()).collect();
+        for length in [0, 1, 65_535, 65_536, 65_537, 131_072] {
+            let mut body = bytes(length);
+            assert!(seen.insert(body_hash(&asked, &body, &[])), "{length}");
+            if let Some(last) = body.last_mut() {
+                *last ^= 1;
+                assert!(seen.insert(body_hash(&asked, &body, &[])), "{length}");
+            }
+        }
+    }
+    // What is the same by default is the same: it asks for the same.
+    let named = Ingest::from_query(Some("clf"), Some("path"), Some("none")).unwrap();
+    let bare = Ingest::from_query(Some("clf"), None, None).unwrap();
+    assert_eq!(named.asked(), bare.asked());
+}
+
+#[test]
+fn hashes_of_bodies_stay_as_they_are() {
+    // They are kept with their keys, for longer than a deploy takes.
+    assert_eq!(body_hash(&[b"events"], b"", &[]), 941_120_880_051_158_514);
+    assert_eq!(
+        body_hash(&[b"events"], &bytes(100_000), &[]),
+        5_215_247_647_122_997_517
+    );
 }

@@ -27,9 +27,9 @@ use tally::counter::settings::{Settings, Ttl, TtlMode};
 use tally::counter::total::Value;
 use tally::protocol::messages::{
     Append, Ask, Call, Claim, Claimed, Close, Configure, Count, Counted, Drain, Fault, Flush,
-    Flushed, HashKeyCall, Hello, Keep, List, ListAll, LookUp, Measure, Operate, Owner, Read,
+    Flushed, HashKeyCall, Hello, Keep, List, ListAll, LookUp, Measure, Operate, Owner, Push, Read,
     ReadDead, ReadDrained, ReadMany, Register, RegisterInbox, ReleaseInbox, Report, Seal, Settle,
-    Sum, Suspend, decode, encode,
+    Sum, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -86,6 +86,7 @@ fn load() -> Load {
         past: vec![(1_431_820_800, 2)],
         tokens: vec![(second, Token::from_hash(0x0123_4567_89ab_cdef))],
         writes: 5,
+        newest: 300,
     }
 }
 
@@ -97,7 +98,11 @@ fn cell() -> Cell {
         lane: u64::MAX,
         number: 7,
     };
-    let counted = cell.apply(nonce, &load(), NOW_MS);
+    let known = Load {
+        newest: grant().generation,
+        ..load()
+    };
+    let counted = cell.apply(nonce, &known, NOW_MS);
     assert!(counted.is_ok(), "{counted:?}");
     cell
 }
@@ -114,7 +119,7 @@ fn a_flush_has_these_bytes() {
     };
     assert_eq!(
         golden(&flush),
-        "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0dc08a8d0905"
+        "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0dc08a8d0905ac02"
     );
 }
 
@@ -134,7 +139,7 @@ fn an_answer_to_a_flush_has_these_bytes() {
     };
     assert_eq!(
         golden(&Ok::<_, Fault>(flushed)),
-        "0007ac02ffffffffffffffffffffffffffffffffffff03010100ac0200000814"
+        "0007ac02ffffffffffffffffffffffffffffffffffff03010100ac020000081400"
     );
     let refused = Err::<Flushed, _>(Fault::Refused(Refusal::Overflow));
     assert_eq!(golden(&refused), "010101");
@@ -144,7 +149,7 @@ fn an_answer_to_a_flush_has_these_bytes() {
 fn a_hot_row_has_these_bytes() {
     assert_eq!(
         golden::<Hot>(&cell().hot_row()),
-        "01c0c0b286de3302010801901c0190e5b18dbc67f8ecb18dbc67010801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d"
+        "01c0c0b286de3302010801901c0190e5b18dbc6700f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d"
     );
     assert_eq!(
         golden::<Hot>(&Cell::default().hot_row()),
@@ -179,7 +184,7 @@ fn recorded() -> Recorded {
 fn a_record_and_the_ledgers_counts_have_these_bytes() {
     assert_eq!(
         golden(&recorded()),
-        "ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc67"
+        "ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc6702"
     );
     let mut ledger = Ledger::default();
     assert_eq!(golden(&ledger), "00");
@@ -215,7 +220,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
     };
     assert_eq!(
         golden(&count),
-        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac020001"
+        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac020001010107ac0201"
     );
     let counted = Counted {
         outcomes: vec![
@@ -237,7 +242,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
     };
     assert_eq!(
         golden(&counted),
-        "0700ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc6701ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc67020304050608"
+        "0c00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b080103465241"
     );
     let claim = Claim {
         counter: address().counter,
@@ -247,7 +252,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
     };
     assert_eq!(
         golden(&claim),
-        "07706167652fc3bc034652410107070707070707070707070707070707"
+        "07706167652fc3bc0346524101070707070707070707070707070707070103465241"
     );
     let claimed = Claimed {
         generation: 7,
@@ -258,7 +263,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
             Owner::Operation,
         ],
     };
-    assert_eq!(golden(&claimed), "070300034652410102");
+    assert_eq!(golden(&claimed), "07040003465241010203");
 }
 
 #[test]
@@ -311,7 +316,7 @@ fn entries_of_the_directory_have_these_bytes() {
     };
     assert_eq!(
         golden(&Entry::Live(root)),
-        "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc67020346524103494144e2f4b18dbc670e010346524103"
+        "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc6700020346524103494144e2f4b18dbc670e01034652410304010346524101034652410101c0c0b286de33ac02ad020201e0f4b18dbc6700090000010346524101ad020201054c4f43414c"
     );
     let ended = Entry::Ended {
         generation: 300,
@@ -347,6 +352,10 @@ fn each_call_has_its_own_path() {
         (List::PATH, "/list"),
         (HashKeyCall::PATH, "/hash-key"),
         (Measure::PATH, "/measure"),
+        (Push::PATH, "/push"),
+        (WatchLead::PATH, "/watch"),
+        (ViewOf::PATH, "/view"),
+        (TakeOver::PATH, "/take-over"),
         (Append::PATH, "/append"),
         (Drain::PATH, "/drain"),
         (ReleaseInbox::PATH, "/release-inbox"),
@@ -363,6 +372,9 @@ fn each_call_has_its_own_path() {
     let tables = [
         include_str!("../src/protocol/messages.rs"),
         include_str!("../src/protocol/messages/keyed.rs"),
+        include_str!("../src/protocol/messages/operate.rs"),
+        include_str!("../src/protocol/messages/read.rs"),
+        include_str!("../src/protocol/messages/converge.rs"),
         include_str!("../src/protocol/messages/queue.rs"),
     ];
     let mut all: Vec<&str> = Vec::new();
@@ -414,6 +426,13 @@ fn faults_tell_clients_who_must_act() {
         (Fault::Refused(Refusal::Stray), Code::Unavailable, busy),
         (
             Fault::Refused(Refusal::TooManyLanes),
+            Code::Unavailable,
+            busy,
+        ),
+        (Fault::Refused(Refusal::Bounded), Code::Unavailable, busy),
+        (Fault::Refused(Refusal::Moved(2)), Code::Unavailable, busy),
+        (
+            Fault::Elsewhere(address().datacenter),
             Code::Unavailable,
             busy,
         ),

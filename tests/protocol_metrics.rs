@@ -158,6 +158,8 @@ fn labels_are_bounded() {
                         "queued",
                         "ingest",
                         "put",
+                        "set",
+                        "reset",
                         "delete",
                     ],
                     "outcome" => &["counted", "refused", "unknown", "written", "failed"],

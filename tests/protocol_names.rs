@@ -101,6 +101,7 @@ fn bindings_and_variables_are_as_deployed() {
         (names::DIRECTORY, "DIRECTORY"),
         (names::INBOXES, "INBOXES"),
         (names::AGGREGATOR, "AGGREGATOR"),
+        (names::QUEUE, "TALLY_QUEUE"),
         (names::ROLE, "TALLY_ROLE"),
         (names::ROLE_AGGREGATOR, "aggregator"),
         (names::ACCESS, "TALLY_ACCESS"),
@@ -120,7 +121,9 @@ fn bindings_and_variables_are_as_deployed() {
             "{binding}"
         );
     }
-    assert!(edge.contains(&format!("\"{}\"", names::AGGREGATOR)));
+    for binding in [names::AGGREGATOR, names::QUEUE] {
+        assert!(edge.contains(&format!("\"{binding}\"")), "{binding}");
+    }
     assert!(aggregator.contains(names::ROLE) && aggregator.contains(names::ROLE_AGGREGATOR));
 }
 

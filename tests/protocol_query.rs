@@ -128,7 +128,7 @@ fn versions_are_read_whole_or_refused_with_the_reason() {
         ("AA", "its format is 0"),
         ("AQEDRlJBAAE", "not whole"),
         ("AQEDRlJBAAEq%20", "none of ours"),
-        ("AgEDRlJBAAEq", "its format is 2"),
+        ("AwEDRlJBAAEq", "its format is 3"),
         (&"A".repeat(600_001), "longer than 600000"),
     ] {
         let refusal = query(&format!("at_least={value}")).at_least();

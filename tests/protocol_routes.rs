@@ -31,6 +31,8 @@ fn every_call_is_found() {
         ("GET", "/counters/a", Route::Read(id("a"))),
         ("PUT", "/counters/a", Route::Put(id("a"))),
         ("DELETE", "/counters/a", Route::Delete(id("a"))),
+        ("PUT", "/counters/a/value", Route::Set(id("a"))),
+        ("POST", "/counters/a/reset", Route::Reset(id("a"))),
         ("GET", "/counters/a/history", Route::History(id("a"))),
         ("GET", "/counters", Route::List),
         (
@@ -197,6 +199,8 @@ fn what_is_no_id_is_refused() {
             ("DELETE", format!("/counters/{segment}")),
             ("POST", format!("/counters/{segment}/increment")),
             ("POST", format!("/counters/{segment}/decrement")),
+            ("PUT", format!("/counters/{segment}/value")),
+            ("POST", format!("/counters/{segment}/reset")),
             ("GET", format!("/counters/{segment}/history")),
         ] {
             assert_eq!(

@@ -111,7 +111,7 @@ fn foreign_strings_are_refused() {
         let decoded = Version::decode(&text);
         assert_eq!(decoded, Err(VersionError::Foreign), "{shown:?}");
     }
-    for format in [0, 2, 255] {
+    for format in [0, 3, 255] {
         let text = URL_SAFE_NO_PAD.encode([&[format], &bytes[1..]].concat());
         assert_eq!(Version::decode(&text), Err(VersionError::Format(format)));
     }
@@ -125,8 +125,8 @@ fn what_is_no_version_is_said() {
         (VersionError::TooLong, "it is longer than 600000 bytes"),
         (VersionError::Foreign, "it is none of ours, or not whole"),
         (
-            VersionError::Format(2),
-            "its format is 2, this release reads 1",
+            VersionError::Format(3),
+            "its format is 3, this release reads 1 and 2",
         ),
     ] {
         assert_eq!(error.to_string(), text);

@@ -63,6 +63,7 @@ fn sum(generation: u64, parts: &[(&str, Cells<'_>)]) -> GlobalSum {
         datacenters: datacenters.collect(),
         root,
         is_whole: true,
+        uniques: Vec::new(),
         is_drained: true,
     }
 }

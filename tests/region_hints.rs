@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use tally::cluster::region::{colos, location_hint};
+use tally::cluster::region::{colos, location_hint, region_of};
 use tally::counter::id::Datacenter;
 
 const HINTS: [&str; 9] = [
@@ -41,10 +41,29 @@ fn known_colos_have_the_hint_of_their_region() {
 fn what_is_no_known_colo_has_no_hint() {
     assert_eq!(location_hint(&Datacenter::local()), None);
     for name in [
-        "XXX", "AAA", "ZZZ", "FR", "FRAA", "F", "EU-WEST", "WEUR", "AB-", "000",
+        "XXX", "AAA", "ZZZ", "FR", "FRAA", "F", "EU-WEST", "WEU", "AB-", "000",
     ] {
         assert_eq!(hint(name), None, "{name}");
     }
+}
+
+#[test]
+fn a_region_is_a_datacenter_with_its_own_hint_and_no_colo_has_its_name() {
+    for expected in HINTS {
+        assert_eq!(hint(expected), Some(expected), "{expected}");
+        assert!(
+            colos().all(|(colo, _)| !colo.eq_ignore_ascii_case(expected)),
+            "{expected} is a colo too"
+        );
+    }
+    for (colo, expected) in colos() {
+        let region = region_of(Datacenter::parse(colo).expect("a colo"));
+        assert_eq!(region.as_str(), expected.to_ascii_uppercase(), "{colo}");
+        assert_eq!(region_of(region.clone()), region, "a region of a region");
+    }
+    let unknown = Datacenter::parse("XXX").expect("a name");
+    assert_eq!(region_of(unknown.clone()), unknown);
+    assert_eq!(region_of(Datacenter::local()), Datacenter::local());
 }
 
 #[test]

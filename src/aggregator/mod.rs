@@ -3,21 +3,26 @@
 //! It keeps nothing. Requests reach it through the edge's service binding alone: it has no public
 //! address (`workers_dev = false`, no route).
 
+pub mod consumer;
+
 use crate::protocol::order::in_order;
 use std::collections::BTreeMap;
 
 use worker::{Env, Request, Response};
 
 use crate::cluster::root::Root;
+use crate::cluster::view::View;
 use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::merge::at_rest;
 use crate::counter::queue::InboxId;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::platform::settled::all_settled;
+use crate::protocol::known;
 use crate::protocol::messages::{
-    Call, DatacenterSum, Drain, Fault, GlobalSum, List, ListAll, LookUp, Measure, Read,
-    ReadDrained, ReadMany, Settle, Sum, Wanted,
+    Call, DatacenterSum, Drain, Fault, GlobalSum, List, ListAll, LookUp, Measure, Origin, Read,
+    ReadDrained, ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
 };
 use crate::protocol::names::{self, CellAddress, DIRECTORY_PARTITIONS};
 
@@ -44,7 +49,7 @@ const AGGREGATE_PAGE: u32 = 1_000;
 pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
     let path = request.path();
     match path.as_str() {
-        Read::PATH => call::reply::<Read>(&read(&env, call::read(&mut request).await, None).await),
+        Read::PATH => call::reply::<Read>(&read_view(&env, call::read(&mut request).await).await),
         ReadDrained::PATH => {
             call::reply::<ReadDrained>(&read_drained(&env, call::read(&mut request).await).await)
         }
@@ -59,7 +64,34 @@ pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
     }
 }
 
-/// Sums a counter; `known` is its root, where that has just been read.
+/// Sums a counter for a reader who takes what leads push: of many datacenters only those are asked that have not
+/// pushed lately.
+async fn read_view(env: &Env, asked: Result<Read, Fault>) -> Result<Option<GlobalSum>, Fault> {
+    let asked = asked?;
+    let wanted = asked.wanted;
+    // Times lie with the leads alone, and one datacenter is asked as fast as its root.
+    if wanted.window.is_some() || wanted.history.is_some() || asked.datacenter.is_some() {
+        return read(env, Ok(asked), None).await;
+    }
+    let view_of = ViewOf {
+        counter: asked.counter.clone(),
+        watches: true,
+    };
+    let Some(Viewed { root, view }) = call::root(env, &asked.counter, &view_of).await? else {
+        return Ok(None);
+    };
+    if let Some(view) = view {
+        let view = View::from_rest(view);
+        let sum = sum_world(env, &asked.counter, root, None, wanted, Some(&view)).await;
+        if let Some(sum) = sum.filter(|sum| !answers_unsettled(sum)) {
+            return Ok((!has_lapsed(&sum, true)).then_some(sum));
+        }
+        return read(env, Ok(asked), None).await;
+    }
+    read(env, Ok(asked), Some(root)).await
+}
+
+/// Sums a counter by asking all its datacenters; `known` is its root, where that has just been read.
 async fn read(
     env: &Env,
     read: Result<Read, Fault>,
@@ -78,7 +110,8 @@ async fn read(
         let Some(root) = root else {
             return Ok(None);
         };
-        if let Some(sum) = sum_world(env, &counter, root, datacenter.as_ref(), wanted).await {
+        let only = datacenter.as_ref();
+        if let Some(sum) = sum_world(env, &counter, root, only, wanted, None).await {
             if answers_unsettled(&sum) {
                 let settle = Settle {
                     counter: counter.clone(),
@@ -126,6 +159,10 @@ async fn read_drained(
             counter: asked.counter.clone(),
         };
         async move {
+            if drain.to.is_queue() {
+                // What a queue of the platform holds cannot be asked for.
+                return Err(Fault::Unavailable("a queue cannot be drained".to_owned()));
+            }
             let to = names::inbox(&drain.to);
             call::object_within(env, &to, &drain, DRAIN_MS_MAX).await
         }
@@ -140,14 +177,18 @@ async fn read_drained(
     Ok(sum)
 }
 
-/// Sums the datacenters; `None` where a lead counts for a newer generation than the root that was read.
+/// Sums the datacenters; `None` where a lead counts for a newer generation than the root that was read. With a
+/// view, those are not asked that have pushed lately. One that does not answer contributes what was last known.
 async fn sum_world(
     env: &Env,
     counter: &CounterId,
     root: Root,
     only: Option<&Datacenter>,
     wanted: Wanted,
+    view: Option<&View>,
 ) -> Option<GlobalSum> {
+    let now_ms = now_ms();
+    let view = view.filter(|view| view.generation() == root.generation);
     let question = wanted.of(root.generation);
     let ask = |datacenter: &Datacenter| {
         let to = CellAddress::lead(counter, datacenter);
@@ -160,26 +201,65 @@ async fn sum_world(
             (to.datacenter, answer)
         }
     };
-    let wanted = root
-        .datacenters
-        .iter()
-        .filter(|datacenter| only.is_none_or(|only| only == *datacenter));
     let mut datacenters: Vec<(Datacenter, Option<DatacenterSum>)> = Vec::new();
-    for (datacenter, answer) in all_settled(wanted.map(ask), LEADS_AT_ONCE).await {
+    let mut asked = Vec::new();
+    for datacenter in &root.datacenters {
+        match view.and_then(|view| known::pushed(view, datacenter, now_ms)) {
+            _ if only.is_some_and(|only| only != datacenter) => {}
+            Some(sum) => datacenters.push((datacenter.clone(), Some(sum))),
+            None => asked.push(datacenter),
+        }
+    }
+    for (datacenter, answer) in all_settled(asked.into_iter().map(ask), LEADS_AT_ONCE).await {
         match answer {
             Ok(sum) => datacenters.push((datacenter, Some(sum))),
             Err(Fault::Superseded(_)) => return None,
             Err(_) => datacenters.push((datacenter, None)),
         }
     }
+    let is_silent =
+        |part: &Option<DatacenterSum>| part.as_ref().is_none_or(|part| !part.missing.is_empty());
+    let mut memory = None;
+    if view.is_none() && datacenters.iter().any(|(_, part)| is_silent(part)) {
+        memory = last_view(env, counter, root.generation).await;
+    }
+    let view = view.or(memory.as_ref());
+    for (datacenter, part) in &mut datacenters {
+        match (part, view) {
+            (Some(part), Some(view)) => known::complete(part, view, datacenter, now_ms),
+            (part, Some(view)) => *part = known::last_known(view, datacenter, now_ms),
+            (_, None) => {}
+        }
+    }
     let datacenters = in_order(datacenters, |one, other| one.0.cmp(&other.0));
     let is_drained = root.inboxes.is_empty();
+    // What was not asked for brings no sketch of its own: the root knows their union.
+    let is_asked = |part: &DatacenterSum| part.origin == Origin::Asked;
+    let all_asked = datacenters
+        .iter()
+        .all(|(_, part)| part.as_ref().is_none_or(is_asked));
+    let uniques = match view {
+        Some(view) if !all_asked && !wanted.totals_only => at_rest(view.uniques()),
+        _ => Vec::new(),
+    };
     Some(GlobalSum {
         root,
+        uniques,
         datacenters,
         is_whole: only.is_none(),
         is_drained,
     })
+}
+
+/// What the root remembers of a counter's generation, for what does not answer now.
+async fn last_view(env: &Env, counter: &CounterId, generation: u64) -> Option<View> {
+    let view_of = ViewOf {
+        counter: counter.clone(),
+        watches: false,
+    };
+    let viewed = call::root(env, counter, &view_of).await.ok().flatten()?;
+    let view = View::from_rest(viewed.view?);
+    (view.generation() == generation).then_some(view)
 }
 
 /// Whether a sliding counter's time has passed by what every lead says. Its end is the root's to
@@ -269,7 +349,7 @@ async fn read_many(
         ..Wanted::default()
     };
     let sum = |(counter, root): (CounterId, Root)| async move {
-        match sum_world(env, &counter, root, None, wanted).await {
+        match sum_world(env, &counter, root, None, wanted, None).await {
             Some(sum) => Ok((!has_lapsed(&sum, true)).then_some((counter, sum))),
             // Ended and created again between listing and summing: read it by itself.
             None => {

@@ -2,12 +2,22 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`lease`] | how long an isolate may rely on what a root said |
 //! | [`operation`] | set and reset: what they observed, and what the value is since |
+//! | [`delta`] | what travels between leads, roots and views: what changed, or what is missing |
+//! | [`push`] | when a lead tells the root what its datacenter has counted |
 //! | [`region`] | location hints of datacenters |
 //! | [`ring`] | which partition holds a key |
 //! | [`root`] | generation, settings and datacenters of a counter |
+//! | [`view`] | what is known of a counter's datacenters, as it merges |
+//! | [`watch`] | when views ask the root, and which leads it asks to push often |
 
+pub mod delta;
+pub mod lease;
 pub mod operation;
+pub mod push;
 pub mod region;
 pub mod ring;
 pub mod root;
+pub mod view;
+pub mod watch;

@@ -47,6 +47,16 @@ pub struct Heard {
 }
 
 impl Operations {
+    /// What is left of operations where the root's row was lost: their number, and what they made of the value of
+    /// the one datacenter that knows.
+    pub fn adopt(number: u64, base: Value) -> Self {
+        Self {
+            number,
+            base,
+            ..Self::default()
+        }
+    }
+
     /// How many there were. They are numbered from 1 within a generation.
     pub fn number(&self) -> u64 {
         self.number

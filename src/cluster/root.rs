@@ -66,10 +66,6 @@ pub struct Root {
     pub operations: Operations,
 }
 
-/// The only datacenter that counts did not answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SoleIsSilent(pub Datacenter);
-
 /// Why a call that needs a home has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeedsHome;
@@ -93,6 +89,23 @@ impl Root {
             held: Vec::new(),
             operations: Operations::default(),
         }
+    }
+
+    /// A root whose row was lost, from what a lead had been granted: it counts for that generation, so this is the
+    /// one that lives. What operations had observed of other datacenters is lost; of a datacenter that was alone,
+    /// or home, the grant holds it.
+    pub fn adopt(held: &Grant, datacenter: &Datacenter, now_ms: i64) -> Self {
+        let mut root = Self {
+            generation: held.generation,
+            settings: held.settings,
+            last_write_ms: held.last_write_ms.max(now_ms),
+            revision: held.revision + 1,
+            home: held.is_home.then(|| datacenter.clone()),
+            ..Self::create(None, now_ms)
+        };
+        root.datacenters.insert(datacenter.clone());
+        root.operations = Operations::adopt(held.operations, held.rest);
+        root
     }
 
     /// When the counter ends by what the root knows; leads may know of later writes.
@@ -187,29 +200,12 @@ impl Root {
 
     /// Sets the value. `seen` holds what each datacenter that counts had counted; `None` for one that did not answer with
     /// all its cells.
-    ///
-    /// # Errors
-    /// [`SoleIsSilent`], and nothing has changed: it would call its own total the value, and nobody knows how much of
-    /// it is. So while one datacenter alone counts, none is unsettled.
-    pub fn set(
-        &mut self,
-        value: Value,
-        seen: Vec<(Datacenter, Option<Cells>)>,
-        now_ms: i64,
-    ) -> Result<(), SoleIsSilent> {
-        let is_silent = |sole: &&Datacenter| {
-            let mut seen = seen.iter();
-            seen.any(|(datacenter, cells)| datacenter == *sole && cells.is_none())
-        };
-        if let Some(sole) = self.sole().filter(is_silent) {
-            return Err(SoleIsSilent(sole.clone()));
-        }
+    pub fn set(&mut self, value: Value, seen: Vec<(Datacenter, Option<Cells>)>, now_ms: i64) {
         let mut seen = seen;
         let held = self.held.iter().cloned();
         seen.extend(held.map(|(datacenter, cells)| (datacenter, Some(cells))));
         self.operations.set(value, seen, now_ms);
         self.last_write_ms = self.last_write_ms.max(now_ms);
-        Ok(())
     }
 
     /// The datacenters whose totals change still: all, or home.
@@ -231,7 +227,8 @@ impl Root {
     /// The grant for the lead of a datacenter; `alone` if no other datacenter counts.
     pub fn grant(&self, datacenter: &Datacenter) -> Grant {
         let is_home = self.home.as_ref() == Some(datacenter);
-        let is_sole = is_home || self.datacenters.iter().all(|other| other == datacenter);
+        let is_only = self.datacenters.iter().all(|other| other == datacenter);
+        let is_sole = is_home || (self.home.is_none() && is_only);
         let mut settings = self.settings;
         if is_home {
             // One cell decides.

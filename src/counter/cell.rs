@@ -19,6 +19,7 @@ use super::merge::{CellTotals, Part, Question, Range, at_rest};
 use super::nonces::{Known, Nonce, Nonces, Outcome};
 use crate::sketch::{Sketch, Token};
 
+mod former;
 mod keyed;
 mod rows;
 mod shards;
@@ -48,6 +49,8 @@ pub struct Cell {
     /// How often each shard was let count, in memory only: see [`Cell::keep_sealed`].
     admissions: BTreeMap<u8, u64>,
     nonces: Nonces,
+    /// Flushes of generations that have ended, in memory only: see [`Cell::check_generation`].
+    former: Nonces,
     ledger: Ledger,
     history: History,
     all_time: Sketch,
@@ -55,7 +58,7 @@ pub struct Cell {
     /// Generations up to this one have ended. Kept in memory only, where it stops a grant of an
     /// ended generation that was on its way when the end came.
     closed_through: u64,
-    /// When a granter last said that the generation lives, by this cell's clock. In memory only.
+    /// When the granter was asked that last said that the generation lives, by this cell's clock. In memory only.
     granted_ms: Option<i64>,
 }
 
@@ -121,8 +124,9 @@ impl Cell {
     }
 
     /// Takes a grant. A newer generation starts from nothing; the same one takes newer settings; an
-    /// older one, or one that has ended, changes nothing.
-    pub fn take_grant(&mut self, grant: Grant, now_ms: i64) -> Taken {
+    /// older one, or one that has ended, changes nothing. `asked_ms` is when it was asked for: from then on the granter
+    /// says that the counter lives, however long its word was on its way.
+    pub fn take_grant(&mut self, grant: Grant, asked_ms: i64) -> Taken {
         if grant.generation <= self.closed_through
             || self.generation().is_some_and(|own| own > grant.generation)
         {
@@ -140,6 +144,7 @@ impl Cell {
                     spread: grant.spread,
                     closed_through: self.closed_through,
                     seals: self.seals,
+                    former: self.take_former(),
                     ..Self::default()
                 };
                 if older.is_some() {
@@ -149,22 +154,35 @@ impl Cell {
                 }
             }
         };
-        self.granted_ms = Some(now_ms);
+        self.granted_ms = Some(asked_ms);
         taken
+    }
+
+    /// Takes over what a grant of its own generation says. It may have been long on its way, so unlike one that was
+    /// asked for it does not tell that the counter lives.
+    pub fn configure(&mut self, grant: Grant) {
+        self.renew(grant);
     }
 
     fn renew(&mut self, grant: Grant) {
         let Some(held) = &mut self.grant else { return };
         held.last_write_ms = held.last_write_ms.max(grant.last_write_ms);
         if grant.revision > held.revision {
+            // A home has one shard from when it is one, whether or not a setting was put.
+            let is_older = grant.settings.number < held.settings.number;
             *held = Grant {
-                settings: held.settings,
+                settings: if is_older {
+                    held.settings
+                } else {
+                    grant.settings
+                },
                 last_write_ms: held.last_write_ms,
                 ..grant
             };
         } else if grant.revision == held.revision {
             // Of one moment, yet one was told that it is not alone: nobody is then.
             held.alone = held.alone && grant.alone;
+            held.is_home = held.is_home && grant.is_home;
         }
         if grant.settings.number > held.settings.number {
             held.settings = grant.settings;
@@ -185,6 +203,7 @@ impl Cell {
             *self = Self {
                 closed_through: self.closed_through,
                 seals: self.seals,
+                former: self.take_former(),
                 ..Self::default()
             };
         }
@@ -226,6 +245,7 @@ impl Cell {
             Known::Stray => return Err(Refusal::Stray),
             Known::Full => return Err(Refusal::TooManyLanes),
         }
+        self.check_generation(nonce, load.newest)?;
         if self.needs_grant(now_ms) {
             return Err(Refusal::NeedsGrant);
         }

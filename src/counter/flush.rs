@@ -21,6 +21,8 @@ pub struct Load {
     pub tokens: Vec<(i64, Token)>,
     /// How many writes joined in it, as their lane counts them. It only tells how hot the cell is.
     pub writes: u32,
+    /// The newest generation that it may count in, as its lane says; 0 for whichever lives.
+    pub newest: u64,
 }
 
 impl Load {
@@ -60,6 +62,8 @@ pub enum Refusal {
     Bounded,
     /// The shard is sealed; writes of its datacenter spread over this many shards.
     Moved(u8),
+    /// The newest generation that it may count in has ended: this one lives, or at least this one would.
+    Newer(u64),
 }
 
 /// What must be written together so that a flush is durable.

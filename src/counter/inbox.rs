@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::id::CounterId;
 use super::ledger::WriteKey;
 use super::nonces::{Known, Nonce, Nonces, Outcome};
-use super::queue::{DeadLetter, Death, Due, InboxId, Logged, Verdict, gather, retry_after_ms};
+use super::queue::{DeadLetter, Due, InboxId, Logged, Verdict, gather, retry_after_ms};
 
 /// What an inbox has in memory of its rows.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +114,8 @@ pub struct Batch {
     pub tries: u32,
     /// What is left of it.
     pub dues: Vec<Due>,
+    /// Whether its row cannot be read: what was left of it is not known.
+    pub is_broken: bool,
 }
 
 /// A batch that is about to begin, all of it in one commit.
@@ -148,7 +150,7 @@ pub fn begin(
             // Kept as it is it would be met again for ever.
             None if readable.is_empty() => {
                 last = seq;
-                dead.push(unreadable(now_ms));
+                dead.push(DeadLetter::unreadable(now_ms));
             }
             None => break,
         }
@@ -160,6 +162,7 @@ pub fn begin(
             number,
             tries: 0,
             dues: gathered.dues,
+            is_broken: false,
         },
         upto_seq: taken.copied().unwrap_or(last),
         dead,
@@ -192,11 +195,15 @@ impl Batch {
             }
         }
         let mut dead = Vec::new();
+        if self.is_broken {
+            // Kept as it is it would be met again for ever.
+            dead.push(DeadLetter::unreadable(now_ms));
+        }
         let mut left = Vec::new();
         for (due, verdict) in std::mem::take(&mut self.dues).into_iter().zip(known) {
             match verdict {
                 Verdict::Done => {}
-                Verdict::Dead(death) => dead.push(letter(&due, death, now_ms)),
+                Verdict::Dead(death) => dead.push(DeadLetter::of(&due, death, now_ms)),
                 Verdict::Later => left.push(due),
             }
         }
@@ -237,24 +244,5 @@ impl Draining {
     pub fn is_done(batches: &[Batch], counter: &CounterId) -> bool {
         let mut dues = batches.iter().flat_map(|batch| &batch.dues);
         !dues.any(|due| due.counter == *counter)
-    }
-}
-
-/// Events that are given up.
-fn letter(due: &Due, death: Death, at_ms: i64) -> DeadLetter {
-    DeadLetter {
-        counter: due.counter.as_str().to_owned(),
-        increment: due.write.added,
-        death,
-        at_ms,
-    }
-}
-
-fn unreadable(at_ms: i64) -> DeadLetter {
-    DeadLetter {
-        counter: String::new(),
-        increment: 0,
-        death: Death::Broken,
-        at_ms,
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants: at most one batch is in flight; batches fly in the order in which they were opened;
 //! every ticket gets the outcome of its own batch, and of no other; memory is bounded by
-//! [`BATCHES_MAX`] × [`BATCH_ITEMS_MAX`] waiting writes and [`LANDED_MAX`] outcomes.
+//! [`BATCHES_MAX`] × [`BATCH_ITEMS_MAX`] waiting writes and [`LANDED_MAX`] outcomes; a batch may count in no
+//! generation that begins after it was taken, but for what [`newest_at`] says.
 //!
 //! Life of a write: it joins the youngest batch, or opens one. Whoever *attends* a batch takes it once
 //! it is first in line, nothing flies and the lane has gathered long enough; sends it, and lands it
@@ -41,6 +42,19 @@ const LOOK_MS_MAX: u64 = 50;
 /// Outcomes that are kept for writes that have not looked yet. One lands per flight, and a write
 /// looks every few milliseconds, so 64 reach back far longer than anybody waits.
 pub const LANDED_MAX: usize = 64;
+
+/// How much newer than the moment of its sending a generation may be that a flush counts in whose lane has not
+/// seen any: the write itself may create the counter, by the root's clock. It is less than a first attempt
+/// takes to be given up: whoever deletes the counter after the second one was acknowledged begins a
+/// generation that the first one must not count in, wherever the network held it back.
+const GENERATION_AHEAD_MS: i64 = 2_000;
+
+/// Returns the newest generation that a flush may count in that is sent now, unix milliseconds, by a lane
+/// that has not seen any: generations are no older than the clock at which they began.
+pub fn newest_at(now_ms: i64) -> u64 {
+    let newest = now_ms.saturating_add(GENERATION_AHEAD_MS);
+    u64::try_from(newest).unwrap_or(0).max(1)
+}
 
 /// A delta from which on a write flies alone: if it makes the total overflow, only it is refused.
 const WIDE: u128 = 1 << 64;
@@ -92,6 +106,8 @@ pub struct Lane<R, W> {
     linger_ms: u32,
     /// How long flights take, smoothed.
     flight_ms: i64,
+    /// The generation that the cell last counted in, or told; 0 before any.
+    generation: u64,
 }
 
 #[derive(Debug)]
@@ -123,7 +139,18 @@ impl<R: Clone, W> Lane<R, W> {
             taken_ms: i64::MIN,
             linger_ms: 0,
             flight_ms: 0,
+            generation: 0,
         }
+    }
+
+    /// Notes the generation that the cell has counted in, or has refused a flush for.
+    pub fn learn(&mut self, generation: u64) {
+        self.generation = generation;
+    }
+
+    /// Whether the lane knows a generation of the cell: its flushes count in no other.
+    pub fn knows_generation(&self) -> bool {
+        self.generation > 0
     }
 
     /// Lets a write join; `None`, and nothing changes, where [`BATCHES_MAX`] batches wait. Without a
@@ -197,6 +224,10 @@ impl<R: Clone, W> Lane<R, W> {
         }
         let mut batch = self.waiting.pop_front()?;
         batch.load.writes = batch.items;
+        batch.load.newest = match self.generation {
+            0 => newest_at(now_ms),
+            seen => seen,
+        };
         self.taken_ms = now_ms;
         self.flying = Some(Flight {
             number: batch.number,

@@ -182,11 +182,33 @@ impl Ledger {
         // kept longer, never shorter.
         let newest = self.slots.last().map_or(i64::MIN, |(slot, _)| *slot);
         let slot = Self::slot_of(now_ms, kept_ms).max(newest);
+        self.put(slot);
+        Some(slot)
+    }
+
+    /// Returns the slot that a record of `slot` moves to so that it is kept as if it were made now; `None`
+    /// where it is kept that long already, or no record lies there. A ledger that is full has room for it:
+    /// it takes no more than before. Asked for however often, a record moves once a quarter of `kept_ms`.
+    pub fn renew(&mut self, slot: i64, now_ms: i64, kept_ms: i64) -> Option<i64> {
+        let wanted = Self::slot_of(now_ms, kept_ms);
+        if slot >= wanted {
+            return None;
+        }
+        let (_, records) = self.slots.iter_mut().find(|(known, _)| *known == slot)?;
+        *records = records.saturating_sub(1);
+        self.slots.retain(|(_, records)| *records > 0);
+        let newest = self.slots.last().map_or(i64::MIN, |(newest, _)| *newest);
+        let renewed = wanted.max(newest);
+        self.put(renewed);
+        Some(renewed)
+    }
+
+    /// Counts one more in a slot that is no older than any other.
+    fn put(&mut self, slot: i64) {
         match self.slots.last_mut().filter(|(last, _)| *last == slot) {
             Some((_, records)) => *records += 1,
             None => self.slots.push((slot, 1)),
         }
-        Some(slot)
     }
 
     /// Lets go of slots whose records have all been kept long enough. Returns the newest of them: it and

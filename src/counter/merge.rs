@@ -73,6 +73,20 @@ impl Vector {
         })
     }
 
+    /// What a cell said last, if it is known.
+    pub fn get(&self, cell: &CellKey) -> Option<&CellTotals> {
+        self.cells.get(cell)
+    }
+
+    /// The cells of a datacenter, by shard.
+    pub fn cells_of(&self, datacenter: &Datacenter) -> Vec<(u8, CellTotals)> {
+        let all = (datacenter.clone(), u8::MIN)..=(datacenter.clone(), u8::MAX);
+        let cells = self.cells.range(all);
+        cells
+            .map(|((_, shard), totals)| (*shard, *totals))
+            .collect()
+    }
+
     /// The cells and their totals, in order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&CellKey, &CellTotals)> {
         self.cells.iter()

@@ -8,8 +8,8 @@
 //! | [`nonces`] | which flushes were seen |
 //! | [`ledger`] | which keyed writes were counted |
 //! | [`queue`] | events that are acknowledged and not counted yet |
-//! | [`joiner`] | how queued events of one isolate join into appends |
 //! | [`inbox`] | what an inbox decides about its log and its batches |
+//! | [`produce`] | how queued events of one isolate join into batches, to an inbox or a queue of the platform |
 //! | [`settings`] | shards and time to live |
 //! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
 //! | [`split`] | load, lingering, how many shards |
@@ -26,11 +26,11 @@ pub mod grant;
 pub mod history;
 pub mod id;
 pub mod inbox;
-pub mod joiner;
 pub mod lane;
 pub mod ledger;
 pub mod merge;
 pub mod nonces;
+pub mod produce;
 pub mod queue;
 pub mod settings;
 pub mod split;

@@ -78,6 +78,28 @@ impl Nonces {
         u32::try_from(recent.count()).unwrap_or(u32::MAX)
     }
 
+    /// Whether a flush was counted before, or one that its lane sent later.
+    pub fn has_seen(&self, nonce: Nonce) -> bool {
+        let mut lanes = self.lanes.iter();
+        lanes.any(|seen| seen.nonce.lane == nonce.lane && seen.nonce.number >= nonce.number)
+    }
+
+    /// These flushes and newer ones of other memory; at most [`LANES_MAX`] lanes, the newest. Cost: O(lanes of
+    /// the one, times those of the other).
+    pub fn with_newer(mut self, newer: Self) -> Self {
+        let is_known = |seen: &Seen| {
+            newer
+                .lanes
+                .iter()
+                .any(|new| new.nonce.lane == seen.nonce.lane)
+        };
+        self.lanes.retain(|seen| !is_known(seen));
+        self.lanes.extend(newer.lanes);
+        let excess = self.lanes.len().saturating_sub(LANES_MAX);
+        self.lanes.drain(..excess);
+        self
+    }
+
     /// Remembers a flush that was just counted and lets go of lanes that fell silent.
     pub fn remember(&mut self, nonce: Nonce, outcome: Outcome, now_ms: i64) {
         self.lanes

@@ -53,6 +53,16 @@ pub const DEAD_LETTERS_MAX: u64 = 10_000;
 /// How often a write is tried that its cell calls broken, before it is given up.
 pub const BROKEN_TRIES_MAX: u32 = 8;
 
+/// From which delivery on a queue of the platform gives a message that cannot be counted now to an inbox, which
+/// goes on trying for as long as it takes. A queue ends after four where nothing is set.
+pub const HAND_OVER_DELIVERIES: u32 = 3;
+
+/// The longest that a queue of the platform holds back what could neither be counted nor handed over, seconds.
+const QUEUE_RETRY_SECONDS_MAX: u32 = 600;
+
+/// The number that stands for a queue of the platform among the inboxes of a root.
+const QUEUE_NUMBER: u8 = u8::MAX;
+
 /// Which inbox.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct InboxId {
@@ -60,6 +70,22 @@ pub struct InboxId {
     pub datacenter: Datacenter,
     /// Its number there, below [`INBOXES_PER_DATACENTER`].
     pub number: u8,
+}
+
+impl InboxId {
+    /// What stands in a root for the deployment's queue: whatever waits there cannot be asked for, so that no
+    /// read of the counter is exact. The inbox of that name keeps what could not be read.
+    pub fn of_queue() -> Self {
+        Self {
+            datacenter: Datacenter::local(),
+            number: QUEUE_NUMBER,
+        }
+    }
+
+    /// Whether it stands for the deployment's queue.
+    pub fn is_queue(&self) -> bool {
+        self.number == QUEUE_NUMBER
+    }
 }
 
 /// One event.
@@ -216,6 +242,11 @@ pub fn retry_after_ms(tries: u32) -> i64 {
     first.saturating_mul(1 << tries.min(16)).min(longest)
 }
 
+/// How long a queue of the platform holds a message back that was delivered so often, seconds.
+pub fn retry_seconds(deliveries: u32) -> u32 {
+    (1 << deliveries.min(16)).min(QUEUE_RETRY_SECONDS_MAX)
+}
+
 /// Events that were given up. A stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetter {
@@ -227,4 +258,26 @@ pub struct DeadLetter {
     pub death: Death,
     /// When they were given up, unix milliseconds.
     pub at_ms: i64,
+}
+
+impl DeadLetter {
+    /// What cannot be read.
+    pub fn unreadable(at_ms: i64) -> Self {
+        Self {
+            counter: String::new(),
+            increment: 0,
+            death: Death::Broken,
+            at_ms,
+        }
+    }
+
+    /// A write that is given up.
+    pub fn of(due: &Due, death: Death, at_ms: i64) -> Self {
+        Self {
+            counter: due.counter.as_str().to_owned(),
+            increment: due.write.added,
+            death,
+            at_ms,
+        }
+    }
 }

@@ -1,8 +1,6 @@
 //! `/events` and `/ingest`: bodies are summed per counter as they stream; only when the whole body
 //! has been read well is anything counted, one message per cell. A bad line costs that line only.
 
-use std::hash::{DefaultHasher, Hasher};
-
 use futures_channel::oneshot;
 use worker::Env;
 
@@ -21,11 +19,12 @@ use crate::protocol::batch::Record;
 use crate::protocol::batch::event::parse_event;
 use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
 use crate::protocol::batch::ingest::Ingest;
-use crate::protocol::batch::plan::{BodyKey, KeyedWrites, Plan};
+use crate::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
+use crate::protocol::batch::plan::Plan;
 use crate::protocol::batch::report::Report;
 use crate::protocol::batch::split::Splitter;
 use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
-use crate::protocol::keys::{Kind, parse_key, write_key};
+use crate::protocol::keys::{BodyHash, Kind, parse_key, write_key};
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
@@ -63,6 +62,18 @@ impl Records {
         match self {
             Self::Events => Metric::AcknowledgedEvent,
             Self::Logs(_) => Metric::AcknowledgedLog,
+        }
+    }
+
+    /// What a body asks for besides what it holds: its call, and the query.
+    fn asked(&self) -> Vec<&'static [u8]> {
+        match self {
+            Self::Events => vec![b"events"],
+            Self::Logs(ingest) => {
+                let asked = ingest.asked();
+                let asked = asked.iter().map(|text| text.as_bytes());
+                std::iter::once(&b"ingest"[..]).chain(asked).collect()
+            }
         }
     }
 
@@ -106,7 +117,7 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         Some(header) => Some(write_key(&hash_of, Kind::Batch, parse_key(&header)?)),
         None => None,
     };
-    let mut body_hash = DefaultHasher::new();
+    let mut body_hash = body_key.map(|_| BodyHash::new(&hash_of, &records.asked()));
     let mut gather = Gather::new(limits, random());
     let mut memory = BulkMemory::default();
     let reading = BulkStage::enter(Stage::Reading);
@@ -122,8 +133,8 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     };
     let mut splitter = records.splitter();
     body::read_bulk(&visit.request, |chunk| {
-        if body_key.is_some() {
-            body_hash.write(chunk);
+        if let Some(body_hash) = &mut body_hash {
+            body_hash.push(&hash_of, chunk);
         }
         splitter.push(chunk, |line, record| take(&mut gather, line, record))?;
         memory.hold(gather.memory_bytes())
@@ -133,9 +144,9 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
 
     drop(reading);
 
-    let body_key = body_key.map(|key| BodyKey {
+    let body_key = body_key.zip(body_hash).map(|(key, body_hash)| BodyKey {
         key,
-        fingerprint: body_hash.finish(),
+        fingerprint: body_hash.finish(&hash_of),
     });
     let (sums, report) = gather.finish();
     let has_company = gather_with_others(sums.len()).await;
@@ -200,7 +211,7 @@ async fn count_all(
     mut report: Report,
     has_company: bool,
 ) -> (Report, bool) {
-    // Elements first: they may be sent twice without harm, so where one of their cells fails, its
+    // Elements of plain lines first: they may be sent twice without harm, so where one of their cells fails, its
     // lines fail with nothing counted, and sending them again counts nothing twice.
     for (number, problem) in fleet::count_many(env, plan.elements(), has_company).await {
         plan.fail_elements(number, &problem, &mut report);
@@ -215,15 +226,21 @@ async fn count_all(
         let landed = count_keyed(env, &some.counter, datacenter, &some.writes).await;
         (some, landed)
     };
+    let mut elements = KeyedElements::default();
     for (some, landed) in all_settled(keyed.into_iter().map(count), KEYED_AT_ONCE).await {
-        for (number, (_, outcome)) in landed.into_iter().enumerate() {
+        let mut counted = vec![false; landed.len()];
+        for (number, ((_, outcome), counted)) in landed.into_iter().zip(&mut counted).enumerate() {
             is_replay &= matches!(outcome, Ok(KeyedOutcome::Replayed(_)));
             match outcome {
-                Ok(KeyedOutcome::Replayed(_) | KeyedOutcome::Counted(_)) => {}
+                Ok(KeyedOutcome::Replayed(_) | KeyedOutcome::Counted(_)) => *counted = true,
                 Ok(other) => some.fail(number, &problem_of(other), &mut report),
                 Err(fault) => some.fail(number, &fault.into(), &mut report),
             }
         }
+        elements.add(some, datacenter, &counted);
+    }
+    for (number, problem) in fleet::count_many(env, elements.loads(), false).await {
+        elements.fail(number, &problem, &mut report);
     }
     (report, is_replay)
 }

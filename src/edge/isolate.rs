@@ -17,7 +17,9 @@ use crate::platform::clock::{now_ms, random};
 use crate::protocol::access::Access;
 use crate::protocol::batch::wave::{Stage, Waves};
 use crate::protocol::messages::{Fault, HashKeyCall};
-use crate::protocol::names::{self, ACCESS, ACCESS_OPEN, HASH_KEY, KEYS};
+use crate::protocol::names::{
+    self, ACCESS, ACCESS_OPEN, DATACENTERS, DATACENTERS_REGION, HASH_KEY, KEYS,
+};
 use crate::protocol::problem::{Code, Problem};
 use crate::sketch::HashKey;
 
@@ -44,6 +46,7 @@ struct Home {
 struct Isolate {
     access: Option<Rc<Access>>,
     hash_key: Option<Rc<HashKey>>,
+    joins_regions: Option<bool>,
     shards: HashMap<(CounterId, Datacenter), u8>,
     homes: HashMap<CounterId, Home>,
     lanes: Lanes,
@@ -65,6 +68,7 @@ fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
         work(isolate.get_or_insert_with(|| Isolate {
             access: None,
             hash_key: None,
+            joins_regions: None,
             shards: HashMap::new(),
             homes: HashMap::new(),
             lanes: Lanes::default(),
@@ -144,6 +148,18 @@ fn parse_hash_key(digits: &str) -> Result<[u8; 16], Problem> {
                 format!("set {HASH_KEY} to 32 hexadecimal digits, or leave it out"),
             )
         })
+}
+
+/// Whether the deployment joins the colos of a region into one datacenter. Read once: a variable is a call into
+/// JavaScript.
+pub fn joins_regions(env: &Env) -> bool {
+    if let Some(known) = with(|isolate| isolate.joins_regions) {
+        return known;
+    }
+    let setting = env.var(DATACENTERS).ok();
+    let joins = setting.is_some_and(|text| text.to_string() == DATACENTERS_REGION);
+    with(|isolate| isolate.joins_regions = Some(joins));
+    joins
 }
 
 /// Shards that a counter's writes spread over in a datacenter, as far as known here.

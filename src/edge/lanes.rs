@@ -13,7 +13,7 @@ use worker::Env;
 use super::isolate::{learn_bounded, learn_home, learn_shards, with_lanes};
 use super::visit::Visit;
 use crate::counter::flush::{Load, Refusal};
-use crate::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
+use crate::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket, newest_at};
 use crate::counter::nonces::Nonce;
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random, sleep_ms, within_ms};
@@ -232,8 +232,13 @@ pub async fn fly(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) {
     }
     with_lanes(|lanes| {
         if let Some(lane) = lanes.lanes.get_mut(to) {
-            if let Ok(flushed) = &outcome {
-                lane.linger(flushed.linger_ms);
+            match &outcome {
+                Ok(flushed) => {
+                    lane.linger(flushed.linger_ms);
+                    lane.learn(flushed.generation);
+                }
+                Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
+                Err(_) => {}
             }
             for watcher in lane.land(nonce.number, outcome.clone(), now_ms()) {
                 watcher.tell(&outcome);
@@ -244,22 +249,32 @@ pub async fn fly(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) {
 
 /// Sends a flush, and once more under the same nonce where its outcome is unknown: only the cell
 /// it was sent to can tell whether it was counted.
+///
+/// It is sent once more, too, where the counter was deleted since the lane last flushed: nothing was counted,
+/// and the writes are of now, so they count in what lives now. Copies of what was refused are refused for ever.
+/// Not so after an attempt of unknown outcome, although that one will count nothing more: it may have been
+/// counted, and read by somebody, in the generation that ended. Its writes count at most once over all
+/// generations, and their clients are told that the outcome is unknown.
 async fn send(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) -> Outcome {
     let to = to.clone();
-    let flush = Flush { to, nonce, load };
-    let mut unknown = None;
+    let mut flush = Flush { to, nonce, load };
+    let mut last = None;
     for milliseconds in ATTEMPTS_MS {
-        if unknown.is_some() {
+        if matches!(last, Some(Fault::Unavailable(_))) {
             measure::count(Metric::FlushRetry);
         }
         let outcome = call::cell_within(env, &flush.to, &flush, milliseconds).await;
-        match (outcome, unknown) {
-            (Err(fault @ Fault::Unavailable(_)), _) => unknown = Some(fault),
+        match (outcome, last) {
+            (Err(fault @ Fault::Unavailable(_)), _) => last = Some(fault),
             // The attempt before may be on its way still, and be counted. Whoever took this for a
             // refusal would send the write elsewhere, and it would count twice.
-            (Err(_), Some(fault)) => return Err(fault),
+            (Err(_), Some(fault @ Fault::Unavailable(_))) => return Err(fault),
+            (Err(Fault::Refused(refusal @ Refusal::Newer(generation))), _) => {
+                flush.load.newest = generation.max(newest_at(now_ms()));
+                last = Some(Fault::Refused(refusal));
+            }
             (outcome, _) => return outcome,
         }
     }
-    unknown.map_or_else(lost, Err)
+    last.map_or_else(lost, Err)
 }

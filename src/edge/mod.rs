@@ -16,6 +16,7 @@
 //! | [`manage`] | settings, endings, listings |
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`queue`] | events that are acknowledged at once and counted soon |
+//! | [`producer`] | how they reach the deployment's queue, where it has one |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -29,6 +30,7 @@ mod keyed;
 mod lanes;
 mod manage;
 mod metrics;
+mod producer;
 mod queue;
 mod read;
 mod respond;

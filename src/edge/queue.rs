@@ -1,23 +1,25 @@
-//! `/api/event`: events that are acknowledged once they are durable in an inbox, and counted soon after.
+//! `/api/event`: events that are acknowledged once they are durable, in a queue or an inbox, and counted soon after.
 //!
-//! Invariant: events of one isolate reach an inbox in appends, one in flight at a time, each with a nonce of
-//! its own lane; an append of unknown outcome is sent again to the same inbox under the same nonce only.
+//! Invariant: an event is acknowledged only when it is durable where it waits. Events of one isolate reach an inbox
+//! in appends, one in flight at a time, each with a nonce of its own lane; an append of unknown outcome is sent
+//! again to the same inbox under the same nonce only.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use worker::Env;
 
-use super::body;
 use super::isolate::{hash_key, own_shard};
-use super::read;
+use super::keyed::{count_keyed, problem_of};
 use super::respond::Answer;
 use super::visit::Visit;
+use super::{body, producer, read};
 use crate::counter::id::CounterId;
-use crate::counter::joiner::{Joiner, WAIT_MS_MAX};
+use crate::counter::ledger::{KeyedOutcome, WriteKey};
 use crate::counter::nonces::Nonce;
-use crate::counter::queue::{Event, INBOXES_PER_DATACENTER, InboxId};
-use crate::platform::clock::{now_ms, random, sleep_ms};
+use crate::counter::produce::{INBOX_LIMITS, Producer, QUEUE_LIMITS, Sent, WAIT_MS_MAX};
+use crate::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, Verdict, verdict};
+use crate::platform::clock::{now_ms, random, random_key, sleep_ms, within_ms};
 use crate::platform::settled::all_settled;
 use crate::platform::{call, measure};
 use crate::protocol::access::{Caller, Scope};
@@ -41,48 +43,62 @@ const FLY_MS_MAX: i64 = 3_000;
 /// How often a request looks whether its append has landed.
 const LOOK_EVERY_MS: u64 = 2;
 
+/// How long an event with a key may take to be counted at once.
+const COUNT_MS_MAX: u64 = 1_500;
+
 /// The most inboxes that one isolate knows; an isolate serves few datacenters.
 const INBOXES_MAX: usize = 64;
 
 type Outcome = Result<(), Problem>;
 
 thread_local! {
-    static JOINERS: RefCell<HashMap<InboxId, Joiner<Outcome>>> = RefCell::default();
+    /// By where they go; the deployment's queue is one of them.
+    static PRODUCERS: RefCell<HashMap<InboxId, Producer<Outcome>>> = RefCell::default();
 }
 
-fn with<T>(inbox: &InboxId, work: impl FnOnce(&mut Joiner<Outcome>) -> T) -> T {
-    JOINERS.with_borrow_mut(|joiners| {
-        if joiners.len() >= INBOXES_MAX && !joiners.contains_key(inbox) {
-            joiners.retain(|_, joiner| !joiner.is_idle());
+fn with<T>(to: &InboxId, work: impl FnOnce(&mut Producer<Outcome>) -> T) -> T {
+    PRODUCERS.with_borrow_mut(|producers| {
+        if producers.len() >= INBOXES_MAX && !producers.contains_key(to) {
+            producers.retain(|_, producer| !producer.is_idle());
         }
-        let new = || Joiner::new(random());
-        work(joiners.entry(inbox.clone()).or_insert_with(new))
+        let limits = if to.is_queue() {
+            QUEUE_LIMITS
+        } else {
+            INBOX_LIMITS
+        };
+        let new = || Producer::new(limits);
+        work(producers.entry(to.clone()).or_insert_with(new))
     })
 }
 
-/// Flies appends until nothing is gathered, or for a while.
-async fn fly(env: Env, to: InboxId, mut nonce: Nonce, mut events: Vec<Event>) {
+fn take(to: &InboxId) -> Option<(Nonce, Vec<Sent>)> {
+    with(to, |producer| producer.take(now_ms(), &mut random))
+}
+
+/// Flies batches until nothing is gathered, or for a while.
+async fn fly(env: Env, to: InboxId, mut nonce: Nonce, mut messages: Vec<Sent>) {
     let begun_ms = now_ms();
     loop {
-        let outcome = send(&env, &to, nonce, events).await;
-        let next = with(&to, |joiner| {
-            joiner.land(nonce, outcome);
-            (now_ms() - begun_ms <= FLY_MS_MAX)
-                .then(|| joiner.take(now_ms(), random))
-                .flatten()
-        });
-        match next {
-            Some(next) => (nonce, events) = next,
+        let outcome = send(&env, &to, nonce, messages).await;
+        with(&to, |producer| producer.land(nonce.number, outcome));
+        if now_ms() - begun_ms > FLY_MS_MAX {
+            return;
+        }
+        match take(&to) {
+            Some(next) => (nonce, messages) = next,
             None => return,
         }
     }
 }
 
-async fn send(env: &Env, to: &InboxId, nonce: Nonce, events: Vec<Event>) -> Outcome {
+async fn send(env: &Env, to: &InboxId, nonce: Nonce, messages: Vec<Sent>) -> Outcome {
+    if to.is_queue() {
+        return Ok(producer::send(env, messages).await?);
+    }
     let append = Append {
         to: to.clone(),
         nonce,
-        events,
+        events: messages.into_iter().map(Sent::into_event).collect(),
     };
     let mut is_unknown = false;
     for milliseconds in ATTEMPTS_MS {
@@ -103,30 +119,24 @@ async fn send(env: &Env, to: &InboxId, nonce: Nonce, events: Vec<Event>) -> Outc
     Err(Fault::Unavailable("the queue did not answer".to_owned()).into())
 }
 
-async fn append(visit: &Visit, to: InboxId, event: Event) -> Outcome {
+/// Puts an event where it waits to be counted, together with those that come at the same time.
+async fn put(visit: &Visit, to: InboxId, event: Sent) -> Outcome {
     let begun_ms = now_ms();
-    let joined = with(&to, |joiner| {
-        let number = joiner.join(event)?;
-        Some((number, joiner.take(begun_ms, random)))
-    });
-    let Some((number, flight)) = joined else {
+    let Some(number) = with(&to, |producer| producer.join(event)) else {
         return Err(Problem::new(
             Code::Overloaded,
             "too many events wait here; this one was not taken, try again",
         ));
     };
-    let mut flight = flight;
     while now_ms() - begun_ms <= WAIT_MS_MAX {
-        if let Some((nonce, events)) = flight {
-            visit.wait_until(fly(visit.env.clone(), to.clone(), nonce, events));
+        while let Some((nonce, messages)) = take(&to) {
+            visit.wait_until(fly(visit.env.clone(), to.clone(), nonce, messages));
         }
         // Others read an outcome too: it stays until it is old.
-        let landed = with(&to, |joiner| joiner.outcome(number));
-        if let Some(outcome) = landed {
+        if let Some(outcome) = with(&to, |producer| producer.outcome(number)) {
             return outcome;
         }
         sleep_ms(LOOK_EVERY_MS).await;
-        flight = with(&to, |joiner| joiner.take(now_ms(), random));
     }
     Err(Problem::new(
         Code::Unavailable,
@@ -134,7 +144,43 @@ async fn append(visit: &Visit, to: InboxId, event: Event) -> Outcome {
     ))
 }
 
-/// `POST /api/event`.
+/// Counts an event with a client's key at once. Returns whether it had been counted before; `None` where the
+/// counter cannot tell now, and the event is for the queue, under the same key.
+///
+/// # Errors
+/// What no queue would mend: a key of another write, a counter that has ended, an overflow.
+async fn count_now(visit: &Visit, event: &Sent) -> Option<Result<bool, Problem>> {
+    let Due { counter, write, .. } = event.clone().into_due();
+    let only = std::slice::from_ref(&write);
+    let counting = count_keyed(&visit.env, &counter, &event.datacenter, only);
+    let landed = within_ms(COUNT_MS_MAX, counting).await?;
+    let (_, outcome) = landed.into_iter().next()?;
+    let outcome = outcome.ok()?;
+    match verdict(outcome) {
+        Verdict::Done => Some(Ok(matches!(outcome, KeyedOutcome::Replayed(_)))),
+        Verdict::Dead(_) => Some(Err(problem_of(outcome))),
+        Verdict::Later => None,
+    }
+}
+
+/// Puts an event into the deployment's queue, or into an inbox where it has none.
+async fn enqueue(visit: &Visit, mut event: Sent) -> Outcome {
+    if !producer::is_bound(&visit.env) {
+        let to = InboxId {
+            datacenter: event.datacenter.clone(),
+            number: own_shard(INBOXES_PER_DATACENTER),
+        };
+        return put(visit, to, event).await;
+    }
+    event.generation = producer::generation_of(visit, &event.counter).await?;
+    if !event.is_clients {
+        event.key = random_key();
+    }
+    put(visit, InboxId::of_queue(), event).await
+}
+
+/// `POST /api/event`. One with a key is counted at once where that can be done, so that its key is answered for:
+/// the first answer again, or a refusal. That costs the two calls that a keyed write costs, and no queue.
 ///
 /// # Errors
 /// Any refusal; then the event was not taken, except `unavailable`, which says so.
@@ -143,29 +189,41 @@ pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let bytes = body::read_small(&visit.request).await?;
     let (counter, delta) = parse_queued(&bytes)?;
     caller.may(Scope::Write, counter.as_str())?;
-    let key = match visit.header("idempotency-key") {
-        None => None,
-        Some(header) => {
-            let secret = hash_key(&visit.env).await?;
-            let hashed = |bytes: &[u8]| hash(&secret, bytes);
-            let name = write_key(&hashed, Kind::Queued, parse_key(&header)?);
-            Some((name, fingerprint(&hashed, &[&delta.to_le_bytes()])))
-        }
-    };
-    let to = InboxId {
+    let mut event = Sent {
         datacenter: visit.datacenter(),
-        number: own_shard(INBOXES_PER_DATACENTER),
-    };
-    let event = Event {
-        counter: counter.clone(),
-        delta,
+        counter,
+        generation: 0,
+        added: delta,
         second: now_ms().div_euclid(1_000),
-        key,
+        is_clients: false,
+        key: WriteKey([0; 16]),
+        fingerprint: 0,
     };
+    let answer = Answer::json(queued_json(&event.counter, delta, strings)).with_status(202);
+    if let Some(header) = visit.header("idempotency-key") {
+        let key = parse_key(&header)?;
+        let secret = hash_key(&visit.env).await?;
+        let hashed = |bytes: &[u8]| hash(&secret, bytes);
+        event.is_clients = true;
+        event.key = write_key(&hashed, Kind::Queued, key);
+        event.fingerprint = fingerprint(&hashed, &[&delta.to_le_bytes()]);
+        let waiting = visit.waiting();
+        let counted = count_now(visit, &event).await;
+        drop(waiting);
+        if let Some(counted) = counted {
+            return Ok(if counted? {
+                measure::count(Metric::Replayed);
+                answer.replayed()
+            } else {
+                measure::count(Metric::AcknowledgedQueued);
+                answer
+            });
+        }
+    }
     let _waiting = visit.waiting();
-    append(visit, to, event).await?;
+    enqueue(visit, event).await?;
     measure::count(Metric::AcknowledgedQueued);
-    Ok(Answer::json(queued_json(&counter, delta, strings)).with_status(202))
+    Ok(answer)
 }
 
 /// `GET /api/counter?key=`.
@@ -202,20 +260,20 @@ pub async fn counter(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> 
 pub async fn dead_letters(visit: &Visit) -> Result<Answer, Problem> {
     let query = Query::parse(visit.query(), &["datacenter", "numbers"])?;
     let datacenter = query.datacenter()?.unwrap_or_else(|| visit.datacenter());
-    let ask = |number: u8| {
-        let inbox = InboxId {
-            datacenter: datacenter.clone(),
-            number,
+    let own = (0..INBOXES_PER_DATACENTER).map(|number| InboxId {
+        datacenter: datacenter.clone(),
+        number,
+    });
+    // What cannot be read is of no datacenter that is known.
+    let unread = producer::is_bound(&visit.env).then(InboxId::of_queue);
+    let ask = |inbox: InboxId| async move {
+        let read = ReadDead {
+            limit: LIST_LIMIT.1,
         };
-        async move {
-            let read = ReadDead {
-                limit: LIST_LIMIT.1,
-            };
-            call::object(&visit.env, &names::inbox(&inbox), &read).await
-        }
+        call::object(&visit.env, &names::inbox(&inbox), &read).await
     };
     let _waiting = visit.waiting();
-    let asked = all_settled((0..INBOXES_PER_DATACENTER).map(ask), INBOXES_MAX).await;
+    let asked = all_settled(own.chain(unread).map(ask), INBOXES_MAX).await;
     let mut all = DeadLetters::default();
     for one in asked {
         let one = one.map_err(read::unread)?;

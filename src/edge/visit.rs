@@ -9,6 +9,7 @@ use worker::web_sys::Request;
 use worker::{Context, Env};
 
 use super::{body, isolate};
+use crate::cluster::region::region_of;
 use crate::counter::id::Datacenter;
 use crate::platform::clock::now_ms;
 use crate::protocol::access::Caller;
@@ -81,12 +82,15 @@ impl Visit {
         self.request.headers().get(name).ok().flatten()
     }
 
-    /// Where the request entered: `cf.colo`, or `LOCAL` where the platform gives none.
+    /// Where the request entered: `cf.colo` or its region, or `LOCAL` where the platform gives none.
     pub fn datacenter(&self) -> Datacenter {
         let cf = self.request.unchecked_ref::<Incoming>().cf();
-        cf.and_then(|cf| cf.colo())
-            .and_then(|colo| Datacenter::parse(&colo))
-            .unwrap_or_else(Datacenter::local)
+        let colo = cf.and_then(|cf| cf.colo());
+        match colo.and_then(|colo| Datacenter::parse(&colo)) {
+            Some(colo) if isolate::joins_regions(&self.env) => region_of(colo),
+            Some(colo) => colo,
+            None => Datacenter::local(),
+        }
     }
 
     /// Who asks.

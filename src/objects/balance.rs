@@ -225,6 +225,7 @@ impl Core {
         let Report { per_second, .. } = report?;
         self.readable()?;
         self.hear(per_second, now_ms());
+        self.note_change(now_ms());
         Ok(self.state.borrow().spread())
     }
 
@@ -237,6 +238,7 @@ impl Core {
         // What could not be deleted now is deleted before the next keyed write.
         let _ = self.let_records_go(now_ms());
         self.arm_for_ledger();
+        self.push_from_alarm().await;
         self.choose_spread(now_ms());
         let left = self.state.borrow().to_seal();
         let me = self.address.borrow().clone();

@@ -15,6 +15,7 @@ use super::balance::Balance;
 use super::cell_store::CellStore;
 use super::commit::Commits;
 use super::count::ledger_limits;
+use super::pushing::Pushing;
 use super::readable::Readable;
 use super::store::Store;
 use crate::counter::cell::{Cell as CellState, LedgerLimits};
@@ -26,7 +27,7 @@ use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::messages::{
     Ask, Call, CellAnswer, Close, Configure, Count, Fault, Flush, Flushed, Hello, Register, Report,
-    Seal, Sum, Suspend,
+    Seal, Sum, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -54,6 +55,7 @@ pub(super) struct Core {
     /// Held while a grant is asked for, so that many flushes ask once.
     granting: Mutex<()>,
     pub(super) commits: RefCell<Commits>,
+    pub(super) pushing: RefCell<Pushing>,
 }
 
 impl DurableObject for Cell {
@@ -70,6 +72,7 @@ impl DurableObject for Cell {
             storage: Readable::default(),
             granting: Mutex::new(()),
             commits: RefCell::default(),
+            pushing: RefCell::default(),
         };
         core.adopt(loaded);
         Self {
@@ -99,6 +102,9 @@ impl DurableObject for Cell {
             }
             Suspend::PATH => {
                 call::reply::<Suspend>(&core.on_suspend(call::read(&mut request).await).await)
+            }
+            WatchLead::PATH => {
+                call::reply::<WatchLead>(&core.on_watch(call::read(&mut request).await))
             }
             Close::PATH => {
                 call::reply::<Close>(&core.on_close(call::read(&mut request).await).await)
@@ -163,7 +169,7 @@ impl Core {
         if !self.state.borrow().needs_grant(now_ms()) {
             return Ok(());
         }
-        let seals = self.state.borrow().seals();
+        let (asked_ms, seals) = (now_ms(), self.state.borrow().seals());
         let CellAddress {
             counter,
             datacenter,
@@ -173,6 +179,7 @@ impl Core {
             let register = Register {
                 counter: counter.clone(),
                 datacenter: datacenter.clone(),
+                holds: self.state.borrow().grant(),
             };
             call::root(&self.env, counter, &register).await?
         } else {
@@ -191,12 +198,28 @@ impl Core {
             // Whoever waits for the grant finds that it needs one still, and asks again.
             return Ok(());
         }
-        self.take_grant(me, grant)
+        self.take_grant(me, grant, asked_ms)
     }
 
-    /// Takes a grant into memory and into storage.
-    pub(super) fn take_grant(&self, me: &CellAddress, grant: Grant) -> Result<(), Fault> {
-        let taken = self.state.borrow_mut().take_grant(grant, now_ms());
+    /// Tells a root that has lost its row what it had granted, and takes its word again.
+    pub(super) async fn register_again(&self, me: &CellAddress) -> Result<(), Fault> {
+        let _asking = self.granting.lock().await;
+        let (seals, asked_ms) = (self.state.borrow().seals(), now_ms());
+        let register = Register {
+            counter: me.counter.clone(),
+            datacenter: me.datacenter.clone(),
+            holds: self.state.borrow().grant(),
+        };
+        let grant = call::root(&self.env, &me.counter, &register).await?;
+        if self.state.borrow().seals() != seals {
+            return Ok(());
+        }
+        self.take_grant(me, grant, asked_ms)
+    }
+
+    /// Takes a grant that was asked for at that time into memory and into storage.
+    fn take_grant(&self, me: &CellAddress, grant: Grant, asked_ms: i64) -> Result<(), Fault> {
+        let taken = self.state.borrow_mut().take_grant(grant, asked_ms);
         match taken {
             Taken::Outdated => Ok(()),
             Taken::Renewed => self.save(),

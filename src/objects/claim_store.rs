@@ -17,8 +17,34 @@ pub(super) const CLAIMS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS claims (slot 
 /// Name of the row that counts the claims of each slot.
 const COUNTS: &str = "claims";
 
+/// A claim as it lies on disk.
+pub(super) struct Found {
+    slot: i64,
+    datacenter: Option<Datacenter>,
+    generation: u64,
+}
+
+impl Found {
+    /// Who has it while this generation lives.
+    fn owner(&self, living: u64) -> Owner {
+        match &self.datacenter {
+            Some(datacenter) if self.generation == living => Owner::Lead(datacenter.clone()),
+            Some(_) => Owner::Ended,
+            None => Owner::Operation,
+        }
+    }
+
+    /// Whether the lead that has it has struck it out.
+    fn is_struck(&self, claim: &Claim, living: u64) -> bool {
+        self.generation == living && self.datacenter.is_some() && self.datacenter == claim.struck_at
+    }
+}
+
+/// What comes of a call: who has each key, and whether a slot was begun.
+type Owners = (Vec<Owner>, bool);
+
 impl DirectoryStore {
-    /// Who has each key, claiming those that nobody has; and whether a slot was begun.
+    /// Who has each key, claiming those that nobody has and renewing the others; and whether a slot was begun.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; then nothing was claimed.
@@ -28,22 +54,25 @@ impl DirectoryStore {
         owner: &Datacenter,
         generation: u64,
         now_ms: i64,
-    ) -> Result<(Vec<Owner>, bool), Fault> {
+    ) -> Result<Owners, Fault> {
         let mut claims = self.claims()?;
         let before = claims.slots().last();
         let mut owners = Vec::with_capacity(claim.keys.len());
         self.store().atomically(|| {
             for key in &claim.keys {
-                let found = self.claim_of(&claim.counter, &claims, *key)?;
-                owners.push(match found {
+                // One by one, since a key may be there twice.
+                owners.push(match self.claim_of(&claim.counter, &claims, *key)? {
                     // It is never counted where it was struck out, so it may go elsewhere.
-                    Some((Some(struck), claimed))
-                        if claim.struck_at.as_ref() == Some(&struck) && claimed == generation =>
-                    {
-                        self.move_claim(claim, &claims, *key, owner)?;
+                    Some(found) if found.is_struck(claim, generation) => {
+                        self.give_claim(claim, *key, found.slot, owner)?;
                         Owner::Lead(owner.clone())
                     }
-                    Some(found) => owner_of(found, generation),
+                    Some(found) => {
+                        if let Some(slot) = self.renewal(&mut claims, &found, generation, now_ms) {
+                            self.move_claim(claim, *key, found.slot, slot)?;
+                        }
+                        found.owner(generation)
+                    }
                     None => match claims.admit(now_ms, self.claims_kept_ms, CLAIMS_MAX) {
                         Some(slot) => {
                             let name = owner.as_str();
@@ -59,20 +88,49 @@ impl DirectoryStore {
         Ok((owners, claims.slots().last() != before))
     }
 
-    /// Who has each key, if all of them are claimed.
+    /// Who has each key, if all of them are claimed; as [`DirectoryStore::claim_all`] where one of the claims
+    /// must be renewed. Writes nothing otherwise.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub fn claims_of(&self, claim: &Claim, generation: u64) -> Result<Option<Vec<Owner>>, Fault> {
+    pub fn claims_of(
+        &self,
+        claim: &Claim,
+        generation: u64,
+        now_ms: i64,
+    ) -> Result<Option<Owners>, Fault> {
         let claims = self.claims()?;
         let mut owners = Vec::with_capacity(claim.keys.len());
+        let mut is_old = false;
         for key in &claim.keys {
-            match self.claim_of(&claim.counter, &claims, *key)? {
-                Some(found) => owners.push(owner_of(found, generation)),
-                None => return Ok(None),
-            }
+            let Some(found) = self.claim_of(&claim.counter, &claims, *key)? else {
+                return Ok(None);
+            };
+            let renewal = self.renewal(&mut claims.clone(), &found, generation, now_ms);
+            is_old |= renewal.is_some();
+            owners.push(found.owner(generation));
         }
-        Ok(Some(owners))
+        if is_old {
+            // Nobody gets a claim by it that had none.
+            let owner = &claim.datacenter;
+            return self.claim_all(claim, owner, generation, now_ms).map(Some);
+        }
+        Ok(Some((owners, false)))
+    }
+
+    /// The slot that a claim moves to, if it must. One of an ended generation leads to no record any more, and one of
+    /// an operation was made together with its record.
+    fn renewal(
+        &self,
+        claims: &mut Ledger,
+        found: &Found,
+        generation: u64,
+        now_ms: i64,
+    ) -> Option<i64> {
+        if found.generation != generation || found.datacenter.is_none() {
+            return None;
+        }
+        claims.renew(found.slot, now_ms, self.claims_kept_ms)
     }
 
     /// Claims a key for an operation of the root, which is nobody's to count. Returns its slot. The caller makes it
@@ -101,24 +159,23 @@ impl DirectoryStore {
         claims.records() < CLAIMS_MAX
     }
 
-    fn move_claim(
+    /// Gives a claim to another lead.
+    fn give_claim(
         &self,
         claim: &Claim,
-        claims: &Ledger,
         key: WriteKey,
+        slot: i64,
         owner: &Datacenter,
     ) -> Result<(), Fault> {
-        for slot in claims.slots() {
-            self.store().run(
-                "UPDATE claims SET datacenter = ? WHERE slot = ? AND id = ? AND key = ?",
-                vec![
-                    owner.as_str().into(),
-                    slot.into(),
-                    claim.counter.as_str().into(),
-                    key.0.to_vec().into(),
-                ],
-            )?;
-        }
+        self.store().run(
+            "UPDATE claims SET datacenter = ? WHERE slot = ? AND id = ? AND key = ?",
+            vec![
+                owner.as_str().into(),
+                slot.into(),
+                claim.counter.as_str().into(),
+                key.0.to_vec().into(),
+            ],
+        )?;
         Ok(())
     }
 
@@ -128,7 +185,7 @@ impl DirectoryStore {
         counter: &CounterId,
         claims: &Ledger,
         key: WriteKey,
-    ) -> Result<Option<(Option<Datacenter>, u64)>, Fault> {
+    ) -> Result<Option<Found>, Fault> {
         for slot in claims.slots() {
             let rows = self.store().run(
                 "SELECT datacenter, generation FROM claims WHERE slot = ? AND id = ? AND key = ?",
@@ -136,11 +193,27 @@ impl DirectoryStore {
             )?;
             if let Some([datacenter, generation]) = rows.first().map(Vec::as_slice) {
                 let generation = integer(generation).and_then(|number| u64::try_from(number).ok());
-                let datacenter = text(datacenter).and_then(Datacenter::parse);
-                return Ok(Some((datacenter, generation.unwrap_or(0))));
+                return Ok(Some(Found {
+                    slot,
+                    datacenter: text(datacenter).and_then(Datacenter::parse),
+                    generation: generation.unwrap_or(0),
+                }));
             }
         }
         Ok(None)
+    }
+
+    fn move_claim(&self, claim: &Claim, key: WriteKey, from: i64, to: i64) -> Result<(), Fault> {
+        self.store().run(
+            "UPDATE claims SET slot = ? WHERE slot = ? AND id = ? AND key = ?",
+            vec![
+                to.into(),
+                from.into(),
+                claim.counter.as_str().into(),
+                key.0.to_vec().into(),
+            ],
+        )?;
+        Ok(())
     }
 
     fn put_claim(
@@ -205,13 +278,5 @@ impl DirectoryStore {
             vec![name.into(), body.into()],
         )?;
         Ok(())
-    }
-}
-
-fn owner_of((datacenter, claimed): (Option<Datacenter>, u64), generation: u64) -> Owner {
-    match datacenter {
-        Some(datacenter) if claimed == generation => Owner::Lead(datacenter),
-        Some(_) => Owner::Ended,
-        None => Owner::Operation,
     }
 }

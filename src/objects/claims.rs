@@ -1,7 +1,8 @@
 //! Whose an idempotency key is: the first datacenter that asks has it, so a retry is found from any.
 //!
-//! Invariant: a claim is durable before anybody is told of it, and is kept for longer than the record
-//! that it leads to.
+//! Invariant: a claim is durable before anybody is told of it, and is kept for longer than was promised for
+//! any record that is counted under it: each answer renews it, since the count that follows may be the first
+//! that comes through, however old the claim is.
 
 use worker::Env;
 
@@ -12,8 +13,8 @@ use crate::counter::id::Datacenter;
 use crate::platform::clock::now_ms;
 use crate::protocol::messages::{Claim, Claimed, Fault};
 
-/// How much longer a claim is kept than a record: a claim made just before its record was counted must
-/// not go first, whatever the two clocks say.
+/// How much longer a claim is kept than a record: a claim made or renewed just before its record was
+/// counted must not go first, whatever the two clocks say.
 const LONGER_MS: i64 = 3_600_000;
 
 /// How long claims are kept, milliseconds.
@@ -37,30 +38,29 @@ impl Directory {
         // A retry makes no datacenter appear, nor a counter that was deleted.
         let living = self.living(&claim.counter, true).await?;
         let generation = living.as_ref().map_or(0, |root| root.generation);
-        if claim.struck_at.is_none()
-            && let Some(owners) = self.rows.claims_of(&claim, generation)?
-        {
-            return Ok(Claimed { generation, owners });
-        }
-        let root = match living {
-            // All writes go home, so nobody else need appear.
-            Ok(root) if root.home.is_some() => root,
-            _ => self.admit(&claim.counter, &claim.datacenter).await?,
+        let known = match claim.struck_at {
+            None => self.rows.claims_of(&claim, generation, now_ms())?,
+            Some(_) => None,
         };
-        let Some(owner) = owner_among(&root, &claim) else {
-            let detail = "the counter's home is moving".to_owned();
-            return Err(Fault::Unavailable(detail));
+        let (generation, (owners, is_slot_new)) = match known {
+            Some(known) => (generation, known),
+            None => {
+                let root = match living {
+                    // All writes go home, so nobody else need appear.
+                    Ok(root) if root.home.is_some() => root,
+                    _ => self.admit(&claim.counter, &claim.datacenter).await?,
+                };
+                let generation = root.generation;
+                let moving = || Fault::Unavailable("the counter's home is moving".to_owned());
+                let owner = owner_among(&root, &claim).ok_or_else(moving)?;
+                let claimed = (self.rows).claim_all(&claim, owner, generation, now_ms());
+                (generation, claimed?)
+            }
         };
-        let now_ms = now_ms();
-        let claimed = (self.rows).claim_all(&claim, owner, root.generation, now_ms);
-        let (owners, is_slot_new) = claimed?;
         if is_slot_new {
-            self.rows.arm(now_ms).await?;
+            self.rows.arm(now_ms()).await?;
         }
-        Ok(Claimed {
-            generation: root.generation,
-            owners,
-        })
+        Ok(Claimed { generation, owners })
     }
 }
 

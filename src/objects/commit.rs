@@ -118,6 +118,7 @@ impl Core {
             }
         }
         if together.hot {
+            self.note_change(now_ms);
             measure::committed(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
         }
         (outcomes, together.hot)

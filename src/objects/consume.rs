@@ -8,16 +8,15 @@ use std::rc::Rc;
 use super::inbox::InboxCore;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::inbox::{Batch, begin};
-use crate::counter::ledger::{Keyed, WriteKey};
 use crate::counter::queue::{
-    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, InboxId, Verdict,
-    verdict,
+    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, InboxId, RETRY_MS,
+    Verdict, verdict,
 };
-use crate::platform::clock::{now_ms, random, sleep_ms};
-use crate::platform::keyed::{count_keyed, count_unclaimed};
+use crate::platform::clock::{now_ms, random_key, sleep_ms};
+use crate::platform::dues::{self, count_dues};
+use crate::platform::measure;
 use crate::platform::settled::all_settled;
-use crate::platform::{call, measure};
-use crate::protocol::messages::{Fault, LookUp};
+use crate::protocol::messages::{Appended, Fault, TakeOver};
 use crate::protocol::metrics::Metric;
 
 /// Counters that one batch counts at once.
@@ -73,19 +72,40 @@ impl InboxCore {
         }
         let now_ms = now_ms();
         let rows = self.rows.first_rows(BATCH_ROWS_MAX)?;
-        let mut new_key = || {
-            let mut key = [0; 16];
-            key[..8].copy_from_slice(&random().to_le_bytes());
-            key[8..].copy_from_slice(&random().to_le_bytes());
-            WriteKey(key)
-        };
         let number = self.head.borrow().batch + 1;
-        let next = begin(number, rows, now_ms, &mut new_key);
+        let next = begin(number, rows, now_ms, &mut random_key);
         let nonces = self.head.borrow().nonces.clone();
         self.rows
             .begin(&next.batch, next.upto_seq, &nonces, &next.dead, now_ms)?;
         self.head.borrow_mut().batched(number, next.upto_seq);
         Ok(())
+    }
+
+    /// Takes over from a queue what can never be counted, and what cannot be yet: a batch of its own.
+    pub(super) async fn on_take_over(
+        self: &Rc<Self>,
+        taken: Result<TakeOver, Fault>,
+    ) -> Result<Appended, Fault> {
+        let TakeOver { to, dead, dues } = taken?;
+        self.readable()?;
+        self.learn_name(&to)?;
+        if !dues.is_empty() {
+            if self.rows.count_batches()? >= BATCHES_MAX {
+                return Ok(Appended::Full);
+            }
+            // Before the write, since what is not counted must have an alarm.
+            self.arm(RETRY_MS.0).await?;
+        }
+        let batch = Batch {
+            number: self.head.borrow().batch + 1,
+            tries: 0,
+            dues,
+            is_broken: false,
+        };
+        self.rows.end(&batch, now_ms(), &dead)?;
+        self.head.borrow_mut().batch = batch.number;
+        self.go();
+        Ok(Appended::Logged)
     }
 
     /// Sends the batches that are due. Returns whether there is more to gather.
@@ -157,26 +177,16 @@ impl InboxCore {
             Ok(false) => return all(Verdict::Dead(Death::Ended)),
             Err(_) => return all(Verdict::Later),
         }
-        let writes: Vec<Keyed> = dues.iter().map(|due| due.write.clone()).collect();
         let of_fault = |fault: &Fault| match fault {
             Fault::Broken(_) | Fault::TooMany(_) if tries + 1 >= BROKEN_TRIES_MAX => {
                 Verdict::Dead(Death::Broken)
             }
             _ => Verdict::Later,
         };
-        if first.is_clients {
-            let landed = count_keyed(&self.env, counter, here, &writes).await;
-            let verdicts = landed.iter().map(|(_, outcome)| match outcome {
-                Ok(outcome) => verdict(*outcome),
-                Err(fault) => of_fault(fault),
-            });
-            return verdicts.collect();
-        }
-        // Nobody but this inbox knows the key, and it always sends it to this lead first: there is nothing to claim.
-        let landed = count_unclaimed(&self.env, counter, here, &writes).await;
-        let verdicts = landed.iter().map(|(_, outcome)| match outcome {
-            Ok(outcome) => verdict(*outcome),
-            Err(fault) => of_fault(fault),
+        let counted = count_dues(&self.env, here, dues).await;
+        let verdicts = counted.into_iter().map(|outcome| match outcome {
+            Ok(outcome) => verdict(outcome),
+            Err(fault) => of_fault(&fault),
         });
         verdicts.collect()
     }
@@ -185,10 +195,6 @@ impl InboxCore {
         if self.rows.generation_of(counter)? == Some(generation) {
             return Ok(true);
         }
-        let look_up = LookUp {
-            counter: counter.clone(),
-        };
-        let root = call::root(&self.env, counter, &look_up).await?;
-        Ok(root.is_some_and(|root| root.generation == generation))
+        dues::is_living(&self.env, counter, generation).await
     }
 }

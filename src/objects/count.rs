@@ -89,6 +89,7 @@ impl Core {
                 .map_err(Fault::Refused)
         })?;
         if changes.hot {
+            self.note_change(now_ms);
             measure::committed(1);
             self.note_writes(&count.to, count.writes.len(), now_ms);
         }

@@ -13,15 +13,18 @@ use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
 use super::claims::claims_kept_ms;
 use super::directory_store::{DirectoryStore, Telling};
+use super::gather::AllGathered;
 use super::readable::Readable;
 use super::store::Store;
+use crate::cluster::lease::Granted;
 use crate::cluster::root::{DATACENTERS_MAX, Entry, Root};
 use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random};
 use crate::protocol::messages::{
-    Call, Claim, Fault, HashKeyCall, Keep, List, LookUp, Operate, Register, RegisterInbox, Settle,
+    Call, Claim, Fault, HashKeyCall, Keep, List, LookUp, Operate, Push, Register, RegisterInbox,
+    Settle, ViewOf,
 };
 
 /// Counters and duties that one alarm looks at; the next alarm follows at once.
@@ -37,9 +40,12 @@ const UNSURE_MS: i64 = 10_000;
 #[durable_object]
 pub struct Directory {
     pub(super) env: Env,
+    pub(super) object: State,
     pub(super) rows: DirectoryStore,
+    pub(super) gathered: RefCell<AllGathered>,
     storage: Readable,
     locks: RefCell<HashMap<CounterId, Weak<Mutex<()>>>>,
+    pub(super) leases: RefCell<Granted>,
 }
 
 impl DurableObject for Directory {
@@ -50,9 +56,12 @@ impl DurableObject for Directory {
         storage.note(opened);
         Self {
             env,
+            object: state,
             rows,
+            gathered: RefCell::default(),
             storage,
             locks: RefCell::default(),
+            leases: RefCell::new(Granted::new(now_ms())),
         }
     }
 
@@ -77,6 +86,8 @@ impl DurableObject for Directory {
                 call::reply::<Settle>(&self.on_settle(call::read(&mut request).await).await)
             }
             List::PATH => call::reply::<List>(&self.on_list(call::read(&mut request).await)),
+            Push::PATH => call::reply::<Push>(&self.on_push(call::read(&mut request).await)),
+            ViewOf::PATH => call::reply::<ViewOf>(&self.on_view(call::read(&mut request).await)),
             HashKeyCall::PATH => call::reply::<HashKeyCall>(&self.on_hash_key()),
             _ => Response::error("no such call", 404),
         }
@@ -119,15 +130,38 @@ impl Directory {
         let Register {
             counter,
             datacenter,
+            holds,
         } = register?;
         self.readable()?;
         let lock = self.lock_of(&counter);
         let _alone = lock.lock().await;
+        if let Some(held) = holds {
+            self.adopt(&counter, &datacenter, &held).await?;
+        }
         let mut root = self.admit(&counter, &datacenter).await?;
         // A lapsed cell asks again; its write keeps a sliding counter alive from now on.
         root.last_write_ms = root.last_write_ms.max(now_ms());
         self.save(&counter, Entry::Live(root.clone()), &[]).await?;
         Ok(root.grant(&datacenter))
+    }
+
+    /// Takes a lead's word for what the root had granted it, where nothing at all is known of the counter here, or of an
+    /// older generation only: the row, or its newest state, was lost.
+    async fn adopt(
+        &self,
+        counter: &CounterId,
+        datacenter: &Datacenter,
+        held: &Grant,
+    ) -> Result<(), Fault> {
+        let known = self.rows.entry(counter)?;
+        let is_lost = known.is_none_or(|entry| entry.generation() < held.generation);
+        // A lead that was not told of an end yet knows of a generation that is over.
+        if !is_lost || self.rows.is_closing(counter, held.generation)? {
+            return Ok(());
+        }
+        worker::console_warn!("a root was lost, and is made again from what its lead knows");
+        let root = Root::adopt(held, datacenter, now_ms());
+        self.save(counter, Entry::Live(root), &[]).await
     }
 
     /// The living root with this datacenter in it, created if need be. The caller holds the lock.
@@ -154,7 +188,6 @@ impl Directory {
         let lone = root.lone_lead(datacenter).cloned();
         root.settle_home(datacenter);
         root.datacenters.insert(datacenter.clone());
-        root.last_write_ms = root.last_write_ms.max(now_ms());
         if let Some(lone) = lone {
             // Until the lone lead knows, it calls its own total exact: it must know first. It is told under the
             // revision that it has: should this go no further, the next one is for something else.
@@ -168,6 +201,9 @@ impl Directory {
             .await?;
         }
         root.revision += 1;
+        // Not before: told of a write that is not in the root, the lone lead would count for longer than the root
+        // lets the counter live.
+        root.last_write_ms = root.last_write_ms.max(now_ms());
         self.save(counter, Entry::Live(root.clone()), &[]).await?;
         Ok(root)
     }
@@ -175,7 +211,12 @@ impl Directory {
     fn on_look_up(&self, look_up: Result<LookUp, Fault>) -> Result<Option<Root>, Fault> {
         let LookUp { counter } = look_up?;
         self.readable()?;
-        Ok(match self.rows.entry(&counter)? {
+        self.listed(&counter)
+    }
+
+    /// The root of a counter that readers see.
+    pub(super) fn listed(&self, counter: &CounterId) -> Result<Option<Root>, Fault> {
+        Ok(match self.rows.entry(counter)? {
             Some(Entry::Live(root)) if is_listed(&root) => Some(root),
             _ => None,
         })

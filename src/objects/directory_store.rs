@@ -5,11 +5,13 @@ use worker::SqlStorageValue;
 use super::claim_store::CLAIMS_SCHEMA;
 use super::operation_store::{OPERATIONS_SCHEMA, Operation};
 use super::store::{Store, blob, integer, text};
+use crate::cluster::delta::Marks;
 use crate::cluster::root::{Entry, prefix_end};
+use crate::cluster::view::{View, ViewAtRest};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::protocol::messages::{Fault, decode, encode};
 
-/// 2 added claims, 3 operations.
+/// 2 added claims, 3 operations and views.
 const SCHEMA_VERSION: i64 = 3;
 
 const SCHEMA: &[&str] = &[
@@ -21,6 +23,7 @@ const SCHEMA: &[&str] = &[
         PRIMARY KEY (id, datacenter, kind, generation)) WITHOUT ROWID",
     CLAIMS_SCHEMA,
     OPERATIONS_SCHEMA,
+    "CREATE TABLE IF NOT EXISTS views (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS deployment (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
 ];
 
@@ -130,6 +133,10 @@ impl DirectoryStore {
             if let Some(operation) = operation {
                 self.put_operation(counter, operation, entry.generation(), now_ms)?;
             }
+            if let Entry::Ended { .. } = entry {
+                let id = vec![counter.as_str().into()];
+                self.store.run("DELETE FROM views WHERE id = ?", id)?;
+            }
             self.store.run(
                 "INSERT INTO roots VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET \
                     live = excluded.live, due_at = excluded.due_at, body = excluded.body",
@@ -175,6 +182,40 @@ impl DirectoryStore {
         let sql =
             "DELETE FROM duties WHERE id = ? AND datacenter = ? AND kind = ? AND generation = ?";
         self.store.run(sql, key_of(duty)?)?;
+        Ok(())
+    }
+
+    /// Whether some lead must still be told that this generation, or a newer one, has ended.
+    pub fn is_closing(&self, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
+        let generation = i64::try_from(generation).unwrap_or(i64::MAX);
+        let kind = Telling::Close.number().into();
+        let values = vec![counter.as_str().into(), kind, generation.into()];
+        let sql = "SELECT 1 FROM duties WHERE id = ? AND kind = ? AND generation >= ? LIMIT 1";
+        Ok(!self.store.run(sql, values)?.is_empty())
+    }
+
+    /// What was heard of a counter's datacenters.
+    pub(super) fn view(&self, counter: &CounterId) -> Result<Option<(View, Marks)>, Fault> {
+        let rows = self.store.run(
+            "SELECT body FROM views WHERE id = ?",
+            vec![counter.as_str().into()],
+        )?;
+        let body = rows.first().and_then(|row| row.first()).and_then(blob);
+        let stored: Option<(ViewAtRest, Marks)> = body.map(decode).transpose()?;
+        Ok(stored.map(|(view, marks)| (View::from_rest(view), marks)))
+    }
+
+    /// Writes what was heard of a counter's datacenters.
+    pub(super) fn put_view(
+        &self,
+        counter: &CounterId,
+        view: &ViewAtRest,
+        marks: &Marks,
+    ) -> Result<(), Fault> {
+        self.store.run(
+            "INSERT INTO views VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body",
+            vec![counter.as_str().into(), encode(&(view, marks))?.into()],
+        )?;
         Ok(())
     }
 

@@ -17,12 +17,13 @@ use super::store::Store;
 use crate::counter::cell::STAMP_CLAMP_SECONDS;
 use crate::counter::id::CounterId;
 use crate::counter::inbox::{Admission, Draining, Head};
-use crate::counter::queue::{APPEND_ENTRIES_MAX, LOG_ROWS_MAX, Logged};
+use crate::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, Logged};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
     Append, Appended, Call, DeadLetters, Drain, Fault, ReadDead, RegisterInbox, ReleaseInbox,
+    TakeOver,
 };
 
 /// How long after an append the alarm rings at the latest, should whatever counts have been ended.
@@ -92,6 +93,9 @@ impl DurableObject for Inbox {
             Append::PATH => {
                 call::reply::<Append>(&core.on_append(call::read(&mut request).await).await)
             }
+            TakeOver::PATH => {
+                call::reply::<TakeOver>(&core.on_take_over(call::read(&mut request).await).await)
+            }
             Drain::PATH => {
                 call::reply::<Drain>(&core.on_drain(call::read(&mut request).await).await)
             }
@@ -131,10 +135,7 @@ impl InboxCore {
         if events.len() > APPEND_ENTRIES_MAX {
             return Err(Fault::Broken("an append has too many events".to_owned()));
         }
-        if self.head.borrow().me.as_ref() != Some(&to) {
-            self.rows.put_me(&to)?;
-            self.head.borrow_mut().me = Some(to);
-        }
+        self.learn_name(&to)?;
         for _ in 0..REGISTER_TRIES {
             self.register(&events.iter().map(|event| &event.counter).collect())
                 .await?;
@@ -176,6 +177,15 @@ impl InboxCore {
         Err(Fault::Unavailable(
             "a counter is being ended and created again".to_owned(),
         ))
+    }
+
+    /// Learns which inbox this is.
+    pub(super) fn learn_name(&self, me: &InboxId) -> Result<(), Fault> {
+        if self.head.borrow().me.as_ref() != Some(me) {
+            self.rows.put_me(me)?;
+            self.head.borrow_mut().me = Some(me.clone());
+        }
+        Ok(())
     }
 
     /// Lets the roots of counters know of this inbox, where they do not. A generation that was taken back while

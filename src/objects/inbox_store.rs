@@ -220,12 +220,14 @@ impl InboxStore {
         let mut batches = Vec::with_capacity(rows.len());
         for row in &rows {
             if let [number, tries, body] = row.as_slice() {
+                let dues = decode(blob(body).unwrap_or_default());
                 batches.push(Batch {
                     number: integer(number).unwrap_or(0),
                     tries: integer(tries)
                         .and_then(|tries| u32::try_from(tries).ok())
                         .unwrap_or(0),
-                    dues: decode(blob(body).unwrap_or_default())?,
+                    is_broken: dues.is_err(),
+                    dues: dues.unwrap_or_default(),
                 });
             }
         }

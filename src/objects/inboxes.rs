@@ -1,7 +1,8 @@
 //! Which inboxes may have events of a counter: its root knows them, so that a strong read can ask.
 //!
 //! Invariants: an inbox is in the root before it acknowledges an event of that generation; a generation ends
-//! only after its inboxes have let it go, so that what they acknowledge from then on is of the next.
+//! only after its inboxes have let it go, so that what they acknowledge from then on is of the next. A queue of
+//! the platform stands there as one inbox; isolates that put events into it hold a lease of the generation.
 
 use super::directory::Directory;
 use super::directory_store::Telling;
@@ -9,7 +10,7 @@ use crate::cluster::root::{Entry, Root};
 use crate::counter::id::CounterId;
 use crate::counter::queue::InboxId;
 use crate::platform::call;
-use crate::platform::clock::now_ms;
+use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Fault, RegisterInbox, ReleaseInbox};
 use crate::protocol::names;
@@ -33,6 +34,11 @@ impl Directory {
         };
         let generation = root.generation;
         let is_first = root.inboxes.is_empty();
+        if inbox.is_queue() {
+            // Nobody is called when the generation ends: whoever asks relies on the answer for a while only.
+            let mut leases = self.leases.borrow_mut();
+            leases.grant(&counter, generation, now_ms());
+        }
         if root.inboxes.insert(inbox) {
             if let Some(lone) = root.sole().cloned().filter(|_| is_first) {
                 // Until the lone lead knows, it calls its own total exact: it must know first, and under the
@@ -65,8 +71,13 @@ impl Directory {
             };
             async move { call::object(&self.env, &names::inbox(&release.to), &release).await }
         };
-        for told in all_settled(root.inboxes.iter().map(tell), INBOXES_AT_ONCE).await {
+        let inboxes = root.inboxes.iter().filter(|inbox| !inbox.is_queue());
+        for told in all_settled(inboxes.map(tell), INBOXES_AT_ONCE).await {
             told?;
+        }
+        if root.inboxes.contains(&InboxId::of_queue()) {
+            let wait_ms = self.leases.borrow().wait_ms(counter, now_ms());
+            sleep_ms(u64::try_from(wait_ms).unwrap_or(0)).await;
         }
         Ok(())
     }

@@ -190,7 +190,8 @@ impl Core {
             self.state.borrow_mut().void_grants();
             return Ok(());
         }
-        self.take_grant(&to, grant)?;
+        self.state.borrow_mut().configure(grant);
+        self.save()?;
         if !to.is_lead() {
             return Ok(());
         }

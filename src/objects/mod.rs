@@ -14,6 +14,9 @@
 //! | [`inboxes`] | how a root knows of them |
 //! | [`directory`] | one partition of the directory: the roots of its counters |
 //! | [`operate`], [`operation_store`] | settings, set, reset and deletion at a root, each once; the rows of those with a key |
+//! | [`pushing`] | how a lead tells the root what its datacenter has counted |
+//! | [`gather`] | what a root has heard of its datacenters |
+//! | [`settling`] | datacenters that a set or reset could not observe |
 //! | [`telling`] | how roots end, and how leads are told |
 //! | [`directory_store`] | its rows |
 //! | [`readable`] | refusing what comes while storage cannot be read |
@@ -30,12 +33,15 @@ mod consume;
 mod count;
 mod directory;
 mod directory_store;
+mod gather;
 mod inbox;
 mod inbox_store;
 mod inboxes;
 mod lead;
 mod operate;
 mod operation_store;
+mod pushing;
 mod readable;
+mod settling;
 mod store;
 mod telling;

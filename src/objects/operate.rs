@@ -9,8 +9,8 @@ use super::directory::Directory;
 use super::directory_store::{Duty, Telling};
 use super::operation_store::Operation as Record;
 use super::telling::duties;
-use crate::cluster::operation::{Cells, Heard};
-use crate::cluster::root::{Entry, NeedsHome, Root, SoleIsSilent};
+use crate::cluster::operation::Cells;
+use crate::cluster::root::{Entry, NeedsHome, Root};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::Unchanged;
 use crate::counter::settings::{Settings, Ttl};
@@ -19,16 +19,13 @@ use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
-    Answered, Condition, DatacenterSum, Done, Fault, Keep, Operate, Operated, Operation, Put,
-    Settle, Sum, Wanted,
+    Answered, Condition, DatacenterSum, Done, Fault, Keep, Operate, Operated, Operation, Put, Sum,
+    Wanted,
 };
 use crate::protocol::names::CellAddress;
 
 /// Leads that are called at once for one counter.
 const LEADS_AT_ONCE: usize = 64;
-
-/// How far into the future a write's stamp may lie: what is counted since an operation is asked for up to then.
-const AHEAD_SECONDS: i64 = 60;
 
 /// An operation, refused: nothing has changed.
 enum Refused {
@@ -91,11 +88,7 @@ impl Directory {
             (home, _) => home.clone(),
         };
         if home != root.home {
-            // Home calls its own total the value, and tells it from what others hold: all of that must be known.
-            self.settle(counter, &mut root).await?;
-            if let Some(unsettled) = root.operations.unsettled().first() {
-                return Err(silent(unsettled).into());
-            }
+            self.require_settled(counter, &mut root).await?;
             let mut held = root.held.clone();
             let known =
                 |datacenter: &Datacenter| root.held.iter().any(|(other, _)| other == datacenter);
@@ -159,8 +152,13 @@ impl Directory {
         let sole: Vec<Datacenter> = root.sole().cloned().into_iter().collect();
         self.stop(counter, &root, &sole).await?;
         let seen = self.observe(counter, &root, &root.counting()).await;
-        root.set(value, seen, now_ms())
-            .map_err(|SoleIsSilent(sole)| silent(&sole))?;
+        let is_silent = |(datacenter, cells): &&(Datacenter, Option<Cells>)| {
+            cells.is_none() && sole.contains(datacenter)
+        };
+        if let Some((datacenter, _)) = seen.iter().find(is_silent) {
+            return Err(silent(datacenter).into());
+        }
+        root.set(value, seen, now_ms());
         root.revision += 1;
         let pending = root.operations.unsettled().to_vec();
         let duties: Vec<Duty> = duties(counter, &root, Telling::Settle)
@@ -191,7 +189,7 @@ impl Directory {
             ..Done::default()
         };
         let record = self.record_of(operate, &done);
-        let pending = self.end(counter, &root, record).await?;
+        let pending = self.end(counter, &root, false, record).await?;
         Ok(Done { pending, ..done })
     }
 
@@ -203,7 +201,7 @@ impl Directory {
         self.give_home(operate, &mut root)?;
         let home = root.home.clone();
         let generation = root.generation;
-        // What it is told must hold for good, also where this goes no further; it refuses to decide until it knows.
+        // What it is told must hold for good, also where this goes no further. It refuses to decide until it knows.
         self.save(counter, Entry::Live(root.clone()), &[]).await?;
         if let Some(home) = &home {
             let telling = Telling::Configure;
@@ -327,7 +325,7 @@ impl Directory {
         sums.into_iter().map(cells).collect()
     }
 
-    async fn sums(
+    pub(super) async fn sums(
         &self,
         counter: &CounterId,
         root: &Root,
@@ -349,47 +347,6 @@ impl Directory {
         all_settled(datacenters.iter().map(ask), LEADS_AT_ONCE).await
     }
 
-    /// Settles whichever datacenters answer now that the last operation could not observe.
-    pub(super) async fn on_settle(
-        &self,
-        settle: Result<Settle, Fault>,
-    ) -> Result<Option<Root>, Fault> {
-        let Settle { counter } = settle?;
-        self.readable()?;
-        let lock = self.lock_of(&counter);
-        let _alone = lock.lock().await;
-        let Ok(mut root) = self.living(&counter, false).await? else {
-            return Ok(None);
-        };
-        self.settle(&counter, &mut root).await?;
-        Ok(Some(root))
-    }
-
-    async fn settle(&self, counter: &CounterId, root: &mut Root) -> Result<(), Fault> {
-        let unsettled = root.operations.unsettled().to_vec();
-        let from = root.operations.at_ms().div_euclid(1_000);
-        let wanted = Wanted {
-            window: Some((from, now_ms().div_euclid(1_000) + AHEAD_SECONDS)),
-            totals_only: true,
-            ..Wanted::default()
-        };
-        let mut is_news = false;
-        for (datacenter, sum) in self.sums(counter, root, &unsettled, wanted).await {
-            let Some(sum) = sum else { continue };
-            let heard = Heard {
-                since: sum.summary.window.count,
-                last_write_ms: sum.summary.last_write_ms,
-                cells: sum.cells,
-            };
-            is_news |= root.operations.settle(&datacenter, &heard);
-        }
-        if is_news {
-            root.revision += 1;
-            self.save(counter, Entry::Live(root.clone()), &[]).await?;
-        }
-        Ok(())
-    }
-
     fn record_of(&self, operate: &Operate, done: &Done) -> Option<Record> {
         operate.key.map(|key| Record {
             key,
@@ -398,7 +355,7 @@ impl Directory {
     }
 }
 
-fn silent(datacenter: &Datacenter) -> Fault {
+pub(super) fn silent(datacenter: &Datacenter) -> Fault {
     Fault::Unavailable(format!(
         "datacenter {datacenter} does not answer, and this needs it; nothing was changed"
     ))

@@ -34,23 +34,33 @@ impl Directory {
         if !root.is_due(now_ms()) {
             return Ok(Ok(root));
         }
-        if root.is_sliding() {
-            match self.last_write_ms(counter, &root).await {
-                Ok(last_write_ms) => root.last_write_ms = root.last_write_ms.max(last_write_ms),
-                Err(_) if for_write => root.last_write_ms = now_ms(),
-                Err(fault) => return Err(fault),
-            }
-            if !root.is_due(now_ms()) {
-                self.save(counter, Entry::Live(root.clone()), &[]).await?;
-                return Ok(Ok(root));
-            }
+        match self.last_write_ms(counter, &root).await {
+            Ok(last_write_ms) => root.last_write_ms = root.last_write_ms.max(last_write_ms),
+            Err(_) if for_write && root.is_sliding() => root.last_write_ms = now_ms(),
+            Err(fault) => return Err(fault),
         }
-        self.end(counter, &root, None).await?;
+        if !root.is_due(now_ms()) {
+            self.save(counter, Entry::Live(root.clone()), &[]).await?;
+            return Ok(Ok(root));
+        }
+        self.end(counter, &root, true, None).await?;
         Ok(Err(self.rows.entry(counter)?))
     }
 
-    /// The newest write that any lead knows of.
+    /// The newest write that any lead knows of, where that matters, once all of them know of the time to live:
+    /// one that does not counts on after it.
     async fn last_write_ms(&self, counter: &CounterId, root: &Root) -> Result<i64, Fault> {
+        if self.rows.is_configuring(counter)? {
+            let untold = self
+                .fulfil(&duties(counter, root, Telling::Configure))
+                .await?;
+            if let Some(datacenter) = untold.first() {
+                return Err(may_count(datacenter));
+            }
+        }
+        if !root.is_sliding() {
+            return Ok(i64::MIN);
+        }
         let question = Wanted {
             totals_only: true,
             ..Wanted::default()
@@ -92,15 +102,15 @@ impl Directory {
         &self,
         counter: &CounterId,
         root: &Root,
+        is_expiry: bool,
         record: Option<Operation>,
     ) -> Result<Vec<Datacenter>, Fault> {
         let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
         let unstopped = self.suspend(counter, root, &all).await;
-        let stop_by_themselves = root.is_due(now_ms()) && !self.rows.is_configuring(counter)?;
+        // While it is deleted, its time may pass by what the root knows, and not by what a lead does.
+        let stop_by_themselves = is_expiry && !self.rows.is_configuring(counter)?;
         if let Some(datacenter) = unstopped.first().filter(|_| !stop_by_themselves) {
-            return Err(Fault::Unavailable(format!(
-                "datacenter {datacenter} does not answer and may still be counting, so the counter was not ended"
-            )));
+            return Err(may_count(datacenter));
         }
         self.release_inboxes(counter, root).await?;
         let ended = Entry::Ended {
@@ -155,6 +165,9 @@ impl Directory {
         let now_ms = now_ms();
         self.rows
             .put(counter, &entry, duties, record.as_ref(), now_ms)?;
+        if let Entry::Ended { .. } = entry {
+            self.forget_gathered(counter);
+        }
         if entry.due_at_ms().is_some() || !duties.is_empty() || record.is_some() {
             self.rows.arm(now_ms).await?;
         }
@@ -250,6 +263,12 @@ impl Directory {
             }
         }
     }
+}
+
+fn may_count(datacenter: &Datacenter) -> Fault {
+    Fault::Unavailable(format!(
+        "datacenter {datacenter} does not answer and may still be counting, so the counter was not ended"
+    ))
 }
 
 /// What every lead of a counter must be told.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use worker::Delay;
 
+use crate::counter::ledger::WriteKey;
+
 /// Now, in unix milliseconds. Workers move their clock only when I/O happens. One call into JavaScript;
 /// the SDK's `Date` makes an object and costs three.
 #[expect(
@@ -20,6 +22,14 @@ pub fn now_ms() -> i64 {
 /// 64 random bits.
 pub fn random() -> u64 {
     getrandom::u64().unwrap_or_else(|_| now_ms().unsigned_abs())
+}
+
+/// A name for a write that nobody else has.
+pub fn random_key() -> WriteKey {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&random().to_le_bytes());
+    key[8..].copy_from_slice(&random().to_le_bytes());
+    WriteKey(key)
 }
 
 /// Waits, by a timer of this request alone.

@@ -5,12 +5,14 @@
 //! |---|---|
 //! | [`call`] | sends a message to an object or a Worker, and answers one |
 //! | [`clock`] | the wall clock, timers, randomness |
+//! | [`dues`] | queued writes, counted |
 //! | [`keyed`] | keyed writes, claimed and counted |
 //! | [`measure`] | the numbers of this isolate |
 //! | [`settled`] | runs many futures, a bounded number at a time |
 
 pub mod call;
 pub mod clock;
+pub mod dues;
 pub mod keyed;
 pub mod measure;
 pub mod settled;

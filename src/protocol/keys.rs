@@ -11,6 +11,9 @@ use crate::counter::ledger::WriteKey;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
 
+/// How much of a body is hashed at once. It is a part of the hash, which is kept with the key: never change it.
+const BLOCK_BYTES: usize = 65_536;
+
 /// What a key was sent with: the same text on a write, on a batch and as an event's id are three keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -106,4 +109,57 @@ pub fn fingerprint(hash: &dyn Fn(&[u8]) -> u64, parts: &[&[u8]]) -> u64 {
         bytes.extend_from_slice(part);
     }
     hash(&bytes)
+}
+
+/// The hash of a bulk body that comes in pieces, and of the call that it came with.
+///
+/// It is kept for as long as its key is, longer than a deploy lasts, so it is made of the keyed hash alone and does not
+/// depend on how the body was cut. Source: a Merkle–Damgård chain of blocks, with the length at its end.
+#[derive(Clone, Debug)]
+pub struct BodyHash {
+    chain: u64,
+    block: Vec<u8>,
+    bytes: u64,
+}
+
+impl BodyHash {
+    /// Returns the hash of an empty body. `asked` is what else says what the body asks for: the call and its query.
+    pub fn new(hash: &dyn Fn(&[u8]) -> u64, asked: &[&[u8]]) -> Self {
+        Self {
+            chain: fingerprint(hash, asked),
+            block: Vec::with_capacity(BLOCK_BYTES),
+            bytes: 0,
+        }
+    }
+
+    /// Adds a piece. Costs a copy of it, and a hash for each 64 KiB.
+    pub fn push(&mut self, hash: &dyn Fn(&[u8]) -> u64, piece: &[u8]) {
+        let mut left = piece;
+        while !left.is_empty() {
+            let room = BLOCK_BYTES - self.block.len();
+            let (now, later) = left.split_at(room.min(left.len()));
+            self.block.extend_from_slice(now);
+            left = later;
+            if self.block.len() == BLOCK_BYTES {
+                self.close_block(hash);
+            }
+        }
+        let length = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+        self.bytes = self.bytes.saturating_add(length);
+    }
+
+    /// Returns the hash of all that was added.
+    pub fn finish(mut self, hash: &dyn Fn(&[u8]) -> u64) -> u64 {
+        self.close_block(hash);
+        fingerprint(
+            hash,
+            &[&self.chain.to_le_bytes(), &self.bytes.to_le_bytes()],
+        )
+    }
+
+    fn close_block(&mut self, hash: &dyn Fn(&[u8]) -> u64) {
+        let block = hash(&self.block).to_le_bytes();
+        self.chain = fingerprint(hash, &[&self.chain.to_le_bytes(), &block]);
+        self.block.clear();
+    }
 }

@@ -33,17 +33,20 @@ macro_rules! calls {
     };
 }
 
+mod converge;
 mod keyed;
 mod operate;
 mod queue;
 mod read;
 
+pub use converge::{Push, ViewOf, Viewed, WatchLead};
 pub use keyed::{Claim, Claimed, Count, Counted, Owner};
 pub use operate::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
 };
 pub use queue::{
     Append, Appended, DeadLetters, Drain, ReadDead, ReadDrained, RegisterInbox, ReleaseInbox,
+    TakeOver,
 };
 pub use read::{GlobalSum, List, ListAll, Measure, Read, ReadMany, Wanted};
 
@@ -251,8 +254,22 @@ pub struct DatacenterSum {
     pub cells: Vec<(u8, CellTotals)>,
     /// Shards that writes spread over.
     pub shards: u8,
-    /// Shards that did not answer; the sum lacks them.
+    /// Shards that did not answer; the sum lacks them, or has what was last known of them.
     pub missing: Vec<u8>,
+    /// Of when it is.
+    pub origin: Origin,
+}
+
+/// Of when a datacenter's sum is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    /// Its cells were asked for this read.
+    #[default]
+    Asked,
+    /// Its lead had pushed it, and goes on pushing what changes. Unix milliseconds.
+    Pushed(i64),
+    /// It does not answer; this was last known. Unix milliseconds.
+    Known(i64),
 }
 
 /// Lead → root: my datacenter has a write of this counter.
@@ -262,6 +279,8 @@ pub struct Register {
     pub counter: CounterId,
     /// The lead's datacenter.
     pub datacenter: Datacenter,
+    /// The grant that it has had: should the root have lost its row, this is what is left of it.
+    pub holds: Option<Grant>,
 }
 
 /// Anyone → root: what do you know?

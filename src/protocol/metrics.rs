@@ -124,7 +124,7 @@ families! {
     Objects Counter "tally_dead_letters_total"
         "Sums of queued events that were given up." [DeadLetter ""];
     Objects Summary "tally_queue_lag_milliseconds"
-        "How old the oldest event of a batch of an inbox was, up to a second more, when the batch had been sent." [
+        "How old the oldest event of a batch of an inbox or a queue was, up to a second more, when the batch had been sent." [
         QueueLagSum "_sum",
         QueueLagCount "_count"
     ];

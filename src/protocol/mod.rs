@@ -10,10 +10,12 @@
 //! | [`problem`] | what is refused, and why |
 //! | [`access`] | who may do what |
 //! | [`messages`] | what Workers and objects say to each other |
+//! | [`known`] | what a read takes from its root's memory |
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`keys`], [`keyed`] | idempotency keys, and how their writes travel |
 //! | [`names`] | names of objects, bindings and variables |
 //! | [`version`] | versions of writes and reads |
+//! | [`queued`] | messages of a queue of the platform |
 //! | [`order`] | lists in order |
 
 pub mod access;
@@ -22,6 +24,7 @@ pub mod bodies;
 pub mod delta;
 pub mod keyed;
 pub mod keys;
+pub mod known;
 pub mod messages;
 pub mod metrics;
 pub mod names;
@@ -29,5 +32,6 @@ pub mod order;
 pub mod problem;
 pub mod public;
 pub mod query;
+pub mod queued;
 pub mod routes;
 pub mod version;

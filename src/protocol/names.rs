@@ -15,6 +15,8 @@ pub const DIRECTORY: &str = "DIRECTORY";
 pub const INBOXES: &str = "INBOXES";
 /// Binding of the global aggregator Worker on the edge.
 pub const AGGREGATOR: &str = "AGGREGATOR";
+/// Binding of a queue of the platform on the edge, where the deployment has one: queued events go there.
+pub const QUEUE: &str = "TALLY_QUEUE";
 /// Variable that tells the two Workers of the one module apart.
 pub const ROLE: &str = "TALLY_ROLE";
 /// Value of [`ROLE`] for the global aggregator; anything else is the edge.
@@ -28,6 +30,10 @@ pub const KEYS: &str = "TALLY_KEYS";
 /// Secret key of the hash of unique elements: 32 hexadecimal digits. Optional.
 pub const HASH_KEY: &str = "TALLY_HASH_KEY";
 
+/// Variable of the edge: whether a datacenter is a colo, or by [`DATACENTERS_REGION`] a region of colos.
+pub const DATACENTERS: &str = "TALLY_DATACENTERS";
+/// Its value that joins the colos of a region into one datacenter.
+pub const DATACENTERS_REGION: &str = "region";
 /// Flushes a second of one cell from which on a datacenter splits. Optional, on the aggregator.
 pub const SPLIT_FLUSHES_PER_SECOND: &str = "TALLY_SPLIT_FLUSHES_PER_SECOND";
 /// How long a datacenter must be quiet before its shards are halved. Optional, on the aggregator.

@@ -21,16 +21,21 @@
 //! | `token` | 32 bits of a hash: all that any form of the sketch needs |
 //! | `hyperloglog` | the sketch: its two forms, insert, merge |
 //! | `format` | the sketch at rest, and why bytes are refused |
+//! | `difference` | what one sketch has that another lacks: for messages |
+//! | `rice` | ascending numbers in few bits |
 //! | `registers` | the dense form: 16,384 registers |
 //! | `estimate` | from registers or tokens to a number of elements |
 
+mod difference;
 mod estimate;
 mod format;
 mod hyperloglog;
 mod registers;
+mod rice;
 mod sip;
 mod token;
 
+pub use difference::{BLOCKS, Digests, Learnt};
 pub use estimate::STANDARD_ERROR;
 pub use format::SketchError;
 pub use hyperloglog::Sketch;

@@ -37,15 +37,40 @@ impl Registers {
         registers
     }
 
+    /// The registers of these ranks (each 1 to 51) and tokens; `None` where there are no ranks.
+    pub(super) fn of_ranks(ranks: &[(u16, u8)], tokens: &[Token]) -> Option<Self> {
+        let mut registers = Self(Box::new([0; REGISTERS]));
+        registers.insert_all(tokens);
+        for (register, rank) in ranks {
+            registers.raise(*register, *rank);
+        }
+        (!ranks.is_empty()).then_some(registers)
+    }
+
+    /// The rank of each register in turn.
+    pub(super) fn ranks(&self) -> &[u8; REGISTERS] {
+        &self.0
+    }
+
+    /// The rank of a register; `None` where there is no such register.
+    pub(super) fn rank(&self, register: u16) -> Option<u8> {
+        self.0.get(usize::from(register)).copied()
+    }
+
     /// True if a register grew.
     pub(super) fn insert(&mut self, token: Token) -> bool {
-        // A token's register has 14 bits, so it is always there.
-        let Some(register) = self.0.get_mut(usize::from(token.register())) else {
+        self.raise(token.register(), token.rank())
+    }
+
+    /// True if the register grew to this rank, which must be at most 51.
+    pub(super) fn raise(&mut self, register: u16, rank: u8) -> bool {
+        // A register's number has 14 bits, so it is always there.
+        let Some(held) = self.0.get_mut(usize::from(register)) else {
             return false;
         };
-        let grows = token.rank() > *register;
+        let grows = rank > *held;
         if grows {
-            *register = token.rank();
+            *held = rank;
         }
         grows
     }

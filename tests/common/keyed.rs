@@ -240,6 +240,7 @@ impl Shell {
             removed: wish.removed,
             live: vec![(self.now_ms.div_euclid(1_000), wish.added)],
             writes: 1,
+            newest: 0,
             ..Load::default()
         };
         let applied = self.cell.apply(nonce, &load, self.now_ms);

@@ -65,6 +65,7 @@ pub fn part(added: u128, removed: u128) -> DatacenterSum {
         )],
         shards: 2,
         missing: Vec::new(),
+        origin: Default::default(),
     }
 }
 
@@ -89,6 +90,7 @@ pub fn sum(datacenters: Vec<(&str, Option<DatacenterSum>)>) -> GlobalSum {
             .map(|(name, part)| (datacenter(name), part))
             .collect(),
         is_whole: true,
+        uniques: Vec::new(),
         is_drained: true,
     }
 }

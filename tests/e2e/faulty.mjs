@@ -1,10 +1,11 @@
 // The aggregator's module with faults: before each call the test is asked what is to happen.
 // "before": the call fails unseen. "after": it is carried out and its answer is lost. "hang": no answer.
+// A batch of a queue is a call too: one that fails comes again, whatever was acknowledged of it.
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
 import Aggregator, { Cell as SoundCell, Directory as SoundDirectory, Inbox as SoundInbox } from "./index.js";
 
 async function perhaps(env, kind, name, request, answer) {
-  const asked = JSON.stringify({ kind, name, path: new URL(request.url).pathname });
+  const asked = JSON.stringify({ kind, name, path: request === null ? "" : new URL(request.url).pathname });
   const fault = await (await env.FAULTS.fetch("http://faults", { method: "POST", body: asked })).text();
   if (fault === "before") throw new Error("fault: unreachable");
   if (fault === "hang") return new Promise(() => {});
@@ -38,5 +39,9 @@ export const Inbox = withFaults("inbox", SoundInbox);
 export default class extends WorkerEntrypoint {
   fetch(request) {
     return perhaps(this.env, "aggregator", "", request, () => new Aggregator(this.ctx, this.env).fetch(request));
+  }
+
+  queue(batch) {
+    return perhaps(this.env, "queue", batch.queue, null, () => new Aggregator(this.ctx, this.env).queue(batch));
   }
 }

@@ -119,6 +119,29 @@ describe("without faults", () => {
     expect(changed).toMatchObject({ accepted: 0, rejected: 1, errors: [{ line: 1, code: "idempotency-key-reused" }] });
   });
 
+  test("a batch asks for something else under another call or another query", async () => {
+    const body = '{"key":"a","unique":"u"}\n';
+    const reused = { accepted: 0, rejected: 1, errors: [{ line: 1, code: "idempotency-key-reused" }] };
+    await world.well("POST", "/ingest?format=ndjson", keyed("batch", { body }));
+    const named = await world.call("POST", "/ingest?format=ndjson&key=path&unique=none", keyed("batch", { body }));
+    expect([named.json.accepted, isReplay(named)]).toEqual([1, true]);
+    expect(await world.well("POST", "/ingest?format=ndjson&unique=ip", keyed("batch", { body }))).toMatchObject(reused);
+    expect(await world.well("POST", "/events", keyed("batch", { body }))).toMatchObject(reused);
+    expect((await world.strong("a")).value).toBe(1);
+  });
+
+  test("the element of a line counts if the line does, and not if its key was used for another", async () => {
+    const event = (id, increment, unique) => JSON.stringify({ key: "a", increment, id, unique });
+    await world.well("POST", "/events", { body: event("1", 1, "u") });
+    const body = [event("1", 1, "u"), event("1", 2, "v"), event("2", 1, "w"), event("1", 1, "x")].join("\n");
+    expect(await world.well("POST", "/events", { body })).toMatchObject({
+      accepted: 2,
+      rejected: 2,
+      errors: [{ line: 2 }, { line: 4 }],
+    });
+    expect(await world.strong("a")).toMatchObject({ value: 2, uniques: { estimate: 2 } });
+  });
+
   test("events with ids count once each, within a body and over bodies", async () => {
     const event = (id, increment = 1, key = "a") => JSON.stringify({ key, increment, id });
     const body = [event("1"), event("2"), event("1"), event("1", 1, "b"), JSON.stringify({ key: "a" })].join("\n");

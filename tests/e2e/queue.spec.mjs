@@ -11,8 +11,10 @@ const event = (key, increment, more = {}) => ({ body: JSON.stringify({ key, incr
 const keyed = (key, options) => ({ ...options, headers: { "idempotency-key": key } });
 const LARGEST = "340282366920938463463374607431768211455";
 
+const post = (world, key, increment, options) => world.call("POST", "/api/event", event(key, increment, options));
+
 async function send(world, key, increment = 1, options = {}) {
-  const answer = await world.call("POST", "/api/event", event(key, increment, options));
+  const answer = await post(world, key, increment, options);
   expect(answer.status, answer.text).toBe(202);
   return answer.json;
 }
@@ -64,14 +66,28 @@ describe("without faults", () => {
     for (const key of ["c0", "c1", "c2", "c3"]) expect(await strong(world, key)).toBe(5);
   });
 
-  test("an event with a key counts once, from any datacenter; the same key with another amount is a dead letter", async () => {
-    for (const options of [{}, { edge: 1 }, { colo: "IAD" }]) await send(world, "a", 3, keyed("k", options));
-    expect(await strong(world, "a")).toBe(3);
-    await send(world, "a", 4, keyed("k", {}));
+  test("an event with a key counts once, from any datacenter: a repeat is told so, and another amount is refused", async () => {
+    const first = await post(world, "a", 3, keyed("k", {}));
+    expect([first.status, first.headers.get("idempotency-replayed")]).toEqual([202, null]);
+    for (const options of [{}, { edge: 1 }, { colo: "IAD" }]) {
+      const again = await post(world, "a", 3, keyed("k", options));
+      expect([again.status, again.json]).toEqual([202, first.json]);
+      expect(again.headers.get("idempotency-replayed")).toBe("true");
+    }
+    await world.evict();
+    for (const options of [{}, { colo: "SYD" }]) {
+      await world.refused(422, "idempotency-key-reused", "POST", "/api/event", event("a", 4, keyed("k", options)));
+    }
     await send(world, "a", 1, keyed("k2", {}));
-    expect(await strong(world, "a")).toBe(4);
-    const { dead_letters } = await world.well("GET", "/api/dead-letters");
-    expect(dead_letters).toMatchObject([{ key: "a", increment: 4, code: "idempotency-key-reused" }]);
+    // The same text is another key on another counter, and on another call.
+    await send(world, "b", 4, keyed("k", {}));
+    await world.well("POST", "/counters/a/increment", { body: '{"delta":2}', headers: { "idempotency-key": "k" } });
+    expect(await world.strong("a")).toMatchObject({ value: 6, exact: true });
+    expect(await strong(world, "b")).toBe(4);
+    expect((await world.well("GET", "/api/dead-letters")).dead_letters).toEqual([]);
+    await world.well("DELETE", "/counters/a");
+    await world.refused(409, "counter-ended", "POST", "/api/event", event("a", 3, keyed("k", {})));
+    await world.refused(409, "counter-overflow", "POST", "/api/event", event("b", LARGEST, keyed("large", {})));
   });
 
   test("an amount that no counter can hold is a dead letter, and takes no other with it", async () => {
@@ -189,6 +205,29 @@ test("lost calls and lost answers lose nothing and double nothing", async () => 
     expect(value, key).toBeLessThanOrEqual(high.get(key));
   }
   expect((await world.well("GET", "/api/dead-letters")).dead_letters).toEqual([]);
+  await world.close();
+}, 60_000);
+
+test("an event whose key cannot be looked at is queued under it: it counts once, and its misuse is a dead letter", async () => {
+  const world = await openWorld({ faults: true });
+  await send(world, "a", 3, keyed("k", {}));
+  let counted = 0;
+  world.fail(({ path }) => {
+    if (path === "/claim") return "before";
+    // A second event is counted, and nobody hears of it.
+    if (path === "/count") return (counted += 1) === 1 ? "after" : "before";
+  });
+  const again = await post(world, "a", 3, keyed("k", {}));
+  expect([again.status, again.headers.get("idempotency-replayed")]).toEqual([202, null]);
+  await send(world, "a", 5, keyed("k", {}));
+  await send(world, "a", 7, keyed("k2", {}));
+  await send(world, "a", 7, keyed("k2", { colo: "IAD" }));
+  world.fail(() => undefined);
+  await until(async () => (await world.strong("a")).exact, "an exact read");
+  expect(await world.strong("a")).toMatchObject({ value: 10, exact: true });
+  const { dead_letters } = await world.well("GET", "/api/dead-letters");
+  expect(dead_letters).toMatchObject([{ key: "a", increment: 5, code: "idempotency-key-reused" }]);
+  expect((await post(world, "a", 7, keyed("k2", {}))).headers.get("idempotency-replayed")).toBe("true");
   await world.close();
 }, 60_000);
 

@@ -21,6 +21,7 @@ export const ORIGIN = "http://tally.test";
 export const EDGE = "tally-edge";
 export const AGGREGATOR = "tally-aggregator";
 export const CLASSES = { CELLS: "Cell", DIRECTORY: "Directory", INBOXES: "Inbox" };
+const QUEUE = "tally-events";
 const DEADLINE_MS = 20_000;
 const POLL_MS = 10;
 
@@ -46,9 +47,9 @@ const objects = Object.fromEntries(
   Object.entries(CLASSES).map(([name, exportName]) => [name, { type: "durable-object", worker: AGGREGATOR, exportName }]),
 );
 
-function worker(name, mainModule, modules, env, exports = {}) {
+function worker(name, mainModule, modules, env, exports = {}, triggers = []) {
   const manifest = { mainModule, modulesRoot: fileURLToPath(BUILD), modules };
-  return { config: { name, compatibilityDate, manifest, env, exports }, dev: { rootPath: fileURLToPath(ROOT) } };
+  return { config: { name, compatibilityDate, manifest, env, exports, triggers }, dev: { rootPath: fileURLToPath(ROOT) } };
 }
 
 /** Parses JSON so that whole numbers which a double would not hold become bigints. */
@@ -88,7 +89,7 @@ class World {
   #rule;
   #reports;
 
-  constructor({ vars, folder, edges, faults }) {
+  constructor({ vars, folder, edges, faults, queue }) {
     this.errors = [];
     this.#rule = () => undefined;
     const main = faults ? "faulty.mjs" : "index.js";
@@ -101,7 +102,9 @@ class World {
       ...texts({ TALLY_ROLE: "edge", TALLY_ACCESS: "open", ...vars }),
       ...objects,
       AGGREGATOR: { type: "worker", worker: AGGREGATOR },
+      ...(queue ? { TALLY_QUEUE: { type: "queue", name: QUEUE } } : {}),
     };
+    const triggers = queue ? [{ type: "queue", name: QUEUE, ...queue }] : [];
     const aggregatorEnv = {
       ...texts({ ...vars, TALLY_ROLE: "aggregator" }),
       ...objects,
@@ -116,7 +119,7 @@ class World {
         ...Array.from({ length: edges }, (_, index) =>
           worker(index === 0 ? EDGE : `${EDGE}-${index + 1}`, "index.js", module, edgeEnv),
         ),
-        worker(AGGREGATOR, main, modules, aggregatorEnv, classes),
+        worker(AGGREGATOR, main, modules, aggregatorEnv, classes, triggers),
       ],
       // What `request.cf` holds where a request says nothing: no datacenter.
       cf: {},
@@ -211,6 +214,11 @@ class World {
     return this.#miniflare.listDurableObjectIds(className, AGGREGATOR);
   }
 
+  /** The queue's own producer, for what no edge would send. */
+  producer() {
+    return this.#miniflare.getQueueProducer("TALLY_QUEUE", EDGE);
+  }
+
   /** Lets all objects go from memory: the next call finds what storage holds. */
   async evict() {
     for (const className of Object.values(CLASSES)) {
@@ -231,10 +239,10 @@ class World {
 /**
  * Opens a world. `vars`: variables of the edge (`TALLY_ACCESS` is "open" unless set to undefined).
  * `folder`: where objects are kept, in memory without. `edges`: how many edge isolates.
- * `faults`: whether `fail` works.
+ * `faults`: whether `fail` works. `queue`: the consumer's settings, where a queue is bound; without, none is.
  */
-export async function openWorld({ vars = {}, folder, edges = 1, faults = false } = {}) {
-  const world = new World({ vars, folder, edges, faults });
+export async function openWorld({ vars = {}, folder, edges = 1, faults = false, queue } = {}) {
+  const world = new World({ vars, folder, edges, faults, queue });
   await world.ready();
   return world;
 }

@@ -203,7 +203,7 @@ impl Core {
             self.air
                 .oracle
                 .borrow_mut()
-                .flushed(self.place, *nonce, flushed);
+                .flushed((self.place, now_ms), *nonce, flushed);
             if self.air.is_busy {
                 let number = usize::try_from(flushed.outcome.sequence).expect("few flushes");
                 flushed.linger_ms = LINGER_MS[number % LINGER_MS.len()];
@@ -221,7 +221,7 @@ impl Core {
         if !self.state.borrow().needs_grant(self.now_ms()) {
             return Ok(());
         }
-        let seals = self.state.borrow().seals();
+        let (asked_ms, seals) = (self.now_ms(), self.state.borrow().seals());
         let asked = match self.shard() {
             0 => {
                 let register = Message::Register(datacenter(self.place / CELLS));
@@ -239,11 +239,11 @@ impl Core {
         if !self.state.borrow_mut().unseal(seals) {
             return Ok(());
         }
-        self.take_grant(grant)
+        self.take_grant(grant, asked_ms)
     }
 
-    pub fn take_grant(&self, grant: Grant) -> Result<(), Fault> {
-        let taken = self.state.borrow_mut().take_grant(grant, self.now_ms());
+    fn take_grant(&self, grant: Grant, asked_ms: i64) -> Result<(), Fault> {
+        let taken = self.state.borrow_mut().take_grant(grant, asked_ms);
         match taken {
             Taken::Outdated => Ok(()),
             // `begin` writes the address besides, which is nothing here.

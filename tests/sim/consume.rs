@@ -123,8 +123,9 @@ impl Core {
         self.rows.borrow_mut().end(&batch, now_ms + wait_ms)?;
         for (place, verdict) in verdicts {
             let due = &before[place];
-            let mut oracle = self.air(&due.counter).oracle.borrow_mut();
-            oracle.settles(due, verdict);
+            let air = self.air(&due.counter);
+            let mut oracle = air.oracle.borrow_mut();
+            oracle.settles(due, verdict, air.latest_ms());
         }
         if !batch.dues.is_empty() {
             self.arm(wait_ms);

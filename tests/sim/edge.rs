@@ -10,10 +10,12 @@ use std::task::Poll;
 
 use tally::counter::flush::{Load, Refusal};
 use tally::counter::id::Datacenter;
-use tally::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
+use tally::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket, newest_at};
 use tally::counter::nonces::Nonce;
+use tally::counter::split::shard_of_element;
 use tally::protocol::messages::{Fault, Flushed, GlobalSum};
 use tally::protocol::version::{SeenCell, Version};
+use tally::sketch::Token;
 
 use super::isolate::Spawned;
 use super::network::{Answer, Message, unavailable};
@@ -49,7 +51,7 @@ pub struct Edge {
     /// Shards as far as known here, which may be long past.
     pub shards: Cell<u8>,
     /// Where all writes go, as far as known here.
-    pub home: RefCell<Option<Datacenter>>,
+    home: RefCell<Option<Datacenter>>,
     lanes: RefCell<BTreeMap<usize, Lane<Outcome, ()>>>,
     /// The view that readers share.
     pub view: RefCell<Option<View>>,
@@ -83,12 +85,13 @@ impl Edge {
         self.air.now_ms.get() + self.skew_ms.get()
     }
 
-    fn own_cell(&self) -> usize {
-        if let Some(home) = &*self.home.borrow() {
-            return self.air.lead_of(home);
-        }
-        let shard = usize::from(self.lot % self.shards.get().max(1));
-        self.datacenter * CELLS + shard
+    /// The cell of a write: its element's where it has one.
+    fn cell_for(&self, datacenter: usize, shards: u8, element: Option<u64>) -> usize {
+        let shard = match element {
+            Some(hashed) => shard_of_element(hashed, shards),
+            None => self.lot % shards.max(1),
+        };
+        datacenter * CELLS + usize::from(shard)
     }
 
     fn lane_id(&self, to: usize) -> u64 {
@@ -175,6 +178,9 @@ impl Edge {
     }
 
     async fn fly(&self, to: usize, nonce: Nonce, load: Load) {
+        if !self.with_lane(to, |lane| lane.knows_generation()) {
+            self.air.oracle.borrow_mut().is_blind(nonce);
+        }
         let outcome = self.send(to, nonce, load).await;
         match &outcome {
             Ok(flushed) => self.shards.set(flushed.shards),
@@ -184,27 +190,41 @@ impl Edge {
         }
         let now_ms = self.now_ms();
         self.with_lane(to, |lane| {
-            if let Ok(flushed) = &outcome {
-                lane.linger(flushed.linger_ms);
+            match &outcome {
+                Ok(flushed) => {
+                    lane.linger(flushed.linger_ms);
+                    lane.learn(flushed.generation);
+                }
+                Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
+                Err(_) => {}
             }
             lane.land(nonce.number, outcome.clone(), now_ms);
         });
     }
 
-    async fn send(&self, to: usize, nonce: Nonce, load: Load) -> Outcome {
+    async fn send(&self, to: usize, nonce: Nonce, mut load: Load) -> Outcome {
         let mut is_unknown = false;
+        let mut refused = None;
         for _ in 0..ATTEMPTS {
             let flush = Message::Flush(nonce, load.clone());
             match self.air.call(to, flush).await {
                 Err(Fault::Unavailable(_)) => is_unknown = true,
                 // The attempt before may be on its way still.
                 Err(_) if is_unknown => break,
+                Err(Fault::Refused(Refusal::Newer(generation))) => {
+                    load.newest = generation.max(newest_at(self.now_ms()));
+                    self.air.oracle.borrow_mut().is_blind(nonce);
+                    refused = Some(Refusal::Newer(generation));
+                }
                 Err(fault) => return Err(fault),
                 Ok(Answer::Flushed(flushed)) => return Ok(flushed),
                 Ok(other) => unreachable!("{other:?} answers no flush"),
             }
         }
-        Err(unavailable())
+        match refused {
+            Some(refusal) if !is_unknown => Err(Fault::Refused(refusal)),
+            _ => Err(unavailable()),
+        }
     }
 }
 
@@ -236,10 +256,14 @@ impl Drop for Client {
 pub fn write(
     edge: Rc<Edge>,
     delta: Totals,
+    element: Option<u64>,
     told: Rc<RefCell<Vec<Version>>>,
 ) -> impl Future<Output = ()> + 'static {
     let air = edge.air.clone();
-    let write = air.oracle.borrow_mut().begin_write(delta);
+    let write = air
+        .oracle
+        .borrow_mut()
+        .begin_write(delta, element.map(Token::from_hash));
     let client = Client {
         air,
         write,
@@ -251,10 +275,18 @@ pub fn write(
             added: delta.0,
             removed: delta.1,
             live: vec![(second, delta.0)],
+            tokens: element
+                .map(|hashed| (second, Token::from_hash(hashed)))
+                .into_iter()
+                .collect(),
             ..Load::default()
         };
         let begun_ms = edge.now_ms();
-        let mut to = edge.own_cell();
+        let home = edge.home.borrow().clone();
+        let mut to = match home {
+            Some(home) => edge.air.lead_of(&home),
+            None => edge.cell_for(edge.datacenter, edge.shards.get(), element),
+        };
         let mut arrival = edge.count(to, write, load.clone()).await;
         for _ in 0..MOVES_MAX {
             let outcome = arrival.as_ref().map(|arrival| &arrival.outcome);
@@ -263,7 +295,7 @@ pub fn write(
             }
             match outcome {
                 Some(Err(Fault::Refused(Refusal::Moved(shards)))) => {
-                    to = to - to % CELLS + usize::from(edge.lot % (*shards).max(1));
+                    to = edge.cell_for(to / CELLS, *shards, element);
                 }
                 Some(Err(Fault::Elsewhere(home))) => to = edge.air.lead_of(home),
                 // A decrement was in the same flight.

@@ -130,11 +130,11 @@ impl Oracle {
         assert_eq!(before, None, "a key is drawn once");
     }
 
-    /// A write has left its batch.
-    pub fn settles(&mut self, due: &Due, verdict: Verdict) {
+    /// A write has left its batch, at that time by the latest clock there may be.
+    pub fn settles(&mut self, due: &Due, verdict: Verdict, now_ms: i64) {
         let write = &due.write;
         let ended = self.ended_generations();
-        let has_ended = ended.contains(&write.generation);
+        let has_ended = !self.is_living(write.generation) || self.is_over(write.generation, now_ms);
         match verdict {
             Verdict::Later => return,
             Verdict::Done => assert!(

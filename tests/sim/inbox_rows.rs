@@ -117,6 +117,7 @@ impl InboxRows {
             number: *number,
             tries: *tries,
             dues: decode(body).expect("a batch"),
+            is_broken: false,
         };
         wanted.map(read).collect()
     }

@@ -58,7 +58,9 @@ impl Core {
     }
 
     fn try_count(&self, writes: &[Keyed]) -> Result<Counted, Fault> {
+        let mut at_ms = 0;
         let outcomes = self.by_ledger(|state, now_ms, known, changes| {
+            at_ms = now_ms;
             let applied = state.apply_keyed(writes, LIMITS, now_ms, known, changes);
             applied.map_err(Fault::Refused)
         })?;
@@ -66,7 +68,7 @@ impl Core {
         for (write, outcome) in writes.iter().zip(&outcomes) {
             match outcome {
                 KeyedOutcome::Counted(recorded) => {
-                    oracle.counted(self.place, write.key, recorded);
+                    oracle.counted((self.place, at_ms), write.key, recorded);
                 }
                 KeyedOutcome::BelowFloor => oracle.refuses_below(self.place, write),
                 _ => {}

@@ -94,7 +94,8 @@ impl Core {
             self.state.borrow_mut().void_grants();
             return Ok(());
         }
-        self.take_grant(grant)?;
+        self.state.borrow_mut().configure(grant);
+        self.save()?;
         if !self.is_lead() {
             return Ok(());
         }
@@ -142,7 +143,9 @@ impl Core {
     /// What `choose_spread` does once the load has spoken.
     pub fn decide(self: &Rc<Self>, step: Step) {
         let spread = self.spread();
+        let by_load = self.state.borrow().spreads_by_load();
         let wanted = match step {
+            _ if !by_load => spread,
             Step::Double => spread.saturating_mul(2).min(SHARDS_MAX),
             Step::Halve => (spread / 2).max(1),
             Step::Stay => spread,

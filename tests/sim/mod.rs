@@ -23,6 +23,7 @@ mod client;
 mod consume;
 mod deeds;
 mod edge;
+mod ending;
 mod events;
 mod inbox;
 mod inbox_rows;
@@ -30,6 +31,7 @@ mod isolate;
 mod keyed;
 mod keys;
 mod lead;
+mod lives;
 mod network;
 mod operate;
 mod oracle;
@@ -47,6 +49,7 @@ mod seeds;
 mod shards;
 mod steps;
 mod store;
+mod sums;
 mod truth;
 mod world;
 
@@ -114,6 +117,8 @@ pub struct Air {
     network: Rc<RefCell<Network>>,
     oracle: RefCell<Oracle>,
     now_ms: Rc<Cell<i64>>,
+    /// How far a clock was ever stepped from the true time, milliseconds.
+    skew_ms_max: Rc<Cell<i64>>,
     counter: usize,
     layout: Layout,
     /// Whether commits take time, so that flushes join into the next, and lanes are told to gather.
@@ -142,6 +147,16 @@ impl Air {
     /// The name of the counter.
     fn name(&self) -> CounterId {
         CounterId::parse(format!("counter-{}", self.counter)).expect("a name")
+    }
+
+    /// How much two clocks may differ, milliseconds.
+    fn clocks_differ_ms(&self) -> i64 {
+        2 * self.skew_ms_max.get()
+    }
+
+    /// The time by the latest clock that there may be.
+    fn latest_ms(&self) -> i64 {
+        self.now_ms.get() + self.clocks_differ_ms()
     }
 
     fn root(&self) -> usize {

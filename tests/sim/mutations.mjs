@@ -80,6 +80,12 @@ const MUTATIONS = [
     "Some(seen) if seen.nonce.number > nonce.number => Known::New,",
   ],
   [
+    "a flush counts in a newer generation than its lane has seen",
+    "src/counter/cell/former.rs",
+    "if newest == 0 || oldest <= newest {",
+    "if newest < u64::MAX || oldest <= newest {",
+  ],
+  [
     "an older view passes for a reader's version",
     "src/protocol/version.rs",
     "Ordering::Equal => self.sequence_of(cell) < cell.sequence,",

@@ -19,6 +19,7 @@ use tally::counter::ledger::{Keyed, WriteKey};
 use tally::counter::merge::{Part, Question};
 use tally::counter::nonces::Nonce;
 use tally::counter::queue::{Event, InboxId};
+use tally::counter::settings::TtlMode;
 use tally::protocol::messages::{
     Appended, Claimed, Counted, DatacenterSum, Fault, Flushed, Operate, Operated,
 };
@@ -50,6 +51,7 @@ pub enum Message {
     Settle,
     LookUp,
     End,
+    Put(Option<u8>, Option<(u64, TtlMode)>),
     Append(Nonce, Vec<Event>),
     Drain(CounterId),
     Release(CounterId, u64),

@@ -1,7 +1,7 @@
 //! Operations at the root, as `objects::operate`.
 
 use tally::cluster::operation::{Cells, Heard};
-use tally::cluster::root::{Entry, NeedsHome, Root, SoleIsSilent};
+use tally::cluster::root::{Entry, NeedsHome, Root};
 use tally::counter::id::Datacenter;
 use tally::counter::merge::Question;
 use tally::counter::settings::Settings;
@@ -11,6 +11,7 @@ use tally::protocol::messages::{
 };
 
 use super::Boxed;
+use super::ending::{Telling, duties};
 use super::network::{Answer, Message, all, unavailable};
 use super::root::Core;
 
@@ -80,22 +81,19 @@ impl Core {
             let before = self.rows.borrow_mut().operations.insert(key.key, row);
             assert_eq!(before, None, "an operation is done once under its key");
         }
-        self.save(Entry::Live(root.clone()));
+        self.save(root.clone());
         let mut oracle = self.air.oracle.borrow_mut();
         oracle.operated(root, begun);
     }
 
     async fn put(&self, operate: &Operate, put: &Put, begun: usize) -> Result<Done, Refused> {
-        let (mut root, created) = self.living_or_new();
+        let (mut root, created) = self.living_or_created().await?;
         let home = match (&put.home, put.floor) {
             (None, Some(_)) => root.home_for_bounds(None)?,
             (home, _) => home.clone(),
         };
         if home != root.home {
-            self.settle(&mut root).await;
-            if !root.operations.unsettled().is_empty() {
-                return Err(unavailable().into());
-            }
+            self.require_settled(&mut root).await?;
             let mut held = root.held.clone();
             let known =
                 |datacenter: &Datacenter| root.held.iter().any(|(other, _)| other == datacenter);
@@ -125,13 +123,11 @@ impl Core {
             home: root.home.clone(),
             is_repeat: false,
         };
-        let duties: Vec<(Datacenter, u64)> = (root.datacenters.iter())
-            .map(|datacenter| (datacenter.clone(), root.generation))
-            .collect();
-        self.rows.borrow_mut().configuring.extend(duties.clone());
+        let duties = duties(&root, Telling::Configure);
+        self.rows.borrow_mut().duties.extend(duties.clone());
         self.save_with(&root, operate, &done, begun);
-        let pending = self.configure(duties).await;
-        Ok(Done { pending, ..done })
+        self.fulfil(duties).await;
+        Ok(done)
     }
 
     async fn set(
@@ -141,7 +137,7 @@ impl Core {
         creates: bool,
         begun: usize,
     ) -> Result<Done, Refused> {
-        let (mut root, created) = self.living_or_new();
+        let (mut root, created) = self.living_or_created().await?;
         if created && !creates {
             return Err(Refused::Told(Operated::NotFound));
         }
@@ -152,8 +148,13 @@ impl Core {
         let sole: Vec<Datacenter> = root.sole().cloned().into_iter().collect();
         self.stop(&root, &sole).await?;
         let seen = self.observe(&root, &root.counting()).await;
-        let set = root.set(value, seen, self.now_ms());
-        set.map_err(|SoleIsSilent(_)| unavailable())?;
+        let is_silent = |(datacenter, cells): &(Datacenter, Option<Cells>)| {
+            cells.is_none() && sole.contains(datacenter)
+        };
+        if seen.iter().any(is_silent) {
+            return Err(unavailable().into());
+        }
+        root.set(value, seen, self.now_ms());
         root.revision += 1;
         let done = Done {
             created,
@@ -167,12 +168,12 @@ impl Core {
     }
 
     async fn settle_home(&self, operate: &Operate) -> Result<Done, Refused> {
-        let Some(mut root) = self.living() else {
+        let Ok(mut root) = self.living(true).await? else {
             return Err(Refused::Told(Operated::NotFound));
         };
         give_home(operate, &mut root)?;
         let (home, generation) = (root.home.clone(), root.generation);
-        self.save(Entry::Live(root.clone()));
+        self.save(root.clone());
         if let Some(home) = &home {
             self.tell_configure(home, &root).await?;
         }
@@ -183,10 +184,27 @@ impl Core {
         })
     }
 
-    fn living_or_new(&self) -> (Root, bool) {
-        match self.living() {
-            Some(root) => (root, false),
-            None => (self.created(), true),
+    async fn living_or_created(&self) -> Result<(Root, bool), Fault> {
+        Ok(match self.living(true).await? {
+            Ok(root) => (root, false),
+            Err(ended) => (Root::create(ended.as_ref(), self.now_ms()), true),
+        })
+    }
+
+    async fn require_settled(&self, root: &mut Root) -> Result<(), Fault> {
+        if !root.operations.unsettled().is_empty() {
+            self.settle_those_that_answer(root).await;
+        }
+        match root.operations.unsettled() {
+            [] => Ok(()),
+            _ => Err(unavailable()),
+        }
+    }
+
+    pub fn has_to_settle(&self) -> bool {
+        match &self.rows.borrow().entry {
+            Some(Entry::Live(root)) => !root.operations.unsettled().is_empty(),
+            _ => false,
         }
     }
 
@@ -258,14 +276,18 @@ impl Core {
 
     pub async fn on_settle(&self) -> Result<Option<Root>, Fault> {
         let _alone = self.lock.lock().await;
-        let Some(mut root) = self.living() else {
+        let Ok(mut root) = self.living(false).await? else {
             return Ok(None);
         };
-        self.settle(&mut root).await;
+        if self.settle_those_that_answer(&mut root).await {
+            root.revision += 1;
+            self.save(root.clone());
+            self.air.oracle.borrow_mut().settled(&root);
+        }
         Ok(Some(root))
     }
 
-    async fn settle(&self, root: &mut Root) {
+    async fn settle_those_that_answer(&self, root: &mut Root) -> bool {
         let unsettled = root.operations.unsettled().to_vec();
         let from = root.operations.at_ms().div_euclid(1_000);
         let window = (from, self.now_ms().div_euclid(1_000) + AHEAD_SECONDS);
@@ -279,11 +301,7 @@ impl Core {
             };
             is_news |= root.operations.settle(&datacenter, &heard);
         }
-        if is_news {
-            root.revision += 1;
-            self.save(Entry::Live(root.clone()));
-            self.air.oracle.borrow_mut().settled(root);
-        }
+        is_news
     }
 
     /// Tells a lead what holds.
@@ -291,36 +309,6 @@ impl Core {
         let configure = Message::Configure(root.grant(datacenter));
         let told = self.air.call(self.air.lead_of(datacenter), configure).await;
         told.map(|_| ())
-    }
-
-    /// As `fulfil`, of settings. Returns those that could not be told.
-    pub async fn configure(&self, duties: Vec<(Datacenter, u64)>) -> Vec<Datacenter> {
-        let tell = |(datacenter, generation): &(Datacenter, u64)| {
-            let root = self.living();
-            let number = root.as_ref().map_or(0, |root| root.settings.number);
-            let root = root.filter(|root| root.generation == *generation);
-            let configure = root.map(|root| Message::Configure(root.grant(datacenter)));
-            let to = self.air.lead_of(datacenter);
-            let told = configure.map(|configure| self.air.call(to, configure));
-            async move {
-                let told = match told {
-                    Some(told) => told.await.is_ok(),
-                    None => true,
-                };
-                (number, told)
-            }
-            .boxed()
-        };
-        let told = all(duties.iter().map(tell).collect()).await;
-        let mut pending = Vec::new();
-        for (duty, (number, is_told)) in duties.into_iter().zip(told) {
-            let is_newest = (self.living()).is_none_or(|root| root.settings.number == number);
-            match is_told && is_newest {
-                true => drop(self.rows.borrow_mut().configuring.remove(&duty)),
-                false => pending.push(duty.0),
-            }
-        }
-        pending
     }
 }
 

@@ -1,22 +1,26 @@
 //! What the world is compared with: plain integers, noted at every commit.
 //!
-//! Invariants: a write is counted at most once in a generation, and while that lives; what was acknowledged is in every
-//! later complete read, and no read has anything that was not counted before it ended.
+//! Invariants: a write is counted at most once, and while its generation lives; what was acknowledged is in every
+//! later complete read, and no read has anything that was not counted before it ended. Only a flush whose lane had
+//! seen no generation may count once more where one has begun since: a cell that crashed has forgotten it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tally::cluster::root::Root;
 use tally::counter::cell::Cell;
+use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Recorded, WriteKey};
 use tally::counter::merge::{CellTotals, Question};
 use tally::counter::nonces::Nonce;
-use tally::counter::total::{Sum, Value};
-use tally::protocol::messages::{Flushed, GlobalSum};
+use tally::counter::settings::Ttl;
+use tally::counter::total::Value;
+use tally::protocol::messages::Flushed;
+use tally::sketch::Token;
 
+use super::CELLS;
 use super::events::Events;
 use super::keys::Keys;
 use super::truth::Truth;
-use super::{CELLS, DATACENTERS};
 
 /// (added, removed).
 pub type Totals = (u128, u128);
@@ -32,52 +36,65 @@ pub enum End {
 
 #[derive(Debug)]
 pub struct Write {
-    pub(super) delta: Totals,
-    /// The moment after which it was begun, and that which counted it.
-    pub(super) begun: usize,
-    pub(super) commit: Option<usize>,
-    pub(super) place: usize,
-    end: Option<End>,
+    pub delta: Totals,
+    /// The moment after which it was begun, and the cell that counted it.
+    pub begun: usize,
+    pub place: usize,
+    pub element: Option<Token>,
+    /// The moment that counted it, and in which generation.
+    pub commit: Option<(usize, u64)>,
+    pub end: Option<End>,
 }
 
 /// From when to when a generation lived, in moments.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Life {
-    pub(super) born: usize,
-    pub(super) ended: Option<usize>,
+    pub born: usize,
+    pub ended: Option<usize>,
+    /// The times to live that were set, each with the moment from which on.
+    pub ttls: Vec<(usize, Option<Ttl>)>,
+    /// What was counted when, by the clock of whoever did: (moment, unix milliseconds).
+    pub stamps: Vec<(usize, i64)>,
+    /// Datacenters that were not stopped before the end, since their clocks stop them.
+    pub unstopped: Vec<usize>,
 }
 
 /// The truth. A *moment* is a commit, or the birth or end of a generation.
 #[derive(Default)]
 pub struct Oracle {
-    pub(super) writes: Vec<Write>,
+    pub writes: Vec<Write>,
     flushes: BTreeMap<(u64, u64), Vec<usize>>,
+    /// Flushes whose lanes had not seen the generation that they may count in.
+    blind: BTreeSet<(u64, u64)>,
     pub keys: Keys,
     pub events: Events,
     pub truth: Truth,
     /// The living counter after each moment; at first there is none.
-    pub(super) totals: Vec<Totals>,
+    pub totals: Vec<Totals>,
     /// Each cell in each generation after each of its commits, with their moments.
-    pub(super) cells: BTreeMap<(usize, u64), Vec<(usize, Totals)>>,
-    pub(super) generations: BTreeMap<u64, Life>,
+    pub cells: BTreeMap<(usize, u64), Vec<(usize, Totals)>>,
+    pub generations: BTreeMap<u64, Life>,
+    /// Whether a clock was ever stepped.
+    pub clocks_differ: bool,
     /// Whether the root was told that nobody counts.
     pub is_stopped: bool,
 }
 
-pub(super) fn sum(totals: Totals) -> Value {
+pub fn sum(totals: Totals) -> Value {
     Value::new(totals.0, totals.1)
 }
 
-fn plus(one: Totals, other: Totals) -> Totals {
+pub fn plus(one: Totals, other: Totals) -> Totals {
     (one.0 + other.0, one.1 + other.1)
 }
 
 impl Oracle {
-    pub fn begin_write(&mut self, delta: Totals) -> usize {
+    pub fn begin_write(&mut self, delta: Totals, element: Option<Token>) -> usize {
         self.writes.push(Write {
             delta,
             begun: self.totals.len(),
             place: 0,
+            element,
             commit: None,
             end: None,
         });
@@ -90,12 +107,17 @@ impl Oracle {
         flush.or_default().push(write);
     }
 
+    /// A flush goes out that may count in a generation which its lane has not seen.
+    pub fn is_blind(&mut self, nonce: Nonce) {
+        self.blind.insert((nonce.lane, nonce.number));
+    }
+
     /// What has happened so far: what a read that begins now must have.
     pub fn moment(&self) -> usize {
         self.totals.len()
     }
 
-    pub(super) fn total_at(&self, moment: usize) -> Totals {
+    pub fn total_at(&self, moment: usize) -> Totals {
         moment
             .checked_sub(1)
             .map_or((0, 0), |last| self.totals[last])
@@ -103,10 +125,13 @@ impl Oracle {
 
     /// The root has durably let a generation live.
     pub fn lives(&mut self, root: &Root) {
-        let generation = root.generation;
-        if self.generations.contains_key(&generation) {
-            let ended = self.generations[&generation].ended;
-            assert_eq!(ended, None, "generation {generation} lives again");
+        let (generation, ttl) = (root.generation, root.settings.ttl);
+        let moment = self.moment();
+        if let Some(life) = self.generations.get_mut(&generation) {
+            assert_eq!(life.ended, None, "generation {generation} lives again");
+            if life.ttls.last().is_none_or(|(_, last)| *last != ttl) {
+                life.ttls.push((moment, ttl));
+            }
             self.truth.holds(root);
             return;
         }
@@ -114,19 +139,25 @@ impl Oracle {
         assert!(newest.is_none_or(|(newest, life)| *newest < generation && life.ended.is_some()));
         self.totals.push((0, 0));
         let born = self.moment();
-        self.generations
-            .insert(generation, Life { born, ended: None });
+        let life = Life {
+            born,
+            ttls: vec![(moment, ttl)],
+            ..Life::default()
+        };
+        self.generations.insert(generation, life);
         self.truth.begins(born);
         self.truth.holds(root);
     }
 
-    /// The root has durably ended a generation, and what it had counted with it.
-    pub fn ends(&mut self, generation: u64) {
+    /// The root has durably ended a generation, and what it had counted with it. Those datacenters were not
+    /// stopped before.
+    pub fn ends(&mut self, generation: u64, unstopped: &[Datacenter]) {
         self.totals.push((0, 0));
         let ended = self.moment();
         let life = self.generations.get_mut(&generation).expect("a generation");
         life.ended = Some(ended);
         self.truth.begins(ended);
+        life.unstopped = unstopped.iter().map(super::number_of).collect();
     }
 
     /// Whether a generation lives.
@@ -145,23 +176,33 @@ impl Oracle {
     }
 
     /// A cell has counted this much more, as its number `sequence`. Returns the moment.
-    fn commit(&mut self, place: usize, generation: u64, sequence: u64, delta: Totals) -> usize {
+    fn commit(
+        &mut self,
+        (place, at_ms): (usize, i64),
+        generation: u64,
+        sequence: u64,
+        delta: Totals,
+    ) -> usize {
         assert!(
             !self.is_stopped,
             "cell {place} counts after all were stopped"
         );
-        let life = self
-            .generations
-            .get(&generation)
-            .expect("a generation of the root");
-        assert_eq!(
-            life.ended, None,
+        let total = self.total_at(self.moment());
+        let life = self.generations.get_mut(&generation).expect("of the root");
+        life.stamps.push((self.totals.len() + 1, at_ms));
+        // Clocks that are all true stop everybody in time.
+        let counts_on = self.clocks_differ && life.unstopped.contains(&(place / CELLS));
+        assert!(
+            life.ended.is_none() || counts_on,
             "cell {place} counts for an ended generation"
         );
-        let total = plus(self.total_at(self.moment()), delta);
-        self.totals.push(total);
+        let is_living = life.ended.is_none();
+        self.totals
+            .push(if is_living { plus(total, delta) } else { total });
         let moment = self.moment();
-        self.check_floor(moment, delta);
+        if is_living {
+            self.check_floor(moment, delta);
+        }
         let log = self.cells.entry((place, generation)).or_default();
         let held = log.last().map_or((0, 0), |(_, held)| *held);
         log.push((moment, plus(held, delta)));
@@ -175,7 +216,8 @@ impl Oracle {
     }
 
     /// A cell answers a flush. Where it calls the counter's value exact, that is the value right after it.
-    pub fn flushed(&mut self, place: usize, nonce: Nonce, flushed: &Flushed) {
+    pub fn flushed(&mut self, at: (usize, i64), nonce: Nonce, flushed: &Flushed) {
+        let (place, _) = at;
         let (generation, own) = (flushed.generation, flushed.outcome);
         if own.sequence <= self.commits_of(place, generation) {
             return; // A repetition.
@@ -184,15 +226,16 @@ impl Oracle {
         let deltas = writes.iter().map(|write| self.writes[*write].delta);
         let delta = deltas.fold((0, 0), plus);
         let writes = writes.clone();
-        let moment = self.commit(place, generation, own.sequence, delta);
-        let born = self.generations[&generation].born;
+        let is_blind = self.blind.contains(&(nonce.lane, nonce.number));
+        let moment = self.commit(at, generation, own.sequence, delta);
         for number in writes {
             let write = &mut self.writes[number];
-            // What was counted before has ended with its generation, and the memory of its flush too.
-            let is_first = write.commit.is_none_or(|before| before < born);
+            // What was counted before has ended with its generation.
+            let may_again = |(_, before): (_, u64)| is_blind && before < generation;
+            let is_first = write.commit.is_none_or(may_again);
             assert!(is_first, "a write was counted twice: {write:?}");
-            write.commit = Some(moment);
-            write.place = place;
+            write.commit = Some((moment, generation));
+            write.place = at.0;
         }
         let (_, held) = self.cells[&(place, generation)].last().expect("a commit");
         assert_eq!(
@@ -200,7 +243,7 @@ impl Oracle {
             *held,
             "cell {place} lost something"
         );
-        if let Some(elsewhere) = flushed.elsewhere {
+        if let Some(elsewhere) = flushed.elsewhere.filter(|_| self.is_living(generation)) {
             assert!(
                 !self.events.has_waiting(generation),
                 "called exact while events wait"
@@ -212,11 +255,11 @@ impl Oracle {
     }
 
     /// A lead has counted a keyed write.
-    pub fn counted(&mut self, place: usize, key: WriteKey, recorded: &Recorded) {
+    pub fn counted(&mut self, at: (usize, i64), key: WriteKey, recorded: &Recorded) {
         let generation = recorded.generation;
         let delta = self.keys.counted(key, recorded);
-        let moment = self.commit(place, generation, recorded.sequence, delta);
-        if recorded.is_exact {
+        let moment = self.commit(at, generation, recorded.sequence, delta);
+        if recorded.is_exact && self.is_living(generation) {
             let told = Value::new(recorded.totals.0, recorded.totals.1);
             self.check_value(told, moment..=moment, "a keyed write's value");
         }
@@ -235,7 +278,7 @@ impl Oracle {
         assert_eq!(part.totals.sequence, all, "cell {place} forgot a commit");
     }
 
-    fn check_totals(&self, place: usize, told: &CellTotals) {
+    pub fn check_totals(&self, place: usize, told: &CellTotals) {
         assert!(
             told.sequence <= self.commits_of(place, told.generation),
             "cell {place} is ahead"
@@ -260,122 +303,10 @@ impl Oracle {
             End::Unknown => {}
         }
         let told = flushed.and_then(|flushed| Some((flushed.outcome, flushed.elsewhere?)));
-        if let (Some((own, elsewhere)), Some(commit)) = (told, commit) {
+        if let (Some((own, elsewhere)), Some((commit, _))) = (told, commit) {
             let value =
                 Value::new(own.added, own.removed).plus(Value::new(elsewhere.0, elsewhere.1));
             self.check_value(value, commit..=self.moment(), "a value that never was");
         }
     }
-
-    /// A read that began at that moment found no counter.
-    pub fn check_absent(&self, begun: usize) {
-        let is_whole = |life: &Life| life.born <= begun && life.ended.is_none();
-        let living = self.generations.values().any(is_whole);
-        assert!(!living, "a counter that lives is not found");
-    }
-
-    /// Looks at a read that began at that moment and ends now.
-    pub fn check_read(&self, begun: usize, read: &GlobalSum, about_times: bool) {
-        let generation = read.root.generation;
-        let life = self.generations[&generation];
-        assert!(
-            life.ended.is_none_or(|ended| ended > begun),
-            "an ended counter is read"
-        );
-        let mut total = (Sum::ZERO, Sum::ZERO);
-        let mut is_complete = true;
-        for (number, name) in DATACENTERS.iter().enumerate() {
-            let named = |(datacenter, _): &&(_, _)| -> bool { is_named(datacenter, name) };
-            let told = read
-                .datacenters
-                .iter()
-                .find(named)
-                .map(|(_, sum)| sum.as_ref());
-            for shard in 0..CELLS {
-                let place = number * CELLS + shard;
-                let shard = super::shard_of(place);
-                let log = self.cells.get(&(place, generation));
-                let before = log
-                    .into_iter()
-                    .flatten()
-                    .take_while(|(moment, _)| *moment <= begun);
-                let known = u64::try_from(before.count()).expect("few commits");
-                let cells = told.flatten().map_or(&[][..], |sum| &sum.cells);
-                let told: Vec<_> = cells.iter().filter(|cell| cell.0 == shard).collect();
-                assert!(told.len() <= 1, "cell {place} is in a sum twice");
-                let Some((_, told_cell)) = told.first() else {
-                    let sum = read
-                        .datacenters
-                        .iter()
-                        .find(named)
-                        .map(|(_, sum)| sum.as_ref());
-                    let is_missing = matches!(sum, Some(None))
-                        || sum
-                            .flatten()
-                            .is_some_and(|sum| sum.missing.contains(&shard));
-                    is_complete &= !is_missing;
-                    let may_lack = known == 0 || is_missing || life.ended.is_some();
-                    assert!(may_lack, "a sum lacks cell {place}");
-                    continue;
-                };
-                assert_eq!(told_cell.generation, generation, "cell {place}");
-                assert!(
-                    told_cell.sequence >= known,
-                    "cell {place} is told as it was before the read"
-                );
-                self.check_totals(place, told_cell);
-                total = (
-                    total.0.plus(told_cell.added.into()),
-                    total.1.plus(told_cell.removed.into()),
-                );
-            }
-        }
-        let parts = || read.datacenters.iter().filter_map(|(_, sum)| sum.as_ref());
-        let added: Sum = parts().map(|sum| sum.summary.added).sum();
-        let removed: Sum = parts().map(|sum| sum.summary.removed).sum();
-        assert_eq!((added, removed), total);
-        self.check_operations(begun, read, is_complete);
-        if about_times && is_complete && life.ended.is_none() {
-            // The window covers all of the time that such a world takes.
-            let windows = parts().map(|sum| sum.summary.window.count);
-            let window: Sum = windows.map(Sum::from).sum();
-            let (least, most) = (
-                self.total_at(begun.max(life.born)).0,
-                self.total_at(self.moment()).0,
-            );
-            assert!(window >= least.into(), "a window lacks something");
-            assert!(window <= most.into(), "a window has too much");
-        }
-    }
-
-    /// Compares with the plain integers once everything is at rest and every client has its answer.
-    pub fn check_rest(&self, read: &GlobalSum) {
-        let is_whole = |sum: &tally::protocol::messages::DatacenterSum| sum.missing.is_empty();
-        let mut parts = read.datacenters.iter().map(|(_, sum)| sum.as_ref());
-        assert!(
-            parts.all(|sum| sum.is_some_and(is_whole)),
-            "the last read is complete"
-        );
-        self.check_read(self.moment(), read, false);
-        self.events.check_rest();
-        let born = self.generations[&read.root.generation].born;
-        let mut plain = self.keys.check_rest(read.root.generation);
-        for write in &self.writes {
-            match (write.end.expect("every client has an answer"), write.commit) {
-                (End::Counted, None) => panic!("lost: {write:?}"),
-                (End::Refused, Some(_)) => panic!("counted though refused: {write:?}"),
-                (_, Some(commit)) if commit > born => plain = plus(plain, write.delta),
-                _ => {}
-            }
-        }
-        let parts = read.datacenters.iter().filter_map(|(_, sum)| sum.as_ref());
-        let told = parts.fold(Value::default(), |told, sum| told.plus(sum.summary.value()));
-        assert_eq!(told.to_string(), sum(plain).to_string(), "at rest");
-        assert!(read.root.operations.unsettled().is_empty(), "at rest");
-        self.check_value(read.value(), self.moment()..=self.moment(), "at rest");
-    }
-}
-
-fn is_named(datacenter: &tally::counter::id::Datacenter, name: &str) -> bool {
-    datacenter.as_str() == name
 }

@@ -8,9 +8,10 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::counter::joiner::{Joiner, WAIT_MS_MAX};
+use tally::counter::id::Datacenter;
 use tally::counter::ledger::WriteKey;
 use tally::counter::nonces::Nonce;
+use tally::counter::produce::{INBOX_LIMITS, Producer, Sent, WAIT_MS_MAX};
 use tally::counter::queue::Event;
 use tally::protocol::messages::{Appended, Fault};
 
@@ -39,7 +40,7 @@ pub struct Queue {
     airs: Airs,
     /// Where its inbox is called.
     inbox: usize,
-    joiner: RefCell<Joiner<Outcome>>,
+    producer: RefCell<Producer<Outcome>>,
     /// The next number that stands for a random one.
     next_lane: Cell<u64>,
     skew_ms: Rc<Cell<i64>>,
@@ -60,8 +61,8 @@ impl Queue {
         Rc::new(Self {
             airs: airs.clone(),
             inbox: layout.inbox(lot % layout.datacenters * INBOXES + number),
-            joiner: RefCell::new(Joiner::new(first_lane)),
-            next_lane: Cell::new(first_lane + 1),
+            producer: RefCell::new(Producer::new(INBOX_LIMITS)),
+            next_lane: Cell::new(first_lane),
             skew_ms,
             spawned,
         })
@@ -71,25 +72,28 @@ impl Queue {
         self.airs[0].now_ms.get() + self.skew_ms.get()
     }
 
-    fn take(&self) -> Option<(Nonce, Vec<Event>)> {
-        let new_lane = || self.next_lane.replace(self.next_lane.get() + 1);
-        self.joiner.borrow_mut().take(self.now_ms(), new_lane)
+    fn take(&self) -> Option<(Nonce, Vec<Sent>)> {
+        let mut new_lane = || self.next_lane.replace(self.next_lane.get() + 1);
+        self.producer
+            .borrow_mut()
+            .take(self.now_ms(), &mut new_lane)
     }
 
-    async fn fly(self: Rc<Self>, mut nonce: Nonce, mut events: Vec<Event>) {
+    async fn fly(self: Rc<Self>, mut nonce: Nonce, mut messages: Vec<Sent>) {
         let begun_ms = self.now_ms();
         loop {
-            let outcome = self.send(nonce, events).await;
-            self.joiner.borrow_mut().land(nonce, outcome);
+            let outcome = self.send(nonce, messages).await;
+            self.producer.borrow_mut().land(nonce.number, outcome);
             let is_early = self.now_ms() - begun_ms <= FLY_MS_MAX;
             match is_early.then(|| self.take()).flatten() {
-                Some(next) => (nonce, events) = next,
+                Some(next) => (nonce, messages) = next,
                 None => return,
             }
         }
     }
 
-    async fn send(&self, nonce: Nonce, events: Vec<Event>) -> Outcome {
+    async fn send(&self, nonce: Nonce, messages: Vec<Sent>) -> Outcome {
+        let events: Vec<Event> = messages.into_iter().map(Sent::into_event).collect();
         let mut is_unknown = false;
         for _ in 0..ATTEMPTS {
             let append = Message::Append(nonce, events.clone());
@@ -115,17 +119,28 @@ impl Queue {
             second: begun_ms.div_euclid(1_000),
             key: wanted.key,
         };
-        let client = Client::new(air, event.clone());
-        let Some(number) = self.joiner.borrow_mut().join(event) else {
+        let (key, fingerprint) = wanted.key.unwrap_or((WriteKey([0; 16]), 0));
+        let sent = Sent {
+            datacenter: Datacenter::local(),
+            counter: event.counter.clone(),
+            generation: 0,
+            added: event.delta,
+            second: event.second,
+            is_clients: wanted.key.is_some(),
+            key,
+            fingerprint,
+        };
+        let client = Client::new(air, event);
+        let Some(number) = self.producer.borrow_mut().join(sent) else {
             client.answer(End::Refused);
             return false;
         };
         let outcome = poll_fn(move |_| {
-            if let Some((nonce, events)) = self.take() {
-                let flown = self.clone().fly(nonce, events);
+            while let Some((nonce, messages)) = self.take() {
+                let flown = self.clone().fly(nonce, messages);
                 self.spawned.borrow_mut().push(flown.boxed());
             }
-            let landed = self.joiner.borrow().outcome(number);
+            let landed = self.producer.borrow().outcome(number);
             let is_late = self.now_ms() - begun_ms > WAIT_MS_MAX;
             match landed {
                 Some(outcome) => Poll::Ready(outcome),

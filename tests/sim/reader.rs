@@ -60,12 +60,14 @@ pub async fn sum_world(air: &Rc<Air>, about_times: bool) -> Result<Option<Global
             root,
             datacenters,
             is_whole: true,
+            uniques: Vec::new(),
             is_drained: true,
         };
-        if !answers_unsettled(&sum) {
-            return Ok(Some(sum));
+        if answers_unsettled(&sum) {
+            asks = Message::Settle;
+            continue;
         }
-        asks = Message::Settle;
+        return Ok((!has_lapsed(&sum, air.now_ms.get())).then_some(sum));
     }
     Err(unavailable())
 }
@@ -79,6 +81,20 @@ fn answers_unsettled(sum: &GlobalSum) -> bool {
     sum.datacenters.iter().any(is_unsettled)
 }
 
+/// As there: whether a sliding counter's time has passed by what every lead says.
+fn has_lapsed(sum: &GlobalSum, now_ms: i64) -> bool {
+    let mut parts = sum.datacenters.iter().map(|(_, part)| part.as_ref());
+    let is_complete = parts.all(|part| part.is_some_and(|part| part.missing.is_empty()));
+    let Some(ttl) = sum.root.settings.ttl.filter(|_| is_complete) else {
+        return false;
+    };
+    let parts = sum.datacenters.iter().filter_map(|(_, part)| part.as_ref());
+    let last_write_ms = parts
+        .map(|part| part.summary.last_write_ms)
+        .fold(sum.root.last_write_ms, i64::max);
+    now_ms >= ttl.expires_at_ms(last_write_ms)
+}
+
 /// One strong read; `last` where everything is at rest.
 pub async fn read(air: Rc<Air>, about_times: bool, last: bool) {
     let begun = air.oracle.borrow().moment();
@@ -87,7 +103,7 @@ pub async fn read(air: Rc<Air>, about_times: bool, last: bool) {
     match answer {
         Ok(Some(sum)) if last => oracle.check_rest(&sum),
         Ok(Some(sum)) => oracle.check_read(begun, &sum, about_times),
-        Ok(None) if !last => oracle.check_absent(begun),
+        Ok(None) if !last => oracle.check_absent(begun, air.latest_ms()),
         other => assert!(!last, "the last read got {other:?}"),
     }
 }
@@ -126,7 +142,7 @@ async fn see(edge: &Edge, after_ms: i64) -> Result<View, Fault> {
     let oracle = edge.air.oracle.borrow();
     match &sum {
         Some(sum) => oracle.check_read(begun, sum, false),
-        None => oracle.check_absent(begun),
+        None => oracle.check_absent(begun, edge.air.latest_ms()),
     }
     let view = View {
         begun_ms: now_ms,

@@ -91,6 +91,7 @@ impl World {
         }
         self.rest();
         self.retry_deeds();
+        self.end_settings();
         self.settle_roots();
         self.retry_keyed();
         self.empty_inboxes();
@@ -121,6 +122,20 @@ impl World {
             oracle.check_cell(core.place, &core.state.borrow());
             drop(oracle);
             place.crash();
+        }
+    }
+
+    /// Every counter has settings again that leave all to Tally, and every cell knows.
+    fn end_settings(&mut self) {
+        for counter in 0..self.airs.len() {
+            self.step(Step::Put {
+                counter,
+                shards: None,
+                ttl: None,
+            });
+            self.rest();
+            self.step(Step::RootAlarm(counter));
+            self.rest();
         }
     }
 

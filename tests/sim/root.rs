@@ -1,10 +1,8 @@
-//! The root's shell, as `objects::directory`, `objects::telling` and `objects::claims`.
+//! The root's shell, as `objects::directory`, `objects::inboxes` and `objects::claims`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
 
 use tally::cluster::root::{Entry, Root};
 use tally::counter::grant::Grant;
@@ -13,8 +11,9 @@ use tally::counter::ledger::{Ledger, WriteKey};
 use tally::counter::queue::InboxId;
 use tally::protocol::messages::{Claimed, Done, Fault, Owner};
 
+use super::ending::Duty;
 use super::keyed::LIMITS;
-use super::network::{Answer, Message, Reply, Request, Turns, all, unavailable};
+use super::network::{Answer, Message, Reply, Request, Turns, unavailable};
 use super::place::{Task, is_over};
 use super::{Air, Boxed};
 
@@ -24,25 +23,29 @@ const CLAIMS_KEPT_MS: i64 = LIMITS.kept_ms + 3_600_000;
 /// What it has on disk.
 #[derive(Default)]
 pub struct Rows {
-    entry: Option<Entry>,
-    /// Leads that must still drop a generation.
-    closing: BTreeSet<(Datacenter, u64)>,
-    /// Leads that must still be told what holds.
-    pub(super) configuring: BTreeSet<(Datacenter, u64)>,
+    pub entry: Option<Entry>,
+    /// What leads must still be told.
+    pub duties: BTreeSet<Duty>,
     slots: Ledger,
     claims: BTreeMap<(i64, WriteKey), (Datacenter, u64)>,
     /// What was done under a key: the fingerprint of what it asks for, and the answer.
-    pub(super) operations: BTreeMap<WriteKey, (u64, Done)>,
+    pub operations: BTreeMap<WriteKey, (u64, Done)>,
 }
 
 impl Rows {
-    fn owner_of(&self, key: WriteKey, generation: u64) -> Option<Owner> {
-        let mut places = self.slots.slots().map(|slot| (slot, key));
-        let (datacenter, claimed) = places.find_map(|place| self.claims.get(&place))?;
-        Some(match *claimed == generation {
-            true => Owner::Lead(datacenter.clone()),
-            false => Owner::Ended,
-        })
+    /// Who has a key, renewing its claim.
+    fn owner_of(&mut self, key: WriteKey, generation: u64, now_ms: i64) -> Option<Owner> {
+        let has_key = |slot: &i64| self.claims.contains_key(&(*slot, key));
+        let slot = self.slots.slots().find(has_key)?;
+        let (datacenter, claimed) = self.claims[&(slot, key)].clone();
+        if claimed != generation {
+            return Some(Owner::Ended);
+        }
+        if let Some(renewed) = self.slots.renew(slot, now_ms, CLAIMS_KEPT_MS) {
+            let claim = self.claims.remove(&(slot, key)).expect("it was found");
+            self.claims.insert((renewed, key), claim);
+        }
+        Some(Owner::Lead(datacenter))
     }
 
     fn move_claim(&mut self, key: WriteKey, owner: &Datacenter) {
@@ -56,9 +59,9 @@ impl Rows {
 
 /// The root, as the partition of the directory that has it.
 pub struct Core {
-    pub(super) air: Rc<Air>,
-    pub(super) rows: Rc<RefCell<Rows>>,
-    pub(super) lock: Turns,
+    pub air: Rc<Air>,
+    pub rows: Rc<RefCell<Rows>>,
+    pub lock: Turns,
     skew_ms: Rc<Cell<i64>>,
 }
 
@@ -103,18 +106,10 @@ impl Home {
         self.core = Core::new(air, self.rows.clone(), self.skew_ms.clone());
     }
 
-    /// The alarm: whoever could not be told is told.
+    /// The alarm: whoever could not be told is told, and a counter whose time has come ends.
     pub fn alarm(&mut self) {
         let core = self.core.clone();
-        let closing = self.rows.borrow().closing.clone();
-        let configuring = self.rows.borrow().configuring.clone();
-        let task = async move {
-            core.fulfil(closing).await;
-            core.configure(configuring.into_iter().collect()).await;
-            if core.has_to_settle() {
-                let _ = core.on_settle().await;
-            }
-        };
+        let task = async move { core.look_at_what_is_due().await };
         self.tasks.push((None, task.boxed()));
     }
 
@@ -131,8 +126,7 @@ impl Home {
 
     /// Whether some lead must still be told.
     pub fn has_to_tell(&self) -> bool {
-        let rows = self.rows.borrow();
-        !rows.closing.is_empty() || !rows.configuring.is_empty() || self.core.has_to_settle()
+        !self.rows.borrow().duties.is_empty() || self.core.has_to_settle()
     }
 }
 
@@ -146,7 +140,7 @@ impl Core {
         })
     }
 
-    pub(super) fn now_ms(&self) -> i64 {
+    pub fn now_ms(&self) -> i64 {
         self.air.now_ms.get() + self.skew_ms.get()
     }
 
@@ -163,46 +157,45 @@ impl Core {
             Message::RegisterInbox(inbox) => {
                 self.on_register_inbox(inbox).await.map(Answer::Generation)
             }
-            Message::LookUp => Ok(Answer::Root(self.living())),
+            Message::Put(shards, ttl) => self.on_put(shards, ttl).await.map(|()| Answer::Done),
+            Message::LookUp => Ok(Answer::Root(self.on_look_up())),
             other => unreachable!("{other:?} is for a cell"),
         }
     }
 
-    pub(super) fn living(&self) -> Option<Root> {
+    /// Fixed ends are the root's own to see. Whether a sliding one has passed only leads can tell.
+    fn on_look_up(&self) -> Option<Root> {
+        let is_listed = |root: &Root| root.is_sliding() || !root.is_due(self.now_ms());
         match &self.rows.borrow().entry {
-            Some(Entry::Live(root)) => Some(root.clone()),
+            Some(Entry::Live(root)) => Some(root.clone()).filter(is_listed),
             _ => None,
         }
     }
 
-    pub(super) fn created(&self) -> Root {
-        Root::create(self.rows.borrow().entry.as_ref(), self.now_ms())
-    }
-
-    fn has_to_settle(&self) -> bool {
-        let root = self.living();
-        root.is_some_and(|root| !root.operations.unsettled().is_empty())
-    }
-
-    pub(super) fn save(&self, entry: Entry) {
+    pub fn save(&self, root: Root) {
         let mut oracle = self.air.oracle.borrow_mut();
-        match &entry {
-            Entry::Live(root) => oracle.lives(root),
-            Entry::Ended { generation, .. } => oracle.ends(*generation),
-        }
-        self.rows.borrow_mut().entry = Some(entry);
+        oracle.lives(&root);
+        self.rows.borrow_mut().entry = Some(Entry::Live(root));
+    }
+
+    /// The living root, or a new one.
+    pub async fn living_or_new(&self) -> Result<Root, Fault> {
+        Ok(match self.living(true).await? {
+            Ok(root) => root,
+            Err(ended) => Root::create(ended.as_ref(), self.now_ms()),
+        })
     }
 
     async fn on_register(&self, datacenter: Datacenter) -> Result<Grant, Fault> {
         let _alone = self.lock.lock().await;
         let mut root = self.admit(&datacenter).await?;
         root.last_write_ms = root.last_write_ms.max(self.now_ms());
-        self.save(Entry::Live(root.clone()));
+        self.save(root.clone());
         Ok(root.grant(&datacenter))
     }
 
     async fn admit(&self, datacenter: &Datacenter) -> Result<Root, Fault> {
-        let mut root = self.living().unwrap_or_else(|| self.created());
+        let mut root = self.living_or_new().await?;
         if let Some(home) = root.home_elsewhere(datacenter) {
             return Err(Fault::Elsewhere(home.clone()));
         }
@@ -212,19 +205,19 @@ impl Core {
         let lone = root.lone_lead(datacenter).cloned();
         root.settle_home(datacenter);
         root.datacenters.insert(datacenter.clone());
-        root.last_write_ms = root.last_write_ms.max(self.now_ms());
         if let Some(lone) = lone {
             self.tell_configure(&lone, &root).await?;
         }
         root.revision += 1;
-        self.save(Entry::Live(root.clone()));
+        root.last_write_ms = root.last_write_ms.max(self.now_ms());
+        self.save(root.clone());
         Ok(root)
     }
 
     /// As `objects::inboxes`.
     async fn on_register_inbox(&self, inbox: InboxId) -> Result<u64, Fault> {
         let _alone = self.lock.lock().await;
-        let mut root = self.living().unwrap_or_else(|| self.created());
+        let mut root = self.living_or_new().await?;
         let generation = root.generation;
         let is_first = root.inboxes.is_empty();
         if root.inboxes.insert(inbox) {
@@ -233,18 +226,9 @@ impl Core {
             }
             root.revision += 1;
             root.last_write_ms = root.last_write_ms.max(self.now_ms());
-            self.save(Entry::Live(root));
+            self.save(root);
         }
         Ok(generation)
-    }
-
-    async fn release_inboxes(&self, root: &Root) -> Result<(), Fault> {
-        let tell = |inbox: &InboxId| {
-            let release = Message::Release(self.air.name(), root.generation);
-            self.air.call_inbox(inbox, release).boxed()
-        };
-        let told = all(root.inboxes.iter().map(tell).collect()).await;
-        told.into_iter().try_for_each(|told| told.map(|_| ()))
     }
 
     async fn on_claim(
@@ -255,18 +239,20 @@ impl Core {
     ) -> Result<Claimed, Fault> {
         let _alone = self.lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
-        let living = self.living();
+        let living = self.living(true).await?;
         let generation = living.as_ref().map_or(0, |root| root.generation);
         if struck_at.is_none() {
-            let known = keys
-                .iter()
-                .map(|key| self.rows.borrow().owner_of(*key, generation));
+            let now_ms = self.now_ms();
+            let known = keys.iter().map(|key| {
+                let mut rows = self.rows.borrow_mut();
+                rows.owner_of(*key, generation, now_ms)
+            });
             if let Some(owners) = known.collect() {
                 return Ok(Claimed { generation, owners });
             }
         }
         let root = match living {
-            Some(root) if root.home.is_some() => root,
+            Ok(root) if root.home.is_some() => root,
             _ => self.admit(&from).await?,
         };
         let Some(owner) = owner_among(&root, &from, struck_at.as_ref()) else {
@@ -277,7 +263,7 @@ impl Core {
         let mut rows = self.rows.borrow_mut();
         let mut owners = Vec::new();
         for key in keys {
-            owners.push(match rows.owner_of(key, generation) {
+            owners.push(match rows.owner_of(key, generation, now_ms) {
                 Some(Owner::Lead(struck)) if struck_at.as_ref() == Some(&struck) => {
                     rows.move_claim(key, owner);
                     Owner::Lead(owner.clone())
@@ -293,56 +279,6 @@ impl Core {
             });
         }
         Ok(Claimed { generation, owners })
-    }
-
-    async fn on_end(&self) -> Result<(), Fault> {
-        let _alone = self.lock.lock().await;
-        let Some(root) = self.living() else {
-            return Ok(());
-        };
-        let holds = self.air.is_holding.replace(false);
-        let suspend = |datacenter: &Datacenter| {
-            let to = self.air.lead_of(datacenter);
-            self.air.call(to, Message::Suspend(root.generation)).boxed()
-        };
-        let told = all(root.datacenters.iter().map(suspend).collect()).await;
-        told.into_iter().try_for_each(|told| told.map(|_| ()))?;
-        if holds {
-            self.air.oracle.borrow_mut().is_stopped = true;
-            poll_fn(|_| match self.air.oracle.borrow().is_stopped {
-                true => Poll::Pending,
-                false => Poll::Ready(()),
-            })
-            .await;
-            return Err(unavailable());
-        }
-        self.release_inboxes(&root).await?;
-        let closing: BTreeSet<(Datacenter, u64)> = root
-            .datacenters
-            .iter()
-            .map(|datacenter| (datacenter.clone(), root.generation))
-            .collect();
-        self.rows.borrow_mut().closing.extend(closing.clone());
-        self.save(Entry::Ended {
-            generation: root.generation,
-            at_ms: self.now_ms(),
-        });
-        self.fulfil(closing).await;
-        Ok(())
-    }
-
-    /// Tells leads to drop a generation, and strikes off those that have.
-    async fn fulfil(&self, closing: BTreeSet<(Datacenter, u64)>) {
-        let close = |(datacenter, generation): &(Datacenter, u64)| {
-            let to = self.air.lead_of(datacenter);
-            self.air.call(to, Message::Close(*generation)).boxed()
-        };
-        let told = all(closing.iter().map(close).collect()).await;
-        for (duty, told) in closing.iter().zip(told) {
-            if told.is_ok() {
-                self.rows.borrow_mut().closing.remove(duty);
-            }
-        }
     }
 }
 

@@ -24,6 +24,12 @@ const TICKS_MS_MAX: [i64; 3] = [20, 100, 2_000];
 /// Counters, at most.
 const COUNTERS_MAX: usize = 3;
 
+/// The longest time to live, seconds: so that it passes, more than once, in worlds where time does.
+const TTL_SECONDS_MAX: u8 = 6;
+
+/// Unique elements that clients name.
+const ELEMENTS: u8 = 60;
+
 /// Keys that clients use.
 const KEYS: u8 = 24;
 
@@ -43,6 +49,7 @@ enum Kind {
     Deliver,
     Answer,
     Write,
+    WriteUnique,
     Keyed,
     Queue,
     QueueKeyed,
@@ -69,6 +76,7 @@ enum Kind {
     Suspend,
     Resume,
     End,
+    Put,
     Skew,
     Operate,
     OperateKeyed,
@@ -89,7 +97,9 @@ const USUAL: [(u64, Kind); 7] = [
 const OPERATIONS: [(u64, Kind); 2] = [(6, Kind::Operate), (4, Kind::OperateKeyed)];
 
 /// What may happen besides, with the most that it weighs.
-const UNUSUAL: [(u64, Kind); 23] = [
+const UNUSUAL: [(u64, Kind); 25] = [
+    (12, Kind::WriteUnique),
+    (8, Kind::Put),
     (24, Kind::Queue),
     (16, Kind::QueueKeyed),
     (8, Kind::ReadDrained),
@@ -182,6 +192,11 @@ impl Weather {
                 added: chance.small(200),
                 removed: chance.small(4),
             },
+            Kind::WriteUnique => Step::WriteUnique {
+                counter,
+                edge,
+                element: chance.small(ELEMENTS),
+            },
             Kind::Keyed => Step::Keyed {
                 counter,
                 edge,
@@ -240,6 +255,14 @@ impl Weather {
             Kind::Suspend => Step::Suspend(counter),
             Kind::Resume => Step::Resume,
             Kind::End => Step::End(counter),
+            Kind::Put => Step::Put {
+                counter,
+                shards: chance.once_in(3).then(|| 1 << chance.small(4)),
+                ttl: (!chance.once_in(4)).then(|| {
+                    let seconds = 1 + chance.small(TTL_SECONDS_MAX);
+                    (seconds, chance.once_in(2))
+                }),
+            },
             Kind::Skew => {
                 let whose = chance.pick(World::clocks(self.layout));
                 Step::Skew(whose, chance.around(SKEW_MS_MAX))

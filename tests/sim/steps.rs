@@ -13,6 +13,12 @@ pub enum Step {
         added: u8,
         removed: u8,
     },
+    /// An isolate writes with a unique element.
+    WriteUnique {
+        counter: usize,
+        edge: u8,
+        element: u8,
+    },
     /// A client sends a keyed write through an isolate, for the first time or again; or another write
     /// under that key.
     Keyed {
@@ -94,6 +100,12 @@ pub enum Step {
     /// The root is about to end the counter; and all that were stopped so go on without.
     Suspend(usize),
     Resume,
+    /// Settings are put: shards where they are fixed; a time to live in seconds, and whether it slides.
+    Put {
+        counter: usize,
+        shards: Option<u8>,
+        ttl: Option<(u8, bool)>,
+    },
     /// The counter is deleted.
     End(usize),
     Tick(i64),

@@ -44,8 +44,6 @@ pub struct Truth {
     done: Vec<(u64, u64, usize)>,
     newest: Newest,
     floor: Option<Value>,
-    /// Whether any clock was ever off, so that times say little.
-    pub is_skewed: bool,
 }
 
 fn is_same(one: Value, other: Value) -> bool {
@@ -124,6 +122,9 @@ impl Oracle {
     pub fn operated(&mut self, root: &Root, begun: usize) {
         let operations = &root.operations;
         if operations.number() == self.truth.newest.number {
+            if operations.unsettled() != self.truth.newest.unsettled {
+                self.settled(root);
+            }
             return;
         }
         assert_eq!(operations.number(), self.truth.newest.number + 1);
@@ -152,14 +153,14 @@ impl Oracle {
         let is_news = |datacenter: &&Datacenter| root.operations.is_settled(datacenter);
         let news: Vec<&Datacenter> = news.iter().filter(is_news).collect();
         let kept = after.without(0, 0).plus(before.negated());
-        if !self.truth.is_skewed {
+        if !self.clocks_differ {
             // What its clients began to write after the operation was done.
             let done = self.truth.newest.done;
             let is_news = |place: usize| news.contains(&&datacenter(place / CELLS));
             let counted_by = &self.truth.newest.counted_by;
             let later = self.writes.iter().filter(|write| {
                 let is_taken = |at| is_news(write.place) && at <= counted_by[&write.place];
-                write.begun >= done && write.commit.is_some_and(is_taken)
+                write.begun >= done && write.commit.is_some_and(|(at, _)| is_taken(at))
             });
             let added = later.map(|write| write.delta.0).sum::<u128>();
             assert!(

@@ -8,9 +8,11 @@ use std::future::Future;
 use std::rc::Rc;
 
 use tally::counter::ledger::WriteKey;
+use tally::counter::settings::TtlMode;
 use tally::counter::split::Step as Change;
 use tally::protocol::version::Version;
 
+use super::chance::Chance;
 use super::client::{self, Wish};
 use super::edge::{self, Edge};
 use super::inbox::Inbox;
@@ -78,11 +80,13 @@ impl World {
         };
         let network = Rc::new(RefCell::new(Network::default()));
         let now_ms = Rc::new(Cell::new(BEGIN_MS));
+        let skew_ms_max: Rc<Cell<i64>> = Rc::default();
         let air = |counter| {
             Rc::new(Air {
                 network: network.clone(),
                 oracle: RefCell::new(Oracle::default()),
                 now_ms: now_ms.clone(),
+                skew_ms_max: skew_ms_max.clone(),
                 counter,
                 layout,
                 is_busy,
@@ -215,9 +219,11 @@ impl World {
         });
     }
 
-    fn write(&mut self, counter: usize, number: u8, delta: (u128, u128)) {
+    fn write(&mut self, counter: usize, number: u8, delta: (u128, u128), element: Option<u8>) {
+        // A keyed hash, to all that see it.
+        let element = element.map(|element| Chance::new(element.into()).below(u64::MAX));
         let edge = self.edge(counter, number);
-        let write = edge::write(edge, delta, self.written[counter].clone());
+        let write = edge::write(edge, delta, element, self.written[counter].clone());
         self.begin(Some(number), write);
     }
 
@@ -231,15 +237,17 @@ impl World {
     }
 
     fn skew(&mut self, whose: usize, milliseconds: i64) {
-        for air in self.airs.iter() {
-            air.oracle.borrow_mut().truth.is_skewed = true;
-        }
         let cells = self.places.iter().map(|place| &place.skew_ms);
         let roots = self.homes.iter().map(|home| &home.skew_ms);
         let isolates = self.isolates.iter().map(|isolate| &isolate.skew_ms);
         let inboxes = self.inboxes.iter().map(|inbox| &inbox.skew_ms);
         let mut clocks = cells.chain(roots).chain(isolates).chain(inboxes);
         clocks.nth(whose).expect("a clock").set(milliseconds);
+        for air in self.airs.iter() {
+            air.oracle.borrow_mut().clocks_differ = true;
+        }
+        let skew_ms_max = &self.airs[0].skew_ms_max;
+        skew_ms_max.set(skew_ms_max.get().max(milliseconds.abs()));
     }
 
     /// How many clocks there are.
@@ -254,6 +262,19 @@ impl World {
         let end = air.call(air.root(), Message::End);
         self.begin(None, async move {
             let _ = end.await;
+        });
+    }
+
+    fn put(&mut self, counter: usize, shards: Option<u8>, ttl: Option<(u8, bool)>) {
+        let mode = |is_sliding| match is_sliding {
+            true => TtlMode::Sliding,
+            false => TtlMode::Fixed,
+        };
+        let ttl = ttl.map(|(seconds, is_sliding)| (u64::from(seconds), mode(is_sliding)));
+        let air = &self.airs[counter];
+        let put = air.call(air.root(), Message::Put(shards, ttl));
+        self.begin(None, async move {
+            let _ = put.await;
         });
     }
 
@@ -273,7 +294,12 @@ impl World {
                 edge,
                 added,
                 removed,
-            } => self.write(counter, edge, (added.into(), removed.into())),
+            } => self.write(counter, edge, (added.into(), removed.into()), None),
+            Step::WriteUnique {
+                counter,
+                edge,
+                element,
+            } => self.write(counter, edge, (1, 0), Some(element)),
             Step::Keyed {
                 counter,
                 edge,
@@ -344,6 +370,11 @@ impl World {
                     air.oracle.borrow_mut().is_stopped = false;
                 }
             }
+            Step::Put {
+                counter,
+                shards,
+                ttl,
+            } => self.put(counter, shards, ttl),
             Step::End(counter) => self.end(counter),
             Step::Tick(milliseconds) => self.tick(milliseconds),
             Step::Skew(whose, milliseconds) => self.skew(whose, milliseconds),

@@ -56,6 +56,7 @@ impl Cell {
             seals: 0,
             admissions: BTreeMap::new(),
             nonces: hot.nonces,
+            former: Default::default(),
             ledger: Default::default(),
             history: History::restore(hot.history, pages),
             all_time,

@@ -120,6 +120,7 @@ impl Cell {
             seals: self.seals,
             admissions: std::mem::take(&mut self.admissions),
             closed_through: self.closed_through,
+            former: std::mem::take(&mut self.former),
             ..stored
         };
     }

@@ -35,8 +35,8 @@ const STAMP_BYTES: u64 = 48;
 /// What one token holds.
 const TOKEN_BYTES: u64 = 16;
 
-/// What a record with an id holds: 64 bytes, in a vector that is half full at worst.
-const IDENTIFIED_BYTES: u64 = 128;
+/// What a record with an id holds: 80 bytes, in a vector that is half full at worst.
+const IDENTIFIED_BYTES: u64 = 160;
 
 /// Fewer tokens are not worth looking for repetitions among: 64 * 16 = 1,024 bytes.
 const TOKENS_COMPACT_MIN: usize = 64;
@@ -69,7 +69,7 @@ pub struct Gathered {
     pub added: u128,
     /// The same sum by stamp, in unix seconds (see [`coarsen`]).
     pub buckets: BTreeMap<i64, u128>,
-    /// The stamps and hashes of its elements, sorted, each pair once.
+    /// The stamps and hashes of its elements, but for those of records with an id, sorted, each pair once.
     pub tokens: Vec<(i64, u64)>,
     /// The records that this came from, but for those with an id.
     pub lines: LineNumbers,
@@ -90,6 +90,8 @@ pub struct Identified {
     pub second: i64,
     /// What it adds.
     pub delta: u128,
+    /// Hash of its element.
+    pub element: Option<u64>,
 }
 
 /// Sums records by counter.
@@ -190,11 +192,9 @@ impl Gather {
                 fingerprint: fingerprint(hash, &[&record.delta.to_le_bytes(), unique, at_ms]),
                 second: stamp,
                 delta: record.delta,
+                element: record.unique.as_deref().map(hash),
             });
             self.memory_bytes += IDENTIFIED_BYTES;
-            if let Some(element) = &record.unique {
-                self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hash(element)));
-            }
             return Ok(());
         }
         gathered.added = gathered

@@ -78,6 +78,23 @@ impl Ingest {
         })
     }
 
+    /// Returns what the queries ask for, each by its own name: a body under them is another under others.
+    pub fn asked(&self) -> [&'static str; 3] {
+        let format = match self.format {
+            Format::Clf => "clf",
+            Format::Ndjson => "ndjson",
+            Format::Logpush => "logpush",
+        };
+        let key = match self.key {
+            KeyField::Path => "path",
+        };
+        let unique = match self.unique {
+            UniqueField::Ip => "ip",
+            UniqueField::None => "none",
+        };
+        [format, key, unique]
+    }
+
     /// Returns the splitter for such a body: log lines are lines even where one begins with `[`.
     pub fn splitter(&self) -> Splitter {
         match self.format {

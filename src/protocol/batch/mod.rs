@@ -17,6 +17,7 @@
 //! | [`civil`] | dates and times of day into unix time |
 //! | [`gather`] | records into one sum per counter |
 //! | [`plan`] | which cells a body writes to, and what each gets |
+//! | [`keyed`] | the lines that have keys, and the elements of those that count |
 //! | [`report`] | what was accepted, what was rejected and why |
 //! | [`wave`] | when a body that has been read sends its sums |
 
@@ -32,6 +33,7 @@ pub mod gather;
 pub mod inflate;
 pub mod ingest;
 pub mod json;
+pub mod keyed;
 pub mod logpush;
 pub mod plan;
 pub mod report;

@@ -1,24 +1,26 @@
 //! Which cells a bulk body writes to, and what each gets.
 //!
 //! Invariants: the amounts of a counter go to one cell, in one load; a body never needs more
-//! flushes than [`BATCH_FLUSHES_MAX`], and what would go beyond fails by its lines, before anything
+//! calls than [`BATCH_FLUSHES_MAX`], and what would go beyond fails by its lines, before anything
 //! of its counter is counted.
 
 use std::collections::BTreeMap;
 
 use super::gather::{Gathered, Times};
+use super::keyed::{BodyKey, Calls, KeyedWrites};
 use super::report::{LineNumbers, Report};
 use crate::counter::flush::Load;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::{Keyed, WriteKey};
 use crate::counter::split::shard_of_element;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::sketch::Token;
 
-/// The most flushes of one body: each may be sent twice, and 2 × 4,900 leave 200 of the 10,000
+/// The most calls of one body, flushes and what keys need: each may be sent twice, and 2 × 4,900 leave 200 of the 10,000
 /// subrequests of one invocation for the rest. Only counters of several shards come near it.
 pub const BATCH_FLUSHES_MAX: usize = 4_900;
+
+pub use super::keyed::KEYED_AT_ONCE_MAX;
 
 /// A load and the cell it goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,37 +38,6 @@ struct Counted {
     lines: LineNumbers,
 }
 
-/// The key of a whole body, and the hash of what it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BodyKey {
-    /// The key's name.
-    pub key: WriteKey,
-    /// Hash of the body.
-    pub fingerprint: u64,
-}
-
-/// The keyed writes of one counter of a body.
-#[derive(Debug)]
-pub struct KeyedWrites {
-    /// The counter.
-    pub counter: CounterId,
-    /// The writes.
-    pub writes: Vec<Keyed>,
-    /// The lines that each of them counts, in the same order.
-    lines: Vec<LineNumbers>,
-}
-
-/// The most keyed writes that one message carries: each is two rows at the lead, so a message takes about
-/// 0.1 s.
-pub const KEYED_AT_ONCE_MAX: usize = 2_000;
-
-/// Whose lines fail where elements cannot be stored: a counter's plain ones, its keyed ones, by their index.
-#[derive(Clone, Copy, Debug, Default)]
-struct Owners {
-    plain: Option<usize>,
-    keyed: Option<usize>,
-}
-
 /// The loads of a body.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -74,8 +45,8 @@ pub struct Plan {
     calls: usize,
     counters: Vec<Counted>,
     elements: Vec<Addressed>,
-    /// Whose elements each load of them holds.
-    counter_of: Vec<Owners>,
+    /// Which counter the elements of each load are of.
+    counter_of: Vec<usize>,
     /// Which counter each load of amounts belongs to, once they have been handed out.
     sent: Vec<usize>,
 }
@@ -96,14 +67,14 @@ impl Plan {
         for (counter, mut gathered) in sums {
             let shards = shards_of(&counter);
             let own = own_shard(shards);
-            let keyed = keyed_of(&counter, &mut gathered, times, key);
+            let keyed = KeyedWrites::take(&counter, &mut gathered, shards, times, key);
             let is_plain = gathered.lines.count > 0;
-            let mut loads = loads_of(&gathered, shards, own, times);
-            let is_mixed = is_plain && !keyed.writes.is_empty();
-            // A claim and a count for each message, and one more for the elements of the own shard.
-            let keyed_calls =
-                2 * keyed.writes.len().div_ceil(KEYED_AT_ONCE_MAX) + usize::from(is_mixed);
-            if plan.calls + loads.len() + keyed_calls > BATCH_FLUSHES_MAX {
+            let mut loads = match is_plain {
+                true => loads_of(&gathered, shards, own, times),
+                false => BTreeMap::new(),
+            };
+            let calls = loads.len() + keyed.calls();
+            if plan.calls + calls > BATCH_FLUSHES_MAX {
                 let detail = "the counters of the body have too many shards for one request; send this line in another";
                 let problem = Problem::new(Code::TooManyCounters, detail);
                 report.fail(&gathered.lines, &problem);
@@ -112,56 +83,46 @@ impl Plan {
                 }
                 continue;
             }
-            plan.calls += loads.len() + keyed_calls;
-            let mut owners = Owners::default();
+            plan.calls += calls;
             if !keyed.writes.is_empty() {
-                owners.keyed = Some(plan.keyed.len());
                 plan.keyed.push(keyed);
+            }
+            if !is_plain {
+                continue;
             }
             let to = |shard: u8| CellAddress {
                 counter: counter.clone(),
                 datacenter: datacenter.clone(),
                 shard,
             };
-            if is_plain {
-                owners.plain = Some(plan.counters.len());
-                let mut load = loads.remove(&own).unwrap_or_default();
-                if is_mixed {
-                    // Where the amounts fail, keyed lines count all the same: their elements must not fail along.
-                    let tokens = std::mem::take(&mut load.tokens);
-                    loads.insert(
-                        own,
-                        Load {
-                            tokens,
-                            ..Load::default()
-                        },
-                    );
-                }
-                let amounts = Addressed { to: to(own), load };
-                let lines = gathered.lines;
-                plan.counters.push(Counted { amounts, lines });
-            }
-            // What is left for the own shard may be nothing.
-            for (shard, load) in loads
-                .into_iter()
-                .filter(|(_, load)| !load.tokens.is_empty())
-            {
+            let index = plan.counters.len();
+            plan.counters.push(Counted {
+                amounts: Addressed {
+                    to: to(own),
+                    load: loads.remove(&own).unwrap_or_default(),
+                },
+                lines: gathered.lines,
+            });
+            for (shard, load) in loads {
                 let to = to(shard);
                 plan.elements.push(Addressed { to, load });
-                plan.counter_of.push(owners);
+                plan.counter_of.push(index);
             }
         }
         plan
     }
 
-    /// Hands out the keyed writes, of all counters whose lines have not failed.
-    pub fn keyed(&mut self) -> Vec<KeyedWrites> {
-        let mut keyed = std::mem::take(&mut self.keyed);
-        keyed.retain(|some| !some.writes.is_empty());
-        keyed
+    /// The calls that the body may make besides those that are planned.
+    pub fn spare_calls(&self) -> Calls {
+        Calls::spare(BATCH_FLUSHES_MAX.saturating_sub(self.calls))
     }
 
-    /// Hands out the loads of elements alone.
+    /// Hands out the keyed writes, of all counters.
+    pub fn keyed(&mut self) -> Vec<KeyedWrites> {
+        std::mem::take(&mut self.keyed)
+    }
+
+    /// Hands out the loads of elements alone, but for those of keyed lines.
     pub fn elements(&mut self) -> Vec<Addressed> {
         std::mem::take(&mut self.elements)
     }
@@ -182,15 +143,8 @@ impl Plan {
 
     /// Fails the lines whose elements could not be stored: the load of that number.
     pub fn fail_elements(&mut self, number: usize, problem: &Problem, report: &mut Report) {
-        let owners = self.counter_of.get(number).copied().unwrap_or_default();
-        if let Some(index) = owners.plain {
+        if let Some(&index) = self.counter_of.get(number) {
             self.fail(index, problem, report);
-        }
-        if let Some(keyed) = owners.keyed.and_then(|index| self.keyed.get_mut(index)) {
-            keyed.writes.clear();
-            for lines in std::mem::take(&mut keyed.lines) {
-                report.fail(&lines, problem);
-            }
         }
     }
 
@@ -207,63 +161,6 @@ impl Plan {
             report.fail(&std::mem::take(&mut counted.lines), problem);
         }
     }
-}
-
-impl KeyedWrites {
-    /// Fails the lines of the write of that number.
-    pub fn fail(&self, number: usize, problem: &Problem, report: &mut Report) {
-        if let Some(lines) = self.lines.get(number) {
-            report.fail(lines, problem);
-        }
-    }
-}
-
-/// Takes what is keyed out of a counter's sum: every record with an id, and all the others together where
-/// the body has a key. Only elements are left of it then.
-fn keyed_of(
-    counter: &CounterId,
-    gathered: &mut Gathered,
-    times: Times,
-    key: Option<BodyKey>,
-) -> KeyedWrites {
-    let mut keyed = KeyedWrites {
-        counter: counter.clone(),
-        writes: Vec::new(),
-        lines: Vec::new(),
-    };
-    let write = |key: WriteKey, fingerprint: u64, added: u128, buckets: Vec<(i64, u128)>| {
-        let (live, past) = match times {
-            Times::Live => (buckets, Vec::new()),
-            Times::Past => (Vec::new(), buckets),
-        };
-        Keyed {
-            key,
-            fingerprint,
-            generation: 0,
-            added,
-            removed: 0,
-            live,
-            past,
-            // The answer to a body names no values.
-            seen: Some(Default::default()),
-            condition: None,
-        }
-    };
-    for record in std::mem::take(&mut gathered.identified) {
-        let bucket = vec![(record.second, record.delta)];
-        let record_write = write(record.key, record.fingerprint, record.delta, bucket);
-        keyed.writes.push(record_write);
-        keyed.lines.push(LineNumbers::one(record.line));
-    }
-    if let Some(body) = key.filter(|_| gathered.lines.count > 0) {
-        let added = std::mem::take(&mut gathered.added);
-        let buckets = std::mem::take(&mut gathered.buckets).into_iter().collect();
-        keyed
-            .writes
-            .push(write(body.key, body.fingerprint, added, buckets));
-        keyed.lines.push(std::mem::take(&mut gathered.lines));
-    }
-    keyed
 }
 
 /// What each shard gets: the elements that are its own, and one of them all amounts.

@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{Call, GlobalSum, Read};
 use crate::counter::id::CounterId;
 use crate::counter::nonces::Nonce;
-use crate::counter::queue::{DeadLetter, Event, InboxId};
+use crate::counter::queue::{DeadLetter, Due, Event, InboxId};
 
 calls! {
     Append => Appended, "/append";
+    TakeOver => Appended, "/take-over";
     Drain => (), "/drain";
     ReleaseInbox => (), "/release-inbox";
     ReadDead => DeadLetters, "/read-dead";
@@ -34,6 +35,17 @@ pub enum Appended {
     Logged,
     /// The log is full; nothing was logged.
     Full,
+}
+
+/// Consumer of a queue → inbox: keep these dead letters, and go on trying these writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakeOver {
+    /// The inbox.
+    pub to: InboxId,
+    /// What can never be counted. Sent again, it is kept again.
+    pub dead: Vec<DeadLetter>,
+    /// What could not be counted yet. Sent again, its keys count once.
+    pub dues: Vec<Due>,
 }
 
 /// Aggregator → inbox: count what you have acknowledged of this counter by now.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Call, DatacenterSum};
+use super::{Call, DatacenterSum, Origin};
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::merge::{Question, Range};
@@ -69,8 +69,10 @@ pub struct GlobalSum {
     pub root: Root,
     /// Each datacenter's sum; `None` for one that did not answer.
     pub datacenters: Vec<(Datacenter, Option<DatacenterSum>)>,
-    /// Whether all datacenters were asked, and not one alone.
+    /// Whether it is of all datacenters, and not of one alone.
     pub is_whole: bool,
+    /// The unique elements that the root knew of, where not all datacenters were asked; at rest, empty for none.
+    pub uniques: Vec<u8>,
     /// Whether every event is in it that an inbox had acknowledged when the read began.
     pub is_drained: bool,
 }
@@ -95,10 +97,22 @@ impl GlobalSum {
         part.map_or_else(Value::default, beyond)
     }
 
-    /// Whether a datacenter answered with all that it holds, and all of that is known to count or not.
+    /// Whether a datacenter told all that it holds, and all of that is known to count or not: it was asked, or had
+    /// just pushed it.
     pub fn is_told(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> bool {
-        part.is_some_and(|part| part.missing.is_empty())
-            && self.root.operations.is_settled(datacenter)
+        let is_heard = |part: &DatacenterSum| {
+            part.missing.is_empty() && !matches!(part.origin, Origin::Known(_))
+        };
+        part.is_some_and(is_heard) && self.root.operations.is_settled(datacenter)
+    }
+
+    /// Whether all of it was asked for this read.
+    pub fn is_asked(&self) -> bool {
+        let mut parts = self
+            .datacenters
+            .iter()
+            .filter_map(|(_, part)| part.as_ref());
+        parts.all(|part| part.origin == Origin::Asked)
     }
 }
 

@@ -6,10 +6,10 @@ use super::number::{Estimate, Exact};
 use super::to_json;
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::{Range, Summary};
+use crate::counter::merge::{Range, Summary, join_sketches};
 use crate::counter::settings::TtlMode;
 use crate::counter::total::Value;
-use crate::protocol::messages::{DatacenterSum, GlobalSum};
+use crate::protocol::messages::{DatacenterSum, GlobalSum, Origin};
 use crate::protocol::query::Window;
 use crate::protocol::version::Version;
 
@@ -129,6 +129,7 @@ impl<'a> Told<'a> {
         for part in sum.datacenters.iter().filter_map(|(_, part)| part.as_ref()) {
             total.add(part.summary.clone());
         }
+        join_sketches(&mut total.uniques, sum.uniques.clone());
         Self {
             id,
             sum,
@@ -146,7 +147,7 @@ impl<'a> Told<'a> {
     /// Whether every write acknowledged before the read began is in the value, and none twice.
     pub fn is_exact(&self) -> bool {
         let may_lack_queued = !self.sum.is_drained && !self.sum.root.inboxes.is_empty();
-        self.read.fresh && self.is_complete() && !may_lack_queued
+        self.read.fresh && self.sum.is_asked() && self.is_complete() && !may_lack_queued
     }
 
     fn is_complete(&self) -> bool {
@@ -154,11 +155,31 @@ impl<'a> Told<'a> {
         parts.all(|(datacenter, part)| self.sum.is_told(datacenter, part.as_ref()))
     }
 
+    /// The whole is as old as its oldest part.
     fn freshness(&self) -> Freshness {
-        if self.is_complete() {
-            self.read
-        } else {
-            self.read.of_missing(&self.sum.root)
+        let parts = self.sum.datacenters.iter();
+        parts.fold(self.read, |oldest, (datacenter, part)| {
+            let own = self.freshness_of(datacenter, part.as_ref());
+            Freshness {
+                as_of_ms: oldest.as_of_ms.min(own.as_of_ms),
+                ..oldest
+            }
+        })
+    }
+
+    fn freshness_of(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> Freshness {
+        let is_settled = self.sum.root.operations.is_settled(datacenter);
+        let as_of_ms = match part.filter(|_| is_settled) {
+            Some(part) => match part.origin {
+                Origin::Asked if part.missing.is_empty() => return self.read,
+                Origin::Asked => return self.read.of_missing(&self.sum.root),
+                Origin::Pushed(at_ms) | Origin::Known(at_ms) => at_ms,
+            },
+            None => return self.read.of_missing(&self.sum.root),
+        };
+        Freshness {
+            as_of_ms: as_of_ms.clamp(self.sum.root.created_at_ms, self.read.as_of_ms),
+            ..self.read
         }
     }
 
@@ -236,19 +257,14 @@ impl<'a> Told<'a> {
     fn datacenters(&self, strings: bool) -> Vec<DatacenterView> {
         let view = |(datacenter, part): &(Datacenter, Option<DatacenterSum>)| {
             let part = part.as_ref();
-            let is_told = self.sum.is_told(datacenter, part);
-            let freshness = if is_told {
-                self.read
-            } else {
-                self.read.of_missing(&self.sum.root)
-            };
+            let freshness = self.freshness_of(datacenter, part);
             DatacenterView {
                 id: datacenter.clone(),
                 value: Exact::new(self.sum.value_of(datacenter, part), strings),
                 shards: part.map_or(0, |part| part.shards),
                 as_of: freshness.as_of_ms,
                 staleness_ms: freshness.staleness_ms(),
-                reachable: is_told,
+                reachable: self.sum.is_told(datacenter, part),
             }
         };
         self.sum.datacenters.iter().map(view).collect()

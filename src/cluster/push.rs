@@ -1,0 +1,247 @@
+//! When a lead tells the root what its datacenter has counted, and what.
+//!
+//! Invariant: every push carries all that the root has not confirmed, so a lost one is made good by the
+//! next, and nothing is waited for. While the counter is watched, what changed leaves within
+//! [`PUSH_MS`], and again every [`REPEAT_MS`] until it is confirmed; while it is not, at most one push
+//! leaves in [`CHECKPOINT_MS`], and none where nothing changed.
+//!
+//! Life: the shell says [`Pusher::changed`] with each commit, looks at [`Pusher::due_ms`], gathers its
+//! datacenter where [`Pusher::wants_state`], sends what [`Pusher::take`] gives, and hands back the
+//! answer by [`Pusher::confirmed`]. Of pushes in flight none is waited for: a repeat leaves before a
+//! round trip of 300 ms is over, since a loss must not cost that much of the second that all views have
+//! to agree in. Repeats hold the same state, so they do no harm.
+//!
+//! The second, for a lead and a view that are each a round trip of 300 ms from the root:
+//!
+//! ```text
+//! change ≤ 250 ms ► push 150 ms ► root ≤ 100 ms ► the view's next poll, its answer 150 ms ► view
+//! 250 + 150 + 100 + 150 = 650 ms; 350 ms are left for three losses at 100 ms each
+//! ```
+//!
+//! Clocks: times are the lead's own. Where the clock has stepped back, an interval that seems to have begun
+//! later than now is over: what is due leaves at once, and no lease becomes longer.
+
+use serde::{Deserialize, Serialize};
+
+use super::delta::{Delta, Feed, Have};
+use super::view::View;
+
+/// The least time between two pushes of newly gathered state, while watched.
+pub const PUSH_MS: i64 = 250;
+
+/// How soon what is not confirmed is sent again, while watched.
+pub const REPEAT_MS: i64 = 100;
+
+/// How soon it is sent again once nothing was confirmed for [`OUTAGE_MS`]. A root that can be reached
+/// again has the state within 200 + 150 ms.
+pub const OUTAGE_REPEAT_MS: i64 = 200;
+
+/// A root that confirms nothing for so long is taken to be out of reach: more than three round trips.
+pub const OUTAGE_MS: i64 = 1_000;
+
+/// The longest silence while watched: a push then renews the lease, and tells that nothing changed. Four
+/// times in a lease, so that it is not lost with one message.
+pub const HEARTBEAT_MS: i64 = 2_500;
+
+/// The least time between two pushes while nobody watches.
+pub const CHECKPOINT_MS: i64 = 60_000;
+
+/// The longest lease that a lead accepts.
+pub const LEASE_MS: i64 = 10_000;
+
+/// Pushes that say that a lease is over, until one is answered. A root that is still watched renews the
+/// lease by its answer: so a clock that jumps ahead costs a round trip, and not the rest of the lease that
+/// the root believes in. All three are lost with probability 0.0975^3 = 0.0009.
+const LAST_WORDS: u8 = 3;
+
+/// Lead → root: what you may lack of my datacenter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Push {
+    /// Counts the lead's pushes, so that answers to older ones are told apart.
+    pub number: u64,
+    /// For how long the lead goes on pushing often, by the leases it has had, milliseconds.
+    pub watched_for_ms: u32,
+    /// What changed.
+    pub delta: Delta,
+}
+
+/// Root → lead: what I have now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pushed {
+    /// The push that is answered.
+    pub number: u64,
+    /// What the root has of the lead's feed.
+    pub have: Have,
+    /// For how long the lead should push often, milliseconds; 0 where nobody watches.
+    pub watch_for_ms: u32,
+}
+
+/// A lead's side of convergence. It lives in memory: after a restart the root is asked what it lacks.
+#[derive(Clone, Debug)]
+pub struct Pusher {
+    feed: Feed,
+    /// What the root has, as it last said.
+    root_has: Have,
+    number: u64,
+    answered: u64,
+    /// When the first change was made that is in no push yet.
+    changed_ms: Option<i64>,
+    /// When state was last gathered for a push.
+    gathered_ms: Option<i64>,
+    sent_ms: Option<i64>,
+    /// When the oldest push left that came after the newest answer.
+    unanswered_ms: Option<i64>,
+    watched_until_ms: Option<i64>,
+    /// Whether watching has begun since state was last gathered.
+    has_new_watch: bool,
+    /// How often it may still say that the lease is over.
+    last_words: u8,
+}
+
+impl Pusher {
+    /// The pusher of a lead that has just begun to live. `incarnation` is drawn at random.
+    pub fn new(generation: u64, incarnation: u64) -> Self {
+        Self {
+            feed: Feed::new(View::new(generation), incarnation),
+            root_has: Have::Unknown,
+            number: 0,
+            answered: 0,
+            changed_ms: None,
+            gathered_ms: None,
+            sent_ms: None,
+            unanswered_ms: None,
+            watched_until_ms: None,
+            has_new_watch: false,
+            last_words: 0,
+        }
+    }
+
+    /// Notes that the datacenter has counted something, or may have: a shard counted that does not
+    /// report each flush.
+    pub fn changed(&mut self, now_ms: i64) {
+        self.changed_ms.get_or_insert(now_ms);
+    }
+
+    /// Somebody watches: the lead pushes often for so long.
+    pub fn watch(&mut self, now_ms: i64, for_ms: u32) {
+        if for_ms == 0 {
+            // A lease is left to run out: this may be late, and another has begun meanwhile.
+            return;
+        }
+        self.has_new_watch |= !self.is_watched(now_ms);
+        self.last_words = LAST_WORDS;
+        let until_ms = now_ms.saturating_add(i64::from(for_ms).min(LEASE_MS));
+        let held_ms = self
+            .watched_until_ms
+            .map_or(until_ms, |held| held.min(now_ms.saturating_add(LEASE_MS)));
+        self.watched_until_ms = Some(held_ms.max(until_ms));
+    }
+
+    /// No lease is longer than the longest, whatever the clock has done since it was given.
+    fn shorten_lease(&mut self, now_ms: i64) {
+        let longest_ms = now_ms.saturating_add(LEASE_MS);
+        self.watched_until_ms = self.watched_until_ms.map(|until| until.min(longest_ms));
+    }
+
+    /// Whether somebody watches.
+    pub fn is_watched(&self, now_ms: i64) -> bool {
+        self.watched_for_ms(now_ms) > 0
+    }
+
+    fn watched_for_ms(&self, now_ms: i64) -> u32 {
+        let left_ms = self
+            .watched_until_ms
+            .map_or(0, |until| until.saturating_sub(now_ms).clamp(0, LEASE_MS));
+        u32::try_from(left_ms).unwrap_or(0)
+    }
+
+    /// Whether the root lacks something that was gathered already.
+    fn is_unconfirmed(&self) -> bool {
+        self.number > 0 && self.feed.has_news_for(&self.root_has)
+    }
+
+    /// When the next push is due, unix milliseconds; `None` where nothing must be said.
+    pub fn due_ms(&self, now_ms: i64) -> Option<i64> {
+        let gather_ms = self.gather_due_ms(now_ms);
+        let repeat_ms = self.is_unconfirmed().then(|| {
+            let repeat_ms = match self.unanswered_ms {
+                _ if !self.is_watched(now_ms) => CHECKPOINT_MS,
+                Some(at_ms) if now_ms.saturating_sub(at_ms) >= OUTAGE_MS => OUTAGE_REPEAT_MS,
+                _ => REPEAT_MS,
+            };
+            after(self.sent_ms, repeat_ms, now_ms)
+        });
+        match (gather_ms, repeat_ms) {
+            (Some(gather_ms), Some(repeat_ms)) => Some(gather_ms.min(repeat_ms)),
+            (either, None) | (None, either) => either,
+        }
+    }
+
+    /// When state must be gathered for a push.
+    fn gather_due_ms(&self, now_ms: i64) -> Option<i64> {
+        if !self.is_watched(now_ms) && self.last_words > 0 {
+            return Some(after(self.sent_ms, REPEAT_MS, now_ms));
+        }
+        if !self.is_watched(now_ms) {
+            let since_ms = self.changed_ms?.max(self.sent_ms.unwrap_or(i64::MIN));
+            return Some(after(Some(since_ms), CHECKPOINT_MS, now_ms));
+        }
+        let has_news = self.changed_ms.is_some() || self.has_new_watch || self.number == 0;
+        Some(if has_news {
+            after(self.gathered_ms, PUSH_MS, now_ms)
+        } else {
+            after(self.sent_ms, HEARTBEAT_MS, now_ms)
+        })
+    }
+
+    /// Whether the push that is due should carry newly gathered state; else it repeats.
+    pub fn wants_state(&self, now_ms: i64) -> bool {
+        self.gather_due_ms(now_ms).is_some_and(|at| at <= now_ms)
+    }
+
+    /// Returns the push that is due, if one is. `state` is what the datacenter has counted by now, of the
+    /// lead's own generation; `None` repeats what was gathered before. Cost: as a merge of `state`.
+    pub fn take(&mut self, now_ms: i64, state: Option<&View>) -> Option<Push> {
+        self.shorten_lease(now_ms);
+        if self.due_ms(now_ms).is_none_or(|at| at > now_ms) {
+            return None;
+        }
+        if let Some(state) = state {
+            self.feed.learn(state);
+            self.changed_ms = None;
+            self.has_new_watch = false;
+            self.gathered_ms = Some(now_ms);
+        }
+        if !self.is_watched(now_ms) {
+            self.last_words = self.last_words.saturating_sub(1);
+        }
+        self.number += 1;
+        self.sent_ms = Some(now_ms);
+        self.unanswered_ms.get_or_insert(now_ms);
+        Some(Push {
+            number: self.number,
+            watched_for_ms: self.watched_for_ms(now_ms),
+            delta: self.feed.since(&self.root_has),
+        })
+    }
+
+    /// Takes the root's answer. Late ones only renew the lease.
+    pub fn confirmed(&mut self, now_ms: i64, pushed: &Pushed) {
+        self.watch(now_ms, pushed.watch_for_ms);
+        if pushed.number < self.answered || pushed.number > self.number {
+            return;
+        }
+        self.answered = pushed.number;
+        self.root_has = pushed.have.clone();
+        self.unanswered_ms = None;
+        if !self.is_watched(now_ms) {
+            self.last_words = 0;
+        }
+    }
+}
+
+/// The end of an interval that began then; at once where it never began, or the clock stepped back.
+pub(super) fn after(began_ms: Option<i64>, interval_ms: i64, now_ms: i64) -> i64 {
+    let began = began_ms.filter(|began| *began <= now_ms);
+    began.map_or(now_ms, |began| began.saturating_add(interval_ms))
+}

@@ -1,0 +1,45 @@
+//! Queued writes on their way to the lead of where they were accepted, whoever has them: an inbox, or a queue
+//! of the platform.
+//!
+//! Invariant: a counter that has ended is not begun again by what was queued before.
+
+use worker::Env;
+
+use super::call;
+use super::keyed::{count_keyed, count_unclaimed};
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::ledger::{Keyed, KeyedOutcome};
+use crate::counter::queue::Due;
+use crate::protocol::messages::{Fault, LookUp};
+
+/// Whether a generation is the living one, by its root.
+///
+/// # Errors
+/// As [`call::root`].
+pub async fn is_living(env: &Env, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
+    let look_up = LookUp {
+        counter: counter.clone(),
+    };
+    let root = call::root(env, counter, &look_up).await?;
+    Ok(root.is_some_and(|root| root.generation == generation))
+}
+
+/// Counts writes of one counter and generation, all of clients' keys or none. Returns what became of each, in
+/// their order.
+pub async fn count_dues(
+    env: &Env,
+    here: &Datacenter,
+    dues: &[&Due],
+) -> Vec<Result<KeyedOutcome, Fault>> {
+    let Some(first) = dues.first() else {
+        return Vec::new();
+    };
+    let writes: Vec<Keyed> = dues.iter().map(|due| due.write.clone()).collect();
+    let landed = if first.is_clients {
+        count_keyed(env, &first.counter, here, &writes).await
+    } else {
+        // Nobody else knows the key, and it is always sent to this lead first: there is nothing to claim.
+        count_unclaimed(env, &first.counter, here, &writes).await
+    };
+    landed.into_iter().map(|(_, outcome)| outcome).collect()
+}

@@ -1,0 +1,248 @@
+//! The keyed lines of a bulk body: what is counted under keys, and what may be sent once that is decided.
+//!
+//! Invariants: an element of a keyed line is sent only after its key was decided for that line, since a line that
+//! is refused must change nothing; a line whose element cannot be stored then fails although it was counted, and a
+//! retry counts nothing and stores the element. A body makes no more calls than it was planned to and has spare.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::gather::{Gathered, Times};
+use super::plan::Addressed;
+use super::report::{LineNumbers, Report};
+use crate::counter::flush::Load;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::ledger::{Keyed, WriteKey};
+use crate::counter::split::shard_of_element;
+use crate::protocol::names::CellAddress;
+use crate::protocol::problem::Problem;
+use crate::sketch::Token;
+
+/// The most keyed writes that one message carries: each is two rows at the lead, so a message takes about
+/// 0.1 s.
+pub const KEYED_AT_ONCE_MAX: usize = 2_000;
+
+/// The key of a whole body, and the hash of what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyKey {
+    /// The key's name.
+    pub key: WriteKey,
+    /// Hash of the body and of the call that it came with.
+    pub fingerprint: u64,
+}
+
+/// The element of a keyed write.
+#[derive(Clone, Copy, Debug)]
+struct Element {
+    /// Which write, by its place.
+    write: usize,
+    /// Unix second.
+    second: i64,
+    hashed: u64,
+}
+
+/// The keyed writes of one counter of a body.
+#[derive(Debug)]
+pub struct KeyedWrites {
+    /// The counter.
+    pub counter: CounterId,
+    /// The writes.
+    pub writes: Vec<Keyed>,
+    /// The lines that each of them counts, in the same order.
+    pub(super) lines: Vec<LineNumbers>,
+    /// By the places of their writes.
+    elements: Vec<Element>,
+    shards: u8,
+}
+
+impl KeyedWrites {
+    /// Takes what is keyed out of a counter's sum: every record with an id, and all the others together where
+    /// the body has a key. Nothing but keyed lines is left of it then.
+    pub(super) fn take(
+        counter: &CounterId,
+        gathered: &mut Gathered,
+        shards: u8,
+        times: Times,
+        key: Option<BodyKey>,
+    ) -> Self {
+        let mut keyed = Self {
+            counter: counter.clone(),
+            writes: Vec::new(),
+            lines: Vec::new(),
+            elements: Vec::new(),
+            shards,
+        };
+        for record in std::mem::take(&mut gathered.identified) {
+            let elements = record.element.map(|hashed| (record.second, hashed));
+            let bucket = vec![(record.second, record.delta)];
+            let write = write(record.key, record.fingerprint, record.delta, bucket, times);
+            keyed.push(write, LineNumbers::one(record.line), elements);
+        }
+        if let Some(body) = key.filter(|_| gathered.lines.count > 0) {
+            let added = std::mem::take(&mut gathered.added);
+            let buckets = std::mem::take(&mut gathered.buckets).into_iter().collect();
+            let write = write(body.key, body.fingerprint, added, buckets, times);
+            let lines = std::mem::take(&mut gathered.lines);
+            keyed.push(write, lines, std::mem::take(&mut gathered.tokens));
+        }
+        keyed
+    }
+
+    fn push(
+        &mut self,
+        write: Keyed,
+        lines: LineNumbers,
+        elements: impl IntoIterator<Item = (i64, u64)>,
+    ) {
+        let place = self.writes.len();
+        let elements = elements.into_iter().map(|(second, hashed)| Element {
+            write: place,
+            second,
+            hashed,
+        });
+        self.elements.extend(elements);
+        self.writes.push(write);
+        self.lines.push(lines);
+    }
+
+    /// The calls that they are planned with: a claim and a count for each message, and a flush to each shard that
+    /// has elements. Keys that lie with several leads need more, see [`Calls`].
+    pub(super) fn calls(&self) -> usize {
+        let messages = self.writes.len().div_ceil(KEYED_AT_ONCE_MAX);
+        let shard_of = |element: &Element| shard_of_element(element.hashed, self.shards);
+        let shards: BTreeSet<u8> = self.elements.iter().map(shard_of).collect();
+        2 * messages + shards.len()
+    }
+
+    /// Fails the lines of the write of that place.
+    pub fn fail(&self, place: usize, problem: &Problem, report: &mut Report) {
+        if let Some(lines) = self.lines.get(place) {
+            report.fail(lines, problem);
+        }
+    }
+}
+
+fn write(
+    key: WriteKey,
+    fingerprint: u64,
+    added: u128,
+    buckets: Vec<(i64, u128)>,
+    times: Times,
+) -> Keyed {
+    let (live, past) = match times {
+        Times::Live => (buckets, Vec::new()),
+        Times::Past => (Vec::new(), buckets),
+    };
+    Keyed {
+        key,
+        fingerprint,
+        generation: 0,
+        added,
+        removed: 0,
+        live,
+        past,
+        // The answer to a body names no values.
+        seen: Some(Default::default()),
+        condition: None,
+    }
+}
+
+/// What goes to one shard: stamps and hashes, and the places of their lines.
+#[derive(Default)]
+struct OfShard {
+    elements: Vec<(i64, u64)>,
+    lines: Vec<usize>,
+}
+
+/// The elements of keyed lines that were counted, now or before.
+#[derive(Debug, Default)]
+pub struct KeyedElements {
+    loads: Vec<Addressed>,
+    /// Which lines each load is of, by their place in `lines`.
+    lines_of: Vec<Vec<usize>>,
+    lines: Vec<LineNumbers>,
+}
+
+impl KeyedElements {
+    /// Adds the elements of those writes of a counter that were counted, by their places. They go to the shards of
+    /// this datacenter. Cost: a sort of them.
+    pub fn add(&mut self, mut writes: KeyedWrites, here: &Datacenter, counted: &[bool]) {
+        let mut by_shard: BTreeMap<u8, OfShard> = BTreeMap::new();
+        let mut last = None;
+        for element in &writes.elements {
+            if !counted.get(element.write).copied().unwrap_or(false) {
+                continue;
+            }
+            if last != Some(element.write) {
+                last = Some(element.write);
+                let lines = writes.lines.get_mut(element.write);
+                self.lines
+                    .push(lines.map(std::mem::take).unwrap_or_default());
+            }
+            let place = self.lines.len().saturating_sub(1);
+            let shard = shard_of_element(element.hashed, writes.shards);
+            let of_shard = by_shard.entry(shard).or_default();
+            of_shard.elements.push((element.second, element.hashed));
+            if of_shard.lines.last() != Some(&place) {
+                of_shard.lines.push(place);
+            }
+        }
+        for (
+            shard,
+            OfShard {
+                mut elements,
+                lines,
+            },
+        ) in by_shard
+        {
+            elements.sort_unstable();
+            elements.dedup();
+            let tokens = elements.into_iter();
+            let tokens = tokens.map(|(second, hashed)| (second, Token::from_hash(hashed)));
+            let load = Load {
+                tokens: tokens.collect(),
+                ..Load::default()
+            };
+            let to = CellAddress {
+                counter: writes.counter.clone(),
+                datacenter: here.clone(),
+                shard,
+            };
+            self.loads.push(Addressed { to, load });
+            self.lines_of.push(lines);
+        }
+    }
+
+    /// Hands out the loads.
+    pub fn loads(&mut self) -> Vec<Addressed> {
+        std::mem::take(&mut self.loads)
+    }
+
+    /// Fails the lines whose elements could not be stored: the load of that number. A line fails once.
+    pub fn fail(&mut self, number: usize, problem: &Problem, report: &mut Report) {
+        for place in self.lines_of.get(number).into_iter().flatten() {
+            if let Some(lines) = self.lines.get_mut(*place) {
+                report.fail(&std::mem::take(lines), problem);
+            }
+        }
+    }
+}
+
+/// The calls that a body may make beyond those that it was planned with, shared by all its counters.
+#[derive(Debug, Default)]
+pub struct Calls(Cell<usize>);
+
+impl Calls {
+    /// So many more calls.
+    pub fn spare(calls: usize) -> Self {
+        Self(Cell::new(calls))
+    }
+
+    /// Takes one of them; false where none is left.
+    #[must_use]
+    pub fn take(&self) -> bool {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(1));
+        left > 0
+    }
+}

@@ -1,0 +1,71 @@
+//! What a read makes of its root's memory, for datacenters that push what changes and for those that do not answer.
+//!
+//! Invariant: what is taken from memory is never called asked: its origin says of when it is.
+
+use crate::cluster::view::View;
+use crate::counter::id::Datacenter;
+use crate::counter::merge::{CellTotals, Summary};
+use crate::protocol::messages::{DatacenterSum, Origin};
+
+/// How old what a lead has pushed may be for a default read. While somebody watches, a lead pushes what changes within
+/// 250 ms, and every 2.5 s that nothing has: one push that is lost makes its datacenter be asked.
+pub const PUSHED_MS_MAX: i64 = 3_000;
+
+/// What a lead has pushed lately, if it has: a default read need not ask it.
+pub fn pushed(view: &View, datacenter: &Datacenter, now_ms: i64) -> Option<DatacenterSum> {
+    let heard = view.heard_of(datacenter)?;
+    let is_fresh = now_ms.saturating_sub(heard.as_of_ms) <= PUSHED_MS_MAX;
+    // A clock that is ahead of ours does not make it newer than now.
+    let origin = Origin::Pushed(heard.as_of_ms.min(now_ms));
+    is_fresh.then(|| remembered(view, datacenter, heard.last_write_ms, origin))
+}
+
+/// What was last known of a datacenter that does not answer, if anything was.
+pub fn last_known(view: &View, datacenter: &Datacenter, now_ms: i64) -> Option<DatacenterSum> {
+    let heard = view.heard_of(datacenter)?;
+    let origin = Origin::Known(heard.as_of_ms.min(now_ms));
+    Some(remembered(view, datacenter, heard.last_write_ms, origin))
+}
+
+fn remembered(
+    view: &View,
+    datacenter: &Datacenter,
+    last_write_ms: i64,
+    origin: Origin,
+) -> DatacenterSum {
+    let mut sum = DatacenterSum {
+        summary: Summary {
+            last_write_ms,
+            ..Summary::default()
+        },
+        origin,
+        ..DatacenterSum::default()
+    };
+    for cell in view.cells().cells_of(datacenter) {
+        add(&mut sum, cell);
+    }
+    sum.shards = u8::try_from(sum.cells.len()).unwrap_or(u8::MAX);
+    sum
+}
+
+/// Adds to the sum of a datacenter what was last known of the shards that it lacks.
+pub fn complete(sum: &mut DatacenterSum, view: &View, datacenter: &Datacenter, now_ms: i64) {
+    let Some(heard) = view
+        .heard_of(datacenter)
+        .filter(|_| !sum.missing.is_empty())
+    else {
+        return;
+    };
+    sum.origin = Origin::Known(heard.as_of_ms.min(now_ms));
+    for (shard, totals) in view.cells().cells_of(datacenter) {
+        if sum.missing.contains(&shard) {
+            add(sum, (shard, totals));
+        }
+    }
+}
+
+fn add(sum: &mut DatacenterSum, cell: (u8, CellTotals)) {
+    sum.summary.added = sum.summary.added.plus(cell.1.added.into());
+    sum.summary.removed = sum.summary.removed.plus(cell.1.removed.into());
+    sum.cells.push(cell);
+}

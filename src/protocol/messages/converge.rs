@@ -1,0 +1,57 @@
+//! Messages of convergence: what leads tell the root of their datacenters, and who watches.
+
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::cluster::push;
+use crate::cluster::root::Root;
+use crate::cluster::view::ViewAtRest;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::protocol::names::CellAddress;
+
+calls! {
+    Push => push::Pushed, "/push";
+    WatchLead => (), "/watch";
+    ViewOf => Option<Viewed>, "/view";
+}
+
+/// Lead → root: what you may lack of my datacenter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Push {
+    /// The counter.
+    pub counter: CounterId,
+    /// The lead's datacenter.
+    pub datacenter: Datacenter,
+    /// What changed.
+    pub push: push::Push,
+}
+
+/// Root → lead: somebody elsewhere watches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchLead {
+    /// The lead.
+    pub to: CellAddress,
+    /// The generation.
+    pub generation: u64,
+    /// For how long, milliseconds.
+    pub for_ms: u32,
+}
+
+/// Aggregator → root: what do you know of a counter's datacenters? `None` where there is no such counter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewOf {
+    /// The counter.
+    pub counter: CounterId,
+    /// Whether the asker goes on asking, so that the leads should push what changes.
+    pub watches: bool,
+}
+
+/// What a root knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Viewed {
+    /// The root.
+    pub root: Root,
+    /// What it has heard of the datacenters. `None` for a watcher of a counter that one datacenter counts: that
+    /// one is asked as fast.
+    pub view: Option<ViewAtRest>,
+}

@@ -1,0 +1,78 @@
+//! Messages of a queue of the platform: their bytes, and how those of a batch are brought together.
+//!
+//! Invariant: what is in a queue when a newer build is deployed is still read: versions are only ever added.
+
+use serde::{Deserialize, Serialize};
+
+use super::messages::{Fault, decode, encode};
+use crate::counter::id::Datacenter;
+use crate::counter::produce::{MESSAGE_BYTES_MAX, Sent};
+use crate::counter::queue::Due;
+
+/// A message. A stored format, in postcard: the first byte is the version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// An event, or several of one counter and second.
+    V0(Sent),
+}
+
+impl Message {
+    /// The bytes of a message.
+    ///
+    /// # Errors
+    /// None for what is in it, see [`encode`].
+    pub fn write(sent: Sent) -> Result<Vec<u8>, Fault> {
+        encode(&Self::V0(sent))
+    }
+
+    /// What a message says; `None` for bytes that are none.
+    pub fn read(bytes: &[u8]) -> Option<Sent> {
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return None;
+        }
+        let Self::V0(sent) = decode(bytes).ok()?;
+        (sent.added > 0).then_some(sent)
+    }
+}
+
+/// Messages of a batch that one call to one lead counts: of one counter, generation and datacenter, and all
+/// of clients' keys or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Where they were accepted.
+    pub datacenter: Datacenter,
+    /// The places of its writes in the batch.
+    pub places: Vec<usize>,
+    /// The writes.
+    pub dues: Vec<Due>,
+}
+
+impl Group {
+    fn takes(&self, sent: &Sent) -> bool {
+        self.datacenter == sent.datacenter
+            && self.dues.first().is_some_and(|due| {
+                let of = |due: &Due| -> (u64, bool) { (due.write.generation, due.is_clients) };
+                due.counter == sent.counter && of(due) == (sent.generation, sent.is_clients)
+            })
+    }
+}
+
+/// Brings messages together, given with their places. Cost: O(messages × groups); a batch has at most 100.
+pub fn group(messages: Vec<(usize, Sent)>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (place, sent) in messages {
+        let known = groups.iter_mut().find(|group| group.takes(&sent));
+        match known {
+            Some(group) => {
+                group.places.push(place);
+                group.dues.push(sent.into_due());
+            }
+            None => groups.push(Group {
+                datacenter: sent.datacenter.clone(),
+                places: vec![place],
+                dues: vec![sent.into_due()],
+            }),
+        }
+    }
+    groups
+}

@@ -1,0 +1,188 @@
+// If-Match: a write or an operation is done only while the counter is what its sender has seen.
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { each, openWorld, until } from "./world.mjs";
+
+const COLOS = ["FRA", "IAD", "SYD"];
+const INCREMENT = "/counters/a/increment";
+const numbers = (length) => Array.from({ length }, (_, index) => index);
+const anywhere = (index) => ({ colo: COLOS[index % COLOS.length], edge: index % 2 });
+const ifMatch = (tag, more = {}) => ({ ...more, headers: { "if-match": tag, ...more.headers } });
+const matching = (version, more) => ifMatch(`"${version}"`, more);
+
+// Everything that may be made to depend on what was seen.
+const CALLS = [
+  ["POST", INCREMENT],
+  ["POST", "/counters/a/decrement"],
+  ["PUT", "/counters/a/value", '{"value":7}'],
+  ["POST", "/counters/a/reset"],
+  ["PUT", "/counters/a", "{}"],
+  ["DELETE", "/counters/a"],
+];
+
+let world;
+beforeEach(async () => {
+  world = await openWorld({ edges: 2 });
+});
+afterEach(() => world.close());
+
+const changed = (method, path, options) => world.refused(412, "precondition-failed", method, path, options);
+
+// What never creates a counter is refused as it would be without a condition.
+const missing = ([method, path, body], tag) => {
+  const neverCreates = path.endsWith("/reset") || method === "DELETE";
+  const [status, code] = neverCreates ? [404, "counter-not-found"] : [412, "precondition-failed"];
+  return world.refused(status, code, method, path, ifMatch(tag, { body }));
+};
+
+test("a call is done once the version fits, and refused once it does not", async () => {
+  for (const [method, path, body] of CALLS) {
+    await world.put("a", { home: "IAD" });
+    const { version: first } = await world.add("a", { delta: 5 });
+    const { version } = await world.add("a", { delta: 5 }, { colo: "SYD" });
+    await changed(method, path, matching(first, { body }));
+    await changed(method, path, matching(first, { body, colo: "SYD", edge: 1 }));
+    expect(await world.strong("a"), `${method} ${path} changed something`).toMatchObject({ value: 10, version });
+    await world.well(method, path, matching(version, { body, colo: "SYD", edge: 1 }));
+    if (method !== "DELETE") await world.well("DELETE", "/counters/a");
+  }
+});
+
+test("the version of every answer fits, and so does the tag of a read", async () => {
+  await world.put("a", { home: "IAD" });
+  let { version } = await world.add("a", { delta: 5 });
+  ({ version } = await world.add("a", { delta: 1 }, matching(version, { colo: "SYD" })));
+  ({ version } = await world.well("PUT", "/counters/a/value", matching(version, { body: '{"value":50}' })));
+  ({ version } = await world.subtract("a", { delta: 1 }, matching(version)));
+  ({ version } = await world.well("POST", "/counters/a/reset", matching(version, { colo: "SYD" })));
+  ({ version } = await world.add("a", { delta: 3 }, matching(version, { edge: 1 })));
+  ({ version } = await world.put("a", { home: "IAD", ttl_seconds: 3_600 }, matching(version)));
+  const read = await world.call("GET", "/counters/a?consistency=strong");
+  expect(read.json).toMatchObject({ value: 3, version });
+  const tag = read.headers.get("etag");
+  expect(tag).toMatch(/^"[\w-]+"$/);
+  await world.add("a", { delta: 1 }, ifMatch(tag));
+  await changed("POST", INCREMENT, ifMatch(tag));
+  // Where others counted before there was a home, the tag is still home's.
+  await world.put("a", {});
+  for (const colo of COLOS) {
+    await until(async () => (await world.add("a", { delta: 1 }, { colo })).datacenter === colo, `a write in ${colo}`);
+  }
+  await world.put("a", { home: "SYD" });
+  const seen = await world.call("GET", "/counters/a?consistency=strong", { colo: "IAD" });
+  const next = await world.add("a", { delta: 1 }, ifMatch(seen.headers.get("etag"), { colo: "IAD" }));
+  expect(next).toMatchObject({ value: seen.json.value + 1, exact: true });
+  await changed("POST", INCREMENT, matching(seen.json.version));
+  const after = await world.strong("a");
+  await world.add("a", { delta: 1 }, matching(after.version));
+});
+
+test("an operation changes what was seen, a setting of the same kind does not", async () => {
+  const { version } = await world.add("a", { delta: 5 });
+  await world.put("a", { ttl_seconds: 60, home: "FRA" });
+  const written = await world.add("a", { delta: 1 }, matching(version));
+  await world.well("PUT", "/counters/a/value", { body: '{"value":6}' });
+  await changed("POST", INCREMENT, matching(written.version));
+  const { version: late } = await world.strong("a");
+  await world.well("DELETE", "/counters/a");
+  for (const call of CALLS) await missing(call, `"${late}"`);
+  await world.add("a", { delta: 6 });
+  for (const [method, path, body] of CALLS) await changed(method, path, matching(late, { body }));
+  expect(await world.strong("a")).toMatchObject({ value: 6, exact: true });
+});
+
+test("a star asks for a counter that exists, and for no home", async () => {
+  for (const [method, path, body] of CALLS) {
+    await missing([method, path, body], "*");
+    await world.refused(404, "counter-not-found", "GET", "/counters/a?consistency=strong");
+  }
+  for (const [method, path, body] of CALLS) {
+    for (const colo of COLOS) await world.add("a", { delta: 9 }, { colo });
+    await world.well(method, path, ifMatch("*", { body, colo: "IAD" }));
+  }
+});
+
+test("what is no precondition is refused, and a weak tag never fits", async () => {
+  const { version } = await world.add("a", { delta: 5 });
+  for (const tag of [version, `"${version}`, `"${version}", "${version}"`, '"x"', '""', '"*"', "**"]) {
+    for (const [method, path, body] of CALLS) {
+      await world.refused(400, "invalid-precondition", method, path, ifMatch(tag, { body }));
+    }
+  }
+  const weak = (await world.call("GET", "/counters/a")).headers.get("etag");
+  expect(weak).toMatch(/^W\//);
+  for (const [method, path, body] of CALLS) {
+    await changed(method, path, ifMatch(weak, { body }));
+    await changed(method, path, ifMatch(`W/"${version}"`, { body }));
+  }
+  expect(await world.strong("a")).toMatchObject({ value: 5, exact: true });
+});
+
+test("the only datacenter becomes home; of several one must be named", async () => {
+  const { version } = await world.add("a", { delta: 5 }, { colo: "IAD" });
+  expect(await world.add("a", { delta: 1 }, matching(version, { colo: "FRA" }))).toMatchObject({ value: 6, datacenter: "IAD" });
+  expect(await world.add("a", { delta: 1 }, { colo: "SYD" })).toMatchObject({ value: 7, exact: true, datacenter: "IAD" });
+
+  let last;
+  for (const colo of COLOS) last = await world.add("b", { delta: 5 }, { colo });
+  const calls = CALLS.map(([method, path, body]) => [method, path.replace("/a", "/b"), body]);
+  for (const [method, path, body] of calls) {
+    await world.refused(409, "needs-home", method, path, matching(last.version, { body }));
+  }
+  expect(await world.strong("b")).toMatchObject({ value: 15, exact: true });
+
+  // A counter that nobody has written gets the client's.
+  const made = await world.put("c", {});
+  expect(await world.add("c", { delta: 1 }, matching(made.version, { colo: "SYD" }))).toMatchObject({ value: 1, datacenter: "SYD" });
+});
+
+test("where the only datacenter has several shards they are sealed first", async () => {
+  await world.put("a", { shards: 4 });
+  await each(numbers(40), 8, (index) => world.add("a", { unique: `u${index}` }));
+  const written = await until(async () => {
+    const { version } = await world.strong("a");
+    const answer = await world.call("POST", INCREMENT, matching(version));
+    return answer.status === 200 && answer.json;
+  }, "a write that fits");
+  expect(written).toMatchObject({ value: 41, exact: true });
+  expect(await world.add("a", { delta: 1 }, matching(written.version, { colo: "IAD" }))).toMatchObject({ value: 42, exact: true });
+});
+
+test("a keyed write with a condition is done once, and repeated whatever came after it", async () => {
+  await world.put("a", { home: "IAD" });
+  const { version } = await world.add("a", { delta: 5 });
+  for (const [path, method, body] of [[INCREMENT, "POST"], ["/counters/a/value", "PUT", '{"value":9}']]) {
+    const { version: now } = await world.strong("a");
+    const options = (more) => ({ body, ...more, headers: { "idempotency-key": `k${method}`, "if-match": `"${now}"` } });
+    const first = await world.call(method, path, options());
+    expect(first.status).toBe(200);
+    const again = await world.call(method, path, options({ colo: "SYD", edge: 1 }));
+    expect([again.text, again.headers.get("idempotency-replayed")]).toEqual([first.text, "true"]);
+  }
+  await changed("POST", INCREMENT, matching(version));
+  expect(await world.strong("a")).toMatchObject({ value: 9, exact: true });
+});
+
+test("clients that read, and write what they read plus something if nobody was faster, lose nothing", async () => {
+  const clients = 6;
+  const rounds = 12;
+  await world.add("a", { delta: 1 }, { colo: "IAD" });
+  let refusals = 0;
+  await each(numbers(clients), clients, async (client) => {
+    for (let round = 0; round < rounds; round += 1) {
+      await until(async () => {
+        const { value, version } = await world.strong("a", "", anywhere(client));
+        // As many kinds of writes as there are, each worth one more.
+        const answer =
+          round % 2
+            ? await world.call("POST", INCREMENT, matching(version, anywhere(client + round)))
+            : await world.call("PUT", "/counters/a/value", matching(version, { body: `{"value":${value + 1}}`, ...anywhere(client) }));
+        if (answer.status === 200) return true;
+        expect([answer.status, answer.json.code], answer.text).toEqual([412, "precondition-failed"]);
+        refusals += 1;
+        return false;
+      }, "a round");
+    }
+  });
+  expect(await world.strong("a")).toMatchObject({ value: 1 + clients * rounds, exact: true });
+  expect(refusals, "they were in each other's way").toBeGreaterThan(0);
+});
