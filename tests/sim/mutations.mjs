@@ -58,14 +58,14 @@ const MUTATIONS = [
   [
     "a key's payload is not compared",
     "src/counter/cell/keyed.rs",
-    "Some(recorded) if recorded.fingerprint == write.fingerprint => {",
-    "Some(recorded) => {",
+    "recorded if recorded.fingerprint == write.fingerprint => KeyedOutcome::Replayed(recorded),",
+    "recorded if recorded.at_ms >= 0 => KeyedOutcome::Replayed(recorded),",
   ],
   [
     "a lone lead is not told that it is alone no more",
     "src/cluster/root.rs",
-    "only.filter(|lead| *lead != newcomer)",
-    "only.filter(|lead| *lead == newcomer)",
+    "sole.filter(|lead| *lead != newcomer)",
+    "sole.filter(|lead| *lead == newcomer)",
   ],
   [
     "a clock that stepped back makes an older generation",
@@ -142,8 +142,86 @@ const MUTATIONS = [
   [
     "a lead calls its total exact while events wait",
     "src/cluster/root.rs",
-    "alone: self.inboxes.is_empty()\n                && self.datacenters",
-    "alone: self.datacenters",
+    "alone: self.inboxes.is_empty() && is_sole,",
+    "alone: is_sole,",
+  ],
+  [
+    "an operation looks at who counts alone before it stops that",
+    "tests/sim/operate.rs",
+    "self.stop(&root, &sole).await?;\n        let seen = self.observe(&root, &root.counting()).await;",
+    "let seen = self.observe(&root, &root.counting()).await;\n        self.stop(&root, &sole).await?;",
+  ],
+  [
+    "whoever counts alone is not stopped for an operation",
+    "src/cluster/root.rs",
+    "self.home.as_ref().or(only)",
+    "self.home.as_ref().or(only.filter(|_| false))",
+  ],
+  [
+    "a set goes on though who counts alone is silent",
+    "tests/sim/operate.rs",
+    "cells.is_none() && sole.contains(datacenter)",
+    "cells.is_none() && sole.is_empty() && sole.contains(datacenter)",
+  ],
+  [
+    "a home is told before the root has written it down",
+    "tests/sim/operate.rs",
+    "        self.save(root.clone());\n        if let Some(home) = &home {\n            self.tell_configure(home, &root).await?;\n        }\n",
+    "        if let Some(home) = &home {\n            self.tell_configure(home, &root).await?;\n        }\n        self.save(root.clone());\n",
+  ],
+  [
+    "a home moves and grants keep their revision",
+    "tests/sim/operate.rs",
+    "            floor: put.floor,\n        };\n        root.revision += 1;\n",
+    "            floor: put.floor,\n        };\n",
+  ],
+  [
+    "a datacenter that was not observed counts as if it had held nothing",
+    "src/cluster/operation.rs",
+    "None => self.unsettled.push(datacenter),",
+    "None => drop(datacenter),",
+  ],
+  [
+    "what came after an operation is forgotten where a datacenter is settled",
+    "src/cluster/operation.rs",
+    "Value::new(heard.since.min(held), 0)",
+    "Value::new(heard.since.min(held.min(0)), 0)",
+  ],
+  [
+    "an operation under a key is not noted",
+    "tests/sim/operate.rs",
+    "let (fingerprint, done) = rows.operations.get(&key.key)?;",
+    "let (fingerprint, done) = rows.operations.get(&key.key).filter(|_| false)?;",
+  ],
+  [
+    "a write that is struck out is not recorded",
+    "src/counter/cell/keyed.rs",
+    "changes.records.push((slot, write.key, recorded));\n                        KeyedOutcome::Struck",
+    "drop((slot, recorded));\n                        KeyedOutcome::Struck",
+  ],
+  [
+    "a claim moves away from a lead that has not struck the key out",
+    "tests/sim/root.rs",
+    "Some(Owner::Lead(struck)) if struck_at.as_ref() == Some(&struck) => {",
+    "Some(Owner::Lead(_)) if struck_at.is_some() || root.home.is_some() => {",
+  ],
+  [
+    "keyed decrements do not see the floor",
+    "src/counter/cell/keyed.rs",
+    "floor.is_some_and(|floor| after.is_below(floor))",
+    "floor.is_some_and(|floor| floor.is_below(floor))",
+  ],
+  [
+    "flushes do not see the floor",
+    "src/counter/cell.rs",
+    "if has_floor && load.removed > 0 {",
+    "if has_floor && load.removed > 1_000 {",
+  ],
+  [
+    "a datacenter that counts no more is taken back while its home lives elsewhere",
+    "src/cluster/root.rs",
+    "self.home.as_ref().filter(|home| *home != datacenter)",
+    "self.home.as_ref().filter(|home| *home != datacenter && !self.datacenters.contains(datacenter))",
   ],
 ];
 

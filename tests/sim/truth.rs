@@ -187,8 +187,8 @@ impl Oracle {
             }
             let log = self.cells.get(&(place, generation)).into_iter().flatten();
             let begun = self.truth.newest.begun;
-            let before = log.clone().filter(|(moment, _)| *moment <= begun);
-            let least = before.last().map_or((0, 0), |(_, held)| *held);
+            let mut before = log.clone().filter(|(moment, _)| *moment <= begun);
+            let least = before.next_back().map_or((0, 0), |(_, held)| *held);
             let after = log.filter(|(moment, _)| *moment > begun).copied();
             let mut held = std::iter::once((begun, least)).chain(after);
             let at = held.find(|(_, held)| *held == (added, removed));
@@ -211,9 +211,9 @@ impl Oracle {
     pub fn check_operations(&self, begun: usize, read: &GlobalSum, is_complete: bool) {
         let (root, generation) = (&read.root, read.root.generation);
         let done = self.truth.done.iter();
-        let done = done.filter(|(of, _, moment)| *of == generation && *moment <= begun);
+        let mut done = done.filter(|(of, _, moment)| *of == generation && *moment <= begun);
         let number = root.operations.number();
-        assert!(done.last().is_none_or(|(_, done, _)| *done <= number));
+        assert!(done.next_back().is_none_or(|(_, done, _)| *done <= number));
         let is_told =
             |(datacenter, part): &(Datacenter, Option<_>)| read.is_told(datacenter, part.as_ref());
         let is_exact = is_complete && read.datacenters.iter().all(is_told);
