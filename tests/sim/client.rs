@@ -71,13 +71,7 @@ pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
     }
     let (lead, outcome) = landed.pop().expect("an outcome");
     let mut oracle = air.oracle.borrow_mut();
-    let oracle = &mut *oracle;
-    let ended = oracle.ended_generations();
-    let has_ended =
-        |generation: Option<u64>| generation.map_or(!ended.is_empty(), |one| ended.contains(&one));
-    oracle
-        .keys
-        .answered(wish.key, wish.fingerprint, &lead, &outcome, has_ended)
+    oracle.answers(wish.key, wish.fingerprint, &lead, &outcome)
 }
 
 /// Calls the objects of one counter.

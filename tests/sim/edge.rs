@@ -85,11 +85,16 @@ impl Edge {
         self.air.now_ms.get() + self.skew_ms.get()
     }
 
+    /// The shard of so many that this isolate stays with.
+    pub fn own_shard(&self, shards: u8) -> u8 {
+        self.lot % shards.max(1)
+    }
+
     /// The cell of a write: its element's where it has one.
     fn cell_for(&self, datacenter: usize, shards: u8, element: Option<u64>) -> usize {
         let shard = match element {
             Some(hashed) => shard_of_element(hashed, shards),
-            None => self.lot % shards.max(1),
+            None => self.own_shard(shards),
         };
         datacenter * CELLS + usize::from(shard)
     }

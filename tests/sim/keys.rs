@@ -9,7 +9,7 @@ use tally::counter::id::Datacenter;
 use tally::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
 use tally::protocol::messages::Fault;
 
-use super::oracle::Totals;
+use super::oracle::{Oracle, Totals};
 
 #[derive(Debug, Default)]
 struct Key {
@@ -23,6 +23,24 @@ struct Key {
     is_dead: bool,
     /// Whether a client was told that it would take the value below the floor.
     is_below: bool,
+}
+
+impl Oracle {
+    /// A client of a key got an answer. Returns whether it is a last one.
+    pub fn answers(
+        &mut self,
+        name: WriteKey,
+        fingerprint: u64,
+        lead: &Datacenter,
+        outcome: &Result<KeyedOutcome, Fault>,
+    ) -> bool {
+        let ended = self.ended_generations();
+        let has_ended = |generation: Option<u64>| {
+            generation.map_or(!ended.is_empty(), |one| ended.contains(&one))
+        };
+        let keys = &mut self.keys;
+        keys.answered(name, fingerprint, lead, outcome, has_ended)
+    }
 }
 
 /// All keys.
@@ -49,7 +67,7 @@ impl Keys {
     }
 
     /// A client got an answer. Returns whether it is a last one.
-    pub fn answered(
+    fn answered(
         &mut self,
         name: WriteKey,
         fingerprint: u64,

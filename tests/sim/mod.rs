@@ -17,6 +17,8 @@ use tally::counter::queue::InboxId;
 use network::{Message, Network, Reply};
 use oracle::Oracle;
 
+mod asks;
+mod body;
 mod cell;
 mod chance;
 mod client;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: here nothing is lost, and all arrives in order; so whatever waits gets its answer.
 
+use super::body::Body;
 use super::inbox::Inbox;
 use super::place::Place;
 use super::root::Home;
@@ -94,6 +95,7 @@ impl World {
         self.end_settings();
         self.settle_roots();
         self.retry_keyed();
+        self.retry_bodies();
         self.empty_inboxes();
         // Whatever an isolate believes, its write is counted somewhere, well.
         self.write_everywhere();
@@ -187,6 +189,18 @@ impl World {
             // And once more from elsewhere: the answer stays.
             self.send_keyed((key + 1) % EDGES, asked);
             self.rest();
+        }
+    }
+
+    /// Every body with a key is sent until all that it holds is answered for, and once more.
+    fn retry_bodies(&mut self) {
+        let bodies: Vec<Body> = self.bodies.borrow().keys().copied().collect();
+        for body in bodies {
+            for edge in 0..2 {
+                self.send_body(edge, body);
+                self.rest();
+            }
+            assert!(self.bodies.borrow()[&body], "{body:?} is never answered");
         }
     }
 

@@ -9,8 +9,8 @@ use super::steps::Step;
 use super::world::{EDGES, READERS, World};
 use super::{CELLS, DATACENTERS, Layout};
 
-/// Seeds of every test run: about 20 ms each.
-const SEEDS: u64 = 250;
+/// Seeds of every test run: about 50 ms each, unoptimised.
+const SEEDS: u64 = 200;
 
 /// Seeds between two lines of progress.
 const PROGRESS_EVERY: u64 = 500;
@@ -29,6 +29,9 @@ const TTL_SECONDS_MAX: u8 = 6;
 
 /// Unique elements that clients name.
 const ELEMENTS: u8 = 60;
+
+/// Bulk bodies that clients send.
+const BODIES: u8 = 16;
 
 /// Keys that clients use.
 const KEYS: u8 = 24;
@@ -51,6 +54,7 @@ enum Kind {
     Write,
     WriteUnique,
     Keyed,
+    Bulk,
     Queue,
     QueueKeyed,
     ReadDrained,
@@ -97,7 +101,8 @@ const USUAL: [(u64, Kind); 7] = [
 const OPERATIONS: [(u64, Kind); 2] = [(6, Kind::Operate), (4, Kind::OperateKeyed)];
 
 /// What may happen besides, with the most that it weighs.
-const UNUSUAL: [(u64, Kind); 25] = [
+const UNUSUAL: [(u64, Kind); 26] = [
+    (8, Kind::Bulk),
     (12, Kind::WriteUnique),
     (8, Kind::Put),
     (24, Kind::Queue),
@@ -202,6 +207,11 @@ impl Weather {
                 edge,
                 key: chance.small(KEYS),
                 is_other: chance.once_in(10),
+            },
+            Kind::Bulk => Step::Bulk {
+                edge,
+                body: chance.small(BODIES),
+                has_key: !chance.once_in(3),
             },
             Kind::Queue => Step::Queue { counter, edge },
             Kind::QueueKeyed => Step::QueueKeyed {

@@ -27,6 +27,12 @@ pub enum Step {
         key: u8,
         is_other: bool,
     },
+    /// A client sends a bulk body over several counters; one with a key for the first time or again.
+    Bulk {
+        edge: u8,
+        body: u8,
+        has_key: bool,
+    },
     /// A client sends an event, which is queued.
     Queue {
         counter: usize,

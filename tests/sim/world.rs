@@ -7,20 +7,16 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 
-use tally::counter::ledger::WriteKey;
-use tally::counter::settings::TtlMode;
 use tally::counter::split::Step as Change;
 use tally::protocol::version::Version;
 
-use super::chance::Chance;
-use super::client::{self, Wish};
-use super::edge::{self, Edge};
+use super::body::Body;
+use super::edge::Edge;
 use super::inbox::Inbox;
 use super::isolate::Isolate;
-use super::network::{Message, Network};
+use super::network::Network;
 use super::oracle::Oracle;
 use super::place::{Place, Task, is_over};
-use super::queue::Wanted;
 use super::reader::{self, Reader};
 use super::root::Home;
 use super::steps::Step;
@@ -41,6 +37,9 @@ pub const TICK_MS_MAX: i64 = 100;
 /// What a client asks for under a key: (counter, key, whether it is the other thing, whether it is queued).
 pub type Asked = (usize, u8, bool, bool);
 
+/// Versions of writes that were acknowledged.
+pub type Written = Rc<RefCell<Vec<Version>>>;
+
 pub struct World {
     pub(super) layout: Layout,
     pub(super) network: Rc<RefCell<Network>>,
@@ -51,16 +50,18 @@ pub struct World {
     /// The root of each counter.
     pub(super) homes: Vec<Home>,
     pub(super) inboxes: Vec<Inbox>,
-    isolates: Vec<Isolate>,
+    pub(super) isolates: Vec<Isolate>,
     /// Readers of each counter.
-    readers: Vec<Vec<Rc<Reader>>>,
+    pub(super) readers: Vec<Vec<Rc<Reader>>>,
     /// What runs in isolates or nowhere in particular.
     pub(super) tasks: Vec<(Option<u8>, Task)>,
     lives: u64,
     /// Whether all that happens is printed.
     pub is_told: bool,
     /// Versions of writes that were acknowledged, of each counter.
-    written: Vec<Rc<RefCell<Vec<Version>>>>,
+    pub(super) written: Vec<Written>,
+    /// Bodies with a key, and whether a client has the last answer of each of their writes.
+    pub(super) bodies: Rc<RefCell<BTreeMap<Body, bool>>>,
     /// Keyed writes and events, and whether a client has its last answer.
     pub(super) wishes: Rc<RefCell<BTreeMap<Asked, bool>>>,
     /// Operations under keys, by counter, and whether a client has its answer.
@@ -113,6 +114,7 @@ impl World {
             written: airs.iter().map(|_| Rc::default()).collect(),
             wishes: Rc::default(),
             deeds: Rc::default(),
+            bodies: Rc::default(),
             network,
             now_ms,
             airs,
@@ -164,78 +166,6 @@ impl World {
         *isolate = Isolate::new(&self.airs, number, self.lives, isolate.skew_ms.clone());
     }
 
-    /// Sends a keyed write or event once.
-    pub(super) fn send_keyed(&mut self, number: u8, asked: Asked) {
-        let (counter, key, is_other, is_queued) = asked;
-        let amount = u128::from(key) + 1;
-        let wishes = self.wishes.clone();
-        wishes.borrow_mut().entry(asked).or_default();
-        let mut name = [key; 16];
-        name[0] = is_queued.into();
-        let key = WriteKey(name);
-        if is_queued {
-            let event = Wanted {
-                counter,
-                increment: amount * 1_000_000_000 + u128::from(is_other),
-                key: Some((key, is_other.into())),
-            };
-            let queue = self.isolates[usize::from(number)].queue.clone();
-            self.begin(Some(number), async move {
-                if queue.event(event).await {
-                    wishes.borrow_mut().insert(asked, true);
-                }
-            });
-            return;
-        }
-        let wish = Wish {
-            key,
-            fingerprint: is_other.into(),
-            delta: if is_other {
-                (0, amount)
-            } else {
-                (amount * 1_000, 0)
-            },
-        };
-        let edge = self.edge(counter, number);
-        self.begin(Some(number), async move {
-            if client::send(edge, wish).await {
-                wishes.borrow_mut().insert(asked, true);
-            }
-        });
-    }
-
-    fn send_event(&mut self, counter: usize, number: u8) {
-        let mut oracle = self.airs[counter].oracle.borrow_mut();
-        let increment = oracle.events.new_amount();
-        drop(oracle);
-        let queue = self.isolates[usize::from(number)].queue.clone();
-        let event = Wanted {
-            counter,
-            increment,
-            key: None,
-        };
-        self.begin(Some(number), async move {
-            queue.event(event).await;
-        });
-    }
-
-    fn write(&mut self, counter: usize, number: u8, delta: (u128, u128), element: Option<u8>) {
-        // A keyed hash, to all that see it.
-        let element = element.map(|element| Chance::new(element.into()).below(u64::MAX));
-        let edge = self.edge(counter, number);
-        let write = edge::write(edge, delta, element, self.written[counter].clone());
-        self.begin(Some(number), write);
-    }
-
-    fn read_as(&mut self, counter: usize, number: u8, reader: u8, write: Option<usize>) {
-        let written = self.written[counter].borrow();
-        let write = write.and_then(|pick| written.get(pick % written.len().max(1)).cloned());
-        drop(written);
-        let edge = self.edge(counter, number);
-        let reader = self.readers[counter][usize::from(reader)].clone();
-        self.begin(Some(number), reader::read_as(edge, reader, write));
-    }
-
     fn skew(&mut self, whose: usize, milliseconds: i64) {
         let cells = self.places.iter().map(|place| &place.skew_ms);
         let roots = self.homes.iter().map(|home| &home.skew_ms);
@@ -254,28 +184,6 @@ impl World {
     pub fn clocks(layout: Layout) -> usize {
         let objects = layout.counters * (layout.cells() + 1) + layout.inboxes();
         objects + usize::from(EDGES)
-    }
-
-    /// Asks the root to end a counter.
-    fn end(&mut self, counter: usize) {
-        let air = &self.airs[counter];
-        let end = air.call(air.root(), Message::End);
-        self.begin(None, async move {
-            let _ = end.await;
-        });
-    }
-
-    fn put(&mut self, counter: usize, shards: Option<u8>, ttl: Option<(u8, bool)>) {
-        let mode = |is_sliding| match is_sliding {
-            true => TtlMode::Sliding,
-            false => TtlMode::Fixed,
-        };
-        let ttl = ttl.map(|(seconds, is_sliding)| (u64::from(seconds), mode(is_sliding)));
-        let air = &self.airs[counter];
-        let put = air.call(air.root(), Message::Put(shards, ttl));
-        self.begin(None, async move {
-            let _ = put.await;
-        });
     }
 
     fn tick(&mut self, milliseconds: i64) {
@@ -306,6 +214,17 @@ impl World {
                 key,
                 is_other,
             } => self.send_keyed(edge, (counter, key, is_other, false)),
+            Step::Bulk {
+                edge,
+                body,
+                has_key,
+            } => self.send_body(
+                edge,
+                Body {
+                    number: body,
+                    has_key,
+                },
+            ),
             Step::Queue { counter, edge } => self.send_event(counter, edge),
             Step::QueueKeyed {
                 counter,
