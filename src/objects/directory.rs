@@ -173,9 +173,9 @@ impl Directory {
         let lone = root.lone_lead(datacenter).cloned();
         root.settle_home(datacenter);
         root.datacenters.insert(datacenter.clone());
-        root.revision += 1;
         if let Some(lone) = lone {
-            // Until the lone lead knows, it calls its own total exact: it must know first.
+            // Until the lone lead knows, it calls its own total exact: it must know first. It is told under the
+            // revision that it has: should this go no further, the next one is for something else.
             self.tell(
                 counter,
                 &lone,
@@ -185,6 +185,7 @@ impl Directory {
             )
             .await?;
         }
+        root.revision += 1;
         // Not before: told of a write that is not in the root, the lone lead would count for longer than the root
         // lets the counter live.
         root.last_write_ms = root.last_write_ms.max(now_ms());

@@ -45,13 +45,14 @@ impl Directory {
             leases.grant(&counter, generation, now_ms());
         }
         if root.inboxes.insert(inbox) {
-            root.revision += 1;
             if let Some(lone) = root.sole().cloned().filter(|_| is_first) {
-                // Until the lone lead knows, it calls its own total exact: it must know first.
+                // Until the lone lead knows, it calls its own total exact: it must know first, and under the
+                // revision that it has, as in `admit`.
                 let telling = Telling::Configure;
                 self.tell(&counter, &lone, telling, generation, Some(&root))
                     .await?;
             }
+            root.revision += 1;
             root.last_write_ms = root.last_write_ms.max(now_ms());
             self.save(&counter, Entry::Live(root), &[]).await?;
         }

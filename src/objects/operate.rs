@@ -199,15 +199,15 @@ impl Directory {
             return Err(Refused::Told(Operated::NotFound));
         };
         self.give_home(operate, &mut root)?;
-        if let Some(home) = &root.home {
-            // It refuses to decide until it knows.
-            let (telling, generation) = (Telling::Configure, root.generation);
+        let home = root.home.clone();
+        let generation = root.generation;
+        // What it is told must hold for good, also where this goes no further. It refuses to decide until it knows.
+        self.save(counter, Entry::Live(root.clone()), &[]).await?;
+        if let Some(home) = &home {
+            let telling = Telling::Configure;
             self.tell(counter, home, telling, generation, Some(&root))
                 .await?;
         }
-        let home = root.home.clone();
-        let generation = root.generation;
-        self.save(counter, Entry::Live(root), &[]).await?;
         Ok(Done {
             generation,
             home,

@@ -1,19 +1,23 @@
 //! Clients of keyed writes, each request as `edge::keyed` and `platform::keyed`: claimed at the root, then
 //! counted by the lead that has the key.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Keyed, KeyedOutcome, SeenValue, WriteKey};
-use tally::counter::total::Value;
-use tally::protocol::messages::{Fault, Owner};
+use tally::protocol::keyed::{self, Carrier, Landed};
+use tally::protocol::messages::{
+    Claimed, Counted, Fault, Operate, Operated, Operation, OperationKey,
+};
 
 use super::edge::Edge;
-use super::network::{Answer, Message, Reply, unavailable};
+use super::network::{Answer, Message, Reply};
 use super::oracle::Totals;
 use super::reader::sum_world;
 use super::{Air, datacenter};
+
+/// How often one write is sent: it may have to bring the value along, and to be given a home first.
+const ROUNDS_MAX: usize = 3;
 
 /// A keyed write as its client names it; `delta` must belong to the fingerprint.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +25,15 @@ pub struct Wish {
     pub key: WriteKey,
     pub fingerprint: u64,
     pub delta: Totals,
+}
+
+/// As `read::value_seen`.
+async fn value_seen(air: &Rc<Air>) -> SeenValue {
+    let sum = sum_world(air, false).await.ok().flatten();
+    sum.map_or_else(SeenValue::default, |sum| SeenValue {
+        value: sum.value(),
+        is_set: sum.root.operations.number() > 0,
+    })
 }
 
 /// Sends a keyed write once through an isolate. True if the client has its last answer.
@@ -43,79 +56,57 @@ pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
         .borrow_mut()
         .keys
         .wants(wish.key, wish.fingerprint, wish.delta);
-    let mut landed = count_keyed(&air, &here, std::slice::from_ref(&write)).await;
-    if let (_, Ok(KeyedOutcome::NeedsView)) = landed[0] {
-        let seen = sum_world(&air, false).await.ok().flatten();
-        let parts = seen.iter().flat_map(|sum| &sum.datacenters);
-        let parts = parts.filter_map(|(_, part)| part.as_ref());
-        let value = parts.fold(Value::default(), |value, part| {
-            value.plus(part.summary.value())
-        });
-        write.seen = Some(SeenValue {
-            value,
-            is_set: false,
-        });
+    let mut landed = Vec::new();
+    for _ in 0..ROUNDS_MAX {
         landed = count_keyed(&air, &here, std::slice::from_ref(&write)).await;
+        match landed[0].1 {
+            Ok(KeyedOutcome::NeedsView) => write.seen = Some(value_seen(&air).await),
+            Ok(KeyedOutcome::NeedsHome) => {
+                if !operate(edge.clone(), Operation::SettleHome, None).await {
+                    break;
+                }
+            }
+            _ => break,
+        }
     }
     let (lead, outcome) = landed.pop().expect("an outcome");
     let mut oracle = air.oracle.borrow_mut();
     oracle.answers(wish.key, wish.fingerprint, &lead, &outcome)
 }
 
-/// What became of a keyed write, and at which lead.
-pub type Landed = (Datacenter, Result<KeyedOutcome, Fault>);
+/// Calls the objects of one counter.
+struct Caller<'a>(&'a Air);
 
-/// Counts keyed writes of one counter, as `platform::keyed::count_keyed`.
-pub async fn count_keyed(air: &Rc<Air>, here: &Datacenter, writes: &[Keyed]) -> Vec<Landed> {
-    let keys = writes.iter().map(|write| write.key).collect();
-    let claim = Message::Claim(here.clone(), keys);
-    let claimed = match twice(air, air.root(), claim).await {
-        Ok(Answer::Claimed(claimed)) => claimed,
-        Ok(other) => unreachable!("{other:?} answers no claim"),
-        Err(fault) => return vec![(here.clone(), Err(fault)); writes.len()],
-    };
-    let mut landed: Vec<Landed> = Vec::with_capacity(writes.len());
-    let mut by_lead: BTreeMap<Datacenter, Vec<usize>> = BTreeMap::new();
-    for (place, owner) in claimed.owners.into_iter().enumerate() {
-        landed.push(match owner {
-            Owner::Lead(lead) => {
-                by_lead.entry(lead.clone()).or_default().push(place);
-                (lead, Err(unavailable()))
-            }
-            Owner::Ended => (here.clone(), Ok(KeyedOutcome::Ended)),
-            Owner::Operation => (here.clone(), Ok(KeyedOutcome::Reused)),
-            Owner::Full => (here.clone(), Ok(KeyedOutcome::Full)),
-            Owner::Nobody => unreachable!("a claim is made, not looked for"),
-        });
-    }
-    for (lead, places) in by_lead {
-        let chosen = places.iter().map(|place| writes[*place].clone());
-        let chosen = chosen.map(|write| Keyed {
-            generation: if write.generation == 0 {
-                claimed.generation
-            } else {
-                write.generation
-            },
-            ..write
-        });
-        let counted = count_at(air, &lead, chosen.collect()).await;
-        for (number, place) in places.into_iter().enumerate() {
-            landed[place].1 = counted.clone().map(|outcomes| outcomes[number]);
+impl Carrier for Caller<'_> {
+    async fn claim(
+        &self,
+        here: &Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Datacenter>,
+    ) -> Result<Claimed, Fault> {
+        let claim = Message::Claim(here.clone(), keys, struck_at);
+        match twice(self.0, self.0.root(), claim).await? {
+            Answer::Claimed(claimed) => Ok(claimed),
+            other => unreachable!("{other:?} answers no claim"),
         }
     }
-    landed
+
+    async fn count(&self, lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+        match twice(self.0, self.0.lead_of(lead), Message::Count(writes)).await? {
+            Answer::Counted(counted) => Ok(counted),
+            other => unreachable!("{other:?} answers no write"),
+        }
+    }
 }
 
-/// Counts keyed writes at a lead, without a claim.
-pub async fn count_at(
-    air: &Rc<Air>,
-    lead: &Datacenter,
-    writes: Vec<Keyed>,
-) -> Result<Vec<KeyedOutcome>, Fault> {
-    match twice(air, air.lead_of(lead), Message::Count(writes)).await? {
-        Answer::Counted(counted) => Ok(counted.outcomes),
-        other => unreachable!("{other:?} answers no write"),
-    }
+/// As `platform::keyed::count_keyed`.
+pub async fn count_keyed(air: &Air, here: &Datacenter, writes: &[Keyed]) -> Vec<Landed> {
+    keyed::count_claimed(&Caller(air), here, writes).await
+}
+
+/// As `platform::keyed::count_unclaimed`.
+pub async fn count_unclaimed(air: &Air, lead: &Datacenter, writes: &[Keyed]) -> Vec<Landed> {
+    keyed::count_unclaimed(&Caller(air), lead, writes).await
 }
 
 /// Calls, and once more where the outcome is unknown.
@@ -123,5 +114,25 @@ async fn twice(air: &Air, to: usize, message: Message) -> Reply {
     match air.call(to, message.clone()).await {
         Err(Fault::Unavailable(_)) => air.call(to, message).await,
         outcome => outcome,
+    }
+}
+
+/// Asks the root for an operation once. True if the client has its last answer.
+pub async fn operate(edge: Rc<Edge>, operation: Operation, key: Option<OperationKey>) -> bool {
+    let air = &edge.air;
+    let operate = Operate {
+        counter: air.name(),
+        datacenter: datacenter(edge.datacenter),
+        operation,
+        key,
+        condition: None,
+    };
+    match air.call(air.root(), Message::Operate(operate)).await {
+        Ok(Answer::Operated(Operated::Reused | Operated::Full | Operated::Changed)) => {
+            panic!("a key names one operation, and none has a condition")
+        }
+        Ok(Answer::Operated(_)) => true,
+        Ok(other) => unreachable!("{other:?} answers no operation"),
+        Err(_) => false,
     }
 }

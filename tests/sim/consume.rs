@@ -12,7 +12,7 @@ use tally::counter::queue::{
 use tally::protocol::messages::Fault;
 
 use super::Boxed;
-use super::client::{count_at, count_keyed};
+use super::client::{count_keyed, count_unclaimed};
 use super::inbox::Core;
 use super::network::{Answer, Message, all};
 
@@ -155,14 +155,11 @@ impl Core {
         };
         let here: &Datacenter = &self.me.datacenter;
         let air = self.air(&first.counter);
-        if first.is_clients {
-            let landed = count_keyed(air, here, &writes).await;
-            return landed.into_iter().map(|(_, one)| of_outcome(one)).collect();
-        }
-        match count_at(air, here, writes).await {
-            Ok(outcomes) => outcomes.into_iter().map(verdict).collect(),
-            Err(fault) => all(of_fault(&fault)),
-        }
+        let landed = match first.is_clients {
+            true => count_keyed(air, here, &writes).await,
+            false => count_unclaimed(air, here, &writes).await,
+        };
+        landed.into_iter().map(|(_, one)| of_outcome(one)).collect()
     }
 
     async fn is_living(&self, counter: &CounterId, generation: u64) -> Result<bool, Fault> {

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use tally::counter::flush::{Load, Refusal};
+use tally::counter::id::Datacenter;
 use tally::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket, newest_at};
 use tally::counter::nonces::Nonce;
 use tally::counter::split::shard_of_element;
@@ -49,6 +50,8 @@ pub struct Edge {
     life: u64,
     /// Shards as far as known here, which may be long past.
     pub shards: Cell<u8>,
+    /// Where all writes go, as far as known here.
+    home: RefCell<Option<Datacenter>>,
     lanes: RefCell<BTreeMap<usize, Lane<Outcome, ()>>>,
     /// The view that readers share.
     pub view: RefCell<Option<View>>,
@@ -70,6 +73,7 @@ impl Edge {
             lot,
             life,
             shards: Cell::new(1),
+            home: RefCell::default(),
             lanes: RefCell::default(),
             view: RefCell::default(),
             skew_ms,
@@ -87,12 +91,12 @@ impl Edge {
     }
 
     /// The cell of a write: its element's where it has one.
-    fn cell_for(&self, shards: u8, element: Option<u64>) -> usize {
+    fn cell_for(&self, datacenter: usize, shards: u8, element: Option<u64>) -> usize {
         let shard = match element {
             Some(hashed) => shard_of_element(hashed, shards),
             None => self.own_shard(shards),
         };
-        self.datacenter * CELLS + usize::from(shard)
+        datacenter * CELLS + usize::from(shard)
     }
 
     fn lane_id(&self, to: usize) -> u64 {
@@ -186,6 +190,7 @@ impl Edge {
         match &outcome {
             Ok(flushed) => self.shards.set(flushed.shards),
             Err(Fault::Refused(Refusal::Moved(shards))) => self.shards.set(*shards),
+            Err(Fault::Elsewhere(home)) => drop(self.home.replace(Some(home.clone()))),
             Err(_) => {}
         }
         let now_ms = self.now_ms();
@@ -282,32 +287,45 @@ pub fn write(
             ..Load::default()
         };
         let begun_ms = edge.now_ms();
-        let mut to = edge.cell_for(edge.shards.get(), element);
+        let home = edge.home.borrow().clone();
+        let mut to = match home {
+            Some(home) => edge.air.lead_of(&home),
+            None => edge.cell_for(edge.datacenter, edge.shards.get(), element),
+        };
         let mut arrival = edge.count(to, write, load.clone()).await;
         for _ in 0..MOVES_MAX {
             let outcome = arrival.as_ref().map(|arrival| &arrival.outcome);
-            let is_late = edge.now_ms() - begun_ms > MOVES_MS_MAX;
-            let Some(Err(Fault::Refused(Refusal::Moved(shards)))) = outcome else {
-                break;
-            };
-            if is_late {
+            if edge.now_ms() - begun_ms > MOVES_MS_MAX {
                 break;
             }
-            to = edge.cell_for(*shards, element);
+            match outcome {
+                Some(Err(Fault::Refused(Refusal::Moved(shards)))) => {
+                    to = edge.cell_for(to / CELLS, *shards, element);
+                }
+                Some(Err(Fault::Elsewhere(home))) => to = edge.air.lead_of(home),
+                // A decrement was in the same flight.
+                Some(Err(Fault::Refused(Refusal::Bounded))) if delta.1 == 0 => {}
+                _ => break,
+            }
             arrival = edge.count(to, write, load.clone()).await;
         }
         let outcome = arrival.map(|arrival| arrival.outcome);
         match outcome {
             Some(Ok(flushed)) => {
                 client.answer(End::Counted, Some(&flushed));
-                told.borrow_mut().push(Version::of([SeenCell {
+                let cell = SeenCell {
                     datacenter: datacenter(to / CELLS),
                     shard: shard_of(to),
                     generation: flushed.generation,
                     sequence: flushed.outcome.sequence,
-                }]));
+                };
+                let version = Version::of([cell]).with_operations(flushed.operations);
+                told.borrow_mut().push(version);
             }
-            None | Some(Err(Fault::Refused(_))) => client.answer(End::Refused, None),
+            // A decrement of a counter with a floor goes by itself, under a key; here it goes no further.
+            None | Some(Err(Fault::Refused(_) | Fault::Elsewhere(_))) => {
+                client.answer(End::Refused, None);
+            }
             Some(Err(_)) => client.answer(End::Unknown, None),
         }
     }

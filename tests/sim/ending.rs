@@ -29,7 +29,7 @@ pub enum Telling {
 pub type Duty = (Datacenter, Telling, u64);
 
 /// What every lead of a counter must be told.
-fn duties(root: &Root, telling: Telling) -> BTreeSet<Duty> {
+pub fn duties(root: &Root, telling: Telling) -> BTreeSet<Duty> {
     let datacenters = root.datacenters.iter();
     let duty = |datacenter: &Datacenter| (datacenter.clone(), telling, root.generation);
     datacenters.map(duty).collect()
@@ -172,7 +172,7 @@ impl Core {
     }
 
     /// Tells leads what they must know, and strikes off what is done.
-    async fn fulfil(&self, duties: BTreeSet<Duty>) {
+    pub async fn fulfil(&self, duties: BTreeSet<Duty>) {
         let living = || match &self.rows.borrow().entry {
             Some(Entry::Live(root)) => Some(root.clone()),
             _ => None,
@@ -239,6 +239,9 @@ impl Core {
     pub async fn look_at_what_is_due(&self) {
         let duties = self.rows.borrow().duties.clone();
         self.fulfil(duties).await;
+        if self.has_to_settle() {
+            let _ = self.on_settle().await;
+        }
         let _alone = self.lock.lock().await;
         let entry = self.rows.borrow().entry.clone();
         let is_due = entry.as_ref().and_then(Entry::due_at_ms);

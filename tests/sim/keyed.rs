@@ -1,10 +1,13 @@
 //! Keyed writes at a lead, as `objects::count`.
 
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
-use tally::counter::cell::LedgerLimits;
+use tally::counter::cell::{Cell, LedgerLimits};
 use tally::counter::flush::{Changes, Refusal};
-use tally::counter::ledger::{Keyed, KeyedOutcome};
+use tally::counter::id::Datacenter;
+use tally::counter::ledger::{Keyed, KeyedOutcome, Recorded, WriteKey};
 use tally::protocol::messages::{Counted, Fault};
 
 use super::GRANT_TRIES;
@@ -17,18 +20,83 @@ pub const LIMITS: LedgerLimits = LedgerLimits {
     records_max: 1_000,
 };
 
+const WHOLE_EVERY_MS: i64 = 20;
+const WHOLE_MS_MAX: i64 = 700;
+const WHOLE_TRIES: usize = 35;
+
+type Known<'a> = &'a dyn Fn(WriteKey) -> Option<Recorded>;
+
 impl Core {
     pub async fn on_count(self: &Rc<Self>, writes: Vec<Keyed>) -> Result<Counted, Fault> {
-        for _ in 0..GRANT_TRIES {
+        let begun_ms = self.air.now_ms.get();
+        for _ in 0..GRANT_TRIES + WHOLE_TRIES {
             match self.try_count(&writes) {
-                Err(Fault::Refused(Refusal::NeedsGrant)) => self.obtain_grant().await?,
+                Err(Fault::Refused(Refusal::NeedsGrant)) => match self.obtain_grant().await {
+                    Err(Fault::Elsewhere(home)) => return self.strike(&writes, home),
+                    outcome => outcome?,
+                },
+                Ok(counted) if counted.outcomes.contains(&KeyedOutcome::NotWhole) => {
+                    self.seal_what_is_left();
+                    self.sleep(WHOLE_EVERY_MS).await;
+                    if self.air.now_ms.get() - begun_ms > WHOLE_MS_MAX {
+                        return Ok(counted);
+                    }
+                }
                 outcome => return outcome,
             }
         }
         Err(unavailable())
     }
 
+    async fn sleep(&self, milliseconds: i64) {
+        let until_ms = self.air.now_ms.get() + milliseconds;
+        poll_fn(|_| match self.air.now_ms.get() < until_ms {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        })
+        .await;
+    }
+
     fn try_count(&self, writes: &[Keyed]) -> Result<Counted, Fault> {
+        let mut at_ms = 0;
+        let outcomes = self.by_ledger(|state, now_ms, known, changes| {
+            at_ms = now_ms;
+            let applied = state.apply_keyed(writes, LIMITS, now_ms, known, changes);
+            applied.map_err(Fault::Refused)
+        })?;
+        let mut oracle = self.air.oracle.borrow_mut();
+        for (write, outcome) in writes.iter().zip(&outcomes) {
+            match outcome {
+                KeyedOutcome::Counted(recorded) => {
+                    oracle.counted((self.place, at_ms), write.key, recorded);
+                }
+                KeyedOutcome::BelowFloor => oracle.refuses_below(self.place, write),
+                _ => {}
+            }
+        }
+        drop(oracle);
+        Ok(Counted {
+            outcomes,
+            shards: self.spread(),
+            home: None,
+        })
+    }
+
+    fn strike(&self, writes: &[Keyed], home: Datacenter) -> Result<Counted, Fault> {
+        let outcomes = self.by_ledger(|state, now_ms, known, changes| {
+            Ok(state.strike(writes, LIMITS, now_ms, known, changes))
+        })?;
+        Ok(Counted {
+            outcomes,
+            shards: 1,
+            home: Some(home),
+        })
+    }
+
+    fn by_ledger<T>(
+        &self,
+        decide: impl FnOnce(&mut Cell, i64, Known<'_>, &mut Changes) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         let now_ms = self.now_ms();
         let newest = self.state.borrow_mut().expire_records(now_ms);
         if let Some(newest) = newest {
@@ -36,24 +104,12 @@ impl Core {
         }
         let ledger = self.state.borrow().ledger().clone();
         let mut changes = Changes::default();
-        let outcomes = {
+        let decided = {
             let rows = self.rows.borrow();
             let known = |key| rows.record(&ledger, key);
-            let mut state = self.state.borrow_mut();
-            let applied = state.apply_keyed(writes, LIMITS, now_ms, &known, &mut changes);
-            applied.map_err(Fault::Refused)?
+            decide(&mut self.state.borrow_mut(), now_ms, &known, &mut changes)?
         };
         self.write(|rows, state| rows.write(state, &changes, now_ms.div_euclid(1_000)))?;
-        for (write, outcome) in writes.iter().zip(&outcomes) {
-            if let KeyedOutcome::Counted(recorded) = outcome {
-                let mut oracle = self.air.oracle.borrow_mut();
-                oracle.counted((self.place, now_ms), write.key, recorded);
-            }
-        }
-        Ok(Counted {
-            outcomes,
-            shards: self.spread(),
-            home: None,
-        })
+        Ok(decided)
     }
 }

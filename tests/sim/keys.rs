@@ -21,6 +21,8 @@ struct Key {
     is_over: bool,
     /// Whether an event under it was given up, since its generation had ended.
     is_dead: bool,
+    /// Whether a client was told that it would take the value below the floor.
+    is_below: bool,
 }
 
 impl Oracle {
@@ -105,9 +107,16 @@ impl Keys {
                 true
             }
             Ok(KeyedOutcome::Full | KeyedOutcome::Overflow) => panic!("{name:?}: {outcome:?}"),
-            Ok(KeyedOutcome::NeedsView) | Err(_) => false,
-            // Nobody gives a home or a floor yet.
-            Ok(other) => panic!("{name:?}: {other:?}"),
+            // A late copy of another attempt may still be counted, so that it was not is no promise.
+            Ok(KeyedOutcome::BelowFloor) => {
+                key.is_below = true;
+                true
+            }
+            Ok(KeyedOutcome::NeedsView | KeyedOutcome::NeedsHome)
+            | Ok(KeyedOutcome::NotWhole | KeyedOutcome::Struck)
+            | Err(_) => false,
+            Ok(KeyedOutcome::Changed) => panic!("{name:?} has no condition"),
+            Ok(KeyedOutcome::Unknown) => panic!("{name:?} asked to be counted"),
         }
     }
 
@@ -136,7 +145,7 @@ impl Keys {
         let mut plain = (0, 0);
         for (name, key) in &self.0 {
             assert!(
-                key.counted.is_some() || key.is_over || key.is_dead,
+                key.counted.is_some() || key.is_over || key.is_dead || key.is_below,
                 "{name:?} was never counted"
             );
             let counted = key

@@ -102,6 +102,7 @@ impl Core {
         let (shards_ever, spread) = (self.state.borrow().shards_ever(), self.spread());
         let grant = Grant {
             alone: false,
+            is_home: false,
             spread,
             ..grant
         };
@@ -149,7 +150,7 @@ impl Core {
             Step::Halve => (spread / 2).max(1),
             Step::Stay => spread,
         };
-        if wanted != spread {
+        if wanted != spread && self.state.borrow().spreads_by_load() {
             self.state.borrow_mut().spread_over(wanted);
             let _ = self.save();
         }

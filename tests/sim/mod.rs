@@ -23,6 +23,7 @@ mod cell;
 mod chance;
 mod client;
 mod consume;
+mod deeds;
 mod edge;
 mod ending;
 mod events;
@@ -34,6 +35,7 @@ mod keys;
 mod lead;
 mod lives;
 mod network;
+mod operate;
 mod oracle;
 mod place;
 mod post;
@@ -50,6 +52,7 @@ mod shards;
 mod steps;
 mod store;
 mod sums;
+mod truth;
 mod world;
 
 /// Cells of a datacenter; the lead is the first.

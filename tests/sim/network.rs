@@ -20,7 +20,9 @@ use tally::counter::merge::{Part, Question};
 use tally::counter::nonces::Nonce;
 use tally::counter::queue::{Event, InboxId};
 use tally::counter::settings::TtlMode;
-use tally::protocol::messages::{Appended, Claimed, Counted, DatacenterSum, Fault, Flushed};
+use tally::protocol::messages::{
+    Appended, Claimed, Counted, DatacenterSum, Fault, Flushed, Operate, Operated,
+};
 
 /// How long a caller waits, milliseconds.
 const CALL_MS_MAX: i64 = 2_500;
@@ -43,7 +45,10 @@ pub enum Message {
     Sum(Question),
     Ask(Question),
     Register(Datacenter),
-    Claim(Datacenter, Vec<WriteKey>),
+    /// With the lead that has struck the keys out.
+    Claim(Datacenter, Vec<WriteKey>, Option<Datacenter>),
+    Operate(Operate),
+    Settle,
     LookUp,
     End,
     Put(Option<u8>, Option<(u64, TtlMode)>),
@@ -64,6 +69,7 @@ pub enum Answer {
     Part(Option<Part>),
     Sum(DatacenterSum),
     Claimed(Claimed),
+    Operated(Operated),
     Root(Option<Root>),
     Generation(u64),
     Appended(Appended),
@@ -145,9 +151,13 @@ impl Network {
     pub fn repeat(&mut self, pick: usize) {
         let pick = pick % self.requests.len().max(1);
         let chosen = self.requests.get(pick);
-        let has_nonce =
-            |request: &Request| matches!(request.message, Message::Flush(..) | Message::Append(..));
-        if let Some(request) = chosen.filter(|request| !has_nonce(request)) {
+        let is_once = |request: &Request| match &request.message {
+            Message::Flush(..) | Message::Append(..) => true,
+            // Whoever is told that a decrement would pass the floor takes it for refused.
+            Message::Count(writes) => writes.iter().any(|write| write.removed > 0),
+            _ => false,
+        };
+        if let Some(request) = chosen.filter(|request| !is_once(request)) {
             let copy = Request {
                 call: self.calls,
                 message: request.message.clone(),

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use tally::counter::id::Datacenter;
 use tally::counter::merge::Question;
 use tally::counter::queue::InboxId;
-use tally::protocol::messages::{Fault, GlobalSum};
+use tally::protocol::messages::{DatacenterSum, Fault, GlobalSum};
 use tally::protocol::version::Version;
 
 use super::edge::{Edge, View};
@@ -30,11 +30,13 @@ const WINDOW_SECONDS: i64 = 899;
 
 /// Sums the counter over the world, as `aggregator::read`.
 pub async fn sum_world(air: &Rc<Air>, about_times: bool) -> Result<Option<GlobalSum>, Fault> {
+    let mut asks = Message::LookUp;
     for _ in 0..READ_TRIES {
-        let Answer::Root(root) = air.call(air.root(), Message::LookUp).await? else {
+        let Answer::Root(root) = air.call(air.root(), asks.clone()).await? else {
             unreachable!("an answer to something else");
         };
         let Some(root) = root else { return Ok(None) };
+        asks = Message::LookUp;
         let now = air.now_ms.get().div_euclid(1_000);
         let question = Question {
             window: about_times.then_some((now - WINDOW_SECONDS, now)),
@@ -61,9 +63,22 @@ pub async fn sum_world(air: &Rc<Air>, about_times: bool) -> Result<Option<Global
             uniques: Vec::new(),
             is_drained: true,
         };
+        if answers_unsettled(&sum) {
+            asks = Message::Settle;
+            continue;
+        }
         return Ok((!has_lapsed(&sum, air.now_ms.get())).then_some(sum));
     }
     Err(unavailable())
+}
+
+/// As `aggregator`.
+fn answers_unsettled(sum: &GlobalSum) -> bool {
+    let is_unsettled = |(datacenter, part): &(Datacenter, Option<DatacenterSum>)| {
+        let is_whole = part.as_ref().is_some_and(|part| part.missing.is_empty());
+        is_whole && !sum.root.operations.is_settled(datacenter)
+    };
+    sum.datacenters.iter().any(is_unsettled)
 }
 
 /// As there: whether a sliding counter's time has passed by what every lead says.
@@ -146,11 +161,13 @@ pub struct Reader {
 /// Reads at an isolate for a reader, who sends back the version it holds, or that of a write.
 pub async fn read_as(edge: Rc<Edge>, reader: Rc<Reader>, written: Option<Version>) {
     let held = reader.held.borrow().clone();
-    let asked = Version::of(
-        held.iter()
-            .chain(&written)
-            .flat_map(|version| version.cells().iter().cloned()),
-    );
+    let named = || held.iter().chain(&written);
+    let newest = |version: &&Version| version.cells().iter().map(|cell| cell.generation).max();
+    let generation = named().map(|version| newest(&version)).max().flatten();
+    let current = named().filter(|version| newest(version) == generation);
+    let operations = current.map(Version::operations).max().unwrap_or(0);
+    let cells = named().flat_map(|version| version.cells().iter().cloned());
+    let asked = Version::of(cells).with_operations(operations);
     let asked = Version::decode(&asked.encode()).expect("our own");
     let mut after_ms = i64::MIN;
     for _ in 0..SUMS_MAX {
@@ -177,6 +194,9 @@ fn check_onward(asked: &Version, sum: &GlobalSum) {
         }
     }
     let living = sum.root.generation;
+    let newest = asked.cells().iter().map(|cell| cell.generation).max();
+    let is_undone = newest == Some(living) && sum.root.operations.number() < asked.operations();
+    assert!(!is_undone, "an operation is undone for its reader");
     for cell in asked.cells() {
         assert!(
             cell.generation <= living,

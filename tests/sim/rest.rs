@@ -91,7 +91,9 @@ impl World {
             air.is_holding.set(false);
         }
         self.rest();
+        self.retry_deeds();
         self.end_settings();
+        self.settle_roots();
         self.retry_keyed();
         self.retry_bodies();
         self.empty_inboxes();
@@ -107,11 +109,7 @@ impl World {
             let lead = &self.places[lead * CELLS].core;
             assert!(!lead.has_to_seal(), "a shard was left unsealed");
         }
-        for counter in 0..self.airs.len() {
-            self.step(Step::RootAlarm(counter));
-            self.rest();
-            assert!(!self.homes[counter].has_to_tell(), "a lead was not told");
-        }
+        self.settle_roots();
         self.write_everywhere();
         for air in self.airs.clone().iter() {
             for about_times in [false, true] {
@@ -140,6 +138,15 @@ impl World {
             self.rest();
             self.step(Step::RootAlarm(counter));
             self.rest();
+        }
+    }
+
+    /// Lets the alarms of roots ring: nobody is left to be told, or to be heard of.
+    fn settle_roots(&mut self) {
+        for counter in 0..self.airs.len() {
+            self.step(Step::RootAlarm(counter));
+            self.rest();
+            assert!(!self.homes[counter].has_to_tell(), "a lead was not told");
         }
     }
 

@@ -9,7 +9,7 @@ use tally::counter::grant::Grant;
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Ledger, WriteKey};
 use tally::counter::queue::InboxId;
-use tally::protocol::messages::{Claimed, Fault, Owner};
+use tally::protocol::messages::{Claimed, Done, Fault, Owner};
 
 use super::ending::Duty;
 use super::keyed::LIMITS;
@@ -28,6 +28,8 @@ pub struct Rows {
     pub duties: BTreeSet<Duty>,
     slots: Ledger,
     claims: BTreeMap<(i64, WriteKey), (Datacenter, u64)>,
+    /// What was done under a key: the fingerprint of what it asks for, and the answer.
+    pub operations: BTreeMap<WriteKey, (u64, Done)>,
 }
 
 impl Rows {
@@ -44,6 +46,14 @@ impl Rows {
             self.claims.insert((renewed, key), claim);
         }
         Some(Owner::Lead(datacenter))
+    }
+
+    fn move_claim(&mut self, key: WriteKey, owner: &Datacenter) {
+        for ((_, claimed), (datacenter, _)) in &mut self.claims {
+            if *claimed == key {
+                *datacenter = owner.clone();
+            }
+        }
     }
 }
 
@@ -116,7 +126,7 @@ impl Home {
 
     /// Whether some lead must still be told.
     pub fn has_to_tell(&self) -> bool {
-        !self.rows.borrow().duties.is_empty()
+        !self.rows.borrow().duties.is_empty() || self.core.has_to_settle()
     }
 }
 
@@ -137,7 +147,12 @@ impl Core {
     async fn work(&self, message: Message) -> Reply {
         match message {
             Message::Register(from) => self.on_register(from).await.map(Answer::Grant),
-            Message::Claim(from, keys) => self.on_claim(from, keys).await.map(Answer::Claimed),
+            Message::Claim(from, keys, struck_at) => {
+                let claimed = self.on_claim(from, keys, struck_at).await;
+                claimed.map(Answer::Claimed)
+            }
+            Message::Operate(operate) => self.on_operate(&operate).await.map(Answer::Operated),
+            Message::Settle => self.on_settle().await.map(Answer::Root),
             Message::End => self.on_end().await.map(|()| Answer::Done),
             Message::RegisterInbox(inbox) => {
                 self.on_register_inbox(inbox).await.map(Answer::Generation)
@@ -159,7 +174,7 @@ impl Core {
 
     pub fn save(&self, root: Root) {
         let mut oracle = self.air.oracle.borrow_mut();
-        oracle.lives(root.generation, root.settings.ttl);
+        oracle.lives(&root);
         self.rows.borrow_mut().entry = Some(Entry::Live(root));
     }
 
@@ -181,16 +196,19 @@ impl Core {
 
     async fn admit(&self, datacenter: &Datacenter) -> Result<Root, Fault> {
         let mut root = self.living_or_new().await?;
+        if let Some(home) = root.home_elsewhere(datacenter) {
+            return Err(Fault::Elsewhere(home.clone()));
+        }
         if root.datacenters.contains(datacenter) {
             return Ok(root);
         }
         let lone = root.lone_lead(datacenter).cloned();
+        root.settle_home(datacenter);
         root.datacenters.insert(datacenter.clone());
-        root.revision += 1;
         if let Some(lone) = lone {
-            let configure = Message::Configure(root.grant(&lone));
-            self.air.call(self.air.lead_of(&lone), configure).await?;
+            self.tell_configure(&lone, &root).await?;
         }
+        root.revision += 1;
         root.last_write_ms = root.last_write_ms.max(self.now_ms());
         self.save(root.clone());
         Ok(root)
@@ -203,41 +221,58 @@ impl Core {
         let generation = root.generation;
         let is_first = root.inboxes.is_empty();
         if root.inboxes.insert(inbox) {
-            root.revision += 1;
             if let Some(lone) = root.sole().cloned().filter(|_| is_first) {
-                let configure = Message::Configure(root.grant(&lone));
-                self.air.call(self.air.lead_of(&lone), configure).await?;
+                self.tell_configure(&lone, &root).await?;
             }
+            root.revision += 1;
             root.last_write_ms = root.last_write_ms.max(self.now_ms());
             self.save(root);
         }
         Ok(generation)
     }
 
-    async fn on_claim(&self, from: Datacenter, keys: Vec<WriteKey>) -> Result<Claimed, Fault> {
+    async fn on_claim(
+        &self,
+        from: Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Datacenter>,
+    ) -> Result<Claimed, Fault> {
         let _alone = self.lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
         let living = self.living(true).await?;
-        let generation = living.map_or(0, |root| root.generation);
-        let now_ms = self.now_ms();
-        let known = keys.iter().map(|key| {
-            let mut rows = self.rows.borrow_mut();
-            rows.owner_of(*key, generation, now_ms)
-        });
-        if let Some(owners) = known.collect() {
-            return Ok(Claimed { generation, owners });
+        let generation = living.as_ref().map_or(0, |root| root.generation);
+        if struck_at.is_none() {
+            let now_ms = self.now_ms();
+            let known = keys.iter().map(|key| {
+                let mut rows = self.rows.borrow_mut();
+                rows.owner_of(*key, generation, now_ms)
+            });
+            if let Some(owners) = known.collect() {
+                return Ok(Claimed { generation, owners });
+            }
         }
-        let generation = self.admit(&from).await?.generation;
+        let root = match living {
+            Ok(root) if root.home.is_some() => root,
+            _ => self.admit(&from).await?,
+        };
+        let Some(owner) = owner_among(&root, &from, struck_at.as_ref()) else {
+            return Err(unavailable());
+        };
+        let generation = root.generation;
         let now_ms = self.now_ms();
         let mut rows = self.rows.borrow_mut();
         let mut owners = Vec::new();
         for key in keys {
             owners.push(match rows.owner_of(key, generation, now_ms) {
+                Some(Owner::Lead(struck)) if struck_at.as_ref() == Some(&struck) => {
+                    rows.move_claim(key, owner);
+                    Owner::Lead(owner.clone())
+                }
                 Some(owner) => owner,
                 None => match rows.slots.admit(now_ms, CLAIMS_KEPT_MS, LIMITS.records_max) {
                     Some(slot) => {
-                        rows.claims.insert((slot, key), (from.clone(), generation));
-                        Owner::Lead(from.clone())
+                        rows.claims.insert((slot, key), (owner.clone(), generation));
+                        Owner::Lead(owner.clone())
                     }
                     None => Owner::Full,
                 },
@@ -245,4 +280,17 @@ impl Core {
         }
         Ok(Claimed { generation, owners })
     }
+}
+
+/// Whose keys are that nobody has, as `objects::claims`.
+fn owner_among<'a>(
+    root: &'a Root,
+    from: &'a Datacenter,
+    struck_at: Option<&Datacenter>,
+) -> Option<&'a Datacenter> {
+    let wanted = root.home.as_ref().unwrap_or(from);
+    let may_have = |datacenter: &&Datacenter| Some(*datacenter) != struck_at;
+    Some(wanted)
+        .filter(may_have)
+        .or_else(|| root.datacenters.iter().find(may_have))
 }

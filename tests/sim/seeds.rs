@@ -4,6 +4,7 @@
 //! A seed makes a world and all that happens in it: `make soak SEED=123` lives it again.
 
 use super::chance::Chance;
+use super::deeds::{DEEDS, Deed};
 use super::steps::Step;
 use super::world::{EDGES, READERS, World};
 use super::{CELLS, DATACENTERS, Layout};
@@ -81,6 +82,8 @@ enum Kind {
     End,
     Put,
     Skew,
+    Operate,
+    OperateKeyed,
 }
 
 /// What must go on, with its usual weight.
@@ -93,6 +96,9 @@ const USUAL: [(u64, Kind); 7] = [
     (4, Kind::Read),
     (16, Kind::Tick),
 ];
+
+/// What owners may do to counters as a whole, in half of all worlds.
+const OPERATIONS: [(u64, Kind); 2] = [(6, Kind::Operate), (4, Kind::OperateKeyed)];
 
 /// What may happen besides, with the most that it weighs.
 const UNUSUAL: [(u64, Kind); 26] = [
@@ -139,6 +145,9 @@ impl Weather {
                 1 + chance.below(most)
             };
             weights.push((weight, kind));
+        }
+        if chance.once_in(2) {
+            weights.extend(OPERATIONS);
         }
         // Whoever stops a counter lets it go on.
         weights.push((2, Kind::Resume));
@@ -226,6 +235,16 @@ impl Weather {
                 about_times: false,
             },
             Kind::Tick => Step::Tick(chance.around(self.tick_ms_max / 2) + self.tick_ms_max / 2),
+            Kind::Operate => Step::Operate {
+                counter,
+                edge,
+                deed: Deed::draw(chance, datacenters),
+            },
+            Kind::OperateKeyed => Step::OperateKeyed {
+                counter,
+                edge,
+                key: chance.small(DEEDS),
+            },
             Kind::Believe => Step::Believe {
                 counter,
                 edge,

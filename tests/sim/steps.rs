@@ -1,5 +1,7 @@
 //! What can happen in the world.
 
+use super::deeds::Deed;
+
 /// One thing that happens. Cells, leads, inboxes and counters are numbered through the whole world; a `pick`
 /// chooses among what there is at that moment.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +44,17 @@ pub enum Step {
         edge: u8,
         key: u8,
         is_other: bool,
+    },
+    /// An owner changes a counter as a whole; under a key, for the first time or again.
+    Operate {
+        counter: usize,
+        edge: u8,
+        deed: Deed,
+    },
+    OperateKeyed {
+        counter: usize,
+        edge: u8,
+        key: u8,
     },
     /// An isolate believes what was true once.
     Believe {

@@ -72,6 +72,7 @@ impl Oracle {
         let added: Sum = parts().map(|sum| sum.summary.added).sum();
         let removed: Sum = parts().map(|sum| sum.summary.removed).sum();
         assert_eq!((added, removed), total);
+        self.check_operations(begun, read, is_complete);
         if is_complete && life.ended.is_none() {
             self.check_uniques(begun, read, generation);
         }
@@ -112,6 +113,8 @@ impl Oracle {
         let parts = read.datacenters.iter().filter_map(|(_, sum)| sum.as_ref());
         let told = parts.fold(Value::default(), |told, sum| told.plus(sum.summary.value()));
         assert_eq!(told.to_string(), sum(plain).to_string(), "at rest");
+        assert!(read.root.operations.unsettled().is_empty(), "at rest");
+        self.check_value(read.value(), self.moment()..=self.moment(), "at rest");
         let counted = self.uniques(self.moment(), read.root.generation);
         let (told, counted) = (merged(read).to_bytes(), counted.to_bytes());
         assert_eq!(told, counted, "unique elements at rest");

@@ -64,6 +64,8 @@ pub struct World {
     pub(super) bodies: Rc<RefCell<BTreeMap<Body, bool>>>,
     /// Keyed writes and events, and whether a client has its last answer.
     pub(super) wishes: Rc<RefCell<BTreeMap<Asked, bool>>>,
+    /// Operations under keys, by counter, and whether a client has its answer.
+    pub(super) deeds: Rc<RefCell<BTreeMap<(usize, u8), bool>>>,
 }
 
 impl World {
@@ -111,6 +113,7 @@ impl World {
             is_told: false,
             written: airs.iter().map(|_| Rc::default()).collect(),
             wishes: Rc::default(),
+            deeds: Rc::default(),
             bodies: Rc::default(),
             network,
             now_ms,
@@ -229,6 +232,12 @@ impl World {
                 key,
                 is_other,
             } => self.send_keyed(edge, (counter, key, is_other, true)),
+            Step::Operate {
+                counter,
+                edge,
+                deed,
+            } => self.operate(counter, edge, deed),
+            Step::OperateKeyed { counter, edge, key } => self.operate_keyed(counter, edge, key),
             Step::Believe {
                 counter,
                 edge,

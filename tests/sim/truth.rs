@@ -1,0 +1,237 @@
+//! What the value is, with what operations have made of it: the plain integers, and an offset from each
+//! operation on.
+//!
+//! Invariants: a baseline is what its cell had counted at a moment that is not before the operation began; while a
+//! datacenter is unsettled the value is nobody's to call exact; with a floor no decrement takes the value below it.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use tally::cluster::operation::Operations;
+use tally::cluster::root::Root;
+use tally::counter::id::Datacenter;
+use tally::counter::ledger::Keyed;
+use tally::counter::merge::CellTotals;
+use tally::counter::total::Value;
+use tally::protocol::messages::GlobalSum;
+
+use super::oracle::{Oracle, Totals, sum};
+use super::{CELLS, DATACENTERS, datacenter, shard_of};
+
+/// The newest operation.
+#[derive(Default)]
+struct Newest {
+    number: u64,
+    /// The moment after which the root began it, and that from which on it holds.
+    begun: usize,
+    done: usize,
+    base: Value,
+    unsettled: Vec<Datacenter>,
+    /// What each settled cell had counted: (added, removed).
+    baselines: BTreeMap<usize, Totals>,
+    /// By when each had counted that.
+    counted_by: BTreeMap<usize, usize>,
+}
+
+/// What the root has made of a counter.
+#[derive(Default)]
+pub struct Truth {
+    /// From each moment on, what the value is besides the plain integers; `None` while that is not known.
+    offsets: Vec<(usize, Option<Value>)>,
+    /// The same for each state of the operations that the root had.
+    known: BTreeMap<(u64, u64, Vec<Datacenter>), Option<Value>>,
+    /// The operations of a generation that were done by a moment.
+    done: Vec<(u64, u64, usize)>,
+    newest: Newest,
+    floor: Option<Value>,
+}
+
+fn is_same(one: Value, other: Value) -> bool {
+    !one.is_below(other) && !other.is_below(one)
+}
+
+impl Truth {
+    /// A generation begins, or nothing lives from now on.
+    pub fn begins(&mut self, moment: usize) {
+        self.offsets.push((moment, Some(Value::default())));
+        self.newest = Newest::default();
+        self.floor = None;
+    }
+
+    /// The root has written this.
+    pub fn holds(&mut self, root: &Root) {
+        self.floor = root.settings.floor;
+    }
+
+    fn offset_at(&self, moment: usize) -> Option<Value> {
+        let mut before = self.offsets.iter().rev();
+        let last = before.find(|(from, _)| *from <= moment);
+        last.map_or(Some(Value::default()), |(_, offset)| *offset)
+    }
+}
+
+/// What the operations say that a cell had counted.
+fn baseline(operations: &Operations, place: usize, generation: u64) -> Totals {
+    let none = CellTotals {
+        generation,
+        sequence: 0,
+        added: 0,
+        removed: 0,
+    };
+    let beyond = operations.beyond(&datacenter(place / CELLS), &vec![(shard_of(place), none)]);
+    // Counting nothing beyond a baseline is its negative.
+    let (removed, added) = beyond.totals();
+    let number = |sum: tally::counter::total::Sum| sum.to_string().parse().expect("a number");
+    (number(added), number(removed))
+}
+
+impl Oracle {
+    fn value_at(&self, moment: usize) -> Option<Value> {
+        let offset = self.truth.offset_at(moment)?;
+        Some(sum(self.total_at(moment)).plus(offset))
+    }
+
+    /// A value that is called exact was the counter's at one of these moments.
+    pub fn check_value(&self, told: Value, moments: RangeInclusive<usize>, what: &str) {
+        let last = *moments.end();
+        let mut values = moments.map(|moment| self.value_at(moment));
+        let is_true = values.any(|value| value.is_some_and(|value| is_same(value, told)));
+        let truth = self.value_at(last).map(|value| value.to_string());
+        assert!(is_true, "{what}: {told}, and it is {truth:?}");
+    }
+
+    /// A commit has just changed the totals by this.
+    pub fn check_floor(&self, moment: usize, delta: Totals) {
+        let Some(floor) = self.truth.floor.filter(|_| delta.1 > 0) else {
+            return;
+        };
+        let value = self.value_at(moment).expect("decided by a value");
+        assert!(!value.is_below(floor), "{value} is below {floor}");
+    }
+
+    /// Home refuses a write since the value would be below the floor.
+    pub fn refuses_below(&self, place: usize, write: &Keyed) {
+        let value = self.value_at(self.moment()).expect("decided by a value");
+        let after = value.plus(Value::new(write.added, write.removed));
+        let floor = self.truth.floor;
+        let is_right = floor.is_some_and(|floor| after.is_below(floor));
+        assert!(is_right, "cell {place} refuses {after}, above {floor:?}");
+    }
+
+    /// The root has durably done an operation that it began after that moment.
+    pub fn operated(&mut self, root: &Root, begun: usize) {
+        let operations = &root.operations;
+        if operations.number() == self.truth.newest.number {
+            if operations.unsettled() != self.truth.newest.unsettled {
+                self.settled(root);
+            }
+            return;
+        }
+        assert_eq!(operations.number(), self.truth.newest.number + 1);
+        // The operation is a moment of its own.
+        let total = self.total_at(self.moment());
+        self.totals.push(total);
+        self.truth.newest = Newest {
+            number: operations.number(),
+            begun,
+            done: self.moment(),
+            base: operations.base(),
+            ..Newest::default()
+        };
+        let done = (root.generation, operations.number(), self.moment());
+        self.truth.done.push(done);
+        self.take_over(root);
+    }
+
+    /// The root has durably settled some datacenter.
+    pub fn settled(&mut self, root: &Root) {
+        let total = self.total_at(self.moment());
+        self.totals.push(total);
+        let (before, after) = (self.truth.newest.base, root.operations.base());
+        let news: Vec<Datacenter> = std::mem::take(&mut self.truth.newest.unsettled);
+        self.take_over(root);
+        let is_news = |datacenter: &&Datacenter| root.operations.is_settled(datacenter);
+        let news: Vec<&Datacenter> = news.iter().filter(is_news).collect();
+        let kept = after.without(0, 0).plus(before.negated());
+        if !self.clocks_differ {
+            // What its clients began to write after the operation was done.
+            let done = self.truth.newest.done;
+            let is_news = |place: usize| news.contains(&&datacenter(place / CELLS));
+            let counted_by = &self.truth.newest.counted_by;
+            let later = self.writes.iter().filter(|write| {
+                let is_taken = |at| is_news(write.place) && at <= counted_by[&write.place];
+                write.begun >= done && write.commit.is_some_and(|(at, _)| is_taken(at))
+            });
+            let added = later.map(|write| write.delta.0).sum::<u128>();
+            assert!(
+                !kept.is_below(Value::new(added, 0)),
+                "{added} came after the operation, and {kept} are kept"
+            );
+        }
+    }
+
+    /// Looks at what operations say of each cell, and has it hold from now on.
+    fn take_over(&mut self, root: &Root) {
+        let (operations, generation) = (&root.operations, root.generation);
+        let mut offset = operations.base();
+        for place in 0..DATACENTERS.len() * CELLS {
+            if !operations.is_settled(&datacenter(place / CELLS)) {
+                continue;
+            }
+            let (added, removed) = baseline(operations, place, generation);
+            offset = offset.without(added, removed);
+            let known = self.truth.newest.baselines.insert(place, (added, removed));
+            if let Some(known) = known {
+                assert_eq!(known, (added, removed), "the baseline of cell {place}");
+                continue;
+            }
+            let log = self.cells.get(&(place, generation)).into_iter().flatten();
+            let begun = self.truth.newest.begun;
+            let mut before = log.clone().filter(|(moment, _)| *moment <= begun);
+            let least = before.next_back().map_or((0, 0), |(_, held)| *held);
+            let after = log.filter(|(moment, _)| *moment > begun).copied();
+            let mut held = std::iter::once((begun, least)).chain(after);
+            let at = held.find(|(_, held)| *held == (added, removed));
+            let (at, _) = at.unwrap_or_else(|| {
+                panic!("cell {place} had not counted {added} − {removed} since {begun}")
+            });
+            self.truth.newest.counted_by.insert(place, at);
+        }
+        let unsettled = operations.unsettled().to_vec();
+        let offset = unsettled.is_empty().then_some(offset);
+        self.truth.offsets.push((self.moment(), offset));
+        let state = (generation, operations.number(), unsettled.clone());
+        self.truth.known.insert(state, offset);
+        self.truth.newest.unsettled = unsettled;
+        self.truth.newest.base = operations.base();
+    }
+
+    /// A read that began at that moment has seen every operation that was done by then, and its value is what its
+    /// cells have counted, and what operations have made of that.
+    pub fn check_operations(&self, begun: usize, read: &GlobalSum, is_complete: bool) {
+        let (root, generation) = (&read.root, read.root.generation);
+        let done = self.truth.done.iter();
+        let mut done = done.filter(|(of, _, moment)| *of == generation && *moment <= begun);
+        let number = root.operations.number();
+        assert!(done.next_back().is_none_or(|(_, done, _)| *done <= number));
+        let is_told =
+            |(datacenter, part): &(Datacenter, Option<_>)| read.is_told(datacenter, part.as_ref());
+        let is_exact = is_complete && read.datacenters.iter().all(is_told);
+        // What has ended is dropped cell by cell.
+        if !is_exact || !self.is_living(generation) {
+            return;
+        }
+        let state = (generation, number, root.operations.unsettled().to_vec());
+        let offset = match number {
+            0 => Value::default(),
+            _ => self.truth.known[&state].expect("all are settled"),
+        };
+        let parts = read
+            .datacenters
+            .iter()
+            .filter_map(|(_, part)| part.as_ref());
+        let plain = parts.fold(offset, |plain, part| plain.plus(part.summary.value()));
+        let told = read.value();
+        assert!(is_same(told, plain), "read as {told}, and it is {plain}");
+    }
+}
