@@ -261,7 +261,10 @@ fn a_cell_refuses_lanes_that_it_could_not_remember() {
     let refusal = Refusal::TooManyLanes;
     assert_refused(&mut cell, nonce(lanes, 1), &load(1, 0), late_ms, refusal);
     // Lanes that are known go on, and one that fell silent makes room.
-    cell.apply(nonce(0, 2), &flush, late_ms).expect("known");
+    for (number, since_ms) in (2..).zip((5_000..=NONCE_KEPT_MS).step_by(5_000)) {
+        cell.apply(nonce(0, number), &flush, BEGIN_MS + since_ms)
+            .expect("known");
+    }
     cell.apply(nonce(lanes, 1), &flush, late_ms + 1)
         .expect("all others fell silent");
 }

@@ -41,12 +41,30 @@ fn a_lanes_newest_flush_is_answered_and_older_ones_are_strays() {
 fn a_lane_is_known_for_a_minute_whatever_others_do() {
     let mut nonces = Nonces::default();
     nonces.remember(nonce(1, 1), outcome(1), 0);
-    nonces.remember(nonce(2, 1), outcome(2), NONCE_KEPT_MS);
+    let mut number = 0;
+    for at_ms in (0..=NONCE_KEPT_MS).step_by(5_000) {
+        number += 1;
+        nonces.remember(nonce(2, number), outcome(2), at_ms);
+    }
     let first = nonces.look_up(nonce(1, 1), NONCE_KEPT_MS);
     assert_eq!(first, Known::Repeated(outcome(1)));
-    nonces.remember(nonce(2, 2), outcome(3), NONCE_KEPT_MS + 1);
+    nonces.remember(nonce(2, number + 1), outcome(3), NONCE_KEPT_MS + 1);
     let first = nonces.look_up(nonce(1, 1), NONCE_KEPT_MS + 1);
     assert_eq!(first, Known::New, "its minute is over");
+}
+
+#[test]
+fn a_clock_that_steps_forward_lets_nothing_go() {
+    let mut nonces = Nonces::default();
+    let mut at_ms = 0;
+    for (lane, step_ms) in (1..).zip([0, 600_000, 1, 86_400_000, 1_000, 61_000]) {
+        at_ms += step_ms;
+        nonces.remember(nonce(lane, 1), outcome(lane), at_ms);
+    }
+    for lane in 1..=6 {
+        let known = nonces.look_up(nonce(lane, 1), at_ms);
+        assert_eq!(known, Known::Repeated(outcome(lane)), "lane {lane}");
+    }
 }
 
 #[test]
@@ -83,7 +101,12 @@ fn memory_is_bounded_and_silent_lanes_are_let_go() {
         size(&nonces) <= full_bytes,
         "a known lane takes no more room"
     );
-    nonces.remember(nonce(u64::MAX, 1), outcome(1), NONCE_KEPT_MS + 1);
+    let last = nonce(u64::MAX, 1);
+    nonces.remember(last, outcome(1), NONCE_KEPT_MS + 1);
+    assert!(size(&nonces) < widest, "one gave way");
+    for at_ms in (NONCE_KEPT_MS..=3 * NONCE_KEPT_MS).step_by(5_000) {
+        nonces.remember(last, outcome(1), at_ms);
+    }
     assert!(size(&nonces) < 60, "one lane is left");
 }
 

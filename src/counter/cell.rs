@@ -15,10 +15,11 @@ use super::flush::{Changes, Load, Refusal};
 use super::grant::{GRANT_TRUSTED_MS, Grant, Taken};
 use super::history::{History, HotHistory, MINUTES_KEPT, Step};
 use super::ledger::Ledger;
-use super::merge::{CellTotals, Part, Question, Range, at_rest};
+use super::merge::{Part, Question};
 use super::nonces::{Known, Nonce, Nonces, Outcome};
 use crate::sketch::{Sketch, Token};
 
+mod answer;
 mod former;
 mod keyed;
 mod rows;
@@ -372,46 +373,5 @@ impl Cell {
     /// How many lanes flushed here within the last second.
     pub fn lanes_within_second(&self, now_ms: i64) -> u32 {
         self.nonces.lanes_within_second(now_ms)
-    }
-
-    /// What the cell has to say to a reader; `None` if it counts for no or another generation.
-    /// Uniques of a window are not in memory: the shell adds them.
-    pub fn answer(&self, question: &Question) -> Option<Part> {
-        let generation = self
-            .generation()
-            .filter(|current| *current == question.generation)?;
-        let totals = CellTotals {
-            generation,
-            sequence: self.sequence,
-            added: self.added,
-            removed: self.removed,
-        };
-        let (points, kept_from) = match question.history {
-            Some(Range { step, from, to }) => (
-                self.history.points(step, from, to),
-                self.history.kept_from(step),
-            ),
-            None => (Vec::new(), i64::MIN),
-        };
-        let uniques = (!question.totals_only).then(|| at_rest(&self.uniques()));
-        Some(Part {
-            totals,
-            last_write_ms: self.last_write_ms,
-            uniques: uniques.unwrap_or_default(),
-            window: question
-                .window
-                .map(|(from, to)| self.history.count(from, to)),
-            points,
-            kept_from,
-        })
-    }
-
-    /// The unique elements of all time.
-    pub fn uniques(&self) -> Sketch {
-        let mut all = self.all_time.clone();
-        if let Some((_, open)) = &self.open_uniques {
-            all.merge(open);
-        }
-        all
     }
 }

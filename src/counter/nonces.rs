@@ -1,13 +1,17 @@
 //! Which flushes a cell has seen, so that a repeated one changes nothing.
 //!
 //! Invariant: for every lane that flushed within [`NONCE_KEPT_MS`], the newest number and what was
-//! answered are known. A lane has one flush in flight, so an older number can only be a stray copy.
+//! answered are known, whatever the clock does. A lane has one flush in flight, so an older number can only be a stray copy.
 
 use serde::{Deserialize, Serialize};
 
 /// How long a lane's newest flush is remembered. A lane gives up within 5 s; a minute covers
 /// messages that linger in the network.
 pub const NONCE_KEPT_MS: i64 = 60_000;
+
+/// How much of a time without flushes counts: a clock that steps forward must not make a cell forget what its
+/// lanes may still send again. Lanes that fall silent together with their cell are remembered for longer.
+const GAP_MS_MAX: i64 = 5_000;
 
 /// The most lanes a cell remembers: about 30 bytes each, 120 KB in the hot row.
 pub const LANES_MAX: usize = 4_096;
@@ -102,8 +106,18 @@ impl Nonces {
 
     /// Remembers a flush that was just counted and lets go of lanes that fell silent.
     pub fn remember(&mut self, nonce: Nonce, outcome: Outcome, now_ms: i64) {
+        let newest_ms = self.lanes.iter().map(|seen| seen.at_ms).max();
+        let gap_ms = newest_ms.map_or(0, |newest_ms| now_ms.saturating_sub(newest_ms));
+        if gap_ms > GAP_MS_MAX {
+            for seen in &mut self.lanes {
+                seen.at_ms = seen.at_ms.saturating_add(gap_ms - GAP_MS_MAX);
+            }
+        }
         self.lanes
             .retain(|seen| seen.nonce.lane != nonce.lane && !is_over(seen, now_ms));
+        // Full only of lanes that fell silent together with their cell: the oldest gives way.
+        let excess = (self.lanes.len() + 1).saturating_sub(LANES_MAX);
+        self.lanes.drain(..excess);
         self.lanes.push(Seen {
             nonce,
             at_ms: now_ms,
