@@ -138,8 +138,15 @@ impl Cell {
                 Taken::Renewed
             }
             older => {
+                // What an unborn cell has struck out stays struck out.
+                let ledger = std::mem::take(&mut self.ledger);
                 *self = Self {
                     grant: Some(grant),
+                    ledger: if older.is_none() {
+                        ledger
+                    } else {
+                        Ledger::default()
+                    },
                     shards_ever: grant.settings.shards(),
                     spread: grant.spread,
                     closed_through: self.closed_through,
