@@ -337,6 +337,8 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
     };
     assert_eq!(unborn.strike(&struck), KeyedOutcome::Struck);
     unborn.cell.take_grant(home(1, 0, None), NOW_MS);
+    let records = unborn.cell.ledger().records();
+    assert_eq!(records, 1, "its slot is looked at still");
     assert_eq!(unborn.count(&struck), Ok(KeyedOutcome::Struck));
     let mut changes = Changes::default();
     let full = LedgerLimits {
