@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build dev serve test soak mutants check bench clean
+.PHONY: help setup setup-check build dev serve test soak converge mutants check bench clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -11,6 +11,7 @@ help:
 	@echo "make dev     both Workers under wrangler dev, http://127.0.0.1:8787, rebuilt on change"
 	@echo "make test    every test: native, of the scripts, with kills of the server, then end to end"
 	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n tells one step by step"
+	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
 	@echo "make mutants breaks the code on purpose and sees the simulation catch each, about 10 minutes"
 	@echo "make check   formatting, lints, docs, licences, layering, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 6 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
@@ -45,6 +46,13 @@ test: build
 soak:
 	@SEED="$(SEED)" SEEDS="$${SEEDS:-10000}" FROM="$${FROM:-$$(date +%s)000000}" \
 		cargo test --locked --quiet --test sim -- --ignored --exact sim::seeds::soak --nocapture
+
+# Figures go to docs/converge-<datacenters>.json, and the plot beside them is drawn from those.
+converge: DATACENTERS ?= 100
+converge: setup
+	@DATACENTERS=$(DATACENTERS) SEED="$(SEED)" JSON="$(CURDIR)/docs/converge-$(DATACENTERS).json" \
+		cargo test --locked --quiet --profile simulation --test converge -- --ignored --nocapture
+	@$(NODE) scripts/plot-converge.mjs docs/converge-$(DATACENTERS).json docs/converge-$(DATACENTERS).svg
 
 mutants: setup
 	@exec $(NODE) tests/sim/mutations.mjs

@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use tally::counter::id::Datacenter;
 use tally::protocol::batch::Record;
 use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times, coarsen};
+use tally::protocol::batch::plan::Plan;
 use tally::protocol::batch::report::{ERRORS_MAX, LineNumbers, Report};
 use tally::protocol::problem::{Code, Problem};
 
@@ -42,9 +44,9 @@ fn record<'a>(
 }
 
 fn hash(element: &[u8]) -> u64 {
-    element
-        .iter()
-        .fold(0, |sum, &byte| sum * 256 + u64::from(byte))
+    element.iter().fold(0, |sum: u64, &byte| {
+        sum.wrapping_mul(256).wrapping_add(byte.into())
+    })
 }
 
 fn codes(report: &Report) -> Vec<(u64, Code)> {
@@ -141,6 +143,40 @@ fn a_live_time_is_near_the_clock_and_a_past_one_is_not_ahead() {
                 vec![(1, Code::ClockSkew)]
             }
         );
+    }
+}
+
+#[test]
+fn a_record_with_an_id_whose_time_is_out_of_range_may_be_a_retry() {
+    for (times, at_ms, is_skewed) in [
+        (Times::Live, NOW_MS - CLOCK_SKEW_MS, false),
+        (Times::Live, NOW_MS - CLOCK_SKEW_MS - 1, true),
+        (Times::Live, NOW_MS + CLOCK_SKEW_MS + 1, true),
+        (Times::Live, i64::MIN, true),
+        (Times::Past, NOW_MS - 100 * CLOCK_SKEW_MS, false),
+        (Times::Past, i64::MAX, true),
+    ] {
+        let mut gather = Gather::new(limits(times, 10), 1);
+        let sent = Record {
+            id: Some("1".into()),
+            ..record("a", 3, Some(at_ms), Some("u"))
+        };
+        gather.add(1, &sent, NOW_MS, &hash);
+        let (gathered, report) = gather.finish();
+        // Until it is known whether it was counted.
+        assert_eq!((report.accepted, report.rejected), (1, 0));
+        let (_, of_counter) = &gathered[0];
+        assert_eq!(of_counter.identified[0].is_skewed, is_skewed, "{at_ms}");
+        assert_eq!((of_counter.added, of_counter.lines.count), (0, 0));
+        // Elements are of their own time, not of the retry's.
+        let second = of_counter.identified[0].second;
+        assert!(second <= at_ms.div_euclid(1_000) && of_counter.tokens.is_empty());
+        let mut failing = report;
+        let here = Datacenter::local();
+        let mut plan = Plan::new(gathered, times, &here, |_| 1, |_| 0, None, &mut failing);
+        let keyed = plan.keyed();
+        assert_eq!(keyed.len(), 1);
+        assert_eq!(keyed[0].is_recall, is_skewed);
     }
 }
 

@@ -189,7 +189,7 @@ impl World {
                 } else if is_other {
                     some.fail(place, &reused, &mut report);
                 }
-                counted.push(!fails && !is_other);
+                counted.push((!fails && !is_other).then_some(i64::MAX));
             }
             late.add(some, &here, &counted);
         }

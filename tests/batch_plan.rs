@@ -44,6 +44,7 @@ fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, Gathered)> {
                     fingerprint: 1,
                     second: 1_777_593_600,
                     delta: 1,
+                    is_skewed: false,
                     element: (elements > 0).then(|| {
                         let name = number * 1_000_000 + id;
                         name.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -122,6 +123,7 @@ fn nor_do_the_keyed_writes_of_a_body() {
         let lines = counters * (1 + ids);
         report.accepted = lines;
         let mut plan = plan_of(sums(counters, elements, ids), shards, key, &mut report);
+        let calls_for_keys = plan.calls_for_keys();
         let flushes = plan.elements().len() + plan.amounts().len();
         let keyed = plan.keyed();
         let chunks = keyed
@@ -131,10 +133,14 @@ fn nor_do_the_keyed_writes_of_a_body() {
         let writes: u64 = keyed.iter().map(|some| length(&some.writes)).sum();
         let mut late = KeyedElements::default();
         for some in keyed {
-            let counted = vec![true; some.writes.len()];
+            let counted = vec![Some(i64::MAX); some.writes.len()];
             late.add(some, &Datacenter::local(), &counted);
         }
-        let calls = calls + late.loads().len();
+        let late = late.loads().len();
+        // Where keys lie with many leads, they get what is left and no more.
+        let calls_for_keys = std::iter::from_fn(|| calls_for_keys.take().then_some(())).count();
+        assert_eq!(flushes + late + calls_for_keys, BATCH_FLUSHES_MAX);
+        let calls = calls + late;
         assert!(calls <= BATCH_FLUSHES_MAX, "{calls} calls");
         assert!(calls * ATTEMPTS + 100 <= SUBREQUESTS_MAX, "{calls} calls");
         assert_eq!(report.accepted + report.rejected, lines);
@@ -142,6 +148,29 @@ fn nor_do_the_keyed_writes_of_a_body() {
         assert!(accepted > 0);
         assert_eq!(writes, accepted * (ids + u64::from(key.is_some())));
     }
+}
+
+#[test]
+fn elements_of_keyed_lines_go_once_they_are_counted_with_the_time_of_that() {
+    let mut report = Report::default();
+    let mut plan = plan_of(sums(1, 1, 4), 1, None, &mut report);
+    let keyed = plan.keyed().pop().expect("keyed writes");
+    let mut late = KeyedElements::default();
+    // Counted now, refused, counted a minute ago, and by a clock that is ahead.
+    let counted = [
+        Some(1_777_593_600),
+        None,
+        Some(1_777_593_540),
+        Some(1_777_593_603),
+    ];
+    late.add(keyed, &Datacenter::local(), &counted);
+    let loads = late.loads();
+    assert_eq!(loads.len(), 1);
+    let seconds = loads[0].load.tokens.iter().map(|(second, _)| *second);
+    assert_eq!(
+        seconds.collect::<Vec<_>>(),
+        [1_777_593_540, 1_777_593_600, 1_777_593_600]
+    );
 }
 
 #[test]

@@ -8,8 +8,6 @@
 #[path = "sim/converge/mod.rs"]
 mod converge;
 
-use std::time::Duration;
-
 use converge::{plan, run};
 
 /// What every view has: DESIGN's promise.
@@ -36,7 +34,7 @@ fn check(shown: &run::Shown) {
 #[test]
 fn a_small_world_agrees_within_a_second() {
     let shown = run::run(plan::bounded());
-    shown.print(Duration::ZERO);
+    shown.print();
     check(&shown);
 }
 
@@ -52,7 +50,7 @@ fn the_whole_world_agrees_within_a_second() {
     plan.seed = u64::try_from(number("SEED", 1)).expect("a seed");
     println!("seed {}", plan.seed);
     let shown = run::run(plan);
-    shown.print(Duration::ZERO);
+    shown.print();
     if let Ok(file) = std::env::var("JSON") {
         std::fs::write(file, shown.json()).expect("a file that can be written");
     }

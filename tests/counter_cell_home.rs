@@ -337,8 +337,15 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
     };
     assert_eq!(unborn.strike(&struck), KeyedOutcome::Struck);
     unborn.cell.take_grant(home(1, 0, None), NOW_MS);
-    let records = unborn.cell.ledger().records();
-    assert_eq!(records, 1, "its slot is looked at still");
+    assert_eq!(unborn.cell.ledger().records(), 1, "it is looked for still");
+    unborn.cell.take_grant(
+        Grant {
+            generation: 2,
+            ..home(1, 0, None)
+        },
+        NOW_MS,
+    );
+    assert_eq!(unborn.cell.ledger().records(), 0, "its rows are gone");
     assert_eq!(unborn.count(&struck), Ok(KeyedOutcome::Struck));
     let mut changes = Changes::default();
     let full = LedgerLimits {

@@ -16,7 +16,7 @@ use common::config;
 use keyed::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::cell::Cell;
+use tally::counter::cell::{Cell, recall};
 use tally::counter::flush::{Changes, Load, Refusal};
 use tally::counter::ledger::{Keyed, KeyedOutcome, SeenValue};
 use tally::counter::merge::Question;
@@ -48,6 +48,15 @@ proptest! {
         }).collect();
         shell.count(&again, false)?;
         prop_assert!(shell.cell == before, "a repetition changed the cell");
+        // Only asked for: what was counted gets the same answer, and what was not is unknown.
+        let known = |key| shell.rows.record(shell.cell.ledger(), key);
+        let answers = recall(&again, &known);
+        let first = again.iter().map(|write| KeyedOutcome::Replayed(shell.model.answers[&write.key]));
+        prop_assert_eq!(answers, first.collect::<Vec<_>>());
+        let others: Vec<Keyed> = again.iter().map(|write| Keyed { fingerprint: !write.fingerprint, ..write.clone() }).collect();
+        prop_assert!(recall(&others, &known).iter().all(|outcome| *outcome == KeyedOutcome::Reused));
+        let nobody = |_| None;
+        prop_assert!(recall(&again, &nobody).iter().all(|outcome| *outcome == KeyedOutcome::Unknown));
     }
 
     #[test]

@@ -69,12 +69,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     )
         .prop_map(|(counter, added, place, key)| Step::Join(counter, added, place, key));
     prop::collection::vec(
-        prop_oneof![20 => join, 1 => Just(Step::Take), 1 => Just(Step::Land)],
-        1..800,
+        prop_oneof![60 => join, 1 => Just(Step::Take), 1 => Just(Step::Land)],
+        1..400,
     )
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn each_event_is_in_one_message_of_the_batch_that_it_was_told(steps in steps()) {
         let mut producer: Producer<u64> = Producer::new(QUEUE_LIMITS);

@@ -164,6 +164,7 @@ fn labels_are_bounded() {
                     ],
                     "outcome" => &["counted", "refused", "unknown", "written", "failed"],
                     "worker" => &["edge", "aggregator"],
+                    "reason" => &["watched", "checkpoint"],
                     other => panic!("{sample} has a label {other}"),
                 };
                 assert!(
@@ -223,6 +224,8 @@ fn without_the_aggregator_only_its_families_are_missing() {
         "tally_commit_flushes",
         "tally_commits_total",
         "tally_dead_letters_total",
+        "tally_push_bytes_total",
+        "tally_pushes_total",
         "tally_queue_lag_milliseconds",
         "tally_shard_seals_total",
         "tally_shard_splits_total",

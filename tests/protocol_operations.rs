@@ -1,5 +1,4 @@
-//! Law: what a client may say of operations is read whole or refused; versions name operations beside cells; the bytes
-//! of operations that are stored or sent do not change.
+//! Law: what a client may say of operations is read whole or refused; versions name operations beside cells.
 #![expect(
     clippy::expect_used,
     reason = "the helpers of a test fail it by panicking"
@@ -7,25 +6,17 @@
 
 mod common;
 
-use std::fmt::Debug;
-
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use common::config;
 use proptest::prelude::*;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::ledger::{Unchanged, WriteKey};
-use tally::counter::settings::TtlMode;
+use tally::counter::id::Datacenter;
+use tally::counter::ledger::Unchanged;
 use tally::counter::total::Value;
 use tally::protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use tally::protocol::delta::parse_value;
 use tally::protocol::keys::parse_if_match;
-use tally::protocol::messages::{
-    Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
-    decode, encode,
-};
+use tally::protocol::messages::{Condition, Put};
 use tally::protocol::problem::Code;
 use tally::protocol::version::{SeenCell, Version, VersionError};
 
@@ -282,97 +273,6 @@ fn settings_have_a_floor_and_a_home() {
         let refused = parse_settings(json.as_bytes()).expect_err(json);
         assert_eq!(refused.code(), Code::InvalidBody, "{json}");
     }
-}
-
-fn golden<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> String {
-    let bytes = encode(value).expect("a message");
-    assert_eq!(decode::<T>(&bytes).as_ref(), Ok(value));
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn operate(operation: Operation) -> Operate {
-    Operate {
-        counter: CounterId::parse("a").expect("an id"),
-        datacenter: datacenter("FRA"),
-        operation,
-        key: None,
-        condition: None,
-    }
-}
-
-#[test]
-fn operations_have_these_bytes() {
-    let value = Value::new(9_u128, 2_u128);
-    let put = Put {
-        shards: Some(1),
-        ttl: Some((60, TtlMode::Sliding)),
-        floor: Some(value),
-        home: Some(datacenter("IAD")),
-    };
-    let head = "016103465241";
-    for (operation, bytes) in [
-        (Operation::Put(put), "000101013c0101000900020103494144"),
-        (Operation::Set(value), "0100090002"),
-        (Operation::Reset, "02"),
-        (Operation::Delete, "03"),
-        (Operation::SettleHome, "04"),
-    ] {
-        assert_eq!(golden(&operate(operation)), format!("{head}{bytes}0000"));
-    }
-    let conditional = Operate {
-        key: Some(OperationKey {
-            key: WriteKey([7; 16]),
-            fingerprint: 300,
-        }),
-        condition: Some(Condition::Unchanged(version(1, &[seen("FRA", 0, 1, 42)]))),
-        ..operate(Operation::Reset)
-    };
-    let key = "07".repeat(16);
-    assert_eq!(
-        golden(&conditional),
-        format!("{head}0201{key}ac02010101010346524100012a")
-    );
-    assert_eq!(golden(&Some(Condition::Exists)), "0100");
-}
-
-/// Golden: rows of operations hold these for as long as their keys are kept.
-#[test]
-fn what_was_done_and_answered_has_these_bytes() {
-    let done = Done {
-        created: true,
-        generation: 300,
-        pending: vec![datacenter("FRA")],
-        home: Some(datacenter("IAD")),
-        is_repeat: false,
-    };
-    assert_eq!(golden(&done), "01ac020103465241010349414400");
-    let answered = Answered {
-        status: 201,
-        body: "{}".to_owned(),
-    };
-    assert_eq!(golden(&answered), "c901027b7d");
-    for (told, bytes) in [
-        (Operated::Done(Done::default()), "000000000000"),
-        (Operated::Answered(answered.clone()), "01c901027b7d"),
-        (Operated::NotFound, "02"),
-        (Operated::Reused, "03"),
-        (Operated::Full, "04"),
-        (Operated::NeedsHome, "05"),
-        (Operated::BelowFloor, "06"),
-        (Operated::Changed, "07"),
-    ] {
-        assert_eq!(golden(&told), bytes);
-    }
-    let keep = Keep {
-        counter: CounterId::parse("a").expect("an id"),
-        key: WriteKey([7; 16]),
-        answer: answered,
-    };
-    assert_eq!(golden(&keep), format!("0161{}c901027b7d", "07".repeat(16)));
-    let settle = Settle {
-        counter: CounterId::parse("a").expect("an id"),
-    };
-    assert_eq!(golden(&settle), "0161");
 }
 
 proptest! {

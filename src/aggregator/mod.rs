@@ -4,6 +4,9 @@
 //! address (`workers_dev = false`, no route).
 
 pub mod consumer;
+mod explain;
+
+use self::explain::{Notes, ask_inbox, ask_lead, ask_root};
 
 use crate::protocol::order::in_order;
 use std::collections::BTreeMap;
@@ -21,8 +24,8 @@ use crate::platform::measure;
 use crate::platform::settled::all_settled;
 use crate::protocol::known;
 use crate::protocol::messages::{
-    Call, DatacenterSum, Drain, Fault, GlobalSum, List, ListAll, LookUp, Measure, Origin, Read,
-    ReadDrained, ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
+    Call, DatacenterSum, Drain, Explain, Fault, GlobalSum, List, ListAll, LookUp, Measure, Origin,
+    Read, ReadDrained, ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
 };
 use crate::protocol::names::{self, CellAddress, DIRECTORY_PARTITIONS};
 
@@ -49,9 +52,15 @@ const AGGREGATE_PAGE: u32 = 1_000;
 pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
     let path = request.path();
     match path.as_str() {
-        Read::PATH => call::reply::<Read>(&read_view(&env, call::read(&mut request).await).await),
+        Read::PATH => {
+            call::reply::<Read>(&read_view(&env, call::read(&mut request).await, None).await)
+        }
+        Explain::PATH => {
+            call::reply::<Explain>(&explain::explain(&env, call::read(&mut request).await).await)
+        }
         ReadDrained::PATH => {
-            call::reply::<ReadDrained>(&read_drained(&env, call::read(&mut request).await).await)
+            let asked = call::read(&mut request).await;
+            call::reply::<ReadDrained>(&read_drained(&env, asked, None).await)
         }
         ReadMany::PATH => {
             call::reply::<ReadMany>(&read_many(&env, call::read(&mut request).await).await)
@@ -66,29 +75,34 @@ pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
 
 /// Sums a counter for a reader who takes what leads push: of many datacenters only those are asked that have not
 /// pushed lately.
-async fn read_view(env: &Env, asked: Result<Read, Fault>) -> Result<Option<GlobalSum>, Fault> {
+async fn read_view(
+    env: &Env,
+    asked: Result<Read, Fault>,
+    notes: Notes<'_>,
+) -> Result<Option<GlobalSum>, Fault> {
     let asked = asked?;
     let wanted = asked.wanted;
     // Times lie with the leads alone, and one datacenter is asked as fast as its root.
-    if wanted.window.is_some() || wanted.history.is_some() || asked.datacenter.is_some() {
-        return read(env, Ok(asked), None).await;
+    let is_about_times = wanted.window.is_some() || wanted.history.is_some();
+    if is_about_times || wanted.asks_all || asked.datacenter.is_some() {
+        return read(env, Ok(asked), None, notes).await;
     }
     let view_of = ViewOf {
         counter: asked.counter.clone(),
         watches: true,
     };
-    let Some(Viewed { root, view }) = call::root(env, &asked.counter, &view_of).await? else {
+    let Some(Viewed { root, view }) = ask_root(env, &asked.counter, &view_of, notes).await? else {
         return Ok(None);
     };
     if let Some(view) = view {
         let view = View::from_rest(view);
-        let sum = sum_world(env, &asked.counter, root, None, wanted, Some(&view)).await;
+        let sum = sum_world(env, &asked.counter, root, None, wanted, Some(&view), notes).await;
         if let Some(sum) = sum.filter(|sum| !answers_unsettled(sum)) {
             return Ok((!has_lapsed(&sum, true)).then_some(sum));
         }
-        return read(env, Ok(asked), None).await;
+        return read(env, Ok(asked), None, notes).await;
     }
-    read(env, Ok(asked), Some(root)).await
+    read(env, Ok(asked), Some(root), notes).await
 }
 
 /// Sums a counter by asking all its datacenters; `known` is its root, where that has just been read.
@@ -96,6 +110,7 @@ async fn read(
     env: &Env,
     read: Result<Read, Fault>,
     mut known: Option<Root>,
+    notes: Notes<'_>,
 ) -> Result<Option<GlobalSum>, Fault> {
     let Read {
         counter,
@@ -105,13 +120,13 @@ async fn read(
     for _ in 0..READ_TRIES {
         let root = match known.take() {
             Some(root) => Some(root),
-            None => look_up(env, &counter).await?,
+            None => look_up(env, &counter, notes).await?,
         };
         let Some(root) = root else {
             return Ok(None);
         };
         let only = datacenter.as_ref();
-        if let Some(sum) = sum_world(env, &counter, root, only, wanted, None).await {
+        if let Some(sum) = sum_world(env, &counter, root, only, wanted, None, notes).await {
             if answers_unsettled(&sum) {
                 let settle = Settle {
                     counter: counter.clone(),
@@ -137,20 +152,21 @@ fn answers_unsettled(sum: &GlobalSum) -> bool {
     sum.datacenters.iter().any(is_unsettled)
 }
 
-async fn look_up(env: &Env, counter: &CounterId) -> Result<Option<Root>, Fault> {
+async fn look_up(env: &Env, counter: &CounterId, notes: Notes<'_>) -> Result<Option<Root>, Fault> {
     let look_up = LookUp {
         counter: counter.clone(),
     };
-    call::root(env, counter, &look_up).await
+    ask_root(env, counter, &look_up, notes).await
 }
 
 /// Sums a counter once its inboxes have counted what they had acknowledged.
 async fn read_drained(
     env: &Env,
     asked: Result<ReadDrained, Fault>,
+    notes: Notes<'_>,
 ) -> Result<Option<GlobalSum>, Fault> {
     let asked = asked?.read;
-    let Some(root) = look_up(env, &asked.counter).await? else {
+    let Some(root) = look_up(env, &asked.counter, notes).await? else {
         return Ok(None);
     };
     let drain = |inbox: &InboxId| {
@@ -158,19 +174,12 @@ async fn read_drained(
             to: inbox.clone(),
             counter: asked.counter.clone(),
         };
-        async move {
-            if drain.to.is_queue() {
-                // What a queue of the platform holds cannot be asked for.
-                return Err(Fault::Unavailable("a queue cannot be drained".to_owned()));
-            }
-            let to = names::inbox(&drain.to);
-            call::object_within(env, &to, &drain, DRAIN_MS_MAX).await
-        }
+        ask_inbox(env, drain, DRAIN_MS_MAX, notes)
     };
     let drained = all_settled(root.inboxes.iter().map(drain), LEADS_AT_ONCE).await;
     // What was drained may have made a datacenter appear.
     let known = root.inboxes.is_empty().then_some(root);
-    let mut sum = read(env, Ok(asked), known).await?;
+    let mut sum = read(env, Ok(asked), known, notes).await?;
     if let Some(sum) = &mut sum {
         sum.is_drained = drained.iter().all(Result::is_ok);
     }
@@ -186,19 +195,20 @@ async fn sum_world(
     only: Option<&Datacenter>,
     wanted: Wanted,
     view: Option<&View>,
+    notes: Notes<'_>,
 ) -> Option<GlobalSum> {
     let now_ms = now_ms();
+    if let Some(way) = notes {
+        // Of a sum that was made again the last one is told.
+        way.borrow_mut().leads.clear();
+    }
     let view = view.filter(|view| view.generation() == root.generation);
     let question = wanted.of(root.generation);
     let ask = |datacenter: &Datacenter| {
         let to = CellAddress::lead(counter, datacenter);
         async move {
-            let sum = Sum {
-                to: to.clone(),
-                question,
-            };
-            let answer = call::cell_within(env, &to, &sum, LEAD_MS_MAX).await;
-            (to.datacenter, answer)
+            let datacenter = to.datacenter.clone();
+            (datacenter, ask_lead(env, Sum { to, question }, notes).await)
         }
     };
     let mut datacenters: Vec<(Datacenter, Option<DatacenterSum>)> = Vec::new();
@@ -224,12 +234,8 @@ async fn sum_world(
         memory = last_view(env, counter, root.generation).await;
     }
     let view = view.or(memory.as_ref());
-    for (datacenter, part) in &mut datacenters {
-        match (part, view) {
-            (Some(part), Some(view)) => known::complete(part, view, datacenter, now_ms),
-            (part, Some(view)) => *part = known::last_known(view, datacenter, now_ms),
-            (_, None) => {}
-        }
+    if let Some(view) = view {
+        known::fill_in(&mut datacenters, view, now_ms);
     }
     let datacenters = in_order(datacenters, |one, other| one.0.cmp(&other.0));
     let is_drained = root.inboxes.is_empty();
@@ -349,7 +355,7 @@ async fn read_many(
         ..Wanted::default()
     };
     let sum = |(counter, root): (CounterId, Root)| async move {
-        match sum_world(env, &counter, root, None, wanted, None).await {
+        match sum_world(env, &counter, root, None, wanted, None, None).await {
             Some(sum) => Ok((!has_lapsed(&sum, true)).then_some((counter, sum))),
             // Ended and created again between listing and summing: read it by itself.
             None => {
@@ -358,7 +364,7 @@ async fn read_many(
                     datacenter: None,
                     wanted,
                 };
-                Ok(self::read(env, Ok(again), None)
+                Ok(self::read(env, Ok(again), None, None)
                     .await?
                     .map(|sum| (counter, sum)))
             }

@@ -140,6 +140,14 @@ impl Delta {
         self.parts.is_empty() && self.uniques.is_empty()
     }
 
+    /// Takes back what it says of times after `now_ms`, the receiver's own clock: a lead whose clock is ahead must
+    /// not seem current once it has fallen silent.
+    pub fn not_after(&mut self, now_ms: i64) {
+        for heard in self.parts.iter_mut().filter_map(|part| part.heard.as_mut()) {
+            heard.as_of_ms = heard.as_of_ms.min(now_ms);
+        }
+    }
+
     /// Whether a receiver that holds `mark` has everything up to this delta's own mark once it has
     /// applied it.
     fn completes(&self, mark: Option<Mark>) -> bool {

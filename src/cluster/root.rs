@@ -64,6 +64,9 @@ pub struct Root {
     pub held: Vec<(Datacenter, Cells)>,
     /// What set and reset have made of the value.
     pub operations: Operations,
+    /// Whether datacenters may count that are not in it: it was made again from what one lead knew, which was not
+    /// alone. No read of the counter is exact from then on.
+    pub may_lack: bool,
 }
 
 /// Why a call that needs a home has none.
@@ -88,6 +91,7 @@ impl Root {
             home: None,
             held: Vec::new(),
             operations: Operations::default(),
+            may_lack: false,
         }
     }
 
@@ -97,10 +101,13 @@ impl Root {
     pub fn adopt(held: &Grant, datacenter: &Datacenter, now_ms: i64) -> Self {
         let mut root = Self {
             generation: held.generation,
+            // Generations begin as the clock in milliseconds.
+            created_at_ms: i64::try_from(held.generation).map_or(now_ms, |at_ms| at_ms.min(now_ms)),
             settings: held.settings,
             last_write_ms: held.last_write_ms.max(now_ms),
             revision: held.revision + 1,
             home: held.is_home.then(|| datacenter.clone()),
+            may_lack: !held.alone,
             ..Self::create(None, now_ms)
         };
         root.datacenters.insert(datacenter.clone());
@@ -240,7 +247,7 @@ impl Root {
             last_write_ms: self.last_write_ms,
             revision: self.revision,
             // Of a counter with queued events no cell knows the whole.
-            alone: self.inboxes.is_empty() && is_sole,
+            alone: self.inboxes.is_empty() && is_sole && !self.may_lack,
             is_home,
             rest: if is_sole {
                 self.rest_of(datacenter)

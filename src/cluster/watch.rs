@@ -34,8 +34,8 @@ const NEWS_MS: i64 = 1_000;
 /// Between two polls while it is quiet.
 pub const QUIET_POLL_MS: i64 = 250;
 
-/// Between two polls while the root does not answer: healing is found within 200 ms and a round trip.
-pub const OUTAGE_POLL_MS: i64 = 200;
+/// Between two polls while the root does not answer: once it can be reached, one of them soon is there.
+pub const OUTAGE_POLL_MS: i64 = 100;
 
 /// No answer for so long is an outage: a poll may wait for [`HOLD_MS`], travel 300 ms, and be lost.
 const OUTAGE_MS: i64 = 2_000;

@@ -24,7 +24,7 @@ mod keyed;
 mod rows;
 mod shards;
 
-pub use keyed::LedgerLimits;
+pub use keyed::{LedgerLimits, recall};
 
 /// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
 pub const STAMP_CLAMP_SECONDS: i64 = 5;
@@ -138,15 +138,11 @@ impl Cell {
                 Taken::Renewed
             }
             older => {
-                // What an unborn cell has struck out stays struck out.
-                let ledger = std::mem::take(&mut self.ledger);
+                // An unborn cell may have struck writes out, which it must not count now either.
+                let struck = std::mem::take(&mut self.ledger);
                 *self = Self {
+                    ledger: older.map_or(struck, |_| Ledger::default()),
                     grant: Some(grant),
-                    ledger: if older.is_none() {
-                        ledger
-                    } else {
-                        Ledger::default()
-                    },
                     shards_ever: grant.settings.shards(),
                     spread: grant.spread,
                     closed_through: self.closed_through,
@@ -154,10 +150,9 @@ impl Cell {
                     former: self.take_former(),
                     ..Self::default()
                 };
-                if older.is_some() {
-                    Taken::Replaced
-                } else {
-                    Taken::Born
+                match older {
+                    Some(_) => Taken::Replaced,
+                    None => Taken::Born,
                 }
             }
         };
@@ -333,7 +328,12 @@ impl Cell {
         let recent = minute >= oldest;
         let is_over = |(open, _): &(i64, Sketch)| *open < oldest;
         // Writing all time deletes minutes that are kept no longer: it must have taken them over.
-        if !recent && self.open_uniques.as_ref().is_some_and(is_over) {
+        // The clock has stepped back by more than a minute: what comes now belongs into its own minute, not
+        // into one that is to come. A smaller step joins the open one, which spares a row.
+        let is_to_come =
+            |(open, _): &(i64, Sketch)| *open > Step::Minute.start_of(now) + Step::Minute.seconds();
+        let open = self.open_uniques.as_ref();
+        if (!recent && open.is_some_and(is_over)) || open.is_some_and(is_to_come) {
             self.close_minute(open_changed, changes);
         }
         match &mut self.open_uniques {

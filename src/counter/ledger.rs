@@ -145,6 +145,8 @@ pub enum KeyedOutcome {
     NeedsHome,
     /// Home does not know the whole value yet; nothing was counted.
     NotWhole,
+    /// It was only asked for, and has not been counted.
+    Unknown,
 }
 
 /// How many records each slot has.

@@ -146,6 +146,8 @@ pub struct Producer<O> {
     /// Batches in flight, and since when, unix milliseconds.
     flying: Vec<(u64, i64)>,
     landed: VecDeque<(u64, O)>,
+    /// The newest batch that has landed: who waits for a later one need not look for it.
+    newest: u64,
 }
 
 impl<O: Clone> Producer<O> {
@@ -159,6 +161,7 @@ impl<O: Clone> Producer<O> {
             full: VecDeque::new(),
             flying: Vec::new(),
             landed: VecDeque::new(),
+            newest: 0,
         }
     }
 
@@ -229,10 +232,14 @@ impl<O: Clone> Producer<O> {
             self.landed.pop_front();
         }
         self.landed.push_back((number, outcome));
+        self.newest = self.newest.max(number);
     }
 
-    /// How a batch ended; `None` while that is not known.
+    /// How a batch ended; `None` while that is not known. Cost: O(1) for those that wait for the next to land.
     pub fn outcome(&self, number: u64) -> Option<O> {
+        if number > self.newest {
+            return None;
+        }
         let mut newest_first = self.landed.iter().rev();
         let found = newest_first.find(|(landed, _)| *landed == number);
         found.map(|(_, outcome)| outcome.clone())

@@ -231,6 +231,7 @@ pub fn verdict(outcome: KeyedOutcome) -> Verdict {
         | KeyedOutcome::Struck
         | KeyedOutcome::NeedsHome
         | KeyedOutcome::NotWhole
+        | KeyedOutcome::Unknown
         | KeyedOutcome::BelowFloor
         | KeyedOutcome::Changed => Verdict::Later,
     }

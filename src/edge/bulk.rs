@@ -5,13 +5,14 @@ use futures_channel::oneshot;
 use worker::Env;
 
 use super::isolate::{BulkMemory, BulkStage, hash_key, own_shard, shards_of, with_waves};
-use super::keyed::{count_keyed, problem_of};
+use super::keyed::problem_of;
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, fleet};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::KeyedOutcome;
 use crate::platform::clock::{now_ms, random, sleep_ms};
+use crate::platform::keyed::count_bounded;
 use crate::platform::measure;
 use crate::platform::settled::all_settled;
 use crate::protocol::access::{Caller, Scope};
@@ -20,19 +21,16 @@ use crate::protocol::batch::event::parse_event;
 use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
 use crate::protocol::batch::ingest::Ingest;
 use crate::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
-use crate::protocol::batch::plan::Plan;
+use crate::protocol::batch::plan::{BATCH_COUNTERS_MAX, Plan};
 use crate::protocol::batch::report::Report;
 use crate::protocol::batch::split::Splitter;
 use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
 use crate::protocol::keys::{BodyHash, Kind, parse_key, write_key};
+use crate::protocol::messages::Fault;
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::sketch::hash;
-
-/// The most counters of one body. The first opening of an object takes plain workerd up to 12 ms on a
-/// slow disk (a new file, synced): 3,000 of them take 36 s, well below the 50 s that a body has.
-pub const BATCH_COUNTERS_MAX: u64 = 3_000;
 
 /// Counters whose keyed writes are counted at once, of one body: each is two calls.
 const KEYED_AT_ONCE: usize = 48;
@@ -222,18 +220,23 @@ async fn count_all(
     for (number, problem) in fleet::count_many(env, plain, has_company).await {
         plan.fail_amounts(number, &problem, &mut report);
     }
+    let calls = &plan.calls_for_keys();
     let count = |some: KeyedWrites| async move {
-        let landed = count_keyed(env, &some.counter, datacenter, &some.writes).await;
+        let (counter, writes) = (&some.counter, &some.writes);
+        let landed = count_bounded(env, counter, datacenter, writes, calls, some.is_recall).await;
         (some, landed)
     };
     let mut elements = KeyedElements::default();
     for (some, landed) in all_settled(keyed.into_iter().map(count), KEYED_AT_ONCE).await {
-        let mut counted = vec![false; landed.len()];
+        let mut counted = vec![None; landed.len()];
         for (number, ((_, outcome), counted)) in landed.into_iter().zip(&mut counted).enumerate() {
             is_replay &= matches!(outcome, Ok(KeyedOutcome::Replayed(_)));
             match outcome {
-                Ok(KeyedOutcome::Replayed(_) | KeyedOutcome::Counted(_)) => *counted = true,
+                Ok(KeyedOutcome::Replayed(record) | KeyedOutcome::Counted(record)) => {
+                    *counted = Some(record.at_ms.div_euclid(1_000));
+                }
                 Ok(other) => some.fail(number, &problem_of(other), &mut report),
+                Err(Fault::TooMany(_)) => some.fail(number, &too_many_leads(), &mut report),
                 Err(fault) => some.fail(number, &fault.into(), &mut report),
             }
         }
@@ -243,4 +246,11 @@ async fn count_all(
         elements.fail(number, &problem, &mut report);
     }
     (report, is_replay)
+}
+
+fn too_many_leads() -> Problem {
+    Problem::new(
+        Code::TooManyCounters,
+        "the keys of the body were used in too many datacenters for one request; send this line in another",
+    )
 }

@@ -11,7 +11,7 @@ use crate::counter::ledger::{Keyed, KeyedOutcome, Recorded};
 use crate::counter::nonces::Outcome;
 use crate::counter::total::Value;
 pub use crate::platform::keyed::count_keyed;
-use crate::platform::keyed::count_unclaimed;
+use crate::platform::keyed::{count_unclaimed, recall_keyed};
 use crate::protocol::messages::Flushed;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
@@ -26,6 +26,8 @@ pub enum How {
     Claimed,
     /// Nobody, as the key was drawn here: it goes to the lead of this datacenter.
     Unclaimed(Datacenter),
+    /// A client's retry whose time is out of range: it is answered if it was counted, and not counted now.
+    Recalled,
 }
 
 /// Counts one keyed write, and returns its answer: the first one again, if it was counted before.
@@ -46,6 +48,7 @@ pub async fn count_one(
         let only = std::slice::from_ref(&write);
         let mut landed = match how {
             How::Claimed => count_keyed(&visit.env, counter, &here, only).await,
+            How::Recalled => recall_keyed(&visit.env, counter, &here, only).await,
             How::Unclaimed(at) => count_unclaimed(&visit.env, counter, at, only).await,
         };
         let none = || Problem::new(Code::Internal, "a write was not answered");
@@ -123,6 +126,10 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
             "the counter has changed since the version in If-Match; nothing was counted, read it again",
         ),
         KeyedOutcome::NeedsHome => needs_home(),
+        KeyedOutcome::Unknown => Problem::new(
+            Code::ClockSkew,
+            "`at` is further from our clock than is allowed, and this key counted nothing before; the past goes through /ingest",
+        ),
         KeyedOutcome::NotWhole
         | KeyedOutcome::Struck
         | KeyedOutcome::NeedsView

@@ -208,7 +208,9 @@ async fn state_after(
     strings: bool,
 ) -> Result<Answered, Problem> {
     let as_of_ms = now_ms();
-    let sum = call::aggregator(&visit.env, &question(id)).await?;
+    // Every datacenter is asked: what they had pushed is from before.
+    let asked = ReadDrained { read: question(id) };
+    let sum = call::aggregator(&visit.env, &asked).await?;
     let sum = sum.ok_or_else(|| {
         Problem::new(
             Code::CounterNotFound,

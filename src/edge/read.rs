@@ -17,7 +17,7 @@ use crate::counter::ledger::SeenValue;
 use crate::platform::call::{self, CALL_MS_MAX};
 use crate::platform::clock::{now_ms, sleep_ms, within_ms};
 use crate::platform::measure;
-use crate::protocol::messages::{Fault, GlobalSum, Read, ReadDrained, Wanted};
+use crate::protocol::messages::{Explain, Explained, Fault, GlobalSum, Read, ReadDrained, Wanted};
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Freshness, Told};
@@ -160,6 +160,14 @@ async fn see_version(
     let Some(asked) = asked else {
         return see(visit, question, strong).await;
     };
+    // What is missing is fetched from where it is, not waited for until it is pushed.
+    let question = &Question {
+        wanted: Wanted {
+            asks_all: true,
+            ..question.wanted
+        },
+        ..question.clone()
+    };
     let began_ms = now_ms();
     let mut seen = see(visit, question, strong).await?;
     // That there is no counter says that its generation has ended, if the reader had asked by then.
@@ -283,6 +291,7 @@ async fn fetch_counter(
             "at",
             "at_least",
             "numbers",
+            "explain",
         ],
     )?;
     let window = query.window(now_ms().div_euclid(1_000))?;
@@ -294,6 +303,10 @@ async fn fetch_counter(
     let strings = query.numbers_as_strings()?;
     let is_strong = query.is_strong()?;
     let asked = query.at_least()?;
+    if query.explains()? {
+        let answer = explained(visit, question, is_strong, strings, window).await?;
+        return Ok((answer, false));
+    }
     let waiting = visit.waiting();
     let seen = see_version(visit, &question, is_strong, asked.as_ref()).await?;
     drop(waiting);
@@ -315,6 +328,30 @@ async fn fetch_counter(
     // sent twice, and too long to keep.
     let is_shared = !is_strong && asked.is_none() && !seen.freshness.fresh;
     Ok((answer, is_shared))
+}
+
+/// A read of its own, with the tree that was read. Nothing is shared, so that it tells of this read.
+async fn explained(
+    visit: &Visit,
+    read: Read,
+    strong: bool,
+    strings: bool,
+    window: Option<Window>,
+) -> Result<Answer, Problem> {
+    let as_of_ms = now_ms();
+    let waiting = visit.waiting();
+    let id = read.counter.clone();
+    let explained = call::aggregator(&visit.env, &Explain { read, strong }).await;
+    drop(waiting);
+    let Explained { sum, way } = explained.map_err(unread)?.ok_or_else(|| not_found(&id))?;
+    let freshness = Freshness {
+        as_of_ms,
+        now_ms: now_ms(),
+        fresh: true,
+    };
+    let told = Told::new(&id, &sum, freshness);
+    let answer = Answer::json(told.explained_json(strings, window, &way));
+    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
 }
 
 fn accepts_text(visit: &Visit) -> bool {

@@ -55,13 +55,16 @@ struct Write {
     key: Option<String>,
     /// Count it only while this holds.
     condition: Option<Condition>,
+    /// Why it may not be counted now, if its time is out of range: it is answered if it was counted before.
+    skewed: Option<Problem>,
 }
 
 async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
     let bytes = body::read_small(&visit.request).await?;
     let body = parse_increment(&bytes)?;
-    let second = stamp_ms(body.at_ms)?.div_euclid(1_000);
+    let (at_ms, skewed) = stamp_ms(body.at_ms);
+    let second = at_ms.div_euclid(1_000);
     let key = visit.header("idempotency-key");
     let if_match = visit.header("if-match");
     let write = Write {
@@ -74,7 +77,11 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
             .transpose()?
             .map(str::to_owned),
         condition: if_match.as_deref().map(parse_if_match).transpose()?,
+        skewed,
     };
+    if let Some(problem) = write.skewed.as_ref().filter(|_| write.key.is_none()) {
+        return Err(problem.clone());
+    }
     if write.key.is_some() || write.condition.is_some() || (!adds && is_bounded(&id)) {
         return write_alone(visit, id, &write, strings).await;
     }
@@ -170,7 +177,10 @@ async fn write_alone(
 ) -> Result<Answer, Problem> {
     let secret = hash_key(&visit.env).await?;
     let waiting = visit.waiting();
-    let (how, condition) = decided_by(visit, &id, write).await?;
+    let (how, condition) = match &write.skewed {
+        Some(_) => (How::Recalled, None),
+        None => decided_by(visit, &id, write).await?,
+    };
     let operation: &[u8] = if write.adds {
         b"increment"
     } else {
@@ -304,17 +314,19 @@ async fn send_element(
     Err(Problem::new(Code::Unavailable, detail))
 }
 
-/// The time of a write: the client's own where it is near enough to ours.
-fn stamp_ms(given_ms: Option<i64>) -> Result<i64, Problem> {
+/// The time of a write, the client's own where there is one; and what is told where it is too far from ours.
+fn stamp_ms(given_ms: Option<i64>) -> (i64, Option<Problem>) {
     let now_ms = now_ms();
-    match given_ms {
-        Some(at_ms) if at_ms.abs_diff(now_ms) > CLOCK_SKEW_MS.unsigned_abs() => Err(Problem::new(
+    let at_ms = given_ms.unwrap_or(now_ms);
+    let is_near = at_ms.abs_diff(now_ms) <= CLOCK_SKEW_MS.unsigned_abs();
+    let skewed = || {
+        Problem::new(
             Code::ClockSkew,
             format!(
                 "`at` is unix milliseconds within {} s of our clock ({now_ms}); the past goes through /ingest",
                 CLOCK_SKEW_MS / 1_000
             ),
-        )),
-        given_ms => Ok(given_ms.unwrap_or(now_ms)),
-    }
+        )
+    };
+    (at_ms, (!is_near).then(skewed))
 }

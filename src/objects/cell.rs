@@ -26,8 +26,8 @@ use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::messages::{
-    Ask, Call, CellAnswer, Close, Configure, Count, Fault, Flush, Flushed, Hello, Register, Report,
-    Seal, Sum, Suspend, WatchLead,
+    Ask, Call, CellAnswer, Close, Configure, Count, Fault, Flush, Flushed, Held, Hello, Recall,
+    Register, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -87,11 +87,15 @@ impl DurableObject for Cell {
             Flush::PATH => {
                 call::reply::<Flush>(&core.on_flush(call::read(&mut request).await).await)
             }
+            Recall::PATH => call::reply::<Recall>(&core.on_recall(call::read(&mut request).await)),
             Count::PATH => {
                 call::reply::<Count>(&core.on_count(call::read(&mut request).await).await)
             }
             Ask::PATH => call::reply::<Ask>(&core.on_ask(call::read(&mut request).await)),
             Sum::PATH => call::reply::<Sum>(&core.on_sum(call::read(&mut request).await).await),
+            SumExplained::PATH => call::reply::<SumExplained>(
+                &core.on_sum_explained(call::read(&mut request).await).await,
+            ),
             Hello::PATH => {
                 call::reply::<Hello>(&core.on_hello(call::read(&mut request).await).await)
             }
@@ -106,6 +110,7 @@ impl DurableObject for Cell {
             WatchLead::PATH => {
                 call::reply::<WatchLead>(&core.on_watch(call::read(&mut request).await))
             }
+            Held::PATH => call::reply::<Held>(&core.on_held(call::read(&mut request).await)),
             Close::PATH => {
                 call::reply::<Close>(&core.on_close(call::read(&mut request).await).await)
             }

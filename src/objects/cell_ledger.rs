@@ -10,6 +10,15 @@ use crate::counter::ledger::{Ledger, Recorded, WriteKey};
 use crate::protocol::messages::{Fault, decode, encode};
 
 impl CellStore {
+    /// Writes records alone, of writes that are not counted.
+    pub(super) fn write_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
+        if changes.records.is_empty() {
+            return Ok(());
+        }
+        self.create_schema()?;
+        self.store.atomically(|| self.put_records(cell, changes))
+    }
+
     /// Writes the records of a commit, and how many there are now.
     ///
     /// # Errors

@@ -173,15 +173,6 @@ impl CellStore {
         })
     }
 
-    /// Writes records alone, of writes that are not counted.
-    fn write_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
-        if changes.records.is_empty() {
-            return Ok(());
-        }
-        self.create_schema()?;
-        self.store.atomically(|| self.put_records(cell, changes))
-    }
-
     fn merge_late(&self, changes: &Changes) -> Result<(), Fault> {
         let late = in_order(changes.late_tokens.clone(), Ord::cmp);
         for minute in late.chunk_by(|one, next| one.0 == next.0) {
@@ -329,7 +320,7 @@ impl CellStore {
         self.store.delete_all().await
     }
 
-    fn create_schema(&self) -> Result<(), Fault> {
+    pub(super) fn create_schema(&self) -> Result<(), Fault> {
         if !self.has_schema.get() {
             self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
             self.has_schema.set(true);

@@ -118,6 +118,24 @@ impl DirectoryStore {
         Ok(Some((owners, false)))
     }
 
+    /// Who has each key. Claims nothing.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub fn find_claims(
+        &self,
+        counter: &CounterId,
+        keys: &[WriteKey],
+        generation: u64,
+    ) -> Result<Vec<Owner>, Fault> {
+        let claims = self.claims()?;
+        let owner_of = |key: &WriteKey| {
+            let found = self.claim_of(counter, &claims, *key)?;
+            Ok(found.map_or(Owner::Nobody, |found| found.owner(generation)))
+        };
+        keys.iter().map(owner_of).collect()
+    }
+
     /// The slot that a claim moves to, if it must. One of an ended generation leads to no record any more, and one of
     /// an operation was made together with its record.
     fn renewal(

@@ -11,7 +11,7 @@ use super::directory::Directory;
 use crate::cluster::root::Root;
 use crate::counter::id::Datacenter;
 use crate::platform::clock::now_ms;
-use crate::protocol::messages::{Claim, Claimed, Fault};
+use crate::protocol::messages::{Claim, Claimed, Fault, FindClaims};
 
 /// How much longer a claim is kept than a record: a claim made or renewed just before its record was
 /// counted must not go first, whatever the two clocks say.
@@ -36,7 +36,9 @@ impl Directory {
         let lock = self.lock_of(&claim.counter);
         let _alone = lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
-        let living = self.living(&claim.counter, true).await?;
+        let living = self
+            .living_or_lost(&claim.counter, &claim.datacenter)
+            .await?;
         let generation = living.as_ref().map_or(0, |root| root.generation);
         let known = match claim.struck_at {
             None => self.rows.claims_of(&claim, generation, now_ms())?,
@@ -60,6 +62,23 @@ impl Directory {
         if is_slot_new {
             self.rows.arm(now_ms()).await?;
         }
+        Ok(Claimed { generation, owners })
+    }
+}
+
+impl Directory {
+    /// Says whose keys are; a counter that nobody counts has none.
+    pub(super) async fn on_find_claims(
+        &self,
+        find: Result<FindClaims, Fault>,
+    ) -> Result<Claimed, Fault> {
+        let FindClaims { counter, keys } = find?;
+        self.readable()?;
+        let lock = self.lock_of(&counter);
+        let _alone = lock.lock().await;
+        let living = self.living(&counter, true).await?;
+        let generation = living.as_ref().map_or(0, |root| root.generation);
+        let owners = self.rows.find_claims(&counter, &keys, generation)?;
         Ok(Claimed { generation, owners })
     }
 }

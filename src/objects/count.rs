@@ -8,13 +8,13 @@ use std::rc::Rc;
 use worker::Env;
 
 use super::cell::{Core, GRANT_TRIES};
-use crate::counter::cell::{Cell, LedgerLimits};
+use crate::counter::cell::{Cell, LedgerLimits, recall};
 use crate::counter::flush::{Changes, Refusal};
 use crate::counter::id::Datacenter;
 use crate::counter::ledger::{KeyedOutcome, RECORDS_MAX, Recorded, WriteKey};
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::measure;
-use crate::protocol::messages::{Count, Counted, Fault};
+use crate::protocol::messages::{Count, Counted, Fault, Recall};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::IDEMPOTENCY_SECONDS;
 
@@ -77,6 +77,31 @@ impl Core {
         Err(Fault::Unavailable(
             "the counter is being ended and created again".to_owned(),
         ))
+    }
+
+    /// Says what was counted; nothing is counted now.
+    pub(super) fn on_recall(&self, recall_call: Result<Recall, Fault>) -> Result<Counted, Fault> {
+        let Recall { writes, .. } = recall_call?;
+        self.readable()?;
+        let state = self.state.borrow();
+        let broken: RefCell<Option<Fault>> = RefCell::default();
+        let known = |key: WriteKey| -> Option<Recorded> {
+            self.rows
+                .record(state.ledger(), key)
+                .unwrap_or_else(|fault| {
+                    broken.replace(Some(fault));
+                    None
+                })
+        };
+        let outcomes = recall(&writes, &known);
+        match broken.take() {
+            Some(fault) => Err(fault),
+            None => Ok(Counted {
+                outcomes,
+                shards: state.spread(),
+                home: None,
+            }),
+        }
     }
 
     /// Load, decide, write: no await, so nothing comes between.

@@ -23,8 +23,8 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random};
 use crate::protocol::messages::{
-    Call, Claim, Fault, HashKeyCall, Keep, List, LookUp, Operate, Push, Register, RegisterInbox,
-    Settle, ViewOf,
+    Call, Claim, Fault, FindClaims, HashKeyCall, Keep, List, LookUp, Operate, Push, Register,
+    RegisterInbox, Settle, ViewOf,
 };
 
 /// Counters and duties that one alarm looks at; the next alarm follows at once.
@@ -70,6 +70,10 @@ impl DurableObject for Directory {
         match path.as_str() {
             Register::PATH => {
                 call::reply::<Register>(&self.on_register(call::read(&mut request).await).await)
+            }
+            FindClaims::PATH => {
+                let find = call::read(&mut request).await;
+                call::reply::<FindClaims>(&self.on_find_claims(find).await)
             }
             Claim::PATH => {
                 call::reply::<Claim>(&self.on_claim(call::read(&mut request).await).await)
@@ -143,25 +147,6 @@ impl Directory {
         root.last_write_ms = root.last_write_ms.max(now_ms());
         self.save(&counter, Entry::Live(root.clone()), &[]).await?;
         Ok(root.grant(&datacenter))
-    }
-
-    /// Takes a lead's word for what the root had granted it, where nothing at all is known of the counter here, or of an
-    /// older generation only: the row, or its newest state, was lost.
-    async fn adopt(
-        &self,
-        counter: &CounterId,
-        datacenter: &Datacenter,
-        held: &Grant,
-    ) -> Result<(), Fault> {
-        let known = self.rows.entry(counter)?;
-        let is_lost = known.is_none_or(|entry| entry.generation() < held.generation);
-        // A lead that was not told of an end yet knows of a generation that is over.
-        if !is_lost || self.rows.is_closing(counter, held.generation)? {
-            return Ok(());
-        }
-        worker::console_warn!("a root was lost, and is made again from what its lead knows");
-        let root = Root::adopt(held, datacenter, now_ms());
-        self.save(counter, Entry::Live(root), &[]).await
     }
 
     /// The living root with this datacenter in it, created if need be. The caller holds the lock.

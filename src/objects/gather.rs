@@ -44,9 +44,10 @@ impl Directory {
         let Push {
             counter,
             datacenter,
-            push,
+            mut push,
         } = push?;
         self.readable()?;
+        push.delta.not_after(now_ms());
         let told = push.delta.generation;
         match self.rows.entry(&counter)? {
             Some(Entry::Live(root))

@@ -28,7 +28,12 @@ impl Directory {
         self.readable()?;
         let lock = self.lock_of(&counter);
         let _alone = lock.lock().await;
-        let mut root = match self.living(&counter, true).await? {
+        let living = if inbox.is_queue() {
+            self.living(&counter, true).await?
+        } else {
+            self.living_or_lost(&counter, &inbox.datacenter).await?
+        };
+        let mut root = match living {
             Ok(root) => root,
             Err(ended) => Root::create(ended.as_ref(), now_ms()),
         };

@@ -4,6 +4,8 @@
 //! Invariant: the lead has durably noted a shard before that shard counts anything, so a sum over
 //! the shards that the lead knows of lacks none.
 
+use std::cell::RefCell;
+
 use super::cell::{Core, GRANT_TRIES};
 use crate::counter::grant::Grant;
 use crate::counter::merge::{Part, Question};
@@ -12,7 +14,8 @@ use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
-    Ask, CellAnswer, Close, Configure, DatacenterSum, Fault, Hello, Seal, Sum, Suspend,
+    Ask, CellAnswer, Close, Configure, DatacenterSum, Fault, Held, Hello, Seal, ShardAsked, Sum,
+    SumExplained, Suspend,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
@@ -62,7 +65,27 @@ impl Core {
 
     /// Sums the datacenter: this cell and every shard there ever was in this generation.
     pub(super) async fn on_sum(&self, sum: Result<Sum, Fault>) -> Result<DatacenterSum, Fault> {
-        let Sum { to, question } = sum?;
+        self.sum(sum?, None).await
+    }
+
+    /// As [`Core::on_sum`], and says how long its shards took.
+    pub(super) async fn on_sum_explained(
+        &self,
+        asked: Result<SumExplained, Fault>,
+    ) -> Result<(DatacenterSum, Vec<ShardAsked>), Fault> {
+        let shards = RefCell::default();
+        let sum = self.sum(asked?.sum, Some(&shards)).await?;
+        let in_turn = |one: &ShardAsked, other: &ShardAsked| one.shard.cmp(&other.shard);
+        Ok((sum, in_order(shards.into_inner(), in_turn)))
+    }
+
+    /// Sums the datacenter, and notes whom it asked where somebody wants to know.
+    async fn sum(
+        &self,
+        sum: Sum,
+        notes: Option<&RefCell<Vec<ShardAsked>>>,
+    ) -> Result<DatacenterSum, Fault> {
+        let Sum { to, question } = sum;
         self.readable()?;
         match self.state.borrow().generation() {
             Some(own) if own > question.generation => {
@@ -79,19 +102,18 @@ impl Core {
         let ask = |shard: u8| {
             let to = to.sibling(shard);
             async move {
-                (
-                    shard,
-                    call::cell_within(
-                        &self.env,
-                        &to,
-                        &Ask {
-                            to: to.clone(),
-                            question,
-                        },
-                        ASK_MS_MAX,
-                    )
-                    .await,
-                )
+                let begun_ms = notes.map(|_| now_ms());
+                let ask = Ask { to, question };
+                let answer = call::cell_within(&self.env, &ask.to, &ask, ASK_MS_MAX).await;
+                if let (Some(notes), Some(begun_ms)) = (notes, begun_ms) {
+                    let latency_ms = now_ms().saturating_sub(begun_ms);
+                    notes.borrow_mut().push(ShardAsked {
+                        shard,
+                        latency_ms: Some(u64::try_from(latency_ms).unwrap_or(0)),
+                        is_sealed: self.state.borrow().sealed_part(shard).is_some(),
+                    });
+                }
+                (shard, answer)
             }
         };
         // The others first: they are asked before this cell looks at its own totals, in one turn.
@@ -112,6 +134,13 @@ impl Core {
             add(0, own);
         }
         for (shard, part) in kept {
+            if let Some(notes) = notes {
+                notes.borrow_mut().push(ShardAsked {
+                    shard,
+                    latency_ms: None,
+                    is_sealed: true,
+                });
+            }
             let window_uniques = Vec::new();
             add(
                 shard,
@@ -150,6 +179,13 @@ impl Core {
             }
         }
         (kept, asked)
+    }
+
+    /// A root that knows nothing of the counter asks for what this cell counts.
+    pub(super) fn on_held(&self, held: Result<Held, Fault>) -> Result<Option<Grant>, Fault> {
+        held?;
+        self.readable()?;
+        Ok(self.state.borrow().grant())
     }
 
     /// The counter is about to end: nothing is counted here, or by any shard, until the root has said

@@ -16,6 +16,7 @@
 //! | [`operate`], [`operation_store`] | settings, set, reset and deletion at a root, each once; the rows of those with a key |
 //! | [`pushing`] | how a lead tells the root what its datacenter has counted |
 //! | [`gather`] | what a root has heard of its datacenters |
+//! | [`rebuild`] | roots whose row was lost, made again |
 //! | [`settling`] | datacenters that a set or reset could not observe |
 //! | [`telling`] | how roots end, and how leads are told |
 //! | [`directory_store`] | its rows |
@@ -42,6 +43,7 @@ mod operate;
 mod operation_store;
 mod pushing;
 mod readable;
+mod rebuild;
 mod settling;
 mod store;
 mod telling;

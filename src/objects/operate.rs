@@ -228,7 +228,8 @@ impl Directory {
     }
 
     async fn living_or_new(&self, operate: &Operate) -> Result<(Root, bool), Fault> {
-        Ok(match self.living(&operate.counter, true).await? {
+        let living = self.living_or_lost(&operate.counter, &operate.datacenter);
+        Ok(match living.await? {
             Ok(root) => (root, false),
             Err(ended) => (Root::create(ended.as_ref(), now_ms()), true),
         })

@@ -15,7 +15,9 @@ use crate::counter::flush::Refusal;
 use crate::counter::merge::{Question, from_rest};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random, within_ms};
-use crate::protocol::messages::{Fault, Push, Sum, WatchLead};
+use crate::platform::measure;
+use crate::protocol::messages::{Fault, Push, Sum, Suspend, WatchLead, encode};
+use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 
 /// What a lead remembers of its pushes, in memory.
@@ -184,6 +186,7 @@ impl Core {
     }
 
     async fn send_push(self: Rc<Self>, push: Push) {
+        count_push(&push);
         let answer = call::root(&self.env, &push.counter, &push).await;
         match answer {
             Ok(pushed) => {
@@ -200,7 +203,23 @@ impl Core {
                     let _ = self.register_again(&me).await;
                 }
             }
+            Err(Fault::Superseded(_)) => self.stop_counting(push.push.delta.generation).await,
             Err(_) => self.see_to_pushes(now_ms()),
+        }
+    }
+
+    /// Lead: what it counts for is over, though nobody has told it to drop it yet. What it acknowledged from now on
+    /// would be in no sum, so neither it nor its shards count before they have asked the root.
+    async fn stop_counting(&self, generation: u64) {
+        let Some((to, _)) = self.as_lead().filter(|(_, own)| *own == generation) else {
+            return;
+        };
+        if self
+            .on_suspend(Ok(Suspend { to, generation }))
+            .await
+            .is_ok()
+        {
+            self.pushing.borrow_mut().pusher = None;
         }
     }
 
@@ -223,4 +242,16 @@ impl Core {
         }
         self.see_to_pushes(now_ms);
     }
+}
+
+/// Notes a push that leaves, and how large it is.
+fn count_push(push: &Push) {
+    let bytes = encode(push).map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    let (pushes, pushed_bytes) = if push.push.watched_for_ms > 0 {
+        (Metric::PushWatched, Metric::PushBytesWatched)
+    } else {
+        (Metric::PushCheckpoint, Metric::PushBytesCheckpoint)
+    };
+    measure::count(pushes);
+    measure::add(pushed_bytes, bytes);
 }

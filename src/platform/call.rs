@@ -94,12 +94,17 @@ pub async fn cell<C: Call>(env: &Env, to: &CellAddress, call: &C) -> Result<C::A
     object(env, &names::cell(to), call).await
 }
 
+/// The partition of the directory that holds a counter's root.
+pub fn partition_of(counter: &CounterId) -> u32 {
+    RING.with(|ring| ring.partition_of(counter.as_str()))
+}
+
 /// Calls the partition that holds a counter's root.
 ///
 /// # Errors
 /// As [`object`].
 pub async fn root<C: Call>(env: &Env, counter: &CounterId, call: &C) -> Result<C::Answer, Fault> {
-    let partition = RING.with(|ring| ring.partition_of(counter.as_str()));
+    let partition = partition_of(counter);
     object(env, &names::directory(partition), call).await
 }
 
@@ -113,7 +118,7 @@ pub async fn root_within<C: Call>(
     call: &C,
     milliseconds: u64,
 ) -> Result<C::Answer, Fault> {
-    let partition = RING.with(|ring| ring.partition_of(counter.as_str()));
+    let partition = partition_of(counter);
     let to = names::directory(partition);
     let bytes = exchange(env, Some(&to), C::PATH, encode(call)?, milliseconds).await?;
     answer_of::<C>(&bytes)

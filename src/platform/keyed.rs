@@ -7,8 +7,9 @@ use worker::Env;
 use super::call;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, WriteKey};
-use crate::protocol::keyed::{self, Carrier, Landed};
-use crate::protocol::messages::{Claim, Claimed, Count, Counted, Fault, Owner};
+use crate::protocol::batch::keyed::Calls;
+use crate::protocol::keyed::{self, Bounded, Carrier, Landed};
+use crate::protocol::messages::{Claim, Claimed, Count, Counted, Fault, FindClaims, Owner, Recall};
 use crate::protocol::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
 
 /// Time for the first attempt of a call, and for its retry.
@@ -46,6 +47,70 @@ pub async fn count_keyed(
     keyed::count_claimed(&Caller { env, counter }, here, writes).await
 }
 
+/// As [`count_keyed`], or where `is_recall` as [`recall_keyed`], with no more calls than are left: the writes of
+/// others fail with [`Fault::TooMany`].
+pub async fn count_bounded(
+    env: &Env,
+    counter: &CounterId,
+    here: &Datacenter,
+    writes: &[Keyed],
+    calls: &Calls,
+    is_recall: bool,
+) -> Vec<Landed> {
+    if is_recall {
+        let carrier = Recaller { env, counter };
+        keyed::count_claimed(&Bounded { carrier, calls }, here, writes).await
+    } else {
+        let carrier = Caller { env, counter };
+        keyed::count_claimed(&Bounded { carrier, calls }, here, writes).await
+    }
+}
+
+/// Says what became of keyed writes of one counter that may not be counted now, because their times are out of
+/// range. Returns what became of each, in their order: [`crate::counter::ledger::KeyedOutcome::Unknown`] where it was not counted. Nothing is
+/// claimed, and no counter appears. Cost: as [`keyed::count_claimed`].
+pub async fn recall_keyed(
+    env: &Env,
+    counter: &CounterId,
+    here: &Datacenter,
+    writes: &[Keyed],
+) -> Vec<Landed> {
+    keyed::count_claimed(&Recaller { env, counter }, here, writes).await
+}
+
+/// Asks the objects of one counter, and changes nothing.
+struct Recaller<'a> {
+    env: &'a Env,
+    counter: &'a CounterId,
+}
+
+impl Carrier for Recaller<'_> {
+    async fn claim(
+        &self,
+        here: &Datacenter,
+        keys: Vec<WriteKey>,
+        _struck_at: Option<Datacenter>,
+    ) -> Result<Claimed, Fault> {
+        if is_local(self.env) {
+            return Ok(all_at(here, keys.len()));
+        }
+        let find = FindClaims {
+            counter: self.counter.clone(),
+            keys,
+        };
+        twice(|milliseconds| call::root_within(self.env, self.counter, &find, milliseconds)).await
+    }
+
+    async fn count(&self, lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+        let to = CellAddress::lead(self.counter, lead);
+        let recall = Recall {
+            to: to.clone(),
+            writes,
+        };
+        twice(|milliseconds| call::cell_within(self.env, &to, &recall, milliseconds)).await
+    }
+}
+
 /// Counts writes whose keys only their sender knows. Returns what became of each, in their order. Cost: as
 /// [`keyed::count_unclaimed`].
 pub async fn count_unclaimed(
@@ -66,13 +131,8 @@ async fn claim(
     keys: Vec<WriteKey>,
     struck_at: Option<Datacenter>,
 ) -> Result<Claimed, Fault> {
-    let setting = env.var(IDEMPOTENCY).ok();
-    let is_local = setting.is_some_and(|text| text.to_string() == IDEMPOTENCY_DATACENTER);
-    if is_local && struck_at.is_none() {
-        return Ok(Claimed {
-            generation: 0,
-            owners: vec![Owner::Lead(here.clone()); keys.len()],
-        });
+    if struck_at.is_none() && is_local(env) {
+        return Ok(all_at(here, keys.len()));
     }
     let claim = Claim {
         counter: counter.clone(),
@@ -81,6 +141,19 @@ async fn claim(
         struck_at,
     };
     twice(|milliseconds| call::root_within(env, counter, &claim, milliseconds)).await
+}
+
+fn is_local(env: &Env) -> bool {
+    let setting = env.var(IDEMPOTENCY).ok();
+    setting.is_some_and(|text| text.to_string() == IDEMPOTENCY_DATACENTER)
+}
+
+/// What the root would say: this lead has so many keys.
+fn all_at(here: &Datacenter, keys: usize) -> Claimed {
+    Claimed {
+        generation: 0,
+        owners: vec![Owner::Lead(here.clone()); keys],
+    }
 }
 
 /// Calls, and once more where the outcome is unknown.

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use super::batch::plan::KEYED_AT_ONCE_MAX;
+use super::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
 use super::messages::{Claimed, Counted, Fault, Owner};
 use crate::counter::id::Datacenter;
 use crate::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
 
 /// How often writes are sent on because the lead that had them has struck them out: a counter's home moved.
-const MOVES_MAX: usize = 3;
+pub const MOVES_MAX: usize = 3;
 
 /// What became of a keyed write, and at which lead.
 pub type Landed = (Datacenter, Result<KeyedOutcome, Fault>);
@@ -32,6 +32,37 @@ pub trait Carrier {
         lead: &Datacenter,
         writes: Vec<Keyed>,
     ) -> impl Future<Output = Result<Counted, Fault>>;
+}
+
+/// A carrier that makes no more calls than it may; the others fail with [`Fault::TooMany`], and nothing is done.
+pub struct Bounded<'a, C> {
+    /// Who carries the messages.
+    pub carrier: C,
+    /// The calls that are left, shared with others.
+    pub calls: &'a Calls,
+}
+
+impl<C> Bounded<'_, C> {
+    fn take(&self) -> Result<(), Fault> {
+        self.calls.take().then_some(()).ok_or(Fault::TooMany(0))
+    }
+}
+
+impl<C: Carrier> Carrier for Bounded<'_, C> {
+    async fn claim(
+        &self,
+        here: &Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Datacenter>,
+    ) -> Result<Claimed, Fault> {
+        self.take()?;
+        self.carrier.claim(here, keys, struck_at).await
+    }
+
+    async fn count(&self, lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+        self.take()?;
+        self.carrier.count(lead, writes).await
+    }
 }
 
 /// Counts keyed writes of one counter, each claimed first. Returns what became of each, in their order. Cost: one
@@ -143,6 +174,7 @@ fn sort_out(
             Owner::Ended => KeyedOutcome::Ended,
             Owner::Full => KeyedOutcome::Full,
             Owner::Operation => KeyedOutcome::Reused,
+            Owner::Nobody => KeyedOutcome::Unknown,
         };
         put_all(landed, &[*place], here, &Ok(outcome));
     }

@@ -14,8 +14,9 @@ pub const PUSHED_MS_MAX: i64 = 3_000;
 /// What a lead has pushed lately, if it has: a default read need not ask it.
 pub fn pushed(view: &View, datacenter: &Datacenter, now_ms: i64) -> Option<DatacenterSum> {
     let heard = view.heard_of(datacenter)?;
-    let is_fresh = now_ms.saturating_sub(heard.as_of_ms) <= PUSHED_MS_MAX;
-    // A clock that is ahead of ours does not make it newer than now.
+    // A clock that is far ahead of ours proves nothing: such a datacenter is asked.
+    let is_fresh = now_ms.abs_diff(heard.as_of_ms) <= PUSHED_MS_MAX.unsigned_abs();
+    // One that is a little ahead does not make it newer than now.
     let origin = Origin::Pushed(heard.as_of_ms.min(now_ms));
     is_fresh.then(|| remembered(view, datacenter, heard.last_write_ms, origin))
 }
@@ -48,8 +49,18 @@ fn remembered(
     sum
 }
 
+/// Puts what was last known in the place of what did not answer: of whole datacenters, and of single shards.
+pub fn fill_in(parts: &mut [(Datacenter, Option<DatacenterSum>)], view: &View, now_ms: i64) {
+    for (datacenter, part) in parts {
+        match part {
+            Some(part) => complete(part, view, datacenter, now_ms),
+            None => *part = last_known(view, datacenter, now_ms),
+        }
+    }
+}
+
 /// Adds to the sum of a datacenter what was last known of the shards that it lacks.
-pub fn complete(sum: &mut DatacenterSum, view: &View, datacenter: &Datacenter, now_ms: i64) {
+fn complete(sum: &mut DatacenterSum, view: &View, datacenter: &Datacenter, now_ms: i64) {
     let Some(heard) = view
         .heard_of(datacenter)
         .filter(|_| !sum.missing.is_empty())

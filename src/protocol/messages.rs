@@ -34,13 +34,15 @@ macro_rules! calls {
 }
 
 mod converge;
+mod explain;
 mod keyed;
 mod operate;
 mod queue;
 mod read;
 
-pub use converge::{Push, ViewOf, Viewed, WatchLead};
-pub use keyed::{Claim, Claimed, Count, Counted, Owner};
+pub use converge::{Held, Push, ViewOf, Viewed, WatchLead};
+pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ShardAsked, SumExplained, Way};
+pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Owner, Recall};
 pub use operate::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
 };

@@ -128,6 +128,17 @@ families! {
         QueueLagSum "_sum",
         QueueLagCount "_count"
     ];
+    Objects Counter "tally_pushes_total"
+        "Messages in which leads told roots what their datacenters had counted: while somebody elsewhere watches, or \
+         as a checkpoint." [
+        PushWatched "{reason=\"watched\"}",
+        PushCheckpoint "{reason=\"checkpoint\"}"
+    ];
+    Objects Counter "tally_push_bytes_total"
+        "Bytes of those messages, before they are packed for the way." [
+        PushBytesWatched "{reason=\"watched\"}",
+        PushBytesCheckpoint "{reason=\"checkpoint\"}"
+    ];
     Objects Counter "tally_shard_splits_total"
         "Times that a lead doubled the shards of its datacenter." [ShardSplit ""];
     Objects Counter "tally_shard_seals_total"

@@ -111,6 +111,22 @@ impl Query {
         }
     }
 
+    /// Whether `explain=1` was asked for. Together with `at_least` it is refused: that may take many reads, and the
+    /// tree of one is told.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value, and with `at_least`.
+    pub fn explains(&self) -> Result<bool, Problem> {
+        match self.get("explain") {
+            None => Ok(false),
+            Some("1") if self.get("at_least").is_some() => refuse(
+                "explain tells of one read, at_least may take several; send one of them".to_owned(),
+            ),
+            Some("1") => Ok(true),
+            Some(_) => refuse("explain can only be 1".to_owned()),
+        }
+    }
+
     /// Whether `consistency=strong` was asked for.
     ///
     /// # Errors

@@ -146,6 +146,13 @@ impl Version {
         .with_operations(operations)
     }
 
+    /// What it says of the cells of one datacenter, and nothing else.
+    #[must_use]
+    pub fn of_datacenter(&self, datacenter: &Datacenter) -> Self {
+        let cells = self.cells.iter();
+        Self::of(cells.filter(|cell| cell.datacenter == *datacenter).cloned())
+    }
+
     /// What it says of the one cell that decides at home: the tag of a counter that has one.
     #[must_use]
     pub fn of_home(&self, home: &Datacenter) -> Self {

@@ -1,6 +1,6 @@
 // Keyed writes: `Idempotency-Key` on writes and batches, `id` on events. A retry counts once and gets the first answer.
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { each, openWorld, randomFrom } from "./world.mjs";
+import { each, openWorld, randomFrom, until } from "./world.mjs";
 
 const SEED = 4;
 const numbers = (length) => Array.from({ length }, (_, index) => index);
@@ -128,6 +128,37 @@ describe("without faults", () => {
     expect(await world.well("POST", "/ingest?format=ndjson&unique=ip", keyed("batch", { body }))).toMatchObject(reused);
     expect(await world.well("POST", "/events", keyed("batch", { body }))).toMatchObject(reused);
     expect((await world.strong("a")).value).toBe(1);
+  });
+
+  test("a retry that comes late with its own time gets the first answer, and what was never counted is refused", async () => {
+    const at = Date.now() - 4_000;
+    const write = { body: JSON.stringify({ delta: 5, at }) };
+    const events = { body: JSON.stringify({ key: "b", at, id: "1" }) };
+    const first = await world.call("POST", increment("a"), keyed("k", write));
+    expect(first.status).toBe(200);
+    expect(await world.well("POST", "/events", events)).toMatchObject({ accepted: 1 });
+    await until(() => Date.now() - at > 5_100, "the times to be out of range");
+    for (const options of [{}, { colo: "IAD" }]) {
+      const again = await world.call("POST", increment("a"), keyed("k", { ...write, ...options }));
+      expect([again.text, isReplay(again)]).toEqual([first.text, true]);
+      expect(await world.well("POST", "/events", { ...events, ...options })).toMatchObject({ accepted: 1, rejected: 0 });
+    }
+    const body = JSON.stringify({ delta: 6, at });
+    await world.refused(422, "idempotency-key-reused", "POST", increment("a"), keyed("k", { body }));
+    await world.refused(400, "clock-skew", "POST", increment("a"), keyed("new", write));
+    await world.refused(400, "clock-skew", "POST", increment("nobody"), keyed("k", { ...write, colo: "SYD" }));
+    const late = ["b", "nobody"].map((key) => JSON.stringify({ key, at, id: "2" })).join("\n");
+    expect(await world.well("POST", "/events", { body: late, colo: "SYD" })).toMatchObject({
+      accepted: 0,
+      rejected: 2,
+      errors: [{ code: "clock-skew" }, { code: "clock-skew" }],
+    });
+    await world.refused(404, "counter-not-found", "GET", "/counters/nobody");
+    const seen = await world.strong("a");
+    expect([seen.value, seen.datacenters.map(({ id }) => id)]).toEqual([5, ["FRA"]]);
+    expect((await world.strong("b")).value).toBe(1);
+    // A key that was only looked for is nobody's.
+    expect((await add("a", "new", 1, { colo: "IAD" })).status).toBe(200);
   });
 
   test("the element of a line counts if the line does, and not if its key was used for another", async () => {

@@ -116,6 +116,7 @@ impl Keys {
             | Ok(KeyedOutcome::NotWhole | KeyedOutcome::Struck)
             | Err(_) => false,
             Ok(KeyedOutcome::Changed) => panic!("{name:?} has no condition"),
+            Ok(KeyedOutcome::Unknown) => panic!("{name:?} asked to be counted"),
         }
     }
 

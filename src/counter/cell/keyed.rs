@@ -180,6 +180,19 @@ impl Cell {
     }
 }
 
+/// What became of writes that may only be answered, not counted. `known` looks a key up in storage. Nothing
+/// changes, and no grant is needed: what was counted was counted.
+pub fn recall(writes: &[Keyed], known: &dyn Fn(WriteKey) -> Option<Recorded>) -> Vec<KeyedOutcome> {
+    let nothing = Changes::default();
+    let recalled = writes
+        .iter()
+        .map(|write| match answered(write, known, &nothing) {
+            None | Some(KeyedOutcome::Struck) => KeyedOutcome::Unknown,
+            Some(outcome) => outcome,
+        });
+    recalled.collect()
+}
+
 /// What is answered to a write that has a record, in storage or in the commit that is being made.
 fn answered(
     write: &Keyed,

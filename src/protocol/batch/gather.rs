@@ -92,6 +92,8 @@ pub struct Identified {
     pub delta: u128,
     /// Hash of its element.
     pub element: Option<u64>,
+    /// Whether its time is out of range, so that it may be answered if it was counted before, and not counted now.
+    pub is_skewed: bool,
 }
 
 /// Sums records by counter.
@@ -170,7 +172,12 @@ impl Gather {
         now_ms: i64,
         hash: &dyn Fn(&[u8]) -> u64,
     ) -> Result<(), Problem> {
-        let stamp = self.limits.stamp(record.at_ms, now_ms)?;
+        let (stamp, is_skewed) = match self.limits.stamp(record.at_ms, now_ms) {
+            Ok(stamp) => (stamp, false),
+            // It may be a retry.
+            Err(_) if record.id.is_some() => (seconds_of(record.at_ms, now_ms), true),
+            Err(problem) => return Err(problem),
+        };
         let gathered = match self.counters.get_mut(&*record.key) {
             Some(gathered) => gathered,
             None => {
@@ -193,6 +200,7 @@ impl Gather {
                 second: stamp,
                 delta: record.delta,
                 element: record.unique.as_deref().map(hash),
+                is_skewed,
             });
             self.memory_bytes += IDENTIFIED_BYTES;
             return Ok(());
@@ -217,8 +225,9 @@ impl Gather {
 impl Limits {
     /// Returns the stamp of a record, in unix seconds.
     fn stamp(&self, at_ms: Option<i64>, now_ms: i64) -> Result<i64, Problem> {
+        let stamp = seconds_of(at_ms, now_ms);
         let Some(at_ms) = at_ms else {
-            return Ok(now_ms.div_euclid(1000));
+            return Ok(stamp);
         };
         let skew_ms = self.clock_skew_ms;
         if at_ms > now_ms.saturating_add(skew_ms) {
@@ -233,8 +242,16 @@ impl Limits {
                 "{behind_ms} ms behind the clock here, {skew_ms} ms are allowed: send the past to `/ingest`"
             )));
         }
-        Ok(coarsen(at_ms.div_euclid(1000), now_ms.div_euclid(1000)))
+        Ok(stamp)
     }
+}
+
+/// The stamp of a time, now where there is none, in unix seconds.
+fn seconds_of(at_ms: Option<i64>, now_ms: i64) -> i64 {
+    let now_seconds = now_ms.div_euclid(1000);
+    at_ms.map_or(now_seconds, |at_ms| {
+        coarsen(at_ms.div_euclid(1000), now_seconds)
+    })
 }
 
 /// Returns a stamp as coarse as its age allows, to keep messages small: its own second up to 16 minutes,

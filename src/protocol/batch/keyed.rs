@@ -2,7 +2,8 @@
 //!
 //! Invariants: an element of a keyed line is sent only after its key was decided for that line, since a line that
 //! is refused must change nothing; a line whose element cannot be stored then fails although it was counted, and a
-//! retry counts nothing and stores the element. A body makes no more calls than it was planned to and has spare.
+//! retry counts nothing and stores the element. However many leads have its keys, a body makes a bounded number of
+//! calls.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,30 +54,40 @@ pub struct KeyedWrites {
     /// By the places of their writes.
     elements: Vec<Element>,
     shards: u8,
+    /// Whether they may only be answered, not counted: their times are out of range.
+    pub is_recall: bool,
 }
 
 impl KeyedWrites {
     /// Takes what is keyed out of a counter's sum: every record with an id, and all the others together where
-    /// the body has a key. Nothing but keyed lines is left of it then.
+    /// the body has a key. Nothing but plain lines is left of it then. Returns what is to be counted, and what is
+    /// only to be answered.
     pub(super) fn take(
         counter: &CounterId,
         gathered: &mut Gathered,
         shards: u8,
         times: Times,
         key: Option<BodyKey>,
-    ) -> Self {
-        let mut keyed = Self {
+    ) -> [Self; 2] {
+        let empty = |is_recall: bool| Self {
             counter: counter.clone(),
             writes: Vec::new(),
             lines: Vec::new(),
             elements: Vec::new(),
             shards,
+            is_recall,
         };
+        let [mut keyed, mut recalled] = [false, true].map(empty);
         for record in std::mem::take(&mut gathered.identified) {
             let elements = record.element.map(|hashed| (record.second, hashed));
             let bucket = vec![(record.second, record.delta)];
             let write = write(record.key, record.fingerprint, record.delta, bucket, times);
-            keyed.push(write, LineNumbers::one(record.line), elements);
+            let group = if record.is_skewed {
+                &mut recalled
+            } else {
+                &mut keyed
+            };
+            group.push(write, LineNumbers::one(record.line), elements);
         }
         if let Some(body) = key.filter(|_| gathered.lines.count > 0) {
             let added = std::mem::take(&mut gathered.added);
@@ -85,7 +96,7 @@ impl KeyedWrites {
             let lines = std::mem::take(&mut gathered.lines);
             keyed.push(write, lines, std::mem::take(&mut gathered.tokens));
         }
-        keyed
+        [keyed, recalled]
     }
 
     fn push(
@@ -105,13 +116,17 @@ impl KeyedWrites {
         self.lines.push(lines);
     }
 
-    /// The calls that they are planned with: a claim and a count for each message, and a flush to each shard that
-    /// has elements. Keys that lie with several leads need more, see [`Calls`].
+    /// The calls that they are planned with: a claim and a count for each message. Keys that lie with several
+    /// leads need more, see [`Calls`].
     pub(super) fn calls(&self) -> usize {
-        let messages = self.writes.len().div_ceil(KEYED_AT_ONCE_MAX);
+        2 * self.writes.len().div_ceil(KEYED_AT_ONCE_MAX)
+    }
+
+    /// The flushes that their elements may need: one to each shard that has any.
+    pub(super) fn flushes(&self) -> usize {
         let shard_of = |element: &Element| shard_of_element(element.hashed, self.shards);
         let shards: BTreeSet<u8> = self.elements.iter().map(shard_of).collect();
-        2 * messages + shards.len()
+        shards.len()
     }
 
     /// Fails the lines of the write of that place.
@@ -164,15 +179,16 @@ pub struct KeyedElements {
 }
 
 impl KeyedElements {
-    /// Adds the elements of those writes of a counter that were counted, by their places. They go to the shards of
-    /// this datacenter. Cost: a sort of them.
-    pub fn add(&mut self, mut writes: KeyedWrites, here: &Datacenter, counted: &[bool]) {
+    /// Adds the elements of those writes of a counter that were counted, by their places: `counted` is the unix second
+    /// of each. They go to the shards of this datacenter, with the time when they were counted at the latest: a retry
+    /// brings nobody back into a window. Cost: a sort of them.
+    pub fn add(&mut self, mut writes: KeyedWrites, here: &Datacenter, counted: &[Option<i64>]) {
         let mut by_shard: BTreeMap<u8, OfShard> = BTreeMap::new();
         let mut last = None;
         for element in &writes.elements {
-            if !counted.get(element.write).copied().unwrap_or(false) {
+            let Some(counted) = counted.get(element.write).copied().flatten() else {
                 continue;
-            }
+            };
             if last != Some(element.write) {
                 last = Some(element.write);
                 let lines = writes.lines.get_mut(element.write);
@@ -182,7 +198,8 @@ impl KeyedElements {
             let place = self.lines.len().saturating_sub(1);
             let shard = shard_of_element(element.hashed, writes.shards);
             let of_shard = by_shard.entry(shard).or_default();
-            of_shard.elements.push((element.second, element.hashed));
+            let second = element.second.min(counted);
+            of_shard.elements.push((second, element.hashed));
             if of_shard.lines.last() != Some(&place) {
                 of_shard.lines.push(place);
             }
@@ -228,13 +245,14 @@ impl KeyedElements {
     }
 }
 
-/// The calls that a body may make beyond those that it was planned with, shared by all its counters.
-#[derive(Debug, Default)]
+/// The calls that the keyed lines of a body may make, shared by all its counters: first come, first served. A body is
+/// planned with one lead for each counter; only where its keys lie with many can there be too few.
+#[derive(Debug)]
 pub struct Calls(Cell<usize>);
 
 impl Calls {
-    /// So many more calls.
-    pub fn spare(calls: usize) -> Self {
+    /// So many.
+    pub fn new(calls: usize) -> Self {
         Self(Cell::new(calls))
     }
 

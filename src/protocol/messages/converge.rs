@@ -6,6 +6,7 @@ use super::Call;
 use crate::cluster::push;
 use crate::cluster::root::Root;
 use crate::cluster::view::ViewAtRest;
+use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::protocol::names::CellAddress;
 
@@ -13,6 +14,7 @@ calls! {
     Push => push::Pushed, "/push";
     WatchLead => (), "/watch";
     ViewOf => Option<Viewed>, "/view";
+    Held => Option<Grant>, "/held";
 }
 
 /// Lead → root: what you may lack of my datacenter.
@@ -54,4 +56,12 @@ pub struct Viewed {
     /// What it has heard of the datacenters. `None` for a watcher of a counter that one datacenter counts: that
     /// one is asked as fast.
     pub view: Option<ViewAtRest>,
+}
+
+/// Root → lead: for what do you count? `None` where it counts nothing. A root that knows nothing of a counter asks
+/// before it creates one, since its row may have been lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The lead.
+    pub to: CellAddress,
 }

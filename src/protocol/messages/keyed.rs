@@ -10,6 +10,8 @@ use crate::protocol::names::CellAddress;
 calls! {
     Count => Counted, "/count";
     Claim => Claimed, "/claim";
+    Recall => Counted, "/recall";
+    FindClaims => Claimed, "/find-claims";
 }
 
 /// Edge → lead: count these keyed writes, each once however often it comes.
@@ -65,4 +67,24 @@ pub enum Owner {
     Full,
     /// An operation had the key.
     Operation,
+    /// Nobody: it was only looked for.
+    Nobody,
+}
+
+/// Edge → lead: were these keyed writes counted? Nothing is counted now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recall {
+    /// The lead that the keys are claimed for.
+    pub to: CellAddress,
+    /// The writes.
+    pub writes: Vec<Keyed>,
+}
+
+/// Edge → root: whose are these keys? None is claimed now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindClaims {
+    /// The counter; it is not created.
+    pub counter: CounterId,
+    /// The keys.
+    pub keys: Vec<WriteKey>,
 }

@@ -37,6 +37,8 @@ pub struct Wanted {
     pub history: Option<Range>,
     /// Leave the sketches out.
     pub totals_only: bool,
+    /// Ask every datacenter, also those that push what changes.
+    pub asks_all: bool,
 }
 
 impl Wanted {

@@ -115,11 +115,11 @@ impl SettingsView {
 
 /// A counter's sum, ready to be told.
 pub struct Told<'a> {
-    id: &'a CounterId,
-    sum: &'a GlobalSum,
+    pub(super) id: &'a CounterId,
+    pub(super) sum: &'a GlobalSum,
     read: Freshness,
     pub(super) total: Summary,
-    version: Version,
+    pub(super) version: Version,
 }
 
 impl<'a> Told<'a> {
@@ -147,7 +147,11 @@ impl<'a> Told<'a> {
     /// Whether every write acknowledged before the read began is in the value, and none twice.
     pub fn is_exact(&self) -> bool {
         let may_lack_queued = !self.sum.is_drained && !self.sum.root.inboxes.is_empty();
-        self.read.fresh && self.sum.is_asked() && self.is_complete() && !may_lack_queued
+        self.read.fresh
+            && self.sum.is_asked()
+            && self.is_complete()
+            && !may_lack_queued
+            && !self.sum.root.may_lack
     }
 
     fn is_complete(&self) -> bool {
@@ -157,8 +161,13 @@ impl<'a> Told<'a> {
 
     /// The whole is as old as its oldest part.
     fn freshness(&self) -> Freshness {
+        let whole = if self.sum.root.may_lack {
+            self.read.of_missing(&self.sum.root)
+        } else {
+            self.read
+        };
         let parts = self.sum.datacenters.iter();
-        parts.fold(self.read, |oldest, (datacenter, part)| {
+        parts.fold(whole, |oldest, (datacenter, part)| {
             let own = self.freshness_of(datacenter, part.as_ref());
             Freshness {
                 as_of_ms: oldest.as_of_ms.min(own.as_of_ms),
@@ -167,7 +176,11 @@ impl<'a> Told<'a> {
         })
     }
 
-    fn freshness_of(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> Freshness {
+    pub(super) fn freshness_of(
+        &self,
+        datacenter: &Datacenter,
+        part: Option<&DatacenterSum>,
+    ) -> Freshness {
         let is_settled = self.sum.root.operations.is_settled(datacenter);
         let as_of_ms = match part.filter(|_| is_settled) {
             Some(part) => match part.origin {

@@ -8,8 +8,8 @@ use tally::cluster::view::{DatacenterState, View};
 use tally::counter::merge::CellTotals;
 
 use super::figures::Kind;
-use super::places::{home_of, name_of};
-use super::world::{Event, Ticket, World, id_of};
+use super::places::home_of;
+use super::world::{Event, Ticket, World};
 
 impl World {
     /// Asks for the lead to be looked at when its next push is due.
@@ -43,7 +43,7 @@ impl World {
             };
             View::of(DatacenterState {
                 generation: 1,
-                datacenter: &name_of(lead.datacenter),
+                datacenter: &self.names[lead.datacenter],
                 cells: &[(0, totals)],
                 as_of_ms: now_ms,
                 last_write_ms: lead.last_write_ms,
@@ -61,7 +61,7 @@ impl World {
             self.traffic.note(
                 self.plan.is_hot(counter),
                 Kind::Push,
-                &(id_of(counter), name_of(from), &push),
+                &(&self.ids[counter], &self.names[from], &push),
             );
             self.air
                 .send(from, home, Event::Push(number, Rc::new(push)));
@@ -74,11 +74,11 @@ impl World {
         let home = self.home(counter);
         let now_ms = self.local_ms(home);
         let root = &mut self.roots[counter];
-        let Taken::Over(have, applied) = root.gathering.take(&name_of(from), &push.delta) else {
+        let Taken::Over(have, applied) = root.gathering.take(&self.names[from], &push.delta) else {
             unreachable!("there is one generation");
         };
         root.watch
-            .heard(now_ms, &name_of(from), push.watched_for_ms);
+            .heard(now_ms, &self.names[from], push.watched_for_ms);
         let pushed = Pushed {
             number: push.number,
             have,
@@ -140,10 +140,10 @@ impl World {
             let leads = &self.leads_of[counter];
             let lead = leads
                 .iter()
-                .find(|lead| name_of(self.leads[**lead].datacenter) == name);
+                .find(|lead| self.names[self.leads[**lead].datacenter] == name);
             let lead = *lead.expect("a lead of the counter");
             self.traffic
-                .note(true, Kind::Watch, &(id_of(counter), lease_ms));
+                .note(true, Kind::Watch, &(&self.ids[counter], lease_ms));
             let to = self.leads[lead].datacenter;
             self.air.send(home, to, Event::WatchLead(lead, lease_ms));
         }
@@ -168,7 +168,7 @@ impl World {
                 .collect();
             let named: Vec<_> = haves
                 .iter()
-                .map(|(counter, have)| (id_of(*counter), have))
+                .map(|(counter, have)| (&self.ids[*counter], have))
                 .collect();
             self.traffic.note(true, Kind::Poll, &(u64::MAX, named));
             let home = home_of(partition) % self.plan.datacenters;
@@ -235,7 +235,7 @@ impl World {
         }
         let named: Vec<_> = news
             .iter()
-            .map(|(counter, delta)| (id_of(*counter), delta))
+            .map(|(counter, delta)| (&self.ids[*counter], delta))
             .collect();
         self.traffic.note(true, Kind::Polled, &named);
         let home = home_of(partition) % self.plan.datacenters;

@@ -3,8 +3,8 @@
 //!
 //! An exchange is three messages: digests of all hot counters (8 bytes each); what the other has of those that
 //! differ; what it lacks of them. States merge as those that ship do: per cell the higher sequence wins. The
-//! network is the same, so are counters and writes. It is spared unique elements and the 9,800 cold counters,
-//! whose digests alone would be 80 KB an exchange.
+//! network is the same, so are counters and writes. It is spared unique elements and the 9,900 cold counters,
+//! whose digests alone would be 79 KB an exchange.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use super::air::Air;
 use super::chance::Chance;
 use super::figures::Times;
 use super::places::name_of;
-use super::plan::{HOT_WRITE_MS, Plan};
+use super::plan::Plan;
 use super::world::BEGIN_MS;
 
 const ROUND_MS: i64 = 100;
@@ -118,7 +118,8 @@ pub fn run(plan: Plan) -> Gossip {
 
 impl World {
     fn schedule_write(&mut self, counter: usize, writer: usize) {
-        let after_ms = HOT_WRITE_MS / 2 + self.air.chance.below(HOT_WRITE_MS + 1);
+        let mean_ms = self.plan.write_ms(counter);
+        let after_ms = mean_ms / 2 + self.air.chance.below(mean_ms + 1);
         let at_ms = self.air.now_ms + i64::try_from(after_ms).expect("soon");
         if at_ms < self.until_ms {
             self.air.at(at_ms, Event::Write(counter, writer));

@@ -1,7 +1,5 @@
 //! A run from its beginning to its end, and what it has shown.
 
-use std::time::Duration;
-
 use super::figures::{KINDS, Table, Times, Traffic, tenths};
 use super::gossip::{self, Gossip};
 use super::plan::Plan;
@@ -103,6 +101,8 @@ impl Shown {
     fn split(&mut self, world: &mut World, split_ms: i64) {
         let heals_ms = world.air.now_ms + split_ms;
         world.air.is_split = true;
+        // Both sides write until the end of it.
+        world.live_until(heals_ms - self.plan.writing_ms);
         world.write_hot(heals_ms);
         world.live_until(heals_ms);
         let agreed_before: Vec<Vec<bool>> = world
@@ -147,7 +147,7 @@ impl Shown {
     }
 
     /// Prints all of it as a table.
-    pub fn print(&self, took: Duration) {
+    pub fn print(&self) {
         let plan = &self.plan;
         let (hot, datacenters) = (u64::try_from(plan.hot).expect("few"), plan.datacenters);
         let mut table = Table::default();
@@ -220,7 +220,6 @@ impl Shown {
             "nobody views: shortest time between two pushes of a lead",
             format!("{} ms", self.cold_interval_ms),
         );
-        table.line("took", format!("{} s", took.as_secs()));
         table.print();
     }
 

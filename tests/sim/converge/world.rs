@@ -17,7 +17,7 @@ use super::air::Air;
 use super::chance::Chance;
 use super::figures::Traffic;
 use super::places::{home_of, name_of};
-use super::plan::{COLD_WRITE_MS, HOT_WRITE_MS, Plan};
+use super::plan::Plan;
 
 /// When a run begins, unix milliseconds: 1 May 2026.
 pub const BEGIN_MS: i64 = 1_777_593_600_000;
@@ -107,10 +107,13 @@ pub struct World {
     /// When hot counters are written no more.
     pub hot_until_ms: i64,
     pub visitors: Vec<u32>,
+    /// Names of counters and datacenters.
+    pub ids: Vec<CounterId>,
+    pub names: Vec<Datacenter>,
     key: HashKey,
 }
 
-pub fn id_of(counter: usize) -> CounterId {
+fn id_of(counter: usize) -> CounterId {
     CounterId::parse(format!("page/{counter:05}")).expect("an id")
 }
 
@@ -127,7 +130,7 @@ impl World {
         let mut viewed = vec![Vec::new(); partitions];
         for counter in 0..plan.counters {
             let writers = plan.writers(counter, &mut air.chance);
-            let uniques = match plan.has_uniques(counter) {
+            let uniques = match plan.is_everywhere(counter) {
                 true => before.clone(),
                 false => Sketch::new(),
             };
@@ -170,6 +173,8 @@ impl World {
             skew_ms: skews(plan.datacenters, &mut air.chance),
             is_viewing: false,
             hot_until_ms: i64::MAX,
+            ids: (0..plan.counters).map(id_of).collect(),
+            names: (0..plan.datacenters).map(name_of).collect(),
             visitors: vec![VISITORS_BEFORE; plan.hot],
             plan,
             air,
@@ -181,7 +186,7 @@ impl World {
         };
         for lead in 0..world.leads.len() {
             if !plan.is_hot(world.leads[lead].counter) {
-                world.schedule_write(lead, COLD_WRITE_MS);
+                world.schedule_write(lead);
             }
         }
         world
@@ -225,15 +230,22 @@ impl World {
             };
             for lead in leads {
                 self.leads[lead].is_writing = true;
-                self.schedule_write(lead, HOT_WRITE_MS);
+                self.schedule_write(lead);
             }
         }
     }
 
-    fn schedule_write(&mut self, lead: usize, mean_ms: u64) {
+    fn schedule_write(&mut self, lead: usize) {
+        let counter = self.leads[lead].counter;
+        let seldom = if self.plan.is_hot(counter) && !self.is_viewing {
+            8
+        } else {
+            1
+        };
+        let mean_ms = self.plan.write_ms(counter) * seldom;
         let after_ms = mean_ms / 2 + self.air.chance.below(mean_ms + 1);
         let at_ms = self.air.now_ms + i64::try_from(after_ms).expect("soon");
-        if self.plan.is_hot(self.leads[lead].counter) && at_ms >= self.hot_until_ms {
+        if self.plan.is_hot(counter) && at_ms >= self.hot_until_ms {
             self.come_to_rest(lead);
         } else {
             self.air.at(at_ms, Event::Write(lead));
@@ -264,7 +276,7 @@ impl World {
         lead.last_write_ms = now_ms;
         lead.pusher.changed(now_ms);
         let counter = lead.counter;
-        if self.plan.has_uniques(counter) {
+        if self.plan.is_everywhere(counter) {
             let new = self.visitors[counter];
             let old = u32::try_from(self.air.chance.below(u64::from(new))).expect("small");
             self.visitors[counter] += 1;
@@ -273,11 +285,7 @@ impl World {
         }
         self.traffic.writes += u64::from(self.plan.is_hot(counter));
         self.arm_lead(number);
-        let mean_ms = match self.plan.is_hot(counter) {
-            true => HOT_WRITE_MS,
-            false => COLD_WRITE_MS,
-        };
-        self.schedule_write(number, mean_ms);
+        self.schedule_write(number);
     }
 
     /// Lives until that time.

@@ -1,0 +1,101 @@
+//! The way of a read, noted while it is made.
+//!
+//! Invariant: a read that nobody wants explained notes nothing, reads no clock for it, and sends the same messages as
+//! ever.
+
+use std::cell::RefCell;
+
+use worker::Env;
+
+use super::{LEAD_MS_MAX, read_drained, read_view};
+use crate::counter::id::CounterId;
+use crate::platform::call;
+use crate::platform::clock::now_ms;
+use crate::protocol::messages::{
+    Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, ReadDrained, Sum,
+    SumExplained, Way,
+};
+use crate::protocol::names;
+
+/// Where the way is noted, if somebody wants to know it.
+pub type Notes<'a> = Option<&'a RefCell<Way>>;
+
+/// Sums a counter, and says how.
+pub async fn explain(env: &Env, asked: Result<Explain, Fault>) -> Result<Option<Explained>, Fault> {
+    let Explain { read, strong } = asked?;
+    let way = RefCell::new(Way {
+        partition: call::partition_of(&read.counter),
+        ..Way::default()
+    });
+    let sum = if strong {
+        read_drained(env, Ok(ReadDrained { read }), Some(&way)).await?
+    } else {
+        read_view(env, Ok(read), Some(&way)).await?
+    };
+    let way = way.into_inner();
+    Ok(sum.map(|sum| Explained { sum, way }))
+}
+
+fn since(begun_ms: i64) -> u64 {
+    u64::try_from(now_ms().saturating_sub(begun_ms)).unwrap_or(0)
+}
+
+/// Calls a counter's root.
+pub async fn ask_root<C: Call>(
+    env: &Env,
+    counter: &CounterId,
+    call: &C,
+    notes: Notes<'_>,
+) -> Result<C::Answer, Fault> {
+    let begun_ms = notes.map(|_| now_ms());
+    let answer = call::root(env, counter, call).await;
+    if let (Some(way), Some(begun_ms)) = (notes, begun_ms) {
+        way.borrow_mut().root_ms = since(begun_ms);
+    }
+    answer
+}
+
+/// Asks a lead for its datacenter's sum.
+pub async fn ask_lead(env: &Env, sum: Sum, notes: Notes<'_>) -> Result<DatacenterSum, Fault> {
+    let Some(way) = notes else {
+        return call::cell_within(env, &sum.to, &sum, LEAD_MS_MAX).await;
+    };
+    let begun_ms = now_ms();
+    let to = sum.to.clone();
+    let answer = call::cell_within(env, &to, &SumExplained { sum }, LEAD_MS_MAX).await;
+    let (answer, shards) = match answer {
+        Ok((sum, shards)) => (Ok(sum), shards),
+        Err(fault) => (Err(fault), Vec::new()),
+    };
+    way.borrow_mut().leads.push(LeadAsked {
+        datacenter: to.datacenter,
+        latency_ms: since(begun_ms),
+        shards,
+    });
+    answer
+}
+
+/// Has an inbox count what it has acknowledged of a counter.
+pub async fn ask_inbox(
+    env: &Env,
+    drain: Drain,
+    milliseconds: u64,
+    notes: Notes<'_>,
+) -> Result<(), Fault> {
+    let begun_ms = notes.map(|_| now_ms());
+    let answer = if drain.to.is_queue() {
+        // What a queue of the platform holds cannot be asked for.
+        Err(Fault::Unavailable("a queue cannot be drained".to_owned()))
+    } else {
+        let to = names::inbox(&drain.to);
+        call::object_within(env, &to, &drain, milliseconds).await
+    };
+    if let (Some(way), Some(begun_ms)) = (notes, begun_ms) {
+        way.borrow_mut().inboxes.push(InboxAsked {
+            inbox: drain.to,
+            latency_ms: since(begun_ms),
+            is_drained: answer.is_ok(),
+        });
+    }
+    answer
+}

@@ -1,0 +1,84 @@
+//! Law: while nobody watches a counter its lead pushes at most once a minute, whatever is written or
+//! lost, and not at all where nothing changed; and what is written is pushed within a minute.
+
+mod common;
+
+use common::config;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tally::cluster::delta::{Gathering, Marks, Taken};
+use tally::cluster::push::{CHECKPOINT_MS, Pushed, Pusher};
+use tally::cluster::view::{DatacenterState, View};
+use tally::counter::id::Datacenter;
+use tally::counter::merge::CellTotals;
+use tally::sketch::Sketch;
+
+const NOW_MS: i64 = 1_777_593_630_000;
+const GENERATION: u64 = 1;
+
+fn state(fra: &Datacenter, sequence: u64, as_of_ms: i64) -> View {
+    let totals = CellTotals {
+        generation: GENERATION,
+        sequence,
+        added: sequence.into(),
+        removed: 0,
+    };
+    View::of(DatacenterState {
+        generation: GENERATION,
+        datacenter: fra,
+        cells: &[(0, totals)],
+        as_of_ms,
+        last_write_ms: as_of_ms,
+        uniques: Sketch::new(),
+    })
+}
+
+proptest! {
+    #![proptest_config(config(91, 128))]
+
+    #[test]
+    fn a_cold_counter_costs_one_push_a_minute(
+        // Pauses between writes, and whether the root confirms each push.
+        pauses_ms in vec(prop_oneof![1..50_i64, 50..3_000_i64, 30_000..200_000_i64], 1..60),
+        confirms in vec(any::<bool>(), 64),
+    ) {
+        let fra = Datacenter::parse("FRA").unwrap_or_else(Datacenter::local);
+        let mut pusher = Pusher::new(GENERATION, 5);
+        let mut root = Gathering::new(View::new(GENERATION), Marks::new(), 6);
+        let mut pushed_ms: Vec<i64> = Vec::new();
+        let mut now_ms = NOW_MS;
+        let mut sequence = 0;
+        let mut unseen_since_ms: Option<i64> = None;
+        let mut confirms = confirms.into_iter().cycle();
+        let rest = [10 * CHECKPOINT_MS];
+        for (pause_ms, writes) in pauses_ms.iter().map(|pause| (*pause, true)).chain(rest.map(|rest| (rest, false))) {
+            let next_ms = now_ms + pause_ms;
+            while let Some(due_ms) = pusher.due_ms(now_ms).filter(|due| *due <= next_ms) {
+                now_ms = now_ms.max(due_ms);
+                let gathered = pusher.wants_state(now_ms).then(|| state(&fra, sequence, now_ms));
+                let Some(push) = pusher.take(now_ms, gathered.as_ref()) else { continue };
+                if let Some(since_ms) = unseen_since_ms.take_if(|_| gathered.is_some()) {
+                    prop_assert!(now_ms - since_ms <= CHECKPOINT_MS, "a write waited for {} ms", now_ms - since_ms);
+                }
+                if let Some(last_ms) = pushed_ms.last() {
+                    prop_assert!(now_ms - last_ms >= CHECKPOINT_MS, "{} ms after the last", now_ms - last_ms);
+                }
+                pushed_ms.push(now_ms);
+                // At the end everything gets through.
+                if !writes || confirms.next().unwrap_or(true) {
+                    let Taken::Over(have, _) = root.take(&fra, &push.delta) else { continue };
+                    pusher.confirmed(now_ms, &Pushed { number: push.number, have, watch_for_ms: 0 });
+                }
+            }
+            now_ms = next_ms;
+            if writes {
+                sequence += 1;
+                pusher.changed(now_ms);
+                unseen_since_ms.get_or_insert(now_ms);
+            }
+        }
+        let known = root.feed().view().heard_of(&fra).map(|heard| heard.progress);
+        prop_assert_eq!(known, Some(sequence), "the root has all in the end");
+        prop_assert_eq!(pusher.due_ms(now_ms), None, "nothing is said where nothing changed");
+    }
+}

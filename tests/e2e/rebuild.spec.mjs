@@ -1,0 +1,146 @@
+// Roots whose rows were lost: what cells hold is found again by whoever still writes, and nothing is counted twice.
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { AGGREGATOR, openWorld, until } from "./world.mjs";
+
+let folder;
+let world;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "tally-e2e-"));
+});
+afterEach(async () => {
+  await world?.close();
+  world = undefined;
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const open = async () => (world = await openWorld({ folder }));
+
+function databases(className) {
+  const objects = join(folder, "do", `${AGGREGATOR}-${className}`);
+  return readdirSync(objects)
+    .filter((name) => name.endsWith(".sqlite"))
+    .map((name) => join(objects, name));
+}
+
+function edit(file, work) {
+  const database = new DatabaseSync(file);
+  try {
+    work(database, database.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all().map(({ name }) => name));
+  } finally {
+    database.close();
+  }
+}
+
+/** Stops the world, takes all that the directory knows of counters away, and opens it again. */
+async function loseRoots() {
+  await world.close();
+  let lost = 0;
+  for (const file of databases("Directory")) {
+    edit(file, (database, tables) => {
+      for (const table of ["roots", "views", "duties", "claims", "operations"].filter((name) => tables.includes(name))) {
+        lost += Number(database.prepare(`DELETE FROM ${table}`).run().changes);
+      }
+    });
+  }
+  expect(lost).toBeGreaterThan(0);
+  await open();
+}
+
+/**
+ * Sets the alarms of a stopped world's cells to now, as if their time had passed meanwhile. The platform keeps them in
+ * nanoseconds, in a table of the namespace and in each object.
+ */
+function ringNow() {
+  let armed = 0;
+  const now_ns = `${Date.now()}000000`;
+  for (const file of databases("Cell")) {
+    edit(file, (database, tables) => {
+      const set = (sql) => Number(database.prepare(sql).run().changes);
+      if (tables.includes("_cf_METADATA")) set(`UPDATE _cf_METADATA SET value = ${now_ns} WHERE key = 1`);
+      if (tables.includes("_cf_ALARM")) armed += set(`UPDATE _cf_ALARM SET scheduled_time = ${now_ns}`);
+    });
+  }
+  return armed;
+}
+
+const keyed = (name, colo) => ({ colo, headers: { "idempotency-key": name } });
+
+test("a counter of one datacenter is whole again with its next keyed write", async () => {
+  await open();
+  await world.add("alone", { delta: 40, unique: "ann" });
+  await loseRoots();
+  await world.refused(404, "counter-not-found", "GET", "/counters/alone?consistency=strong");
+  expect(await world.add("alone", { delta: 2 }, keyed("k1"))).toMatchObject({ value: 42 });
+  expect(await world.strong("alone", "&window=300")).toMatchObject({
+    value: 42,
+    exact: true,
+    uniques: { estimate: 1 },
+    window: { count: 42 },
+  });
+  expect(await world.add("alone")).toMatchObject({ value: 43, exact: true });
+});
+
+test("it is whole again with a queued event, and with a setting", async () => {
+  await open();
+  await world.add("queued", { delta: 40 });
+  await world.add("put", { delta: 50 });
+  await loseRoots();
+  const body = JSON.stringify({ key: "queued", increment: 2 });
+  expect((await world.call("POST", "/api/event", { body })).status).toBe(202);
+  await until(async () => (await world.strong("queued")).value === 42, "the event");
+  expect(await world.put("put", { shards: 2 })).toMatchObject({ value: 50, settings: { shards: 2 } });
+  await world.add("put");
+  expect(await world.strong("put")).toMatchObject({ value: 51, exact: true });
+});
+
+test("datacenters of a lost root come back as they write, and until then nothing is called exact", async () => {
+  await open();
+  await world.add("many", { delta: 1 }, { colo: "FRA" });
+  await world.add("many", { delta: 20 }, { colo: "IAD" });
+  await world.add("many", { delta: 300 }, { colo: "SYD" });
+  await loseRoots();
+  await world.add("many", { delta: 1 }, keyed("k1", "FRA"));
+  expect(await world.strong("many")).toMatchObject({ value: 2, exact: false });
+  await world.add("many", { delta: 1 }, keyed("k2", "IAD"));
+  expect(await world.strong("many")).toMatchObject({ value: 23, exact: false });
+  expect((await world.add("many", { delta: 1 }, { colo: "FRA" })).exact).toBe(false);
+  await world.add("many", { delta: 1 }, keyed("k3", "SYD"));
+  const seen = await world.strong("many");
+  expect(seen).toMatchObject({ value: 325, exact: false });
+  expect(seen.datacenters.map(({ id, value }) => [id, value])).toEqual([["FRA", 3], ["IAD", 21], ["SYD", 301]]);
+  // The same keys count nothing again, though their claims were lost too.
+  await loseRoots();
+  await world.add("many", { delta: 1 }, keyed("k1", "FRA"));
+  await world.add("many", { delta: 1 }, keyed("k2", "IAD"));
+  await world.add("many", { delta: 1 }, keyed("k3", "SYD"));
+  expect((await world.strong("many")).value).toBe(325);
+});
+
+test("a plain write brings a lost root back with its datacenter's next checkpoint", async () => {
+  await open();
+  await world.add("plain", { delta: 40 });
+  await loseRoots();
+  expect((await world.add("plain", { delta: 2 })).status).toBe("ok");
+  await world.refused(404, "counter-not-found", "GET", "/counters/plain?consistency=strong");
+  await world.close();
+  const armed = ringNow();
+  expect(armed).toBeGreaterThan(0);
+  await open();
+  await until(async () => (await world.call("GET", "/counters/plain?consistency=strong")).status === 200, "the checkpoint");
+  expect(await world.strong("plain")).toMatchObject({ value: 42, exact: true });
+});
+
+test("what was deleted is not found again", async () => {
+  await open();
+  await world.add("gone", { delta: 40, unique: "ann" }, { colo: "FRA" });
+  await world.add("gone", { delta: 40 }, { colo: "IAD" });
+  expect(await world.well("DELETE", "/counters/gone")).toMatchObject({ pending_datacenters: [] });
+  await loseRoots();
+  await world.add("gone", { delta: 2 }, keyed("k1", "FRA"));
+  await world.add("gone", { delta: 3 }, keyed("k2", "IAD"));
+  expect(await world.strong("gone")).toMatchObject({ value: 5, exact: true, uniques: null });
+});

@@ -1,0 +1,149 @@
+//! Law: however many leads have the keys of a body, it makes no more calls than it may; what is left over fails
+//! with nothing counted, and is told so.
+#![expect(
+    clippy::expect_used,
+    reason = "the helpers of a test fail it by panicking"
+)]
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use tally::counter::id::Datacenter;
+use tally::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use tally::protocol::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
+use tally::protocol::keyed::{Bounded, Carrier, MOVES_MAX, count_claimed};
+use tally::protocol::messages::{Claimed, Counted, Fault, Owner};
+
+/// A root that spreads keys over so many leads, which all answer at once.
+struct Spread<'a> {
+    leads: usize,
+    calls: &'a Cell<usize>,
+    counted: &'a RefCell<BTreeSet<WriteKey>>,
+    /// Whether the leads strike out all that they get.
+    strikes: bool,
+}
+
+fn lead(number: usize) -> Datacenter {
+    Datacenter::parse(&format!("D{number:03}")).expect("a name")
+}
+
+impl Carrier for Spread<'_> {
+    async fn claim(
+        &self,
+        _here: &Datacenter,
+        keys: Vec<WriteKey>,
+        _struck_at: Option<Datacenter>,
+    ) -> Result<Claimed, Fault> {
+        self.calls.set(self.calls.get() + 1);
+        let owners = (0..keys.len()).map(|number| Owner::Lead(lead(number % self.leads)));
+        Ok(Claimed {
+            generation: 1,
+            owners: owners.collect(),
+        })
+    }
+
+    async fn count(&self, _lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+        self.calls.set(self.calls.get() + 1);
+        let outcome = |write: &Keyed| {
+            if self.strikes {
+                return KeyedOutcome::Struck;
+            }
+            self.counted.borrow_mut().insert(write.key);
+            KeyedOutcome::Full
+        };
+        Ok(Counted {
+            outcomes: writes.iter().map(outcome).collect(),
+            shards: 1,
+            home: None,
+        })
+    }
+}
+
+/// Runs what never waits.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("nobody waits here"),
+    }
+}
+
+fn write(number: u64) -> Keyed {
+    Keyed {
+        key: WriteKey(u128::from(number).to_le_bytes()),
+        fingerprint: 1,
+        generation: 0,
+        added: 1,
+        removed: 0,
+        live: Vec::new(),
+        past: Vec::new(),
+        seen: None,
+        condition: None,
+    }
+}
+
+#[test]
+fn keys_that_lie_with_many_leads_make_a_bounded_number_of_calls() {
+    let messages = u64::try_from(KEYED_AT_ONCE_MAX).expect("2,000");
+    let writes: Vec<Keyed> = (0..2 * messages + 1).map(write).collect();
+    // One claim for each of three messages; the third is of one key.
+    for (leads, most, expected) in [
+        (1, 100, 6),
+        (40, 100, 84),
+        (40, 84, 84),
+        (40, 83, 83),
+        (500, 100, 100),
+        (500, 0, 0),
+    ] {
+        let (made, counted) = (Cell::new(0), RefCell::default());
+        let carrier = Spread {
+            leads,
+            calls: &made,
+            counted: &counted,
+            strikes: false,
+        };
+        let calls = Calls::new(most);
+        let bounded = Bounded {
+            carrier,
+            calls: &calls,
+        };
+        let landed = now(count_claimed(&bounded, &lead(0), &writes));
+        assert_eq!(made.get(), expected, "{leads} leads, {most} calls");
+        assert_eq!(landed.len(), writes.len());
+        for ((_, outcome), write) in landed.iter().zip(&writes) {
+            let is_counted = counted.borrow().contains(&write.key);
+            match outcome {
+                Ok(_) => assert!(is_counted),
+                Err(fault) => {
+                    assert!(matches!(fault, Fault::TooMany(_)), "{fault:?}");
+                    assert!(!is_counted, "it is told that nothing was counted");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_struck_out_again_and_again_makes_a_bounded_number_of_calls_too() {
+    let writes: Vec<Keyed> = (0..100).map(write).collect();
+    // Each round is a claim and a count at ten leads at most.
+    for most in [2, 7, 50, 1_000] {
+        let (made, counted) = (Cell::new(0), RefCell::default());
+        let carrier = Spread {
+            leads: 10,
+            calls: &made,
+            counted: &counted,
+            strikes: true,
+        };
+        let calls = Calls::new(most);
+        let bounded = Bounded {
+            carrier,
+            calls: &calls,
+        };
+        let landed = now(count_claimed(&bounded, &lead(0), &writes));
+        assert!(made.get() <= most, "{} calls", made.get());
+        assert!(made.get() <= MOVES_MAX * (1 + 10), "{} calls", made.get());
+        assert_eq!(landed.len(), writes.len());
+    }
+}

@@ -1,0 +1,132 @@
+//! Law: the table of limits in ARCHITECTURE.md says what the constants are, and each limit that nothing else meets is
+//! met here: what fits is taken, and one more is refused.
+
+use std::borrow::Cow;
+
+use tally::counter::history::{DAYS_KEPT, HOURS_KEPT, MINUTES_KEPT, SECONDS_KEPT};
+use tally::counter::id::{COUNTER_ID_BYTES_MAX, Datacenter};
+use tally::counter::ledger::{Ledger, RECORDS_MAX, WriteKey};
+use tally::counter::queue::{APPEND_ENTRIES_MAX, DEAD_LETTERS_MAX, LOG_ROWS_MAX};
+use tally::counter::{lane, nonces, produce};
+use tally::protocol::batch::Record;
+use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use tally::protocol::batch::keyed::BodyKey;
+use tally::protocol::batch::plan::{BATCH_COUNTERS_MAX, BATCH_FLUSHES_MAX, Plan};
+use tally::protocol::batch::split::RECORD_BYTES_MAX;
+use tally::protocol::batch::wave::GATHER_MS_MAX;
+use tally::protocol::problem::Code;
+use tally::protocol::{bodies, keyed, query};
+
+const NOW_MS: i64 = 1_777_593_630_000;
+
+/// A number as the table writes it, in groups of three.
+fn written(number: impl TryInto<u64>) -> String {
+    let Ok(number) = number.try_into() else {
+        unreachable!("a limit is not negative")
+    };
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[test]
+fn the_table_of_limits_says_what_the_constants_are() {
+    let all = include_str!("../ARCHITECTURE.md");
+    let (_, table) = all.split_once("\n## Limits\n").unwrap();
+    let (table, _) = table.split_once("\n## ").unwrap();
+    let mebibytes = 1 << 20;
+    let said = [
+        format!("id {} B", written(COUNTER_ID_BYTES_MAX)),
+        format!("body {} MiB", bodies::BODY_BYTES_MAX / mebibytes),
+        format!("bulk body {} MiB", bodies::BULK_BYTES_MAX / mebibytes),
+        format!("{} MiB drained", bodies::DRAIN_BYTES_MAX / mebibytes),
+        format!("record of a bulk body {} KiB", RECORD_BYTES_MAX / 1_024),
+        format!("{} counters (", written(BATCH_COUNTERS_MAX)),
+        format!("({} under a key)", written(BATCH_FLUSHES_MAX / 2)),
+        format!("{} calls per bulk body", written(BATCH_FLUSHES_MAX)),
+        format!("at most {} s for others", GATHER_MS_MAX / 1_000),
+        format!("{} batches of", lane::BATCHES_MAX),
+        format!("{} writes per lane", written(lane::BATCH_ITEMS_MAX)),
+        format!("{} points of history", written(query::POINTS_MAX)),
+        format!("{} counters in a union", query::UNION_MAX),
+        format!("seconds {} min", SECONDS_KEPT / 60),
+        format!("minutes {} h", MINUTES_KEPT / 3_600),
+        format!("newest {} hours", written(HOURS_KEPT)),
+        format!("{} days", written(DAYS_KEPT)),
+        format!("{} appends", written(LOG_ROWS_MAX)),
+        format!("of {APPEND_ENTRIES_MAX} events"),
+        format!("{} dead letters", written(DEAD_LETTERS_MAX)),
+        format!("{} messages of", produce::BATCH_MESSAGES_MAX),
+        format!("of {} B in a batch", produce::MESSAGE_BYTES_MAX),
+        format!("{} full batches", produce::FULL_MAX),
+        format!("{} lanes", written(nonces::LANES_MAX)),
+        format!("{} keys per counter", written(RECORDS_MAX)),
+        format!("follows {} moves", keyed::MOVES_MAX),
+    ];
+    for text in said {
+        assert!(table.contains(&text), "the table does not say: {text}");
+    }
+}
+
+#[test]
+fn a_ledger_has_room_for_all_its_records_and_for_no_other() {
+    let day_ms = 86_400_000;
+    let mut ledger = Ledger::default();
+    for record in 0..RECORDS_MAX {
+        // Some of each hour, so that they lie in several slots.
+        let hour = i64::try_from(record % 20).unwrap();
+        let slot = ledger.admit(NOW_MS + hour * 3_600_000, day_ms, RECORDS_MAX);
+        assert!(slot.is_some(), "record {record}");
+    }
+    assert_eq!(ledger.records(), RECORDS_MAX);
+    assert_eq!(ledger.admit(NOW_MS, day_ms, RECORDS_MAX), None);
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    tally::sketch::hash(&tally::sketch::HashKey::from([7; 16]), bytes)
+}
+
+#[test]
+fn a_body_has_room_for_all_its_counters_and_for_no_other() {
+    let limits = Limits {
+        counters_max: BATCH_COUNTERS_MAX,
+        times: Times::Live,
+        clock_skew_ms: CLOCK_SKEW_MS,
+    };
+    let key = BodyKey {
+        key: WriteKey([9; 16]),
+        fingerprint: 9,
+    };
+    // With elements in plain lines, and under a key without: both need no more calls than there are.
+    for (unique, key) in [(Some("u"), None), (None, Some(key))] {
+        let mut gather = Gather::new(limits, 1);
+        for line in 1..=BATCH_COUNTERS_MAX + 1 {
+            let record = Record {
+                key: Cow::Owned(format!("c{line}")),
+                delta: 1,
+                unique: unique.map(|unique| Cow::Borrowed(unique.as_bytes())),
+                at_ms: None,
+                id: None,
+            };
+            gather.add(line, &record, NOW_MS, &hash);
+        }
+        let (sums, mut report) = gather.finish();
+        assert_eq!((report.accepted, report.rejected), (BATCH_COUNTERS_MAX, 1));
+        assert_eq!(report.errors[0].code, Code::TooManyCounters);
+        assert_eq!(report.errors[0].line, BATCH_COUNTERS_MAX + 1);
+        let here = Datacenter::local();
+        let mut plan = Plan::new(sums, Times::Live, &here, |_| 1, |_| 0, key, &mut report);
+        let planned = plan.amounts().len() + plan.keyed().len();
+        let fits = u64::try_from(planned).unwrap();
+        // A keyed counter is two calls, so only 4,900 / 2 of them fit into one body.
+        let most = u64::try_from(BATCH_FLUSHES_MAX).unwrap() / 2;
+        assert_eq!(fits, key.map_or(BATCH_COUNTERS_MAX, |_| most));
+        assert_eq!(report.accepted, fits);
+    }
+}

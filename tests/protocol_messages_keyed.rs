@@ -1,0 +1,150 @@
+//! Golden: bytes of keyed writes that are stored or cross between builds. A change here makes old records unreadable.
+#![expect(
+    clippy::expect_used,
+    reason = "the helpers of a test fail it by panicking"
+)]
+
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tally::counter::id::{CounterId, Datacenter};
+use tally::counter::ledger::{
+    Keyed, KeyedOutcome, Ledger, Recorded, SeenValue, Unchanged, WriteKey,
+};
+use tally::counter::total::Value;
+use tally::protocol::messages::{
+    Claim, Claimed, Count, Counted, FindClaims, Owner, Recall, decode, encode,
+};
+use tally::protocol::names::CellAddress;
+
+/// 1 May 2026, 00:00:30 UTC.
+const NOW_MS: i64 = 1_777_593_630_000;
+
+/// The bytes of a value, which must be read back as the same value.
+fn golden<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> String {
+    let bytes = encode(value).expect("a message");
+    assert_eq!(decode::<T>(&bytes).as_ref(), Ok(value));
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn address() -> CellAddress {
+    CellAddress {
+        counter: CounterId::parse("page/ü").expect("an id"),
+        datacenter: Datacenter::parse("FRA").expect("a datacenter"),
+        shard: 5,
+    }
+}
+
+fn recorded() -> Recorded {
+    Recorded {
+        fingerprint: u64::MAX,
+        generation: 1_777_593_000_000,
+        sequence: 300,
+        totals: (300_u128.into(), 1_u128.into()),
+        is_exact: true,
+        at_ms: NOW_MS,
+        operations: 2,
+    }
+}
+
+#[test]
+fn a_record_and_the_ledgers_counts_have_these_bytes() {
+    assert_eq!(
+        golden(&recorded()),
+        "ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc6702"
+    );
+    let mut ledger = Ledger::default();
+    assert_eq!(golden(&ledger), "00");
+    for later_ms in [0, 1, 30_000] {
+        ledger.admit(NOW_MS + later_ms, 60_000, 3);
+    }
+    assert_eq!(golden(&ledger), "02d088bb8dbc6702b0ddbe8dbc6701");
+}
+
+#[test]
+fn keyed_writes_and_claims_have_these_bytes() {
+    let keyed = Keyed {
+        key: WriteKey([7; 16]),
+        fingerprint: 300,
+        generation: 7,
+        added: 301,
+        removed: 2,
+        live: vec![(NOW_MS / 1_000, 300)],
+        past: vec![(1_431_820_800, 1)],
+        seen: Some(SeenValue {
+            value: Value::new(300_u128, 1_u128),
+            is_set: true,
+        }),
+        condition: Some(Unchanged {
+            generation: 7,
+            sequence: 300,
+            operations: 1,
+        }),
+    };
+    let count = Count {
+        to: address(),
+        writes: vec![keyed],
+    };
+    assert_eq!(
+        golden(&count),
+        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac020001010107ac0201"
+    );
+    let counted = Counted {
+        outcomes: vec![
+            KeyedOutcome::Counted(recorded()),
+            KeyedOutcome::Replayed(recorded()),
+            KeyedOutcome::Reused,
+            KeyedOutcome::Full,
+            KeyedOutcome::Overflow,
+            KeyedOutcome::NeedsView,
+            KeyedOutcome::Ended,
+            KeyedOutcome::Struck,
+            KeyedOutcome::BelowFloor,
+            KeyedOutcome::Changed,
+            KeyedOutcome::NeedsHome,
+            KeyedOutcome::NotWhole,
+            KeyedOutcome::Unknown,
+        ],
+        shards: 8,
+        home: Some(address().datacenter),
+    };
+    assert_eq!(
+        golden(&counted),
+        "0d00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c080103465241"
+    );
+    let claim = Claim {
+        counter: address().counter,
+        datacenter: address().datacenter,
+        keys: vec![WriteKey([7; 16])],
+        struck_at: Some(address().datacenter),
+    };
+    assert_eq!(
+        golden(&claim),
+        "07706167652fc3bc0346524101070707070707070707070707070707070103465241"
+    );
+    let claimed = Claimed {
+        generation: 7,
+        owners: vec![
+            Owner::Lead(address().datacenter),
+            Owner::Ended,
+            Owner::Full,
+            Owner::Operation,
+            Owner::Nobody,
+        ],
+    };
+    assert_eq!(golden(&claimed), "0705000346524101020304");
+    let find = FindClaims {
+        counter: address().counter,
+        keys: vec![WriteKey([7; 16])],
+    };
+    assert_eq!(
+        golden(&find),
+        "07706167652fc3bc0107070707070707070707070707070707"
+    );
+    let recall = Recall {
+        to: address(),
+        writes: Vec::new(),
+    };
+    assert_eq!(golden(&recall), "07706167652fc3bc034652410500");
+}
