@@ -38,7 +38,7 @@ impl Rows {
     /// Writes what a flush changed. `now` is the cell's clock in unix seconds.
     pub fn write(&mut self, cell: &Cell, changes: &Changes, now: i64) {
         if !changes.hot {
-            return;
+            return self.write_records(cell, changes);
         }
         for &(step, page) in &changes.pages {
             let buckets = cell.page_row(step, page);
@@ -62,6 +62,11 @@ impl Rows {
             sketch.insert(token);
             self.0.insert((MINUTE_SKETCH, minute), sketch.to_bytes());
         }
+        self.write_records(cell, changes);
+        self.write_hot(cell);
+    }
+
+    fn write_records(&mut self, cell: &Cell, changes: &Changes) {
         for (slot, key, recorded) in &changes.records {
             let body = encode(recorded).expect("a record");
             let before = self.1.insert((*slot, *key), body);
@@ -71,7 +76,6 @@ impl Rows {
         if !changes.records.is_empty() {
             self.write_ledger(cell);
         }
-        self.write_hot(cell);
     }
 
     fn write_ledger(&mut self, cell: &Cell) {

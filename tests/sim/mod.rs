@@ -27,6 +27,7 @@ mod deeds;
 mod edge;
 mod ending;
 mod events;
+mod homes;
 mod inbox;
 mod inbox_rows;
 mod isolate;

@@ -170,12 +170,6 @@ const MUTATIONS = [
     "        if let Some(home) = &home {\n            self.tell_configure(home, &root).await?;\n        }\n        self.save(root.clone());\n",
   ],
   [
-    "a home moves and grants keep their revision",
-    "tests/sim/operate.rs",
-    "            floor: put.floor,\n        };\n        root.revision += 1;\n",
-    "            floor: put.floor,\n        };\n",
-  ],
-  [
     "a datacenter that was not observed counts as if it had held nothing",
     "src/cluster/operation.rs",
     "None => self.unsettled.push(datacenter),",
