@@ -33,6 +33,7 @@ mod inbox_rows;
 mod isolate;
 mod keyed;
 mod keys;
+mod lapsed;
 mod lead;
 mod lives;
 mod network;

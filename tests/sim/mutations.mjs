@@ -282,7 +282,7 @@ function simulate(seeds, ...args) {
  * and what was printed. */
 function soak(seeds) {
   const worlds = simulate(seeds, "--ignored", "--exact", "sim::seeds::soak", "--nocapture");
-  return worlds.isWell ? simulate(seeds, "sim::shards", "sim::queued") : worlds;
+  return worlds.isWell ? simulate(seeds, "sim::shards", "sim::queued", "sim::lapsed") : worlds;
 }
 
 /** What a run died of: its seed, or the law of a world that is written out, and the first line of the panic. */
