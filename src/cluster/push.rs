@@ -9,7 +9,7 @@
 //! datacenter where [`Pusher::wants_state`], sends what [`Pusher::take`] gives, and hands back the
 //! answer by [`Pusher::confirmed`]. Of pushes in flight none is waited for: a repeat leaves before a
 //! round trip of 300 ms is over, since a loss must not cost that much of the second that all views have
-//! to agree in. Repeats hold the same state, so they do no harm.
+//! to agree in. What is pushed is state, so that repeats do no harm.
 //!
 //! The second, for a lead and a view that are each a round trip of 300 ms from the root. Such a lead always
 //! has a repeat to send, which takes the change along; one that is near waits for up to 250 ms instead:

@@ -1,8 +1,8 @@
 //! Who watches a counter, and when: the views' polls, and which leads the root asks to push often.
 //!
 //! Invariant: while a view polls, every lead that can be reached pushes often, and the root knows it from
-//! the lead's own word, not from what it has sent. While no view polls, leads fall silent by themselves
-//! when their lease is over.
+//! the lead's own word, not from what it has sent. While no view polls, each lead falls silent once its lease
+//! is over and the root has said that nobody watches.
 //!
 //! | type | who | decides |
 //! |---|---|---|

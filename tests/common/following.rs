@@ -1,0 +1,272 @@
+//! Leads, a root and views that tell each other what they have, in a world that loses, repeats, reorders and
+//! forgets.
+//!
+//! Invariant: [`World::check_marks`]: whoever holds a mark has all of the state that it stands for.
+
+use std::collections::BTreeMap;
+
+use tally::cluster::delta::{Delta, Feed, Gathering, Have, Marks, Replica, Taken};
+use tally::cluster::view::{DatacenterState, View, ViewAtRest};
+use tally::counter::id::Datacenter;
+use tally::counter::merge::CellTotals;
+use tally::protocol::messages::{decode, encode};
+use tally::sketch::{HashKey, Sketch, Token, hash};
+
+pub const LEADS: usize = 2;
+pub const VIEWS: usize = 2;
+
+pub fn datacenter(number: usize) -> Datacenter {
+    Datacenter::parse(&format!("DC{number}")).expect("a datacenter")
+}
+
+/// A datacenter's cells and elements, and the feed of its lead.
+pub struct Lead {
+    pub generation: u64,
+    pub sequences: [u64; 2],
+    pub uniques: Sketch,
+    pub elements: u32,
+    pub feed: Feed,
+    pub root_has: Have,
+    /// Each state that a mark may stand for.
+    pub states: BTreeMap<(u64, u64), View>,
+}
+
+impl Lead {
+    pub fn state(&self, number: usize) -> View {
+        let cell = |sequence: u64| CellTotals {
+            generation: self.generation,
+            sequence,
+            added: u128::from(sequence) * 3,
+            removed: u128::from(sequence) / 2,
+        };
+        View::of(DatacenterState {
+            generation: self.generation,
+            datacenter: &datacenter(number),
+            cells: &[(0, cell(self.sequences[0])), (5, cell(self.sequences[1]))],
+            as_of_ms: i64::try_from(self.sequences[0]).expect("few"),
+            last_write_ms: 0,
+            uniques: self.uniques.clone(),
+        })
+    }
+
+    /// The generation that it counted for has ended, and this one lives.
+    pub fn close(&mut self, generation: u64) {
+        if generation > self.generation {
+            self.generation = generation;
+            self.sequences = [0, 0];
+            self.elements = 0;
+            self.uniques = Sketch::new();
+        }
+    }
+
+    pub fn gather(&mut self, number: usize) {
+        let state = self.state(number);
+        self.feed.learn(&state);
+        let mark = self.feed.mark();
+        self.states
+            .insert((mark.incarnation, mark.revision), self.feed.view().clone());
+    }
+}
+
+/// A lead's delta, a root's word to a lead, a delta to a view: on their way.
+#[derive(Clone)]
+pub enum Message {
+    Up(usize, Delta),
+    Answer(usize, Have),
+    Down(usize, Delta),
+}
+
+pub struct World {
+    pub leads: Vec<Lead>,
+    pub root: Gathering,
+    /// What the root has stored.
+    pub disk: (ViewAtRest, Marks),
+    pub views: Vec<Replica>,
+    pub air: Vec<Message>,
+    pub incarnations: u64,
+    pub root_states: BTreeMap<(u64, u64), View>,
+}
+
+/// What happens next: (what, who, how much).
+pub type Event = (u8, usize, u32);
+
+impl World {
+    pub fn new() -> Self {
+        let lead = |number: u64| Lead {
+            generation: 1,
+            sequences: [0, 0],
+            uniques: Sketch::new(),
+            elements: 0,
+            feed: Feed::new(View::new(1), number),
+            root_has: Have::Unknown,
+            states: BTreeMap::new(),
+        };
+        let root = Gathering::new(View::new(1), Marks::new(), 100);
+        Self {
+            leads: (0..).take(LEADS).map(lead).collect(),
+            disk: (root.feed().view().at_rest(), Marks::new()),
+            root,
+            views: vec![Replica::default(); VIEWS],
+            air: Vec::new(),
+            incarnations: 1_000,
+            root_states: BTreeMap::new(),
+        }
+    }
+
+    pub fn next_incarnation(&mut self) -> u64 {
+        self.incarnations += 1;
+        self.incarnations
+    }
+
+    pub fn happen(&mut self, (what, who, much): Event) {
+        let lead = who % LEADS;
+        match what {
+            0..=2 => self.write(lead, much),
+            3..=5 => self.push(lead),
+            6..=8 => self.poll(who % VIEWS),
+            9..=14 if !self.air.is_empty() => {
+                let place = usize::try_from(much).expect("small") % self.air.len();
+                let message = self.air.swap_remove(place);
+                if what == 9 {
+                    // It comes again later.
+                    self.air.push(message.clone());
+                }
+                self.deliver(message);
+            }
+            15 if !self.air.is_empty() => {
+                self.air
+                    .swap_remove(usize::try_from(much).expect("small") % self.air.len());
+            }
+            16 => self.disk = (self.root.feed().view().at_rest(), self.root.marks().clone()),
+            // The root begins anew, from what it stored.
+            17 => {
+                let (view, marks) = self.disk.clone();
+                let incarnation = self.next_incarnation();
+                self.root = Gathering::new(View::from_rest(view), marks, incarnation);
+            }
+            // A lead begins anew: its cells are durable, its feed is not.
+            18 => {
+                let generation = self.leads[lead].generation;
+                let incarnation = self.next_incarnation();
+                self.leads[lead].feed = Feed::new(View::new(generation), incarnation);
+                self.leads[lead].root_has = Have::Unknown;
+            }
+            19 => self.views[who % VIEWS] = Replica::default(),
+            // The counter ends, and begins again at a lead.
+            20 if much % 4 == 0 => {
+                let newest = self.leads.iter().map(|lead| lead.generation).max();
+                let lead = &mut self.leads[lead];
+                lead.generation = newest.expect("leads") + 1;
+                lead.sequences = [1, 0];
+                // The same visitors come again.
+                lead.elements /= 2;
+                lead.uniques = elements(lead.elements);
+            }
+            _ => {}
+        }
+        self.check_marks();
+    }
+
+    pub fn write(&mut self, number: usize, much: u32) {
+        let lead = &mut self.leads[number];
+        lead.sequences[usize::try_from(much % 2).expect("small")] += 1 + u64::from(much % 5);
+        lead.elements += match much % 7 {
+            0 => 2_000,
+            1 => 300,
+            few => few,
+        };
+        lead.uniques.merge(&elements(lead.elements));
+    }
+
+    pub fn push(&mut self, number: usize) {
+        let lead = &mut self.leads[number];
+        lead.gather(number);
+        let delta = lead.feed.since(&lead.root_has);
+        self.air.push(Message::Up(number, delta));
+    }
+
+    pub fn poll(&mut self, number: usize) {
+        let mark = self.root.feed().mark();
+        self.root_states.insert(
+            (mark.incarnation, mark.revision),
+            self.root.feed().view().clone(),
+        );
+        let delta = self.root.feed().since(&self.views[number].have());
+        self.air.push(Message::Down(number, delta));
+    }
+
+    pub fn deliver(&mut self, message: Message) {
+        match message {
+            Message::Up(number, delta) => {
+                let delta: Delta =
+                    decode(&encode(&delta).expect("a delta")).expect("the same delta");
+                match self.root.take(&datacenter(number), &delta) {
+                    Taken::Over(have, _) => self.air.push(Message::Answer(number, have)),
+                    Taken::Outdated(generation) => self.leads[number].close(generation),
+                }
+            }
+            Message::Answer(number, have) => self.leads[number].root_has = have,
+            Message::Down(number, delta) => {
+                self.views[number].apply(&delta);
+            }
+        }
+    }
+
+    /// Whoever holds a mark has all of the state that it stands for, unless it is of an older generation.
+    pub fn check_marks(&self) {
+        let covers = |holder: &View, state: &View| {
+            let mut both = holder.clone();
+            both.merge(state);
+            holder.generation() > state.generation() || both == *holder
+        };
+        for (number, lead) in self.leads.iter().enumerate() {
+            let Some(mark) = self.root.marks().get(&datacenter(number)) else {
+                continue;
+            };
+            let state = lead.states.get(&(mark.incarnation, mark.revision));
+            let state = state.expect("a mark is of a state that there was");
+            assert!(covers(self.root.feed().view(), state), "the root, {mark:?}");
+        }
+        for view in &self.views {
+            if let Have::All(mark) = view.have() {
+                let state = self.root_states.get(&(mark.incarnation, mark.revision));
+                let state = state.expect("a mark is of a state that there was");
+                assert!(covers(view.view(), state), "a view, {mark:?}");
+            }
+        }
+    }
+
+    /// All is heard now. Returns how many rounds it took until nothing was missing.
+    pub fn settle(&mut self) -> u32 {
+        for round in 1..=9 {
+            for message in std::mem::take(&mut self.air) {
+                self.deliver(message);
+            }
+            let mut is_quiet = true;
+            for number in 0..LEADS {
+                let state = self.leads[number].state(number);
+                let lead = &mut self.leads[number];
+                lead.feed.learn(&state);
+                is_quiet &= !lead.feed.is_ahead_of(&lead.root_has);
+                self.push(number);
+            }
+            for number in 0..VIEWS {
+                is_quiet &= !self.root.feed().is_ahead_of(&self.views[number].have());
+                self.poll(number);
+            }
+            self.check_marks();
+            if is_quiet {
+                return round;
+            }
+        }
+        panic!("nine rounds without loss leave something missing");
+    }
+}
+
+pub fn elements(count: u32) -> Sketch {
+    let token =
+        |element: u32| Token::from_hash(hash(&HashKey::from([5; 16]), &element.to_le_bytes()));
+    let mut sketch = Sketch::new();
+    sketch.insert_many(&(0..count).map(token).collect::<Vec<_>>());
+    sketch
+}
