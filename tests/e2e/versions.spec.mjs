@@ -152,7 +152,7 @@ describe("where all answer", () => {
       [`%20${version}`, "none of ours"],
       [version.slice(0, -1), "not whole"],
       [`${version}AA`, "none of ours"],
-      [`Ag${version.slice(2)}`, "its format is 2"],
+      [`Aw${version.slice(2)}`, "its format is 3"],
       ["%00", "none of ours"],
       ["A".repeat(12_000), "its format is 0"],
     ];
