@@ -9,16 +9,19 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::cell::Core;
-use crate::cluster::push::{CHECKPOINT_MS, Pusher};
+use crate::cluster::push::{CHECKPOINT_MS, PUSH_MS, Pusher};
 use crate::cluster::view::{DatacenterState, View};
 use crate::counter::flush::Refusal;
 use crate::counter::merge::{Question, from_rest};
 use crate::platform::call;
-use crate::platform::clock::{now_ms, random, within_ms};
+use crate::platform::clock::{now_ms, random, sleep_ms, within_ms};
 use crate::platform::measure;
 use crate::protocol::messages::{Fault, Push, Sum, Suspend, WatchLead, encode};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
+
+/// The shortest time until the alarm rings for a push.
+const ALARM_MS_MIN: i64 = 1_000;
 
 /// What a lead remembers of its pushes, in memory.
 #[derive(Default)]
@@ -90,10 +93,15 @@ impl Core {
             }
             return;
         }
+        // What it counted for has ended: nobody is told of it any more.
+        let living = self.as_lead().map(|(_, generation)| generation);
+        if pushing.pusher.as_ref().map(|(own, _)| *own) != living {
+            pushing.pusher = None;
+        }
         let Some((_, pusher)) = pushing.pusher.as_ref() else {
             return;
         };
-        if pusher.is_watched(now_ms) {
+        if pusher.is_watched(now_ms) && pusher.due_ms(now_ms).is_some() {
             pushing.is_driven = true;
             let core = self.clone();
             self.object
@@ -103,6 +111,8 @@ impl Core {
         let Some(due_ms) = pusher.due_ms(now_ms) else {
             return;
         };
+        // What could not be sent now is not tried at once again.
+        let due_ms = due_ms.max(now_ms.saturating_add(ALARM_MS_MIN));
         if pushing.armed_ms < now_ms || pushing.armed_ms > due_ms {
             pushing.armed_ms = due_ms;
             drop(pushing);
@@ -121,10 +131,14 @@ impl Core {
                 continue;
             }
             // None is waited for: a lost one must not cost its time-out.
-            if let Some(push) = self.gather_push(now_ms).await {
-                let core = self.clone();
-                self.object
-                    .wait_until(async move { core.send_push(push).await });
+            match self.gather_push(now_ms).await {
+                Some(push) => {
+                    let core = self.clone();
+                    self.object
+                        .wait_until(async move { core.send_push(push).await });
+                }
+                // Without anything to wait for the clock would stand still.
+                None => sleep_ms(u64::try_from(PUSH_MS).unwrap_or(1)).await,
             }
         }
         self.pushing.borrow_mut().is_driven = false;
