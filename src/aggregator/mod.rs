@@ -146,8 +146,10 @@ async fn read(
 /// before the root has heard of it.
 fn answers_unsettled(sum: &GlobalSum) -> bool {
     let is_unsettled = |(datacenter, part): &(Datacenter, Option<DatacenterSum>)| {
-        let is_whole = part.as_ref().is_some_and(|part| part.missing.is_empty());
-        is_whole && !sum.root.operations.is_settled(datacenter)
+        let is_heard = |part: &DatacenterSum| {
+            part.missing.is_empty() && !matches!(part.origin, Origin::Known(_))
+        };
+        part.as_ref().is_some_and(is_heard) && !sum.root.operations.is_settled(datacenter)
     };
     sum.datacenters.iter().any(is_unsettled)
 }

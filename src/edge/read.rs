@@ -160,6 +160,8 @@ async fn see_version(
     let Some(asked) = asked else {
         return see(visit, question, strong).await;
     };
+    let began_ms = now_ms();
+    let mut seen = see(visit, question, strong).await?;
     // What is missing is fetched from where it is, not waited for until it is pushed.
     let question = &Question {
         wanted: Wanted {
@@ -168,8 +170,6 @@ async fn see_version(
         },
         ..question.clone()
     };
-    let began_ms = now_ms();
-    let mut seen = see(visit, question, strong).await?;
     // That there is no counter says that its generation has ended, if the reader had asked by then.
     let mut is_final = seen.freshness.fresh;
     let mut pause_ms = 0;
