@@ -6,6 +6,8 @@
 )]
 
 mod common;
+#[path = "batch_keyed/weather.rs"]
+mod weather;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +25,7 @@ use tally::protocol::batch::plan::{Addressed, Plan};
 use tally::protocol::batch::report::{ERRORS_MAX, Report};
 use tally::protocol::problem::{Code, Problem};
 use tally::sketch::Token;
+use weather::{Weather, weather};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 const COUNTERS: [&str; 3] = ["a", "b", "c"];
@@ -41,27 +44,6 @@ struct Sent {
     delta: u8,
     id: Option<usize>,
     unique: Option<usize>,
-}
-
-/// What happens to the calls of a body, by their number.
-#[derive(Clone, Debug)]
-struct Weather {
-    elements_fail: Vec<bool>,
-    late_fail: Vec<bool>,
-    amounts_fail: Vec<bool>,
-    /// Whether it fails, and if so whether it was counted all the same.
-    keyed_fail: Vec<(bool, bool)>,
-}
-
-impl Weather {
-    fn fine() -> Self {
-        Self {
-            elements_fail: vec![false],
-            late_fail: vec![false],
-            amounts_fail: vec![false],
-            keyed_fail: vec![(false, false)],
-        }
-    }
 }
 
 /// Leads and shards, as plain numbers.
@@ -277,24 +259,6 @@ fn line(with_ids_only: bool) -> impl Strategy<Value = Line> {
         unique,
     });
     prop_oneof![12 => sent.prop_map(Some), 1 => Just(None)]
-}
-
-fn weather() -> impl Strategy<Value = Weather> {
-    let keyed = (any::<bool>(), any::<bool>());
-    (
-        vec(prop::bool::weighted(0.2), 1..6),
-        vec(prop::bool::weighted(0.2), 1..6),
-        vec(any::<bool>(), 1..4),
-        vec(keyed, 1..4),
-    )
-        .prop_map(
-            |(elements_fail, late_fail, amounts_fail, keyed_fail)| Weather {
-                elements_fail,
-                late_fail,
-                amounts_fail,
-                keyed_fail,
-            },
-        )
 }
 
 fn times() -> impl Strategy<Value = Times> {

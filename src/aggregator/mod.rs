@@ -89,7 +89,8 @@ async fn read_view(
     }
     let view_of = ViewOf {
         counter: asked.counter.clone(),
-        watches: true,
+        watches: !wanted.is_passing,
+        of_one: false,
     };
     let Some(Viewed { root, view }) = ask_root(env, &asked.counter, &view_of, notes).await? else {
         return Ok(None);
@@ -264,6 +265,7 @@ async fn last_view(env: &Env, counter: &CounterId, generation: u64) -> Option<Vi
     let view_of = ViewOf {
         counter: counter.clone(),
         watches: false,
+        of_one: true,
     };
     let viewed = call::root(env, counter, &view_of).await.ok().flatten()?;
     let view = View::from_rest(viewed.view?);

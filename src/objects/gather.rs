@@ -88,12 +88,16 @@ impl Directory {
 
     /// What is known of a counter; whoever goes on asking has the leads push what changes.
     pub(super) fn on_view(&self, asked: Result<ViewOf, Fault>) -> Result<Option<Viewed>, Fault> {
-        let ViewOf { counter, watches } = asked?;
+        let ViewOf {
+            counter,
+            watches,
+            of_one,
+        } = asked?;
         self.readable()?;
         let Some(root) = self.listed(&counter)? else {
             return Ok(None);
         };
-        if watches && root.datacenters.len() <= 1 {
+        if !of_one && root.datacenters.len() <= 1 {
             return Ok(Some(Viewed { root, view: None }));
         }
         let now_ms = now_ms();

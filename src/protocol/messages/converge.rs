@@ -46,6 +46,8 @@ pub struct ViewOf {
     pub counter: CounterId,
     /// Whether the asker goes on asking, so that the leads should push what changes.
     pub watches: bool,
+    /// Whether it is wanted of a counter that one datacenter counts, too: that one did not answer.
+    pub of_one: bool,
 }
 
 /// What a root knows.

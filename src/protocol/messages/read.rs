@@ -39,6 +39,8 @@ pub struct Wanted {
     pub totals_only: bool,
     /// Ask every datacenter, also those that push what changes.
     pub asks_all: bool,
+    /// The asker does not go on asking, so nobody need push what changes for it.
+    pub is_passing: bool,
 }
 
 impl Wanted {
