@@ -163,13 +163,9 @@ async fn see_version(
     let began_ms = now_ms();
     let mut seen = see(visit, question, strong).await?;
     // What is missing is fetched from where it is, not waited for until it is pushed.
-    let question = &Question {
-        wanted: Wanted {
-            asks_all: true,
-            ..question.wanted
-        },
-        ..question.clone()
-    };
+    let mut question = question.clone();
+    question.wanted.asks_all = true;
+    let question = &question;
     // That there is no counter says that its generation has ended, if the reader had asked by then.
     let mut is_final = seen.freshness.fresh;
     let mut pause_ms = 0;
