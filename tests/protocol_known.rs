@@ -17,6 +17,7 @@ use proptest::prelude::*;
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, sketch, sum};
 use tally::cluster::view::{DatacenterState, View};
 use tally::counter::merge::{CellTotals, Summary, at_rest, from_rest};
+use tally::counter::settings::{Ttl, TtlMode};
 use tally::counter::total::Value;
 use tally::protocol::known::{self, PUSHED_MS_MAX};
 use tally::protocol::messages::{DatacenterSum, Origin};
@@ -260,5 +261,35 @@ proptest! {
         let value = Told::new(&id, &sum, FRESH).value();
         let total: u128 = expected.values().sum();
         prop_assert_eq!(value, Value::new(total, 0));
+    }
+}
+
+#[test]
+fn what_was_last_known_neither_settles_a_datacenter_nor_ends_a_counter() {
+    let at = |origin| DatacenterSum {
+        summary: Summary {
+            last_write_ms: NOW_MS - 90_000,
+            ..Summary::default()
+        },
+        origin,
+        ..DatacenterSum::default()
+    };
+    for (origin, is_heard) in [
+        (Origin::Asked, true),
+        (Origin::Pushed(NOW_MS), true),
+        (Origin::Known(NOW_MS), false),
+    ] {
+        let mut sum = sum(vec![("FRA", Some(at(origin)))]);
+        sum.root.settings.ttl = Some(Ttl {
+            seconds: 60,
+            mode: TtlMode::Sliding,
+            set_at_ms: NOW_MS - 90_000,
+        });
+        assert_eq!(sum.has_lapsed(NOW_MS), is_heard, "{origin:?}");
+        assert!(!sum.has_lapsed(NOW_MS - 30_001), "{origin:?}");
+        assert!(!sum.tells_unsettled(), "{origin:?}: nothing was set");
+        let unseen = vec![(datacenter("FRA"), None)];
+        sum.root.operations.set(Value::default(), unseen, NOW_MS);
+        assert_eq!(sum.tells_unsettled(), is_heard, "{origin:?}");
     }
 }

@@ -24,8 +24,8 @@ use crate::platform::measure;
 use crate::platform::settled::all_settled;
 use crate::protocol::known;
 use crate::protocol::messages::{
-    Call, DatacenterSum, Drain, Explain, Fault, GlobalSum, List, ListAll, LookUp, Measure, Origin,
-    Read, ReadDrained, ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
+    Call, DatacenterSum, Drain, Explain, Fault, GlobalSum, List, ListAll, LookUp, Measure, Read,
+    ReadDrained, ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
 };
 use crate::protocol::names::{self, CellAddress, DIRECTORY_PARTITIONS};
 
@@ -98,8 +98,8 @@ async fn read_view(
     if let Some(view) = view {
         let view = View::from_rest(view);
         let sum = sum_world(env, &asked.counter, root, None, wanted, Some(&view), notes).await;
-        if let Some(sum) = sum.filter(|sum| !answers_unsettled(sum)) {
-            return Ok((!has_lapsed(&sum, true)).then_some(sum));
+        if let Some(sum) = sum.filter(|sum| !sum.tells_unsettled()) {
+            return Ok((!sum.has_lapsed(now_ms())).then_some(sum));
         }
         return read(env, Ok(asked), None, notes).await;
     }
@@ -128,31 +128,19 @@ async fn read(
         };
         let only = datacenter.as_ref();
         if let Some(sum) = sum_world(env, &counter, root, only, wanted, None, notes).await {
-            if answers_unsettled(&sum) {
+            if sum.tells_unsettled() {
                 let settle = Settle {
                     counter: counter.clone(),
                 };
                 known = call::root(env, &counter, &settle).await?;
                 continue;
             }
-            return Ok((!has_lapsed(&sum, datacenter.is_none())).then_some(sum));
+            return Ok((!sum.has_lapsed(now_ms())).then_some(sum));
         }
     }
     Err(Fault::Unavailable(
         "the counter is being ended and created again".to_owned(),
     ))
-}
-
-/// Whether a datacenter answered that the last set or reset could not observe: what it holds is part of no value
-/// before the root has heard of it.
-fn answers_unsettled(sum: &GlobalSum) -> bool {
-    let is_unsettled = |(datacenter, part): &(Datacenter, Option<DatacenterSum>)| {
-        let is_heard = |part: &DatacenterSum| {
-            part.missing.is_empty() && !matches!(part.origin, Origin::Known(_))
-        };
-        part.as_ref().is_some_and(is_heard) && !sum.root.operations.is_settled(datacenter)
-    };
-    sum.datacenters.iter().any(is_unsettled)
 }
 
 async fn look_up(env: &Env, counter: &CounterId, notes: Notes<'_>) -> Result<Option<Root>, Fault> {
@@ -242,22 +230,18 @@ async fn sum_world(
     }
     let datacenters = in_order(datacenters, |one, other| one.0.cmp(&other.0));
     let is_drained = root.inboxes.is_empty();
-    // What was not asked for brings no sketch of its own: the root knows their union.
-    let is_asked = |part: &DatacenterSum| part.origin == Origin::Asked;
-    let all_asked = datacenters
-        .iter()
-        .all(|(_, part)| part.as_ref().is_none_or(is_asked));
-    let uniques = match view {
-        Some(view) if !all_asked && !wanted.totals_only => at_rest(view.uniques()),
-        _ => Vec::new(),
-    };
-    Some(GlobalSum {
+    let mut sum = GlobalSum {
         root,
-        uniques,
+        uniques: Vec::new(),
         datacenters,
         is_whole: only.is_none(),
         is_drained,
-    })
+    };
+    // What was not asked for brings no sketch of its own: the root knows their union.
+    if let Some(view) = view.filter(|_| !wanted.totals_only && !sum.is_asked()) {
+        sum.uniques = at_rest(view.uniques());
+    }
+    Some(sum)
 }
 
 /// What the root remembers of a counter's generation, for what does not answer now.
@@ -270,23 +254,6 @@ async fn last_view(env: &Env, counter: &CounterId, generation: u64) -> Option<Vi
     let viewed = call::root(env, counter, &view_of).await.ok().flatten()?;
     let view = View::from_rest(viewed.view?);
     (view.generation() == generation).then_some(view)
-}
-
-/// Whether a sliding counter's time has passed by what every lead says. Its end is the root's to
-/// carry out, at its alarm; until then readers must not see it any more.
-fn has_lapsed(sum: &GlobalSum, is_whole: bool) -> bool {
-    let is_complete = sum
-        .datacenters
-        .iter()
-        .all(|(_, part)| part.as_ref().is_some_and(|part| part.missing.is_empty()));
-    let Some(ttl) = sum.root.settings.ttl.filter(|_| is_complete && is_whole) else {
-        return false;
-    };
-    let parts = sum.datacenters.iter().filter_map(|(_, part)| part.as_ref());
-    let last_write_ms = parts
-        .map(|part| part.summary.last_write_ms)
-        .fold(sum.root.last_write_ms, i64::max);
-    now_ms() >= ttl.expires_at_ms(last_write_ms)
 }
 
 async fn list_all(env: &Env, list: Result<ListAll, Fault>) -> Result<Vec<CounterId>, Fault> {
@@ -360,7 +327,7 @@ async fn read_many(
     };
     let sum = |(counter, root): (CounterId, Root)| async move {
         match sum_world(env, &counter, root, None, wanted, None, None).await {
-            Some(sum) => Ok((!has_lapsed(&sum, true)).then_some((counter, sum))),
+            Some(sum) => Ok((!sum.has_lapsed(now_ms())).then_some((counter, sum))),
             // Ended and created again between listing and summing: read it by itself.
             None => {
                 let again = Read {

@@ -262,6 +262,13 @@ pub struct DatacenterSum {
     pub origin: Origin,
 }
 
+impl DatacenterSum {
+    /// Whether it holds all that the datacenter has, by the datacenter's own word: asked for, or just pushed.
+    pub fn is_heard(&self) -> bool {
+        self.missing.is_empty() && !matches!(self.origin, Origin::Known(_))
+    }
+}
+
 /// Of when a datacenter's sum is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {

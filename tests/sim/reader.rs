@@ -10,7 +10,7 @@ use std::rc::Rc;
 use tally::counter::id::Datacenter;
 use tally::counter::merge::Question;
 use tally::counter::queue::InboxId;
-use tally::protocol::messages::{DatacenterSum, Fault, GlobalSum};
+use tally::protocol::messages::{Fault, GlobalSum};
 use tally::protocol::version::Version;
 
 use super::edge::{Edge, View};
@@ -63,36 +63,13 @@ pub async fn sum_world(air: &Rc<Air>, about_times: bool) -> Result<Option<Global
             uniques: Vec::new(),
             is_drained: true,
         };
-        if answers_unsettled(&sum) {
+        if sum.tells_unsettled() {
             asks = Message::Settle;
             continue;
         }
-        return Ok((!has_lapsed(&sum, air.now_ms.get())).then_some(sum));
+        return Ok((!sum.has_lapsed(air.now_ms.get())).then_some(sum));
     }
     Err(unavailable())
-}
-
-/// As `aggregator`.
-fn answers_unsettled(sum: &GlobalSum) -> bool {
-    let is_unsettled = |(datacenter, part): &(Datacenter, Option<DatacenterSum>)| {
-        let is_whole = part.as_ref().is_some_and(|part| part.missing.is_empty());
-        is_whole && !sum.root.operations.is_settled(datacenter)
-    };
-    sum.datacenters.iter().any(is_unsettled)
-}
-
-/// As there: whether a sliding counter's time has passed by what every lead says.
-fn has_lapsed(sum: &GlobalSum, now_ms: i64) -> bool {
-    let mut parts = sum.datacenters.iter().map(|(_, part)| part.as_ref());
-    let is_complete = parts.all(|part| part.is_some_and(|part| part.missing.is_empty()));
-    let Some(ttl) = sum.root.settings.ttl.filter(|_| is_complete) else {
-        return false;
-    };
-    let parts = sum.datacenters.iter().filter_map(|(_, part)| part.as_ref());
-    let last_write_ms = parts
-        .map(|part| part.summary.last_write_ms)
-        .fold(sum.root.last_write_ms, i64::max);
-    now_ms >= ttl.expires_at_ms(last_write_ms)
 }
 
 /// One strong read; `last` where everything is at rest.

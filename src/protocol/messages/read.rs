@@ -104,10 +104,31 @@ impl GlobalSum {
     /// Whether a datacenter told all that it holds, and all of that is known to count or not: it was asked, or had
     /// just pushed it.
     pub fn is_told(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> bool {
-        let is_heard = |part: &DatacenterSum| {
-            part.missing.is_empty() && !matches!(part.origin, Origin::Known(_))
-        };
-        part.is_some_and(is_heard) && self.root.operations.is_settled(datacenter)
+        part.is_some_and(DatacenterSum::is_heard) && self.root.operations.is_settled(datacenter)
+    }
+
+    /// Whether a datacenter told what it holds that the last set or reset could not observe: that is part of no value
+    /// before the root has heard of it.
+    pub fn tells_unsettled(&self) -> bool {
+        let mut parts = self.datacenters.iter();
+        parts.any(|(datacenter, part)| {
+            let is_heard = part.as_ref().is_some_and(DatacenterSum::is_heard);
+            is_heard && !self.root.operations.is_settled(datacenter)
+        })
+    }
+
+    /// Whether the counter's time has passed by what every datacenter told; not while one is silent, or was not
+    /// asked. The end is the root's to carry out, at its alarm; until then readers must not see the counter any more.
+    pub fn has_lapsed(&self, now_ms: i64) -> bool {
+        let mut last_write_ms = self.root.last_write_ms;
+        for (_, part) in &self.datacenters {
+            let Some(part) = part.as_ref().filter(|part| part.is_heard()) else {
+                return false;
+            };
+            last_write_ms = last_write_ms.max(part.summary.last_write_ms);
+        }
+        let ttl = self.root.settings.ttl.filter(|_| self.is_whole);
+        ttl.is_some_and(|ttl| now_ms >= ttl.expires_at_ms(last_write_ms))
     }
 
     /// Whether all of it was asked for this read.
