@@ -7,10 +7,10 @@ use super::visit::Visit;
 use super::{body, keyed, lanes, manage, read};
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::id::CounterId;
-use crate::counter::ledger::{Keyed, Unchanged, WriteKey};
+use crate::counter::ledger::{Keyed, Unchanged};
 use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
-use crate::platform::clock::{now_ms, random};
+use crate::platform::clock::{now_ms, random_key};
 use crate::platform::{call, measure};
 use crate::protocol::batch::event::{IncrementBody, parse_increment};
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
@@ -276,13 +276,6 @@ async fn decided_by(
         None => How::Unclaimed(home),
     };
     Ok((how, condition))
-}
-
-fn random_key() -> WriteKey {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&random().to_le_bytes());
-    key[8..].copy_from_slice(&random().to_le_bytes());
-    WriteKey(key)
 }
 
 /// Sends an element alone to its shard.

@@ -8,7 +8,7 @@
 use super::directory::Directory;
 use super::directory_store::{Duty, Telling};
 use super::operation_store::Operation as Record;
-use super::telling::duties;
+use super::telling::{LEADS_AT_ONCE, duties};
 use crate::cluster::operation::Cells;
 use crate::cluster::root::{Entry, NeedsHome, Root};
 use crate::counter::id::{CounterId, Datacenter};
@@ -23,9 +23,6 @@ use crate::protocol::messages::{
     Wanted,
 };
 use crate::protocol::names::CellAddress;
-
-/// Leads that are called at once for one counter.
-const LEADS_AT_ONCE: usize = 64;
 
 /// An operation, refused: nothing has changed.
 enum Refused {

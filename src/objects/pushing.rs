@@ -54,18 +54,27 @@ impl Pushing {
 impl Core {
     /// Lead: its datacenter has counted something, or may have.
     pub(super) fn note_change(self: &Rc<Self>, now_ms: i64) {
-        let Some((_, generation)) = self.as_lead() else {
+        let Some(generation) = self.led_generation() else {
             return;
         };
         self.pushing.borrow_mut().of(generation).changed(now_ms);
         self.see_to_pushes(now_ms);
     }
 
-    /// Who it is and what it counts for, if it is a lead that counts.
-    fn as_lead(&self) -> Option<(CellAddress, u64)> {
+    /// What it counts for, if it is a lead that counts. With every commit, so nothing is copied.
+    fn led_generation(&self) -> Option<u64> {
         let generation = self.state.borrow().generation()?;
+        let me = self.address.borrow();
+        me.as_ref()
+            .is_some_and(CellAddress::is_lead)
+            .then_some(generation)
+    }
+
+    /// Who it is besides.
+    fn as_lead(&self) -> Option<(CellAddress, u64)> {
+        let generation = self.led_generation()?;
         let me = self.address.borrow().clone();
-        me.filter(CellAddress::is_lead).map(|me| (me, generation))
+        me.map(|me| (me, generation))
     }
 
     /// Lead: somebody elsewhere watches.
@@ -94,8 +103,7 @@ impl Core {
             return;
         }
         // What it counted for has ended: nobody is told of it any more.
-        let living = self.as_lead().map(|(_, generation)| generation);
-        if pushing.pusher.as_ref().map(|(own, _)| *own) != living {
+        if pushing.pusher.as_ref().map(|(own, _)| *own) != self.led_generation() {
             pushing.pusher = None;
         }
         let Some((_, pusher)) = pushing.pusher.as_ref() else {

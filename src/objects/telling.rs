@@ -5,18 +5,19 @@
 
 use super::directory::Directory;
 use super::directory_store::{Duty, Telling};
+use super::operate::silent;
 use super::operation_store::Operation;
 use crate::cluster::root::{Entry, Root};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::settled::all_settled;
-use crate::protocol::messages::{Close, Configure, Fault, Settle, Sum, Suspend, Wanted};
+use crate::protocol::messages::{Close, Configure, Fault, Settle, Suspend, Wanted};
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
 
 /// Leads that are called at once for one counter.
-const LEADS_AT_ONCE: usize = 64;
+pub(super) const LEADS_AT_ONCE: usize = 64;
 
 impl Directory {
     /// The living root; or what is known of the one that ended. A counter whose time has come is
@@ -61,31 +62,14 @@ impl Directory {
         if !root.is_sliding() {
             return Ok(i64::MIN);
         }
-        let question = Wanted {
+        let wanted = Wanted {
             totals_only: true,
             ..Wanted::default()
-        }
-        .of(root.generation);
-        let ask = |datacenter: &Datacenter| {
-            let to = CellAddress::lead(counter, datacenter);
-            async move {
-                call::cell(
-                    &self.env,
-                    &to,
-                    &Sum {
-                        to: to.clone(),
-                        question,
-                    },
-                )
-                .await
-            }
         };
+        let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
         let mut newest = i64::MIN;
-        for sum in all_settled(root.datacenters.iter().map(ask), LEADS_AT_ONCE).await {
-            let sum = sum?;
-            if let Some(shard) = sum.missing.first() {
-                return Err(Fault::Unavailable(format!("shard {shard} did not answer")));
-            }
+        for (datacenter, sum) in self.sums(counter, root, &all, wanted).await {
+            let sum = sum.ok_or_else(|| silent(&datacenter))?;
             newest = newest.max(sum.summary.last_write_ms);
         }
         Ok(newest)
