@@ -175,18 +175,8 @@ impl Core {
             return Ok(());
         }
         let (asked_ms, seals) = (now_ms(), self.state.borrow().seals());
-        let CellAddress {
-            counter,
-            datacenter,
-            shard,
-        } = me;
         let grant = if me.is_lead() {
-            let register = Register {
-                counter: counter.clone(),
-                datacenter: datacenter.clone(),
-                holds: self.state.borrow().grant(),
-            };
-            call::root(&self.env, counter, &register).await?
+            self.register(me).await?
         } else {
             let lead = me.sibling(0);
             call::cell(
@@ -194,7 +184,7 @@ impl Core {
                 &lead,
                 &Hello {
                     to: lead.clone(),
-                    shard: *shard,
+                    shard: me.shard,
                 },
             )
             .await?
@@ -206,16 +196,21 @@ impl Core {
         self.take_grant(me, grant, asked_ms)
     }
 
-    /// Tells a root that has lost its row what it had granted, and takes its word again.
-    pub(super) async fn register_again(&self, me: &CellAddress) -> Result<(), Fault> {
-        let _asking = self.granting.lock().await;
-        let (seals, asked_ms) = (self.state.borrow().seals(), now_ms());
+    /// Lead: asks the root, and says what it had granted.
+    async fn register(&self, me: &CellAddress) -> Result<Grant, Fault> {
         let register = Register {
             counter: me.counter.clone(),
             datacenter: me.datacenter.clone(),
             holds: self.state.borrow().grant(),
         };
-        let grant = call::root(&self.env, &me.counter, &register).await?;
+        call::root(&self.env, &me.counter, &register).await
+    }
+
+    /// Tells a root that has lost its row what it had granted, and takes its word again.
+    pub(super) async fn register_again(&self, me: &CellAddress) -> Result<(), Fault> {
+        let _asking = self.granting.lock().await;
+        let (seals, asked_ms) = (self.state.borrow().seals(), now_ms());
+        let grant = self.register(me).await?;
         if self.state.borrow().seals() != seals {
             return Ok(());
         }

@@ -143,9 +143,12 @@ impl Directory {
             self.adopt(&counter, &datacenter, &held).await?;
         }
         let mut root = self.admit(&counter, &datacenter).await?;
-        // A lapsed cell asks again; its write keeps a sliding counter alive from now on.
-        root.last_write_ms = root.last_write_ms.max(now_ms());
-        self.save(&counter, Entry::Live(root.clone()), &[]).await?;
+        // A lapsed cell asks again; its write keeps a sliding counter alive from now on. A newcomer's is saved already.
+        let written_ms = now_ms();
+        if written_ms > root.last_write_ms {
+            root.last_write_ms = written_ms;
+            self.save(&counter, Entry::Live(root.clone()), &[]).await?;
+        }
         Ok(root.grant(&datacenter))
     }
 
