@@ -1,4 +1,5 @@
-//! The queue of one (counter, shard) inside one isolate: concurrent writes join into one flush.
+//! The queue of one (counter, shard) inside one isolate: concurrent writes join into one flush. Checks of rate
+//! limits join in the same way on their way to one partition; what a lane carries is its [`Cargo`].
 //!
 //! Invariants: at most one batch is in flight; batches fly in the order in which they were opened;
 //! every ticket gets the outcome of its own batch, and of no other; memory is bounded by
@@ -15,6 +16,7 @@
 
 use std::collections::VecDeque;
 
+use super::cargo::Cargo;
 use super::flush::Load;
 use super::nonces::Nonce;
 
@@ -56,12 +58,9 @@ pub fn newest_at(now_ms: i64) -> u64 {
     u64::try_from(newest).unwrap_or(0).max(1)
 }
 
-/// A delta from which on a write flies alone: if it makes the total overflow, only it is refused.
-const WIDE: u128 = 1 << 64;
-
 /// The place of a write in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct Ticket<P = (u128, u128)> {
     /// Which lane: another one to the same cell counts its batches from one too.
     lane: u64,
     /// Which batch.
@@ -70,14 +69,14 @@ pub struct Ticket {
     pub attends: bool,
     /// Whether the write opened the batch.
     pub opens: bool,
-    /// What the batch held with this write: (added, removed).
-    upto: (u128, u128),
+    /// The write's place in its batch.
+    place: P,
 }
 
 #[derive(Debug)]
-struct Batch<W> {
+struct Batch<W, C> {
     number: u64,
-    load: Load,
+    load: C,
     items: u32,
     opened_ms: i64,
     full: bool,
@@ -87,20 +86,20 @@ struct Batch<W> {
 }
 
 #[derive(Debug)]
-struct Landed<R> {
+struct Landed<R, P> {
     number: u64,
-    totals: (u128, u128),
+    last: P,
     outcome: R,
 }
 
-/// A lane whose flights end with an `R`, and whose bulk writes leave a `W`.
+/// A lane whose flights end with an `R`, whose bulk writes leave a `W`, and which carries `C`.
 #[derive(Debug)]
-pub struct Lane<R, W> {
+pub struct Lane<R, W, C: Cargo = Load> {
     id: u64,
     next: u64,
-    waiting: VecDeque<Batch<W>>,
-    flying: Option<Flight<W>>,
-    landed: VecDeque<Landed<R>>,
+    waiting: VecDeque<Batch<W, C>>,
+    flying: Option<Flight<W, C::Place>>,
+    landed: VecDeque<Landed<R, C::Place>>,
     /// When a batch was last taken, and how long from then the next one gathers.
     taken_ms: i64,
     linger_ms: u32,
@@ -111,23 +110,23 @@ pub struct Lane<R, W> {
 }
 
 #[derive(Debug)]
-struct Flight<W> {
+struct Flight<W, P> {
     number: u64,
-    totals: (u128, u128),
+    last: P,
     since_ms: i64,
     watchers: Vec<W>,
 }
 
 /// What came of a ticket's batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arrival<R> {
+pub struct Arrival<R, P = (u128, u128)> {
     /// The outcome of the flight.
     pub outcome: R,
-    /// What the batch added after this write: (added, removed).
-    pub later: (u128, u128),
+    /// What it means for the write, see [`Cargo::seen_from`]: what the batch added after it, (added, removed).
+    pub later: P,
 }
 
-impl<R: Clone, W> Lane<R, W> {
+impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
     /// A lane of this name; draw it at random.
     pub fn new(id: u64) -> Self {
         Self {
@@ -155,9 +154,9 @@ impl<R: Clone, W> Lane<R, W> {
 
     /// Lets a write join; `None`, and nothing changes, where [`BATCHES_MAX`] batches wait. Without a
     /// watcher it offers to attend its batch, if nobody does. Cost: O(entries of the write).
-    pub fn join(&mut self, load: Load, now_ms: i64, watcher: Option<W>) -> Option<Ticket> {
+    pub fn join(&mut self, load: C, now_ms: i64, watcher: Option<W>) -> Option<Ticket<C::Place>> {
         let attends = watcher.is_none();
-        let wide = load.added >= WIDE || load.removed >= WIDE;
+        let wide = load.is_alone();
         let youngest = self.waiting.back_mut();
         if let Some(batch) = youngest.filter(|batch| !batch.full && !wide)
             && batch.load.absorb(&load)
@@ -174,7 +173,7 @@ impl<R: Clone, W> Lane<R, W> {
                 batch: batch.number,
                 attends,
                 opens: false,
-                upto: (batch.load.added, batch.load.removed),
+                place: batch.load.place(),
             });
         }
         if self.waiting.len() >= BATCHES_MAX {
@@ -182,7 +181,7 @@ impl<R: Clone, W> Lane<R, W> {
         }
         let number = self.next;
         self.next += 1;
-        let upto = (load.added, load.removed);
+        let place = load.place();
         let mut batch = Batch {
             number,
             load,
@@ -199,12 +198,12 @@ impl<R: Clone, W> Lane<R, W> {
             batch: number,
             attends,
             opens: true,
-            upto,
+            place,
         })
     }
 
     /// Hands a ticket's batch out, see [`Lane::take`].
-    pub fn take_for(&mut self, ticket: &Ticket, now_ms: i64) -> Option<(Nonce, Load)> {
+    pub fn take_for(&mut self, ticket: &Ticket<C::Place>, now_ms: i64) -> Option<(Nonce, C)> {
         if ticket.lane == self.id {
             self.take(ticket.batch, now_ms)
         } else {
@@ -214,7 +213,7 @@ impl<R: Clone, W> Lane<R, W> {
 
     /// Hands a batch out once it may fly: it is first in line, nothing is in flight, and the lane
     /// has gathered long enough (a full batch does not wait).
-    pub fn take(&mut self, batch: u64, now_ms: i64) -> Option<(Nonce, Load)> {
+    pub fn take(&mut self, batch: u64, now_ms: i64) -> Option<(Nonce, C)> {
         let first = self.waiting.front()?;
         // A clock that stepped back has nothing to say about how long the lane has gathered.
         let since_ms = now_ms.saturating_sub(self.taken_ms);
@@ -223,15 +222,11 @@ impl<R: Clone, W> Lane<R, W> {
             return None;
         }
         let mut batch = self.waiting.pop_front()?;
-        batch.load.writes = batch.items;
-        batch.load.newest = match self.generation {
-            0 => newest_at(now_ms),
-            seen => seen,
-        };
+        batch.load.depart(batch.items, self.generation, now_ms);
         self.taken_ms = now_ms;
         self.flying = Some(Flight {
             number: batch.number,
-            totals: (batch.load.added, batch.load.removed),
+            last: batch.load.place(),
             since_ms: now_ms,
             watchers: batch.watchers,
         });
@@ -243,13 +238,13 @@ impl<R: Clone, W> Lane<R, W> {
     }
 
     /// Hands out the batch that is first in line, if it may fly.
-    pub fn take_first(&mut self, now_ms: i64) -> Option<(Nonce, Load)> {
+    pub fn take_first(&mut self, now_ms: i64) -> Option<(Nonce, C)> {
         let first = self.waiting.front()?.number;
         self.take(first, now_ms)
     }
 
     /// Whether a ticket's batch has not been taken yet.
-    pub fn is_waiting(&self, ticket: &Ticket) -> bool {
+    pub fn is_waiting(&self, ticket: &Ticket<C::Place>) -> bool {
         let mut waiting = self.waiting.iter();
         ticket.lane == self.id && waiting.any(|batch| batch.number == ticket.batch)
     }
@@ -261,7 +256,7 @@ impl<R: Clone, W> Lane<R, W> {
 
     /// In how many milliseconds a look at a ticket's batch is worth while, at least 1. Looking each
     /// millisecond took a third of the time of a hot increment.
-    pub fn look_in_ms(&self, ticket: &Ticket, now_ms: i64) -> u64 {
+    pub fn look_in_ms(&self, ticket: &Ticket<C::Place>, now_ms: i64) -> u64 {
         let until = |since_ms: i64| {
             since_ms
                 .saturating_add(self.flight_ms)
@@ -299,35 +294,32 @@ impl<R: Clone, W> Lane<R, W> {
                 let took_ms = now_ms.saturating_sub(flight.since_ms).max(0);
                 // An eighth of the news: one slow flight must not make the next writes wait as long.
                 self.flight_ms = (self.flight_ms * 7 + took_ms.min(FLIGHT_MS_MAX)) / 8;
-                self.keep(flight.number, flight.totals, outcome);
+                self.keep(flight.number, flight.last, outcome);
                 flight.watchers
             }
             None => Vec::new(),
         }
     }
 
-    fn keep(&mut self, number: u64, totals: (u128, u128), outcome: R) {
+    fn keep(&mut self, number: u64, last: C::Place, outcome: R) {
         if self.landed.len() >= LANDED_MAX {
             self.landed.pop_front();
         }
         self.landed.push_back(Landed {
             number,
-            totals,
+            last,
             outcome,
         });
     }
 
     /// The outcome for a ticket, once its batch has landed. Cost: O([`LANDED_MAX`]).
-    pub fn arrival(&self, ticket: &Ticket) -> Option<Arrival<R>> {
+    pub fn arrival(&self, ticket: &Ticket<C::Place>) -> Option<Arrival<R, C::Place>> {
         if ticket.lane != self.id {
             return None;
         }
         let mut newest_first = self.landed.iter().rev();
         let landed = newest_first.find(|landed| landed.number == ticket.batch)?;
-        let later = (
-            landed.totals.0.saturating_sub(ticket.upto.0),
-            landed.totals.1.saturating_sub(ticket.upto.1),
-        );
+        let later = C::seen_from(ticket.place, landed.last);
         Some(Arrival {
             outcome: landed.outcome.clone(),
             later,
@@ -344,16 +336,15 @@ impl<R: Clone, W> Lane<R, W> {
             .flying
             .take_if(|flight| age(flight.since_ms) > attended_max)
         {
-            self.keep(flight.number, flight.totals, lost.clone());
+            self.keep(flight.number, flight.last, lost.clone());
             watchers.extend(flight.watchers);
         }
-        let is_stale = |batch: &mut Batch<W>| match batch.attended_ms {
+        let is_stale = |batch: &mut Batch<W, C>| match batch.attended_ms {
             Some(since_ms) => age(since_ms) > attended_max,
             None => age(batch.opened_ms) > UNATTENDED_MS_MAX,
         };
         while let Some(batch) = self.waiting.pop_front_if(is_stale) {
-            let totals = (batch.load.added, batch.load.removed);
-            self.keep(batch.number, totals, lost.clone());
+            self.keep(batch.number, batch.load.place(), lost.clone());
             watchers.extend(batch.watchers);
         }
         watchers
@@ -367,7 +358,6 @@ impl<R: Clone, W> Lane<R, W> {
     }
 }
 
-fn is_full<W>(batch: &Batch<W>) -> bool {
-    let entries = batch.load.live.len() + batch.load.past.len() + batch.load.tokens.len();
-    batch.items >= BATCH_ITEMS_MAX || entries >= BATCH_ENTRIES_MAX
+fn is_full<W, C: Cargo>(batch: &Batch<W, C>) -> bool {
+    batch.items >= BATCH_ITEMS_MAX || batch.load.entries() >= BATCH_ENTRIES_MAX
 }

@@ -13,13 +13,14 @@
 //! | [`settings`] | shards and time to live |
 //! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
 //! | [`split`] | load, lingering, how many shards |
-//! | [`lane`] | how concurrent writes of one isolate join into flushes |
+//! | [`lane`], [`cargo`] | how concurrent writes of one isolate join into flushes, and what lanes carry |
 //! | [`flush`], [`grant`] | what a flush carries; permission to count |
 //! | [`merge`] | how cells become a value: the vector (CRDT) and the summary of a read |
 //!
 //! A flush passes `cell` (nonce, overflow, grant) into totals, `history` and sketches; a read
 //! passes from each `cell` as a part through a lead's and the aggregator's `merge`.
 
+pub mod cargo;
 pub mod cell;
 pub mod flush;
 pub mod grant;

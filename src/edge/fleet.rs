@@ -11,8 +11,9 @@ use futures_util::future::{Either, FutureExt, LocalBoxFuture, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use worker::Env;
 
+use super::flight::{Cells, Progress, Watcher};
 use super::isolate::{home_of, own_shard, shards_of};
-use super::lanes::{self, Progress, Watcher};
+use super::lanes::{self, Line};
 use crate::counter::flush::Refusal;
 use crate::counter::lane::Ticket;
 use crate::platform::clock::{now_ms, sleep_ms};
@@ -82,13 +83,15 @@ pub async fn count_many(
             let Some((to, ticket)) = fleet.own.pop_front() else {
                 break;
             };
-            match lanes::take(&to, &ticket) {
+            match lanes::take::<Cells>(&to, &ticket) {
                 Some((nonce, load)) => {
                     flights
-                        .push(async move { lanes::fly(env, &to, nonce, load).await }.boxed_local());
+                        .push(async move { Cells::fly(env, &to, nonce, load).await }.boxed_local());
                 }
                 // The flight before it is under way, or somebody else flies it.
-                None if lanes::is_waiting(&to, &ticket) => fleet.own.push_back((to, ticket)),
+                None if lanes::is_waiting::<Cells>(&to, &ticket) => {
+                    fleet.own.push_back((to, ticket))
+                }
                 None => {}
             }
         }
@@ -109,7 +112,7 @@ impl Fleet {
             progress: self.progress.clone(),
             number,
         };
-        match lanes::join(to, load.clone(), Some(watcher)) {
+        match lanes::join::<Cells>(to, load.clone(), Some(watcher)) {
             Ok(ticket) => {
                 let mut progress = self.progress.borrow_mut();
                 progress.pending += 1;

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use worker::Env;
 
+use super::flight::Cells;
 use super::lanes::Lanes;
 use super::views::ReadCache;
 use crate::counter::id::{CounterId, Datacenter};
@@ -49,7 +50,7 @@ struct Isolate {
     joins_regions: Option<bool>,
     shards: HashMap<(CounterId, Datacenter), u8>,
     homes: HashMap<CounterId, Home>,
-    lanes: Lanes,
+    lanes: Lanes<Cells>,
     reads: ReadCache,
     bulk_bytes: u64,
     waves: Waves,
@@ -81,7 +82,7 @@ fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
 }
 
 /// Works with the lanes.
-pub fn with_lanes<T>(work: impl FnOnce(&mut Lanes) -> T) -> T {
+pub fn with_lanes<T>(work: impl FnOnce(&mut Lanes<Cells>) -> T) -> T {
     with(|isolate| work(&mut isolate.lanes))
 }
 

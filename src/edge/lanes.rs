@@ -1,26 +1,20 @@
-//! How writes reach their cells: they join lanes, a batch is flown by whoever attends it, and every
-//! write waits for the outcome of its batch by its own timer.
+//! How what clients send reaches its object: items join lanes, a batch is flown by whoever attends it, and
+//! every item waits for the outcome of its batch by its own timer.
 //!
-//! Invariant: a write is answered well only if the flush that holds it is durable.
+//! Invariant: an item is answered well only if the message that holds it was.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::hash::Hash;
 
 use futures_channel::oneshot;
 use worker::Env;
 
-use super::isolate::{learn_bounded, learn_home, learn_shards, with_lanes};
 use super::visit::Visit;
-use crate::counter::flush::{Load, Refusal};
-use crate::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket, newest_at};
+use crate::counter::cargo::Cargo;
+use crate::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
 use crate::counter::nonces::Nonce;
-use crate::platform::call;
 use crate::platform::clock::{now_ms, random, sleep_ms, within_ms};
-use crate::platform::measure;
-use crate::protocol::messages::{Fault, Flush, Flushed};
-use crate::protocol::metrics::Metric;
-use crate::protocol::names::CellAddress;
+use crate::protocol::messages::Fault;
 use crate::protocol::problem::{Code, Problem};
 
 /// Lanes in memory: an idle one is about 300 bytes. Letting one go costs nothing but its name.
@@ -29,10 +23,6 @@ const LANES_MAX: usize = 20_000;
 /// How often a waiting write looks for its outcome.
 const LOOK_EVERY_MS: u64 = 1;
 
-/// Time for the first attempt of a flight, and for its retry: together below [`FLIGHT_MS_MAX`],
-/// so that no write waits past 5 s.
-const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
-
 /// Batches of others that an attendant flies after its own. Its own client has its answer by then,
 /// but the platform lets a request go on for 30 s at most: 50 flights of 5 ms are 0.25 s.
 const FLIGHTS_ALONG_MAX: usize = 50;
@@ -40,52 +30,60 @@ const FLIGHTS_ALONG_MAX: usize = 50;
 /// How long a write waits in all: for the flight before its own, and its own.
 const WAIT_MS_MAX: i64 = FLIGHT_MS_MAX - 200;
 
-/// What a flight ends with.
-pub type Outcome = Result<Flushed, Fault>;
+/// The place of an item of a line.
+pub type PlaceOf<L> = <<L as Line>::Cargo as Cargo>::Place;
 
-/// Where a bulk body learns what became of its writes: whoever lands a flight notes it here. That
-/// is memory which another request wrote; it wakes nobody.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Writes whose outcome is not known yet.
-    pub pending: usize,
-    /// Writes that failed: the body's own number of the write, and why.
-    pub failed: Vec<(usize, Fault)>,
-    /// Which writes have landed, well or not, by the body's own number.
-    pub landed: Vec<bool>,
+/// A ticket of a line.
+pub type TicketOf<L> = Ticket<PlaceOf<L>>;
+
+/// A kind of lanes: where they lead, what they carry, how that is sent.
+pub trait Line: Sized + 'static {
+    /// Where a lane leads.
+    type To: Clone + Eq + Hash;
+    /// What it carries.
+    type Cargo: Cargo;
+    /// What a flight ends with.
+    type Outcome: Clone;
+    /// Who is told of it, besides those that look.
+    type Watcher;
+
+    /// Works with the lanes of this isolate.
+    fn with<T>(work: impl FnOnce(&mut Lanes<Self>) -> T) -> T;
+
+    /// What the items of a batch are told whose attendant is gone.
+    fn lost() -> Self::Outcome;
+
+    /// Tells a watcher.
+    fn tell(watcher: Self::Watcher, outcome: &Self::Outcome);
+
+    /// Sends a batch that was taken, and lands it.
+    fn fly(env: &Env, to: &Self::To, nonce: Nonce, load: Self::Cargo) -> impl Future<Output = ()>;
 }
 
-/// One write of a bulk body.
-#[derive(Debug)]
-pub struct Watcher {
-    /// Its body.
-    pub progress: Rc<RefCell<Progress>>,
-    /// The body's number of the write.
-    pub number: usize,
+/// A lane of a line.
+type LaneOf<L> = Lane<<L as Line>::Outcome, <L as Line>::Watcher, <L as Line>::Cargo>;
+
+/// The lanes of an isolate, of one line.
+pub struct Lanes<L: Line> {
+    lanes: HashMap<L::To, LaneOf<L>>,
 }
 
-impl Watcher {
-    fn tell(self, outcome: &Outcome) {
-        let mut progress = self.progress.borrow_mut();
-        progress.pending = progress.pending.saturating_sub(1);
-        if let Some(landed) = progress.landed.get_mut(self.number) {
-            *landed = true;
-        }
-        if let Err(fault) = outcome {
-            progress.failed.push((self.number, fault.clone()));
+impl<L: Line> Default for Lanes<L> {
+    fn default() -> Self {
+        Self {
+            lanes: HashMap::new(),
         }
     }
 }
 
-/// The lanes of an isolate.
-#[derive(Default)]
-pub struct Lanes {
-    lanes: HashMap<CellAddress, Lane<Outcome, Watcher>>,
-}
+impl<L: Line> Lanes<L> {
+    /// A lane that is there.
+    pub fn known(&mut self, to: &L::To) -> Option<&mut LaneOf<L>> {
+        self.lanes.get_mut(to)
+    }
 
-impl Lanes {
-    /// The lane to a cell, made if need be; `None` where too many are busy.
-    fn lane(&mut self, to: &CellAddress) -> Option<&mut Lane<Outcome, Watcher>> {
+    /// The lane to a place, made if need be; `None` where too many are busy.
+    fn lane(&mut self, to: &L::To) -> Option<&mut LaneOf<L>> {
         if !self.lanes.contains_key(to) {
             if self.lanes.len() >= LANES_MAX {
                 let now_ms = now_ms();
@@ -100,72 +98,77 @@ impl Lanes {
     }
 }
 
-/// What the writes of a batch are told whose attendant is gone.
-fn lost() -> Outcome {
-    Err(Fault::Unavailable(
-        "the request that carried this write was ended".to_owned(),
-    ))
-}
-
-/// Lets a load join the lane to a cell.
+/// Lets an item join the lane to a place.
 ///
 /// # Errors
 /// `overloaded` where the lane, or the isolate, is full.
-pub fn join(to: &CellAddress, load: Load, watcher: Option<Watcher>) -> Result<Ticket, Problem> {
+pub fn join<L: Line>(
+    to: &L::To,
+    load: L::Cargo,
+    watcher: Option<L::Watcher>,
+) -> Result<TicketOf<L>, Problem> {
     let now_ms = now_ms();
-    let joined = with_lanes(|lanes| {
+    let joined = L::with(|lanes| {
         let lane = lanes.lane(to)?;
-        for watcher in lane.give_up_stale(now_ms, &lost()) {
-            watcher.tell(&lost());
+        let lost = L::lost();
+        for watcher in lane.give_up_stale(now_ms, &lost) {
+            L::tell(watcher, &lost);
         }
         lane.join(load, now_ms, watcher)
     });
     joined.ok_or_else(|| {
-        let detail = "too many writes wait here; nothing was counted, try again";
+        let detail = "too many requests wait here; nothing was counted, try again";
         Problem::new(Code::Overloaded, detail)
     })
 }
 
 /// Takes a ticket's batch if it may fly now.
-pub fn take(to: &CellAddress, ticket: &Ticket) -> Option<(Nonce, Load)> {
-    with_lanes(|lanes| lanes.lanes.get_mut(to)?.take_for(ticket, now_ms()))
+pub fn take<L: Line>(to: &L::To, ticket: &TicketOf<L>) -> Option<(Nonce, L::Cargo)> {
+    L::with(|lanes| lanes.known(to)?.take_for(ticket, now_ms()))
 }
 
 /// Whether a ticket's batch has not been taken yet.
-pub fn is_waiting(to: &CellAddress, ticket: &Ticket) -> bool {
-    with_lanes(|lanes| {
-        let lane = lanes.lanes.get(to);
+pub fn is_waiting<L: Line>(to: &L::To, ticket: &TicketOf<L>) -> bool {
+    L::with(|lanes| {
+        let lane = lanes.known(to);
         lane.is_some_and(|lane| lane.is_waiting(ticket))
     })
 }
 
-/// Counts a load at a cell and returns what came of it, once it is durable.
+/// Lands a batch, and tells its watchers.
+pub fn land<L: Line>(lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
+    for watcher in lane.land(nonce.number, outcome.clone(), now_ms()) {
+        L::tell(watcher, &outcome);
+    }
+}
+
+/// Sends an item by the lane to a place, and returns what came of it.
 ///
 /// # Errors
-/// The cell's refusal, or `Unavailable` where it does not confirm in time; `overloaded`.
-pub async fn count(
+/// `unavailable` where nothing is confirmed in time; `overloaded`.
+pub async fn carry<L: Line>(
     visit: &Visit,
-    to: &CellAddress,
-    load: Load,
-) -> Result<Arrival<Outcome>, Problem> {
+    to: &L::To,
+    load: L::Cargo,
+) -> Result<Arrival<L::Outcome, PlaceOf<L>>, Problem> {
     let begun_ms = now_ms();
-    let ticket = join(to, load, None)?;
+    let ticket = join::<L>(to, load, None)?;
     if ticket.attends {
         let (landed, landing) = oneshot::channel();
         let (env, to) = (visit.env.clone(), to.clone());
         visit.wait_until(async move {
-            let flew = fly_in_turn(&env, &to, &ticket).await;
-            // Nobody listens if the client is gone; the other writes look for themselves.
+            let flew = fly_in_turn::<L>(&env, &to, &ticket).await;
+            // Nobody listens if the client is gone; the other items look for themselves.
             let _ = landed.send(());
             if flew {
-                fly_along(&env, &to).await;
+                fly_along::<L>(&env, &to).await;
             }
         });
         // This wakes the attendant within its own request, which is allowed.
         let _ = within_ms(u64::try_from(WAIT_MS_MAX).unwrap_or(0), landing).await;
     }
     loop {
-        let look = with_lanes(|lanes| lanes.lanes.get(to).map(|lane| look(lane, &ticket)));
+        let look = L::with(|lanes| lanes.known(to).map(|lane| look::<L>(lane, &ticket)));
         let wait_ms = match look {
             Some(Ok(arrival)) => return Ok(arrival),
             Some(Err(wait_ms)) => wait_ms,
@@ -180,21 +183,24 @@ pub async fn count(
 }
 
 /// What came of a ticket's batch, or in how many milliseconds to look again.
-fn look(lane: &Lane<Outcome, Watcher>, ticket: &Ticket) -> Result<Arrival<Outcome>, u64> {
+fn look<L: Line>(
+    lane: &LaneOf<L>,
+    ticket: &TicketOf<L>,
+) -> Result<Arrival<L::Outcome, PlaceOf<L>>, u64> {
     lane.arrival(ticket)
         .ok_or_else(|| lane.look_in_ms(ticket, now_ms()))
 }
 
 /// Waits for a batch's turn, and flies it; false if somebody else does.
-async fn fly_in_turn(env: &Env, to: &CellAddress, ticket: &Ticket) -> bool {
+async fn fly_in_turn<L: Line>(env: &Env, to: &L::To, ticket: &TicketOf<L>) -> bool {
     let begun_ms = now_ms();
     while now_ms() - begun_ms <= FLIGHT_MS_MAX {
-        if let Some((nonce, load)) = take(to, ticket) {
-            fly(env, to, nonce, load).await;
+        if let Some((nonce, load)) = take::<L>(to, ticket) {
+            L::fly(env, to, nonce, load).await;
             return true;
         }
         // Somebody who has just landed may fly it along.
-        if !is_waiting(to, ticket) {
+        if !is_waiting::<L>(to, ticket) {
             return false;
         }
         sleep_ms(LOOK_EVERY_MS).await;
@@ -204,77 +210,10 @@ async fn fly_in_turn(env: &Env, to: &CellAddress, ticket: &Ticket) -> bool {
 
 /// Flies whatever has gathered meanwhile, so that a hot lane does not idle until its next attendant
 /// looks.
-async fn fly_along(env: &Env, to: &CellAddress) {
+async fn fly_along<L: Line>(env: &Env, to: &L::To) {
     for _ in 0..FLIGHTS_ALONG_MAX {
-        let next = with_lanes(|lanes| lanes.lanes.get_mut(to)?.take_first(now_ms()));
+        let next = L::with(|lanes| lanes.known(to)?.take_first(now_ms()));
         let Some((nonce, load)) = next else { return };
-        fly(env, to, nonce, load).await;
+        L::fly(env, to, nonce, load).await;
     }
-}
-
-/// Sends a batch that was taken, and lands it.
-pub async fn fly(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) {
-    let writes = load.writes;
-    let outcome = send(env, to, nonce, load).await;
-    let ended = match &outcome {
-        Ok(_) => Metric::FlushCounted,
-        Err(Fault::Unavailable(_)) => Metric::FlushUnknown,
-        Err(_) => Metric::FlushRefused,
-    };
-    measure::flown(ended, writes);
-    match &outcome {
-        Ok(Flushed { shards, .. }) | Err(Fault::Refused(Refusal::Moved(shards))) => {
-            learn_shards(&to.counter, &to.datacenter, *shards);
-        }
-        Err(Fault::Elsewhere(home)) => learn_home(&to.counter, home),
-        Err(Fault::Refused(Refusal::Bounded)) => learn_bounded(&to.counter),
-        Err(_) => {}
-    }
-    with_lanes(|lanes| {
-        if let Some(lane) = lanes.lanes.get_mut(to) {
-            match &outcome {
-                Ok(flushed) => {
-                    lane.linger(flushed.linger_ms);
-                    lane.learn(flushed.generation);
-                }
-                Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
-                Err(_) => {}
-            }
-            for watcher in lane.land(nonce.number, outcome.clone(), now_ms()) {
-                watcher.tell(&outcome);
-            }
-        }
-    });
-}
-
-/// Sends a flush, and once more under the same nonce where its outcome is unknown: only the cell
-/// it was sent to can tell whether it was counted.
-///
-/// It is sent once more, too, where the counter was deleted since the lane last flushed: nothing was counted,
-/// and the writes are of now, so they count in what lives now. Copies of what was refused are refused for ever.
-/// Not so after an attempt of unknown outcome, although that one will count nothing more: it may have been
-/// counted, and read by somebody, in the generation that ended. Its writes count at most once over all
-/// generations, and their clients are told that the outcome is unknown.
-async fn send(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) -> Outcome {
-    let to = to.clone();
-    let mut flush = Flush { to, nonce, load };
-    let mut last = None;
-    for milliseconds in ATTEMPTS_MS {
-        if matches!(last, Some(Fault::Unavailable(_))) {
-            measure::count(Metric::FlushRetry);
-        }
-        let outcome = call::cell_within(env, &flush.to, &flush, milliseconds).await;
-        match (outcome, last) {
-            (Err(fault @ Fault::Unavailable(_)), _) => last = Some(fault),
-            // The attempt before may be on its way still, and be counted. Whoever took this for a
-            // refusal would send the write elsewhere, and it would count twice.
-            (Err(_), Some(fault @ Fault::Unavailable(_))) => return Err(fault),
-            (Err(Fault::Refused(refusal @ Refusal::Newer(generation))), _) => {
-                flush.load.newest = generation.max(newest_at(now_ms()));
-                last = Some(Fault::Refused(refusal));
-            }
-            (outcome, _) => return outcome,
-        }
-    }
-    last.map_or_else(lost, Err)
 }

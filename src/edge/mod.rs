@@ -6,7 +6,8 @@
 //! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
 //! | [`body`] | bodies, bounded, drained where they are refused |
 //! | [`keyed`] | writes that count once however often they come |
-//! | [`lanes`] | how a write reaches its cell |
+//! | [`lanes`] | how what clients send joins into messages to objects |
+//! | [`flight`] | how writes reach their cells by them |
 //! | [`fleet`] | how a bulk body reaches many cells |
 //! | [`mod@write`] | increments and decrements |
 //! | [`bulk`] | `/events` and `/ingest` |
@@ -25,6 +26,7 @@
 mod body;
 mod bulk;
 mod fleet;
+mod flight;
 mod isolate;
 mod keyed;
 mod lanes;

@@ -1,5 +1,6 @@
 //! Increments and decrements.
 
+use super::flight::Cells;
 use super::isolate::{forget_home, hash_key, home_of, is_bounded, own_shard, shards_of};
 use super::keyed::How;
 use super::respond::Answer;
@@ -115,7 +116,7 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     };
     let begun_ms = now_ms();
     let waiting = visit.waiting();
-    let mut arrival = lanes::count(visit, &cell, load.clone()).await?;
+    let mut arrival = lanes::carry::<Cells>(visit, &cell, load.clone()).await?;
     for _ in 0..MOVES_MAX {
         if now_ms() - begun_ms > MOVES_MS_MAX {
             break;
@@ -137,7 +138,7 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
             Err(Fault::Refused(Refusal::Bounded)) => {}
             _ => break,
         }
-        arrival = lanes::count(visit, &cell, load.clone()).await?;
+        arrival = lanes::carry::<Cells>(visit, &cell, load.clone()).await?;
     }
     let flushed = arrival.outcome.map_err(Problem::from)?;
     let own = Value::new(flushed.outcome.added, flushed.outcome.removed);
@@ -293,7 +294,7 @@ async fn send_element(
             datacenter: datacenter.clone(),
             shard: shard_of_element(hashed, shards),
         };
-        let arrival = lanes::count(visit, &cell, load.clone()).await?;
+        let arrival = lanes::carry::<Cells>(visit, &cell, load.clone()).await?;
         match arrival.outcome {
             Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
             Err(Fault::Elsewhere(home)) => {

@@ -1,0 +1,69 @@
+//! What a lane carries: items that join into one message.
+//!
+//! Invariant: what was taken in keeps its place, so that its outcome is found by it.
+
+use std::fmt::Debug;
+
+use super::flush::Load;
+use super::lane::newest_at;
+
+/// A delta from which on a write flies alone: if it makes the total overflow, only it is refused.
+const WIDE: u128 = 1 << 64;
+
+/// What a lane carries: items that join into one message.
+pub trait Cargo {
+    /// Where an item stands in its batch.
+    type Place: Copy + PartialEq + Debug;
+
+    /// Takes an item in; false, and nothing changes, where it does not fit.
+    fn absorb(&mut self, item: &Self) -> bool;
+
+    /// The place of the item that was taken in last.
+    fn place(&self) -> Self::Place;
+
+    /// What its outcome means for an item, by the item's place and that of the batch's last one.
+    fn seen_from(item: Self::Place, last: Self::Place) -> Self::Place;
+
+    /// How much it holds beyond the number of its items: at most [`super::lane::BATCH_ENTRIES_MAX`].
+    fn entries(&self) -> usize;
+
+    /// Whether it must fly alone.
+    fn is_alone(&self) -> bool;
+
+    /// Makes it ready to fly now, unix milliseconds, with so many items, in a lane that has learned a generation.
+    fn depart(&mut self, items: u32, generation: u64, now_ms: i64);
+}
+
+impl Cargo for Load {
+    /// What the batch held with a write: (added, removed).
+    type Place = (u128, u128);
+
+    fn absorb(&mut self, item: &Self) -> bool {
+        Load::absorb(self, item)
+    }
+
+    fn place(&self) -> (u128, u128) {
+        (self.added, self.removed)
+    }
+
+    /// What the batch added after the write.
+    fn seen_from(item: (u128, u128), last: (u128, u128)) -> (u128, u128) {
+        (last.0.saturating_sub(item.0), last.1.saturating_sub(item.1))
+    }
+
+    fn entries(&self) -> usize {
+        self.live.len() + self.past.len() + self.tokens.len()
+    }
+
+    fn is_alone(&self) -> bool {
+        self.added >= WIDE || self.removed >= WIDE
+    }
+
+    fn depart(&mut self, items: u32, generation: u64, now_ms: i64) {
+        self.writes = items;
+        self.newest = match generation {
+            0 => newest_at(now_ms),
+            seen => seen,
+        };
+    }
+}

@@ -1,0 +1,143 @@
+//! How writes reach their cells: the line to cells.
+//!
+//! Invariant: a write is answered well only if the flush that holds it is durable.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use worker::Env;
+
+use super::isolate::{learn_bounded, learn_home, learn_shards, with_lanes};
+use super::lanes::{Lanes, Line, land};
+use crate::counter::flush::{Load, Refusal};
+use crate::counter::lane::newest_at;
+use crate::counter::nonces::Nonce;
+use crate::platform::call;
+use crate::platform::clock::now_ms;
+use crate::platform::measure;
+use crate::protocol::messages::{Fault, Flush, Flushed};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::CellAddress;
+
+/// Time for the first attempt of a flight, and for its retry: together below [`crate::counter::lane::FLIGHT_MS_MAX`],
+/// so that no write waits past 5 s.
+const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
+
+/// What a flight ends with.
+pub type Outcome = Result<Flushed, Fault>;
+
+/// Where a bulk body learns what became of its writes: whoever lands a flight notes it here. That
+/// is memory which another request wrote; it wakes nobody.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Writes whose outcome is not known yet.
+    pub pending: usize,
+    /// Writes that failed: the body's own number of the write, and why.
+    pub failed: Vec<(usize, Fault)>,
+    /// Which writes have landed, well or not, by the body's own number.
+    pub landed: Vec<bool>,
+}
+
+/// One write of a bulk body.
+#[derive(Debug)]
+pub struct Watcher {
+    /// Its body.
+    pub progress: Rc<RefCell<Progress>>,
+    /// The body's number of the write.
+    pub number: usize,
+}
+
+/// The line to cells.
+pub struct Cells;
+
+impl Line for Cells {
+    type To = CellAddress;
+    type Cargo = Load;
+    type Outcome = Outcome;
+    type Watcher = Watcher;
+
+    fn with<T>(work: impl FnOnce(&mut Lanes<Self>) -> T) -> T {
+        with_lanes(work)
+    }
+
+    fn lost() -> Outcome {
+        Err(Fault::Unavailable(
+            "the request that carried this write was ended".to_owned(),
+        ))
+    }
+
+    fn tell(watcher: Watcher, outcome: &Outcome) {
+        let mut progress = watcher.progress.borrow_mut();
+        progress.pending = progress.pending.saturating_sub(1);
+        if let Some(landed) = progress.landed.get_mut(watcher.number) {
+            *landed = true;
+        }
+        if let Err(fault) = outcome {
+            progress.failed.push((watcher.number, fault.clone()));
+        }
+    }
+
+    async fn fly(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) {
+        let writes = load.writes;
+        let outcome = send(env, to, nonce, load).await;
+        let ended = match &outcome {
+            Ok(_) => Metric::FlushCounted,
+            Err(Fault::Unavailable(_)) => Metric::FlushUnknown,
+            Err(_) => Metric::FlushRefused,
+        };
+        measure::flown(ended, writes);
+        match &outcome {
+            Ok(Flushed { shards, .. }) | Err(Fault::Refused(Refusal::Moved(shards))) => {
+                learn_shards(&to.counter, &to.datacenter, *shards);
+            }
+            Err(Fault::Elsewhere(home)) => learn_home(&to.counter, home),
+            Err(Fault::Refused(Refusal::Bounded)) => learn_bounded(&to.counter),
+            Err(_) => {}
+        }
+        with_lanes(|lanes| {
+            if let Some(lane) = lanes.known(to) {
+                match &outcome {
+                    Ok(flushed) => {
+                        lane.linger(flushed.linger_ms);
+                        lane.learn(flushed.generation);
+                    }
+                    Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
+                    Err(_) => {}
+                }
+                land::<Self>(lane, nonce, outcome);
+            }
+        });
+    }
+}
+
+/// Sends a flush, and once more under the same nonce where its outcome is unknown: only the cell
+/// it was sent to can tell whether it was counted.
+///
+/// It is sent once more, too, where the counter was deleted since the lane last flushed: nothing was counted,
+/// and the writes are of now, so they count in what lives now. Copies of what was refused are refused for ever.
+/// Not so after an attempt of unknown outcome, although that one will count nothing more: it may have been
+/// counted, and read by somebody, in the generation that ended. Its writes count at most once over all
+/// generations, and their clients are told that the outcome is unknown.
+async fn send(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) -> Outcome {
+    let to = to.clone();
+    let mut flush = Flush { to, nonce, load };
+    let mut last = None;
+    for milliseconds in ATTEMPTS_MS {
+        if matches!(last, Some(Fault::Unavailable(_))) {
+            measure::count(Metric::FlushRetry);
+        }
+        let outcome = call::cell_within(env, &flush.to, &flush, milliseconds).await;
+        match (outcome, last) {
+            (Err(fault @ Fault::Unavailable(_)), _) => last = Some(fault),
+            // The attempt before may be on its way still, and be counted. Whoever took this for a
+            // refusal would send the write elsewhere, and it would count twice.
+            (Err(_), Some(fault @ Fault::Unavailable(_))) => return Err(fault),
+            (Err(Fault::Refused(refusal @ Refusal::Newer(generation))), _) => {
+                flush.load.newest = generation.max(newest_at(now_ms()));
+                last = Some(Fault::Refused(refusal));
+            }
+            (outcome, _) => return outcome,
+        }
+    }
+    last.map_or_else(Cells::lost, Err)
+}
