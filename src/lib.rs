@@ -2,12 +2,13 @@
 //! Workers (edge and global aggregator) whose counters are Durable Objects.
 //!
 //! Dependencies point one way:
-//! `counter, sketch, cluster ← protocol ← platform ← objects, edge, aggregator`.
+//! `counter, sketch, limit, cluster ← protocol ← platform ← objects, edge, aggregator`.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`counter`] | pure: cells, totals, windows, settings |
 //! | [`sketch`] | pure: HyperLogLog and the keyed hash |
+//! | [`limit`] | pure: rate limits: policies, meters, leases |
 //! | [`cluster`] | pure: the ring, roots, regions |
 //! | [`protocol`] | pure: routes, public JSON, internal messages, names |
 //! | `platform` | wasm32: calls between objects, clock, randomness, bodies |
@@ -18,6 +19,7 @@
 
 pub mod cluster;
 pub mod counter;
+pub mod limit;
 pub mod protocol;
 pub mod sketch;
 

@@ -1,0 +1,1 @@
+//! The grantor's side of a limit that holds for the world.

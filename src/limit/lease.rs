@@ -1,0 +1,121 @@
+//! The holder's side of a limit that holds for the world: what a datacenter may admit without asking.
+
+use serde::{Deserialize, Serialize};
+
+use super::meter::Verdict;
+use super::policy::Policy;
+
+/// Who holds a lease: a datacenter's partition, in one life, for the so-manieth time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseId {
+    /// The datacenter, and what else tells holders apart.
+    pub holder: String,
+    /// The holder's life: drawn at random when its object starts.
+    pub incarnation: u64,
+    /// Counts the leases of this key in that life, from 1.
+    pub number: u64,
+}
+
+/// Tokens that were spent some time before a request was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// How long before, milliseconds, by the holder's clock.
+    pub age_ms: u64,
+    /// How many.
+    pub amount: u64,
+}
+
+/// What a holder tells and asks. Totals are of the whole lease, so lost, repeated and reordered requests do no harm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Of which lease.
+    pub lease: LeaseId,
+    /// Rises with each request of the lease.
+    pub sequence: u64,
+    /// Tokens spent.
+    pub spent: u64,
+    /// When the newest of them were spent, oldest first.
+    pub recent: Vec<Spent>,
+    /// Tokens given back.
+    pub returned: u64,
+    /// Tokens that callers gave back after they had been reported as spent.
+    pub refunded: u64,
+    /// Tokens that the holder knows it was granted.
+    pub known_granted: u64,
+    /// How many more it would like.
+    pub want: u64,
+    /// How many more it needs at once, or none are of use; at most `want`.
+    pub need: u64,
+}
+
+/// What the grantor answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Of which request.
+    pub sequence: u64,
+    /// Tokens granted in the whole lease.
+    pub granted: u64,
+    /// How long the lease is valid from when the request was sent, milliseconds by any clock whose drift is allowed for; 0 where
+    /// it has ended.
+    pub valid_ms: u64,
+    /// What nobody holds and nobody has used.
+    pub free: u64,
+    /// Milliseconds until more is free than now; 0 where all is.
+    pub reset_ms: u64,
+    /// Milliseconds until what was needed would be granted; 0 where it was.
+    pub retry_after_ms: u64,
+    /// Whether the grantor must store its state before it sends this.
+    pub must_commit: bool,
+}
+
+/// What becomes of a call at a holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is decided.
+    Decided(Verdict),
+    /// The grantor must be asked first: send what [`Holder::due`] gives, or wait for the answer to what is on its way, and check
+    /// again.
+    Ask,
+}
+
+/// What one key of a datacenter holds. In memory only: a restart forfeits it.
+#[derive(Clone, Debug)]
+pub struct Holder {}
+
+impl Holder {
+    /// A holder without a lease. The name and incarnation go into [`LeaseId`].
+    pub fn new(holder: &str, incarnation: u64) -> Self {
+        todo!()
+    }
+
+    /// What becomes of a call of this cost. Time is the holder's own.
+    pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Admission {
+        todo!()
+    }
+
+    /// Gives back what a call had consumed, never more than the lease has spent. Returns how much that was.
+    pub fn refund(&mut self, now_ms: i64, amount: u64) -> u64 {
+        todo!()
+    }
+
+    /// The request to send now, if there is one: tokens are asked for before they run out, reported before the lease ends, and
+    /// given back when they are not used. At most one is on its way; it ends by [`Self::answered`] or [`Self::lost`].
+    pub fn due(&mut self, policy: &Policy, now_ms: i64) -> Option<Request> {
+        todo!()
+    }
+
+    /// When [`Self::due`] must be asked again though no call comes; nothing where it need not.
+    pub fn due_at_ms(&self, policy: &Policy) -> Option<i64> {
+        todo!()
+    }
+
+    /// Takes in an answer; one to another than the newest request changes nothing.
+    pub fn answered(&mut self, policy: &Policy, answer: &Answer, now_ms: i64) {
+        todo!()
+    }
+
+    /// Notes that no answer to this request will be waited for.
+    pub fn lost(&mut self, sequence: u64) {
+        todo!()
+    }
+}

@@ -1,0 +1,33 @@
+//! Rate limits, pure: no clock, no randomness, no I/O; time is an argument, in milliseconds.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`policy`] | what is promised: limit, window, algorithm, scope |
+//! | [`meter`] | what one key has used under one policy, and the verdict about the next call |
+//! | [`clock`] | a clock that never goes back |
+//! | [`table`] | the keys of one partition: bounded, atomic over several keys, with reservations |
+//! | [`log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
+//! | [`escrow`] | the grantor's side of a limit that holds for the world |
+//! | [`lease`] | the holder's side: what a datacenter may admit without asking |
+//! | [`holders`] | the leases of one partition |
+//!
+//! A call passes [`table::Table::check`] into a meter's `check`, which answers a [`meter::Verdict`]. Where the scope is
+//! global it passes a [`lease::Holder`], and only the holder's requests reach the table of the grantor.
+//!
+//! What each algorithm promises, for a policy of `limit` per `window`, where nothing is refunded:
+//!
+//! | algorithm | never more than | price |
+//! |---|---|---|
+//! | sliding window | `limit` in any interval of `window` | quota returns up to a sixtieth of the window late |
+//! | precise | `limit` in any interval of `window` | up to 1,000 times are kept; limits up to 1,000 |
+//! | fixed window | `limit` in each window of the clock, so twice that around a boundary | none |
+//! | token bucket | `burst + limit · d / window` in any interval of length d | none |
+
+pub mod clock;
+pub mod escrow;
+pub mod holders;
+pub mod lease;
+pub mod log;
+pub mod meter;
+pub mod policy;
+pub mod table;
