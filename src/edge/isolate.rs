@@ -10,6 +10,7 @@ use worker::Env;
 
 use super::flight::Cells;
 use super::lanes::Lanes;
+use super::limiters::Limits;
 use super::views::ReadCache;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::split::shard_of_lot;
@@ -52,6 +53,7 @@ struct Isolate {
     homes: HashMap<CounterId, Home>,
     lanes: Lanes<Cells>,
     reads: ReadCache,
+    limits: Limits,
     bulk_bytes: u64,
     waves: Waves,
     /// Decides which shard this isolate stays with.
@@ -74,6 +76,7 @@ fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
             homes: HashMap::new(),
             lanes: Lanes::default(),
             reads: ReadCache::default(),
+            limits: Limits::default(),
             bulk_bytes: 0,
             waves: Waves::default(),
             lot: random(),
@@ -84,6 +87,11 @@ fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
 /// Works with the lanes.
 pub fn with_lanes<T>(work: impl FnOnce(&mut Lanes<Cells>) -> T) -> T {
     with(|isolate| work(&mut isolate.lanes))
+}
+
+/// Works with what is remembered of limits.
+pub fn with_limits<T>(work: impl FnOnce(&mut Limits) -> T) -> T {
+    with(|isolate| work(&mut isolate.limits))
 }
 
 /// Works with the cached reads.

@@ -18,6 +18,8 @@
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`queue`] | events that are acknowledged at once and counted soon |
 //! | [`producer`] | how they reach the deployment's queue, where it has one |
+//! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
+//! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -30,6 +32,9 @@ mod flight;
 mod isolate;
 mod keyed;
 mod lanes;
+mod limit_checks;
+mod limiters;
+mod limits;
 mod manage;
 mod metrics;
 mod producer;
@@ -45,6 +50,7 @@ use worker::web_sys::{Request, Response};
 use worker::{Context, Env};
 
 use crate::protocol::access::Scope;
+use crate::protocol::names::limit_right;
 use crate::protocol::problem::Problem;
 use crate::protocol::routes::{Route, RouteName, resolve};
 use respond::Answer;
@@ -132,6 +138,36 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::DeadLetters, Ok(caller)) => {
             caller.may(Scope::Admin, "")?;
             queue::dead_letters(visit).await
+        }
+        (Route::ListPolicies, Ok(caller)) => limits::list_policies(visit, &caller).await,
+        (Route::CheckMany, Ok(caller)) => limit_checks::check_many(visit, &caller).await,
+        (Route::GetPolicy(name), Ok(caller)) => {
+            caller.may(Scope::Read, &limit_right(&name, None))?;
+            limits::get_policy(visit, name).await
+        }
+        (Route::PutPolicy(name), Ok(caller)) => {
+            caller.may(Scope::Admin, &limit_right(&name, None))?;
+            limits::put_policy(visit, name).await
+        }
+        (Route::DeletePolicy(name), Ok(caller)) => {
+            caller.may(Scope::Admin, &limit_right(&name, None))?;
+            limits::delete_policy(visit, name).await
+        }
+        (Route::Check(name, key), Ok(caller)) => {
+            caller.may(Scope::Write, &limit_right(&name, Some(&key)))?;
+            limits::check(visit, name, key).await
+        }
+        (Route::Peek(name, key), Ok(caller)) => {
+            caller.may(Scope::Read, &limit_right(&name, Some(&key)))?;
+            limits::peek(visit, name, key).await
+        }
+        (Route::Forget(name, key), Ok(caller)) => {
+            caller.may(Scope::Admin, &limit_right(&name, Some(&key)))?;
+            limits::forget(visit, name, key).await
+        }
+        (Route::Refund(name, key), Ok(caller)) => {
+            caller.may(Scope::Write, &limit_right(&name, Some(&key)))?;
+            limits::refund(visit, name, key).await
         }
         (Route::Ingest, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;

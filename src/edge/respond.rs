@@ -18,7 +18,10 @@ const PREFLIGHT_SECONDS: &str = "600";
 /// not cover it (Fetch standard, "CORS non-wildcard request-header name").
 const ALLOWED_HEADERS: &str =
     "authorization, content-type, content-encoding, idempotency-key, if-match, if-none-match";
-const EXPOSED_HEADERS: &str = "etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms, server-timing, idempotency-replayed";
+const EXPOSED_HEADERS: &str = "etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms, server-timing, idempotency-replayed, ratelimit-policy, ratelimit, tally-on-error";
+
+/// Media type of a refusal.
+const PROBLEM: &str = "application/problem+json";
 
 /// Header of the first answer to a key, given again.
 const REPLAYED: &str = "idempotency-replayed";
@@ -71,6 +74,21 @@ impl Answer {
         Self { status, ..self }
     }
 
+    /// With another header.
+    pub fn with_header(mut self, name: &'static str, value: String) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// A refusal whose problem is written already.
+    pub fn refused(code: Code, problem: String) -> Self {
+        Self {
+            content_type: PROBLEM,
+            refusal: Some(code),
+            ..Self::json(problem).with_status(code.status())
+        }
+    }
+
     /// Says that this is the first answer to a key, given again.
     pub fn replayed(mut self) -> Self {
         self.headers.push((REPLAYED, "true".to_owned()));
@@ -100,11 +118,7 @@ impl Answer {
 
 impl From<Problem> for Answer {
     fn from(problem: Problem) -> Self {
-        let mut answer = Self {
-            content_type: "application/problem+json",
-            refusal: Some(problem.code()),
-            ..Self::json(problem.to_json()).with_status(problem.code().status())
-        };
+        let mut answer = Self::refused(problem.code(), problem.to_json());
         if let Some(seconds) = problem.retry_after_seconds() {
             answer.headers.push(("retry-after", seconds.to_string()));
         }

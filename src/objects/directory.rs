@@ -23,8 +23,8 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random};
 use crate::protocol::messages::{
-    Call, Claim, Fault, FindClaims, HashKeyCall, Keep, List, LookUp, Operate, Push, Register,
-    RegisterInbox, Settle, ViewOf,
+    Call, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, HashKeyCall, Keep, List, ListPolicies,
+    LookUp, Operate, Push, PutPolicy, Register, RegisterInbox, Settle, ViewOf,
 };
 
 /// Counters and duties that one alarm looks at; the next alarm follows at once.
@@ -92,6 +92,18 @@ impl DurableObject for Directory {
             List::PATH => call::reply::<List>(&self.on_list(call::read(&mut request).await)),
             Push::PATH => call::reply::<Push>(&self.on_push(call::read(&mut request).await)),
             ViewOf::PATH => call::reply::<ViewOf>(&self.on_view(call::read(&mut request).await)),
+            GetPolicy::PATH => {
+                call::reply::<GetPolicy>(&self.on_get_policy(call::read(&mut request).await))
+            }
+            PutPolicy::PATH => {
+                call::reply::<PutPolicy>(&self.on_put_policy(call::read(&mut request).await))
+            }
+            DeletePolicy::PATH => {
+                call::reply::<DeletePolicy>(&self.on_delete_policy(call::read(&mut request).await))
+            }
+            ListPolicies::PATH => {
+                call::reply::<ListPolicies>(&self.on_list_policies(call::read(&mut request).await))
+            }
             HashKeyCall::PATH => call::reply::<HashKeyCall>(&self.on_hash_key()),
             _ => Response::error("no such call", 404),
         }

@@ -4,6 +4,7 @@ use worker::SqlStorageValue;
 
 use super::claim_store::CLAIMS_SCHEMA;
 use super::operation_store::{OPERATIONS_SCHEMA, Operation};
+use super::policies::POLICIES_SCHEMA;
 use super::store::{Store, blob, integer, text};
 use crate::cluster::delta::Marks;
 use crate::cluster::root::{Entry, prefix_end};
@@ -11,8 +12,8 @@ use crate::cluster::view::{View, ViewAtRest};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::protocol::messages::{Fault, decode, encode};
 
-/// 2 added claims, 3 operations and views.
-const SCHEMA_VERSION: i64 = 3;
+/// 2 added claims, 3 operations and views, 4 policies.
+const SCHEMA_VERSION: i64 = 4;
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS roots (id TEXT PRIMARY KEY, live INTEGER NOT NULL, due_at INTEGER, \
@@ -23,6 +24,7 @@ const SCHEMA: &[&str] = &[
         PRIMARY KEY (id, datacenter, kind, generation)) WITHOUT ROWID",
     CLAIMS_SCHEMA,
     OPERATIONS_SCHEMA,
+    POLICIES_SCHEMA,
     "CREATE TABLE IF NOT EXISTS views (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS deployment (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
 ];

@@ -20,6 +20,9 @@
 //! | [`settling`] | datacenters that a set or reset could not observe |
 //! | [`telling`] | how roots end, and how leads are told |
 //! | [`directory_store`] | its rows |
+//! | [`limiter`], [`limiter_store`] | rate limits of one partition of the keys, and their rows |
+//! | [`leases`] | how a limiter admits what the world shares |
+//! | [`policies`] | the deployment's policies, at one partition of the directory |
 //! | [`readable`] | refusing what comes while storage cannot be read |
 //! | [`store`] | SQL, and the schema's version |
 
@@ -39,8 +42,12 @@ mod inbox;
 mod inbox_store;
 mod inboxes;
 mod lead;
+mod leases;
+mod limiter;
+mod limiter_store;
 mod operate;
 mod operation_store;
+mod policies;
 mod pushing;
 mod readable;
 mod rebuild;

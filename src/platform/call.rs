@@ -11,10 +11,11 @@ use worker::web_sys::{Headers, RequestInit, Response, ResponseInit};
 use worker::{Env, Request};
 
 use crate::cluster::ring::Ring;
-use crate::counter::id::CounterId;
+use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::clock::within_ms;
+use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{Call, Fault, decode, encode};
-use crate::protocol::names::{self, AGGREGATOR, CellAddress, Placement};
+use crate::protocol::names::{self, AGGREGATOR, CellAddress, LimiterAddress, Placement};
 
 /// How long one message may take before its sender looks elsewhere.
 pub const CALL_MS_MAX: u64 = 5_000;
@@ -42,6 +43,7 @@ extern "C" {
 
 thread_local! {
     static RING: Ring = Ring::new(names::DIRECTORY_PARTITIONS);
+    static LIMITERS: Ring = Ring::new(names::LIMITER_PARTITIONS);
 }
 
 /// Calls the object at a placement.
@@ -97,6 +99,19 @@ pub async fn cell<C: Call>(env: &Env, to: &CellAddress, call: &C) -> Result<C::A
 /// The partition of the directory that holds a counter's root.
 pub fn partition_of(counter: &CounterId) -> u32 {
     RING.with(|ring| ring.partition_of(counter.as_str()))
+}
+
+/// The limiter of a key, in a datacenter or of the world.
+pub fn limiter_of(
+    datacenter: Option<&Datacenter>,
+    policy: &PolicyName,
+    key: &CounterId,
+) -> LimiterAddress {
+    let text = [policy.as_str(), "/", key.as_str()].concat();
+    LimiterAddress {
+        datacenter: datacenter.cloned(),
+        partition: LIMITERS.with(|ring| ring.partition_of(&text)),
+    }
 }
 
 /// Calls the partition that holds a counter's root.

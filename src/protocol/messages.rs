@@ -36,6 +36,7 @@ macro_rules! calls {
 mod converge;
 mod explain;
 mod keyed;
+mod limit;
 mod operate;
 mod queue;
 mod read;
@@ -43,6 +44,10 @@ mod read;
 pub use converge::{Held, Push, ViewOf, Viewed, WatchLead};
 pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ShardAsked, SumExplained, Way};
 pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Owner, Recall};
+pub use limit::{
+    Check, Checked, DeletePolicy, Demand, EndReservation, GetPolicy, Judged, Lease, ListPolicies,
+    PolicyPut, PutPolicy, Reserve, Reserved, Wish,
+};
 pub use operate::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
 };

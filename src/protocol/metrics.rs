@@ -114,6 +114,19 @@ families! {
         "Default reads that shared a view with another." [ReadCacheHit ""];
     Edge Counter "tally_read_cache_misses_total"
         "Default reads that fetched a view." [ReadCacheMiss ""];
+    Edge Counter "tally_limit_checks_total"
+        "Checks of rate limits, by what was answered: refused counts those of shadow policies too, error those that the \
+         limiter did not judge." [
+        LimitAllowed "{verdict=\"allowed\"}",
+        LimitRefused "{verdict=\"refused\"}",
+        LimitError "{verdict=\"error\"}"
+    ];
+    Edge Counter "tally_limit_denials_cached_total"
+        "Checks that were refused from memory, without a call." [LimitDenialCached ""];
+    Edge Counter "tally_limit_messages_total"
+        "Messages that checks were joined in on their way to limiters." [LimitMessage ""];
+    Edge Counter "tally_limit_remote_calls_total"
+        "Calls of limiters to that of the world, for checks of limits with the scope global." [LimitRemoteCall ""];
     Objects Counter "tally_commits_total"
         "Commits of cells, by outcome." [
         CommitWritten "{outcome=\"written\"}",

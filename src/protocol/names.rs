@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::region::location_hint;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::queue::InboxId;
+use crate::protocol::limits::PolicyName;
 
 /// Binding of the cells' namespace, class `Cell`.
 pub const CELLS: &str = "CELLS";
@@ -13,6 +14,8 @@ pub const CELLS: &str = "CELLS";
 pub const DIRECTORY: &str = "DIRECTORY";
 /// Binding of the inboxes' namespace, class `Inbox`.
 pub const INBOXES: &str = "INBOXES";
+/// Binding of the limiters' namespace, class `Limiter`.
+pub const LIMITERS: &str = "LIMITERS";
 /// Binding of the global aggregator Worker on the edge.
 pub const AGGREGATOR: &str = "AGGREGATOR";
 /// Binding of a queue of the platform on the edge, where the deployment has one: queued events go there.
@@ -48,6 +51,10 @@ pub const IDEMPOTENCY_DATACENTER: &str = "datacenter";
 /// Partitions of the directory: each an object of about 1,000 requests/s, so 16 take 16,000 first
 /// writes, settings and uncached reads a second.
 pub const DIRECTORY_PARTITIONS: u32 = 16;
+
+/// Limiters of each datacenter, and of the world: each judges about 1,000 messages/s, and a message holds what a whole
+/// isolate asks at once.
+pub const LIMITER_PARTITIONS: u32 = 8;
 
 /// Which cell: a counter, a datacenter, a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -126,5 +133,44 @@ pub fn inbox(inbox: &InboxId) -> Placement {
         binding: INBOXES,
         name: format!("i1/{datacenter}/{number}"),
         location_hint: location_hint(datacenter),
+    }
+}
+
+/// Which limiter: one partition of the keys of a datacenter, or of those that the world shares.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LimiterAddress {
+    /// The datacenter; `None` for the world.
+    pub datacenter: Option<Datacenter>,
+    /// The partition, below [`LIMITER_PARTITIONS`].
+    pub partition: u32,
+}
+
+/// What a key's prefix must begin with to be about limits: ids of counters, and limits, share one space of names for
+/// access.
+pub const LIMIT_RIGHTS: &str = "limits/";
+
+/// The name that access to a limit is asked for: `limits/{policy}/{key}`.
+pub fn limit_right(policy: &PolicyName, key: Option<&CounterId>) -> String {
+    let key = key.map_or("", CounterId::as_str);
+    [LIMIT_RIGHTS, policy.as_str(), "/", key].concat()
+}
+
+/// The placement of a limiter: near its datacenter; that of the world near whoever asks first.
+pub fn limiter(address: &LimiterAddress) -> Placement {
+    let LimiterAddress {
+        datacenter,
+        partition,
+    } = address;
+    let (name, location_hint) = match datacenter {
+        Some(datacenter) => (
+            format!("l1/{datacenter}/{partition}"),
+            location_hint(datacenter),
+        ),
+        None => (format!("g1/{partition}"), None),
+    };
+    Placement {
+        binding: LIMITERS,
+        name,
+        location_hint,
     }
 }

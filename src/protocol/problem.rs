@@ -45,11 +45,15 @@ codes! {
     ClockSkew "clock-skew" 400 "The given time is too far from the server's clock";
     InvalidIdempotencyKey "invalid-idempotency-key" 400 "The idempotency key is not valid";
     InvalidPrecondition "invalid-precondition" 400 "The precondition cannot be read";
+    InvalidPolicy "invalid-policy" 400 "The policy is not valid";
+    InvalidCost "invalid-cost" 400 "A cost is a positive whole number";
+    CostExceedsLimit "cost-exceeds-limit" 400 "The cost could never be admitted";
     InvalidGzip "invalid-gzip" 400 "The body is not valid gzip";
     Unauthorized "unauthorized" 401 "A key is needed";
     Forbidden "forbidden" 403 "The key does not allow this";
     NotFound "not-found" 404 "There is no such route";
     CounterNotFound "counter-not-found" 404 "There is no such counter";
+    PolicyNotFound "policy-not-found" 404 "There is no such policy";
     MethodNotAllowed "method-not-allowed" 405 "The route does not know this method";
     CounterOverflow "counter-overflow" 409 "The counter cannot hold this much";
     CounterEnded "counter-ended" 409 "The counter has been deleted since";
@@ -59,10 +63,13 @@ codes! {
     BodyTooLarge "body-too-large" 413 "The body is too large";
     UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read";
     IdempotencyKeyReused "idempotency-key-reused" 422 "The idempotency key was used for another write";
+    QuotaExceeded "quota-exceeded" 429 "Request quota exceeded";
+    TooManyPolicies "too-many-policies" 409 "The deployment has as many policies as it may have";
     TooManyCounters "too-many-counters" 400 "The call names too many counters";
     Internal "internal" 500 "Something is broken here";
     NotConfigured "not-configured" 503 "This deployment has no keys yet";
     Unavailable "unavailable" 503 "A part that is needed did not answer";
+    LimiterUnavailable "limiter-unavailable" 503 "The limiter did not answer, and the policy is closed then";
     Overloaded "overloaded" 503 "Too much is in memory here at once";
     VersionNotReached "version-not-reached" 504 "The version that was asked for was not reached in time";
 }

@@ -1,5 +1,6 @@
 //! Which call a request is: method and path in, route or refusal out. The only place that knows paths.
 
+use super::limits::PolicyName;
 use super::problem::{Code, Problem};
 use crate::counter::id::CounterId;
 
@@ -38,6 +39,24 @@ pub enum Route {
     Count,
     /// `GET /api/dead-letters`
     DeadLetters,
+    /// `GET /limits`
+    ListPolicies,
+    /// `POST /limits`
+    CheckMany,
+    /// `GET /limits/{policy}`
+    GetPolicy(PolicyName),
+    /// `PUT /limits/{policy}`
+    PutPolicy(PolicyName),
+    /// `DELETE /limits/{policy}`
+    DeletePolicy(PolicyName),
+    /// `POST /limits/{policy}/{key}`
+    Check(PolicyName, CounterId),
+    /// `GET /limits/{policy}/{key}`
+    Peek(PolicyName, CounterId),
+    /// `DELETE /limits/{policy}/{key}`
+    Forget(PolicyName, CounterId),
+    /// `POST /limits/{policy}/{key}/refund`
+    Refund(PolicyName, CounterId),
     /// `GET /metrics`
     Metrics,
     /// `GET /healthz`
@@ -83,6 +102,15 @@ names! {
     Event "api_event" "[`Route::Event`]";
     Count "api_counter" "[`Route::Count`]";
     DeadLetters "api_dead_letters" "[`Route::DeadLetters`]";
+    ListPolicies "limit_policies" "[`Route::ListPolicies`]";
+    CheckMany "limit_checks" "[`Route::CheckMany`]";
+    GetPolicy "limit_policy_get" "[`Route::GetPolicy`]";
+    PutPolicy "limit_policy_put" "[`Route::PutPolicy`]";
+    DeletePolicy "limit_policy_delete" "[`Route::DeletePolicy`]";
+    Check "limit_check" "[`Route::Check`]";
+    Peek "limit_peek" "[`Route::Peek`]";
+    Forget "limit_forget" "[`Route::Forget`]";
+    Refund "limit_refund" "[`Route::Refund`]";
     Metrics "metrics" "[`Route::Metrics`]";
     Health "healthz" "[`Route::Health`]";
     OpenApi "openapi" "[`Route::OpenApi`]";
@@ -110,6 +138,15 @@ impl Route {
             Self::Event => RouteName::Event,
             Self::Count => RouteName::Count,
             Self::DeadLetters => RouteName::DeadLetters,
+            Self::ListPolicies => RouteName::ListPolicies,
+            Self::CheckMany => RouteName::CheckMany,
+            Self::GetPolicy(_) => RouteName::GetPolicy,
+            Self::PutPolicy(_) => RouteName::PutPolicy,
+            Self::DeletePolicy(_) => RouteName::DeletePolicy,
+            Self::Check(..) => RouteName::Check,
+            Self::Peek(..) => RouteName::Peek,
+            Self::Forget(..) => RouteName::Forget,
+            Self::Refund(..) => RouteName::Refund,
             Self::Metrics => RouteName::Metrics,
             Self::Health => RouteName::Health,
             Self::OpenApi => RouteName::OpenApi,
@@ -136,6 +173,10 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/api/event", &["POST"]),
     ("/api/counter", &["GET"]),
     ("/api/dead-letters", &["GET"]),
+    ("/limits", &["GET", "POST"]),
+    ("/limits/{policy}", &["GET", "PUT", "DELETE"]),
+    ("/limits/{policy}/{key}", &["GET", "POST", "DELETE"]),
+    ("/limits/{policy}/{key}/refund", &["POST"]),
     ("/metrics", &["GET"]),
     ("/healthz", &["GET"]),
     ("/openapi.json", &["GET"]),
@@ -188,6 +229,10 @@ fn template_of(path: &str) -> Option<&'static str> {
         ["api", "event"] => "/api/event",
         ["api", "counter"] => "/api/counter",
         ["api", "dead-letters"] => "/api/dead-letters",
+        ["limits"] => "/limits",
+        ["limits", _] => "/limits/{policy}",
+        ["limits", _, _] => "/limits/{policy}/{key}",
+        ["limits", _, _, "refund"] => "/limits/{policy}/{key}/refund",
         ["metrics"] => "/metrics",
         ["healthz"] => "/healthz",
         ["openapi.json"] => "/openapi.json",
@@ -215,9 +260,15 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
             allow: Some(allow),
         });
     }
-    let segment = path.split('/').nth(2).unwrap_or_default();
-    let id =
-        || decode_segment(segment).and_then(|text| CounterId::parse(text).map_err(Problem::from));
+    let mut segments = path.split('/').skip(2);
+    let segment = segments.next().unwrap_or_default();
+    let id_of = |segment: &str| {
+        decode_segment(segment).and_then(|text| CounterId::parse(text).map_err(Problem::from))
+    };
+    let id = || id_of(segment);
+    let policy = || decode_segment(segment).and_then(PolicyName::parse);
+    let key_segment = segments.next().unwrap_or_default();
+    let key = || id_of(key_segment);
     Ok(match (template, method) {
         ("/counters", _) => Route::List,
         ("/counters/{id}", "PUT") => Route::Put(id()?),
@@ -237,6 +288,15 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/api/event", _) => Route::Event,
         ("/api/counter", _) => Route::Count,
         ("/api/dead-letters", _) => Route::DeadLetters,
+        ("/limits", "POST") => Route::CheckMany,
+        ("/limits", _) => Route::ListPolicies,
+        ("/limits/{policy}", "PUT") => Route::PutPolicy(policy()?),
+        ("/limits/{policy}", "DELETE") => Route::DeletePolicy(policy()?),
+        ("/limits/{policy}", _) => Route::GetPolicy(policy()?),
+        ("/limits/{policy}/{key}", "POST") => Route::Check(policy()?, key()?),
+        ("/limits/{policy}/{key}", "DELETE") => Route::Forget(policy()?, key()?),
+        ("/limits/{policy}/{key}", _) => Route::Peek(policy()?, key()?),
+        ("/limits/{policy}/{key}/refund", _) => Route::Refund(policy()?, key()?),
         ("/metrics", _) => Route::Metrics,
         ("/healthz", _) => Route::Health,
         _ => Route::OpenApi,

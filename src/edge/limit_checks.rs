@@ -1,0 +1,191 @@
+//! `POST /limits`: several checks with one verdict.
+//!
+//! Invariant: all are admitted, or none stays consumed: what was reserved is given back before the answer. Where that
+//! does not get through, or the caller of this code is ended, it stays consumed: less is admitted, never more.
+
+use futures_util::future::{join, join_all};
+use worker::Env;
+
+use super::body;
+use super::limiters::{CHECK_MS_MAX, forget_denial};
+use super::limits::{Asking, ask_alone, unreachable, with_headers};
+use super::respond::Answer;
+use super::visit::Visit;
+use crate::limit::meter::Verdict;
+use crate::limit::policy::OnError;
+use crate::limit::table::ReservationId;
+use crate::platform::call;
+use crate::platform::clock::random_key;
+use crate::platform::measure;
+use crate::protocol::access::{Caller, Scope as Right};
+use crate::protocol::limits::batch::Batch;
+use crate::protocol::limits::{Judgement, Line, many_json, parse_checks, refused_many_json};
+use crate::protocol::messages::{EndReservation, Reserve, Reserved, Wish};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::{self, LimiterAddress};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::Query;
+
+/// Checks of one limiter that it decides at once, by their places in the call.
+struct Group {
+    to: LimiterAddress,
+    places: Vec<usize>,
+}
+
+/// Admits all of several checks, or none.
+///
+/// # Errors
+/// As [`super::limits::check`], saying which check is wrong.
+pub async fn check_many(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
+    Query::parse(visit.query(), &[])?;
+    let lines = parse_checks(&body::read_small(&visit.request).await?)?;
+    let here = visit.datacenter();
+    let mut askings = Vec::with_capacity(lines.len());
+    for Line { policy, key, asks } in lines {
+        caller.may(Right::Write, &names::limit_right(&policy, Some(&key)))?;
+        askings.push(Asking::new(visit, &here, policy, key, asks).await?);
+    }
+    let _waiting = visit.waiting();
+    let verdicts = decide(visit, &askings).await;
+    for verdict in &verdicts {
+        measure::count(match verdict {
+            Some(verdict) if verdict.is_allowed => Metric::LimitAllowed,
+            Some(_) => Metric::LimitRefused,
+            None => Metric::LimitError,
+        });
+    }
+    let judged = askings.iter().zip(&verdicts);
+    let judgements: Vec<Judgement<'_>> = judged
+        .map(|(asking, verdict)| asking.judgement(&here, *verdict))
+        .collect();
+    let unknown = judgements.iter().find(|one| {
+        one.verdict.is_none() && one.policy.on_error == OnError::Closed && !one.policy.is_shadow
+    });
+    let answer = if judgements.iter().all(Judgement::is_allowed) {
+        Answer::json(many_json(&judgements))
+    } else if let Some(unknown) = unknown {
+        unreachable(unknown.name)
+    } else {
+        Answer::refused(Code::QuotaExceeded, refused_many_json(&judgements))
+    };
+    Ok(with_headers(answer, &judgements))
+}
+
+/// The verdict of each check, after all were admitted or what was has been given back.
+async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut worlds: Vec<usize> = Vec::new();
+    for (place, asking) in askings.iter().enumerate() {
+        if asking.is_worlds() {
+            worlds.push(place);
+            continue;
+        }
+        match groups.iter_mut().find(|group| group.to == asking.to) {
+            Some(group) => group.places.push(place),
+            None => groups.push(Group {
+                to: asking.to.clone(),
+                places: vec![place],
+            }),
+        }
+    }
+    let id = (groups.len() + worlds.len() > 1).then(|| random_key().0);
+    let reserving = join_all(
+        groups
+            .iter()
+            .map(|group| reserve(visit, askings, group, id)),
+    );
+    let consuming = join_all(worlds.iter().filter_map(|place| {
+        let asking = askings.get(*place)?;
+        Some(ask_alone(visit, asking, Wish::Consume))
+    }));
+    let (reserved, consumed) = join(reserving, consuming).await;
+
+    let mut verdicts: Vec<Option<Verdict>> = vec![None; askings.len()];
+    for (group, reserved) in groups.iter().zip(&reserved) {
+        for (place, verdict) in group.places.iter().zip(&reserved.verdicts) {
+            put(&mut verdicts, *place, *verdict);
+        }
+    }
+    for (place, verdict) in worlds.iter().zip(&consumed) {
+        put(&mut verdicts, *place, *verdict);
+    }
+    let is_admitted = askings.iter().zip(&verdicts).all(|(asking, verdict)| {
+        let by_verdict = verdict.map_or(asking.policy.on_error == OnError::Open, |verdict| {
+            verdict.is_allowed
+        });
+        by_verdict || asking.policy.is_shadow
+    });
+    if let Some(id) = id {
+        let ends: Vec<EndReservation> = groups
+            .iter()
+            .map(|group| EndReservation {
+                to: group.to.clone(),
+                id,
+                is_cancelled: !is_admitted,
+            })
+            .collect();
+        let env = visit.env.clone();
+        let ending = async move {
+            join_all(ends.iter().map(|end| tell(&env, end))).await;
+        };
+        if is_admitted {
+            // What it consumed stays consumed, whether or not the limiters hear of it.
+            visit.wait_until(ending);
+        } else {
+            ending.await;
+        }
+    }
+    if !is_admitted {
+        let given_back = worlds.iter().zip(&consumed).filter_map(|(place, verdict)| {
+            let asking = askings.get(*place)?;
+            verdict.filter(|verdict| verdict.is_allowed)?;
+            Some(ask_alone(visit, asking, Wish::Refund))
+        });
+        join_all(given_back).await;
+        for (asking, verdict) in askings.iter().zip(verdicts.iter_mut()) {
+            forget_denial(&asking.to, &asking.name, &asking.key);
+            // Each as it stands by itself, now that nothing of this call is consumed.
+            if let Some(verdict) = verdict.as_mut().filter(|verdict| verdict.is_allowed) {
+                verdict.remaining = verdict.remaining.saturating_add(asking.cost);
+            }
+        }
+    }
+    verdicts
+}
+
+fn put(verdicts: &mut [Option<Verdict>], place: usize, verdict: Option<Verdict>) {
+    if let Some(known) = verdicts.get_mut(place) {
+        *known = verdict;
+    }
+}
+
+async fn reserve(
+    visit: &Visit,
+    askings: &[Asking],
+    group: &Group,
+    id: Option<ReservationId>,
+) -> Reserved {
+    let chosen = group.places.iter().filter_map(|place| askings.get(*place));
+    let Batch {
+        policies, demands, ..
+    } = Batch::each(chosen.map(|asking| (&asking.name, &*asking.policy, &asking.key, asking.cost)));
+    let reserve = Reserve {
+        to: group.to.clone(),
+        id,
+        policies,
+        demands,
+    };
+    measure::count(Metric::LimitMessage);
+    let to = names::limiter(&group.to);
+    let reserved = call::object_within(&visit.env, &to, &reserve, CHECK_MS_MAX).await;
+    reserved.unwrap_or_else(|_| Reserved {
+        verdicts: vec![None; group.places.len()],
+        is_reserved: false,
+    })
+}
+
+/// Where it does not get through, what was reserved stays consumed.
+async fn tell(env: &Env, end: &EndReservation) {
+    let to = names::limiter(&end.to);
+    let _ = call::object_within(env, &to, end, CHECK_MS_MAX).await;
+}

@@ -1,0 +1,296 @@
+//! How checks reach their limiters: the line to limiters. And what an isolate remembers of limits: policies, and
+//! denials.
+//!
+//! Invariant: a message of unknown outcome is not sent again, since it may have consumed; its checks are answered as the
+//! policy says for errors.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use worker::Env;
+
+use super::isolate::with_limits;
+use super::lanes::{Lanes, Line, land};
+use super::visit::Visit;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::nonces::Nonce;
+use crate::limit::meter::Verdict;
+use crate::limit::policy::Policy;
+use crate::platform::call;
+use crate::platform::clock::now_ms;
+use crate::platform::measure;
+use crate::protocol::limits::PolicyName;
+use crate::protocol::limits::batch::Batch;
+use crate::protocol::messages::{Check, Checked, Fault, GetPolicy};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::{self, LimiterAddress};
+use crate::protocol::problem::{Code, Problem};
+
+/// How long a limiter of the own datacenter may take: whoever asks waits for it.
+pub const CHECK_MS_MAX: u64 = 1_500;
+
+/// How long one that asks the world may take: a round trip around it, twice.
+pub const WORLD_MS_MAX: u64 = 2_500;
+
+/// Policies that an isolate remembers: 200 bytes each, so 2 MB.
+const POLICIES_MAX: usize = 10_000;
+
+/// For how long a policy is used as it was read; until the second, the next use reads it again on the side; until the
+/// third it is used where it cannot be read.
+const POLICY_FRESH_MS: i64 = 5_000;
+const POLICY_USABLE_MS: i64 = 15_000;
+const POLICY_STALE_MS_MAX: i64 = 3_600_000;
+
+/// Denials that an isolate remembers: at most 1 KB each, so 10 MB.
+const DENIALS_MAX: usize = 10_000;
+
+/// The longest that a key is refused from memory: what others give back or reset is seen by then.
+const DENIAL_MS_MAX: i64 = 1_000;
+
+/// What an isolate remembers of limits.
+#[derive(Default)]
+pub struct Limits {
+    lanes: Lanes<Limiters>,
+    policies: HashMap<PolicyName, Known>,
+    denials: HashMap<(LimiterAddress, PolicyName, CounterId), Denial>,
+}
+
+struct Known {
+    policy: Rc<Policy>,
+    read_ms: i64,
+    is_being_read: bool,
+}
+
+/// A refusal that holds for a while.
+struct Denial {
+    policy: Rc<Policy>,
+    cost: u64,
+    verdict: Verdict,
+    since_ms: i64,
+    until_ms: i64,
+}
+
+/// The line to limiters.
+pub struct Limiters;
+
+impl Line for Limiters {
+    type To = LimiterAddress;
+    type Cargo = Batch;
+    type Outcome = Result<Rc<Checked>, Fault>;
+    type Watcher = ();
+
+    fn with<T>(work: impl FnOnce(&mut Lanes<Self>) -> T) -> T {
+        with_limits(|limits| work(&mut limits.lanes))
+    }
+
+    fn lost() -> Self::Outcome {
+        Err(Fault::Unavailable(
+            "the request that carried this check was ended".to_owned(),
+        ))
+    }
+
+    fn tell((): (), _: &Self::Outcome) {}
+
+    async fn fly(env: &Env, to: &LimiterAddress, nonce: Nonce, load: Batch) {
+        let Batch {
+            policies, demands, ..
+        } = load;
+        let check = Check {
+            to: to.clone(),
+            policies,
+            demands,
+            waits: false,
+        };
+        let outcome = send(env, &check, CHECK_MS_MAX).await.map(Rc::new);
+        Self::with(|lanes| {
+            if let Some(lane) = lanes.known(to) {
+                land::<Self>(lane, nonce, outcome);
+            }
+        });
+    }
+}
+
+/// Sends a message to a limiter.
+///
+/// # Errors
+/// The limiter's, or `Unavailable`.
+pub async fn send(env: &Env, check: &Check, milliseconds: u64) -> Result<Checked, Fault> {
+    measure::count(Metric::LimitMessage);
+    let to = names::limiter(&check.to);
+    let checked = call::object_within(env, &to, check, milliseconds).await;
+    if let Ok(Checked { remote_calls, .. }) = &checked {
+        measure::add(Metric::LimitRemoteCall, u64::from(*remote_calls));
+    }
+    checked
+}
+
+/// The policy of a name. Another isolate's change is seen within [`POLICY_USABLE_MS`], most often within
+/// [`POLICY_FRESH_MS`].
+///
+/// # Errors
+/// `policy-not-found`; `unavailable` where it cannot be read and is not remembered.
+pub async fn policy_of(visit: &Visit, name: &PolicyName) -> Result<Rc<Policy>, Problem> {
+    let now_ms = now_ms();
+    let known = with_limits(|limits| {
+        let known = limits.policies.get_mut(name)?;
+        let age_ms = now_ms.saturating_sub(known.read_ms);
+        let must_read = age_ms > POLICY_FRESH_MS && !known.is_being_read;
+        if must_read {
+            known.is_being_read = true;
+        }
+        Some((known.policy.clone(), age_ms, must_read))
+    });
+    match known {
+        Some((policy, age_ms, must_read)) if age_ms <= POLICY_USABLE_MS => {
+            if must_read {
+                let (env, name) = (visit.env.clone(), name.clone());
+                visit.wait_until(async move {
+                    let _ = read_policy(&env, &name).await;
+                });
+            }
+            Ok(policy)
+        }
+        remembered => match read_policy(&visit.env, name).await {
+            Ok(Some(policy)) => Ok(policy),
+            Ok(None) => Err(not_found(name)),
+            Err(fault) => match remembered {
+                Some((policy, age_ms, _)) if age_ms <= POLICY_STALE_MS_MAX => Ok(policy),
+                _ => Err(unread(&fault)),
+            },
+        },
+    }
+}
+
+/// There is no policy of that name.
+pub fn not_found(name: &PolicyName) -> Problem {
+    Problem::new(
+        Code::PolicyNotFound,
+        format!(
+            "there is no policy {name}; PUT /limits/{name} makes it, or send it with the check"
+        ),
+    )
+}
+
+/// The policies cannot be read now.
+pub fn unread(fault: &Fault) -> Problem {
+    let detail = format!("the policy cannot be read now ({fault}); try again");
+    Problem::new(Code::Unavailable, detail)
+}
+
+/// Reads a policy, and remembers it.
+///
+/// # Errors
+/// `Unavailable`.
+pub async fn read_policy(env: &Env, name: &PolicyName) -> Result<Option<Rc<Policy>>, Fault> {
+    let get = GetPolicy { name: name.clone() };
+    let read = call::object_within(env, &names::directory(0), &get, CHECK_MS_MAX).await;
+    let read = read.map(|policy| policy.map(Rc::new));
+    match &read {
+        Ok(policy) => learn_policy(name, policy.clone()),
+        Err(_) => with_limits(|limits| {
+            if let Some(known) = limits.policies.get_mut(name) {
+                known.is_being_read = false;
+            }
+        }),
+    }
+    read
+}
+
+/// Remembers a policy as it is now, or that there is none.
+pub fn learn_policy(name: &PolicyName, policy: Option<Rc<Policy>>) {
+    let read_ms = now_ms();
+    with_limits(|limits| {
+        let Some(policy) = policy else {
+            limits.policies.remove(name);
+            return;
+        };
+        if limits.policies.len() >= POLICIES_MAX && !limits.policies.contains_key(name) {
+            limits.policies.clear();
+        }
+        let known = Known {
+            policy,
+            read_ms,
+            is_being_read: false,
+        };
+        limits.policies.insert(name.clone(), known);
+    });
+}
+
+/// The place of a denial.
+fn place(
+    to: &LimiterAddress,
+    name: &PolicyName,
+    key: &CounterId,
+) -> (LimiterAddress, PolicyName, CounterId) {
+    (to.clone(), name.clone(), key.clone())
+}
+
+/// The refusal of a check from memory, if it is remembered and holds still.
+pub fn denied(
+    to: &LimiterAddress,
+    name: &PolicyName,
+    policy: &Policy,
+    key: &CounterId,
+    cost: u64,
+) -> Option<Verdict> {
+    with_limits(|limits| {
+        if limits.denials.is_empty() {
+            return None;
+        }
+        let denial = limits.denials.get(&place(to, name, key))?;
+        let now_ms = now_ms();
+        let holds = (denial.since_ms..denial.until_ms).contains(&now_ms)
+            && cost >= denial.cost
+            && *denial.policy == *policy;
+        let passed_ms = u64::try_from(now_ms.saturating_sub(denial.since_ms)).unwrap_or(0);
+        holds.then(|| Verdict {
+            reset_ms: denial.verdict.reset_ms.saturating_sub(passed_ms),
+            retry_after_ms: denial
+                .verdict
+                .retry_after_ms
+                .saturating_sub(passed_ms)
+                .max(1),
+            ..denial.verdict
+        })
+    })
+}
+
+/// Remembers a refusal for a while.
+pub fn learn_denial(
+    to: &LimiterAddress,
+    name: &PolicyName,
+    policy: &Rc<Policy>,
+    key: &CounterId,
+    cost: u64,
+    verdict: Verdict,
+) {
+    let now_ms = now_ms();
+    let waits_ms = i64::try_from(verdict.retry_after_ms).unwrap_or(DENIAL_MS_MAX);
+    with_limits(|limits| {
+        if limits.denials.len() >= DENIALS_MAX {
+            limits.denials.retain(|_, denial| denial.until_ms > now_ms);
+        }
+        // Nothing but a call is lost.
+        if limits.denials.len() >= DENIALS_MAX {
+            limits.denials.clear();
+        }
+        let denial = Denial {
+            policy: policy.clone(),
+            cost,
+            verdict,
+            since_ms: now_ms,
+            until_ms: now_ms.saturating_add(waits_ms.min(DENIAL_MS_MAX)),
+        };
+        limits.denials.insert(place(to, name, key), denial);
+    });
+}
+
+/// Forgets a refusal: something was given back.
+pub fn forget_denial(to: &LimiterAddress, name: &PolicyName, key: &CounterId) {
+    with_limits(|limits| limits.denials.remove(&place(to, name, key)));
+}
+
+/// The limiter that a check goes to.
+pub fn limiter_of(datacenter: &Datacenter, name: &PolicyName, key: &CounterId) -> LimiterAddress {
+    call::limiter_of(Some(datacenter), name, key)
+}

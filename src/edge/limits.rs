@@ -1,0 +1,376 @@
+//! Rate limits: checks, looks, refunds, and the policies.
+
+use std::rc::Rc;
+
+use super::body;
+use super::lanes;
+use super::limiters::{
+    self, CHECK_MS_MAX, Limiters, WORLD_MS_MAX, denied, forget_denial, learn_denial, learn_policy,
+    limiter_of, policy_of,
+};
+use super::respond::Answer;
+use super::visit::Visit;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::limit::meter::Verdict;
+use crate::limit::policy::{OnError, Policy, Scope};
+use crate::platform::call;
+use crate::platform::measure;
+use crate::protocol::access::{Caller, Scope as Right};
+use crate::protocol::limits::batch::{Batch, Place};
+use crate::protocol::limits::{
+    Asked, Judgement, LIMIT_HEADER, POLICY_HEADER, PolicyName, check_cost, deleted_json, list_json,
+    parse_check, parse_policy, policy_json,
+};
+use crate::protocol::messages::{
+    Check, Checked, DeletePolicy, Judged, ListPolicies, PolicyPut, PutPolicy, Wish,
+};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::{self, LimiterAddress};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::Query;
+
+/// Header that says that the limiter could not be reached, and what the policy says for that.
+pub const ON_ERROR_HEADER: &str = "tally-on-error";
+
+/// A check and where it goes.
+#[derive(Clone)]
+pub struct Asking {
+    /// The policy's name.
+    pub name: PolicyName,
+    /// The policy.
+    pub policy: Rc<Policy>,
+    /// The key.
+    pub key: CounterId,
+    /// What it costs.
+    pub cost: u64,
+    /// The limiter.
+    pub to: LimiterAddress,
+}
+
+impl Asking {
+    /// A check, by the policy that it brings or by the one of that name.
+    ///
+    /// # Errors
+    /// `policy-not-found`, `cost-exceeds-limit`, `unavailable`.
+    pub async fn new(
+        visit: &Visit,
+        here: &Datacenter,
+        name: PolicyName,
+        key: CounterId,
+        asked: Asked,
+    ) -> Result<Self, Problem> {
+        let policy = match asked.policy {
+            Some(policy) => Rc::new(policy),
+            None => policy_of(visit, &name).await?,
+        };
+        check_cost(&name, &policy, asked.cost)?;
+        Ok(Self {
+            to: limiter_of(here, &name, &key),
+            name,
+            policy,
+            key,
+            cost: asked.cost,
+        })
+    }
+
+    fn batch(&self, wish: Wish) -> Batch {
+        Batch::of(&self.name, &self.policy, &self.key, self.cost, wish)
+    }
+
+    /// What it was answered with.
+    pub fn judgement<'a>(
+        &'a self,
+        here: &'a Datacenter,
+        verdict: Option<Verdict>,
+    ) -> Judgement<'a> {
+        Judgement {
+            name: &self.name,
+            key: &self.key,
+            policy: &self.policy,
+            datacenter: here,
+            verdict,
+        }
+    }
+
+    /// Whether the limiter of the world has the last word.
+    pub fn is_worlds(&self) -> bool {
+        self.policy.scope == Scope::Global
+    }
+}
+
+/// `POST /limits/{policy}/{key}`: admits the call, or refuses it.
+///
+/// # Errors
+/// `invalid-policy`, `invalid-cost`, `cost-exceeds-limit`, `policy-not-found`, `limiter-unavailable`.
+pub async fn check(visit: &Visit, name: PolicyName, key: CounterId) -> Result<Answer, Problem> {
+    Query::parse(visit.query(), &[])?;
+    let asked = parse_check(&body::read_small(&visit.request).await?)?;
+    let here = visit.datacenter();
+    let asking = Asking::new(visit, &here, name, key, asked).await?;
+    let verdict = consume(visit, &asking).await;
+    Ok(answer_of(&asking.judgement(&here, verdict)))
+}
+
+/// The verdict about a check: from memory, or by the lane to its limiter. `None` where nobody can tell.
+pub async fn consume(visit: &Visit, asking: &Asking) -> Option<Verdict> {
+    let Asking {
+        name,
+        policy,
+        key,
+        cost,
+        to,
+    } = asking;
+    let verdict = match denied(to, name, policy, key, *cost) {
+        Some(verdict) => {
+            measure::count(Metric::LimitDenialCached);
+            Some(verdict)
+        }
+        None => {
+            let verdict = ask(visit, asking).await;
+            if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
+                learn_denial(to, name, policy, key, *cost, verdict);
+            }
+            verdict
+        }
+    };
+    measure::count(match verdict {
+        Some(verdict) if verdict.is_allowed => Metric::LimitAllowed,
+        Some(_) => Metric::LimitRefused,
+        None => Metric::LimitError,
+    });
+    verdict
+}
+
+async fn ask(visit: &Visit, asking: &Asking) -> Option<Verdict> {
+    let _waiting = visit.waiting();
+    let batch = asking.batch(Wish::Consume);
+    let arrival = lanes::carry::<Limiters>(visit, &asking.to, batch)
+        .await
+        .ok()?;
+    let Place { ask, ordinal } = arrival.later;
+    let checked = arrival.outcome.ok()?;
+    match checked.judged.get(ask)? {
+        Judged::Full | Judged::Unreachable => None,
+        judged => match judged.verdict_of(ordinal, asking.cost) {
+            Some(verdict) => Some(verdict),
+            // The world must be asked, which those that share the message need not wait for.
+            None => ask_alone(visit, asking, Wish::Consume).await,
+        },
+    }
+}
+
+/// Asks a limiter for one thing, and waits for the world where that is needed. `None` where nobody can tell.
+pub async fn ask_alone(visit: &Visit, asking: &Asking, wish: Wish) -> Option<Verdict> {
+    // What the world's limiter alone can tell is asked there at once.
+    let is_for_world = asking.is_worlds() && matches!(wish, Wish::Look | Wish::Forget);
+    let to = if is_for_world {
+        call::limiter_of(None, &asking.name, &asking.key)
+    } else {
+        asking.to.clone()
+    };
+    let Batch {
+        policies, demands, ..
+    } = asking.batch(wish);
+    let check = Check {
+        to,
+        policies,
+        demands,
+        waits: true,
+    };
+    let milliseconds = if asking.is_worlds() {
+        WORLD_MS_MAX
+    } else {
+        CHECK_MS_MAX
+    };
+    let checked = limiters::send(&visit.env, &check, milliseconds).await;
+    let Checked { judged, .. } = checked.ok()?;
+    judged.first()?.verdict_of(0, asking.cost)
+}
+
+/// The answer to a check.
+fn answer_of(judgement: &Judgement<'_>) -> Answer {
+    let closed = judgement.verdict.is_none() && !judgement.is_allowed();
+    let answer = if closed {
+        unreachable(judgement.name)
+    } else if judgement.is_allowed() {
+        Answer::json(judgement.to_json())
+    } else {
+        Answer::refused(Code::QuotaExceeded, judgement.refused_json())
+    };
+    with_headers(answer, &[*judgement])
+}
+
+/// The problem where the limiter cannot be reached, and the policy is closed then.
+pub fn unreachable(name: &PolicyName) -> Answer {
+    let detail = format!("policy {name} refuses while its limiter cannot be reached; try again");
+    Answer::from(Problem::new(Code::LimiterUnavailable, detail))
+}
+
+/// The headers of an answer about these checks.
+pub fn with_headers(answer: Answer, judgements: &[Judgement<'_>]) -> Answer {
+    let join = |items: Vec<String>| items.join(", ");
+    let mut answer = answer.with_header(
+        POLICY_HEADER,
+        join(judgements.iter().map(Judgement::policy_item).collect()),
+    );
+    let left: Vec<String> = judgements
+        .iter()
+        .filter_map(Judgement::limit_item)
+        .collect();
+    if !left.is_empty() {
+        answer = answer.with_header(LIMIT_HEADER, join(left));
+    }
+    let waits = judgements
+        .iter()
+        .filter_map(Judgement::retry_after_seconds)
+        .max();
+    if let Some(seconds) = waits {
+        answer = answer.with_header("retry-after", seconds.to_string());
+    }
+    let unknown = judgements.iter().filter(|one| one.verdict.is_none());
+    // One that is closed decides for all.
+    let is_closed = unknown
+        .clone()
+        .any(|one| one.policy.on_error == OnError::Closed);
+    if unknown.count() > 0 {
+        let word = if is_closed { "closed" } else { "open" };
+        answer = answer.with_header(ON_ERROR_HEADER, word.to_owned());
+    }
+    answer
+}
+
+/// A call about a key that changes no quota for the worse: a look, a refund, a reset.
+async fn about(
+    visit: &Visit,
+    name: PolicyName,
+    key: CounterId,
+    asked: Asked,
+    wish: Wish,
+) -> Result<Answer, Problem> {
+    let here = visit.datacenter();
+    let asking = Asking::new(visit, &here, name, key, asked).await?;
+    let _waiting = visit.waiting();
+    let verdict = ask_alone(visit, &asking, wish).await;
+    forget_denial(&asking.to, &asking.name, &asking.key);
+    let Some(verdict) = verdict else {
+        let detail =
+            "the limiter did not answer; whether anything was changed is unknown, try again";
+        return Err(Problem::new(Code::LimiterUnavailable, detail));
+    };
+    let judgement = asking.judgement(&here, Some(verdict));
+    let answer = Answer::json(judgement.looked_json());
+    Ok(with_headers(answer, &[judgement]))
+}
+
+/// `GET /limits/{policy}/{key}`: how the key stands; consumes nothing.
+///
+/// # Errors
+/// `policy-not-found`, `limiter-unavailable`.
+pub async fn peek(visit: &Visit, name: PolicyName, key: CounterId) -> Result<Answer, Problem> {
+    Query::parse(visit.query(), &[])?;
+    about(visit, name, key, Asked::default(), Wish::Look).await
+}
+
+/// `DELETE /limits/{policy}/{key}`: forgets what the key has used.
+///
+/// # Errors
+/// As [`peek`].
+pub async fn forget(visit: &Visit, name: PolicyName, key: CounterId) -> Result<Answer, Problem> {
+    Query::parse(visit.query(), &[])?;
+    about(visit, name, key, Asked::default(), Wish::Forget).await
+}
+
+/// `POST /limits/{policy}/{key}/refund`: gives back what a check has consumed.
+///
+/// # Errors
+/// As [`check`].
+pub async fn refund(visit: &Visit, name: PolicyName, key: CounterId) -> Result<Answer, Problem> {
+    Query::parse(visit.query(), &[])?;
+    let asked = parse_check(&body::read_small(&visit.request).await?)?;
+    about(visit, name, key, asked, Wish::Refund).await
+}
+
+/// `PUT /limits/{policy}`: makes a policy, or replaces it.
+///
+/// # Errors
+/// `invalid-policy`, `unknown-field`, `too-many-policies`, `unavailable`.
+pub async fn put_policy(visit: &Visit, name: PolicyName) -> Result<Answer, Problem> {
+    Query::parse(visit.query(), &[])?;
+    let policy = parse_policy(&body::read_small(&visit.request).await?)?;
+    let put = PutPolicy {
+        name: name.clone(),
+        policy: policy.clone(),
+    };
+    let _waiting = visit.waiting();
+    let to = names::directory(0);
+    let status = match call::object(&visit.env, &to, &put).await? {
+        PolicyPut::Created => 201,
+        PolicyPut::Replaced => 200,
+        PolicyPut::Full => {
+            let detail = "delete a policy that is not used, or send policies with the checks";
+            return Err(Problem::new(Code::TooManyPolicies, detail));
+        }
+    };
+    let answer = Answer::json(policy_json(&name, &policy)).with_status(status);
+    learn_policy(&name, Some(Rc::new(policy)));
+    Ok(answer)
+}
+
+/// `GET /limits/{policy}`
+///
+/// # Errors
+/// `policy-not-found`, `unavailable`.
+pub async fn get_policy(visit: &Visit, name: PolicyName) -> Result<Answer, Problem> {
+    Query::parse(visit.query(), &[])?;
+    let _waiting = visit.waiting();
+    let policy = limiters::read_policy(&visit.env, &name).await;
+    match policy.map_err(|fault| limiters::unread(&fault))? {
+        Some(policy) => Ok(Answer::json(policy_json(&name, &policy))),
+        None => Err(limiters::not_found(&name)),
+    }
+}
+
+/// `DELETE /limits/{policy}`: forgets the policy. Checks that name it are refused from then on, in other isolates a few
+/// seconds later.
+///
+/// # Errors
+/// `policy-not-found`, `unavailable`.
+pub async fn delete_policy(visit: &Visit, name: PolicyName) -> Result<Answer, Problem> {
+    Query::parse(visit.query(), &[])?;
+    let delete = DeletePolicy { name: name.clone() };
+    let _waiting = visit.waiting();
+    let was_there = call::object(&visit.env, &names::directory(0), &delete).await?;
+    learn_policy(&name, None);
+    if was_there {
+        Ok(Answer::json(deleted_json(&name)))
+    } else {
+        Err(limiters::not_found(&name))
+    }
+}
+
+/// `GET /limits`: the policies that the caller may see, in order of their names, page by page.
+///
+/// # Errors
+/// `invalid-query`, `unavailable`.
+pub async fn list_policies(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
+    let query = Query::parse(visit.query(), &["cursor", "limit"])?;
+    caller.may(Right::Read, names::LIMIT_RIGHTS)?;
+    let limit = query.limit()?;
+    let after = query.get("cursor").map(PolicyName::parse).transpose()?;
+    let _waiting = visit.waiting();
+    // One more than asked for tells whether there is another page.
+    let list = ListPolicies {
+        after,
+        limit: limit + 1,
+    };
+    let to = names::directory(0);
+    let mut policies = call::object(&visit.env, &to, &list)
+        .await
+        .map_err(|fault| limiters::unread(&fault))?;
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = policies.len() > most;
+    policies.truncate(most);
+    let cursor = policies.last().filter(|_| has_more);
+    let cursor = cursor.map(|(name, _)| name.as_str());
+    Ok(Answer::json(list_json(&policies, cursor)))
+}

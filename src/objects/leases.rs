@@ -1,0 +1,261 @@
+//! How a limiter of a datacenter judges limits that hold for the world: from what it was lent, and by asking for more.
+//!
+//! Invariant: it admits only what it holds. What it holds ends with its memory.
+
+use std::rc::Rc;
+
+use super::limiter::{Asked, LimiterCore, worlds};
+use crate::limit::holders::{Due, Holders};
+use crate::limit::lease::{Admission, Request};
+use crate::limit::meter::Verdict;
+use crate::limit::table::Full;
+use crate::platform::call;
+use crate::platform::clock::{now_ms, random, sleep_ms};
+use crate::platform::settled::all_settled;
+use crate::protocol::messages::{Check, Demand, Fault, Judged, Lease, Wish};
+use crate::protocol::names::{self, LimiterAddress};
+
+/// How long the world may take to answer: a round trip around it is 0.3 s.
+const LEASE_MS_MAX: u64 = 1_000;
+
+/// How long a check waits for the world, and how often it looks whether what somebody else asked for has come.
+const WAIT_MS_MAX: i64 = 2_000;
+const LOOK_EVERY_MS: u64 = 2;
+
+/// Reports of one second, and how many of them at once. What is left is sent in the next one.
+const REPORTS_MAX: usize = 1_000;
+const REPORTS_AT_ONCE: usize = 32;
+
+impl LimiterCore {
+    fn with_holders<T>(&self, me: &LimiterAddress, work: impl FnOnce(&mut Holders) -> T) -> T {
+        let mut holders = self.holders.borrow_mut();
+        work(holders.get_or_insert_with(|| {
+            let datacenter = me.datacenter.as_ref();
+            let name = datacenter.map_or_else(String::new, ToString::to_string);
+            Holders::new(&name, random())
+        }))
+    }
+
+    /// Judges a demand of a limit that holds for the world.
+    pub(super) async fn judge_worlds(
+        self: &Rc<Self>,
+        me: &LimiterAddress,
+        asked: &Asked<'_>,
+        waits: bool,
+        remote_calls: &mut u32,
+    ) -> Judged {
+        let Demand {
+            key, cost, wish, ..
+        } = asked.demand;
+        if *wish == Wish::Refund {
+            self.with_holders(me, |holders| {
+                holders.refund(asked.name.as_str(), key.as_str(), *cost, now_ms())
+            });
+            self.ask_soon(me, asked);
+        }
+        if *wish != Wish::Consume {
+            *remote_calls += 1;
+            return self.ask_world(asked).await;
+        }
+        let mut admitted = 0;
+        let mut first = None;
+        while admitted < asked.demand.times {
+            let decided = if waits {
+                self.admit(me, asked, remote_calls).await
+            } else {
+                self.try_admit(me, asked)
+            };
+            match decided {
+                Ok(Some(verdict)) if verdict.is_allowed => {
+                    admitted += 1;
+                    first = first.or(Some(verdict));
+                }
+                Ok(refused @ Some(_)) => {
+                    return Judged::Known {
+                        admitted,
+                        first,
+                        refused,
+                    };
+                }
+                Ok(None) if waits => return Judged::Unreachable,
+                Ok(None) if admitted == 0 => return Judged::Later,
+                // Those before have consumed: the others are judged by themselves, when they ask again.
+                Ok(None) => {
+                    return Judged::Known {
+                        admitted,
+                        first,
+                        refused: None,
+                    };
+                }
+                Err(Full) => return Judged::Full,
+            }
+        }
+        if self.ask_soon(me, asked) {
+            *remote_calls += 1;
+        }
+        Judged::Known {
+            admitted,
+            first,
+            refused: None,
+        }
+    }
+
+    /// The verdict as far as this limiter can tell; `None` where the world must be asked.
+    fn try_admit(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Result<Option<Verdict>, Full> {
+        let Demand { key, cost, .. } = asked.demand;
+        let admission = self.with_holders(me, |holders| {
+            holders.check(
+                asked.name.as_str(),
+                asked.policy,
+                key.as_str(),
+                *cost,
+                now_ms(),
+            )
+        })?;
+        Ok(match admission {
+            Admission::Decided(verdict) => Some(verdict),
+            Admission::Ask => None,
+        })
+    }
+
+    /// The verdict, after the world was asked where that is needed; `None` where it does not answer.
+    async fn admit(
+        self: &Rc<Self>,
+        me: &LimiterAddress,
+        asked: &Asked<'_>,
+        remote_calls: &mut u32,
+    ) -> Result<Option<Verdict>, Full> {
+        let begun_ms = now_ms();
+        loop {
+            if let Some(verdict) = self.try_admit(me, asked)? {
+                return Ok(Some(verdict));
+            }
+            if now_ms() - begun_ms > WAIT_MS_MAX {
+                return Ok(None);
+            }
+            match self.due(me, asked) {
+                Some(due) => {
+                    *remote_calls += 1;
+                    if self.send(due).await.is_err() {
+                        return Ok(None);
+                    }
+                }
+                // Somebody else has asked for it.
+                None => sleep_ms(LOOK_EVERY_MS).await,
+            }
+        }
+    }
+
+    fn due(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Option<Due> {
+        let key = asked.demand.key.as_str();
+        let request = self.with_holders(me, |holders| {
+            holders.due(asked.name.as_str(), key, now_ms())
+        })?;
+        Some(Due {
+            name: asked.name.as_str().to_owned(),
+            policy: asked.policy.clone(),
+            key: key.to_owned(),
+            request,
+        })
+    }
+
+    /// Asks for more after the answer, where it is time to; whether it is.
+    fn ask_soon(self: &Rc<Self>, me: &LimiterAddress, asked: &Asked<'_>) -> bool {
+        let Some(due) = self.due(me, asked) else {
+            return false;
+        };
+        let core = self.clone();
+        self.go_on(async move {
+            // What is lost is asked for again.
+            let _ = core.send(due).await;
+        });
+        true
+    }
+
+    async fn send(&self, due: Due) -> Result<(), Fault> {
+        let Due {
+            name,
+            policy,
+            key,
+            request,
+        } = due;
+        let Request { sequence, .. } = request;
+        let answer = match lease_of(&name, policy, &key, request) {
+            Ok(lease) => {
+                let to = names::limiter(&lease.to);
+                call::object_within(&self.env, &to, &lease, LEASE_MS_MAX).await
+            }
+            Err(fault) => Err(fault),
+        };
+        let mut holders = self.holders.borrow_mut();
+        let Some(holders) = holders.as_mut() else {
+            return Ok(());
+        };
+        match answer {
+            Ok(answer) => {
+                holders.answered(&name, &key, &answer, now_ms());
+                Ok(())
+            }
+            Err(fault) => {
+                holders.lost(&name, &key, sequence);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Reports what nobody asks for any more.
+    pub(super) async fn report(&self) {
+        let due = {
+            let mut holders = self.holders.borrow_mut();
+            let Some(holders) = holders.as_mut() else {
+                return;
+            };
+            holders.all_due(REPORTS_MAX, now_ms())
+        };
+        let send = |due: Due| async move {
+            // What is lost is reported again.
+            let _ = self.send(due).await;
+        };
+        all_settled(due.into_iter().map(send), REPORTS_AT_ONCE).await;
+    }
+
+    /// How a key stands in the world.
+    async fn ask_world(&self, asked: &Asked<'_>) -> Judged {
+        let to = worlds(asked);
+        let check = Check {
+            to: to.clone(),
+            policies: vec![(asked.name.clone(), asked.policy.clone())],
+            demands: vec![Demand {
+                policy: 0,
+                wish: Wish::Look,
+                ..asked.demand.clone()
+            }],
+            waits: false,
+        };
+        let asked =
+            call::object_within(&self.env, &names::limiter(&to), &check, LEASE_MS_MAX).await;
+        let judged = asked
+            .ok()
+            .and_then(|checked| checked.judged.into_iter().next());
+        judged.unwrap_or(Judged::Unreachable)
+    }
+}
+
+fn lease_of(
+    name: &str,
+    policy: crate::limit::policy::Policy,
+    key: &str,
+    request: Request,
+) -> Result<Lease, Fault> {
+    let broken = |_| Fault::Broken("a lease of no valid name".to_owned());
+    let name = crate::protocol::limits::PolicyName::parse(name).map_err(broken)?;
+    let key = crate::counter::id::CounterId::parse(key)
+        .map_err(|_| Fault::Broken("a lease of no valid key".to_owned()))?;
+    Ok(Lease {
+        to: call::limiter_of(None, &name, &key),
+        name,
+        policy,
+        key,
+        request,
+    })
+}

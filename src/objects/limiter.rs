@@ -1,0 +1,349 @@
+//! The Durable Object of one limiter: a partition of the keys of a datacenter, or of those that the world shares.
+//!
+//! Invariants: verdicts are given one after the other, in order of arrival, from memory; what they consumed is written
+//! within [`COMMIT_MS`], so a crash forgets at most that; where a policy says `commit`, and where tokens are granted to a
+//! datacenter, it is written before the answer.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use worker::wasm_bindgen;
+use worker::{DurableObject, Env, Request, Response, State, durable_object};
+
+use super::limiter_store::LimiterStore;
+use super::readable::Readable;
+use super::store::Store;
+use crate::limit::holders::Holders;
+use crate::limit::lease;
+use crate::limit::policy::{Durability, Policy, Scope};
+use crate::limit::table::{self, Commit, Full, Refusal, Table};
+use crate::platform::call;
+use crate::platform::clock::{now_ms, sleep_ms};
+use crate::protocol::limits::PolicyName;
+use crate::protocol::messages::{
+    Call, Check, Checked, Demand, EndReservation, Fault, Judged, Lease, Reserve, Reserved, Wish,
+};
+use crate::protocol::names::LimiterAddress;
+
+/// How long what was consumed may stay in memory alone. One row per second and limiter at most, however many verdicts.
+pub(super) const COMMIT_MS: u64 = 1_000;
+
+/// The most rows of one commit: 64 of at most 1 MB hold twice what a table does.
+const ROWS_AT_ONCE: usize = 64;
+
+/// One limiter, as the platform sees it.
+#[durable_object]
+pub struct Limiter {
+    core: Rc<LimiterCore>,
+}
+
+/// One limiter.
+pub(super) struct LimiterCore {
+    pub(super) env: Env,
+    object: State,
+    rows: LimiterStore,
+    table: RefCell<Table>,
+    /// What the table has handed out to be written and could not be.
+    unwritten: RefCell<Option<Commit>>,
+    /// What this limiter may admit of limits that hold for the world; made when it is first asked.
+    pub(super) holders: RefCell<Option<Holders>>,
+    storage: Readable,
+    is_ticking: Cell<bool>,
+}
+
+impl DurableObject for Limiter {
+    fn new(object: State, env: Env) -> Self {
+        let core = LimiterCore {
+            env,
+            rows: LimiterStore::new(Store::new(object.storage())),
+            object,
+            table: RefCell::default(),
+            unwritten: RefCell::default(),
+            holders: RefCell::default(),
+            storage: Readable::default(),
+            is_ticking: Cell::new(false),
+        };
+        core.load();
+        Self {
+            core: Rc::new(core),
+        }
+    }
+
+    async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
+        let core = &self.core;
+        let path = request.path();
+        match path.as_str() {
+            Check::PATH => {
+                call::reply::<Check>(&core.on_check(call::read(&mut request).await).await)
+            }
+            Reserve::PATH => {
+                call::reply::<Reserve>(&core.on_reserve(call::read(&mut request).await))
+            }
+            EndReservation::PATH => {
+                call::reply::<EndReservation>(&core.on_end(call::read(&mut request).await))
+            }
+            Lease::PATH => call::reply::<Lease>(&core.on_lease(call::read(&mut request).await)),
+            _ => Response::error("no such call", 404),
+        }
+    }
+}
+
+/// A demand with the policy that it names.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) name: &'a PolicyName,
+    pub(super) policy: &'a Policy,
+    pub(super) demand: &'a Demand,
+}
+
+impl<'a> Asked<'a> {
+    fn all(
+        policies: &'a [(PolicyName, Policy)],
+        demands: &'a [Demand],
+    ) -> Result<Vec<Self>, Fault> {
+        let find = |demand: &'a Demand| {
+            let number = usize::try_from(demand.policy).unwrap_or(usize::MAX);
+            let (name, policy) = policies
+                .get(number)
+                .ok_or_else(|| Fault::Broken("a demand names no policy".to_owned()))?;
+            Ok(Self {
+                name,
+                policy,
+                demand,
+            })
+        };
+        demands.iter().map(find).collect()
+    }
+
+    fn check(&self) -> table::Check<'a> {
+        table::Check {
+            name: self.name.as_str(),
+            policy: self.policy,
+            key: self.demand.key.as_str(),
+            cost: self.demand.cost,
+        }
+    }
+}
+
+impl LimiterCore {
+    fn load(&self) {
+        let loaded = self.rows.load(now_ms());
+        self.storage.note(loaded.map(|table| {
+            self.table.replace(table);
+        }));
+    }
+
+    fn readable(&self) -> Result<(), Fault> {
+        self.storage.check(|| self.load())
+    }
+
+    async fn on_check(self: &Rc<Self>, check: Result<Check, Fault>) -> Result<Checked, Fault> {
+        let Check {
+            to,
+            policies,
+            demands,
+            waits,
+        } = check?;
+        self.readable()?;
+        let mut checked = Checked {
+            judged: Vec::with_capacity(demands.len()),
+            remote_calls: 0,
+        };
+        let mut must_commit = false;
+        for asked in Asked::all(&policies, &demands)? {
+            let is_worlds = asked.policy.scope == Scope::Global && to.datacenter.is_some();
+            let judged = if is_worlds {
+                self.judge_worlds(&to, &asked, waits, &mut checked.remote_calls)
+                    .await
+            } else {
+                must_commit |= asked.policy.durability == Durability::Commit;
+                self.judge(&asked)
+            };
+            checked.judged.push(judged);
+        }
+        self.written(must_commit)?;
+        Ok(checked)
+    }
+
+    fn judge(&self, asked: &Asked<'_>) -> Judged {
+        let now_ms = now_ms();
+        let check = asked.check();
+        let mut table = self.table.borrow_mut();
+        match asked.demand.wish {
+            Wish::Consume => judge_all(asked.demand.times, || table.check(&check, now_ms)),
+            Wish::Look => Judged::of(table.peek(&check, now_ms)),
+            Wish::Refund => Judged::of(table.refund(&check, now_ms)),
+            Wish::Forget => {
+                table.reset(check.name, check.key, now_ms);
+                Judged::of(table.peek(&check, now_ms))
+            }
+        }
+    }
+
+    fn on_reserve(self: &Rc<Self>, reserve: Result<Reserve, Fault>) -> Result<Reserved, Fault> {
+        let Reserve {
+            id,
+            policies,
+            demands,
+            ..
+        } = reserve?;
+        self.readable()?;
+        let all = Asked::all(&policies, &demands)?;
+        let checks: Vec<table::Check<'_>> = all.iter().map(Asked::check).collect();
+        let now_ms = now_ms();
+        let asked = {
+            let mut table = self.table.borrow_mut();
+            match id {
+                Some(id) => table.reserve(id, &checks, now_ms),
+                None => table
+                    .check_all(&checks, now_ms)
+                    .map_err(|Full| Refusal::Full),
+            }
+        };
+        let (verdicts, is_reserved) = match asked {
+            Ok(verdicts) => {
+                let is_reserved = verdicts.iter().all(|verdict| verdict.is_allowed);
+                (verdicts.into_iter().map(Some).collect(), is_reserved)
+            }
+            Err(Refusal::Over(verdicts)) => (verdicts.into_iter().map(Some).collect(), false),
+            Err(Refusal::Full | Refusal::Cancelled) => (vec![None; checks.len()], false),
+        };
+        let must_commit = all
+            .iter()
+            .any(|asked| asked.policy.durability == Durability::Commit);
+        self.written(is_reserved && must_commit)?;
+        Ok(Reserved {
+            verdicts,
+            is_reserved,
+        })
+    }
+
+    fn on_end(self: &Rc<Self>, end: Result<EndReservation, Fault>) -> Result<(), Fault> {
+        let EndReservation {
+            id, is_cancelled, ..
+        } = end?;
+        self.readable()?;
+        let now_ms = now_ms();
+        {
+            let mut table = self.table.borrow_mut();
+            if is_cancelled {
+                table.cancel(id, now_ms);
+            } else {
+                table.confirm(id, now_ms);
+            }
+        }
+        self.written(false)
+    }
+
+    fn on_lease(self: &Rc<Self>, lease: Result<Lease, Fault>) -> Result<lease::Answer, Fault> {
+        let Lease {
+            name,
+            policy,
+            key,
+            request,
+            ..
+        } = lease?;
+        self.readable()?;
+        let answer =
+            self.table
+                .borrow_mut()
+                .ask(name.as_str(), &policy, key.as_str(), &request, now_ms());
+        let answer = answer
+            .map_err(|Full| Fault::Unavailable("the limiter has no room for the key".to_owned()))?;
+        self.written(answer.must_commit)?;
+        Ok(answer)
+    }
+
+    /// Sees to it that what has changed is written: now, or soon.
+    fn written(self: &Rc<Self>, now: bool) -> Result<(), Fault> {
+        if now {
+            self.commit()?;
+        }
+        self.tick();
+        Ok(())
+    }
+
+    /// Writes what has changed. What could not be written is kept, and written first the next time.
+    fn commit(&self) -> Result<(), Fault> {
+        for _ in 0..ROWS_AT_ONCE {
+            let kept = self.unwritten.borrow_mut().take();
+            let Some(commit) = kept.or_else(|| self.table.borrow_mut().commit()) else {
+                break;
+            };
+            if let Err(fault) = self.rows.write(&commit) {
+                self.unwritten.replace(Some(commit));
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        let holders = self.holders.borrow();
+        let holds = holders.as_ref().is_some_and(|holders| !holders.is_empty());
+        !holds && self.unwritten.borrow().is_none() && !self.table.borrow().is_dirty()
+    }
+
+    /// Commits and reports each second, as long as there is something to.
+    pub(super) fn tick(self: &Rc<Self>) {
+        if self.is_idle() || self.is_ticking.replace(true) {
+            return;
+        }
+        let core = self.clone();
+        self.object.wait_until(async move {
+            let _ticking = Ticking(&core);
+            while !core.is_idle() {
+                sleep_ms(COMMIT_MS).await;
+                if let Err(fault) = core.commit() {
+                    worker::console_error!("a limiter: {fault}");
+                }
+                core.report().await;
+            }
+        });
+    }
+
+    /// Goes on with something after the answer.
+    pub(super) fn go_on(&self, work: impl Future<Output = ()> + 'static) {
+        self.object.wait_until(work);
+    }
+}
+
+/// Says that nobody ticks any more, however that ended.
+struct Ticking<'a>(&'a LimiterCore);
+
+impl Drop for Ticking<'_> {
+    fn drop(&mut self) {
+        self.0.is_ticking.set(false);
+    }
+}
+
+/// Judges equal demands one after the other. Where one is refused, so are those behind it.
+fn judge_all(
+    times: u32,
+    mut judge: impl FnMut() -> Result<crate::limit::meter::Verdict, Full>,
+) -> Judged {
+    let mut first = None;
+    for admitted in 0..times {
+        match judge() {
+            Ok(verdict) if verdict.is_allowed => first = first.or(Some(verdict)),
+            Ok(verdict) => {
+                return Judged::Known {
+                    admitted,
+                    first,
+                    refused: Some(verdict),
+                };
+            }
+            Err(Full) => return Judged::Full,
+        }
+    }
+    Judged::Known {
+        admitted: times,
+        first,
+        refused: None,
+    }
+}
+
+/// The limiter of the world that a key belongs to.
+pub(super) fn worlds(asked: &Asked<'_>) -> LimiterAddress {
+    call::limiter_of(None, asked.name, &asked.demand.key)
+}

@@ -1,0 +1,297 @@
+//! Verdicts, policies and refusals as they are told: JSON, and the headers of the rate-limit draft.
+//!
+//! Source: draft-ietf-httpapi-ratelimit-headers-10 (`RateLimit-Policy`, `RateLimit`, the problem type), RFC 9651 for
+//! their form, RFC 9110 10.2.3 for `Retry-After`.
+
+use serde::Serialize;
+
+use super::PolicyName;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::limit::meter::Verdict;
+use crate::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
+use crate::protocol::problem::{Code, Problem};
+
+/// Header with the quota of each policy.
+pub const POLICY_HEADER: &str = "ratelimit-policy";
+
+/// Header with what is left of it.
+pub const LIMIT_HEADER: &str = "ratelimit";
+
+/// Type of the problem of a refusal.
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// What one check was answered with.
+#[derive(Clone, Copy, Debug)]
+pub struct Judgement<'a> {
+    /// The policy's name.
+    pub name: &'a PolicyName,
+    /// The key.
+    pub key: &'a CounterId,
+    /// The policy.
+    pub policy: &'a Policy,
+    /// Where it was judged.
+    pub datacenter: &'a Datacenter,
+    /// The verdict; `None` where the limiter could not be reached.
+    pub verdict: Option<Verdict>,
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    allowed: bool,
+    limit: u64,
+    remaining: Option<u64>,
+    reset_ms: u64,
+    retry_after_ms: u64,
+    policy: &'a PolicyName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a CounterId>,
+    datacenter: &'a Datacenter,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shadow: Option<Shadow>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    degraded: bool,
+}
+
+#[derive(Serialize)]
+struct Shadow {
+    would_allow: bool,
+}
+
+impl Judgement<'_> {
+    /// Whether the caller may go on: it was admitted, or the policy only watches, or it is open where the limiter
+    /// cannot be reached.
+    pub fn is_allowed(&self) -> bool {
+        let by_verdict = match self.verdict {
+            Some(verdict) => verdict.is_allowed,
+            None => self.policy.on_error == OnError::Open,
+        };
+        by_verdict || self.policy.is_shadow
+    }
+
+    /// The policy as an item of [`POLICY_HEADER`].
+    pub fn policy_item(&self) -> String {
+        let seconds = self.policy.window_ms / 1_000;
+        format!("\"{}\";q={};w={seconds}", self.name, self.policy.limit)
+    }
+
+    /// What is left as an item of [`LIMIT_HEADER`]; `None` where that is not known.
+    pub fn limit_item(&self) -> Option<String> {
+        let verdict = self.verdict?;
+        let seconds = verdict.reset_ms.div_ceil(1_000);
+        Some(format!(
+            "\"{}\";r={};t={seconds}",
+            self.name, verdict.remaining
+        ))
+    }
+
+    /// When the same check may be admitted, as `Retry-After` says it: whole seconds, not before more quota returns;
+    /// `None` where it was admitted.
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        let verdict = self.verdict.filter(|_| !self.is_allowed())?;
+        let milliseconds = verdict.retry_after_ms.max(verdict.reset_ms);
+        Some(milliseconds.div_ceil(1_000).max(1))
+    }
+
+    fn view(&self, with_key: bool) -> View<'_> {
+        let verdict = self.verdict;
+        let shadow = verdict.filter(|_| self.policy.is_shadow);
+        View {
+            allowed: self.is_allowed(),
+            limit: self.policy.limit,
+            remaining: verdict.map(|verdict| verdict.remaining),
+            reset_ms: verdict.map_or(0, |verdict| verdict.reset_ms),
+            retry_after_ms: verdict.map_or(0, |verdict| verdict.retry_after_ms),
+            policy: self.name,
+            key: with_key.then_some(self.key),
+            datacenter: self.datacenter,
+            shadow: shadow.map(|verdict| Shadow {
+                would_allow: verdict.is_allowed,
+            }),
+            degraded: verdict.is_none(),
+        }
+    }
+
+    /// The JSON of a check that was admitted.
+    pub fn to_json(&self) -> String {
+        to_json(&self.view(false))
+    }
+
+    /// The JSON of a look: whether a check of this cost would be admitted now.
+    pub fn looked_json(&self) -> String {
+        self.to_json()
+    }
+
+    /// The problem of a check that was refused.
+    pub fn refused_json(&self) -> String {
+        let detail = format!(
+            "the quota of policy {} is used up for this key; try again in {} ms",
+            self.name,
+            self.verdict.map_or(0, |verdict| verdict.retry_after_ms)
+        );
+        to_json(&Refused {
+            problem: RefusedView::new(detail, vec![self.name]),
+            rest: self.view(false),
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct RefusedView<'a> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: String,
+    code: &'static str,
+    #[serde(rename = "violated-policies")]
+    violated: Vec<&'a PolicyName>,
+}
+
+impl<'a> RefusedView<'a> {
+    fn new(detail: String, violated: Vec<&'a PolicyName>) -> Self {
+        let code = Code::QuotaExceeded;
+        Self {
+            r#type: QUOTA_EXCEEDED,
+            title: code.title(),
+            status: code.status(),
+            detail,
+            code: code.as_str(),
+            violated,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Refused<'a, T> {
+    #[serde(flatten)]
+    problem: RefusedView<'a>,
+    #[serde(flatten)]
+    rest: T,
+}
+
+#[derive(Serialize)]
+struct ManyView<'a> {
+    allowed: bool,
+    checks: Vec<View<'a>>,
+}
+
+fn many_view<'a>(judgements: &'a [Judgement<'a>]) -> ManyView<'a> {
+    ManyView {
+        allowed: judgements.iter().all(Judgement::is_allowed),
+        checks: judgements.iter().map(|one| one.view(true)).collect(),
+    }
+}
+
+/// The JSON of several checks that were admitted together.
+pub fn many_json(judgements: &[Judgement<'_>]) -> String {
+    to_json(&many_view(judgements))
+}
+
+/// The problem of several checks of which one was refused, so that none consumed anything.
+pub fn refused_many_json(judgements: &[Judgement<'_>]) -> String {
+    let refused = judgements.iter().filter(|one| !one.is_allowed());
+    let mut violated: Vec<&PolicyName> = Vec::new();
+    for one in refused {
+        if !violated.contains(&one.name) {
+            violated.push(one.name);
+        }
+    }
+    let detail = "a quota is used up, so none of these checks consumed anything".to_owned();
+    to_json(&Refused {
+        problem: RefusedView::new(detail, violated),
+        rest: many_view(judgements),
+    })
+}
+
+#[derive(Serialize)]
+struct PolicyView<'a> {
+    policy: &'a PolicyName,
+    limit: u64,
+    window_seconds: i64,
+    algorithm: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    burst: Option<u64>,
+    scope: &'static str,
+    on_error: &'static str,
+    shadow: bool,
+    precise: bool,
+    durability: &'static str,
+}
+
+fn view_of<'a>(name: &'a PolicyName, policy: &Policy) -> PolicyView<'a> {
+    PolicyView {
+        policy: name,
+        limit: policy.limit,
+        window_seconds: policy.window_ms / 1_000,
+        algorithm: match policy.algorithm {
+            Algorithm::SlidingWindow => "sliding-window",
+            Algorithm::FixedWindow => "fixed-window",
+            Algorithm::TokenBucket => "token-bucket",
+        },
+        burst: (policy.algorithm == Algorithm::TokenBucket).then_some(policy.burst),
+        scope: match policy.scope {
+            Scope::Datacenter => "datacenter",
+            Scope::Global => "global",
+        },
+        on_error: match policy.on_error {
+            OnError::Open => "open",
+            OnError::Closed => "closed",
+        },
+        shadow: policy.is_shadow,
+        precise: policy.is_precise,
+        durability: match policy.durability {
+            Durability::Memory => "memory",
+            Durability::Commit => "commit",
+        },
+    }
+}
+
+/// The JSON of a policy.
+pub fn policy_json(name: &PolicyName, policy: &Policy) -> String {
+    to_json(&view_of(name, policy))
+}
+
+/// The JSON of a policy that was deleted.
+pub fn deleted_json(name: &PolicyName) -> String {
+    #[derive(Serialize)]
+    struct DeletedView<'a> {
+        policy: &'a PolicyName,
+        status: &'static str,
+    }
+    to_json(&DeletedView {
+        policy: name,
+        status: "deleted",
+    })
+}
+
+/// The JSON of a page of policies.
+pub fn list_json(policies: &[(PolicyName, Policy)], cursor: Option<&str>) -> String {
+    #[derive(Serialize)]
+    struct ListView<'a> {
+        policies: Vec<PolicyView<'a>>,
+        cursor: Option<&'a str>,
+    }
+    let view = policies.iter().map(|(name, policy)| view_of(name, policy));
+    to_json(&ListView {
+        policies: view.collect(),
+        cursor,
+    })
+}
+
+/// Why a cost is not asked of the limiter at all: no policy admits more at once than it holds.
+///
+/// # Errors
+/// `cost-exceeds-limit`.
+pub fn check_cost(name: &PolicyName, policy: &Policy, cost: u64) -> Result<(), Problem> {
+    if cost <= policy.capacity() {
+        return Ok(());
+    }
+    let detail = format!(
+        "policy {name} admits at most {} at once; send a smaller cost",
+        policy.capacity()
+    );
+    Err(Problem::new(Code::CostExceedsLimit, detail))
+}
+
+fn to_json<T: Serialize>(view: &T) -> String {
+    serde_json::to_string(view).unwrap_or_else(|_| "{}".to_owned())
+}

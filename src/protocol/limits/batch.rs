@@ -1,0 +1,147 @@
+//! How checks of one isolate join into one message to a limiter.
+//!
+//! Invariant: a check keeps its place, so that it gets its own verdict, in order of arrival; equal ones are counted and
+//! not repeated, so that a hot key costs a message one entry.
+
+use crate::counter::cargo::Cargo;
+use crate::counter::id::CounterId;
+use crate::counter::lane::BATCH_ENTRIES_MAX;
+use crate::limit::policy::Policy;
+use crate::protocol::messages::{Demand, Wish};
+
+use super::PolicyName;
+
+/// The most different asks of one message: with keys of 512 bytes 1.1 MB.
+pub const DEMANDS_MAX: usize = 2_000;
+
+/// How many of the newest asks are looked at for one that is equal: a hot key stands among them.
+const LOOK_BACK: usize = 64;
+
+/// Checks that wait to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The policies, each once.
+    pub policies: Vec<(PolicyName, Policy)>,
+    /// What is asked.
+    pub demands: Vec<Demand>,
+    last: Place,
+}
+
+/// Where a check stands: the number of its ask, and how many equal ones came before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the ask.
+    pub ask: usize,
+    /// How many before it.
+    pub ordinal: u32,
+}
+
+impl Batch {
+    /// One ask.
+    pub fn of(name: &PolicyName, policy: &Policy, key: &CounterId, cost: u64, wish: Wish) -> Self {
+        Self {
+            policies: vec![(name.clone(), policy.clone())],
+            demands: vec![Demand {
+                policy: 0,
+                key: key.clone(),
+                cost,
+                wish,
+                times: 1,
+            }],
+            last: Place::default(),
+        }
+    }
+
+    /// Demands to be admitted, each by itself, in this order.
+    pub fn each<'a>(
+        all: impl Iterator<Item = (&'a PolicyName, &'a Policy, &'a CounterId, u64)>,
+    ) -> Self {
+        let mut batch = Self {
+            policies: Vec::new(),
+            demands: Vec::new(),
+            last: Place::default(),
+        };
+        for (name, policy, key, cost) in all {
+            let policy = batch.policy_number(&(name.clone(), policy.clone()));
+            batch.demands.push(Demand {
+                policy,
+                key: key.clone(),
+                cost,
+                wish: Wish::Consume,
+                times: 1,
+            });
+        }
+        batch
+    }
+
+    /// The number of a policy here, which is put there if need be.
+    fn policy_number(&mut self, policy: &(PolicyName, Policy)) -> u32 {
+        let known = self.policies.iter().position(|known| known == policy);
+        let place = known.unwrap_or_else(|| {
+            self.policies.push(policy.clone());
+            self.policies.len() - 1
+        });
+        u32::try_from(place).unwrap_or(u32::MAX)
+    }
+
+    fn take_in(&mut self, policy: &(PolicyName, Policy), demand: &Demand) {
+        let policy = self.policy_number(policy);
+        let begin = self.demands.len().saturating_sub(LOOK_BACK);
+        let mut newest = self.demands.iter_mut().enumerate().skip(begin).rev();
+        let equal = newest.find(|(_, known)| {
+            known.policy == policy
+                && known.key == demand.key
+                && known.cost == demand.cost
+                && known.wish == demand.wish
+        });
+        if let Some((place, known)) = equal {
+            self.last = Place {
+                ask: place,
+                ordinal: known.times,
+            };
+            known.times = known.times.saturating_add(demand.times);
+            return;
+        }
+        self.last = Place {
+            ask: self.demands.len(),
+            ordinal: 0,
+        };
+        self.demands.push(Demand {
+            policy,
+            ..demand.clone()
+        });
+    }
+}
+
+impl Cargo for Batch {
+    type Place = Place;
+
+    fn absorb(&mut self, item: &Self) -> bool {
+        for demand in &item.demands {
+            let number = usize::try_from(demand.policy).unwrap_or(usize::MAX);
+            if let Some(policy) = item.policies.get(number) {
+                self.take_in(policy, demand);
+            }
+        }
+        true
+    }
+
+    fn place(&self) -> Place {
+        self.last
+    }
+
+    fn seen_from(item: Place, _last: Place) -> Place {
+        item
+    }
+
+    fn entries(&self) -> usize {
+        // So many that the lane calls it full at the most asks of a message.
+        self.demands.len() * (BATCH_ENTRIES_MAX / DEMANDS_MAX)
+    }
+
+    fn is_alone(&self) -> bool {
+        false
+    }
+
+    fn depart(&mut self, _items: u32, _generation: u64, _now_ms: i64) {}
+}

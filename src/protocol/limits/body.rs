@@ -1,0 +1,259 @@
+//! Policies and checks as clients send them.
+
+use serde::Deserialize;
+
+use super::PolicyName;
+use crate::counter::id::CounterId;
+use crate::limit::policy::{Algorithm, Durability, OnError, Policy, PolicyFault, Scope};
+use crate::protocol::batch::json::read_object;
+use crate::protocol::problem::{Code, Problem};
+
+/// The most checks of one call. All of them are held for one answer: 100 keys of 512 bytes are 51 KB.
+pub const CHECKS_MAX: usize = 100;
+
+/// All fields that any of these bodies has: one reader for all costs a quarter of one for each. Enums are strings
+/// here, since another type in an enum's place would be called malformed JSON.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    policy: Option<String>,
+    key: Option<String>,
+    cost: Option<u64>,
+    limit: Option<u64>,
+    window_seconds: Option<u64>,
+    algorithm: Option<String>,
+    burst: Option<u64>,
+    scope: Option<String>,
+    on_error: Option<String>,
+    shadow: Option<bool>,
+    precise: Option<bool>,
+    durability: Option<String>,
+    checks: Option<Vec<Wire>>,
+}
+
+impl Wire {
+    fn read(body: &[u8]) -> Result<Self, Problem> {
+        if body.trim_ascii().is_empty() {
+            return Ok(Self::default());
+        }
+        read_object(body)
+    }
+
+    fn refuse(&self, is_cost_known: bool, is_line: bool) -> Result<(), Problem> {
+        let strange = [
+            ("policy", self.policy.is_some() && !is_line),
+            ("key", self.key.is_some() && !is_line),
+            ("cost", self.cost.is_some() && !is_cost_known),
+            ("checks", self.checks.is_some()),
+        ];
+        match strange.iter().find(|(_, is_there)| *is_there) {
+            Some((name, _)) => Err(Problem::new(
+                Code::UnknownField,
+                format!("this call does not know the field {name:?}"),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The policy that stands in the body itself, if any does.
+    fn policy(&self) -> Result<Option<Policy>, Problem> {
+        let is_there = self.limit.is_some()
+            || self.window_seconds.is_some()
+            || self.algorithm.is_some()
+            || self.burst.is_some()
+            || self.scope.is_some()
+            || self.on_error.is_some()
+            || self.shadow.is_some()
+            || self.precise.is_some()
+            || self.durability.is_some();
+        if !is_there {
+            return Ok(None);
+        }
+        let needed = |name: &str| {
+            let detail = format!("a policy needs {name:?}, a whole number");
+            Problem::new(Code::InvalidPolicy, detail)
+        };
+        let limit = self.limit.ok_or_else(|| needed("limit"))?;
+        let seconds = self
+            .window_seconds
+            .ok_or_else(|| needed("window_seconds"))?;
+        let algorithm = choice(
+            "algorithm",
+            self.algorithm.as_deref(),
+            &[
+                ("sliding-window", Algorithm::SlidingWindow),
+                ("fixed-window", Algorithm::FixedWindow),
+                ("token-bucket", Algorithm::TokenBucket),
+            ],
+        )?;
+        let scope = choice(
+            "scope",
+            self.scope.as_deref(),
+            &[("datacenter", Scope::Datacenter), ("global", Scope::Global)],
+        )?;
+        let on_error = choice(
+            "on_error",
+            self.on_error.as_deref(),
+            &[("open", OnError::Open), ("closed", OnError::Closed)],
+        )?;
+        let durability = choice(
+            "durability",
+            self.durability.as_deref(),
+            &[
+                ("memory", Durability::Memory),
+                ("commit", Durability::Commit),
+            ],
+        )?;
+        if self.burst.is_some() && algorithm != Algorithm::TokenBucket {
+            let detail = "only a token-bucket has a burst; leave it out";
+            return Err(Problem::new(Code::InvalidPolicy, detail));
+        }
+        let policy = Policy {
+            limit,
+            window_ms: i64::try_from(seconds)
+                .ok()
+                .and_then(|seconds| seconds.checked_mul(1_000))
+                .unwrap_or(i64::MAX),
+            algorithm,
+            burst: self.burst.unwrap_or(limit),
+            scope,
+            on_error,
+            is_shadow: self.shadow.unwrap_or(false),
+            is_precise: self.precise.unwrap_or(false),
+            durability,
+        };
+        match policy.check() {
+            Ok(()) => Ok(Some(policy)),
+            Err(PolicyFault { field, min, max }) => {
+                let detail = if max == 0 {
+                    format!("{field} goes with a sliding window alone")
+                } else {
+                    format!("{field} must be a whole number from {min} to {max} here")
+                };
+                Err(Problem::new(Code::InvalidPolicy, detail))
+            }
+        }
+    }
+
+    /// The cost, 1 where none is said.
+    fn cost(&self) -> Result<u64, Problem> {
+        match self.cost {
+            Some(0) => Err(Problem::new(
+                Code::InvalidCost,
+                "cost must be 1 or more; to look without consuming send GET",
+            )),
+            cost => Ok(cost.unwrap_or(1)),
+        }
+    }
+}
+
+/// The value of a field that knows some words; the first where it is missing.
+fn choice<T: Copy>(name: &str, sent: Option<&str>, known: &[(&str, T)]) -> Result<T, Problem> {
+    let found = match sent {
+        None => known.first(),
+        Some(word) => known.iter().find(|(known, _)| *known == word),
+    };
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let words: Vec<String> = known.iter().map(|(word, _)| format!("{word:?}")).collect();
+        let detail = format!("{name} must be {}", words.join(" or "));
+        Problem::new(Code::InvalidPolicy, detail)
+    })
+}
+
+/// Returns the policy of `PUT /limits/{policy}`: `{"limit": n, "window_seconds": n, "algorithm"?, "burst"?, "scope"?,
+/// "on_error"?, "shadow"?, "precise"?, "durability"?}`. What is missing has its default: a sliding window, the limit
+/// as burst, each datacenter by itself, open where the limiter cannot be reached, in memory first.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-policy`.
+pub fn parse_policy(body: &[u8]) -> Result<Policy, Problem> {
+    let wire = Wire::read(body)?;
+    wire.refuse(false, false)?;
+    wire.policy()?.ok_or_else(|| {
+        let detail = "send {\"limit\": <number>, \"window_seconds\": <number>}";
+        Problem::new(Code::InvalidPolicy, detail)
+    })
+}
+
+/// What a check asks: how much, and by which policy if it brings its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The cost, 1 or more.
+    pub cost: u64,
+    /// The policy that stands in the body.
+    pub policy: Option<Policy>,
+}
+
+impl Default for Asked {
+    /// One, by the policy of that name.
+    fn default() -> Self {
+        Self {
+            cost: 1,
+            policy: None,
+        }
+    }
+}
+
+/// Returns what `POST /limits/{policy}/{key}` asks, or `…/refund`: `{"cost"?: n}`, with the fields of a policy where the caller keeps
+/// it in its own code. An empty body costs 1.
+///
+/// # Errors
+/// As [`parse_policy`], and `invalid-cost`.
+pub fn parse_check(body: &[u8]) -> Result<Asked, Problem> {
+    let wire = Wire::read(body)?;
+    wire.refuse(true, false)?;
+    Ok(Asked {
+        cost: wire.cost()?,
+        policy: wire.policy()?,
+    })
+}
+
+/// One check of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The policy's name.
+    pub policy: PolicyName,
+    /// The key.
+    pub key: CounterId,
+    /// What it asks.
+    pub asks: Asked,
+}
+
+/// Returns the checks of `POST /limits`: `{"checks": [{"policy", "key", "cost"?, …}…]}`, 1 to [`CHECKS_MAX`].
+///
+/// # Errors
+/// As [`parse_check`], and `invalid-id`; says which check is wrong.
+pub fn parse_checks(body: &[u8]) -> Result<Vec<Line>, Problem> {
+    let refuse = |detail: String| Problem::new(Code::InvalidBody, detail);
+    let wire = Wire::read(body)?;
+    let checks = wire.checks.unwrap_or_default();
+    if checks.is_empty() || checks.len() > CHECKS_MAX {
+        return Err(refuse(format!(
+            "send {{\"checks\": [{{\"policy\", \"key\", \"cost\"}}…]}} with 1 to {CHECKS_MAX} checks"
+        )));
+    }
+    let mut lines = Vec::with_capacity(checks.len());
+    for (number, check) in checks.into_iter().enumerate() {
+        let line = line_of(check).map_err(|problem| {
+            let detail = format!("check {}: {}", number + 1, problem.detail());
+            Problem::new(problem.code(), detail)
+        })?;
+        lines.push(line);
+    }
+    Ok(lines)
+}
+
+fn line_of(mut wire: Wire) -> Result<Line, Problem> {
+    wire.refuse(true, true)?;
+    let missing = |name: &str| Problem::new(Code::InvalidBody, format!("{name} is missing"));
+    let policy = wire.policy.take().ok_or_else(|| missing("policy"))?;
+    let key = wire.key.take().ok_or_else(|| missing("key"))?;
+    Ok(Line {
+        policy: PolicyName::parse(policy)?,
+        key: CounterId::parse(key)?,
+        asks: Asked {
+            cost: wire.cost()?,
+            policy: wire.policy()?,
+        },
+    })
+}

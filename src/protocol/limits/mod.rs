@@ -1,0 +1,22 @@
+//! Rate limits as clients see them: names, bodies, headers, answers.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `name` | names of policies |
+//! | `body` | policies and checks as they are sent |
+//! | `answer` | verdicts, policies and refusals as they are told |
+//! | [`batch`] | how checks of one isolate join into one message |
+//!
+//! What decides is [`crate::limit`].
+
+mod answer;
+pub mod batch;
+mod body;
+mod name;
+
+pub use answer::{
+    Judgement, LIMIT_HEADER, POLICY_HEADER, check_cost, deleted_json, list_json, many_json,
+    policy_json, refused_many_json,
+};
+pub use body::{Asked, CHECKS_MAX, Line, parse_check, parse_checks, parse_policy};
+pub use name::{POLICY_NAME_BYTES_MAX, PolicyName};

@@ -1,0 +1,225 @@
+//! Messages of rate limits.
+
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::counter::id::CounterId;
+use crate::limit::lease;
+use crate::limit::meter::Verdict;
+use crate::limit::policy::Policy;
+use crate::limit::table::ReservationId;
+use crate::protocol::limits::PolicyName;
+use crate::protocol::names::LimiterAddress;
+
+calls! {
+    Check => Checked, "/limit-check";
+    Reserve => Reserved, "/limit-reserve";
+    EndReservation => (), "/limit-end-reservation";
+    Lease => lease::Answer, "/limit-lease";
+    PutPolicy => PolicyPut, "/policy-put";
+    GetPolicy => Option<Policy>, "/policy-get";
+    DeletePolicy => bool, "/policy-delete";
+    ListPolicies => Vec<(PolicyName, Policy)>, "/policy-list";
+}
+
+/// What is asked of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wish {
+    /// To be admitted.
+    Consume,
+    /// To be told, and nothing else.
+    Look,
+    /// To have something given back.
+    Refund,
+    /// To forget what was used.
+    Forget,
+}
+
+/// Something that is asked of a key, once or several times.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// The policy, by its place in the message.
+    pub policy: u32,
+    /// The key.
+    pub key: CounterId,
+    /// What it costs, 1 to the policy's capacity.
+    pub cost: u64,
+    /// What is asked.
+    pub wish: Wish,
+    /// How often: callers that asked the same at once.
+    pub times: u32,
+}
+
+/// Edge → limiter: judge these, in their order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// The limiter.
+    pub to: LimiterAddress,
+    /// The policies.
+    pub policies: Vec<(PolicyName, Policy)>,
+    /// What is asked.
+    pub demands: Vec<Demand>,
+    /// Whether to wait for the world where that is needed; else those asks are [`Judged::Later`].
+    pub waits: bool,
+}
+
+/// What became of an ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Judged {
+    /// It is decided: so many were admitted, in order of arrival, the others were not.
+    Known {
+        /// How many of the [`Demand::times`].
+        admitted: u32,
+        /// The verdict of the first that was admitted, if one was.
+        first: Option<Verdict>,
+        /// The verdict of those that were not.
+        refused: Option<Verdict>,
+    },
+    /// The world must be asked first: ask again, alone, and wait.
+    Later,
+    /// The limiter has no room for another key.
+    Full,
+    /// What the world holds cannot be reached.
+    Unreachable,
+}
+
+impl Judged {
+    /// What a single demand was answered with.
+    pub fn of(verdict: Verdict) -> Self {
+        if verdict.is_allowed {
+            Self::Known {
+                admitted: 1,
+                first: Some(verdict),
+                refused: None,
+            }
+        } else {
+            Self::Known {
+                admitted: 0,
+                first: None,
+                refused: Some(verdict),
+            }
+        }
+    }
+
+    /// The verdict of the ask's so-manieth caller, from 0; `None` where nobody can tell.
+    pub fn verdict_of(&self, ordinal: u32, cost: u64) -> Option<Verdict> {
+        let Self::Known {
+            admitted,
+            first,
+            refused,
+        } = self
+        else {
+            return None;
+        };
+        if ordinal >= *admitted {
+            return *refused;
+        }
+        let first = (*first)?;
+        let before = u64::from(ordinal).saturating_mul(cost);
+        Some(Verdict {
+            remaining: first.remaining.saturating_sub(before),
+            ..first
+        })
+    }
+}
+
+/// The limiter has judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// What became of each ask, in their order.
+    pub judged: Vec<Judged>,
+    /// Calls to elsewhere that it took.
+    pub remote_calls: u32,
+}
+
+/// Edge → limiter: admit all of these, or none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserve {
+    /// The limiter.
+    pub to: LimiterAddress,
+    /// Name of the reservation, drawn at random; `None` where nothing else decides, so that it cannot be cancelled.
+    pub id: Option<ReservationId>,
+    /// The policies.
+    pub policies: Vec<(PolicyName, Policy)>,
+    /// What is asked, each once.
+    pub demands: Vec<Demand>,
+}
+
+/// What became of a reservation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserved {
+    /// The verdict of each ask, in their order; where not all were admitted, as each stands by itself. `None` where nobody
+    /// can tell.
+    pub verdicts: Vec<Option<Verdict>>,
+    /// Whether all were admitted, and are consumed.
+    pub is_reserved: bool,
+}
+
+/// Edge → limiter: a reservation is settled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndReservation {
+    /// The limiter.
+    pub to: LimiterAddress,
+    /// Which.
+    pub id: ReservationId,
+    /// Whether what it consumed is given back.
+    pub is_cancelled: bool,
+}
+
+/// Limiter of a datacenter → that of the world: a holder's report, and what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The limiter of the world.
+    pub to: LimiterAddress,
+    /// The policy's name.
+    pub name: PolicyName,
+    /// The policy.
+    pub policy: Policy,
+    /// The key.
+    pub key: CounterId,
+    /// What the holder says.
+    pub request: lease::Request,
+}
+
+/// Edge → partition 0: this is the policy of that name from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutPolicy {
+    /// Its name.
+    pub name: PolicyName,
+    /// The policy.
+    pub policy: Policy,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PolicyPut {
+    /// It is new.
+    Created,
+    /// There was one before.
+    Replaced,
+    /// There are too many.
+    Full,
+}
+
+/// Edge → partition 0: what is the policy of that name?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GetPolicy {
+    /// Its name.
+    pub name: PolicyName,
+}
+
+/// Edge → partition 0: forget it. Whether there was one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeletePolicy {
+    /// Its name.
+    pub name: PolicyName,
+}
+
+/// Edge → partition 0: the policies in order of their names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListPolicies {
+    /// The last name of the page before.
+    pub after: Option<PolicyName>,
+    /// At most so many.
+    pub limit: u32,
+}
