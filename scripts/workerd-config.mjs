@@ -5,7 +5,12 @@
 // disk is found by them.
 
 // workerd derives object ids and the folders of its storage from these: a change loses all data.
-const UNIQUE_KEYS = { Cell: "tally-cell-v1", Directory: "tally-directory-v1", Inbox: "tally-inbox-v1" };
+const UNIQUE_KEYS = {
+  Cell: "tally-cell-v1",
+  Directory: "tally-directory-v1",
+  Inbox: "tally-inbox-v1",
+  Limiter: "tally-limiter-v1",
+};
 
 // A Cap'n Proto text literal. JSON's escapes are a subset of Cap'n Proto's except \u, so what
 // would need \u is refused; paths and addresses do not hold control characters.
@@ -68,6 +73,7 @@ const edgeWorker :Workerd.Worker = ${worker([
     `(name = "CELLS", durableObjectNamespace = (className = "Cell", serviceName = "aggregator"))`,
     `(name = "DIRECTORY", durableObjectNamespace = (className = "Directory", serviceName = "aggregator"))`,
     `(name = "INBOXES", durableObjectNamespace = (className = "Inbox", serviceName = "aggregator"))`,
+    `(name = "LIMITERS", durableObjectNamespace = (className = "Limiter", serviceName = "aggregator"))`,
   ])};
 
 const aggregatorWorker :Workerd.Worker = ${worker(
@@ -76,6 +82,7 @@ const aggregatorWorker :Workerd.Worker = ${worker(
       `(name = "CELLS", durableObjectNamespace = "Cell")`,
       `(name = "DIRECTORY", durableObjectNamespace = "Directory")`,
       `(name = "INBOXES", durableObjectNamespace = "Inbox")`,
+      `(name = "LIMITERS", durableObjectNamespace = "Limiter")`,
     ],
     `
   durableObjectNamespaces = ${list(namespaces, "  ")},

@@ -163,6 +163,7 @@ fn labels_are_bounded() {
                         "delete",
                     ],
                     "outcome" => &["counted", "refused", "unknown", "written", "failed"],
+                    "verdict" => &["allowed", "refused", "error"],
                     "worker" => &["edge", "aggregator"],
                     "reason" => &["watched", "checkpoint"],
                     other => panic!("{sample} has a label {other}"),

@@ -7,7 +7,7 @@
 
 use tally::counter::id::{COUNTER_ID_BYTES_MAX, CounterId, Datacenter, IdError};
 use tally::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
-use tally::protocol::names::{self, CellAddress, Placement};
+use tally::protocol::names::{self, CellAddress, LimiterAddress, Placement};
 
 fn id(text: &str) -> CounterId {
     CounterId::parse(text).expect("a counter id")
@@ -80,6 +80,23 @@ fn inboxes_are_found_by_datacenter_and_number_and_created_near_their_datacenter(
 }
 
 #[test]
+fn limiters_are_found_by_datacenter_and_partition_and_those_of_the_world_by_partition() {
+    for (datacenter, partition, name, location_hint) in [
+        (Some("FRA"), 0, "l1/FRA/0", Some("weur")),
+        (Some("LOCAL"), 7, "l1/LOCAL/7", None),
+        (None, 3, "g1/3", None),
+    ] {
+        let limiter = LimiterAddress {
+            datacenter: datacenter.and_then(Datacenter::parse),
+            partition,
+        };
+        let expected = at("LIMITERS", name, location_hint);
+        assert_eq!(names::limiter(&limiter), expected);
+    }
+    assert_eq!(names::LIMITER_PARTITIONS, 8);
+}
+
+#[test]
 fn two_cells_never_share_an_object() {
     // The counter stands last, so no counter can pretend to be another's shard or datacenter.
     let tricky = ["x", "0/x", "FRA/0/x", "1", "c1/FRA/0/x", "/x", "x/"];
@@ -100,6 +117,7 @@ fn bindings_and_variables_are_as_deployed() {
         (names::CELLS, "CELLS"),
         (names::DIRECTORY, "DIRECTORY"),
         (names::INBOXES, "INBOXES"),
+        (names::LIMITERS, "LIMITERS"),
         (names::AGGREGATOR, "AGGREGATOR"),
         (names::QUEUE, "TALLY_QUEUE"),
         (names::ROLE, "TALLY_ROLE"),
@@ -114,7 +132,12 @@ fn bindings_and_variables_are_as_deployed() {
     }
     let edge = include_str!("../wrangler.toml");
     let aggregator = include_str!("../wrangler.aggregator.toml");
-    for binding in [names::CELLS, names::DIRECTORY, names::INBOXES] {
+    for binding in [
+        names::CELLS,
+        names::DIRECTORY,
+        names::INBOXES,
+        names::LIMITERS,
+    ] {
         let quoted = format!("\"{binding}\"");
         assert!(
             edge.contains(&quoted) && aggregator.contains(&quoted),

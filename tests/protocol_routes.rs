@@ -10,11 +10,16 @@ mod common;
 use common::config;
 use proptest::prelude::*;
 use tally::counter::id::CounterId;
+use tally::protocol::limits::PolicyName;
 use tally::protocol::problem::Code;
 use tally::protocol::routes::{PATHS, Route, decode_segment, methods_of, resolve};
 
 fn id(text: &str) -> CounterId {
     CounterId::parse(text).expect("a counter id")
+}
+
+fn policy(text: &str) -> PolicyName {
+    PolicyName::parse(text).expect("a policy's name")
 }
 
 /// The code of a refusal with its `Allow`.
@@ -46,6 +51,19 @@ fn every_call_is_found() {
         ("POST", "/api/event", Route::Event),
         ("GET", "/api/counter", Route::Count),
         ("GET", "/api/dead-letters", Route::DeadLetters),
+        ("GET", "/limits", Route::ListPolicies),
+        ("POST", "/limits", Route::CheckMany),
+        ("GET", "/limits/p", Route::GetPolicy(policy("p"))),
+        ("PUT", "/limits/p", Route::PutPolicy(policy("p"))),
+        ("DELETE", "/limits/p", Route::DeletePolicy(policy("p"))),
+        ("GET", "/limits/p/a", Route::Peek(policy("p"), id("a"))),
+        ("POST", "/limits/p/a", Route::Check(policy("p"), id("a"))),
+        ("DELETE", "/limits/p/a", Route::Forget(policy("p"), id("a"))),
+        (
+            "POST",
+            "/limits/p/a%2Fb/refund",
+            Route::Refund(policy("p"), id("a/b")),
+        ),
         ("GET", "/metrics", Route::Metrics),
         ("GET", "/healthz", Route::Health),
         ("GET", "/openapi.json", Route::OpenApi),
@@ -61,7 +79,10 @@ fn every_call_is_found() {
 #[test]
 fn each_template_knows_its_methods_and_no_other() {
     for (template, methods) in PATHS {
-        let path = template.replace("{id}", "x").replace("{prefix}", "x");
+        let parameters = ["{id}", "{prefix}", "{policy}", "{key}"];
+        let path = parameters
+            .iter()
+            .fold((*template).to_owned(), |path, name| path.replace(name, "x"));
         assert_eq!(methods_of(&path), Some(*methods), "{template}");
         let mut allow = methods.join(", ");
         if methods.contains(&"GET") {

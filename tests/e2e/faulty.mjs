@@ -2,7 +2,12 @@
 // "before": the call fails unseen. "after": it is carried out and its answer is lost. "hang": no answer.
 // A batch of a queue is a call too: one that fails comes again, whatever was acknowledged of it.
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
-import Aggregator, { Cell as SoundCell, Directory as SoundDirectory, Inbox as SoundInbox } from "./index.js";
+import Aggregator, {
+  Cell as SoundCell,
+  Directory as SoundDirectory,
+  Inbox as SoundInbox,
+  Limiter as SoundLimiter,
+} from "./index.js";
 
 async function perhaps(env, kind, name, request, answer) {
   const asked = JSON.stringify({ kind, name, path: request === null ? "" : new URL(request.url).pathname });
@@ -35,6 +40,7 @@ const withFaults = (kind, Sound) =>
 export const Cell = withFaults("cell", SoundCell);
 export const Directory = withFaults("directory", SoundDirectory);
 export const Inbox = withFaults("inbox", SoundInbox);
+export const Limiter = withFaults("limiter", SoundLimiter);
 
 export default class extends WorkerEntrypoint {
   fetch(request) {

@@ -20,7 +20,7 @@ export { randomFrom } from "../crash/random.mjs";
 export const ORIGIN = "http://tally.test";
 export const EDGE = "tally-edge";
 export const AGGREGATOR = "tally-aggregator";
-export const CLASSES = { CELLS: "Cell", DIRECTORY: "Directory", INBOXES: "Inbox" };
+export const CLASSES = { CELLS: "Cell", DIRECTORY: "Directory", INBOXES: "Inbox", LIMITERS: "Limiter" };
 const QUEUE = "tally-events";
 const DEADLINE_MS = 20_000;
 const POLL_MS = 10;
