@@ -1,1 +1,319 @@
-//! The grantor's side of a limit that holds for the world.
+//! The grantor's side of a limit that holds for the world: what was used, and what is out in leases.
+//!
+//! Invariant: what is used and what is outstanding (granted, not reported spent, not returned) is together at most the policy's
+//! capacity, whenever something is granted or admitted. Times are of the grantor's clock, which never goes back.
+//!
+//! Why the world never admits more than the limit in a window of length W, whatever is lost or crashes: take an interval from s to
+//! s + W, and a token that was admitted at a time a in it. From its grant, before a, to its report it is outstanding; from then on it is
+//! charged, at a time that is never before a, so a sliding window counts it until a + W ≥ s + W at least. So at s + W every such
+//! token is outstanding or used, and together that is at most the limit. For a *fixed* window take its last moment: all admitted in it are then
+//! outstanding, or were charged in it. For a *token bucket*, whose debt falls by at most `limit · d` in a time d: what was charged in
+//! it is at most debt(end) + limit · d, the rest is outstanding, and the two together with the debt are at most the burst.
+//!
+//! A report never lets the sum rise: what it takes from the outstanding it charges, or less where that is over by now. A lease that is
+//! not renewed ends; what it has not reported then counts as spent at its end. It ends earlier at its holder: there from
+//! the sending of the request, here from the answer, and there less [`drift_ms`]. So a datacenter that is cut off strands at most its
+//! lease, until the lease's end and a window.
+//!
+//! All that a request says is of the whole lease, so a repeated or late one changes nothing. What was granted by an answer that
+//! the holder does not know when it asks again is taken back: it only takes the answer to its newest request. The state is to be stored
+//! before an answer leaves that grants or prolongs; what a crash forgets beyond that was only given back, and is told again.
+
+use serde::{Deserialize, Serialize};
+
+use super::lease::{Answer, LeaseId, Request};
+use super::meter::{Meter, NEVER_MS, Verdict};
+use super::policy::Policy;
+
+/// The most leases of a key: more than there are datacenters (about 340), with room for some that started anew. 120 bytes each
+/// are 60 KB.
+pub const LEASES_MAX: usize = 512;
+
+/// One request gets at most this part of what is free, unless it needs more: so the last quarter is divided among those who come
+/// last, down to single tokens.
+const SHARE: u64 = 4;
+
+/// How long a holder waits where there is no room for its lease.
+const CROWDED_MS: u64 = 1_000;
+
+/// The shortest lease: a renewal across the world takes 0.6 s, and may be lost once.
+pub const LEASE_MS_MIN: i64 = 3_000;
+
+/// The longest, for windows of many minutes: what a datacenter that is cut off strands returns this much later.
+pub const LEASE_MS_MAX: i64 = 600_000;
+
+/// How long a lease lasts, milliseconds: as long as the window, within limits.
+pub fn lease_ms(policy: &Policy) -> i64 {
+    policy.window_ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX)
+}
+
+/// How much less than its length a time may last by another clock, milliseconds: 1 % for drift, where clocks of servers drift by
+/// less than 0.1 %, and 50 ms for a clock that is slewed or stands still while its program computes.
+pub fn drift_ms(length_ms: u64) -> u64 {
+    (length_ms / 100).saturating_add(50)
+}
+
+/// What is out at one holder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Lease {
+    id: LeaseId,
+    /// The newest request that was taken in.
+    sequence: u64,
+    granted: u64,
+    spent: u64,
+    returned: u64,
+    refunded: u64,
+    until_ms: i64,
+    /// What the holder was told of its length.
+    valid_ms: u64,
+}
+
+impl Lease {
+    fn outstanding(&self) -> u64 {
+        self.granted
+            .saturating_sub(self.spent)
+            .saturating_sub(self.returned)
+    }
+}
+
+/// What one key has used in the world, and what is out. A stored format. Without leases it is a meter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Escrow {
+    meter: Meter,
+    leases: Vec<Lease>,
+}
+
+impl Escrow {
+    /// Nothing is used, and nothing is out.
+    pub fn new(policy: &Policy) -> Self {
+        Self {
+            meter: Meter::new(policy),
+            leases: Vec::new(),
+        }
+    }
+
+    /// Tokens that holders may still spend.
+    pub fn outstanding(&self) -> u64 {
+        let leases = self.leases.iter().map(Lease::outstanding);
+        leases.fold(0, u64::saturating_add)
+    }
+
+    /// The verdict about a call of this cost that is made here.
+    pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
+        self.settle(policy, now_ms);
+        let held = self.outstanding();
+        let verdict = self.meter.check_beside(policy, now_ms, cost, held);
+        self.timed(verdict, policy, now_ms, cost)
+    }
+
+    /// What [`Self::check`] would say, as it stands before the call; nothing is consumed.
+    pub fn peek(&self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
+        if self.leases.is_empty() {
+            return self.meter.peek(policy, now_ms, cost);
+        }
+        let mut settled = self.clone();
+        settled.settle(policy, now_ms);
+        let held = settled.outstanding();
+        let verdict = settled.meter.peek_beside(policy, now_ms, cost, held);
+        settled.timed(verdict, policy, now_ms, cost)
+    }
+
+    /// What is held by leases returns at the latest with their end; nobody knows when.
+    fn timed(&self, mut verdict: Verdict, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
+        if self.leases.is_empty() || cost > policy.capacity() {
+            return verdict;
+        }
+        let ends = self.leases.iter().filter(|lease| lease.outstanding() > 0);
+        if let Some(end_ms) = ends.map(|lease| lease.until_ms).min() {
+            let wait_ms = u64::try_from(end_ms.saturating_sub(now_ms))
+                .unwrap_or(0)
+                .max(1);
+            if verdict.retry_after_ms == NEVER_MS {
+                verdict.retry_after_ms = wait_ms;
+            }
+            if verdict.reset_ms == 0 {
+                verdict.reset_ms = wait_ms;
+            }
+        }
+        verdict
+    }
+
+    /// The meter, for what is done to it beside leases: give back, charge.
+    pub fn meter_mut(&mut self) -> &mut Meter {
+        &mut self.meter
+    }
+
+    /// Forgets what was used; leases go on.
+    pub fn reset(&mut self, policy: &Policy) {
+        self.meter = Meter::new(policy);
+    }
+
+    /// Goes on under another policy, as [`Meter::adapt`].
+    pub fn adapt(&mut self, old: &Policy, new: &Policy, now_ms: i64) {
+        self.settle(old, now_ms);
+        self.meter.adapt(old, new, now_ms);
+    }
+
+    /// Ends the leases whose time is over: what they have not reported counts as spent at their end.
+    pub fn settle(&mut self, policy: &Policy, now_ms: i64) {
+        loop {
+            // The first to end first: the meter's time only goes on. They are few, and end seldom.
+            let ended = self.leases.iter().enumerate();
+            let ended = ended.filter(|(_, lease)| lease.until_ms <= now_ms);
+            let Some((place, _)) = ended.min_by_key(|(_, lease)| lease.until_ms) else {
+                return;
+            };
+            let lease = self.leases.remove(place);
+            let left = lease.outstanding();
+            if left > 0 {
+                self.meter.charge(policy, lease.until_ms, left);
+            }
+        }
+    }
+
+    /// Answers a holder. Cost: O(leases + the request's `recent`).
+    pub fn ask(&mut self, policy: &Policy, request: &Request, now_ms: i64) -> Answer {
+        self.settle(policy, now_ms);
+        let known = self
+            .leases
+            .iter()
+            .position(|lease| lease.id == request.lease);
+        let Some(place) = known.or_else(|| self.admit(request)) else {
+            return self.answer(policy, request, None, now_ms);
+        };
+        let Some(mut lease) = self.leases.get(place).cloned() else {
+            return self.answer(policy, request, None, now_ms);
+        };
+        if request.sequence > lease.sequence {
+            self.take_report(policy, request, &mut lease, now_ms);
+            self.put(place, lease.clone());
+            let granted = self.grant(policy, request, now_ms);
+            lease.granted = lease.granted.saturating_add(granted);
+            lease.sequence = request.sequence;
+            let valid_ms = lease_ms(policy);
+            lease.until_ms = now_ms.saturating_add(valid_ms);
+            lease.valid_ms = u64::try_from(valid_ms).unwrap_or(0);
+            self.put(place, lease.clone());
+        }
+        self.answer(policy, request, Some(&lease), now_ms)
+    }
+
+    fn put(&mut self, place: usize, lease: Lease) {
+        if let Some(there) = self.leases.get_mut(place) {
+            *there = lease;
+        }
+    }
+
+    /// A place for a lease that begins; none where it began before and has ended, or there are too many.
+    fn admit(&mut self, request: &Request) -> Option<usize> {
+        if request.known_granted > 0 || self.leases.len() >= LEASES_MAX {
+            return None;
+        }
+        self.leases.push(Lease {
+            id: request.lease.clone(),
+            sequence: 0,
+            granted: 0,
+            spent: 0,
+            returned: 0,
+            refunded: 0,
+            until_ms: i64::MAX,
+            valid_ms: 0,
+        });
+        self.leases.len().checked_sub(1)
+    }
+
+    /// Takes in what the holder tells of its lease.
+    fn take_report(&mut self, policy: &Policy, request: &Request, lease: &mut Lease, now_ms: i64) {
+        // What it was granted and never heard of.
+        lease.granted = lease.granted.min(request.known_granted);
+        let spent = request.spent.saturating_sub(lease.spent);
+        let spent = spent.min(lease.outstanding());
+        lease.spent = lease.spent.saturating_add(spent);
+        self.charge_recent(policy, request, spent, now_ms);
+        let returned = request.returned.saturating_sub(lease.returned);
+        let returned = returned.min(lease.outstanding());
+        lease.returned = lease.returned.saturating_add(returned);
+        let refunded = request.refunded.saturating_sub(lease.refunded);
+        lease.refunded = lease.refunded.saturating_add(refunded);
+        if refunded > 0 {
+            self.meter.refund(policy, now_ms, refunded);
+        }
+    }
+
+    /// Charges the newest `spent` tokens of a request, at times that are never before their true ones.
+    fn charge_recent(&mut self, policy: &Policy, request: &Request, spent: u64, now_ms: i64) {
+        let mut left = spent;
+        for recent in request.recent.iter().rev() {
+            let amount = recent.amount.min(left);
+            left -= amount;
+            let age_ms = recent.age_ms.saturating_sub(drift_ms(recent.age_ms));
+            let age_ms = i64::try_from(age_ms).unwrap_or(0);
+            let spent_ms = now_ms.saturating_sub(age_ms);
+            self.meter.charge_at(policy, now_ms, spent_ms, amount);
+        }
+        self.meter.charge(policy, now_ms, left);
+    }
+
+    /// How much more a request gets.
+    fn grant(&self, policy: &Policy, request: &Request, now_ms: i64) -> u64 {
+        let free = self.free(policy, now_ms);
+        if request.need > free {
+            return 0;
+        }
+        let share = free.div_ceil(SHARE).max(request.need);
+        request.want.max(request.need).min(share)
+    }
+
+    /// What nobody holds and nobody has used.
+    fn free(&self, policy: &Policy, now_ms: i64) -> u64 {
+        let used = self.meter.used(policy, now_ms);
+        let room = policy.capacity().saturating_sub(used);
+        room.saturating_sub(self.outstanding())
+    }
+
+    fn answer(
+        &self,
+        policy: &Policy,
+        request: &Request,
+        lease: Option<&Lease>,
+        now_ms: i64,
+    ) -> Answer {
+        let needs = lease
+            .is_none_or(|lease| lease.granted < request.known_granted.saturating_add(request.need));
+        let cost = if needs { request.need.max(1) } else { 0 };
+        let held = self.outstanding();
+        let verdict = self.meter.peek_beside(policy, now_ms, cost, held);
+        let verdict = self.timed(verdict, policy, now_ms, cost);
+        Answer {
+            sequence: request.sequence,
+            granted: lease.map_or(0, |lease| lease.granted),
+            valid_ms: lease.map_or(0, |lease| lease.valid_ms),
+            free: verdict.remaining,
+            reset_ms: verdict.reset_ms,
+            retry_after_ms: match (needs, lease) {
+                (false, _) => 0,
+                (true, None) => verdict.retry_after_ms.clamp(1, CROWDED_MS),
+                (true, Some(_)) => verdict.retry_after_ms.max(1),
+            },
+            must_commit: lease.is_some_and(|lease| lease.outstanding() > 0),
+        }
+    }
+
+    /// When all is as new, if nobody calls, unix milliseconds; never while a lease is out.
+    pub fn idle_at_ms(&self, policy: &Policy) -> i64 {
+        if self.leases.is_empty() {
+            return self.meter.idle_at_ms(policy);
+        }
+        i64::MAX
+    }
+
+    /// Bytes that it occupies beside its own size.
+    pub fn heap_bytes(&self) -> u64 {
+        let leases = self.leases.capacity().saturating_mul(size_of::<Lease>());
+        let names = self.leases.iter().map(|lease| lease.id.holder.len()).sum();
+        let bytes = leases.saturating_add(names);
+        self.meter
+            .heap_bytes()
+            .saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}

@@ -1,13 +1,23 @@
-//! The leases that one partition of a datacenter holds. Times are wall times: it keeps a clock that never goes back.
+//! The leases that one partition of a datacenter holds. Times are wall times.
 //!
-//! Invariant: at most [`HOLDERS_MAX`] keys are held, and a key whose lease may still be reported is not dropped.
+//! Invariants: at most [`HOLDERS_MAX`] keys are held; a key whose lease is out, or whose request is on its way, is not dropped; no two
+//! leases are named alike.
+//!
+//! How long a lease has lasted is told by the difference of two readings of the clock. Where that is seen to step back nobody knows, and
+//! all leases are forfeited. A step back that is shorter than the time since the last reading cannot be seen: such clocks must be slewed.
 
-use super::lease::{Admission, Answer, Request};
+use std::collections::HashMap;
+
+use super::holder::Holder;
+use super::lease::{Admission, Answer, LeaseId, Request};
 use super::policy::Policy;
-use super::table::Full;
+use super::table::{Full, subject};
 
-/// The most keys: about 400 bytes each, so 16 MB.
-pub const HOLDERS_MAX: usize = 40_000;
+/// The most keys: about 600 bytes each, so 12 MB.
+pub const HOLDERS_MAX: usize = 20_000;
+
+/// Leases are numbered in each holder's own range.
+const NUMBERS_EACH: u64 = 1 << 32;
 
 /// A request that is to be sent for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,14 +32,36 @@ pub struct Due {
     pub request: Request,
 }
 
+#[derive(Clone, Debug)]
+struct Held {
+    policy: Policy,
+    holder: Holder,
+}
+
 /// The leases of one partition.
 #[derive(Clone, Debug)]
-pub struct Holders {}
+pub struct Holders {
+    name: String,
+    incarnation: u64,
+    last_ms: i64,
+    held: HashMap<Box<str>, Held>,
+    /// Holders that ever were.
+    begun: u64,
+    scratch: String,
+}
 
 impl Holders {
-    /// None. The name and the incarnation go into each lease.
-    pub fn new(holder: &str, incarnation: u64) -> Self {
-        todo!()
+    /// None. The name tells datacenters and their partitions apart, the incarnation the lives of an object: it is drawn at random when
+    /// that starts. Both go into each lease.
+    pub fn new(name: &str, incarnation: u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            incarnation,
+            last_ms: i64::MIN,
+            held: HashMap::new(),
+            begun: 0,
+            scratch: String::new(),
+        }
     }
 
     /// What becomes of a call of this cost.
@@ -44,37 +76,104 @@ impl Holders {
         cost: u64,
         wall_ms: i64,
     ) -> Result<Admission, Full> {
-        todo!()
+        let now_ms = self.read(wall_ms);
+        if let Some(held) = self.find(name, key) {
+            held.policy = policy.clone();
+            return Ok(held.holder.check(policy, now_ms, cost));
+        }
+        if self.held.len() >= HOLDERS_MAX {
+            return Err(Full);
+        }
+        let first = LeaseId {
+            holder: self.name.clone(),
+            incarnation: self.incarnation,
+            number: self.begun.saturating_mul(NUMBERS_EACH),
+        };
+        self.begun = self.begun.saturating_add(1);
+        let mut holder = Holder::new(first);
+        let admission = holder.check(policy, now_ms, cost);
+        let policy = policy.clone();
+        let place = Box::from(self.scratch.as_str());
+        self.held.insert(place, Held { policy, holder });
+        Ok(admission)
+    }
+
+    fn read(&mut self, wall_ms: i64) -> i64 {
+        if wall_ms < self.last_ms {
+            self.held.clear();
+        }
+        self.last_ms = wall_ms;
+        wall_ms
+    }
+
+    fn find(&mut self, name: &str, key: &str) -> Option<&mut Held> {
+        subject(&mut self.scratch, name, key);
+        self.held.get_mut(self.scratch.as_str())
     }
 
     /// Gives back what a call had consumed, never more than the key's lease has spent. Returns how much that was.
     pub fn refund(&mut self, name: &str, key: &str, amount: u64, wall_ms: i64) -> u64 {
-        todo!()
+        let now_ms = self.read(wall_ms);
+        self.find(name, key)
+            .map_or(0, |held| held.holder.refund(now_ms, amount))
     }
 
     /// The request to send now for this key, if there is one; ask after each check of it.
     pub fn due(&mut self, name: &str, key: &str, wall_ms: i64) -> Option<Request> {
-        todo!()
+        let now_ms = self.read(wall_ms);
+        let held = self.find(name, key)?;
+        held.holder.due(&held.policy, now_ms)
     }
 
-    /// Requests of keys that nobody has checked for a while, at most so many; keys without a lease are dropped.
-    /// Ask by a timer, about once a second while [`Self::is_empty`] is false. Cost: O(keys).
+    /// Requests of keys whose lease nears its end though nobody checks them, at most so many; keys without a lease are
+    /// dropped. Ask by a timer, about once a second while [`Self::is_empty`] is false. Cost: O(keys).
     pub fn all_due(&mut self, most: usize, wall_ms: i64) -> Vec<Due> {
-        todo!()
+        let now_ms = self.read(wall_ms);
+        self.held.retain(|_, held| !held.holder.is_idle(now_ms));
+        let mut all = Vec::new();
+        for (place, held) in &mut self.held {
+            if all.len() >= most {
+                break;
+            }
+            let is_due = held
+                .holder
+                .due_at_ms()
+                .is_some_and(|due_ms| due_ms <= now_ms);
+            if !is_due {
+                continue;
+            }
+            let Some((name, key)) = place.split_once('\0') else {
+                continue;
+            };
+            if let Some(request) = held.holder.due(&held.policy, now_ms) {
+                all.push(Due {
+                    name: name.to_owned(),
+                    policy: held.policy.clone(),
+                    key: key.to_owned(),
+                    request,
+                });
+            }
+        }
+        all
     }
 
     /// Takes in the answer to a request.
     pub fn answered(&mut self, name: &str, key: &str, answer: &Answer, wall_ms: i64) {
-        todo!()
+        let now_ms = self.read(wall_ms);
+        if let Some(held) = self.find(name, key) {
+            held.holder.answered(answer, now_ms);
+        }
     }
 
     /// Notes that a request failed.
     pub fn lost(&mut self, name: &str, key: &str, sequence: u64) {
-        todo!()
+        if let Some(held) = self.find(name, key) {
+            held.holder.lost(sequence);
+        }
     }
 
     /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
-        todo!()
+        self.held.is_empty()
     }
 }

@@ -1,9 +1,11 @@
-//! The holder's side of a limit that holds for the world: what a datacenter may admit without asking.
+//! What holders of leases and their grantor say to each other, for a limit that holds for the world.
+//!
+//! Invariant: every number that a holder tells is a total of the whole lease, so a request that is lost, repeated or overtaken does no
+//! harm. Both are a part of messages: append fields, never reorder.
 
 use serde::{Deserialize, Serialize};
 
 use super::meter::Verdict;
-use super::policy::Policy;
 
 /// Who holds a lease: a datacenter's partition, in one life, for the so-manieth time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +32,7 @@ pub struct Spent {
 pub struct Request {
     /// Of which lease.
     pub lease: LeaseId,
-    /// Rises with each request of the lease.
+    /// Rises with each request of a holder, from the number of its first lease.
     pub sequence: u64,
     /// Tokens spent.
     pub spent: u64,
@@ -73,49 +75,7 @@ pub struct Answer {
 pub enum Admission {
     /// It is decided.
     Decided(Verdict),
-    /// The grantor must be asked first: send what [`Holder::due`] gives, or wait for the answer to what is on its way, and check
+    /// The grantor must be asked first: send what [`super::holder::Holder::due`] gives, or wait for the answer to what is on its way, and check
     /// again.
     Ask,
-}
-
-/// What one key of a datacenter holds. In memory only: a restart forfeits it.
-#[derive(Clone, Debug)]
-pub struct Holder {}
-
-impl Holder {
-    /// A holder without a lease. The name and incarnation go into [`LeaseId`].
-    pub fn new(holder: &str, incarnation: u64) -> Self {
-        todo!()
-    }
-
-    /// What becomes of a call of this cost. Time is the holder's own.
-    pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Admission {
-        todo!()
-    }
-
-    /// Gives back what a call had consumed, never more than the lease has spent. Returns how much that was.
-    pub fn refund(&mut self, now_ms: i64, amount: u64) -> u64 {
-        todo!()
-    }
-
-    /// The request to send now, if there is one: tokens are asked for before they run out, reported before the lease ends, and
-    /// given back when they are not used. At most one is on its way; it ends by [`Self::answered`] or [`Self::lost`].
-    pub fn due(&mut self, policy: &Policy, now_ms: i64) -> Option<Request> {
-        todo!()
-    }
-
-    /// When [`Self::due`] must be asked again though no call comes; nothing where it need not.
-    pub fn due_at_ms(&self, policy: &Policy) -> Option<i64> {
-        todo!()
-    }
-
-    /// Takes in an answer; one to another than the newest request changes nothing.
-    pub fn answered(&mut self, policy: &Policy, answer: &Answer, now_ms: i64) {
-        todo!()
-    }
-
-    /// Notes that no answer to this request will be waited for.
-    pub fn lost(&mut self, sequence: u64) {
-        todo!()
-    }
 }

@@ -3,11 +3,14 @@
 //! Invariants: what is refused consumes nothing; a verdict depends on the state, the policy and the time alone; the time never
 //! runs back in a meter: a call is taken to be no earlier than the one before it.
 //!
-//! The policy of every call is the one that the meter was made or adapted for.
+//! All algorithms answer two questions, how much is used and when no more than so much will be, and each verdict follows from
+//! those. The policy of every call is the one that the meter was made or adapted for.
 
 use serde::{Deserialize, Serialize};
 
-use super::policy::Policy;
+use super::buckets::Buckets;
+use super::gcra::Gcra;
+use super::policy::{Algorithm, Policy};
 
 /// What becomes of a call. Times count from the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +19,7 @@ pub struct Verdict {
     pub is_allowed: bool,
     /// The policy's limit for a window.
     pub limit: u64,
-    /// How much is left after this call.
+    /// How much is left after this call, at most the policy's capacity.
     pub remaining: u64,
     /// Milliseconds until more is left than now, if nobody consumes; 0 where all is there.
     pub reset_ms: u64,
@@ -28,67 +31,193 @@ pub struct Verdict {
 /// How long one waits for a cost above the policy's capacity.
 pub const NEVER_MS: u64 = u64::MAX;
 
+/// What was used, as the algorithm keeps it. Stored: append, never reorder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum State {
+    Buckets(Buckets),
+    Gcra(Gcra),
+}
+
 /// The state of one key. A stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meter {
+    /// The time of the newest call.
     at_ms: i64,
+    state: State,
 }
 
 impl Meter {
     /// A meter of which nothing is used.
     pub fn new(policy: &Policy) -> Self {
-        todo!()
+        let state = match policy.algorithm {
+            Algorithm::SlidingWindow | Algorithm::FixedWindow => State::Buckets(Buckets::default()),
+            Algorithm::TokenBucket => State::Gcra(Gcra::default()),
+        };
+        Self { at_ms: 0, state }
     }
 
-    /// The verdict about a call of this cost; an admitted one is consumed.
+    /// The verdict about a call of this cost; an admitted one is consumed. Cost: O(1) if admitted, O(61) if refused; of a precise
+    /// window O(limit).
     pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
-        todo!()
+        self.check_beside(policy, now_ms, cost, 0)
+    }
+
+    /// As [`Self::check`], where so much of the capacity is held by others.
+    pub(super) fn check_beside(
+        &mut self,
+        policy: &Policy,
+        now_ms: i64,
+        cost: u64,
+        held: u64,
+    ) -> Verdict {
+        let at_ms = self.advance(policy, now_ms);
+        let room = policy.capacity().saturating_sub(held);
+        if self.used(policy, at_ms).saturating_add(cost) > room {
+            return self.peek_beside(policy, now_ms, cost, held);
+        }
+        self.add(policy, at_ms, at_ms, cost);
+        Verdict {
+            is_allowed: true,
+            retry_after_ms: 0,
+            ..self.peek_beside(policy, now_ms, 0, held)
+        }
     }
 
     /// What [`Self::check`] would say of a call of this cost, as it stands before the call; nothing is consumed.
     pub fn peek(&self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
-        todo!()
+        self.peek_beside(policy, now_ms, cost, 0)
+    }
+
+    /// As [`Self::peek`], where so much of the capacity is held by others.
+    pub(super) fn peek_beside(
+        &self,
+        policy: &Policy,
+        now_ms: i64,
+        cost: u64,
+        held: u64,
+    ) -> Verdict {
+        let at_ms = now_ms.max(self.at_ms);
+        let room = policy.capacity().saturating_sub(held);
+        let used = self.used(policy, at_ms);
+        let wait_ms = |target| {
+            let then_ms = self.falls_at_ms(policy, at_ms, target);
+            u64::try_from(then_ms.saturating_sub(now_ms)).unwrap_or(0)
+        };
+        let (is_allowed, retry_after_ms) = match room.checked_sub(cost) {
+            Some(target) if used <= target => (true, 0),
+            Some(target) => (false, wait_ms(target).max(1)),
+            None => (false, NEVER_MS),
+        };
+        Verdict {
+            is_allowed,
+            limit: policy.limit,
+            remaining: room.saturating_sub(used),
+            // Where more than all is used nothing returns before a part of what fits does.
+            reset_ms: used.min(room).checked_sub(1).map_or(0, wait_ms),
+            retry_after_ms,
+        }
     }
 
     /// Consumes although it may be too much: what was spent elsewhere.
     pub fn charge(&mut self, policy: &Policy, now_ms: i64, amount: u64) {
-        todo!()
+        let at_ms = self.advance(policy, now_ms);
+        self.add(policy, at_ms, at_ms, amount);
     }
 
-    /// Consumes what was spent elsewhere at a time before, and is not yet over.
-    pub fn charge_at(&mut self, policy: &Policy, now_ms: i64, at_ms: i64, amount: u64) {
-        todo!()
+    /// Consumes what was spent elsewhere some time before now, if that still counts. A token bucket takes it for spent now.
+    pub fn charge_at(&mut self, policy: &Policy, now_ms: i64, spent_ms: i64, amount: u64) {
+        let at_ms = self.advance(policy, now_ms);
+        self.add(policy, at_ms, spent_ms, amount);
     }
 
-    /// Gives back what was consumed at a time that is not known: of the oldest, so that what stays is never taken for older than it
-    /// is. Returns how much that was: never more than is used.
+    /// Gives back what was consumed at a time that is not known, within the window: of the oldest, so that what stays is never taken
+    /// for older than it is. Returns how much that was: never more than is used.
     pub fn refund(&mut self, policy: &Policy, now_ms: i64, amount: u64) -> u64 {
-        todo!()
+        let at_ms = self.advance(policy, now_ms);
+        match &mut self.state {
+            State::Buckets(buckets) => buckets.take(policy, at_ms, i64::MIN, amount),
+            State::Gcra(gcra) => gcra.take(policy, 0, amount),
+        }
     }
 
     /// Gives back what was consumed at this time, as far as it still counts. Returns how much that was.
-    pub fn refund_at(&mut self, policy: &Policy, now_ms: i64, at_ms: i64, amount: u64) -> u64 {
-        todo!()
+    pub fn refund_at(
+        &mut self,
+        policy: &Policy,
+        now_ms: i64,
+        consumed_ms: i64,
+        amount: u64,
+    ) -> u64 {
+        let at_ms = self.advance(policy, now_ms);
+        match &mut self.state {
+            State::Buckets(_) if !Buckets::counts(policy, at_ms, consumed_ms) => 0,
+            State::Buckets(buckets) => buckets.take(policy, at_ms, consumed_ms, amount),
+            State::Gcra(gcra) => gcra.take(policy, at_ms.saturating_sub(consumed_ms), amount),
+        }
     }
 
-    /// Goes on under another policy. What is used stays used: to the letter where only limit or burst changed, else as
+    /// Goes on under another policy. What is used stays used: to the letter where algorithm and window are the same, else as
     /// if it had been used now.
     pub fn adapt(&mut self, old: &Policy, new: &Policy, now_ms: i64) {
-        todo!()
+        let at_ms = self.advance(old, now_ms);
+        if !old.counts_like(new) {
+            let used = self.used(old, at_ms);
+            *self = Self::new(new);
+            self.charge(new, at_ms, used);
+        }
     }
 
-    /// How much is used: what is left is the policy's capacity less this.
+    /// How much is used: what is left is the policy's capacity less this, if it is not above.
     pub fn used(&self, policy: &Policy, now_ms: i64) -> u64 {
-        todo!()
+        let at_ms = now_ms.max(self.at_ms);
+        match &self.state {
+            State::Buckets(buckets) => buckets.used(policy, at_ms),
+            State::Gcra(gcra) => gcra
+                .after(policy, at_ms.saturating_sub(self.at_ms))
+                .used(policy),
+        }
     }
 
     /// When the meter is as a fresh one, unix milliseconds: from then on it may be dropped.
     pub fn idle_at_ms(&self, policy: &Policy) -> i64 {
-        todo!()
+        self.falls_at_ms(policy, self.at_ms, 0)
     }
 
     /// Bytes that it occupies beside its own size.
     pub fn heap_bytes(&self) -> u64 {
-        todo!()
+        match &self.state {
+            State::Buckets(buckets) => buckets.heap_bytes(),
+            State::Gcra(_) => 0,
+        }
+    }
+
+    /// Brings the state to now, and returns the time that it is then: never before that of the newest call.
+    fn advance(&mut self, policy: &Policy, now_ms: i64) -> i64 {
+        let at_ms = now_ms.max(self.at_ms);
+        match &mut self.state {
+            State::Buckets(buckets) => buckets.expire(policy, at_ms),
+            State::Gcra(gcra) => *gcra = gcra.after(policy, at_ms.saturating_sub(self.at_ms)),
+        }
+        self.at_ms = at_ms;
+        at_ms
+    }
+
+    /// Consumes, once the state is of now.
+    fn add(&mut self, policy: &Policy, now_ms: i64, spent_ms: i64, amount: u64) {
+        match &mut self.state {
+            State::Buckets(buckets) => buckets.add(policy, now_ms, spent_ms, amount),
+            State::Gcra(gcra) => gcra.add(policy, amount),
+        }
+    }
+
+    /// The first time, not before now, at which no more than this is used.
+    fn falls_at_ms(&self, policy: &Policy, now_ms: i64, target: u64) -> i64 {
+        match &self.state {
+            State::Buckets(buckets) => buckets.falls_at_ms(policy, now_ms, target),
+            State::Gcra(gcra) => {
+                let gcra = gcra.after(policy, now_ms.saturating_sub(self.at_ms));
+                now_ms.saturating_add(gcra.falls_in_ms(policy, target))
+            }
+        }
     }
 }

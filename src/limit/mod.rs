@@ -8,11 +8,12 @@
 //! | [`table`] | the keys of one partition: bounded, atomic over several keys, with reservations |
 //! | [`log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
 //! | [`escrow`] | the grantor's side of a limit that holds for the world |
-//! | [`lease`] | the holder's side: what a datacenter may admit without asking |
+//! | [`holder`] | the holder's side: what a datacenter may admit without asking |
+//! | [`lease`] | what the two say to each other |
 //! | [`holders`] | the leases of one partition |
 //!
 //! A call passes [`table::Table::check`] into a meter's `check`, which answers a [`meter::Verdict`]. Where the scope is
-//! global it passes a [`lease::Holder`], and only the holder's requests reach the table of the grantor.
+//! global it passes a [`holder::Holder`], and only the holder's requests reach the table of the grantor.
 //!
 //! What each algorithm promises, for a policy of `limit` per `window`, where nothing is refunded:
 //!
@@ -23,11 +24,18 @@
 //! | fixed window | `limit` in each window of the clock, so twice that around a boundary | none |
 //! | token bucket | `burst + limit · d / window` in any interval of length d | none |
 
+mod buckets;
 pub mod clock;
+mod commits;
+mod demand;
 pub mod escrow;
+mod gcra;
+pub mod holder;
 pub mod holders;
 pub mod lease;
 pub mod log;
 pub mod meter;
 pub mod policy;
+mod reservations;
+mod slots;
 pub mod table;

@@ -1,17 +1,26 @@
 //! The keys of one partition. Times are wall times: the table keeps a clock that never goes back.
 //!
-//! Invariants: at most [`KEYS_MAX`] keys and [`BYTES_MAX`] bytes are held; a key is only dropped once nothing of it counts;
+//! Invariants: at most [`KEYS_MAX`] keys and about [`GROWN_BYTES_MAX`] bytes are held; a key is only dropped once nothing of it counts;
 //! checks of one call are all admitted or consume nothing; what was consumed by a reservation is given back at most once.
 
+use super::clock::Monotone;
+use super::escrow::Escrow;
 use super::lease::{Answer, Request};
+use super::log::Log;
 use super::meter::Verdict;
 use super::policy::Policy;
+use super::reservations::Reservations;
+use super::slots::Slots;
 
 /// The most keys: at 320 bytes for one with few buckets they fill [`BYTES_MAX`].
 pub const KEYS_MAX: u32 = 100_000;
 
 /// The most bytes that keys may take: a quarter of an isolate's 128 MiB.
 pub const BYTES_MAX: u64 = 32 << 20;
+
+/// The most bytes that they may take once those which were let in have grown: a key with all its buckets has about 1,400, one with
+/// leases at all datacenters 60,000. Above it nothing is admitted before something is idle.
+pub const GROWN_BYTES_MAX: u64 = 48 << 20;
 
 /// One check of a call.
 #[derive(Clone, Copy, Debug)]
@@ -67,22 +76,88 @@ pub struct Size {
     pub bytes: u64,
 }
 
+/// Puts the name of a key in a table: policy's name, a zero, key. Neither has control characters, so no two are alike.
+pub(super) fn subject(into: &mut String, name: &str, key: &str) {
+    into.clear();
+    into.push_str(name);
+    into.push('\0');
+    into.push_str(key);
+}
+
 /// The keys of one partition.
-#[derive(Clone, Debug, Default)]
-pub struct Table {}
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub(super) clock: Monotone,
+    pub(super) slots: Slots,
+    pub(super) reservations: Reservations,
+    /// Nothing where the table is not stored.
+    pub(super) log: Option<Log>,
+    pub(super) dirty: Vec<usize>,
+    pub(super) scratch: String,
+}
+
+impl Default for Table {
+    /// An empty table that is stored: what has changed must be committed, or its memory is never freed.
+    fn default() -> Self {
+        Self {
+            log: Some(Log::default()),
+            ..Self::in_memory()
+        }
+    }
+}
 
 impl Table {
+    /// An empty table that is not stored: a restart forgets all.
+    pub fn in_memory() -> Self {
+        Self {
+            clock: Monotone::default(),
+            slots: Slots::default(),
+            reservations: Reservations::default(),
+            log: None,
+            dirty: Vec::new(),
+            scratch: String::new(),
+        }
+    }
+
     /// The verdict about one check; an admitted one is consumed. Cost: O(1), and bounded work to drop idle keys.
     ///
     /// # Errors
     /// [`Full`] where the key is new and there is no room for it.
     pub fn check(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
-        todo!()
+        let now_ms = self.clock.read(wall_ms);
+        let place = self.enter(check.name, check.policy, check.key, now_ms)?;
+        self.sweep(false, now_ms);
+        let verdict = self
+            .slots
+            .get_mut(place)
+            .map(|entry| entry.escrow.check(check.policy, now_ms, check.cost));
+        let verdict = verdict.ok_or(Full)?;
+        if verdict.is_allowed {
+            self.touch(place);
+        }
+        Ok(verdict)
     }
 
     /// What [`Self::check`] would say, as it stands before the call; nothing changes.
     pub fn peek(&self, check: &Check<'_>, wall_ms: i64) -> Verdict {
-        todo!()
+        let now_ms = self.clock.peek(wall_ms);
+        let mut place = String::new();
+        subject(&mut place, check.name, check.key);
+        let entry = self
+            .slots
+            .place_of(&place)
+            .and_then(|place| self.slots.get(place));
+        match entry {
+            None => Escrow::new(check.policy).peek(check.policy, now_ms, check.cost),
+            Some(entry) if entry.policy == *check.policy => {
+                entry.escrow.peek(check.policy, now_ms, check.cost)
+            }
+            Some(entry) => {
+                let mut adapted = entry.escrow.clone();
+                adapted.adapt(&entry.policy, check.policy, now_ms);
+                adapted.peek(check.policy, now_ms, check.cost)
+            }
+        }
     }
 
     /// The verdict of each check: if all are admitted they are consumed, else nothing is. Costs of checks of the same key add.
@@ -91,41 +166,65 @@ impl Table {
     /// # Errors
     /// [`Full`] where there is no room for all keys; nothing is consumed.
     pub fn check_all(&mut self, checks: &[Check<'_>], wall_ms: i64) -> Result<Vec<Verdict>, Full> {
-        todo!()
+        let now_ms = self.clock.read(wall_ms);
+        self.all(checks, now_ms)
+    }
+
+    pub(super) fn all(&mut self, checks: &[Check<'_>], now_ms: i64) -> Result<Vec<Verdict>, Full> {
+        self.make_room(checks, now_ms);
+        let mut places = Vec::with_capacity(checks.len());
+        for check in checks {
+            places.push(self.enter(check.name, check.policy, check.key, now_ms)?);
+        }
+        let mut verdicts = Vec::with_capacity(checks.len());
+        for (number, (check, place)) in checks.iter().zip(&places).enumerate() {
+            let before = checks.iter().zip(&places).take(number);
+            let before = before.filter(|(_, other)| *other == place);
+            let cost = before.fold(check.cost, |sum, (other, _)| sum.saturating_add(other.cost));
+            let entry = self.slots.get(*place).ok_or(Full)?;
+            verdicts.push(entry.escrow.peek(check.policy, now_ms, cost));
+        }
+        if !verdicts.iter().all(|verdict| verdict.is_allowed) {
+            return Ok(verdicts);
+        }
+        for ((check, place), verdict) in checks.iter().zip(&places).zip(&mut verdicts) {
+            if let Some(entry) = self.slots.get_mut(*place) {
+                *verdict = entry.escrow.check(check.policy, now_ms, check.cost);
+                self.touch(*place);
+            }
+        }
+        Ok(verdicts)
     }
 
     /// Gives back the cost of the check, never more than is used. Returns how it stands then.
     pub fn refund(&mut self, check: &Check<'_>, wall_ms: i64) -> Verdict {
-        todo!()
+        let now_ms = self.clock.read(wall_ms);
+        subject(&mut self.scratch, check.name, check.key);
+        if let Some(place) = self.slots.place_of(&self.scratch) {
+            self.adapt(place, check.policy, now_ms);
+            if let Some(entry) = self.slots.get_mut(place) {
+                entry.escrow.settle(check.policy, now_ms);
+                entry
+                    .escrow
+                    .meter_mut()
+                    .refund(check.policy, now_ms, check.cost);
+                self.touch(place);
+            }
+        }
+        self.peek(&Check { cost: 0, ..*check }, wall_ms)
     }
 
     /// Forgets what a key has used. Leases of a global limit go on.
     pub fn reset(&mut self, name: &str, key: &str, wall_ms: i64) {
-        todo!()
-    }
-
-    /// As [`Self::check_all`], and remembers for [`RESERVED_MS_MAX`] what was consumed, so that it can be cancelled. A repeat
-    /// gets the verdicts as they are now, and consumes nothing.
-    ///
-    /// # Errors
-    /// A [`Refusal`]; nothing is consumed.
-    pub fn reserve(
-        &mut self,
-        id: ReservationId,
-        checks: &[Check<'_>],
-        wall_ms: i64,
-    ) -> Result<Vec<Verdict>, Refusal> {
-        todo!()
-    }
-
-    /// Gives back what was reserved, as far as it still counts, once. If the reservation has not come, it will be refused.
-    pub fn cancel(&mut self, id: ReservationId, wall_ms: i64) {
-        todo!()
-    }
-
-    /// Forgets a reservation: what it consumed stays consumed.
-    pub fn confirm(&mut self, id: ReservationId, wall_ms: i64) {
-        todo!()
+        let now_ms = self.clock.read(wall_ms);
+        subject(&mut self.scratch, name, key);
+        if let Some(place) = self.slots.place_of(&self.scratch) {
+            if let Some(entry) = self.slots.get_mut(place) {
+                entry.escrow.settle(&entry.policy, now_ms);
+                entry.escrow.reset(&entry.policy);
+            }
+            self.touch(place);
+        }
     }
 
     /// Answers a holder of leases for a key of a global limit. [`Answer::must_commit`] says whether the table must be
@@ -141,30 +240,88 @@ impl Table {
         request: &Request,
         wall_ms: i64,
     ) -> Result<Answer, Full> {
-        todo!()
-    }
-
-    /// Whether anything has changed since the last commit.
-    pub fn is_dirty(&self) -> bool {
-        todo!()
-    }
-
-    /// What is to be written next; nothing where all is written. Its body is at most `super::log::BODY_BYTES_MAX`; call it
-    /// until it returns nothing. Whatever it returned must be written, or the table be thrown away and loaded again.
-    pub fn commit(&mut self) -> Option<Commit> {
-        todo!()
-    }
-
-    /// Takes in a stored row; rows in ascending order.
-    ///
-    /// # Errors
-    /// [`super::log::Broken`] where it cannot be read; what could be is kept.
-    pub fn load(&mut self, row: u64, body: &[u8], wall_ms: i64) -> Result<(), super::log::Broken> {
-        todo!()
+        let now_ms = self.clock.read(wall_ms);
+        let check = Check {
+            name,
+            policy,
+            key,
+            cost: 0,
+        };
+        self.make_room(&[check], now_ms);
+        let place = self.enter(name, policy, key, now_ms)?;
+        let entry = self.slots.get_mut(place).ok_or(Full)?;
+        let answer = entry.escrow.ask(policy, request, now_ms);
+        self.touch(place);
+        Ok(answer)
     }
 
     /// How much it holds.
     pub fn size(&self) -> Size {
-        todo!()
+        Size {
+            keys: u64::try_from(self.slots.len()).unwrap_or(u64::MAX),
+            bytes: self.slots.bytes(),
+        }
+    }
+
+    /// Drops idle keys: a few, or many where a new key finds no room. Comes before keys are entered, since one that is as new is
+    /// idle.
+    fn make_room(&mut self, checks: &[Check<'_>], now_ms: i64) {
+        let is_needed = self.slots.is_overgrown()
+            || self.slots.is_full()
+                && checks.iter().any(|check| {
+                    subject(&mut self.scratch, check.name, check.key);
+                    self.slots.place_of(&self.scratch).is_none()
+                });
+        self.sweep(is_needed, now_ms);
+    }
+
+    /// The place of a key, new or not, under the policy as it is now.
+    fn enter(
+        &mut self,
+        name: &str,
+        policy: &Policy,
+        key: &str,
+        now_ms: i64,
+    ) -> Result<usize, Full> {
+        if self.slots.is_overgrown() {
+            return Err(Full);
+        }
+        subject(&mut self.scratch, name, key);
+        if let Some(place) = self.slots.place_of(&self.scratch) {
+            self.adapt(place, policy, now_ms);
+            return Ok(place);
+        }
+        self.slots.insert(&self.scratch, policy, false)
+    }
+
+    pub(super) fn adapt(&mut self, place: usize, policy: &Policy, now_ms: i64) {
+        let entry = self.slots.get_mut(place);
+        if let Some(entry) = entry.filter(|entry| entry.policy != *policy) {
+            entry.escrow.adapt(&entry.policy, policy, now_ms);
+            entry.policy = policy.clone();
+            self.touch(place);
+        }
+    }
+
+    /// Notes that a key has changed.
+    pub(super) fn touch(&mut self, place: usize) {
+        self.slots.weigh(place);
+        if self.log.is_none() {
+            return;
+        }
+        let entry = self.slots.get_mut(place);
+        if let Some(entry) = entry.filter(|entry| !entry.is_dirty) {
+            entry.is_dirty = true;
+            self.dirty.push(place);
+        }
+    }
+
+    pub(super) fn sweep(&mut self, is_full: bool, now_ms: i64) {
+        let log = &mut self.log;
+        self.slots.sweep(is_full, now_ms, |entry| {
+            if let Some(log) = log {
+                log.remove(entry.row, entry.stored_bytes);
+            }
+        });
     }
 }

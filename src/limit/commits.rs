@@ -1,0 +1,91 @@
+//! How a table is written and read, row by row; what the rows are is told in [`super::log`].
+
+use super::log::{Broken, Reader, StoredRef, Writer};
+use super::table::{Commit, Full, Table};
+
+impl Table {
+    /// Whether anything has changed since the last commit.
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// What is to be written next; nothing where all is written. Its body is at most [`super::log::BODY_BYTES_MAX`]; call it
+    /// until it returns nothing. Whatever it returned must be written, or the table be thrown away and loaded again.
+    pub fn commit(&mut self) -> Option<Commit> {
+        let log = self.log.as_mut().filter(|_| !self.dirty.is_empty())?;
+        if let Some((oldest, places)) = log.to_rewrite() {
+            for place in places {
+                let entry = self.slots.get_mut(place);
+                if let Some(entry) = entry.filter(|entry| entry.row == oldest && !entry.is_dirty) {
+                    entry.is_dirty = true;
+                    self.dirty.push(place);
+                }
+            }
+        }
+        let row = log.next();
+        let mut writer = Writer::new(&self.clock);
+        let mut written = Vec::new();
+        while writer.has_room() {
+            let Some(place) = self.dirty.pop() else { break };
+            let Some(entry) = self.slots.get_mut(place) else {
+                continue;
+            };
+            log.remove(entry.row, entry.stored_bytes);
+            entry.row = row;
+            entry.stored_bytes = writer.push(&StoredRef {
+                subject: &entry.subject,
+                policy: &entry.policy,
+                escrow: &entry.escrow,
+            });
+            entry.is_dirty = false;
+            written.push((place, entry.stored_bytes));
+        }
+        let body = writer.finish();
+        log.push(row, body.len());
+        for (place, bytes) in written {
+            log.add(place, bytes);
+        }
+        Some(Commit {
+            row,
+            body,
+            delete_below: log.truncate(),
+        })
+    }
+
+    /// Takes in a stored row; rows in ascending order.
+    ///
+    /// # Errors
+    /// [`Broken`] where it cannot be read; what could be is kept.
+    pub fn load(&mut self, row: u64, body: &[u8], wall_ms: i64) -> Result<(), Broken> {
+        let (mut clock, mut reader) = Reader::new(body)?;
+        let now_ms = clock.read(wall_ms);
+        self.clock = clock;
+        if let Some(log) = &mut self.log {
+            log.push(row, body.len());
+        }
+        while let Some((stored, bytes)) = reader.next()? {
+            let known = self.slots.place_of(&stored.subject);
+            // What was held when it was stored may be loaded, even with what has become idle since.
+            let place = match known {
+                Some(place) => place,
+                None => match self.slots.insert(&stored.subject, &stored.policy, true) {
+                    Ok(place) => place,
+                    Err(Full) => continue,
+                },
+            };
+            if let Some(entry) = self.slots.get_mut(place) {
+                if let Some(log) = &mut self.log {
+                    log.remove(entry.row, entry.stored_bytes);
+                    log.add(place, bytes);
+                }
+                entry.policy = stored.policy;
+                entry.escrow = stored.escrow;
+                entry.row = row;
+                entry.stored_bytes = bytes;
+            }
+            self.slots.weigh(place);
+            self.sweep(false, now_ms);
+        }
+        Ok(())
+    }
+}

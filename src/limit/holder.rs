@@ -1,0 +1,330 @@
+//! The holder's side of a limit that holds for the world: what a datacenter may admit without asking.
+//!
+//! Invariants: tokens spent and returned are together never more than were granted by an answer to the newest request; none is spent
+//! once the lease has ended, by this clock, counted from when the request was sent; what is told is only ever told as more.
+//!
+//! The life of a lease: a call finds no tokens and asks; the answer brings some, by the rate at which they are used; more are asked
+//! for before they run out, and with each request what was spent is reported. Before the lease ends it is renewed, or given back
+//! if it is hardly used. A lease that ends takes its tokens with it, and the next call begins another.
+
+use super::demand::Demand;
+use super::escrow::{drift_ms, lease_ms};
+use super::lease::{Admission, Answer, LeaseId, Request, Spent};
+use super::meter::{NEVER_MS, Verdict};
+use super::policy::Policy;
+
+/// The most parts in which spending is told, each of a sixteenth of a lease.
+const RECENT_MAX: usize = 16;
+const RECENT_PARTS: i64 = 16;
+
+/// How long a refusal is believed without asking again: others may have given back meanwhile.
+const DRY_MS_MAX: u64 = 1_000;
+
+/// How long a request is taken to last while none was measured.
+const TRIP_MS_FIRST: i64 = 300;
+
+/// What was spent in a part of a lease. It is told as of its end, so never as older than it is.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    from_ms: i64,
+    until_ms: i64,
+    amount: u64,
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    sequence: u64,
+    sent_ms: i64,
+    /// What it reports as spent.
+    spent: u64,
+    need: u64,
+}
+
+/// What the grantor said it cannot give.
+#[derive(Clone, Copy, Debug, Default)]
+struct Dry {
+    need: u64,
+    /// Until when that is believed.
+    until_ms: i64,
+    /// When it can, as far as the grantor knows.
+    ends_ms: i64,
+}
+
+/// What one key of a datacenter holds. In memory only: a restart forfeits it.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    lease: LeaseId,
+    /// Of the newest request.
+    sequence: u64,
+    granted: u64,
+    spent: u64,
+    returned: u64,
+    refunded: u64,
+    until_ms: i64,
+    valid_ms: i64,
+    /// What was spent and not yet confirmed, oldest first.
+    recent: Vec<Part>,
+    flight: Option<Flight>,
+    trip_ms: i64,
+    /// What calls wait for: the largest cost that found too little, and the sum.
+    missing: u64,
+    waiting: u64,
+    dry: Dry,
+    demand: Demand,
+    free: u64,
+    reset_at_ms: i64,
+}
+
+impl Holder {
+    /// A holder without a lease. Its leases are numbered from this one on: no two holders may ever name the same.
+    pub fn new(first: LeaseId) -> Self {
+        Self {
+            // Unlike those of any other holder, since answers name nothing else.
+            sequence: first.number,
+            lease: first,
+            granted: 0,
+            spent: 0,
+            returned: 0,
+            refunded: 0,
+            until_ms: i64::MIN,
+            valid_ms: 0,
+            recent: Vec::new(),
+            flight: None,
+            trip_ms: TRIP_MS_FIRST,
+            missing: 0,
+            waiting: 0,
+            dry: Dry::default(),
+            demand: Demand::default(),
+            free: 0,
+            reset_at_ms: 0,
+        }
+    }
+
+    /// Tokens that may be spent now.
+    pub fn tokens(&self, now_ms: i64) -> u64 {
+        if now_ms >= self.until_ms {
+            return 0;
+        }
+        self.granted
+            .saturating_sub(self.spent)
+            .saturating_sub(self.returned)
+    }
+
+    /// What becomes of a call of this cost. Time is the holder's own, and must not go back. What the verdict says of the rest is as
+    /// the grantor last told.
+    pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Admission {
+        if cost > policy.capacity() {
+            return Admission::Decided(self.verdict(policy, now_ms, NEVER_MS));
+        }
+        let tokens = self.tokens(now_ms);
+        let missing = cost.saturating_sub(tokens);
+        if missing == 0 {
+            self.demand.note(policy, now_ms, cost);
+            self.spend(policy, now_ms, cost);
+            return Admission::Decided(self.verdict(policy, now_ms, 0));
+        }
+        if now_ms < self.dry.until_ms && missing >= self.dry.need {
+            self.demand.note(policy, now_ms, cost);
+            let wait_ms = u64::try_from(self.dry.ends_ms.saturating_sub(now_ms)).unwrap_or(0);
+            return Admission::Decided(self.verdict(policy, now_ms, wait_ms.max(1)));
+        }
+        self.missing = self.missing.max(missing);
+        self.waiting = self.waiting.saturating_add(cost);
+        Admission::Ask
+    }
+
+    /// The verdict that goes with this wait; 0 for one that is admitted.
+    fn verdict(&self, policy: &Policy, now_ms: i64, retry_after_ms: u64) -> Verdict {
+        let reset_ms = self.reset_at_ms.saturating_sub(now_ms);
+        let remaining = self.free.saturating_add(self.tokens(now_ms));
+        Verdict {
+            is_allowed: retry_after_ms == 0,
+            limit: policy.limit,
+            remaining: remaining.min(policy.capacity()),
+            reset_ms: u64::try_from(reset_ms).unwrap_or(0),
+            retry_after_ms,
+        }
+    }
+
+    fn spend(&mut self, policy: &Policy, now_ms: i64, amount: u64) {
+        self.spent = self.spent.saturating_add(amount);
+        let is_full = self.recent.len() >= RECENT_MAX;
+        match self.recent.last_mut() {
+            Some(part)
+                if is_full
+                    || now_ms.saturating_sub(part.from_ms) < lease_ms(policy) / RECENT_PARTS =>
+            {
+                part.until_ms = now_ms;
+                part.amount = part.amount.saturating_add(amount);
+            }
+            _ => self.recent.push(Part {
+                from_ms: now_ms,
+                until_ms: now_ms,
+                amount,
+            }),
+        }
+    }
+
+    /// Gives back what a call had consumed, never more than the lease has spent. Returns how much that was.
+    pub fn refund(&mut self, now_ms: i64, amount: u64) -> u64 {
+        if now_ms >= self.until_ms {
+            return 0;
+        }
+        let amount = amount.min(self.spent.saturating_sub(self.refunded));
+        self.refunded = self.refunded.saturating_add(amount);
+        amount
+    }
+
+    /// The request to send now, if there is one: tokens are asked for before they run out, reported before the lease ends, and
+    /// given back when they are not used. At most one is on its way; it ends by [`Self::answered`] or [`Self::lost`].
+    pub fn due(&mut self, policy: &Policy, now_ms: i64) -> Option<Request> {
+        if self.flight.is_some() {
+            return None;
+        }
+        if now_ms >= self.until_ms && self.granted > 0 {
+            self.begin_anew();
+        }
+        let tokens = self.tokens(now_ms);
+        let expected = self.demand.within(policy, now_ms, lease_ms(policy));
+        let (need, want) = if self.missing > 0 {
+            let more = expected.saturating_add(self.waiting);
+            (self.missing, more.saturating_sub(tokens).max(self.missing))
+        } else if now_ms < self.until_ms && self.is_low(policy, tokens, now_ms) {
+            (0, expected.saturating_sub(tokens))
+        } else if self.granted > 0 && now_ms >= self.renewal_ms() && tokens > 0 {
+            // What is not expected to be used goes back; all of it if nothing was used.
+            let kept = if self.demand.is_idle(policy, now_ms) {
+                0
+            } else {
+                expected
+            };
+            self.returned = self.returned.saturating_add(tokens.saturating_sub(kept));
+            (0, kept.saturating_sub(tokens))
+        } else {
+            return None;
+        };
+        Some(self.request(now_ms, need, want))
+    }
+
+    /// Whether the tokens may run out before an answer could come.
+    fn is_low(&self, policy: &Policy, tokens: u64, now_ms: i64) -> bool {
+        let is_dry = now_ms < self.dry.until_ms;
+        let meanwhile = self
+            .demand
+            .within(policy, now_ms, self.trip_ms.saturating_mul(2));
+        !is_dry && tokens < meanwhile
+    }
+
+    /// When the lease is to be renewed: early enough for a request to fail and be repeated.
+    fn renewal_ms(&self) -> i64 {
+        let margin_ms = self.trip_ms.saturating_mul(3).max(self.valid_ms / 8);
+        self.until_ms
+            .saturating_sub(margin_ms.min(self.valid_ms / 2))
+    }
+
+    fn request(&mut self, now_ms: i64, need: u64, want: u64) -> Request {
+        self.sequence = self.sequence.saturating_add(1);
+        self.flight = Some(Flight {
+            sequence: self.sequence,
+            sent_ms: now_ms,
+            spent: self.spent,
+            need,
+        });
+        self.missing = 0;
+        self.waiting = 0;
+        let age_ms = |at_ms: i64| u64::try_from(now_ms.saturating_sub(at_ms)).unwrap_or(0);
+        let recent = self.recent.iter().map(|part| Spent {
+            age_ms: age_ms(part.until_ms),
+            amount: part.amount,
+        });
+        Request {
+            lease: self.lease.clone(),
+            sequence: self.sequence,
+            spent: self.spent,
+            recent: recent.collect(),
+            returned: self.returned,
+            refunded: self.refunded,
+            known_granted: self.granted,
+            want,
+            need,
+        }
+    }
+
+    /// When [`Self::due`] must be asked again though no call comes, by this clock; nothing where it need not.
+    pub fn due_at_ms(&self) -> Option<i64> {
+        let is_out = self.granted > self.spent.saturating_add(self.returned);
+        (self.flight.is_none() && is_out).then(|| self.renewal_ms())
+    }
+
+    /// Takes in an answer; one to another than the newest request changes nothing.
+    pub fn answered(&mut self, answer: &Answer, now_ms: i64) {
+        let Some(flight) = self
+            .flight
+            .filter(|flight| flight.sequence == answer.sequence)
+        else {
+            return;
+        };
+        self.flight = None;
+        self.trip_ms = now_ms.saturating_sub(flight.sent_ms).max(1);
+        self.free = answer.free;
+        self.reset_at_ms = at_ms(now_ms, answer.reset_ms);
+        if answer.retry_after_ms > 0 {
+            self.dry = Dry {
+                need: flight.need.max(1),
+                until_ms: at_ms(now_ms, answer.retry_after_ms.min(DRY_MS_MAX)),
+                ends_ms: at_ms(now_ms, answer.retry_after_ms),
+            };
+        }
+        if answer.valid_ms == 0 {
+            self.begin_anew();
+            return;
+        }
+        self.granted = answer.granted;
+        self.valid_ms = i64::try_from(answer.valid_ms).unwrap_or(0);
+        let valid_ms = answer.valid_ms.saturating_sub(drift_ms(answer.valid_ms));
+        self.until_ms = at_ms(flight.sent_ms, valid_ms);
+        self.confirm(flight.spent);
+    }
+
+    /// Forgets when tokens were spent whose report was taken in.
+    fn confirm(&mut self, reported: u64) {
+        let mut kept = self.spent.saturating_sub(reported);
+        let mut from = self.recent.len();
+        while kept > 0 && from > 0 {
+            from -= 1;
+            if let Some(part) = self.recent.get_mut(from) {
+                part.amount = part.amount.min(kept);
+                kept -= part.amount;
+            }
+        }
+        self.recent.drain(..from);
+    }
+
+    /// The lease is over: nothing of it may be spent, and the grantor counts all of it as spent.
+    fn begin_anew(&mut self) {
+        self.lease.number = self.lease.number.saturating_add(1);
+        (self.granted, self.spent, self.returned, self.refunded) = (0, 0, 0, 0);
+        self.until_ms = i64::MIN;
+        self.recent.clear();
+    }
+
+    /// Notes that no answer to this request will be waited for.
+    pub fn lost(&mut self, sequence: u64) {
+        if self
+            .flight
+            .is_some_and(|flight| flight.sequence == sequence)
+        {
+            self.flight = None;
+        }
+    }
+
+    /// Whether it holds nothing and waits for nothing, so that it may be dropped.
+    pub fn is_idle(&self, now_ms: i64) -> bool {
+        self.flight.is_none() && now_ms >= self.until_ms
+    }
+}
+
+fn at_ms(from_ms: i64, after_ms: u64) -> i64 {
+    from_ms.saturating_add(i64::try_from(after_ms).unwrap_or(i64::MAX))
+}
