@@ -1,0 +1,100 @@
+//! Law: a limit that holds for the world is never exceeded, whatever is lost, repeated, late or crashes; without failures few calls are
+//! remote and few are refused although there was budget.
+//!
+//! Each world is lived through by its seed, which a failure names.
+
+use tally::limit::policy::{Algorithm, Policy, Scope};
+
+use sim_limit::{Failures, Plan, World};
+
+mod sim_limit;
+
+fn policy(algorithm: Algorithm, limit: u64, window_seconds: u64) -> Policy {
+    Policy {
+        algorithm,
+        scope: Scope::Global,
+        ..Policy::sliding(limit, window_seconds)
+    }
+}
+
+fn precise(limit: u64, window_seconds: u64) -> Policy {
+    Policy {
+        is_precise: true,
+        ..policy(Algorithm::SlidingWindow, limit, window_seconds)
+    }
+}
+
+fn all_kinds(limit: u64, window_seconds: u64) -> Vec<Policy> {
+    vec![
+        policy(Algorithm::SlidingWindow, limit, window_seconds),
+        precise(limit, window_seconds),
+        policy(Algorithm::FixedWindow, limit, window_seconds),
+        policy(Algorithm::TokenBucket, limit, window_seconds),
+    ]
+}
+
+#[test]
+fn nothing_that_fails_lets_the_world_exceed_a_limit() {
+    let mut worlds = 0;
+    for seed in 0..12 {
+        for (limit, window_seconds) in [(1, 1), (10, 10), (100, 2), (1_000, 60)] {
+            for policy in all_kinds(limit, window_seconds) {
+                let plan = Plan {
+                    policy,
+                    percent: [50, 95, 150, 400][seed as usize % 4],
+                    is_uneven: seed % 3 == 0,
+                    failures: Failures::All,
+                    windows: if window_seconds < 60 { 30 } else { 6 },
+                };
+                let figures = World::live(seed, plan.clone());
+                assert_eq!(figures.over, 0, "seed {seed}: {plan:?}: {figures:?}");
+                assert!(figures.admitted > 0, "seed {seed}: {plan:?}: {figures:?}");
+                worlds += 1;
+            }
+        }
+    }
+    println!("{worlds} worlds");
+}
+
+#[test]
+fn without_failures_few_calls_are_remote_and_few_are_refused_for_nothing() {
+    for limit in [1_000, 10_000] {
+        for is_uneven in [false, true] {
+            let mut kinds = all_kinds(limit, 60);
+            kinds.retain(|policy| policy.check().is_ok());
+            for policy in kinds {
+                let plan = Plan {
+                    policy,
+                    percent: 50,
+                    is_uneven,
+                    failures: Failures::None,
+                    windows: 20,
+                };
+                let figures = World::live(7, plan.clone());
+                let percent = |part: u64| part as f64 * 100.0 / figures.checks as f64;
+                println!(
+                    "limit {limit:6} {:?}{} uneven {is_uneven}: {} checks, remote {:.2} %, waited {:.2} %, refused for nothing {:.2} %",
+                    plan.policy.algorithm,
+                    if plan.policy.is_precise {
+                        " precise"
+                    } else {
+                        ""
+                    },
+                    figures.checks,
+                    percent(figures.requests),
+                    percent(figures.waited),
+                    percent(figures.refused_for_nothing),
+                );
+                assert_eq!(figures.over, 0, "{plan:?}: {figures:?}");
+                assert!(
+                    figures.requests * 20 <= figures.checks,
+                    "{plan:?}: {figures:?}"
+                );
+                assert!(
+                    figures.refused_for_nothing * 50 <= figures.checks,
+                    "{plan:?}: {figures:?}"
+                );
+            }
+        }
+    }
+}

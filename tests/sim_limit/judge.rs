@@ -1,0 +1,128 @@
+//! What a world admitted and refused, and what is to be said of it: by brute force, from the times alone.
+
+use std::collections::VecDeque;
+
+use tally::limit::policy::{Algorithm, Policy};
+
+/// What is said of a world.
+#[derive(Debug)]
+pub struct Figures {
+    pub checks: u64,
+    pub requests: u64,
+    pub waited: u64,
+    pub admitted: u64,
+    pub refused_for_nothing: u64,
+    /// By how much a limit was exceeded at the worst moment.
+    pub over: u64,
+}
+
+#[derive(Default)]
+pub struct Judge {
+    pub checks: u64,
+    pub requests: u64,
+    pub waited: u64,
+    admitted: Vec<(i64, u64)>,
+    /// What was admitted within the last window, and its sum.
+    recent: VecDeque<(i64, u64)>,
+    sum: u64,
+    refused_for_nothing: u64,
+}
+
+impl Judge {
+    pub fn admit(&mut self, at_ms: i64, cost: u64) {
+        self.admitted.push((at_ms, cost));
+        self.recent.push_back((at_ms, cost));
+        self.sum += cost;
+    }
+
+    /// Whether a perfect limiter would have admitted it.
+    pub fn refuse(&mut self, policy: &Policy, at_ms: i64, cost: u64) {
+        let is_budget = match policy.algorithm {
+            Algorithm::TokenBucket => {
+                let debt = debts(policy, &self.admitted, at_ms);
+                debt + i128::from(cost) * i128::from(policy.window_ms)
+                    <= i128::from(policy.burst) * i128::from(policy.window_ms)
+            }
+            Algorithm::SlidingWindow | Algorithm::FixedWindow => {
+                let from_ms = match policy.algorithm {
+                    Algorithm::FixedWindow => at_ms - at_ms % policy.window_ms,
+                    _ => at_ms - policy.window_ms + 1,
+                };
+                while self
+                    .recent
+                    .front()
+                    .is_some_and(|(first, _)| *first < from_ms)
+                {
+                    self.sum -= self.recent.pop_front().map_or(0, |(_, cost)| cost);
+                }
+                self.sum + cost <= policy.limit
+            }
+        };
+        self.refused_for_nothing += u64::from(is_budget);
+    }
+
+    pub fn figures(&self, policy: &Policy) -> Figures {
+        Figures {
+            checks: self.checks,
+            requests: self.requests,
+            waited: self.waited,
+            admitted: self.admitted.iter().map(|(_, cost)| cost).sum(),
+            refused_for_nothing: self.refused_for_nothing,
+            over: over(policy, &self.admitted),
+        }
+    }
+}
+
+/// The most above the limit in any window.
+fn over(policy: &Policy, admitted: &[(i64, u64)]) -> u64 {
+    let mut worst = 0;
+    match policy.algorithm {
+        Algorithm::TokenBucket => {
+            let window = i128::from(policy.window_ms);
+            let (mut debt, mut at_ms) = (0_i128, 0);
+            for (now_ms, cost) in admitted {
+                debt = (debt - i128::from(now_ms - at_ms) * i128::from(policy.limit)).max(0);
+                at_ms = *now_ms;
+                debt += i128::from(*cost) * window;
+                let above = debt - i128::from(policy.burst) * window;
+                worst = worst.max(
+                    u64::try_from(above.max(0))
+                        .unwrap()
+                        .div_ceil(policy.window_ms as u64),
+                );
+            }
+        }
+        Algorithm::SlidingWindow | Algorithm::FixedWindow => {
+            let (mut first, mut sum) = (0, 0);
+            for (now_ms, cost) in admitted {
+                sum += cost;
+                let from_ms = match policy.algorithm {
+                    Algorithm::FixedWindow => now_ms - now_ms % policy.window_ms,
+                    _ if policy.is_precise => now_ms - policy.window_ms + 1,
+                    _ => now_ms - policy.window_ms,
+                };
+                while admitted[first].0 < from_ms {
+                    sum -= admitted[first].1;
+                    first += 1;
+                }
+                worst = worst.max(sum.saturating_sub(policy.limit));
+            }
+        }
+    }
+    worst
+}
+
+/// What a token bucket owes now.
+fn debts(policy: &Policy, admitted: &[(i64, u64)], now_ms: i64) -> i128 {
+    let limit = i128::from(policy.limit);
+    let (mut debt, mut at_ms) = (0_i128, 0);
+    // Nothing older than what fills the bucket matters.
+    let span_ms = 2 * policy.window_ms * (1 + (policy.burst / policy.limit) as i64);
+    let from = admitted.partition_point(|(at, _)| *at < now_ms - span_ms);
+    for (then_ms, cost) in &admitted[from..] {
+        debt = (debt - i128::from(then_ms - at_ms) * limit).max(0);
+        at_ms = *then_ms;
+        debt += i128::from(*cost) * i128::from(policy.window_ms);
+    }
+    (debt - i128::from(now_ms - at_ms) * limit).max(0)
+}

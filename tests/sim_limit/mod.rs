@@ -1,0 +1,423 @@
+//! Twenty datacenters with a holder each and one grantor, out of the machines that ship, on a network that loses, repeats and
+//! reorders.
+//!
+//! Invariant: true time is that of the grantor's clock. What is admitted is written down with it, and judged at the end by
+//! nothing but that list.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use tally::limit::holders::Holders;
+use tally::limit::lease::{Admission, Answer, Request};
+use tally::limit::policy::Policy;
+use tally::limit::table::Table;
+
+pub use judge::Figures;
+
+mod judge;
+
+/// Datacenters of a world.
+pub const DATACENTERS: usize = 20;
+
+/// When a world begins, by the grantor's clock.
+const BEGIN_MS: i64 = 1_777_593_600_000;
+
+/// How long a holder waits for an answer.
+const PATIENCE_MS: i64 = 1_000;
+
+const POLICY: &str = "policy";
+const KEY: &str = "key";
+
+/// **Source**: SplitMix64, Steele, Lea and Flood (2014).
+#[derive(Debug)]
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    fn between_ms(&mut self, from: i64, to: i64) -> i64 {
+        from + i64::try_from(self.below(u64::try_from(to - from).unwrap())).unwrap()
+    }
+
+    /// In 0 to 1, without 0.
+    fn part(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64 + 1e-17
+    }
+}
+
+/// What goes wrong in a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failures {
+    None,
+    All,
+}
+
+/// A world to be.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub policy: Policy,
+    /// Calls, in percent of what the limit lets through.
+    pub percent: u64,
+    /// Whether few datacenters have most of the calls.
+    pub is_uneven: bool,
+    pub failures: Failures,
+    /// How many windows it lasts.
+    pub windows: i64,
+}
+
+#[derive(Debug)]
+enum Event {
+    /// A call reaches a datacenter.
+    Call { at: usize },
+    /// A request reaches the grantor.
+    Asked {
+        from: usize,
+        life: u64,
+        request: Request,
+    },
+    /// An answer reaches a datacenter.
+    Answered {
+        to: usize,
+        life: u64,
+        answer: Answer,
+    },
+    /// A datacenter no longer waits.
+    Late { at: usize, life: u64, sequence: u64 },
+    /// A datacenter's timer.
+    Tick { at: usize },
+    /// A datacenter's object starts anew.
+    Restart { at: usize },
+    /// The grantor's object starts anew, from what is stored.
+    Crash,
+    /// A datacenter is cut off for so long.
+    Cut { at: usize, length_ms: i64 },
+}
+
+/// One call that waits.
+struct Waiting {
+    cost: u64,
+    tries: u32,
+}
+
+struct Datacenter {
+    holders: Holders,
+    life: u64,
+    /// This clock: at the world's beginning, and how many millionths faster it is.
+    offset_ms: i64,
+    drift_millionths: i64,
+    waiting: Vec<Waiting>,
+    cut_until_ms: i64,
+    /// Its part of the calls.
+    weight: f64,
+}
+
+pub struct World {
+    plan: Plan,
+    chance: Chance,
+    now_ms: i64,
+    end_ms: i64,
+    /// Events by time; the number keeps those of one time in order.
+    queue: BinaryHeap<Reverse<(i64, u64)>>,
+    events: BTreeMap<u64, Event>,
+    number: u64,
+    datacenters: Vec<Datacenter>,
+    grantor: Table,
+    rows: BTreeMap<u64, Vec<u8>>,
+    down_until_ms: i64,
+    judge: judge::Judge,
+}
+
+impl World {
+    /// Lives a world to its end.
+    pub fn live(seed: u64, plan: Plan) -> Figures {
+        let mut world = Self::new(seed, plan);
+        while let Some(Reverse((at_ms, number))) = world.queue.pop() {
+            if at_ms > world.end_ms {
+                break;
+            }
+            world.now_ms = at_ms;
+            let event = world.events.remove(&number).expect("an event");
+            world.happen(event);
+        }
+        world.judge.figures(&world.plan.policy)
+    }
+
+    fn new(seed: u64, plan: Plan) -> Self {
+        let mut chance = Chance(seed);
+        let fails = plan.failures == Failures::All;
+        let datacenters = (0..DATACENTERS).map(|number| Datacenter {
+            holders: Holders::new(&number.to_string(), 1),
+            life: 1,
+            offset_ms: chance.between_ms(-5_000, 5_000),
+            drift_millionths: if fails {
+                chance.between_ms(-9_900, 9_900)
+            } else {
+                0
+            },
+            waiting: Vec::new(),
+            cut_until_ms: 0,
+            weight: if plan.is_uneven {
+                1.0 / (number + 1) as f64
+            } else {
+                1.0
+            },
+        });
+        let datacenters = datacenters.collect();
+        let end_ms = BEGIN_MS + plan.windows * plan.policy.window_ms;
+        let mut world = Self {
+            plan,
+            chance,
+            now_ms: BEGIN_MS,
+            end_ms,
+            queue: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            number: 0,
+            datacenters,
+            grantor: Table::default(),
+            rows: BTreeMap::new(),
+            down_until_ms: 0,
+            judge: judge::Judge::default(),
+        };
+        for at in 0..DATACENTERS {
+            world.next_call(at);
+            world.after(1_000 + at as i64, Event::Tick { at });
+            if fails {
+                world.next_failure(at);
+            }
+        }
+        if fails {
+            world.next_crash();
+        }
+        world
+    }
+
+    fn after(&mut self, delay_ms: i64, event: Event) {
+        self.number += 1;
+        self.queue
+            .push(Reverse((self.now_ms + delay_ms, self.number)));
+        self.events.insert(self.number, event);
+    }
+
+    fn next_call(&mut self, at: usize) {
+        let total: f64 = self.datacenters.iter().map(|one| one.weight).sum();
+        let part = self.datacenters[at].weight / total * self.plan.percent as f64 / 100.0;
+        let rate = part * self.plan.policy.limit as f64 / self.plan.policy.window_ms as f64;
+        let delay_ms = -self.chance.part().ln() / rate;
+        self.after(delay_ms as i64, Event::Call { at });
+    }
+
+    fn next_failure(&mut self, at: usize) {
+        let typical_ms = self.plan.policy.window_ms.max(5_000) * 4;
+        let delay_ms = self.chance.between_ms(0, typical_ms);
+        let event = match self.chance.below(2) {
+            0 => Event::Restart { at },
+            _ => Event::Cut {
+                at,
+                length_ms: self.chance.between_ms(0, typical_ms / 2),
+            },
+        };
+        self.after(delay_ms, event);
+    }
+
+    fn next_crash(&mut self) {
+        let delay_ms = self
+            .chance
+            .between_ms(0, self.plan.policy.window_ms.max(5_000));
+        self.after(delay_ms, Event::Crash);
+    }
+
+    /// What the clock of a datacenter shows.
+    fn clock_ms(&self, at: usize) -> i64 {
+        let elapsed_ms = self.now_ms - BEGIN_MS;
+        let one = &self.datacenters[at];
+        self.now_ms + one.offset_ms + elapsed_ms * one.drift_millionths / 1_000_000
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Call { at } => {
+                self.next_call(at);
+                let most = self.plan.policy.capacity().min(3);
+                let cost = if self.chance.below(10) == 0 {
+                    1 + self.chance.below(most)
+                } else {
+                    1
+                };
+                self.judge.checks += 1;
+                self.attempt(at, Waiting { cost, tries: 0 });
+            }
+            Event::Asked {
+                from,
+                life,
+                request,
+            } => self.asked(from, life, &request),
+            Event::Answered { to, life, answer } => {
+                let is_heard = self.now_ms >= self.datacenters[to].cut_until_ms;
+                if is_heard && self.datacenters[to].life == life {
+                    let clock_ms = self.clock_ms(to);
+                    self.datacenters[to]
+                        .holders
+                        .answered(POLICY, KEY, &answer, clock_ms);
+                    self.wake(to);
+                }
+            }
+            Event::Late { at, life, sequence } => {
+                if self.datacenters[at].life == life {
+                    self.datacenters[at].holders.lost(POLICY, KEY, sequence);
+                    self.wake(at);
+                }
+            }
+            Event::Tick { at } => {
+                self.after(1_000, Event::Tick { at });
+                let clock_ms = self.clock_ms(at);
+                for due in self.datacenters[at].holders.all_due(10, clock_ms) {
+                    self.send(at, due.request);
+                }
+            }
+            Event::Restart { at } => {
+                let one = &mut self.datacenters[at];
+                one.life += 1;
+                one.holders = Holders::new(&at.to_string(), one.life);
+                // Its callers get an error.
+                one.waiting.clear();
+                self.next_failure(at);
+            }
+            Event::Cut { at, length_ms } => {
+                self.datacenters[at].cut_until_ms = self.now_ms + length_ms;
+                self.next_failure(at);
+            }
+            Event::Crash => {
+                self.grantor = Table::default();
+                for (row, body) in &self.rows {
+                    self.grantor.load(*row, body, self.now_ms).expect("a row");
+                }
+                self.down_until_ms = self.now_ms + self.chance.between_ms(0, 2_000);
+                self.next_crash();
+            }
+        }
+    }
+
+    fn attempt(&mut self, at: usize, call: Waiting) {
+        let clock_ms = self.clock_ms(at);
+        let policy = self.plan.policy.clone();
+        let holders = &mut self.datacenters[at].holders;
+        let admission = holders
+            .check(POLICY, &policy, KEY, call.cost, clock_ms)
+            .expect("room");
+        match admission {
+            Admission::Decided(verdict) if verdict.is_allowed => {
+                self.judge.admit(self.now_ms, call.cost)
+            }
+            Admission::Decided(_) => self.judge.refuse(&policy, self.now_ms, call.cost),
+            // It was asked for three times, and got nothing that it can use.
+            Admission::Ask if call.tries >= 3 => self.judge.refuse(&policy, self.now_ms, call.cost),
+            Admission::Ask => {
+                self.judge.waited += u64::from(call.tries == 0);
+                let call = Waiting {
+                    tries: call.tries + 1,
+                    ..call
+                };
+                self.datacenters[at].waiting.push(call);
+            }
+        }
+        if let Some(request) = self.datacenters[at].holders.due(POLICY, KEY, clock_ms) {
+            self.send(at, request);
+        }
+    }
+
+    fn wake(&mut self, at: usize) {
+        for call in std::mem::take(&mut self.datacenters[at].waiting) {
+            self.attempt(at, call);
+        }
+        let clock_ms = self.clock_ms(at);
+        if let Some(request) = self.datacenters[at].holders.due(POLICY, KEY, clock_ms) {
+            self.send(at, request);
+        }
+    }
+
+    fn send(&mut self, from: usize, request: Request) {
+        self.judge.requests += 1;
+        let life = self.datacenters[from].life;
+        let sequence = request.sequence;
+        self.after(
+            PATIENCE_MS,
+            Event::Late {
+                at: from,
+                life,
+                sequence,
+            },
+        );
+        for _ in 0..self.copies(from) {
+            let delay_ms = self.delay_ms();
+            let request = request.clone();
+            self.after(
+                delay_ms,
+                Event::Asked {
+                    from,
+                    life,
+                    request,
+                },
+            );
+        }
+    }
+
+    /// How many copies of a message arrive.
+    fn copies(&mut self, with: usize) -> u64 {
+        if self.plan.failures == Failures::None {
+            return 1;
+        }
+        let is_cut = self.now_ms < self.datacenters[with].cut_until_ms;
+        match self.chance.below(20) {
+            _ if is_cut => 0,
+            0 | 1 => 0,
+            2 => 2,
+            _ => 1,
+        }
+    }
+
+    fn delay_ms(&mut self) -> i64 {
+        let is_odd = self.plan.failures == Failures::All && self.chance.below(50) == 0;
+        let most_ms = if is_odd { 20_000 } else { 300 };
+        self.chance.between_ms(40, most_ms)
+    }
+
+    fn asked(&mut self, from: usize, life: u64, request: &Request) {
+        let is_cut = self.now_ms < self.datacenters[from].cut_until_ms;
+        if is_cut || self.now_ms < self.down_until_ms {
+            return;
+        }
+        let policy = &self.plan.policy;
+        let answer = self
+            .grantor
+            .ask(POLICY, policy, KEY, request, self.now_ms)
+            .expect("room");
+        if answer.must_commit || self.chance.below(10) == 0 {
+            while let Some(commit) = self.grantor.commit() {
+                self.rows.retain(|row, _| *row >= commit.delete_below);
+                self.rows.insert(commit.row, commit.body);
+            }
+        }
+        for _ in 0..self.copies(from) {
+            let delay_ms = self.delay_ms();
+            let answer = answer.clone();
+            self.after(
+                delay_ms,
+                Event::Answered {
+                    to: from,
+                    life,
+                    answer,
+                },
+            );
+        }
+    }
+}
