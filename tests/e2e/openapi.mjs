@@ -93,7 +93,7 @@ function operationOf(method, path) {
     const parts = template.split("/");
     const fits = (part, index) =>
       part === wanted[index] ||
-      part === "{id}" ||
+      ["{id}", "{policy}", "{key}"].includes(part) ||
       (part === "{prefix}*" && wanted[index].endsWith("*"));
     const operation = methods[method.toLowerCase()];
     if (operation && parts.length === wanted.length && parts.every(fits)) return operation;
@@ -106,7 +106,9 @@ export function answerFaults(method, path, status, contentType, json, text) {
   const type = contentType.split(";")[0];
   if (status >= 400) {
     const wanted = type === "application/problem+json" ? [] : [`a refusal is ${type}, not application/problem+json`];
-    const problem = { $ref: "#/components/schemas/Problem" };
+    // One that has a description of its own says more.
+    const own = operationOf(method, path)?.responses[String(status)]?.content[type]?.schema;
+    const problem = own ?? { $ref: "#/components/schemas/Problem" };
     const told = json?.status === status ? [] : [`the problem says status ${json?.status}, the answer ${status}`];
     return [...wanted, ...faults(problem, json), ...told];
   }

@@ -1,0 +1,322 @@
+// Rate limits as clients use them: policies, checks, headers, refunds, several checks with one verdict, and what is
+// answered where a limiter cannot be reached.
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { parseList } from "structured-headers";
+import { each, openWorld, until } from "./world.mjs";
+
+const numbers = (length) => Array.from({ length }, (_, index) => index);
+const body = (value, more = {}) => ({ body: JSON.stringify(value), ...more });
+const put = (world, name, policy) => world.well("PUT", `/limits/${name}`, body(policy));
+const check = (world, name, key, value, options) =>
+  world.call("POST", `/limits/${name}/${encodeURIComponent(key)}`, value === undefined ? options : body(value, options));
+const peek = (world, name, key, options) => world.well("GET", `/limits/${name}/${encodeURIComponent(key)}`, options);
+
+/** A header of the rate-limit draft: its names, and the parameters of each. */
+function items(answer, header) {
+  const text = answer.headers.get(header);
+  return text === null ? null : parseList(text).map(([name, parameters]) => [name, Object.fromEntries(parameters)]);
+}
+
+let world;
+afterEach(() => world.close());
+
+describe("without faults", () => {
+  beforeEach(async () => {
+    world = await openWorld({ edges: 2 });
+  });
+
+  test("a policy is made, replaced, read, listed and deleted", async () => {
+    const made = await world.call("PUT", "/limits/login", body({ limit: 5, window_seconds: 60 }));
+    expect(made.status).toBe(201);
+    expect(made.json).toEqual({
+      policy: "login",
+      limit: 5,
+      window_seconds: 60,
+      algorithm: "sliding-window",
+      scope: "datacenter",
+      on_error: "open",
+      shadow: false,
+      precise: false,
+      durability: "memory",
+    });
+    const replaced = await world.call("PUT", "/limits/login", body({ limit: 6, window_seconds: 60 }));
+    expect([replaced.status, replaced.json.limit]).toEqual([200, 6]);
+    expect(await world.well("GET", "/limits/login", { edge: 1 })).toEqual(replaced.json);
+    for (const name of ["c", "a", "b"]) await put(world, name, { limit: 1, window_seconds: 1 });
+    const page = await world.well("GET", "/limits?limit=3");
+    expect([page.policies.map(({ policy }) => policy), page.cursor]).toEqual([["a", "b", "c"], "c"]);
+    const rest = await world.well("GET", `/limits?cursor=${page.cursor}`);
+    expect([rest.policies.map(({ policy }) => policy), rest.cursor]).toEqual([["login"], null]);
+    expect(await world.well("DELETE", "/limits/login")).toEqual({ policy: "login", status: "deleted" });
+    for (const method of ["GET", "DELETE"]) await world.refused(404, "policy-not-found", method, "/limits/login");
+    await world.refused(404, "policy-not-found", "POST", "/limits/login/a");
+    await world.refused(404, "policy-not-found", "GET", "/limits/login/a");
+  });
+
+  test("a key is admitted up to its limit, and its headers say so; a refused call consumes nothing", async () => {
+    await put(world, "login", { limit: 3, window_seconds: 60 });
+    for (const left of [2, 1, 0]) {
+      const answer = await check(world, "login", "a/b c");
+      expect(answer.status, answer.text).toBe(200);
+      expect(answer.json).toMatchObject({ allowed: true, limit: 3, remaining: left, retry_after_ms: 0, policy: "login", datacenter: "FRA" });
+      expect(items(answer, "ratelimit-policy")).toEqual([["login", { q: 3, w: 60 }]]);
+      expect(items(answer, "ratelimit")).toEqual([["login", { r: left, t: Math.ceil(answer.json.reset_ms / 1_000) }]]);
+      expect([answer.json.reset_ms > 59_000, answer.json.reset_ms <= 61_000]).toEqual([true, true]);
+      expect(answer.headers.get("retry-after")).toBe(null);
+    }
+    for (const edge of [0, 0, 1]) {
+      const answer = await check(world, "login", "a/b c", undefined, { edge });
+      expect(answer.status).toBe(429);
+      expect(answer.headers.get("content-type")).toBe("application/problem+json");
+      expect(answer.json).toMatchObject({
+        type: "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        status: 429,
+        code: "quota-exceeded",
+        "violated-policies": ["login"],
+        allowed: false,
+        remaining: 0,
+      });
+      const [[, { r, t }]] = items(answer, "ratelimit");
+      const after = Number(answer.headers.get("retry-after"));
+      expect([r, after >= t, after >= answer.json.retry_after_ms / 1_000]).toEqual([0, true, true]);
+      expect([t >= 58, t <= 61]).toEqual([true, true]);
+    }
+    expect(await peek(world, "login", "a/b c")).toMatchObject({ allowed: false, remaining: 0 });
+    expect(await peek(world, "login", "another")).toMatchObject({ allowed: true, remaining: 3, reset_ms: 0 });
+    // Each datacenter for itself.
+    expect((await check(world, "login", "a/b c", undefined, { colo: "SYD" })).json).toMatchObject({ remaining: 2, datacenter: "SYD" });
+  });
+
+  test("quota returns when the answer said it would", async () => {
+    await put(world, "quick", { limit: 2, window_seconds: 1 });
+    for (const _ of numbers(2)) expect((await check(world, "quick", "a")).status).toBe(200);
+    const refused = await check(world, "quick", "a");
+    expect(refused.status).toBe(429);
+    const asked = performance.now();
+    await until(async () => (await check(world, "quick", "a")).status === 200, "quota");
+    const waited = performance.now() - asked;
+    expect(waited).toBeGreaterThan(refused.json.retry_after_ms - 100);
+  });
+
+  test("costs add up; a cost that could never be admitted is refused by name", async () => {
+    await put(world, "api", { limit: 10, window_seconds: 60 });
+    expect((await check(world, "api", "a", { cost: 7 })).json).toMatchObject({ allowed: true, remaining: 3 });
+    expect((await check(world, "api", "a", { cost: 4 })).status).toBe(429);
+    expect((await check(world, "api", "a", { cost: 3 })).json).toMatchObject({ allowed: true, remaining: 0 });
+    await world.refused(400, "cost-exceeds-limit", "POST", "/limits/api/a", body({ cost: 11 }));
+    await world.refused(400, "invalid-cost", "POST", "/limits/api/a", body({ cost: 0 }));
+    await world.refused(400, "invalid-body", "POST", "/limits/api/a", body({ cost: "1" }));
+    await world.refused(400, "unknown-field", "POST", "/limits/api/a", body({ costs: 1 }));
+    await world.refused(400, "invalid-policy", "PUT", "/limits/api", body({ limit: 0, window_seconds: 1 }));
+    await world.refused(400, "invalid-policy", "PUT", "/limits/api", body({ limit: 1, window_seconds: 2_592_001 }));
+    await world.refused(400, "invalid-id", "PUT", "/limits/a%20b", body({ limit: 1, window_seconds: 1 }));
+    await world.refused(400, "invalid-id", "POST", `/limits/api/${"x".repeat(513)}`);
+    await world.refused(405, "method-not-allowed", "PATCH", "/limits/api");
+  });
+
+  test("what is given back can be consumed again, never more; a reset forgets", async () => {
+    await put(world, "api", { limit: 5, window_seconds: 60 });
+    await check(world, "api", "a", { cost: 5 });
+    expect((await check(world, "api", "a")).status).toBe(429);
+    const refund = (cost) => world.well("POST", "/limits/api/a/refund", body({ cost }));
+    expect(await refund(2)).toMatchObject({ allowed: true, remaining: 2 });
+    expect((await check(world, "api", "a", { cost: 2 })).status).toBe(200);
+    expect(await refund(5)).toMatchObject({ remaining: 5 });
+    expect(await refund(5)).toMatchObject({ remaining: 5 });
+    await check(world, "api", "a", { cost: 5 });
+    expect((await check(world, "api", "a")).status).toBe(429);
+    expect(await world.well("DELETE", "/limits/api/a")).toMatchObject({ allowed: true, remaining: 5, reset_ms: 0 });
+    expect((await check(world, "api", "a")).json).toMatchObject({ remaining: 4 });
+  });
+
+  test("callers may keep the policy in their own code", async () => {
+    const policy = { limit: 2, window_seconds: 60, algorithm: "fixed-window" };
+    expect((await check(world, "mine", "a", policy)).json).toMatchObject({ remaining: 1, policy: "mine" });
+    expect((await check(world, "mine", "a", { ...policy, cost: 1 })).json).toMatchObject({ remaining: 0 });
+    expect((await check(world, "mine", "a", policy)).status).toBe(429);
+    await world.refused(404, "policy-not-found", "POST", "/limits/mine/a");
+    await world.refused(400, "invalid-policy", "POST", "/limits/mine/a", body({ limit: 2 }));
+    // Another limit: what was used stays used.
+    expect((await check(world, "mine", "a", { ...policy, limit: 5 })).json).toMatchObject({ remaining: 2 });
+  });
+
+  test("a token bucket has a burst, a precise window no sixtieth, a shadow refuses nobody", async () => {
+    const bucket = { limit: 1, window_seconds: 60, algorithm: "token-bucket", burst: 3 };
+    for (const left of [2, 1, 0]) expect((await check(world, "bucket", "a", bucket)).json).toMatchObject({ remaining: left });
+    const refused = await check(world, "bucket", "a", bucket);
+    expect(refused.status).toBe(429);
+    expect([refused.json.retry_after_ms > 55_000, refused.json.retry_after_ms <= 60_000]).toEqual([true, true]);
+    const precise = { limit: 1, window_seconds: 60, precise: true };
+    expect((await check(world, "precise", "a", precise)).json.reset_ms).toBe(60_000);
+    const shadow = { limit: 1, window_seconds: 60, shadow: true };
+    expect((await check(world, "shadow", "a", shadow)).json).toMatchObject({ allowed: true, shadow: { would_allow: true } });
+    for (const _ of numbers(2)) {
+      const watched = await check(world, "shadow", "a", shadow);
+      expect([watched.status, watched.json.allowed, watched.json.shadow.would_allow]).toEqual([200, true, false]);
+    }
+  });
+
+  test("many at once from two isolates are admitted to the limit, and not one more", async () => {
+    await put(world, "hot", { limit: 100, window_seconds: 60 });
+    const answers = await each(numbers(300), 60, (index) => check(world, "hot", "a", undefined, { edge: index % 2 }));
+    expect(answers.filter(({ status }) => status === 200).length).toBe(100);
+    expect(answers.filter(({ status }) => status === 429).length).toBe(200);
+    const left = answers.filter(({ status }) => status === 200).map(({ json }) => json.remaining);
+    expect(new Set(left).size, "each was told its own remainder").toBe(100);
+    const text = (await world.call("GET", "/metrics")).text;
+    const metric = (name) => Number(text.match(new RegExp(`^${name} (\\d+)$`, "m"))[1]);
+    expect(metric('tally_limit_checks_total{verdict="allowed"}')).toBeGreaterThan(30);
+    expect(metric("tally_limit_denials_cached_total"), "denials from memory").toBeGreaterThan(0);
+    expect(metric("tally_limit_messages_total"), "checks are joined").toBeLessThan(120);
+    expect(metric("tally_limit_remote_calls_total")).toBe(0);
+  });
+
+  test("several checks are all admitted or none consumes", async () => {
+    await put(world, "user", { limit: 10, window_seconds: 60 });
+    await put(world, "tenant", { limit: 3, window_seconds: 60 });
+    await put(world, "world", { limit: 50, window_seconds: 60, scope: "global" });
+    const checks = (user) => [
+      { policy: "user", key: user },
+      { policy: "tenant", key: "t", cost: 1 },
+      { policy: "world", key: "w", cost: 2 },
+      { policy: "user", key: user, cost: 2 },
+    ];
+    const ask = (user, options) => world.call("POST", "/limits", body({ checks: checks(user) }, options));
+    for (const left of [7, 4, 1]) {
+      const answer = await ask("u");
+      expect(answer.status, answer.text).toBe(200);
+      expect(answer.json.allowed).toBe(true);
+      expect(answer.json.checks.map(({ policy, key }) => [policy, key])).toEqual(checks("u").map(({ policy, key }) => [policy, key]));
+      expect(answer.json.checks[3].remaining).toBe(left);
+      expect(items(answer, "ratelimit").map(([name]) => name)).toEqual(["user", "tenant", "world", "user"]);
+    }
+    for (const user of ["u", "v", "v"]) {
+      const refused = await ask(user);
+      expect(refused.status, refused.text).toBe(429);
+      expect(refused.json["violated-policies"]).toEqual(user === "u" ? ["user", "tenant"].filter((name) => refused.json["violated-policies"].includes(name)) : ["tenant"]);
+      expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
+    }
+    expect(await peek(world, "user", "u")).toMatchObject({ remaining: 1 });
+    expect(await peek(world, "user", "v")).toMatchObject({ remaining: 10 });
+    expect(await peek(world, "tenant", "t")).toMatchObject({ remaining: 0 });
+    await world.refused(400, "invalid-body", "POST", "/limits", body({ checks: [] }));
+    const missing = body({ checks: [{ policy: "user", key: "x" }, { policy: "none", key: "x" }] });
+    await world.refused(404, "policy-not-found", "POST", "/limits", missing);
+    expect(await peek(world, "user", "x")).toMatchObject({ remaining: 10 });
+  });
+
+  test("a limit of the world holds over datacenters, with few calls", async () => {
+    await put(world, "world", { limit: 60, window_seconds: 60, scope: "global" });
+    const colos = ["FRA", "IAD", "SYD", "NRT"];
+    const answers = await each(numbers(200), 20, (index) => check(world, "world", "k", undefined, { colo: colos[index % 4], edge: index % 2 }));
+    const admitted = answers.filter(({ status }) => status === 200);
+    expect(admitted.length).toBeLessThanOrEqual(60);
+    // What one datacenter holds and does not need comes back, and then all of it can be had.
+    let total = admitted.length;
+    await until(async () => {
+      for (const colo of colos) total += (await check(world, "world", "k", undefined, { colo })).status === 200 ? 1 : 0;
+      return total >= 60;
+    }, "all of the quota");
+    expect(total).toBe(60);
+    expect(await peek(world, "world", "k")).toMatchObject({ remaining: 0 });
+  });
+
+  test("what limiters hold is there again after a restart", async () => {
+    const policy = { limit: 5, window_seconds: 600, durability: "commit" };
+    for (const left of [4, 3]) expect((await check(world, "kept", "a", policy)).json).toMatchObject({ remaining: left });
+    await world.evict();
+    expect((await check(world, "kept", "a", policy)).json).toMatchObject({ remaining: 2 });
+  });
+
+  test("pages of other origins may read the headers", async () => {
+    const answer = await check(world, "x", "a", { limit: 1, window_seconds: 1 }, { headers: { origin: "http://localhost:1" } });
+    expect(answer.headers.get("access-control-expose-headers")).toMatch(/ratelimit-policy, ratelimit/);
+  });
+});
+
+test("keys need the right to a limit, by its policy and key", async () => {
+  const keys = {
+    keys: [
+      { key: "reader-0123456789abcdef", scopes: ["read"], prefix: "limits/api/" },
+      { key: "writer-0123456789abcdef", scopes: ["write"], prefix: "limits/api/" },
+      { key: "admin-0123456789abcdef", scopes: ["admin"] },
+    ],
+  };
+  world = await openWorld({ vars: { TALLY_KEYS: JSON.stringify(keys), TALLY_ACCESS: undefined } });
+  const as = (key, more = {}) => ({ headers: { authorization: `Bearer ${key}-0123456789abcdef` }, ...more });
+  const policy = JSON.stringify({ limit: 2, window_seconds: 60 });
+  await world.refused(401, "unauthorized", "POST", "/limits/api/a");
+  await world.refused(403, "forbidden", "PUT", "/limits/api", as("writer", { body: policy }));
+  for (const name of ["api", "other"]) await world.well("PUT", `/limits/${name}`, as("admin", { body: policy }));
+  await world.well("POST", "/limits/api/a", as("writer"));
+  await world.refused(403, "forbidden", "POST", "/limits/other/a", as("writer"));
+  await world.refused(403, "forbidden", "POST", "/limits/api/a", as("reader"));
+  await world.refused(403, "forbidden", "DELETE", "/limits/api/a", as("writer"));
+  await world.well("GET", "/limits/api/a", as("reader"));
+  await world.refused(403, "forbidden", "GET", "/limits", as("reader"));
+  const both = JSON.stringify({ checks: [{ policy: "api", key: "a" }, { policy: "other", key: "a" }] });
+  await world.refused(403, "forbidden", "POST", "/limits", as("writer", { body: both }));
+  expect(await world.well("GET", "/limits/api/a", as("reader"))).toMatchObject({ remaining: 1 });
+});
+
+describe("where limiters cannot be reached", () => {
+  beforeEach(async () => {
+    world = await openWorld({ faults: true });
+  });
+  const isLimiter = (of) => ({ kind, name }) => (kind === "limiter" && name.startsWith(of) ? "before" : undefined);
+
+  test("the policy's on_error decides, and a header says so", async () => {
+    await put(world, "open", { limit: 5, window_seconds: 60 });
+    await put(world, "closed", { limit: 5, window_seconds: 60, on_error: "closed" });
+    world.fail(isLimiter("l1/"));
+    const open = await check(world, "open", "a");
+    expect([open.status, open.headers.get("tally-on-error")]).toEqual([200, "open"]);
+    expect(open.json).toMatchObject({ allowed: true, degraded: true, remaining: null });
+    expect(items(open, "ratelimit-policy")).toEqual([["open", { q: 5, w: 60 }]]);
+    const closed = await check(world, "closed", "a");
+    expect([closed.status, closed.json.code, closed.headers.get("tally-on-error")]).toEqual([503, "limiter-unavailable", "closed"]);
+    expect(closed.headers.get("retry-after")).toBe("1");
+    for (const method of ["GET", "DELETE"]) await world.refused(503, "limiter-unavailable", method, "/limits/open/a");
+    const two = { checks: [{ policy: "open", key: "a" }, { policy: "closed", key: "b" }] };
+    await world.refused(503, "limiter-unavailable", "POST", "/limits", body(two));
+    world.fail(() => undefined);
+    expect(await peek(world, "open", "a")).toMatchObject({ remaining: 5 });
+    expect((await check(world, "closed", "a")).json).toMatchObject({ remaining: 4 });
+  });
+
+  test("what was reserved elsewhere is given back", async () => {
+    const policy = { limit: 5, window_seconds: 60, on_error: "closed" };
+    await put(world, "p", policy);
+    // Keys of several limiters.
+    const keys = numbers(16).map((index) => `k${index}`);
+    const checks = keys.map((key) => ({ policy: "p", key }));
+    const lost = ({ kind, name, path }) => (kind === "limiter" && name.endsWith("/3") && path === "/limit-reserve" ? "after" : undefined);
+    world.fail(lost);
+    await world.refused(503, "limiter-unavailable", "POST", "/limits", body({ checks }));
+    world.fail(() => undefined);
+    for (const key of keys) expect(await peek(world, "p", key), key).toMatchObject({ remaining: 5 });
+  });
+
+  test("a datacenter that is cut off from the world admits what it holds, then does as the policy says", async () => {
+    await put(world, "w", { limit: 1_000, window_seconds: 600, scope: "global", on_error: "closed" });
+    expect((await check(world, "w", "k")).status).toBe(200);
+    world.fail(isLimiter("g1/"));
+    let admitted = 0;
+    const refused = await until(async () => {
+      const answer = await check(world, "w", "k");
+      if (answer.status === 200) admitted += 1;
+      return answer.status === 200 ? undefined : answer;
+    }, "the end of what it holds");
+    expect([refused.status, refused.headers.get("tally-on-error")]).toEqual([503, "closed"]);
+    expect(admitted).toBeLessThan(999);
+    world.fail(() => undefined);
+    await until(async () => (await check(world, "w", "k")).status === 200, "the world");
+  });
+
+  test("a policy that cannot be read again is used as it was", async () => {
+    await put(world, "p", { limit: 5, window_seconds: 60 });
+    world.fail(({ kind }) => (kind === "directory" ? "before" : undefined));
+    expect((await check(world, "p", "a")).json).toMatchObject({ remaining: 4 });
+    await world.refused(503, "unavailable", "POST", "/limits/unknown/a");
+  });
+});
