@@ -193,7 +193,7 @@ describe("without faults", () => {
     for (const user of ["u", "v", "v"]) {
       const refused = await ask(user);
       expect(refused.status, refused.text).toBe(429);
-      expect(refused.json["violated-policies"]).toEqual(user === "u" ? ["user", "tenant"].filter((name) => refused.json["violated-policies"].includes(name)) : ["tenant"]);
+      expect(new Set(refused.json["violated-policies"])).toEqual(new Set(user === "u" ? ["user", "tenant"] : ["tenant"]));
       expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
     }
     expect(await peek(world, "user", "u")).toMatchObject({ remaining: 1 });
