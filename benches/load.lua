@@ -1,7 +1,7 @@
 -- The load of one run of wrk: one request again and again for so long, and an exact count of what was
 -- answered.
 --
--- Invariants: an answer is `acknowledged` only if its status is 200 and its body is as expected; all
+-- Invariants: an answer is `acknowledged` only if its status and its body are as expected; all
 -- others are `failed`. When the time is up, each connection waits for its answer and then rests; once all
 -- of a thread rest it says DRAINED, and whoever started wrk interrupts it when all threads have said so. So nothing is in flight at the end,
 -- and what a counter holds can be compared with what was acknowledged to the unit.
@@ -9,8 +9,9 @@
 -- Each thread loads a port of its own: the variable BENCH_PORTS names them, as wrk has one address for all.
 --
 -- Arguments after "--": seconds, connections of a thread, method, path, file of the body or "-", its content type or
--- "-", and a Lua pattern for the body of a good answer. Where the pattern captures a number, that number
--- is what the answer acknowledged; otherwise it is 1.
+-- "-", a Lua pattern for the body of a good answer, its status, and a number of keys. Where the pattern captures a
+-- number, that number is what the answer acknowledged; otherwise it is 1. With more keys than none, the text KEY in the
+-- path is another of them each time, drawn evenly.
 --
 -- The time of a run ends with its last good answer: where answers come in few bursts (a batch may take
 -- a second), the rest of the run after the last burst would falsify the rate.
@@ -52,6 +53,8 @@ local REST_MS = 3600 * 1000
 
 local static_request
 local expected
+local good_status
+local keys
 local seconds
 local connections
 local resting = 0
@@ -60,6 +63,7 @@ function init(args)
   seconds, connections = tonumber(args[1]), tonumber(args[2])
   local method, path, body_file, content_type = args[3], args[4], args[5], args[6]
   expected = args[7]
+  good_status, keys = tonumber(args[8]), tonumber(args[9])
   local body
   if body_file ~= "-" then
     local file = assert(io.open(body_file, "rb"))
@@ -73,7 +77,8 @@ end
 
 function request()
   if started_us == 0 then started_us = now_us() end
-  return static_request
+  if keys == 0 then return static_request end
+  return (string.gsub(static_request, "KEY", "key-" .. math.random(keys), 1))
 end
 
 -- wrk asks before each request how many milliseconds to wait.
@@ -88,7 +93,7 @@ function delay()
 end
 
 function response(status, headers, body)
-  local found = status == 200 and string.match(body, expected)
+  local found = status == good_status and string.match(body, expected)
   if found then
     acknowledged = acknowledged + (tonumber(found) or 1)
     answered = answered + 1

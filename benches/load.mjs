@@ -51,7 +51,7 @@ export function loadGenerator() {
  * corrects them: a pause counts as often as a client that asks steadily would have met it), mean_us (not
  * corrected) and sample (of the first answer that was not good).
  *
- * urls: one per isolate, all of this machine; the connections spread evenly, and must be a multiple. load: method, path, expect (a Lua pattern) and optionally content_type. body_file: what is sent, or
+ * urls: one per isolate, all of this machine; the connections spread evenly, and must be a multiple. load: method, path, expect (a Lua pattern) and optionally content_type, status (of a good answer) and keys (see load.lua). body_file: what is sent, or
  * undefined. Errors: BenchError where wrk fails, or requests stay without an answer for 15 s.
  * Cost: `seconds`, and the time of the last answers.
  */
@@ -64,7 +64,7 @@ export async function runLoad({ urls, load, body_file, connections, seconds }) {
   const args = [
     ...["--threads", threads, "--connections", connections, "--duration", `${seconds_max}s`],
     ...["--timeout", `${ANSWER_SECONDS_MAX}s`, "--script", SCRIPT, url, "--", seconds, connections / threads],
-    ...[load.method, load.path, body_file ?? "-", load.content_type ?? "-", load.expect],
+    ...[load.method, load.path, body_file ?? "-", load.content_type ?? "-", load.expect, load.status ?? 200, load.keys ?? 0],
   ];
   const child = spawn("wrk", args.map(String), {
     stdio: ["ignore", "pipe", "pipe"],

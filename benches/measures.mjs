@@ -7,7 +7,7 @@
 // (name → load); lines. A load: server (a name of servers.mjs),
 // connections (requests in flight at once), unit (what its rate counts), counters (ids that it may change,
 // compared at its end with what was acknowledged), adds (what one request adds to all of them together),
-// method, path, expect (a Lua pattern for a good answer, see load.lua), and optionally body, content_type and
+// method, path, expect (a Lua pattern for a good answer, see load.lua), and optionally status, keys, body, content_type and
 // prepare (what is done before, see prepare.mjs). A counter belongs to one load of its server.
 // A line: name; of (a load) and figure (one of report.mjs); optionally to (the load that it is divided by)
 // and target: {least} or {most}.
@@ -52,6 +52,15 @@ const sharded = (shards, query) => {
   };
 };
 
+// A limit that nobody reaches, and one that is used up by the first call of an hour.
+const limit = (policy, more) => ({
+  ...{ server: "tally", unit: "requests", connections: 64, counters: [], adds: 0, method: "POST" },
+  ...{ path: `/limits/${policy}/hot`, expect: '"allowed":true', ...more },
+});
+const AMPLE = { name: "ample", limit: 1_000_000_000, window_seconds: 60 };
+const SPENT = { name: "spent", limit: 1, window_seconds: 3_600 };
+const KEYS = 10_000;
+
 export const GROUPS = [
   {
     name: "hot",
@@ -77,6 +86,28 @@ export const GROUPS = [
       { name: "cached reads/s ÷ our stateless answer", of: "cached read", figure: "rate_s", to: "stateless answer", target: { least: 0.9 } },
       { name: "stateless answers/s ÷ JavaScript", of: "stateless answer", figure: "rate_s", to: "stateless answer, JavaScript" },
       { name: "cached reads/s ÷ JavaScript Durable Object", of: "cached read", figure: "rate_s", to: "cached read, JavaScript" },
+    ],
+  },
+  {
+    name: "limits",
+    round_seconds: 4,
+    warms_each_run: true,
+    loads: {
+      "stateless answer": { server: "tally", ...stateless },
+      "hot key, allowed": limit("ample", { prepare: { policy: AMPLE } }),
+      "hot key, denied": limit("spent", { prepare: { policy: SPENT, spent: "hot" }, status: 429, expect: '"allowed":false' }),
+      "10,000 keys": limit("ample", { path: "/limits/ample/KEY", keys: KEYS, prepare: { policy: AMPLE } }),
+      "hot key, JavaScript, in memory": limit("memory", { server: "javascript" }),
+      "hot key, JavaScript, stored": limit("stored", { server: "javascript" }),
+      "10,000 keys, JavaScript, in memory": limit("memory", { server: "javascript", path: "/limits/memory/KEY", keys: KEYS }),
+    },
+    lines: [
+      { name: "verdicts/s for one hot allowed key ÷ our stateless answer", of: "hot key, allowed", figure: "rate_s", to: "stateless answer", target: { least: 0.7 } },
+      { name: "verdicts/s for a denied key ÷ our stateless answer", of: "hot key, denied", figure: "rate_s", to: "stateless answer", target: { least: 0.9 } },
+      { name: "verdicts/s for 10,000 keys, evenly ÷ our stateless answer", of: "10,000 keys", figure: "rate_s", to: "stateless answer", target: { least: 0.4 } },
+      { name: "verdicts/s for one hot allowed key ÷ JavaScript Durable Object in memory, as documented", of: "hot key, allowed", figure: "rate_s", to: "hot key, JavaScript, in memory", target: { least: 5 } },
+      { name: "the same ÷ JavaScript Durable Object that stores what it counts", of: "hot key, allowed", figure: "rate_s", to: "hot key, JavaScript, stored" },
+      { name: "verdicts/s for 10,000 keys ÷ JavaScript Durable Objects in memory", of: "10,000 keys", figure: "rate_s", to: "10,000 keys, JavaScript, in memory" },
     ],
   },
   {

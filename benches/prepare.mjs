@@ -46,11 +46,20 @@ async function spread(url, id, shards) {
 
 /**
  * Resolves to what each counter of a load holds then. prepare: undefined (0), {add} (so much, in one
- * increment), or {shards} (4,000, with a cell in each of so many shards).
+ * increment), {shards} (4,000, with a cell in each of so many shards), or {policy, spent} (0; the policy
+ * of that name is made, and its quota for the key `spent` used up).
  * Errors: BenchError where the server refuses, or a shard stays without a cell.
  */
 export async function prepare(url, { counters, prepare: wanted }) {
   if (wanted === undefined) return 0;
+  if (wanted.policy !== undefined) {
+    const { name, ...policy } = wanted.policy;
+    await send("PUT", `${url}/limits/${name}`, JSON.stringify(policy), "application/json");
+    if (wanted.spent !== undefined) {
+      await send("POST", `${url}/limits/${name}/${wanted.spent}`, JSON.stringify({ cost: policy.limit }), "application/json");
+    }
+    return 0;
+  }
   let held = 0;
   for (const id of counters) {
     if (wanted.shards !== undefined) {

@@ -30,6 +30,62 @@ export class Counter extends DurableObject {
   }
 }
 
+/**
+ * Rate limits the way Cloudflare documents them: one object per key, in memory alone, called by RPC for each request; an
+ * alarm refills its tokens. Source: developers.cloudflare.com/durable-objects/examples/build-a-rate-limiter
+ */
+export class RateLimiter extends DurableObject {
+  static ms_per_request = 0.001;
+  static ms_for_updates = 5_000;
+  static capacity = 1_000_000_000;
+
+  constructor(ctx, env) {
+    super(ctx, env);
+    this.tokens = RateLimiter.capacity;
+  }
+
+  async millisecondsToNextRequest() {
+    await this.refillSoon();
+    if (this.tokens === 0) return RateLimiter.ms_per_request;
+    this.tokens -= 1;
+    return 0;
+  }
+
+  async refillSoon() {
+    if ((await this.ctx.storage.getAlarm()) === null) {
+      await this.ctx.storage.setAlarm(Date.now() + RateLimiter.ms_for_updates);
+    }
+  }
+
+  alarm() {
+    this.tokens = Math.min(RateLimiter.capacity, this.tokens + RateLimiter.ms_for_updates / RateLimiter.ms_per_request);
+  }
+}
+
+/** The same kept on disk, as what must survive a restart is: one row a request. A fixed window. */
+export class StoredLimiter extends DurableObject {
+  constructor(ctx, env) {
+    super(ctx, env);
+    this.sql = ctx.storage.sql;
+    this.sql.exec("CREATE TABLE IF NOT EXISTS used (id INTEGER PRIMARY KEY, until INTEGER NOT NULL, count INTEGER NOT NULL)");
+  }
+
+  check(limit, window_ms) {
+    const now = Date.now();
+    const { count } = this.sql
+      .exec(
+        `INSERT INTO used (id, until, count) VALUES (1, ?1 + ?2, 1) ON CONFLICT (id) DO UPDATE SET
+           count = CASE WHEN until <= ?1 THEN 1 ELSE count + 1 END,
+           until = CASE WHEN until <= ?1 THEN ?1 + ?2 ELSE until END
+         RETURNING count`,
+        now,
+        window_ms,
+      )
+      .one();
+    return count <= limit;
+  }
+}
+
 // One object call per counter of the batch, with its sum; all calls at once.
 async function events(request, env) {
   const sums = new Map();
@@ -49,6 +105,13 @@ export default {
     const { pathname } = new URL(request.url);
     if (pathname === "/healthz") return Response.json({ status: "ok" });
     if (pathname === "/events") return events(request, env);
+    if (pathname.startsWith("/limits/")) {
+      const [, , policy, key] = pathname.split("/");
+      if (policy === "stored") {
+        return Response.json({ allowed: await env.STORED_LIMITERS.getByName(key).check(1_000_000_000, 60_000) });
+      }
+      return Response.json({ allowed: (await env.LIMITERS.getByName(key).millisecondsToNextRequest()) === 0 });
+    }
     const [, , name, action] = pathname.split("/");
     const id = decodeURIComponent(name);
     const counter = env.COUNTERS.getByName(id);

@@ -14,7 +14,15 @@ const baseline :Workerd.Worker = (
   # The date of wrangler.toml, so that both run by the same rules of the platform.
   compatibilityDate = "2026-11-17",
   modules = [ (name = "worker.js", esModule = embed "worker.js") ],
-  bindings = [ (name = "COUNTERS", durableObjectNamespace = "Counter") ],
-  durableObjectNamespaces = [ (className = "Counter", uniqueKey = "baseline-counter", enableSql = true) ],
+  bindings = [
+    (name = "COUNTERS", durableObjectNamespace = "Counter"),
+    (name = "LIMITERS", durableObjectNamespace = "RateLimiter"),
+    (name = "STORED_LIMITERS", durableObjectNamespace = "StoredLimiter"),
+  ],
+  durableObjectNamespaces = [
+    (className = "Counter", uniqueKey = "baseline-counter", enableSql = true),
+    (className = "RateLimiter", uniqueKey = "baseline-rate-limiter", enableSql = true),
+    (className = "StoredLimiter", uniqueKey = "baseline-stored-limiter", enableSql = true),
+  ],
   durableObjectStorage = (localDisk = "objects"),
 );

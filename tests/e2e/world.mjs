@@ -21,6 +21,7 @@ export const ORIGIN = "http://tally.test";
 export const EDGE = "tally-edge";
 export const AGGREGATOR = "tally-aggregator";
 export const CLASSES = { CELLS: "Cell", DIRECTORY: "Directory", INBOXES: "Inbox", LIMITERS: "Limiter" };
+const FRONT = "front";
 const QUEUE = "tally-events";
 const DEADLINE_MS = 20_000;
 const POLL_MS = 10;
@@ -50,6 +51,15 @@ const objects = Object.fromEntries(
 function worker(name, mainModule, modules, env, exports = {}, triggers = []) {
   const manifest = { mainModule, modulesRoot: fileURLToPath(BUILD), modules };
   return { config: { name, compatibilityDate, manifest, env, exports, triggers }, dev: { rootPath: fileURLToPath(ROOT) } };
+}
+
+// A Worker in front of an origin, bound to the edge as TALLY.
+function inFront({ file, vars, origin }) {
+  const code = { "worker.mjs": { type: "esm", contents: readFileSync(new URL(file, ROOT), "utf8") } };
+  const env = { ...texts(vars), TALLY: { type: "worker", worker: EDGE } };
+  const made = worker(FRONT, "worker.mjs", code, env);
+  const handler = async (request) => origin(request, miniflare.Response);
+  return { ...made, dev: { ...made.dev, outboundService: { type: "fetcher", handler } } };
 }
 
 /** Parses JSON so that whole numbers which a double would not hold become bigints. */
@@ -89,7 +99,7 @@ class World {
   #rule;
   #reports;
 
-  constructor({ vars, folder, edges, faults, queue }) {
+  constructor({ vars, folder, edges, faults, queue, front }) {
     this.errors = [];
     this.#rule = () => undefined;
     const main = faults ? "faulty.mjs" : "index.js";
@@ -120,6 +130,7 @@ class World {
           worker(index === 0 ? EDGE : `${EDGE}-${index + 1}`, "index.js", module, edgeEnv),
         ),
         worker(AGGREGATOR, main, modules, aggregatorEnv, classes, triggers),
+        ...(front ? [inFront(front)] : []),
       ],
       // What `request.cf` holds where a request says nothing: no datacenter.
       cf: {},
@@ -204,6 +215,13 @@ class World {
     return this.well("PUT", `/counters/${encodeURIComponent(id)}`, { body: JSON.stringify(settings), ...options });
   }
 
+  /** Sends a request to the Worker in front of an origin. */
+  async visit(path, { colo = "FRA", headers } = {}) {
+    const front = await this.#miniflare.getWorker(FRONT);
+    const response = await front.fetch(ORIGIN + path, { headers, cf: { colo } });
+    return { status: response.status, headers: response.headers, text: await response.text() };
+  }
+
   /** Where the edge listens, for what only a socket can do. */
   url() {
     return this.#miniflare.ready;
@@ -240,9 +258,10 @@ class World {
  * Opens a world. `vars`: variables of the edge (`TALLY_ACCESS` is "open" unless set to undefined).
  * `folder`: where objects are kept, in memory without. `edges`: how many edge isolates.
  * `faults`: whether `fail` works. `queue`: the consumer's settings, where a queue is bound; without, none is.
+ * `front`: a Worker in front of an origin: its `file`, its `vars`, and the `origin`, a function from a request to a response.
  */
-export async function openWorld({ vars = {}, folder, edges = 1, faults = false, queue } = {}) {
-  const world = new World({ vars, folder, edges, faults, queue });
+export async function openWorld({ vars = {}, folder, edges = 1, faults = false, queue, front } = {}) {
+  const world = new World({ vars, folder, edges, faults, queue, front });
   await world.ready();
   return world;
 }

@@ -1,0 +1,53 @@
+// The example Worker in front of an origin: what it lets through, and what it keeps from it.
+import { expect, test } from "vitest";
+import { openWorld } from "./world.mjs";
+
+const KEY = "front-0123456789abcdef";
+const KEYS = JSON.stringify({ keys: [{ key: KEY, scopes: ["write"], prefix: "limits/" }] });
+
+test("an address is let through up to the policy, and the origin sees no more", async () => {
+  const seen = [];
+  const world = await openWorld({
+    vars: { TALLY_KEYS: KEYS, TALLY_ACCESS: undefined },
+    front: {
+      file: "examples/protect-origin/worker.mjs",
+      vars: { TALLY_KEY: KEY, ADDRESS_SALT: "salt" },
+      origin: (request, Response) => {
+        seen.push(new URL(request.url).pathname);
+        return new Response("hello", { headers: { "x-origin": "yes" } });
+      },
+    },
+  });
+  try {
+    const from = (address) => world.visit("/page", { headers: { "cf-connecting-ip": address } });
+    for (let left = 99; left >= 0; left -= 1) {
+      const answer = await from("203.0.113.7");
+      expect([answer.status, answer.text, answer.headers.get("x-origin")]).toEqual([200, "hello", "yes"]);
+      expect(answer.headers.get("ratelimit")).toMatch(new RegExp(`^"website";r=${left};t=\\d+$`));
+    }
+    const refused = await from("203.0.113.7");
+    expect([refused.status, JSON.parse(refused.text).code]).toEqual([429, "quota-exceeded"]);
+    expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(seen.length).toBe(100);
+    expect((await from("203.0.113.8")).headers.get("ratelimit")).toMatch(/r=99;/);
+  } finally {
+    await world.close();
+  }
+});
+
+test("without a limiter the origin answers", async () => {
+  const world = await openWorld({
+    vars: { TALLY_KEYS: KEYS, TALLY_ACCESS: undefined },
+    front: {
+      file: "examples/protect-origin/worker.mjs",
+      vars: { TALLY_KEY: "not-the-key-0123456789", ADDRESS_SALT: "salt" },
+      origin: (_, Response) => new Response("hello"),
+    },
+  });
+  try {
+    const answer = await world.visit("/page");
+    expect([answer.status, answer.text, answer.headers.get("ratelimit")]).toEqual([200, "hello", null]);
+  } finally {
+    await world.close();
+  }
+});
