@@ -8,12 +8,17 @@ use tally::counter::id::{COUNTER_ID_BYTES_MAX, Datacenter};
 use tally::counter::ledger::{Ledger, RECORDS_MAX, WriteKey};
 use tally::counter::queue::{APPEND_ENTRIES_MAX, DEAD_LETTERS_MAX, LOG_ROWS_MAX};
 use tally::counter::{lane, nonces, produce};
+use tally::limit::policy::{LIMIT_MAX, WINDOW_SECONDS_MAX};
+use tally::limit::table::{BYTES_MAX, KEYS_MAX};
 use tally::protocol::batch::Record;
 use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
 use tally::protocol::batch::keyed::BodyKey;
 use tally::protocol::batch::plan::{BATCH_COUNTERS_MAX, BATCH_FLUSHES_MAX, Plan};
 use tally::protocol::batch::split::RECORD_BYTES_MAX;
 use tally::protocol::batch::wave::GATHER_MS_MAX;
+use tally::protocol::limits::CHECKS_MAX;
+use tally::protocol::limits::batch::DEMANDS_MAX;
+use tally::protocol::names::LIMITER_PARTITIONS;
 use tally::protocol::problem::Code;
 use tally::protocol::{bodies, keyed, query};
 
@@ -68,6 +73,16 @@ fn the_table_of_limits_says_what_the_constants_are() {
         format!("{} lanes", written(nonces::LANES_MAX)),
         format!("{} keys per counter", written(RECORDS_MAX)),
         format!("follows {} moves", keyed::MOVES_MAX),
+        format!("limits up to {}", written(LIMIT_MAX)),
+        format!("up to {} days", WINDOW_SECONDS_MAX / 86_400),
+        format!("{CHECKS_MAX} checks of one call"),
+        format!(
+            "{} keys and {} MiB",
+            written(KEYS_MAX),
+            BYTES_MAX / mebibytes
+        ),
+        format!("{LIMITER_PARTITIONS} limiters of a datacenter"),
+        format!("{} different checks", written(DEMANDS_MAX)),
     ];
     for text in said {
         assert!(table.contains(&text), "the table does not say: {text}");
