@@ -29,9 +29,8 @@ use super::policy::Policy;
 /// are 60 KB.
 pub const LEASES_MAX: usize = 512;
 
-/// One request gets at most this part of what is free, unless it needs more: so the last quarter is divided among those who come
-/// last, down to single tokens.
-const SHARE: u64 = 4;
+/// How much of what is not used is shared out, by what each holder would like; the rest is for those who come anew.
+const SHARED_PERCENT: u64 = 80;
 
 /// How long a holder waits where there is no room for its lease.
 const CROWDED_MS: u64 = 1_000;
@@ -42,9 +41,14 @@ pub const LEASE_MS_MIN: i64 = 3_000;
 /// The longest, for windows of many minutes: what a datacenter that is cut off strands returns this much later.
 pub const LEASE_MS_MAX: i64 = 600_000;
 
-/// How long a lease lasts, milliseconds: as long as the window, within limits.
+/// How long a lease lasts, in percent of the window. In a world of twenty datacenters that use half of 1,000 per minute, 100 % made
+/// 5.7 % of the checks remote, 150 % 4.6 %, 300 % 4.6 % too, and then 0.3 % were refused although there was budget.
+const LEASE_PERCENT: i64 = 150;
+
+/// How long a lease lasts, milliseconds, by the window and within limits.
 pub fn lease_ms(policy: &Policy) -> i64 {
-    policy.window_ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX)
+    let length_ms = policy.window_ms.saturating_mul(LEASE_PERCENT) / 100;
+    length_ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX)
 }
 
 /// How much less than its length a time may last by another clock, milliseconds: 1 % for drift, where clocks of servers drift by
@@ -63,6 +67,8 @@ struct Lease {
     spent: u64,
     returned: u64,
     refunded: u64,
+    /// What the holder would like to have out.
+    wish: u64,
     until_ms: i64,
     /// What the holder was told of its length.
     valid_ms: u64,
@@ -187,7 +193,7 @@ impl Escrow {
         if request.sequence > lease.sequence {
             self.take_report(policy, request, &mut lease, now_ms);
             self.put(place, lease.clone());
-            let granted = self.grant(policy, request, now_ms);
+            let granted = self.grant(policy, request, &lease, now_ms);
             lease.granted = lease.granted.saturating_add(granted);
             lease.sequence = request.sequence;
             let valid_ms = lease_ms(policy);
@@ -216,6 +222,7 @@ impl Escrow {
             spent: 0,
             returned: 0,
             refunded: 0,
+            wish: 0,
             until_ms: i64::MAX,
             valid_ms: 0,
         });
@@ -233,6 +240,7 @@ impl Escrow {
         let returned = request.returned.saturating_sub(lease.returned);
         let returned = returned.min(lease.outstanding());
         lease.returned = lease.returned.saturating_add(returned);
+        lease.wish = lease.outstanding().saturating_add(request.want);
         let refunded = request.refunded.saturating_sub(lease.refunded);
         lease.refunded = lease.refunded.saturating_add(refunded);
         if refunded > 0 {
@@ -254,14 +262,22 @@ impl Escrow {
         self.meter.charge(policy, now_ms, left);
     }
 
-    /// How much more a request gets.
-    fn grant(&self, policy: &Policy, request: &Request, now_ms: i64) -> u64 {
+    /// How much more a request gets: what it needs at once, and up to its holder's share of what is not used.
+    fn grant(&self, policy: &Policy, request: &Request, lease: &Lease, now_ms: i64) -> u64 {
         let free = self.free(policy, now_ms);
         if request.need > free {
             return 0;
         }
-        let share = free.div_ceil(SHARE).max(request.need);
-        request.want.max(request.need).min(share)
+        let wishes = self.leases.iter().map(|lease| u128::from(lease.wish));
+        let wishes = wishes.sum::<u128>().max(1);
+        let room = u128::from(free.saturating_add(self.outstanding()));
+        let share = room * u128::from(SHARED_PERCENT) / 100 * u128::from(lease.wish) / wishes;
+        let share = u64::try_from(share).unwrap_or(u64::MAX);
+        let more = share
+            .saturating_sub(lease.outstanding())
+            .max(request.need)
+            .max(1);
+        request.want.max(request.need).min(more).min(free)
     }
 
     /// What nobody holds and nobody has used.

@@ -248,7 +248,8 @@ impl World {
             Event::Call { at } => {
                 self.next_call(at);
                 let most = self.plan.policy.capacity().min(3);
-                let cost = if self.chance.below(10) == 0 {
+                let is_dear = self.plan.failures == Failures::All && self.chance.below(10) == 0;
+                let cost = if is_dear {
                     1 + self.chance.below(most)
                 } else {
                     1

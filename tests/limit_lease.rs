@@ -1,0 +1,310 @@
+//! Laws of leases, each by itself: when one ends, what a dead datacenter strands, what is reported when, and the bytes of what is stored
+//! and sent.
+
+use tally::limit::escrow::{Escrow, LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, lease_ms};
+use tally::limit::holder::Holder;
+use tally::limit::holders::Holders;
+use tally::limit::lease::{Admission, Answer, LeaseId, Request, Spent};
+use tally::limit::policy::{Algorithm, Policy, Scope};
+
+const BEGIN_MS: i64 = 1_777_593_630_123;
+
+fn precise(limit: u64, window_seconds: u64) -> Policy {
+    Policy {
+        is_precise: true,
+        scope: Scope::Global,
+        ..Policy::sliding(limit, window_seconds)
+    }
+}
+
+fn holder(name: &str) -> Holder {
+    Holder::new(LeaseId {
+        holder: name.to_owned(),
+        incarnation: 1,
+        number: 1,
+    })
+}
+
+fn request(name: &str, sequence: u64, want: u64) -> Request {
+    Request {
+        lease: LeaseId {
+            holder: name.to_owned(),
+            incarnation: 1,
+            number: 1,
+        },
+        sequence,
+        spent: 0,
+        recent: Vec::new(),
+        returned: 0,
+        refunded: 0,
+        known_granted: 0,
+        want,
+        need: want,
+    }
+}
+
+fn is_allowed(admission: Admission) -> bool {
+    matches!(admission, Admission::Decided(verdict) if verdict.is_allowed)
+}
+
+#[test]
+fn a_lease_ends_at_its_holder_before_it_ends_at_the_grantor() {
+    for window_seconds in [1, 60, 86_400] {
+        let policy = precise(1_000, window_seconds);
+        for drift_millionths in [-9_900, 0, 9_900] {
+            for (there_ms, back_ms) in [(0, 0), (300, 300), (0, 900), (900, 0)] {
+                let clock_ms =
+                    |true_ms: i64| true_ms + (true_ms - BEGIN_MS) * drift_millionths / 1_000_000;
+                let mut escrow = Escrow::new(&policy);
+                let mut holder = holder("FRA");
+                assert_eq!(holder.check(&policy, clock_ms(BEGIN_MS), 5), Admission::Ask);
+                let request = holder.due(&policy, clock_ms(BEGIN_MS)).unwrap();
+                let asked_ms = BEGIN_MS + there_ms;
+                let answer = escrow.ask(&policy, &request, asked_ms);
+                let heard_ms = asked_ms + back_ms;
+                holder.answered(&answer, clock_ms(heard_ms));
+                assert!(holder.tokens(clock_ms(heard_ms)) >= 5);
+                let ends_ms = asked_ms + lease_ms(&policy);
+                assert_eq!(
+                    holder.tokens(clock_ms(ends_ms)),
+                    0,
+                    "{drift_millionths} {there_ms} {back_ms}"
+                );
+                escrow.settle(&policy, ends_ms - 1);
+                assert!(escrow.outstanding() >= 5);
+                escrow.settle(&policy, ends_ms);
+                assert_eq!(escrow.outstanding(), 0);
+                // What it costs: little of the lease is lost.
+                let last_ms = ends_ms - there_ms - lease_ms(&policy) / 40 - 110;
+                assert!(
+                    holder.tokens(clock_ms(last_ms)) > 0,
+                    "{drift_millionths} {there_ms} {back_ms}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dead_datacenter_strands_its_lease_until_that_ends_and_a_window_longer() {
+    let policy = precise(100, 60);
+    let mut escrow = Escrow::new(&policy);
+    let answer = escrow.ask(&policy, &request("FRA", 1, 40), BEGIN_MS);
+    assert_eq!(answer.granted, 40);
+    assert!(
+        escrow.check(&policy, BEGIN_MS, 60).is_allowed,
+        "the rest is not stranded"
+    );
+    let ends_ms = BEGIN_MS + lease_ms(&policy);
+    let held = escrow.peek(&policy, ends_ms - 1, 100);
+    assert_eq!(held.remaining, 60, "what was used here has returned");
+    let charged = escrow.peek(&policy, ends_ms + 30_000, 100);
+    assert_eq!((charged.remaining, charged.retry_after_ms), (60, 30_000));
+    // Nobody asked meanwhile: it counts as spent at its end all the same.
+    assert!(escrow.check(&policy, ends_ms + 60_000, 100).is_allowed);
+}
+
+#[test]
+fn what_is_reported_counts_from_when_it_was_spent_and_never_from_earlier() {
+    for drift_millionths in [-9_900, 0, 9_900] {
+        let policy = precise(100, 60);
+        let clock_ms = |true_ms: i64| true_ms + (true_ms - BEGIN_MS) * drift_millionths / 1_000_000;
+        let mut escrow = Escrow::new(&policy);
+        let mut holder = holder("FRA");
+        assert_eq!(
+            holder.check(&policy, clock_ms(BEGIN_MS), 10),
+            Admission::Ask
+        );
+        let first = holder.due(&policy, clock_ms(BEGIN_MS)).unwrap();
+        holder.answered(&escrow.ask(&policy, &first, BEGIN_MS), clock_ms(BEGIN_MS));
+        let spent_ms = BEGIN_MS + 5_000;
+        assert!(is_allowed(holder.check(&policy, clock_ms(spent_ms), 10)));
+        // A call that finds too little makes it report.
+        let asked_ms = BEGIN_MS + 45_000;
+        assert_eq!(
+            holder.check(&policy, clock_ms(asked_ms), 90),
+            Admission::Ask
+        );
+        let second = holder.due(&policy, clock_ms(asked_ms)).unwrap();
+        assert_eq!(second.spent, 10);
+        escrow.ask(
+            &policy,
+            &Request {
+                want: 0,
+                need: 0,
+                ..second
+            },
+            asked_ms,
+        );
+        assert_eq!(
+            escrow.peek(&policy, spent_ms + 59_999, 1).remaining,
+            90,
+            "{drift_millionths}"
+        );
+        let late_ms = spent_ms + 60_000 + 900;
+        assert_eq!(
+            escrow.peek(&policy, late_ms, 1).remaining,
+            100,
+            "{drift_millionths}"
+        );
+    }
+}
+
+#[test]
+fn what_an_unheard_answer_granted_is_taken_back_by_the_next_request() {
+    let policy = precise(100, 60);
+    let mut escrow = Escrow::new(&policy);
+    escrow.ask(&policy, &request("FRA", 1, 40), BEGIN_MS);
+    assert_eq!(escrow.outstanding(), 40);
+    let again = escrow.ask(&policy, &request("FRA", 2, 50), BEGIN_MS);
+    assert_eq!((again.granted, escrow.outstanding()), (50, 50));
+    let late = escrow.ask(&policy, &request("FRA", 1, 40), BEGIN_MS);
+    assert_eq!(
+        (late.granted, escrow.outstanding()),
+        (50, 50),
+        "a late request changes nothing"
+    );
+}
+
+#[test]
+fn a_lease_that_has_ended_gets_nothing_more() {
+    let policy = precise(100, 60);
+    let mut escrow = Escrow::new(&policy);
+    escrow.ask(&policy, &request("FRA", 1, 40), BEGIN_MS);
+    let later = Request {
+        known_granted: 40,
+        ..request("FRA", 2, 10)
+    };
+    let answer = escrow.ask(&policy, &later, BEGIN_MS + lease_ms(&policy));
+    assert_eq!(
+        (answer.granted, answer.valid_ms, answer.must_commit),
+        (0, 0, false)
+    );
+    assert_eq!(escrow.outstanding(), 0);
+}
+
+#[test]
+fn a_holder_that_is_not_asked_any_more_gives_back_what_it_has() {
+    let policy = precise(100, 60);
+    let mut escrow = Escrow::new(&policy);
+    let mut holders = Holders::new("FRA", 1);
+    assert_eq!(
+        holders.check("p", &policy, "k", 10, BEGIN_MS),
+        Ok(Admission::Ask)
+    );
+    let first = holders.due("p", "k", BEGIN_MS).unwrap();
+    holders.answered("p", "k", &escrow.ask(&policy, &first, BEGIN_MS), BEGIN_MS);
+    let out = escrow.outstanding();
+    assert!(out >= 10, "it got {out}");
+    let mut now_ms = BEGIN_MS;
+    while now_ms < BEGIN_MS + lease_ms(&policy) {
+        now_ms += 1_000;
+        for due in holders.all_due(9, now_ms) {
+            assert_eq!((due.name.as_str(), due.key.as_str()), ("p", "k"));
+            let answer = escrow.ask(&due.policy, &due.request, now_ms);
+            holders.answered("p", "k", &answer, now_ms);
+        }
+    }
+    assert_eq!(escrow.outstanding(), 0);
+    assert_eq!(
+        escrow.peek(&policy, now_ms, 1).remaining,
+        100,
+        "none of it counts as spent"
+    );
+    holders.all_due(9, now_ms + 2 * lease_ms(&policy));
+    assert!(holders.is_empty());
+}
+
+#[test]
+fn a_clock_that_is_seen_to_step_back_forfeits_all_leases() {
+    let policy = precise(100, 60);
+    let mut escrow = Escrow::new(&policy);
+    let mut holders = Holders::new("FRA", 1);
+    assert_eq!(
+        holders.check("p", &policy, "k", 10, BEGIN_MS),
+        Ok(Admission::Ask)
+    );
+    let first = holders.due("p", "k", BEGIN_MS).unwrap();
+    let answer = escrow.ask(&policy, &first, BEGIN_MS);
+    assert_eq!(
+        holders.check("p", &policy, "k", 1, BEGIN_MS - 1),
+        Ok(Admission::Ask)
+    );
+    let second = holders.due("p", "k", BEGIN_MS - 1).unwrap();
+    assert_ne!(first.lease, second.lease, "no two leases are named alike");
+    holders.answered("p", "k", &answer, BEGIN_MS);
+    assert_eq!(
+        holders.check("p", &policy, "k", 1, BEGIN_MS),
+        Ok(Admission::Ask),
+        "it is not of this lease"
+    );
+}
+
+#[test]
+fn leases_are_bounded_in_number_and_length() {
+    let policy = precise(1_000, 60);
+    let mut escrow = Escrow::new(&policy);
+    for number in 0..LEASES_MAX {
+        let answer = escrow.ask(&policy, &request(&number.to_string(), 1, 1), BEGIN_MS);
+        assert_eq!(answer.granted, 1, "holder {number}");
+    }
+    let answer = escrow.ask(&policy, &request("one more", 1, 1), BEGIN_MS);
+    assert_eq!((answer.granted, answer.valid_ms), (0, 0));
+    assert!(answer.retry_after_ms >= 1);
+    assert_eq!(lease_ms(&precise(1, 1)), LEASE_MS_MIN);
+    assert_eq!(lease_ms(&precise(1, 2_592_000)), LEASE_MS_MAX);
+}
+
+#[test]
+fn a_dry_grantor_is_not_asked_again_for_a_second() {
+    let policy = precise(10, 60);
+    let mut escrow = Escrow::new(&policy);
+    assert!(escrow.check(&policy, BEGIN_MS, 10).is_allowed);
+    let mut holder = holder("FRA");
+    assert_eq!(holder.check(&policy, BEGIN_MS, 1), Admission::Ask);
+    let first = holder.due(&policy, BEGIN_MS).unwrap();
+    holder.answered(&escrow.ask(&policy, &first, BEGIN_MS), BEGIN_MS + 100);
+    let Admission::Decided(verdict) = holder.check(&policy, BEGIN_MS + 200, 1) else {
+        unreachable!("it was asked")
+    };
+    assert!(!verdict.is_allowed);
+    assert!(holder.due(&policy, BEGIN_MS + 200).is_none());
+    assert_eq!(holder.check(&policy, BEGIN_MS + 1_100, 1), Admission::Ask);
+}
+
+#[test]
+fn messages_and_stored_escrows_keep_their_bytes() {
+    let policy = Policy {
+        algorithm: Algorithm::TokenBucket,
+        ..precise(100, 60)
+    };
+    let mut asked = request("FRA", 3, 40);
+    asked.recent.push(Spent {
+        age_ms: 300,
+        amount: 2,
+    });
+    let mut escrow = Escrow::new(&policy);
+    let answer: Answer = escrow.ask(&policy, &asked, BEGIN_MS);
+    let hex = |bytes: Vec<u8>| {
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    assert_eq!(
+        hex(postcard::to_allocvec(&policy).unwrap()),
+        "64c0a90702640100000100"
+    );
+    assert_eq!(
+        hex(postcard::to_allocvec(&asked).unwrap()),
+        "034652410101030001ac02020000002828"
+    );
+    assert_eq!(
+        hex(postcard::to_allocvec(&answer).unwrap()),
+        "032890bf053c90bf050001"
+    );
+    assert_eq!(
+        hex(postcard::to_allocvec(&escrow).unwrap()),
+        "d6f6b18dbc67010001034652410101032800000028f6f4bc8dbc6790bf05"
+    );
+}
