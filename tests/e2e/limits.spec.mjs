@@ -1,8 +1,12 @@
 // Rate limits as clients use them: policies, checks, headers, refunds, several checks with one verdict, and what is
 // answered where a limiter cannot be reached.
+import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { parseList } from "structured-headers";
-import { each, openWorld, until } from "./world.mjs";
+import { AGGREGATOR, each, openWorld, until } from "./world.mjs";
 
 const numbers = (length) => Array.from({ length }, (_, index) => index);
 const body = (value, more = {}) => ({ body: JSON.stringify(value), ...more });
@@ -18,7 +22,10 @@ function items(answer, header) {
 }
 
 let world;
-afterEach(() => world.close());
+afterEach(async () => {
+  await world?.close();
+  world = undefined;
+});
 
 describe("without faults", () => {
   beforeEach(async () => {
@@ -232,6 +239,34 @@ describe("without faults", () => {
     const answer = await check(world, "x", "a", { limit: 1, window_seconds: 1 }, { headers: { origin: "http://localhost:1" } });
     expect(answer.headers.get("access-control-expose-headers")).toMatch(/ratelimit-policy, ratelimit/);
   });
+});
+
+test("what is not said to be committed is written soon, and survives a crash from then on", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "tally-limits-"));
+  try {
+    world = await openWorld({ folder });
+    const policy = { limit: 10, window_seconds: 3_600 };
+    for (const left of [9, 8, 7]) expect((await check(world, "soon", "a", policy)).json).toMatchObject({ remaining: left });
+    const objects = join(folder, "do", `${AGGREGATOR}-Limiter`);
+    const written = () =>
+      readdirSync(objects)
+        .filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name) && statSync(join(objects, name)).size > 0)
+        .some((name) => {
+          const database = new DatabaseSync(join(objects, name), { readOnly: true });
+          try {
+            return database.prepare("SELECT count(*) AS rows FROM limits").get().rows > 0;
+          } finally {
+            database.close();
+          }
+        });
+    await until(written, "a row");
+    await world.evict();
+    expect((await check(world, "soon", "a", policy)).json).toMatchObject({ remaining: 6 });
+  } finally {
+    await world?.close();
+    world = undefined;
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
 
 test("keys need the right to a limit, by its policy and key", async () => {
