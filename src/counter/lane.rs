@@ -368,6 +368,8 @@ impl<R: Clone, W> Lane<R, W> {
 }
 
 fn is_full<W>(batch: &Batch<W>) -> bool {
-    let entries = batch.load.live.len() + batch.load.past.len() + batch.load.tokens.len();
+    let load = &batch.load;
+    let amounts = load.live.len() + load.past.len();
+    let entries = amounts + load.tokens.len() + load.past_tokens.len();
     batch.items >= BATCH_ITEMS_MAX || entries >= BATCH_ENTRIES_MAX
 }
