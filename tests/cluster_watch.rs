@@ -129,6 +129,24 @@ fn a_counter_is_watched_for_ten_seconds_after_the_last_poll() {
     assert!(!watch.is_watched(NOW_MS - 600_000));
 }
 
+/// With this a lead whose clock had jumped ahead meanwhile fell silent for five seconds.
+#[test]
+fn a_root_whose_clock_steps_back_does_not_say_that_nobody_watches() {
+    let mut watch = Watch::default();
+    watch.asked(NOW_MS);
+    let before_ms = NOW_MS - 600_000;
+    // A push that left before the step: its lead had a lease then.
+    watch.heard(before_ms, &datacenter("FRA"), 9_800);
+    assert_eq!(i64::from(watch.lease_ms(before_ms)), WATCHED_MS);
+    // No view polls again: it ends, ten seconds later.
+    watch.heard(before_ms + WATCHED_MS, &datacenter("FRA"), 0);
+    assert_eq!(watch.lease_ms(before_ms + WATCHED_MS), 0);
+    // Nor does a push begin what no view has.
+    let mut nobody = Watch::default();
+    nobody.heard(NOW_MS, &datacenter("FRA"), 9_800);
+    assert_eq!(nobody.lease_ms(NOW_MS), 0);
+}
+
 #[test]
 fn leads_are_told_until_they_say_that_they_know() {
     let leads = [datacenter("FRA"), datacenter("GRU")];
