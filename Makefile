@@ -47,12 +47,13 @@ soak:
 	@SEED="$(SEED)" SEEDS="$${SEEDS:-10000}" FROM="$${FROM:-$$(date +%s)000000}" \
 		cargo test --locked --quiet --test sim -- --ignored --exact sim::seeds::soak --nocapture
 
-# Figures go to docs/converge-<datacenters>.json, and the plot beside them is drawn from those.
+# Figures go to docs/converge-<datacenters>.json; the plot beside them and ARCHITECTURE.md's table follow from those.
 converge: DATACENTERS ?= 100
 converge: setup
 	@DATACENTERS=$(DATACENTERS) SEED="$(SEED)" JSON="$(CURDIR)/docs/converge-$(DATACENTERS).json" \
 		cargo test --locked --quiet --profile simulation --test converge -- --ignored --nocapture
 	@$(NODE) scripts/plot-converge.mjs docs/converge-$(DATACENTERS).json docs/converge-$(DATACENTERS).svg
+	@$(NODE) scripts/table-converge.mjs ARCHITECTURE.md docs/converge-100.json docs/converge-300.json
 
 mutants: setup
 	@exec $(NODE) tests/sim/mutations.mjs

@@ -77,7 +77,7 @@ impl World {
     fn add_load(&mut self, one: &Addressed) {
         let times = [one.load.live.clone(), one.load.past.clone()].concat();
         self.add(&one.to.counter, one.load.added, &times);
-        let elements = one.load.tokens.iter();
+        let elements = one.load.tokens.iter().chain(&one.load.past_tokens);
         let counter = one.to.counter.as_str();
         self.elements
             .extend(elements.map(|(_, token)| (counter.to_owned(), *token)));

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use tally::counter::flush::Load;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::WriteKey;
 use tally::protocol::batch::gather::{Gathered, Identified, Times};
@@ -152,25 +153,48 @@ fn nor_do_the_keyed_writes_of_a_body() {
 
 #[test]
 fn elements_of_keyed_lines_go_once_they_are_counted_with_the_time_of_that() {
-    let mut report = Report::default();
-    let mut plan = plan_of(sums(1, 1, 4), 1, None, &mut report);
-    let keyed = plan.keyed().pop().expect("keyed writes");
-    let mut late = KeyedElements::default();
-    // Counted now, refused, counted a minute ago, and by a clock that is ahead.
+    let here = Datacenter::local();
+    // Counted now, refused, counted a minute ago, by a clock that is ahead, and by one that is ten minutes
+    // ahead: that far off is the sender's own.
     let counted = [
         Some(1_777_593_600),
         None,
         Some(1_777_593_540),
         Some(1_777_593_603),
+        Some(1_777_594_200),
     ];
-    late.add(keyed, &Datacenter::local(), &counted);
-    let loads = late.loads();
-    assert_eq!(loads.len(), 1);
-    let seconds = loads[0].load.tokens.iter().map(|(second, _)| *second);
-    assert_eq!(
-        seconds.collect::<Vec<_>>(),
-        [1_777_593_540, 1_777_593_600, 1_777_593_600]
-    );
+    let of_the_past = [1_777_593_540, 1_777_593_600, 1_777_593_600, 1_777_593_600];
+    let live = [1_777_593_540, 1_777_593_600, 1_777_593_600, 1_777_594_195];
+    for (times, expected) in [(Times::Past, of_the_past), (Times::Live, live)] {
+        let mut report = Report::default();
+        let sums = sums(1, 1, 5);
+        let mut plan = Plan::new(sums, times, &here, |_| 1, |_| 0, None, &mut report);
+        let keyed = plan.keyed().pop().expect("keyed writes");
+        let mut late = KeyedElements::default();
+        late.add(keyed, &here, &counted);
+        let loads = late.loads();
+        assert_eq!(loads.len(), 1);
+        assert_eq!(loads[0].load.tokens, []);
+        let seconds = loads[0].load.past_tokens.iter().map(|(second, _)| *second);
+        assert_eq!(seconds.collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn elements_of_plain_lines_are_of_the_past_where_the_lines_are() {
+    for times in [Times::Live, Times::Past] {
+        let mut report = Report::default();
+        let here = Datacenter::local();
+        let sums = sums(1, 9, 0);
+        let mut plan = Plan::new(sums, times, &here, |_| 4, |_| 0, None, &mut report);
+        let loads = [plan.elements(), plan.amounts()].concat();
+        let count = |of: fn(&Load) -> usize| loads.iter().map(|one| of(&one.load)).sum::<usize>();
+        let counts = [
+            count(|load| load.tokens.len()),
+            count(|load| load.past_tokens.len()),
+        ];
+        assert_eq!(counts, if times == Times::Live { [9, 0] } else { [0, 9] });
+    }
 }
 
 #[test]

@@ -161,6 +161,54 @@ fn an_edge_ten_minutes_off_counts_within_five_seconds_of_the_truth() {
 }
 
 #[test]
+fn visitors_of_an_edge_ten_minutes_off_are_seen_in_the_minutes_that_they_came_in() {
+    for off in [TEN_MINUTES, -TEN_MINUTES] {
+        let mut places = [Place::new(), Place::new()];
+        places[0].edge = off;
+        // Two minutes and a half, from the beginning of one on.
+        let (from, to) = (BEGIN + 30, BEGIN + 180);
+        write_each_second(&mut places, from, to);
+        for (place, name) in places.iter().zip(["off", "right"]) {
+            let seen = place.visitors_since(from - 5, to - 1).round();
+            assert_eq!(seen, 150.0, "{name} {off}");
+            let before = place.visitors_since(from - 2 * TEN_MINUTES, from - 66);
+            assert_eq!(before.round(), 0.0, "{name} {off}");
+            assert_eq!(place.cell.uniques().estimate().round(), 150.0);
+        }
+        // Set right, all are in the minute that is theirs.
+        places[0].edge = 0;
+        write_each_second(&mut places, BEGIN + 270, BEGIN + 330);
+        for place in &places {
+            let seen = place.visitors_since(BEGIN + 270, BEGIN + 329).round();
+            assert_eq!(seen, 60.0, "{off}");
+        }
+    }
+}
+
+/// The elements of logs, and of keyed writes that are sent again, keep their times.
+#[test]
+fn visitors_of_the_past_stay_there() {
+    let mut place = Place::new();
+    place.write(BEGIN, 1);
+    let token = Token::from_hash(hash(&HashKey::from([2; 16]), b"somebody else"));
+    let hour_ago = BEGIN - 3_600;
+    let load = Load {
+        past_tokens: vec![(hour_ago, token)],
+        ..Load::default()
+    };
+    let nonce = Nonce { lane: 2, number: 1 };
+    let counted = place.cell.apply(nonce, &load, BEGIN * 1_000);
+    let (_, changes) = counted.expect("it counts");
+    place.rows.write(&place.cell, &changes, BEGIN);
+    let seen = |from, to| place.visitors_since(from, to).round();
+    assert_eq!(
+        (seen(hour_ago, hour_ago), seen(BEGIN - 300, BEGIN)),
+        (1.0, 1.0)
+    );
+    assert_eq!(place.cell.uniques().estimate().round(), 2.0);
+}
+
+#[test]
 fn an_object_ten_minutes_off_loses_nothing_and_moves_nobody_else() {
     for off in [TEN_MINUTES, -TEN_MINUTES] {
         let mut places = [Place::new(), Place::new()];

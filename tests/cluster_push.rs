@@ -12,8 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::cluster::delta::{Basis, Gathering, Marks, Taken};
 use tally::cluster::push::{
-    CHECKPOINT_MS, DOUBT_MS, HEARTBEAT_MS, LEASE_MS, OUTAGE_MS, OUTAGE_REPEAT_MS, PUSH_MS, Push,
-    Pushed, Pusher, REPEAT_MS,
+    CHECKPOINT_MS, DOUBT_MS, HEARTBEAT_MS, LEASE_MS, PUSH_MS, Push, Pushed, Pusher, REPEAT_MS,
 };
 use tally::cluster::view::{DatacenterState, View};
 use tally::counter::id::Datacenter;
@@ -195,15 +194,14 @@ fn what_is_not_confirmed_leaves_again_every_100_ms_until_it_is() {
 }
 
 #[test]
-fn a_root_out_of_reach_is_tried_every_150_ms() {
+fn a_root_out_of_reach_is_tried_every_100_ms() {
     let mut lead = Lead::new();
     lead.pusher.watch(lead.now_ms, WATCHED);
     lead.write();
     lead.walk(3 * LEASE_MS, 300, WATCHED, |_| true);
     let intervals = lead.intervals();
-    let soon = usize::try_from(OUTAGE_MS / REPEAT_MS).expect("few") - 1;
-    assert!(intervals[..soon].iter().all(|gap| *gap == REPEAT_MS));
-    assert!(intervals[soon..].iter().all(|gap| *gap == OUTAGE_REPEAT_MS));
+    assert_eq!(intervals, vec![REPEAT_MS; intervals.len()]);
+    assert!(intervals.len() > 290);
 }
 
 #[test]
@@ -292,7 +290,7 @@ fn a_partition_that_outlasts_the_lease_heals_as_soon_as_a_short_one() {
     lead.write();
     lead.walk(60 * LEASE_MS, 20, WATCHED, |_| true);
     lead.write();
-    lead.walk(OUTAGE_REPEAT_MS + 20, 20, WATCHED, |_| false);
+    lead.walk(REPEAT_MS + 20, 20, WATCHED, |_| false);
     assert_eq!(lead.root.feed().view().value().to_string(), "2");
     assert!(lead.pusher.is_watched(lead.now_ms));
     // It does not go on for ever.
@@ -334,7 +332,7 @@ proptest! {
             lead.write();
             lead.walk(pause, round_trip_ms, WATCHED, is_lost);
         }
-        lead.walk(40 * OUTAGE_REPEAT_MS, round_trip_ms, WATCHED, is_lost);
+        lead.walk(40 * REPEAT_MS, round_trip_ms, WATCHED, is_lost);
         prop_assert_eq!(lead.root.feed().view().value().to_string(), lead.sequence.to_string());
         prop_assert!(lead.intervals().iter().all(|gap| *gap >= 1));
         // In any second: 10 that repeat, 4 between them at the most.

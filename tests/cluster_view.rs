@@ -5,32 +5,20 @@
 )]
 
 mod common;
+#[path = "common/merging.rs"]
+mod merging;
 
 use common::config;
+use merging::{datacenter, laws_of_merging, totals};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::cluster::view::{DatacenterState, View};
 use tally::counter::id::Datacenter;
-use tally::counter::merge::CellTotals;
 use tally::protocol::messages::{decode, encode};
 use tally::sketch::{HashKey, Sketch, Token, hash};
 
 /// What a lead says: (place, generation, flushes of its two cells, clock, elements seen).
 type Said = (u8, u64, [u64; 2], i64, u8);
-
-fn datacenter(number: u8) -> Datacenter {
-    Datacenter::parse(&format!("DC{number}")).expect("a datacenter")
-}
-
-fn totals(place: u8, shard: u8, generation: u64, sequence: u64) -> CellTotals {
-    let step = 1 + u128::from(place) * 5 + u128::from(shard) + u128::from(generation) * 100;
-    CellTotals {
-        generation,
-        sequence,
-        added: u128::from(sequence) * step,
-        removed: u128::from(sequence) * (step % 7),
-    }
-}
 
 fn uniques(seen: u8) -> Sketch {
     let mut sketch = Sketch::new();
@@ -63,50 +51,15 @@ fn view(said: &[Said]) -> View {
     view
 }
 
-fn merged(left: &View, right: &View) -> View {
-    let mut both = left.clone();
-    both.merge(right);
-    both
-}
-
 fn said() -> impl Strategy<Value = Vec<Said>> {
     let one = (0..3_u8, 1..4_u64, [0..5_u64, 0..5_u64], 0..9_i64, 0..20_u8);
     vec(one, 0..12)
 }
 
+laws_of_merging!(View, said, view, 51);
+
 proptest! {
     #![proptest_config(config(51, 256))]
-
-    #[test]
-    fn merge_is_commutative(a in said(), b in said()) {
-        let (a, b) = (view(&a), view(&b));
-        prop_assert_eq!(merged(&a, &b), merged(&b, &a));
-    }
-
-    #[test]
-    fn merge_is_associative(a in said(), b in said(), c in said()) {
-        let (a, b, c) = (view(&a), view(&b), view(&c));
-        prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
-    }
-
-    #[test]
-    fn merge_is_idempotent(a in said(), b in said()) {
-        let (a, b) = (view(&a), view(&b));
-        let both = merged(&a, &b);
-        prop_assert_eq!(&merged(&both, &b), &both);
-        prop_assert_eq!(&merged(&both, &both), &both);
-        prop_assert_eq!(merged(&View::default(), &a), a);
-    }
-
-    #[test]
-    fn lost_order_and_repeats_do_not_matter(
-        messages in said().prop_flat_map(|said| (Just(said.clone()), Just(said).prop_shuffle())),
-        repeats in 0..12_usize,
-    ) {
-        let (said, mut other) = messages;
-        other.extend_from_within(..repeats.min(other.len()));
-        prop_assert_eq!(view(&said), view(&other));
-    }
 
     #[test]
     fn the_newest_generation_alone_counts(messages in said()) {

@@ -129,6 +129,43 @@ fn a_counter_is_watched_for_ten_seconds_after_the_last_poll() {
     assert!(!watch.is_watched(NOW_MS - 600_000));
 }
 
+/// With this a lead whose clock had jumped ahead meanwhile fell silent for five seconds.
+#[test]
+fn a_root_whose_clock_steps_back_does_not_say_that_nobody_watches() {
+    let mut watch = Watch::default();
+    watch.asked(NOW_MS);
+    let before_ms = NOW_MS - 600_000;
+    // A push that left before the step: its lead had a lease then.
+    watch.heard(before_ms, &datacenter("FRA"), 9_800);
+    assert_eq!(i64::from(watch.lease_ms(before_ms)), WATCHED_MS);
+    // No view polls again: it ends, ten seconds later.
+    watch.heard(before_ms + WATCHED_MS, &datacenter("FRA"), 0);
+    assert_eq!(watch.lease_ms(before_ms + WATCHED_MS), 0);
+    // Nor does a push begin what no view has.
+    let mut nobody = Watch::default();
+    nobody.heard(NOW_MS, &datacenter("FRA"), 9_800);
+    assert_eq!(nobody.lease_ms(NOW_MS), 0);
+}
+
+/// A machine's clock jumps ahead, and with it both a root that it holds and a lead: each takes its lease to be over.
+#[test]
+fn a_lead_that_was_told_that_nobody_watches_is_told_with_the_next_poll() {
+    let leads = [datacenter("FRA")];
+    let mut watch = Watch::default();
+    watch.asked(NOW_MS);
+    assert_eq!(watch.tell(NOW_MS, leads.iter()), leads);
+    watch.heard(NOW_MS + 20, &leads[0], 10_000);
+    let after_ms = NOW_MS + 600_000;
+    watch.heard(after_ms, &leads[0], 9_800);
+    assert_eq!(watch.lease_ms(after_ms), 0, "what the push is answered");
+    watch.asked(after_ms + 50);
+    assert_eq!(
+        watch.due_ms(after_ms + 50, leads.iter()),
+        Some(after_ms + 50)
+    );
+    assert_eq!(watch.tell(after_ms + 50, leads.iter()), leads);
+}
+
 #[test]
 fn leads_are_told_until_they_say_that_they_know() {
     let leads = [datacenter("FRA"), datacenter("GRU")];

@@ -178,17 +178,20 @@ impl Shell {
                     .into_iter()
                     .map(|(offset, element)| (now + offset, token(element)))
                     .collect();
+                self.tokens.extend(&tokens);
+                let is_live = |(second, _): &(i64, Token)| second.abs_diff(now) < 10;
+                let (tokens, past_tokens) = tokens.into_iter().partition(is_live);
                 let (live, past) = (stamped(live), stamped(past));
                 let load = Load {
                     added: live.iter().chain(&past).map(|(_, amount)| amount).sum(),
                     removed: 1,
                     live,
                     past,
-                    tokens: tokens.clone(),
+                    tokens,
+                    past_tokens,
                     writes: 1,
                     newest: 0,
                 };
-                self.tokens.extend(tokens);
                 self.number += 1;
                 let nonce = Nonce {
                     lane: self.number % 3,

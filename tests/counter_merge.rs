@@ -5,34 +5,24 @@
 )]
 
 mod common;
+#[path = "common/merging.rs"]
+mod merging;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::config;
+use merging::{datacenter, laws_of_merging};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use tally::counter::history::Count;
-use tally::counter::id::Datacenter;
 use tally::counter::merge::{CellTotals, Part, Summary, Vector, at_rest, from_rest, join_sketches};
 use tally::sketch::{HashKey, Sketch, Token, hash};
 
 /// A message of a cell: (datacenter, shard, generation, sequence).
 type Said = (u8, u8, u64, u64);
 
-fn datacenter(number: u8) -> Datacenter {
-    Datacenter::parse(&format!("DC{number}")).expect("a datacenter")
-}
-
-/// What a cell's totals are follows from who it is and when: one cell never says two things of
-/// one moment. Totals grow with the sequence.
 fn totals((place, shard, generation, sequence): Said) -> CellTotals {
-    let step = 1 + u128::from(place) * 5 + u128::from(shard) + u128::from(generation) * 100;
-    CellTotals {
-        generation,
-        sequence,
-        added: u128::from(sequence) * step,
-        removed: u128::from(sequence) * (step % 7),
-    }
+    merging::totals(place, shard, generation, sequence)
 }
 
 fn vector(said: &[Said]) -> Vector {
@@ -43,49 +33,14 @@ fn vector(said: &[Said]) -> Vector {
     vector
 }
 
-fn merged(left: &Vector, right: &Vector) -> Vector {
-    let mut both = left.clone();
-    both.merge(right);
-    both
-}
-
 fn said() -> impl Strategy<Value = Vec<Said>> {
     vec((0..3_u8, 0..3_u8, 1..4_u64, 0..6_u64), 0..20)
 }
 
+laws_of_merging!(Vector, said, vector, 11);
+
 proptest! {
     #![proptest_config(config(11, 256))]
-
-    #[test]
-    fn merge_is_commutative(a in said(), b in said()) {
-        let (a, b) = (vector(&a), vector(&b));
-        prop_assert_eq!(merged(&a, &b), merged(&b, &a));
-    }
-
-    #[test]
-    fn merge_is_associative(a in said(), b in said(), c in said()) {
-        let (a, b, c) = (vector(&a), vector(&b), vector(&c));
-        prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
-    }
-
-    #[test]
-    fn merge_is_idempotent(a in said(), b in said()) {
-        let (a, b) = (vector(&a), vector(&b));
-        let both = merged(&a, &b);
-        prop_assert_eq!(&merged(&both, &b), &both);
-        prop_assert_eq!(&merged(&both, &both), &both);
-        prop_assert_eq!(merged(&Vector::default(), &a), a);
-    }
-
-    #[test]
-    fn lost_order_and_repeats_do_not_matter(
-        messages in said().prop_flat_map(|said| (Just(said.clone()), Just(said).prop_shuffle())),
-        repeats in 0..20_usize,
-    ) {
-        let (said, mut other) = messages;
-        other.extend_from_within(..repeats.min(other.len()));
-        prop_assert_eq!(vector(&said), vector(&other));
-    }
 
     #[test]
     fn the_value_is_that_of_the_newest_generation(messages in said()) {

@@ -82,6 +82,7 @@ fn load() -> Load {
         live: vec![(second, 300), (second - 1, 1)],
         past: vec![(1_431_820_800, 2)],
         tokens: vec![(second, Token::from_hash(0x0123_4567_89ab_cdef))],
+        past_tokens: vec![(1_431_820_800, Token::from_hash(3))],
         writes: 5,
         newest: 300,
     }
@@ -97,6 +98,7 @@ fn cell() -> Cell {
     };
     let known = Load {
         newest: grant().generation,
+        past_tokens: Vec::new(),
         ..load()
     };
     let counted = cell.apply(nonce, &known, NOW_MS);
@@ -116,7 +118,7 @@ fn a_flush_has_these_bytes() {
     };
     assert_eq!(
         golden(&flush),
-        "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0dc08a8d0905ac02"
+        "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0dc08a8d090180e8bed50a2405ac02"
     );
 }
 

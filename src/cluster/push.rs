@@ -30,15 +30,10 @@ use super::view::View;
 /// The least time between two pushes while watched, where the root confirms each.
 pub const PUSH_MS: i64 = 250;
 
-/// How soon what is not confirmed is sent again, while watched.
+/// How soon what is not confirmed is sent again, while watched, however long nothing was confirmed: once a root can be
+/// reached again, a view at 150 ms from it, as the lead is, has the state within 100 + 150 + 100 + 150 ms, and five
+/// losses at 100 ms each fit into the second.
 pub const REPEAT_MS: i64 = 100;
-
-/// How soon it is sent again once nothing was confirmed for [`OUTAGE_MS`]. A root that can be reached
-/// again has the state within 150 + 150 ms.
-pub const OUTAGE_REPEAT_MS: i64 = 150;
-
-/// A root that confirms nothing for so long is taken to be out of reach: more than three round trips.
-pub const OUTAGE_MS: i64 = 1_000;
 
 /// The longest silence while watched: a push then renews the lease, and tells that nothing changed. Four
 /// times in a lease, so that it is not lost with one message.
@@ -52,8 +47,8 @@ pub const LEASE_MS: i64 = 10_000;
 
 /// A lead whose lease is over asks once more, and goes on as before until the root has said that nobody
 /// watches, or was silent for so long. So a partition that outlasts leases heals as soon as a short one, and a
-/// clock that jumps ahead by ten minutes costs a round trip. Seven pushes a second for a quarter of
-/// an hour are 6,000 messages that go nowhere, for a counter that was watched.
+/// clock that jumps ahead by ten minutes costs a round trip. Ten pushes a second for a quarter of
+/// an hour are 9,000 messages that go nowhere, for a counter that was watched.
 pub const DOUBT_MS: i64 = 900_000;
 
 /// Lead → root: what you may lack of my datacenter.
@@ -170,7 +165,7 @@ impl Pusher {
         let gather_ms = self.gather_due_ms(now_ms);
         let repeat_ms = self.is_unconfirmed().then(|| {
             let repeat_ms = match self.is_watched(now_ms) {
-                true => self.repeat_ms(now_ms),
+                true => REPEAT_MS,
                 false => CHECKPOINT_MS,
             };
             after(self.sent_ms, repeat_ms, now_ms)
@@ -178,18 +173,6 @@ impl Pusher {
         match (gather_ms, repeat_ms) {
             (Some(gather_ms), Some(repeat_ms)) => Some(gather_ms.min(repeat_ms)),
             (either, None) | (None, either) => either,
-        }
-    }
-
-    /// Between a push and its repeat while watched.
-    fn repeat_ms(&self, now_ms: i64) -> i64 {
-        let silent_ms = self
-            .unanswered_ms
-            .map_or(0, |at_ms| now_ms.saturating_sub(at_ms));
-        if silent_ms < OUTAGE_MS {
-            REPEAT_MS
-        } else {
-            OUTAGE_REPEAT_MS
         }
     }
 
@@ -205,7 +188,7 @@ impl Pusher {
         } else if self.lease_ms(now_ms) > 0 {
             after(self.sent_ms, HEARTBEAT_MS, now_ms)
         } else {
-            after(self.sent_ms, self.repeat_ms(now_ms), now_ms)
+            after(self.sent_ms, REPEAT_MS, now_ms)
         })
     }
 

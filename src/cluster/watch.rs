@@ -202,6 +202,16 @@ impl Watch {
 
     /// A lead has pushed, and said for how long it goes on pushing often.
     pub fn heard(&mut self, now_ms: i64, from: &Datacenter, watched_for_ms: u32) {
+        // Where the clock has stepped back since the last poll, views are there for all that is known: a lead
+        // whose own clock has ended its lease must not be told that nobody watches.
+        let longest_ms = now_ms.saturating_add(WATCHED_MS);
+        self.until_ms = self.until_ms.map(|until| until.min(longest_ms));
+        if !self.is_watched(now_ms) {
+            // The answer says so, and where the lead's clock has jumped it falls silent with it, whatever its word
+            // was: the next poll has it told.
+            self.leads.remove(from);
+            return;
+        }
         let told = self.leads.entry(from.clone()).or_default();
         told.leased_until_ms = Some(now_ms.saturating_add(watched_for_ms.into()));
     }

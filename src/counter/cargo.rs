@@ -52,7 +52,8 @@ impl Cargo for Load {
     }
 
     fn entries(&self) -> usize {
-        self.live.len() + self.past.len() + self.tokens.len()
+        let amounts = self.live.len() + self.past.len();
+        amounts + self.tokens.len() + self.past_tokens.len()
     }
 
     fn is_alone(&self) -> bool {

@@ -30,6 +30,13 @@ pub use keyed::{LedgerLimits, recall};
 /// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
 pub const STAMP_CLAMP_SECONDS: i64 = 5;
 
+/// Returns a write's stamp as a cell of this clock takes it, both in unix seconds: a writer whose clock is off
+/// counts within [`STAMP_CLAMP_SECONDS`] of the cell's.
+pub fn clamp_stamp(second: i64, now: i64) -> i64 {
+    let earliest = now.saturating_sub(STAMP_CLAMP_SECONDS);
+    second.clamp(earliest, now.saturating_add(STAMP_CLAMP_SECONDS))
+}
+
 /// One cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
@@ -289,11 +296,9 @@ impl Cell {
         now: i64,
         changes: &mut Changes,
     ) {
-        let clamp =
-            |second: i64| second.clamp(now - STAMP_CLAMP_SECONDS, now + STAMP_CLAMP_SECONDS);
         for &(second, amount) in live {
-            self.history
-                .add(clamp(second), amount, now, &mut changes.pages);
+            let second = clamp_stamp(second, now);
+            self.history.add(second, amount, now, &mut changes.pages);
         }
         for &(second, amount) in past {
             self.history.add(second, amount, now, &mut changes.pages);
@@ -303,7 +308,8 @@ impl Cell {
     fn apply_times(&mut self, load: &Load, now: i64, changes: &mut Changes) {
         self.apply_amounts(&load.live, &load.past, now, changes);
         let mut open_changed = false;
-        for &(second, token) in &load.tokens {
+        let live = (load.tokens.iter()).map(|&(second, token)| (clamp_stamp(second, now), token));
+        for (second, token) in live.chain(load.past_tokens.iter().copied()) {
             let minute = Step::Minute.start_of(second);
             self.insert_token(minute, token, now, &mut open_changed, changes);
         }

@@ -17,8 +17,10 @@ pub struct Load {
     pub live: Vec<(i64, u128)>,
     /// Increments of the past, from logs: (unix second, amount), taken as they are.
     pub past: Vec<(i64, u128)>,
-    /// Tokens of unique elements: (unix second of one of their increments, token).
+    /// Tokens of unique elements: (unix second of one of their increments, token), clamped to the cell's clock.
     pub tokens: Vec<(i64, Token)>,
+    /// Tokens of the past, from logs and of keyed writes: (unix second, token), taken as they are.
+    pub past_tokens: Vec<(i64, Token)>,
     /// How many writes joined in it, as their lane counts them. It only tells how hot the cell is.
     pub writes: u32,
     /// The newest generation that it may count in, as its lane says; 0 for whichever lives.
@@ -43,6 +45,7 @@ impl Load {
         }
         self.past.extend_from_slice(&other.past);
         self.tokens.extend_from_slice(&other.tokens);
+        self.past_tokens.extend_from_slice(&other.past_tokens);
         true
     }
 }

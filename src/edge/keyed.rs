@@ -30,7 +30,7 @@ pub enum How {
     Recalled,
 }
 
-/// Counts one keyed write, and returns its answer: the first one again, if it was counted before.
+/// Counts one keyed write, and returns its answer, the first one again if it was counted before, with its record.
 ///
 /// # Errors
 /// As [`problem_of`] says.
@@ -40,7 +40,7 @@ pub async fn count_one(
     mut write: Keyed,
     how: &How,
     strings: bool,
-) -> Result<Answer, Problem> {
+) -> Result<(Answer, Recorded), Problem> {
     let here = visit.datacenter();
     let delta = write.added.max(write.removed);
     let (mut lead, mut outcome) = (here.clone(), Ok(KeyedOutcome::NotWhole));
@@ -70,7 +70,8 @@ pub async fn count_one(
         other => return Err(problem_of(other)),
     };
     let answer = Answer::json(answer_json(counter, &lead, delta, &recorded, strings));
-    Ok(if is_replay { answer.replayed() } else { answer })
+    let answer = if is_replay { answer.replayed() } else { answer };
+    Ok((answer, recorded))
 }
 
 fn answer_json(

@@ -6,6 +6,7 @@ use super::keyed::How;
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, keyed, lanes, manage, read};
+use crate::counter::cell::clamp_stamp;
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{Keyed, Unchanged};
@@ -216,7 +217,7 @@ async fn write_alone(
         seen: None,
         condition,
     };
-    let answer = match keyed::count_one(visit, &id, keyed, &how, strings).await {
+    let (answer, recorded) = match keyed::count_one(visit, &id, keyed, &how, strings).await {
         // Home may have moved since it was learned of: the next one asks.
         Err(problem) if problem.code() == Code::PreconditionFailed => {
             forget_home(&id);
@@ -228,8 +229,11 @@ async fn write_alone(
         // Only now, since a write that is refused must change nothing; and with each retry,
         // since an element may be sent again without harm. Its shard is chosen by its hash.
         let hashed = hash(&secret, unique);
+        // With the time when it was counted at the latest: a retry brings nobody back into a window.
+        let counted = recorded.at_ms.div_euclid(1_000);
+        let second = clamp_stamp(write.second, counted).min(counted);
         let tokens = Load {
-            tokens: vec![(write.second, Token::from_hash(hashed))],
+            past_tokens: vec![(second, Token::from_hash(hashed))],
             ..Load::default()
         };
         send_element(visit, &id, hashed, tokens).await?;

@@ -10,6 +10,9 @@ const ROUNDS = 5;
 const AGREE_MS_MAX = 1_000;
 // Longer than a heartbeat of 2.5 s.
 const LATE_MS = 3_000;
+// How long a lead may take to answer, and how much later or earlier that may seem here.
+const LEAD_MS_MAX = 3_000;
+const SLACK_MS = 900;
 
 let world;
 afterEach(async () => {
@@ -157,6 +160,14 @@ test("a datacenter that is away adds what was last known of it, and says of when
   check(seen, 5);
   const { explain } = await world.read("away", "?explain=1");
   expect(part(explain, "IAD").origin).toBe("known");
+  // One that takes the question and says nothing is waited for until its deadline, and no longer.
+  world.fail((asked) => (ofDatacenter("IAD")(asked) ? "hang" : isPush(asked) ? "before" : undefined));
+  const began_ms = performance.now();
+  check(await world.strong("away"), 5);
+  const took_ms = performance.now() - began_ms;
+  expect(took_ms).toBeGreaterThan(LEAD_MS_MAX - SLACK_MS);
+  expect(took_ms).toBeLessThan(LEAD_MS_MAX + SLACK_MS);
+  failing(ofDatacenter("IAD"), isPush);
   // Alone it is what was last known too.
   expect(await world.strong("away", "&datacenter=IAD")).toMatchObject({ value: 100, exact: false });
   mended();

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { AGGREGATOR, openWorld, until } from "./world.mjs";
+import { AGGREGATOR, each, openWorld, until } from "./world.mjs";
 
 let folder;
 let world;
@@ -67,6 +67,15 @@ function ringNow() {
   return armed;
 }
 
+/** Stops the world, deletes the directory with all that it holds, and opens the world again. */
+async function loseDirectory() {
+  await world.close();
+  const files = databases("Directory").filter((file) => /[0-9a-f]{64}\.sqlite$/.test(file));
+  expect(files.length).toBeGreaterThan(0);
+  for (const file of files) for (const more of ["", "-wal", "-shm"]) rmSync(file + more, { force: true });
+  await open();
+}
+
 const keyed = (name, colo) => ({ colo, headers: { "idempotency-key": name } });
 
 test("a counter of one datacenter is whole again with its next keyed write", async () => {
@@ -118,6 +127,22 @@ test("datacenters of a lost root come back as they write, and until then nothing
   await world.add("many", { delta: 1 }, keyed("k2", "IAD"));
   await world.add("many", { delta: 1 }, keyed("k3", "SYD"));
   expect((await world.strong("many")).value).toBe(325);
+});
+
+test("the shards of a counter come back with its lead, where the directory is a fresh one", async () => {
+  await open();
+  await world.put("wide", { shards: 4 });
+  const visitors = Array.from({ length: 60 }, (_, index) => index);
+  await each(visitors, 10, (index) => world.add("wide", { delta: 2, unique: `visitor-${index}` }));
+  expect((await world.strong("wide")).datacenters).toMatchObject([{ shards: 4 }]);
+  await loseDirectory();
+  await world.refused(404, "counter-not-found", "GET", "/counters/wide?consistency=strong");
+  // A shard writes first: it counts on, though nobody can read it yet.
+  for (let index = 0; index < 8; index++) expect((await world.add("wide", { delta: 1, unique: `visitor-${index}` })).status).toBe("ok");
+  await world.refused(404, "counter-not-found", "GET", "/counters/wide?consistency=strong");
+  await world.add("wide", { delta: 3 }, keyed("k1"));
+  const seen = await world.strong("wide", "&window=300");
+  expect(seen).toMatchObject({ value: 131, exact: true, window: { count: 131 }, datacenters: [{ id: "FRA", shards: 4 }] });
 });
 
 test("a plain write brings a lost root back with its datacenter's next checkpoint", async () => {

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::gather::{Gathered, Times};
 use super::plan::Addressed;
 use super::report::{LineNumbers, Report};
+use crate::counter::cell::clamp_stamp;
 use crate::counter::flush::Load;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, WriteKey};
@@ -54,6 +55,7 @@ pub struct KeyedWrites {
     /// By the places of their writes.
     elements: Vec<Element>,
     shards: u8,
+    times: Times,
     /// Whether they may only be answered, not counted: their times are out of range.
     pub is_recall: bool,
 }
@@ -75,6 +77,7 @@ impl KeyedWrites {
             lines: Vec::new(),
             elements: Vec::new(),
             shards,
+            times,
             is_recall,
         };
         let [mut keyed, mut recalled] = [false, true].map(empty);
@@ -198,7 +201,11 @@ impl KeyedElements {
             let place = self.lines.len().saturating_sub(1);
             let shard = shard_of_element(element.hashed, writes.shards);
             let of_shard = by_shard.entry(shard).or_default();
-            let second = element.second.min(counted);
+            let second = match writes.times {
+                Times::Live => clamp_stamp(element.second, counted),
+                Times::Past => element.second,
+            };
+            let second = second.min(counted);
             of_shard.elements.push((second, element.hashed));
             if of_shard.lines.last() != Some(&place) {
                 of_shard.lines.push(place);
@@ -217,7 +224,7 @@ impl KeyedElements {
             let tokens = elements.into_iter();
             let tokens = tokens.map(|(second, hashed)| (second, Token::from_hash(hashed)));
             let load = Load {
-                tokens: tokens.collect(),
+                past_tokens: tokens.collect(),
                 ..Load::default()
             };
             let to = CellAddress {

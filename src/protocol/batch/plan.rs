@@ -186,7 +186,11 @@ fn loads_of(gathered: &Gathered, shards: u8, own: u8, times: Times) -> BTreeMap<
     loads.insert(own, amounts);
     for &(second, hashed) in &gathered.tokens {
         let load = loads.entry(shard_of_element(hashed, shards)).or_default();
-        load.tokens.push((second, Token::from_hash(hashed)));
+        let tokens = match times {
+            Times::Live => &mut load.tokens,
+            Times::Past => &mut load.past_tokens,
+        };
+        tokens.push((second, Token::from_hash(hashed)));
     }
     loads
 }

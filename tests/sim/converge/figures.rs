@@ -132,6 +132,12 @@ impl Table {
 
 /// Tenths, as a decimal fraction.
 pub fn tenths(dividend: u64, divisor: u64) -> String {
-    let tenths = dividend * 10 / divisor.max(1);
-    format!("{}.{}", tenths / 10, tenths % 10)
+    decimals(dividend, divisor, 1)
+}
+
+/// A decimal fraction with so many digits after the point.
+pub fn decimals(dividend: u64, divisor: u64, digits: usize) -> String {
+    let scale = 10_u64.pow(u32::try_from(digits).expect("few"));
+    let scaled = dividend * scale / divisor.max(1);
+    format!("{}.{:0digits$}", scaled / scale, scaled % scale)
 }

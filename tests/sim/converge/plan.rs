@@ -47,7 +47,7 @@ pub fn full(datacenters: usize) -> Plan {
     Plan {
         datacenters,
         counters: 10_000,
-        hot: 100,
+        hot: 200,
         partitions: 16,
         rounds: 3,
         writing_ms: 1_500,

@@ -1,6 +1,6 @@
 //! A run from its beginning to its end, and what it has shown.
 
-use super::figures::{KINDS, Table, Times, Traffic, tenths};
+use super::figures::{KINDS, Table, Times, Traffic, decimals, tenths};
 use super::gossip::{self, Gossip};
 use super::plan::Plan;
 use super::world::{BEGIN_MS, World};
@@ -212,6 +212,28 @@ impl Shown {
             "gossip, while written: per counter and second",
             per(gossip.messages, gossip.bytes, seconds_of(gossip.for_ms)),
         );
+        let counters_of = |count: usize| u64::try_from(count).expect("few");
+        for (name, of, counters) in [
+            (
+                "nobody views, written now and then: per counter and second",
+                &self.cold.cold,
+                counters_of(plan.counters - plan.hot),
+            ),
+            (
+                "nobody views, written all the time: per counter and second",
+                &self.cold.hot,
+                hot,
+            ),
+        ] {
+            let (messages, bytes) = Traffic::all(of);
+            let seconds = counters * u64::try_from(self.cold_ms).expect("a stretch") / 1_000;
+            let figure = format!(
+                "{} messages, {} bytes",
+                decimals(messages, seconds, 3),
+                decimals(bytes, seconds, 1)
+            );
+            table.line(name, figure);
+        }
         table.line(
             "nobody views, all counters written: per minute and lead",
             self.cold_pushes(),
@@ -238,24 +260,26 @@ impl Shown {
                 format!("{{\"split_ms\":{split_ms},\"times\":{}}}", times.json())
             })
             .collect();
-        let traffic = |traffic: &Traffic, ms: i64| {
-            let (messages, bytes) = Traffic::all(&traffic.hot);
-            let writes = traffic.writes;
+        let traffic = |of: &[(u64, u64); 5], writes: u64, ms: i64| {
+            let (messages, bytes) = Traffic::all(of);
             format!(
                 "{{\"milliseconds\":{ms},\"writes\":{writes},\"messages\":{messages},\"bytes\":{bytes},\"by_kind\":{:?}}}",
-                traffic.hot.map(|(messages, bytes)| [messages, bytes])
+                of.map(|(messages, bytes)| [messages, bytes])
             )
         };
         format!(
-            "{{\n\"datacenters\":{},\n\"counters\":{},\n\"hot\":{},\n\"agreed\":{},\n\"healed\":[{}],\n\"missing\":{},\n\"writing\":{},\n\"quiet\":{},\n\"cold_interval_ms\":{},\n\"gossip\":{{\"times\":{},\"writes\":{},\"messages\":{},\"bytes\":{},\"milliseconds\":{}}}\n}}\n",
+            "{{\n\"datacenters\":{},\n\"counters\":{},\n\"hot\":{},\n\"agreed\":{},\n\"healed\":[{}],\n\"missing\":{},\n\"writing\":{},\n\"quiet\":{},\n\"cold\":{},\n\"hot_unviewed\":{},\n\"leads\":{},\n\"cold_interval_ms\":{},\n\"gossip\":{{\"times\":{},\"writes\":{},\"messages\":{},\"bytes\":{},\"milliseconds\":{}}}\n}}\n",
             self.plan.datacenters,
             self.plan.counters,
             self.plan.hot,
             self.agreed.json(),
             healed.join(","),
             self.missing,
-            traffic(&self.writing, self.writing_ms),
-            traffic(&self.quiet, self.quiet_ms),
+            traffic(&self.writing.hot, self.writing.writes, self.writing_ms),
+            traffic(&self.quiet.hot, self.quiet.writes, self.quiet_ms),
+            traffic(&self.cold.cold, 0, self.cold_ms),
+            traffic(&self.cold.hot, self.cold.writes, self.cold_ms),
+            self.leads,
             self.cold_interval_ms,
             self.gossip.times.json(),
             self.gossip.writes,
