@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use tally::counter::cell::{Cell, LedgerLimits};
 use tally::counter::flush::{Changes, Load, Refusal};
 use tally::counter::grant::{Grant, Taken};
-use tally::counter::ledger::{Keyed, KeyedOutcome, RECORDS_MAX, Recorded, Unchanged, WriteKey};
+use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, RECORDS_MAX, Unchanged, WriteKey};
 use tally::counter::merge::Question;
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
@@ -80,7 +80,7 @@ fn keyed(number: u64, added: u128, removed: u128) -> Keyed {
 /// A cell with the records that it has written.
 struct Shell {
     cell: Cell,
-    records: BTreeMap<WriteKey, Recorded>,
+    records: BTreeMap<WriteKey, Kept>,
 }
 
 impl Shell {
@@ -92,27 +92,34 @@ impl Shell {
     }
 
     fn count(&mut self, write: &Keyed) -> Result<KeyedOutcome, Refusal> {
+        self.count_moved(write, 0)
+    }
+
+    /// Counts a write whose claim has moved so often.
+    fn count_moved(&mut self, write: &Keyed, moves: u32) -> Result<KeyedOutcome, Refusal> {
         let mut changes = Changes::default();
         let known = |key: WriteKey| self.records.get(&key).copied();
         let only = std::slice::from_ref(write);
-        let outcomes = (self.cell).apply_keyed(only, LIMITS, NOW_MS, &known, &mut changes)?;
+        let outcomes =
+            (self.cell).apply_keyed(only, moves, LIMITS, NOW_MS, &known, &mut changes)?;
         self.keep(changes);
         Ok(outcomes[0])
     }
 
-    fn strike(&mut self, write: &Keyed) -> KeyedOutcome {
+    fn strike(&mut self, write: &Keyed, moves: u32) -> KeyedOutcome {
         let mut changes = Changes::default();
         let known = |key: WriteKey| self.records.get(&key).copied();
         let only = std::slice::from_ref(write);
-        let outcomes = (self.cell).strike(only, LIMITS, NOW_MS, &known, &mut changes);
+        let outcomes = (self.cell).strike(only, moves, LIMITS, NOW_MS, &known, &mut changes);
         assert!(!changes.hot, "nothing is counted");
         self.keep(changes);
         outcomes[0]
     }
 
     fn keep(&mut self, changes: Changes) {
-        for (_, key, recorded) in changes.records {
-            assert_eq!(self.records.insert(key, recorded), None, "written once");
+        for new in changes.records {
+            let before = self.records.insert(new.key, new.kept);
+            assert_eq!(before.map(|kept| kept.slot), new.replaces, "it lies there");
         }
     }
 
@@ -324,8 +331,8 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
         unreachable!("{first:?}")
     };
     for _ in 0..2 {
-        assert_eq!(shell.strike(&struck), KeyedOutcome::Struck);
-        assert_eq!(shell.strike(&counted), KeyedOutcome::Replayed(recorded));
+        assert_eq!(shell.strike(&struck, 0), KeyedOutcome::Struck);
+        assert_eq!(shell.strike(&counted, 9), KeyedOutcome::Replayed(recorded));
         assert_eq!(shell.count(&struck), Ok(KeyedOutcome::Struck));
         assert_eq!(shell.count(&counted), Ok(KeyedOutcome::Replayed(recorded)));
     }
@@ -335,7 +342,7 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
         cell: Cell::default(),
         records: BTreeMap::new(),
     };
-    assert_eq!(unborn.strike(&struck), KeyedOutcome::Struck);
+    assert_eq!(unborn.strike(&struck, 0), KeyedOutcome::Struck);
     unborn.cell.take_grant(home(1, 0, None), NOW_MS);
     assert_eq!(unborn.cell.ledger().records(), 1, "it is looked for still");
     unborn.cell.take_grant(
@@ -353,7 +360,81 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
         ..LIMITS
     };
     let only = std::slice::from_ref(&counted);
-    let outcomes = Cell::default().strike(only, full, NOW_MS, &|_| None, &mut changes);
+    let outcomes = Cell::default().strike(only, 0, full, NOW_MS, &|_| None, &mut changes);
     assert_eq!(outcomes, [KeyedOutcome::Full]);
     assert!(changes.records.is_empty());
+}
+
+#[test]
+fn a_claim_that_comes_back_is_counted_and_no_copy_of_what_was_sent_before_is() {
+    for (struck_at, comes_with) in [(0, 1), (0, 2), (1, 2), (3, 1_000)] {
+        let mut shell = Shell::new(home(1, 0, None));
+        let write = keyed(1, 5, 0);
+        assert_eq!(shell.strike(&write, struck_at), KeyedOutcome::Struck);
+        for late in 0..=struck_at {
+            let counted = shell.count_moved(&write, late);
+            assert_eq!(counted, Ok(KeyedOutcome::Struck), "sent with {late}");
+            assert_eq!(shell.strike(&write, late), KeyedOutcome::Struck);
+        }
+        assert_eq!(shell.totals(), (0, 0, 0));
+        let counted = shell.count_moved(&write, comes_with).expect("it counts");
+        let KeyedOutcome::Counted(recorded) = counted else {
+            unreachable!("{counted:?}")
+        };
+        let replayed = KeyedOutcome::Replayed(recorded);
+        for moves in [0, struck_at, comes_with, comes_with + 1] {
+            assert_eq!(shell.count_moved(&write, moves), Ok(replayed));
+            assert_eq!(shell.strike(&write, moves), replayed);
+        }
+        assert_eq!(shell.totals(), (1, 5, 0));
+    }
+}
+
+#[test]
+fn a_claim_that_comes_back_to_a_lead_that_counts_no_more_is_struck_out_again() {
+    let mut shell = Shell::new(home(1, 0, None));
+    let write = keyed(1, 5, 0);
+    assert_eq!(shell.strike(&write, 0), KeyedOutcome::Struck);
+    assert_eq!(shell.strike(&write, 2), KeyedOutcome::Struck);
+    assert_eq!(shell.cell.ledger().records(), 1, "one for each key");
+    for late in 0..=2 {
+        let counted = shell.count_moved(&write, late);
+        assert_eq!(counted, Ok(KeyedOutcome::Struck), "sent with {late}");
+    }
+    // A full ledger has room for what is there already.
+    let full = LedgerLimits {
+        records_max: 0,
+        ..LIMITS
+    };
+    let mut changes = Changes::default();
+    let known = |key: WriteKey| shell.records.get(&key).copied();
+    let only = std::slice::from_ref(&write);
+    let outcomes = (shell.cell).apply_keyed(only, 4, full, NOW_MS, &known, &mut changes);
+    assert!(matches!(
+        outcomes.as_deref(),
+        Ok([KeyedOutcome::Counted(_)])
+    ));
+}
+
+#[test]
+fn what_lifts_a_strike_is_kept_as_long_as_any_record() {
+    let mut shell = Shell::new(home(1, 0, None));
+    let write = keyed(1, 5, 0);
+    assert_eq!(shell.strike(&write, 0), KeyedOutcome::Struck);
+    let struck = shell.records[&write.key];
+    let late_ms = struck.slot - 1;
+    let mut changes = Changes::default();
+    let known = |key: WriteKey| shell.records.get(&key).copied();
+    let only = std::slice::from_ref(&write);
+    let outcomes = (shell.cell).apply_keyed(only, 1, LIMITS, late_ms, &known, &mut changes);
+    assert!(outcomes.is_ok());
+    let [new] = changes.records.as_slice() else {
+        unreachable!("one record")
+    };
+    assert_eq!(new.replaces, Some(struck.slot));
+    assert!(new.kept.slot - late_ms >= LIMITS.kept_ms);
+    assert_eq!(
+        shell.cell.ledger().slots().collect::<Vec<_>>(),
+        [new.kept.slot]
+    );
 }

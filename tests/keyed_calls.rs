@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker};
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
 use tally::protocol::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
-use tally::protocol::keyed::{Bounded, Carrier, MOVES_MAX, count_claimed};
-use tally::protocol::messages::{Claimed, Counted, Fault, Owner};
+use tally::protocol::keyed::{Bounded, Carrier, MOVES_MAX, count_claimed, count_unclaimed};
+use tally::protocol::messages::{Claimed, Counted, Fault, Holder, Owner};
 
 /// A root that spreads keys over so many leads, which all answer at once.
 struct Spread<'a> {
@@ -34,17 +34,18 @@ impl Carrier for Spread<'_> {
         &self,
         _here: &Datacenter,
         keys: Vec<WriteKey>,
-        _struck_at: Option<Datacenter>,
+        _struck_at: Option<Holder>,
     ) -> Result<Claimed, Fault> {
         self.calls.set(self.calls.get() + 1);
-        let owners = (0..keys.len()).map(|number| Owner::Lead(lead(number % self.leads)));
+        let owners =
+            (0..keys.len()).map(|number| Owner::Lead(Holder::first(&lead(number % self.leads))));
         Ok(Claimed {
             generation: 1,
             owners: owners.collect(),
         })
     }
 
-    async fn count(&self, _lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+    async fn count(&self, _holder: &Holder, writes: Vec<Keyed>) -> Result<Counted, Fault> {
         self.calls.set(self.calls.get() + 1);
         let outcome = |write: &Keyed| {
             if self.strikes {
@@ -145,5 +146,76 @@ fn what_is_struck_out_again_and_again_makes_a_bounded_number_of_calls_too() {
         assert!(made.get() <= most, "{} calls", made.get());
         assert!(made.get() <= MOVES_MAX * (1 + 10), "{} calls", made.get());
         assert_eq!(landed.len(), writes.len());
+    }
+}
+
+/// A root that gives each key to another holder, and a first lead that has struck all of them out.
+struct Scattered {
+    /// Who has counted which key.
+    counted: RefCell<Vec<(Holder, WriteKey)>>,
+}
+
+impl Scattered {
+    /// Who has a key: its number tells.
+    fn holder_of(key: WriteKey) -> Holder {
+        let number = usize::from(key.0[0]);
+        Holder {
+            datacenter: lead(number % 2),
+            moves: u32::from(key.0[0]),
+        }
+    }
+}
+
+impl Carrier for Scattered {
+    async fn claim(
+        &self,
+        _here: &Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Holder>,
+    ) -> Result<Claimed, Fault> {
+        assert_eq!(struck_at, Some(Holder::first(&lead(0))));
+        let owners = keys.into_iter().map(Self::holder_of).map(Owner::Lead);
+        Ok(Claimed {
+            generation: 1,
+            owners: owners.collect(),
+        })
+    }
+
+    async fn count(&self, holder: &Holder, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+        let outcome = |write: &Keyed| {
+            if holder.moves == 0 {
+                return KeyedOutcome::Struck;
+            }
+            let counted = (holder.clone(), write.key);
+            self.counted.borrow_mut().push(counted);
+            KeyedOutcome::Full
+        };
+        Ok(Counted {
+            outcomes: writes.iter().map(outcome).collect(),
+            shards: 1,
+            home: None,
+        })
+    }
+}
+
+/// Some of a batch were counted at one home and some at the next: what is sent again must find each where it is.
+#[test]
+fn drawn_keys_that_were_struck_out_go_each_to_whoever_has_it() {
+    let carrier = Scattered {
+        counted: RefCell::default(),
+    };
+    let writes: Vec<Keyed> = (1..6).map(write).collect();
+    let landed = now(count_unclaimed(&carrier, &lead(0), &writes));
+    let mut counted = carrier.counted.into_inner();
+    counted.sort();
+    let mut expected: Vec<(Holder, WriteKey)> = writes
+        .iter()
+        .map(|write| (Scattered::holder_of(write.key), write.key))
+        .collect();
+    expected.sort();
+    assert_eq!(counted, expected);
+    for ((at, outcome), write) in landed.into_iter().zip(&writes) {
+        let holder = Scattered::holder_of(write.key);
+        assert_eq!((at, outcome), (holder.datacenter, Ok(KeyedOutcome::Full)));
     }
 }

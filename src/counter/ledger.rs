@@ -79,7 +79,7 @@ pub struct Unchanged {
     pub operations: u64,
 }
 
-/// What is kept of a keyed write: all that its answer says, so that a retry gets the same.
+/// What is kept of a keyed write that was counted: all that its answer says, so that a retry gets the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
     /// Of what it asked for.
@@ -98,24 +98,72 @@ pub struct Recorded {
     pub operations: u64,
 }
 
-impl Recorded {
-    /// The record of a write that is never counted here, because all writes go elsewhere.
-    pub fn struck(fingerprint: u64, at_ms: i64) -> Self {
+/// What is kept under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Recorded", into = "Recorded")]
+pub enum Record {
+    /// It was counted.
+    Counted(Recorded),
+    /// All writes went elsewhere.
+    Struck {
+        /// It is never counted here by a claim that has moved so often, or less often; one that has moved oftener
+        /// has come back.
+        moves: u32,
+        /// When it was struck out, unix milliseconds.
+        at_ms: i64,
+    },
+}
+
+/// The form at rest: the generation of what was not counted is 0, which no generation is, and its sequence tells the
+/// moves.
+impl From<Record> for Recorded {
+    fn from(record: Record) -> Self {
+        let (moves, at_ms) = match record {
+            Record::Counted(recorded) => return recorded,
+            Record::Struck { moves, at_ms } => (moves, at_ms),
+        };
         Self {
-            fingerprint,
+            fingerprint: 0,
             generation: 0,
-            sequence: 0,
+            sequence: moves.into(),
             totals: (Sum::ZERO, Sum::ZERO),
             is_exact: false,
             at_ms,
             operations: 0,
         }
     }
+}
 
-    /// Whether it is of a write that is never counted here.
-    pub fn is_struck(&self) -> bool {
-        self.generation == 0
+impl From<Recorded> for Record {
+    fn from(rest: Recorded) -> Self {
+        if rest.generation != 0 {
+            return Self::Counted(rest);
+        }
+        Self::Struck {
+            moves: u32::try_from(rest.sequence).unwrap_or(u32::MAX),
+            at_ms: rest.at_ms,
+        }
     }
+}
+
+/// A record, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its slot.
+    pub slot: i64,
+    /// What it says.
+    pub record: Record,
+}
+
+/// A record that must be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewRecord {
+    /// Its key.
+    pub key: WriteKey,
+    /// Where it is to lie, and what it says.
+    pub kept: Kept,
+    /// The slot of the record of the same key that it takes the place of.
+    pub replaces: Option<i64>,
 }
 
 /// What became of a keyed write.
@@ -135,7 +183,7 @@ pub enum KeyedOutcome {
     NeedsView,
     /// The generation that it was claimed for has ended; nothing is counted.
     Ended,
-    /// All writes go elsewhere: it is not counted here now, nor ever.
+    /// All writes go elsewhere: it is never counted here by the claim that it was sent with.
     Struck,
     /// It would take the value below the counter's floor; nothing was counted.
     BelowFloor,

@@ -9,9 +9,8 @@ use worker::Env;
 use super::count::kept_ms;
 use super::directory::Directory;
 use crate::cluster::root::Root;
-use crate::counter::id::Datacenter;
 use crate::platform::clock::now_ms;
-use crate::protocol::messages::{Claim, Claimed, Fault, FindClaims};
+use crate::protocol::messages::{Claim, Claimed, Fault, FindClaims, Holder};
 
 /// How much longer a claim is kept than a record: a claim made or renewed just before its record was
 /// counted must not go first, whatever the two clocks say.
@@ -53,9 +52,8 @@ impl Directory {
                     _ => self.admit(&claim.counter, &claim.datacenter).await?,
                 };
                 let generation = root.generation;
-                let moving = || Fault::Unavailable("the counter's home is moving".to_owned());
-                let owner = owner_among(&root, &claim).ok_or_else(moving)?;
-                let claimed = (self.rows).claim_all(&claim, owner, generation, now_ms());
+                let next = next_holder(&root, &claim);
+                let claimed = (self.rows).claim_all(&claim, &next, generation, now_ms());
                 (generation, claimed?)
             }
         };
@@ -83,11 +81,11 @@ impl Directory {
     }
 }
 
-/// Whose keys are that nobody has: home's, or the claimer's; but not of whoever has struck them out.
-fn owner_among<'a>(root: &'a Root, claim: &'a Claim) -> Option<&'a Datacenter> {
-    let wanted = root.home.as_ref().unwrap_or(&claim.datacenter);
-    let may_have = |datacenter: &&Datacenter| Some(*datacenter) != claim.struck_at.as_ref();
-    Some(wanted)
-        .filter(may_have)
-        .or_else(|| root.datacenters.iter().find(may_have))
+/// Who gets keys that nobody has, or that were struck out: home's lead, or the claimer's. It may be the one that has
+/// struck them out, where home has come back since.
+fn next_holder(root: &Root, claim: &Claim) -> Holder {
+    let datacenter = root.home.as_ref().unwrap_or(&claim.datacenter);
+    let first = || Holder::first(datacenter);
+    let next = |struck_at: &Holder| struck_at.next(datacenter);
+    claim.struck_at.as_ref().map_or_else(first, next)
 }

@@ -9,7 +9,9 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, WriteKey};
 use crate::protocol::batch::keyed::Calls;
 use crate::protocol::keyed::{self, Bounded, Carrier, Landed};
-use crate::protocol::messages::{Claim, Claimed, Count, Counted, Fault, FindClaims, Owner, Recall};
+use crate::protocol::messages::{
+    Claim, Claimed, Count, Counted, Fault, FindClaims, Holder, Owner, Recall,
+};
 use crate::protocol::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
 
 /// Time for the first attempt of a call, and for its retry.
@@ -26,13 +28,13 @@ impl Carrier for Caller<'_> {
         &self,
         here: &Datacenter,
         keys: Vec<WriteKey>,
-        struck_at: Option<Datacenter>,
+        struck_at: Option<Holder>,
     ) -> Result<Claimed, Fault> {
         claim(self.env, self.counter, here, keys, struck_at).await
     }
 
-    async fn count(&self, lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
-        count_at(self.env, CellAddress::lead(self.counter, lead), writes).await
+    async fn count(&self, holder: &Holder, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+        count_at(self.env, self.counter, holder, writes).await
     }
 }
 
@@ -89,7 +91,7 @@ impl Carrier for Recaller<'_> {
         &self,
         here: &Datacenter,
         keys: Vec<WriteKey>,
-        _struck_at: Option<Datacenter>,
+        _struck_at: Option<Holder>,
     ) -> Result<Claimed, Fault> {
         if is_local(self.env) {
             return Ok(all_at(here, keys.len()));
@@ -101,8 +103,8 @@ impl Carrier for Recaller<'_> {
         twice(|milliseconds| call::root_within(self.env, self.counter, &find, milliseconds)).await
     }
 
-    async fn count(&self, lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
-        let to = CellAddress::lead(self.counter, lead);
+    async fn count(&self, holder: &Holder, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+        let to = CellAddress::lead(self.counter, &holder.datacenter);
         let recall = Recall {
             to: to.clone(),
             writes,
@@ -129,7 +131,7 @@ async fn claim(
     counter: &CounterId,
     here: &Datacenter,
     keys: Vec<WriteKey>,
-    struck_at: Option<Datacenter>,
+    struck_at: Option<Holder>,
 ) -> Result<Claimed, Fault> {
     if struck_at.is_none() && is_local(env) {
         return Ok(all_at(here, keys.len()));
@@ -152,7 +154,7 @@ fn is_local(env: &Env) -> bool {
 fn all_at(here: &Datacenter, keys: usize) -> Claimed {
     Claimed {
         generation: 0,
-        owners: vec![Owner::Lead(here.clone()); keys],
+        owners: vec![Owner::Lead(Holder::first(here)); keys],
     }
 }
 
@@ -167,14 +169,21 @@ async fn twice<T, F: Future<Output = Result<T, Fault>>>(
     }
 }
 
-/// Counts keyed writes at a lead, without a claim: for keys that nobody else can send anywhere else.
+/// Counts keyed writes at the lead that has their keys.
 ///
 /// # Errors
 /// As [`call::object`]; after `Unavailable` it is unknown which were counted.
-async fn count_at(env: &Env, to: CellAddress, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+async fn count_at(
+    env: &Env,
+    counter: &CounterId,
+    holder: &Holder,
+    writes: Vec<Keyed>,
+) -> Result<Counted, Fault> {
+    let to = CellAddress::lead(counter, &holder.datacenter);
     let count = Count {
         to: to.clone(),
         writes,
+        moves: holder.moves,
     };
     twice(|milliseconds| call::cell_within(env, &to, &count, milliseconds)).await
 }

@@ -7,7 +7,7 @@ use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Keyed, KeyedOutcome, SeenValue, WriteKey};
 use tally::protocol::keyed::{self, Carrier, Landed};
 use tally::protocol::messages::{
-    Claimed, Counted, Fault, Operate, Operated, Operation, OperationKey,
+    Claimed, Counted, Fault, Holder, Operate, Operated, Operation, OperationKey,
 };
 
 use super::edge::Edge;
@@ -82,7 +82,7 @@ impl Carrier for Caller<'_> {
         &self,
         here: &Datacenter,
         keys: Vec<WriteKey>,
-        struck_at: Option<Datacenter>,
+        struck_at: Option<Holder>,
     ) -> Result<Claimed, Fault> {
         let claim = Message::Claim(here.clone(), keys, struck_at);
         match twice(self.0, self.0.root(), claim).await? {
@@ -91,8 +91,9 @@ impl Carrier for Caller<'_> {
         }
     }
 
-    async fn count(&self, lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
-        match twice(self.0, self.0.lead_of(lead), Message::Count(writes)).await? {
+    async fn count(&self, holder: &Holder, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+        let to = self.0.lead_of(&holder.datacenter);
+        match twice(self.0, to, Message::Count(writes, holder.moves)).await? {
             Answer::Counted(counted) => Ok(counted),
             other => unreachable!("{other:?} answers no write"),
         }
