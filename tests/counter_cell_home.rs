@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::cell::{Cell, LedgerLimits};
+use tally::counter::cell::{Cell, LedgerLimits, recall};
 use tally::counter::flush::{Changes, Load, Refusal};
 use tally::counter::grant::{Grant, Taken};
 use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, RECORDS_MAX, Unchanged, WriteKey};
@@ -96,12 +96,16 @@ impl Shell {
     }
 
     /// Counts a write whose claim has moved so often.
-    fn count_moved(&mut self, write: &Keyed, moves: u32) -> Result<KeyedOutcome, Refusal> {
+    fn count_moved(
+        &mut self,
+        write: &Keyed,
+        moves: impl Into<Option<u32>>,
+    ) -> Result<KeyedOutcome, Refusal> {
         let mut changes = Changes::default();
         let known = |key: WriteKey| self.records.get(&key).copied();
         let only = std::slice::from_ref(write);
         let outcomes =
-            (self.cell).apply_keyed(only, moves, LIMITS, NOW_MS, &known, &mut changes)?;
+            (self.cell).apply_keyed(only, moves.into(), LIMITS, NOW_MS, &known, &mut changes)?;
         self.keep(changes);
         Ok(outcomes[0])
     }
@@ -110,7 +114,7 @@ impl Shell {
         let mut changes = Changes::default();
         let known = |key: WriteKey| self.records.get(&key).copied();
         let only = std::slice::from_ref(write);
-        let outcomes = (self.cell).strike(only, moves, LIMITS, NOW_MS, &known, &mut changes);
+        let outcomes = (self.cell).strike(only, Some(moves), LIMITS, NOW_MS, &known, &mut changes);
         assert!(!changes.hot, "nothing is counted");
         self.keep(changes);
         outcomes[0]
@@ -175,7 +179,8 @@ proptest! {
                     prop_assert_eq!(value_of(outcome), expected);
                 }
                 _ => {
-                    let outcome = shell.count(&keyed(step, 0, amount)).expect("it decides");
+                    let write = keyed(step, 0, amount);
+                    let outcome = shell.count_moved(&write, None).expect("it decides");
                     if amount > 0 && expected - delta < floor {
                         prop_assert_eq!(outcome, KeyedOutcome::BelowFloor);
                         prop_assert_eq!((shell.totals(), shell.records.clone()), before);
@@ -201,6 +206,37 @@ proptest! {
             let held = cell.grant().expect("it counts");
             prop_assert_eq!((held.revision, held.operations, held.settings.number), (newest, newest, newest));
             prop_assert_eq!(cell.value_at_home(), Some(grant(newest).rest));
+        }
+    }
+
+    /// So a condition that was refused needs no record: an attempt before that comes late is refused too.
+    #[test]
+    fn what_has_changed_since_a_version_stays_changed(
+        seen_at in 0..20_usize, steps in vec(0..3_u8, 1..20),
+    ) {
+        let mut shell = Shell::new(home(1, 0, None));
+        let mut seen = None;
+        let mut revision = 1;
+        let mut has_changed = false;
+        for (place, step) in steps.into_iter().enumerate() {
+            let number = u64::try_from(place).expect("few") + 1;
+            if place == seen_at {
+                let (sequence, ..) = shell.totals();
+                seen = Some(Unchanged { generation: 1, sequence, operations: revision });
+            }
+            match step {
+                0 => shell.flush(number, 1, 0).expect("it counts"),
+                1 => drop(shell.count(&keyed(number, 1, 0)).expect("it counts")),
+                _ => {
+                    revision += 1;
+                    shell.cell.take_grant(home(revision, 0, None), NOW_MS);
+                }
+            }
+            has_changed |= seen.is_some();
+            let write = Keyed { condition: seen, ..keyed(0, 1, 0) };
+            if has_changed {
+                prop_assert_eq!(shell.count(&write), Ok(KeyedOutcome::Changed));
+            }
         }
     }
 
@@ -360,7 +396,7 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
         ..LIMITS
     };
     let only = std::slice::from_ref(&counted);
-    let outcomes = Cell::default().strike(only, 0, full, NOW_MS, &|_| None, &mut changes);
+    let outcomes = Cell::default().strike(only, None, full, NOW_MS, &|_| None, &mut changes);
     assert_eq!(outcomes, [KeyedOutcome::Full]);
     assert!(changes.records.is_empty());
 }
@@ -409,7 +445,7 @@ fn a_claim_that_comes_back_to_a_lead_that_counts_no_more_is_struck_out_again() {
     let mut changes = Changes::default();
     let known = |key: WriteKey| shell.records.get(&key).copied();
     let only = std::slice::from_ref(&write);
-    let outcomes = (shell.cell).apply_keyed(only, 4, full, NOW_MS, &known, &mut changes);
+    let outcomes = (shell.cell).apply_keyed(only, Some(4), full, NOW_MS, &known, &mut changes);
     assert!(matches!(
         outcomes.as_deref(),
         Ok([KeyedOutcome::Counted(_)])
@@ -426,7 +462,7 @@ fn what_lifts_a_strike_is_kept_as_long_as_any_record() {
     let mut changes = Changes::default();
     let known = |key: WriteKey| shell.records.get(&key).copied();
     let only = std::slice::from_ref(&write);
-    let outcomes = (shell.cell).apply_keyed(only, 1, LIMITS, late_ms, &known, &mut changes);
+    let outcomes = (shell.cell).apply_keyed(only, Some(1), LIMITS, late_ms, &known, &mut changes);
     assert!(outcomes.is_ok());
     let [new] = changes.records.as_slice() else {
         unreachable!("one record")
@@ -437,4 +473,72 @@ fn what_lifts_a_strike_is_kept_as_long_as_any_record() {
         shell.cell.ledger().slots().collect::<Vec<_>>(),
         [new.kept.slot]
     );
+}
+
+#[test]
+fn what_was_refused_for_its_clients_key_is_never_counted_and_what_only_its_sender_knows_is_not_recorded()
+ {
+    let mut shell = Shell::new(home(1, 0, Some(0)));
+    let (write, drawn) = (keyed(1, 0, 4), keyed(2, 0, 4));
+    assert_eq!(
+        shell.count_moved(&drawn, None),
+        Ok(KeyedOutcome::BelowFloor)
+    );
+    assert!(shell.records.is_empty());
+    assert_eq!(shell.count(&write), Ok(KeyedOutcome::BelowFloor));
+    assert_eq!(shell.cell.ledger().records(), 1);
+    shell.flush(1, 10, 0).expect("it counts");
+    // A late copy, a retry, and one whose claim would have moved: they are all told the same.
+    let known = |key: WriteKey| shell.records.get(&key).copied();
+    let recalled = recall(std::slice::from_ref(&write), &known);
+    assert_eq!(recalled, [KeyedOutcome::BelowFloorBefore]);
+    for moves in [None, Some(0), Some(7)] {
+        let again = shell.count_moved(&write, moves);
+        assert_eq!(again, Ok(KeyedOutcome::BelowFloorBefore), "{moves:?}");
+    }
+    assert_eq!(shell.strike(&write, 7), KeyedOutcome::BelowFloorBefore);
+    let other = Keyed {
+        fingerprint: 99,
+        ..write.clone()
+    };
+    assert_eq!(shell.count(&other), Ok(KeyedOutcome::Reused));
+    assert_eq!(shell.totals(), (1, 10, 0));
+    let counted = shell.count_moved(&drawn, None).expect("there is room");
+    assert_eq!(value_of(counted), 6);
+}
+
+#[test]
+fn a_write_that_was_struck_out_may_be_refused_when_it_comes_back() {
+    let mut shell = Shell::new(home(1, 0, Some(0)));
+    let write = keyed(1, 0, 4);
+    assert_eq!(shell.strike(&write, 0), KeyedOutcome::Struck);
+    assert_eq!(shell.count_moved(&write, 2), Ok(KeyedOutcome::BelowFloor));
+    assert_eq!(shell.cell.ledger().records(), 1, "one for each key");
+    shell.flush(1, 10, 0).expect("it counts");
+    for moves in [0, 2, 3] {
+        let again = shell.count_moved(&write, moves);
+        assert_eq!(again, Ok(KeyedOutcome::BelowFloorBefore), "{moves}");
+    }
+}
+
+#[test]
+fn refusals_leave_room_for_what_counts() {
+    let mut shell = Shell::new(home(1, 0, Some(0)));
+    let limits = LedgerLimits {
+        records_max: 4,
+        ..LIMITS
+    };
+    let refused: Vec<Keyed> = (0..4).map(|number| keyed(number, 0, 1)).collect();
+    let mut changes = Changes::default();
+    let outcomes =
+        (shell.cell).apply_keyed(&refused, Some(0), limits, NOW_MS, &|_| None, &mut changes);
+    let (below, full) = (KeyedOutcome::BelowFloor, KeyedOutcome::Full);
+    assert_eq!(outcomes, Ok(vec![below, below, full, full]));
+    let counted: Vec<Keyed> = (4..7).map(|number| keyed(number, 1, 0)).collect();
+    let mut changes = Changes::default();
+    let outcomes =
+        (shell.cell).apply_keyed(&counted, Some(0), limits, NOW_MS, &|_| None, &mut changes);
+    let counted = outcomes.expect("it counts");
+    let is_counted: Vec<bool> = counted.iter().map(KeyedOutcome::is_counted).collect();
+    assert_eq!(is_counted, [true, true, false]);
 }

@@ -11,9 +11,11 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use tally::counter::ledger::{Keyed, KeyedOutcome, Recorded, WriteKey};
 use tally::protocol::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
-use tally::protocol::keyed::{Bounded, Carrier, MOVES_MAX, count_claimed, count_unclaimed};
+use tally::protocol::keyed::{
+    Bounded, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed,
+};
 use tally::protocol::messages::{Claimed, Counted, Fault, Holder, Owner};
 
 /// A root that spreads keys over so many leads, which all answer at once.
@@ -45,7 +47,12 @@ impl Carrier for Spread<'_> {
         })
     }
 
-    async fn count(&self, _holder: &Holder, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+    async fn count(
+        &self,
+        _lead: &Datacenter,
+        _moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
         self.calls.set(self.calls.get() + 1);
         let outcome = |write: &Keyed| {
             if self.strikes {
@@ -181,13 +188,19 @@ impl Carrier for Scattered {
         })
     }
 
-    async fn count(&self, holder: &Holder, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
         let outcome = |write: &Keyed| {
-            if holder.moves == 0 {
+            let Some(moves) = moves else {
                 return KeyedOutcome::Struck;
-            }
-            let counted = (holder.clone(), write.key);
-            self.counted.borrow_mut().push(counted);
+            };
+            let datacenter = lead.clone();
+            let holder = Holder { datacenter, moves };
+            self.counted.borrow_mut().push((holder, write.key));
             KeyedOutcome::Full
         };
         Ok(Counted {
@@ -217,5 +230,41 @@ fn drawn_keys_that_were_struck_out_go_each_to_whoever_has_it() {
     for ((at, outcome), write) in landed.into_iter().zip(&writes) {
         let holder = Scattered::holder_of(write.key);
         assert_eq!((at, outcome), (holder.datacenter, Ok(KeyedOutcome::Full)));
+    }
+}
+
+/// The first attempt may be counted still: only a record, or a strike, keeps it from that.
+#[test]
+fn a_refusal_after_an_attempt_that_was_not_answered_is_unknown_where_nothing_is_recorded() {
+    let recorded = Recorded {
+        fingerprint: 1,
+        generation: 1,
+        sequence: 1,
+        totals: (1_u128.into(), 0_u128.into()),
+        is_exact: true,
+        at_ms: 0,
+        operations: 0,
+    };
+    for (outcome, is_for_good) in [
+        (KeyedOutcome::Counted(recorded), true),
+        (KeyedOutcome::Replayed(recorded), true),
+        (KeyedOutcome::Struck, true),
+        (KeyedOutcome::BelowFloor, false),
+        (KeyedOutcome::Changed, false),
+        (KeyedOutcome::NeedsHome, false),
+        (KeyedOutcome::NotWhole, false),
+    ] {
+        let counted = |outcomes: Vec<KeyedOutcome>| Counted {
+            outcomes,
+            shards: 1,
+            home: None,
+        };
+        let both = counted(vec![KeyedOutcome::Counted(recorded), outcome]);
+        assert_eq!(after_unknown(Some(0), both.clone()), Ok(both.clone()));
+        let drawn = after_unknown(None, both.clone());
+        match is_for_good {
+            true => assert_eq!(drawn, Ok(both)),
+            false => assert!(matches!(drawn, Err(Fault::Unavailable(_))), "{drawn:?}"),
+        }
     }
 }

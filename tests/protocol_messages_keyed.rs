@@ -64,6 +64,11 @@ fn a_record_and_the_ledgers_counts_have_these_bytes() {
     };
     assert_eq!(golden(&struck(0)), "0000000000000000e0f4b18dbc6700");
     assert_eq!(golden(&struck(300)), "0000ac020000000000e0f4b18dbc6700");
+    let refused = Record::BelowFloor {
+        fingerprint: 300,
+        at_ms: NOW_MS,
+    };
+    assert_eq!(golden(&refused), "ac0200000000000000e0f4b18dbc6701");
     // As it was written before moves had numbers, with a fingerprint.
     let before = Recorded {
         fingerprint: 300,
@@ -107,11 +112,11 @@ fn keyed_writes_and_claims_have_these_bytes() {
     let count = Count {
         to: address(),
         writes: vec![keyed],
-        moves: 300,
+        moves: Some(300),
     };
     assert_eq!(
         golden(&count),
-        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac020001010107ac0201ac02"
+        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac020001010107ac020101ac02"
     );
     let counted = Counted {
         outcomes: vec![
@@ -128,13 +133,14 @@ fn keyed_writes_and_claims_have_these_bytes() {
             KeyedOutcome::NeedsHome,
             KeyedOutcome::NotWhole,
             KeyedOutcome::Unknown,
+            KeyedOutcome::BelowFloorBefore,
         ],
         shards: 8,
         home: Some(address().datacenter),
     };
     assert_eq!(
         golden(&counted),
-        "0d00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c080103465241"
+        "0e00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d080103465241"
     );
     let claim = Claim {
         counter: address().counter,

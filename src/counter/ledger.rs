@@ -15,6 +15,10 @@ use super::total::{Sum, Value};
 /// The most records of one cell: about 100 bytes each on disk, 200 MB of the 10 GB that an object may hold.
 pub const RECORDS_MAX: u64 = 2_000_000;
 
+/// Refusals are recorded only while the ledger has fewer records than this part of what it may have: what is refused
+/// again and again, as decrements of what is sold out, leaves room for a million writes that count.
+pub const REFUSALS_PART: u64 = 2;
+
 /// Parts of the time that records are kept, so that what is looked up lies in few places and what is let go
 /// goes at once: a record is kept for up to a quarter longer than promised.
 const SLOTS: i64 = 4;
@@ -112,36 +116,59 @@ pub enum Record {
         /// When it was struck out, unix milliseconds.
         at_ms: i64,
     },
+    /// It would have taken the value below the counter's floor, and its client may have been told: it is never counted.
+    BelowFloor {
+        /// Of what it asked for.
+        fingerprint: u64,
+        /// When it was refused, unix milliseconds.
+        at_ms: i64,
+    },
 }
 
-/// The form at rest: the generation of what was not counted is 0, which no generation is, and its sequence tells the
-/// moves.
+/// What the operations of a record at rest say that was not counted.
+const AT_REST_STRUCK: u64 = 0;
+const AT_REST_BELOW_FLOOR: u64 = 1;
+
+/// The form at rest: the generation of what was not counted is 0, which no generation is; its operations tell why,
+/// and its sequence the moves.
 impl From<Record> for Recorded {
     fn from(record: Record) -> Self {
-        let (moves, at_ms) = match record {
-            Record::Counted(recorded) => return recorded,
-            Record::Struck { moves, at_ms } => (moves, at_ms),
-        };
-        Self {
+        let uncounted = |at_ms: i64| Self {
             fingerprint: 0,
             generation: 0,
-            sequence: moves.into(),
+            sequence: 0,
             totals: (Sum::ZERO, Sum::ZERO),
             is_exact: false,
             at_ms,
-            operations: 0,
+            operations: AT_REST_STRUCK,
+        };
+        match record {
+            Record::Counted(recorded) => recorded,
+            Record::Struck { moves, at_ms } => Self {
+                sequence: moves.into(),
+                ..uncounted(at_ms)
+            },
+            Record::BelowFloor { fingerprint, at_ms } => Self {
+                fingerprint,
+                operations: AT_REST_BELOW_FLOOR,
+                ..uncounted(at_ms)
+            },
         }
     }
 }
 
 impl From<Recorded> for Record {
     fn from(rest: Recorded) -> Self {
-        if rest.generation != 0 {
-            return Self::Counted(rest);
-        }
-        Self::Struck {
-            moves: u32::try_from(rest.sequence).unwrap_or(u32::MAX),
-            at_ms: rest.at_ms,
+        let Recorded {
+            fingerprint, at_ms, ..
+        } = rest;
+        match (rest.generation, rest.operations) {
+            (1.., _) => Self::Counted(rest),
+            (0, AT_REST_BELOW_FLOOR) => Self::BelowFloor { fingerprint, at_ms },
+            (0, _) => Self::Struck {
+                moves: u32::try_from(rest.sequence).unwrap_or(u32::MAX),
+                at_ms,
+            },
         }
     }
 }
@@ -195,6 +222,15 @@ pub enum KeyedOutcome {
     NotWhole,
     /// It was only asked for, and has not been counted.
     Unknown,
+    /// It was refused before, as it would have taken the value below the counter's floor, and is never counted.
+    BelowFloorBefore,
+}
+
+impl KeyedOutcome {
+    /// Whether it was counted, now or before.
+    pub fn is_counted(&self) -> bool {
+        matches!(self, Self::Counted(_) | Self::Replayed(_))
+    }
 }
 
 /// How many records each slot has.

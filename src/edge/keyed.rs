@@ -30,7 +30,8 @@ pub enum How {
     Recalled,
 }
 
-/// Counts one keyed write, and returns its answer: the first one again, if it was counted before.
+/// Counts one keyed write, and returns its answer: the first one again, if it was counted before, or refused for
+/// good.
 ///
 /// # Errors
 /// As [`problem_of`] says.
@@ -67,6 +68,9 @@ pub async fn count_one(
     let (recorded, is_replay) = match outcome.map_err(Problem::from)? {
         KeyedOutcome::Counted(recorded) => (recorded, false),
         KeyedOutcome::Replayed(recorded) => (recorded, true),
+        KeyedOutcome::BelowFloorBefore => {
+            return Ok(Answer::from(problem_of(KeyedOutcome::BelowFloorBefore)).replayed());
+        }
         other => return Err(problem_of(other)),
     };
     let answer = Answer::json(answer_json(counter, &lead, delta, &recorded, strings));
@@ -117,7 +121,7 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
             Code::CounterEnded,
             "the counter that this key wrote to has been deleted since; send another key to count in the new one",
         ),
-        KeyedOutcome::BelowFloor => Problem::new(
+        KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore => Problem::new(
             Code::BelowFloor,
             "the value would fall below the counter's floor; nothing was counted",
         ),

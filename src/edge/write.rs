@@ -223,7 +223,7 @@ async fn write_alone(
         }
         outcome => outcome?,
     };
-    if let Some(unique) = unique {
+    if let Some(unique) = unique.filter(|_| !answer.is_refusal()) {
         // Only now, since a write that is refused must change nothing; and with each retry,
         // since an element may be sent again without harm. Its shard is chosen by its hash.
         let hashed = hash(&secret, unique);

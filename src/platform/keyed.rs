@@ -33,8 +33,13 @@ impl Carrier for Caller<'_> {
         claim(self.env, self.counter, here, keys, struck_at).await
     }
 
-    async fn count(&self, holder: &Holder, writes: Vec<Keyed>) -> Result<Counted, Fault> {
-        count_at(self.env, self.counter, holder, writes).await
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        count_at(self.env, self.counter, lead, moves, writes).await
     }
 }
 
@@ -103,8 +108,13 @@ impl Carrier for Recaller<'_> {
         twice(|milliseconds| call::root_within(self.env, self.counter, &find, milliseconds)).await
     }
 
-    async fn count(&self, holder: &Holder, writes: Vec<Keyed>) -> Result<Counted, Fault> {
-        let to = CellAddress::lead(self.counter, &holder.datacenter);
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        _moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        let to = CellAddress::lead(self.counter, lead);
         let recall = Recall {
             to: to.clone(),
             writes,
@@ -176,14 +186,22 @@ async fn twice<T, F: Future<Output = Result<T, Fault>>>(
 async fn count_at(
     env: &Env,
     counter: &CounterId,
-    holder: &Holder,
+    lead: &Datacenter,
+    moves: Option<u32>,
     writes: Vec<Keyed>,
 ) -> Result<Counted, Fault> {
-    let to = CellAddress::lead(counter, &holder.datacenter);
+    let to = CellAddress::lead(counter, lead);
     let count = Count {
         to: to.clone(),
         writes,
-        moves: holder.moves,
+        moves,
     };
-    twice(|milliseconds| call::cell_within(env, &to, &count, milliseconds)).await
+    let [first, second] = ATTEMPTS_MS;
+    match call::cell_within(env, &to, &count, first).await {
+        Err(Fault::Unavailable(_)) => {
+            let counted = call::cell_within(env, &to, &count, second).await?;
+            keyed::after_unknown(moves, counted)
+        }
+        outcome => outcome,
+    }
 }

@@ -29,10 +29,12 @@ pub trait Carrier {
         struck_at: Option<Holder>,
     ) -> impl Future<Output = Result<Claimed, Fault>>;
 
-    /// Has a lead count them.
+    /// Has a lead count them. Their claims have moved so often; `None` stands for keys that only their sender knows:
+    /// see [`after_unknown`] for those.
     fn count(
         &self,
-        holder: &Holder,
+        lead: &Datacenter,
+        moves: Option<u32>,
         writes: Vec<Keyed>,
     ) -> impl Future<Output = Result<Counted, Fault>>;
 }
@@ -62,9 +64,14 @@ impl<C: Carrier> Carrier for Bounded<'_, C> {
         self.carrier.claim(here, keys, struck_at).await
     }
 
-    async fn count(&self, holder: &Holder, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
         self.take()?;
-        self.carrier.count(holder, writes).await
+        self.carrier.count(lead, moves, writes).await
     }
 }
 
@@ -95,7 +102,8 @@ pub async fn count_unclaimed(
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
         let mut way = Way::new(carrier, lead, some);
         let places = std::mem::take(&mut way.left);
-        way.count_at(Holder::first(lead), None, places).await;
+        way.count_at(Holder::first(lead), (None, None), places)
+            .await;
         way.follow(MOVES_MAX - 1).await;
         landed.extend(way.landed);
     }
@@ -143,13 +151,19 @@ impl<'a, C: Carrier> Way<'a, C> {
             };
             let generation = claimed.generation;
             for (holder, places) in sort_out(&claimed, self.here, &places, &mut self.landed) {
-                self.count_at(holder, Some(generation), places).await;
+                let claim = (Some(holder.moves), Some(generation));
+                self.count_at(holder, claim, places).await;
             }
         }
     }
 
-    /// Has a lead count some; `generation` is that of their claims.
-    async fn count_at(&mut self, holder: Holder, generation: Option<u64>, places: Vec<usize>) {
+    /// Has a lead count some, whose claims, if they are claimed, have moved so often and are of that generation.
+    async fn count_at(
+        &mut self,
+        holder: Holder,
+        (moves, generation): (Option<u32>, Option<u64>),
+        places: Vec<usize>,
+    ) {
         let chosen = places.iter().filter_map(|place| self.writes.get(*place));
         let chosen = chosen.map(|write| Keyed {
             generation: match (write.generation, generation) {
@@ -158,7 +172,8 @@ impl<'a, C: Carrier> Way<'a, C> {
             },
             ..write.clone()
         });
-        let counted = self.carrier.count(&holder, chosen.collect()).await;
+        let lead = &holder.datacenter;
+        let counted = (self.carrier).count(lead, moves, chosen.collect()).await;
         let struck = put_counted(&mut self.landed, &places, &holder.datacenter, counted);
         // Of one lead at a time, which is what a claim names; others are settled by a retry.
         if !struck.is_empty() && self.left.is_empty() {
@@ -166,6 +181,22 @@ impl<'a, C: Carrier> Way<'a, C> {
             self.struck_at = Some(holder);
         }
     }
+}
+
+/// What is known of writes whose first attempt was not answered and whose second was answered so. A refusal under a
+/// key that only its sender knows is recorded nowhere, and the first attempt may still be on its way: what became
+/// of it is unknown then too.
+///
+/// # Errors
+/// `Unavailable`.
+pub fn after_unknown(moves: Option<u32>, counted: Counted) -> Result<Counted, Fault> {
+    let is_for_good =
+        |outcome: &KeyedOutcome| outcome.is_counted() || *outcome == KeyedOutcome::Struck;
+    if moves.is_some() || counted.outcomes.iter().all(is_for_good) {
+        return Ok(counted);
+    }
+    let detail = "it was refused after an attempt that was not answered";
+    Err(Fault::Unavailable(detail.to_owned()))
 }
 
 /// Notes what is decided by the claims, and returns what is to be counted by which lead.

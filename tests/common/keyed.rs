@@ -125,7 +125,7 @@ impl Shell {
         let known = |key: WriteKey| self.rows.record(&ledger, key);
         cell.apply_keyed(
             writes,
-            0,
+            Some(0),
             limits(self.records_max),
             self.now_ms,
             &known,

@@ -91,11 +91,23 @@ impl Carrier for Caller<'_> {
         }
     }
 
-    async fn count(&self, holder: &Holder, writes: Vec<Keyed>) -> Result<Counted, Fault> {
-        let to = self.0.lead_of(&holder.datacenter);
-        match twice(self.0, to, Message::Count(writes, holder.moves)).await? {
-            Answer::Counted(counted) => Ok(counted),
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        let (to, count) = (self.0.lead_of(lead), Message::Count(writes, moves));
+        let counted = |reply: Answer| match reply {
+            Answer::Counted(counted) => counted,
             other => unreachable!("{other:?} answers no write"),
+        };
+        match self.0.call(to, count.clone()).await {
+            Err(Fault::Unavailable(_)) => {
+                let reply = self.0.call(to, count).await?;
+                keyed::after_unknown(moves, counted(reply))
+            }
+            outcome => outcome.map(counted),
         }
     }
 }

@@ -92,3 +92,40 @@ fn a_late_claim_moves_no_key_that_has_come_back_since() {
     // Its client asks again, and whoever has the key tells what was counted.
     world.check();
 }
+
+#[test]
+fn a_decrement_that_was_refused_is_not_counted_by_an_attempt_that_comes_late() {
+    let mut world = World::of(1, 1, false);
+    world.step(Step::Operate {
+        counter: 0,
+        edge: 0,
+        deed: Deed::Put(Some(0), Some(0)),
+    });
+    world.rest();
+    let decrement = Step::Keyed {
+        counter: 0,
+        edge: 0,
+        key: 1,
+        is_other: true,
+    };
+    world.step(decrement);
+    world.step(Step::Deliver(0));
+    world.step(Step::Answer(0));
+    assert_eq!(world.under_way(), (1, 0), "the decrement, to home");
+    // Its client hears nothing, asks again and is told that there is no room.
+    world.step(Step::Repeat(0));
+    world.step(Step::Deliver(0));
+    world.rest_behind(1, 0);
+    assert_eq!(world.under_way(), (1, 0), "the copy");
+    for _ in 0..10 {
+        world.step(Step::Write {
+            counter: 0,
+            edge: 0,
+            added: 200,
+            removed: 0,
+        });
+        world.rest_behind(1, 0);
+    }
+    world.rest();
+    world.check();
+}

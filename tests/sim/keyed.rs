@@ -30,7 +30,7 @@ impl Core {
     pub async fn on_count(
         self: &Rc<Self>,
         writes: Vec<Keyed>,
-        moves: u32,
+        moves: Option<u32>,
     ) -> Result<Counted, Fault> {
         let begun_ms = self.air.now_ms.get();
         for _ in 0..GRANT_TRIES + WHOLE_TRIES {
@@ -61,7 +61,7 @@ impl Core {
         .await;
     }
 
-    fn try_count(&self, writes: &[Keyed], moves: u32) -> Result<Counted, Fault> {
+    fn try_count(&self, writes: &[Keyed], moves: Option<u32>) -> Result<Counted, Fault> {
         let mut at_ms = 0;
         let outcomes = self.by_ledger(|state, now_ms, known, changes| {
             at_ms = now_ms;
@@ -86,7 +86,12 @@ impl Core {
         })
     }
 
-    fn strike(&self, writes: &[Keyed], moves: u32, home: Datacenter) -> Result<Counted, Fault> {
+    fn strike(
+        &self,
+        writes: &[Keyed],
+        moves: Option<u32>,
+        home: Datacenter,
+    ) -> Result<Counted, Fault> {
         let outcomes = self.by_ledger(|state, now_ms, known, changes| {
             Ok(state.strike(writes, moves, LIMITS, now_ms, known, changes))
         })?;

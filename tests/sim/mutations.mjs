@@ -208,14 +208,20 @@ const MUTATIONS = [
   [
     "a late copy of a write lifts what struck it out",
     "src/counter/cell/keyed.rs",
-    "if moves > struck =>",
-    "if moves >= struck =>",
+    "if moves.unwrap_or(0) > struck =>",
+    "if moves.unwrap_or(0) >= struck =>",
+  ],
+  [
+    "a decrement that was refused is not recorded",
+    "src/counter/cell/keyed.rs",
+    "if moves.is_some() && outcome == KeyedOutcome::BelowFloor {",
+    "if moves.is_none() && outcome == KeyedOutcome::BelowFloor {",
   ],
   [
     "a lead never counts what it has struck out",
     "src/counter/cell/keyed.rs",
-    "if moves > struck =>",
-    "if moves > struck && write.fingerprint != write.fingerprint =>",
+    "if moves.unwrap_or(0) > struck =>",
+    "if moves.unwrap_or(0) > u32::MAX - struck =>",
   ],
   [
     "keyed decrements do not see the floor",

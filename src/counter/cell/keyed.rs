@@ -5,7 +5,8 @@
 
 use super::{Cell, Changes, Refusal};
 use crate::counter::ledger::{
-    Kept, Keyed, KeyedOutcome, Ledger, NewRecord, Record, Recorded, SeenValue, Unchanged, WriteKey,
+    Kept, Keyed, KeyedOutcome, Ledger, NewRecord, REFUSALS_PART, Record, Recorded, SeenValue,
+    Unchanged, WriteKey,
 };
 use crate::counter::total::Value;
 
@@ -35,8 +36,9 @@ impl Cell {
     }
 
     /// Counts keyed writes, each once however often it comes, and adds to `changes` what must be written. Their
-    /// claims had moved `moves` times when they were sent. `known` looks a key up in storage. Returns what became of
-    /// each, in their order.
+    /// claims had moved `moves` times when they were sent; `None` stands for keys that only their sender knows, which
+    /// nobody sends again once it has an answer. `known` looks a key up in storage. Returns what became of each, in
+    /// their order.
     ///
     /// # Errors
     /// [`Refusal::NeedsGrant`], also where a write is of a generation that this cell has not heard of yet;
@@ -44,7 +46,7 @@ impl Cell {
     pub fn apply_keyed(
         &mut self,
         writes: &[Keyed],
-        moves: u32,
+        moves: Option<u32>,
         limits: LedgerLimits,
         now_ms: i64,
         known: &dyn Fn(WriteKey) -> Option<Kept>,
@@ -59,7 +61,14 @@ impl Cell {
         for write in writes {
             outcomes.push(match look_up(write, moves, known, changes) {
                 Known::Answered(outcome) => outcome,
-                Known::New(lifted) => self.count_keyed(write, lifted, limits, now_ms, changes),
+                Known::New(lifted) => {
+                    let outcome = self.count_keyed(write, lifted, limits, now_ms, changes);
+                    if moves.is_some() && outcome == KeyedOutcome::BelowFloor {
+                        self.refuse(write, lifted, limits, now_ms, changes)
+                    } else {
+                        outcome
+                    }
+                }
             });
         }
         Ok(outcomes)
@@ -137,6 +146,35 @@ impl Cell {
         KeyedOutcome::Counted(recorded)
     }
 
+    /// Records that a write was refused since it would take the value below the floor: an attempt before that is
+    /// still on its way is not counted once there is room for it, as its client may have been told.
+    fn refuse(
+        &mut self,
+        write: &Keyed,
+        replaces: Option<i64>,
+        limits: LedgerLimits,
+        now_ms: i64,
+        changes: &mut Changes,
+    ) -> KeyedOutcome {
+        let limits = LedgerLimits {
+            records_max: limits.records_max / REFUSALS_PART,
+            ..limits
+        };
+        let Some(slot) = self.make_room(replaces, limits, now_ms) else {
+            return KeyedOutcome::Full;
+        };
+        let record = Record::BelowFloor {
+            fingerprint: write.fingerprint,
+            at_ms: now_ms,
+        };
+        changes.records.push(NewRecord {
+            key: write.key,
+            kept: Kept { slot, record },
+            replaces,
+        });
+        KeyedOutcome::BelowFloor
+    }
+
     /// The slot of a record that is made now, in the place of the one in `replaced` if there is one; `None` where the
     /// ledger is full.
     fn make_room(
@@ -187,7 +225,7 @@ impl Cell {
     pub fn strike(
         &mut self,
         writes: &[Keyed],
-        moves: u32,
+        moves: Option<u32>,
         limits: LedgerLimits,
         now_ms: i64,
         known: &dyn Fn(WriteKey) -> Option<Kept>,
@@ -206,8 +244,10 @@ impl Cell {
                 outcomes.push(KeyedOutcome::Full);
                 continue;
             };
-            let at_ms = now_ms;
-            let record = Record::Struck { moves, at_ms };
+            let record = Record::Struck {
+                moves: moves.unwrap_or(0),
+                at_ms: now_ms,
+            };
             changes.records.push(NewRecord {
                 key: write.key,
                 kept: Kept { slot, record },
@@ -225,7 +265,7 @@ pub fn recall(writes: &[Keyed], known: &dyn Fn(WriteKey) -> Option<Kept>) -> Vec
     let nothing = Changes::default();
     let recalled = writes
         .iter()
-        .map(|write| match look_up(write, 0, known, &nothing) {
+        .map(|write| match look_up(write, None, known, &nothing) {
             Known::New(_) | Known::Answered(KeyedOutcome::Struck) => KeyedOutcome::Unknown,
             Known::Answered(outcome) => outcome,
         });
@@ -243,7 +283,7 @@ enum Known {
 /// Looks a write up, in storage and in the commit that is being made.
 fn look_up(
     write: &Keyed,
-    moves: u32,
+    moves: Option<u32>,
     known: &dyn Fn(WriteKey) -> Option<Kept>,
     changes: &Changes,
 ) -> Known {
@@ -257,7 +297,7 @@ fn look_up(
         Some(Kept {
             slot,
             record: Record::Struck { moves: struck, .. },
-        }) if moves > struck => Known::New(Some(slot)),
+        }) if moves.unwrap_or(0) > struck => Known::New(Some(slot)),
         Some(kept) => Known::Answered(told(write, kept.record)),
     }
 }
@@ -269,6 +309,9 @@ fn told(write: &Keyed, record: Record) -> KeyedOutcome {
         Record::Counted(recorded) if recorded.fingerprint == write.fingerprint => {
             KeyedOutcome::Replayed(recorded)
         }
-        Record::Counted(_) => KeyedOutcome::Reused,
+        Record::BelowFloor { fingerprint, .. } if fingerprint == write.fingerprint => {
+            KeyedOutcome::BelowFloorBefore
+        }
+        Record::Counted(_) | Record::BelowFloor { .. } => KeyedOutcome::Reused,
     }
 }

@@ -21,8 +21,8 @@ pub struct Count {
     pub to: CellAddress,
     /// The writes.
     pub writes: Vec<Keyed>,
-    /// How often their claims had moved when the root was asked; 0 for keys that nobody has claimed.
-    pub moves: u32,
+    /// How often their claims had moved when the root was asked; `None` for keys that only their sender knows.
+    pub moves: Option<u32>,
 }
 
 /// The lead has decided, durably.
