@@ -9,6 +9,7 @@ use worker::Env;
 use super::count::kept_ms;
 use super::directory::Directory;
 use crate::cluster::root::Root;
+use crate::counter::ledger::WriteKey;
 use crate::platform::clock::now_ms;
 use crate::protocol::messages::{Claim, Claimed, Fault, FindClaims, Holder};
 
@@ -28,10 +29,7 @@ impl Directory {
     pub(super) async fn on_claim(&self, claim: Result<Claim, Fault>) -> Result<Claimed, Fault> {
         let claim = claim?;
         self.readable()?;
-        if claim.keys.len() > CLAIMS_AT_ONCE_MAX {
-            let most = u32::try_from(CLAIMS_AT_ONCE_MAX).unwrap_or(u32::MAX);
-            return Err(Fault::TooMany(most));
-        }
+        check_number(&claim.keys)?;
         let lock = self.lock_of(&claim.counter);
         let _alone = lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
@@ -62,9 +60,7 @@ impl Directory {
         }
         Ok(Claimed { generation, owners })
     }
-}
 
-impl Directory {
     /// Says whose keys are; a counter that nobody counts has none.
     pub(super) async fn on_find_claims(
         &self,
@@ -72,6 +68,7 @@ impl Directory {
     ) -> Result<Claimed, Fault> {
         let FindClaims { counter, keys } = find?;
         self.readable()?;
+        check_number(&keys)?;
         let lock = self.lock_of(&counter);
         let _alone = lock.lock().await;
         let living = self.living(&counter, true).await?;
@@ -79,6 +76,14 @@ impl Directory {
         let owners = self.rows.find_claims(&counter, &keys, generation)?;
         Ok(Claimed { generation, owners })
     }
+}
+
+fn check_number(keys: &[WriteKey]) -> Result<(), Fault> {
+    if keys.len() > CLAIMS_AT_ONCE_MAX {
+        let most = u32::try_from(CLAIMS_AT_ONCE_MAX).unwrap_or(u32::MAX);
+        return Err(Fault::TooMany(most));
+    }
+    Ok(())
 }
 
 /// Who gets keys that nobody has, or that were struck out: home's lead, or the claimer's. It may be the one that has
