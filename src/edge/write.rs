@@ -15,7 +15,7 @@ use crate::platform::{call, measure};
 use crate::protocol::batch::event::{IncrementBody, parse_increment};
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
 use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
-use crate::protocol::messages::{Condition, Fault, LookUp};
+use crate::protocol::messages::{Condition, Fault};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
@@ -253,10 +253,7 @@ async fn decided_by(
         return Ok((claimed, None));
     }
     if let Some(Condition::Exists) = &write.condition {
-        let look_up = LookUp {
-            counter: id.clone(),
-        };
-        if call::root(&visit.env, id, &look_up).await?.is_none() {
+        if call::look_up(&visit.env, id).await?.is_none() {
             let detail = "there is no such counter; nothing was counted";
             return Err(Problem::new(Code::PreconditionFailed, detail));
         }
