@@ -31,7 +31,7 @@ pub enum How {
 }
 
 /// Counts one keyed write, and returns its answer: the first one again, if it was counted before, or refused for
-/// good.
+/// good. Besides the unix second when it was counted; `None` where it was refused.
 ///
 /// # Errors
 /// As [`problem_of`] says.
@@ -41,7 +41,7 @@ pub async fn count_one(
     mut write: Keyed,
     how: &How,
     strings: bool,
-) -> Result<Answer, Problem> {
+) -> Result<(Answer, Option<i64>), Problem> {
     let here = visit.datacenter();
     let delta = write.added.max(write.removed);
     let (mut lead, mut outcome) = (here.clone(), Ok(KeyedOutcome::NotWhole));
@@ -69,12 +69,14 @@ pub async fn count_one(
         KeyedOutcome::Counted(recorded) => (recorded, false),
         KeyedOutcome::Replayed(recorded) => (recorded, true),
         KeyedOutcome::BelowFloorBefore => {
-            return Ok(Answer::from(problem_of(KeyedOutcome::BelowFloorBefore)).replayed());
+            let refusal = problem_of(KeyedOutcome::BelowFloorBefore);
+            return Ok((Answer::from(refusal).replayed(), None));
         }
         other => return Err(problem_of(other)),
     };
     let answer = Answer::json(answer_json(counter, &lead, delta, &recorded, strings));
-    Ok(if is_replay { answer.replayed() } else { answer })
+    let answer = if is_replay { answer.replayed() } else { answer };
+    Ok((answer, Some(recorded.at_ms.div_euclid(1_000))))
 }
 
 fn answer_json(

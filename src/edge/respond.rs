@@ -82,11 +82,6 @@ impl Answer {
         self.headers.iter().any(|(name, _)| *name == REPLAYED)
     }
 
-    /// Whether nothing was done.
-    pub fn is_refusal(&self) -> bool {
-        self.refusal.is_some()
-    }
-
     /// Says how true the answer is, for readers that see no JSON.
     pub fn fresh(mut self, exact: bool, as_of_ms: i64, staleness_ms: i64) -> Self {
         self.headers.push(("tally-exact", exact.to_string()));

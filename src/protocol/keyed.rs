@@ -183,6 +183,12 @@ impl<'a, C: Carrier> Way<'a, C> {
     }
 }
 
+/// The unix second of an element whose write was given `second` and was counted at `counted`: that at the latest, since
+/// a retry brings nobody back into a window.
+pub fn element_second(second: i64, counted: i64) -> i64 {
+    second.min(counted)
+}
+
 /// What is known of writes whose first attempt was not answered and whose second was answered so. A refusal under a
 /// key that only its sender knows is recorded nowhere, and the first attempt may still be on its way: what became
 /// of it is unknown then too.
