@@ -16,8 +16,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::counter::flush::{Load, Refusal};
 use tally::counter::grant::Grant;
+use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Keyed, KeyedOutcome, Unchanged};
 use tally::counter::nonces::Nonce;
+
+fn fra() -> Datacenter {
+    Datacenter::parse("FRA").expect("a datacenter")
+}
 
 proptest! {
     #![proptest_config(config(153, 512))]
@@ -87,7 +92,7 @@ proptest! {
             let number = u64::try_from(place).expect("few") + 1;
             if place == seen_at {
                 let (sequence, ..) = shell.totals();
-                seen = Some(Unchanged { generation: 1, sequence, operations: revision });
+                seen = Some(Unchanged { home: fra(), generation: 1, sequence, operations: revision });
             }
             match step {
                 0 => shell.flush(number, 1, 0).expect("it counts"),
@@ -98,7 +103,7 @@ proptest! {
                 }
             }
             has_changed |= seen.is_some();
-            let write = Keyed { condition: seen, ..keyed(0, 1, 0) };
+            let write = Keyed { condition: seen.clone(), ..keyed(0, 1, 0) };
             if has_changed {
                 prop_assert_eq!(shell.count(&write), Ok(KeyedOutcome::Changed));
             }
@@ -113,11 +118,11 @@ proptest! {
         for flush in 0..flushes {
             shell.flush(flush + 1, 1, 0).expect("it counts");
         }
-        let asked = Unchanged { generation, sequence, operations };
-        let write = Keyed { condition: Some(asked), ..keyed(9, 5, 0) };
+        let asked = Unchanged { home: fra(), generation, sequence, operations };
+        let write = Keyed { condition: Some(asked.clone()), ..keyed(9, 5, 0) };
         let before = shell.totals();
         let outcome = shell.count(&write).expect("it decides");
-        if asked == (Unchanged { generation: 1, sequence: flushes, operations: 1 }) {
+        if asked == (Unchanged { home: fra(), generation: 1, sequence: flushes, operations: 1 }) {
             prop_assert_eq!(value_of(outcome), i64::try_from(flushes).expect("few") + 5);
             // Repeated, it is what it was, though its own count has changed the counter.
             prop_assert!(matches!(shell.count(&write), Ok(KeyedOutcome::Replayed(_))));
@@ -146,6 +151,7 @@ fn only_home_decides_by_the_value() {
     };
     let mut shell = Shell::new(away);
     let unchanged = Unchanged {
+        home: fra(),
         generation: 1,
         sequence: 0,
         operations: 1,
@@ -186,6 +192,7 @@ fn home_decides_only_once_its_other_shards_are_sealed() {
     assert_eq!(shell.cell.to_seal().len(), 1);
     let conditional = Keyed {
         condition: Some(Unchanged {
+            home: fra(),
             generation: 1,
             sequence: 0,
             operations: 1,

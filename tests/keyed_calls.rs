@@ -11,10 +11,10 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Keyed, KeyedOutcome, Recorded, WriteKey};
+use tally::counter::ledger::{Keyed, KeyedOutcome, Recorded, Unchanged, WriteKey};
 use tally::protocol::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
 use tally::protocol::keyed::{
-    Bounded, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed,
+    Bounded, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed, element_second,
 };
 use tally::protocol::messages::{Claimed, Counted, Fault, Holder, Owner};
 
@@ -265,6 +265,85 @@ fn a_refusal_after_an_attempt_that_was_not_answered_is_unknown_where_nothing_is_
         match is_for_good {
             true => assert_eq!(drawn, Ok(both)),
             false => assert!(matches!(drawn, Err(Fault::Unavailable(_))), "{drawn:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_retry_brings_nobody_back_into_a_window() {
+    let counted = 1_777_593_630;
+    for (given, expected) in [
+        (counted, counted),
+        // Without a time of its own a retry is of now, a day later.
+        (counted + 86_400, counted),
+        // What was given an earlier time keeps it.
+        (counted - 5, counted - 5),
+    ] {
+        assert_eq!(element_second(given, counted), expected);
+    }
+}
+
+/// A root that gives all keys to one lead, which keeps what it gets.
+struct Only {
+    lead: Datacenter,
+    got: RefCell<Vec<Keyed>>,
+}
+
+impl Carrier for Only {
+    async fn claim(
+        &self,
+        _here: &Datacenter,
+        keys: Vec<WriteKey>,
+        _struck_at: Option<Holder>,
+    ) -> Result<Claimed, Fault> {
+        Ok(Claimed {
+            generation: 7,
+            owners: vec![Owner::Lead(Holder::first(&self.lead)); keys.len()],
+        })
+    }
+
+    async fn count(
+        &self,
+        _lead: &Datacenter,
+        _moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        let outcomes = vec![KeyedOutcome::Changed; writes.len()];
+        self.got.borrow_mut().extend(writes);
+        Ok(Counted {
+            outcomes,
+            shards: 1,
+            home: None,
+        })
+    }
+}
+
+/// Home has moved since, and the next home's cell may have counted as often as the first one's.
+#[test]
+fn a_condition_holds_only_at_the_home_that_was_seen() {
+    let seen = Unchanged {
+        home: lead(1),
+        generation: 7,
+        sequence: 5,
+        operations: 2,
+    };
+    for (at, generation) in [(lead(1), 7), (lead(2), 0)] {
+        let carrier = Only {
+            lead: at.clone(),
+            got: RefCell::default(),
+        };
+        let conditional = Keyed {
+            condition: Some(seen.clone()),
+            ..write(1)
+        };
+        now(count_claimed(&carrier, &lead(0), &[conditional.clone()]));
+        now(count_unclaimed(&carrier, &at, &[conditional]));
+        for got in carrier.got.into_inner() {
+            let expected = Unchanged {
+                generation,
+                ..seen.clone()
+            };
+            assert_eq!(got.condition, Some(expected), "{at}");
         }
     }
 }

@@ -104,6 +104,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
             is_set: true,
         }),
         condition: Some(Unchanged {
+            home: address().datacenter,
             generation: 7,
             sequence: 300,
             operations: 1,
@@ -116,7 +117,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
     };
     assert_eq!(
         golden(&count),
-        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac020001010107ac020101ac02"
+        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac02"
     );
     let counted = Counted {
         outcomes: vec![

@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::id::Datacenter;
 use super::total::{Sum, Value};
 
 /// The most records of one cell: about 100 bytes each on disk, 200 MB of the 10 GB that an object may hold.
@@ -73,14 +74,29 @@ impl SeenValue {
 }
 
 /// What a conditional write has seen of its home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unchanged {
+    /// Which home: the sequence is of its cell.
+    pub home: Datacenter,
     /// The generation.
     pub generation: u64,
     /// The sequence of the one cell that counts.
     pub sequence: u64,
     /// Set and reset operations.
     pub operations: u64,
+}
+
+impl Unchanged {
+    /// What a lead is to compare: nothing that holds, where it is not the home that was seen. Its cell may have counted
+    /// as often by chance.
+    pub fn for_lead(&self, lead: &Datacenter) -> Self {
+        let is_home = self.home == *lead;
+        Self {
+            // No cell counts for generation 0.
+            generation: if is_home { self.generation } else { 0 },
+            ..self.clone()
+        }
+    }
 }
 
 /// What is kept of a keyed write that was counted: all that its answer says, so that a retry gets the same.

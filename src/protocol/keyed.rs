@@ -164,15 +164,16 @@ impl<'a, C: Carrier> Way<'a, C> {
         (moves, generation): (Option<u32>, Option<u64>),
         places: Vec<usize>,
     ) {
+        let lead = &holder.datacenter;
         let chosen = places.iter().filter_map(|place| self.writes.get(*place));
         let chosen = chosen.map(|write| Keyed {
+            condition: (write.condition.as_ref()).map(|seen| seen.for_lead(lead)),
             generation: match (write.generation, generation) {
                 (0, Some(claimed)) => claimed,
                 (own, _) => own,
             },
             ..write.clone()
         });
-        let lead = &holder.datacenter;
         let counted = (self.carrier).count(lead, moves, chosen.collect()).await;
         let struck = put_counted(&mut self.landed, &places, &holder.datacenter, counted);
         // Of one lead at a time, which is what a claim names; others are settled by a retry.

@@ -203,12 +203,10 @@ impl Cell {
         if !grant.is_home {
             return Err(KeyedOutcome::NeedsHome);
         }
-        let own = Unchanged {
-            generation: grant.generation,
-            sequence: self.sequence,
-            operations: grant.operations,
-        };
-        if write.condition.is_some_and(|condition| condition != own) {
+        let own = (grant.generation, self.sequence, grant.operations);
+        let has_changed =
+            |seen: &Unchanged| (seen.generation, seen.sequence, seen.operations) != own;
+        if write.condition.as_ref().is_some_and(has_changed) {
             return Err(KeyedOutcome::Changed);
         }
         let value = self.value_at_home().ok_or(KeyedOutcome::NotWhole)?;
