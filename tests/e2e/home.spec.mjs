@@ -257,6 +257,26 @@ describe("with parts that do not answer", () => {
     expect(await world.strong("a")).toMatchObject({ value: 2, exact: true });
   });
 
+  test("a key that was tried in vain at each home counts once one of them has it again", async () => {
+    const send = (options) => world.call("POST", "/counters/a/increment", keyed("k", { body: '{"delta":2}', ...options }));
+    for (const home of ["FRA", "IAD", "SYD", "IAD"]) {
+      await world.put("a", { home });
+      world.fail(({ path, name }) => (path === "/count" && name.includes(`/${home}/`) ? "before" : undefined));
+      const answer = await send({ colo: "NRT" });
+      expect([answer.status, answer.json.code], answer.text).toEqual([503, "unavailable"]);
+      mended();
+    }
+    await world.put("a", { home: "FRA" });
+    const first = await send();
+    expect(first.json).toMatchObject({ value: 2, exact: true, datacenter: "FRA" });
+    for (const home of ["IAD", "FRA", "SYD"]) {
+      await world.put("a", { home });
+      const again = await send({ colo: home });
+      expect([again.text, again.headers.get("idempotency-replayed")]).toEqual([first.text, "true"]);
+    }
+    expect(await world.strong("a")).toMatchObject({ value: 2, exact: true });
+  });
+
   test("keyed writes whose answers are lost count once while the home moves", async () => {
     const lost = ["/claim", "/count", "/register"];
     let calls = 0;
