@@ -1,7 +1,8 @@
 // A home: all writes are counted by one cell, wherever they enter, so answers are exact; it can be set, moved and given up.
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { each, openWorld, until } from "./world.mjs";
+import { each, openWorld, randomFrom, until } from "./world.mjs";
 
+const SEED = 5;
 const COLOS = ["FRA", "IAD", "SYD", "NRT", "GRU"];
 const numbers = (length) => Array.from({ length }, (_, index) => index);
 const keyed = (key, more = {}) => ({ ...more, headers: { "idempotency-key": key, ...more.headers } });
@@ -279,8 +280,9 @@ describe("with parts that do not answer", () => {
 
   test("keyed writes whose answers are lost count once while the home moves", async () => {
     const lost = ["/claim", "/count", "/register"];
-    let calls = 0;
-    world.fail(({ path }) => (lost.includes(path) ? [undefined, "after", undefined, undefined, "before"][calls++ % 5] : undefined));
+    // Drawn, since the calls of a writer that is left alone would keep step with faults that come in turn, for ever.
+    const random = randomFrom(SEED);
+    world.fail(({ path }) => (lost.includes(path) ? ["after", "before"][Math.floor(random() * 5)] : undefined));
     const write = async (index) => {
       for (let attempt = 0; ; attempt += 1) {
         const body = `{"delta":${index + 1}}`;
