@@ -107,20 +107,21 @@ fn what_a_version_says_of_home_is_its_one_cell_and_the_operations() {
             seen("SYD", 0, 7, 1),
         ],
     );
-    let unchanged = |generation, sequence, operations| Unchanged {
+    let unchanged = |home: &Datacenter, generation, sequence, operations| Unchanged {
+        home: home.clone(),
         generation,
         sequence,
         operations,
     };
-    assert_eq!(all.at_home(&fra), unchanged(7, 5, 3));
+    assert_eq!(all.at_home(&fra), unchanged(&fra, 7, 5, 3));
     assert_eq!(
         all.at_home(&iad),
-        unchanged(7, 0, 3),
+        unchanged(&iad, 7, 0, 3),
         "it had counted nothing"
     );
     assert_eq!(all.of_home(&fra), version(3, &[seen("FRA", 0, 7, 5)]));
     assert_eq!(all.of_home(&fra).at_home(&fra), all.at_home(&fra));
-    assert_eq!(Version::default().at_home(&fra), unchanged(0, 0, 0));
+    assert_eq!(Version::default().at_home(&fra), unchanged(&fra, 0, 0, 0));
 }
 
 #[test]

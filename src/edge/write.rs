@@ -6,7 +6,6 @@ use super::keyed::How;
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, keyed, lanes, manage, read};
-use crate::counter::cell::clamp_stamp;
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{Keyed, Unchanged};
@@ -16,8 +15,10 @@ use crate::platform::clock::{now_ms, random_key};
 use crate::platform::{call, measure};
 use crate::protocol::batch::event::{IncrementBody, parse_increment};
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
+use crate::protocol::batch::gather::Times;
+use crate::protocol::keyed::element_second;
 use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
-use crate::protocol::messages::{Condition, Fault, LookUp};
+use crate::protocol::messages::{Condition, Fault};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
@@ -217,7 +218,7 @@ async fn write_alone(
         seen: None,
         condition,
     };
-    let (answer, recorded) = match keyed::count_one(visit, &id, keyed, &how, strings).await {
+    let (answer, counted) = match keyed::count_one(visit, &id, keyed, &how, strings).await {
         // Home may have moved since it was learned of: the next one asks.
         Err(problem) if problem.code() == Code::PreconditionFailed => {
             forget_home(&id);
@@ -225,15 +226,15 @@ async fn write_alone(
         }
         outcome => outcome?,
     };
-    if let Some(unique) = unique {
+    if let (Some(unique), Some(counted)) = (unique, counted) {
         // Only now, since a write that is refused must change nothing; and with each retry,
         // since an element may be sent again without harm. Its shard is chosen by its hash.
         let hashed = hash(&secret, unique);
-        // With the time when it was counted at the latest: a retry brings nobody back into a window.
-        let counted = recorded.at_ms.div_euclid(1_000);
-        let second = clamp_stamp(write.second, counted).min(counted);
         let tokens = Load {
-            past_tokens: vec![(second, Token::from_hash(hashed))],
+            past_tokens: vec![(
+                element_second(Times::Live, write.second, counted),
+                Token::from_hash(hashed),
+            )],
             ..Load::default()
         };
         send_element(visit, &id, hashed, tokens).await?;
@@ -258,10 +259,7 @@ async fn decided_by(
         return Ok((claimed, None));
     }
     if let Some(Condition::Exists) = &write.condition {
-        let look_up = LookUp {
-            counter: id.clone(),
-        };
-        if call::root(&visit.env, id, &look_up).await?.is_none() {
+        if call::look_up(&visit.env, id).await?.is_none() {
             let detail = "there is no such counter; nothing was counted";
             return Err(Problem::new(Code::PreconditionFailed, detail));
         }

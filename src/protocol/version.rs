@@ -167,6 +167,7 @@ impl Version {
         let named = self.cells.iter().find(own);
         let newest = self.cells.iter().map(|cell| cell.generation).max();
         Unchanged {
+            home: home.clone(),
             generation: named.map_or(newest.unwrap_or(0), |cell| cell.generation),
             sequence: named.map_or(0, |cell| cell.sequence),
             operations: self.operations,

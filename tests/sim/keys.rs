@@ -1,6 +1,6 @@
 //! What the keyed writes of the world are compared with.
 //!
-//! Invariants: a key is counted at most once, ever; all answers to it are equal, until its generation has
+//! Invariants: a key is counted at most once, ever, and never once it was refused for good; all answers to it are equal, until its generation has
 //! ended; whoever is told that its generation has ended will never see it counted.
 
 use std::collections::BTreeMap;
@@ -21,8 +21,16 @@ struct Key {
     is_over: bool,
     /// Whether an event under it was given up, since its generation had ended.
     is_dead: bool,
-    /// Whether a client was told that it would take the value below the floor.
-    is_below: bool,
+    /// What home has refused for good, since it would take the value below the floor, by fingerprint.
+    refused: Option<u64>,
+}
+
+impl Key {
+    /// The fingerprint of what was counted, or refused for good.
+    fn used_for(&self) -> Option<u64> {
+        let counted = self.counted.map(|recorded| recorded.fingerprint);
+        counted.or(self.refused)
+    }
 }
 
 impl Oracle {
@@ -61,9 +69,24 @@ impl Keys {
             !key.is_over,
             "{name:?} is counted after it was called ended"
         );
+        assert_eq!(
+            key.refused, None,
+            "{name:?} is counted after it was refused"
+        );
         let before = key.counted.replace(*recorded);
         assert_eq!(before, None, "{name:?} was counted twice");
         key.wanted[&recorded.fingerprint]
+    }
+
+    /// Home has refused a key for good.
+    pub fn refused(&mut self, name: WriteKey, fingerprint: u64) {
+        let key = self.0.get_mut(&name).expect("a key that was sent");
+        assert_eq!(
+            key.counted, None,
+            "{name:?} is refused after it was counted"
+        );
+        let before = key.refused.replace(fingerprint);
+        assert_eq!(before, None, "{name:?} is refused twice");
     }
 
     /// A client got an answer. Returns whether it is a last one.
@@ -93,11 +116,8 @@ impl Keys {
                 true
             }
             Ok(KeyedOutcome::Reused) => {
-                let counted = key.counted.expect("a key that was used");
-                assert_ne!(
-                    counted.fingerprint, fingerprint,
-                    "{name:?} was used for this"
-                );
+                let used = key.used_for().expect("a key that was used");
+                assert_ne!(used, fingerprint, "{name:?} was used for this");
                 true
             }
             Ok(KeyedOutcome::Ended) => {
@@ -107,9 +127,8 @@ impl Keys {
                 true
             }
             Ok(KeyedOutcome::Full | KeyedOutcome::Overflow) => panic!("{name:?}: {outcome:?}"),
-            // A late copy of another attempt may still be counted, so that it was not is no promise.
-            Ok(KeyedOutcome::BelowFloor) => {
-                key.is_below = true;
+            Ok(KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore) => {
+                assert_eq!(key.refused, Some(fingerprint), "{name:?} was not refused");
                 true
             }
             Ok(KeyedOutcome::NeedsView | KeyedOutcome::NeedsHome)
@@ -133,11 +152,8 @@ impl Keys {
 
     /// Another write than this one was counted under a key.
     pub fn check_reused(&self, name: WriteKey, fingerprint: u64) {
-        let counted = self.0[&name].counted.expect("a key that was used");
-        assert_ne!(
-            counted.fingerprint, fingerprint,
-            "{name:?} was used for this"
-        );
+        let used = self.0[&name].used_for().expect("a key that was used");
+        assert_ne!(used, fingerprint, "{name:?} was used for this");
     }
 
     /// Sums what was counted in a generation; every key must have been counted or have ended.
@@ -145,7 +161,7 @@ impl Keys {
         let mut plain = (0, 0);
         for (name, key) in &self.0 {
             assert!(
-                key.counted.is_some() || key.is_over || key.is_dead || key.is_below,
+                key.used_for().is_some() || key.is_over || key.is_dead,
                 "{name:?} was never counted"
             );
             let counted = key
