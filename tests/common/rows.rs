@@ -133,7 +133,8 @@ impl Rows {
     /// Puts the cell together from the rows.
     pub fn load(&self) -> Cell {
         let Some(hot) = self.0.get(&(HOT, 0)) else {
-            return Cell::default();
+            // It may have struck writes out.
+            return self.with_ledger(Cell::default());
         };
         let hot: Hot = decode(hot).expect("a hot row");
         let mut pages = Vec::new();
@@ -152,7 +153,10 @@ impl Rows {
             (u8::try_from(shard).expect("a shard"), part)
         });
         let all_time = self.sketch(ALL_TIME, 0);
-        let mut cell = Cell::restore(hot, pages, all_time, open, sealed.collect());
+        self.with_ledger(Cell::restore(hot, pages, all_time, open, sealed.collect()))
+    }
+
+    fn with_ledger(&self, mut cell: Cell) -> Cell {
         if let Some(ledger) = self.0.get(&(LEDGER, 0)) {
             cell.restore_ledger(decode(ledger).expect("the ledger's counts"));
         }

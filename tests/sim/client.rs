@@ -28,7 +28,7 @@ pub struct Wish {
 }
 
 /// As `read::value_seen`.
-async fn value_seen(air: &Rc<Air>) -> SeenValue {
+pub async fn value_seen(air: &Rc<Air>) -> SeenValue {
     let sum = sum_world(air, false).await.ok().flatten();
     sum.map_or_else(SeenValue::default, |sum| SeenValue {
         value: sum.value(),
@@ -36,12 +36,10 @@ async fn value_seen(air: &Rc<Air>) -> SeenValue {
     })
 }
 
-/// Sends a keyed write once through an isolate. True if the client has its last answer.
-pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
-    let air = edge.air.clone();
-    let here = datacenter(edge.datacenter);
+/// A write as it leaves an isolate.
+pub fn keyed(edge: &Edge, wish: Wish) -> Keyed {
     let second = edge.now_ms().div_euclid(1_000);
-    let mut write = Keyed {
+    Keyed {
         key: wish.key,
         fingerprint: wish.fingerprint,
         generation: 0,
@@ -51,7 +49,14 @@ pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
         past: Vec::new(),
         seen: None,
         condition: None,
-    };
+    }
+}
+
+/// Sends a keyed write once through an isolate. True if the client has its last answer.
+pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
+    let air = edge.air.clone();
+    let here = datacenter(edge.datacenter);
+    let mut write = keyed(&edge, wish);
     air.oracle
         .borrow_mut()
         .keys

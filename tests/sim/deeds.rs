@@ -41,7 +41,7 @@ impl Deed {
         }
     }
 
-    fn operation(self) -> Operation {
+    pub fn operation(self) -> Operation {
         match self {
             Self::Set(value) => Operation::Set(Value::new(u128::from(value), 0)),
             Self::Reset => Operation::Reset,

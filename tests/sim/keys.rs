@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
 use tally::protocol::messages::Fault;
+use tally::protocol::version::Version;
 
 use super::oracle::{Oracle, Totals};
 
@@ -23,6 +24,10 @@ struct Key {
     is_dead: bool,
     /// Whether a client was told that it would take the value below the floor.
     is_below: bool,
+    /// What its client had seen, which must not have changed.
+    condition: Option<Version>,
+    /// Whether a client was told that it had.
+    is_changed: bool,
 }
 
 impl Oracle {
@@ -43,15 +48,42 @@ impl Oracle {
     }
 }
 
-/// All keys.
+impl Key {
+    /// Whether its clients need not send it any more.
+    fn is_settled(&self) -> bool {
+        let is_refused = self.is_below || self.is_changed;
+        self.counted.is_some() || self.is_over || self.is_dead || is_refused
+    }
+}
+
+/// All keys, and how many were drawn.
 #[derive(Debug, Default)]
-pub struct Keys(BTreeMap<WriteKey, Key>);
+pub struct Keys(BTreeMap<WriteKey, Key>, u64);
 
 impl Keys {
     /// A client asks for this under a key.
     pub fn wants(&mut self, key: WriteKey, fingerprint: u64, delta: Totals) {
         let key = self.0.entry(key).or_default();
         key.wanted.insert(fingerprint, delta);
+    }
+
+    /// A key that nobody else has.
+    pub fn draw(&mut self) -> WriteKey {
+        self.1 += 1;
+        let mut name = [4; 16];
+        name[8..].copy_from_slice(&self.1.to_be_bytes());
+        WriteKey(name)
+    }
+
+    /// A write is counted only while the counter is what this version saw. Its client may give it up.
+    pub fn only_if(&mut self, name: WriteKey, version: &Version) {
+        let key = self.0.get_mut(&name).expect("a key that was sent");
+        key.condition = Some(version.clone());
+    }
+
+    /// What the client of a key had seen, if the write depends on that.
+    pub fn condition(&self, name: WriteKey) -> Option<&Version> {
+        self.0.get(&name)?.condition.as_ref()
     }
 
     /// A lead has counted a key. Returns how much.
@@ -61,6 +93,7 @@ impl Keys {
             !key.is_over,
             "{name:?} is counted after it was called ended"
         );
+        assert!(!key.is_changed, "{name:?} is counted after it was refused");
         let before = key.counted.replace(*recorded);
         assert_eq!(before, None, "{name:?} was counted twice");
         key.wanted[&recorded.fingerprint]
@@ -115,7 +148,11 @@ impl Keys {
             Ok(KeyedOutcome::NeedsView | KeyedOutcome::NeedsHome)
             | Ok(KeyedOutcome::NotWhole | KeyedOutcome::Struck)
             | Err(_) => false,
-            Ok(KeyedOutcome::Changed) => panic!("{name:?} has no condition"),
+            Ok(KeyedOutcome::Changed) => {
+                assert!(key.condition.is_some(), "{name:?} has no condition");
+                key.is_changed = true;
+                true
+            }
             Ok(KeyedOutcome::Unknown) => panic!("{name:?} asked to be counted"),
         }
     }
@@ -145,7 +182,7 @@ impl Keys {
         let mut plain = (0, 0);
         for (name, key) in &self.0 {
             assert!(
-                key.counted.is_some() || key.is_over || key.is_dead || key.is_below,
+                key.is_settled() || key.condition.is_some(),
                 "{name:?} was never counted"
             );
             let counted = key

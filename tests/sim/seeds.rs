@@ -84,6 +84,8 @@ enum Kind {
     Skew,
     Operate,
     OperateKeyed,
+    WriteIf,
+    OperateIf,
 }
 
 /// What must go on, with its usual weight.
@@ -99,6 +101,12 @@ const USUAL: [(u64, Kind); 7] = [
 
 /// What owners may do to counters as a whole, in half of all worlds.
 const OPERATIONS: [(u64, Kind); 2] = [(6, Kind::Operate), (4, Kind::OperateKeyed)];
+
+/// What depends on what was seen, in a third of all worlds.
+const CONDITIONS: [(u64, Kind); 2] = [(14, Kind::WriteIf), (3, Kind::OperateIf)];
+
+/// Keys of conditional writes.
+const CONDITION_KEYS: u8 = 12;
 
 /// What may happen besides, with the most that it weighs.
 const UNUSUAL: [(u64, Kind); 26] = [
@@ -148,6 +156,9 @@ impl Weather {
         }
         if chance.once_in(2) {
             weights.extend(OPERATIONS);
+        }
+        if chance.once_in(3) {
+            weights.extend(CONDITIONS);
         }
         // Whoever stops a counter lets it go on.
         weights.push((2, Kind::Resume));
@@ -245,6 +256,18 @@ impl Weather {
                 edge,
                 key: chance.small(DEEDS),
             },
+            Kind::WriteIf => Step::WriteIf {
+                counter,
+                edge,
+                pick,
+                key: chance.once_in(3).then(|| chance.small(CONDITION_KEYS)),
+            },
+            Kind::OperateIf => Step::OperateIf {
+                counter,
+                edge,
+                pick,
+                deed: Deed::draw(chance, datacenters),
+            },
             Kind::Believe => Step::Believe {
                 counter,
                 edge,
@@ -320,7 +343,8 @@ fn every_seed_ends_at_the_plain_integer() {
     }
 }
 
-/// `make soak`: SEED is one seed, told step by step; SEEDS so many from FROM.
+/// `make soak`: SEED is one seed, told step by step; SEEDS so many from FROM, until FAULTS of them went wrong, which
+/// is one unless it is set.
 #[test]
 #[ignore = "runs as long as it is asked to"]
 fn soak() {
@@ -335,12 +359,19 @@ fn soak() {
         number("FROM").unwrap_or(0),
         number("SEEDS").unwrap_or(SEEDS),
     );
+    let faults_max = number("FAULTS").unwrap_or(1);
+    let mut wrong: Vec<u64> = Vec::new();
     for done in 0..seeds {
         if done % PROGRESS_EVERY == 0 {
             eprintln!("soak: {done} of {seeds} worlds, from seed {from}");
         }
-        live(from + done, false);
+        if std::panic::catch_unwind(|| live(from + done, false)).is_err() {
+            wrong.push(from + done);
+        }
+        let faults = u64::try_from(wrong.len()).expect("few worlds");
+        assert!(faults < faults_max, "soak: wrong worlds are {wrong:?}");
     }
+    assert!(wrong.is_empty(), "soak: wrong worlds are {wrong:?}");
     let next = from + seeds;
     eprintln!("soak: {seeds} worlds are well, seeds {from} up to {next}");
 }

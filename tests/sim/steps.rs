@@ -56,6 +56,20 @@ pub enum Step {
         edge: u8,
         key: u8,
     },
+    /// Somebody writes who has seen the counter, if nothing has changed since; with a key for the first time or again.
+    WriteIf {
+        counter: usize,
+        edge: u8,
+        pick: usize,
+        key: Option<u8>,
+    },
+    /// An owner changes a counter as a whole, if nothing has changed since it was seen.
+    OperateIf {
+        counter: usize,
+        edge: u8,
+        pick: usize,
+        deed: Deed,
+    },
     /// An isolate believes what was true once.
     Believe {
         counter: usize,
