@@ -117,7 +117,7 @@ impl Core {
             self.write(|rows, _| rows.close(generation, &shards))?;
         }
         let outcome = self.close_shards().await;
-        if outcome.is_ok() && self.state.borrow().generation().is_none() {
+        if outcome.is_ok() && self.state.borrow().is_blank() {
             self.rows.borrow_mut().delete_all();
         }
         outcome

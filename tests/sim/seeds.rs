@@ -15,8 +15,8 @@ const SEEDS: u64 = 200;
 /// Seeds between two lines of progress.
 const PROGRESS_EVERY: u64 = 500;
 
-/// How far a clock is stepped at most: see `network::LINGERS_MS_MAX`.
-const SKEW_MS_MAX: i64 = 15_000;
+/// How far clocks are stepped at most: by seconds, or by minutes.
+const SKEWS_MS_MAX: [i64; 2] = [15_000, 600_000];
 
 /// From worlds where hardly any time passes to those where callers give up on their own.
 const TICKS_MS_MAX: [i64; 3] = [20, 100, 2_000];
@@ -45,6 +45,8 @@ struct Weather {
     order: u64,
     /// How long a step takes at most.
     tick_ms_max: i64,
+    /// How far a clock is stepped at most.
+    skew_ms_max: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -169,6 +171,7 @@ impl Weather {
             total,
             order: 1 + chance.below(4),
             tick_ms_max: TICKS_MS_MAX[chance.pick(TICKS_MS_MAX.len())],
+            skew_ms_max: SKEWS_MS_MAX[chance.pick(SKEWS_MS_MAX.len())],
         }
     }
 
@@ -298,7 +301,7 @@ impl Weather {
             },
             Kind::Skew => {
                 let whose = chance.pick(World::clocks(self.layout));
-                Step::Skew(whose, chance.around(SKEW_MS_MAX))
+                Step::Skew(whose, chance.around(self.skew_ms_max))
             }
         }
     }
