@@ -1,146 +1,27 @@
 //! Law: a cell decides by the counter's value only where it is home and knows the whole, and then no decrement takes the
-//! value below the floor; what is granted later holds; a write that was struck out is never counted.
+//! value below the floor; what is granted later holds.
 #![expect(
     clippy::expect_used,
     reason = "the helpers of a test fail it by panicking"
 )]
 
 mod common;
-
-use std::collections::BTreeMap;
+#[expect(dead_code, reason = "what is struck out has its own tests")]
+#[path = "common/home.rs"]
+mod home;
 
 use common::config;
+use home::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::cell::{Cell, LedgerLimits};
-use tally::counter::flush::{Changes, Load, Refusal};
-use tally::counter::grant::{Grant, Taken};
-use tally::counter::ledger::{Keyed, KeyedOutcome, RECORDS_MAX, Recorded, Unchanged, WriteKey};
-use tally::counter::merge::Question;
+use tally::counter::flush::{Load, Refusal};
+use tally::counter::grant::Grant;
+use tally::counter::id::Datacenter;
+use tally::counter::ledger::{Keyed, KeyedOutcome, Unchanged};
 use tally::counter::nonces::Nonce;
-use tally::counter::settings::Settings;
-use tally::counter::total::Value;
 
-const NOW_MS: i64 = 1_777_593_630_000;
-const LIMITS: LedgerLimits = LedgerLimits {
-    kept_ms: 86_400_000,
-    records_max: RECORDS_MAX,
-};
-
-fn value(number: i64) -> Value {
-    let amount = Value::new(u128::from(number.unsigned_abs()), 0);
-    if number < 0 { amount.negated() } else { amount }
-}
-
-fn number(value: Value) -> i64 {
-    value.to_string().parse().expect("a small number")
-}
-
-/// The grant of a home, with what the value is besides what it counts itself.
-fn home(revision: u64, rest: i64, floor: Option<i64>) -> Grant {
-    Grant {
-        generation: 1,
-        settings: Settings {
-            number: revision,
-            shards: Some(1),
-            floor: floor.map(value),
-            ..Settings::default()
-        },
-        revision,
-        alone: true,
-        is_home: true,
-        rest: value(rest),
-        operations: revision,
-        ..Grant::default()
-    }
-}
-
-fn cell(grant: Grant) -> Cell {
-    let mut cell = Cell::default();
-    assert_eq!(cell.take_grant(grant, NOW_MS), Taken::Born);
-    cell
-}
-
-fn keyed(number: u64, added: u128, removed: u128) -> Keyed {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&number.to_le_bytes());
-    Keyed {
-        key: WriteKey(key),
-        fingerprint: number,
-        generation: 0,
-        added,
-        removed,
-        live: Vec::new(),
-        past: Vec::new(),
-        seen: None,
-        condition: None,
-    }
-}
-
-/// A cell with the records that it has written.
-struct Shell {
-    cell: Cell,
-    records: BTreeMap<WriteKey, Recorded>,
-}
-
-impl Shell {
-    fn new(grant: Grant) -> Self {
-        Self {
-            cell: cell(grant),
-            records: BTreeMap::new(),
-        }
-    }
-
-    fn count(&mut self, write: &Keyed) -> Result<KeyedOutcome, Refusal> {
-        let mut changes = Changes::default();
-        let known = |key: WriteKey| self.records.get(&key).copied();
-        let only = std::slice::from_ref(write);
-        let outcomes = (self.cell).apply_keyed(only, LIMITS, NOW_MS, &known, &mut changes)?;
-        self.keep(changes);
-        Ok(outcomes[0])
-    }
-
-    fn strike(&mut self, write: &Keyed) -> KeyedOutcome {
-        let mut changes = Changes::default();
-        let known = |key: WriteKey| self.records.get(&key).copied();
-        let only = std::slice::from_ref(write);
-        let outcomes = (self.cell).strike(only, LIMITS, NOW_MS, &known, &mut changes);
-        assert!(!changes.hot, "nothing is counted");
-        self.keep(changes);
-        outcomes[0]
-    }
-
-    fn keep(&mut self, changes: Changes) {
-        for (_, key, recorded) in changes.records {
-            assert_eq!(self.records.insert(key, recorded), None, "written once");
-        }
-    }
-
-    fn flush(&mut self, number: u64, added: u128, removed: u128) -> Result<(), Refusal> {
-        let load = Load {
-            added,
-            removed,
-            ..Load::default()
-        };
-        let nonce = Nonce { lane: 1, number };
-        (self.cell).apply(nonce, &load, NOW_MS).map(|_| ())
-    }
-
-    fn totals(&self) -> (u64, u128, u128) {
-        let part = self.cell.answer(&Question::plain(1)).expect("it counts");
-        (part.totals.sequence, part.totals.added, part.totals.removed)
-    }
-}
-
-fn value_of(outcome: KeyedOutcome) -> i64 {
-    match outcome {
-        KeyedOutcome::Counted(recorded) => {
-            assert!(recorded.is_exact);
-            let (added, removed) = recorded.totals;
-            number(Value::new(added, removed))
-        }
-        other => unreachable!("{other:?}"),
-    }
+fn fra() -> Datacenter {
+    Datacenter::parse("FRA").expect("a datacenter")
 }
 
 proptest! {
@@ -168,7 +49,8 @@ proptest! {
                     prop_assert_eq!(value_of(outcome), expected);
                 }
                 _ => {
-                    let outcome = shell.count(&keyed(step, 0, amount)).expect("it decides");
+                    let write = keyed(step, 0, amount);
+                    let outcome = shell.count_moved(&write, None).expect("it decides");
                     if amount > 0 && expected - delta < floor {
                         prop_assert_eq!(outcome, KeyedOutcome::BelowFloor);
                         prop_assert_eq!((shell.totals(), shell.records.clone()), before);
@@ -197,6 +79,37 @@ proptest! {
         }
     }
 
+    /// So a condition that was refused needs no record: an attempt before that comes late is refused too.
+    #[test]
+    fn what_has_changed_since_a_version_stays_changed(
+        seen_at in 0..20_usize, steps in vec(0..3_u8, 1..20),
+    ) {
+        let mut shell = Shell::new(home(1, 0, None));
+        let mut seen = None;
+        let mut revision = 1;
+        let mut has_changed = false;
+        for (place, step) in steps.into_iter().enumerate() {
+            let number = u64::try_from(place).expect("few") + 1;
+            if place == seen_at {
+                let (sequence, ..) = shell.totals();
+                seen = Some(Unchanged { home: fra(), generation: 1, sequence, operations: revision });
+            }
+            match step {
+                0 => shell.flush(number, 1, 0).expect("it counts"),
+                1 => drop(shell.count(&keyed(number, 1, 0)).expect("it counts")),
+                _ => {
+                    revision += 1;
+                    shell.cell.take_grant(home(revision, 0, None), NOW_MS);
+                }
+            }
+            has_changed |= seen.is_some();
+            let write = Keyed { condition: seen.clone(), ..keyed(0, 1, 0) };
+            if has_changed {
+                prop_assert_eq!(shell.count(&write), Ok(KeyedOutcome::Changed));
+            }
+        }
+    }
+
     #[test]
     fn a_conditional_write_is_counted_only_while_nothing_has_changed(
         sequence in 0..4_u64, generation in 1..3_u64, operations in 0..3_u64, flushes in 0..4_u64,
@@ -205,11 +118,11 @@ proptest! {
         for flush in 0..flushes {
             shell.flush(flush + 1, 1, 0).expect("it counts");
         }
-        let asked = Unchanged { generation, sequence, operations };
-        let write = Keyed { condition: Some(asked), ..keyed(9, 5, 0) };
+        let asked = Unchanged { home: fra(), generation, sequence, operations };
+        let write = Keyed { condition: Some(asked.clone()), ..keyed(9, 5, 0) };
         let before = shell.totals();
         let outcome = shell.count(&write).expect("it decides");
-        if asked == (Unchanged { generation: 1, sequence: flushes, operations: 1 }) {
+        if asked == (Unchanged { home: fra(), generation: 1, sequence: flushes, operations: 1 }) {
             prop_assert_eq!(value_of(outcome), i64::try_from(flushes).expect("few") + 5);
             // Repeated, it is what it was, though its own count has changed the counter.
             prop_assert!(matches!(shell.count(&write), Ok(KeyedOutcome::Replayed(_))));
@@ -238,6 +151,7 @@ fn only_home_decides_by_the_value() {
     };
     let mut shell = Shell::new(away);
     let unchanged = Unchanged {
+        home: fra(),
         generation: 1,
         sequence: 0,
         operations: 1,
@@ -278,6 +192,7 @@ fn home_decides_only_once_its_other_shards_are_sealed() {
     assert_eq!(shell.cell.to_seal().len(), 1);
     let mut conditional = Keyed {
         condition: Some(Unchanged {
+            home: fra(),
             generation: 1,
             sequence: 0,
             operations: 1,
@@ -298,6 +213,7 @@ fn home_decides_only_once_its_other_shards_are_sealed() {
     // What the shard counted is news to whoever saw home's cell alone.
     assert_eq!(shell.count(&conditional), Ok(KeyedOutcome::Changed));
     conditional.condition = Some(Unchanged {
+        home: fra(),
         generation: 1,
         sequence: 1,
         operations: 1,
@@ -320,47 +236,4 @@ fn of_one_revision_the_more_careful_grant_holds() {
         assert!(!held.alone && !held.is_home);
         assert_eq!((cell.value_at_home(), cell.elsewhere()), (None, None));
     }
-}
-
-#[test]
-fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() {
-    let mut shell = Shell::new(home(1, 0, None));
-    let (struck, counted) = (keyed(1, 5, 0), keyed(2, 3, 0));
-    let first = shell.count(&counted).expect("it counts");
-    let KeyedOutcome::Counted(recorded) = first else {
-        unreachable!("{first:?}")
-    };
-    for _ in 0..2 {
-        assert_eq!(shell.strike(&struck), KeyedOutcome::Struck);
-        assert_eq!(shell.strike(&counted), KeyedOutcome::Replayed(recorded));
-        assert_eq!(shell.count(&struck), Ok(KeyedOutcome::Struck));
-        assert_eq!(shell.count(&counted), Ok(KeyedOutcome::Replayed(recorded)));
-    }
-    assert_eq!(shell.totals(), (1, 3, 0));
-    // Also by a cell that counts for nobody.
-    let mut unborn = Shell {
-        cell: Cell::default(),
-        records: BTreeMap::new(),
-    };
-    assert_eq!(unborn.strike(&struck), KeyedOutcome::Struck);
-    unborn.cell.take_grant(home(1, 0, None), NOW_MS);
-    assert_eq!(unborn.cell.ledger().records(), 1, "it is looked for still");
-    unborn.cell.take_grant(
-        Grant {
-            generation: 2,
-            ..home(1, 0, None)
-        },
-        NOW_MS,
-    );
-    assert_eq!(unborn.cell.ledger().records(), 0, "its rows are gone");
-    assert_eq!(unborn.count(&struck), Ok(KeyedOutcome::Struck));
-    let mut changes = Changes::default();
-    let full = LedgerLimits {
-        records_max: 0,
-        ..LIMITS
-    };
-    let only = std::slice::from_ref(&counted);
-    let outcomes = Cell::default().strike(only, full, NOW_MS, &|_| None, &mut changes);
-    assert_eq!(outcomes, [KeyedOutcome::Full]);
-    assert!(changes.records.is_empty());
 }

@@ -200,7 +200,14 @@ fn a_cell_that_may_not_count_decides_nothing() {
     for cell in [&mut unborn, &mut sealed] {
         let before = cell.clone();
         let mut changes = Changes::default();
-        let refused = cell.apply_keyed(&writes, limits(10), BEGIN_MS, &|_| None, &mut changes);
+        let refused = cell.apply_keyed(
+            &writes,
+            Some(0),
+            limits(10),
+            BEGIN_MS,
+            &|_| None,
+            &mut changes,
+        );
         assert_eq!(refused, Err(Refusal::NeedsGrant));
         assert!(*cell == before && changes == Changes::default());
     }

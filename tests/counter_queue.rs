@@ -344,6 +344,7 @@ fn what_can_never_be_counted_is_dead_and_all_else_is_sent_again() {
         (KeyedOutcome::Overflow, Verdict::Dead(Death::Overflow)),
         (KeyedOutcome::Ended, Verdict::Dead(Death::Ended)),
         (KeyedOutcome::Reused, Verdict::Dead(Death::Reused)),
+        (KeyedOutcome::BelowFloorBefore, Verdict::Dead(Death::Reused)),
         (KeyedOutcome::Full, Verdict::Later),
         (KeyedOutcome::NeedsView, Verdict::Later),
     ] {

@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::{
-    Keyed, KeyedOutcome, Ledger, Recorded, SeenValue, Unchanged, WriteKey,
+    Keyed, KeyedOutcome, Ledger, Record, Recorded, SeenValue, Unchanged, WriteKey,
 };
 use tally::counter::total::Value;
 use tally::protocol::messages::{
-    Claim, Claimed, Count, Counted, FindClaims, Owner, Recall, decode, encode,
+    Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall, decode, encode,
 };
 use tally::protocol::names::CellAddress;
 
@@ -54,6 +54,33 @@ fn a_record_and_the_ledgers_counts_have_these_bytes() {
         golden(&recorded()),
         "ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc6702"
     );
+    assert_eq!(
+        golden(&Record::Counted(recorded())),
+        "ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc6702"
+    );
+    let struck = |moves: u32| Record::Struck {
+        moves,
+        at_ms: NOW_MS,
+    };
+    assert_eq!(golden(&struck(0)), "0000000000000000e0f4b18dbc6700");
+    assert_eq!(golden(&struck(300)), "0000ac020000000000e0f4b18dbc6700");
+    let refused = Record::BelowFloor {
+        fingerprint: 300,
+        at_ms: NOW_MS,
+    };
+    assert_eq!(golden(&refused), "ac0200000000000000e0f4b18dbc6701");
+    // As it was written before moves had numbers, with a fingerprint.
+    let before = Recorded {
+        fingerprint: 300,
+        generation: 0,
+        sequence: 0,
+        totals: (0_u128.into(), 0_u128.into()),
+        is_exact: false,
+        at_ms: NOW_MS,
+        operations: 0,
+    };
+    let bytes = encode(&before).expect("a record");
+    assert_eq!(decode::<Record>(&bytes), Ok(struck(0)));
     let mut ledger = Ledger::default();
     assert_eq!(golden(&ledger), "00");
     for later_ms in [0, 1, 30_000] {
@@ -77,6 +104,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
             is_set: true,
         }),
         condition: Some(Unchanged {
+            home: address().datacenter,
             generation: 7,
             sequence: 300,
             operations: 1,
@@ -85,10 +113,11 @@ fn keyed_writes_and_claims_have_these_bytes() {
     let count = Count {
         to: address(),
         writes: vec![keyed],
+        moves: Some(300),
     };
     assert_eq!(
         golden(&count),
-        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac020001010107ac0201"
+        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac02"
     );
     let counted = Counted {
         outcomes: vec![
@@ -105,35 +134,39 @@ fn keyed_writes_and_claims_have_these_bytes() {
             KeyedOutcome::NeedsHome,
             KeyedOutcome::NotWhole,
             KeyedOutcome::Unknown,
+            KeyedOutcome::BelowFloorBefore,
         ],
         shards: 8,
         home: Some(address().datacenter),
     };
     assert_eq!(
         golden(&counted),
-        "0d00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c080103465241"
+        "0e00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d080103465241"
     );
     let claim = Claim {
         counter: address().counter,
         datacenter: address().datacenter,
         keys: vec![WriteKey([7; 16])],
-        struck_at: Some(address().datacenter),
+        struck_at: Some(Holder::first(&address().datacenter).next(&address().datacenter)),
     };
     assert_eq!(
         golden(&claim),
-        "07706167652fc3bc0346524101070707070707070707070707070707070103465241"
+        "07706167652fc3bc034652410107070707070707070707070707070707010346524101"
     );
     let claimed = Claimed {
         generation: 7,
         owners: vec![
-            Owner::Lead(address().datacenter),
+            Owner::Lead(Holder {
+                datacenter: address().datacenter,
+                moves: 300,
+            }),
             Owner::Ended,
             Owner::Full,
             Owner::Operation,
             Owner::Nobody,
         ],
     };
-    assert_eq!(golden(&claimed), "0705000346524101020304");
+    assert_eq!(golden(&claimed), "07050003465241ac0201020304");
     let find = FindClaims {
         counter: address().counter,
         keys: vec![WriteKey([7; 16])],

@@ -108,27 +108,29 @@ fn what_a_version_says_of_home_is_its_cells_and_the_operations() {
             seen("SYD", 0, 7, 1),
         ],
     );
-    let unchanged = |generation, sequence, operations| Unchanged {
+    let unchanged = |home: &Datacenter, generation, sequence, operations| Unchanged {
+        home: home.clone(),
         generation,
         sequence,
         operations,
     };
-    assert_eq!(all.at_home(&fra), unchanged(7, 5, 3));
+    assert_eq!(all.at_home(&fra), unchanged(&fra, 7, 5, 3));
     assert_eq!(
         all.at_home(&iad),
-        unchanged(7, 0, 3),
+        unchanged(&iad, 7, 0, 3),
         "it had counted nothing"
     );
     let of_fra = version(3, &[seen("FRA", 0, 7, 5), seen("FRA", 1, 7, 9)]);
     assert_eq!(all.of_home(&fra), of_fra);
     assert_eq!(all.of_home(&fra).at_home(&fra), all.at_home(&fra));
-    assert_eq!(Version::default().at_home(&fra), unchanged(0, 0, 0));
+    assert_eq!(Version::default().at_home(&fra), unchanged(&fra, 0, 0, 0));
 }
 
 #[test]
 fn a_home_that_has_stopped_is_as_it_was_seen_if_no_shard_has_counted_since() {
     let fra = datacenter("FRA");
     let now = Unchanged {
+        home: fra.clone(),
         generation: 7,
         sequence: 5,
         operations: 3,
@@ -143,17 +145,17 @@ fn a_home_that_has_stopped_is_as_it_was_seen_if_no_shard_has_counted_since() {
         (shard, totals)
     };
     let all = version(3, &[seen("FRA", 0, 7, 5), seen("FRA", 1, 7, 9)]);
-    assert!(all.is_now(&fra, now, &[cell(0, 5), cell(1, 9)]));
-    assert!(!all.is_now(&fra, now, &[cell(0, 5), cell(1, 10)]));
-    assert!(!all.is_now(&fra, now, &[cell(0, 5), cell(1, 9), cell(2, 1)]));
+    assert!(all.is_now(&fra, &now, &[cell(0, 5), cell(1, 9)]));
+    assert!(!all.is_now(&fra, &now, &[cell(0, 5), cell(1, 10)]));
+    assert!(!all.is_now(&fra, &now, &[cell(0, 5), cell(1, 9), cell(2, 1)]));
     let moved = Unchanged {
         operations: 4,
-        ..now
+        ..now.clone()
     };
-    assert!(!all.is_now(&fra, moved, &[cell(0, 5), cell(1, 9)]));
+    assert!(!all.is_now(&fra, &moved, &[cell(0, 5), cell(1, 9)]));
     let written = version(3, &[seen("FRA", 0, 7, 5)]);
-    assert!(written.is_now(&fra, now, &[cell(0, 5), cell(1, 0)]));
-    assert!(!written.is_now(&fra, now, &[cell(0, 5), cell(1, 9)]));
+    assert!(written.is_now(&fra, &now, &[cell(0, 5), cell(1, 0)]));
+    assert!(!written.is_now(&fra, &now, &[cell(0, 5), cell(1, 9)]));
 }
 
 #[test]

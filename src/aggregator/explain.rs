@@ -8,11 +8,10 @@ use std::cell::RefCell;
 use worker::Env;
 
 use super::{LEAD_MS_MAX, read_drained, read_view};
-use crate::counter::id::CounterId;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::protocol::messages::{
-    Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, ReadDrained, Sum,
+    DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, ReadDrained, Sum,
     SumExplained, Way,
 };
 use crate::protocol::names;
@@ -40,15 +39,13 @@ fn since(begun_ms: i64) -> u64 {
     u64::try_from(now_ms().saturating_sub(begun_ms)).unwrap_or(0)
 }
 
-/// Calls a counter's root.
-pub async fn ask_root<C: Call>(
-    env: &Env,
-    counter: &CounterId,
-    call: &C,
+/// Waits for what a counter's root is asked.
+pub async fn ask_root<T>(
+    asked: impl Future<Output = Result<T, Fault>>,
     notes: Notes<'_>,
-) -> Result<C::Answer, Fault> {
+) -> Result<T, Fault> {
     let begun_ms = notes.map(|_| now_ms());
-    let answer = call::root(env, counter, call).await;
+    let answer = asked.await;
     if let (Some(way), Some(begun_ms)) = (notes, begun_ms) {
         way.borrow_mut().root_ms = since(begun_ms);
     }

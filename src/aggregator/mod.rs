@@ -24,7 +24,7 @@ use crate::platform::measure;
 use crate::platform::settled::all_settled;
 use crate::protocol::known;
 use crate::protocol::messages::{
-    Call, DatacenterSum, Drain, Explain, Fault, GlobalSum, List, ListAll, LookUp, Measure, Read,
+    Call, DatacenterSum, Drain, Explain, Fault, GlobalSum, List, ListAll, Measure, Read,
     ReadDrained, ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
 };
 use crate::protocol::names::{self, CellAddress, DIRECTORY_PARTITIONS};
@@ -92,7 +92,9 @@ async fn read_view(
         watches: !wanted.is_passing,
         of_one: false,
     };
-    let Some(Viewed { root, view }) = ask_root(env, &asked.counter, &view_of, notes).await? else {
+    let Some(Viewed { root, view }) =
+        ask_root(call::root(env, &asked.counter, &view_of), notes).await?
+    else {
         return Ok(None);
     };
     if let Some(view) = view {
@@ -144,10 +146,7 @@ async fn read(
 }
 
 async fn look_up(env: &Env, counter: &CounterId, notes: Notes<'_>) -> Result<Option<Root>, Fault> {
-    let look_up = LookUp {
-        counter: counter.clone(),
-    };
-    ask_root(env, counter, &look_up, notes).await
+    ask_root(call::look_up(env, counter), notes).await
 }
 
 /// Sums a counter once its inboxes have counted what they had acknowledged.

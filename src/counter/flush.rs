@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::history::DirtyPages;
-use super::ledger::{Recorded, WriteKey};
+use super::ledger::NewRecord;
 use crate::sketch::{Sketch, Token};
 
 /// What a flush carries.
@@ -79,8 +79,8 @@ pub struct Changes {
     pub minutes: Vec<(i64, Vec<u8>)>,
     /// Tokens of minutes that are not in memory: the shell merges them into those minutes' rows.
     pub late_tokens: Vec<(i64, Token)>,
-    /// Records of keyed writes: (slot, key, record). Where there are any, the ledger's counts are written too.
-    pub records: Vec<(i64, WriteKey, Recorded)>,
+    /// Records of keyed writes, one for each key. Where there are any, the ledger's counts are written too.
+    pub records: Vec<NewRecord>,
 }
 
 impl Changes {

@@ -10,10 +10,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::id::Datacenter;
 use super::total::{Sum, Value};
 
 /// The most records of one cell: about 100 bytes each on disk, 200 MB of the 10 GB that an object may hold.
 pub const RECORDS_MAX: u64 = 2_000_000;
+
+/// Refusals are recorded only while the ledger has fewer records than this part of what it may have: what is refused
+/// again and again, as decrements of what is sold out, leaves room for a million writes that count.
+pub const REFUSALS_PART: u64 = 2;
 
 /// Parts of the time that records are kept, so that what is looked up lies in few places and what is let go
 /// goes at once: a record is kept for up to a quarter longer than promised.
@@ -69,8 +74,10 @@ impl SeenValue {
 }
 
 /// What a conditional write has seen of its home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unchanged {
+    /// Which home: the sequence is of its cell.
+    pub home: Datacenter,
     /// The generation.
     pub generation: u64,
     /// The sequence of the one cell that counts.
@@ -79,7 +86,20 @@ pub struct Unchanged {
     pub operations: u64,
 }
 
-/// What is kept of a keyed write: all that its answer says, so that a retry gets the same.
+impl Unchanged {
+    /// What a lead is to compare: nothing that holds, where it is not the home that was seen. Its cell may have counted
+    /// as often by chance.
+    pub fn for_lead(&self, lead: &Datacenter) -> Self {
+        let is_home = self.home == *lead;
+        Self {
+            // No cell counts for generation 0.
+            generation: if is_home { self.generation } else { 0 },
+            ..self.clone()
+        }
+    }
+}
+
+/// What is kept of a keyed write that was counted: all that its answer says, so that a retry gets the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
     /// Of what it asked for.
@@ -98,24 +118,95 @@ pub struct Recorded {
     pub operations: u64,
 }
 
-impl Recorded {
-    /// The record of a write that is never counted here, because all writes go elsewhere.
-    pub fn struck(fingerprint: u64, at_ms: i64) -> Self {
-        Self {
-            fingerprint,
+/// What is kept under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Recorded", into = "Recorded")]
+pub enum Record {
+    /// It was counted.
+    Counted(Recorded),
+    /// All writes went elsewhere.
+    Struck {
+        /// It is never counted here by a claim that has moved so often, or less often; one that has moved oftener
+        /// has come back.
+        moves: u32,
+        /// When it was struck out, unix milliseconds.
+        at_ms: i64,
+    },
+    /// It would have taken the value below the counter's floor, and its client may have been told: it is never counted.
+    BelowFloor {
+        /// Of what it asked for.
+        fingerprint: u64,
+        /// When it was refused, unix milliseconds.
+        at_ms: i64,
+    },
+}
+
+/// What the operations of a record at rest say that was not counted.
+const AT_REST_STRUCK: u64 = 0;
+const AT_REST_BELOW_FLOOR: u64 = 1;
+
+/// The form at rest: the generation of what was not counted is 0, which no generation is; its operations tell why,
+/// and its sequence the moves.
+impl From<Record> for Recorded {
+    fn from(record: Record) -> Self {
+        let uncounted = |at_ms: i64| Self {
+            fingerprint: 0,
             generation: 0,
             sequence: 0,
             totals: (Sum::ZERO, Sum::ZERO),
             is_exact: false,
             at_ms,
-            operations: 0,
+            operations: AT_REST_STRUCK,
+        };
+        match record {
+            Record::Counted(recorded) => recorded,
+            Record::Struck { moves, at_ms } => Self {
+                sequence: moves.into(),
+                ..uncounted(at_ms)
+            },
+            Record::BelowFloor { fingerprint, at_ms } => Self {
+                fingerprint,
+                operations: AT_REST_BELOW_FLOOR,
+                ..uncounted(at_ms)
+            },
         }
     }
+}
 
-    /// Whether it is of a write that is never counted here.
-    pub fn is_struck(&self) -> bool {
-        self.generation == 0
+impl From<Recorded> for Record {
+    fn from(rest: Recorded) -> Self {
+        let Recorded {
+            fingerprint, at_ms, ..
+        } = rest;
+        match (rest.generation, rest.operations) {
+            (1.., _) => Self::Counted(rest),
+            (0, AT_REST_BELOW_FLOOR) => Self::BelowFloor { fingerprint, at_ms },
+            (0, _) => Self::Struck {
+                moves: u32::try_from(rest.sequence).unwrap_or(u32::MAX),
+                at_ms,
+            },
+        }
     }
+}
+
+/// A record, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its slot.
+    pub slot: i64,
+    /// What it says.
+    pub record: Record,
+}
+
+/// A record that must be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewRecord {
+    /// Its key.
+    pub key: WriteKey,
+    /// Where it is to lie, and what it says.
+    pub kept: Kept,
+    /// The slot of the record of the same key that it takes the place of.
+    pub replaces: Option<i64>,
 }
 
 /// What became of a keyed write.
@@ -135,7 +226,7 @@ pub enum KeyedOutcome {
     NeedsView,
     /// The generation that it was claimed for has ended; nothing is counted.
     Ended,
-    /// All writes go elsewhere: it is not counted here now, nor ever.
+    /// All writes go elsewhere: it is never counted here by the claim that it was sent with.
     Struck,
     /// It would take the value below the counter's floor; nothing was counted.
     BelowFloor,
@@ -147,6 +238,15 @@ pub enum KeyedOutcome {
     NotWhole,
     /// It was only asked for, and has not been counted.
     Unknown,
+    /// It was refused before, as it would have taken the value below the counter's floor, and is never counted.
+    BelowFloorBefore,
+}
+
+impl KeyedOutcome {
+    /// Whether it was counted, now or before.
+    pub fn is_counted(&self) -> bool {
+        matches!(self, Self::Counted(_) | Self::Replayed(_))
+    }
 }
 
 /// How many records each slot has.

@@ -224,7 +224,8 @@ pub fn verdict(outcome: KeyedOutcome) -> Verdict {
         KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) => Verdict::Done,
         KeyedOutcome::Overflow => Verdict::Dead(Death::Overflow),
         KeyedOutcome::Ended => Verdict::Dead(Death::Ended),
-        KeyedOutcome::Reused => Verdict::Dead(Death::Reused),
+        // An event takes nothing away, so what was refused under its key was another write.
+        KeyedOutcome::Reused | KeyedOutcome::BelowFloorBefore => Verdict::Dead(Death::Reused),
         // Home has moved, or is being settled; an event neither takes away nor has a condition.
         KeyedOutcome::Full
         | KeyedOutcome::NeedsView

@@ -30,7 +30,8 @@ pub enum How {
     Recalled,
 }
 
-/// Counts one keyed write, and returns its answer: the first one again, if it was counted before.
+/// Counts one keyed write, and returns its answer: the first one again, if it was counted before, or refused for
+/// good. Besides the unix second when it was counted; `None` where it was refused.
 ///
 /// # Errors
 /// As [`problem_of`] says.
@@ -40,7 +41,7 @@ pub async fn count_one(
     mut write: Keyed,
     how: &How,
     strings: bool,
-) -> Result<Answer, Problem> {
+) -> Result<(Answer, Option<i64>), Problem> {
     let here = visit.datacenter();
     let delta = write.added.max(write.removed);
     let (mut lead, mut outcome) = (here.clone(), Ok(KeyedOutcome::NotWhole));
@@ -67,10 +68,15 @@ pub async fn count_one(
     let (recorded, is_replay) = match outcome.map_err(Problem::from)? {
         KeyedOutcome::Counted(recorded) => (recorded, false),
         KeyedOutcome::Replayed(recorded) => (recorded, true),
+        KeyedOutcome::BelowFloorBefore => {
+            let refusal = problem_of(KeyedOutcome::BelowFloorBefore);
+            return Ok((Answer::from(refusal).replayed(), None));
+        }
         other => return Err(problem_of(other)),
     };
     let answer = Answer::json(answer_json(counter, &lead, delta, &recorded, strings));
-    Ok(if is_replay { answer.replayed() } else { answer })
+    let answer = if is_replay { answer.replayed() } else { answer };
+    Ok((answer, Some(recorded.at_ms.div_euclid(1_000))))
 }
 
 fn answer_json(
@@ -117,7 +123,7 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
             Code::CounterEnded,
             "the counter that this key wrote to has been deleted since; send another key to count in the new one",
         ),
-        KeyedOutcome::BelowFloor => Problem::new(
+        KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore => Problem::new(
             Code::BelowFloor,
             "the value would fall below the counter's floor; nothing was counted",
         ),

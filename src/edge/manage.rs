@@ -16,8 +16,8 @@ use crate::protocol::access::Caller;
 use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
 use crate::protocol::messages::{
-    Answered, Done, Keep, ListAll, LookUp, Operate, Operated, Operation, OperationKey, Read,
-    ReadDrained, ReadMany, Wanted,
+    Answered, Done, Keep, ListAll, Operate, Operated, Operation, OperationKey, Read, ReadDrained,
+    ReadMany, Wanted,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
@@ -237,10 +237,7 @@ pub async fn home_now(visit: &Visit, id: &CounterId) -> Result<Option<Datacenter
     if let Some(home) = isolate::home_of(id) {
         return Ok(Some(home));
     }
-    let look_up = LookUp {
-        counter: id.clone(),
-    };
-    let root = call::root(&visit.env, id, &look_up).await?;
+    let root = call::look_up(&visit.env, id).await?;
     let home = root.and_then(|root| root.home);
     match &home {
         Some(home) => isolate::learn_home(id, home),

@@ -14,8 +14,9 @@ use crate::platform::clock::{now_ms, random_key};
 use crate::platform::{call, measure};
 use crate::protocol::batch::event::{IncrementBody, parse_increment};
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
+use crate::protocol::keyed::element_second;
 use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
-use crate::protocol::messages::{Condition, Fault, LookUp};
+use crate::protocol::messages::{Condition, Fault};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
@@ -215,7 +216,7 @@ async fn write_alone(
         seen: None,
         condition,
     };
-    let answer = match keyed::count_one(visit, &id, keyed, &how, strings).await {
+    let (answer, counted) = match keyed::count_one(visit, &id, keyed, &how, strings).await {
         // Home may have moved since it was learned of: the next one asks.
         Err(problem) if problem.code() == Code::PreconditionFailed => {
             forget_home(&id);
@@ -223,12 +224,15 @@ async fn write_alone(
         }
         outcome => outcome?,
     };
-    if let Some(unique) = unique {
+    if let (Some(unique), Some(counted)) = (unique, counted) {
         // Only now, since a write that is refused must change nothing; and with each retry,
         // since an element may be sent again without harm. Its shard is chosen by its hash.
         let hashed = hash(&secret, unique);
         let tokens = Load {
-            tokens: vec![(write.second, Token::from_hash(hashed))],
+            tokens: vec![(
+                element_second(write.second, counted),
+                Token::from_hash(hashed),
+            )],
             ..Load::default()
         };
         send_element(visit, &id, hashed, tokens).await?;
@@ -253,10 +257,7 @@ async fn decided_by(
         return Ok((claimed, None));
     }
     if let Some(Condition::Exists) = &write.condition {
-        let look_up = LookUp {
-            counter: id.clone(),
-        };
-        if call::root(&visit.env, id, &look_up).await?.is_none() {
+        if call::look_up(&visit.env, id).await?.is_none() {
             let detail = "there is no such counter; nothing was counted";
             return Err(Problem::new(Code::PreconditionFailed, detail));
         }

@@ -1,12 +1,12 @@
 //! The rows of a cell's ledger: (slot, key) to the record of a keyed write.
 //!
-//! Invariant: a record is written in the commit that counts its write, and goes with its slot.
+//! Invariant: a record is written in the commit that counts its write, and goes with its slot. A key has one record.
 
 use super::cell_store::{CellStore, Kind};
 use super::store::blob;
 use crate::counter::cell::Cell;
 use crate::counter::flush::Changes;
-use crate::counter::ledger::{Ledger, Recorded, WriteKey};
+use crate::counter::ledger::{Kept, Ledger, WriteKey};
 use crate::protocol::messages::{Fault, decode, encode};
 
 impl CellStore {
@@ -24,15 +24,20 @@ impl CellStore {
     /// # Errors
     /// `Unavailable`.
     pub(super) fn put_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
-        for (slot, key, recorded) in &changes.records {
-            self.store.run(
-                "INSERT INTO ledger VALUES (?, ?, ?)",
-                vec![
-                    (*slot).into(),
-                    key.0.to_vec().into(),
-                    encode(recorded)?.into(),
-                ],
-            )?;
+        for new in &changes.records {
+            let Kept { slot, record } = &new.kept;
+            let key = new.key.0.to_vec();
+            let (slot, body) = ((*slot).into(), encode(record)?.into());
+            match new.replaces {
+                None => (self.store).run(
+                    "INSERT INTO ledger VALUES (?, ?, ?)",
+                    vec![slot, key.into(), body],
+                )?,
+                Some(replaced) => self.store.run(
+                    "UPDATE ledger SET slot = ?, body = ? WHERE slot = ? AND key = ?",
+                    vec![slot, body, replaced.into(), key.into()],
+                )?,
+            };
         }
         if changes.records.is_empty() {
             return Ok(());
@@ -44,14 +49,15 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn record(&self, ledger: &Ledger, key: WriteKey) -> Result<Option<Recorded>, Fault> {
+    pub fn record(&self, ledger: &Ledger, key: WriteKey) -> Result<Option<Kept>, Fault> {
         for slot in ledger.slots() {
             let rows = self.store.run(
                 "SELECT body FROM ledger WHERE slot = ? AND key = ?",
                 vec![slot.into(), key.0.to_vec().into()],
             )?;
             if let Some(body) = rows.first().and_then(|row| row.first()).and_then(blob) {
-                return decode(body).map(Some);
+                let record = decode(body)?;
+                return Ok(Some(Kept { slot, record }));
             }
         }
         Ok(None)

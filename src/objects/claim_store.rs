@@ -4,7 +4,7 @@ use super::directory_store::DirectoryStore;
 use super::store::{integer, text};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Ledger, WriteKey};
-use crate::protocol::messages::{Claim, Fault, Owner, decode, encode};
+use crate::protocol::messages::{Claim, Fault, Holder, Owner, decode, encode};
 
 /// The most claims of one partition: about 150 bytes each on disk, 600 MB of the 10 GB of an object.
 const CLAIMS_MAX: u64 = 4_000_000;
@@ -12,7 +12,11 @@ const CLAIMS_MAX: u64 = 4_000_000;
 /// By slot first, as a cell's ledger.
 pub(super) const CLAIMS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS claims (slot INTEGER NOT NULL, \
     id TEXT NOT NULL, key BLOB NOT NULL, datacenter TEXT NOT NULL, generation INTEGER NOT NULL, \
-    PRIMARY KEY (slot, id, key)) WITHOUT ROWID";
+    moves INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (slot, id, key)) WITHOUT ROWID";
+
+/// What a table of claims from before schema 4 lacks.
+pub(super) const CLAIMS_MOVES: &str =
+    "ALTER TABLE claims ADD COLUMN moves INTEGER NOT NULL DEFAULT 0";
 
 /// Name of the row that counts the claims of each slot.
 const COUNTS: &str = "claims";
@@ -20,23 +24,24 @@ const COUNTS: &str = "claims";
 /// A claim as it lies on disk.
 pub(super) struct Found {
     slot: i64,
-    datacenter: Option<Datacenter>,
+    /// `None` for an operation.
+    holder: Option<Holder>,
     generation: u64,
 }
 
 impl Found {
     /// Who has it while this generation lives.
     fn owner(&self, living: u64) -> Owner {
-        match &self.datacenter {
-            Some(datacenter) if self.generation == living => Owner::Lead(datacenter.clone()),
+        match &self.holder {
+            Some(holder) if self.generation == living => Owner::Lead(holder.clone()),
             Some(_) => Owner::Ended,
             None => Owner::Operation,
         }
     }
 
-    /// Whether the lead that has it has struck it out.
+    /// Whether the lead that has it has struck it out: a late copy of such a claim names an earlier holder.
     fn is_struck(&self, claim: &Claim, living: u64) -> bool {
-        self.generation == living && self.datacenter.is_some() && self.datacenter == claim.struck_at
+        self.generation == living && self.holder.is_some() && self.holder == claim.struck_at
     }
 }
 
@@ -44,14 +49,15 @@ impl Found {
 type Owners = (Vec<Owner>, bool);
 
 impl DirectoryStore {
-    /// Who has each key, claiming those that nobody has and renewing the others; and whether a slot was begun.
+    /// Who has each key, claiming for `next` those that nobody has and those that were struck out, and renewing the
+    /// others; and whether a slot was begun.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; then nothing was claimed.
     pub fn claim_all(
         &self,
         claim: &Claim,
-        owner: &Datacenter,
+        next: &Holder,
         generation: u64,
         now_ms: i64,
     ) -> Result<Owners, Fault> {
@@ -62,10 +68,10 @@ impl DirectoryStore {
             for key in &claim.keys {
                 // One by one, since a key may be there twice.
                 owners.push(match self.claim_of(&claim.counter, &claims, *key)? {
-                    // It is never counted where it was struck out, so it may go elsewhere.
+                    // It is never counted with the claim that was struck out, so it may go on.
                     Some(found) if found.is_struck(claim, generation) => {
-                        self.give_claim(claim, *key, found.slot, owner)?;
-                        Owner::Lead(owner.clone())
+                        self.give_claim(claim, *key, found.slot, next)?;
+                        Owner::Lead(next.clone())
                     }
                     Some(found) => {
                         if let Some(slot) = self.renewal(&mut claims, &found, generation, now_ms) {
@@ -75,9 +81,9 @@ impl DirectoryStore {
                     }
                     None => match claims.admit(now_ms, self.claims_kept_ms, CLAIMS_MAX) {
                         Some(slot) => {
-                            let name = owner.as_str();
-                            self.put_claim(&claim.counter, slot, *key, name, generation)?;
-                            Owner::Lead(owner.clone())
+                            let (counter, holder) = (&claim.counter, Some(next));
+                            self.put_claim(counter, slot, *key, holder, generation)?;
+                            Owner::Lead(next.clone())
                         }
                         None => Owner::Full,
                     },
@@ -112,8 +118,9 @@ impl DirectoryStore {
         }
         if is_old {
             // Nobody gets a claim by it that had none.
-            let owner = &claim.datacenter;
-            return self.claim_all(claim, owner, generation, now_ms).map(Some);
+            let nobody = Holder::first(&claim.datacenter);
+            let renewed = self.claim_all(claim, &nobody, generation, now_ms);
+            return renewed.map(Some);
         }
         Ok(Some((owners, false)))
     }
@@ -145,7 +152,7 @@ impl DirectoryStore {
         generation: u64,
         now_ms: i64,
     ) -> Option<i64> {
-        if found.generation != generation || found.datacenter.is_none() {
+        if found.generation != generation || found.holder.is_none() {
             return None;
         }
         claims.renew(found.slot, now_ms, self.claims_kept_ms)
@@ -167,7 +174,7 @@ impl DirectoryStore {
         let full = || Fault::Unavailable("too many keys are remembered".to_owned());
         let slot = claims.admit(now_ms, self.claims_kept_ms, CLAIMS_MAX);
         let slot = slot.ok_or_else(full)?;
-        self.put_claim(counter, slot, key, "", generation)?;
+        self.put_claim(counter, slot, key, None, generation)?;
         self.put_deployment_value(COUNTS, encode(&claims)?)?;
         Ok(slot)
     }
@@ -177,18 +184,19 @@ impl DirectoryStore {
         claims.records() < CLAIMS_MAX
     }
 
-    /// Gives a claim to another lead.
+    /// Gives a claim to the next lead.
     fn give_claim(
         &self,
         claim: &Claim,
         key: WriteKey,
         slot: i64,
-        owner: &Datacenter,
+        next: &Holder,
     ) -> Result<(), Fault> {
         self.store().run(
-            "UPDATE claims SET datacenter = ? WHERE slot = ? AND id = ? AND key = ?",
+            "UPDATE claims SET datacenter = ?, moves = ? WHERE slot = ? AND id = ? AND key = ?",
             vec![
-                owner.as_str().into(),
+                next.datacenter.as_str().into(),
+                i64::from(next.moves).into(),
                 slot.into(),
                 claim.counter.as_str().into(),
                 key.0.to_vec().into(),
@@ -206,14 +214,19 @@ impl DirectoryStore {
     ) -> Result<Option<Found>, Fault> {
         for slot in claims.slots() {
             let rows = self.store().run(
-                "SELECT datacenter, generation FROM claims WHERE slot = ? AND id = ? AND key = ?",
+                "SELECT datacenter, generation, moves FROM claims WHERE slot = ? AND id = ? AND key = ?",
                 vec![slot.into(), counter.as_str().into(), key.0.to_vec().into()],
             )?;
-            if let Some([datacenter, generation]) = rows.first().map(Vec::as_slice) {
+            if let Some([datacenter, generation, moves]) = rows.first().map(Vec::as_slice) {
                 let generation = integer(generation).and_then(|number| u64::try_from(number).ok());
+                let moves = integer(moves).and_then(|number| u32::try_from(number).ok());
+                let datacenter = text(datacenter).and_then(Datacenter::parse);
                 return Ok(Some(Found {
                     slot,
-                    datacenter: text(datacenter).and_then(Datacenter::parse),
+                    holder: datacenter.map(|datacenter| Holder {
+                        datacenter,
+                        moves: moves.unwrap_or(0),
+                    }),
                     generation: generation.unwrap_or(0),
                 }));
             }
@@ -239,19 +252,22 @@ impl DirectoryStore {
         counter: &CounterId,
         slot: i64,
         key: WriteKey,
-        datacenter: &str,
+        holder: Option<&Holder>,
         generation: u64,
     ) -> Result<(), Fault> {
         let generation = i64::try_from(generation)
             .map_err(|_| Fault::Broken("a generation is too large".to_owned()))?;
         self.store().run(
-            "INSERT INTO claims VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?)",
             vec![
                 slot.into(),
                 counter.as_str().into(),
                 key.0.to_vec().into(),
-                datacenter.into(),
+                holder
+                    .map_or("", |holder| holder.datacenter.as_str())
+                    .into(),
                 generation.into(),
+                holder.map_or(0, |holder| i64::from(holder.moves)).into(),
             ],
         )?;
         Ok(())

@@ -9,9 +9,9 @@ use worker::Env;
 use super::count::kept_ms;
 use super::directory::Directory;
 use crate::cluster::root::Root;
-use crate::counter::id::Datacenter;
+use crate::counter::ledger::WriteKey;
 use crate::platform::clock::now_ms;
-use crate::protocol::messages::{Claim, Claimed, Fault, FindClaims};
+use crate::protocol::messages::{Claim, Claimed, Fault, FindClaims, Holder};
 
 /// How much longer a claim is kept than a record: a claim made or renewed just before its record was
 /// counted must not go first, whatever the two clocks say.
@@ -29,10 +29,7 @@ impl Directory {
     pub(super) async fn on_claim(&self, claim: Result<Claim, Fault>) -> Result<Claimed, Fault> {
         let claim = claim?;
         self.readable()?;
-        if claim.keys.len() > CLAIMS_AT_ONCE_MAX {
-            let most = u32::try_from(CLAIMS_AT_ONCE_MAX).unwrap_or(u32::MAX);
-            return Err(Fault::TooMany(most));
-        }
+        check_number(&claim.keys)?;
         let lock = self.lock_of(&claim.counter);
         let _alone = lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
@@ -53,9 +50,8 @@ impl Directory {
                     _ => self.admit(&claim.counter, &claim.datacenter).await?,
                 };
                 let generation = root.generation;
-                let moving = || Fault::Unavailable("the counter's home is moving".to_owned());
-                let owner = owner_among(&root, &claim).ok_or_else(moving)?;
-                let claimed = (self.rows).claim_all(&claim, owner, generation, now_ms());
+                let next = next_holder(&root, &claim);
+                let claimed = (self.rows).claim_all(&claim, &next, generation, now_ms());
                 (generation, claimed?)
             }
         };
@@ -64,9 +60,7 @@ impl Directory {
         }
         Ok(Claimed { generation, owners })
     }
-}
 
-impl Directory {
     /// Says whose keys are; a counter that nobody counts has none.
     pub(super) async fn on_find_claims(
         &self,
@@ -74,6 +68,7 @@ impl Directory {
     ) -> Result<Claimed, Fault> {
         let FindClaims { counter, keys } = find?;
         self.readable()?;
+        check_number(&keys)?;
         let lock = self.lock_of(&counter);
         let _alone = lock.lock().await;
         let living = self.living(&counter, true).await?;
@@ -83,11 +78,19 @@ impl Directory {
     }
 }
 
-/// Whose keys are that nobody has: home's, or the claimer's; but not of whoever has struck them out.
-fn owner_among<'a>(root: &'a Root, claim: &'a Claim) -> Option<&'a Datacenter> {
-    let wanted = root.home.as_ref().unwrap_or(&claim.datacenter);
-    let may_have = |datacenter: &&Datacenter| Some(*datacenter) != claim.struck_at.as_ref();
-    Some(wanted)
-        .filter(may_have)
-        .or_else(|| root.datacenters.iter().find(may_have))
+fn check_number(keys: &[WriteKey]) -> Result<(), Fault> {
+    if keys.len() > CLAIMS_AT_ONCE_MAX {
+        let most = u32::try_from(CLAIMS_AT_ONCE_MAX).unwrap_or(u32::MAX);
+        return Err(Fault::TooMany(most));
+    }
+    Ok(())
+}
+
+/// Who gets keys that nobody has, or that were struck out: home's lead, or the claimer's. It may be the one that has
+/// struck them out, where home has come back since.
+fn next_holder(root: &Root, claim: &Claim) -> Holder {
+    let datacenter = root.home.as_ref().unwrap_or(&claim.datacenter);
+    let first = || Holder::first(datacenter);
+    let next = |struck_at: &Holder| struck_at.next(datacenter);
+    claim.struck_at.as_ref().map_or_else(first, next)
 }

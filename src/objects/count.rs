@@ -11,7 +11,7 @@ use super::cell::{Core, GRANT_TRIES};
 use crate::counter::cell::{Cell, LedgerLimits, recall};
 use crate::counter::flush::{Changes, Refusal};
 use crate::counter::id::Datacenter;
-use crate::counter::ledger::{KeyedOutcome, RECORDS_MAX, Recorded, WriteKey};
+use crate::counter::ledger::{Kept, KeyedOutcome, RECORDS_MAX, WriteKey};
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::measure;
 use crate::protocol::messages::{Count, Counted, Fault, Recall};
@@ -29,7 +29,7 @@ const WHOLE_MS_MAX: i64 = 700;
 const WHOLE_TRIES: usize = 35;
 
 /// Looks a key's record up in storage.
-type Known<'a> = &'a dyn Fn(WriteKey) -> Option<Recorded>;
+type Known<'a> = &'a dyn Fn(WriteKey) -> Option<Kept>;
 
 /// How long keys are kept, milliseconds.
 pub(super) fn kept_ms(env: &Env) -> i64 {
@@ -85,7 +85,7 @@ impl Core {
         self.readable()?;
         let state = self.state.borrow();
         let broken: RefCell<Option<Fault>> = RefCell::default();
-        let known = |key: WriteKey| -> Option<Recorded> {
+        let known = |key: WriteKey| -> Option<Kept> {
             self.rows
                 .record(state.ledger(), key)
                 .unwrap_or_else(|fault| {
@@ -110,7 +110,7 @@ impl Core {
         let limits = self.ledger_limits;
         let (outcomes, changes) = self.decide(now_ms, |state, known, changes| {
             state
-                .apply_keyed(&count.writes, limits, now_ms, known, changes)
+                .apply_keyed(&count.writes, count.moves, limits, now_ms, known, changes)
                 .map_err(Fault::Refused)
         })?;
         if changes.hot {
@@ -125,12 +125,12 @@ impl Core {
         })
     }
 
-    /// All writes go home, so these are never counted here, unless they were.
+    /// All writes go home, so these are never counted here with the claims that they have, unless they were.
     fn strike(self: &Rc<Self>, count: &Count, home: Datacenter) -> Result<Counted, Fault> {
         let now_ms = now_ms();
         let limits = self.ledger_limits;
         let (outcomes, _) = self.decide(now_ms, |state, known, changes| {
-            Ok(state.strike(&count.writes, limits, now_ms, known, changes))
+            Ok(state.strike(&count.writes, count.moves, limits, now_ms, known, changes))
         })?;
         Ok(Counted {
             outcomes,
@@ -148,7 +148,7 @@ impl Core {
         self.let_records_go(now_ms)?;
         let ledger = self.state.borrow().ledger().clone();
         let broken: RefCell<Option<Fault>> = RefCell::default();
-        let known = |key: WriteKey| -> Option<Recorded> {
+        let known = |key: WriteKey| -> Option<Kept> {
             self.rows.record(&ledger, key).unwrap_or_else(|fault| {
                 broken.replace(Some(fault));
                 None

@@ -2,7 +2,7 @@
 
 use worker::SqlStorageValue;
 
-use super::claim_store::CLAIMS_SCHEMA;
+use super::claim_store::{CLAIMS_MOVES, CLAIMS_SCHEMA};
 use super::operation_store::{OPERATIONS_SCHEMA, Operation};
 use super::store::{Store, blob, integer, text};
 use crate::cluster::delta::Marks;
@@ -11,8 +11,8 @@ use crate::cluster::view::{View, ViewAtRest};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::protocol::messages::{Fault, decode, encode};
 
-/// 2 added claims, 3 operations and views.
-const SCHEMA_VERSION: i64 = 3;
+/// 2 added claims, 3 operations and views, 4 how often claims have moved.
+const SCHEMA_VERSION: i64 = 4;
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS roots (id TEXT PRIMARY KEY, live INTEGER NOT NULL, due_at INTEGER, \
@@ -99,6 +99,10 @@ impl DirectoryStore {
     pub fn prepare(&self) -> Result<(), Fault> {
         match self.store.schema_version(SCHEMA_VERSION)? {
             Some(SCHEMA_VERSION) => Ok(()),
+            Some(2 | 3) => self.store.atomically(|| {
+                self.store.run(CLAIMS_MOVES, vec![])?;
+                self.store.create_schema(SCHEMA_VERSION, SCHEMA)
+            }),
             _ => self.store.create_schema(SCHEMA_VERSION, SCHEMA),
         }
     }

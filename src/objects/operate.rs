@@ -134,6 +134,7 @@ impl Directory {
     async fn set(&self, operate: &Operate, value: Value, creates: bool) -> Result<Done, Refused> {
         let counter = &operate.counter;
         let (mut root, created) = self.living_or_new(operate).await?;
+        // Also with a condition: one is looked at only where the call would be done without. Source: RFC 9110, 13.2.1.
         if created && !creates {
             return Err(Refused::Told(Operated::NotFound));
         }
@@ -258,11 +259,12 @@ impl Directory {
         let cells = cells.ok_or_else(|| silent(&home))?;
         let own = cells.iter().find(|(shard, _)| *shard == 0);
         let now = Unchanged {
+            home: home.clone(),
             generation: root.generation,
             sequence: own.map_or(0, |(_, totals)| totals.sequence),
             operations: root.operations.number(),
         };
-        if asked.is_now(&home, now, &cells) {
+        if asked.is_now(&home, &now, &cells) {
             Ok(())
         } else {
             Err(changed())

@@ -62,7 +62,8 @@ impl Store {
         if tables.is_empty() {
             return Ok(None);
         }
-        let rows = self.run("SELECT version FROM tally_schema", vec![])?;
+        // Each schema that the object has had has a row.
+        let rows = self.run("SELECT MAX(version) FROM tally_schema", vec![])?;
         let version = rows.first().and_then(|row| row.first()).and_then(integer);
         match version {
             Some(version) if version > newest => Err(Fault::Broken(format!(

@@ -11,9 +11,10 @@ use worker::web_sys::{Headers, RequestInit, Response, ResponseInit};
 use worker::{Env, Request};
 
 use crate::cluster::ring::Ring;
+use crate::cluster::root::Root;
 use crate::counter::id::CounterId;
 use crate::platform::clock::within_ms;
-use crate::protocol::messages::{Call, Fault, decode, encode};
+use crate::protocol::messages::{Call, Fault, LookUp, decode, encode};
 use crate::protocol::names::{self, AGGREGATOR, CellAddress, Placement};
 
 /// How long one message may take before its sender looks elsewhere.
@@ -106,6 +107,17 @@ pub fn partition_of(counter: &CounterId) -> u32 {
 pub async fn root<C: Call>(env: &Env, counter: &CounterId, call: &C) -> Result<C::Answer, Fault> {
     let partition = partition_of(counter);
     object(env, &names::directory(partition), call).await
+}
+
+/// What is known of a counter that lives.
+///
+/// # Errors
+/// As [`object`].
+pub async fn look_up(env: &Env, counter: &CounterId) -> Result<Option<Root>, Fault> {
+    let look_up = LookUp {
+        counter: counter.clone(),
+    };
+    root(env, counter, &look_up).await
 }
 
 /// Calls the partition that holds a counter's root, which must answer within a time.

@@ -10,17 +10,14 @@ use super::keyed::{count_keyed, count_unclaimed};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, KeyedOutcome};
 use crate::counter::queue::Due;
-use crate::protocol::messages::{Fault, LookUp};
+use crate::protocol::messages::Fault;
 
 /// Whether a generation is the living one, by its root.
 ///
 /// # Errors
 /// As [`call::root`].
 pub async fn is_living(env: &Env, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
-    let look_up = LookUp {
-        counter: counter.clone(),
-    };
-    let root = call::root(env, counter, &look_up).await?;
+    let root = call::look_up(env, counter).await?;
     Ok(root.is_some_and(|root| root.generation == generation))
 }
 

@@ -9,30 +9,92 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, WriteKey};
 use crate::protocol::batch::keyed::Calls;
 use crate::protocol::keyed::{self, Bounded, Carrier, Landed};
-use crate::protocol::messages::{Claim, Claimed, Count, Counted, Fault, FindClaims, Owner, Recall};
+use crate::protocol::messages::{
+    Claim, Claimed, Count, Counted, Fault, FindClaims, Holder, Owner, Recall,
+};
 use crate::protocol::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
 
 /// Time for the first attempt of a call, and for its retry.
 const ATTEMPTS_MS: [u64; 2] = [1_500, 1_000];
 
-/// Calls the objects of one counter.
+/// Calls the objects of one counter: to count, or to ask what was counted, which changes nothing.
 struct Caller<'a> {
     env: &'a Env,
     counter: &'a CounterId,
+    is_recall: bool,
+}
+
+impl<'a> Caller<'a> {
+    fn new(env: &'a Env, counter: &'a CounterId, is_recall: bool) -> Self {
+        Self {
+            env,
+            counter,
+            is_recall,
+        }
+    }
 }
 
 impl Carrier for Caller<'_> {
+    /// Where the deployment says that clients always come back to the same datacenter, the keys are there, and the
+    /// root is not asked.
     async fn claim(
         &self,
         here: &Datacenter,
         keys: Vec<WriteKey>,
-        struck_at: Option<Datacenter>,
+        struck_at: Option<Holder>,
     ) -> Result<Claimed, Fault> {
-        claim(self.env, self.counter, here, keys, struck_at).await
+        let (env, counter) = (self.env, self.counter);
+        if (struck_at.is_none() || self.is_recall) && is_local(env) {
+            return Ok(Claimed {
+                generation: 0,
+                owners: vec![Owner::Lead(Holder::first(here)); keys.len()],
+            });
+        }
+        if self.is_recall {
+            let find = FindClaims {
+                counter: counter.clone(),
+                keys,
+            };
+            return twice(|milliseconds| call::root_within(env, counter, &find, milliseconds))
+                .await;
+        }
+        let claim = Claim {
+            counter: counter.clone(),
+            datacenter: here.clone(),
+            keys,
+            struck_at,
+        };
+        twice(|milliseconds| call::root_within(env, counter, &claim, milliseconds)).await
     }
 
-    async fn count(&self, lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
-        count_at(self.env, CellAddress::lead(self.counter, lead), writes).await
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        let to = CellAddress::lead(self.counter, lead);
+        if self.is_recall {
+            let recall = Recall {
+                to: to.clone(),
+                writes,
+            };
+            return twice(|milliseconds| call::cell_within(self.env, &to, &recall, milliseconds))
+                .await;
+        }
+        let count = Count {
+            to: to.clone(),
+            writes,
+            moves,
+        };
+        let [first, second] = ATTEMPTS_MS;
+        match call::cell_within(self.env, &to, &count, first).await {
+            Err(Fault::Unavailable(_)) => {
+                let counted = call::cell_within(self.env, &to, &count, second).await?;
+                keyed::after_unknown(moves, counted)
+            }
+            outcome => outcome,
+        }
     }
 }
 
@@ -44,7 +106,8 @@ pub async fn count_keyed(
     here: &Datacenter,
     writes: &[Keyed],
 ) -> Vec<Landed> {
-    keyed::count_claimed(&Caller { env, counter }, here, writes).await
+    let caller = Caller::new(env, counter, false);
+    keyed::count_claimed(&caller, here, writes).await
 }
 
 /// As [`count_keyed`], or where `is_recall` as [`recall_keyed`], with no more calls than are left: the writes of
@@ -57,13 +120,8 @@ pub async fn count_bounded(
     calls: &Calls,
     is_recall: bool,
 ) -> Vec<Landed> {
-    if is_recall {
-        let carrier = Recaller { env, counter };
-        keyed::count_claimed(&Bounded { carrier, calls }, here, writes).await
-    } else {
-        let carrier = Caller { env, counter };
-        keyed::count_claimed(&Bounded { carrier, calls }, here, writes).await
-    }
+    let carrier = Caller::new(env, counter, is_recall);
+    keyed::count_claimed(&Bounded { carrier, calls }, here, writes).await
 }
 
 /// Says what became of keyed writes of one counter that may not be counted now, because their times are out of
@@ -75,40 +133,8 @@ pub async fn recall_keyed(
     here: &Datacenter,
     writes: &[Keyed],
 ) -> Vec<Landed> {
-    keyed::count_claimed(&Recaller { env, counter }, here, writes).await
-}
-
-/// Asks the objects of one counter, and changes nothing.
-struct Recaller<'a> {
-    env: &'a Env,
-    counter: &'a CounterId,
-}
-
-impl Carrier for Recaller<'_> {
-    async fn claim(
-        &self,
-        here: &Datacenter,
-        keys: Vec<WriteKey>,
-        _struck_at: Option<Datacenter>,
-    ) -> Result<Claimed, Fault> {
-        if is_local(self.env) {
-            return Ok(all_at(here, keys.len()));
-        }
-        let find = FindClaims {
-            counter: self.counter.clone(),
-            keys,
-        };
-        twice(|milliseconds| call::root_within(self.env, self.counter, &find, milliseconds)).await
-    }
-
-    async fn count(&self, lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
-        let to = CellAddress::lead(self.counter, lead);
-        let recall = Recall {
-            to: to.clone(),
-            writes,
-        };
-        twice(|milliseconds| call::cell_within(self.env, &to, &recall, milliseconds)).await
-    }
+    let caller = Caller::new(env, counter, true);
+    keyed::count_claimed(&caller, here, writes).await
 }
 
 /// Counts writes whose keys only their sender knows. Returns what became of each, in their order. Cost: as
@@ -119,41 +145,13 @@ pub async fn count_unclaimed(
     lead: &Datacenter,
     writes: &[Keyed],
 ) -> Vec<Landed> {
-    keyed::count_unclaimed(&Caller { env, counter }, lead, writes).await
-}
-
-/// Who has the keys. Where the deployment says that clients always come back to the same datacenter,
-/// it is that one, and the root is not asked.
-async fn claim(
-    env: &Env,
-    counter: &CounterId,
-    here: &Datacenter,
-    keys: Vec<WriteKey>,
-    struck_at: Option<Datacenter>,
-) -> Result<Claimed, Fault> {
-    if struck_at.is_none() && is_local(env) {
-        return Ok(all_at(here, keys.len()));
-    }
-    let claim = Claim {
-        counter: counter.clone(),
-        datacenter: here.clone(),
-        keys,
-        struck_at,
-    };
-    twice(|milliseconds| call::root_within(env, counter, &claim, milliseconds)).await
+    let caller = Caller::new(env, counter, false);
+    keyed::count_unclaimed(&caller, lead, writes).await
 }
 
 fn is_local(env: &Env) -> bool {
     let setting = env.var(IDEMPOTENCY).ok();
     setting.is_some_and(|text| text.to_string() == IDEMPOTENCY_DATACENTER)
-}
-
-/// What the root would say: this lead has so many keys.
-fn all_at(here: &Datacenter, keys: usize) -> Claimed {
-    Claimed {
-        generation: 0,
-        owners: vec![Owner::Lead(here.clone()); keys],
-    }
 }
 
 /// Calls, and once more where the outcome is unknown.
@@ -165,16 +163,4 @@ async fn twice<T, F: Future<Output = Result<T, Fault>>>(
         Err(Fault::Unavailable(_)) => attempt(second).await,
         outcome => outcome,
     }
-}
-
-/// Counts keyed writes at a lead, without a claim: for keys that nobody else can send anywhere else.
-///
-/// # Errors
-/// As [`call::object`]; after `Unavailable` it is unknown which were counted.
-async fn count_at(env: &Env, to: CellAddress, writes: Vec<Keyed>) -> Result<Counted, Fault> {
-    let count = Count {
-        to: to.clone(),
-        writes,
-    };
-    twice(|milliseconds| call::cell_within(env, &to, &count, milliseconds)).await
 }

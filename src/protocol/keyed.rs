@@ -1,16 +1,19 @@
 //! Keyed writes on their way: who is asked what next, whoever carries the messages.
 //!
 //! Invariant: a key is counted by nobody but the lead that its claim names, so that a retry finds it from any
-//! datacenter, after any split. A claim moves only away from a lead that has struck the key out.
+//! datacenter, after any split. A claim moves only away from a lead that has struck the key out, and each of its moves
+//! has a number that travels with what is sent: a lead that gets a key back counts it, and a late copy of what was
+//! sent before is known by its lower number, at the lead and at the root.
 
 use std::collections::BTreeMap;
 
 use super::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
-use super::messages::{Claimed, Counted, Fault, Owner};
+use super::messages::{Claimed, Counted, Fault, Holder, Owner};
 use crate::counter::id::Datacenter;
 use crate::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
 
-/// How often writes are sent on because the lead that had them has struck them out: a counter's home moved.
+/// How many leads writes are sent to, one after the other: each before the last has struck them out, as the counter's
+/// home moved.
 pub const MOVES_MAX: usize = 3;
 
 /// What became of a keyed write, and at which lead.
@@ -18,18 +21,20 @@ pub type Landed = (Datacenter, Result<KeyedOutcome, Fault>);
 
 /// Carries messages about keyed writes of one counter. Each may be repeated without harm.
 pub trait Carrier {
-    /// Asks the root whose these keys are; `struck_at` is the lead that has struck all of them out.
+    /// Asks the root whose these keys are; `struck_at` had all of them and has struck them out.
     fn claim(
         &self,
         here: &Datacenter,
         keys: Vec<WriteKey>,
-        struck_at: Option<Datacenter>,
+        struck_at: Option<Holder>,
     ) -> impl Future<Output = Result<Claimed, Fault>>;
 
-    /// Has a lead count them.
+    /// Has a lead count them. Their claims have moved so often; `None` stands for keys that only their sender knows:
+    /// see [`after_unknown`] for those.
     fn count(
         &self,
         lead: &Datacenter,
+        moves: Option<u32>,
         writes: Vec<Keyed>,
     ) -> impl Future<Output = Result<Counted, Fault>>;
 }
@@ -53,15 +58,20 @@ impl<C: Carrier> Carrier for Bounded<'_, C> {
         &self,
         here: &Datacenter,
         keys: Vec<WriteKey>,
-        struck_at: Option<Datacenter>,
+        struck_at: Option<Holder>,
     ) -> Result<Claimed, Fault> {
         self.take()?;
         self.carrier.claim(here, keys, struck_at).await
     }
 
-    async fn count(&self, lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
         self.take()?;
-        self.carrier.count(lead, writes).await
+        self.carrier.count(lead, moves, writes).await
     }
 }
 
@@ -74,49 +84,9 @@ pub async fn count_claimed(
 ) -> Vec<Landed> {
     let mut landed = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
-        landed.extend(count_some(carrier, here, some).await);
-    }
-    landed
-}
-
-async fn count_some(carrier: &impl Carrier, here: &Datacenter, writes: &[Keyed]) -> Vec<Landed> {
-    let unknown = || Fault::Unavailable("nothing was answered".to_owned());
-    let mut landed: Vec<Landed> = vec![(here.clone(), Err(unknown())); writes.len()];
-    let mut left: Vec<usize> = (0..writes.len()).collect();
-    let mut struck_at = None;
-    for _ in 0..MOVES_MAX {
-        let keys = left.iter().filter_map(|place| writes.get(*place));
-        let keys = keys.map(|write| write.key).collect();
-        let claimed = carrier.claim(here, keys, struck_at.take()).await;
-        let by_lead = match claimed {
-            Ok(claimed) => sort_out(&claimed, here, &left, &mut landed),
-            Err(fault) => {
-                put_all(&mut landed, &left, here, &Err(fault));
-                return landed;
-            }
-        };
-        left.clear();
-        for ((lead, generation), places) in by_lead {
-            let chosen = places.iter().filter_map(|place| writes.get(*place));
-            let chosen = chosen.map(|write| Keyed {
-                generation: if write.generation == 0 {
-                    generation
-                } else {
-                    write.generation
-                },
-                ..write.clone()
-            });
-            let counted = carrier.count(&lead, chosen.collect()).await;
-            let struck = put_counted(&mut landed, &places, &lead, counted);
-            // Of one lead at a time, which is what a claim names; others are settled by a retry.
-            if !struck.is_empty() && left.is_empty() {
-                left = struck;
-                struck_at = Some(lead);
-            }
-        }
-        if left.is_empty() {
-            break;
-        }
+        let mut way = Way::new(carrier, here, some);
+        way.follow(MOVES_MAX).await;
+        landed.extend(way.landed);
     }
     landed
 }
@@ -130,30 +100,110 @@ pub async fn count_unclaimed(
 ) -> Vec<Landed> {
     let mut landed: Vec<Landed> = Vec::with_capacity(writes.len());
     for some in writes.chunks(KEYED_AT_ONCE_MAX) {
-        let mut of_some = vec![(lead.clone(), Ok(KeyedOutcome::NotWhole)); some.len()];
-        let mut left: Vec<usize> = (0..some.len()).collect();
-        let mut at = lead.clone();
-        for _ in 0..MOVES_MAX {
-            let chosen = left.iter().filter_map(|place| some.get(*place)).cloned();
-            let chosen: Vec<Keyed> = chosen.collect();
-            let counted = carrier.count(&at, chosen).await;
-            left = put_counted(&mut of_some, &left, &at, counted);
-            if left.is_empty() {
-                break;
-            }
-            // What was not struck out is counted there, or will be when it is sent again: only the rest moves.
-            let struck = left.iter().filter_map(|place| some.get(*place));
-            let keys: Vec<WriteKey> = struck.map(|write| write.key).collect();
-            let claimed = carrier.claim(lead, keys, Some(at.clone())).await;
-            // All of them were struck out at once, so one datacenter has them all.
-            match claimed.map(|claimed| claimed.owners.into_iter().next()) {
-                Ok(Some(Owner::Lead(owner))) => at = owner,
-                _ => break,
-            }
-        }
-        landed.extend(of_some);
+        let mut way = Way::new(carrier, lead, some);
+        let places = std::mem::take(&mut way.left);
+        way.count_at(Holder::first(lead), (None, None), places)
+            .await;
+        way.follow(MOVES_MAX - 1).await;
+        landed.extend(way.landed);
     }
     landed
+}
+
+/// Writes on their way to the leads that have their keys.
+struct Way<'a, C> {
+    carrier: &'a C,
+    here: &'a Datacenter,
+    writes: &'a [Keyed],
+    landed: Vec<Landed>,
+    /// The places of those that a lead must still be found for.
+    left: Vec<usize>,
+    /// Who has struck out what is left.
+    struck_at: Option<Holder>,
+}
+
+impl<'a, C: Carrier> Way<'a, C> {
+    fn new(carrier: &'a C, here: &'a Datacenter, writes: &'a [Keyed]) -> Self {
+        let unknown = Fault::Unavailable("nothing was answered".to_owned());
+        Self {
+            carrier,
+            here,
+            writes,
+            landed: vec![(here.clone(), Err(unknown)); writes.len()],
+            left: (0..writes.len()).collect(),
+            struck_at: None,
+        }
+    }
+
+    /// Sends what is left to whom the root names, so often at most.
+    async fn follow(&mut self, times: usize) {
+        for _ in 0..times {
+            if self.left.is_empty() {
+                return;
+            }
+            let places = std::mem::take(&mut self.left);
+            let keys = places.iter().filter_map(|place| self.writes.get(*place));
+            let keys = keys.map(|write| write.key).collect();
+            let struck_at = self.struck_at.take();
+            let claimed = match self.carrier.claim(self.here, keys, struck_at).await {
+                Ok(claimed) => claimed,
+                Err(fault) => return put_all(&mut self.landed, &places, self.here, &Err(fault)),
+            };
+            let generation = claimed.generation;
+            for (holder, places) in sort_out(&claimed, self.here, &places, &mut self.landed) {
+                let claim = (Some(holder.moves), Some(generation));
+                self.count_at(holder, claim, places).await;
+            }
+        }
+    }
+
+    /// Has a lead count some, whose claims, if they are claimed, have moved so often and are of that generation.
+    async fn count_at(
+        &mut self,
+        holder: Holder,
+        (moves, generation): (Option<u32>, Option<u64>),
+        places: Vec<usize>,
+    ) {
+        let lead = &holder.datacenter;
+        let chosen = places.iter().filter_map(|place| self.writes.get(*place));
+        let chosen = chosen.map(|write| Keyed {
+            condition: (write.condition.as_ref()).map(|seen| seen.for_lead(lead)),
+            generation: match (write.generation, generation) {
+                (0, Some(claimed)) => claimed,
+                (own, _) => own,
+            },
+            ..write.clone()
+        });
+        let counted = (self.carrier).count(lead, moves, chosen.collect()).await;
+        let struck = put_counted(&mut self.landed, &places, &holder.datacenter, counted);
+        // Of one lead at a time, which is what a claim names; others are settled by a retry.
+        if !struck.is_empty() && self.left.is_empty() {
+            self.left = struck;
+            self.struck_at = Some(holder);
+        }
+    }
+}
+
+/// The unix second of an element whose write was given `second` and was counted at `counted`: that at the latest, since
+/// a retry brings nobody back into a window.
+pub fn element_second(second: i64, counted: i64) -> i64 {
+    second.min(counted)
+}
+
+/// What is known of writes whose first attempt was not answered and whose second was answered so. A refusal under a
+/// key that only its sender knows is recorded nowhere, and the first attempt may still be on its way: what became
+/// of it is unknown then too.
+///
+/// # Errors
+/// `Unavailable`.
+pub fn after_unknown(moves: Option<u32>, counted: Counted) -> Result<Counted, Fault> {
+    let is_for_good =
+        |outcome: &KeyedOutcome| outcome.is_counted() || *outcome == KeyedOutcome::Struck;
+    if moves.is_some() || counted.outcomes.iter().all(is_for_good) {
+        return Ok(counted);
+    }
+    let detail = "it was refused after an attempt that was not answered";
+    Err(Fault::Unavailable(detail.to_owned()))
 }
 
 /// Notes what is decided by the claims, and returns what is to be counted by which lead.
@@ -162,13 +212,12 @@ fn sort_out(
     here: &Datacenter,
     places: &[usize],
     landed: &mut [Landed],
-) -> BTreeMap<(Datacenter, u64), Vec<usize>> {
-    let mut by_lead: BTreeMap<(Datacenter, u64), Vec<usize>> = BTreeMap::new();
+) -> BTreeMap<Holder, Vec<usize>> {
+    let mut by_holder: BTreeMap<Holder, Vec<usize>> = BTreeMap::new();
     for (owner, place) in claimed.owners.iter().zip(places) {
         let outcome = match owner {
-            Owner::Lead(lead) => {
-                let group = (lead.clone(), claimed.generation);
-                by_lead.entry(group).or_default().push(*place);
+            Owner::Lead(holder) => {
+                by_holder.entry(holder.clone()).or_default().push(*place);
                 continue;
             }
             Owner::Ended => KeyedOutcome::Ended,
@@ -178,7 +227,7 @@ fn sort_out(
         };
         put_all(landed, &[*place], here, &Ok(outcome));
     }
-    by_lead
+    by_holder
 }
 
 fn put_all(

@@ -164,13 +164,13 @@ impl Version {
 
     /// Whether home's cells, all of which have stopped, are as it says. A shard that is not named must have counted
     /// nothing: the one cell that decides knows of it only once it keeps its part.
-    pub fn is_now(&self, home: &Datacenter, now: Unchanged, cells: &[(u8, CellTotals)]) -> bool {
+    pub fn is_now(&self, home: &Datacenter, now: &Unchanged, cells: &[(u8, CellTotals)]) -> bool {
         let is_named = |(shard, totals): &(u8, CellTotals)| {
             let mut named = self.cells.iter();
             let named = named.find(|cell| cell.datacenter == *home && cell.shard == *shard);
             named.map_or(0, |cell| cell.sequence) == totals.sequence
         };
-        self.at_home(home) == now && cells.iter().all(is_named)
+        self.at_home(home) == *now && cells.iter().all(is_named)
     }
 
     /// What it says of the one cell that decides at home. It has counted nothing where it is not named.
@@ -179,6 +179,7 @@ impl Version {
         let named = self.cells.iter().find(own);
         let newest = self.cells.iter().map(|cell| cell.generation).max();
         Unchanged {
+            home: home.clone(),
             generation: named.map_or(newest.unwrap_or(0), |cell| cell.generation),
             sequence: named.map_or(0, |cell| cell.sequence),
             operations: self.operations,

@@ -8,7 +8,7 @@ use tally::counter::cell::{Cell, LedgerLimits};
 use tally::counter::flush::{Changes, Load, Refusal};
 use tally::counter::grant::Grant;
 use tally::counter::history::Step;
-use tally::counter::ledger::{Keyed, KeyedOutcome, Recorded, SeenValue, WriteKey};
+use tally::counter::ledger::{Keyed, KeyedOutcome, Record, Recorded, SeenValue, WriteKey};
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
@@ -125,6 +125,7 @@ impl Shell {
         let known = |key: WriteKey| self.rows.record(&ledger, key);
         cell.apply_keyed(
             writes,
+            Some(0),
             limits(self.records_max),
             self.now_ms,
             &known,
@@ -296,7 +297,8 @@ impl Shell {
         prop_assert_eq!(counts, self.rows.records());
         for (key, first) in &self.model.answers {
             let kept = self.rows.record(restored.ledger(), *key);
-            prop_assert_eq!(kept, Some(*first));
+            let record = kept.map(|kept| kept.record);
+            prop_assert_eq!(record, Some(Record::Counted(*first)));
         }
         let question = Question {
             history: Some(Range {

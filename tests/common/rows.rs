@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tally::counter::cell::{Cell, Hot};
 use tally::counter::flush::Changes;
 use tally::counter::history::{MINUTES_KEPT, Step};
-use tally::counter::ledger::{Ledger, Recorded, WriteKey};
+use tally::counter::ledger::{Kept, Ledger, NewRecord, WriteKey};
 use tally::counter::merge::from_rest;
 use tally::protocol::messages::{decode, encode};
 use tally::sketch::Sketch;
@@ -67,8 +67,17 @@ impl Rows {
     }
 
     fn write_records(&mut self, cell: &Cell, changes: &Changes) {
-        for (slot, key, recorded) in &changes.records {
-            let body = encode(recorded).expect("a record");
+        for NewRecord {
+            key,
+            kept: Kept { slot, record },
+            replaces,
+        } in &changes.records
+        {
+            let body = encode(record).expect("a record");
+            if let Some(replaced) = replaces {
+                let before = self.1.remove(&(*replaced, *key));
+                assert!(before.is_some(), "a record that is there is replaced");
+            }
             let before = self.1.insert((*slot, *key), body);
             // The shell inserts: another row of that name fails its commit.
             assert_eq!(before, None, "a record is written once");
@@ -84,9 +93,15 @@ impl Rows {
     }
 
     /// The record of a keyed write, if there is one in these slots.
-    pub fn record(&self, ledger: &Ledger, key: WriteKey) -> Option<Recorded> {
-        let body = ledger.slots().find_map(|slot| self.1.get(&(slot, key)));
-        body.map(|body| decode(body).expect("a record"))
+    pub fn record(&self, ledger: &Ledger, key: WriteKey) -> Option<Kept> {
+        let mut kept = ledger.slots().filter_map(|slot| {
+            let body = self.1.get(&(slot, key))?;
+            let record = decode(body).expect("a record");
+            Some(Kept { slot, record })
+        });
+        let first = kept.next();
+        assert_eq!(kept.next(), None, "a key has one record");
+        first
     }
 
     /// Deletes the records of a slot and of those before it.
@@ -133,8 +148,9 @@ impl Rows {
     /// Puts the cell together from the rows.
     pub fn load(&self) -> Cell {
         let Some(hot) = self.0.get(&(HOT, 0)) else {
-            // It may have struck writes out.
-            return self.with_ledger(Cell::default());
+            let mut unborn = Cell::default();
+            unborn.restore_ledger(self.ledger());
+            return unborn;
         };
         let hot: Hot = decode(hot).expect("a hot row");
         let mut pages = Vec::new();
@@ -153,14 +169,16 @@ impl Rows {
             (u8::try_from(shard).expect("a shard"), part)
         });
         let all_time = self.sketch(ALL_TIME, 0);
-        self.with_ledger(Cell::restore(hot, pages, all_time, open, sealed.collect()))
+        let mut cell = Cell::restore(hot, pages, all_time, open, sealed.collect());
+        cell.restore_ledger(self.ledger());
+        cell
     }
 
-    fn with_ledger(&self, mut cell: Cell) -> Cell {
-        if let Some(ledger) = self.0.get(&(LEDGER, 0)) {
-            cell.restore_ledger(decode(ledger).expect("the ledger's counts"));
-        }
-        cell
+    fn ledger(&self) -> Ledger {
+        let body = self.0.get(&(LEDGER, 0));
+        body.map_or_else(Ledger::default, |body| {
+            decode(body).expect("the ledger's counts")
+        })
     }
 
     /// The sketches of the minutes that a window touches, merged.

@@ -33,14 +33,22 @@ test("a decrement that would go below is refused and changes nothing", async () 
   await below("POST", DECREMENT, { body: '{"delta":2}' });
 });
 
-test("a keyed decrement that was refused may be sent again, and counts once", async () => {
+test("a keyed decrement that was refused is refused for good, and another key counts once there is room", async () => {
   await world.put("a", { floor: 0, home: "IAD" });
-  const send = (options) => world.call("POST", DECREMENT, keyed("k", { body: '{"delta":4}', ...options }));
-  expect((await send()).status).toBe(409);
+  const send = (key, options) => world.call("POST", DECREMENT, keyed(key, { body: '{"delta":4,"unique":"x"}', ...options }));
+  const refused = await send("k");
+  expect([refused.status, refused.json.code, refused.headers.get("idempotency-replayed")]).toEqual([409, "below-floor", null]);
   await world.add("a", { delta: 5 }, { colo: "SYD" });
-  const first = await send();
+  await world.evict();
+  for (const colo of COLOS) {
+    const again = await send("k", { colo, edge: 1 });
+    expect([again.status, again.text, again.headers.get("idempotency-replayed")]).toEqual([409, refused.text, "true"]);
+  }
+  await world.refused(422, "idempotency-key-reused", "POST", DECREMENT, keyed("k", { body: '{"delta":3}' }));
+  expect(await world.strong("a")).toMatchObject({ value: 5, exact: true, uniques: null });
+  const first = await send("other");
   expect(first.json).toMatchObject({ value: 1, exact: true, datacenter: "IAD" });
-  const again = await send({ colo: "SYD" });
+  const again = await send("other", { colo: "SYD" });
   expect([again.text, again.headers.get("idempotency-replayed")]).toEqual([first.text, "true"]);
   expect(await world.strong("a")).toMatchObject({ value: 1, exact: true });
 });

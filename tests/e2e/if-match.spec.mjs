@@ -27,7 +27,7 @@ afterEach(() => world.close());
 
 const changed = (method, path, options) => world.refused(412, "precondition-failed", method, path, options);
 
-// What never creates a counter is refused as it would be without a condition.
+// What never creates a counter is refused as it would be without a condition (RFC 9110, 13.2.1).
 const missing = ([method, path, body], tag) => {
   const neverCreates = path.endsWith("/reset") || method === "DELETE";
   const [status, code] = neverCreates ? [404, "counter-not-found"] : [412, "precondition-failed"];

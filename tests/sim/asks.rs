@@ -40,7 +40,7 @@ impl World {
             key,
             fingerprint: is_other.into(),
             delta: if is_other {
-                (0, amount)
+                (0, amount * 500)
             } else {
                 (amount * 1_000, 0)
             },

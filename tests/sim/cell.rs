@@ -118,7 +118,9 @@ impl Core {
     pub async fn work(self: Rc<Self>, message: Message) -> Reply {
         match message {
             Message::Flush(nonce, load) => self.on_flush(nonce, load).await.map(Answer::Flushed),
-            Message::Count(writes) => self.on_count(writes).await.map(Answer::Counted),
+            Message::Count(writes, moves) => {
+                self.on_count(writes, moves).await.map(Answer::Counted)
+            }
             Message::Hello(shard) => self.on_hello(shard).await.map(Answer::Grant),
             Message::Seal(generation) => self.seal(generation).map(Answer::Part),
             Message::Suspend(generation) => self.on_suspend(generation).await.map(done),

@@ -7,7 +7,7 @@ use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Keyed, KeyedOutcome, SeenValue, WriteKey};
 use tally::protocol::keyed::{self, Carrier, Landed};
 use tally::protocol::messages::{
-    Claimed, Counted, Fault, Operate, Operated, Operation, OperationKey,
+    Claimed, Counted, Fault, Holder, Operate, Operated, Operation, OperationKey,
 };
 
 use super::edge::Edge;
@@ -87,7 +87,7 @@ impl Carrier for Caller<'_> {
         &self,
         here: &Datacenter,
         keys: Vec<WriteKey>,
-        struck_at: Option<Datacenter>,
+        struck_at: Option<Holder>,
     ) -> Result<Claimed, Fault> {
         let claim = Message::Claim(here.clone(), keys, struck_at);
         match twice(self.0, self.0.root(), claim).await? {
@@ -96,10 +96,23 @@ impl Carrier for Caller<'_> {
         }
     }
 
-    async fn count(&self, lead: &Datacenter, writes: Vec<Keyed>) -> Result<Counted, Fault> {
-        match twice(self.0, self.0.lead_of(lead), Message::Count(writes)).await? {
-            Answer::Counted(counted) => Ok(counted),
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        let (to, count) = (self.0.lead_of(lead), Message::Count(writes, moves));
+        let counted = |reply: Answer| match reply {
+            Answer::Counted(counted) => counted,
             other => unreachable!("{other:?} answers no write"),
+        };
+        match self.0.call(to, count.clone()).await {
+            Err(Fault::Unavailable(_)) => {
+                let reply = self.0.call(to, count).await?;
+                keyed::after_unknown(moves, counted(reply))
+            }
+            outcome => outcome.map(counted),
         }
     }
 }

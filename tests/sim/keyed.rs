@@ -7,7 +7,7 @@ use std::task::Poll;
 use tally::counter::cell::{Cell, LedgerLimits};
 use tally::counter::flush::{Changes, Refusal};
 use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Keyed, KeyedOutcome, Recorded, WriteKey};
+use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, WriteKey};
 use tally::protocol::messages::{Counted, Fault};
 
 use super::GRANT_TRIES;
@@ -24,15 +24,19 @@ const WHOLE_EVERY_MS: i64 = 20;
 const WHOLE_MS_MAX: i64 = 700;
 const WHOLE_TRIES: usize = 35;
 
-type Known<'a> = &'a dyn Fn(WriteKey) -> Option<Recorded>;
+type Known<'a> = &'a dyn Fn(WriteKey) -> Option<Kept>;
 
 impl Core {
-    pub async fn on_count(self: &Rc<Self>, writes: Vec<Keyed>) -> Result<Counted, Fault> {
+    pub async fn on_count(
+        self: &Rc<Self>,
+        writes: Vec<Keyed>,
+        moves: Option<u32>,
+    ) -> Result<Counted, Fault> {
         let begun_ms = self.air.now_ms.get();
         for _ in 0..GRANT_TRIES + WHOLE_TRIES {
-            match self.try_count(&writes) {
+            match self.try_count(&writes, moves) {
                 Err(Fault::Refused(Refusal::NeedsGrant)) => match self.obtain_grant().await {
-                    Err(Fault::Elsewhere(home)) => return self.strike(&writes, home),
+                    Err(Fault::Elsewhere(home)) => return self.strike(&writes, moves, home),
                     outcome => outcome?,
                 },
                 Ok(counted) if counted.outcomes.contains(&KeyedOutcome::NotWhole) => {
@@ -57,11 +61,11 @@ impl Core {
         .await;
     }
 
-    fn try_count(&self, writes: &[Keyed]) -> Result<Counted, Fault> {
+    fn try_count(&self, writes: &[Keyed], moves: Option<u32>) -> Result<Counted, Fault> {
         let mut at_ms = 0;
         let outcomes = self.by_ledger(|state, now_ms, known, changes| {
             at_ms = now_ms;
-            let applied = state.apply_keyed(writes, LIMITS, now_ms, known, changes);
+            let applied = state.apply_keyed(writes, moves, LIMITS, now_ms, known, changes);
             applied.map_err(Fault::Refused)
         })?;
         let mut oracle = self.air.oracle.borrow_mut();
@@ -82,9 +86,14 @@ impl Core {
         })
     }
 
-    fn strike(&self, writes: &[Keyed], home: Datacenter) -> Result<Counted, Fault> {
+    fn strike(
+        &self,
+        writes: &[Keyed],
+        moves: Option<u32>,
+        home: Datacenter,
+    ) -> Result<Counted, Fault> {
         let outcomes = self.by_ledger(|state, now_ms, known, changes| {
-            Ok(state.strike(writes, LIMITS, now_ms, known, changes))
+            Ok(state.strike(writes, moves, LIMITS, now_ms, known, changes))
         })?;
         Ok(Counted {
             outcomes,

@@ -1,6 +1,6 @@
 //! What the keyed writes of the world are compared with.
 //!
-//! Invariants: a key is counted at most once, ever; all answers to it are equal, until its generation has
+//! Invariants: a key is counted at most once, ever, and never once it was refused for good; all answers to it are equal, until its generation has
 //! ended; whoever is told that its generation has ended will never see it counted.
 
 use std::collections::BTreeMap;
@@ -22,12 +22,26 @@ struct Key {
     is_over: bool,
     /// Whether an event under it was given up, since its generation had ended.
     is_dead: bool,
-    /// Whether a client was told that it would take the value below the floor.
-    is_below: bool,
+    /// What home has refused for good, since it would take the value below the floor, by fingerprint.
+    refused: Option<u64>,
     /// What its client had seen, which must not have changed.
     condition: Option<Version>,
     /// Whether a client was told that it had.
     is_changed: bool,
+}
+
+impl Key {
+    /// The fingerprint of what was counted, or refused for good.
+    fn used_for(&self) -> Option<u64> {
+        let counted = self.counted.map(|recorded| recorded.fingerprint);
+        counted.or(self.refused)
+    }
+
+    /// Whether its clients need not send it any more; whoever depends on what the counter was may give up besides.
+    fn is_settled(&self) -> bool {
+        let may_give_up = self.condition.is_some();
+        self.used_for().is_some() || self.is_over || self.is_dead || may_give_up
+    }
 }
 
 impl Oracle {
@@ -45,14 +59,6 @@ impl Oracle {
         };
         let keys = &mut self.keys;
         keys.answered(name, fingerprint, lead, outcome, has_ended)
-    }
-}
-
-impl Key {
-    /// Whether its clients need not send it any more.
-    fn is_settled(&self) -> bool {
-        let is_refused = self.is_below || self.is_changed;
-        self.counted.is_some() || self.is_over || self.is_dead || is_refused
     }
 }
 
@@ -93,10 +99,22 @@ impl Keys {
             !key.is_over,
             "{name:?} is counted after it was called ended"
         );
-        assert!(!key.is_changed, "{name:?} is counted after it was refused");
+        let is_refused = key.refused.is_some() || key.is_changed;
+        assert!(!is_refused, "{name:?} is counted after it was refused");
         let before = key.counted.replace(*recorded);
         assert_eq!(before, None, "{name:?} was counted twice");
         key.wanted[&recorded.fingerprint]
+    }
+
+    /// Home has refused a key for good.
+    pub fn refused(&mut self, name: WriteKey, fingerprint: u64) {
+        let key = self.0.get_mut(&name).expect("a key that was sent");
+        assert_eq!(
+            key.counted, None,
+            "{name:?} is refused after it was counted"
+        );
+        let before = key.refused.replace(fingerprint);
+        assert_eq!(before, None, "{name:?} is refused twice");
     }
 
     /// A client got an answer. Returns whether it is a last one.
@@ -126,11 +144,8 @@ impl Keys {
                 true
             }
             Ok(KeyedOutcome::Reused) => {
-                let counted = key.counted.expect("a key that was used");
-                assert_ne!(
-                    counted.fingerprint, fingerprint,
-                    "{name:?} was used for this"
-                );
+                let used = key.used_for().expect("a key that was used");
+                assert_ne!(used, fingerprint, "{name:?} was used for this");
                 true
             }
             Ok(KeyedOutcome::Ended) => {
@@ -140,9 +155,8 @@ impl Keys {
                 true
             }
             Ok(KeyedOutcome::Full | KeyedOutcome::Overflow) => panic!("{name:?}: {outcome:?}"),
-            // A late copy of another attempt may still be counted, so that it was not is no promise.
-            Ok(KeyedOutcome::BelowFloor) => {
-                key.is_below = true;
+            Ok(KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore) => {
+                assert_eq!(key.refused, Some(fingerprint), "{name:?} was not refused");
                 true
             }
             Ok(KeyedOutcome::NeedsView | KeyedOutcome::NeedsHome)
@@ -170,21 +184,15 @@ impl Keys {
 
     /// Another write than this one was counted under a key.
     pub fn check_reused(&self, name: WriteKey, fingerprint: u64) {
-        let counted = self.0[&name].counted.expect("a key that was used");
-        assert_ne!(
-            counted.fingerprint, fingerprint,
-            "{name:?} was used for this"
-        );
+        let used = self.0[&name].used_for().expect("a key that was used");
+        assert_ne!(used, fingerprint, "{name:?} was used for this");
     }
 
     /// Sums what was counted in a generation; every key must have been counted or have ended.
     pub fn check_rest(&self, generation: u64) -> Totals {
         let mut plain = (0, 0);
         for (name, key) in &self.0 {
-            assert!(
-                key.is_settled() || key.condition.is_some(),
-                "{name:?} was never counted"
-            );
+            assert!(key.is_settled(), "{name:?} was never counted");
             let counted = key
                 .counted
                 .filter(|recorded| recorded.generation == generation);

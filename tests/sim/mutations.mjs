@@ -190,14 +190,38 @@ const MUTATIONS = [
   [
     "a write that is struck out is not recorded",
     "src/counter/cell/keyed.rs",
-    "changes.records.push((slot, write.key, recorded));\n                        KeyedOutcome::Struck",
-    "drop((slot, recorded));\n                        KeyedOutcome::Struck",
+    "            outcomes.push(KeyedOutcome::Struck);\n",
+    "            changes.records.pop();\n            outcomes.push(KeyedOutcome::Struck);\n",
   ],
   [
     "a claim moves away from a lead that has not struck the key out",
     "tests/sim/root.rs",
     "Some(Owner::Lead(struck)) if struck_at.as_ref() == Some(&struck) => {",
     "Some(Owner::Lead(_)) if struck_at.is_some() || root.home.is_some() => {",
+  ],
+  [
+    "a late claim moves a key that has come back",
+    "tests/sim/root.rs",
+    "if struck_at.as_ref() == Some(&struck) => {",
+    "if struck_at.as_ref().is_some_and(|at| at.datacenter == struck.datacenter) => {",
+  ],
+  [
+    "a late copy of a write lifts what struck it out",
+    "src/counter/cell/keyed.rs",
+    "if moves.unwrap_or(0) > struck =>",
+    "if moves.unwrap_or(0) >= struck =>",
+  ],
+  [
+    "a decrement that was refused is not recorded",
+    "src/counter/cell/keyed.rs",
+    "if moves.is_some() && outcome == KeyedOutcome::BelowFloor {",
+    "if moves.is_none() && outcome == KeyedOutcome::BelowFloor {",
+  ],
+  [
+    "a lead never counts what it has struck out",
+    "src/counter/cell/keyed.rs",
+    "if moves.unwrap_or(0) > struck =>",
+    "if moves.unwrap_or(0) > u32::MAX - struck =>",
   ],
   [
     "keyed decrements do not see the floor",
@@ -282,7 +306,7 @@ function simulate(seeds, ...args) {
  * and what was printed. */
 function soak(seeds) {
   const worlds = simulate(seeds, "--ignored", "--exact", "sim::seeds::soak", "--nocapture");
-  return worlds.isWell ? simulate(seeds, "sim::shards", "sim::queued", "sim::lapsed") : worlds;
+  return worlds.isWell ? simulate(seeds, "sim::shards", "sim::queued", "sim::lapsed", "sim::homes") : worlds;
 }
 
 /** What a run died of: its seed, or the law of a world that is written out, and the first line of the panic. */

@@ -21,7 +21,7 @@ use tally::counter::nonces::Nonce;
 use tally::counter::queue::{Event, InboxId};
 use tally::counter::settings::TtlMode;
 use tally::protocol::messages::{
-    Appended, Claimed, Counted, DatacenterSum, Fault, Flushed, Operate, Operated,
+    Appended, Claimed, Counted, DatacenterSum, Fault, Flushed, Holder, Operate, Operated,
 };
 
 /// How long a caller waits, milliseconds.
@@ -36,7 +36,8 @@ const LINGERS_MS_MAX: i64 = 20_000;
 #[derive(Clone, Debug)]
 pub enum Message {
     Flush(Nonce, Load),
-    Count(Vec<Keyed>),
+    /// With how often their claims had moved, if they are claimed.
+    Count(Vec<Keyed>, Option<u32>),
     Hello(u8),
     Seal(u64),
     Suspend(u64),
@@ -45,8 +46,8 @@ pub enum Message {
     Sum(Question),
     Ask(Question),
     Register(Datacenter),
-    /// With the lead that has struck the keys out.
-    Claim(Datacenter, Vec<WriteKey>, Option<Datacenter>),
+    /// With whoever has struck the keys out.
+    Claim(Datacenter, Vec<WriteKey>, Option<Holder>),
     Operate(Operate),
     Settle,
     LookUp,
@@ -151,11 +152,9 @@ impl Network {
     pub fn repeat(&mut self, pick: usize) {
         let pick = pick % self.requests.len().max(1);
         let chosen = self.requests.get(pick);
-        let is_once = |request: &Request| match &request.message {
-            Message::Flush(..) | Message::Append(..) => true,
-            // Whoever is told that a decrement would pass the floor takes it for refused.
-            Message::Count(writes) => writes.iter().any(|write| write.removed > 0),
-            _ => false,
+        let is_once = |request: &Request| {
+            let message = &request.message;
+            matches!(message, Message::Flush(..) | Message::Append(..))
         };
         if let Some(request) = chosen.filter(|request| !is_once(request)) {
             let copy = Request {

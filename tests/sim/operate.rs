@@ -232,11 +232,12 @@ impl Core {
         let cells = cells.ok_or_else(unavailable)?;
         let own = cells.iter().find(|(shard, _)| *shard == 0);
         let now = Unchanged {
+            home: home.clone(),
             generation: root.generation,
             sequence: own.map_or(0, |(_, totals)| totals.sequence),
             operations: root.operations.number(),
         };
-        if asked.is_now(&home, now, &cells) {
+        if asked.is_now(&home, &now, &cells) {
             Ok(())
         } else {
             Err(changed())

@@ -9,7 +9,7 @@ use tally::counter::grant::Grant;
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Ledger, WriteKey};
 use tally::counter::queue::InboxId;
-use tally::protocol::messages::{Claimed, Done, Fault, Owner};
+use tally::protocol::messages::{Claimed, Done, Fault, Holder, Owner};
 
 use super::ending::Duty;
 use super::keyed::LIMITS;
@@ -27,7 +27,7 @@ pub struct Rows {
     /// What leads must still be told.
     pub duties: BTreeSet<Duty>,
     slots: Ledger,
-    claims: BTreeMap<(i64, WriteKey), (Datacenter, u64)>,
+    claims: BTreeMap<(i64, WriteKey), (Holder, u64)>,
     /// What was done under a key: the fingerprint of what it asks for, and the answer.
     pub operations: BTreeMap<WriteKey, (u64, Done)>,
 }
@@ -37,7 +37,7 @@ impl Rows {
     fn owner_of(&mut self, key: WriteKey, generation: u64, now_ms: i64) -> Option<Owner> {
         let has_key = |slot: &i64| self.claims.contains_key(&(*slot, key));
         let slot = self.slots.slots().find(has_key)?;
-        let (datacenter, claimed) = self.claims[&(slot, key)].clone();
+        let (holder, claimed) = self.claims[&(slot, key)].clone();
         if claimed != generation {
             return Some(Owner::Ended);
         }
@@ -45,13 +45,13 @@ impl Rows {
             let claim = self.claims.remove(&(slot, key)).expect("it was found");
             self.claims.insert((renewed, key), claim);
         }
-        Some(Owner::Lead(datacenter))
+        Some(Owner::Lead(holder))
     }
 
-    fn move_claim(&mut self, key: WriteKey, owner: &Datacenter) {
-        for ((_, claimed), (datacenter, _)) in &mut self.claims {
+    fn give_claim(&mut self, key: WriteKey, next: &Holder) {
+        for ((_, claimed), (holder, _)) in &mut self.claims {
             if *claimed == key {
-                *datacenter = owner.clone();
+                *holder = next.clone();
             }
         }
     }
@@ -235,7 +235,7 @@ impl Core {
         &self,
         from: Datacenter,
         keys: Vec<WriteKey>,
-        struck_at: Option<Datacenter>,
+        struck_at: Option<Holder>,
     ) -> Result<Claimed, Fault> {
         let _alone = self.lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
@@ -255,9 +255,7 @@ impl Core {
             Ok(root) if root.home.is_some() => root,
             _ => self.admit(&from).await?,
         };
-        let Some(owner) = owner_among(&root, &from, struck_at.as_ref()) else {
-            return Err(unavailable());
-        };
+        let next = next_holder(&root, &from, struck_at.as_ref());
         let generation = root.generation;
         let now_ms = self.now_ms();
         let mut rows = self.rows.borrow_mut();
@@ -265,14 +263,14 @@ impl Core {
         for key in keys {
             owners.push(match rows.owner_of(key, generation, now_ms) {
                 Some(Owner::Lead(struck)) if struck_at.as_ref() == Some(&struck) => {
-                    rows.move_claim(key, owner);
-                    Owner::Lead(owner.clone())
+                    rows.give_claim(key, &next);
+                    Owner::Lead(next.clone())
                 }
                 Some(owner) => owner,
                 None => match rows.slots.admit(now_ms, CLAIMS_KEPT_MS, LIMITS.records_max) {
                     Some(slot) => {
-                        rows.claims.insert((slot, key), (owner.clone(), generation));
-                        Owner::Lead(owner.clone())
+                        rows.claims.insert((slot, key), (next.clone(), generation));
+                        Owner::Lead(next.clone())
                     }
                     None => Owner::Full,
                 },
@@ -282,15 +280,9 @@ impl Core {
     }
 }
 
-/// Whose keys are that nobody has, as `objects::claims`.
-fn owner_among<'a>(
-    root: &'a Root,
-    from: &'a Datacenter,
-    struck_at: Option<&Datacenter>,
-) -> Option<&'a Datacenter> {
-    let wanted = root.home.as_ref().unwrap_or(from);
-    let may_have = |datacenter: &&Datacenter| Some(*datacenter) != struck_at;
-    Some(wanted)
-        .filter(may_have)
-        .or_else(|| root.datacenters.iter().find(may_have))
+/// Who gets keys that nobody has, or that were struck out, as `objects::claims`.
+fn next_holder(root: &Root, from: &Datacenter, struck_at: Option<&Holder>) -> Holder {
+    let datacenter = root.home.as_ref().unwrap_or(from);
+    let first = || Holder::first(datacenter);
+    struck_at.map_or_else(first, |struck_at| struck_at.next(datacenter))
 }

@@ -130,8 +130,9 @@ impl Oracle {
         assert!(!value.is_below(floor), "{value} is below {floor}");
     }
 
-    /// Home refuses a write since the value would be below the floor.
-    pub fn refuses_below(&self, place: usize, write: &Keyed) {
+    /// Home refuses a write for good since the value would be below the floor.
+    pub fn refuses_below(&mut self, place: usize, write: &Keyed) {
+        self.keys.refused(write.key, write.fingerprint);
         let value = self.value_at(self.moment()).expect("decided by a value");
         let after = value.plus(Value::new(write.added, write.removed));
         let floor = self.truth.floor;

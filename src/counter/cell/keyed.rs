@@ -1,10 +1,12 @@
 //! Keyed writes at a cell: each is counted once, and found again.
 //!
-//! Invariant: a write is counted only together with its record, and only if there is none yet.
+//! Invariant: a write is counted only together with its record, and only if there is none yet, or one that struck it
+//! out under an earlier claim: its claim has then been elsewhere since, was struck out there too, and has come back.
 
 use super::{Cell, Changes, Refusal};
 use crate::counter::ledger::{
-    Keyed, KeyedOutcome, Ledger, Recorded, SeenValue, Unchanged, WriteKey,
+    Kept, Keyed, KeyedOutcome, Ledger, NewRecord, REFUSALS_PART, Record, Recorded, SeenValue,
+    Unchanged, WriteKey,
 };
 use crate::counter::total::Value;
 
@@ -33,8 +35,10 @@ impl Cell {
         self.ledger.expire(now_ms)
     }
 
-    /// Counts keyed writes, each once however often it comes, and adds to `changes` what must be written.
-    /// `known` looks a key up in storage. Returns what became of each, in their order.
+    /// Counts keyed writes, each once however often it comes, and adds to `changes` what must be written. Their
+    /// claims had moved `moves` times when they were sent; `None` stands for keys that only their sender knows, which
+    /// nobody sends again once it has an answer. `known` looks a key up in storage. Returns what became of each, in
+    /// their order.
     ///
     /// # Errors
     /// [`Refusal::NeedsGrant`], also where a write is of a generation that this cell has not heard of yet;
@@ -42,9 +46,10 @@ impl Cell {
     pub fn apply_keyed(
         &mut self,
         writes: &[Keyed],
+        moves: Option<u32>,
         limits: LedgerLimits,
         now_ms: i64,
-        known: &dyn Fn(WriteKey) -> Option<Recorded>,
+        known: &dyn Fn(WriteKey) -> Option<Kept>,
         changes: &mut Changes,
     ) -> Result<Vec<KeyedOutcome>, Refusal> {
         let generation = self.generation().unwrap_or(0);
@@ -54,17 +59,26 @@ impl Cell {
         }
         let mut outcomes = Vec::with_capacity(writes.len());
         for write in writes {
-            outcomes.push(match answered(write, known, changes) {
-                Some(outcome) => outcome,
-                None => self.count_keyed(write, limits, now_ms, changes),
+            outcomes.push(match look_up(write, moves, known, changes) {
+                Known::Answered(outcome) => outcome,
+                Known::New(lifted) => {
+                    let outcome = self.count_keyed(write, lifted, limits, now_ms, changes);
+                    if moves.is_some() && outcome == KeyedOutcome::BelowFloor {
+                        self.refuse(write, lifted, limits, now_ms, changes)
+                    } else {
+                        outcome
+                    }
+                }
             });
         }
         Ok(outcomes)
     }
 
+    /// `lifted` is the slot of a record that struck it out under an earlier claim.
     fn count_keyed(
         &mut self,
         write: &Keyed,
+        lifted: Option<i64>,
         limits: LedgerLimits,
         now_ms: i64,
         changes: &mut Changes,
@@ -86,7 +100,7 @@ impl Cell {
         ) else {
             return KeyedOutcome::Overflow;
         };
-        let Some(slot) = (self.ledger).admit(now_ms, limits.kept_ms, limits.records_max) else {
+        let Some(slot) = self.make_room(lifted, limits, now_ms) else {
             return KeyedOutcome::Full;
         };
         self.added = added;
@@ -121,8 +135,62 @@ impl Cell {
             at_ms: now_ms,
             operations: self.grant().map_or(0, |grant| grant.operations),
         };
-        changes.records.push((slot, write.key, recorded));
+        changes.records.push(NewRecord {
+            key: write.key,
+            kept: Kept {
+                slot,
+                record: Record::Counted(recorded),
+            },
+            replaces: lifted,
+        });
         KeyedOutcome::Counted(recorded)
+    }
+
+    /// Records that a write was refused since it would take the value below the floor: an attempt before that is
+    /// still on its way is not counted once there is room for it, as its client may have been told.
+    fn refuse(
+        &mut self,
+        write: &Keyed,
+        replaces: Option<i64>,
+        limits: LedgerLimits,
+        now_ms: i64,
+        changes: &mut Changes,
+    ) -> KeyedOutcome {
+        let limits = LedgerLimits {
+            records_max: limits.records_max / REFUSALS_PART,
+            ..limits
+        };
+        let Some(slot) = self.make_room(replaces, limits, now_ms) else {
+            return KeyedOutcome::Full;
+        };
+        let record = Record::BelowFloor {
+            fingerprint: write.fingerprint,
+            at_ms: now_ms,
+        };
+        changes.records.push(NewRecord {
+            key: write.key,
+            kept: Kept { slot, record },
+            replaces,
+        });
+        KeyedOutcome::BelowFloor
+    }
+
+    /// The slot of a record that is made now, in the place of the one in `replaced` if there is one; `None` where the
+    /// ledger is full.
+    fn make_room(
+        &mut self,
+        replaced: Option<i64>,
+        limits: LedgerLimits,
+        now_ms: i64,
+    ) -> Option<i64> {
+        match replaced {
+            // It takes no more room than before.
+            Some(slot) => {
+                let renewed = self.ledger.renew(slot, now_ms, limits.kept_ms);
+                Some(renewed.unwrap_or(slot))
+            }
+            None => (self.ledger).admit(now_ms, limits.kept_ms, limits.records_max),
+        }
     }
 
     /// Whether a write may be counted by what the value is, and has been.
@@ -135,12 +203,10 @@ impl Cell {
         if !grant.is_home {
             return Err(KeyedOutcome::NeedsHome);
         }
-        let own = Unchanged {
-            generation: grant.generation,
-            sequence: self.sequence,
-            operations: grant.operations,
-        };
-        if write.condition.is_some_and(|condition| condition != own) {
+        let own = (grant.generation, self.sequence, grant.operations);
+        let has_changed =
+            |seen: &Unchanged| (seen.generation, seen.sequence, seen.operations) != own;
+        if write.condition.as_ref().is_some_and(has_changed) {
             return Err(KeyedOutcome::Changed);
         }
         let value = self.value_at_home().ok_or(KeyedOutcome::NotWhole)?;
@@ -151,30 +217,41 @@ impl Cell {
         Ok(())
     }
 
-    /// Strikes writes out that this cell has not counted, because all writes go elsewhere: whatever becomes of the
-    /// counter's home, a late copy of such a write is never counted here. What must be written is added to
-    /// `changes`. Returns what became of each: what was counted is answered.
+    /// Strikes writes out that this cell has not counted, because all writes go elsewhere: a late copy of what was sent
+    /// with this claim, which had moved `moves` times, or with an earlier one is never counted here. What must be
+    /// written is added to `changes`. Returns what became of each: what was counted is answered.
     pub fn strike(
         &mut self,
         writes: &[Keyed],
+        moves: Option<u32>,
         limits: LedgerLimits,
         now_ms: i64,
-        known: &dyn Fn(WriteKey) -> Option<Recorded>,
+        known: &dyn Fn(WriteKey) -> Option<Kept>,
         changes: &mut Changes,
     ) -> Vec<KeyedOutcome> {
         let mut outcomes = Vec::with_capacity(writes.len());
         for write in writes {
-            outcomes.push(match answered(write, known, changes) {
-                Some(outcome) => outcome,
-                None => match (self.ledger).admit(now_ms, limits.kept_ms, limits.records_max) {
-                    Some(slot) => {
-                        let recorded = Recorded::struck(write.fingerprint, now_ms);
-                        changes.records.push((slot, write.key, recorded));
-                        KeyedOutcome::Struck
-                    }
-                    None => KeyedOutcome::Full,
-                },
+            let replaces = match look_up(write, moves, known, changes) {
+                Known::Answered(outcome) => {
+                    outcomes.push(outcome);
+                    continue;
+                }
+                Known::New(replaces) => replaces,
+            };
+            let Some(slot) = self.make_room(replaces, limits, now_ms) else {
+                outcomes.push(KeyedOutcome::Full);
+                continue;
+            };
+            let record = Record::Struck {
+                moves: moves.unwrap_or(0),
+                at_ms: now_ms,
+            };
+            changes.records.push(NewRecord {
+                key: write.key,
+                kept: Kept { slot, record },
+                replaces,
             });
+            outcomes.push(KeyedOutcome::Struck);
         }
         outcomes
     }
@@ -182,28 +259,57 @@ impl Cell {
 
 /// What became of writes that may only be answered, not counted. `known` looks a key up in storage. Nothing
 /// changes, and no grant is needed: what was counted was counted.
-pub fn recall(writes: &[Keyed], known: &dyn Fn(WriteKey) -> Option<Recorded>) -> Vec<KeyedOutcome> {
+pub fn recall(writes: &[Keyed], known: &dyn Fn(WriteKey) -> Option<Kept>) -> Vec<KeyedOutcome> {
     let nothing = Changes::default();
     let recalled = writes
         .iter()
-        .map(|write| match answered(write, known, &nothing) {
-            None | Some(KeyedOutcome::Struck) => KeyedOutcome::Unknown,
-            Some(outcome) => outcome,
+        .map(|write| match look_up(write, None, known, &nothing) {
+            Known::New(_) | Known::Answered(KeyedOutcome::Struck) => KeyedOutcome::Unknown,
+            Known::Answered(outcome) => outcome,
         });
     recalled.collect()
 }
 
-/// What is answered to a write that has a record, in storage or in the commit that is being made.
-fn answered(
+/// What the ledger knows of a write.
+enum Known {
+    /// What is answered to it.
+    Answered(KeyedOutcome),
+    /// Nothing; or it was struck out under an earlier claim, by the record in this slot.
+    New(Option<i64>),
+}
+
+/// Looks a write up, in storage and in the commit that is being made.
+fn look_up(
     write: &Keyed,
-    known: &dyn Fn(WriteKey) -> Option<Recorded>,
+    moves: Option<u32>,
+    known: &dyn Fn(WriteKey) -> Option<Kept>,
     changes: &Changes,
-) -> Option<KeyedOutcome> {
-    let pending = changes.records.iter().find(|(_, key, _)| *key == write.key);
-    let found = pending.map(|(_, _, recorded)| *recorded);
-    Some(match found.or_else(|| known(write.key))? {
-        recorded if recorded.is_struck() => KeyedOutcome::Struck,
-        recorded if recorded.fingerprint == write.fingerprint => KeyedOutcome::Replayed(recorded),
-        _ => KeyedOutcome::Reused,
-    })
+) -> Known {
+    let is_this = |new: &&NewRecord| new.key == write.key;
+    if let Some(pending) = changes.records.iter().find(is_this) {
+        // The writes of a commit were sent with one claim, so none can lift what another has struck out.
+        return Known::Answered(told(write, pending.kept.record));
+    }
+    match known(write.key) {
+        None => Known::New(None),
+        Some(Kept {
+            slot,
+            record: Record::Struck { moves: struck, .. },
+        }) if moves.unwrap_or(0) > struck => Known::New(Some(slot)),
+        Some(kept) => Known::Answered(told(write, kept.record)),
+    }
+}
+
+/// What is answered to a write that has a record.
+fn told(write: &Keyed, record: Record) -> KeyedOutcome {
+    match record {
+        Record::Struck { .. } => KeyedOutcome::Struck,
+        Record::Counted(recorded) if recorded.fingerprint == write.fingerprint => {
+            KeyedOutcome::Replayed(recorded)
+        }
+        Record::BelowFloor { fingerprint, .. } if fingerprint == write.fingerprint => {
+            KeyedOutcome::BelowFloorBefore
+        }
+        Record::Counted(_) | Record::BelowFloor { .. } => KeyedOutcome::Reused,
+    }
 }

@@ -15,6 +15,7 @@ use crate::counter::flush::Load;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, WriteKey};
 use crate::counter::split::shard_of_element;
+use crate::protocol::keyed::element_second;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::Problem;
 use crate::sketch::Token;
@@ -180,8 +181,7 @@ pub struct KeyedElements {
 
 impl KeyedElements {
     /// Adds the elements of those writes of a counter that were counted, by their places: `counted` is the unix second
-    /// of each. They go to the shards of this datacenter, with the time when they were counted at the latest: a retry
-    /// brings nobody back into a window. Cost: a sort of them.
+    /// of each. They go to the shards of this datacenter, at the time of [`element_second`]. Cost: a sort of them.
     pub fn add(&mut self, mut writes: KeyedWrites, here: &Datacenter, counted: &[Option<i64>]) {
         let mut by_shard: BTreeMap<u8, OfShard> = BTreeMap::new();
         let mut last = None;
@@ -198,7 +198,7 @@ impl KeyedElements {
             let place = self.lines.len().saturating_sub(1);
             let shard = shard_of_element(element.hashed, writes.shards);
             let of_shard = by_shard.entry(shard).or_default();
-            let second = element.second.min(counted);
+            let second = element_second(element.second, counted);
             of_shard.elements.push((second, element.hashed));
             if of_shard.lines.last() != Some(&place) {
                 of_shard.lines.push(place);

@@ -21,6 +21,8 @@ pub struct Count {
     pub to: CellAddress,
     /// The writes.
     pub writes: Vec<Keyed>,
+    /// How often their claims had moved when the root was asked; `None` for keys that only their sender knows.
+    pub moves: Option<u32>,
 }
 
 /// The lead has decided, durably.
@@ -43,8 +45,8 @@ pub struct Claim {
     pub datacenter: Datacenter,
     /// The keys.
     pub keys: Vec<WriteKey>,
-    /// The lead that has struck these keys out: they are home's, then.
-    pub struck_at: Option<Datacenter>,
+    /// Who had these keys and has struck them out: they are home's, then.
+    pub struck_at: Option<Holder>,
 }
 
 /// Who has the keys, durably.
@@ -56,11 +58,39 @@ pub struct Claimed {
     pub owners: Vec<Owner>,
 }
 
+/// The lead that has a key. It is told so by what it is sent, so that it takes no late copy for a claim that has come
+/// back.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its datacenter.
+    pub datacenter: Datacenter,
+    /// How often the claim had moved when it came there.
+    pub moves: u32,
+}
+
+impl Holder {
+    /// The lead that has a key first.
+    pub fn first(datacenter: &Datacenter) -> Self {
+        Self {
+            datacenter: datacenter.clone(),
+            moves: 0,
+        }
+    }
+
+    /// The lead that has the key next.
+    pub fn next(&self, datacenter: &Datacenter) -> Self {
+        Self {
+            datacenter: datacenter.clone(),
+            moves: self.moves.saturating_add(1),
+        }
+    }
+}
+
 /// Who has a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Owner {
-    /// The lead of this datacenter.
-    Lead(Datacenter),
+    /// A lead.
+    Lead(Holder),
     /// It was claimed for a generation that has ended.
     Ended,
     /// There is no room for another claim.

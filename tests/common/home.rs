@@ -1,0 +1,145 @@
+//! The cell of a home, with the records that it has written.
+
+use std::collections::BTreeMap;
+
+use tally::counter::cell::{Cell, LedgerLimits};
+use tally::counter::flush::{Changes, Load, Refusal};
+use tally::counter::grant::{Grant, Taken};
+use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, RECORDS_MAX, WriteKey};
+use tally::counter::merge::Question;
+use tally::counter::nonces::Nonce;
+use tally::counter::settings::Settings;
+use tally::counter::total::Value;
+
+pub const NOW_MS: i64 = 1_777_593_630_000;
+pub const LIMITS: LedgerLimits = LedgerLimits {
+    kept_ms: 86_400_000,
+    records_max: RECORDS_MAX,
+};
+
+pub fn value(number: i64) -> Value {
+    let amount = Value::new(u128::from(number.unsigned_abs()), 0);
+    if number < 0 { amount.negated() } else { amount }
+}
+
+pub fn number(value: Value) -> i64 {
+    value.to_string().parse().expect("a small number")
+}
+
+/// The grant of a home, with what the value is besides what it counts itself.
+pub fn home(revision: u64, rest: i64, floor: Option<i64>) -> Grant {
+    Grant {
+        generation: 1,
+        settings: Settings {
+            number: revision,
+            shards: Some(1),
+            floor: floor.map(value),
+            ..Settings::default()
+        },
+        revision,
+        alone: true,
+        is_home: true,
+        rest: value(rest),
+        operations: revision,
+        ..Grant::default()
+    }
+}
+
+pub fn cell(grant: Grant) -> Cell {
+    let mut cell = Cell::default();
+    assert_eq!(cell.take_grant(grant, NOW_MS), Taken::Born);
+    cell
+}
+
+pub fn keyed(number: u64, added: u128, removed: u128) -> Keyed {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    Keyed {
+        key: WriteKey(key),
+        fingerprint: number,
+        generation: 0,
+        added,
+        removed,
+        live: Vec::new(),
+        past: Vec::new(),
+        seen: None,
+        condition: None,
+    }
+}
+
+/// A cell with the records that it has written.
+pub struct Shell {
+    pub cell: Cell,
+    pub records: BTreeMap<WriteKey, Kept>,
+}
+
+impl Shell {
+    pub fn new(grant: Grant) -> Self {
+        Self {
+            cell: cell(grant),
+            records: BTreeMap::new(),
+        }
+    }
+
+    pub fn count(&mut self, write: &Keyed) -> Result<KeyedOutcome, Refusal> {
+        self.count_moved(write, 0)
+    }
+
+    /// Counts a write whose claim has moved so often.
+    pub fn count_moved(
+        &mut self,
+        write: &Keyed,
+        moves: impl Into<Option<u32>>,
+    ) -> Result<KeyedOutcome, Refusal> {
+        let mut changes = Changes::default();
+        let known = |key: WriteKey| self.records.get(&key).copied();
+        let only = std::slice::from_ref(write);
+        let outcomes =
+            (self.cell).apply_keyed(only, moves.into(), LIMITS, NOW_MS, &known, &mut changes)?;
+        self.keep(changes);
+        Ok(outcomes[0])
+    }
+
+    pub fn strike(&mut self, write: &Keyed, moves: u32) -> KeyedOutcome {
+        let mut changes = Changes::default();
+        let known = |key: WriteKey| self.records.get(&key).copied();
+        let only = std::slice::from_ref(write);
+        let outcomes = (self.cell).strike(only, Some(moves), LIMITS, NOW_MS, &known, &mut changes);
+        assert!(!changes.hot, "nothing is counted");
+        self.keep(changes);
+        outcomes[0]
+    }
+
+    pub fn keep(&mut self, changes: Changes) {
+        for new in changes.records {
+            let before = self.records.insert(new.key, new.kept);
+            assert_eq!(before.map(|kept| kept.slot), new.replaces, "it lies there");
+        }
+    }
+
+    pub fn flush(&mut self, number: u64, added: u128, removed: u128) -> Result<(), Refusal> {
+        let load = Load {
+            added,
+            removed,
+            ..Load::default()
+        };
+        let nonce = Nonce { lane: 1, number };
+        (self.cell).apply(nonce, &load, NOW_MS).map(|_| ())
+    }
+
+    pub fn totals(&self) -> (u64, u128, u128) {
+        let part = self.cell.answer(&Question::plain(1)).expect("it counts");
+        (part.totals.sequence, part.totals.added, part.totals.removed)
+    }
+}
+
+pub fn value_of(outcome: KeyedOutcome) -> i64 {
+    match outcome {
+        KeyedOutcome::Counted(recorded) => {
+            assert!(recorded.is_exact);
+            let (added, removed) = recorded.totals;
+            number(Value::new(added, removed))
+        }
+        other => unreachable!("{other:?}"),
+    }
+}
