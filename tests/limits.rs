@@ -15,7 +15,7 @@ use tally::protocol::batch::plan::{BATCH_COUNTERS_MAX, BATCH_FLUSHES_MAX, Plan};
 use tally::protocol::batch::split::RECORD_BYTES_MAX;
 use tally::protocol::batch::wave::GATHER_MS_MAX;
 use tally::protocol::problem::Code;
-use tally::protocol::{bodies, keyed, query};
+use tally::protocol::{bodies, keyed, limits, names, query};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -68,10 +68,42 @@ fn the_table_of_limits_says_what_the_constants_are() {
         format!("{} lanes", written(nonces::LANES_MAX)),
         format!("{} keys per counter", written(RECORDS_MAX)),
         format!("follows {} moves", keyed::MOVES_MAX),
+        format!(
+            "{} MiB of bulk sums",
+            limits::BULK_MEMORY_BYTES_MAX / 1_048_576
+        ),
+        format!("{} flushes wait", written(limits::WAITING_MAX)),
+        format!("{} per partition", written(limits::CLAIMS_MAX)),
+        format!("{} in an aggregate", written(limits::AGGREGATE_MAX)),
+        format!("at most {} s; its kept", limits::OPERATE_MS_MAX / 1_000),
+        format!("at most {} KiB", limits::ANSWER_BYTES_MAX / 1_024),
+        format!("for {} s by an edge", limits::HOME_MS_MAX / 1_000),
+        format!("by an edge, {} of them", written(limits::HOMES_MAX)),
+        format!("at most {} ms until", limits::WHOLE_MS_MAX),
     ];
     for text in said {
         assert!(table.contains(&text), "the table does not say: {text}");
     }
+}
+
+#[test]
+fn shells_stay_below_what_the_platform_gives() {
+    // Half of an isolate is left to everything else while bulk bodies are summed.
+    assert!(limits::BULK_MEMORY_BYTES_MAX <= limits::ISOLATE_BYTES_MAX / 2);
+    let one = u64::try_from(bodies::BULK_BYTES_MAX).unwrap();
+    assert!(
+        one <= limits::BULK_MEMORY_BYTES_MAX,
+        "a body may be of that size"
+    );
+    let claims = limits::CLAIMS_MAX * limits::CLAIM_BYTES;
+    assert!(
+        claims <= limits::OBJECT_BYTES_MAX / 10,
+        "roots have room beside claims"
+    );
+    let partitions = names::DIRECTORY_PARTITIONS;
+    assert!(limits::AGGREGATE_MAX + partitions <= limits::CALLS_MAX);
+    let tries = limits::WHOLE_MS_MAX / i64::try_from(limits::WHOLE_EVERY_MS).unwrap();
+    assert_eq!(tries, 35, "`WHOLE_TRIES` of a cell");
 }
 
 #[test]

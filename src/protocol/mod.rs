@@ -13,6 +13,7 @@
 //! | [`known`] | what a read takes from its root's memory |
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`keys`], [`keyed`] | idempotency keys, and how their writes travel |
+//! | [`limits`] | what shells are bound by |
 //! | [`names`] | names of objects, bindings and variables |
 //! | [`version`] | versions of writes and reads |
 //! | [`queued`] | messages of a queue of the platform |
@@ -25,6 +26,7 @@ pub mod delta;
 pub mod keyed;
 pub mod keys;
 pub mod known;
+pub mod limits;
 pub mod messages;
 pub mod metrics;
 pub mod names;

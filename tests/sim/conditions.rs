@@ -56,7 +56,7 @@ pub async fn send(edge: Rc<Edge>, wish: Wish, version: Version, is_claimed: bool
     };
     let mut write = Keyed {
         condition: Some(version.at_home(&home)),
-        ..client::keyed(&edge, wish)
+        ..client::new_keyed(&edge, wish)
     };
     let here = datacenter(edge.datacenter);
     let mut landed = Vec::new();

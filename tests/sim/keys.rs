@@ -28,6 +28,8 @@ struct Key {
     condition: Option<Version>,
     /// Whether a client was told that it had.
     is_changed: bool,
+    /// Whether an operation was done under it.
+    is_operation: bool,
 }
 
 impl Key {
@@ -40,7 +42,8 @@ impl Key {
     /// Whether its clients need not send it any more; whoever depends on what the counter was may give up besides.
     fn is_settled(&self) -> bool {
         let may_give_up = self.condition.is_some();
-        self.used_for().is_some() || self.is_over || self.is_dead || may_give_up
+        let is_used = self.used_for().is_some() || self.is_operation;
+        is_used || self.is_over || self.is_dead || may_give_up
     }
 }
 
@@ -73,6 +76,23 @@ impl Keys {
         key.wanted.insert(fingerprint, delta);
     }
 
+    /// The root has done an operation under a key.
+    pub fn operates(&mut self, name: WriteKey) {
+        let key = self.0.entry(name).or_default();
+        assert_eq!(key.used_for(), None, "{name:?} names a write");
+        key.is_operation = true;
+    }
+
+    /// Whether a write was sent under a key.
+    pub fn is_sent(&self, name: WriteKey) -> bool {
+        self.0.get(&name).is_some_and(|key| !key.wanted.is_empty())
+    }
+
+    /// What a client of a key was told that was counted, and where.
+    pub fn told(&self, name: WriteKey) -> Option<&(Datacenter, Recorded)> {
+        self.0[&name].answered.as_ref()
+    }
+
     /// A key that nobody else has.
     pub fn draw(&mut self) -> WriteKey {
         self.1 += 1;
@@ -99,6 +119,7 @@ impl Keys {
             !key.is_over,
             "{name:?} is counted after it was called ended"
         );
+        assert!(!key.is_operation, "{name:?} names an operation");
         let is_refused = key.refused.is_some() || key.is_changed;
         assert!(!is_refused, "{name:?} is counted after it was refused");
         let before = key.counted.replace(*recorded);
@@ -143,6 +164,7 @@ impl Keys {
                 assert_eq!(*first, told, "{name:?} is answered in two ways");
                 true
             }
+            Ok(KeyedOutcome::Reused) if key.is_operation => true,
             Ok(KeyedOutcome::Reused) => {
                 let used = key.used_for().expect("a key that was used");
                 assert_ne!(used, fingerprint, "{name:?} was used for this");

@@ -65,6 +65,9 @@ impl Core {
 
     fn operated(&self, key: OperationKey) -> Option<Operated> {
         let rows = self.rows.borrow();
+        if rows.is_claimed(key.key) {
+            return Some(Operated::Reused);
+        }
         let (fingerprint, done) = rows.operations.get(&key.key)?;
         Some(match *fingerprint == key.fingerprint {
             true => Operated::Done(Done {
@@ -81,6 +84,7 @@ impl Core {
             let row = (key.fingerprint, done.clone());
             let before = self.rows.borrow_mut().operations.insert(key.key, row);
             assert_eq!(before, None, "an operation is done once under its key");
+            self.air.oracle.borrow_mut().keys.operates(key.key);
         }
         if let Some(Condition::Unchanged(version)) = &operate.condition {
             let oracle = self.air.oracle.borrow();

@@ -56,6 +56,7 @@ enum Kind {
     Write,
     WriteUnique,
     Keyed,
+    Recall,
     Bulk,
     Queue,
     QueueKeyed,
@@ -111,7 +112,8 @@ const CONDITIONS: [(u64, Kind); 2] = [(14, Kind::WriteIf), (3, Kind::OperateIf)]
 const CONDITION_KEYS: u8 = 12;
 
 /// What may happen besides, with the most that it weighs.
-const UNUSUAL: [(u64, Kind); 26] = [
+const UNUSUAL: [(u64, Kind); 27] = [
+    (8, Kind::Recall),
     (8, Kind::Bulk),
     (12, Kind::WriteUnique),
     (8, Kind::Put),
@@ -221,6 +223,11 @@ impl Weather {
                 edge,
                 key: chance.small(KEYS),
                 is_other: chance.once_in(10),
+            },
+            Kind::Recall => Step::Recall {
+                counter,
+                edge,
+                key: chance.small(KEYS),
             },
             Kind::Bulk => Step::Bulk {
                 edge,

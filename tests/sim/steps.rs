@@ -27,6 +27,12 @@ pub enum Step {
         key: u8,
         is_other: bool,
     },
+    /// A client asks what became of a keyed write that it sent, too late for it to be counted now.
+    Recall {
+        counter: usize,
+        edge: u8,
+        key: u8,
+    },
     /// A client sends a bulk body over several counters; one with a key for the first time or again.
     Bulk {
         edge: u8,

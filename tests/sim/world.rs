@@ -217,6 +217,7 @@ impl World {
                 key,
                 is_other,
             } => self.send_keyed(edge, (counter, key, is_other, false)),
+            Step::Recall { counter, edge, key } => self.recall(counter, edge, key),
             Step::Bulk {
                 edge,
                 body,
