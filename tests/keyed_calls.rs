@@ -336,7 +336,11 @@ fn a_condition_holds_only_at_the_home_that_was_seen() {
             condition: Some(seen.clone()),
             ..write(1)
         };
-        now(count_claimed(&carrier, &lead(0), &[conditional.clone()]));
+        now(count_claimed(
+            &carrier,
+            &lead(0),
+            std::slice::from_ref(&conditional),
+        ));
         now(count_unclaimed(&carrier, &at, &[conditional]));
         for got in carrier.got.into_inner() {
             let expected = Unchanged {
