@@ -190,7 +190,7 @@ fn home_decides_only_once_its_other_shards_are_sealed() {
     shell.cell.take_grant(settled, NOW_MS);
     assert_eq!(shell.cell.spread(), 1, "a home has one shard");
     assert_eq!(shell.cell.to_seal().len(), 1);
-    let conditional = Keyed {
+    let mut conditional = Keyed {
         condition: Some(Unchanged {
             home: fra(),
             generation: 1,
@@ -210,6 +210,14 @@ fn home_decides_only_once_its_other_shards_are_sealed() {
     let part = shard.seal(1);
     let (number, admissions) = shell.cell.to_seal()[0];
     assert!(shell.cell.keep_sealed(number, part, admissions));
+    // What the shard counted is news to whoever saw home's cell alone.
+    assert_eq!(shell.count(&conditional), Ok(KeyedOutcome::Changed));
+    conditional.condition = Some(Unchanged {
+        home: fra(),
+        generation: 1,
+        sequence: 1,
+        operations: 1,
+    });
     let decided = shell.count(&conditional).expect("it decides");
     assert_eq!(value_of(decided), 8);
 }

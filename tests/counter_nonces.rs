@@ -78,6 +78,24 @@ fn a_clock_that_steps_back_lets_nothing_go() {
 }
 
 #[test]
+fn a_clock_that_steps_back_and_forth_lets_nothing_go() {
+    let mut nonces = Nonces::default();
+    let mut lane = 0;
+    for at_ms in [0, 600_000, 1, 600_001, -600_000, 600_002, 86_400_000, 2] {
+        lane += 1;
+        nonces.remember(nonce(lane, 1), outcome(lane), at_ms);
+        for known in 1..=lane {
+            let seen = nonces.look_up(nonce(known, 1), at_ms);
+            assert_eq!(
+                seen,
+                Known::Repeated(outcome(known)),
+                "lane {known} at {at_ms}"
+            );
+        }
+    }
+}
+
+#[test]
 fn where_all_lanes_are_needed_another_is_refused() {
     let nonces = full(0);
     let next = nonce(u64::MAX, 1);

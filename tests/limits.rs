@@ -20,7 +20,7 @@ use tally::protocol::limits::CHECKS_MAX;
 use tally::protocol::limits::batch::DEMANDS_MAX;
 use tally::protocol::names::LIMITER_PARTITIONS;
 use tally::protocol::problem::Code;
-use tally::protocol::{bodies, keyed, query};
+use tally::protocol::{bodies, bounds, keyed, names, query};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -83,10 +83,42 @@ fn the_table_of_limits_says_what_the_constants_are() {
         ),
         format!("{LIMITER_PARTITIONS} limiters of a datacenter"),
         format!("{} different checks", written(DEMANDS_MAX)),
+        format!(
+            "{} MiB of bulk sums",
+            bounds::BULK_MEMORY_BYTES_MAX / 1_048_576
+        ),
+        format!("{} flushes wait", written(bounds::WAITING_MAX)),
+        format!("{} per partition", written(bounds::CLAIMS_MAX)),
+        format!("{} in an aggregate", written(bounds::AGGREGATE_MAX)),
+        format!("at most {} s; its kept", bounds::OPERATE_MS_MAX / 1_000),
+        format!("at most {} KiB", bounds::ANSWER_BYTES_MAX / 1_024),
+        format!("for {} s by an edge", bounds::HOME_MS_MAX / 1_000),
+        format!("by an edge, {} of them", written(bounds::HOMES_MAX)),
+        format!("at most {} ms until", bounds::WHOLE_MS_MAX),
     ];
     for text in said {
         assert!(table.contains(&text), "the table does not say: {text}");
     }
+}
+
+#[test]
+fn shells_stay_below_what_the_platform_gives() {
+    // Half of an isolate is left to everything else while bulk bodies are summed.
+    assert!(bounds::BULK_MEMORY_BYTES_MAX <= bounds::ISOLATE_BYTES_MAX / 2);
+    let one = u64::try_from(bodies::BULK_BYTES_MAX).unwrap();
+    assert!(
+        one <= bounds::BULK_MEMORY_BYTES_MAX,
+        "a body may be of that size"
+    );
+    let claims = bounds::CLAIMS_MAX * bounds::CLAIM_BYTES;
+    assert!(
+        claims <= bounds::OBJECT_BYTES_MAX / 10,
+        "roots have room beside claims"
+    );
+    let partitions = names::DIRECTORY_PARTITIONS;
+    assert!(bounds::AGGREGATE_MAX + partitions <= bounds::CALLS_MAX);
+    let tries = bounds::WHOLE_MS_MAX / i64::try_from(bounds::WHOLE_EVERY_MS).unwrap();
+    assert_eq!(tries, 35, "`WHOLE_TRIES` of a cell");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use common::config;
 use proptest::prelude::*;
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::Unchanged;
+use tally::counter::merge::CellTotals;
 use tally::counter::total::Value;
 use tally::protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use tally::protocol::delta::parse_value;
@@ -97,7 +98,7 @@ fn a_read_covers_a_version_only_with_its_operations() {
 }
 
 #[test]
-fn what_a_version_says_of_home_is_its_one_cell_and_the_operations() {
+fn what_a_version_says_of_home_is_its_cells_and_the_operations() {
     let (fra, iad) = (datacenter("FRA"), datacenter("IAD"));
     let all = version(
         3,
@@ -119,9 +120,42 @@ fn what_a_version_says_of_home_is_its_one_cell_and_the_operations() {
         unchanged(&iad, 7, 0, 3),
         "it had counted nothing"
     );
-    assert_eq!(all.of_home(&fra), version(3, &[seen("FRA", 0, 7, 5)]));
+    let of_fra = version(3, &[seen("FRA", 0, 7, 5), seen("FRA", 1, 7, 9)]);
+    assert_eq!(all.of_home(&fra), of_fra);
     assert_eq!(all.of_home(&fra).at_home(&fra), all.at_home(&fra));
     assert_eq!(Version::default().at_home(&fra), unchanged(&fra, 0, 0, 0));
+}
+
+#[test]
+fn a_home_that_has_stopped_is_as_it_was_seen_if_no_shard_has_counted_since() {
+    let fra = datacenter("FRA");
+    let now = Unchanged {
+        home: fra.clone(),
+        generation: 7,
+        sequence: 5,
+        operations: 3,
+    };
+    let cell = |shard, sequence| {
+        let totals = CellTotals {
+            generation: 7,
+            sequence,
+            added: 1,
+            removed: 0,
+        };
+        (shard, totals)
+    };
+    let all = version(3, &[seen("FRA", 0, 7, 5), seen("FRA", 1, 7, 9)]);
+    assert!(all.is_now(&fra, &now, &[cell(0, 5), cell(1, 9)]));
+    assert!(!all.is_now(&fra, &now, &[cell(0, 5), cell(1, 10)]));
+    assert!(!all.is_now(&fra, &now, &[cell(0, 5), cell(1, 9), cell(2, 1)]));
+    let moved = Unchanged {
+        operations: 4,
+        ..now.clone()
+    };
+    assert!(!all.is_now(&fra, &moved, &[cell(0, 5), cell(1, 9)]));
+    let written = version(3, &[seen("FRA", 0, 7, 5)]);
+    assert!(written.is_now(&fra, &now, &[cell(0, 5), cell(1, 0)]));
+    assert!(!written.is_now(&fra, &now, &[cell(0, 5), cell(1, 9)]));
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::platform::settled::all_settled;
+use crate::protocol::bounds::AGGREGATE_MAX;
 use crate::protocol::known;
 use crate::protocol::messages::{
     Call, DatacenterSum, Drain, Explain, Fault, GlobalSum, List, ListAll, Measure, Read,
@@ -40,10 +41,6 @@ const LEADS_AT_ONCE: usize = 64;
 
 /// How often a read begins again because the counter was ended and created meanwhile.
 const READ_TRIES: usize = 3;
-
-/// The most counters, and the most leads, that one aggregate reads. With the root partitions this
-/// stays below the 10,000 subrequests of one invocation.
-pub const AGGREGATE_MAX: u32 = 5_000;
 
 /// Names that one partition is asked for at once when an aggregate collects them.
 const AGGREGATE_PAGE: u32 = 1_000;

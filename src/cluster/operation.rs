@@ -7,6 +7,9 @@
 //! A datacenter that does not answer is *unsettled*: it adds nothing until the root has heard of it. Then all that
 //! it had counted by the time of the operation becomes its baseline, and what it counted since is kept.
 //!
+//! A move of the home has a number too, and is nothing else here: what a version says of the new home's cell does not
+//! tell what other cells counted before they stopped.
+//!
 //! Invariant: a baseline is never above what its cell has counted.
 
 use std::collections::BTreeMap;
@@ -23,7 +26,7 @@ pub type Cells = Vec<(u8, CellTotals)>;
 /// What operations have made of a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operations {
-    /// How many there were.
+    /// How many there were, moves of the home among them.
     number: u64,
     /// When the last one was, unix milliseconds.
     at_ms: i64,
@@ -57,12 +60,12 @@ impl Operations {
         }
     }
 
-    /// How many there were. They are numbered from 1 within a generation.
+    /// How many there were, moves of the home among them. They are numbered from 1 within a generation.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// When the last one was, unix milliseconds; 0 where there was none.
+    /// When the value was last set, unix milliseconds; 0 where it never was.
     pub fn at_ms(&self) -> i64 {
         self.at_ms
     }
@@ -97,6 +100,12 @@ impl Operations {
                 None => self.unsettled.push(datacenter),
             }
         }
+    }
+
+    /// Counts a move of the home, which changes no value: whoever has seen the counter before has seen nothing of what
+    /// others counted while home was elsewhere.
+    pub fn note_move(&mut self) {
+        self.number += 1;
     }
 
     /// Settles a datacenter. Returns whether it was unsettled.

@@ -204,6 +204,11 @@ impl Cell {
         self.shards_ever = self.shards_ever.max(fixed);
     }
 
+    /// Whether it has nothing to keep: it counts for no generation, and has struck nothing out.
+    pub fn is_blank(&self) -> bool {
+        self.generation().is_none() && self.ledger.records() == 0
+    }
+
     /// Drops everything if the cell is of this generation or an older one. True if it was.
     pub fn close(&mut self, generation: u64) -> bool {
         let closes = self

@@ -28,7 +28,7 @@ pub struct Grant {
     /// What the value is besides this datacenter's totals, where it is alone or home: what a set made of it, and
     /// what others hold that count no more.
     pub rest: Value,
-    /// Set and reset operations that `rest` has seen.
+    /// Operations, moves of the home among them, that `rest` has seen.
     pub operations: u64,
     /// Shards that writes of the datacenter spread over, as the lead knows; 0 from the root, which
     /// leaves that to the lead where no setting fixes it.

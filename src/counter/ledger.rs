@@ -82,7 +82,7 @@ pub struct Unchanged {
     pub generation: u64,
     /// The sequence of the one cell that counts.
     pub sequence: u64,
-    /// Set and reset operations.
+    /// Set and reset operations, and moves of the home.
     pub operations: u64,
 }
 

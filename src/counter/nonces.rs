@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 pub const NONCE_KEPT_MS: i64 = 60_000;
 
 /// How much of a time without flushes counts: a clock that steps forward must not make a cell forget what its
-/// lanes may still send again. Lanes that fall silent together with their cell are remembered for longer.
+/// lanes may still send again. Lanes that fall silent together with their cell are remembered for longer. Where a clock
+/// steps back by more, what is known becomes as much older: else what is counted now would be old at once when it
+/// steps forward again.
 const GAP_MS_MAX: i64 = 5_000;
 
 /// The most lanes a cell remembers: about 30 bytes each, 120 KB in the hot row.
@@ -108,9 +110,14 @@ impl Nonces {
     pub fn remember(&mut self, nonce: Nonce, outcome: Outcome, now_ms: i64) {
         let newest_ms = self.lanes.iter().map(|seen| seen.at_ms).max();
         let gap_ms = newest_ms.map_or(0, |newest_ms| now_ms.saturating_sub(newest_ms));
-        if gap_ms > GAP_MS_MAX {
+        let stepped_ms = if gap_ms < -GAP_MS_MAX {
+            gap_ms
+        } else {
+            gap_ms.saturating_sub(GAP_MS_MAX).max(0)
+        };
+        if stepped_ms != 0 {
             for seen in &mut self.lanes {
-                seen.at_ms = seen.at_ms.saturating_add(gap_ms - GAP_MS_MAX);
+                seen.at_ms = seen.at_ms.saturating_add(stepped_ms);
             }
         }
         self.lanes
@@ -126,7 +133,7 @@ impl Nonces {
     }
 }
 
-/// A clock that stepped back makes entries look young, so they are kept longer, never shorter.
+/// A clock that stepped back a little makes entries look young, so they are kept longer, never shorter.
 fn is_over(seen: &Seen, now_ms: i64) -> bool {
     now_ms.saturating_sub(seen.at_ms) > NONCE_KEPT_MS
 }

@@ -18,6 +18,7 @@ use crate::platform::call;
 use crate::platform::clock::{now_ms, random};
 use crate::protocol::access::Access;
 use crate::protocol::batch::wave::{Stage, Waves};
+use crate::protocol::bounds::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
 use crate::protocol::messages::{Fault, HashKeyCall};
 use crate::protocol::names::{
     self, ACCESS, ACCESS_OPEN, DATACENTERS, DATACENTERS_REGION, HASH_KEY, KEYS,
@@ -27,14 +28,6 @@ use crate::sketch::HashKey;
 
 /// Counters whose number of shards is remembered; about 100 bytes each. Forgetting costs one hop.
 const SHARD_COUNTS_MAX: usize = 10_000;
-
-/// Counters of which it is remembered where all writes go, and for how long; about 100 bytes each. Forgetting
-/// costs one hop.
-const HOMES_MAX: usize = 10_000;
-const HOME_MS_MAX: i64 = 60_000;
-
-/// Memory that bulk bodies of one isolate may hold together while they are summed: 48 of the 128 MB.
-pub const BULK_MEMORY_BYTES_MAX: u64 = 48 * 1024 * 1024;
 
 /// What is known of where a counter's writes go.
 #[derive(Clone)]

@@ -14,6 +14,7 @@ use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::access::Caller;
 use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
+use crate::protocol::bounds::OPERATE_MS_MAX;
 use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
 use crate::protocol::messages::{
     Answered, Done, Keep, ListAll, Operate, Operated, Operation, OperationKey, Read, ReadDrained,
@@ -27,9 +28,6 @@ use crate::sketch::hash;
 
 /// How long an aggregate may take: it opens every cell of up to 5,000 counters.
 const AGGREGATE_MS_MAX: u64 = 45_000;
-
-/// How long an operation may take: it may have to wait for a lead that does not answer, twice.
-const OPERATE_MS_MAX: u64 = 10_000;
 
 /// `PUT /counters/{id}`: replaces the settings, creating the counter if need be.
 ///

@@ -4,10 +4,8 @@ use super::directory_store::DirectoryStore;
 use super::store::{integer, text};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Ledger, WriteKey};
+use crate::protocol::bounds::CLAIMS_MAX;
 use crate::protocol::messages::{Claim, Fault, Holder, Owner, decode, encode};
-
-/// The most claims of one partition: about 150 bytes each on disk, 600 MB of the 10 GB of an object.
-const CLAIMS_MAX: u64 = 4_000_000;
 
 /// By slot first, as a cell's ledger.
 pub(super) const CLAIMS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS claims (slot INTEGER NOT NULL, \

@@ -15,12 +15,9 @@ use super::cell::Core;
 use crate::counter::flush::Changes;
 use crate::platform::clock::now_ms;
 use crate::platform::measure;
+use crate::protocol::bounds::WAITING_MAX;
 use crate::protocol::messages::{Fault, Flush, Flushed};
 use crate::protocol::metrics::Metric;
-
-/// Flushes that may wait for the next commit. An isolate has one under way per lane, so this is as many
-/// isolates; at about 1 KB each they are 1 MB. One more is told to come again.
-const WAITING_MAX: usize = 1_024;
 
 type Outcome = Result<Flushed, Fault>;
 

@@ -14,6 +14,7 @@ use crate::counter::id::Datacenter;
 use crate::counter::ledger::{Kept, KeyedOutcome, RECORDS_MAX, WriteKey};
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::measure;
+use crate::protocol::bounds::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
 use crate::protocol::messages::{Count, Counted, Fault, Recall};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::IDEMPOTENCY_SECONDS;
@@ -22,10 +23,7 @@ use crate::protocol::names::IDEMPOTENCY_SECONDS;
 /// a day, a minute, a week.
 const KEPT_SECONDS: (i64, i64, i64) = (86_400, 60, 7 * 86_400);
 
-/// How often, and how long, a write waits at home until all other shards there are sealed, which a counter that
-/// was split before has to do once: well below the second that its sender's first attempt has.
-const WHOLE_EVERY_MS: u64 = 20;
-const WHOLE_MS_MAX: i64 = 700;
+/// As often as a write looks in [`WHOLE_MS_MAX`].
 const WHOLE_TRIES: usize = 35;
 
 /// Looks a key's record up in storage.

@@ -269,8 +269,9 @@ impl Core {
             self.written(stored)?;
         }
         let outcome = self.close_shards(&to).await;
-        // Another generation may have begun while the shards were told.
-        if outcome.is_ok() && self.state.borrow().generation().is_none() {
+        // Another generation may have begun while the shards were told; or one that counts elsewhere has had writes
+        // struck out here.
+        if outcome.is_ok() && self.state.borrow().is_blank() {
             self.rows.delete_all().await?;
         }
         outcome

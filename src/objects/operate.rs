@@ -264,7 +264,7 @@ impl Directory {
             sequence: own.map_or(0, |(_, totals)| totals.sequence),
             operations: root.operations.number(),
         };
-        if asked.at_home(&home) == now {
+        if asked.is_now(&home, &now, &cells) {
             Ok(())
         } else {
             Err(changed())

@@ -7,12 +7,10 @@ use super::directory_store::DirectoryStore;
 use super::store::{blob, integer};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::WriteKey;
+use crate::protocol::bounds::ANSWER_BYTES_MAX;
 use crate::protocol::messages::{
     Answered, Done, Fault, Keep, Operated, OperationKey, decode, encode,
 };
-
-/// The longest answer that is kept: of about 500 datacenters. A repeat of one that was longer is answered anew.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// By slot first, as claims.
 pub(super) const OPERATIONS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS operations (slot INTEGER NOT NULL, \

@@ -14,6 +14,7 @@
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`keys`], [`keyed`] | idempotency keys, and how their writes travel |
 //! | [`limits`] | rate limits: what is asked and answered |
+//! | [`bounds`] | what shells are bound by |
 //! | [`names`] | names of objects, bindings and variables |
 //! | [`version`] | versions of writes and reads |
 //! | [`queued`] | messages of a queue of the platform |
@@ -22,6 +23,7 @@
 pub mod access;
 pub mod batch;
 pub mod bodies;
+pub mod bounds;
 pub mod delta;
 pub mod keyed;
 pub mod keys;

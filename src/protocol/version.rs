@@ -20,6 +20,7 @@ use super::names::CellAddress;
 use super::problem::{Code, Problem};
 use crate::counter::id::Datacenter;
 use crate::counter::ledger::Unchanged;
+use crate::counter::merge::CellTotals;
 use crate::sketch::{HashKey, hash};
 
 /// First byte of an encoded version, and of one that names operations too.
@@ -73,7 +74,7 @@ pub struct SeenCell {
 /// A version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
-    /// The operations (set and reset) of the newest generation that is named.
+    /// The operations (set, reset and moves of the home) of the newest generation that is named.
     operations: u64,
     cells: Vec<SeenCell>,
 }
@@ -153,12 +154,23 @@ impl Version {
         Self::of(cells.filter(|cell| cell.datacenter == *datacenter).cloned())
     }
 
-    /// What it says of the one cell that decides at home: the tag of a counter that has one.
+    /// What it says of home's cells: the tag of a counter that has one.
     #[must_use]
     pub fn of_home(&self, home: &Datacenter) -> Self {
-        let own = |cell: &&SeenCell| cell.datacenter == *home && cell.shard == 0;
+        let own = |cell: &&SeenCell| cell.datacenter == *home;
         let cells = self.cells.iter().filter(own).cloned();
         Self::of(cells).with_operations(self.operations)
+    }
+
+    /// Whether home's cells, all of which have stopped, are as it says. A shard that is not named must have counted
+    /// nothing: the one cell that decides knows of it only once it keeps its part.
+    pub fn is_now(&self, home: &Datacenter, now: &Unchanged, cells: &[(u8, CellTotals)]) -> bool {
+        let is_named = |(shard, totals): &(u8, CellTotals)| {
+            let mut named = self.cells.iter();
+            let named = named.find(|cell| cell.datacenter == *home && cell.shard == *shard);
+            named.map_or(0, |cell| cell.sequence) == totals.sequence
+        };
+        self.at_home(home) == *now && cells.iter().all(is_named)
     }
 
     /// What it says of the one cell that decides at home. It has counted nothing where it is not named.

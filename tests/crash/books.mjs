@@ -41,7 +41,27 @@ export class Book {
         this.#doubted = plus(this.#doubted, amount);
       },
       drop: close,
+      end: close,
     };
+  }
+
+  /** The server was killed, which settles no doubt here. */
+  killed() {}
+
+  /** Returns what a reader knows that asks now. */
+  asked() {
+    return this.bounds();
+  }
+
+  /** Returns a sentence where a value cannot be what a reader is told now that asked then, else undefined. */
+  wrongOf(asked, value, what) {
+    const { least, most } = valuesBetween(asked, this.bounds());
+    return outOfBounds(what, value, least, most);
+  }
+
+  /** Returns what is wrong with the counter at rest: see `faultsOf`. */
+  faultsOf(seen) {
+    return faultsOf(this, seen);
   }
 
   /** Returns what may be so now: {least, most}, each {added, removed, uniques}. */

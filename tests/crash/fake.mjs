@@ -12,7 +12,10 @@ const EACH = 40;
 const empty = () => ({ counters: {}, keys: {} });
 const problem = (status, code) => [status, { code, status }];
 
-/** fault: undefined, "lazy", "forgetful", "loses", "doubles" or "history". */
+// How long after a reset one that is done twice is done again.
+const AGAIN_MS = 60;
+
+/** fault: undefined, "lazy", "forgetful", "loses", "doubles", "history", "reapplies", "resets twice" or "revives". */
 export class Fake {
   #fault;
   #disk = empty();
@@ -71,7 +74,10 @@ export class Fake {
     if (pathname === "/api/event") return method === "POST" && body === "{}" ? problem(400, "invalid-body") : this.#once(headers["idempotency-key"], body, () => this.#queued(JSON.parse(body)));
     if (pathname === "/events") return this.#once(headers["idempotency-key"], body, () => this.#events(body));
     if (first !== "counters") return problem(404, "not-found");
-    if (method === "PUT") return [200, {}];
+    if (call === "value" || call === "reset" || method === "PUT" || method === "DELETE") {
+      const key = this.#fault === "reapplies" ? undefined : headers["idempotency-key"];
+      return this.#once(key, method + url + body, () => this.#operate(id, method, call, body));
+    }
     if (method === "POST") return this.#once(headers["idempotency-key"], body, () => this.#count(id, call, JSON.parse(body)));
     const counter = this.#memory.counters[id];
     if (counter === undefined) return problem(404, "counter-not-found");
@@ -88,6 +94,21 @@ export class Fake {
     const [status, json] = carryOut();
     this.#memory.keys[key] = { body, status, json };
     return [status, json];
+  }
+
+  #operate(id, method, call, body) {
+    const counters = this.#memory.counters;
+    if (method === "PUT" && call === undefined) return [200, {}];
+    if (method !== "PUT" && counters[id] === undefined) return problem(404, "counter-not-found");
+    const value = call === "value" ? JSON.parse(body).value : 0;
+    const put = () => {
+      const { elements } = counters[id] ?? { elements: {} };
+      counters[id] = { added: value, removed: 0, elements };
+    };
+    if (method !== "DELETE") put();
+    else if (this.#fault !== "revives") delete counters[id];
+    if (call === "reset" && this.#fault === "resets twice") setTimeout(put, AGAIN_MS);
+    return [200, { id, value }];
   }
 
   #count(id, call, { delta, unique }) {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Book, faultsOf, outOfBounds, valuesBetween } from "./books.mjs";
 import { Fake } from "./fake.mjs";
+import { OperatedBook } from "./operated.mjs";
 import { settings } from "./random.mjs";
 import { crash } from "./run.mjs";
 
@@ -35,6 +36,9 @@ for (const [fault, what, found] of [
   ["forgetful", "forgets keys when it is killed", /counted twice or never sent/],
   ["loses", "loses a write now and then", /keyed\/.*acknowledged and missing/],
   ["doubles", "counts a write twice now and then", /keyed\/.*counted twice or never sent/],
+  ["reapplies", "does an operation again that is sent again", /operated\/.* after its operations|not answered Idempotency-Replayed/],
+  ["resets twice", "resets once more behind the answer", /operated\/.* after its operations/],
+  ["revives", "deletes nothing", /renewed\/.* after its operations/],
   ["history", "keeps a history that does not add up", /the sum of its history is .* missing/],
 ]) {
   test(`a server that ${what} is found out, SEED=${SEED}`, WITHIN, async () => {
@@ -75,6 +79,63 @@ test("a read under load is held against what was known before it, and begun by i
   book.begin({ removed: 1n });
   assert.deepEqual(valuesBetween(before, book.bounds()), { least: 9n, most: 15n });
   assert.equal(outOfBounds("it", 9n, 9n, 15n), undefined);
+});
+
+// Books whose clock is set by hand.
+function operated() {
+  const clock = { now: 0 };
+  const book = new OperatedBook("a", () => clock.now);
+  const at = (now, what) => {
+    clock.now = now;
+    return what();
+  };
+  const isWrong = (value) => book.faultsOf({ value, exact: true }).length > 0;
+  const fits = (values) => [0n, 1n, 2n, 3n, 5n, 6n, 7n, 8n, 10n, 11n, 12n, 13n, 15n].filter((value) => !isWrong(value)).join() === values.join();
+  return { book, at, fits };
+}
+
+test("what was acknowledged before an operation is gone with it, what came after is kept", () => {
+  const { book, at, fits } = operated();
+  const before = at(1, () => book.begin({ added: 1n }));
+  at(2, before.acknowledge);
+  assert.ok(at(2.5, () => fits([1n])));
+  const set = at(3, () => book.operate({ base: 10n }));
+  assert.ok(at(4, () => fits([1n, 10n])), "under way, it may be done");
+  const racing = at(5, () => book.begin({ added: 2n }));
+  at(6, set.acknowledge);
+  at(7, racing.acknowledge);
+  assert.ok(at(8, () => fits([10n, 11n, 12n])), "a racing increment is before it or after");
+  const after = at(9, () => book.begin({ added: 5n }));
+  at(10, after.acknowledge);
+  const down = at(11, () => book.begin({ removed: 2n }));
+  at(12, down.acknowledge);
+  assert.ok(at(13, () => fits([13n, 15n])));
+  assert.match(book.faultsOf({ value: 9n, exact: true }).join(), /the value is 9 after its operations, and may be 13 to 15/);
+  assert.match(book.faultsOf({ value: 13n, exact: false }).join(), /not exact/);
+});
+
+test("an operation in doubt may be the last until one that began later is done", () => {
+  const { book, at, fits } = operated();
+  const doubted = at(1, () => book.operate({ base: 5n }));
+  at(2, doubted.doubt);
+  const write = at(3, () => book.begin({ added: 1n }));
+  at(4, write.acknowledge);
+  assert.ok(at(5, () => fits([1n, 5n, 6n])));
+  at(6, () => book.killed());
+  const late = at(7, () => book.begin({ added: 2n }));
+  at(8, late.acknowledge);
+  assert.ok(at(9, () => fits([3n, 7n, 8n])), "it was done before the kill, or never");
+  const reset = at(10, () => book.operate({ base: 0n }));
+  at(11, reset.acknowledge);
+  assert.ok(at(12, () => fits([0n])));
+  const ended = at(13, () => book.begin({ added: 5n }));
+  at(14, ended.end);
+  assert.ok(at(15, () => fits([0n, 1n, 2n, 3n, 5n])));
+  const again = at(16, () => book.operate({ base: 0n }));
+  at(17, again.acknowledge);
+  assert.ok(at(18, () => fits([0n])), "what has ended is not in what comes after");
+  at(19, at(18, () => book.operate({ base: 7n })).drop);
+  assert.ok(at(20, () => fits([0n])));
 });
 
 test("settings come from the command line before the environment", () => {

@@ -3,11 +3,12 @@
 // Invariants: an unkeyed write is sent once more only if nobody listened; one of unknown outcome stays in
 // doubt. A keyed write is sent until it is acknowledged, by any datacenter. What the server must never answer
 // becomes a fault, which ends no client.
-import { Book, outOfBounds, valuesBetween } from "./books.mjs";
+import { Book } from "./books.mjs";
 import { NoAnswer, look, send } from "./client.mjs";
+import { OperatedBook } from "./operated.mjs";
 import { oneOf, randomFrom } from "./random.mjs";
 import { pause } from "./wait.mjs";
-import { altered, writesOf } from "./writes.mjs";
+import { altered, isOperated, writesOf } from "./writes.mjs";
 
 const COLOS = ["FRA", "IAD", "SYD"];
 // How often a client reads instead of writing, and sends a write again that it knows is acknowledged.
@@ -46,7 +47,7 @@ export class Load {
     this.begun = begun;
     this.life = 0;
     this.inFlight = 0;
-    this.stats = { sent: 0, acknowledged: 0, retried: 0, replayed: 0, inDoubt: 0, refused: 0, repeated: 0, reads: 0 };
+    this.stats = { sent: 0, acknowledged: 0, retried: 0, replayed: 0, inDoubt: 0, operations: 0, ended: 0, refused: 0, repeated: 0, reads: 0 };
     this.halt();
     this.#clients = Array.from({ length: clients }, (_, index) => this.#client(index, `${seed}/${begun}/${index}`, randomFrom(seed + index * 7_919)));
   }
@@ -63,6 +64,11 @@ export class Load {
   /** Lets clients send. */
   resume() {
     this.#open();
+  }
+
+  /** The server was killed: nothing that was sent to it is under way any more. */
+  killed() {
+    for (const book of this.#books.values()) book.killed();
   }
 
   /** Holds clients back: they wait before their next request. */
@@ -84,7 +90,7 @@ export class Load {
   }
 
   #book(id) {
-    if (!this.#books.has(id)) this.#books.set(id, new Book(id));
+    if (!this.#books.has(id)) this.#books.set(id, isOperated(id) ? new OperatedBook(id) : new Book(id));
     return this.#books.get(id);
   }
 
@@ -101,14 +107,14 @@ export class Load {
   }
 
   // Resolves to the answer, or to undefined where the outcome is unknown.
-  async #send(random, colo, { path, body, key }) {
+  async #send(random, colo, { method = "POST", path, body, key }) {
     for (;;) {
       await this.#gate;
       const url = oneOf(random, this.#server.urls);
       const headers = { "content-type": "application/json", ...(key === undefined ? {} : { "idempotency-key": `"${key}"` }) };
       this.inFlight += 1;
       try {
-        if (url !== undefined) return await send(url, "POST", path, { body, headers, colo });
+        if (url !== undefined) return await send(url, method, path, { body, headers, colo });
       } catch (error) {
         if (!(error instanceof NoAnswer)) throw error;
         if (!error.unsent) return undefined;
@@ -122,6 +128,7 @@ export class Load {
 
   async #write(random, home, write) {
     const entries = write.parts.map((part) => this.#book(part.id).begin(part));
+    if (write.operates !== undefined) entries.push(this.#book(write.operates.id).operate(write.operates));
     const mayRepeat = write.key !== undefined || write.ids === true;
     this.stats.sent += 1;
     for (let tries = 0; ; tries += 1) {
@@ -138,9 +145,18 @@ export class Load {
         if (answer !== undefined) await pause(RETRY_MS);
         continue;
       }
-      entries.forEach((entry, index) => (failed.includes(index) ? entry.doubt() : entry.acknowledge()));
+      const ending = endingOf(write, answer);
+      if (ending !== undefined) {
+        this.stats.ended += 1;
+        return entries.forEach((entry) => entry[ending]());
+      }
+      const isPending = answer?.json?.pending_datacenters?.length > 0;
+      entries.forEach((entry, index) => (failed.includes(index) ? entry.doubt() : entry.acknowledge({ isPending })));
       if (failed.length > 0) this.stats.inDoubt += 1;
-      else this.stats.acknowledged += 1;
+      else {
+        this.stats.acknowledged += 1;
+        if (write.parts.length === 0) this.stats.operations += 1;
+      }
       if (write.key !== undefined) this.#keep(random, { write, first: answer });
       return undefined;
     }
@@ -148,14 +164,15 @@ export class Load {
 
   // The parts of a write that are not acknowledged, by number.
   #failedOf(write, answer) {
-    const all = write.parts.map((_, index) => index);
+    const all = write.parts.length === 0 ? [0] : write.parts.map((_, index) => index);
     if (answer === undefined) return all;
     if (answer.status === 503) {
       this.stats.refused += 1;
       return all;
     }
+    if (endingOf(write, answer) !== undefined || (write.parts.length === 0 && [200, 201].includes(answer.status))) return [];
     if (answer.status !== 200 && !(answer.status === 202 && write.path === "/api/event")) {
-      this.fault(`POST ${write.path} was answered ${answer.status} ${answer.text.slice(0, 300)}`);
+      this.fault(`${write.method ?? "POST"} ${write.path} was answered ${answer.status} ${answer.text.slice(0, 300)}`);
       return all;
     }
     const errors = answer.json?.errors ?? [];
@@ -173,12 +190,13 @@ export class Load {
     const answer = await this.#send(random, oneOf(random, COLOS), write);
     if (answer === undefined || answer.status === 503 || answer.json?.errors?.some(({ code }) => RETRIED_CODES.includes(code))) return;
     this.stats.repeated += 1;
+    if (endingOf(write, answer) !== undefined) return;
     if (answer.status !== first.status) return this.fault(`a repeated write was answered ${answer.status} ${answer.text.slice(0, 300)}`);
     // A queued write is answered before its key is looked at: its total alone tells that it counted once.
     if (isQueued(write)) return undefined;
     if (answer.headers["idempotency-replayed"] !== "true") this.fault(`POST ${generic(write.path)}: a repeated write was not answered Idempotency-Replayed: true`);
     else this.stats.replayed += 1;
-    const other = REPEATED.find((name) => answer.json?.[name] !== first.json?.[name]);
+    const other = REPEATED.find((name) => answer.json?.[name] !== first.json?.[name]) ?? (write.parts.length === 0 && answer.text !== first.text ? "state" : undefined);
     if (other !== undefined) this.fault(`POST ${generic(write.path)}: a repeated write was answered another ${other}`);
   }
 
@@ -190,7 +208,8 @@ export class Load {
       const answer = await this.#send(random, oneOf(random, COLOS), altered(done.write));
       // Of a body with several lines each counter refuses its own.
       const lines = answer?.json?.errors ?? [];
-      const isRefused = lines.length === done.write.parts.length && lines.every(({ code }) => code === "idempotency-key-reused");
+      const isOver = answer !== undefined && endingOf(done.write, answer) !== undefined;
+      const isRefused = isOver || lines.length === done.write.parts.length && lines.every(({ code }) => code === "idempotency-key-reused");
       // A queued one becomes a dead letter.
       if (answer?.status !== 422 && !isRefused && !isQueued(done.write)) this.fault(`POST ${generic(done.write.path)}: another body under a used key was answered ${answer?.status} and not 422`);
     }
@@ -201,18 +220,28 @@ export class Load {
     const book = oneOf(random, this.books);
     const url = oneOf(random, this.#server.urls);
     if (book === undefined || url === undefined) return;
-    const before = book.bounds();
+    const before = book.asked();
     try {
       const seen = await look(url, book.id, this.begun, colo);
       this.stats.reads += 1;
       if (seen === undefined || !seen.exact) return;
-      const { least, most } = valuesBetween(before, book.bounds());
-      const wrong = outOfBounds(`${book.id} under load: the value`, seen.value, least, most);
+      const wrong = book.wrongOf(before, seen.value, `${book.id} under load: the value`);
       if (wrong !== undefined) this.fault(wrong);
     } catch (error) {
       if (!(error instanceof NoAnswer)) throw error;
     }
   }
+}
+
+// How a write ended that was refused for good: "end" where it may have been counted in what was deleted since, or done
+// before that; "drop" where it surely was not; undefined where it was not refused so.
+function endingOf({ path, operates, parts }, { status, json } = {}) {
+  const id = operates?.id ?? parts[0]?.id;
+  if (!isOperated(id)) return undefined;
+  if (status === 409 && json?.code === "counter-ended") return "end";
+  // Whoever sets what is deleted right after is told so.
+  if (status === 404 && json?.code === "counter-not-found" && operates !== undefined) return path.endsWith("/value") ? undefined : "end";
+  return undefined;
 }
 
 // One sentence for all counters of a kind.

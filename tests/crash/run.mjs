@@ -9,7 +9,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { faultsOf } from "./books.mjs";
 import { look, send } from "./client.mjs";
 import { Load } from "./load.mjs";
 import { between, randomFrom, settings } from "./random.mjs";
@@ -18,10 +17,11 @@ import { pause, until } from "./wait.mjs";
 import { SHARDED, SHARDS } from "./writes.mjs";
 
 const EDGES = 2;
-// From the first acknowledgement of a life to its kill.
-const LIFE_MS = [30, 400];
-// What a slow machine may take to that first one: then the kill comes anyway.
-const FIRST_MS_MAX = 2_000;
+// Acknowledgements that a life is to see, and from the last of them to its kill.
+const ACKNOWLEDGED = [1, 120];
+const LIFE_MS = [30, 300];
+// What a slow machine may take to those: then the kill comes anyway.
+const KNOWN_MS_MAX = 2_000;
 // One life of so many is not waited for: its kill comes while the first requests open their objects.
 const COLD_EACH = 5;
 // One kill of so many comes while the server starts, which takes about 0.4 s.
@@ -44,7 +44,7 @@ export async function compare(server, load) {
         return last?.exact ? last : undefined;
       }, book.id, COMPARE_MS_MAX).catch(() => last);
       if (seen === undefined) faults.add(`${book.id} cannot be read`);
-      else faultsOf(book, seen).forEach((fault) => faults.add(fault));
+      else book.faultsOf(seen).forEach((fault) => faults.add(fault));
     }
   }
   return [...faults];
@@ -58,10 +58,10 @@ async function knowsQueue(url) {
 
 // Lets clients send, and resolves when their server's time is over.
 async function live(load, random) {
-  const known = load.stats.acknowledged;
+  const wanted = load.stats.acknowledged + between(random, ...ACKNOWLEDGED);
   const isCold = between(random, 1, COLD_EACH) === 1;
   load.resume();
-  if (!isCold) await until(() => load.stats.acknowledged > known, "an acknowledgement", FIRST_MS_MAX).catch(() => {});
+  if (!isCold) await until(() => load.stats.acknowledged >= wanted, "acknowledgements", KNOWN_MS_MAX).catch(() => {});
   await pause(between(random, ...LIFE_MS));
 }
 
@@ -88,6 +88,7 @@ export async function crash({ server, kills, clients, seed }) {
     inFlight.push(load.inFlight);
     load.halt();
     await server.kill();
+    load.killed();
     if (kill < kills && between(random, 1, EARLY_EACH) === 1) {
       server.spawn();
       await pause(between(random, ...EARLY_MS));
@@ -113,8 +114,8 @@ function tell({ faults, stats, inFlight, hasQueue, counters }, seed, seconds) {
   const broken = inFlight.reduce((sum, requests) => sum + requests, 0);
   if (!hasQueue) console.log("crash: POST /api/event is 404 here: queued events were SKIPPED");
   console.log(
-    `crash: ${inFlight.length} kills broke off ${broken} requests in ${seconds.toFixed(1)} s; ${stats.sent} writes: ${stats.acknowledged} acknowledged, ` +
-      `${stats.inDoubt} in doubt; ${stats.retried} retries, ${stats.repeated} repetitions, ${stats.replayed} answered as replayed, ${stats.refused} answers 503, ${stats.reads} reads; ${counters} counters compared`,
+    `crash: ${inFlight.length} kills broke off ${broken} requests in ${seconds.toFixed(1)} s; ${stats.sent} writes: ${stats.acknowledged} acknowledged (${stats.operations} operations), ` +
+      `${stats.inDoubt} in doubt; ${stats.retried} retries, ${stats.repeated} repetitions, ${stats.replayed} answered as replayed, ${stats.refused} answers 503, ${stats.ended} for what was deleted, ${stats.reads} reads; ${counters} counters compared`,
   );
   for (const fault of faults) console.error(`crash: WRONG: ${fault}`);
   if (faults.length === 0) console.log("crash: nothing acknowledged is missing, nothing keyed is double");

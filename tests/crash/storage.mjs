@@ -118,6 +118,7 @@ async function goThrough(name, way, seed) {
     await more(ACKNOWLEDGED_MIN, "after it came back");
     load.halt();
     await server.kill();
+    load.killed();
     load.life += 1;
     await server.start();
     await more(ACKNOWLEDGED_MIN, "after the restart");

@@ -1,7 +1,9 @@
 // The writes of the load: what is sent, and what it adds to which counter.
 //
-// A write: {path, body, parts, key?, ids?}. parts: per line of the body {id, added?, removed?, elements?}.
-// key: its Idempotency-Key; ids: its lines have ids of their own. With either it may be sent again.
+// A write: {method?, path, body, parts, key?, ids?}. method: POST unless it is named. parts: per line of the body
+// {id, added?, removed?, elements?}. key: its Idempotency-Key; ids: its lines have ids of their own. With either it
+// may be sent again. An operation is a write without parts; where it changes the value it has operates: {id, base},
+// else it is a setting.
 import { between, oneOf } from "./random.mjs";
 
 const DELTA_MAX = 1_000;
@@ -18,6 +20,17 @@ const MIXED = "mixed";
 /** A counter of several shards from the start. */
 export const SHARDED = "keyed/sharded";
 export const SHARDS = 4;
+
+/** Counters that are set and reset too; the second one's home moves besides. */
+const OPERATED = ["operated/a", "operated/home"];
+/** A counter that is deleted, and created again by the next write. */
+const RENEWED = "renewed/a";
+/** A counter whose home moves. */
+const MOVED = "moved/a";
+const COLOS = ["FRA", "IAD", "SYD"];
+
+/** Whether the value of a counter is what operations have made of it. */
+export const isOperated = (id) => OPERATED.includes(id) || id === RENEWED;
 
 const amount = (random) => between(random, 1, DELTA_MAX);
 const visitor = (random) => `visitor ${between(random, 1, VISITORS)}`;
@@ -46,6 +59,23 @@ const queued = (random, id) => {
   return { path: "/api/event", body: JSON.stringify({ key: id, increment }), parts: [{ id, added: BigInt(increment) }] };
 };
 
+const pathOf = (id) => `/counters/${encodeURIComponent(id)}`;
+const operation = (method, id, path, body, base) => ({ method, path: pathOf(id) + path, body, parts: [], operates: { id, base } });
+const set = (random, id) => {
+  const value = amount(random);
+  return operation("PUT", id, "/value", JSON.stringify({ value }), BigInt(value));
+};
+const reset = (id) => operation("POST", id, "/reset", undefined, 0n);
+const end = (id) => operation("DELETE", id, "", undefined, 0n);
+const move = (random, id) => {
+  const home = oneOf(random, [...COLOS, undefined]);
+  return { method: "PUT", path: pathOf(id), body: JSON.stringify({ home }), parts: [], isSetting: true };
+};
+
+/** Under its key, or without one. */
+const keyed = (random, name, write) => (random() < 0.6 ? { ...write, key: name } : write);
+const counted = (random, id) => one(id, random() < 0.8 ? "increment" : "decrement", amount(random));
+
 // Weight, and how such a write is made: (random, its own name, the server's life).
 const KINDS = [
   [24, (random) => one(oneOf(random, PLAIN), "increment", amount(random))],
@@ -61,6 +91,13 @@ const KINDS = [
   [8, (random, name, life) => ({ ...one(`fresh/${life}`, "increment", amount(random)), key: name })],
   [8, (random, name) => ({ ...lines(random, EVENTS), key: name })],
   [8, (random, name) => ({ ...lines(random, EVENTS, name), ids: true })],
+  [20, (random, name) => keyed(random, name, counted(random, oneOf(random, OPERATED)))],
+  [3, (random, name) => keyed(random, name, set(random, oneOf(random, OPERATED)))],
+  [3, (random, name) => keyed(random, name, reset(oneOf(random, OPERATED)))],
+  [8, (random, name) => keyed(random, name, counted(random, RENEWED))],
+  [2, (random, name) => keyed(random, name, end(RENEWED))],
+  [8, (random, name) => keyed(random, name, counted(random, MOVED))],
+  [3, (random, name) => keyed(random, name, move(random, oneOf(random, [MOVED, OPERATED[1]])))],
 ];
 const QUEUED = [
   [10, (random) => queued(random, "queued/plain")],
@@ -76,4 +113,7 @@ export function writesOf({ hasQueue }) {
 }
 
 /** Returns a write of the same key as another that asks for something else. */
-export const altered = (write) => ({ ...write, body: write.body.replace(/"(delta|increment)":(\d+)/, (_, name, digits) => `"${name}":${Number(digits) + 1}`) });
+export const altered = (write) =>
+  write.operates === undefined && !write.isSetting ? alteredCount(write) : { ...write, method: "PUT", path: write.path.replace(/(\/counters\/[^/]+).*/, "$1/value"), body: '{"value":1000000}' };
+
+const alteredCount = (write) => ({ ...write, body: write.body.replace(/"(delta|increment)":(\d+)/, (_, name, digits) => `"${name}":${Number(digits) + 1}`) });

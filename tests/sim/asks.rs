@@ -12,20 +12,44 @@ use super::queue::Wanted;
 use super::reader;
 use super::world::{Asked, World};
 
+/// What a client asks for under the key of this number; or the other thing.
+fn wish_of(key: u8, is_other: bool) -> Wish {
+    let amount = u128::from(key) + 1;
+    let mut name = [key; 16];
+    name[0] = 0;
+    Wish {
+        key: WriteKey(name),
+        fingerprint: is_other.into(),
+        delta: if is_other {
+            (0, amount * 500)
+        } else {
+            (amount * 1_000, 0)
+        },
+    }
+}
+
 impl World {
+    /// Asks once what became of a keyed write.
+    pub(super) fn recall(&mut self, counter: usize, number: u8, key: u8) {
+        let wish = wish_of(key, false);
+        let edge = self.edge(counter, number);
+        if edge.air.oracle.borrow().keys.is_sent(wish.key) {
+            self.begin(Some(number), client::recall(edge, wish));
+        }
+    }
+
     /// Sends a keyed write or event once.
     pub(super) fn send_keyed(&mut self, number: u8, asked: Asked) {
         let (counter, key, is_other, is_queued) = asked;
-        let amount = u128::from(key) + 1;
         let wishes = self.wishes.clone();
         wishes.borrow_mut().entry(asked).or_default();
-        let mut name = [key; 16];
-        name[0] = is_queued.into();
-        let key = WriteKey(name);
         if is_queued {
+            let mut name = [key; 16];
+            name[0] = 1;
+            let key = WriteKey(name);
             let event = Wanted {
                 counter,
-                increment: amount * 1_000_000_000 + u128::from(is_other),
+                increment: (u128::from(key.0[1]) + 1) * 1_000_000_000 + u128::from(is_other),
                 key: Some((key, is_other.into())),
             };
             let queue = self.isolates[usize::from(number)].queue.clone();
@@ -36,15 +60,7 @@ impl World {
             });
             return;
         }
-        let wish = Wish {
-            key,
-            fingerprint: is_other.into(),
-            delta: if is_other {
-                (0, amount * 500)
-            } else {
-                (amount * 1_000, 0)
-            },
-        };
+        let wish = wish_of(key, is_other);
         let edge = self.edge(counter, number);
         self.begin(Some(number), async move {
             if client::send(edge, wish).await {

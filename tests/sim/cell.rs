@@ -121,6 +121,7 @@ impl Core {
             Message::Count(writes, moves) => {
                 self.on_count(writes, moves).await.map(Answer::Counted)
             }
+            Message::Recall(writes) => Ok(Answer::Counted(self.on_recall(&writes))),
             Message::Hello(shard) => self.on_hello(shard).await.map(Answer::Grant),
             Message::Seal(generation) => self.seal(generation).map(Answer::Part),
             Message::Suspend(generation) => self.on_suspend(generation).await.map(done),

@@ -10,6 +10,7 @@ use tally::protocol::messages::{
     Claimed, Counted, Fault, Holder, Operate, Operated, Operation, OperationKey,
 };
 
+use super::deeds;
 use super::edge::Edge;
 use super::network::{Answer, Message, Reply};
 use super::oracle::Totals;
@@ -28,7 +29,7 @@ pub struct Wish {
 }
 
 /// As `read::value_seen`.
-async fn value_seen(air: &Rc<Air>) -> SeenValue {
+pub async fn value_seen(air: &Rc<Air>) -> SeenValue {
     let sum = sum_world(air, false).await.ok().flatten();
     sum.map_or_else(SeenValue::default, |sum| SeenValue {
         value: sum.value(),
@@ -36,12 +37,10 @@ async fn value_seen(air: &Rc<Air>) -> SeenValue {
     })
 }
 
-/// Sends a keyed write once through an isolate. True if the client has its last answer.
-pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
-    let air = edge.air.clone();
-    let here = datacenter(edge.datacenter);
+/// A write as it leaves an isolate.
+pub fn new_keyed(edge: &Edge, wish: Wish) -> Keyed {
     let second = edge.now_ms().div_euclid(1_000);
-    let mut write = Keyed {
+    Keyed {
         key: wish.key,
         fingerprint: wish.fingerprint,
         generation: 0,
@@ -51,7 +50,14 @@ pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
         past: Vec::new(),
         seen: None,
         condition: None,
-    };
+    }
+}
+
+/// Sends a keyed write once through an isolate. True if the client has its last answer.
+pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
+    let air = edge.air.clone();
+    let here = datacenter(edge.datacenter);
+    let mut write = new_keyed(&edge, wish);
     air.oracle
         .borrow_mut()
         .keys
@@ -112,6 +118,57 @@ impl Carrier for Caller<'_> {
     }
 }
 
+/// Asks the objects of one counter, and changes nothing.
+struct Recaller<'a>(&'a Air);
+
+impl Carrier for Recaller<'_> {
+    async fn claim(
+        &self,
+        _here: &Datacenter,
+        keys: Vec<WriteKey>,
+        _struck_at: Option<Holder>,
+    ) -> Result<Claimed, Fault> {
+        match twice(self.0, self.0.root(), Message::FindClaims(keys)).await? {
+            Answer::Claimed(claimed) => Ok(claimed),
+            other => unreachable!("{other:?} answers no claim"),
+        }
+    }
+
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        _moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        match twice(self.0, self.0.lead_of(lead), Message::Recall(writes)).await? {
+            Answer::Counted(counted) => Ok(counted),
+            other => unreachable!("{other:?} answers no write"),
+        }
+    }
+}
+
+/// Asks once, through an isolate, what became of a write that comes too late to be counted, as
+/// `platform::keyed::recall_keyed`.
+pub async fn recall(edge: Rc<Edge>, wish: Wish) {
+    let air = edge.air.clone();
+    let told = air.oracle.borrow().keys.told(wish.key).cloned();
+    let write = new_keyed(&edge, wish);
+    let here = datacenter(edge.datacenter);
+    let mut landed = keyed::count_claimed(&Recaller(&air), &here, &[write]).await;
+    let (lead, outcome) = landed.pop().expect("an outcome");
+    let mut oracle = air.oracle.borrow_mut();
+    if outcome != Ok(KeyedOutcome::Unknown) {
+        oracle.answers(wish.key, wish.fingerprint, &lead, &outcome);
+    } else if let Some((_, told)) = told {
+        let has_ended = !oracle.is_living(told.generation);
+        assert!(
+            has_ended,
+            "{:?} was acknowledged and is not known",
+            wish.key
+        );
+    }
+}
+
 /// As `platform::keyed::count_keyed`.
 pub async fn count_keyed(air: &Air, here: &Datacenter, writes: &[Keyed]) -> Vec<Landed> {
     keyed::count_claimed(&Caller(air), here, writes).await
@@ -141,8 +198,15 @@ pub async fn operate(edge: Rc<Edge>, operation: Operation, key: Option<Operation
         condition: None,
     };
     match air.call(air.root(), Message::Operate(operate)).await {
-        Ok(Answer::Operated(Operated::Reused | Operated::Full | Operated::Changed)) => {
-            panic!("a key names one operation, and none has a condition")
+        Ok(Answer::Operated(Operated::Full | Operated::Changed)) => {
+            panic!("there is room for keys, and none has a condition")
+        }
+        Ok(Answer::Operated(Operated::Reused)) => {
+            assert!(
+                key.is_some_and(deeds::is_shared),
+                "{key:?} names one operation"
+            );
+            true
         }
         Ok(Answer::Operated(_)) => true,
         Ok(other) => unreachable!("{other:?} answers no operation"),

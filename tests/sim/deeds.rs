@@ -13,6 +13,9 @@ use super::world::{EDGES, World};
 /// Keys of operations. What a key asks for is told by its number, so that a client can send it again.
 pub const DEEDS: u8 = 16;
 
+/// One of so many keys of operations is that of a write.
+const SHARED_EACH: u8 = 4;
+
 /// The value is set to at most this.
 const VALUE_MAX: u64 = 5_000;
 
@@ -41,7 +44,7 @@ impl Deed {
         }
     }
 
-    fn operation(self) -> Operation {
+    pub fn operation(self) -> Operation {
         match self {
             Self::Set(value) => Operation::Set(Value::new(u128::from(value), 0)),
             Self::Reset => Operation::Reset,
@@ -55,6 +58,22 @@ impl Deed {
     }
 }
 
+/// The key of this number. Some name a write too, which another client sends.
+fn name_of(number: u8) -> WriteKey {
+    let mut name = [number; 16];
+    name[0] = if number.is_multiple_of(SHARED_EACH) {
+        0
+    } else {
+        2
+    };
+    WriteKey(name)
+}
+
+/// Whether a key may name a write too.
+pub fn is_shared(key: OperationKey) -> bool {
+    key.key.0[0] == 0
+}
+
 impl World {
     /// An owner asks once, through an isolate; under a key, or without.
     pub(super) fn operate(&mut self, counter: usize, number: u8, deed: Deed) {
@@ -66,20 +85,22 @@ impl World {
 
     /// An owner asks under a key, for the first time or again.
     pub(super) fn operate_keyed(&mut self, counter: usize, number: u8, key: u8) {
+        let number_of_key = key;
         let mut chance = Chance::new(key.into());
         let deed = Deed::draw(&mut chance, self.layout.datacenters);
-        let mut name = [key; 16];
-        name[0] = 2;
         let key = OperationKey {
-            key: WriteKey(name),
+            key: name_of(key),
             fingerprint: key.into(),
         };
         let asked = client::operate(self.edge(counter, number), deed.operation(), Some(key));
         let deeds = self.deeds.clone();
-        deeds.borrow_mut().entry((counter, name[1])).or_default();
+        deeds
+            .borrow_mut()
+            .entry((counter, number_of_key))
+            .or_default();
         self.begin(Some(number), async move {
             if asked.await {
-                deeds.borrow_mut().insert((counter, name[1]), true);
+                deeds.borrow_mut().insert((counter, number_of_key), true);
             }
         });
     }

@@ -51,7 +51,7 @@ pub struct Edge {
     /// Shards as far as known here, which may be long past.
     pub shards: Cell<u8>,
     /// Where all writes go, as far as known here.
-    home: RefCell<Option<Datacenter>>,
+    pub home: RefCell<Option<Datacenter>>,
     lanes: RefCell<BTreeMap<usize, Lane<Outcome, ()>>>,
     /// The view that readers share.
     pub view: RefCell<Option<View>>,
@@ -320,6 +320,7 @@ pub fn write(
                     sequence: flushed.outcome.sequence,
                 };
                 let version = Version::of([cell]).with_operations(flushed.operations);
+                edge.air.oracle.borrow_mut().tells(&version);
                 told.borrow_mut().push(version);
             }
             // A decrement of a counter with a floor goes by itself, under a key; here it goes no further.

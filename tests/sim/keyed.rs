@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::counter::cell::{Cell, LedgerLimits};
+use tally::counter::cell::{Cell, LedgerLimits, recall};
 use tally::counter::flush::{Changes, Refusal};
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, WriteKey};
@@ -84,6 +84,17 @@ impl Core {
             shards: self.spread(),
             home: None,
         })
+    }
+
+    pub fn on_recall(&self, writes: &[Keyed]) -> Counted {
+        let ledger = self.state.borrow().ledger().clone();
+        let rows = self.rows.borrow();
+        let known = |key| rows.record(&ledger, key);
+        Counted {
+            outcomes: recall(writes, &known),
+            shards: self.spread(),
+            home: None,
+        }
     }
 
     fn strike(

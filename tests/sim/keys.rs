@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
 use tally::protocol::messages::Fault;
+use tally::protocol::version::Version;
 
 use super::oracle::{Oracle, Totals};
 
@@ -23,6 +24,12 @@ struct Key {
     is_dead: bool,
     /// What home has refused for good, since it would take the value below the floor, by fingerprint.
     refused: Option<u64>,
+    /// What its client had seen, which must not have changed.
+    condition: Option<Version>,
+    /// Whether a client was told that it had.
+    is_changed: bool,
+    /// Whether an operation was done under it.
+    is_operation: bool,
 }
 
 impl Key {
@@ -30,6 +37,13 @@ impl Key {
     fn used_for(&self) -> Option<u64> {
         let counted = self.counted.map(|recorded| recorded.fingerprint);
         counted.or(self.refused)
+    }
+
+    /// Whether its clients need not send it any more; whoever depends on what the counter was may give up besides.
+    fn is_settled(&self) -> bool {
+        let may_give_up = self.condition.is_some();
+        let is_used = self.used_for().is_some() || self.is_operation;
+        is_used || self.is_over || self.is_dead || may_give_up
     }
 }
 
@@ -51,15 +65,51 @@ impl Oracle {
     }
 }
 
-/// All keys.
+/// All keys, and how many were drawn.
 #[derive(Debug, Default)]
-pub struct Keys(BTreeMap<WriteKey, Key>);
+pub struct Keys(BTreeMap<WriteKey, Key>, u64);
 
 impl Keys {
     /// A client asks for this under a key.
     pub fn wants(&mut self, key: WriteKey, fingerprint: u64, delta: Totals) {
         let key = self.0.entry(key).or_default();
         key.wanted.insert(fingerprint, delta);
+    }
+
+    /// The root has done an operation under a key.
+    pub fn operates(&mut self, name: WriteKey) {
+        let key = self.0.entry(name).or_default();
+        assert_eq!(key.used_for(), None, "{name:?} names a write");
+        key.is_operation = true;
+    }
+
+    /// Whether a write was sent under a key.
+    pub fn is_sent(&self, name: WriteKey) -> bool {
+        self.0.get(&name).is_some_and(|key| !key.wanted.is_empty())
+    }
+
+    /// What a client of a key was told that was counted, and where.
+    pub fn told(&self, name: WriteKey) -> Option<&(Datacenter, Recorded)> {
+        self.0[&name].answered.as_ref()
+    }
+
+    /// A key that nobody else has.
+    pub fn draw(&mut self) -> WriteKey {
+        self.1 += 1;
+        let mut name = [4; 16];
+        name[8..].copy_from_slice(&self.1.to_be_bytes());
+        WriteKey(name)
+    }
+
+    /// A write is counted only while the counter is what this version saw. Its client may give it up.
+    pub fn only_if(&mut self, name: WriteKey, version: &Version) {
+        let key = self.0.get_mut(&name).expect("a key that was sent");
+        key.condition = Some(version.clone());
+    }
+
+    /// What the client of a key had seen, if the write depends on that.
+    pub fn condition(&self, name: WriteKey) -> Option<&Version> {
+        self.0.get(&name)?.condition.as_ref()
     }
 
     /// A lead has counted a key. Returns how much.
@@ -69,10 +119,9 @@ impl Keys {
             !key.is_over,
             "{name:?} is counted after it was called ended"
         );
-        assert_eq!(
-            key.refused, None,
-            "{name:?} is counted after it was refused"
-        );
+        assert!(!key.is_operation, "{name:?} names an operation");
+        let is_refused = key.refused.is_some() || key.is_changed;
+        assert!(!is_refused, "{name:?} is counted after it was refused");
         let before = key.counted.replace(*recorded);
         assert_eq!(before, None, "{name:?} was counted twice");
         key.wanted[&recorded.fingerprint]
@@ -115,6 +164,7 @@ impl Keys {
                 assert_eq!(*first, told, "{name:?} is answered in two ways");
                 true
             }
+            Ok(KeyedOutcome::Reused) if key.is_operation => true,
             Ok(KeyedOutcome::Reused) => {
                 let used = key.used_for().expect("a key that was used");
                 assert_ne!(used, fingerprint, "{name:?} was used for this");
@@ -134,7 +184,11 @@ impl Keys {
             Ok(KeyedOutcome::NeedsView | KeyedOutcome::NeedsHome)
             | Ok(KeyedOutcome::NotWhole | KeyedOutcome::Struck)
             | Err(_) => false,
-            Ok(KeyedOutcome::Changed) => panic!("{name:?} has no condition"),
+            Ok(KeyedOutcome::Changed) => {
+                assert!(key.condition.is_some(), "{name:?} has no condition");
+                key.is_changed = true;
+                true
+            }
             Ok(KeyedOutcome::Unknown) => panic!("{name:?} asked to be counted"),
         }
     }
@@ -160,10 +214,7 @@ impl Keys {
     pub fn check_rest(&self, generation: u64) -> Totals {
         let mut plain = (0, 0);
         for (name, key) in &self.0 {
-            assert!(
-                key.used_for().is_some() || key.is_over || key.is_dead,
-                "{name:?} was never counted"
-            );
+            assert!(key.is_settled(), "{name:?} was never counted");
             let counted = key
                 .counted
                 .filter(|recorded| recorded.generation == generation);

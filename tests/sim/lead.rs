@@ -117,7 +117,7 @@ impl Core {
             self.write(|rows, _| rows.close(generation, &shards))?;
         }
         let outcome = self.close_shards().await;
-        if outcome.is_ok() && self.state.borrow().generation().is_none() {
+        if outcome.is_ok() && self.state.borrow().is_blank() {
             self.rows.borrow_mut().delete_all();
         }
         outcome
@@ -188,8 +188,13 @@ impl Core {
                 continue;
             };
             let is_current = self.state.borrow().generation() == Some(generation);
+            let holds = part.is_some();
             if is_current && self.state.borrow_mut().keep_sealed(shard, part, admissions) {
-                let _ = self.write(|rows, state| rows.write_sealed(state, shard));
+                let written = self.write(|rows, state| rows.write_sealed(state, shard));
+                if holds && written.is_ok() {
+                    let mut oracle = self.air.oracle.borrow_mut();
+                    oracle.keeps_part(self.place, generation);
+                }
             }
         }
     }

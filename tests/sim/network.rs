@@ -48,6 +48,10 @@ pub enum Message {
     Register(Datacenter),
     /// With whoever has struck the keys out.
     Claim(Datacenter, Vec<WriteKey>, Option<Holder>),
+    /// Whose keys are; none is claimed.
+    FindClaims(Vec<WriteKey>),
+    /// Whether writes were counted; none is.
+    Recall(Vec<Keyed>),
     Operate(Operate),
     Settle,
     LookUp,

@@ -3,11 +3,12 @@
 use tally::cluster::operation::{Cells, Heard};
 use tally::cluster::root::{Entry, NeedsHome, Root};
 use tally::counter::id::Datacenter;
+use tally::counter::ledger::Unchanged;
 use tally::counter::merge::Question;
 use tally::counter::settings::Settings;
 use tally::counter::total::Value;
 use tally::protocol::messages::{
-    DatacenterSum, Done, Fault, Operate, Operated, Operation, OperationKey, Put,
+    Condition, DatacenterSum, Done, Fault, Operate, Operated, Operation, OperationKey, Put,
 };
 
 use super::Boxed;
@@ -64,6 +65,9 @@ impl Core {
 
     fn operated(&self, key: OperationKey) -> Option<Operated> {
         let rows = self.rows.borrow();
+        if rows.is_claimed(key.key) {
+            return Some(Operated::Reused);
+        }
         let (fingerprint, done) = rows.operations.get(&key.key)?;
         Some(match *fingerprint == key.fingerprint {
             true => Operated::Done(Done {
@@ -80,6 +84,11 @@ impl Core {
             let row = (key.fingerprint, done.clone());
             let before = self.rows.borrow_mut().operations.insert(key.key, row);
             assert_eq!(before, None, "an operation is done once under its key");
+            self.air.oracle.borrow_mut().keys.operates(key.key);
+        }
+        if let Some(Condition::Unchanged(version)) = &operate.condition {
+            let oracle = self.air.oracle.borrow();
+            oracle.check_unchanged(version, root.generation, oracle.moment() + 1);
         }
         self.save(root.clone());
         let mut oracle = self.air.oracle.borrow_mut();
@@ -88,6 +97,7 @@ impl Core {
 
     async fn put(&self, operate: &Operate, put: &Put, begun: usize) -> Result<Done, Refused> {
         let (mut root, created) = self.living_or_created().await?;
+        self.require(operate, &mut root, created).await?;
         let home = match (&put.home, put.floor) {
             (None, Some(_)) => root.home_for_bounds(None)?,
             (home, _) => home.clone(),
@@ -145,6 +155,7 @@ impl Core {
         if floor.is_some_and(|floor| value.is_below(floor)) {
             return Err(Refused::Told(Operated::BelowFloor));
         }
+        self.require(operate, &mut root, created).await?;
         let sole: Vec<Datacenter> = root.sole().cloned().into_iter().collect();
         self.stop(&root, &sole).await?;
         let seen = self.observe(&root, &root.counting()).await;
@@ -198,6 +209,42 @@ impl Core {
         match root.operations.unsettled() {
             [] => Ok(()),
             _ => Err(unavailable()),
+        }
+    }
+
+    async fn require(
+        &self,
+        operate: &Operate,
+        root: &mut Root,
+        created: bool,
+    ) -> Result<(), Refused> {
+        let changed = || Refused::Told(Operated::Changed);
+        let asked = match &operate.condition {
+            None => return Ok(()),
+            Some(_) if created => return Err(changed()),
+            Some(Condition::Exists) => return Ok(()),
+            Some(Condition::Unchanged(asked)) => asked,
+        };
+        give_home(operate, root)?;
+        let Some(home) = root.home.clone() else {
+            return Err(changed());
+        };
+        let only = std::slice::from_ref(&home);
+        self.stop(root, only).await?;
+        let seen = self.observe(root, only).await;
+        let cells = seen.into_iter().next().and_then(|(_, cells)| cells);
+        let cells = cells.ok_or_else(unavailable)?;
+        let own = cells.iter().find(|(shard, _)| *shard == 0);
+        let now = Unchanged {
+            home: home.clone(),
+            generation: root.generation,
+            sequence: own.map_or(0, |(_, totals)| totals.sequence),
+            operations: root.operations.number(),
+        };
+        if asked.is_now(&home, &now, &cells) {
+            Ok(())
+        } else {
+            Err(changed())
         }
     }
 

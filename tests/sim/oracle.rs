@@ -78,6 +78,8 @@ pub struct Oracle {
     pub clocks_differ: bool,
     /// Whether the root was told that nobody counts.
     pub is_stopped: bool,
+    /// By when each version had been told last.
+    pub seen_by: BTreeMap<String, usize>,
 }
 
 pub fn sum(totals: Totals) -> Value {
@@ -132,7 +134,7 @@ impl Oracle {
             if life.ttls.last().is_none_or(|(_, last)| *last != ttl) {
                 life.ttls.push((moment, ttl));
             }
-            self.truth.holds(root);
+            self.holds(root);
             return;
         }
         let newest = self.generations.last_key_value();
@@ -146,7 +148,7 @@ impl Oracle {
         };
         self.generations.insert(generation, life);
         self.truth.begins(born);
-        self.truth.holds(root);
+        self.holds(root);
     }
 
     /// The root has durably ended a generation, and what it had counted with it. Those datacenters were not
@@ -210,6 +212,16 @@ impl Oracle {
         moment
     }
 
+    /// A lead has durably taken over a shard's part: a change of its own that counts nothing.
+    pub fn keeps_part(&mut self, place: usize, generation: u64) {
+        let total = self.total_at(self.moment());
+        self.totals.push(total);
+        let moment = self.moment();
+        let log = self.cells.entry((place, generation)).or_default();
+        let held = log.last().map_or((0, 0), |(_, held)| *held);
+        log.push((moment, held));
+    }
+
     fn commits_of(&self, place: usize, generation: u64) -> u64 {
         let log = self.cells.get(&(place, generation));
         u64::try_from(log.map_or(0, Vec::len)).expect("few commits")
@@ -259,6 +271,7 @@ impl Oracle {
         let generation = recorded.generation;
         let delta = self.keys.counted(key, recorded);
         let moment = self.commit(at, generation, recorded.sequence, delta);
+        self.check_condition(key, recorded);
         if recorded.is_exact && self.is_living(generation) {
             let told = Value::new(recorded.totals.0, recorded.totals.1);
             self.check_value(told, moment..=moment, "a keyed write's value");

@@ -135,6 +135,13 @@ pub struct Reader {
     held: RefCell<Option<Version>>,
 }
 
+impl Reader {
+    /// The version that it was shown last.
+    pub fn held(&self) -> Option<Version> {
+        self.held.borrow().clone()
+    }
+}
+
 /// Reads at an isolate for a reader, who sends back the version it holds, or that of a write.
 pub async fn read_as(edge: Rc<Edge>, reader: Rc<Reader>, written: Option<Version>) {
     let held = reader.held.borrow().clone();
@@ -156,6 +163,7 @@ pub async fn read_as(edge: Rc<Edge>, reader: Rc<Reader>, written: Option<Version
         let seen = Version::of_sum(&sum);
         if seen.lacks(sum.root.generation, &asked).is_none() {
             check_onward(&asked, &sum);
+            edge.air.oracle.borrow_mut().tells(&seen);
             *reader.held.borrow_mut() = Some(seen);
             return;
         }

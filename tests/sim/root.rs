@@ -33,8 +33,16 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// Whether a key is claimed for a write, in whatever generation.
+    pub fn is_claimed(&self, key: WriteKey) -> bool {
+        self.claims.keys().any(|(_, claimed)| *claimed == key)
+    }
+
     /// Who has a key, renewing its claim.
     fn owner_of(&mut self, key: WriteKey, generation: u64, now_ms: i64) -> Option<Owner> {
+        if self.operations.contains_key(&key) {
+            return Some(Owner::Operation);
+        }
         let has_key = |slot: &i64| self.claims.contains_key(&(*slot, key));
         let slot = self.slots.slots().find(has_key)?;
         let (holder, claimed) = self.claims[&(slot, key)].clone();
@@ -151,6 +159,7 @@ impl Core {
                 let claimed = self.on_claim(from, keys, struck_at).await;
                 claimed.map(Answer::Claimed)
             }
+            Message::FindClaims(keys) => self.on_find_claims(&keys).await.map(Answer::Claimed),
             Message::Operate(operate) => self.on_operate(&operate).await.map(Answer::Operated),
             Message::Settle => self.on_settle().await.map(Answer::Root),
             Message::End => self.on_end().await.map(|()| Answer::Done),
@@ -229,6 +238,27 @@ impl Core {
             self.save(root);
         }
         Ok(generation)
+    }
+
+    async fn on_find_claims(&self, keys: &[WriteKey]) -> Result<Claimed, Fault> {
+        let _alone = self.lock.lock().await;
+        let living = self.living(true).await?;
+        let generation = living.as_ref().map_or(0, |root| root.generation);
+        let rows = self.rows.borrow();
+        let owner_of = |key: &WriteKey| {
+            let mut claims = rows.claims.iter();
+            let found = claims.find(|((_, claimed), _)| claimed == key);
+            match found {
+                _ if rows.operations.contains_key(key) => Owner::Operation,
+                Some((_, (holder, claimed))) if *claimed == generation => {
+                    Owner::Lead(holder.clone())
+                }
+                Some(_) => Owner::Ended,
+                None => Owner::Nobody,
+            }
+        };
+        let owners = keys.iter().map(owner_of).collect();
+        Ok(Claimed { generation, owners })
     }
 
     async fn on_claim(

@@ -15,8 +15,8 @@ const SEEDS: u64 = 200;
 /// Seeds between two lines of progress.
 const PROGRESS_EVERY: u64 = 500;
 
-/// How far a clock is stepped at most: see `network::LINGERS_MS_MAX`.
-const SKEW_MS_MAX: i64 = 15_000;
+/// How far clocks are stepped at most: by seconds, or by minutes.
+const SKEWS_MS_MAX: [i64; 2] = [15_000, 600_000];
 
 /// From worlds where hardly any time passes to those where callers give up on their own.
 const TICKS_MS_MAX: [i64; 3] = [20, 100, 2_000];
@@ -45,6 +45,8 @@ struct Weather {
     order: u64,
     /// How long a step takes at most.
     tick_ms_max: i64,
+    /// How far a clock is stepped at most.
+    skew_ms_max: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +56,7 @@ enum Kind {
     Write,
     WriteUnique,
     Keyed,
+    Recall,
     Bulk,
     Queue,
     QueueKeyed,
@@ -84,6 +87,8 @@ enum Kind {
     Skew,
     Operate,
     OperateKeyed,
+    WriteIf,
+    OperateIf,
 }
 
 /// What must go on, with its usual weight.
@@ -100,8 +105,15 @@ const USUAL: [(u64, Kind); 7] = [
 /// What owners may do to counters as a whole, in half of all worlds.
 const OPERATIONS: [(u64, Kind); 2] = [(6, Kind::Operate), (4, Kind::OperateKeyed)];
 
+/// What depends on what was seen, in a third of all worlds.
+const CONDITIONS: [(u64, Kind); 2] = [(14, Kind::WriteIf), (3, Kind::OperateIf)];
+
+/// Keys of conditional writes.
+const CONDITION_KEYS: u8 = 12;
+
 /// What may happen besides, with the most that it weighs.
-const UNUSUAL: [(u64, Kind); 26] = [
+const UNUSUAL: [(u64, Kind); 27] = [
+    (8, Kind::Recall),
     (8, Kind::Bulk),
     (12, Kind::WriteUnique),
     (8, Kind::Put),
@@ -149,6 +161,9 @@ impl Weather {
         if chance.once_in(2) {
             weights.extend(OPERATIONS);
         }
+        if chance.once_in(3) {
+            weights.extend(CONDITIONS);
+        }
         // Whoever stops a counter lets it go on.
         weights.push((2, Kind::Resume));
         let total = weights.iter().map(|(weight, _)| weight).sum();
@@ -158,6 +173,7 @@ impl Weather {
             total,
             order: 1 + chance.below(4),
             tick_ms_max: TICKS_MS_MAX[chance.pick(TICKS_MS_MAX.len())],
+            skew_ms_max: SKEWS_MS_MAX[chance.pick(SKEWS_MS_MAX.len())],
         }
     }
 
@@ -208,6 +224,11 @@ impl Weather {
                 key: chance.small(KEYS),
                 is_other: chance.once_in(10),
             },
+            Kind::Recall => Step::Recall {
+                counter,
+                edge,
+                key: chance.small(KEYS),
+            },
             Kind::Bulk => Step::Bulk {
                 edge,
                 body: chance.small(BODIES),
@@ -245,6 +266,18 @@ impl Weather {
                 edge,
                 key: chance.small(DEEDS),
             },
+            Kind::WriteIf => Step::WriteIf {
+                counter,
+                edge,
+                pick,
+                key: chance.once_in(3).then(|| chance.small(CONDITION_KEYS)),
+            },
+            Kind::OperateIf => Step::OperateIf {
+                counter,
+                edge,
+                pick,
+                deed: Deed::draw(chance, datacenters),
+            },
             Kind::Believe => Step::Believe {
                 counter,
                 edge,
@@ -275,7 +308,7 @@ impl Weather {
             },
             Kind::Skew => {
                 let whose = chance.pick(World::clocks(self.layout));
-                Step::Skew(whose, chance.around(SKEW_MS_MAX))
+                Step::Skew(whose, chance.around(self.skew_ms_max))
             }
         }
     }
@@ -320,7 +353,8 @@ fn every_seed_ends_at_the_plain_integer() {
     }
 }
 
-/// `make soak`: SEED is one seed, told step by step; SEEDS so many from FROM.
+/// `make soak`: SEED is one seed, told step by step; SEEDS so many from FROM, until FAULTS of them went wrong, which
+/// is one unless it is set.
 #[test]
 #[ignore = "runs as long as it is asked to"]
 fn soak() {
@@ -335,12 +369,19 @@ fn soak() {
         number("FROM").unwrap_or(0),
         number("SEEDS").unwrap_or(SEEDS),
     );
+    let faults_max = number("FAULTS").unwrap_or(1);
+    let mut wrong: Vec<u64> = Vec::new();
     for done in 0..seeds {
         if done % PROGRESS_EVERY == 0 {
             eprintln!("soak: {done} of {seeds} worlds, from seed {from}");
         }
-        live(from + done, false);
+        if std::panic::catch_unwind(|| live(from + done, false)).is_err() {
+            wrong.push(from + done);
+        }
+        let faults = u64::try_from(wrong.len()).expect("few worlds");
+        assert!(faults < faults_max, "soak: wrong worlds are {wrong:?}");
     }
+    assert!(wrong.is_empty(), "soak: wrong worlds are {wrong:?}");
     let next = from + seeds;
     eprintln!("soak: {seeds} worlds are well, seeds {from} up to {next}");
 }

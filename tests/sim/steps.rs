@@ -27,6 +27,12 @@ pub enum Step {
         key: u8,
         is_other: bool,
     },
+    /// A client asks what became of a keyed write that it sent, too late for it to be counted now.
+    Recall {
+        counter: usize,
+        edge: u8,
+        key: u8,
+    },
     /// A client sends a bulk body over several counters; one with a key for the first time or again.
     Bulk {
         edge: u8,
@@ -55,6 +61,20 @@ pub enum Step {
         counter: usize,
         edge: u8,
         key: u8,
+    },
+    /// Somebody writes who has seen the counter, if nothing has changed since; with a key for the first time or again.
+    WriteIf {
+        counter: usize,
+        edge: u8,
+        pick: usize,
+        key: Option<u8>,
+    },
+    /// An owner changes a counter as a whole, if nothing has changed since it was seen.
+    OperateIf {
+        counter: usize,
+        edge: u8,
+        pick: usize,
+        deed: Deed,
     },
     /// An isolate believes what was true once.
     Believe {

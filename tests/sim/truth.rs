@@ -14,6 +14,7 @@ use tally::counter::ledger::Keyed;
 use tally::counter::merge::CellTotals;
 use tally::counter::total::Value;
 use tally::protocol::messages::GlobalSum;
+use tally::protocol::version::Version;
 
 use super::oracle::{Oracle, Totals, sum};
 use super::{CELLS, DATACENTERS, datacenter, shard_of};
@@ -44,6 +45,7 @@ pub struct Truth {
     done: Vec<(u64, u64, usize)>,
     newest: Newest,
     floor: Option<Value>,
+    home: Option<Datacenter>,
 }
 
 fn is_same(one: Value, other: Value) -> bool {
@@ -56,11 +58,7 @@ impl Truth {
         self.offsets.push((moment, Some(Value::default())));
         self.newest = Newest::default();
         self.floor = None;
-    }
-
-    /// The root has written this.
-    pub fn holds(&mut self, root: &Root) {
-        self.floor = root.settings.floor;
+        self.home = None;
     }
 
     fn offset_at(&self, moment: usize) -> Option<Value> {
@@ -86,6 +84,29 @@ fn baseline(operations: &Operations, place: usize, generation: u64) -> Totals {
 }
 
 impl Oracle {
+    /// The root has written this.
+    pub fn holds(&mut self, root: &Root) {
+        self.truth.floor = root.settings.floor;
+        let before = std::mem::replace(&mut self.truth.home, root.home.clone());
+        let is_other = |datacenter: &Datacenter| Some(datacenter) != root.home.as_ref();
+        let has_others = root.datacenters.iter().any(is_other);
+        if before == root.home || root.home.is_none() || !has_others {
+            return;
+        }
+        // A move is an operation that changes nothing.
+        let number = root.operations.number();
+        assert_eq!(number, self.truth.newest.number + 1, "a move has a number");
+        self.truth.newest.number = number;
+        let total = self.total_at(self.moment());
+        self.totals.push(total);
+        let done = (root.generation, number, self.moment());
+        self.truth.done.push(done);
+        let offset = self.truth.offset_at(self.moment());
+        let unsettled = root.operations.unsettled().to_vec();
+        let state = (root.generation, number, unsettled);
+        self.truth.known.insert(state, offset);
+    }
+
     fn value_at(&self, moment: usize) -> Option<Value> {
         let offset = self.truth.offset_at(moment)?;
         Some(sum(self.total_at(moment)).plus(offset))
@@ -205,6 +226,13 @@ impl Oracle {
         self.truth.known.insert(state, offset);
         self.truth.newest.unsettled = unsettled;
         self.truth.newest.base = operations.base();
+    }
+
+    /// No operation was done of which a version does not know.
+    pub fn check_not_operated(&self, version: &Version, generation: u64) {
+        let mut done = self.truth.done.iter();
+        let news = done.find(|(of, number, _)| *of == generation && *number > version.operations());
+        assert_eq!(news, None, "an operation was done since {version:?}");
     }
 
     /// A read that began at that moment has seen every operation that was done by then, and its value is what its

@@ -66,6 +66,8 @@ pub struct World {
     pub(super) wishes: Rc<RefCell<BTreeMap<Asked, bool>>>,
     /// Operations under keys, by counter, and whether a client has its answer.
     pub(super) deeds: Rc<RefCell<BTreeMap<(usize, u8), bool>>>,
+    /// What conditional writes under keys had seen, by counter.
+    pub(super) conditions: BTreeMap<(usize, u8), Version>,
 }
 
 impl World {
@@ -114,6 +116,7 @@ impl World {
             written: airs.iter().map(|_| Rc::default()).collect(),
             wishes: Rc::default(),
             deeds: Rc::default(),
+            conditions: BTreeMap::new(),
             bodies: Rc::default(),
             network,
             now_ms,
@@ -214,6 +217,7 @@ impl World {
                 key,
                 is_other,
             } => self.send_keyed(edge, (counter, key, is_other, false)),
+            Step::Recall { counter, edge, key } => self.recall(counter, edge, key),
             Step::Bulk {
                 edge,
                 body,
@@ -238,6 +242,18 @@ impl World {
                 deed,
             } => self.operate(counter, edge, deed),
             Step::OperateKeyed { counter, edge, key } => self.operate_keyed(counter, edge, key),
+            Step::WriteIf {
+                counter,
+                edge,
+                pick,
+                key,
+            } => self.write_if(counter, edge, pick, key),
+            Step::OperateIf {
+                counter,
+                edge,
+                pick,
+                deed,
+            } => self.operate_if(counter, edge, pick, deed),
             Step::Believe {
                 counter,
                 edge,

@@ -140,10 +140,12 @@ impl Cell {
     }
 
     /// Lead: keeps a sealed shard's part in the sum from now on. False, and nothing changes, if the
-    /// shard was admitted again since it was asked to seal: what it then counted is not in the part.
+    /// shard was admitted again since it was asked to seal: what it then counted is not in the part. A part is a
+    /// change of the lead's own, as what it decides by may now hold more than whoever knows its sequence has seen.
     pub fn keep_sealed(&mut self, shard: u8, part: Option<Part>, admissions: u64) -> bool {
         let is_current = self.admissions_of(shard) == admissions && shard >= self.spread();
         if is_current {
+            self.sequence += u64::from(part.is_some());
             self.sealed.insert(shard, part);
         }
         is_current

@@ -1,0 +1,91 @@
+//! Laws of conditions, each in a world of its own that is written out step by step.
+
+use tally::counter::ledger::WriteKey;
+
+use super::deeds::Deed;
+use super::steps::Step;
+use super::world::World;
+
+fn put_home(number: usize) -> Step {
+    Step::Operate {
+        counter: 0,
+        edge: 0,
+        deed: Deed::Put(Some(number), None),
+    }
+}
+
+fn write(edge: u8) -> Step {
+    Step::Write {
+        counter: 0,
+        edge,
+        added: 5,
+        removed: 0,
+    }
+}
+
+/// A write under this key by whoever has the version of the write with that number; key 1 asks for an increment.
+fn write_if(pick: usize, key: u8) -> Step {
+    Step::WriteIf {
+        counter: 0,
+        edge: 0,
+        pick: 3 * pick,
+        key: Some(key),
+    }
+}
+
+fn all(world: &mut World, steps: &[Step]) {
+    for step in steps {
+        world.step(*step);
+        world.rest();
+    }
+}
+
+fn is_counted(world: &World, key: u8) -> bool {
+    let mut name = [key; 16];
+    name[0] = 3;
+    let oracle = world.airs[0].oracle.borrow();
+    oracle.keys.is_settled(WriteKey(name))
+}
+
+#[test]
+fn a_write_is_counted_while_its_version_fits() {
+    let mut world = World::new();
+    all(&mut world, &[write(0), write_if(0, 1)]);
+    assert!(is_counted(&world, 1));
+    all(&mut world, &[write_if(0, 2)]);
+    assert!(!is_counted(&world, 2));
+    world.check();
+}
+
+#[test]
+fn what_was_counted_while_home_was_elsewhere_has_changed_the_counter() {
+    let mut world = World::of(1, 2, false);
+    let there_and_back = [put_home(0), write(0), put_home(1), write(1), put_home(0)];
+    all(&mut world, &there_and_back);
+    all(&mut world, &[write_if(0, 1)]);
+    assert!(!is_counted(&world, 1));
+    world.check();
+}
+
+#[test]
+fn what_was_counted_before_there_was_a_home_has_changed_the_counter() {
+    let mut world = World::of(1, 2, false);
+    all(&mut world, &[write(0), write(0), put_home(1)]);
+    all(&mut world, &[write_if(0, 1)]);
+    assert!(!is_counted(&world, 1));
+    world.check();
+}
+
+#[test]
+fn what_another_shard_counted_has_changed_the_counter() {
+    let mut world = World::new();
+    let believe = Step::Believe {
+        counter: 0,
+        edge: 1,
+        doublings: 1,
+    };
+    all(&mut world, &[write(0), Step::Double(0), believe, write(1)]);
+    all(&mut world, &[write_if(0, 1)]);
+    assert!(!is_counted(&world, 1));
+    world.check();
+}
