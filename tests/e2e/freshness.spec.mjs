@@ -5,13 +5,10 @@ import { openWorld, randomFrom } from "./world.mjs";
 
 const SEED = 20_150_517;
 const COLOS = ["FRA", "IAD", "SYD"];
-const VIEW_MS_MAX = 500;
-// What changes leaves its lead after so long, or with the repeat of a push that is not confirmed.
-const PUSH_MS = 250;
+// While a counter is written its leads push every 250 ms, or 100 ms later where a push is lost; a view lives for 500 ms.
+const STALE_MS_MAX = 1_000;
 // A Worker's clock stands still between its awaits, so its moments may be a little early.
 const CLOCK_MS = 2;
-// How far one answer may be older than promised, beyond the time that its own request took.
-const SLACK_MS = 50;
 
 let world;
 beforeAll(async () => {
@@ -88,7 +85,7 @@ async function underLoad(id, shards) {
       expect(seen.value).toBeLessThanOrEqual(ledger.begun);
       if (seen.exact) expect(seen.value).toBeGreaterThanOrEqual(known);
       const beyond_ms = seen.staleness_ms - (ended_ms - began_ms);
-      expect(beyond_ms, JSON.stringify(seen)).toBeLessThanOrEqual(PUSH_MS + VIEW_MS_MAX + SLACK_MS);
+      expect(beyond_ms, JSON.stringify(seen)).toBeLessThanOrEqual(STALE_MS_MAX);
       counts.oldest_ms = Math.max(counts.oldest_ms, beyond_ms);
       checkTimes(seen, began_ms, ended_ms);
       counts[seen.exact ? "exact" : "stale"] += 1;

@@ -212,7 +212,6 @@ test("objects that are let go under load lose and repeat nothing", async () => {
     }
   };
   const writing = Promise.all(["FRA", "FRA", "FRA", "IAD", "IAD"].map(write));
-  // A lead that pushes to its root is let go only when nobody has watched for 10 s.
   for (let round = 0; round < 6; round++) {
     const known = acknowledged;
     await until(() => acknowledged > known + 10, "more writes");
