@@ -1,4 +1,8 @@
 //! Laws of policies, of the clock, and of what is given back, charged and adapted.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up should end"
+)]
 
 use tally::limit::clock::Monotone;
 use tally::limit::meter::Meter;
@@ -146,7 +150,7 @@ fn given_back(seed: u64, kind: u64, is_timed: bool) {
                 truth.tokens.push(now_ms);
             }
         } else if !truth.tokens.is_empty() {
-            let at = usize::try_from(chance.below(truth.tokens.len() as u64)).unwrap();
+            let at = chance.place(truth.tokens.len());
             let consumed_ms = truth.tokens[at];
             let one = Truth {
                 tokens: vec![consumed_ms],
@@ -206,7 +210,7 @@ fn a_token_bucket_that_gets_back_keeps_its_bound_for_what_was_kept() {
                     log.push((now_ms, cost));
                 }
             } else if !log.is_empty() {
-                let at = usize::try_from(chance.below(log.len() as u64)).unwrap();
+                let at = chance.place(log.len());
                 let (at_ms, cost) = log.remove(at);
                 meter.refund_at(&policy, now_ms, at_ms, cost);
             }
