@@ -1,4 +1,8 @@
 //! Laws of policies, of the clock, and of what is given back, charged and adapted.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up should end"
+)]
 
 use tally::limit::clock::Monotone;
 use tally::limit::meter::Meter;
@@ -146,7 +150,7 @@ fn given_back(seed: u64, kind: u64, is_timed: bool) {
                 truth.tokens.push(now_ms);
             }
         } else if !truth.tokens.is_empty() {
-            let at = usize::try_from(chance.below(truth.tokens.len() as u64)).unwrap();
+            let at = chance.place(truth.tokens.len());
             let consumed_ms = truth.tokens[at];
             let one = Truth {
                 tokens: vec![consumed_ms],
@@ -206,7 +210,7 @@ fn a_token_bucket_that_gets_back_keeps_its_bound_for_what_was_kept() {
                     log.push((now_ms, cost));
                 }
             } else if !log.is_empty() {
-                let at = usize::try_from(chance.below(log.len() as u64)).unwrap();
+                let at = chance.place(log.len());
                 let (at_ms, cost) = log.remove(at);
                 meter.refund_at(&policy, now_ms, at_ms, cost);
             }
@@ -314,6 +318,38 @@ fn another_limit_keeps_what_is_used_and_another_window_keeps_it_as_of_now() {
             }
         }
     }
+}
+
+#[test]
+fn what_was_spent_elsewhere_counts_from_when_it_was_spent() {
+    for seed in 0..100 {
+        let chance = &mut Chance(seed);
+        let policy = drawn(1, chance);
+        let mut meter = Meter::new(&policy);
+        let mut truth = Truth { tokens: Vec::new() };
+        let mut now_ms = BEGIN_MS;
+        for _ in 0..50 {
+            now_ms += chance.step_ms(1_000);
+            let spent_ms = now_ms - chance.step_ms(10_000);
+            meter.charge_at(&policy, now_ms, spent_ms, 1);
+            truth.tokens.push(spent_ms);
+            for part in 0..=10 {
+                let then_ms = now_ms + policy.window_ms * part / 10;
+                let used = meter.used(&policy, then_ms);
+                assert_eq!(used, truth.counting(&policy, then_ms), "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_consumed_with_an_earlier_time_counts_from_the_latest_that_was_seen() {
+    let policy = Policy::sliding(10, 60);
+    let mut meter = Meter::new(&policy);
+    assert!(meter.check(&policy, BEGIN_MS, 5).is_allowed);
+    assert!(!meter.check(&policy, BEGIN_MS + 30_000, 10).is_allowed);
+    assert!(meter.check(&policy, BEGIN_MS, 5).is_allowed);
+    assert_eq!(meter.used(&policy, BEGIN_MS + 62_000), 5);
 }
 
 #[test]

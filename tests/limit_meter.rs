@@ -1,6 +1,10 @@
 //! Laws of meters: each algorithm beside a log of everything that was admitted, over random traffic.
 //!
 //! The traffic of each seed is the same in every run; a failure names its seed.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up should end"
+)]
 
 use tally::limit::meter::{Meter, NEVER_MS, Verdict};
 use tally::limit::policy::{Algorithm, Policy};

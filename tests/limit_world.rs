@@ -2,6 +2,12 @@
 //! remote and few are refused although there was budget.
 //!
 //! Each world is lived through by its seed, which a failure names.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::as_conversions,
+    reason = "a test that cannot be set up should end"
+)]
 
 use tally::limit::policy::{Algorithm, Policy, Scope};
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 mod bulk;
 mod cell;
+mod limit;
 mod sketch;
 
 /// How often an iteration repeats an operation of few nanoseconds.

@@ -13,7 +13,7 @@ impl Table {
     /// until it returns nothing. Whatever it returned must be written, or the table be thrown away and loaded again.
     pub fn commit(&mut self) -> Option<Commit> {
         let log = self.log.as_mut().filter(|_| !self.dirty.is_empty())?;
-        if let Some((oldest, places)) = log.to_rewrite() {
+        if let Some((oldest, places)) = log.take_oldest() {
             for place in places {
                 let entry = self.slots.get_mut(place);
                 if let Some(entry) = entry.filter(|entry| entry.row == oldest && !entry.is_dirty) {

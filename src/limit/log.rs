@@ -163,7 +163,7 @@ impl Log {
     }
 
     /// The row whose keys are to be written anew, if the log is too long, and the places of those that were written into it.
-    pub(super) fn to_rewrite(&mut self) -> Option<(u64, Vec<usize>)> {
+    pub(super) fn take_oldest(&mut self) -> Option<(u64, Vec<usize>)> {
         let bytes_max = self
             .live_bytes
             .saturating_mul(2)

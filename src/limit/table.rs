@@ -125,14 +125,10 @@ impl Table {
     /// [`Full`] where the key is new and there is no room for it.
     pub fn check(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
         let now_ms = self.clock.read(wall_ms);
-        // Before the key is looked for: a fresh one has nothing to keep it yet.
-        self.sweep(false, now_ms);
+        self.make_room(&[*check], now_ms);
         let place = self.enter(check.name, check.policy, check.key, now_ms)?;
-        let verdict = self
-            .slots
-            .get_mut(place)
-            .map(|entry| entry.escrow.check(check.policy, now_ms, check.cost));
-        let verdict = verdict.ok_or(Full)?;
+        let entry = self.slots.get_mut(place).ok_or(Full)?;
+        let verdict = entry.escrow.check(check.policy, now_ms, check.cost);
         if verdict.is_allowed {
             self.touch(place);
         }

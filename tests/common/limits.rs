@@ -21,6 +21,11 @@ impl Chance {
         self.next() % bound.max(1)
     }
 
+    #[allow(dead_code, reason = "not every test draws places")]
+    pub fn place(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(u64::try_from(length).unwrap())).unwrap()
+    }
+
     pub fn step_ms(&mut self, typical_ms: u64) -> i64 {
         let ms = match self.below(20) {
             0 => self.below(40 * typical_ms),

@@ -1,0 +1,79 @@
+//! Rate limits: what a verdict costs.
+
+use divan::{Bencher, black_box};
+use tally::limit::policy::{Algorithm, Policy};
+use tally::limit::table::{Check, Table};
+
+use crate::{BEGIN_MS, SplitMix64, THOUSAND};
+
+const KINDS: [&str; 4] = ["sliding", "precise", "fixed", "token bucket"];
+
+fn policy(kind: &str) -> Policy {
+    let sliding = Policy::sliding(1_000, 60);
+    match kind {
+        "precise" => Policy {
+            is_precise: true,
+            ..sliding
+        },
+        "fixed" => Policy {
+            algorithm: Algorithm::FixedWindow,
+            ..sliding
+        },
+        "token bucket" => Policy {
+            algorithm: Algorithm::TokenBucket,
+            ..sliding
+        },
+        _ => sliding,
+    }
+}
+
+/// A thousand verdicts about one key, of which as many are refused as the speed makes of it.
+#[divan::bench(args = KINDS)]
+fn thousand_verdicts_one_key(bencher: Bencher, kind: &str) {
+    let policy = policy(kind);
+    let mut table = Table::in_memory();
+    let mut now_ms = BEGIN_MS;
+    bencher.bench_local(|| {
+        now_ms += 30_000;
+        let mut allowed = 0_u64;
+        for _ in 0..THOUSAND {
+            let check = Check {
+                name: "policy",
+                policy: &policy,
+                key: "203.0.113.7",
+                cost: 1,
+            };
+            let verdict = table.check(black_box(&check), now_ms);
+            allowed += u64::from(verdict.unwrap().is_allowed);
+        }
+        assert!(allowed <= THOUSAND);
+        allowed
+    });
+}
+
+/// A thousand verdicts about 10,000 keys, which all are in memory.
+#[divan::bench(args = KINDS)]
+fn thousand_verdicts_of_10_000_keys(bencher: Bencher, kind: &str) {
+    let policy = policy(kind);
+    let keys: Vec<String> = (0..10_000).map(|key| format!("203.0.{key}")).collect();
+    let mut table = Table::in_memory();
+    let mut random = SplitMix64(1);
+    let mut now_ms = BEGIN_MS;
+    bencher.bench_local(|| {
+        let mut allowed = 0_u64;
+        for _ in 0..THOUSAND {
+            now_ms += 1;
+            let place = usize::try_from(random.next().unwrap() % 10_000).unwrap();
+            let check = Check {
+                name: "policy",
+                policy: &policy,
+                key: &keys[place],
+                cost: 1,
+            };
+            let verdict = table.check(black_box(&check), now_ms);
+            allowed += u64::from(verdict.unwrap().is_allowed);
+        }
+        assert_eq!(allowed, THOUSAND);
+        allowed
+    });
+}

@@ -1,0 +1,322 @@
+//! Laws of a table of keys: bounded, atomic over several keys, and reservations that are given back at most once.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up should end"
+)]
+
+use std::collections::HashMap;
+
+use tally::limit::meter::Meter;
+use tally::limit::policy::{Algorithm, Policy};
+use tally::limit::table::{
+    BYTES_MAX, Check, Full, GROWN_BYTES_MAX, KEYS_MAX, RESERVED_MS_MAX, Refusal, Table,
+};
+
+use limits::{BEGIN_MS, Chance, drawn, policy, precise};
+
+#[path = "common/limits.rs"]
+mod limits;
+
+fn check<'a>(policy: &'a Policy, key: &'a str, cost: u64) -> Check<'a> {
+    Check {
+        name: "p",
+        policy,
+        key,
+        cost,
+    }
+}
+
+fn left(table: &Table, policy: &Policy, key: &str, now_ms: i64) -> u64 {
+    table.peek(&check(policy, key, 1), now_ms).remaining
+}
+
+#[test]
+fn a_table_decides_as_a_meter_for_each_key_does() {
+    for seed in 0..40 {
+        let chance = &mut Chance(seed);
+        let policy = drawn(seed % 4, chance);
+        let mut table = Table::in_memory();
+        let mut meters: HashMap<String, Meter> = HashMap::new();
+        let mut now_ms = BEGIN_MS;
+        for _ in 0..2_000 {
+            now_ms += chance.step_ms(200);
+            let key = chance.below(20).to_string();
+            let cost = 1 + chance.below(policy.capacity().min(3));
+            let asked = check(&policy, &key, cost);
+            let meter = meters
+                .entry(key.clone())
+                .or_insert_with(|| Meter::new(&policy));
+            assert_eq!(
+                table.peek(&asked, now_ms),
+                meter.peek(&policy, now_ms, cost)
+            );
+            let verdict = table.check(&asked, now_ms);
+            assert_eq!(
+                verdict,
+                Ok(meter.check(&policy, now_ms, cost)),
+                "seed {seed}"
+            );
+        }
+        assert!(table.size().keys <= 20);
+    }
+}
+
+#[test]
+fn idle_keys_are_dropped_as_others_come() {
+    let policy = Policy::sliding(10, 1);
+    for is_stored in [false, true] {
+        let mut table = if is_stored {
+            Table::default()
+        } else {
+            Table::in_memory()
+        };
+        for number in 0..50_000_i64 {
+            let now_ms = BEGIN_MS + number;
+            table
+                .check(&check(&policy, &number.to_string(), 1), now_ms)
+                .unwrap();
+            if is_stored && number % 100 == 0 {
+                while table.commit().is_some() {}
+            }
+        }
+        let keys = table.size().keys;
+        assert!(keys < 4_000, "{keys} keys, of which 1,017 are live");
+    }
+}
+
+#[test]
+fn where_all_keys_are_live_another_finds_no_room_until_one_is_idle() {
+    let policy = Policy::sliding(10, 60);
+    let mut table = Table::in_memory();
+    let mut keys = 0;
+    while table
+        .check(&check(&policy, &format!("key number {keys}"), 1), BEGIN_MS)
+        .is_ok()
+    {
+        keys += 1;
+    }
+    let size = table.size();
+    assert_eq!(size.keys, keys);
+    assert!(keys == u64::from(KEYS_MAX) || size.bytes >= BYTES_MAX);
+    assert!(keys > 50_000, "room for {keys}");
+    assert!(size.bytes < BYTES_MAX + 1_000);
+    let first = "key number 0";
+    assert!(
+        table.check(&check(&policy, first, 1), BEGIN_MS).is_ok(),
+        "a known key is served"
+    );
+    let both = [check(&policy, first, 1), check(&policy, "new", 1)];
+    assert_eq!(table.check_all(&both, BEGIN_MS), Err(Full));
+    assert_eq!(
+        left(&table, &policy, first, BEGIN_MS),
+        8,
+        "nothing was consumed"
+    );
+    let later_ms = BEGIN_MS + 62_000;
+    assert!(table.check(&check(&policy, "new", 1), later_ms).is_ok());
+}
+
+#[test]
+fn keys_that_grow_are_bounded_too() {
+    let policy = precise(1_000, 60);
+    let mut table = Table::in_memory();
+    let mut refused = 0;
+    'all: for round in 0..1_000 {
+        for key in 0..6_000 {
+            let key = key.to_string();
+            if table
+                .check(&check(&policy, &key, 1), BEGIN_MS + round)
+                .is_err()
+            {
+                refused += 1;
+                break 'all;
+            }
+        }
+    }
+    assert_eq!(refused, 1);
+    assert!(table.size().bytes < GROWN_BYTES_MAX + 40_000);
+}
+
+#[test]
+fn several_checks_are_all_admitted_or_consume_nothing_and_costs_of_one_key_add() {
+    let policy = Policy::sliding(10, 60);
+    let mut table = Table::in_memory();
+    let pair = |one, other| [check(&policy, "a", one), check(&policy, "b", other)];
+    let verdicts = table.check_all(&pair(4, 10), BEGIN_MS).unwrap();
+    assert!(verdicts.iter().all(|verdict| verdict.is_allowed));
+    let verdicts = table.check_all(&pair(4, 1), BEGIN_MS).unwrap();
+    assert!(
+        verdicts[0].is_allowed && !verdicts[1].is_allowed,
+        "each is told by itself"
+    );
+    assert_eq!(
+        left(&table, &policy, "a", BEGIN_MS),
+        6,
+        "nothing was consumed"
+    );
+    let twice = [check(&policy, "a", 4), check(&policy, "a", 3)];
+    let verdicts = table.check_all(&twice, BEGIN_MS).unwrap();
+    assert!(
+        verdicts[0].is_allowed && !verdicts[1].is_allowed,
+        "together 7 of 6"
+    );
+    assert_eq!(left(&table, &policy, "a", BEGIN_MS), 6);
+    let twice = [check(&policy, "a", 4), check(&policy, "a", 2)];
+    let verdicts = table.check_all(&twice, BEGIN_MS).unwrap();
+    assert_eq!((verdicts[0].remaining, verdicts[1].remaining), (2, 0));
+}
+
+#[test]
+fn a_policy_that_changes_keeps_what_is_used() {
+    let old = Policy::sliding(10, 60);
+    let mut table = Table::in_memory();
+    table.check(&check(&old, "a", 8), BEGIN_MS).unwrap();
+    let new = policy(Algorithm::TokenBucket, 20, 60);
+    assert_eq!(
+        left(&table, &new, "a", BEGIN_MS),
+        12,
+        "a look changes nothing"
+    );
+    assert_eq!(left(&table, &old, "a", BEGIN_MS), 2);
+    assert_eq!(
+        table
+            .check(&check(&new, "a", 1), BEGIN_MS)
+            .unwrap()
+            .remaining,
+        11
+    );
+}
+
+#[test]
+fn a_refund_and_a_reset_touch_one_key() {
+    let policy = Policy::sliding(10, 60);
+    let mut table = Table::in_memory();
+    table
+        .check_all(&[check(&policy, "a", 8), check(&policy, "b", 8)], BEGIN_MS)
+        .unwrap();
+    assert_eq!(table.refund(&check(&policy, "a", 3), BEGIN_MS).remaining, 5);
+    assert_eq!(
+        table.refund(&check(&policy, "a", 9), BEGIN_MS).remaining,
+        10
+    );
+    assert_eq!(
+        table
+            .refund(&check(&policy, "unknown", 9), BEGIN_MS)
+            .remaining,
+        10
+    );
+    assert_eq!(left(&table, &policy, "b", BEGIN_MS), 2);
+    table.reset("p", "b", BEGIN_MS);
+    table.reset("p", "unknown", BEGIN_MS);
+    assert_eq!(left(&table, &policy, "b", BEGIN_MS), 10);
+}
+
+#[test]
+fn a_reservation_is_given_back_once_or_stays() {
+    let policy = Policy::sliding(10, 60);
+    let mut table = Table::in_memory();
+    let [one, two, three, four] = [1, 2, 3, 4].map(|byte| [byte; 16]);
+    let asked = [check(&policy, "a", 3), check(&policy, "b", 2)];
+    let lefts = |table: &Table| {
+        let key = |key| left(table, &policy, key, BEGIN_MS);
+        (key("a"), key("b"))
+    };
+    assert!(table.reserve(one, &asked, BEGIN_MS).is_ok());
+    assert_eq!(lefts(&table), (7, 8));
+    let again = table.reserve(one, &asked, BEGIN_MS).unwrap();
+    assert!(again.iter().all(|verdict| verdict.is_allowed));
+    assert_eq!(lefts(&table), (7, 8), "a repeat consumes nothing");
+    table.cancel(one, BEGIN_MS);
+    table.cancel(one, BEGIN_MS);
+    assert_eq!(lefts(&table), (10, 10), "given back once");
+    assert_eq!(
+        table.reserve(one, &asked, BEGIN_MS),
+        Err(Refusal::Cancelled)
+    );
+
+    table.reserve(two, &asked, BEGIN_MS).unwrap();
+    table.confirm(two, BEGIN_MS);
+    table.cancel(two, BEGIN_MS);
+    table.reserve(two, &asked, BEGIN_MS).unwrap();
+    assert_eq!(lefts(&table), (7, 8), "what is confirmed stays");
+
+    table.cancel(three, BEGIN_MS);
+    table.confirm(three, BEGIN_MS);
+    assert_eq!(
+        table.reserve(three, &asked, BEGIN_MS),
+        Err(Refusal::Cancelled)
+    );
+    assert_eq!(
+        lefts(&table),
+        (7, 8),
+        "a cancel that came first keeps it from consuming"
+    );
+
+    let Err(Refusal::Over(verdicts)) = table.reserve(
+        four,
+        &[check(&policy, "a", 8), check(&policy, "b", 1)],
+        BEGIN_MS,
+    ) else {
+        unreachable!("there are 7")
+    };
+    assert_eq!(
+        verdicts
+            .iter()
+            .map(|verdict| verdict.is_allowed)
+            .collect::<Vec<_>>(),
+        [false, true]
+    );
+    assert_eq!(lefts(&table), (7, 8));
+}
+
+#[test]
+fn a_reservation_that_lapses_stays_consumed_and_one_that_no_longer_counts_gives_nothing_back() {
+    let policy = Policy::sliding(10, 60);
+    let mut table = Table::in_memory();
+    table
+        .reserve([1; 16], &[check(&policy, "a", 3)], BEGIN_MS)
+        .unwrap();
+    let lapsed_ms = BEGIN_MS + RESERVED_MS_MAX;
+    table.cancel([1; 16], lapsed_ms);
+    assert_eq!(left(&table, &policy, "a", lapsed_ms), 7);
+
+    let short = Policy::sliding(10, 1);
+    table
+        .reserve([2; 16], &[check(&short, "b", 3)], BEGIN_MS)
+        .unwrap();
+    table
+        .check(&check(&short, "b", 3), BEGIN_MS + 3_000)
+        .unwrap();
+    table.cancel([2; 16], BEGIN_MS + 3_000);
+    assert_eq!(left(&table, &short, "b", BEGIN_MS + 3_000), 7);
+}
+
+#[test]
+fn reservations_are_bounded() {
+    let policy = Policy::sliding(1_000_000, 60);
+    let mut table = Table::in_memory();
+    let mut many = 0_u32;
+    let id = |number: u32| {
+        let mut id = [0; 16];
+        id[..4].copy_from_slice(&number.to_le_bytes());
+        id
+    };
+    while table
+        .reserve(id(many), &[check(&policy, "a", 1)], BEGIN_MS)
+        .is_ok()
+    {
+        many += 1;
+    }
+    assert_eq!(many, 10_000);
+    assert_eq!(
+        table.reserve(id(many), &[check(&policy, "a", 1)], BEGIN_MS),
+        Err(Refusal::Full)
+    );
+    assert_eq!(left(&table, &policy, "a", BEGIN_MS), 990_000);
+    let later_ms = BEGIN_MS + RESERVED_MS_MAX;
+    assert!(
+        table
+            .reserve(id(many), &[check(&policy, "a", 1)], later_ms)
+            .is_ok()
+    );
+}
