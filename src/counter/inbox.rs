@@ -240,6 +240,11 @@ impl Draining {
         self.horizon
     }
 
+    /// Whether an inbox may hold events of a counter, by its batches as they are stored now: while its log has rows, it may.
+    pub fn may_hold(head: &Head, batches: &[Batch], counter: &CounterId) -> bool {
+        !head.is_empty() || !Self::is_done(batches, counter)
+    }
+
     /// Whether those batches, as they are stored now, hold nothing of the counter any more.
     pub fn is_done(batches: &[Batch], counter: &CounterId) -> bool {
         let mut dues = batches.iter().flat_map(|batch| &batch.dues);

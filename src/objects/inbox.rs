@@ -22,8 +22,8 @@ use crate::platform::call;
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
-    Append, Appended, Call, DeadLetters, Drain, Fault, ReadDead, RegisterInbox, ReleaseInbox,
-    TakeOver,
+    Append, Appended, Call, DeadLetters, Drain, Fault, MayHold, ReadDead, RegisterInbox,
+    ReleaseInbox, TakeOver,
 };
 
 /// How long after an append the alarm rings at the latest, should whatever counts have been ended.
@@ -101,6 +101,9 @@ impl DurableObject for Inbox {
             }
             ReleaseInbox::PATH => {
                 call::reply::<ReleaseInbox>(&core.on_release(call::read(&mut request).await))
+            }
+            MayHold::PATH => {
+                call::reply::<MayHold>(&core.on_may_hold(call::read(&mut request).await))
             }
             ReadDead::PATH => {
                 call::reply::<ReadDead>(&core.on_read_dead(call::read(&mut request).await))
@@ -286,6 +289,14 @@ impl InboxCore {
             Some(known) if known <= generation => self.rows.forget(&counter),
             _ => Ok(()),
         }
+    }
+
+    fn on_may_hold(&self, may_hold: Result<MayHold, Fault>) -> Result<bool, Fault> {
+        let MayHold { counter, .. } = may_hold?;
+        self.readable()?;
+        let head = self.head.borrow();
+        let batches = self.rows.upto(head.batch)?;
+        Ok(Draining::may_hold(&head, &batches, &counter))
     }
 
     fn on_read_dead(&self, read: Result<ReadDead, Fault>) -> Result<DeadLetters, Fault> {

@@ -12,7 +12,7 @@ use crate::counter::queue::InboxId;
 use crate::platform::call;
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::settled::all_settled;
-use crate::protocol::messages::{Fault, RegisterInbox, ReleaseInbox};
+use crate::protocol::messages::{Fault, MayHold, RegisterInbox, ReleaseInbox};
 use crate::protocol::names;
 
 /// Inboxes that are called at once for one counter.
@@ -59,6 +59,45 @@ impl Directory {
         Ok(generation)
     }
 
+    /// Sees to it that no inbox holds events of a counter that are acknowledged and not counted: they keep it alive. An
+    /// inbox that has let the generation go asks before it acknowledges another, and waits for whoever calls this.
+    ///
+    /// # Errors
+    /// `Unavailable` where one may hold some, or does not answer.
+    pub(super) async fn none_holds(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
+        let ask = |inbox: &InboxId| {
+            let to = inbox.clone();
+            async move {
+                self.release(counter, root, &to).await?;
+                let counter = counter.clone();
+                let may_hold = MayHold { to, counter };
+                call::object(&self.env, &names::inbox(&may_hold.to), &may_hold).await
+            }
+        };
+        let inboxes = root.inboxes.iter().filter(|inbox| !inbox.is_queue());
+        for holds in all_settled(inboxes.map(ask), INBOXES_AT_ONCE).await {
+            if holds? {
+                let detail = "events of the counter wait to be counted, so it was not ended";
+                return Err(Fault::Unavailable(detail.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn release(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+        inbox: &InboxId,
+    ) -> Result<(), Fault> {
+        let release = ReleaseInbox {
+            to: inbox.clone(),
+            counter: counter.clone(),
+            generation: root.generation,
+        };
+        call::object(&self.env, &names::inbox(&release.to), &release).await
+    }
+
     /// Lets all inboxes forget a generation.
     ///
     /// # Errors
@@ -68,15 +107,8 @@ impl Directory {
         counter: &CounterId,
         root: &Root,
     ) -> Result<(), Fault> {
-        let tell = |inbox: &InboxId| {
-            let release = ReleaseInbox {
-                to: inbox.clone(),
-                counter: counter.clone(),
-                generation: root.generation,
-            };
-            async move { call::object(&self.env, &names::inbox(&release.to), &release).await }
-        };
         let inboxes = root.inboxes.iter().filter(|inbox| !inbox.is_queue());
+        let tell = |inbox| self.release(counter, root, inbox);
         for told in all_settled(inboxes.map(tell), INBOXES_AT_ONCE).await {
             told?;
         }

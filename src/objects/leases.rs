@@ -22,6 +22,9 @@ const LEASE_MS_MAX: u64 = 1_000;
 const WAIT_MS_MAX: i64 = 2_000;
 const LOOK_EVERY_MS: u64 = 2;
 
+/// How often a check has the world asked: others may have taken what the answer brought.
+const ASKED_TIMES_MAX: u32 = 3;
+
 /// Reports of one second, and how many of them at once. What is left is sent in the next one.
 const REPORTS_MAX: usize = 1_000;
 const REPORTS_AT_ONCE: usize = 32;
@@ -126,15 +129,17 @@ impl LimiterCore {
         remote_calls: &mut u32,
     ) -> Result<Option<Verdict>, Full> {
         let begun_ms = now_ms();
+        let mut asked_times = 0;
         loop {
             if let Some(verdict) = self.try_admit(me, asked)? {
                 return Ok(Some(verdict));
             }
-            if now_ms() - begun_ms > WAIT_MS_MAX {
+            if now_ms() - begun_ms > WAIT_MS_MAX || asked_times >= ASKED_TIMES_MAX {
                 return Ok(None);
             }
             match self.due(me, asked) {
                 Some(due) => {
+                    asked_times += 1;
                     *remote_calls += 1;
                     if self.send(due).await.is_err() {
                         return Ok(None);

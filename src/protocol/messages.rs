@@ -52,8 +52,8 @@ pub use operate::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
 };
 pub use queue::{
-    Append, Appended, DeadLetters, Drain, ReadDead, ReadDrained, RegisterInbox, ReleaseInbox,
-    TakeOver,
+    Append, Appended, DeadLetters, Drain, MayHold, ReadDead, ReadDrained, RegisterInbox,
+    ReleaseInbox, TakeOver,
 };
 pub use read::{GlobalSum, List, ListAll, Measure, Read, ReadMany, Wanted};
 

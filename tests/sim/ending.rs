@@ -69,6 +69,7 @@ impl Core {
         if !root.is_sliding() {
             return Ok(i64::MIN);
         }
+        self.none_holds(root).await?;
         let question = Question {
             totals_only: true,
             ..Question::plain(root.generation)
@@ -160,6 +161,21 @@ impl Core {
         told.filter(|(_, told)| told.is_err())
             .map(|(datacenter, _)| datacenter.clone())
             .collect()
+    }
+
+    /// Sees to it that no inbox holds events that are not counted.
+    async fn none_holds(&self, root: &Root) -> Result<(), Fault> {
+        self.release_inboxes(root).await?;
+        let ask = |inbox: &InboxId| {
+            let may_hold = Message::MayHold(self.air.name());
+            self.air.call_inbox(inbox, may_hold).boxed()
+        };
+        for holds in all(root.inboxes.iter().map(ask).collect()).await {
+            if !matches!(holds?, Answer::MayHold(false)) {
+                return Err(unavailable());
+            }
+        }
+        Ok(())
     }
 
     async fn release_inboxes(&self, root: &Root) -> Result<(), Fault> {

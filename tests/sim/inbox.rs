@@ -205,6 +205,13 @@ impl Core {
             Message::Release(counter, generation) => {
                 self.on_release(&counter, generation).map(|()| Answer::Done)
             }
+            Message::MayHold(counter) => {
+                let head = self.head.borrow();
+                let batches = self.rows.borrow().upto(head.batch);
+                Ok(Answer::MayHold(Draining::may_hold(
+                    &head, &batches, &counter,
+                )))
+            }
             other => unreachable!("{other:?} is not for an inbox"),
         }
     }

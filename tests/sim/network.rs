@@ -60,6 +60,7 @@ pub enum Message {
     Append(Nonce, Vec<Event>),
     Drain(CounterId),
     Release(CounterId, u64),
+    MayHold(CounterId),
     RegisterInbox(InboxId),
     /// To storage: make durable what was written.
     Sync,
@@ -78,6 +79,7 @@ pub enum Answer {
     Root(Option<Root>),
     Generation(u64),
     Appended(Appended),
+    MayHold(bool),
     Done,
 }
 

@@ -12,9 +12,19 @@ calls! {
     TakeOver => Appended, "/take-over";
     Drain => (), "/drain";
     ReleaseInbox => (), "/release-inbox";
+    MayHold => bool, "/may-hold";
     ReadDead => DeadLetters, "/read-dead";
     RegisterInbox => u64, "/register-inbox";
     ReadDrained => Option<GlobalSum>, "/read-drained";
+}
+
+/// Root → inbox: may there be events of this counter that are acknowledged and not counted?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MayHold {
+    /// The inbox.
+    pub to: InboxId,
+    /// The counter.
+    pub counter: CounterId,
 }
 
 /// Edge → inbox: log these events, once.
