@@ -1,9 +1,5 @@
 //! Laws of leases, each by itself: when one ends, what a dead datacenter strands, what is reported when, and the bytes of what is stored
 //! and sent.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot be set up should end"
-)]
 
 use tally::limit::escrow::{Escrow, LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, lease_ms};
 use tally::limit::holder::Holder;

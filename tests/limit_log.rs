@@ -105,6 +105,25 @@ fn a_table_that_is_loaded_is_as_it_was_at_its_last_commit() {
 }
 
 #[test]
+fn a_clock_that_stepped_back_while_nobody_ran_freezes_nothing() {
+    let policy = Policy::sliding(10, 60);
+    let mut table = Table::default();
+    let mut rows = Rows::default();
+    table.check(&check(&policy, "a", 4), BEGIN_MS).unwrap();
+    rows.commit(&mut table);
+    let back_ms = BEGIN_MS - 600_000;
+    let mut loaded = rows.load(back_ms);
+    let left = |table: &mut Table, now_ms| {
+        table
+            .check(&check(&policy, "a", 1), now_ms)
+            .unwrap()
+            .remaining
+    };
+    assert_eq!(left(&mut loaded, back_ms), 5, "and frees nothing");
+    assert_eq!(left(&mut loaded, back_ms + 62_000), 9);
+}
+
+#[test]
 fn a_log_stays_bounded_while_few_keys_change_and_many_do_not() {
     let policy = Policy::sliding(1_000_000, 2_592_000);
     let mut table = Table::default();

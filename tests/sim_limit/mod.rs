@@ -12,8 +12,10 @@ use tally::limit::lease::{Admission, Answer, Request};
 use tally::limit::policy::Policy;
 use tally::limit::table::Table;
 
+use chance::Chance;
 pub use judge::Figures;
 
+mod chance;
 mod judge;
 
 /// Datacenters of a world.
@@ -27,33 +29,6 @@ const PATIENCE_MS: i64 = 1_000;
 
 const POLICY: &str = "policy";
 const KEY: &str = "key";
-
-/// **Source**: SplitMix64, Steele, Lea and Flood (2014).
-#[derive(Debug)]
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-
-    fn between_ms(&mut self, from: i64, to: i64) -> i64 {
-        from + i64::try_from(self.below(u64::try_from(to - from).unwrap())).unwrap()
-    }
-
-    /// In 0 to 1, without 0.
-    fn part(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64 + 1e-17
-    }
-}
 
 /// What goes wrong in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
