@@ -58,8 +58,8 @@ const MUTATIONS = [
   [
     "a key's payload is not compared",
     "src/counter/cell/keyed.rs",
-    "recorded if recorded.fingerprint == write.fingerprint => KeyedOutcome::Replayed(recorded),",
-    "recorded if recorded.at_ms >= 0 => KeyedOutcome::Replayed(recorded),",
+    "Record::Counted(recorded) if recorded.fingerprint == write.fingerprint => {",
+    "Record::Counted(recorded) if recorded.at_ms >= 0 => {",
   ],
   [
     "a lone lead is not told that it is alone no more",
@@ -142,8 +142,8 @@ const MUTATIONS = [
   [
     "a lead calls its total exact while events wait",
     "src/cluster/root.rs",
-    "alone: self.inboxes.is_empty() && is_sole,",
-    "alone: is_sole,",
+    "alone: self.inboxes.is_empty() && is_sole && !self.may_lack,",
+    "alone: is_sole && !self.may_lack,",
   ],
   [
     "an operation looks at who counts alone before it stops that",
