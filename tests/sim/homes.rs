@@ -20,9 +20,8 @@ fn put_home(number: usize) -> Step {
     }
 }
 
-/// A world with so many datacenters, of which the second has a keyed write under way that was struck out there, when
-/// home was moved to the first: its claim for home is on its way to the root.
-fn claimed_again(datacenters: usize) -> World {
+/// A world with so many datacenters, of which the second has claimed a keyed write that is on its way there.
+fn claimed(datacenters: usize) -> World {
     let mut world = World::of(1, datacenters, false);
     for edge in 0..u8::try_from(datacenters).expect("few") {
         world.step(Step::Write {
@@ -41,6 +40,13 @@ fn claimed_again(datacenters: usize) -> World {
         (1, 0),
         "the write, to the lead that has its key"
     );
+    world
+}
+
+/// The same, and it was struck out there, when home was moved to the first datacenter: its claim for home is on its way
+/// to the root.
+fn claimed_again(datacenters: usize) -> World {
+    let mut world = claimed(datacenters);
     world.step(put_home(0));
     world.rest_behind(1, 0);
     for _ in 0..2 {
@@ -68,6 +74,28 @@ fn a_home_that_comes_back_counts_what_it_has_struck_out() {
     assert_eq!(world.under_way(), (1, 0), "the write, to home");
     lose_at_home(&mut world, 0);
     world.step(put_home(1));
+    world.rest();
+    world.check();
+}
+
+#[test]
+fn a_late_copy_of_what_was_struck_out_is_not_counted_where_home_has_come_back() {
+    let mut world = claimed(2);
+    world.step(Step::Repeat(0));
+    world.step(put_home(0));
+    world.rest_behind(2, 0);
+    world.step(Step::Deliver(0));
+    world.rest_behind(1, 0);
+    assert_eq!(world.under_way(), (1, 0), "the copy; home has counted it");
+    world.step(put_home(1));
+    world.rest_behind(1, 0);
+    world.step(Step::Write {
+        counter: 0,
+        edge: 1,
+        added: 1,
+        removed: 0,
+    });
+    world.rest_behind(1, 0);
     world.rest();
     world.check();
 }

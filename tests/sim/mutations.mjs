@@ -142,8 +142,8 @@ const MUTATIONS = [
   [
     "a lead calls its total exact while events wait",
     "src/cluster/root.rs",
-    "alone: self.inboxes.is_empty() && is_sole",
-    "alone: is_sole",
+    "alone: self.inboxes.is_empty() && is_sole && !self.may_lack,",
+    "alone: is_sole && !self.may_lack,",
   ],
   [
     "an operation looks at who counts alone before it stops that",
