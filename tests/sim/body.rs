@@ -4,15 +4,18 @@
 //! Invariant: a body's lines are all in its writes, each in one of them.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use tally::counter::id::CounterId;
-use tally::counter::ledger::WriteKey;
+use tally::counter::ledger::{KeyedOutcome, WriteKey};
 use tally::protocol::batch::Record;
 use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
-use tally::protocol::batch::keyed::{BodyKey, KeyedWrites};
+use tally::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
 use tally::protocol::batch::plan::{Addressed, Plan};
+use tally::sketch::Token;
 
+use super::chance::Chance;
 use super::client::count_keyed;
 use super::edge::{self, Edge};
 use super::network::all;
@@ -27,8 +30,8 @@ pub struct Body {
 }
 
 impl Body {
-    /// Its lines: (counter, amount, id).
-    fn lines(self, counters: usize) -> Vec<(usize, u128, Option<String>)> {
+    /// Its lines.
+    fn lines(self, counters: usize) -> Vec<Line> {
         let number = usize::from(self.number);
         let line = |line: usize| {
             let counter = (number + line * line) % counters;
@@ -36,10 +39,33 @@ impl Body {
             let has_id = self.has_key && (number + line).is_multiple_of(3);
             let id = has_id.then(|| format!("{number}-{line}"));
             let amount = u128::try_from(number * 10 + line + 1).expect("small");
-            (counter, amount, id)
+            // Some elements are in several bodies.
+            let element = (number + 2 * line).is_multiple_of(3);
+            let element = element.then(|| format!("visitor {}", (number * 5 + line) % 24));
+            Line {
+                counter,
+                amount,
+                id,
+                element,
+            }
         };
         (0..2 + number % 5).map(line).collect()
     }
+}
+
+/// A line of a body.
+struct Line {
+    counter: usize,
+    amount: u128,
+    id: Option<String>,
+    element: Option<String>,
+}
+
+/// A keyed hash of an element or of an id, to all that see it.
+fn hash(bytes: &[u8]) -> u64 {
+    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    let folded = bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold);
+    Chance::new(folded).below(u64::MAX)
 }
 
 /// Sends a body once through the isolate that has these edges. True if each of its keyed writes has its last
@@ -53,19 +79,15 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
     };
     let mut gather = Gather::new(limits, 0);
     let lines = body.lines(edges.len());
-    let hash = |bytes: &[u8]| {
-        let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold)
-    };
-    for (line, (counter, delta, id)) in (1..).zip(&lines) {
+    for (number, line) in (1..).zip(&lines) {
         let record = Record {
-            key: edges[*counter].air.name().as_str().to_owned().into(),
-            delta: *delta,
-            unique: None,
+            key: edges[line.counter].air.name().as_str().to_owned().into(),
+            delta: line.amount,
+            unique: line.element.as_ref().map(|name| name.as_bytes().into()),
             at_ms: None,
-            id: id.as_deref().map(Cow::Borrowed),
+            id: line.id.as_deref().map(Cow::Borrowed),
         };
-        gather.add(line, &record, now_ms, &hash);
+        gather.add(number, &record, now_ms, &hash);
     }
     let (sums, mut report) = gather.finish();
     let key = body.has_key.then_some(BodyKey {
@@ -89,7 +111,29 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
     );
     let accepted = u64::try_from(lines.len()).expect("few lines");
     assert_eq!((report.accepted, report.rejected), (accepted, 0));
-    let (keyed, plain) = (plan.keyed(), plan.amounts());
+    // Each element is known by its hash, which chooses its shard.
+    let named = lines.iter().filter_map(|line| line.element.as_ref());
+    let named: Vec<u64> = named.map(|name| hash(name.as_bytes())).collect();
+    let store = |elements: Vec<Addressed>| {
+        let mut stored = Vec::new();
+        for Addressed { to, load } in elements {
+            let counter = air_of(&to.counter);
+            for (_, token) in load.tokens {
+                let mut hashes = named.iter().copied();
+                let hashed = hashes.find(|hashed| Token::from_hash(*hashed) == token);
+                let edge = edges[counter].clone();
+                let (hashed, written) = (hashed.expect("of a line"), written[counter].clone());
+                stored.push(edge::write(edge, (0, 0), Some(hashed), written).boxed());
+            }
+        }
+        all(stored)
+    };
+    let (keyed, mut elements) = (plan.keyed(), plan.elements());
+    let plain = plan.amounts();
+    // Those of the shard that gets the amounts are in one load with them, but stored as the others here.
+    elements.extend(plain.clone());
+    check_elements(&lines, &elements, body.has_key);
+    store(elements).await;
     check(&lines, &keyed, plain.iter().map(|plain| plain.load.added));
     let count_plain = |plain: Addressed| {
         let counter = air_of(&plain.to.counter);
@@ -107,27 +151,45 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
                 oracle.keys.wants(write.key, write.fingerprint, delta);
             }
             let landed = count_keyed(&air, &here, &some.writes).await;
-            let answers = some.writes.iter().zip(landed);
-            let answered = answers.map(|(write, (lead, outcome))| {
+            let mut answered = true;
+            let mut counted = Vec::new();
+            for (write, (lead, outcome)) in some.writes.iter().zip(landed) {
                 let mut oracle = air.oracle.borrow_mut();
-                oracle.answers(write.key, write.fingerprint, &lead, &outcome)
-            });
-            answered.fold(true, |all, one| all & one)
+                answered &= oracle.answers(write.key, write.fingerprint, &lead, &outcome);
+                counted.push(match outcome {
+                    Ok(KeyedOutcome::Counted(recorded) | KeyedOutcome::Replayed(recorded)) => {
+                        Some(recorded.at_ms.div_euclid(1_000))
+                    }
+                    _ => None,
+                });
+            }
+            (some, counted, answered)
         }
         .boxed()
     };
-    let answered = all(keyed.into_iter().map(count).collect()).await;
-    answered.into_iter().all(|is_answered| is_answered)
+    let mut is_answered = true;
+    let mut elements = KeyedElements::default();
+    for (some, counted, answered) in all(keyed.into_iter().map(count).collect()).await {
+        is_answered &= answered;
+        elements.add(some, &here, &counted);
+    }
+    store(elements.loads()).await;
+    is_answered
+}
+
+/// The elements of lines without a key are there, and no other.
+fn check_elements(lines: &[Line], elements: &[Addressed], has_key: bool) {
+    let plain = lines.iter().filter(|line| !has_key && line.id.is_none());
+    let named = plain.filter_map(|line| Some((line.counter, line.element.as_ref()?)));
+    let named: BTreeSet<(usize, &String)> = named.collect();
+    let stored = elements.iter().map(|some| some.load.tokens.len());
+    assert_eq!(stored.sum::<usize>(), named.len(), "elements of a body");
 }
 
 /// All lines are in the writes, and nothing else is.
-fn check(
-    lines: &[(usize, u128, Option<String>)],
-    keyed: &[KeyedWrites],
-    plain: impl Iterator<Item = u128>,
-) {
+fn check(lines: &[Line], keyed: &[KeyedWrites], plain: impl Iterator<Item = u128>) {
     let keyed = keyed.iter().flat_map(|some| &some.writes);
     let counted: u128 = keyed.map(|write| write.added).sum();
-    let sum: u128 = lines.iter().map(|(_, amount, _)| amount).sum();
+    let sum: u128 = lines.iter().map(|line| line.amount).sum();
     assert_eq!(counted + plain.sum::<u128>(), sum, "a body does not add up");
 }

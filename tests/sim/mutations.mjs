@@ -331,6 +331,18 @@ const MUTATIONS = [
     "gap_ms.saturating_sub(GAP_MS_MAX).max(0)",
     "gap_ms.saturating_sub(GAP_MS_MAX).max(0).min(0)",
   ],
+  [
+    "an element of a bulk body is left out",
+    "src/protocol/batch/plan.rs",
+    "for &(second, hashed) in &gathered.tokens {",
+    "for &(second, hashed) in gathered.tokens.iter().skip(1) {",
+  ],
+  [
+    "an element of a keyed line is left out",
+    "src/protocol/batch/keyed.rs",
+    "        for element in &writes.elements {",
+    "        for element in writes.elements.iter().skip(1) {",
+  ],
 ];
 
 // A number or two alone: node tests/sim/mutations.mjs 3 5
