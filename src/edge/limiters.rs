@@ -291,6 +291,11 @@ pub fn forget_denial(to: &LimiterAddress, name: &PolicyName, key: &CounterId) {
 }
 
 /// The limiter that a check goes to.
-pub fn limiter_of(datacenter: &Datacenter, name: &PolicyName, key: &CounterId) -> LimiterAddress {
-    call::limiter_of(Some(datacenter), name, key)
+pub fn limiter_of(
+    env: &Env,
+    datacenter: &Datacenter,
+    name: &PolicyName,
+    key: &CounterId,
+) -> LimiterAddress {
+    call::limiter_of(env, Some(datacenter), name, key)
 }

@@ -65,7 +65,7 @@ impl Asking {
         };
         check_cost(&name, &policy, asked.cost)?;
         Ok(Self {
-            to: limiter_of(here, &name, &key),
+            to: limiter_of(&visit.env, here, &name, &key),
             name,
             policy,
             key,
@@ -164,7 +164,7 @@ pub async fn ask_alone(visit: &Visit, asking: &Asking, wish: Wish) -> Option<Ver
     // What the world's limiter alone can tell is asked there at once.
     let is_for_world = asking.is_worlds() && matches!(wish, Wish::Look | Wish::Forget);
     let to = if is_for_world {
-        call::limiter_of(None, &asking.name, &asking.key)
+        call::limiter_of(&visit.env, None, &asking.name, &asking.key)
     } else {
         asking.to.clone()
     };

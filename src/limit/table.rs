@@ -224,6 +224,28 @@ impl Table {
         }
     }
 
+    /// Whether anything is held of a key.
+    pub fn knows(&self, name: &str, key: &str) -> bool {
+        let mut place = String::new();
+        subject(&mut place, name, key);
+        self.slots.place_of(&place).is_some()
+    }
+
+    /// Consumes the cost of the check although it may be too much: what was used of the key elsewhere.
+    ///
+    /// # Errors
+    /// [`Full`] where there is no room for the key.
+    pub fn charge(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<(), Full> {
+        let now_ms = self.clock.read(wall_ms);
+        self.make_room(&[*check], now_ms);
+        let place = self.enter(check.name, check.policy, check.key, now_ms)?;
+        let entry = self.slots.get_mut(place).ok_or(Full)?;
+        let meter = entry.escrow.meter_mut();
+        meter.charge(check.policy, now_ms, check.cost);
+        self.touch(place);
+        Ok(())
+    }
+
     /// Answers a holder of leases for a key of a global limit. [`Answer::must_commit`] says whether the table must be
     /// committed before the answer is sent.
     ///

@@ -4,6 +4,8 @@
 
 use std::rc::Rc;
 
+use worker::Env;
+
 use super::limiter::{Asked, LimiterCore, worlds};
 use crate::limit::holders::{Due, Holders};
 use crate::limit::lease::{Admission, Request};
@@ -12,7 +14,7 @@ use crate::limit::table::Full;
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random, sleep_ms};
 use crate::platform::settled::all_settled;
-use crate::protocol::messages::{Check, Demand, Fault, Judged, Lease, Wish};
+use crate::protocol::messages::{Check, Checked, Demand, Fault, Judged, Lease, Wish};
 use crate::protocol::names::{self, LimiterAddress};
 
 /// How long the world may take to answer: a round trip around it is 0.3 s.
@@ -185,7 +187,7 @@ impl LimiterCore {
             request,
         } = due;
         let Request { sequence, .. } = request;
-        let answer = match lease_of(&name, policy, &key, request) {
+        let answer = match lease_of(&self.env, &name, policy, &key, request) {
             Ok(lease) => {
                 let to = names::limiter(&lease.to);
                 call::object_within(&self.env, &to, &lease, LEASE_MS_MAX).await
@@ -226,27 +228,20 @@ impl LimiterCore {
 
     /// How a key stands in the world.
     async fn ask_world(&self, asked: &Asked<'_>) -> Judged {
-        let to = worlds(asked);
-        let check = Check {
-            to: to.clone(),
-            policies: vec![(asked.name.clone(), asked.policy.clone())],
-            demands: vec![Demand {
-                policy: 0,
-                wish: Wish::Look,
-                ..asked.demand.clone()
-            }],
-            waits: false,
+        let demand = Demand {
+            policy: 0,
+            wish: Wish::Look,
+            ..asked.demand.clone()
         };
-        let asked =
-            call::object_within(&self.env, &names::limiter(&to), &check, LEASE_MS_MAX).await;
-        let judged = asked
-            .ok()
-            .and_then(|checked| checked.judged.into_iter().next());
-        judged.unwrap_or(Judged::Unreachable)
+        let to = worlds(&self.env, asked);
+        look(&self.env, to, asked, demand)
+            .await
+            .unwrap_or(Judged::Unreachable)
     }
 }
 
 fn lease_of(
+    env: &Env,
     name: &str,
     policy: crate::limit::policy::Policy,
     key: &str,
@@ -257,10 +252,28 @@ fn lease_of(
     let key = crate::counter::id::CounterId::parse(key)
         .map_err(|_| Fault::Broken("a lease of no valid key".to_owned()))?;
     Ok(Lease {
-        to: call::limiter_of(None, &name, &key),
+        to: call::limiter_of(env, None, &name, &key),
         name,
         policy,
         key,
         request,
     })
+}
+
+/// How a key stands at a limiter.
+pub(super) async fn look(
+    env: &Env,
+    to: LimiterAddress,
+    asked: &Asked<'_>,
+    demand: Demand,
+) -> Result<Judged, Fault> {
+    let check = Check {
+        to,
+        policies: vec![(asked.name.clone(), asked.policy.clone())],
+        demands: vec![demand],
+        waits: false,
+    };
+    let to = names::limiter(&check.to);
+    let Checked { judged, .. } = call::object_within(env, &to, &check, LEASE_MS_MAX).await?;
+    Ok(judged.into_iter().next().unwrap_or(Judged::Unreachable))
 }

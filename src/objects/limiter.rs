@@ -77,12 +77,14 @@ impl DurableObject for Limiter {
                 call::reply::<Check>(&core.on_check(call::read(&mut request).await).await)
             }
             Reserve::PATH => {
-                call::reply::<Reserve>(&core.on_reserve(call::read(&mut request).await))
+                call::reply::<Reserve>(&core.on_reserve(call::read(&mut request).await).await)
             }
             EndReservation::PATH => {
                 call::reply::<EndReservation>(&core.on_end(call::read(&mut request).await))
             }
-            Lease::PATH => call::reply::<Lease>(&core.on_lease(call::read(&mut request).await)),
+            Lease::PATH => {
+                call::reply::<Lease>(&core.on_lease(call::read(&mut request).await).await)
+            }
             _ => Response::error("no such call", 404),
         }
     }
@@ -157,7 +159,8 @@ impl LimiterCore {
                     .await
             } else {
                 must_commit |= asked.policy.durability == Durability::Commit;
-                self.judge(&asked)
+                self.judge_here(&to, &asked, waits, &mut checked.remote_calls)
+                    .await
             };
             checked.judged.push(judged);
         }
@@ -165,7 +168,22 @@ impl LimiterCore {
         Ok(checked)
     }
 
-    fn judge(&self, asked: &Asked<'_>) -> Judged {
+    pub(super) fn knows(&self, asked: &Asked<'_>) -> bool {
+        let key = asked.demand.key.as_str();
+        self.table.borrow().knows(asked.name.as_str(), key)
+    }
+
+    /// Holds so much of a key as used.
+    pub(super) fn charge(&self, asked: &Asked<'_>, used: u64, now_ms: i64) -> Result<(), Fault> {
+        let check = table::Check {
+            cost: used,
+            ..asked.check()
+        };
+        let charged = self.table.borrow_mut().charge(&check, now_ms);
+        charged.map_err(|Full| no_room())
+    }
+
+    pub(super) fn judge(&self, asked: &Asked<'_>) -> Judged {
         let now_ms = now_ms();
         let check = asked.check();
         let mut table = self.table.borrow_mut();
@@ -180,15 +198,21 @@ impl LimiterCore {
         }
     }
 
-    fn on_reserve(self: &Rc<Self>, reserve: Result<Reserve, Fault>) -> Result<Reserved, Fault> {
+    async fn on_reserve(
+        self: &Rc<Self>,
+        reserve: Result<Reserve, Fault>,
+    ) -> Result<Reserved, Fault> {
         let Reserve {
+            to,
             id,
             policies,
             demands,
-            ..
         } = reserve?;
         self.readable()?;
         let all = Asked::all(&policies, &demands)?;
+        for asked in &all {
+            self.fetch_before(&to, asked).await?;
+        }
         let checks: Vec<table::Check<'_>> = all.iter().map(Asked::check).collect();
         let now_ms = now_ms();
         let asked = {
@@ -235,21 +259,30 @@ impl LimiterCore {
         self.written(false)
     }
 
-    fn on_lease(self: &Rc<Self>, lease: Result<Lease, Fault>) -> Result<lease::Answer, Fault> {
+    async fn on_lease(
+        self: &Rc<Self>,
+        lease: Result<Lease, Fault>,
+    ) -> Result<lease::Answer, Fault> {
         let Lease {
+            to,
             name,
             policy,
             key,
             request,
-            ..
         } = lease?;
         self.readable()?;
+        let demand = Demand::look(&key);
+        let asked = Asked {
+            name: &name,
+            policy: &policy,
+            demand: &demand,
+        };
+        self.fetch_before(&to, &asked).await?;
         let answer =
             self.table
                 .borrow_mut()
                 .ask(name.as_str(), &policy, key.as_str(), &request, now_ms());
-        let answer = answer
-            .map_err(|Full| Fault::Unavailable("the limiter has no room for the key".to_owned()))?;
+        let answer = answer.map_err(|Full| no_room())?;
         self.written(answer.must_commit)?;
         Ok(answer)
     }
@@ -343,7 +376,11 @@ fn judge_all(
     }
 }
 
+fn no_room() -> Fault {
+    Fault::Unavailable("the limiter has no room for the key".to_owned())
+}
+
 /// The limiter of the world that a key belongs to.
-pub(super) fn worlds(asked: &Asked<'_>) -> LimiterAddress {
-    call::limiter_of(None, asked.name, &asked.demand.key)
+pub(super) fn worlds(env: &Env, asked: &Asked<'_>) -> LimiterAddress {
+    call::limiter_of(env, None, asked.name, &asked.demand.key)
 }

@@ -21,6 +21,7 @@
 //! | [`telling`] | how roots end, and how leads are told |
 //! | [`directory_store`] | its rows |
 //! | [`limiter`], [`limiter_store`] | rate limits of one partition of the keys, and their rows |
+//! | [`limiter_growth`] | how keys move when the number of limiters changes |
 //! | [`leases`] | how a limiter admits what the world shares |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
 //! | [`readable`] | refusing what comes while storage cannot be read |
@@ -44,6 +45,7 @@ mod inboxes;
 mod lead;
 mod leases;
 mod limiter;
+mod limiter_growth;
 mod limiter_store;
 mod operate;
 mod operation_store;

@@ -44,7 +44,8 @@ extern "C" {
 
 thread_local! {
     static RING: Ring = Ring::new(names::DIRECTORY_PARTITIONS);
-    static LIMITERS: Ring = Ring::new(names::LIMITER_PARTITIONS);
+    /// Those of now, and those before if there were others. Read once: an isolate's variables never change.
+    static LIMITERS: std::cell::OnceCell<(Ring, Option<Ring>)> = const { std::cell::OnceCell::new() };
 }
 
 /// Calls the object at a placement.
@@ -104,15 +105,44 @@ pub fn partition_of(counter: &CounterId) -> u32 {
 
 /// The limiter of a key, in a datacenter or of the world.
 pub fn limiter_of(
+    env: &Env,
     datacenter: Option<&Datacenter>,
     policy: &PolicyName,
     key: &CounterId,
 ) -> LimiterAddress {
-    let text = [policy.as_str(), "/", key.as_str()].concat();
+    let partition = with_limiters(env, |now, _| now.partition_of(&text_of(policy, key)));
     LimiterAddress {
         datacenter: datacenter.cloned(),
-        partition: LIMITERS.with(|ring| ring.partition_of(&text)),
+        partition,
     }
+}
+
+/// The partition that had a key before their number was changed, while that is said.
+pub fn limiter_before(env: &Env, policy: &PolicyName, key: &CounterId) -> Option<u32> {
+    with_limiters(env, |_, before| {
+        before.map(|before| before.partition_of(&text_of(policy, key)))
+    })
+}
+
+fn text_of(policy: &PolicyName, key: &CounterId) -> String {
+    [policy.as_str(), "/", key.as_str()].concat()
+}
+
+fn with_limiters<T>(env: &Env, work: impl FnOnce(&Ring, Option<&Ring>) -> T) -> T {
+    let count = |name: &str| {
+        let said = env.var(name).ok()?.to_string();
+        said.parse().ok().filter(|count| *count > 0).map(Ring::new)
+    };
+    LIMITERS.with(|rings| {
+        let (now, before) = rings.get_or_init(|| {
+            let now = count(names::LIMITER_COUNT);
+            (
+                now.unwrap_or_else(|| Ring::new(names::LIMITER_PARTITIONS)),
+                count(names::LIMITER_COUNT_BEFORE),
+            )
+        });
+        work(now, before.as_ref())
+    })
 }
 
 /// Calls the partition that holds a counter's root.

@@ -52,9 +52,16 @@ pub const IDEMPOTENCY_DATACENTER: &str = "datacenter";
 /// writes, settings and uncached reads a second.
 pub const DIRECTORY_PARTITIONS: u32 = 16;
 
-/// Limiters of each datacenter, and of the world: each judges about 1,000 messages/s, and a message holds what a whole
-/// isolate asks at once.
+/// Limiters of each datacenter, and of the world, where [`LIMITER_COUNT`] says nothing: each judges about 1,000 messages/s, and
+/// a message holds what a whole isolate asks at once.
 pub const LIMITER_PARTITIONS: u32 = 8;
+
+/// Variable of both Workers: how many limiters the keys of a datacenter are spread over.
+pub const LIMITER_COUNT: &str = "TALLY_LIMITERS";
+
+/// Variable of the aggregator: how many there were before, for as long as what was used there counts. A key that a limiter
+/// does not know is then looked for in its old place.
+pub const LIMITER_COUNT_BEFORE: &str = "TALLY_LIMITERS_BEFORE";
 
 /// Which cell: a counter, a datacenter, a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

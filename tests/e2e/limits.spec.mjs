@@ -269,6 +269,43 @@ test("what is not said to be committed is written soon, and survives a crash fro
   }
 });
 
+test("where the number of limiters changes, keys keep what was used, and edges that have not heard of it are sent on", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "tally-limits-"));
+  const keys = numbers(40).map((index) => `k${index}`);
+  const kept = { limit: 10, window_seconds: 3_600, durability: "commit" };
+  const global = { ...kept, scope: "global" };
+  const ask = async (cost, more = {}) => {
+    const lefts = await each(keys, 8, async (key) => (await check(world, "p", key, { ...kept, cost }, more)).json.remaining);
+    expect(lefts, "each key has as much left").toEqual(keys.map(() => lefts[0]));
+    return lefts[0];
+  };
+  const both = (key) => body({ checks: [{ policy: "p", key, ...kept }, { policy: "p", key: "k0", ...kept }] });
+  try {
+    world = await openWorld({ folder, vars: { TALLY_LIMITERS: "2" } });
+    expect(await ask(3)).toBe(7);
+    for (const _ of numbers(4)) expect((await check(world, "w", "k", global)).status).toBe(200);
+    await world.close();
+    // The aggregator is deployed first.
+    const grown = { TALLY_LIMITERS: "5", TALLY_LIMITERS_BEFORE: "2" };
+    world = await openWorld({ folder, vars: grown, edgeVars: { TALLY_LIMITERS: "2" } });
+    expect(await ask(1), "through an edge of before").toBe(6);
+    await world.close();
+    world = await openWorld({ folder, vars: grown });
+    expect(await ask(2)).toBe(4);
+    expect((await world.well("POST", "/limits", both("k1"))).checks.map(({ remaining }) => remaining)).toEqual([3, 3]);
+    let admitted = 4;
+    while ((await check(world, "w", "k", global)).status === 200) admitted += 1;
+    expect(admitted).toBeLessThanOrEqual(10);
+    await world.close();
+    world = await openWorld({ folder, vars: { TALLY_LIMITERS: "5" } });
+    expect((await check(world, "p", "k2", kept)).json.remaining).toBe(3);
+  } finally {
+    await world?.close();
+    world = undefined;
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
 test("keys need the right to a limit, by its policy and key", async () => {
   const keys = {
     keys: [

@@ -99,7 +99,7 @@ class World {
   #rule;
   #reports;
 
-  constructor({ vars, folder, edges, faults, queue, front }) {
+  constructor({ vars, edgeVars, folder, edges, faults, queue, front }) {
     this.errors = [];
     this.#rule = () => undefined;
     const main = faults ? "faulty.mjs" : "index.js";
@@ -109,7 +109,7 @@ class World {
       return new miniflare.Response(this.#rule(asked) ?? "");
     };
     const edgeEnv = {
-      ...texts({ TALLY_ROLE: "edge", TALLY_ACCESS: "open", ...vars }),
+      ...texts({ TALLY_ROLE: "edge", TALLY_ACCESS: "open", ...vars, ...edgeVars }),
       ...objects,
       AGGREGATOR: { type: "worker", worker: AGGREGATOR },
       ...(queue ? { TALLY_QUEUE: { type: "queue", name: QUEUE } } : {}),
@@ -255,13 +255,13 @@ class World {
 }
 
 /**
- * Opens a world. `vars`: variables of the edge (`TALLY_ACCESS` is "open" unless set to undefined).
+ * Opens a world. `vars`: variables (the edge's `TALLY_ACCESS` is "open" unless set to undefined). `edgeVars`: those of the edge alone.
  * `folder`: where objects are kept, in memory without. `edges`: how many edge isolates.
  * `faults`: whether `fail` works. `queue`: the consumer's settings, where a queue is bound; without, none is.
  * `front`: a Worker in front of an origin: its `file`, its `vars`, and the `origin`, a function from a request to a response.
  */
-export async function openWorld({ vars = {}, folder, edges = 1, faults = false, queue, front } = {}) {
-  const world = new World({ vars, folder, edges, faults, queue, front });
+export async function openWorld({ vars = {}, edgeVars = {}, folder, edges = 1, faults = false, queue, front } = {}) {
+  const world = new World({ vars, edgeVars, folder, edges, faults, queue, front });
   await world.ready();
   return world;
 }

@@ -50,6 +50,19 @@ pub struct Demand {
     pub times: u32,
 }
 
+impl Demand {
+    /// A look at a key, of the only policy of a message.
+    pub fn look(key: &CounterId) -> Self {
+        Self {
+            policy: 0,
+            key: key.clone(),
+            cost: 1,
+            wish: Wish::Look,
+            times: 1,
+        }
+    }
+}
+
 /// Edge → limiter: judge these, in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
