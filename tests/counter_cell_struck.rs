@@ -31,6 +31,17 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
         assert_eq!(shell.count(&counted), Ok(KeyedOutcome::Replayed(recorded)));
     }
     assert_eq!(shell.totals(), (1, 3, 0));
+    // Not by a cell that must first drop a generation that has ended: its records would go too.
+    let next = Keyed {
+        generation: 2,
+        ..keyed(3, 5, 0)
+    };
+    assert_eq!(shell.strike(&next, 0), KeyedOutcome::NotWhole);
+    assert!(shell.cell.close(1));
+    assert_eq!(shell.strike(&next, 0), KeyedOutcome::Struck);
+    assert!(!shell.cell.is_blank(), "it has that to keep");
+    assert!(!shell.cell.close(1), "told of the end once more");
+    assert_eq!(shell.cell.ledger().records(), 1);
     // Also by a cell that counts for nobody.
     let mut unborn = Shell {
         cell: Cell::default(),

@@ -55,6 +55,7 @@ mod seeds;
 mod shards;
 mod steps;
 mod store;
+mod struck;
 mod sums;
 mod truth;
 mod world;

@@ -343,6 +343,12 @@ const MUTATIONS = [
     "        for element in &writes.elements {",
     "        for element in writes.elements.iter().skip(1) {",
   ],
+  [
+    "a lead strikes out what goes with the generation that it must drop",
+    "src/counter/cell/keyed.rs",
+    "self.generation().is_some_and(|own| own < write.generation)",
+    "self.generation().is_some_and(|own| own < write.generation.min(1))",
+  ],
 ];
 
 // A number or two alone: node tests/sim/mutations.mjs 3 5

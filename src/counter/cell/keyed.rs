@@ -219,7 +219,8 @@ impl Cell {
 
     /// Strikes writes out that this cell has not counted, because all writes go elsewhere: a late copy of what was sent
     /// with this claim, which had moved `moves` times, or with an earlier one is never counted here. What must be
-    /// written is added to `changes`. Returns what became of each: what was counted is answered.
+    /// written is added to `changes`. Returns what became of each: what was counted is answered. One that was claimed for
+    /// a newer generation than this cell's waits until it has dropped its own, as what it strikes out would go with that.
     pub fn strike(
         &mut self,
         writes: &[Keyed],
@@ -238,6 +239,10 @@ impl Cell {
                 }
                 Known::New(replaces) => replaces,
             };
+            if self.generation().is_some_and(|own| own < write.generation) {
+                outcomes.push(KeyedOutcome::NotWhole);
+                continue;
+            }
             let Some(slot) = self.make_room(replaces, limits, now_ms) else {
                 outcomes.push(KeyedOutcome::Full);
                 continue;
