@@ -320,3 +320,23 @@ fn reservations_are_bounded() {
             .is_ok()
     );
 }
+
+#[test]
+fn what_was_used_elsewhere_counts_until_a_window_after_it_was_told() {
+    for kind in 0..4 {
+        let policy = drawn(kind, &mut Chance(1));
+        let capacity = policy.capacity();
+        let mut table = Table::in_memory();
+        assert!(!table.knows("p", "a"));
+        table
+            .charge(&check(&policy, "a", capacity), BEGIN_MS)
+            .unwrap();
+        assert!(table.knows("p", "a") && !table.knows("p", "b"));
+        assert_eq!(left(&table, &policy, "a", BEGIN_MS), 0);
+        assert_eq!(left(&table, &policy, "b", BEGIN_MS), capacity);
+        let verdict = table.check(&check(&policy, "a", 1), BEGIN_MS).unwrap();
+        assert!(!verdict.is_allowed);
+        let later_ms = BEGIN_MS + i64::try_from(verdict.retry_after_ms).unwrap();
+        assert!(left(&table, &policy, "a", later_ms) > 0);
+    }
+}
