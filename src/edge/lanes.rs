@@ -142,7 +142,8 @@ pub fn land<L: Line>(lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
     }
 }
 
-/// Sends an item by the lane to a place, and returns what came of it.
+/// Sends an item by the lane to a place, and returns what came of it. It waits [`WAIT_MS_MAX`] from when its request began
+/// to, unix milliseconds: an item that is sent on from place to place waits no longer in all.
 ///
 /// # Errors
 /// `unavailable` where nothing is confirmed in time; `overloaded`.
@@ -150,8 +151,8 @@ pub async fn carry<L: Line>(
     visit: &Visit,
     to: &L::To,
     load: L::Cargo,
+    begun_ms: i64,
 ) -> Result<Arrival<L::Outcome, PlaceOf<L>>, Problem> {
-    let begun_ms = now_ms();
     let ticket = join::<L>(to, load, None)?;
     if ticket.attends {
         let (landed, landing) = oneshot::channel();
@@ -165,7 +166,8 @@ pub async fn carry<L: Line>(
             }
         });
         // This wakes the attendant within its own request, which is allowed.
-        let _ = within_ms(u64::try_from(WAIT_MS_MAX).unwrap_or(0), landing).await;
+        let left_ms = WAIT_MS_MAX.saturating_sub(now_ms().saturating_sub(begun_ms).max(0));
+        let _ = within_ms(u64::try_from(left_ms).unwrap_or(0), landing).await;
     }
     loop {
         let look = L::with(|lanes| lanes.known(to).map(|lane| look::<L>(lane, &ticket)));

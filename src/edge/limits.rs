@@ -14,6 +14,7 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::limit::meter::Verdict;
 use crate::limit::policy::{OnError, Policy, Scope};
 use crate::platform::call;
+use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::access::{Caller, Scope as Right};
 use crate::protocol::limits::batch::{Batch, Place};
@@ -144,7 +145,7 @@ pub async fn consume(visit: &Visit, asking: &Asking) -> Option<Verdict> {
 async fn ask(visit: &Visit, asking: &Asking) -> Option<Verdict> {
     let _waiting = visit.waiting();
     let batch = asking.batch(Wish::Consume);
-    let arrival = lanes::carry::<Limiters>(visit, &asking.to, batch)
+    let arrival = lanes::carry::<Limiters>(visit, &asking.to, batch, now_ms())
         .await
         .ok()?;
     let Place { ask, ordinal } = arrival.later;

@@ -29,8 +29,9 @@ use crate::sketch::{Token, hash};
 /// How often a write is sent on because the shard it was sent to has been sealed.
 const MOVES_MAX: usize = 4;
 
-/// How long a write is sent on: a flight of 4.5 s more must not take it past 5 s but by a little.
-const MOVES_MS_MAX: i64 = 500;
+/// How long a write is sent on: of the 4.8 s that it waits in all, 1.8 s are left for the last flight. On a machine that is
+/// busy a first flight alone took 0.5 s, and what it was told came too late to be followed.
+const MOVES_MS_MAX: i64 = 3_000;
 
 /// `POST /counters/{id}/increment`.
 ///
@@ -118,7 +119,7 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     };
     let begun_ms = now_ms();
     let waiting = visit.waiting();
-    let mut arrival = lanes::carry::<Cells>(visit, &cell, load.clone()).await?;
+    let mut arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
     for _ in 0..MOVES_MAX {
         if now_ms() - begun_ms > MOVES_MS_MAX {
             break;
@@ -140,7 +141,7 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
             Err(Fault::Refused(Refusal::Bounded)) => {}
             _ => break,
         }
-        arrival = lanes::carry::<Cells>(visit, &cell, load.clone()).await?;
+        arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
     }
     let flushed = arrival.outcome.map_err(Problem::from)?;
     let own = Value::new(flushed.outcome.added, flushed.outcome.removed);
@@ -298,13 +299,14 @@ async fn send_element(
 ) -> Result<(), Problem> {
     let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
     let mut shards = shards_of(id, &datacenter);
+    let begun_ms = now_ms();
     for _ in 0..MOVES_MAX {
         let cell = CellAddress {
             counter: id.clone(),
             datacenter: datacenter.clone(),
             shard: shard_of_element(hashed, shards),
         };
-        let arrival = lanes::carry::<Cells>(visit, &cell, load.clone()).await?;
+        let arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
         match arrival.outcome {
             Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
             Err(Fault::Elsewhere(home)) => {
