@@ -96,6 +96,16 @@ impl Keys {
     /// A key that nobody else has.
     pub fn draw(&mut self) -> WriteKey {
         self.1 += 1;
+        self.drawn()
+    }
+
+    /// Whether the key that was drawn last was counted, or refused by the floor.
+    pub fn is_drawn_used(&self) -> bool {
+        let key = self.0.get(&self.drawn());
+        key.is_some_and(|key| key.used_for().is_some())
+    }
+
+    fn drawn(&self) -> WriteKey {
         let mut name = [4; 16];
         name[8..].copy_from_slice(&self.1.to_be_bytes());
         WriteKey(name)

@@ -89,3 +89,22 @@ fn what_another_shard_counted_has_changed_the_counter() {
     assert!(!is_counted(&world, 1));
     world.check();
 }
+
+#[test]
+fn an_operation_is_not_done_where_another_shard_has_counted_since() {
+    let mut world = World::new();
+    let believe = Step::Believe {
+        counter: 0,
+        edge: 1,
+        doublings: 1,
+    };
+    all(&mut world, &[write(0), Step::Double(0), believe, write(1)]);
+    let reset = Step::OperateIf {
+        counter: 0,
+        edge: 0,
+        pick: 0,
+        deed: Deed::Reset,
+    };
+    all(&mut world, &[reset]);
+    world.check();
+}

@@ -20,6 +20,9 @@ const REST_TICKS_MAX: usize = 500;
 /// More alarms than it takes inboxes to be empty.
 const ALARMS_MAX: usize = 200;
 
+/// Longer than readers share a view.
+const VIEW_OVER_MS: i64 = 600;
+
 /// How often a client sends a keyed write again that nothing disturbs.
 const TRIES_MAX: usize = 4;
 
@@ -111,6 +114,7 @@ impl World {
         }
         self.settle_roots();
         self.write_everywhere();
+        self.decide_at_home();
         for air in self.airs.clone().iter() {
             for about_times in [false, true] {
                 self.begin(None, reader::read(air.clone(), about_times, true));
@@ -201,6 +205,34 @@ impl World {
                 self.rest();
             }
             assert!(self.bodies.borrow()[&body], "{body:?} is never answered");
+        }
+    }
+
+    /// Where there is a home, what was just seen is a condition that holds.
+    fn decide_at_home(&mut self) {
+        // Nobody shares a view from before.
+        self.step(Step::Tick(VIEW_OVER_MS));
+        for counter in 0..self.airs.len() {
+            let has_home = self.airs[counter].oracle.borrow().has_home();
+            if !has_home {
+                continue;
+            }
+            self.step(Step::ReadAs {
+                counter,
+                edge: 0,
+                reader: 1,
+                write: None,
+            });
+            self.rest();
+            self.step(Step::WriteIf {
+                counter,
+                edge: 0,
+                pick: 1,
+                key: None,
+            });
+            self.rest();
+            let oracle = self.airs[counter].oracle.borrow();
+            assert!(oracle.keys.is_drawn_used(), "home does not decide");
         }
     }
 

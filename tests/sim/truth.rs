@@ -107,6 +107,11 @@ impl Oracle {
         self.truth.known.insert(state, offset);
     }
 
+    /// Whether all writes of the living counter go to one datacenter.
+    pub fn has_home(&self) -> bool {
+        self.truth.home.is_some()
+    }
+
     fn value_at(&self, moment: usize) -> Option<Value> {
         let offset = self.truth.offset_at(moment)?;
         Some(sum(self.total_at(moment)).plus(offset))
