@@ -74,10 +74,11 @@ pub async fn check_many(visit: &Visit, caller: &Caller) -> Result<Answer, Proble
 /// The verdict of each check, after all were admitted or what was has been given back.
 async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
     let mut groups: Vec<Group> = Vec::new();
-    let mut worlds: Vec<usize> = Vec::new();
+    let mut alone: Vec<usize> = Vec::new();
     for (place, asking) in askings.iter().enumerate() {
-        if asking.is_worlds() {
-            worlds.push(place);
+        // One that only watches must not stop the others from being consumed.
+        if asking.is_worlds() || asking.policy.is_shadow {
+            alone.push(place);
             continue;
         }
         match groups.iter_mut().find(|group| group.to == asking.to) {
@@ -88,13 +89,13 @@ async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
             }),
         }
     }
-    let id = (groups.len() + worlds.len() > 1).then(|| random_key().0);
+    let id = (groups.len() + alone.len() > 1).then(|| random_key().0);
     let reserving = join_all(
         groups
             .iter()
             .map(|group| reserve(visit, askings, group, id)),
     );
-    let consuming = join_all(worlds.iter().filter_map(|place| {
+    let consuming = join_all(alone.iter().filter_map(|place| {
         let asking = askings.get(*place)?;
         Some(ask_alone(visit, asking, Wish::Consume))
     }));
@@ -106,7 +107,7 @@ async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
             put(&mut verdicts, *place, *verdict);
         }
     }
-    for (place, verdict) in worlds.iter().zip(&consumed) {
+    for (place, verdict) in alone.iter().zip(&consumed) {
         put(&mut verdicts, *place, *verdict);
     }
     let is_admitted = askings.iter().zip(&verdicts).all(|(asking, verdict)| {
@@ -136,7 +137,7 @@ async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
         }
     }
     if !is_admitted {
-        let given_back = worlds.iter().zip(&consumed).filter_map(|(place, verdict)| {
+        let given_back = alone.iter().zip(&consumed).filter_map(|(place, verdict)| {
             let asking = askings.get(*place)?;
             verdict.filter(|verdict| verdict.is_allowed)?;
             Some(ask_alone(visit, asking, Wish::Refund))

@@ -207,6 +207,12 @@ describe("without faults", () => {
     expect(await peek(world, "user", "v")).toMatchObject({ remaining: 10 });
     expect(await peek(world, "tenant", "t")).toMatchObject({ remaining: 0 });
     await world.refused(400, "invalid-body", "POST", "/limits", body({ checks: [] }));
+    // One that only watches stops nobody, and is no reason to consume nothing.
+    const watched = { policy: "watched", key: "k", limit: 1, window_seconds: 60, shadow: true };
+    for (const [left, wouldAllow] of [[9, true], [8, false], [7, false]]) {
+      const { checks } = await world.well("POST", "/limits", body({ checks: [{ policy: "user", key: "y" }, watched] }));
+      expect([checks[0].remaining, checks[1].shadow.would_allow]).toEqual([left, wouldAllow]);
+    }
     const missing = body({ checks: [{ policy: "user", key: "x" }, { policy: "none", key: "x" }] });
     await world.refused(404, "policy-not-found", "POST", "/limits", missing);
     expect(await peek(world, "user", "x")).toMatchObject({ remaining: 10 });
