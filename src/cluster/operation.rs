@@ -23,7 +23,7 @@ pub type Cells = Vec<(u8, CellTotals)>;
 /// What operations have made of a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operations {
-    /// How many there were.
+    /// How many there were, and moves of the home.
     number: u64,
     /// When the last one was, unix milliseconds.
     at_ms: i64,
@@ -57,7 +57,7 @@ impl Operations {
         }
     }
 
-    /// How many there were. They are numbered from 1 within a generation.
+    /// How many there were, and moves of the home. They are numbered from 1 within a generation.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -97,6 +97,12 @@ impl Operations {
                 None => self.unsettled.push(datacenter),
             }
         }
+    }
+
+    /// Notes that other cells decide from now on, which changes no value: what was seen of one of them says nothing of
+    /// what others have counted meanwhile.
+    pub fn note_move(&mut self) {
+        self.number += 1;
     }
 
     /// Settles a datacenter. Returns whether it was unsettled.

@@ -88,6 +88,7 @@ impl Core {
 
     async fn put(&self, operate: &Operate, put: &Put, begun: usize) -> Result<Done, Refused> {
         let (mut root, created) = self.living_or_created().await?;
+        let number = root.operations.number();
         let home = match (&put.home, put.floor) {
             (None, Some(_)) => root.home_for_bounds(None)?,
             (home, _) => home.clone(),
@@ -125,6 +126,9 @@ impl Core {
         };
         let duties = duties(&root, Telling::Configure);
         self.rows.borrow_mut().duties.extend(duties.clone());
+        if root.operations.number() != number {
+            self.air.oracle.borrow_mut().moves_home(&root);
+        }
         self.save_with(&root, operate, &done, begun);
         self.fulfil(duties).await;
         Ok(done)

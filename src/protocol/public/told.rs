@@ -232,7 +232,7 @@ impl<'a> Told<'a> {
         let root = &self.sum.root;
         let exact = |value| Exact::new(value, strings);
         let operations = &root.operations;
-        let is_set = operations.number() > 0;
+        let is_set = operations.at_ms() != 0;
         let written_ms = if is_set {
             self.total.last_write_ms.max(operations.at_ms())
         } else {
