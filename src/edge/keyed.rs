@@ -26,7 +26,7 @@ pub enum How {
     Claimed,
     /// Nobody, as the key was drawn here: it goes to the lead of this datacenter.
     Unclaimed(Datacenter),
-    /// A client's retry whose time is out of range: it is answered if it was counted, and not counted now.
+    /// A client's retry that may not be counted now, for its time or its condition: it is answered if it was counted.
     Recalled,
 }
 

@@ -56,7 +56,7 @@ struct Write {
     key: Option<String>,
     /// Count it only while this holds.
     condition: Option<Condition>,
-    /// Why it may not be counted now, if its time is out of range: it is answered if it was counted before.
+    /// Why it may not be counted now, if its time is out of range: one with a key is answered if it was counted before.
     skewed: Option<Problem>,
 }
 
@@ -178,9 +178,16 @@ async fn write_alone(
 ) -> Result<Answer, Problem> {
     let secret = hash_key(&visit.env).await?;
     let waiting = visit.waiting();
-    let (how, condition) = match &write.skewed {
-        Some(_) => (How::Recalled, None),
-        None => decided_by(visit, &id, write).await?,
+    let (how, condition, refused) = match &write.skewed {
+        Some(_) => (How::Recalled, None, None),
+        None => match decided_by(visit, &id, write).await {
+            Ok((how, condition)) => (how, condition, None),
+            // What nobody can decide now may have been counted before.
+            Err(problem) if write.key.is_some() && problem.retry_after_seconds().is_none() => {
+                (How::Recalled, None, Some(problem))
+            }
+            Err(problem) => return Err(problem),
+        },
     };
     let operation: &[u8] = if write.adds {
         b"increment"
@@ -222,6 +229,7 @@ async fn write_alone(
             forget_home(&id);
             return Err(problem);
         }
+        Err(problem) if problem.code() == Code::ClockSkew => return Err(refused.unwrap_or(problem)),
         outcome => outcome?,
     };
     if let (Some(unique), Some(counted)) = (unique, counted) {

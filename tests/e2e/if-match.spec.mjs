@@ -158,6 +158,25 @@ test("where the only datacenter has several shards they are sealed first", async
   expect(await world.add("a", { delta: 1 }, matching(written.version, { colo: "IAD" }))).toMatchObject({ value: 42, exact: true });
 });
 
+test("what was seen before home went elsewhere and came back does not fit", async () => {
+  await world.put("a", { home: "FRA" });
+  const { version } = await world.add("a", { delta: 5 });
+  for (const home of ["IAD", "FRA"]) {
+    await world.put("a", { home });
+    if (home === "IAD") await world.add("a", { delta: 5 }, { colo: home });
+    for (const [method, path, body] of CALLS) await changed(method, path, matching(version, { body, colo: "SYD" }));
+  }
+  // The same where it was given up, and others counted.
+  await world.put("a", {});
+  await until(async () => (await world.add("a", { delta: 1 }, { colo: "SYD" })).datacenter === "SYD", "a write elsewhere");
+  const { version: shared } = await world.strong("a");
+  await world.add("a", { delta: 1 }, { colo: "SYD" });
+  await world.put("a", { home: "FRA" });
+  await changed("POST", INCREMENT, matching(shared));
+  const { version: now, value } = await world.strong("a");
+  expect(await world.add("a", { delta: 1 }, matching(now))).toMatchObject({ value: value + 1, exact: true });
+});
+
 test("a keyed write with a condition is done once, and repeated whatever came after it", async () => {
   await world.put("a", { home: "IAD" });
   const { version } = await world.add("a", { delta: 5 });
@@ -171,6 +190,29 @@ test("a keyed write with a condition is done once, and repeated whatever came af
   }
   await changed("POST", INCREMENT, matching(version));
   expect(await world.strong("a")).toMatchObject({ value: 9, exact: true });
+});
+
+test("a keyed write with a condition gets its answer again where it could not be decided any more", async () => {
+  const { version } = await world.add("a", { delta: 5 });
+  const send = (key, more) => world.call("POST", INCREMENT, { ...more, headers: { "idempotency-key": key, "if-match": `"${version}"` } });
+  const first = await send("k");
+  expect(first.status).toBe(200);
+  await world.put("a", {});
+  for (const colo of COLOS) {
+    await until(async () => (await world.add("a", { delta: 1 }, { colo })).datacenter === colo, `a write in ${colo}`);
+  }
+  // Nobody can decide it now, and the key was for this.
+  for (const [index, colo] of COLOS.entries()) {
+    const again = await send("k", { colo, edge: index % 2 });
+    expect([again.text, again.headers.get("idempotency-replayed")]).toEqual([first.text, "true"]);
+    const other = await send("other", { colo, edge: index % 2 });
+    expect([other.status, other.json.code], other.text).toEqual([409, "needs-home"]);
+  }
+  await world.well("DELETE", "/counters/a");
+  const ended = await send("k");
+  expect([ended.status, ended.json.code], ended.text).toEqual([409, "counter-ended"]);
+  const other = await send("other");
+  expect([other.status, other.json.code], other.text).toEqual([412, "precondition-failed"]);
 });
 
 test("clients that read, and write what they read plus something if nobody was faster, lose nothing", async () => {
