@@ -132,7 +132,7 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
     let plain = plan.amounts();
     // Those of the shard that gets the amounts are in one load with them, but stored as the others here.
     elements.extend(plain.clone());
-    check_elements(&lines, &elements, body.has_key);
+    check_elements(&lines, &elements, |line| !body.has_key && line.id.is_none());
     store(elements).await;
     check(&lines, &keyed, plain.iter().map(|plain| plain.load.added));
     let count_plain = |plain: Addressed| {
@@ -167,20 +167,25 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
         }
         .boxed()
     };
-    let mut is_answered = true;
+    let (mut is_answered, mut is_counted) = (true, true);
     let mut elements = KeyedElements::default();
     for (some, counted, answered) in all(keyed.into_iter().map(count).collect()).await {
         is_answered &= answered;
+        is_counted &= counted.iter().all(Option::is_some);
         elements.add(some, &here, &counted);
     }
-    store(elements.loads()).await;
+    let elements = elements.loads();
+    if is_counted {
+        check_elements(&lines, &elements, |line| body.has_key || line.id.is_some());
+    }
+    store(elements).await;
     is_answered
 }
 
-/// The elements of lines without a key are there, and no other.
-fn check_elements(lines: &[Line], elements: &[Addressed], has_key: bool) {
-    let plain = lines.iter().filter(|line| !has_key && line.id.is_none());
-    let named = plain.filter_map(|line| Some((line.counter, line.element.as_ref()?)));
+/// The elements of these lines are there, and no other.
+fn check_elements(lines: &[Line], elements: &[Addressed], is_of: impl Fn(&Line) -> bool) {
+    let lines = lines.iter().filter(|line| is_of(line));
+    let named = lines.filter_map(|line| Some((line.counter, line.element.as_ref()?)));
     let named: BTreeSet<(usize, &String)> = named.collect();
     let stored = elements.iter().map(|some| some.load.tokens.len());
     assert_eq!(stored.sum::<usize>(), named.len(), "elements of a body");

@@ -108,3 +108,31 @@ fn an_operation_is_not_done_where_another_shard_has_counted_since() {
     all(&mut world, &[reset]);
     world.check();
 }
+
+#[test]
+fn a_decrement_that_races_a_set_does_not_take_it_below_the_floor() {
+    let mut world = World::new();
+    let operate = |deed| Step::Operate {
+        counter: 0,
+        edge: 0,
+        deed,
+    };
+    let keyed = |key, is_other| Step::Keyed {
+        counter: 0,
+        edge: 0,
+        key,
+        is_other,
+    };
+    all(&mut world, &[operate(Deed::Put(Some(0), Some(0)))]);
+    all(&mut world, &[keyed(2, false)]);
+    // It is claimed, and on its way to home.
+    for step in [keyed(1, true), Step::Deliver(0), Step::Answer(0)] {
+        world.step(step);
+    }
+    assert_eq!(world.under_way(), (1, 0), "the decrement");
+    let set = [operate(Deed::Set(10)), Step::Deliver(1), Step::Deliver(1)];
+    for step in set.into_iter().chain([Step::Answer(0), Step::Deliver(0)]) {
+        world.step(step);
+    }
+    world.check();
+}

@@ -95,6 +95,9 @@ impl World {
         }
         self.rest();
         self.retry_deeds();
+        self.settle_roots();
+        // Before settings are put that all cells hear of.
+        self.decide_at_home();
         self.end_settings();
         self.settle_roots();
         self.retry_keyed();
@@ -114,7 +117,6 @@ impl World {
         }
         self.settle_roots();
         self.write_everywhere();
-        self.decide_at_home();
         for air in self.airs.clone().iter() {
             for about_times in [false, true] {
                 self.begin(None, reader::read(air.clone(), about_times, true));
@@ -208,32 +210,37 @@ impl World {
         }
     }
 
-    /// Where there is a home, what was just seen is a condition that holds.
+    /// Where a counter has a home, what was just seen is a condition that holds, for an isolate that knows the home.
     fn decide_at_home(&mut self) {
+        for counter in 0..self.airs.len() {
+            // An isolate that believes in another home learns from its first failure.
+            let is_decided = (0..2).any(|_| self.is_decided(counter));
+            let has_home = self.airs[counter].oracle.borrow().has_home();
+            assert!(is_decided || !has_home, "home does not decide");
+        }
+    }
+
+    fn is_decided(&mut self, counter: usize) -> bool {
+        let (edge, reader) = (0, 1);
+        let write = None;
         // Nobody shares a view from before.
         self.step(Step::Tick(VIEW_OVER_MS));
-        for counter in 0..self.airs.len() {
-            let has_home = self.airs[counter].oracle.borrow().has_home();
-            if !has_home {
-                continue;
-            }
-            self.step(Step::ReadAs {
-                counter,
-                edge: 0,
-                reader: 1,
-                write: None,
-            });
-            self.rest();
-            self.step(Step::WriteIf {
-                counter,
-                edge: 0,
-                pick: 1,
-                key: None,
-            });
-            self.rest();
-            let oracle = self.airs[counter].oracle.borrow();
-            assert!(oracle.keys.is_drawn_used(), "home does not decide");
-        }
+        self.step(Step::ReadAs {
+            counter,
+            edge,
+            reader,
+            write,
+        });
+        self.rest();
+        let (pick, key) = (reader.into(), None);
+        self.step(Step::WriteIf {
+            counter,
+            edge,
+            pick,
+            key,
+        });
+        self.rest();
+        self.airs[counter].oracle.borrow().keys.is_drawn_used()
     }
 
     fn write_everywhere(&mut self) {

@@ -107,9 +107,11 @@ impl Oracle {
         self.truth.known.insert(state, offset);
     }
 
-    /// Whether all writes of the living counter go to one datacenter.
+    /// Whether all writes of the living counter go to one datacenter, and it does not end by itself.
     pub fn has_home(&self) -> bool {
-        self.truth.home.is_some()
+        let newest = self.generations.values().next_back();
+        let ttl = newest.and_then(|life| life.ttls.last());
+        self.truth.home.is_some() && ttl.is_some_and(|(_, ttl)| ttl.is_none())
     }
 
     fn value_at(&self, moment: usize) -> Option<Value> {
@@ -168,6 +170,9 @@ impl Oracle {
         let done = (root.generation, operations.number(), self.moment());
         self.truth.done.push(done);
         self.take_over(root);
+        let (floor, value) = (self.truth.floor, self.value_at(self.moment()));
+        let is_below = floor.is_some_and(|floor| value.is_some_and(|value| value.is_below(floor)));
+        assert!(!is_below, "set to {value:?}, below {floor:?}");
     }
 
     /// The root has durably settled some datacenter.
