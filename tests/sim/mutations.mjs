@@ -286,8 +286,8 @@ const MUTATIONS = [
   [
     "a home that moves has no number",
     "src/cluster/root.rs",
-    "            self.operations.note_move();\n",
-    "",
+    "if self.home.is_some() || !held.is_empty() {",
+    "if self.home.is_some() && held.len() > 9 {",
   ],
   [
     "a part that a lead takes over is no change of its own",
