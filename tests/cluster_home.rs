@@ -198,25 +198,6 @@ fn before_a_home_is_set_all_others_stop_and_before_it_is_given_up_it_does() {
 }
 
 #[test]
-fn a_move_has_a_number_where_others_have_counted() {
-    let (fra, iad) = (datacenter("FRA"), datacenter("IAD"));
-    let mut alone = root(&["FRA"]);
-    alone.move_home(Some(fra.clone()), Vec::new());
-    assert_eq!(alone.operations.number(), 0, "nobody else has counted");
-    let mut root = root(&["FRA", "IAD"]);
-    for (home, number) in [
-        (Some(fra), 1),
-        (Some(iad.clone()), 2),
-        (None, 2),
-        (Some(iad), 3),
-    ] {
-        root.move_home(home, Vec::new());
-        assert_eq!(root.operations.number(), number);
-    }
-    assert_eq!(root.operations.at_ms(), 0, "no value was set");
-}
-
-#[test]
 fn all_writes_go_home_and_nobody_has_to_be_told_of_newcomers() {
     let (fra, iad) = (datacenter("FRA"), datacenter("IAD"));
     let mut root = root(&["FRA"]);

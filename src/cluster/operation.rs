@@ -7,9 +7,6 @@
 //! A datacenter that does not answer is *unsettled*: it adds nothing until the root has heard of it. Then all that
 //! it had counted by the time of the operation becomes its baseline, and what it counted since is kept.
 //!
-//! A move of the home has a number too, and is nothing else here: what a version says of the new home's cell does not
-//! tell what other cells counted before they stopped.
-//!
 //! Invariant: a baseline is never above what its cell has counted.
 
 use std::collections::BTreeMap;
@@ -26,7 +23,7 @@ pub type Cells = Vec<(u8, CellTotals)>;
 /// What operations have made of a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operations {
-    /// How many there were, moves of the home among them.
+    /// How many there were, and moves of the home.
     number: u64,
     /// When the last one was, unix milliseconds.
     at_ms: i64,
@@ -60,12 +57,12 @@ impl Operations {
         }
     }
 
-    /// How many there were, moves of the home among them. They are numbered from 1 within a generation.
+    /// How many there were, and moves of the home. They are numbered from 1 within a generation.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// When the value was last set, unix milliseconds; 0 where it never was.
+    /// When the last one was, unix milliseconds; 0 where there was none.
     pub fn at_ms(&self) -> i64 {
         self.at_ms
     }
@@ -102,8 +99,8 @@ impl Operations {
         }
     }
 
-    /// Counts a move of the home, which changes no value: whoever has seen the counter before has seen nothing of what
-    /// others counted while home was elsewhere.
+    /// Notes that other cells decide from now on, which changes no value: what was seen of one of them says nothing of
+    /// what others have counted meanwhile.
     pub fn note_move(&mut self) {
         self.number += 1;
     }

@@ -201,8 +201,7 @@ impl Root {
 
     /// Moves the home. `held` is what every other datacenter holds, all of which have stopped.
     pub fn move_home(&mut self, home: Option<Datacenter>, held: Vec<(Datacenter, Cells)>) {
-        let others = |datacenter: &Datacenter| Some(datacenter) != home.as_ref();
-        if home.is_some() && self.datacenters.iter().any(others) {
+        if self.home.is_some() || !held.is_empty() {
             self.operations.note_move();
         }
         self.held = if home.is_some() { held } else { Vec::new() };

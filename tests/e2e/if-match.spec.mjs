@@ -90,17 +90,6 @@ test("an operation changes what was seen, a setting of the same kind does not", 
   expect(await world.strong("a")).toMatchObject({ value: 6, exact: true });
 });
 
-test("what was counted while home was elsewhere has changed the counter", async () => {
-  await world.put("a", { home: "FRA" });
-  const { version } = await world.add("a", { delta: 5 });
-  await world.put("a", { home: "IAD" });
-  expect(await world.add("a", { delta: 1 })).toMatchObject({ datacenter: "IAD", value: 6 });
-  await world.put("a", { home: "FRA" });
-  for (const [method, path, body] of CALLS) await changed(method, path, matching(version, { body }));
-  const read = await world.call("GET", "/counters/a?consistency=strong");
-  await world.add("a", { delta: 1 }, ifMatch(read.headers.get("etag")));
-});
-
 test("a star asks for a counter that exists, and for no home", async () => {
   for (const [method, path, body] of CALLS) {
     await missing([method, path, body], "*");

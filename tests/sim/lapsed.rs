@@ -87,3 +87,22 @@ fn a_deletion_does_not_take_a_lead_for_stopped_whose_time_is_over_for_the_root_a
     all(&mut world, &[write(2), Step::Deliver(1)]);
     world.check();
 }
+
+#[test]
+fn a_late_copy_of_a_flush_counts_in_no_newer_generation() {
+    let mut world = World::new();
+    world.step(write(0));
+    world.rest();
+    // Its lane knows the generation now. The first attempt is late, the second is counted.
+    all(&mut world, &[write(0), Step::GiveUp(0)]);
+    assert_eq!(world.under_way(), (2, 0), "both attempts");
+    all(&mut world, &[Step::Deliver(1), Step::Answer(0)]);
+    assert_eq!(world.under_way(), (1, 0), "the first attempt");
+    world.step(Step::End(0));
+    world.rest_behind(1, 0);
+    // The cell forgets what it had counted, and another isolate begins the counter again.
+    world.step(Step::Crash(0));
+    world.step(write(1));
+    world.rest_behind(1, 0);
+    world.check();
+}

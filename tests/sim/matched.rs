@@ -136,3 +136,21 @@ fn a_decrement_that_races_a_set_does_not_take_it_below_the_floor() {
     }
     world.check();
 }
+
+#[test]
+fn no_flush_takes_the_value_below_the_floor() {
+    let mut world = World::new();
+    let put = Step::Operate {
+        counter: 0,
+        edge: 0,
+        deed: Deed::Put(Some(0), Some(0)),
+    };
+    let take = Step::Write {
+        counter: 0,
+        edge: 0,
+        added: 0,
+        removed: 9,
+    };
+    all(&mut world, &[put, write(0), take]);
+    world.check();
+}

@@ -86,10 +86,6 @@ impl Core {
             assert_eq!(before, None, "an operation is done once under its key");
             self.air.oracle.borrow_mut().keys.operates(key.key);
         }
-        if let Some(Condition::Unchanged(version)) = &operate.condition {
-            let oracle = self.air.oracle.borrow();
-            oracle.check_unchanged(version, root.generation, oracle.moment() + 1);
-        }
         self.save(root.clone());
         let mut oracle = self.air.oracle.borrow_mut();
         oracle.operated(root, begun);
@@ -97,6 +93,7 @@ impl Core {
 
     async fn put(&self, operate: &Operate, put: &Put, begun: usize) -> Result<Done, Refused> {
         let (mut root, created) = self.living_or_created().await?;
+        let number = root.operations.number();
         self.require(operate, &mut root, created).await?;
         let home = match (&put.home, put.floor) {
             (None, Some(_)) => root.home_for_bounds(None)?,
@@ -242,6 +239,8 @@ impl Core {
             operations: root.operations.number(),
         };
         if asked.is_now(&home, &now, &cells) {
+            let oracle = self.air.oracle.borrow();
+            oracle.check_unchanged(asked, root.generation, oracle.moment() + 1);
             Ok(())
         } else {
             Err(changed())

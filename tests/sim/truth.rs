@@ -87,24 +87,7 @@ impl Oracle {
     /// The root has written this.
     pub fn holds(&mut self, root: &Root) {
         self.truth.floor = root.settings.floor;
-        let before = std::mem::replace(&mut self.truth.home, root.home.clone());
-        let is_other = |datacenter: &Datacenter| Some(datacenter) != root.home.as_ref();
-        let has_others = root.datacenters.iter().any(is_other);
-        if before == root.home || root.home.is_none() || !has_others {
-            return;
-        }
-        // A move is an operation that changes nothing.
-        let number = root.operations.number();
-        assert_eq!(number, self.truth.newest.number + 1, "a move has a number");
-        self.truth.newest.number = number;
-        let total = self.total_at(self.moment());
-        self.totals.push(total);
-        let done = (root.generation, number, self.moment());
-        self.truth.done.push(done);
-        let offset = self.truth.offset_at(self.moment());
-        let unsettled = root.operations.unsettled().to_vec();
-        let state = (root.generation, number, unsettled);
-        self.truth.known.insert(state, offset);
+        self.truth.home = root.home.clone();
     }
 
     /// Whether all writes of the living counter go to one datacenter, and it does not end by itself.
