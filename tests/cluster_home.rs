@@ -281,3 +281,23 @@ fn what_a_silent_datacenter_holds_is_no_part_of_a_set_value() {
     assert_eq!(number(iad), 0);
     assert_eq!(number(root.operations.beyond(&datacenter("FRA"), &fra)), 0);
 }
+
+/// Whose cell is compared says nothing of what others have counted meanwhile.
+#[test]
+fn what_was_seen_before_home_moved_fits_no_more_unless_only_that_home_has_counted() {
+    let held = |name: &str| vec![(datacenter(name), Vec::new())];
+    let mut root = root(&[]);
+    let mut numbers = Vec::new();
+    for (home, held) in [
+        // The first home, where nobody else has counted.
+        (Some("FRA"), Vec::new()),
+        (Some("AMS"), held("FRA")),
+        (Some("FRA"), held("AMS")),
+        (None, Vec::new()),
+        (Some("AMS"), held("FRA")),
+    ] {
+        root.move_home(home.map(datacenter), held);
+        numbers.push(root.operations.number());
+    }
+    assert_eq!(numbers, [0, 1, 2, 3, 4]);
+}

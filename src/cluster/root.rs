@@ -199,7 +199,8 @@ impl Root {
         self.datacenters.iter().filter(counts).cloned().collect()
     }
 
-    /// Moves the home. `held` is what every other datacenter holds, all of which have stopped.
+    /// Moves the home. `held` is what every other datacenter holds, all of which have stopped. What was seen before fits
+    /// no condition any more, unless only the home that it gets has ever counted.
     pub fn move_home(&mut self, home: Option<Datacenter>, held: Vec<(Datacenter, Cells)>) {
         if self.home.is_some() || !held.is_empty() {
             self.operations.note_move();

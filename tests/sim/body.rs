@@ -187,7 +187,8 @@ fn check_elements(lines: &[Line], elements: &[Addressed], is_of: impl Fn(&Line) 
     let lines = lines.iter().filter(|line| is_of(line));
     let named = lines.filter_map(|line| Some((line.counter, line.element.as_ref()?)));
     let named: BTreeSet<(usize, &String)> = named.collect();
-    let stored = elements.iter().map(|some| some.load.tokens.len());
+    let stored = elements.iter().map(|some| &some.load);
+    let stored = stored.map(|load| load.tokens.len() + load.past_tokens.len());
     assert_eq!(stored.sum::<usize>(), named.len(), "elements of a body");
 }
 

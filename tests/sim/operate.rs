@@ -132,6 +132,9 @@ impl Core {
         };
         let duties = duties(&root, Telling::Configure);
         self.rows.borrow_mut().duties.extend(duties.clone());
+        if root.operations.number() != number {
+            self.air.oracle.borrow_mut().moves_home(&root);
+        }
         self.save_with(&root, operate, &done, begun);
         self.fulfil(duties).await;
         Ok(done)

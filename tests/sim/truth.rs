@@ -130,6 +130,21 @@ impl Oracle {
         assert!(is_right, "cell {place} refuses {after}, above {floor:?}");
     }
 
+    /// The root is about to write that home has moved, which is numbered as operations are and changes no value.
+    pub fn moves_home(&mut self, root: &Root) {
+        let (generation, number) = (root.generation, root.operations.number());
+        assert_eq!(number, self.truth.newest.number + 1);
+        // The move is a moment of its own.
+        let total = self.total_at(self.moment());
+        self.totals.push(total);
+        let offset = self.truth.offset_at(self.moment());
+        let state = (generation, number, self.truth.newest.unsettled.clone());
+        self.truth.newest.number = number;
+        self.truth.known.insert(state, offset);
+        let done = (generation, number, self.moment());
+        self.truth.done.push(done);
+    }
+
     /// The root has durably done an operation that it began after that moment.
     pub fn operated(&mut self, root: &Root, begun: usize) {
         let operations = &root.operations;
