@@ -25,11 +25,13 @@
 //! | `rice` | ascending numbers in few bits |
 //! | `registers` | the dense form: 16,384 registers |
 //! | `estimate` | from registers or tokens to a number of elements |
+//! | `redis` | the hash and the string of Redis, for sketches that Redis is to read or has written |
 
 mod difference;
 mod estimate;
 mod format;
 mod hyperloglog;
+mod redis;
 mod registers;
 mod rice;
 mod sip;
@@ -39,5 +41,6 @@ pub use difference::{BLOCKS, Digests, Learnt};
 pub use estimate::STANDARD_ERROR;
 pub use format::SketchError;
 pub use hyperloglog::Sketch;
+pub use redis::{Hyll, HyllFault, redis_hash, redis_token};
 pub use sip::{HashKey, hash};
 pub use token::Token;

@@ -1,6 +1,7 @@
 //! The dense form: for each of 16,384 registers the highest rank seen.
 //!
-//! Invariants: every register is at most 51, and at least one is above 0. Registers only grow.
+//! Invariant: every register is at most 51, and registers only grow. Those of a [`super::Sketch`] are
+//! never all 0; those of a [`super::Hyll`] may be.
 //!
 //! In memory a register takes a byte, so that merging is a plain maximum over bytes, which
 //! compilers turn into vector instructions. At rest it takes 6 bits.
@@ -16,22 +17,24 @@ pub(super) const RANKS: usize = 52;
 /// Bytes of all registers at rest: 16,384 · 6 / 8 = 12,288.
 pub(super) const PACKED_BYTES: usize = REGISTERS / 4 * 3;
 
-/// 16,384 registers, at least one of them above 0.
+/// 16,384 registers.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Registers(Box<[u8; REGISTERS]>);
 
-/// Why packed bytes are not registers.
-pub(super) enum Unpackable {
-    /// A register is above 51.
-    Rank,
-    /// No register is above 0.
-    Blank,
-}
-
 impl Registers {
+    /// The registers of nothing seen: all 0.
+    pub(super) fn blank() -> Self {
+        Self(Box::new([0; REGISTERS]))
+    }
+
+    /// True if all registers are 0.
+    pub(super) fn is_blank(&self) -> bool {
+        self.0.iter().all(|rank| *rank == 0)
+    }
+
     /// The registers of `first` and `tokens`: of at least one token, so that one is above 0.
     pub(super) fn of(first: Token, tokens: &[Token]) -> Self {
-        let mut registers = Self(Box::new([0; REGISTERS]));
+        let mut registers = Self::blank();
         registers.insert(first);
         registers.insert_all(tokens);
         registers
@@ -39,7 +42,7 @@ impl Registers {
 
     /// The registers of these ranks (each 1 to 51) and tokens; `None` where there are no ranks.
     pub(super) fn of_ranks(ranks: &[(u16, u8)], tokens: &[Token]) -> Option<Self> {
-        let mut registers = Self(Box::new([0; REGISTERS]));
+        let mut registers = Self::blank();
         registers.insert_all(tokens);
         for (register, rank) in ranks {
             registers.raise(*register, *rank);
@@ -114,8 +117,8 @@ impl Registers {
         }
     }
 
-    /// The registers that [`Self::pack_into`] wrote.
-    pub(super) fn unpack(bytes: &[u8; PACKED_BYTES]) -> Result<Self, Unpackable> {
+    /// The registers that [`Self::pack_into`] wrote; `None` where one of them is above 51.
+    pub(super) fn unpack(bytes: &[u8; PACKED_BYTES]) -> Option<Self> {
         let mut registers = Box::new([0; REGISTERS]);
         let (groups, _) = registers.as_chunks_mut::<4>();
         let (packed, _) = bytes.as_chunks::<3>();
@@ -131,10 +134,6 @@ impl Registers {
                 highest = highest.max(*register);
             }
         }
-        match highest {
-            0 => Err(Unpackable::Blank),
-            1..=RANK_MAX => Ok(Self(registers)),
-            _ => Err(Unpackable::Rank),
-        }
+        (highest <= RANK_MAX).then_some(Self(registers))
     }
 }
