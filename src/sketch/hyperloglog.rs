@@ -164,6 +164,20 @@ impl Sketch {
         matches!(&self.0, Form::Sparse(tokens) if tokens.is_empty())
     }
 
+    /// Whether this is the dense form.
+    pub(super) fn is_dense(&self) -> bool {
+        matches!(self.0, Form::Dense(_))
+    }
+
+    /// How many tokens both have; `None` where one of them is dense.
+    pub(super) fn tokens_in_common(&self, other: &Self) -> Option<u32> {
+        let (Form::Sparse(mine), Form::Sparse(theirs)) = (&self.0, &other.0) else {
+            return None;
+        };
+        let all = ascending_union(mine, theirs).len();
+        u32::try_from(mine.len() + theirs.len() - all).ok()
+    }
+
     /// Adds tokens that are distinct and ascending; true if something changed.
     fn union(&mut self, theirs: &[Token]) -> bool {
         match &mut self.0 {

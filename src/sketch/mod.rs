@@ -25,12 +25,16 @@
 //! | `rice` | ascending numbers in few bits |
 //! | `registers` | the dense form: 16,384 registers |
 //! | `estimate` | from registers or tokens to a number of elements |
+//! | `family` | the sketches of many shards: which of them add, which merge |
+//! | `intersection` | what two of them have in common |
 //! | `redis` | the hash and the string of Redis, for sketches that Redis is to read or has written |
 
 mod difference;
 mod estimate;
+mod family;
 mod format;
 mod hyperloglog;
+mod intersection;
 mod redis;
 mod registers;
 mod rice;
@@ -39,6 +43,7 @@ mod token;
 
 pub use difference::{BLOCKS, Digests, Learnt};
 pub use estimate::STANDARD_ERROR;
+pub use family::{Class, Estimated, Families};
 pub use format::SketchError;
 pub use hyperloglog::Sketch;
 pub use redis::{Hyll, HyllFault, redis_hash, redis_token};
