@@ -52,7 +52,8 @@ pub struct Class {
 }
 
 impl Class {
-    /// The class of all elements: that of the only shard of one.
+    /// The class of all elements: that of the only shard of one, and of whatever came to a shard that
+    /// its lot did not name.
     pub const ALL: Self = Self {
         shards: 1,
         shard: 0,

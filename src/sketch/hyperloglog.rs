@@ -70,20 +70,31 @@ impl Sketch {
     ///
     /// Cost: sparse, a binary search and a move of at most 12,288 bytes; dense, constant. For many
     /// tokens see [`Sketch::insert_many`].
+    #[inline(always)]
     pub fn insert(&mut self, token: Token) -> bool {
         match &mut self.0 {
             Form::Dense(registers) => registers.insert(token),
-            Form::Sparse(tokens) => match tokens.binary_search(&token) {
-                Ok(_) => false,
-                Err(place) if tokens.len() < TOKENS_MAX => {
-                    tokens.insert(place, token);
-                    true
-                }
-                Err(_) => {
-                    self.0 = Form::Dense(Registers::of(token, tokens));
-                    true
-                }
-            },
+            Form::Sparse(_) => self.insert_sparse(token),
+        }
+    }
+
+    /// Apart, so that an insert into registers is a few instructions: 1.7 ns instead of 2.7 natively, and
+    /// 2.7 instead of 4.4 in Wasm.
+    #[inline(never)]
+    fn insert_sparse(&mut self, token: Token) -> bool {
+        let Form::Sparse(tokens) = &mut self.0 else {
+            return self.insert(token);
+        };
+        match tokens.binary_search(&token) {
+            Ok(_) => false,
+            Err(place) if tokens.len() < TOKENS_MAX => {
+                tokens.insert(place, token);
+                true
+            }
+            Err(_) => {
+                self.0 = Form::Dense(Registers::of(token, tokens));
+                true
+            }
         }
     }
 

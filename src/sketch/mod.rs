@@ -24,6 +24,7 @@
 //! | `difference` | what one sketch has that another lacks: for messages |
 //! | `rice` | ascending numbers in few bits |
 //! | `registers` | the dense form: 16,384 registers |
+//! | `lanes` | registers several at a time |
 //! | `estimate` | from registers or tokens to a number of elements |
 //! | `family` | the sketches of many shards: which of them add, which merge |
 //! | `intersection` | what two of them have in common |
@@ -35,6 +36,7 @@ mod family;
 mod format;
 mod hyperloglog;
 mod intersection;
+mod lanes;
 mod redis;
 mod registers;
 mod rice;
