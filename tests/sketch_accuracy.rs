@@ -1,5 +1,6 @@
 //! Estimates are as near to the truth as the sketch says of itself. All seeds are fixed, and none
 //! was picked: they count up from 0, or from the bits of the number of elements.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 #[path = "common/drawn.rs"]
 mod drawn;

@@ -1,5 +1,6 @@
 //! Unique elements of many shards: nothing counts twice, and disjoint shards are nearer to the truth.
 //! All seeds are fixed, and none was picked: they count up from 0.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 #[path = "common/drawn.rs"]

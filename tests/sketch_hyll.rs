@@ -1,5 +1,6 @@
 //! Redis's HyperLogLog without Redis: golden values, the laws of merging, and a parser that no bytes
 //! can hurt. What a real Redis makes of it is in `sketch_redis.rs`.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! What two sets have in common, with an error that is neither too small nor much too large. All seeds
 //! are fixed, and none was picked: they count up from 0.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 #[path = "common/drawn.rs"]
 mod drawn;

@@ -1,5 +1,6 @@
 //! Redis and the sketch read each other's strings: compared with a real `redis-server`, byte for byte
 //! and to the digit. Where the program is not installed these tests say so and pass.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 #[path = "common/redis.rs"]
 mod redis;
