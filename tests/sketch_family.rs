@@ -56,6 +56,25 @@ fn classes_are_sets_of_lots() {
 }
 
 #[test]
+fn a_class_is_widened_to_no_more_shards_than_allowed() {
+    for a in classes() {
+        for shards_max in [0, 1, 2, 3, 16, 64, 255] {
+            let wide = a.widened(shards_max);
+            let size = lots(wide).count_ones();
+            assert!(wide.contains(a));
+            // As narrow as that allows.
+            let narrowest = lots(a).count_ones().max(match shards_max {
+                0 | 1 => 64,
+                2 | 3 => 32,
+                16 => 4,
+                _ => 1,
+            });
+            assert_eq!(size, narrowest, "{a:?} to {shards_max}");
+        }
+    }
+}
+
+#[test]
 fn class_numbers_never_change() {
     for (shard, shards, number) in [
         (0, 1, 1),
@@ -170,6 +189,16 @@ fn what_was_counted_before_a_split_counts_once_and_errors_are_those_stated() {
         assert!(found.root_mean_square <= 1.3 * stated);
         assert!(found.mean.abs() <= 3.0 * stated / f64::from(runs).sqrt());
     }
+}
+
+#[test]
+fn a_shard_that_has_seen_nothing_adds_nothing() {
+    let mut families = Families::new();
+    assert!(!families.add(Class::ALL, &Sketch::new()));
+    assert_eq!(families, Families::new());
+    assert_eq!(families.parts().count(), 0);
+    let nothing = families.estimate();
+    assert_eq!((nothing.estimate, nothing.standard_error), (0.0, 0.0));
 }
 
 /// What cells do while their datacenters are split and halved: two of them, each with its own N.

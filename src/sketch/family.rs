@@ -71,6 +71,19 @@ impl Class {
         self.shards <= other.shards && other.shard % self.shards == self.shard
     }
 
+    /// Returns the class of at most so many shards that contains this one: for messages, where sketches
+    /// of 64 shards would be 64 · 12,290 bytes, and those of 16 state 0.2 %.
+    pub fn widened(self, shards_max: u8) -> Self {
+        let mut shards = self.shards;
+        while shards > shards_max.max(1) {
+            shards /= 2;
+        }
+        Self {
+            shards,
+            shard: self.shard % shards,
+        }
+    }
+
     /// Returns the smallest class that contains both.
     pub fn joined(self, other: Self) -> Self {
         let mut shards = self.shards.min(other.shards);
@@ -125,7 +138,7 @@ impl Families {
     /// Adds what a shard has seen, all of this class, and returns whether something changed.
     pub fn add(&mut self, class: Class, sketch: &Sketch) -> bool {
         if sketch.is_empty() {
-            // It would make one family of those below it.
+            // Equal families have equal parts.
             return false;
         }
         self.0.entry(class).or_default().merge(sketch)
