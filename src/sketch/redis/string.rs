@@ -23,9 +23,9 @@
 //!
 //! What is written is byte for byte what `PFMERGE` of Redis 7 leaves in a new key: it sets the registers
 //! in ascending order. `PFADD` sets them as elements come, and leaves the same bytes but for two cases.
-//! A run of more than four equal registers may be cut into opcodes in other places; and a string that
-//! ends a few bytes below the sparse limit may have crossed it on the way, and is dense. Redis reads
-//! either, to the same count.
+//! A run of more than four equal registers may be cut into opcodes in other places; and within a few
+//! bytes of the sparse limit either may be dense where the other is sparse, since what counts is the
+//! longest string on the way (4 of 300 sets of elements there). Redis reads either, to the same count.
 
 use super::Hyll;
 use crate::sketch::registers::{PACKED_BYTES, REGISTERS, Registers};
