@@ -29,6 +29,9 @@ pub(super) const SPARSE_STANDARD_ERROR: f64 = 4.983_5e-5;
 /// 6 · 2^26, that is 2/q.
 const SPARSE_PAIRS: f64 = 402_653_184.0;
 
+/// The probability that two elements share a token: q, as above.
+pub(super) const TOKEN_SHARED: f64 = 2.0 / SPARSE_PAIRS;
+
 /// 2^64: there are no more hashes than this.
 const ESTIMATE_MAX: f64 = 18_446_744_073_709_551_616.0;
 

@@ -17,7 +17,7 @@
 //! 2 + 12,288 = 12,290.
 
 use super::hyperloglog::{Form, Sketch, TOKEN_BYTES, TOKENS_MAX};
-use super::registers::{PACKED_BYTES, Registers, Unpackable};
+use super::registers::{PACKED_BYTES, Registers};
 use super::token::Token;
 use std::fmt;
 
@@ -62,11 +62,11 @@ impl Sketch {
                 let Ok(packed) = packed.try_into() else {
                     return Err(SketchError(Kind::Length(bytes.len())));
                 };
-                match Registers::unpack(packed) {
-                    Ok(registers) => Ok(Self(Form::Dense(registers))),
-                    Err(Unpackable::Rank) => Err(SketchError(Kind::Rank)),
-                    Err(Unpackable::Blank) => Err(SketchError(Kind::Blank)),
+                let registers = Registers::unpack(packed).ok_or(SketchError(Kind::Rank))?;
+                if registers.is_blank() {
+                    return Err(SketchError(Kind::Blank));
                 }
+                Ok(Self(Form::Dense(registers)))
             }
             [VERSION, form, ..] => Err(SketchError(Kind::Form(*form))),
             [VERSION] | [] => Err(SketchError(Kind::Length(bytes.len()))),

@@ -70,20 +70,31 @@ impl Sketch {
     ///
     /// Cost: sparse, a binary search and a move of at most 12,288 bytes; dense, constant. For many
     /// tokens see [`Sketch::insert_many`].
+    #[inline(always)]
     pub fn insert(&mut self, token: Token) -> bool {
         match &mut self.0 {
             Form::Dense(registers) => registers.insert(token),
-            Form::Sparse(tokens) => match tokens.binary_search(&token) {
-                Ok(_) => false,
-                Err(place) if tokens.len() < TOKENS_MAX => {
-                    tokens.insert(place, token);
-                    true
-                }
-                Err(_) => {
-                    self.0 = Form::Dense(Registers::of(token, tokens));
-                    true
-                }
-            },
+            Form::Sparse(_) => self.insert_sparse(token),
+        }
+    }
+
+    /// Apart, so that an insert into registers is a few instructions: 1.7 ns instead of 2.7 natively, and
+    /// 2.7 instead of 4.4 in Wasm.
+    #[inline(never)]
+    fn insert_sparse(&mut self, token: Token) -> bool {
+        let Form::Sparse(tokens) = &mut self.0 else {
+            return self.insert(token);
+        };
+        match tokens.binary_search(&token) {
+            Ok(_) => false,
+            Err(place) if tokens.len() < TOKENS_MAX => {
+                tokens.insert(place, token);
+                true
+            }
+            Err(_) => {
+                self.0 = Form::Dense(Registers::of(token, tokens));
+                true
+            }
         }
     }
 
@@ -162,6 +173,20 @@ impl Sketch {
     pub fn is_empty(&self) -> bool {
         // Registers are never all 0.
         matches!(&self.0, Form::Sparse(tokens) if tokens.is_empty())
+    }
+
+    /// Whether this is the dense form.
+    pub(super) fn is_dense(&self) -> bool {
+        matches!(self.0, Form::Dense(_))
+    }
+
+    /// How many tokens both have; `None` where one of them is dense.
+    pub(super) fn tokens_in_common(&self, other: &Self) -> Option<u32> {
+        let (Form::Sparse(mine), Form::Sparse(theirs)) = (&self.0, &other.0) else {
+            return None;
+        };
+        let all = ascending_union(mine, theirs).len();
+        u32::try_from(mine.len() + theirs.len() - all).ok()
     }
 
     /// Adds tokens that are distinct and ascending; true if something changed.

@@ -24,12 +24,20 @@
 //! | `difference` | what one sketch has that another lacks: for messages |
 //! | `rice` | ascending numbers in few bits |
 //! | `registers` | the dense form: 16,384 registers |
+//! | `lanes` | registers several at a time |
 //! | `estimate` | from registers or tokens to a number of elements |
+//! | `family` | the sketches of many shards: which of them add, which merge |
+//! | `intersection` | what two of them have in common |
+//! | `redis` | the hash and the string of Redis, for sketches that Redis is to read or has written |
 
 mod difference;
 mod estimate;
+mod family;
 mod format;
 mod hyperloglog;
+mod intersection;
+mod lanes;
+mod redis;
 mod registers;
 mod rice;
 mod sip;
@@ -37,7 +45,9 @@ mod token;
 
 pub use difference::{BLOCKS, Digests, Learnt};
 pub use estimate::STANDARD_ERROR;
+pub use family::{Class, Estimated, Families};
 pub use format::SketchError;
 pub use hyperloglog::Sketch;
+pub use redis::{Hyll, HyllFault, redis_hash, redis_token};
 pub use sip::{HashKey, hash};
 pub use token::Token;

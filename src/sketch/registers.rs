@@ -1,10 +1,12 @@
 //! The dense form: for each of 16,384 registers the highest rank seen.
 //!
-//! Invariants: every register is at most 51, and at least one is above 0. Registers only grow.
+//! Invariant: every register is at most 51, and registers only grow. Those of a [`super::Sketch`] are
+//! never all 0; those of a [`super::Hyll`] may be.
 //!
-//! In memory a register takes a byte, so that merging is a plain maximum over bytes, which
-//! compilers turn into vector instructions. At rest it takes 6 bits.
+//! In memory a register takes a byte, so that merging is a plain maximum over bytes, which vector
+//! instructions do by sixteen. At rest it takes 6 bits.
 
+use super::lanes;
 use super::token::{PRECISION, RANK_MAX, Token};
 
 /// Registers of a sketch: 2^14.
@@ -12,26 +14,29 @@ pub(super) const REGISTERS: usize = 1 << PRECISION;
 
 /// Ranks a register can have: 0 for "nothing seen", then 1 to 51.
 pub(super) const RANKS: usize = 52;
+const _: () = assert!(RANK_MAX == 51, "unpacking refuses what is above 51");
 
 /// Bytes of all registers at rest: 16,384 · 6 / 8 = 12,288.
 pub(super) const PACKED_BYTES: usize = REGISTERS / 4 * 3;
 
-/// 16,384 registers, at least one of them above 0.
+/// 16,384 registers.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Registers(Box<[u8; REGISTERS]>);
 
-/// Why packed bytes are not registers.
-pub(super) enum Unpackable {
-    /// A register is above 51.
-    Rank,
-    /// No register is above 0.
-    Blank,
-}
-
 impl Registers {
+    /// The registers of nothing seen: all 0.
+    pub(super) fn blank() -> Self {
+        Self(Box::new([0; REGISTERS]))
+    }
+
+    /// True if all registers are 0.
+    pub(super) fn is_blank(&self) -> bool {
+        self.0.iter().all(|rank| *rank == 0)
+    }
+
     /// The registers of `first` and `tokens`: of at least one token, so that one is above 0.
     pub(super) fn of(first: Token, tokens: &[Token]) -> Self {
-        let mut registers = Self(Box::new([0; REGISTERS]));
+        let mut registers = Self::blank();
         registers.insert(first);
         registers.insert_all(tokens);
         registers
@@ -39,7 +44,7 @@ impl Registers {
 
     /// The registers of these ranks (each 1 to 51) and tokens; `None` where there are no ranks.
     pub(super) fn of_ranks(ranks: &[(u16, u8)], tokens: &[Token]) -> Option<Self> {
-        let mut registers = Self(Box::new([0; REGISTERS]));
+        let mut registers = Self::blank();
         registers.insert_all(tokens);
         for (register, rank) in ranks {
             registers.raise(*register, *rank);
@@ -58,11 +63,13 @@ impl Registers {
     }
 
     /// True if a register grew.
+    #[inline(always)]
     pub(super) fn insert(&mut self, token: Token) -> bool {
         self.raise(token.register(), token.rank())
     }
 
     /// True if the register grew to this rank, which must be at most 51.
+    #[inline(always)]
     pub(super) fn raise(&mut self, register: u16, rank: u8) -> bool {
         // A register's number has 14 bits, so it is always there.
         let Some(held) = self.0.get_mut(usize::from(register)) else {
@@ -85,14 +92,9 @@ impl Registers {
 
     /// True if a register grew.
     pub(super) fn merge(&mut self, other: &Self) -> bool {
-        // One pass without a branch: the whole loop becomes vector maxima.
-        let mut grown = 0;
-        for (mine, theirs) in self.0.iter_mut().zip(other.0.iter()) {
-            let larger = (*mine).max(*theirs);
-            grown |= larger ^ *mine;
-            *mine = larger;
-        }
-        grown != 0
+        let (mine, _) = self.0.as_chunks_mut();
+        let (theirs, _) = other.0.as_chunks();
+        lanes::raise_all(mine, theirs)
     }
 
     /// How many registers have each rank; all together 16,384.
@@ -106,35 +108,27 @@ impl Registers {
         counts
     }
 
-    /// Appends 12,288 bytes: four registers in three bytes, least significant bit first.
+    /// Appends 12,288 bytes: eight registers in six bytes, least significant bit first.
     pub(super) fn pack_into(&self, bytes: &mut Vec<u8>) {
-        let (groups, _) = self.0.as_chunks::<4>();
-        for [a, b, c, d] in groups {
-            bytes.extend_from_slice(&[a | (b << 6), (b >> 2) | (c << 4), (c >> 4) | (d << 2)]);
+        let mut packed = [0; PACKED_BYTES];
+        let (sixes, _) = packed.as_chunks_mut();
+        let (groups, _) = self.0.as_chunks();
+        for (six, group) in sixes.iter_mut().zip(groups) {
+            *six = lanes::pack(*group);
         }
+        bytes.extend_from_slice(&packed);
     }
 
-    /// The registers that [`Self::pack_into`] wrote.
-    pub(super) fn unpack(bytes: &[u8; PACKED_BYTES]) -> Result<Self, Unpackable> {
-        let mut registers = Box::new([0; REGISTERS]);
-        let (groups, _) = registers.as_chunks_mut::<4>();
-        let (packed, _) = bytes.as_chunks::<3>();
-        let mut highest = 0;
-        for (group, [x, y, z]) in groups.iter_mut().zip(packed) {
-            *group = [
-                x & 63,
-                (x >> 6) | ((y & 15) << 2),
-                (y >> 4) | ((z & 3) << 4),
-                z >> 2,
-            ];
-            for register in group {
-                highest = highest.max(*register);
-            }
+    /// The registers that [`Self::pack_into`] wrote; `None` where one of them is above 51.
+    pub(super) fn unpack(bytes: &[u8; PACKED_BYTES]) -> Option<Self> {
+        let mut registers = Self::blank();
+        let (groups, _) = registers.0.as_chunks_mut();
+        let (packed, _) = bytes.as_chunks();
+        let mut is_too_high = false;
+        for (group, six) in groups.iter_mut().zip(packed) {
+            *group = lanes::unpack(*six);
+            is_too_high |= lanes::is_too_high(*group);
         }
-        match highest {
-            0 => Err(Unpackable::Blank),
-            1..=RANK_MAX => Ok(Self(registers)),
-            _ => Err(Unpackable::Rank),
-        }
+        (!is_too_high).then_some(registers)
     }
 }
