@@ -23,10 +23,11 @@ use tally::counter::queue::InboxId;
 use tally::counter::settings::{Settings, Ttl, TtlMode};
 use tally::counter::total::Value;
 use tally::protocol::messages::{
-    Append, Ask, Call, Claim, Close, Configure, Count, Drain, Explain, Fault, FindClaims, Flush,
-    Flushed, HashKeyCall, Held, Hello, Keep, List, ListAll, LookUp, Measure, Operate, Push, Read,
-    ReadDead, ReadDrained, ReadMany, Recall, Register, RegisterInbox, ReleaseInbox, Report, Seal,
-    Settle, Sum, SumExplained, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
+    Append, Ask, Call, Check, Claim, Close, Configure, Count, DeletePolicy, Drain, EndReservation,
+    Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, HashKeyCall, Held, Hello, Keep, Lease,
+    List, ListAll, ListPolicies, LookUp, MayHold, Measure, Operate, Push, PutPolicy, Read,
+    ReadDead, ReadDrained, ReadMany, Recall, Register, RegisterInbox, ReleaseInbox, Report,
+    Reserve, Seal, Settle, Sum, SumExplained, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -266,12 +267,21 @@ fn each_call_has_its_own_path() {
         (Append::PATH, "/append"),
         (Drain::PATH, "/drain"),
         (ReleaseInbox::PATH, "/release-inbox"),
+        (MayHold::PATH, "/may-hold"),
         (ReadDead::PATH, "/read-dead"),
         (RegisterInbox::PATH, "/register-inbox"),
         (ReadDrained::PATH, "/read-drained"),
         (Read::PATH, "/read"),
         (ReadMany::PATH, "/read-many"),
         (ListAll::PATH, "/list-all"),
+        (Check::PATH, "/limit-check"),
+        (Reserve::PATH, "/limit-reserve"),
+        (EndReservation::PATH, "/limit-end-reservation"),
+        (Lease::PATH, "/limit-lease"),
+        (PutPolicy::PATH, "/policy-put"),
+        (GetPolicy::PATH, "/policy-get"),
+        (DeletePolicy::PATH, "/policy-delete"),
+        (ListPolicies::PATH, "/policy-list"),
     ];
     for (path, expected) in paths {
         assert_eq!(path, expected);
@@ -284,6 +294,7 @@ fn each_call_has_its_own_path() {
         include_str!("../src/protocol/messages/converge.rs"),
         include_str!("../src/protocol/messages/explain.rs"),
         include_str!("../src/protocol/messages/queue.rs"),
+        include_str!("../src/protocol/messages/limit.rs"),
     ];
     let mut all: Vec<&str> = Vec::new();
     for table in tables {

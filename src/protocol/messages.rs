@@ -121,7 +121,7 @@ impl From<Fault> for Problem {
             ),
             Fault::Refused(_) | Fault::Superseded(_) | Fault::Elsewhere(_) => Problem::new(
                 Code::Unavailable,
-                format!("the counter is busy ({fault}); nothing was counted, try again"),
+                "the counter is busy; nothing was counted, try again",
             ),
             Fault::Broken(what) => Problem::new(Code::Internal, what),
         }
