@@ -17,7 +17,7 @@ use super::edge::Edge;
 use super::network::{Answer, Message};
 use super::oracle::Oracle;
 use super::world::World;
-use super::{datacenter, number_of};
+use super::datacenter;
 
 /// As `edge::keyed`.
 const ROUNDS_MAX: usize = 3;
@@ -183,8 +183,10 @@ impl Oracle {
             if *of != generation {
                 continue;
             }
+            // By name: of a counter that nobody has counted a version names a cell of no datacenter of this world.
+            let (of_datacenter, shard) = (datacenter(place / super::CELLS), place % super::CELLS);
             let is_it = |cell: &&tally::protocol::version::SeenCell| {
-                number_of(&cell.datacenter) * super::CELLS + usize::from(cell.shard) == *place
+                cell.datacenter == of_datacenter && usize::from(cell.shard) == shard
             };
             let named = version.cells().iter().find(is_it);
             let mut before = (0, 0);
