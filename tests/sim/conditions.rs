@@ -12,12 +12,12 @@ use tally::protocol::messages::{Condition, Done, Operate, Operated, Operation};
 use tally::protocol::version::Version;
 
 use super::client::{self, Wish, value_seen};
+use super::datacenter;
 use super::deeds::Deed;
 use super::edge::Edge;
 use super::network::{Answer, Message};
 use super::oracle::Oracle;
 use super::world::World;
-use super::datacenter;
 
 /// As `edge::keyed`.
 const ROUNDS_MAX: usize = 3;
