@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::operation::{Cells, Operations};
 use crate::counter::grant::Grant;
 use crate::counter::id::Datacenter;
+use crate::counter::ledger::Unchanged;
+use crate::counter::merge::CellTotals;
 use crate::counter::queue::InboxId;
 use crate::counter::settings::{Settings, TtlMode};
 use crate::counter::total::Value;
@@ -197,6 +199,17 @@ impl Root {
             (None, None) => false,
         };
         self.datacenters.iter().filter(counts).cloned().collect()
+    }
+
+    /// What a condition must name to hold at home, by its cells, all of which have stopped.
+    pub fn now_at(&self, home: &Datacenter, cells: &[(u8, CellTotals)]) -> Unchanged {
+        let own = cells.iter().find(|(shard, _)| *shard == 0);
+        Unchanged {
+            home: home.clone(),
+            generation: self.generation,
+            sequence: own.map_or(0, |(_, totals)| totals.sequence),
+            operations: self.operations.number(),
+        }
     }
 
     /// Moves the home. `held` is what every other datacenter holds, all of which have stopped. What was seen before fits

@@ -12,7 +12,6 @@ use super::telling::{LEADS_AT_ONCE, duties};
 use crate::cluster::operation::Cells;
 use crate::cluster::root::{Entry, NeedsHome, Root};
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::Unchanged;
 use crate::counter::settings::{Settings, Ttl};
 use crate::counter::total::Value;
 use crate::platform::call;
@@ -257,14 +256,7 @@ impl Directory {
         let seen = self.observe(&operate.counter, root, only).await;
         let cells = seen.into_iter().next().and_then(|(_, cells)| cells);
         let cells = cells.ok_or_else(|| silent(&home))?;
-        let own = cells.iter().find(|(shard, _)| *shard == 0);
-        let now = Unchanged {
-            home: home.clone(),
-            generation: root.generation,
-            sequence: own.map_or(0, |(_, totals)| totals.sequence),
-            operations: root.operations.number(),
-        };
-        if asked.is_now(&home, &now, &cells) {
+        if asked.is_now(&home, &root.now_at(&home, &cells), &cells) {
             Ok(())
         } else {
             Err(changed())

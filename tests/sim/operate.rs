@@ -3,7 +3,6 @@
 use tally::cluster::operation::{Cells, Heard};
 use tally::cluster::root::{Entry, NeedsHome, Root};
 use tally::counter::id::Datacenter;
-use tally::counter::ledger::Unchanged;
 use tally::counter::merge::Question;
 use tally::counter::settings::Settings;
 use tally::counter::total::Value;
@@ -234,14 +233,7 @@ impl Core {
         let seen = self.observe(root, only).await;
         let cells = seen.into_iter().next().and_then(|(_, cells)| cells);
         let cells = cells.ok_or_else(unavailable)?;
-        let own = cells.iter().find(|(shard, _)| *shard == 0);
-        let now = Unchanged {
-            home: home.clone(),
-            generation: root.generation,
-            sequence: own.map_or(0, |(_, totals)| totals.sequence),
-            operations: root.operations.number(),
-        };
-        if asked.is_now(&home, &now, &cells) {
+        if asked.is_now(&home, &root.now_at(&home, &cells), &cells) {
             let oracle = self.air.oracle.borrow();
             oracle.check_unchanged(asked, root.generation, oracle.moment() + 1);
             Ok(())
