@@ -8,18 +8,19 @@ use worker::Env;
 
 use super::body;
 use super::limiters::{CHECK_MS_MAX, forget_denial};
-use super::limits::{Asking, ask_alone, unreachable, with_headers};
+use super::limits::{Asking, ask_alone, note, unreachable, with_headers};
 use super::respond::Answer;
 use super::visit::Visit;
 use crate::limit::meter::Verdict;
-use crate::limit::policy::OnError;
 use crate::limit::table::ReservationId;
 use crate::platform::call;
 use crate::platform::clock::random_key;
 use crate::platform::measure;
 use crate::protocol::access::{Caller, Scope as Right};
 use crate::protocol::limits::batch::Batch;
-use crate::protocol::limits::{Judgement, Line, many_json, parse_checks, refused_many_json};
+use crate::protocol::limits::{
+    Judgement, Line, is_allowed, many_json, parse_checks, refused_many_json,
+};
 use crate::protocol::messages::{EndReservation, Reserve, Reserved, Wish};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{self, LimiterAddress};
@@ -47,24 +48,16 @@ pub async fn check_many(visit: &Visit, caller: &Caller) -> Result<Answer, Proble
     }
     let _waiting = visit.waiting();
     let verdicts = decide(visit, &askings).await;
-    for verdict in &verdicts {
-        measure::count(match verdict {
-            Some(verdict) if verdict.is_allowed => Metric::LimitAllowed,
-            Some(_) => Metric::LimitRefused,
-            None => Metric::LimitError,
-        });
-    }
+    verdicts.iter().copied().for_each(note);
     let judged = askings.iter().zip(&verdicts);
     let judgements: Vec<Judgement<'_>> = judged
         .map(|(asking, verdict)| asking.judgement(&here, *verdict))
         .collect();
-    let unknown = judgements.iter().find(|one| {
-        one.verdict.is_none() && one.policy.on_error == OnError::Closed && !one.policy.is_shadow
-    });
+    let closed = judgements.iter().find(|one| one.is_closed());
     let answer = if judgements.iter().all(Judgement::is_allowed) {
         Answer::json(many_json(&judgements))
-    } else if let Some(unknown) = unknown {
-        unreachable(unknown.name)
+    } else if let Some(closed) = closed {
+        unreachable(closed.name)
     } else {
         Answer::refused(Code::QuotaExceeded, refused_many_json(&judgements))
     };
@@ -110,12 +103,8 @@ async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
     for (place, verdict) in alone.iter().zip(&consumed) {
         put(&mut verdicts, *place, *verdict);
     }
-    let is_admitted = askings.iter().zip(&verdicts).all(|(asking, verdict)| {
-        let by_verdict = verdict.map_or(asking.policy.on_error == OnError::Open, |verdict| {
-            verdict.is_allowed
-        });
-        by_verdict || asking.policy.is_shadow
-    });
+    let mut decided = askings.iter().zip(&verdicts);
+    let is_admitted = decided.all(|(asking, verdict)| is_allowed(&asking.policy, *verdict));
     if let Some(id) = id {
         let ends: Vec<EndReservation> = groups
             .iter()

@@ -12,7 +12,7 @@ use worker::Env;
 use super::isolate::with_limits;
 use super::lanes::{Lanes, Line, land};
 use super::visit::Visit;
-use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::id::CounterId;
 use crate::counter::nonces::Nonce;
 use crate::limit::meter::Verdict;
 use crate::limit::policy::Policy;
@@ -288,14 +288,4 @@ pub fn learn_denial(
 /// Forgets a refusal: something was given back.
 pub fn forget_denial(to: &LimiterAddress, name: &PolicyName, key: &CounterId) {
     with_limits(|limits| limits.denials.remove(&place(to, name, key)));
-}
-
-/// The limiter that a check goes to.
-pub fn limiter_of(
-    env: &Env,
-    datacenter: &Datacenter,
-    name: &PolicyName,
-    key: &CounterId,
-) -> LimiterAddress {
-    call::limiter_of(env, Some(datacenter), name, key)
 }

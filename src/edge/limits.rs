@@ -6,7 +6,7 @@ use super::body;
 use super::lanes;
 use super::limiters::{
     self, CHECK_MS_MAX, Limiters, WORLD_MS_MAX, denied, forget_denial, learn_denial, learn_policy,
-    limiter_of, policy_of,
+    policy_of,
 };
 use super::respond::Answer;
 use super::visit::Visit;
@@ -66,7 +66,7 @@ impl Asking {
         };
         check_cost(&name, &policy, asked.cost)?;
         Ok(Self {
-            to: limiter_of(&visit.env, here, &name, &key),
+            to: call::limiter_of(&visit.env, Some(here), &name, &key),
             name,
             policy,
             key,
@@ -134,12 +134,17 @@ pub async fn consume(visit: &Visit, asking: &Asking) -> Option<Verdict> {
             verdict
         }
     };
+    note(verdict);
+    verdict
+}
+
+/// Counts what came of a check.
+pub fn note(verdict: Option<Verdict>) {
     measure::count(match verdict {
         Some(verdict) if verdict.is_allowed => Metric::LimitAllowed,
         Some(_) => Metric::LimitRefused,
         None => Metric::LimitError,
     });
-    verdict
 }
 
 async fn ask(visit: &Visit, asking: &Asking) -> Option<Verdict> {
@@ -190,8 +195,7 @@ pub async fn ask_alone(visit: &Visit, asking: &Asking, wish: Wish) -> Option<Ver
 
 /// The answer to a check.
 fn answer_of(judgement: &Judgement<'_>) -> Answer {
-    let closed = judgement.verdict.is_none() && !judgement.is_allowed();
-    let answer = if closed {
+    let answer = if judgement.is_closed() {
         unreachable(judgement.name)
     } else if judgement.is_allowed() {
         Answer::json(judgement.to_json())
@@ -259,7 +263,7 @@ async fn about(
         return Err(Problem::new(Code::LimiterUnavailable, detail));
     };
     let judgement = asking.judgement(&here, Some(verdict));
-    let answer = Answer::json(judgement.looked_json());
+    let answer = Answer::json(judgement.to_json());
     Ok(with_headers(answer, &[judgement]))
 }
 

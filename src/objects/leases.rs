@@ -6,18 +6,21 @@ use std::rc::Rc;
 
 use worker::Env;
 
-use super::limiter::{Asked, LimiterCore, worlds};
+use super::limiter::{Asked, LimiterCore};
+use crate::counter::id::CounterId;
 use crate::limit::holders::{Due, Holders};
 use crate::limit::lease::{Admission, Request};
 use crate::limit::meter::Verdict;
+use crate::limit::policy::Policy;
 use crate::limit::table::Full;
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random, sleep_ms};
 use crate::platform::settled::all_settled;
-use crate::protocol::messages::{Check, Checked, Demand, Fault, Judged, Lease, Wish};
+use crate::protocol::limits::PolicyName;
+use crate::protocol::messages::{Check, Demand, Fault, Judged, Lease, Wish};
 use crate::protocol::names::{self, LimiterAddress};
 
-/// How long the world may take to answer: a round trip around it is 0.3 s.
+/// How long another limiter may take to answer, most often that of the world: a round trip around it is 0.3 s.
 const LEASE_MS_MAX: u64 = 1_000;
 
 /// How long a check waits for the world, and how often it looks whether what somebody else asked for has come.
@@ -172,7 +175,7 @@ impl LimiterCore {
             return false;
         };
         let core = self.clone();
-        self.go_on(async move {
+        self.object.wait_until(async move {
             // What is lost is asked for again.
             let _ = core.send(due).await;
         });
@@ -229,28 +232,25 @@ impl LimiterCore {
     /// How a key stands in the world.
     async fn ask_world(&self, asked: &Asked<'_>) -> Judged {
         let demand = Demand {
-            policy: 0,
             wish: Wish::Look,
             ..asked.demand.clone()
         };
-        let to = worlds(&self.env, asked);
-        look(&self.env, to, asked, demand)
-            .await
-            .unwrap_or(Judged::Unreachable)
+        let to = call::limiter_of(&self.env, None, asked.name, &asked.demand.key);
+        ask(&self.env, to, asked, demand).await
     }
 }
 
 fn lease_of(
     env: &Env,
     name: &str,
-    policy: crate::limit::policy::Policy,
+    policy: Policy,
     key: &str,
     request: Request,
 ) -> Result<Lease, Fault> {
     let broken = |_| Fault::Broken("a lease of no valid name".to_owned());
-    let name = crate::protocol::limits::PolicyName::parse(name).map_err(broken)?;
-    let key = crate::counter::id::CounterId::parse(key)
-        .map_err(|_| Fault::Broken("a lease of no valid key".to_owned()))?;
+    let name = PolicyName::parse(name).map_err(broken)?;
+    let key =
+        CounterId::parse(key).map_err(|_| Fault::Broken("a lease of no valid key".to_owned()))?;
     Ok(Lease {
         to: call::limiter_of(env, None, &name, &key),
         name,
@@ -260,20 +260,26 @@ fn lease_of(
     })
 }
 
-/// How a key stands at a limiter.
-pub(super) async fn look(
+/// Has another limiter judge a demand under the policy of this one.
+pub(super) async fn ask(
     env: &Env,
     to: LimiterAddress,
     asked: &Asked<'_>,
     demand: Demand,
-) -> Result<Judged, Fault> {
+) -> Judged {
     let check = Check {
         to,
         policies: vec![(asked.name.clone(), asked.policy.clone())],
-        demands: vec![demand],
-        waits: false,
+        demands: vec![Demand {
+            policy: 0,
+            ..demand
+        }],
+        waits: true,
     };
     let to = names::limiter(&check.to);
-    let Checked { judged, .. } = call::object_within(env, &to, &check, LEASE_MS_MAX).await?;
-    Ok(judged.into_iter().next().unwrap_or(Judged::Unreachable))
+    let checked = call::object_within(env, &to, &check, LEASE_MS_MAX).await;
+    let judged = checked
+        .ok()
+        .and_then(|checked| checked.judged.into_iter().next());
+    judged.unwrap_or(Judged::Unreachable)
 }

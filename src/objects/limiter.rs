@@ -15,6 +15,7 @@ use super::readable::Readable;
 use super::store::Store;
 use crate::limit::holders::Holders;
 use crate::limit::lease;
+use crate::limit::meter::Verdict;
 use crate::limit::policy::{Durability, Policy, Scope};
 use crate::limit::table::{self, Commit, Full, Refusal, Table};
 use crate::platform::call;
@@ -23,7 +24,6 @@ use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{
     Call, Check, Checked, Demand, EndReservation, Fault, Judged, Lease, Reserve, Reserved, Wish,
 };
-use crate::protocol::names::LimiterAddress;
 
 /// How long what was consumed may stay in memory alone. One row per second and limiter at most, however many verdicts.
 pub(super) const COMMIT_MS: u64 = 1_000;
@@ -40,7 +40,7 @@ pub struct Limiter {
 /// One limiter.
 pub(super) struct LimiterCore {
     pub(super) env: Env,
-    object: State,
+    pub(super) object: State,
     rows: LimiterStore,
     table: RefCell<Table>,
     /// What the table has handed out to be written and could not be.
@@ -334,11 +334,6 @@ impl LimiterCore {
             }
         });
     }
-
-    /// Goes on with something after the answer.
-    pub(super) fn go_on(&self, work: impl Future<Output = ()> + 'static) {
-        self.object.wait_until(work);
-    }
 }
 
 /// Says that nobody ticks any more, however that ended.
@@ -351,10 +346,7 @@ impl Drop for Ticking<'_> {
 }
 
 /// Judges equal demands one after the other. Where one is refused, so are those behind it.
-fn judge_all(
-    times: u32,
-    mut judge: impl FnMut() -> Result<crate::limit::meter::Verdict, Full>,
-) -> Judged {
+fn judge_all(times: u32, mut judge: impl FnMut() -> Result<Verdict, Full>) -> Judged {
     let mut first = None;
     for admitted in 0..times {
         match judge() {
@@ -378,9 +370,4 @@ fn judge_all(
 
 fn no_room() -> Fault {
     Fault::Unavailable("the limiter has no room for the key".to_owned())
-}
-
-/// The limiter of the world that a key belongs to.
-pub(super) fn worlds(env: &Env, asked: &Asked<'_>) -> LimiterAddress {
-    call::limiter_of(env, None, asked.name, &asked.demand.key)
 }

@@ -1,21 +1,18 @@
 //! How keys find their new place when the number of limiters changes: a limiter that does not know a key asks the one
 //! that had it before what was used of it, and holds that as used now.
 //!
-//! Invariant: while [`names::LIMITER_COUNT_BEFORE`] is said, nothing is admitted of an unknown key before its old place was
+//! Invariant: while [`crate::protocol::names::LIMITER_COUNT_BEFORE`] is said, nothing is admitted of an unknown key before its old place was
 //! asked, and an old place admits nothing of keys that are no longer its own: edges that have not heard of the change yet
 //! are sent on. So a change makes no key admit more, only less for up to a window.
 
 use std::rc::Rc;
 
-use super::leases::look;
+use super::leases::ask;
 use super::limiter::{Asked, LimiterCore};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
-use crate::protocol::messages::{Check, Demand, Fault, Judged, Wish};
-use crate::protocol::names::{self, LimiterAddress};
-
-/// How long the right place of a demand may take that was sent to its old one.
-const FORWARD_MS_MAX: u64 = 1_000;
+use crate::protocol::messages::{Demand, Fault, Judged, Wish};
+use crate::protocol::names::LimiterAddress;
 
 impl LimiterCore {
     /// Judges a demand that needs nobody else, unless the number of limiters is being changed.
@@ -33,7 +30,7 @@ impl LimiterCore {
         let home = self.home_of(to, asked);
         if home != *to {
             *remote_calls += 1;
-            return self.forward(home, asked).await;
+            return ask(&self.env, home, asked, asked.demand.clone()).await;
         }
         if self.must_fetch(to, asked) {
             if !waits && asked.demand.wish == Wish::Consume {
@@ -63,24 +60,6 @@ impl LimiterCore {
         is_elsewhere && !self.knows(asked)
     }
 
-    async fn forward(&self, to: LimiterAddress, asked: &Asked<'_>) -> Judged {
-        let check = Check {
-            to,
-            policies: vec![(asked.name.clone(), asked.policy.clone())],
-            demands: vec![Demand {
-                policy: 0,
-                ..asked.demand.clone()
-            }],
-            waits: true,
-        };
-        let to = names::limiter(&check.to);
-        let checked = call::object_within(&self.env, &to, &check, FORWARD_MS_MAX).await;
-        let judged = checked
-            .ok()
-            .and_then(|checked| checked.judged.into_iter().next());
-        judged.unwrap_or(Judged::Unreachable)
-    }
-
     /// Takes over what was used of a key in its old place, where it is not known here.
     ///
     /// # Errors
@@ -97,7 +76,7 @@ impl LimiterCore {
             partition,
             ..to.clone()
         };
-        let judged = look(&self.env, old, asked, Demand::look(&asked.demand.key)).await?;
+        let judged = ask(&self.env, old, asked, Demand::look(&asked.demand.key)).await;
         let silent = || Fault::Unavailable("the key's old limiter does not answer".to_owned());
         let verdict = judged.verdict_of(0, 1).ok_or_else(silent)?;
         let used = asked.policy.capacity().saturating_sub(verdict.remaining);

@@ -35,6 +35,15 @@ pub struct Judgement<'a> {
     pub verdict: Option<Verdict>,
 }
 
+/// What [`Judgement::is_allowed`] says of a verdict under a policy.
+pub fn is_allowed(policy: &Policy, verdict: Option<Verdict>) -> bool {
+    let by_verdict = match verdict {
+        Some(verdict) => verdict.is_allowed,
+        None => policy.on_error == OnError::Open,
+    };
+    by_verdict || policy.is_shadow
+}
+
 #[derive(Serialize)]
 struct View<'a> {
     allowed: bool,
@@ -61,11 +70,12 @@ impl Judgement<'_> {
     /// Whether the caller may go on: it was admitted, or the policy only watches, or it is open where the limiter
     /// cannot be reached.
     pub fn is_allowed(&self) -> bool {
-        let by_verdict = match self.verdict {
-            Some(verdict) => verdict.is_allowed,
-            None => self.policy.on_error == OnError::Open,
-        };
-        by_verdict || self.policy.is_shadow
+        is_allowed(self.policy, self.verdict)
+    }
+
+    /// Whether it is refused because the limiter could not be reached.
+    pub fn is_closed(&self) -> bool {
+        self.verdict.is_none() && !self.is_allowed()
     }
 
     /// The policy as an item of [`POLICY_HEADER`].
@@ -111,14 +121,9 @@ impl Judgement<'_> {
         }
     }
 
-    /// The JSON of a check that was admitted.
+    /// The JSON of a check that was admitted, and of a look.
     pub fn to_json(&self) -> String {
         to_json(&self.view(false))
-    }
-
-    /// The JSON of a look: whether a check of this cost would be admitted now.
-    pub fn looked_json(&self) -> String {
-        self.to_json()
     }
 
     /// The problem of a check that was refused.
