@@ -12,14 +12,6 @@ const KEYED: Step = Step::Keyed {
     is_other: false,
 };
 
-fn put_home(number: usize) -> Step {
-    Step::Operate {
-        counter: 0,
-        edge: 0,
-        deed: Deed::Put(Some(number), None),
-    }
-}
-
 /// A world with so many datacenters, of which the second has claimed a keyed write that is on its way there.
 fn claimed(datacenters: usize) -> World {
     let mut world = World::of(1, datacenters, false);
@@ -47,7 +39,7 @@ fn claimed(datacenters: usize) -> World {
 /// to the root.
 fn claimed_again(datacenters: usize) -> World {
     let mut world = claimed(datacenters);
-    world.step(put_home(0));
+    world.step(Step::put_home(0));
     world.rest_behind(1, 0);
     for _ in 0..2 {
         world.step(Step::Deliver(0));
@@ -73,7 +65,7 @@ fn a_home_that_comes_back_counts_what_it_has_struck_out() {
     world.step(Step::Answer(0));
     assert_eq!(world.under_way(), (1, 0), "the write, to home");
     lose_at_home(&mut world, 0);
-    world.step(put_home(1));
+    world.step(Step::put_home(1));
     world.rest();
     world.check();
 }
@@ -82,12 +74,12 @@ fn a_home_that_comes_back_counts_what_it_has_struck_out() {
 fn a_late_copy_of_what_was_struck_out_is_not_counted_where_home_has_come_back() {
     let mut world = claimed(2);
     world.step(Step::Repeat(0));
-    world.step(put_home(0));
+    world.step(Step::put_home(0));
     world.rest_behind(2, 0);
     world.step(Step::Deliver(0));
     world.rest_behind(1, 0);
     assert_eq!(world.under_way(), (1, 0), "the copy; home has counted it");
-    world.step(put_home(1));
+    world.step(Step::put_home(1));
     world.rest_behind(1, 0);
     world.step(Step::Write {
         counter: 0,
@@ -108,12 +100,12 @@ fn a_late_claim_moves_no_key_that_has_come_back_since() {
     world.step(Step::Answer(0));
     assert_eq!(world.under_way(), (2, 0), "the copy, and the write to home");
     lose_at_home(&mut world, 1);
-    world.step(put_home(1));
+    world.step(Step::put_home(1));
     world.rest_behind(1, 0);
     // It is struck out at the first home, comes back and is counted.
     world.step(KEYED);
     world.rest_behind(1, 0);
-    world.step(put_home(2));
+    world.step(Step::put_home(2));
     world.rest_behind(1, 0);
     assert_eq!(world.under_way(), (1, 0), "the copy of the claim");
     world.rest();

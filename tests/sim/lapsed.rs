@@ -4,12 +4,7 @@ use super::steps::Step;
 use super::world::World;
 
 fn write(edge: u8) -> Step {
-    Step::Write {
-        counter: 0,
-        edge,
-        added: 5,
-        removed: 0,
-    }
+    Step::write(edge, 5)
 }
 
 fn put(seconds: u8, is_sliding: bool) -> Step {

@@ -6,21 +6,8 @@ use super::deeds::Deed;
 use super::steps::Step;
 use super::world::World;
 
-fn put_home(number: usize) -> Step {
-    Step::Operate {
-        counter: 0,
-        edge: 0,
-        deed: Deed::Put(Some(number), None),
-    }
-}
-
 fn write(edge: u8) -> Step {
-    Step::Write {
-        counter: 0,
-        edge,
-        added: 5,
-        removed: 0,
-    }
+    Step::write(edge, 5)
 }
 
 /// A write under this key by whoever has the version of the write with that number; key 1 asks for an increment.
@@ -60,7 +47,13 @@ fn a_write_is_counted_while_its_version_fits() {
 #[test]
 fn what_was_counted_while_home_was_elsewhere_has_changed_the_counter() {
     let mut world = World::of(1, 2, false);
-    let there_and_back = [put_home(0), write(0), put_home(1), write(1), put_home(0)];
+    let there_and_back = [
+        Step::put_home(0),
+        write(0),
+        Step::put_home(1),
+        write(1),
+        Step::put_home(0),
+    ];
     all(&mut world, &there_and_back);
     all(&mut world, &[write_if(0, 1)]);
     assert!(!is_counted(&world, 1));
@@ -70,7 +63,7 @@ fn what_was_counted_while_home_was_elsewhere_has_changed_the_counter() {
 #[test]
 fn what_was_counted_before_there_was_a_home_has_changed_the_counter() {
     let mut world = World::of(1, 2, false);
-    all(&mut world, &[write(0), write(0), put_home(1)]);
+    all(&mut world, &[write(0), write(0), Step::put_home(1)]);
     all(&mut world, &[write_if(0, 1)]);
     assert!(!is_counted(&world, 1));
     world.check();

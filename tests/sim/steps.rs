@@ -138,3 +138,24 @@ pub enum Step {
     /// A clock is stepped to so much from the true time: that of a cell, a root, an isolate or an inbox.
     Skew(usize, i64),
 }
+
+impl Step {
+    /// The first counter gets its home at a datacenter, by an edge of the first.
+    pub fn put_home(number: usize) -> Self {
+        Self::Operate {
+            counter: 0,
+            edge: 0,
+            deed: Deed::Put(Some(number), None),
+        }
+    }
+
+    /// An isolate adds to the first counter.
+    pub fn write(edge: u8, added: u8) -> Self {
+        Self::Write {
+            counter: 0,
+            edge,
+            added,
+            removed: 0,
+        }
+    }
+}

@@ -1,25 +1,11 @@
 //! Laws of keys that were struck out while a generation ended, each in a world of its own that is written out step by
 //! step.
 
-use super::deeds::Deed;
 use super::steps::Step;
 use super::world::World;
 
-fn put_home(number: usize) -> Step {
-    Step::Operate {
-        counter: 0,
-        edge: 0,
-        deed: Deed::Put(Some(number), None),
-    }
-}
-
 fn write(edge: u8) -> Step {
-    Step::Write {
-        counter: 0,
-        edge,
-        added: 1,
-        removed: 0,
-    }
+    Step::write(edge, 1)
 }
 
 #[test]
@@ -51,14 +37,14 @@ fn a_lead_that_must_still_drop_a_generation_does_not_forget_what_it_struck_out()
     world.step(Step::Answer(0));
     assert_eq!(world.under_way(), (1, 0), "the write");
     world.step(Step::Repeat(0));
-    world.step(put_home(0));
+    world.step(Step::put_home(0));
     world.rest_behind(2, 0);
     world.step(Step::Deliver(0));
     world.rest_behind(1, 0);
     // It drops the generation that ended, and is home.
     world.step(Step::RootAlarm(0));
     world.rest_behind(1, 0);
-    world.step(put_home(1));
+    world.step(Step::put_home(1));
     world.rest_behind(1, 0);
     world.step(Step::Deliver(0));
     world.check();
