@@ -1,7 +1,7 @@
 //! The keyed hash is SipHash-1-3, and its key stays secret.
 
 use std::hash::Hasher;
-use tally::sketch::{HashKey, hash};
+use tally::sketch::{HashId, HashKey, hash};
 
 /// The message of `length` bytes that the SipHash paper uses: 0, 1, 2, …
 fn message(length: u8) -> Vec<u8> {
@@ -65,4 +65,12 @@ fn a_printed_key_shows_none_of_its_bytes() {
         format!("{key:?} {key:#?}"),
         "HashKey(secret) HashKey(secret)"
     );
+}
+
+#[test]
+fn the_identity_of_a_key_never_changes_and_is_no_reserved_one() {
+    let counted: [u8; 16] = std::array::from_fn(|index| u8::try_from(index).unwrap());
+    assert_eq!(HashKey::from(counted).id().number(), 2398720437);
+    assert_ne!(HashKey::from(counted).id(), HashKey::from([0; 16]).id());
+    assert!(HashId::REDIS < HashKey::from(counted).id());
 }

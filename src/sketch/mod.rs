@@ -18,6 +18,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `sip` | the keyed hash, SipHash-1-3 |
+//! | `hash_id` | which hash a sketch is of: what may be merged with what |
 //! | `token` | 32 bits of a hash: all that any form of the sketch needs |
 //! | `hyperloglog` | the sketch: its two forms, insert, merge |
 //! | `format` | the sketch at rest, and why bytes are refused |
@@ -34,6 +35,7 @@ mod difference;
 mod estimate;
 mod family;
 mod format;
+mod hash_id;
 mod hyperloglog;
 mod intersection;
 mod lanes;
@@ -47,6 +49,7 @@ pub use difference::{BLOCKS, Digests, Learnt};
 pub use estimate::STANDARD_ERROR;
 pub use family::{Class, Estimated, Families};
 pub use format::SketchError;
+pub use hash_id::HashId;
 pub use hyperloglog::Sketch;
 pub use redis::{Hyll, HyllFault, redis_hash, redis_token};
 pub use sip::{HashKey, hash};

@@ -1,0 +1,36 @@
+//! Which hash the elements of a sketch went through.
+//!
+//! Invariant: two sketches are merged by registers only where their hashes are one; an element has other
+//! registers under another key, so a merged sketch would count it twice and nobody could tell.
+
+use serde::{Deserialize, Serialize};
+
+use super::sip::{HashKey, hash};
+
+/// What the identity of a key is the hash of. A stored format: it never changes.
+const IDENTITY: &[u8] = b"tally hash id";
+
+/// The identity of a hash: 32 bits that tell one key from another and nothing else about it.
+///
+/// Two keys of a deployment share theirs with a chance of 2⁻³².
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct HashId(u32);
+
+impl HashId {
+    /// Redis's hash, which has no key: that of counters whose sketches Redis reads.
+    pub const REDIS: Self = Self(1);
+
+    /// Returns the number as it is stored and sent: 1 for Redis's hash, more for keys.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl HashKey {
+    /// Returns the identity of this key, which may be stored and logged.
+    pub fn id(&self) -> HashId {
+        let [a, b, c, d, ..] = hash(self, IDENTITY).to_le_bytes();
+        // 0 and 1 are kept free: 0 for formats that say "none", 1 for Redis's hash.
+        HashId(u32::from_le_bytes([a, b, c, d]).max(2))
+    }
+}
