@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::history::DirtyPages;
 use super::ledger::NewRecord;
-use crate::sketch::{Sketch, Token};
+use crate::sketch::{Source, Token, Uniques};
 
 /// What a flush carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,8 @@ pub struct Load {
     pub tokens: Vec<(i64, Token)>,
     /// Tokens of the past, from logs and of keyed writes: (unix second, token), taken as they are.
     pub past_tokens: Vec<(i64, Token)>,
+    /// How the elements of all tokens were hashed, and by what number of shards they were sent here.
+    pub source: Source,
     /// How many writes joined in it, as their lane counts them. It only tells how hot the cell is.
     pub writes: u32,
     /// The newest generation that it may count in, as its lane says; 0 for whichever lives.
@@ -28,13 +30,25 @@ pub struct Load {
 }
 
 impl Load {
-    /// Adds another load to this one; false and unchanged where a total would pass 2^128 − 1.
+    /// Whether it carries unique elements.
+    pub fn has_tokens(&self) -> bool {
+        !(self.tokens.is_empty() && self.past_tokens.is_empty())
+    }
+
+    /// Adds another load to this one; false and unchanged where a total would pass 2^128 − 1, or where elements of both
+    /// went through different hashes.
     pub fn absorb(&mut self, other: &Load) -> bool {
         let added = self.added.checked_add(other.added);
         let removed = self.removed.checked_add(other.removed);
-        let (Some(added), Some(removed)) = (added, removed) else {
+        let source = match (self.has_tokens(), other.has_tokens()) {
+            (true, true) => self.source.joined(other.source),
+            (true, false) => Some(self.source),
+            (false, _) => Some(other.source),
+        };
+        let (Some(added), Some(removed), Some(source)) = (added, removed, source) else {
             return false;
         };
+        self.source = source;
         self.added = added;
         self.removed = removed;
         for &(second, amount) in &other.live {
@@ -76,20 +90,20 @@ pub struct Changes {
     pub hot: bool,
     /// Pages of buckets that changed; a page that became empty is deleted.
     pub pages: DirtyPages,
-    /// Whether the sketch of all time must be written.
+    /// Whether the unique elements of all time must be written.
     pub all_time: bool,
-    /// Sketches of minutes that changed: (unix second of the start, the whole sketch at rest).
+    /// Minutes whose unique elements changed: (unix second of the start, all of them at rest).
     pub minutes: Vec<(i64, Vec<u8>)>,
     /// Tokens of minutes that are not in memory: the shell merges them into those minutes' rows.
-    pub late_tokens: Vec<(i64, Token)>,
+    pub late_tokens: Vec<(i64, Source, Token)>,
     /// Records of keyed writes, one for each key. Where there are any, the ledger's counts are written too.
     pub records: Vec<NewRecord>,
 }
 
 impl Changes {
     /// Puts a minute's sketch, in the place of what an earlier flush of the same commit put.
-    pub fn put_minute(&mut self, minute: i64, sketch: &Sketch) {
+    pub fn put_minute(&mut self, minute: i64, uniques: &Uniques) {
         self.minutes.retain(|(known, _)| *known != minute);
-        self.minutes.push((minute, sketch.to_bytes()));
+        self.minutes.push((minute, uniques.to_bytes()));
     }
 }

@@ -24,7 +24,7 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
 use crate::protocol::query::Query;
-use crate::sketch::{Token, hash};
+use crate::sketch::{HashId, Source, Token, hash};
 
 /// How often a write is sent on because the shard it was sent to has been sealed.
 const MOVES_MAX: usize = 4;
@@ -103,9 +103,11 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     }
     let mut element = None;
     if let Some(unique) = &write.body.unique {
-        let hashed = hash(&*hash_key(&visit.env).await?, unique.as_bytes());
+        let key = hash_key(&visit.env).await?;
+        let hashed = hash(&key, unique.as_bytes());
         element = Some(hashed);
         shard = shard_of_element(hashed, shards);
+        load.source = Source::routed(key.id(), shard, shards);
         load.tokens = vec![(second, Token::from_hash(hashed))];
     }
 
@@ -131,6 +133,7 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
                     Some(hashed) => shard_of_element(hashed, *shards),
                     None => own_shard(*shards),
                 };
+                load.source = Source::routed(load.source.hash, cell.shard, *shards);
             }
             Err(Fault::Elsewhere(home)) => cell = CellAddress::lead(&cell.counter, home),
             Err(Fault::Refused(Refusal::Bounded)) if !adds => {
@@ -246,7 +249,7 @@ async fn write_alone(
             )],
             ..Load::default()
         };
-        send_element(visit, &id, hashed, tokens).await?;
+        send_element(visit, &id, (secret.id(), hashed), tokens).await?;
     }
     drop(waiting);
     measure::count(if answer.is_replay() {
@@ -294,8 +297,8 @@ async fn decided_by(
 async fn send_element(
     visit: &Visit,
     id: &CounterId,
-    hashed: u64,
-    load: Load,
+    (hash_id, hashed): (HashId, u64),
+    mut load: Load,
 ) -> Result<(), Problem> {
     let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
     let mut shards = shards_of(id, &datacenter);
@@ -306,6 +309,7 @@ async fn send_element(
             datacenter: datacenter.clone(),
             shard: shard_of_element(hashed, shards),
         };
+        load.source = Source::routed(hash_id, cell.shard, shards);
         let arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
         match arrival.outcome {
             Err(Fault::Refused(Refusal::Moved(told))) => shards = told,

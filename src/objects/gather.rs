@@ -19,7 +19,7 @@ use crate::protocol::messages::{Fault, Push, ViewOf, Viewed, WatchLead};
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
 
-/// Counters of which a partition has the view in memory: up to 15 KB each with unique elements, 15 MB in all.
+/// Counters of which a partition has the view in memory: up to 15 KB each with unique elements of one shard, 15 MB in all.
 /// Letting one go costs reading its row.
 const GATHERED_MAX: usize = 1_000;
 

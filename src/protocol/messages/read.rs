@@ -8,6 +8,7 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::merge::{Question, Range};
 use crate::counter::total::Value;
 use crate::protocol::metrics::Snapshot;
+use crate::sketch::Uniques;
 
 calls! {
     List => Vec<(CounterId, Root)>, "/list";
@@ -75,8 +76,8 @@ pub struct GlobalSum {
     pub datacenters: Vec<(Datacenter, Option<DatacenterSum>)>,
     /// Whether it is of all datacenters, and not of one alone.
     pub is_whole: bool,
-    /// The unique elements that the root knew of, where not all datacenters were asked; at rest, empty for none.
-    pub uniques: Vec<u8>,
+    /// The unique elements that the root knew of, where not all datacenters were asked.
+    pub uniques: Uniques,
     /// Whether every event is in it that an inbox had acknowledged when the read began.
     pub is_drained: bool,
 }
