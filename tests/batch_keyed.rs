@@ -19,7 +19,7 @@ use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::WriteKey;
 use tally::counter::split::shard_of_element;
 use tally::protocol::batch::Record;
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
 use tally::protocol::batch::keyed::{BodyKey, KeyedElements};
 use tally::protocol::batch::plan::{Addressed, Plan};
 use tally::protocol::batch::report::{ERRORS_MAX, Report};
@@ -134,7 +134,15 @@ impl World {
         }
         let (sums, mut report) = gather.finish();
         let here = Datacenter::local();
-        let mut plan = Plan::new(sums, times, &here, |_| SHARDS, |_| OWN, key, &mut report);
+        let mut plan = Plan::new(
+            sums,
+            manner(times),
+            &here,
+            |_| SHARDS,
+            |_| OWN,
+            key,
+            &mut report,
+        );
         let away = Problem::new(Code::Unavailable, "away");
         for (number, one) in plan.elements().into_iter().enumerate() {
             if at(&weather.elements_fail, number) {
@@ -369,4 +377,9 @@ proptest! {
         prop_assert_eq!(&world.totals, &totals);
         prop_assert_eq!(&world.elements, &elements_that_count(&lines));
     }
+}
+
+fn manner(times: Times) -> Manner {
+    let hash = tally::sketch::HashKey::from([7; 16]).id();
+    Manner { times, hash }
 }

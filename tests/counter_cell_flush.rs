@@ -15,7 +15,7 @@ use tally::counter::history::Step;
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::{LANES_MAX, NONCE_KEPT_MS, Nonce, Outcome};
 use tally::counter::settings::{Settings, Ttl, TtlMode};
-use tally::sketch::Token;
+use tally::sketch::{HashKey, Source, Token};
 
 const BEGIN_MS: i64 = 1_777_593_630_000;
 
@@ -51,6 +51,7 @@ fn load(added: u128, removed: u128) -> Load {
         past: vec![(second - 100_000, 1)],
         tokens: vec![(second, Token::from_hash(1))],
         past_tokens: vec![(0, Token::from_hash(2))],
+        source: Source::of_all(HashKey::from([7; 16]).id()),
         writes: 1,
         newest: 0,
     }
@@ -284,4 +285,29 @@ fn loads_join_whole_or_not_at_all() {
         assert!(!joined.absorb(&next));
         assert_eq!(joined, before);
     }
+}
+
+#[test]
+fn elements_of_two_hashes_are_never_in_one_load() {
+    let of = |key: u8, shard: u8| Load {
+        source: Source::routed(HashKey::from([key; 16]).id(), shard, 4),
+        ..load(1, 0)
+    };
+    let mut joined = of(7, 1);
+    let before = joined.clone();
+    assert!(!joined.absorb(&of(8, 1)), "another key");
+    assert_eq!(joined, before);
+    // By another number of shards: of the smallest class that holds both.
+    assert!(joined.absorb(&of(7, 3)));
+    assert_eq!(joined.source, Source::routed(before.source.hash, 1, 2));
+    // What has no elements joins any load, and takes what it joins.
+    let plain = Load {
+        added: 1,
+        ..Load::default()
+    };
+    assert!(joined.absorb(&plain));
+    assert_eq!(joined.source.hash, before.source.hash);
+    let mut mere = plain;
+    assert!(mere.absorb(&of(8, 2)));
+    assert_eq!(mere.source, of(8, 2).source);
 }

@@ -23,21 +23,31 @@ use tally::counter::history::{MINUTES_KEPT, Step};
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
-use tally::sketch::{HashKey, Sketch, Token, hash};
+use tally::counter::split::shard_of_element;
+use tally::sketch::{HashKey, Source, Token, Uniques, hash};
 
 /// 1 May 2026, 00:00:30 UTC.
 const BEGIN: i64 = 1_777_593_630;
 
-fn token(element: u8) -> Token {
-    Token::from_hash(hash(&HashKey::from([7; 16]), &[element]))
+/// By which key elements are hashed, and over how many shards they are spread.
+type Routing = (u8, u8);
+
+/// A token, where it comes from, and when it was stamped.
+type Stamped = (i64, Source, Token);
+
+fn token((key, shards): Routing, element: u8) -> (Source, Token) {
+    let key = HashKey::from([key; 16]);
+    let hashed = hash(&key, &[element]);
+    let source = Source::routed(key.id(), shard_of_element(hashed, shards), shards);
+    (source, Token::from_hash(hashed))
 }
 
-fn sketch(tokens: impl IntoIterator<Item = Token>) -> Sketch {
-    let mut sketch = Sketch::new();
-    for token in tokens {
-        sketch.insert(token);
+fn uniques(tokens: impl IntoIterator<Item = (Source, Token)>) -> Uniques {
+    let mut uniques = Uniques::new();
+    for (source, token) in tokens {
+        uniques.insert(source, token);
     }
-    sketch
+    uniques
 }
 
 fn grant(generation: u64) -> Grant {
@@ -59,6 +69,7 @@ enum Event {
         live: Vec<(i64, u8)>,
         past: Vec<(i64, u8)>,
         tokens: Vec<(i64, u8)>,
+        routing: Routing,
         /// Whether it is written only with the next flush, in one commit.
         is_joined: bool,
     },
@@ -81,9 +92,11 @@ fn event() -> impl Strategy<Value = Event> {
     ];
     let past = vec((ago.clone(), 1..9_u8), 0..3);
     let tokens = vec((prop_oneof![3 => -6..6_i64, 2 => ago], any::<u8>()), 0..5);
-    let flush = (live, past, tokens, any::<bool>());
+    // Seven keys, so that some are folded.
+    let routing = (0..7_u8, prop_oneof![Just(1), Just(2), Just(4), Just(64)]);
+    let flush = (live, past, tokens, routing, any::<bool>());
     prop_oneof![
-        8 => flush.prop_map(|(live, past, tokens, is_joined)| Event::Flush { live, past, tokens, is_joined }),
+        8 => flush.prop_map(|(live, past, tokens, routing, is_joined)| Event::Flush { live, past, tokens, routing, is_joined }),
         4 => prop_oneof![
             4 => 0..4_i64, 3 => 10..130_i64, 1 => -20..0_i64, 2 => 900..8_000_i64, 1 => 86_000..400_000_i64,
         ].prop_map(Event::Tick),
@@ -105,7 +118,7 @@ struct Shell {
     generation: u64,
     number: u64,
     last: Option<(Nonce, Load)>,
-    tokens: Vec<(i64, Token)>,
+    tokens: Vec<Stamped>,
     /// What flushes changed that are to be written with the next.
     together: Changes,
 }
@@ -172,15 +185,27 @@ impl Shell {
         match event {
             Event::Tick(seconds) => self.now += seconds,
             Event::Flush {
-                live, past, tokens, ..
+                live,
+                past,
+                tokens,
+                routing,
+                ..
             } => {
-                let tokens: Vec<_> = tokens
+                // A load is of one shard: that of its first element.
+                let shard = tokens
+                    .first()
+                    .map(|(_, element)| token(routing, *element).0);
+                let source = shard.unwrap_or_default();
+                let tokens: Vec<Stamped> = tokens
                     .into_iter()
-                    .map(|(offset, element)| (now + offset, token(element)))
+                    .map(|(offset, element)| (offset, token(routing, element)))
+                    .filter(|(_, (of, _))| *of == source)
+                    .map(|(offset, (source, token))| (now + offset, source, token))
                     .collect();
                 self.tokens.extend(&tokens);
+                let tokens = tokens.into_iter().map(|(second, _, token)| (second, token));
                 let is_live = |(second, _): &(i64, Token)| second.abs_diff(now) < 10;
-                let (tokens, past_tokens) = tokens.into_iter().partition(is_live);
+                let (tokens, past_tokens) = tokens.partition(is_live);
                 let (live, past) = (stamped(live), stamped(past));
                 let load = Load {
                     added: live.iter().chain(&past).map(|(_, amount)| amount).sum(),
@@ -189,6 +214,7 @@ impl Shell {
                     past,
                     tokens,
                     past_tokens,
+                    source,
                     writes: 1,
                     newest: 0,
                 };
@@ -253,7 +279,11 @@ impl Shell {
             restored.uniques() == self.cell.uniques(),
             "elements of all time are lost"
         );
-        let all = sketch(self.tokens.iter().map(|(_, token)| *token));
+        let all = uniques(
+            self.tokens
+                .iter()
+                .map(|&(_, source, token)| (source, token)),
+        );
         prop_assert!(self.cell.uniques() == all, "elements were not counted");
         let windows = [1, 60, 61, 900, 5_000, 90_000, 1_000_000, 150_000_000]
             .map(|seconds| (self.now - seconds + 1, self.now));
@@ -287,10 +317,10 @@ impl Shell {
             let inside = self
                 .tokens
                 .iter()
-                .filter(|(second, _)| (from + 6..=self.now).contains(second));
+                .filter(|(second, ..)| (from + 6..=self.now).contains(second));
             let mut with_inside = union.clone();
-            let are_news = inside.fold(false, |are_news, (_, token)| {
-                with_inside.insert(*token) | are_news
+            let are_news = inside.fold(false, |are_news, &(_, source, token)| {
+                with_inside.insert(source, token) | are_news
             });
             prop_assert!(!are_news, "an element of the last {seconds} s is missing");
         }
@@ -339,6 +369,7 @@ fn an_old_log_does_not_drop_elements_of_a_minute_that_nobody_closed() {
         live: Vec::new(),
         past: Vec::new(),
         tokens,
+        routing: (7, 1),
         is_joined: false,
     };
     shell.take(flush(vec![(0, 1), (0, 2)]));
@@ -346,7 +377,7 @@ fn an_old_log_does_not_drop_elements_of_a_minute_that_nobody_closed() {
     shell.take(Event::Tick(MINUTES_KEPT + 120));
     shell.take(flush(vec![(-300_000_000, 3)]));
     shell.take(Event::Crash);
-    let all = sketch([1, 2, 3].map(token));
+    let all = uniques([1, 2, 3].map(|element| token((7, 1), element)));
     assert_eq!(shell.cell.uniques(), all);
 }
 
@@ -359,7 +390,8 @@ fn a_plain_flush_writes_the_hot_row_and_one_sketch_at_most() {
         let load = Load {
             added: 1,
             live: vec![(BEGIN, 1)],
-            tokens: vec![(BEGIN, token(1))],
+            tokens: vec![(BEGIN, token((7, 1), 1).1)],
+            source: token((7, 1), 1).0,
             ..Load::default()
         };
         let nonce = Nonce { lane: 1, number };

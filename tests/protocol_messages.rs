@@ -31,7 +31,7 @@ use tally::protocol::messages::{
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
-use tally::sketch::Token;
+use tally::sketch::{HashKey, Source, Token};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -84,6 +84,7 @@ fn load() -> Load {
         past: vec![(1_431_820_800, 2)],
         tokens: vec![(second, Token::from_hash(0x0123_4567_89ab_cdef))],
         past_tokens: vec![(1_431_820_800, Token::from_hash(3))],
+        source: Source::routed(HashKey::from([7; 16]).id(), 5, 8),
         writes: 5,
         newest: 300,
     }
@@ -119,7 +120,7 @@ fn a_flush_has_these_bytes() {
     };
     assert_eq!(
         golden(&flush),
-        "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0dc08a8d090180e8bed50a2405ac02"
+        "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0dc08a8d090180e8bed50a24cef29fe1070d05ac02"
     );
 }
 
@@ -164,8 +165,11 @@ fn pages_and_sketches_have_these_bytes() {
     assert_eq!(golden(&cell.page_row(Step::Day, day)), "013802");
     let minutes = Step::Minute.page_of(NOW_MS / 1_000);
     assert_eq!(golden(&cell.page_row(Step::Minute, minutes)), "0100ad02");
-    assert_eq!(hex(&cell.all_time_row()), "0100");
-    assert_eq!(hex(&cell.uniques().to_bytes()), "010040452301");
+    assert_eq!(hex(&cell.all_time_row()), "");
+    assert_eq!(
+        hex(&cell.uniques().to_bytes()),
+        "024ef9277c0d0600010040452301"
+    );
 }
 
 #[test]
@@ -173,7 +177,7 @@ fn a_sealed_shards_part_has_these_bytes() {
     let part = cell().answer(&Question::plain(grant().generation));
     assert_eq!(
         golden::<Option<Part>>(&part),
-        "01c0c0b286de3301d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc67060100404523010000ffffffffffffffffff01"
+        "01c0c0b286de3301d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc670e024ef9277c0d06000100404523010000ffffffffffffffffff01"
     );
     assert_eq!(golden::<Option<Part>>(&None), "00");
 }

@@ -237,6 +237,7 @@ async fn sum_world(
     if let Some(view) = view.filter(|_| !wanted.totals_only && !sum.is_asked()) {
         sum.uniques = view.uniques().clone();
     }
+    sum.join_uniques();
     Some(sum)
 }
 

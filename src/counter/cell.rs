@@ -343,8 +343,9 @@ impl Cell {
         // Writing all time deletes minutes that are kept no longer: it must have taken them over.
         // The clock has stepped back by more than a minute: what comes now belongs into its own minute, not
         // into one that is to come. A smaller step joins the open one, which spares a row.
-        let is_to_come =
-            |(open, _): &(i64, Uniques)| *open > Step::Minute.start_of(now) + Step::Minute.seconds();
+        let is_to_come = |(open, _): &(i64, Uniques)| {
+            *open > Step::Minute.start_of(now) + Step::Minute.seconds()
+        };
         let open = self.open_uniques.as_ref();
         if (!recent && open.is_some_and(is_over)) || open.is_some_and(is_to_come) {
             self.close_minute(open_changed, changes);

@@ -142,7 +142,9 @@ impl fmt::Display for SketchError {
                     "a sketch of version {version}; this program reads {read}"
                 )
             }
-            Kind::Parts => formatter.write_str("the sketches of a counter must ascend, none of them empty"),
+            Kind::Parts => {
+                formatter.write_str("the sketches of a counter must ascend, none of them empty")
+            }
             Kind::Form(form) => write!(formatter, "a sketch has no form {form}"),
             Kind::Length(bytes) => write!(formatter, "no sketch of this form has {bytes} bytes"),
             Kind::Token(bits) => write!(formatter, "no hash has the token {bits:#010x}"),

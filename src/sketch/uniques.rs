@@ -35,9 +35,7 @@ pub const CLASS_SHARDS_MAX: u8 = 16;
 pub const EPOCHS_MAX: usize = 4;
 
 /// Where tokens come from: how their elements were hashed, and which of all elements they are.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Source {
     /// The hash.
     pub hash: HashId,

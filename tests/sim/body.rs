@@ -10,10 +10,10 @@ use std::rc::Rc;
 use tally::counter::id::CounterId;
 use tally::counter::ledger::{KeyedOutcome, WriteKey};
 use tally::protocol::batch::Record;
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
 use tally::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
 use tally::protocol::batch::plan::{Addressed, Plan};
-use tally::sketch::Token;
+use tally::sketch::{HashKey, Token};
 
 use super::chance::Chance;
 use super::client::count_keyed;
@@ -102,7 +102,10 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
     let here = datacenter(edges[0].datacenter);
     let mut plan = Plan::new(
         sums,
-        Times::Live,
+        Manner {
+            times: Times::Live,
+            hash: HashKey::from([7; 16]).id(),
+        },
         &here,
         |counter| edges[air_of(counter)].shards.get(),
         |shards| edges[0].own_shard(shards),

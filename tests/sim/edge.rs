@@ -15,7 +15,7 @@ use tally::counter::nonces::Nonce;
 use tally::counter::split::shard_of_element;
 use tally::protocol::messages::{Fault, Flushed, GlobalSum};
 use tally::protocol::version::{SeenCell, Version};
-use tally::sketch::Token;
+use tally::sketch::{HashId, HashKey, Source, Token};
 
 use super::isolate::Spawned;
 use super::network::{Answer, Message, unavailable};
@@ -97,6 +97,13 @@ impl Edge {
             None => self.own_shard(shards),
         };
         datacenter * CELLS + usize::from(shard)
+    }
+
+    /// How an element was hashed and routed.
+    fn source(&self, element: Option<u64>, shards: u8) -> Source {
+        element.map_or_else(Source::default, |hashed| {
+            Source::routed(hash_id(hashed), shard_of_element(hashed, shards), shards)
+        })
     }
 
     fn lane_id(&self, to: usize) -> u64 {
@@ -257,6 +264,12 @@ impl Drop for Client {
     }
 }
 
+/// The hash that an element went through: isolates have two keys while one is changed.
+fn hash_id(hashed: u64) -> HashId {
+    let key = if hashed.is_multiple_of(4) { 8 } else { 7 };
+    HashKey::from([key; 16]).id()
+}
+
 /// One write, until its client has an answer; it is never sent again by the client. `told` gets its version.
 pub fn write(
     edge: Rc<Edge>,
@@ -265,10 +278,10 @@ pub fn write(
     told: Rc<RefCell<Vec<Version>>>,
 ) -> impl Future<Output = ()> + 'static {
     let air = edge.air.clone();
-    let write = air
-        .oracle
-        .borrow_mut()
-        .begin_write(delta, element.map(Token::from_hash));
+    let write = air.oracle.borrow_mut().begin_write(
+        delta,
+        element.map(|hashed| (hash_id(hashed), Token::from_hash(hashed))),
+    );
     let client = Client {
         air,
         write,
@@ -276,7 +289,7 @@ pub fn write(
     };
     async move {
         let second = edge.now_ms().div_euclid(1_000);
-        let load = Load {
+        let mut load = Load {
             added: delta.0,
             removed: delta.1,
             live: vec![(second, delta.0)],
@@ -292,6 +305,7 @@ pub fn write(
             Some(home) => edge.air.lead_of(&home),
             None => edge.cell_for(edge.datacenter, edge.shards.get(), element),
         };
+        load.source = edge.source(element, edge.shards.get());
         let mut arrival = edge.count(to, write, load.clone()).await;
         for _ in 0..MOVES_MAX {
             let outcome = arrival.as_ref().map(|arrival| &arrival.outcome);
@@ -301,6 +315,7 @@ pub fn write(
             match outcome {
                 Some(Err(Fault::Refused(Refusal::Moved(shards)))) => {
                     to = edge.cell_for(to / CELLS, *shards, element);
+                    load.source = edge.source(element, *shards);
                 }
                 Some(Err(Fault::Elsewhere(home))) => to = edge.air.lead_of(home),
                 // A decrement was in the same flight.

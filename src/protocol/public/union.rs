@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::number::Estimate;
-use super::told::Told;
 use super::to_json;
+use super::told::Told;
 use crate::counter::id::CounterId;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Window;

@@ -81,14 +81,16 @@ impl Uniques {
                 .get(..length)
                 .ok_or(SketchError::of_length(after.len()))?;
             let sketch = Sketch::from_bytes(body)?;
-            if last.is_some_and(|last| last >= source) || sketch.is_empty() {
+            let is_next = last.is_none_or(|last| last < source);
+            let is_in_place = uniques.place_of(source) == (source, false);
+            if !is_next || !is_in_place || sketch.is_empty() {
                 return Err(SketchError::of_parts());
             }
             last = Some(source);
-            uniques.add(source, &sketch);
+            uniques.0.insert(source, sketch);
             rest = after.get(length..).unwrap_or_default();
         }
-        let is_whole = rest.is_empty() && uniques.rest_bytes() == bytes.len();
+        let is_whole = rest.is_empty();
         is_whole.then_some(uniques).ok_or(SketchError::of_parts())
     }
 }
