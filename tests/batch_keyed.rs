@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tally::counter::flush::Element;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::WriteKey;
 use tally::counter::split::shard_of_element;
@@ -24,7 +25,6 @@ use tally::protocol::batch::keyed::{BodyKey, KeyedElements};
 use tally::protocol::batch::plan::{Addressed, Plan};
 use tally::protocol::batch::report::{ERRORS_MAX, Report};
 use tally::protocol::problem::{Code, Problem};
-use tally::sketch::Token;
 use weather::{Weather, weather};
 
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -52,7 +52,7 @@ struct World {
     totals: BTreeMap<String, u128>,
     records: BTreeMap<(String, WriteKey), u64>,
     times: BTreeMap<String, u128>,
-    elements: BTreeSet<(String, Token)>,
+    elements: BTreeSet<(String, Element)>,
 }
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -94,7 +94,7 @@ impl World {
             let counter = COUNTERS[sent.counter].to_owned();
             let is_there = self
                 .elements
-                .contains(&(counter, Token::from_hash(hashed(element))));
+                .contains(&(counter, Element::of(hashed(element))));
             assert!(is_there, "the element of line {number} is lost: {report:?}");
         }
     }
@@ -222,13 +222,13 @@ fn plainly(lines: &[Line]) -> (BTreeMap<String, u128>, u64) {
 }
 
 /// The elements of lines that all have ids: of those only that were not refused.
-fn elements_that_count(lines: &[Line]) -> BTreeSet<(String, Token)> {
+fn elements_that_count(lines: &[Line]) -> BTreeSet<(String, Element)> {
     let mut firsts = BTreeMap::new();
     let sent = lines.iter().flatten().filter(|sent| {
         let asked = (sent.delta, sent.unique);
         *firsts.entry((sent.counter, sent.id)).or_insert(asked) == asked
     });
-    let token = |element: usize| Token::from_hash(hashed(element));
+    let token = |element: usize| Element::of(hashed(element));
     sent.filter_map(|sent| Some((COUNTERS[sent.counter].to_owned(), token(sent.unique?))))
         .collect()
 }

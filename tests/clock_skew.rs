@@ -17,13 +17,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
 use tally::counter::cell::Cell;
-use tally::counter::flush::Load;
+use tally::counter::flush::{Element, Load};
 use tally::counter::grant::Grant;
 use tally::counter::history::{Count, Step};
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
-use tally::sketch::{HashKey, Token, Uniques, hash};
+use tally::sketch::{HashKey, Uniques, hash};
 
 /// The middle of a minute, hour and day.
 const BEGIN: i64 = 1_777_593_630;
@@ -67,7 +67,7 @@ impl Place {
     fn write(&mut self, now: i64, amount: u128) {
         self.flushes += 1;
         self.visitors += 1;
-        let token = Token::from_hash(hash(&HashKey::from([2; 16]), &self.visitors.to_le_bytes()));
+        let token = Element::of(hash(&HashKey::from([2; 16]), &self.visitors.to_le_bytes()));
         let load = Load {
             added: amount,
             live: vec![(now + self.edge, amount)],
@@ -190,7 +190,7 @@ fn visitors_of_an_edge_ten_minutes_off_are_seen_in_the_minutes_that_they_came_in
 fn visitors_of_the_past_stay_there() {
     let mut place = Place::new();
     place.write(BEGIN, 1);
-    let token = Token::from_hash(hash(&HashKey::from([2; 16]), b"somebody else"));
+    let token = Element::of(hash(&HashKey::from([2; 16]), b"somebody else"));
     let hour_ago = BEGIN - 3_600;
     let load = Load {
         past_tokens: vec![(hour_ago, token)],

@@ -13,9 +13,10 @@ use merging::{datacenter, laws_of_merging, totals};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::cluster::view::{DatacenterState, View};
+use tally::counter::flush::Element;
 use tally::counter::id::Datacenter;
 use tally::protocol::messages::{decode, encode};
-use tally::sketch::{HashKey, Source, Token, Uniques, hash};
+use tally::sketch::{HashKey, Uniques, hash};
 
 /// What a lead says: (place, generation, flushes of its two cells, clock, elements seen).
 type Said = (u8, u64, [u64; 2], i64, u8);
@@ -24,8 +25,8 @@ fn uniques(seen: u8) -> Uniques {
     let key = HashKey::from([3; 16]);
     let mut sketch = Uniques::new();
     for element in 0..seen {
-        let token = Token::from_hash(hash(&key, &[element]));
-        sketch.insert(Source::routed(key.id(), element % 2, 2), token);
+        let element = Element::of(hash(&key, &[element]));
+        sketch.insert(element.source(key.id(), 2), element.token);
     }
     sketch
 }

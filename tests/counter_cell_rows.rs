@@ -17,29 +17,26 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
 use tally::counter::cell::Cell;
-use tally::counter::flush::{Changes, Load};
+use tally::counter::flush::{Changes, Element, Load};
 use tally::counter::grant::{Grant, Taken};
 use tally::counter::history::{MINUTES_KEPT, Step};
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
-use tally::counter::split::shard_of_element;
 use tally::sketch::{HashKey, Source, Token, Uniques, hash};
 
 /// 1 May 2026, 00:00:30 UTC.
 const BEGIN: i64 = 1_777_593_630;
 
-/// By which key elements are hashed, and over how many shards they are spread.
-type Routing = (u8, u8);
-
 /// A token, where it comes from, and when it was stamped.
 type Stamped = (i64, Source, Token);
 
-fn token((key, shards): Routing, element: u8) -> (Source, Token) {
-    let key = HashKey::from([key; 16]);
-    let hashed = hash(&key, &[element]);
-    let source = Source::routed(key.id(), shard_of_element(hashed, shards), shards);
-    (source, Token::from_hash(hashed))
+fn key(number: u8) -> HashKey {
+    HashKey::from([number; 16])
+}
+
+fn element(by: u8, element: u8) -> Element {
+    Element::of(hash(&key(by), &[element]))
 }
 
 fn uniques(tokens: impl IntoIterator<Item = (Source, Token)>) -> Uniques {
@@ -69,13 +66,15 @@ enum Event {
         live: Vec<(i64, u8)>,
         past: Vec<(i64, u8)>,
         tokens: Vec<(i64, u8)>,
-        routing: Routing,
+        /// Which key hashed them.
+        by: u8,
         /// Whether it is written only with the next flush, in one commit.
         is_joined: bool,
     },
     Repeat,
     Crash,
     Renew,
+    Spread(u8),
     Admit(u8),
     KeepSealed(u8),
     NewGeneration,
@@ -93,16 +92,17 @@ fn event() -> impl Strategy<Value = Event> {
     let past = vec((ago.clone(), 1..9_u8), 0..3);
     let tokens = vec((prop_oneof![3 => -6..6_i64, 2 => ago], any::<u8>()), 0..5);
     // Seven keys, so that some are folded.
-    let routing = (0..7_u8, prop_oneof![Just(1), Just(2), Just(4), Just(64)]);
-    let flush = (live, past, tokens, routing, any::<bool>());
+    let by = 0..7_u8;
+    let flush = (live, past, tokens, by, any::<bool>());
     prop_oneof![
-        8 => flush.prop_map(|(live, past, tokens, routing, is_joined)| Event::Flush { live, past, tokens, routing, is_joined }),
+        8 => flush.prop_map(|(live, past, tokens, by, is_joined)| Event::Flush { live, past, tokens, by, is_joined }),
         4 => prop_oneof![
             4 => 0..4_i64, 3 => 10..130_i64, 1 => -20..0_i64, 2 => 900..8_000_i64, 1 => 86_000..400_000_i64,
         ].prop_map(Event::Tick),
         1 => Just(Event::Repeat),
         2 => Just(Event::Crash),
         1 => Just(Event::Renew),
+        1 => prop_oneof![Just(1), Just(2), Just(4), Just(64)].prop_map(Event::Spread),
         1 => (1..4_u8).prop_map(Event::Admit),
         1 => (1..4_u8).prop_map(Event::KeepSealed),
         1 => Just(Event::NewGeneration),
@@ -188,24 +188,20 @@ impl Shell {
                 live,
                 past,
                 tokens,
-                routing,
+                by,
                 ..
             } => {
-                // A load is of one shard: that of its first element.
-                let shard = tokens
-                    .first()
-                    .map(|(_, element)| token(routing, *element).0);
-                let source = shard.unwrap_or_default();
-                let tokens: Vec<Stamped> = tokens
+                let tokens: Vec<(i64, Element)> = tokens
                     .into_iter()
-                    .map(|(offset, element)| (offset, token(routing, element)))
-                    .filter(|(_, (of, _))| *of == source)
-                    .map(|(offset, (source, token))| (now + offset, source, token))
+                    .map(|(offset, seen)| (now + offset, element(by, seen)))
                     .collect();
-                self.tokens.extend(&tokens);
-                let tokens = tokens.into_iter().map(|(second, _, token)| (second, token));
-                let is_live = |(second, _): &(i64, Token)| second.abs_diff(now) < 10;
-                let (tokens, past_tokens) = tokens.partition(is_live);
+                let (hash, shards) = (key(by).id(), self.cell.spread());
+                let stamp = |&(second, element): &(i64, Element)| {
+                    (second, element.source(hash, shards), element.token)
+                };
+                self.tokens.extend(tokens.iter().map(stamp));
+                let is_live = |(second, _): &(i64, Element)| second.abs_diff(now) < 10;
+                let (tokens, past_tokens) = tokens.into_iter().partition(is_live);
                 let (live, past) = (stamped(live), stamped(past));
                 let load = Load {
                     added: live.iter().chain(&past).map(|(_, amount)| amount).sum(),
@@ -214,7 +210,7 @@ impl Shell {
                     past,
                     tokens,
                     past_tokens,
-                    source,
+                    hash,
                     writes: 1,
                     newest: 0,
                 };
@@ -245,6 +241,10 @@ impl Shell {
                 };
                 let taken = self.cell.take_grant(grant, now * 1_000);
                 assert_eq!(taken, Taken::Renewed);
+                self.rows.write_hot(&self.cell);
+            }
+            Event::Spread(shards) => {
+                self.cell.spread_over(shards);
                 self.rows.write_hot(&self.cell);
             }
             Event::Admit(shard) => {
@@ -369,7 +369,7 @@ fn an_old_log_does_not_drop_elements_of_a_minute_that_nobody_closed() {
         live: Vec::new(),
         past: Vec::new(),
         tokens,
-        routing: (7, 1),
+        by: 7,
         is_joined: false,
     };
     shell.take(flush(vec![(0, 1), (0, 2)]));
@@ -377,7 +377,8 @@ fn an_old_log_does_not_drop_elements_of_a_minute_that_nobody_closed() {
     shell.take(Event::Tick(MINUTES_KEPT + 120));
     shell.take(flush(vec![(-300_000_000, 3)]));
     shell.take(Event::Crash);
-    let all = uniques([1, 2, 3].map(|element| token((7, 1), element)));
+    let all = [1, 2, 3].map(|seen| element(7, seen));
+    let all = uniques(all.map(|element| (element.source(key(7).id(), 1), element.token)));
     assert_eq!(shell.cell.uniques(), all);
 }
 
@@ -390,8 +391,8 @@ fn a_plain_flush_writes_the_hot_row_and_one_sketch_at_most() {
         let load = Load {
             added: 1,
             live: vec![(BEGIN, 1)],
-            tokens: vec![(BEGIN, token((7, 1), 1).1)],
-            source: token((7, 1), 1).0,
+            tokens: vec![(BEGIN, element(7, 1))],
+            hash: key(7).id(),
             ..Load::default()
         };
         let nonce = Nonce { lane: 1, number };

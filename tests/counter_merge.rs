@@ -14,9 +14,10 @@ use common::config;
 use merging::{datacenter, laws_of_merging};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
+use tally::counter::flush::Element;
 use tally::counter::history::Count;
 use tally::counter::merge::{CellTotals, Part, Summary, Vector};
-use tally::sketch::{HashKey, Source, Token, Uniques, hash};
+use tally::sketch::{HashKey, Uniques, hash};
 
 /// A message of a cell: (datacenter, shard, generation, sequence).
 type Said = (u8, u8, u64, u64);
@@ -114,8 +115,8 @@ fn uniques<'a>(elements: impl IntoIterator<Item = &'a u8>) -> Uniques {
     let key = HashKey::from([0; 16]);
     let mut uniques = Uniques::new();
     for element in elements {
-        let token = Token::from_hash(hash(&key, &[*element]));
-        uniques.insert(Source::routed(key.id(), *element % 4, 4), token);
+        let element = Element::of(hash(&key, &[*element]));
+        uniques.insert(element.source(key.id(), 4), element.token);
     }
     uniques
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::split::shard_of_element;
+use tally::counter::flush::Element;
 use tally::protocol::messages::{decode, encode};
 use tally::sketch::{
     CLASS_SHARDS_MAX, Class, EPOCHS_MAX, HashId, HashKey, Learnt, Sketch, Source, Token, Uniques,
@@ -24,9 +24,8 @@ fn key(number: u8) -> HashKey {
 
 fn seen((number, shards, element): Seen) -> (Source, Token) {
     let key = key(number);
-    let hashed = hash(&key, &element.to_le_bytes());
-    let source = Source::routed(key.id(), shard_of_element(hashed, shards), shards);
-    (source, Token::from_hash(hashed))
+    let element = Element::of(hash(&key, &element.to_le_bytes()));
+    (element.source(key.id(), shards), element.token)
 }
 
 fn uniques(all: &[Seen]) -> Uniques {

@@ -14,13 +14,13 @@ use errors::{Errors, errors};
 use tally::cluster::delta::{Feed, Gathering, Have, Marks, Replica};
 use tally::cluster::view::{DatacenterState, View};
 use tally::counter::cell::Cell;
-use tally::counter::flush::Load;
+use tally::counter::flush::{Element, Load};
 use tally::counter::grant::Grant;
 use tally::counter::id::Datacenter;
 use tally::counter::merge::{Question, Summary};
 use tally::counter::nonces::Nonce;
 use tally::counter::split::shard_of_element;
-use tally::sketch::{Estimated, HashKey, STANDARD_ERROR, Source, Token};
+use tally::sketch::{Estimated, HashKey, STANDARD_ERROR};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -59,13 +59,14 @@ impl Place {
             let mut tokens = vec![Vec::new(); usize::from(shards)];
             for hashed in some {
                 let shard = shard_of_element(*hashed, shards);
-                tokens[usize::from(shard)].push((NOW_MS / 1_000, Token::from_hash(*hashed)));
+                tokens[usize::from(shard)].push((NOW_MS / 1_000, Element::of(*hashed)));
             }
-            for ((shard, tokens), cell) in (0..).zip(tokens).zip(&mut self.cells) {
+            for (tokens, cell) in tokens.into_iter().zip(&mut self.cells) {
+                cell.spread_as_told(shards);
                 let load = Load {
                     added: 1,
                     tokens,
-                    source: Source::routed(hash, shard, shards),
+                    hash,
                     ..Load::default()
                 };
                 self.flushes += 1;

@@ -313,10 +313,11 @@ impl Cell {
     fn apply_times(&mut self, load: &Load, now: i64, changes: &mut Changes) {
         self.apply_amounts(&load.live, &load.past, now, changes);
         let mut open_changed = false;
-        let live = (load.tokens.iter()).map(|&(second, token)| (clamp_stamp(second, now), token));
-        for (second, token) in live.chain(load.past_tokens.iter().copied()) {
+        let shards = self.spread();
+        let live = (load.tokens.iter()).map(|&(second, of)| (clamp_stamp(second, now), of));
+        for (second, element) in live.chain(load.past_tokens.iter().copied()) {
             let minute = Step::Minute.start_of(second);
-            let element = (load.source, token);
+            let element = (element.source(load.hash, shards), element.token);
             self.insert_token(minute, element, now, &mut open_changed, changes);
         }
         if let Some((minute, uniques)) = self.open_uniques.as_ref().filter(|_| open_changed) {

@@ -4,7 +4,39 @@ use serde::{Deserialize, Serialize};
 
 use super::history::DirtyPages;
 use super::ledger::NewRecord;
-use crate::sketch::{Source, Token, Uniques};
+use super::settings::SHARDS_MAX;
+use super::split::shard_of_element;
+use crate::sketch::{Class, HashId, Source, Token, Uniques};
+
+/// What the hash of a unique element says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Element {
+    /// Its shard, were there [`SHARDS_MAX`] of them: it tells the element's class for any number of shards, whichever
+    /// cell its sender took for its shard.
+    pub lot: u8,
+    /// What sketches see of it.
+    pub token: Token,
+}
+
+impl Element {
+    /// Returns what a 64-bit hash says of its element.
+    pub fn of(hash: u64) -> Self {
+        Self::with_token(hash, Token::from_hash(hash))
+    }
+
+    /// Returns an element whose token is not made of its hash in the usual way.
+    pub fn with_token(hash: u64, token: Token) -> Self {
+        let lot = shard_of_element(hash, SHARDS_MAX);
+        Self { lot, token }
+    }
+
+    /// Returns the source of its token, where elements are spread over so many shards.
+    pub fn source(self, hash: HashId, shards: u8) -> Source {
+        let class = Class::of_shard(self.lot % shards.max(1), shards);
+        let class = class.unwrap_or(Class::ALL);
+        Source { hash, class }
+    }
+}
 
 /// What a flush carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,12 +49,12 @@ pub struct Load {
     pub live: Vec<(i64, u128)>,
     /// Increments of the past, from logs: (unix second, amount), taken as they are.
     pub past: Vec<(i64, u128)>,
-    /// Tokens of unique elements: (unix second of one of their increments, token), clamped to the cell's clock.
-    pub tokens: Vec<(i64, Token)>,
-    /// Tokens of the past, from logs and of keyed writes: (unix second, token), taken as they are.
-    pub past_tokens: Vec<(i64, Token)>,
-    /// How the elements of all tokens were hashed, and by what number of shards they were sent here.
-    pub source: Source,
+    /// Unique elements: (unix second of one of their increments, element), clamped to the cell's clock.
+    pub tokens: Vec<(i64, Element)>,
+    /// Elements of the past, from logs and of keyed writes: (unix second, element), taken as they are.
+    pub past_tokens: Vec<(i64, Element)>,
+    /// The hash that all of them went through.
+    pub hash: HashId,
     /// How many writes joined in it, as their lane counts them. It only tells how hot the cell is.
     pub writes: u32,
     /// The newest generation that it may count in, as its lane says; 0 for whichever lives.
@@ -40,15 +72,15 @@ impl Load {
     pub fn absorb(&mut self, other: &Load) -> bool {
         let added = self.added.checked_add(other.added);
         let removed = self.removed.checked_add(other.removed);
-        let source = match (self.has_tokens(), other.has_tokens()) {
-            (true, true) => self.source.joined(other.source),
-            (true, false) => Some(self.source),
-            (false, _) => Some(other.source),
-        };
-        let (Some(added), Some(removed), Some(source)) = (added, removed, source) else {
+        let (Some(added), Some(removed)) = (added, removed) else {
             return false;
         };
-        self.source = source;
+        if other.has_tokens() {
+            if self.has_tokens() && self.hash != other.hash {
+                return false;
+            }
+            self.hash = other.hash;
+        }
         self.added = added;
         self.removed = removed;
         for &(second, amount) in &other.live {

@@ -6,7 +6,7 @@ use super::keyed::How;
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, keyed, lanes, manage, read};
-use crate::counter::flush::{Load, Refusal};
+use crate::counter::flush::{Element, Load, Refusal};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{Keyed, Unchanged};
 use crate::counter::split::shard_of_element;
@@ -24,7 +24,7 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
 use crate::protocol::query::Query;
-use crate::sketch::{HashId, Source, Token, hash};
+use crate::sketch::hash;
 
 /// How often a write is sent on because the shard it was sent to has been sealed.
 const MOVES_MAX: usize = 4;
@@ -107,8 +107,8 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
         let hashed = hash(&key, unique.as_bytes());
         element = Some(hashed);
         shard = shard_of_element(hashed, shards);
-        load.source = Source::routed(key.id(), shard, shards);
-        load.tokens = vec![(second, Token::from_hash(hashed))];
+        load.hash = key.id();
+        load.tokens = vec![(second, Element::of(hashed))];
     }
 
     let mut cell = match home_of(&id) {
@@ -133,7 +133,6 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
                     Some(hashed) => shard_of_element(hashed, *shards),
                     None => own_shard(*shards),
                 };
-                load.source = Source::routed(load.source.hash, cell.shard, *shards);
             }
             Err(Fault::Elsewhere(home)) => cell = CellAddress::lead(&cell.counter, home),
             Err(Fault::Refused(Refusal::Bounded)) if !adds => {
@@ -245,11 +244,12 @@ async fn write_alone(
         let tokens = Load {
             past_tokens: vec![(
                 element_second(Times::Live, write.second, counted),
-                Token::from_hash(hashed),
+                Element::of(hashed),
             )],
+            hash: secret.id(),
             ..Load::default()
         };
-        send_element(visit, &id, (secret.id(), hashed), tokens).await?;
+        send_element(visit, &id, hashed, tokens).await?;
     }
     drop(waiting);
     measure::count(if answer.is_replay() {
@@ -297,8 +297,8 @@ async fn decided_by(
 async fn send_element(
     visit: &Visit,
     id: &CounterId,
-    (hash_id, hashed): (HashId, u64),
-    mut load: Load,
+    hashed: u64,
+    load: Load,
 ) -> Result<(), Problem> {
     let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
     let mut shards = shards_of(id, &datacenter);
@@ -309,7 +309,6 @@ async fn send_element(
             datacenter: datacenter.clone(),
             shard: shard_of_element(hashed, shards),
         };
-        load.source = Source::routed(hash_id, cell.shard, shards);
         let arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
         match arrival.outcome {
             Err(Fault::Refused(Refusal::Moved(told))) => shards = told,

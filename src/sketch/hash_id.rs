@@ -13,7 +13,9 @@ const IDENTITY: &[u8] = b"tally hash id";
 /// The identity of a hash: 32 bits that tell one key from another and nothing else about it.
 ///
 /// Two keys of a deployment share theirs with a chance of 2⁻³².
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct HashId(u32);
 
 impl HashId {

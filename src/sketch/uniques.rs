@@ -43,32 +43,11 @@ pub struct Source {
     pub class: Class,
 }
 
-impl Default for Source {
-    /// The source of no tokens.
-    fn default() -> Self {
-        Self::of_all(HashId::SEVERAL)
-    }
-}
-
 impl Source {
     /// Returns the source of elements that may be any.
     pub const fn of_all(hash: HashId) -> Self {
         let class = Class::ALL;
         Self { hash, class }
-    }
-
-    /// Returns the source of elements that were sent to this shard of so many because of their lots; of any
-    /// elements where there is no such shard.
-    pub fn routed(hash: HashId, shard: u8, shards: u8) -> Self {
-        let class = Class::of_shard(shard, shards).unwrap_or(Class::ALL);
-        Self { hash, class }
-    }
-
-    /// Returns the smallest source that both are of; `None` for two hashes.
-    pub fn joined(self, other: Self) -> Option<Self> {
-        let class = self.class.joined(other.class);
-        let hash = self.hash;
-        (hash == other.hash).then_some(Self { hash, class })
     }
 }
 

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use tally::cluster::delta::{Delta, Feed, Gathering, Have, Marks, Replica, Taken};
 use tally::cluster::view::{DatacenterState, View, ViewAtRest};
+use tally::counter::flush::Element;
 use tally::counter::id::Datacenter;
 use tally::counter::merge::CellTotals;
-use tally::counter::split::shard_of_element;
 use tally::protocol::messages::{decode, encode};
-use tally::sketch::{HashKey, Source, Token, Uniques, hash};
+use tally::sketch::{HashKey, Uniques, hash};
 
 pub const LEADS: usize = 2;
 pub const VIEWS: usize = 2;
@@ -271,9 +271,8 @@ pub fn elements(count: u32, shards: u8, keys: u8) -> Uniques {
         let newest = u8::try_from(element / 1_000).unwrap_or(u8::MAX);
         let key = HashKey::from([5 + newest % keys; 16]);
         let hashed = hash(&key, &element.to_le_bytes());
-        let shard = shard_of_element(hashed, shards);
-        let source = Source::routed(key.id(), shard, shards);
-        uniques.insert(source, Token::from_hash(hashed));
+        let element = Element::of(hashed);
+        uniques.insert(element.source(key.id(), shards), element.token);
     }
     uniques
 }

@@ -7,13 +7,14 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use tally::counter::flush::Element;
 use tally::counter::id::CounterId;
 use tally::counter::ledger::{KeyedOutcome, WriteKey};
 use tally::protocol::batch::Record;
 use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
 use tally::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
 use tally::protocol::batch::plan::{Addressed, Plan};
-use tally::sketch::{HashKey, Token};
+use tally::sketch::HashKey;
 
 use super::chance::Chance;
 use super::client::count_keyed;
@@ -121,9 +122,9 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
         let mut stored = Vec::new();
         for Addressed { to, load } in elements {
             let counter = air_of(&to.counter);
-            for (_, token) in load.tokens {
+            for (_, element) in load.tokens {
                 let mut hashes = named.iter().copied();
-                let hashed = hashes.find(|hashed| Token::from_hash(*hashed) == token);
+                let hashed = hashes.find(|hashed| Element::of(*hashed) == element);
                 let edge = edges[counter].clone();
                 let (hashed, written) = (hashed.expect("of a line"), written[counter].clone());
                 stored.push(edge::write(edge, (0, 0), Some(hashed), written).boxed());

@@ -8,14 +8,14 @@ use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::counter::flush::{Load, Refusal};
+use tally::counter::flush::{Element, Load, Refusal};
 use tally::counter::id::Datacenter;
 use tally::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket, newest_at};
 use tally::counter::nonces::Nonce;
 use tally::counter::split::shard_of_element;
 use tally::protocol::messages::{Fault, Flushed, GlobalSum};
 use tally::protocol::version::{SeenCell, Version};
-use tally::sketch::{HashId, HashKey, Source, Token};
+use tally::sketch::{HashId, HashKey, Token};
 
 use super::isolate::Spawned;
 use super::network::{Answer, Message, unavailable};
@@ -97,13 +97,6 @@ impl Edge {
             None => self.own_shard(shards),
         };
         datacenter * CELLS + usize::from(shard)
-    }
-
-    /// How an element was hashed and routed.
-    fn source(&self, element: Option<u64>, shards: u8) -> Source {
-        element.map_or_else(Source::default, |hashed| {
-            Source::routed(hash_id(hashed), shard_of_element(hashed, shards), shards)
-        })
     }
 
     fn lane_id(&self, to: usize) -> u64 {
@@ -289,14 +282,15 @@ pub fn write(
     };
     async move {
         let second = edge.now_ms().div_euclid(1_000);
-        let mut load = Load {
+        let load = Load {
             added: delta.0,
             removed: delta.1,
             live: vec![(second, delta.0)],
             tokens: element
-                .map(|hashed| (second, Token::from_hash(hashed)))
+                .map(|hashed| (second, Element::of(hashed)))
                 .into_iter()
                 .collect(),
+            hash: element.map(hash_id).unwrap_or_default(),
             ..Load::default()
         };
         let begun_ms = edge.now_ms();
@@ -305,7 +299,6 @@ pub fn write(
             Some(home) => edge.air.lead_of(&home),
             None => edge.cell_for(edge.datacenter, edge.shards.get(), element),
         };
-        load.source = edge.source(element, edge.shards.get());
         let mut arrival = edge.count(to, write, load.clone()).await;
         for _ in 0..MOVES_MAX {
             let outcome = arrival.as_ref().map(|arrival| &arrival.outcome);
@@ -315,7 +308,6 @@ pub fn write(
             match outcome {
                 Some(Err(Fault::Refused(Refusal::Moved(shards)))) => {
                     to = edge.cell_for(to / CELLS, *shards, element);
-                    load.source = edge.source(element, *shards);
                 }
                 Some(Err(Fault::Elsewhere(home))) => to = edge.air.lead_of(home),
                 // A decrement was in the same flight.

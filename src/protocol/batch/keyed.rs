@@ -11,14 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::gather::{Gathered, Manner, Times};
 use super::plan::Addressed;
 use super::report::{LineNumbers, Report};
-use crate::counter::flush::Load;
+use crate::counter::flush::{self, Load};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, WriteKey};
 use crate::counter::split::shard_of_element;
 use crate::protocol::keyed::element_second;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::Problem;
-use crate::sketch::{Source, Token};
 
 /// The most keyed writes that one message carries: each is two rows at the lead, so a message takes about
 /// 0.1 s.
@@ -218,10 +217,10 @@ impl KeyedElements {
             elements.sort_unstable();
             elements.dedup();
             let tokens = elements.into_iter();
-            let tokens = tokens.map(|(second, hashed)| (second, Token::from_hash(hashed)));
+            let tokens = tokens.map(|(second, hashed)| (second, flush::Element::of(hashed)));
             let load = Load {
                 past_tokens: tokens.collect(),
-                source: Source::routed(writes.manner.hash, shard, writes.shards),
+                hash: writes.manner.hash,
                 ..Load::default()
             };
             let to = CellAddress {

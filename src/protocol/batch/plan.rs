@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 use super::gather::{Gathered, Manner, Times};
 use super::keyed::{BodyKey, Calls, KeyedWrites};
 use super::report::{LineNumbers, Report};
-use crate::counter::flush::Load;
+use crate::counter::flush::{Element, Load};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::split::shard_of_element;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
-use crate::sketch::{Source, Token};
 
 /// The most calls of one body, flushes and what keys need: each may be sent twice, and 2 × 4,900 leave 200 of the 10,000
 /// subrequests of one invocation for the rest. Only counters of several shards come near it.
@@ -185,14 +184,13 @@ fn loads_of(gathered: &Gathered, shards: u8, own: u8, manner: Manner) -> BTreeMa
     let mut loads = BTreeMap::new();
     loads.insert(own, amounts);
     for &(second, hashed) in &gathered.tokens {
-        let shard = shard_of_element(hashed, shards);
-        let load = loads.entry(shard).or_default();
-        load.source = Source::routed(manner.hash, shard, shards);
+        let load = loads.entry(shard_of_element(hashed, shards)).or_default();
+        load.hash = manner.hash;
         let tokens = match manner.times {
             Times::Live => &mut load.tokens,
             Times::Past => &mut load.past_tokens,
         };
-        tokens.push((second, Token::from_hash(hashed)));
+        tokens.push((second, Element::of(hashed)));
     }
     loads
 }
