@@ -1,7 +1,6 @@
 //! Laws of what watchers say and are told: messages, frames, rates, and the bytes of what hubs and lookouts say to each other.
 #![expect(
     clippy::expect_used,
-    clippy::unwrap_used,
     reason = "the helpers of a test fail it by panicking"
 )]
 
@@ -152,7 +151,7 @@ fn a_rate_is_of_the_last_ten_seconds_and_ends_at_zero() {
         pace.note(
             second * 1_000 + (second % 3) * 20,
             1,
-            100 + second.unsigned_abs() as u128 * 5,
+            100 + u128::from(second.unsigned_abs()) * 5,
         );
         assert_eq!(pace.rate_thousandths(), Some(5_000), "{second}");
     }
@@ -183,6 +182,14 @@ fn a_rate_begins_anew_with_another_generation_and_where_a_total_falls() {
         pace.note(3_000, generation, added + 3);
         assert_eq!(pace.rate_thousandths(), Some(3_000));
     }
+    // What is created while it is watched begins at nothing.
+    let mut pace = Pace::default();
+    pace.note(0, 7, 50);
+    pace.note_missing(1_000);
+    pace.note_missing(2_000);
+    assert_eq!(pace.rate_thousandths(), Some(0));
+    pace.note(3_000, 8, 4);
+    assert_eq!(pace.rate_thousandths(), Some(2_000));
     // Nor does a clock that steps back make a rate of its own.
     let mut pace = Pace::default();
     pace.note(5_000, 1, 50);

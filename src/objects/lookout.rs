@@ -144,7 +144,7 @@ impl Held {
     fn see(&mut self, counter: &CounterId, sum: Option<&GlobalSum>, begun_ms: i64) {
         let shown = match sum {
             None => {
-                self.pace = Pace::default();
+                self.pace.note_missing(begun_ms);
                 Shown::Missing
             }
             Some(sum) => {
