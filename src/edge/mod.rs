@@ -20,6 +20,8 @@
 //! | [`producer`] | how they reach the deployment's queue, where it has one |
 //! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
+//! | [`pages`] | what pages embed: the script, the pixel, badges |
+//! | [`visitors`] | how much visitors without a key may write |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -37,6 +39,7 @@ mod limiters;
 mod limits;
 mod manage;
 mod metrics;
+mod pages;
 mod producer;
 mod queue;
 mod read;
@@ -44,6 +47,7 @@ mod respond;
 mod uniques;
 mod views;
 mod visit;
+mod visitors;
 mod write;
 
 use worker::web_sys::{Request, Response};
@@ -58,6 +62,9 @@ use visit::Visit;
 
 /// The API's description, served as it stands.
 const OPENAPI: &str = include_str!("../protocol/openapi.json");
+
+/// What bodies that name their counters count as, in the limit of visitors without a key: one write each, to no counter.
+const BODIES: &str = "";
 
 /// Answers one request of a client.
 pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
@@ -82,6 +89,9 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
     match (route, visit.caller()) {
         (Route::Health, _) => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
         (Route::OpenApi, _) => Ok(Answer::json(OPENAPI.to_owned())),
+        (Route::Script, _) => Ok(pages::script()),
+        (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,
+        (Route::Badge(id), _) => pages::badge(visit, &visit.caller_of_image()?, id).await,
         (_, Err(problem)) => Err(problem),
         // The numbers are of all counters, so a key for a prefix does not do.
         (Route::Metrics, Ok(caller)) => {
@@ -90,10 +100,12 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         }
         (Route::Increment(id), Ok(caller)) => {
             caller.may(Scope::Write, id.as_str())?;
+            visitors::admit(visit, &caller, id.as_str())?;
             write::increment(visit, id).await
         }
         (Route::Decrement(id), Ok(caller)) => {
             caller.may(Scope::Write, id.as_str())?;
+            visitors::admit(visit, &caller, id.as_str())?;
             write::decrement(visit, id).await
         }
         (Route::Read(id), Ok(caller)) => {
@@ -128,10 +140,12 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         }
         (Route::Events, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;
+            visitors::admit(visit, &caller, BODIES)?;
             bulk::events(visit, &caller).await
         }
         (Route::Event, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;
+            visitors::admit(visit, &caller, BODIES)?;
             queue::event(visit, &caller).await
         }
         (Route::Count, Ok(caller)) => queue::counter(visit, &caller).await,
@@ -171,6 +185,7 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         }
         (Route::Ingest, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;
+            visitors::admit(visit, &caller, BODIES)?;
             bulk::ingest(visit, &caller).await
         }
     }

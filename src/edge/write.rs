@@ -86,6 +86,36 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     if let Some(problem) = write.skewed.as_ref().filter(|_| write.key.is_none()) {
         return Err(problem.clone());
     }
+    deliver(visit, id, write, strings).await
+}
+
+/// Counts one, of this element where there is one.
+///
+/// # Errors
+/// As [`increment`].
+pub async fn one(visit: &Visit, id: CounterId, unique: Option<String>) -> Result<(), Problem> {
+    let write = Write {
+        body: IncrementBody {
+            delta: 1,
+            unique,
+            at_ms: None,
+        },
+        adds: true,
+        second: now_ms().div_euclid(1_000),
+        key: None,
+        condition: None,
+        skewed: None,
+    };
+    deliver(visit, id, write, false).await.map(|_| ())
+}
+
+async fn deliver(
+    visit: &Visit,
+    id: CounterId,
+    write: Write,
+    strings: bool,
+) -> Result<Answer, Problem> {
+    let (adds, second) = (write.adds, write.second);
     if write.key.is_some() || write.condition.is_some() || (!adds && is_bounded(&id)) {
         return write_alone(visit, id, &write, strings).await;
     }

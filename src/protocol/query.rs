@@ -29,6 +29,10 @@ pub const UNION_MAX: usize = 100;
 /// Unix seconds from 0001 to 9999, beyond which dates have no common writing.
 const UNIX_SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
+/// What is told who asks for a script instead of JSON: a page that loads one runs whatever it is sent.
+const NO_CALLBACK: &str = "there is no `callback`: pages of other origins read by CORS, which a public entry of \
+    TALLY_KEYS with their origin allows";
+
 /// A parsed query string.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
@@ -55,6 +59,9 @@ impl Query {
                 } else {
                     known.join(", ")
                 };
+                if name == "callback" {
+                    return refuse(format!("{NO_CALLBACK}; known: {list}"));
+                }
                 return refuse(format!(
                     "the parameter {name:?} is not known here; known: {list}"
                 ));

@@ -57,6 +57,12 @@ pub enum Route {
     Forget(PolicyName, CounterId),
     /// `POST /limits/{policy}/{key}/refund`
     Refund(PolicyName, CounterId),
+    /// `GET /pixel/{id}.gif`
+    Pixel(CounterId),
+    /// `GET /badge/{id}.svg`
+    Badge(CounterId),
+    /// `GET /tally.js`
+    Script,
     /// `GET /metrics`
     Metrics,
     /// `GET /healthz`
@@ -111,6 +117,9 @@ names! {
     Peek "limit_peek" "[`Route::Peek`]";
     Forget "limit_forget" "[`Route::Forget`]";
     Refund "limit_refund" "[`Route::Refund`]";
+    Pixel "pixel" "[`Route::Pixel`]";
+    Badge "badge" "[`Route::Badge`]";
+    Script "script" "[`Route::Script`]";
     Metrics "metrics" "[`Route::Metrics`]";
     Health "healthz" "[`Route::Health`]";
     OpenApi "openapi" "[`Route::OpenApi`]";
@@ -147,6 +156,9 @@ impl Route {
             Self::Peek(..) => RouteName::Peek,
             Self::Forget(..) => RouteName::Forget,
             Self::Refund(..) => RouteName::Refund,
+            Self::Pixel(_) => RouteName::Pixel,
+            Self::Badge(_) => RouteName::Badge,
+            Self::Script => RouteName::Script,
             Self::Metrics => RouteName::Metrics,
             Self::Health => RouteName::Health,
             Self::OpenApi => RouteName::OpenApi,
@@ -177,6 +189,9 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/limits/{policy}", &["GET", "PUT", "DELETE"]),
     ("/limits/{policy}/{key}", &["GET", "POST", "DELETE"]),
     ("/limits/{policy}/{key}/refund", &["POST"]),
+    ("/pixel/{id}.gif", &["GET"]),
+    ("/badge/{id}.svg", &["GET"]),
+    ("/tally.js", &["GET"]),
     ("/metrics", &["GET"]),
     ("/healthz", &["GET"]),
     ("/openapi.json", &["GET"]),
@@ -233,6 +248,9 @@ fn template_of(path: &str) -> Option<&'static str> {
         ["limits", _] => "/limits/{policy}",
         ["limits", _, _] => "/limits/{policy}/{key}",
         ["limits", _, _, "refund"] => "/limits/{policy}/{key}/refund",
+        ["pixel", name] if name.ends_with(".gif") => "/pixel/{id}.gif",
+        ["badge", name] if name.ends_with(".svg") => "/badge/{id}.svg",
+        ["tally.js"] => "/tally.js",
         ["metrics"] => "/metrics",
         ["healthz"] => "/healthz",
         ["openapi.json"] => "/openapi.json",
@@ -266,6 +284,7 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         decode_segment(segment).and_then(|text| CounterId::parse(text).map_err(Problem::from))
     };
     let id = || id_of(segment);
+    let id_before = |ending| id_of(segment.strip_suffix(ending).unwrap_or_default());
     let policy = || decode_segment(segment).and_then(PolicyName::parse);
     let key_segment = segments.next().unwrap_or_default();
     let key = || id_of(key_segment);
@@ -297,6 +316,9 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/limits/{policy}/{key}", "DELETE") => Route::Forget(policy()?, key()?),
         ("/limits/{policy}/{key}", _) => Route::Peek(policy()?, key()?),
         ("/limits/{policy}/{key}/refund", _) => Route::Refund(policy()?, key()?),
+        ("/pixel/{id}.gif", _) => Route::Pixel(id_before(".gif")?),
+        ("/badge/{id}.svg", _) => Route::Badge(id_before(".svg")?),
+        ("/tally.js", _) => Route::Script,
         ("/metrics", _) => Route::Metrics,
         ("/healthz", _) => Route::Health,
         _ => Route::OpenApi,
