@@ -70,6 +70,19 @@ pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
     }
 }
 
+/// Sums a counter for those who watch it, as a default read does.
+///
+/// # Errors
+/// `Unavailable` where its root does not answer.
+pub async fn read_watched(env: &Env, counter: &CounterId) -> Result<Option<GlobalSum>, Fault> {
+    let asked = Read {
+        counter: counter.clone(),
+        datacenter: None,
+        wanted: Wanted::default(),
+    };
+    read_view(env, Ok(asked), None).await
+}
+
 /// Sums a counter for a reader who takes what leads push: of many datacenters only those are asked that have not
 /// pushed lately.
 async fn read_view(

@@ -15,6 +15,7 @@
 //! | [`uniques`] | unions of unique elements |
 //! | [`views`] | what default reads share |
 //! | [`manage`] | settings, endings, listings |
+//! | [`live`] | streams of what is watched |
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`queue`] | events that are acknowledged at once and counted soon |
 //! | [`producer`] | how they reach the deployment's queue, where it has one |
@@ -37,6 +38,7 @@ mod lanes;
 mod limit_checks;
 mod limiters;
 mod limits;
+mod live;
 mod manage;
 mod metrics;
 mod pages;
@@ -75,6 +77,9 @@ pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Resu
     let (name, answer) = match resolve(visit.method(), visit.path()) {
         Ok(route) => {
             let name = route.name();
+            if route == Route::Live {
+                return live::fetch(&visit).await;
+            }
             let answer = handle(&visit, route).await;
             (name, answer.unwrap_or_else(Answer::from))
         }
@@ -93,6 +98,8 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,
         (Route::Badge(id), _) => pages::badge(visit, &visit.caller_of_image()?, id).await,
         (_, Err(problem)) => Err(problem),
+        // It is answered by a stream.
+        (Route::Live, _) => Ok(Answer::text(String::new())),
         // The numbers are of all counters, so a key for a prefix does not do.
         (Route::Metrics, Ok(caller)) => {
             caller.may(Scope::Admin, "")?;

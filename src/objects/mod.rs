@@ -24,6 +24,9 @@
 //! | [`limiter_growth`] | how keys move when the number of limiters changes |
 //! | [`leases`] | how a limiter admits what the world shares |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
+//! | [`watcher`] | those who show counters to watchers: a hub or a lookout |
+//! | [`hub`] | holds the streams of watchers |
+//! | [`lookout`] | reads what is watched, once for all |
 //! | [`readable`] | refusing what comes while storage cannot be read |
 //! | [`store`] | SQL, and the schema's version |
 
@@ -39,6 +42,7 @@ mod count;
 mod directory;
 mod directory_store;
 mod gather;
+mod hub;
 mod inbox;
 mod inbox_store;
 mod inboxes;
@@ -47,6 +51,7 @@ mod leases;
 mod limiter;
 mod limiter_growth;
 mod limiter_store;
+mod lookout;
 mod operate;
 mod operation_store;
 mod policies;
@@ -56,3 +61,4 @@ mod rebuild;
 mod settling;
 mod store;
 mod telling;
+mod watcher;

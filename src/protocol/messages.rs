@@ -37,6 +37,7 @@ mod converge;
 mod explain;
 mod keyed;
 mod limit;
+mod live;
 mod operate;
 mod queue;
 mod read;
@@ -48,6 +49,7 @@ pub use limit::{
     Check, Checked, DeletePolicy, Demand, EndReservation, GetPolicy, Judged, Lease, ListPolicies,
     PolicyPut, PutPolicy, Reserve, Reserved, Wish,
 };
+pub use live::{Join, Look};
 pub use operate::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
 };

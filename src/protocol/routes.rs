@@ -29,6 +29,8 @@ pub enum Route {
     Aggregate(String),
     /// `GET /uniques`
     Uniques,
+    /// `GET /live`
+    Live,
     /// `POST /events`
     Events,
     /// `POST /ingest`
@@ -103,6 +105,7 @@ names! {
     List "list" "[`Route::List`]";
     Aggregate "aggregate" "[`Route::Aggregate`]";
     Uniques "uniques" "[`Route::Uniques`]";
+    Live "live" "[`Route::Live`]";
     Events "events" "[`Route::Events`]";
     Ingest "ingest" "[`Route::Ingest`]";
     Event "api_event" "[`Route::Event`]";
@@ -142,6 +145,7 @@ impl Route {
             Self::List => RouteName::List,
             Self::Aggregate(_) => RouteName::Aggregate,
             Self::Uniques => RouteName::Uniques,
+            Self::Live => RouteName::Live,
             Self::Events => RouteName::Events,
             Self::Ingest => RouteName::Ingest,
             Self::Event => RouteName::Event,
@@ -180,6 +184,7 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/counters/{id}/history", &["GET"]),
     ("/counters/{prefix}*/aggregate", &["GET"]),
     ("/uniques", &["GET"]),
+    ("/live", &["GET"]),
     ("/events", &["POST"]),
     ("/ingest", &["POST"]),
     ("/api/event", &["POST"]),
@@ -239,6 +244,7 @@ fn template_of(path: &str) -> Option<&'static str> {
             "/counters/{prefix}*/aggregate"
         }
         ["uniques"] => "/uniques",
+        ["live"] => "/live",
         ["events"] => "/events",
         ["ingest"] => "/ingest",
         ["api", "event"] => "/api/event",
@@ -302,6 +308,7 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
             segment.strip_suffix('*').unwrap_or_default(),
         )?),
         ("/uniques", _) => Route::Uniques,
+        ("/live", _) => Route::Live,
         ("/events", _) => Route::Events,
         ("/ingest", _) => Route::Ingest,
         ("/api/event", _) => Route::Event,

@@ -95,6 +95,16 @@ impl GlobalSum {
         })
     }
 
+    /// What all cells have added, whatever the counter was set to; the most where that is more than 2^128 − 1.
+    pub fn added(&self) -> u128 {
+        let parts = self
+            .datacenters
+            .iter()
+            .filter_map(|(_, part)| part.as_ref());
+        let cells = parts.flat_map(|part| &part.cells);
+        cells.fold(0, |sum: u128, (_, cell)| sum.saturating_add(cell.added))
+    }
+
     /// What one datacenter adds to the value.
     pub fn value_of(&self, datacenter: &Datacenter, part: Option<&DatacenterSum>) -> Value {
         let beyond = |part: &DatacenterSum| self.root.operations.beyond(datacenter, &part.cells);

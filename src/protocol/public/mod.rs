@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `explain` | how a counter's sum was made |
+//! | `live` | a counter, as those who watch it are told |
 //! | `number` | exact numbers of any size, estimates |
 //! | `told` | one counter's sum, as it is told |
 //!
@@ -24,6 +25,7 @@ use crate::counter::queue::Death;
 use crate::counter::total::Value;
 
 mod explain;
+mod live;
 mod number;
 mod told;
 
