@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `distribution` | how samples are distributed |
 //! | `explain` | how a counter's sum was made |
 //! | `number` | exact numbers of any size, estimates |
 //! | `told` | one counter's sum, as it is told |
@@ -23,6 +24,7 @@ use crate::counter::merge::join_sketches;
 use crate::counter::queue::Death;
 use crate::counter::total::Value;
 
+mod distribution;
 mod explain;
 mod number;
 mod told;
