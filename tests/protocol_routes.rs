@@ -39,6 +39,11 @@ fn every_call_is_found() {
         ("PUT", "/counters/a/value", Route::Set(id("a"))),
         ("POST", "/counters/a/reset", Route::Reset(id("a"))),
         ("GET", "/counters/a/history", Route::History(id("a"))),
+        (
+            "GET",
+            "/counters/a/distribution",
+            Route::Distribution(id("a")),
+        ),
         ("GET", "/counters", Route::List),
         (
             "GET",
@@ -226,6 +231,7 @@ fn what_is_no_id_is_refused() {
             ("PUT", format!("/counters/{segment}/value")),
             ("POST", format!("/counters/{segment}/reset")),
             ("GET", format!("/counters/{segment}/history")),
+            ("GET", format!("/counters/{segment}/distribution")),
         ] {
             assert_eq!(
                 refusal(method, &path),

@@ -12,6 +12,7 @@
 //! | [`mod@write`] | increments and decrements |
 //! | [`bulk`] | `/events` and `/ingest` |
 //! | [`read`] | reads, cached or strong |
+//! | [`distribution`] | how samples are distributed |
 //! | [`uniques`] | unions of unique elements |
 //! | [`views`] | what default reads share |
 //! | [`manage`] | settings, endings, listings |
@@ -30,6 +31,7 @@
 
 mod body;
 mod bulk;
+mod distribution;
 mod fleet;
 mod flight;
 mod isolate;
@@ -122,6 +124,10 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::History(id), Ok(caller)) => {
             caller.may(Scope::Read, id.as_str())?;
             read::history(visit, id).await
+        }
+        (Route::Distribution(id), Ok(caller)) => {
+            caller.may(Scope::Read, id.as_str())?;
+            distribution::distribution(visit, id).await
         }
         (Route::Uniques, Ok(caller)) => uniques::uniques(visit, &caller).await,
         (Route::List, Ok(caller)) => manage::list(visit, &caller).await,

@@ -23,6 +23,8 @@ pub enum Route {
     Reset(CounterId),
     /// `GET /counters/{id}/history`
     History(CounterId),
+    /// `GET /counters/{id}/distribution`
+    Distribution(CounterId),
     /// `GET /counters`
     List,
     /// `GET /counters/{prefix}*/aggregate`
@@ -102,6 +104,7 @@ names! {
     Set "set" "[`Route::Set`]";
     Reset "reset" "[`Route::Reset`]";
     History "history" "[`Route::History`]";
+    Distribution "distribution" "[`Route::Distribution`]";
     List "list" "[`Route::List`]";
     Aggregate "aggregate" "[`Route::Aggregate`]";
     Uniques "uniques" "[`Route::Uniques`]";
@@ -142,6 +145,7 @@ impl Route {
             Self::Set(_) => RouteName::Set,
             Self::Reset(_) => RouteName::Reset,
             Self::History(_) => RouteName::History,
+            Self::Distribution(_) => RouteName::Distribution,
             Self::List => RouteName::List,
             Self::Aggregate(_) => RouteName::Aggregate,
             Self::Uniques => RouteName::Uniques,
@@ -182,6 +186,7 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/counters/{id}/value", &["PUT"]),
     ("/counters/{id}/reset", &["POST"]),
     ("/counters/{id}/history", &["GET"]),
+    ("/counters/{id}/distribution", &["GET"]),
     ("/counters/{prefix}*/aggregate", &["GET"]),
     ("/uniques", &["GET"]),
     ("/live", &["GET"]),
@@ -240,6 +245,7 @@ fn template_of(path: &str) -> Option<&'static str> {
         ["counters", _, "value"] => "/counters/{id}/value",
         ["counters", _, "reset"] => "/counters/{id}/reset",
         ["counters", _, "history"] => "/counters/{id}/history",
+        ["counters", _, "distribution"] => "/counters/{id}/distribution",
         ["counters", prefix, "aggregate"] if prefix.ends_with('*') => {
             "/counters/{prefix}*/aggregate"
         }
@@ -304,6 +310,7 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/counters/{id}/value", _) => Route::Set(id()?),
         ("/counters/{id}/reset", _) => Route::Reset(id()?),
         ("/counters/{id}/history", _) => Route::History(id()?),
+        ("/counters/{id}/distribution", _) => Route::Distribution(id()?),
         ("/counters/{prefix}*/aggregate", _) => Route::Aggregate(decode_segment(
             segment.strip_suffix('*').unwrap_or_default(),
         )?),
