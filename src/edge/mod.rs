@@ -20,6 +20,7 @@
 //! | [`producer`] | how they reach the deployment's queue, where it has one |
 //! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
+//! | [`dashboard`] | the files of the dashboard |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -27,6 +28,7 @@
 
 mod body;
 mod bulk;
+mod dashboard;
 mod fleet;
 mod flight;
 mod isolate;
@@ -82,6 +84,7 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
     match (route, visit.caller()) {
         (Route::Health, _) => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
         (Route::OpenApi, _) => Ok(Answer::json(OPENAPI.to_owned())),
+        (Route::Dashboard(name), _) => dashboard::file(name.as_deref()),
         (_, Err(problem)) => Err(problem),
         // The numbers are of all counters, so a key for a prefix does not do.
         (Route::Metrics, Ok(caller)) => {

@@ -59,6 +59,8 @@ pub enum Route {
     Refund(PolicyName, CounterId),
     /// `GET /metrics`
     Metrics,
+    /// `GET /dashboard`, `GET /dashboard/{file}`: a file of the dashboard by its name, none for the folder itself
+    Dashboard(Option<String>),
     /// `GET /healthz`
     Health,
     /// `GET /openapi.json`
@@ -112,6 +114,7 @@ names! {
     Forget "limit_forget" "[`Route::Forget`]";
     Refund "limit_refund" "[`Route::Refund`]";
     Metrics "metrics" "[`Route::Metrics`]";
+    Dashboard "dashboard" "[`Route::Dashboard`]";
     Health "healthz" "[`Route::Health`]";
     OpenApi "openapi" "[`Route::OpenApi`]";
     Options "options" "`OPTIONS`, of any path";
@@ -148,6 +151,7 @@ impl Route {
             Self::Forget(..) => RouteName::Forget,
             Self::Refund(..) => RouteName::Refund,
             Self::Metrics => RouteName::Metrics,
+            Self::Dashboard(_) => RouteName::Dashboard,
             Self::Health => RouteName::Health,
             Self::OpenApi => RouteName::OpenApi,
         }
@@ -182,6 +186,9 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/openapi.json", &["GET"]),
 ];
 
+/// Paths that are pages and no calls: `/openapi.json` does not describe them.
+const PAGES: &[(&str, Known)] = &[("/dashboard", &["GET"])];
+
 /// Why a request is no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRoute {
@@ -205,6 +212,7 @@ pub fn methods_of(path: &str) -> Option<Known> {
     template_of(path).and_then(|template| {
         PATHS
             .iter()
+            .chain(PAGES)
             .find(|(known, _)| *known == template)
             .map(|(_, methods)| *methods)
     })
@@ -234,6 +242,7 @@ fn template_of(path: &str) -> Option<&'static str> {
         ["limits", _, _] => "/limits/{policy}/{key}",
         ["limits", _, _, "refund"] => "/limits/{policy}/{key}/refund",
         ["metrics"] => "/metrics",
+        ["dashboard", ..] => "/dashboard",
         ["healthz"] => "/healthz",
         ["openapi.json"] => "/openapi.json",
         _ => return None,
@@ -298,6 +307,7 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/limits/{policy}/{key}", _) => Route::Peek(policy()?, key()?),
         ("/limits/{policy}/{key}/refund", _) => Route::Refund(policy()?, key()?),
         ("/metrics", _) => Route::Metrics,
+        ("/dashboard", _) => Route::Dashboard(path.strip_prefix("/dashboard/").map(str::to_owned)),
         ("/healthz", _) => Route::Health,
         _ => Route::OpenApi,
     })
