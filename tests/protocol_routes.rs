@@ -65,6 +65,13 @@ fn every_call_is_found() {
             Route::Refund(policy("p"), id("a/b")),
         ),
         ("GET", "/metrics", Route::Metrics),
+        ("GET", "/dashboard", Route::Dashboard(None)),
+        ("GET", "/dashboard/", Route::Dashboard(Some(String::new()))),
+        (
+            "GET",
+            "/dashboard/app.js",
+            Route::Dashboard(Some("app.js".to_owned())),
+        ),
         ("GET", "/healthz", Route::Health),
         ("GET", "/openapi.json", Route::OpenApi),
     ];
