@@ -20,7 +20,10 @@ sources=(src Cargo.toml Cargo.lock rust-toolchain.toml scripts/build.sh)
 if [ -d .cargo ]; then sources+=(.cargo); fi
 
 # Folders count as well: removing a file changes only its folder.
+# The dashboard's files are no part of what is compiled: they are put in each time, in a fraction of a second.
+dashboard() { node_modules/.bin/node scripts/dashboard.mjs; }
 if [ -f build/.built ] && [ -f build/index_bg.wasm ] && [ -z "$(find "${sources[@]}" -newer build/.built -print -quit)" ]; then
+  dashboard
   exit 0
 fi
 
@@ -42,3 +45,4 @@ wasm-opt -Oz --strip-debug --strip-producers --enable-mutable-globals --enable-s
   --enable-reference-types --enable-exception-handling \
   -o build/index_bg.wasm build/names.wasm 9>&-
 mv .tools/build.began build/.built
+dashboard

@@ -24,6 +24,7 @@
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
 //! | [`pages`] | what pages embed: the script, the pixel, badges |
 //! | [`visitors`] | how much visitors without a key may write |
+//! | [`dashboard`] | the files of the dashboard |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -31,6 +32,7 @@
 
 mod body;
 mod bulk;
+mod dashboard;
 mod distribution;
 mod fleet;
 mod flight;
@@ -99,6 +101,7 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::Script, _) => Ok(pages::script()),
         (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,
         (Route::Badge(id), _) => pages::badge(visit, &visit.caller_of_image()?, id).await,
+        (Route::Dashboard(name), _) => dashboard::file(name.as_deref()),
         (_, Err(problem)) => Err(problem),
         // It is answered by a stream.
         (Route::Live, _) => Ok(Answer::text(String::new())),
