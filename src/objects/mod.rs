@@ -7,7 +7,7 @@
 //! | [`count`] | keyed writes, each counted once |
 //! | [`lead`] | what a lead does besides: sums, grants, endings for its shards |
 //! | [`balance`] | how a cell watches its load, and how the number of shards follows it |
-//! | [`cell_store`], [`cell_ledger`] | a cell's rows, and those of its keyed writes |
+//! | [`cell_store`], [`cell_ledger`], [`cell_samples`] | a cell's rows, those of its keyed writes, and of its samples |
 //! | [`claims`], [`claim_store`] | whose an idempotency key is, and the rows of that |
 //! | [`inbox`], [`inbox_store`] | events that are acknowledged and not counted yet, and their rows |
 //! | [`consume`] | how an inbox counts them |
@@ -33,6 +33,7 @@
 mod balance;
 mod cell;
 mod cell_ledger;
+mod cell_samples;
 mod cell_store;
 mod claim_store;
 mod claims;

@@ -243,6 +243,8 @@ pub struct CellAnswer {
     pub part: Part,
     /// Sketch of the window at rest; empty for none.
     pub window_uniques: Vec<u8>,
+    /// The samples that were asked for, as a histogram at rest; empty for none.
+    pub samples: Vec<u8>,
 }
 
 /// Aggregator or root → lead: sum your datacenter.

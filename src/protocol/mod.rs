@@ -22,6 +22,7 @@
 //! | [`order`] | lists in order |
 
 pub mod access;
+pub mod badge;
 pub mod batch;
 pub mod bodies;
 pub mod bounds;

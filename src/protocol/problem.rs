@@ -109,6 +109,15 @@ impl Problem {
         }
     }
 
+    /// The same, with how long to wait before a retry can help.
+    #[must_use]
+    pub fn with_retry_after(self, seconds: u32) -> Self {
+        Self {
+            retry_after_seconds: Some(seconds),
+            ..self
+        }
+    }
+
     /// The stable code.
     pub fn code(&self) -> Code {
         self.code

@@ -98,6 +98,7 @@ function operationOf(method, path) {
     const fits = (part, index) =>
       part === wanted[index] ||
       ["{id}", "{policy}", "{key}"].includes(part) ||
+      (/^\{id\}\.\w+$/.test(part) && wanted[index]?.endsWith(part.slice("{id}".length))) ||
       (part === "{prefix}*" && wanted[index].endsWith("*"));
     const operation = methods[method.toLowerCase()];
     if (operation && parts.length === wanted.length && parts.every(fits)) return operation;

@@ -41,6 +41,8 @@ pub struct Wanted {
     pub asks_all: bool,
     /// The asker does not go on asking, so nobody need push what changes for it.
     pub is_passing: bool,
+    /// Tell how the samples of these seconds are distributed: (first, last).
+    pub samples: Option<(i64, i64)>,
 }
 
 impl Wanted {
@@ -51,7 +53,13 @@ impl Wanted {
             window: self.window,
             history: self.history,
             totals_only: self.totals_only,
+            samples: self.samples,
         }
+    }
+
+    /// Whether times matter, which lie with the leads alone.
+    pub fn is_about_times(self) -> bool {
+        self.window.is_some() || self.history.is_some() || self.samples.is_some()
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `distribution` | how samples are distributed |
 //! | `explain` | how a counter's sum was made |
 //! | `live` | a counter, as those who watch it are told |
 //! | `number` | exact numbers of any size, estimates |
@@ -24,6 +25,7 @@ use crate::counter::merge::join_sketches;
 use crate::counter::queue::Death;
 use crate::counter::total::Value;
 
+mod distribution;
 mod explain;
 mod live;
 mod number;
