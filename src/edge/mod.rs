@@ -12,9 +12,11 @@
 //! | [`mod@write`] | increments and decrements |
 //! | [`bulk`] | `/events` and `/ingest` |
 //! | [`read`] | reads, cached or strong |
+//! | [`distribution`] | how samples are distributed |
 //! | [`uniques`] | unions of unique elements |
 //! | [`views`] | what default reads share |
 //! | [`manage`] | settings, endings, listings |
+//! | [`live`] | streams of what is watched |
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`queue`] | events that are acknowledged at once and counted soon |
 //! | [`producer`] | how they reach the deployment's queue, where it has one |
@@ -22,6 +24,7 @@
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
 //! | [`pages`] | what pages embed: the script, the pixel, badges |
 //! | [`visitors`] | how much visitors without a key may write |
+//! | [`dashboard`] | the files of the dashboard |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -29,6 +32,8 @@
 
 mod body;
 mod bulk;
+mod dashboard;
+mod distribution;
 mod fleet;
 mod flight;
 mod isolate;
@@ -37,6 +42,7 @@ mod lanes;
 mod limit_checks;
 mod limiters;
 mod limits;
+mod live;
 mod manage;
 mod metrics;
 mod pages;
@@ -73,6 +79,9 @@ pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Resu
     let (name, answer) = match resolve(visit.method(), visit.path()) {
         Ok(route) => {
             let name = route.name();
+            if route == Route::Live {
+                return live::fetch(&visit).await;
+            }
             let answer = handle(&visit, route).await;
             (name, answer.unwrap_or_else(Answer::from))
         }
@@ -90,7 +99,10 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::Script, _) => Ok(pages::script()),
         (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,
         (Route::Badge(id), _) => pages::badge(visit, &visit.caller_of_image()?, id).await,
+        (Route::Dashboard(name), _) => dashboard::file(name.as_deref()),
         (_, Err(problem)) => Err(problem),
+        // It is answered by a stream.
+        (Route::Live, _) => Ok(Answer::text(String::new())),
         // The numbers are of all counters, so a key for a prefix does not do.
         (Route::Metrics, Ok(caller)) => {
             caller.may(Scope::Admin, "")?;
@@ -113,6 +125,10 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::History(id), Ok(caller)) => {
             caller.may(Scope::Read, id.as_str())?;
             read::history(visit, id).await
+        }
+        (Route::Distribution(id), Ok(caller)) => {
+            caller.may(Scope::Read, id.as_str())?;
+            distribution::distribution(visit, id).await
         }
         (Route::Uniques, Ok(caller)) => uniques::uniques(visit, &caller).await,
         (Route::List, Ok(caller)) => manage::list(visit, &caller).await,

@@ -4,11 +4,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use worker::js_sys::Uint8Array;
-use worker::web_sys::{Headers, Response, ResponseInit};
+use worker::web_sys::{Headers, ReadableStream, Response, ResponseInit};
 
 use super::isolate;
 use super::visit::Visit;
 use crate::platform::measure;
+use crate::protocol::live::talk::EVENT_STREAM;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::routes::{NoRoute, RouteName, allow_header, methods_of};
 
@@ -269,6 +270,33 @@ pub fn respond(visit: &Visit, route: RouteName, answer: Answer) -> worker::Resul
     }
     let body = body.filter(|_| visit.method() != "HEAD");
     response(status, &headers, body)
+}
+
+/// Answers with a stream of server-sent events; `None` for `HEAD`.
+///
+/// # Errors
+/// The platform's.
+pub fn events(
+    visit: &Visit,
+    route: RouteName,
+    stream: Option<&ReadableStream>,
+) -> worker::Result<Response> {
+    let mut headers = HeaderList::new();
+    timing(visit, route, None, &mut headers);
+    cors(visit, &mut headers);
+    headers.push(("content-type", EVENT_STREAM.to_owned()));
+    // Who packs or buffers the stream on its way holds back what should be seen at once.
+    headers.push(("cache-control", "no-store, no-transform".to_owned()));
+    headers.push(("x-accel-buffering", "no".to_owned()));
+    let init = make_init(200, &headers)?;
+    Ok(Response::new_with_opt_readable_stream_and_init(
+        stream, &init,
+    )?)
+}
+
+/// Notes that a request was answered with a socket.
+pub fn note_socket(route: RouteName, visit: &Visit) {
+    measure::answered(route, visit.age_ms(), None);
 }
 
 /// Answers a CORS preflight, and a plain `OPTIONS`.

@@ -297,6 +297,17 @@ impl Caller {
         matches!(self.0, Who::Public { .. })
     }
 
+    /// What the ids begin with that the caller may read; the empty text where that is every id.
+    pub fn readable_prefixes(&self) -> Vec<String> {
+        match &self.0 {
+            Who::Anyone => vec![String::new()],
+            Who::KeyHolder { grants } | Who::Public { grants, .. } => {
+                let may_read = grants.iter().filter(|grant| grant.has(Scope::Read));
+                may_read.map(|grant| grant.prefix.clone()).collect()
+            }
+        }
+    }
+
     /// Nothing, if the caller may list and sum the counters whose ids begin with `prefix`: the rule of
     /// [`Caller::may`] with scope read. The empty prefix needs a grant on all ids.
     ///
