@@ -54,6 +54,7 @@ fn load(added: u128, removed: u128) -> Load {
         hash: HashKey::from([7; 16]).id(),
         writes: 1,
         newest: 0,
+        samples: Vec::new(),
     }
 }
 
@@ -162,6 +163,7 @@ proptest! {
             window: Some((second, second)),
             history: Some(Range { step: Step::Hour, from: i64::MIN, to: i64::MAX }),
             totals_only: true,
+            samples: None,
         };
         let part = cell.answer(&at(clamped)).expect("it counts");
         prop_assert_eq!(part.points.into_iter().collect::<BTreeMap<_, _>>(), expected);

@@ -23,6 +23,7 @@ mod answer;
 mod former;
 mod keyed;
 mod rows;
+mod samples;
 mod shards;
 
 pub use keyed::{LedgerLimits, recall};
@@ -312,6 +313,7 @@ impl Cell {
 
     fn apply_times(&mut self, load: &Load, now: i64, changes: &mut Changes) {
         self.apply_amounts(&load.live, &load.past, now, changes);
+        Self::apply_samples(&load.samples, now, changes);
         let mut open_changed = false;
         let shards = self.spread();
         let live = (load.tokens.iter()).map(|&(second, of)| (clamp_stamp(second, now), of));

@@ -255,9 +255,14 @@ impl Core {
             Some((from, to)) if !question.totals_only => self.rows.window_uniques(from, to)?,
             _ => Uniques::new(),
         };
+        let samples = match question.samples {
+            Some((from, to)) => self.rows.window_samples(from, to)?,
+            None => Vec::new(),
+        };
         Ok(Some(CellAnswer {
             part,
             window_uniques,
+            samples,
         }))
     }
 

@@ -38,6 +38,7 @@ mod converge;
 mod explain;
 mod keyed;
 mod limit;
+mod live;
 mod operate;
 mod queue;
 mod read;
@@ -49,6 +50,7 @@ pub use limit::{
     Check, Checked, DeletePolicy, Demand, EndReservation, GetPolicy, Judged, Lease, ListPolicies,
     PolicyPut, PutPolicy, Reserve, Reserved, Wish,
 };
+pub use live::{Join, Look};
 pub use operate::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
 };
@@ -242,6 +244,8 @@ pub struct CellAnswer {
     pub part: Part,
     /// Unique elements of the window.
     pub window_uniques: Uniques,
+    /// The samples that were asked for, as a histogram at rest; empty for none.
+    pub samples: Vec<u8>,
 }
 
 /// Aggregator or root → lead: sum your datacenter.

@@ -30,6 +30,7 @@
 //! | `family` | the sketches of many shards: which of them add, which merge |
 //! | `uniques` | all sketches of a counter, by hash and class: what cells, leads and roots hold |
 //! | `intersection` | what two of them have in common |
+//! | `histogram` | how samples are distributed, for percentiles: no sketch of elements, and not idempotent |
 //! | `redis` | the hash and the string of Redis, for sketches that Redis is to read or has written |
 
 mod difference;
@@ -37,6 +38,7 @@ mod estimate;
 mod family;
 mod format;
 mod hash_id;
+mod histogram;
 mod hyperloglog;
 mod intersection;
 mod lanes;
@@ -52,6 +54,10 @@ pub use estimate::STANDARD_ERROR;
 pub use family::{Class, Estimated, Families};
 pub use format::SketchError;
 pub use hash_id::HashId;
+pub use histogram::{
+    BUCKETS_PER_OCTAVE, Histogram, HistogramError, MAX_RELATIVE_ERROR, NoSample, SAMPLE_LIMIT,
+    SAMPLE_MIN, Sample,
+};
 pub use hyperloglog::Sketch;
 pub use redis::{Hyll, HyllFault, redis_hash, redis_token};
 pub use sip::{HashKey, hash};
