@@ -31,9 +31,9 @@ export async function each(items, width, work) {
   await Promise.all(Array.from({ length: Math.min(width, items.length) }, run));
 }
 
-/** Returns an answer of the service as updates are: `{ value, rate, uniques, datacenters, exact, staleness_ms, unreachable }`. */
-export function readingOf(told) {
-  const datacenters = datacenterList(told.datacenters);
+/** Returns an answer of the service, made at `at_ms` by its clock, as updates are: `{ value, rate, uniques, datacenters, exact, staleness_ms, unreachable }`. */
+export function readingOf(told, at_ms) {
+  const datacenters = datacenterList(told.datacenters, at_ms);
   const window = told.window;
   return {
     value: told.value,
@@ -142,7 +142,7 @@ export function watch(ids, { onReading, onState, onHeard, onFailure }) {
     if (told?.type !== "update") return;
     for (const [id, counter] of Object.entries(told.counters ?? {})) {
       if (counter === null) onFailure(new Failure(404, "counter-not-found", "there is no such counter"), id);
-      else onReading(id, readingOf(counter));
+      else onReading(id, readingOf(counter, told.at));
     }
   };
 
