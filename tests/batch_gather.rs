@@ -40,6 +40,7 @@ fn record<'a>(
         unique,
         at_ms,
         id: None,
+        sample: None,
     }
 }
 

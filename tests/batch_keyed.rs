@@ -126,6 +126,7 @@ impl World {
                         unique,
                         at_ms: None,
                         id: sent.id.map(|id| Cow::Borrowed(IDS[id])),
+                        sample: None,
                     };
                     gather.add(number, &record, now_ms, &hash);
                 }

@@ -50,8 +50,10 @@ fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, Gathered)> {
                         let name = number * 1_000_000 + id;
                         name.wrapping_mul(0x9e37_79b9_7f4a_7c15)
                     }),
+                    sample: None,
                 })
                 .collect(),
+            samples: Vec::new(),
         };
         (
             CounterId::parse(format!("c{number:05}")).expect("an id"),

@@ -53,6 +53,7 @@ fn load(added: u128, removed: u128) -> Load {
         past_tokens: vec![(0, Token::from_hash(2))],
         writes: 1,
         newest: 0,
+        samples: Vec::new(),
     }
 }
 
@@ -161,6 +162,7 @@ proptest! {
             window: Some((second, second)),
             history: Some(Range { step: Step::Hour, from: i64::MIN, to: i64::MAX }),
             totals_only: true,
+            samples: None,
         };
         let part = cell.answer(&at(clamped)).expect("it counts");
         prop_assert_eq!(part.points.into_iter().collect::<BTreeMap<_, _>>(), expected);

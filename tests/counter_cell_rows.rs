@@ -191,6 +191,7 @@ impl Shell {
                     past_tokens,
                     writes: 1,
                     newest: 0,
+                    samples: Vec::new(),
                 };
                 self.number += 1;
                 let nonce = Nonce {
@@ -264,6 +265,7 @@ impl Shell {
                     window: Some((from, to)),
                     history: Some(Range { step, from, to }),
                     totals_only: false,
+                    samples: None,
                 };
                 let (mut told, mut held) =
                     (restored.answer(&question), self.cell.answer(&question));

@@ -157,6 +157,7 @@ fn a_body_has_room_for_all_its_counters_and_for_no_other() {
                 unique: unique.map(|unique| Cow::Borrowed(unique.as_bytes())),
                 at_ms: None,
                 id: None,
+                sample: None,
             };
             gather.add(line, &record, NOW_MS, &hash);
         }

@@ -70,6 +70,19 @@ pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
     }
 }
 
+/// Sums a counter for those who watch it, as a default read does.
+///
+/// # Errors
+/// `Unavailable` where its root does not answer.
+pub async fn read_watched(env: &Env, counter: &CounterId) -> Result<Option<GlobalSum>, Fault> {
+    let asked = Read {
+        counter: counter.clone(),
+        datacenter: None,
+        wanted: Wanted::default(),
+    };
+    read_view(env, Ok(asked), None).await
+}
+
 /// Sums a counter for a reader who takes what leads push: of many datacenters only those are asked that have not
 /// pushed lately.
 async fn read_view(
@@ -80,8 +93,7 @@ async fn read_view(
     let asked = asked?;
     let wanted = asked.wanted;
     // Times lie with the leads alone, and one datacenter is asked as fast as its root.
-    let is_about_times = wanted.window.is_some() || wanted.history.is_some();
-    if is_about_times || wanted.asks_all || asked.datacenter.is_some() {
+    if wanted.is_about_times() || wanted.asks_all || asked.datacenter.is_some() {
         return read(env, Ok(asked), None, notes).await;
     }
     let view_of = ViewOf {
@@ -217,7 +229,9 @@ async fn sum_world(
     let is_silent =
         |part: &Option<DatacenterSum>| part.as_ref().is_none_or(|part| !part.missing.is_empty());
     let mut memory = None;
-    if view.is_none() && datacenters.iter().any(|(_, part)| is_silent(part)) {
+    // Nothing is remembered of samples, and what a datacenter had counted would not make its part of them newer.
+    let remembers = view.is_none() && wanted.samples.is_none();
+    if remembers && datacenters.iter().any(|(_, part)| is_silent(part)) {
         memory = last_view(env, counter, root.generation).await;
     }
     let view = view.or(memory.as_ref());

@@ -23,6 +23,7 @@ mod answer;
 mod former;
 mod keyed;
 mod rows;
+mod samples;
 mod shards;
 
 pub use keyed::{LedgerLimits, recall};
@@ -312,6 +313,7 @@ impl Cell {
 
     fn apply_times(&mut self, load: &Load, now: i64, changes: &mut Changes) {
         self.apply_amounts(&load.live, &load.past, now, changes);
+        Self::apply_samples(&load.samples, now, changes);
         let mut open_changed = false;
         let live = (load.tokens.iter()).map(|&(second, token)| (clamp_stamp(second, now), token));
         for (second, token) in live.chain(load.past_tokens.iter().copied()) {

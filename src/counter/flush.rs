@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::history::DirtyPages;
 use super::ledger::NewRecord;
+use super::samples::{Samples, add_samples};
 use crate::sketch::{Sketch, Token};
 
 /// What a flush carries.
@@ -25,6 +26,8 @@ pub struct Load {
     pub writes: u32,
     /// The newest generation that it may count in, as its lane says; 0 for whichever lives.
     pub newest: u64,
+    /// Samples by the unix second of their increments, clamped to the cell's clock.
+    pub samples: Samples,
 }
 
 impl Load {
@@ -46,6 +49,9 @@ impl Load {
         self.past.extend_from_slice(&other.past);
         self.tokens.extend_from_slice(&other.tokens);
         self.past_tokens.extend_from_slice(&other.past_tokens);
+        for (second, histogram) in &other.samples {
+            add_samples(&mut self.samples, *second, histogram);
+        }
         true
     }
 }
@@ -84,6 +90,8 @@ pub struct Changes {
     pub late_tokens: Vec<(i64, Token)>,
     /// Records of keyed writes, one for each key. Where there are any, the ledger's counts are written too.
     pub records: Vec<NewRecord>,
+    /// Samples by the unix second of their minute's start: the shell merges them into those minutes' rows.
+    pub samples: Samples,
 }
 
 impl Changes {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::history::{Count, Step};
 use super::id::Datacenter;
+use super::samples::join_samples;
 use super::total::{Sum, Value};
 use crate::sketch::Sketch;
 
@@ -115,6 +116,8 @@ pub struct Question {
     pub history: Option<Range>,
     /// Leave the sketches out: a reader that wants totals alone saves up to 12 KB a cell.
     pub totals_only: bool,
+    /// Tell how the samples of these seconds are distributed: (first, last).
+    pub samples: Option<(i64, i64)>,
 }
 
 impl Question {
@@ -125,12 +128,13 @@ impl Question {
             window: None,
             history: None,
             totals_only: false,
+            samples: None,
         }
     }
 
     /// Whether times matter, so that a cell's kept part does not answer it.
     pub fn is_about_times(&self) -> bool {
-        self.window.is_some() || self.history.is_some()
+        self.window.is_some() || self.history.is_some() || self.samples.is_some()
     }
 }
 
@@ -170,6 +174,8 @@ pub struct Summary {
     pub points: BTreeMap<i64, u128>,
     /// From when those buckets are complete; `i64::MIN` where nothing was let go.
     pub kept_from: i64,
+    /// The samples that were asked for, as a histogram at rest; empty for none.
+    pub samples: Vec<u8>,
 }
 
 impl Default for Summary {
@@ -183,6 +189,7 @@ impl Default for Summary {
             window: Count::default(),
             points: BTreeMap::new(),
             kept_from: i64::MIN,
+            samples: Vec::new(),
         }
     }
 }
@@ -202,6 +209,7 @@ impl Summary {
             window: part.window.unwrap_or_default(),
             points,
             kept_from: part.kept_from,
+            samples: Vec::new(),
         });
     }
 
@@ -218,6 +226,7 @@ impl Summary {
             *held = held.saturating_add(count);
         }
         self.kept_from = self.kept_from.max(other.kept_from);
+        join_samples(&mut self.samples, other.samples);
     }
 
     /// The value of the cells in this sum.

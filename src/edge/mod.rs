@@ -12,15 +12,19 @@
 //! | [`mod@write`] | increments and decrements |
 //! | [`bulk`] | `/events` and `/ingest` |
 //! | [`read`] | reads, cached or strong |
+//! | [`distribution`] | how samples are distributed |
 //! | [`uniques`] | unions of unique elements |
 //! | [`views`] | what default reads share |
 //! | [`manage`] | settings, endings, listings |
+//! | [`live`] | streams of what is watched |
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`queue`] | events that are acknowledged at once and counted soon |
 //! | [`producer`] | how they reach the deployment's queue, where it has one |
 //! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
 //! | [`dashboard`] | the files of the dashboard |
+//! | [`pages`] | what pages embed: the script, the pixel, badges |
+//! | [`visitors`] | how much visitors without a key may write |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -29,6 +33,7 @@
 mod body;
 mod bulk;
 mod dashboard;
+mod distribution;
 mod fleet;
 mod flight;
 mod isolate;
@@ -37,8 +42,10 @@ mod lanes;
 mod limit_checks;
 mod limiters;
 mod limits;
+mod live;
 mod manage;
 mod metrics;
+mod pages;
 mod producer;
 mod queue;
 mod read;
@@ -46,6 +53,7 @@ mod respond;
 mod uniques;
 mod views;
 mod visit;
+mod visitors;
 mod write;
 
 use worker::web_sys::{Request, Response};
@@ -61,6 +69,9 @@ use visit::Visit;
 /// The API's description, served as it stands.
 const OPENAPI: &str = include_str!("../protocol/openapi.json");
 
+/// What bodies that name their counters count as, in the limit of visitors without a key: one write each, to no counter.
+const BODIES: &str = "";
+
 /// Answers one request of a client.
 pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     let visit = Visit::new(request, env, context);
@@ -70,6 +81,9 @@ pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Resu
     let (name, answer) = match resolve(visit.method(), visit.path()) {
         Ok(route) => {
             let name = route.name();
+            if route == Route::Live {
+                return live::fetch(&visit).await;
+            }
             let answer = handle(&visit, route).await;
             (name, answer.unwrap_or_else(Answer::from))
         }
@@ -85,7 +99,12 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::Health, _) => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
         (Route::OpenApi, _) => Ok(Answer::json(OPENAPI.to_owned())),
         (Route::Dashboard(name), _) => dashboard::file(name.as_deref()),
+        (Route::Script, _) => Ok(pages::script()),
+        (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,
+        (Route::Badge(id), _) => pages::badge(visit, &visit.caller_of_image()?, id).await,
         (_, Err(problem)) => Err(problem),
+        // It is answered by a stream.
+        (Route::Live, _) => Ok(Answer::text(String::new())),
         // The numbers are of all counters, so a key for a prefix does not do.
         (Route::Metrics, Ok(caller)) => {
             caller.may(Scope::Admin, "")?;
@@ -93,10 +112,12 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         }
         (Route::Increment(id), Ok(caller)) => {
             caller.may(Scope::Write, id.as_str())?;
+            visitors::admit(visit, &caller, id.as_str())?;
             write::increment(visit, id).await
         }
         (Route::Decrement(id), Ok(caller)) => {
             caller.may(Scope::Write, id.as_str())?;
+            visitors::admit(visit, &caller, id.as_str())?;
             write::decrement(visit, id).await
         }
         (Route::Read(id), Ok(caller)) => {
@@ -106,6 +127,10 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::History(id), Ok(caller)) => {
             caller.may(Scope::Read, id.as_str())?;
             read::history(visit, id).await
+        }
+        (Route::Distribution(id), Ok(caller)) => {
+            caller.may(Scope::Read, id.as_str())?;
+            distribution::distribution(visit, id).await
         }
         (Route::Uniques, Ok(caller)) => uniques::uniques(visit, &caller).await,
         (Route::List, Ok(caller)) => manage::list(visit, &caller).await,
@@ -131,10 +156,12 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         }
         (Route::Events, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;
+            visitors::admit(visit, &caller, BODIES)?;
             bulk::events(visit, &caller).await
         }
         (Route::Event, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;
+            visitors::admit(visit, &caller, BODIES)?;
             queue::event(visit, &caller).await
         }
         (Route::Count, Ok(caller)) => queue::counter(visit, &caller).await,
@@ -174,6 +201,7 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         }
         (Route::Ingest, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;
+            visitors::admit(visit, &caller, BODIES)?;
             bulk::ingest(visit, &caller).await
         }
     }

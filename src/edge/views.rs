@@ -143,6 +143,7 @@ fn bytes_of(view: &View) -> usize {
     let parts = sum.datacenters.iter().filter_map(|(_, part)| part.as_ref());
     let bytes = parts.map(|part| {
         let sketches = part.summary.uniques.len() + part.summary.window_uniques.len();
+        let sketches = sketches + part.summary.samples.len();
         sketches + 24 * part.summary.points.len() + 64 * part.cells.len()
     });
     bytes.sum::<usize>() + 256

@@ -9,6 +9,7 @@ use super::{body, keyed, lanes, manage, read};
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{Keyed, Unchanged};
+use crate::counter::samples::Samples;
 use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
 use crate::platform::clock::{now_ms, random_key};
@@ -24,7 +25,7 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
 use crate::protocol::query::Query;
-use crate::sketch::{Token, hash};
+use crate::sketch::{Histogram, Token, hash};
 
 /// How often a write is sent on because the shard it was sent to has been sealed.
 const MOVES_MAX: usize = 4;
@@ -67,6 +68,10 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
     let bytes = body::read_small(&visit.request).await?;
     let body = parse_increment(&bytes)?;
+    if !adds && body.sample.is_some() {
+        let detail = "a sample goes with an increment; leave it out of a decrement";
+        return Err(Problem::new(Code::InvalidBody, detail));
+    }
     let (at_ms, skewed) = stamp_ms(body.at_ms);
     let second = at_ms.div_euclid(1_000);
     let key = visit.header("idempotency-key");
@@ -86,6 +91,36 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     if let Some(problem) = write.skewed.as_ref().filter(|_| write.key.is_none()) {
         return Err(problem.clone());
     }
+    deliver(visit, id, write, strings).await
+}
+
+/// Counts one, of this element where there is one.
+///
+/// # Errors
+/// As [`increment`].
+pub async fn one(visit: &Visit, id: CounterId, unique: Option<String>) -> Result<(), Problem> {
+    let write = Write {
+        body: IncrementBody {
+            delta: 1,
+            unique,
+            at_ms: None,
+        },
+        adds: true,
+        second: now_ms().div_euclid(1_000),
+        key: None,
+        condition: None,
+        skewed: None,
+    };
+    deliver(visit, id, write, false).await.map(|_| ())
+}
+
+async fn deliver(
+    visit: &Visit,
+    id: CounterId,
+    write: Write,
+    strings: bool,
+) -> Result<Answer, Problem> {
+    let (adds, second) = (write.adds, write.second);
     if write.key.is_some() || write.condition.is_some() || (!adds && is_bounded(&id)) {
         return write_alone(visit, id, &write, strings).await;
     }
@@ -101,6 +136,7 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     } else {
         load.removed = delta;
     }
+    load.samples = samples_of(&write);
     let mut element = None;
     if let Some(unique) = &write.body.unique {
         let hashed = hash(&*hash_key(&visit.env).await?, unique.as_bytes());
@@ -163,6 +199,12 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     )))
 }
 
+/// The sample of a write, as loads carry it.
+fn samples_of(write: &Write) -> Samples {
+    let sample = write.body.sample.map(Histogram::of);
+    sample.map(|one| (write.second, one)).into_iter().collect()
+}
+
 /// What a write is counted as that is answered as done.
 const fn acknowledged(adds: bool) -> Metric {
     if adds {
@@ -200,12 +242,16 @@ async fn write_alone(
     let unique = write.body.unique.as_deref().map(str::as_bytes);
     let at_ms = write.body.at_ms.map(i64::to_le_bytes);
     let delta = write.body.delta;
-    let parts: [&[u8]; 4] = [
+    let amount = delta.to_le_bytes();
+    let sample = write.body.sample.map(|sample| sample.bits().to_le_bytes());
+    let mut parts: Vec<&[u8]> = vec![
         operation,
-        &delta.to_le_bytes(),
+        &amount,
         unique.unwrap_or_default(),
         at_ms.as_ref().map_or(&[], |bytes| bytes),
     ];
+    // Left out where there is none: a write without asks for what it always did.
+    parts.extend(sample.as_ref().map(|bits| &bits[..]));
     let hashed = |bytes: &[u8]| hash(&secret, bytes);
     let (added, removed) = if write.adds { (delta, 0) } else { (0, delta) };
     let keyed = Keyed {
@@ -225,6 +271,7 @@ async fn write_alone(
         past: Vec::new(),
         seen: None,
         condition,
+        samples: samples_of(write),
     };
     let (answer, counted) = match keyed::count_one(visit, &id, keyed, &how, strings).await {
         // Home may have moved since it was learned of: the next one asks.

@@ -254,9 +254,14 @@ impl Core {
             Some((from, to)) if !question.totals_only => self.rows.window_uniques(from, to)?,
             _ => Vec::new(),
         };
+        let samples = match question.samples {
+            Some((from, to)) => self.rows.window_samples(from, to)?,
+            None => Vec::new(),
+        };
         Ok(Some(CellAnswer {
             part,
             window_uniques,
+            samples,
         }))
     }
 

@@ -46,10 +46,12 @@ pub(super) enum Kind {
     Sealed,
     /// How many records each slot of the ledger has.
     Ledger,
+    /// Samples of a minute; start: its first second.
+    Samples,
 }
 
 impl Kind {
-    fn number(self) -> SqlStorageValue {
+    pub(super) fn number(self) -> SqlStorageValue {
         let number: i32 = match self {
             Self::Address => 0,
             Self::Hot => 1,
@@ -61,6 +63,7 @@ impl Kind {
             Self::Closing => 7,
             Self::Sealed => 8,
             Self::Ledger => 9,
+            Self::Samples => 10,
         };
         number.into()
     }
@@ -77,7 +80,7 @@ impl Kind {
 /// The rows of a cell.
 pub struct CellStore {
     pub(super) store: Store,
-    has_schema: std::cell::Cell<bool>,
+    pub(super) has_schema: std::cell::Cell<bool>,
 }
 
 impl CellStore {
@@ -145,7 +148,8 @@ impl CellStore {
         let only_hot = changes.pages.is_empty()
             && !changes.all_time
             && changes.minutes.is_empty()
-            && changes.records.is_empty();
+            && changes.records.is_empty()
+            && changes.samples.is_empty();
         // One row is atomic by itself.
         if only_hot && changes.late_tokens.is_empty() && self.has_schema.get() {
             return self.put(Kind::Hot, 0, &cell.hot_row());
@@ -168,6 +172,7 @@ impl CellStore {
                 self.put_bytes(Kind::MinuteSketch, *minute, sketch.clone())?;
             }
             self.merge_late(changes)?;
+            self.merge_samples(changes, now)?;
             self.put_records(cell, changes)?;
             self.put(Kind::Hot, 0, &cell.hot_row())
         })
@@ -334,7 +339,7 @@ impl CellStore {
             .transpose()
     }
 
-    fn get_bytes(&self, kind: Kind, start: i64) -> Result<Option<Vec<u8>>, Fault> {
+    pub(super) fn get_bytes(&self, kind: Kind, start: i64) -> Result<Option<Vec<u8>>, Fault> {
         let rows = self.store.run(
             "SELECT body FROM rows WHERE kind = ? AND start = ?",
             vec![kind.number(), start.into()],
@@ -371,7 +376,7 @@ impl CellStore {
         self.put_bytes(kind, start, encode(value)?)
     }
 
-    fn put_bytes(&self, kind: Kind, start: i64, body: Vec<u8>) -> Result<(), Fault> {
+    pub(super) fn put_bytes(&self, kind: Kind, start: i64, body: Vec<u8>) -> Result<(), Fault> {
         self.store.run(
             "INSERT INTO rows VALUES (?, ?, ?) ON CONFLICT (kind, start) DO UPDATE SET body = excluded.body",
             vec![kind.number(), start.into(), body.into()],

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use super::cell::{Core, GRANT_TRIES};
 use crate::counter::grant::Grant;
 use crate::counter::merge::{Part, Question};
+use crate::counter::samples::join_samples;
 use crate::counter::settings::SHARDS_MAX;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
@@ -126,6 +127,7 @@ impl Core {
         };
         let mut add = |shard: u8, answer: CellAnswer| {
             datacenter.cells.push((shard, answer.part.totals));
+            join_samples(&mut datacenter.summary.samples, answer.samples);
             datacenter
                 .summary
                 .add_part(answer.part, answer.window_uniques);
@@ -147,6 +149,7 @@ impl Core {
                 CellAnswer {
                     part,
                     window_uniques,
+                    samples: Vec::new(),
                 },
             );
         }

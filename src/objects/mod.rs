@@ -7,7 +7,7 @@
 //! | [`count`] | keyed writes, each counted once |
 //! | [`lead`] | what a lead does besides: sums, grants, endings for its shards |
 //! | [`balance`] | how a cell watches its load, and how the number of shards follows it |
-//! | [`cell_store`], [`cell_ledger`] | a cell's rows, and those of its keyed writes |
+//! | [`cell_store`], [`cell_ledger`], [`cell_samples`] | a cell's rows, those of its keyed writes, and of its samples |
 //! | [`claims`], [`claim_store`] | whose an idempotency key is, and the rows of that |
 //! | [`inbox`], [`inbox_store`] | events that are acknowledged and not counted yet, and their rows |
 //! | [`consume`] | how an inbox counts them |
@@ -24,12 +24,16 @@
 //! | [`limiter_growth`] | how keys move when the number of limiters changes |
 //! | [`leases`] | how a limiter admits what the world shares |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
+//! | [`watcher`] | those who show counters to watchers: a hub or a lookout |
+//! | [`hub`] | holds the streams of watchers |
+//! | [`lookout`] | reads what is watched, once for all |
 //! | [`readable`] | refusing what comes while storage cannot be read |
 //! | [`store`] | SQL, and the schema's version |
 
 mod balance;
 mod cell;
 mod cell_ledger;
+mod cell_samples;
 mod cell_store;
 mod claim_store;
 mod claims;
@@ -39,6 +43,7 @@ mod count;
 mod directory;
 mod directory_store;
 mod gather;
+mod hub;
 mod inbox;
 mod inbox_store;
 mod inboxes;
@@ -47,6 +52,7 @@ mod leases;
 mod limiter;
 mod limiter_growth;
 mod limiter_store;
+mod lookout;
 mod operate;
 mod operation_store;
 mod policies;
@@ -56,3 +62,4 @@ mod rebuild;
 mod settling;
 mod store;
 mod telling;
+mod watcher;

@@ -37,6 +37,7 @@ mod converge;
 mod explain;
 mod keyed;
 mod limit;
+mod live;
 mod operate;
 mod queue;
 mod read;
@@ -48,6 +49,7 @@ pub use limit::{
     Check, Checked, DeletePolicy, Demand, EndReservation, GetPolicy, Judged, Lease, ListPolicies,
     PolicyPut, PutPolicy, Reserve, Reserved, Wish,
 };
+pub use live::{Join, Look};
 pub use operate::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
 };
@@ -241,6 +243,8 @@ pub struct CellAnswer {
     pub part: Part,
     /// Sketch of the window at rest; empty for none.
     pub window_uniques: Vec<u8>,
+    /// The samples that were asked for, as a histogram at rest; empty for none.
+    pub samples: Vec<u8>,
 }
 
 /// Aggregator or root → lead: sum your datacenter.

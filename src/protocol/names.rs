@@ -16,6 +16,8 @@ pub const DIRECTORY: &str = "DIRECTORY";
 pub const INBOXES: &str = "INBOXES";
 /// Binding of the limiters' namespace, class `Limiter`.
 pub const LIMITERS: &str = "LIMITERS";
+/// Binding of the watchers' namespace, class `Watcher`.
+pub const WATCHERS: &str = "WATCHERS";
 /// Binding of the global aggregator Worker on the edge.
 pub const AGGREGATOR: &str = "AGGREGATOR";
 /// Binding of a queue of the platform on the edge, where the deployment has one: queued events go there.
@@ -62,6 +64,9 @@ pub const LIMITER_COUNT: &str = "TALLY_LIMITERS";
 /// Variable of the aggregator: how many there were before, for as long as what was used there counts. A key that a limiter
 /// does not know is then looked for in its old place.
 pub const LIMITER_COUNT_BEFORE: &str = "TALLY_LIMITERS_BEFORE";
+
+/// Variable of the aggregator: streams of one hub; more than that go to another.
+pub const LIVE_WATCHERS: &str = "TALLY_LIVE_WATCHERS";
 
 /// Which cell: a counter, a datacenter, a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -179,5 +184,24 @@ pub fn limiter(address: &LimiterAddress) -> Placement {
         binding: LIMITERS,
         name,
         location_hint,
+    }
+}
+
+/// The placement of a lookout: it reads the watched counters of one partition of the directory's ring, near whoever asks first.
+pub fn lookout(partition: u32) -> Placement {
+    Placement {
+        binding: WATCHERS,
+        name: format!("w1/{partition}"),
+        location_hint: None,
+    }
+}
+
+/// The placement of a hub: it holds the streams of watchers of a region, in order of its number. Where the platform names no
+/// region there is one for all.
+pub fn hub(region: Option<&'static str>, number: u32) -> Placement {
+    Placement {
+        binding: WATCHERS,
+        name: format!("h1/{}/{number}", region.unwrap_or("any")),
+        location_hint: region,
     }
 }

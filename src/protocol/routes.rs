@@ -23,12 +23,16 @@ pub enum Route {
     Reset(CounterId),
     /// `GET /counters/{id}/history`
     History(CounterId),
+    /// `GET /counters/{id}/distribution`
+    Distribution(CounterId),
     /// `GET /counters`
     List,
     /// `GET /counters/{prefix}*/aggregate`
     Aggregate(String),
     /// `GET /uniques`
     Uniques,
+    /// `GET /live`
+    Live,
     /// `POST /events`
     Events,
     /// `POST /ingest`
@@ -57,6 +61,12 @@ pub enum Route {
     Forget(PolicyName, CounterId),
     /// `POST /limits/{policy}/{key}/refund`
     Refund(PolicyName, CounterId),
+    /// `GET /pixel/{id}.gif`
+    Pixel(CounterId),
+    /// `GET /badge/{id}.svg`
+    Badge(CounterId),
+    /// `GET /tally.js`
+    Script,
     /// `GET /metrics`
     Metrics,
     /// `GET /dashboard`, `GET /dashboard/{file}`: a file of the dashboard by its name, none for the folder itself
@@ -96,9 +106,11 @@ names! {
     Set "set" "[`Route::Set`]";
     Reset "reset" "[`Route::Reset`]";
     History "history" "[`Route::History`]";
+    Distribution "distribution" "[`Route::Distribution`]";
     List "list" "[`Route::List`]";
     Aggregate "aggregate" "[`Route::Aggregate`]";
     Uniques "uniques" "[`Route::Uniques`]";
+    Live "live" "[`Route::Live`]";
     Events "events" "[`Route::Events`]";
     Ingest "ingest" "[`Route::Ingest`]";
     Event "api_event" "[`Route::Event`]";
@@ -113,6 +125,9 @@ names! {
     Peek "limit_peek" "[`Route::Peek`]";
     Forget "limit_forget" "[`Route::Forget`]";
     Refund "limit_refund" "[`Route::Refund`]";
+    Pixel "pixel" "[`Route::Pixel`]";
+    Badge "badge" "[`Route::Badge`]";
+    Script "script" "[`Route::Script`]";
     Metrics "metrics" "[`Route::Metrics`]";
     Dashboard "dashboard" "[`Route::Dashboard`]";
     Health "healthz" "[`Route::Health`]";
@@ -133,9 +148,11 @@ impl Route {
             Self::Set(_) => RouteName::Set,
             Self::Reset(_) => RouteName::Reset,
             Self::History(_) => RouteName::History,
+            Self::Distribution(_) => RouteName::Distribution,
             Self::List => RouteName::List,
             Self::Aggregate(_) => RouteName::Aggregate,
             Self::Uniques => RouteName::Uniques,
+            Self::Live => RouteName::Live,
             Self::Events => RouteName::Events,
             Self::Ingest => RouteName::Ingest,
             Self::Event => RouteName::Event,
@@ -150,6 +167,9 @@ impl Route {
             Self::Peek(..) => RouteName::Peek,
             Self::Forget(..) => RouteName::Forget,
             Self::Refund(..) => RouteName::Refund,
+            Self::Pixel(_) => RouteName::Pixel,
+            Self::Badge(_) => RouteName::Badge,
+            Self::Script => RouteName::Script,
             Self::Metrics => RouteName::Metrics,
             Self::Dashboard(_) => RouteName::Dashboard,
             Self::Health => RouteName::Health,
@@ -170,8 +190,10 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/counters/{id}/value", &["PUT"]),
     ("/counters/{id}/reset", &["POST"]),
     ("/counters/{id}/history", &["GET"]),
+    ("/counters/{id}/distribution", &["GET"]),
     ("/counters/{prefix}*/aggregate", &["GET"]),
     ("/uniques", &["GET"]),
+    ("/live", &["GET"]),
     ("/events", &["POST"]),
     ("/ingest", &["POST"]),
     ("/api/event", &["POST"]),
@@ -181,6 +203,9 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/limits/{policy}", &["GET", "PUT", "DELETE"]),
     ("/limits/{policy}/{key}", &["GET", "POST", "DELETE"]),
     ("/limits/{policy}/{key}/refund", &["POST"]),
+    ("/pixel/{id}.gif", &["GET"]),
+    ("/badge/{id}.svg", &["GET"]),
+    ("/tally.js", &["GET"]),
     ("/metrics", &["GET"]),
     ("/healthz", &["GET"]),
     ("/openapi.json", &["GET"]),
@@ -228,10 +253,12 @@ fn template_of(path: &str) -> Option<&'static str> {
         ["counters", _, "value"] => "/counters/{id}/value",
         ["counters", _, "reset"] => "/counters/{id}/reset",
         ["counters", _, "history"] => "/counters/{id}/history",
+        ["counters", _, "distribution"] => "/counters/{id}/distribution",
         ["counters", prefix, "aggregate"] if prefix.ends_with('*') => {
             "/counters/{prefix}*/aggregate"
         }
         ["uniques"] => "/uniques",
+        ["live"] => "/live",
         ["events"] => "/events",
         ["ingest"] => "/ingest",
         ["api", "event"] => "/api/event",
@@ -241,6 +268,9 @@ fn template_of(path: &str) -> Option<&'static str> {
         ["limits", _] => "/limits/{policy}",
         ["limits", _, _] => "/limits/{policy}/{key}",
         ["limits", _, _, "refund"] => "/limits/{policy}/{key}/refund",
+        ["pixel", name] if name.ends_with(".gif") => "/pixel/{id}.gif",
+        ["badge", name] if name.ends_with(".svg") => "/badge/{id}.svg",
+        ["tally.js"] => "/tally.js",
         ["metrics"] => "/metrics",
         ["dashboard", ..] => "/dashboard",
         ["healthz"] => "/healthz",
@@ -275,6 +305,7 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         decode_segment(segment).and_then(|text| CounterId::parse(text).map_err(Problem::from))
     };
     let id = || id_of(segment);
+    let id_before = |ending| id_of(segment.strip_suffix(ending).unwrap_or_default());
     let policy = || decode_segment(segment).and_then(PolicyName::parse);
     let key_segment = segments.next().unwrap_or_default();
     let key = || id_of(key_segment);
@@ -288,10 +319,12 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/counters/{id}/value", _) => Route::Set(id()?),
         ("/counters/{id}/reset", _) => Route::Reset(id()?),
         ("/counters/{id}/history", _) => Route::History(id()?),
+        ("/counters/{id}/distribution", _) => Route::Distribution(id()?),
         ("/counters/{prefix}*/aggregate", _) => Route::Aggregate(decode_segment(
             segment.strip_suffix('*').unwrap_or_default(),
         )?),
         ("/uniques", _) => Route::Uniques,
+        ("/live", _) => Route::Live,
         ("/events", _) => Route::Events,
         ("/ingest", _) => Route::Ingest,
         ("/api/event", _) => Route::Event,
@@ -306,6 +339,9 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/limits/{policy}/{key}", "DELETE") => Route::Forget(policy()?, key()?),
         ("/limits/{policy}/{key}", _) => Route::Peek(policy()?, key()?),
         ("/limits/{policy}/{key}/refund", _) => Route::Refund(policy()?, key()?),
+        ("/pixel/{id}.gif", _) => Route::Pixel(id_before(".gif")?),
+        ("/badge/{id}.svg", _) => Route::Badge(id_before(".svg")?),
+        ("/tally.js", _) => Route::Script,
         ("/metrics", _) => Route::Metrics,
         ("/dashboard", _) => Route::Dashboard(path.strip_prefix("/dashboard/").map(str::to_owned)),
         ("/healthz", _) => Route::Health,

@@ -29,6 +29,7 @@
 //! | `estimate` | from registers or tokens to a number of elements |
 //! | `family` | the sketches of many shards: which of them add, which merge |
 //! | `intersection` | what two of them have in common |
+//! | `histogram` | how samples are distributed, for percentiles: no sketch of elements, and not idempotent |
 //! | `redis` | the hash and the string of Redis, for sketches that Redis is to read or has written |
 
 mod difference;
@@ -36,6 +37,7 @@ mod estimate;
 mod family;
 mod format;
 mod hash_id;
+mod histogram;
 mod hyperloglog;
 mod intersection;
 mod lanes;
@@ -50,6 +52,10 @@ pub use estimate::STANDARD_ERROR;
 pub use family::{Class, Estimated, Families};
 pub use format::SketchError;
 pub use hash_id::HashId;
+pub use histogram::{
+    BUCKETS_PER_OCTAVE, Histogram, HistogramError, MAX_RELATIVE_ERROR, NoSample, SAMPLE_LIMIT,
+    SAMPLE_MIN, Sample,
+};
 pub use hyperloglog::Sketch;
 pub use redis::{Hyll, HyllFault, redis_hash, redis_token};
 pub use sip::{HashKey, hash};

@@ -11,13 +11,14 @@ use tally::counter::history::{MINUTES_KEPT, Step};
 use tally::counter::ledger::{Kept, Ledger, NewRecord, WriteKey};
 use tally::counter::merge::from_rest;
 use tally::protocol::messages::{decode, encode};
-use tally::sketch::Sketch;
+use tally::sketch::{Histogram, Sketch};
 
 const HOT: u8 = 1;
 const ALL_TIME: u8 = 2;
 const MINUTE_SKETCH: u8 = 6;
 const SEALED: u8 = 8;
 const LEDGER: u8 = 9;
+const SAMPLES: u8 = 10;
 
 fn kind_of_page(step: Step) -> u8 {
     match step {
@@ -62,8 +63,24 @@ impl Rows {
             sketch.insert(token);
             self.0.insert((MINUTE_SKETCH, minute), sketch.to_bytes());
         }
+        self.write_samples(changes, now);
         self.write_records(cell, changes);
         self.write_hot(cell);
+    }
+
+    fn write_samples(&mut self, changes: &Changes, now: i64) {
+        for (minute, samples) in &changes.samples {
+            let stored = self.0.get(&(SAMPLES, *minute));
+            let mut merged = stored.map_or_else(Histogram::new, |body| {
+                Histogram::from_bytes(body).expect("a histogram")
+            });
+            if stored.is_none() {
+                self.0
+                    .retain(|(kind, start), _| *kind != SAMPLES || *start >= now - MINUTES_KEPT);
+            }
+            merged.merge(samples);
+            self.0.insert((SAMPLES, *minute), merged.to_bytes());
+        }
     }
 
     fn write_records(&mut self, cell: &Cell, changes: &Changes) {
@@ -191,6 +208,22 @@ impl Rows {
             union.merge(&from_rest(body));
         }
         union
+    }
+
+    /// The samples of the minutes that a window touches, merged.
+    pub fn window_samples(&self, from: i64, to: i64) -> Histogram {
+        let mut all = Histogram::new();
+        let first = Step::Minute.start_of(from);
+        for (_, body) in self.0.range((SAMPLES, first)..=(SAMPLES, to)) {
+            all.merge(&Histogram::from_bytes(body).expect("a histogram"));
+        }
+        all
+    }
+
+    /// The minutes that have samples.
+    pub fn minutes_of_samples(&self) -> Vec<i64> {
+        let rows = self.0.range((SAMPLES, i64::MIN)..=(SAMPLES, i64::MAX));
+        rows.map(|((_, minute), _)| *minute).collect()
     }
 
     fn sketch(&self, kind: u8, start: i64) -> Sketch {

@@ -86,6 +86,7 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
             unique: line.element.as_ref().map(|name| name.as_bytes().into()),
             at_ms: None,
             id: line.id.as_deref().map(Cow::Borrowed),
+            sample: None,
         };
         gather.add(number, &record, now_ms, &hash);
     }

@@ -10,6 +10,7 @@ use super::super::delta::parse_delta;
 use super::super::problem::{Code, Problem};
 use super::Record;
 use super::json::{Text, bytes_of, present, read_object};
+use crate::sketch::Sample;
 
 /// The longest element that uniques are counted by, in bytes of UTF-8.
 pub const UNIQUE_BYTES_MAX: usize = 1024;
@@ -30,10 +31,12 @@ struct EventWire<'a> {
     at: Option<u64>,
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "present")]
+    sample: Option<f64>,
 }
 
-/// Returns one record `{"key", "increment"?, "unique"?, "at"?, "id"?}`: `increment` is a positive whole
-/// number or its decimal string, 1 where it is missing; `at` is in unix milliseconds.
+/// Returns one record `{"key", "increment"?, "unique"?, "at"?, "id"?, "sample"?}`: `increment` is a positive whole
+/// number or its decimal string, 1 where it is missing; `at` is in unix milliseconds; `sample` see [`Sample::new`].
 ///
 /// The key is not checked here, see [`Record::counter_id`]. Allocates only for strings with escapes.
 ///
@@ -51,6 +54,7 @@ pub fn parse_event(json: &[u8]) -> Result<Record<'_>, Problem> {
         unique: wire.unique.map(|text| bytes_of(text.0)),
         at_ms: wire.at.map(milliseconds_of),
         id: wire.id.map(|text| text.0),
+        sample: sample_of(wire.sample)?,
     })
 }
 
@@ -63,6 +67,8 @@ pub struct IncrementBody {
     pub unique: Option<String>,
     /// When it happened, in unix milliseconds; `None` is now.
     pub at_ms: Option<i64>,
+    /// The value that percentiles are of, one for the whole delta.
+    pub sample: Option<Sample>,
 }
 
 #[derive(Deserialize)]
@@ -74,9 +80,11 @@ struct IncrementWire<'a> {
     unique: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
     at: Option<u64>,
+    #[serde(default, deserialize_with = "present")]
+    sample: Option<f64>,
 }
 
-/// Returns the body `{"delta"?, "unique"?, "at"?}` of one increment; an empty body is a delta of 1.
+/// Returns the body `{"delta"?, "unique"?, "at"?, "sample"?}` of one increment; an empty body is a delta of 1.
 ///
 /// # Errors
 /// As [`parse_event`].
@@ -86,6 +94,7 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
             delta: 1,
             unique: None,
             at_ms: None,
+            sample: None,
         });
     }
     let wire: IncrementWire<'_> = read_object(body)?;
@@ -96,7 +105,14 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
         delta,
         unique,
         at_ms: wire.at.map(milliseconds_of),
+        sample: sample_of(wire.sample)?,
     })
+}
+
+/// Returns what percentiles are of, if it was given.
+fn sample_of(number: Option<f64>) -> Result<Option<Sample>, Problem> {
+    let sample = number.map(Sample::new).transpose();
+    sample.map_err(|refused| Problem::new(Code::InvalidBody, refused.to_string()))
 }
 
 /// Returns an amount, 1 where it is missing.

@@ -14,6 +14,8 @@ use super::report::{LineNumbers, Report};
 use super::{Record, length};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::WriteKey;
+use crate::counter::samples::{Grown, Samples, insert_sample};
+use crate::sketch::Sample;
 
 /// How far a record's time may be from the clock where nothing else is set, in milliseconds.
 pub const CLOCK_SKEW_MS: i64 = 5_000;
@@ -37,6 +39,12 @@ const TOKEN_BYTES: u64 = 16;
 
 /// What a record with an id holds: 80 bytes, in a vector that is half full at worst.
 const IDENTIFIED_BYTES: u64 = 160;
+
+/// What the samples of one stamp hold: 72 + 8 bytes in a vector that is half full at worst, and four buckets of 16.
+const SAMPLES_BYTES: u64 = 224;
+
+/// What one bucket of samples holds, in a vector that is half full at worst.
+const SAMPLES_BUCKET_BYTES: u64 = 32;
 
 /// Fewer tokens are not worth looking for repetitions among: 64 * 16 = 1,024 bytes.
 const TOKENS_COMPACT_MIN: usize = 64;
@@ -75,6 +83,8 @@ pub struct Gathered {
     pub lines: LineNumbers,
     /// Records with an id of their own, each counted once by itself.
     pub identified: Vec<Identified>,
+    /// The samples of its records by stamp, but for those of records with an id.
+    pub samples: Samples,
 }
 
 /// A record with an idempotency key of its own.
@@ -94,6 +104,8 @@ pub struct Identified {
     pub element: Option<u64>,
     /// Whether its time is out of range, so that it may be answered if it was counted before, and not counted now.
     pub is_skewed: bool,
+    /// The value that percentiles are of.
+    pub sample: Option<Sample>,
 }
 
 /// Sums records by counter.
@@ -193,14 +205,20 @@ impl Gather {
             let unique = record.unique.as_deref().unwrap_or_default();
             let at_ms = record.at_ms.map(i64::to_le_bytes);
             let at_ms = at_ms.as_ref().map_or(&[][..], |bytes| bytes);
+            let delta = record.delta.to_le_bytes();
+            let sample = record.sample.map(|sample| sample.bits().to_le_bytes());
+            let mut asked: Vec<&[u8]> = vec![&delta, unique, at_ms];
+            // Left out where there is none: a record without asks for what it always did.
+            asked.extend(sample.as_ref().map(|bits| &bits[..]));
             gathered.identified.push(Identified {
                 line,
                 key: write_key(hash, Kind::Event, id),
-                fingerprint: fingerprint(hash, &[&record.delta.to_le_bytes(), unique, at_ms]),
+                fingerprint: fingerprint(hash, &asked),
                 second: stamp,
                 delta: record.delta,
                 element: record.unique.as_deref().map(hash),
                 is_skewed,
+                sample: record.sample,
             });
             self.memory_bytes += IDENTIFIED_BYTES;
             return Ok(());
@@ -216,6 +234,14 @@ impl Gather {
         self.memory_bytes += length(gathered.buckets.len() - stamps_before) * STAMP_BYTES;
         if let Some(element) = &record.unique {
             self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hash(element)));
+        }
+        if let Some(sample) = record.sample {
+            let grown = insert_sample(&mut gathered.samples, stamp, sample);
+            self.memory_bytes += match grown {
+                Grown::Time => SAMPLES_BYTES,
+                Grown::Bucket => SAMPLES_BUCKET_BYTES,
+                Grown::Nothing => 0,
+            };
         }
         self.memory_bytes += gathered.lines.push(line);
         Ok(())

@@ -18,7 +18,7 @@ use crate::counter::split::shard_of_element;
 use crate::protocol::keyed::element_second;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::Problem;
-use crate::sketch::Token;
+use crate::sketch::{Histogram, Token};
 
 /// The most keyed writes that one message carries: each is two rows at the lead, so a message takes about
 /// 0.1 s.
@@ -84,7 +84,9 @@ impl KeyedWrites {
         for record in std::mem::take(&mut gathered.identified) {
             let elements = record.element.map(|hashed| (record.second, hashed));
             let bucket = vec![(record.second, record.delta)];
-            let write = write(record.key, record.fingerprint, record.delta, bucket, times);
+            let mut write = write(record.key, record.fingerprint, record.delta, bucket, times);
+            let sample = record.sample.map(Histogram::of);
+            write.samples = sample.map(|one| (record.second, one)).into_iter().collect();
             let group = if record.is_skewed {
                 &mut recalled
             } else {
@@ -95,7 +97,8 @@ impl KeyedWrites {
         if let Some(body) = key.filter(|_| gathered.lines.count > 0) {
             let added = std::mem::take(&mut gathered.added);
             let buckets = std::mem::take(&mut gathered.buckets).into_iter().collect();
-            let write = write(body.key, body.fingerprint, added, buckets, times);
+            let mut write = write(body.key, body.fingerprint, added, buckets, times);
+            write.samples = std::mem::take(&mut gathered.samples);
             let lines = std::mem::take(&mut gathered.lines);
             keyed.push(write, lines, std::mem::take(&mut gathered.tokens));
         }
@@ -162,6 +165,7 @@ fn write(
         // The answer to a body names no values.
         seen: Some(Default::default()),
         condition: None,
+        samples: Vec::new(),
     }
 }
 

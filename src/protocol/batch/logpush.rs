@@ -94,6 +94,7 @@ impl<'a> LogpushLine<'a> {
             unique,
             at_ms: Some(self.at_ms),
             id: None,
+            sample: None,
         }
     }
 }
@@ -154,6 +155,7 @@ pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<Record<'_>
         unique,
         at_ms,
         id: wire.id.map(|text| text.0),
+        sample: None,
     })
 }
 

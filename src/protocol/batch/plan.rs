@@ -176,6 +176,7 @@ fn loads_of(gathered: &Gathered, shards: u8, own: u8, times: Times) -> BTreeMap<
     let buckets = buckets.map(|(&second, &amount)| (second, amount)).collect();
     let mut amounts = Load {
         added: gathered.added,
+        samples: gathered.samples.clone(),
         ..Load::default()
     };
     match times {

@@ -41,6 +41,8 @@ pub struct Wanted {
     pub asks_all: bool,
     /// The asker does not go on asking, so nobody need push what changes for it.
     pub is_passing: bool,
+    /// Tell how the samples of these seconds are distributed: (first, last).
+    pub samples: Option<(i64, i64)>,
 }
 
 impl Wanted {
@@ -51,7 +53,13 @@ impl Wanted {
             window: self.window,
             history: self.history,
             totals_only: self.totals_only,
+            samples: self.samples,
         }
+    }
+
+    /// Whether times matter, which lie with the leads alone.
+    pub fn is_about_times(self) -> bool {
+        self.window.is_some() || self.history.is_some() || self.samples.is_some()
     }
 }
 
@@ -93,6 +101,16 @@ impl GlobalSum {
         (self.datacenters.iter()).fold(base, |sum, (datacenter, part)| {
             sum.plus(self.value_of(datacenter, part.as_ref()))
         })
+    }
+
+    /// What all cells have added, whatever the counter was set to; the most where that is more than 2^128 − 1.
+    pub fn added(&self) -> u128 {
+        let parts = self
+            .datacenters
+            .iter()
+            .filter_map(|(_, part)| part.as_ref());
+        let cells = parts.flat_map(|part| &part.cells);
+        cells.fold(0, |sum: u128, (_, cell)| sum.saturating_add(cell.added))
     }
 
     /// What one datacenter adds to the value.

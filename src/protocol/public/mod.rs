@@ -2,7 +2,9 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `distribution` | how samples are distributed |
 //! | `explain` | how a counter's sum was made |
+//! | `live` | a counter, as those who watch it are told |
 //! | `number` | exact numbers of any size, estimates |
 //! | `told` | one counter's sum, as it is told |
 //!
@@ -23,7 +25,9 @@ use crate::counter::merge::join_sketches;
 use crate::counter::queue::Death;
 use crate::counter::total::Value;
 
+mod distribution;
 mod explain;
+mod live;
 mod number;
 mod told;
 

@@ -144,6 +144,11 @@ impl<'a> Told<'a> {
         self.sum.value()
     }
 
+    /// What was counted in the window that was asked for; 0 where none was.
+    pub fn window_count(&self) -> u128 {
+        self.total.window.count
+    }
+
     /// Whether every write acknowledged before the read began is in the value, and none twice.
     pub fn is_exact(&self) -> bool {
         let may_lack_queued = !self.sum.is_drained && !self.sum.root.inboxes.is_empty();
