@@ -22,9 +22,9 @@
 //! | [`producer`] | how they reach the deployment's queue, where it has one |
 //! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
-//! | [`dashboard`] | the files of the dashboard |
 //! | [`pages`] | what pages embed: the script, the pixel, badges |
 //! | [`visitors`] | how much visitors without a key may write |
+//! | [`dashboard`] | the files of the dashboard |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -98,10 +98,10 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
     match (route, visit.caller()) {
         (Route::Health, _) => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
         (Route::OpenApi, _) => Ok(Answer::json(OPENAPI.to_owned())),
-        (Route::Dashboard(name), _) => dashboard::file(name.as_deref()),
         (Route::Script, _) => Ok(pages::script()),
         (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,
         (Route::Badge(id), _) => pages::badge(visit, &visit.caller_of_image()?, id).await,
+        (Route::Dashboard(name), _) => dashboard::file(name.as_deref()),
         (_, Err(problem)) => Err(problem),
         // It is answered by a stream.
         (Route::Live, _) => Ok(Answer::text(String::new())),
