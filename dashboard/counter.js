@@ -141,6 +141,7 @@ export function refusalOf(failure, id) {
     const command = `curl -X POST ${location.origin}${counterPath(id).replaceAll("'", "%27")}/increment`;
     return notice("There is no such counter", "Nothing has been counted under this name, or it was deleted or has expired. The first write creates it, and it will show here:", el("pre", {}, el("code", {}, command)));
   }
+  if (failure.status === 403 && id === "") return notice("This key may not list all of them", "One with a prefix lists the names that begin with it: enter it above. Another key may list more.");
   if (failure.status === 403) return notice("This key may not read it", "Its scopes or its prefix do not cover this counter. Another key may.");
   return notice("It cannot be shown", `${failure.message}.`);
 }

@@ -4,7 +4,7 @@
 import { Failure, counterPath, json } from "./api.js";
 import { refusalOf } from "./counter.js";
 import { el, nameOf, notice, setText, svg } from "./dom.js";
-import { each, readingOf, watch } from "./feed.js";
+import { each, readingOf, watch, watchable } from "./feed.js";
 import { count, drawn, rate, short } from "./numbers.js";
 import { ORDERS, counterHash, overviewHash } from "./routes.js";
 import { ranked, sparkline } from "./series.js";
@@ -77,7 +77,8 @@ export function showOverview(main, route, status) {
     const words = shown.length === found.length && page.cursor === null ? `${found.length === 1 ? "1 counter" : `${found.length} counters`}, ${which} first` : `The ${shown.length} ${which} of ${first} counters by name${page.cursor === null ? "" : "; a prefix looks at others"}`;
     setText(told, words + (missing > 0 ? `; ${missing} could not be read` : ""));
     arrange(shown);
-    follow(shown.map(({ id }) => id));
+    // Those whose names are too long together for one stream are asked with the next look.
+    follow(watchable(shown.map(({ id }) => id)));
     await each(shown, READS_AT_ONCE, ({ id }) => spark(id));
   };
 
@@ -145,7 +146,10 @@ export function showOverview(main, route, status) {
     body.replaceChildren(refusalOf(failure, ""));
   };
 
+  let isLooking = false;
   const rank = async () => {
+    if (isLooking) return;
+    isLooking = true;
     try {
       await look();
     } catch (error) {
@@ -159,6 +163,8 @@ export function showOverview(main, route, status) {
       }
       refresh();
     } finally {
+      isLooking = false;
+      clearTimeout(again);
       if (!signal.aborted) again = setTimeout(() => (document.hidden ? void 0 : rank()), rows.size === 0 ? 2_000 : RANK_MS);
     }
   };

@@ -104,6 +104,7 @@ pub async fn one(visit: &Visit, id: CounterId, unique: Option<String>) -> Result
             delta: 1,
             unique,
             at_ms: None,
+            sample: None,
         },
         adds: true,
         second: now_ms().div_euclid(1_000),
