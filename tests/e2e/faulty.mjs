@@ -9,6 +9,10 @@ import Aggregator, {
   Limiter as SoundLimiter,
 } from "./index.js";
 
+// A build without src/handlers.js has worker-build's class instead.
+const sound = (name, event, env, ctx) =>
+  typeof Aggregator === "function" ? new Aggregator(ctx, env)[name](event) : Aggregator[name](event, env, ctx);
+
 async function perhaps(env, kind, name, request, answer) {
   const asked = JSON.stringify({ kind, name, path: request === null ? "" : new URL(request.url).pathname });
   const fault = await (await env.FAULTS.fetch("http://faults", { method: "POST", body: asked })).text();
@@ -44,10 +48,10 @@ export const Limiter = withFaults("limiter", SoundLimiter);
 
 export default class extends WorkerEntrypoint {
   fetch(request) {
-    return perhaps(this.env, "aggregator", "", request, () => new Aggregator(this.ctx, this.env).fetch(request));
+    return perhaps(this.env, "aggregator", "", request, () => sound("fetch", request, this.env, this.ctx));
   }
 
   queue(batch) {
-    return perhaps(this.env, "queue", batch.queue, null, () => new Aggregator(this.ctx, this.env).queue(batch));
+    return perhaps(this.env, "queue", batch.queue, null, () => sound("queue", batch, this.env, this.ctx));
   }
 }
