@@ -75,7 +75,7 @@ export class Spread {
   }
 
   #show(told) {
-    const off = told.max_relative_error > 0 ? `; percentiles are off by at most ${measured(told.max_relative_error * 100)} %` : "";
+    const off = told.max_relative_error > 0 ? `; percentiles are off by at most ${measured(Number((told.max_relative_error * 100).toPrecision(2)))} %` : "";
     setText(this.#words, `${count(told.count)} samples, ${measured(told.mean)} on average${off}`);
     const largest = Math.max(...MARKS.map(([name]) => Number(told[name]) || 0));
     const rows = MARKS.map(([name, label]) => {
@@ -86,12 +86,17 @@ export class Spread {
   }
 
   #draw(parts) {
+    // One point is no line.
+    const isLine = parts.filter(({ p50 }) => p50 !== null).length > 1;
+    this.#lines.classList.toggle("gone", !isLine);
+    setText(this.#trend, "");
+    if (!isLine) return;
     const top = Math.max(1e-300, ...parts.flatMap((part) => LINES.map((name) => Number(part[name] ?? 0))));
     const paths = LINES.map((name) => {
       const values = parts.map((part) => (part[name] === null || part[name] === undefined ? null : (Number(part[name]) / top) * BOX.height));
       return svg("path", { class: `line ${name}`, d: sparkline(values, BOX.width, BOX.height, BOX.height) });
     });
     this.#lines.replaceChildren(...paths);
-    setText(this.#trend, `How 50, 90 and 99 % went, up to ${measured(top)}`);
+    setText(this.#trend, `How 50 % (solid), 90 % (dashed) and 99 % (dotted) went; the top is ${measured(top)}`);
   }
 }

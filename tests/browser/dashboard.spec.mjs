@@ -24,6 +24,7 @@ test("a new value shows within two seconds", async () => {
   await world.add("live", { delta: 41 });
   const page = await dashboard.open("#/counter/live");
   await says(page, "#value", /^41$/);
+  await says(page, "#connection", /^live · /);
   const took = [];
   for (let value = 42; value < 47; value += 1) {
     const began = performance.now();
@@ -98,6 +99,28 @@ test("a history is charted, zoomed, and told as a table", async () => {
   await page.goBack();
   await page.goBack();
   await says(page, ".readout", /^27 counted/);
+});
+
+test("samples show as percentiles, once there are some", async () => {
+  await world.add("sampled");
+  const page = await dashboard.open("#/counter/sampled");
+  await says(page, ".readout", /^1 counted/);
+  expect(await page.locator(".spread").isHidden()).toBe(true);
+  for (const sample of [10, 20, 30, 40]) await world.add("sampled", { sample });
+  await page.reload();
+  await says(page, ".spread", /4 samples, 25 on average; percentiles are off by at most 0.78 %/);
+  await says(page, ".spread", /least10.*50 %20.*greatest40/);
+});
+
+test("a service that streams nothing is asked instead", async () => {
+  await world.add("asked", { delta: 9 });
+  const page = await dashboard.browser.page();
+  await page.route("**/live?*", (route) => route.fulfill({ status: 404, contentType: "application/problem+json", body: '{"code":"not-found"}' }));
+  await page.goto(`${dashboard.gate.url}/dashboard/#/counter/asked`);
+  await says(page, "#value", /^9$/);
+  await says(page, "#connection", /^polling · /);
+  await world.add("asked");
+  await says(page, "#value", /^10$/);
 });
 
 test("limits show their policies and what this isolate has allowed and refused", async () => {
