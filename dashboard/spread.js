@@ -34,7 +34,7 @@ export class Spread {
   #signal;
   #list = el("ul", { class: "bars marks" });
   #words = el("p", { class: "sub" });
-  #lines = svg("svg", { class: "spark lines", viewBox: `0 -2 ${BOX.width} ${BOX.height + 4}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  #lines = svg("svg", { class: "spark lines gone", viewBox: `0 -2 ${BOX.width} ${BOX.height + 4}`, preserveAspectRatio: "none", "aria-hidden": "true" });
   #trend = el("p", { class: "sub" });
   #isMissing = false;
 
@@ -76,7 +76,7 @@ export class Spread {
 
   #show(told) {
     const off = told.max_relative_error > 0 ? `; percentiles are off by at most ${measured(Number((told.max_relative_error * 100).toPrecision(2)))} %` : "";
-    setText(this.#words, `${count(told.count)} samples, ${measured(told.mean)} on average${off}`);
+    setText(this.#words, `${count(told.count)} ${Number(told.count) === 1 ? "sample" : "samples"}, ${measured(told.mean)} on average${off}`);
     const largest = Math.max(...MARKS.map(([name]) => Number(told[name]) || 0));
     const rows = MARKS.map(([name, label]) => {
       const part = largest > 0 ? Math.max(0, (Number(told[name]) / largest) * 100) : 0;

@@ -7,11 +7,12 @@ import { openDashboard, says } from "./dashboard.mjs";
 const SEED = 8;
 const COUNTERS = ["blog/hello-world", "blog/rust-at-the-edge", "shop/checkout", "shop/cart", "api/v1/search", "signups", "downloads/tally.tar.gz", "docs/getting-started"];
 const COLOS = ["FRA", "IAD", "SYD", "NRT", "GRU", "JNB", "LHR", "SJC"];
-const VISITORS = 4_000;
+const VISITORS = 40_000;
+const SAMPLES = 150;
 const PICTURES = [
-  [1280, 900, "light", "#/counter/shop%2Fcheckout?range=day"],
-  [768, 1000, "dark", "#/counter/shop%2Fcheckout?range=day"],
-  [360, 780, "light", "#/"],
+  [1280, 1270, "light", "#/counter/shop%2Fcheckout?range=day"],
+  [768, 1330, "dark", "#/counter/shop%2Fcheckout?range=day"],
+  [360, 800, "light", "#/"],
 ];
 
 let dashboard, ended, traffic;
@@ -33,10 +34,11 @@ beforeAll(async () => {
   }
   // While pictures are taken it goes on, with samples.
   const write = () => {
-    const counter = Math.floor(chance() ** 2 * COUNTERS.length);
+    const counter = Math.floor(chance() ** 1.5 * COUNTERS.length);
     const body = { unique: `v${between(chance, 1, VISITORS)}`, sample: Math.round(80 / (0.06 + chance())) / 10 };
     return dashboard.world.add(COUNTERS[counter], body, { colo: oneOf(chance, COLOS) });
   };
+  for (let sample = 0; sample < SAMPLES; sample += 5) await Promise.all([write(), write(), write(), write(), write()]);
   traffic = (async () => {
     while (!ended) {
       await Promise.all([write(), write(), write()]);

@@ -123,6 +123,19 @@ test("a service that streams nothing is asked instead", async () => {
   await says(page, "#value", /^10$/);
 });
 
+test("of many counters it says how many it looked at, and looks further on demand", async () => {
+  const lines = Array.from({ length: 101 }, (_, index) => JSON.stringify({ key: `many/${String(index).padStart(3, "0")}`, increment: index + 1 }));
+  await world.well("POST", "/events", { body: lines.join("\n") });
+  const page = await dashboard.open("#/?prefix=many%2F&order=value");
+  await says(page, ".title .sub", "The 20 largest of the first 100 counters by name; a prefix looks at others");
+  expect((await page.locator(".row").first().textContent())).toContain("many/099");
+  await page.click("text=Look at 100 more");
+  await says(page, ".title .sub", "The 20 largest of 101 counters");
+  await says(page, ".row", /many\/100.*101/);
+  await page.click(".tabs >> text=Name");
+  await says(page, ".title .sub", "The first 20 by name; a prefix shows others");
+});
+
 test("limits show their policies and what this isolate has allowed and refused", async () => {
   await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
   for (let check = 0; check < 3; check += 1) await world.call("POST", "/limits/login/bob");
