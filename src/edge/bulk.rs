@@ -8,6 +8,7 @@ use super::isolate::{BulkMemory, BulkStage, hash_key, own_shard, shards_of, with
 use super::keyed::problem_of;
 use super::respond::Answer;
 use super::visit::Visit;
+use super::visitors::Visitor;
 use super::{body, fleet};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::KeyedOutcome;
@@ -119,10 +120,14 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     let mut gather = Gather::new(limits, random());
     let mut memory = BulkMemory::default();
     let reading = BulkStage::enter(Stage::Reading);
+    let visitor = Visitor::of(visit, caller);
     let take = |gather: &mut Gather, line: u64, record: Result<&[u8], Problem>| match record
         .and_then(|bytes| records.read(bytes))
     {
-        Ok(Some(record)) => match caller.may(Scope::Write, &record.key) {
+        Ok(Some(record)) => match caller
+            .may(Scope::Write, &record.key)
+            .and_then(|()| visitor.admit(&record.key))
+        {
             Ok(()) => gather.add(line, &record, now_ms, &hash_of),
             Err(problem) => gather.reject(line, &problem),
         },
