@@ -7,6 +7,7 @@ import Aggregator, {
   Directory as SoundDirectory,
   Inbox as SoundInbox,
   Limiter as SoundLimiter,
+  Watcher as SoundWatcher,
 } from "./index.js";
 
 // A build without src/handlers.js has worker-build's class instead.
@@ -39,12 +40,21 @@ const withFaults = (kind, Sound) =>
     alarm() {
       return this.#sound.alarm?.();
     }
+
+    webSocketMessage(socket, message) {
+      return this.#sound.webSocketMessage(socket, message);
+    }
+
+    webSocketClose(socket, code, reason, wasClean) {
+      return this.#sound.webSocketClose(socket, code, reason, wasClean);
+    }
   };
 
 export const Cell = withFaults("cell", SoundCell);
 export const Directory = withFaults("directory", SoundDirectory);
 export const Inbox = withFaults("inbox", SoundInbox);
 export const Limiter = withFaults("limiter", SoundLimiter);
+export const Watcher = withFaults("watcher", SoundWatcher);
 
 export default class extends WorkerEntrypoint {
   fetch(request) {

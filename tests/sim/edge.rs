@@ -20,6 +20,7 @@ use tally::sketch::Token;
 use super::isolate::Spawned;
 use super::network::{Answer, Message, unavailable};
 use super::oracle::{End, Totals};
+use super::sampled::sample_of;
 use super::{Air, Boxed, CELLS, datacenter, shard_of};
 
 const MOVES_MAX: usize = 4;
@@ -282,6 +283,10 @@ pub fn write(
             live: vec![(second, delta.0)],
             tokens: element
                 .map(|hashed| (second, Token::from_hash(hashed)))
+                .into_iter()
+                .collect(),
+            samples: sample_of(write, delta.0)
+                .map(|one| (second, one))
                 .into_iter()
                 .collect(),
             ..Load::default()
