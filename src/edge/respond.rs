@@ -1,10 +1,8 @@
 //! Responses: JSON, text and problems, with the headers that say how true they are, and CORS.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use worker::web_sys::Response;
 
-use worker::web_sys::{Headers, Response, ResponseInit};
-
+use super::head::{HeaderList, response};
 use super::isolate;
 use super::visit::Visit;
 use crate::platform::measure;
@@ -151,9 +149,6 @@ fn is_known(visit: &Visit, etag: &str) -> bool {
     })
 }
 
-/// Headers of one response.
-type HeaderList = Vec<(&'static str, String)>;
-
 fn cors(visit: &Visit, headers: &mut HeaderList) {
     headers.push(("vary", "Origin".to_owned()));
     // Who names no origin is no page of another one: three headers less to build, and each takes longer
@@ -240,46 +235,4 @@ pub fn preflight(visit: &Visit) -> worker::Result<Response> {
     headers.push(("access-control-allow-headers", ALLOWED_HEADERS.to_owned()));
     headers.push(("access-control-max-age", PREFLIGHT_SECONDS.to_owned()));
     response(204, &headers, None)
-}
-
-thread_local! {
-    /// Status and headers of recent responses as the platform takes them, by their text: most
-    /// responses repeat those of another, and building them costs a call into JavaScript a header.
-    static INITS: RefCell<HashMap<String, ResponseInit>> = RefCell::default();
-}
-
-/// Inits that are kept: about 1 KB each.
-const INITS_MAX: usize = 64;
-
-fn response(status: u16, headers: &HeaderList, body: Option<&str>) -> worker::Result<Response> {
-    let mut text = status.to_string();
-    for (name, value) in headers {
-        text.extend(["\n", name, ":", value]);
-    }
-    let known = INITS.with_borrow(|inits| inits.get(&text).cloned());
-    let init = match known {
-        Some(init) => init,
-        None => {
-            let made = make_init(status, headers)?;
-            INITS.with_borrow_mut(|inits| {
-                if inits.len() >= INITS_MAX {
-                    inits.clear();
-                }
-                inits.insert(text, made.clone());
-            });
-            made
-        }
-    };
-    Ok(Response::new_with_opt_str_and_init(body, &init)?)
-}
-
-fn make_init(status: u16, headers: &HeaderList) -> worker::Result<ResponseInit> {
-    let list = Headers::new()?;
-    for (name, value) in headers {
-        list.append(name, value)?;
-    }
-    let init = ResponseInit::new();
-    init.set_status(status);
-    init.set_headers(&list);
-    Ok(init)
 }
