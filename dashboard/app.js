@@ -3,7 +3,7 @@
 // Life: fragment → view → its feed; another fragment ends the feed and the view before it. A new key does the same.
 import { key, setKey } from "./api.js";
 import { showCounter } from "./counter.js";
-import { setChip } from "./dom.js";
+import { setChip, setText } from "./dom.js";
 import { showLimits } from "./limits.js";
 import { showOverview } from "./overview.js";
 import { counterHash, parseRoute } from "./routes.js";
@@ -47,21 +47,23 @@ find.addEventListener("submit", (event) => {
 
 const dialog = document.getElementById("key-dialog");
 const field = document.getElementById("key-field");
+const opener = document.getElementById("key-open");
+const tellKey = () => setText(opener, key() === "" ? "Key" : "Key set");
 const useKey = (text) => {
   setKey(text);
   field.value = "";
   dialog.close();
-  document.getElementById("key-open").dataset.set = String(key() !== "");
+  tellKey();
   show();
 };
-document.getElementById("key-open").addEventListener("click", () => dialog.showModal());
+opener.addEventListener("click", () => dialog.showModal());
 document.getElementById("key-close").addEventListener("click", () => dialog.close());
 document.getElementById("key-forget").addEventListener("click", () => useKey(""));
 document.getElementById("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   useKey(field.value.trim());
 });
-document.getElementById("key-open").dataset.set = String(key() !== "");
+tellKey();
 
 // The link would be taken for the fragment of a view.
 document.querySelector(".skip").addEventListener("click", (event) => {

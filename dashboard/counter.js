@@ -1,11 +1,13 @@
 // The view of one counter: its value now, its history, where it was counted, by how many.
 import { Failure, counterPath, json } from "./api.js";
+import { Bands } from "./bands.js";
 import { Chart } from "./chart.js";
 import { el, nameOf, notice, setChip, setText } from "./dom.js";
-import { Bands, Places } from "./panels.js";
 import { readingOf, watch } from "./feed.js";
-import { count, isSafe, rate, short } from "./numbers.js";
+import { count, isSafe, rate, short, whole } from "./numbers.js";
+import { Places } from "./places.js";
 import { RANGES, counterHash } from "./routes.js";
+import { Spread } from "./spread.js";
 import { standing, truthOf } from "./standing.js";
 
 /** Shows a counter in `main`; `status` is the chip of the page. Returns a function that ends it. */
@@ -23,6 +25,7 @@ export function showCounter(main, route, status) {
   const chart = new Chart();
   const places = new Places();
   const bands = new Bands(range);
+  const spread = new Spread(id, range, signal);
   const tabs = el(
     "nav",
     { class: "tabs", "aria-label": "Length of history" },
@@ -35,6 +38,7 @@ export function showCounter(main, route, status) {
     el("section", { class: "panel wide", "aria-labelledby": "history-title" }, el("div", { class: "head" }, el("h2", { id: "history-title", class: "label" }, "Counted in ", range.words), tabs), trouble, chart.node),
     places.node,
     bands.node,
+    spread.node,
   );
   main.replaceChildren(el("div", { class: "title" }, el("p", { class: "crumb" }, el("a", { href: "#/" }, "Counters")), el("h1", { tabindex: "-1" }, nameOf(id))), body);
 
@@ -53,7 +57,10 @@ export function showCounter(main, route, status) {
   };
   const onReading = (_, next) => {
     if (refused) return restart();
-    reading = { ...reading, ...Object.fromEntries(Object.entries(next).filter(([, part]) => part !== undefined)) };
+    // A stream does not tell when the last write was: one that shows now was just now.
+    const isNew = reading !== undefined && whole(reading.value) !== whole(next.value);
+    const updated_at = next.updated_at ?? (isNew ? Date.now() : reading?.updated_at);
+    reading = { ...reading, updated_at, ...Object.fromEntries(Object.entries(next).filter(([, part]) => part !== undefined)) };
     setText(value, count(reading.value));
     value.classList.toggle("long", count(reading.value).length > 15);
     setText(exactly, isSafe(reading.value) ? "" : `about ${short(reading.value)}`);
@@ -79,6 +86,7 @@ export function showCounter(main, route, status) {
       const [told, windowed] = await Promise.all([json(path, signal), json(`${counterPath(id)}?window=${range.seconds}&numbers=string`, signal)]);
       heard_ms = Date.now();
       chart.show(told.points, range, to);
+      spread.refresh();
       bands.showWindow(windowed.window);
       setText(trouble, told.exact || told.staleness_ms < 3_000 ? "" : "Not all datacenters answered: what they counted is missing here.");
       if (reading === undefined) onReading(id, readingOf({ ...windowed, window: undefined }));
@@ -133,6 +141,7 @@ export function refusalOf(failure, id) {
     const command = `curl -X POST ${location.origin}${counterPath(id).replaceAll("'", "%27")}/increment`;
     return notice("There is no such counter", "Nothing has been counted under this name, or it was deleted or has expired. The first write creates it, and it will show here:", el("pre", {}, el("code", {}, command)));
   }
+  if (failure.status === 403 && id === "") return notice("This key may not list all of them", "One with a prefix lists the names that begin with it: enter it above. Another key may list more.");
   if (failure.status === 403) return notice("This key may not read it", "Its scopes or its prefix do not cover this counter. Another key may.");
   return notice("It cannot be shown", `${failure.message}.`);
 }

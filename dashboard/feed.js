@@ -20,7 +20,23 @@ const RATE_SECONDS = 10;
 // A browser has six connections to a host; the stream has one, and a chart may want one.
 const POLLS_AT_ONCE = 4;
 
+// Something on the way that does not take so long an address, or a stream: questions may pass.
+const BAD_STREAM = [400, 405, 413, 414, 415, 426, 431];
+// What one stream takes, as the service's description says.
+const STREAM_IDS_MAX = 100;
+const STREAM_ID_BYTES_MAX = 8_192;
+
 let hasStream = true;
+
+/** Returns as many of the ids, from the first, as one stream takes. */
+export function watchable(ids) {
+  const encoder = new TextEncoder();
+  let bytes = 0;
+  return ids.slice(0, STREAM_IDS_MAX).filter((id) => {
+    bytes += encoder.encode(id).length;
+    return bytes <= STREAM_ID_BYTES_MAX;
+  });
+}
 
 /** Runs `work` for every item, `width` at a time. */
 export async function each(items, width, work) {
@@ -31,9 +47,9 @@ export async function each(items, width, work) {
   await Promise.all(Array.from({ length: Math.min(width, items.length) }, run));
 }
 
-/** Returns an answer of the service as updates are: `{ value, rate, uniques, datacenters, exact, staleness_ms, unreachable }`. */
-export function readingOf(told) {
-  const datacenters = datacenterList(told.datacenters);
+/** Returns an answer of the service, made at `at_ms` by its clock, as updates are: `{ value, rate, uniques, datacenters, exact, staleness_ms, unreachable }`. */
+export function readingOf(told, at_ms) {
+  const datacenters = datacenterList(told.datacenters, at_ms);
   const window = told.window;
   return {
     value: told.value,
@@ -89,6 +105,7 @@ export function watch(ids, { onReading, onState, onHeard, onFailure }) {
   const { signal } = stopped;
   let attempt = 0;
   let refusals = 0;
+  let asksInstead = false;
   let lastId = "";
   const state = (name) => signal.aborted || onState(name);
   const heard = () => {
@@ -113,6 +130,7 @@ export function watch(ids, { onReading, onState, onHeard, onFailure }) {
       const headers = { accept: "text/event-stream", ...(lastId === "" ? {} : { "last-event-id": lastId }) };
       const response = await open(`/live?${query}`, { headers, signal: AbortSignal.any([signal, broken.signal]) });
       state("live");
+      alive();
       const parser = new EventParser();
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (;;) {
@@ -142,7 +160,7 @@ export function watch(ids, { onReading, onState, onHeard, onFailure }) {
     if (told?.type !== "update") return;
     for (const [id, counter] of Object.entries(told.counters ?? {})) {
       if (counter === null) onFailure(new Failure(404, "counter-not-found", "there is no such counter"), id);
-      else onReading(id, readingOf(counter));
+      else onReading(id, readingOf(counter, told.at));
     }
   };
 
@@ -173,11 +191,15 @@ export function watch(ids, { onReading, onState, onHeard, onFailure }) {
     while (!signal.aborted) {
       await seen(signal);
       try {
-        await (hasStream ? stream() : polls());
+        await (hasStream && !asksInstead ? stream() : polls());
       } catch (error) {
         if (signal.aborted) return;
         if (error instanceof Failure && error.isNoCall) {
           hasStream = false;
+          continue;
+        }
+        if (error instanceof Failure && !asksInstead && BAD_STREAM.includes(error.status)) {
+          asksInstead = true;
           continue;
         }
         if (!(error instanceof Failure)) {
@@ -193,6 +215,7 @@ export function watch(ids, { onReading, onState, onHeard, onFailure }) {
         await rest(pause(attempt, Math.random(), error.retry_after_seconds), signal);
         continue;
       }
+      if (signal.aborted) return;
       // The service ended the stream in order, as it does when it is deployed anew.
       state("connecting");
       attempt += 1;

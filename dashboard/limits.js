@@ -42,7 +42,7 @@ export function showLimits(main, _, status) {
       if (!(error instanceof Failure)) throw error;
       if (error.isOffline || error.status >= 500) return status({ tone: "bad", text: `offline · last seen ${lasting(Date.now() - heard_ms)} ago` });
       status({ tone: "none", text: "wants a key" });
-      verdicts.replaceChildren(error.wantsKey ? refusalOf(error) : el("p", { class: "sub" }, "Verdicts are of all keys together, so they need a key with the scope admin and no prefix."));
+      verdicts.replaceChildren(error.wantsKey ? refusalOf(error, "") : el("p", { class: "sub" }, "Verdicts are of all keys together, so they need a key with the scope admin and no prefix."));
     }
   };
 

@@ -74,7 +74,7 @@ export function measured(value) {
 export function rate(perSecond) {
   if (perSecond === null || perSecond === undefined || !Number.isFinite(perSecond)) return "–";
   if (perSecond === 0) return "0 /s";
-  if (Math.abs(perSecond) >= 0.1) return `${measured(Number(perSecond.toPrecision(3)))} /s`;
+  if (Math.abs(perSecond) >= 0.1) return `${measured(Number(perSecond.toPrecision(Math.abs(perSecond) < 10 ? 2 : 3)))} /s`;
   if (Math.abs(perSecond) * 60 >= 0.1) return `${measured(Number((perSecond * 60).toPrecision(2)))} /min`;
   return `${measured(Number((perSecond * 3600).toPrecision(2)))} /h`;
 }

@@ -4,19 +4,21 @@
 import { Failure, counterPath, json } from "./api.js";
 import { refusalOf } from "./counter.js";
 import { el, nameOf, notice, setText, svg } from "./dom.js";
-import { each, readingOf, watch } from "./feed.js";
+import { each, readingOf, watch, watchable } from "./feed.js";
 import { count, drawn, rate, short } from "./numbers.js";
 import { ORDERS, counterHash, overviewHash } from "./routes.js";
 import { ranked, sparkline } from "./series.js";
 import { standing } from "./standing.js";
 
-// Each costs a read: a hundred are a fraction of a second, a thousand would be a load of their own.
-const LOOKED_AT_MAX = 100;
+// Each costs a read. A hundred are a fraction of a second; more are looked at on demand, and less often.
+const PAGE = 100;
+const PAGES_MAX = 10;
 const SHOWN_MAX = 20;
 const READS_AT_ONCE = 4;
 // What counts as busy now. Exact to the second.
 const BUSY_SECONDS = 300;
 const RANK_MS = 60_000;
+const EMPTY_MS = 2_000;
 const SPARK = { width: 120, height: 28, points: 60, step: "1m" };
 const ORDER_LABELS = { rate: "Busiest", value: "Largest", name: "Name" };
 
@@ -34,10 +36,18 @@ export function showOverview(main, route, status) {
   const told = el("p", { class: "sub", role: "status" }, "Looking …");
   const list = el("ul", { class: "counters" });
   const body = el("div", {}, list);
+  let pages = 1;
+  const lookFurther = () => {
+    pages += 1;
+    setText(more, "Looking …");
+    rank();
+  };
+  const more = el("button", { type: "button", class: "quiet further", hidden: true, on: { click: lookFurther } });
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Counters"), told),
     el("div", { class: "filters" }, el("form", { class: "prefix", on: { submit: onPrefix } }, el("label", { for: "prefix" }, "Names that begin with"), field, el("button", { type: "submit", class: "quiet" }, "Show")), el("nav", { class: "tabs", "aria-label": "Order" }, orders)),
     body,
+    more,
   );
 
   const rows = new Map();
@@ -54,12 +64,26 @@ export function showOverview(main, route, status) {
     status(together === undefined && connection !== "offline" ? { tone: "none", text: rows.size === 0 ? "nothing to watch" : "connecting" } : standing({ connection, reading: together, silent_ms }));
   };
 
+  const names = async () => {
+    const ids = [];
+    let cursor = null;
+    for (let page = 0; page < pages && (page === 0 || cursor !== null); page += 1) {
+      const after = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
+      const told = await json(`/counters?limit=${PAGE}&prefix=${encodeURIComponent(prefix)}${after}`, signal);
+      ids.push(...told.counters.map(({ id }) => id));
+      cursor = told.cursor;
+    }
+    return { ids, hasMore: cursor !== null };
+  };
+
   const look = async () => {
-    const page = await json(`/counters?limit=${LOOKED_AT_MAX}&prefix=${encodeURIComponent(prefix)}`, signal);
+    const { ids, hasMore } = await names();
     heard_ms = Date.now();
-    if (page.counters.length === 0) return empty(prefix);
+    if (ids.length === 0) return empty(prefix);
     let missing = 0;
-    await each(page.counters, READS_AT_ONCE, async ({ id }) => {
+    // By name nobody has to be compared.
+    const compared = order === "name" ? ids.slice(0, SHOWN_MAX) : ids;
+    await each(compared, READS_AT_ONCE, async (id) => {
       try {
         const answer = await json(`${counterPath(id)}?window=${BUSY_SECONDS}&numbers=string`, signal);
         counters.set(id, { id, value: answer.value, rate: Number(answer.window.count) / BUSY_SECONDS, reading: readingOf(answer) });
@@ -70,18 +94,19 @@ export function showOverview(main, route, status) {
       }
     });
     heard_ms = Date.now();
-    const found = page.counters.map(({ id }) => counters.get(id)).filter(Boolean);
+    const found = compared.map((id) => counters.get(id)).filter(Boolean);
     const shown = ranked(found, order).slice(0, SHOWN_MAX);
-    const first = page.cursor === null ? `${found.length}` : `the first ${found.length}`;
-    const which = { rate: `busiest in ${BUSY_SECONDS / 60} minutes`, value: "largest", name: "first by name" }[order];
-    const words = shown.length === found.length && page.cursor === null ? `${found.length === 1 ? "1 counter" : `${found.length} counters`}, ${which} first` : `The ${shown.length} ${which} of ${first} counters by name${page.cursor === null ? "" : "; a prefix looks at others"}`;
-    setText(told, words + (missing > 0 ? `; ${missing} could not be read` : ""));
+    setText(told, lookedAt({ shown: shown.length, among: ids.length, hasMore, order }) + (missing > 0 ? `; ${missing} could not be read` : ""));
+    more.hidden = !hasMore || pages >= PAGES_MAX || order === "name";
+    setText(more, `Look at ${PAGE} more`);
     arrange(shown);
-    follow(shown.map(({ id }) => id));
+    // Those whose names are too long together for one stream are asked with the next look.
+    follow(watchable(shown.map(({ id }) => id)));
     await each(shown, READS_AT_ONCE, ({ id }) => spark(id));
   };
 
   const empty = (of) => {
+    more.hidden = true;
     list.replaceChildren();
     rows.clear();
     follow([]);
@@ -145,7 +170,12 @@ export function showOverview(main, route, status) {
     body.replaceChildren(refusalOf(failure, ""));
   };
 
+  let isLooking = false;
+  let isAskedAgain = false;
   const rank = async () => {
+    isAskedAgain = isLooking;
+    if (isLooking) return;
+    isLooking = true;
     try {
       await look();
     } catch (error) {
@@ -159,7 +189,9 @@ export function showOverview(main, route, status) {
       }
       refresh();
     } finally {
-      if (!signal.aborted) again = setTimeout(() => (document.hidden ? void 0 : rank()), rows.size === 0 ? 2_000 : RANK_MS);
+      isLooking = false;
+      clearTimeout(again);
+      if (!signal.aborted) again = setTimeout(() => (document.hidden ? void 0 : rank()), isAskedAgain ? 0 : rows.size === 0 ? EMPTY_MS : RANK_MS * pages);
     }
   };
   let again;
@@ -178,6 +210,14 @@ export function showOverview(main, route, status) {
     clearInterval(clock);
     document.removeEventListener("visibilitychange", onVisible);
   };
+}
+
+/** Says which counters are shown, of how many. */
+function lookedAt({ shown, among, hasMore, order }) {
+  const which = { rate: `busiest in ${BUSY_SECONDS / 60} minutes`, value: "largest", name: "first by name" }[order];
+  if (shown === among && !hasMore) return `${among === 1 ? "1 counter" : `${among} counters`}, ${which} first`.replace("first by name first", "by name");
+  if (order === "name") return `The first ${shown} by name${hasMore ? "" : ` of ${among}`}; a prefix shows others`;
+  return `The ${shown} ${which} of ${hasMore ? `the first ${among} counters by name; a prefix looks at others` : `${among} counters`}`;
 }
 
 /** A row: a link with the name, the value, the rate, and the last hour as a line. */

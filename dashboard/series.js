@@ -41,11 +41,11 @@ export function summary(points) {
   };
 }
 
-/** Returns the path of a line through values in a box, in SVG's words; a gap where one is null, "" where none is known. */
-export function sparkline(values, width, height) {
+/** Returns the path of a line through values in a box, in SVG's words; a gap where one is null, "" where none is known. `most` is at the top. */
+export function sparkline(values, width, height, most) {
   const known = values.filter((value) => value !== null);
   if (known.length === 0) return "";
-  const top = Math.max(1, ...known);
+  const top = most ?? Math.max(1, ...known);
   const step = values.length > 1 ? width / (values.length - 1) : 0;
   let isOpen = false;
   return values
@@ -56,7 +56,7 @@ export function sparkline(values, width, height) {
       }
       const word = isOpen ? "L" : "M";
       isOpen = true;
-      const y = height - (Math.max(0, value) / top) * height;
+      const y = height - (Math.min(top, Math.max(0, value)) / top) * height;
       return `${word}${(index * step).toFixed(1)} ${y.toFixed(1)}`;
     })
     .join("");

@@ -46,8 +46,8 @@ export function unreachable(datacenters = []) {
   return datacenters.filter(({ reachable }) => reachable === false).map(({ id }) => id);
 }
 
-/** Returns datacenters as a list, whether they came as one or as an object by name. */
-export function datacenterList(datacenters) {
+/** Returns datacenters as a list, each with its `staleness_ms` at `at_ms`, whether they came as one or as an object by name. */
+export function datacenterList(datacenters, at_ms) {
   if (Array.isArray(datacenters)) return datacenters;
-  return Object.entries(datacenters ?? {}).map(([id, told]) => ({ id, ...told }));
+  return Object.entries(datacenters ?? {}).map(([id, told]) => ({ id, staleness_ms: Math.max(0, at_ms - told.as_of) || 0, ...told }));
 }

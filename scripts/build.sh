@@ -19,9 +19,10 @@ if command -v flock >/dev/null; then flock 9; fi
 sources=(src Cargo.toml Cargo.lock rust-toolchain.toml scripts/build.sh)
 if [ -d .cargo ]; then sources+=(.cargo); fi
 
-# Folders count as well: removing a file changes only its folder.
 # The dashboard's files are no part of what is compiled: they are put in each time, in a fraction of a second.
 dashboard() { node_modules/.bin/node scripts/dashboard.mjs; }
+
+# Folders count as well: removing a file changes only its folder.
 if [ -f build/.built ] && [ -f build/index_bg.wasm ] && [ -z "$(find "${sources[@]}" -newer build/.built -print -quit)" ]; then
   dashboard
   exit 0

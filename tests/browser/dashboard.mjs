@@ -9,7 +9,7 @@ export async function openDashboard(options) {
   const gate = await openGate(await world.url());
   const browser = await openBrowser();
   // A browser logs every answer of 4xx, also those that a page asked for on purpose.
-  browser.allow(/the server responded with a status of 40[1346]/);
+  browser.allow(/the server responded with a status of 40[134]/);
   return {
     world,
     gate,

@@ -24,6 +24,7 @@ test("a new value shows within two seconds", async () => {
   await world.add("live", { delta: 41 });
   const page = await dashboard.open("#/counter/live");
   await says(page, "#value", /^41$/);
+  await says(page, "#connection", /^live · /);
   const took = [];
   for (let value = 42; value < 47; value += 1) {
     const began = performance.now();
@@ -98,6 +99,41 @@ test("a history is charted, zoomed, and told as a table", async () => {
   await page.goBack();
   await page.goBack();
   await says(page, ".readout", /^27 counted/);
+});
+
+test("samples show as percentiles, once there are some", async () => {
+  await world.add("sampled");
+  const page = await dashboard.open("#/counter/sampled");
+  await says(page, ".readout", /^1 counted/);
+  expect(await page.locator(".spread").isHidden()).toBe(true);
+  for (const sample of [10, 20, 30, 40]) await world.add("sampled", { sample });
+  await page.reload();
+  await says(page, ".spread", /4 samples, 25 on average; percentiles are off by at most 0.78 %/);
+  await says(page, ".spread", /least10.*50 %20.*greatest40/);
+});
+
+test("a service that streams nothing is asked instead", async () => {
+  await world.add("asked", { delta: 9 });
+  const page = await dashboard.browser.page();
+  await page.route("**/live?*", (route) => route.fulfill({ status: 404, contentType: "application/problem+json", body: '{"code":"not-found"}' }));
+  await page.goto(`${dashboard.gate.url}/dashboard/#/counter/asked`);
+  await says(page, "#value", /^9$/);
+  await says(page, "#connection", /^polling · /);
+  await world.add("asked");
+  await says(page, "#value", /^10$/);
+});
+
+test("of many counters it says how many it looked at, and looks further on demand", async () => {
+  const lines = Array.from({ length: 101 }, (_, index) => JSON.stringify({ key: `many/${String(index).padStart(3, "0")}`, increment: index + 1 }));
+  await world.well("POST", "/events", { body: lines.join("\n") });
+  const page = await dashboard.open("#/?prefix=many%2F&order=value");
+  await says(page, ".title .sub", "The 20 largest of the first 100 counters by name; a prefix looks at others");
+  expect((await page.locator(".row").first().textContent())).toContain("many/099");
+  await page.click("text=Look at 100 more");
+  await says(page, ".title .sub", "The 20 largest of 101 counters");
+  await says(page, ".row", /many\/100.*101/);
+  await page.click(".tabs >> text=Name");
+  await says(page, ".title .sub", "The first 20 by name; a prefix shows others");
 });
 
 test("limits show their policies and what this isolate has allowed and refused", async () => {

@@ -30,7 +30,7 @@ test("an abbreviation never claims more than there is", () => {
 });
 
 test("a rate has the unit in which it reads well", () => {
-  assert.deepEqual([0, 0.1, 4.234, 1234.5, 0.05, 0.0001, null, undefined].map(rate), ["0 /s", "0.1 /s", "4.23 /s", "1,230 /s", "3 /min", "0.36 /h", "–", "–"]);
+  assert.deepEqual([0, 0.1, 4.234, 1234.5, 0.05, 0.0001, null, undefined].map(rate), ["0 /s", "0.1 /s", "4.2 /s", "1,230 /s", "3 /min", "0.36 /h", "–", "–"]);
 });
 
 test("lengths of time have one unit", () => {

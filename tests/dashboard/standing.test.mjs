@@ -30,7 +30,9 @@ test("what is missing is named, with its age", () => {
 
 test("datacenters come as a list or by name", () => {
   const list = [{ id: "FRA", value: 1, reachable: true }, { id: "SYD", value: 2, reachable: false }];
-  assert.deepEqual(datacenterList({ FRA: { value: 1, reachable: true }, SYD: { value: 2, reachable: false } }), list);
+  const named = { FRA: { value: 1, reachable: true, as_of: 4_000 }, SYD: { value: 2, reachable: false, as_of: 1_000 } };
+  assert.deepEqual(datacenterList(named, 4_100), [{ ...list[0], as_of: 4_000, staleness_ms: 100 }, { ...list[1], as_of: 1_000, staleness_ms: 3_100 }]);
+  assert.equal(datacenterList(list), list);
   assert.deepEqual(unreachable(list), ["SYD"]);
   assert.deepEqual(datacenterList(undefined), []);
 });

@@ -254,6 +254,12 @@ export const MUTATIONS = [
     "if self.is_configuring() && false {\n            self.fulfil(",
   ],
   [
+    "a lane joins elements of two hashes",
+    "src/counter/flush.rs",
+    "if self.has_tokens() && self.hash != other.hash {",
+    "if self.has_tokens() && self.hash != other.hash && false {",
+  ],
+  [
     "elements are lost at a seal",
     "src/counter/cell/shards.rs",
     "let part = self.answer(&Question::plain(generation))?;",
@@ -336,5 +342,17 @@ export const MUTATIONS = [
     "src/counter/cell/keyed.rs",
     "self.generation().is_some_and(|own| own < write.generation)",
     "self.generation().is_some_and(|own| own < write.generation.min(1))",
+  ],
+  [
+    "a flush that comes again brings its samples again",
+    "src/counter/cell.rs",
+    "        match self.nonces.look_up(nonce, now_ms) {",
+    "        Self::apply_samples(&load.samples, now_ms.div_euclid(1_000), changes);\n        match self.nonces.look_up(nonce, now_ms) {",
+  ],
+  [
+    "samples that join in a lane are lost",
+    "src/counter/flush.rs",
+    "add_samples(&mut self.samples, *second, histogram);",
+    "let _ = (second, histogram);",
   ],
 ];

@@ -20,6 +20,7 @@ use tally::sketch::{HashId, HashKey, Token};
 use super::isolate::Spawned;
 use super::network::{Answer, Message, unavailable};
 use super::oracle::{End, Totals};
+use super::sampled::sample_of;
 use super::{Air, Boxed, CELLS, datacenter, shard_of};
 
 const MOVES_MAX: usize = 4;
@@ -288,6 +289,10 @@ pub fn write(
             live: vec![(second, delta.0)],
             tokens: element
                 .map(|hashed| (second, Element::of(hashed)))
+                .into_iter()
+                .collect(),
+            samples: sample_of(write, delta.0)
+                .map(|one| (second, one))
                 .into_iter()
                 .collect(),
             hash: element.map(hash_id).unwrap_or_default(),
