@@ -61,6 +61,8 @@ pub fn union_json(
         union: Estimate,
         #[serde(skip_serializing_if = "Option::is_none")]
         window: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        uniques_cover: Option<(i64, i64)>,
         exact: bool,
         as_of: i64,
         staleness_ms: i64,
@@ -70,6 +72,7 @@ pub fn union_json(
         ids,
         union: Estimate::of(&union).unwrap_or(Estimate::NOTHING),
         window: window.map(|window| window.seconds),
+        uniques_cover: window.and_then(Window::uniques_cover),
         exact: told.iter().all(Told::is_exact),
         as_of: told.iter().map(Told::as_of_ms).min().unwrap_or(0),
         staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
