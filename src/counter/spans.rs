@@ -34,8 +34,8 @@ pub const fn kept_seconds(step: Step) -> i64 {
 /// minutes, or hours, or days, by how long ago they are.
 pub fn told((from, to): (i64, i64), now: i64) -> (i64, i64) {
     let step = |second: i64| match now.saturating_sub(second) {
-        ..=BY_MINUTES_SECONDS => Step::Minute,
-        ..=BY_HOURS_SECONDS => Step::Hour,
+        ago if ago <= BY_MINUTES_SECONDS => Step::Minute,
+        ago if ago <= BY_HOURS_SECONDS => Step::Hour,
         _ => Step::Day,
     };
     let (first, last) = (step(from), step(to));

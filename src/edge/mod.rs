@@ -36,6 +36,7 @@ mod body;
 mod bulk;
 mod dashboard;
 mod distribution;
+mod elements;
 mod fleet;
 mod flight;
 mod head;

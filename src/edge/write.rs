@@ -1,9 +1,8 @@
 //! Increments and decrements.
 
+use super::elements::{hashed, send_element};
 use super::flight::Cells;
-use super::isolate::{
-    forget_home, hash_key, home_of, is_bounded, own_shard, shards_of, unique_hash_of,
-};
+use super::isolate::{forget_home, hash_key, home_of, is_bounded, own_shard, shards_of};
 use super::keyed::How;
 use super::respond::Answer;
 use super::visit::Visit;
@@ -12,7 +11,6 @@ use crate::counter::flush::{Element, Load, Refusal};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{Keyed, Unchanged};
 use crate::counter::samples::Samples;
-use crate::counter::settings::UniqueHash;
 use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
 use crate::platform::clock::{now_ms, random_key};
@@ -28,10 +26,10 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
 use crate::protocol::query::Query;
-use crate::sketch::{HashId, Histogram, hash, redis_hash};
+use crate::sketch::{Histogram, hash};
 
 /// How often a write is sent on because the shard it was sent to has been sealed.
-const MOVES_MAX: usize = 4;
+pub(super) const MOVES_MAX: usize = 4;
 
 /// How long a write is sent on: of the 4.8 s that it waits in all, 1.8 s are left for the last flight. On a machine that is
 /// busy a first flight alone took 0.5 s, and what it was told came too late to be followed.
@@ -143,11 +141,11 @@ async fn deliver(
     load.samples = samples_of(&write);
     let mut element = None;
     if let Some(unique) = &write.body.unique {
-        let hashed = hashed(visit, &id, unique).await?;
-        element = Some(hashed.1);
-        shard = shard_of_element(hashed.1, shards);
-        load.hash = hashed.0;
-        load.tokens = vec![(second, Element::by(hashed.0, hashed.1))];
+        let (id_of_hash, hashed) = hashed(visit, &id, unique).await?;
+        element = Some(hashed);
+        shard = shard_of_element(hashed, shards);
+        load.hash = id_of_hash;
+        load.tokens = vec![(second, Element::by(id_of_hash, hashed))];
     }
 
     let mut cell = match home_of(&id) {
@@ -183,10 +181,10 @@ async fn deliver(
             // Its own element, or that of another write in the same flight.
             Err(Fault::Refused(Refusal::OtherHash(_))) => {
                 if let Some(unique) = &write.body.unique {
-                    let hashed = hashed(visit, &cell.counter, unique).await?;
-                    element = Some(hashed.1);
-                    load.hash = hashed.0;
-                    load.tokens = vec![(second, Element::by(hashed.0, hashed.1))];
+                    let (id_of_hash, hashed) = hashed(visit, &cell.counter, unique).await?;
+                    element = Some(hashed);
+                    load.hash = id_of_hash;
+                    load.tokens = vec![(second, Element::by(id_of_hash, hashed))];
                 }
             }
             _ => break,
@@ -342,52 +340,6 @@ async fn decided_by(
         None => How::Unclaimed(home),
     };
     Ok((how, condition))
-}
-
-/// An element's hash, by the hash that its counter is known to have.
-async fn hashed(visit: &Visit, id: &CounterId, unique: &str) -> Result<(HashId, u64), Problem> {
-    if unique_hash_of(id) == UniqueHash::Redis {
-        return Ok((HashId::REDIS, redis_hash(unique.as_bytes())));
-    }
-    let key = hash_key(&visit.env).await?;
-    Ok((key.id(), hash(&key, unique.as_bytes())))
-}
-
-/// Sends an element alone to its shard.
-async fn send_element(
-    visit: &Visit,
-    id: &CounterId,
-    unique: &str,
-    second: i64,
-) -> Result<(), Problem> {
-    let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
-    let mut shards = shards_of(id, &datacenter);
-    let begun_ms = now_ms();
-    for _ in 0..MOVES_MAX {
-        let (hash, hashed) = hashed(visit, id, unique).await?;
-        let load = Load {
-            past_tokens: vec![(second, Element::by(hash, hashed))],
-            hash,
-            ..Load::default()
-        };
-        let cell = CellAddress {
-            counter: id.clone(),
-            datacenter: datacenter.clone(),
-            shard: shard_of_element(hashed, shards),
-        };
-        let arrival = lanes::carry::<Cells>(visit, &cell, load, begun_ms).await?;
-        match arrival.outcome {
-            Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
-            Err(Fault::Refused(Refusal::OtherHash(_))) => {}
-            Err(Fault::Elsewhere(home)) => {
-                shards = 1;
-                datacenter = home;
-            }
-            outcome => return outcome.map(|_| ()).map_err(Problem::from),
-        }
-    }
-    let detail = "the counter is busy; nothing was counted, try again";
-    Err(Problem::new(Code::Unavailable, detail))
 }
 
 /// The time of a write, the client's own where there is one; and what is told where it is too far from ours.
