@@ -52,6 +52,7 @@ export class Chart {
   #drawnPoints = [];
   #range;
   #zoom;
+  #pointed;
   #width_seconds = 60;
   #plot;
   #box = el("div", { class: "plot" });
@@ -203,6 +204,7 @@ export class Chart {
 
   /** Says what the bar under the pointer is; without one, what is in sight together. */
   #readAt(second) {
+    this.#pointed = second;
     const width = this.#width_seconds;
     const point = second === undefined ? undefined : this.#drawnPoints.find(([start]) => second >= start && second < start + width);
     if (point === undefined) return setText(this.#readout, this.#words());
@@ -221,7 +223,8 @@ export class Chart {
 
   #tell() {
     const words = this.#words();
-    setText(this.#readout, words);
+    // New points do not take away what somebody reads.
+    this.#readAt(this.#pointed);
     this.#box.setAttribute("aria-label", `Chart of counts per ${widthWords(this.#width_seconds)}: ${words}. Keys: plus, minus, arrows, 0 for all.`);
     setText(this.#caption, `Counts per ${widthWords(this.#width_seconds)}`);
     const isZoomed = this.#zoom !== undefined;

@@ -4,12 +4,16 @@
 // added up over isolates, since nobody can say which of them were not asked.
 import { Failure, json, text } from "./api.js";
 import { refusalOf } from "./counter.js";
-import { el, notice, setText } from "./dom.js";
+import { el, notice, svg } from "./dom.js";
 import { count, lasting, rate, share } from "./numbers.js";
-import { ratesBetween, verdictsOf } from "./verdicts.js";
+import { sparkline } from "./series.js";
+import { lookColumns, ratesBetween, verdictsOf, withLook } from "./verdicts.js";
 
 const POLICIES_MAX = 100;
 const LOOK_MS = 5_000;
+// Ten minutes.
+const LOOKS_MAX = 120;
+const BOX = { width: 480, height: 48 };
 
 /** Shows the limits in `main`; `status` is the chip of the page. Returns a function that ends it. */
 export function showLimits(main, _, status) {
@@ -27,6 +31,7 @@ export function showLimits(main, _, status) {
     ),
   );
   let before;
+  let looks = [];
   let heard_ms = Date.now();
 
   const look = async () => {
@@ -34,7 +39,11 @@ export function showLimits(main, _, status) {
       const after = { at_ms: Date.now(), verdicts: verdictsOf(await text("/metrics", signal)) };
       heard_ms = Date.now();
       if (after.verdicts === undefined) verdicts.replaceChildren(el("p", { class: "sub" }, "This service tells no verdicts."));
-      else verdicts.replaceChildren(...verdictNodes(after, ratesBetween(before, after)));
+      else {
+        const rates = ratesBetween(before, after);
+        looks = withLook(looks, rates, LOOKS_MAX);
+        verdicts.replaceChildren(...verdictNodes(after, rates), ...trendNodes(looks));
+      }
       before = after;
       status({ tone: "good", text: "polling · one isolate" });
     } catch (error) {
@@ -81,6 +90,17 @@ function verdictNodes({ at_ms, verdicts }, rates) {
     all === 0 ? null : bar,
     el("p", { class: "sub" }, `Checks that the isolate which answered has seen since it began${age}. On your own machine that is all of them; a deployment runs many isolates, and each look meets one. Refused counts verdicts of shadow policies too.`),
   ].filter(Boolean);
+}
+
+/** How the rates went since the page was opened. */
+function trendNodes(looks) {
+  const { allowed, refused, top } = lookColumns(looks);
+  if (top === 0 || allowed.filter((value) => value !== null).length < 2) return [];
+  const path = (name, values) => svg("path", { class: "line", "data-verdict": name, d: sparkline(values, BOX.width, BOX.height, top) });
+  return [
+    svg("svg", { class: "spark trend", viewBox: `0 -2 ${BOX.width} ${BOX.height + 4}`, preserveAspectRatio: "none", "aria-hidden": "true" }, path("allowed", allowed), path("refused", refused)),
+    el("p", { class: "sub" }, `Allowed (solid) and refused (dashed) since this view was opened, ten minutes at most; the top is ${rate(top)}. A gap is where another isolate answered.`),
+  ];
 }
 
 function tableOf(page) {

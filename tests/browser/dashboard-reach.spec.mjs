@@ -12,6 +12,7 @@ beforeAll(async () => {
   dashboard = await openDashboard();
   world = dashboard.world;
   for (const [index, id] of HOSTILE.entries()) await world.add(id, { delta: index + 1, unique: `u${index}` }, { colo: ["FRA", "SYD"][index % 2] });
+  await world.add(HOSTILE[4], { sample: 12.5 }, { colo: "FRA" });
   await world.add("huge", { delta: LARGEST });
   await world.subtract("negative", { delta: "9007199254740993" });
   await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
@@ -22,7 +23,7 @@ const counter = (id) => `#/counter/${encodeURIComponent(id)}`;
 // Each view with a text that it has once it is complete.
 const VIEWS = [
   ["#/", ".row .number", /\d/],
-  [counter(HOSTILE[4]), ".readout", /counted/],
+  [counter(HOSTILE[4]), ".spread", /1 sample, 12.5 on average/],
   [counter("huge"), ".readout", /counted/],
   [counter("missing"), "h2", "There is no such counter"],
   ["#/limits", ".policies", /login/],

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RANGES, counterHash, overviewHash, parseRoute } from "../../dashboard/routes.js";
 import { datacenterList, standing, truthOf, unreachable } from "../../dashboard/standing.js";
-import { ratesBetween, verdictsOf } from "../../dashboard/verdicts.js";
+import { lookColumns, ratesBetween, verdictsOf, withLook } from "../../dashboard/verdicts.js";
 
 const exact = { exact: true, staleness_ms: 3, unreachable: [] };
 
@@ -68,4 +68,11 @@ test("verdicts are those of one isolate, and two isolates are never compared", (
   assert.equal(ratesBetween(undefined, later), undefined);
   assert.equal(ratesBetween({ at_ms: 0, verdicts: { ...verdicts, started_s: 999 } }, later), undefined);
   assert.equal(ratesBetween({ at_ms: 0, verdicts: { ...verdicts, allowed: 99 } }, later), undefined);
+});
+
+test("looks that cannot be compared are gaps, and only the newest are kept", () => {
+  const rates = (allowed, refused) => ({ allowed, refused, error: 0 });
+  const looks = [undefined, rates(1, 0), undefined, rates(4, 9)].reduce((kept, look) => withLook(kept, look, 3), []);
+  assert.deepEqual(lookColumns(looks), { allowed: [1, null, 4], refused: [0, null, 9], top: 9 });
+  assert.deepEqual(lookColumns([undefined]), { allowed: [null], refused: [null], top: 0 });
 });
