@@ -26,8 +26,18 @@ export function showLimits(main, _, status) {
     el(
       "div",
       { class: "panels" },
-      el("section", { class: "panel wide", "aria-labelledby": "verdicts-title" }, el("h2", { id: "verdicts-title", class: "label" }, "Allowed and refused"), verdicts),
-      el("section", { class: "panel wide", "aria-labelledby": "policies-title" }, el("h2", { id: "policies-title", class: "label" }, "Policies"), policies),
+      el(
+        "section",
+        { class: "panel wide", "aria-labelledby": "verdicts-title" },
+        el("h2", { id: "verdicts-title", class: "label" }, "Allowed and refused"),
+        verdicts,
+      ),
+      el(
+        "section",
+        { class: "panel wide", "aria-labelledby": "policies-title" },
+        el("h2", { id: "policies-title", class: "label" }, "Policies"),
+        policies,
+      ),
     ),
   );
   let before;
@@ -49,16 +59,29 @@ export function showLimits(main, _, status) {
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
-      if (error.isOffline || error.status >= 500) return status({ tone: "bad", text: `offline · last seen ${lasting(Date.now() - heard_ms)} ago` });
+      if (error.isOffline || error.status >= 500)
+        return status({ tone: "bad", text: `offline · last seen ${lasting(Date.now() - heard_ms)} ago` });
       status({ tone: "none", text: "wants a key" });
-      verdicts.replaceChildren(error.wantsKey ? refusalOf(error, "") : el("p", { class: "sub" }, "Verdicts are of all keys together, so they need a key with the scope admin and no prefix."));
+      verdicts.replaceChildren(
+        error.wantsKey
+          ? refusalOf(error, "")
+          : el(
+              "p",
+              { class: "sub" },
+              "Verdicts are of all keys together, so they need a key with the scope admin and no prefix.",
+            ),
+      );
     }
   };
 
   const list = async () => {
     try {
       const page = await json(`/limits?limit=${POLICIES_MAX}`, signal);
-      policies.replaceChildren(page.policies.length === 0 ? notice("There are no stored policies", "Callers may keep them in their own code; one that is stored shows here.") : tableOf(page));
+      policies.replaceChildren(
+        page.policies.length === 0
+          ? notice("There are no stored policies", "Callers may keep them in their own code; one that is stored shows here.")
+          : tableOf(page),
+      );
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -77,18 +100,39 @@ export function showLimits(main, _, status) {
 function verdictNodes({ at_ms, verdicts }, rates) {
   const { allowed, refused, error, started_s } = verdicts;
   const all = allowed + refused + error;
-  const tile = (name, label, number) => el("div", { class: "tile", "data-verdict": name }, el("h3", { class: "label" }, label), el("p", { class: "value small" }, count(number)), el("p", { class: "sub" }, `${share(number, all)} · ${rate(rates === undefined ? null : rates[name])} now`));
+  const tile = (name, label, number) =>
+    el(
+      "div",
+      { class: "tile", "data-verdict": name },
+      el("h3", { class: "label" }, label),
+      el("p", { class: "value small" }, count(number)),
+      el("p", { class: "sub" }, `${share(number, all)} · ${rate(rates === undefined ? null : rates[name])} now`),
+    );
   const bar = el("div", { class: "split", "aria-hidden": "true" });
-  for (const [name, number] of [["allowed", allowed], ["refused", refused], ["error", error]]) {
+  for (const [name, number] of [
+    ["allowed", allowed],
+    ["refused", refused],
+    ["error", error],
+  ]) {
     const part = el("span", { "data-verdict": name });
     part.style.flexGrow = String(number);
     bar.append(part);
   }
   const age = started_s === undefined ? "" : ` ${lasting(at_ms - started_s * 1000)} ago`;
   return [
-    el("div", { class: "tiles" }, tile("allowed", "Allowed", allowed), tile("refused", "Refused", refused), tile("error", "Not judged", error)),
+    el(
+      "div",
+      { class: "tiles" },
+      tile("allowed", "Allowed", allowed),
+      tile("refused", "Refused", refused),
+      tile("error", "Not judged", error),
+    ),
     all === 0 ? null : bar,
-    el("p", { class: "sub" }, `Checks that the isolate which answered has seen since it began${age}. On your own machine that is all of them; a deployment runs many isolates, and each look meets one. Refused counts verdicts of shadow policies too.`),
+    el(
+      "p",
+      { class: "sub" },
+      `Checks that the isolate which answered has seen since it began${age}. On your own machine that is all of them; a deployment runs many isolates, and each look meets one. Refused counts verdicts of shadow policies too.`,
+    ),
   ].filter(Boolean);
 }
 
@@ -96,10 +140,25 @@ function verdictNodes({ at_ms, verdicts }, rates) {
 function trendNodes(looks) {
   const { allowed, refused, top } = lookColumns(looks);
   if (top === 0 || allowed.filter((value) => value !== null).length < 2) return [];
-  const path = (name, values) => svg("path", { class: "line", "data-verdict": name, d: sparkline(values, BOX.width, BOX.height, top) });
+  const path = (name, values) =>
+    svg("path", { class: "line", "data-verdict": name, d: sparkline(values, BOX.width, BOX.height, top) });
   return [
-    svg("svg", { class: "spark trend", viewBox: `0 -2 ${BOX.width} ${BOX.height + 4}`, preserveAspectRatio: "none", "aria-hidden": "true" }, path("allowed", allowed), path("refused", refused)),
-    el("p", { class: "sub" }, `Allowed (solid) and refused (dashed) since this view was opened, ten minutes at most; the top is ${rate(top)}. A gap is where another isolate answered.`),
+    svg(
+      "svg",
+      {
+        class: "spark trend",
+        viewBox: `0 -2 ${BOX.width} ${BOX.height + 4}`,
+        preserveAspectRatio: "none",
+        "aria-hidden": "true",
+      },
+      path("allowed", allowed),
+      path("refused", refused),
+    ),
+    el(
+      "p",
+      { class: "sub" },
+      `Allowed (solid) and refused (dashed) since this view was opened, ten minutes at most; the top is ${rate(top)}. A gap is where another isolate answered.`,
+    ),
   ];
 }
 
@@ -117,5 +176,23 @@ function tableOf(page) {
       el("td", { "data-label": heads[5] }, policy.on_error === "closed" ? "503" : "lets through"),
     );
   const more = page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.policies.length} by name.`);
-  return el("div", {}, el("table", { class: "policies" }, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, page.policies.map(row))), more);
+  return el(
+    "div",
+    {},
+    el(
+      "table",
+      { class: "policies" },
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          heads.map((head) => el("th", { scope: "col" }, head)),
+        ),
+      ),
+      el("tbody", {}, page.policies.map(row)),
+    ),
+    more,
+  );
 }
