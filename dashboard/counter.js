@@ -1,5 +1,5 @@
 // The view of one counter: its value now, its history, where it was counted, by how many.
-import { Failure, counterPath, json } from "./api.js";
+import { Failure, counterPath, json, key } from "./api.js";
 import { Bands } from "./bands.js";
 import { Chart } from "./chart.js";
 import { el, nameOf, notice, setChip, setText } from "./dom.js";
@@ -163,13 +163,16 @@ function ago(ms) {
 
 /** What to tell where a counter cannot be shown. */
 export function refusalOf(failure, id) {
+  const giveKey = () => {
+    const open = () => document.getElementById("key-open").click();
+    return el("p", {}, el("button", { type: "button", on: { click: open } }, "Give a key"));
+  };
   if (failure.wantsKey) {
-    const button = el(
-      "button",
-      { type: "button", on: { click: () => document.getElementById("key-open").click() } },
-      "Give a key",
-    );
-    return notice("A key is needed", "This service answers readers that have a key with the scope read.", el("p", {}, button));
+    return notice("A key is needed", "This service answers readers that have a key with the scope read.", giveKey());
+  }
+  if (failure.status === 403 && key() === "") {
+    const sentence = "Without a key only public names can be read. Their prefix lists them, and each can be opened by its name.";
+    return notice("This needs a key", sentence, giveKey());
   }
   if (failure.code === "counter-not-found") {
     const command = `curl -X POST ${location.origin}${counterPath(id).replaceAll("'", "%27")}/increment`;

@@ -127,6 +127,44 @@ test("a service that streams nothing is asked instead", async () => {
   await says(page, "#value", /^10$/);
 });
 
+test("where streams are down and reads are not, it goes on by asking", async () => {
+  dashboard.browser.allow(/status of 503/);
+  await world.add("streamless", { delta: 5 });
+  const page = await dashboard.browser.page();
+  const problem = { status: 503, contentType: "application/problem+json", body: '{"code":"unavailable","detail":"not now"}' };
+  await page.route("**/live?*", (route) => route.fulfill(problem));
+  await page.goto(`${dashboard.gate.url}/dashboard/#/counter/streamless`);
+  await says(page, "#value", /^5$/);
+  await says(page, "#connection", /^polling · /);
+  await world.add("streamless");
+  await says(page, "#value", /^6$/);
+});
+
+test("a page that nobody sees asks for nothing, and is current when it is seen again", async () => {
+  await world.add("hidden", { delta: 5 });
+  const page = await dashboard.browser.page();
+  const calls = [];
+  page.on("request", (request) => calls.push(request.url()));
+  await page.goto(`${dashboard.gate.url}/dashboard/#/counter/hidden`);
+  await says(page, "#connection", /^live · /);
+  const see = (isSeen) =>
+    page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, !isSeen);
+  const closed = page.waitForEvent("requestfailed", (request) => request.url().includes("/live?"));
+  await see(false);
+  await closed;
+  const before = calls.length;
+  await world.add("hidden");
+  // Longer than the page takes to try again after a break.
+  await page.waitForFunction((from) => performance.now() - from > 1_500, await page.evaluate(() => performance.now()));
+  expect(calls.length).toBe(before);
+  expect(await page.textContent("#value")).toBe("5");
+  await see(true);
+  await says(page, "#value", /^6$/);
+});
+
 test("of many counters it says how many it looked at, and looks further on demand", async () => {
   const lines = Array.from({ length: 101 }, (_, index) =>
     JSON.stringify({ key: `many/${String(index).padStart(3, "0")}`, increment: index + 1 }),
