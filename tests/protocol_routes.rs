@@ -73,6 +73,13 @@ fn every_call_is_found() {
         ("GET", "/badge/a%2Fb.svg.svg", Route::Badge(id("a/b.svg"))),
         ("GET", "/tally.js", Route::Script),
         ("GET", "/metrics", Route::Metrics),
+        ("GET", "/dashboard", Route::Dashboard(None)),
+        ("GET", "/dashboard/", Route::Dashboard(Some(String::new()))),
+        (
+            "GET",
+            "/dashboard/app.js",
+            Route::Dashboard(Some("app.js".to_owned())),
+        ),
         ("GET", "/healthz", Route::Health),
         ("GET", "/openapi.json", Route::OpenApi),
     ];

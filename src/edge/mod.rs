@@ -24,6 +24,7 @@
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
 //! | [`pages`] | what pages embed: the script, the pixel, badges |
 //! | [`visitors`] | how much visitors without a key may write |
+//! | [`dashboard`] | the files of the dashboard |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -31,6 +32,7 @@
 
 mod body;
 mod bulk;
+mod dashboard;
 mod distribution;
 mod fleet;
 mod flight;
@@ -63,12 +65,10 @@ use crate::protocol::problem::Problem;
 use crate::protocol::routes::{Route, RouteName, resolve};
 use respond::Answer;
 use visit::Visit;
+use visitors::Visitor;
 
 /// The API's description, served as it stands.
 const OPENAPI: &str = include_str!("../protocol/openapi.json");
-
-/// What bodies that name their counters count as, in the limit of visitors without a key: one write each, to no counter.
-const BODIES: &str = "";
 
 /// Answers one request of a client.
 pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
@@ -99,6 +99,7 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::Script, _) => Ok(pages::script()),
         (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,
         (Route::Badge(id), _) => pages::badge(visit, &visit.caller_of_image()?, id).await,
+        (Route::Dashboard(name), _) => dashboard::file(name.as_deref()),
         (_, Err(problem)) => Err(problem),
         // It is answered by a stream.
         (Route::Live, _) => Ok(Answer::text(String::new())),
@@ -109,12 +110,12 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         }
         (Route::Increment(id), Ok(caller)) => {
             caller.may(Scope::Write, id.as_str())?;
-            visitors::admit(visit, &caller, id.as_str())?;
+            Visitor::of(visit, &caller).admit(id.as_str())?;
             write::increment(visit, id).await
         }
         (Route::Decrement(id), Ok(caller)) => {
             caller.may(Scope::Write, id.as_str())?;
-            visitors::admit(visit, &caller, id.as_str())?;
+            Visitor::of(visit, &caller).admit(id.as_str())?;
             write::decrement(visit, id).await
         }
         (Route::Read(id), Ok(caller)) => {
@@ -153,12 +154,10 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         }
         (Route::Events, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;
-            visitors::admit(visit, &caller, BODIES)?;
             bulk::events(visit, &caller).await
         }
         (Route::Event, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;
-            visitors::admit(visit, &caller, BODIES)?;
             queue::event(visit, &caller).await
         }
         (Route::Count, Ok(caller)) => queue::counter(visit, &caller).await,
@@ -198,7 +197,6 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         }
         (Route::Ingest, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;
-            visitors::admit(visit, &caller, BODIES)?;
             bulk::ingest(visit, &caller).await
         }
     }

@@ -6,7 +6,8 @@
 use super::read::see;
 use super::respond::Answer;
 use super::visit::Visit;
-use super::{visitors, write};
+use super::visitors::Visitor;
+use super::write;
 use crate::counter::id::CounterId;
 use crate::counter::total::Value;
 use crate::platform::clock::now_ms;
@@ -72,7 +73,7 @@ pub async fn pixel(visit: &Visit, caller: &Caller, id: CounterId) -> Result<Answ
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
     if visit.method() != "HEAD" {
-        visitors::admit(visit, caller, id.as_str())?;
+        Visitor::of(visit, caller).admit(id.as_str())?;
         write::one(visit, id, unique).await?;
     }
     Ok(Answer::bytes("image/gif", PIXEL).for_images())

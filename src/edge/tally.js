@@ -1,6 +1,6 @@
 // Tally for pages: counts views, and fills elements marked data-tally="<counter id>" with live numbers.
 //   <script defer src="https://tally.example.com/tally.js"></script>
-// A view counts once the page has loaded and is shown, and again when its path changes. Nothing is stored.
+// A view counts once the page has loaded, and again when its path changes. Nothing is stored.
 // Its attributes are described in the README, "On your pages".
 (() => {
   const script = document.currentScript;
@@ -43,13 +43,14 @@
     }
   }
 
-  // Asks every few seconds, and less often where that fails.
+  // Asks every few seconds, less often where that fails, and after a while for a stream again.
   function poll(ids) {
+    let left = 12;
     let pause = 5e3;
     let timer;
     const ask = async () => {
       let isWell = true;
-      for (const name of document.hidden ? [] : ids) {
+      for (const name of ids) {
         // Text is the number alone. 404: nothing is counted yet.
         const answer = await fetch(counter(name), { headers: { accept: "text/plain" } }).catch(() => ({}));
         if (answer.ok) values[name] = BigInt(await answer.text());
@@ -57,7 +58,7 @@
       }
       fill();
       pause = isWell ? 5e3 : Math.min(2 * pause, 6e4);
-      if (timer !== null) timer = setTimeout(ask, pause);
+      if (timer !== null) timer = setTimeout(--left ? ask : again, pause);
     };
     stop = () => {
       clearTimeout(timer);
@@ -66,8 +67,15 @@
     ask();
   }
 
+  function again() {
+    watched = "";
+    watch();
+  }
+
   function watch() {
-    const ids = [...new Set([...document.querySelectorAll("[data-tally]")].map((element) => element.dataset.tally || pageId()))];
+    // Nobody looks at a hidden page, and browsers open few connections to one place.
+    const elements = document.hidden ? [] : [...document.querySelectorAll("[data-tally]")];
+    const ids = [...new Set(elements.map((element) => element.dataset.tally || pageId()))];
     const list = ids.sort().map((name) => `id=${encodeURIComponent(name)}`).join("&");
     if (list !== watched) {
       stop();
@@ -104,6 +112,7 @@
         watch();
       }, 100);
     }).observe(document.documentElement, { childList: true, subtree: true, attributeFilter: ["data-tally"] });
+    document.addEventListener("visibilitychange", watch);
     // A page that comes back from the browser's cache is seen again.
     addEventListener("pageshow", ({ persisted }) => {
       if (!persisted) return;

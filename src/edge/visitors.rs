@@ -12,29 +12,34 @@ use crate::protocol::problem::{Code, Problem};
 /// Where the platform says who asks. Cloudflare sets it and lets no client do so; a proxy in front of plain workerd has to.
 const ADDRESS: &str = "cf-connecting-ip";
 
-/// Nothing where the caller may write to `target` now: it holds a key, or its visitor has not written too often. One write is
-/// then used. Where nobody says who the visitor is, nothing is limited: all would share one limit.
-///
-/// # Errors
-/// `quota-exceeded`, with how long to wait.
-pub fn admit(visit: &Visit, caller: &Caller, target: &str) -> Result<(), Problem> {
-    if !caller.is_public() {
-        return Ok(());
+/// Who asks, if what they write is limited.
+pub struct Visitor(Option<String>);
+
+impl Visitor {
+    /// Who asks. Whoever holds a key is not limited, nor anybody where it is not said who asks: all would share one limit.
+    pub fn of(visit: &Visit, caller: &Caller) -> Self {
+        let address = caller.is_public().then(|| visit.header(ADDRESS)).flatten();
+        Self(address.as_deref().map(visitor_of))
     }
-    let Some(address) = visit.header(ADDRESS) else {
-        return Ok(());
-    };
-    let mut subject = visitor_of(&address);
-    subject.push('\0');
-    subject.push_str(target);
-    with_visitors(|visitors, hashed| visitors.write(hashed(subject.as_bytes()), now_ms())).map_err(
-        |wait_ms| {
+
+    /// Nothing where one more write to a counter is let in, which is then used.
+    ///
+    /// # Errors
+    /// `quota-exceeded`, with how long to wait.
+    pub fn admit(&self, counter: &str) -> Result<(), Problem> {
+        let Some(visitor) = &self.0 else {
+            return Ok(());
+        };
+        let subject = [visitor, "\0", counter].concat();
+        let admitted =
+            with_visitors(|visitors, hashed| visitors.write(hashed(subject.as_bytes()), now_ms()));
+        admitted.map_err(|wait_ms| {
             let seconds = u32::try_from(wait_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
             let detail = format!(
                 "without a key a visitor may write {WRITES_PER_MINUTE} times a minute to one counter; \
-                 nothing was counted, try again in {seconds} s"
+                 this was not counted, try again in {seconds} s"
             );
             Problem::new(Code::QuotaExceeded, detail).with_retry_after(seconds)
-        },
-    )
+        })
+    }
 }

@@ -8,24 +8,23 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use worker::js_sys::Uint8Array;
-use worker::wasm_bindgen_futures::{JsFuture, spawn_local};
-use worker::web_sys::{TransformStream, WritableStreamDefaultWriter};
+use worker::web_sys::TransformStream;
 use worker::{
     Env, Request, Response, ResponseBody, State, WebSocket, WebSocketIncomingMessage, WebSocketPair,
 };
 
+use super::sink::{Readiness, Sink, keep, kept_of};
 use super::store::Store;
 use crate::counter::id::CounterId;
 use crate::platform::call;
-use crate::platform::clock::now_ms;
+use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::measure;
 use crate::platform::settled::all_settled;
 use crate::protocol::live::board::{Board, Full, Made, Update, WatcherId};
 use crate::protocol::live::sight::Sight;
 use crate::protocol::live::talk::{self, Kept, Said};
 use crate::protocol::live::{
-    HUB_MS_MAX, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, SILENT_BYTES_MAX, WATCHERS_MAX, next_second,
+    HUB_MS_MAX, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, next_second,
 };
 use crate::protocol::messages::{Fault, Join, Look};
 use crate::protocol::metrics::Metric;
@@ -35,63 +34,8 @@ use crate::protocol::problem::{Code, Problem};
 /// Lookouts that are asked at once: each of a ring of 16, and more where they are asked several times.
 const LOOKS_AT_ONCE: usize = 64;
 
-/// Close code of a socket that its hub cannot serve any longer: policy violation. Source: RFC 6455 section 7.4.1.
-const CLOSE_POLICY: u16 = 1_008;
-
-/// How a watcher is reached.
-enum Sink {
-    /// Server-sent events. The stream takes one chunk and tells when that is read: until then nothing more is written.
-    Events(WritableStreamDefaultWriter),
-    /// A socket, with the bytes that it was sent since it last said something. The platform does not tell what waits to be sent.
-    Socket(WebSocket, u64),
-}
-
-/// Whether a watcher can be sent something.
-enum Readiness {
-    Ready,
-    Slow,
-    Gone,
-}
-
-impl Sink {
-    fn readiness(&self) -> Readiness {
-        match self {
-            Self::Events(writer) => match writer.desired_size() {
-                Ok(Some(size)) if size > 0.0 => Readiness::Ready,
-                Ok(Some(_)) => Readiness::Slow,
-                _ => Readiness::Gone,
-            },
-            Self::Socket(_, silent_bytes) if *silent_bytes > SILENT_BYTES_MAX => Readiness::Gone,
-            Self::Socket(..) => Readiness::Ready,
-        }
-    }
-
-    /// Sends a text; whether the watcher is still there.
-    fn send(&mut self, text: &str) -> bool {
-        match self {
-            Self::Events(writer) => {
-                let chunk = Uint8Array::from(text.as_bytes());
-                let written = writer.write_with_chunk(&chunk);
-                // It fails where the client has hung up, which the next look at the stream tells.
-                spawn_local(async move {
-                    let _ = JsFuture::from(written).await;
-                });
-                true
-            }
-            Self::Socket(socket, silent_bytes) => {
-                *silent_bytes += u64::try_from(text.len()).unwrap_or(0);
-                socket.send_with_str(text).is_ok()
-            }
-        }
-    }
-
-    fn close(&self) {
-        if let Self::Socket(socket, _) = self {
-            let reason = "say ping now and then: what waits for a silent client is bounded";
-            let _ = socket.close(Some(CLOSE_POLICY), Some(reason));
-        }
-    }
-}
+/// Between two questions about counters that have come new, milliseconds.
+const AGAIN_MS: u64 = 50;
 
 /// One hub.
 pub(super) struct Hub {
@@ -169,7 +113,7 @@ impl Hub {
             self.sinks
                 .borrow_mut()
                 .insert(id, Sink::Socket(pair.server, 0));
-            self.flush(false);
+            self.serve(id, &mut Made::default(), None);
             Response::from_websocket(pair.client)?
         } else {
             let stream = TransformStream::new()?;
@@ -208,15 +152,16 @@ impl Hub {
     }
 
     /// A second begins: looks at all that is watched, and tells who watches.
-    pub(super) async fn on_alarm(&self) {
+    ///
+    /// # Errors
+    /// `Unavailable` where no alarm can be set: the platform rings this one again.
+    pub(super) async fn on_alarm(&self) -> Result<(), Fault> {
         self.is_armed.set(false);
         let watchers = self.board.borrow().watchers();
         if watchers == 0 {
-            return;
+            return Ok(());
         }
-        if let Err(fault) = self.arm().await {
-            worker::console_error!("a hub: {fault}");
-        }
+        self.arm().await?;
         measure::add(
             Metric::LiveWatcherSecond,
             u64::try_from(watchers).unwrap_or(0),
@@ -224,6 +169,7 @@ impl Hub {
         let watched = self.board.borrow().watched();
         self.look(watched, SIGHT_MS_MAX).await;
         self.flush(true);
+        Ok(())
     }
 
     /// Looks at counters that have come new, one time after the other.
@@ -236,11 +182,12 @@ impl Hub {
             let _asking = Asking(&hub.is_asking);
             loop {
                 let unheard = hub.board.borrow().unheard();
-                if unheard.is_empty() {
-                    break;
-                }
                 hub.look(unheard, SECOND_MS).await;
                 hub.flush(false);
+                if hub.board.borrow().unheard().is_empty() {
+                    break;
+                }
+                sleep_ms(AGAIN_MS).await;
             }
         });
     }
@@ -290,32 +237,29 @@ impl Hub {
         let mut made = Made::default();
         let watchers = self.board.borrow().all();
         for id in watchers {
-            let mut sinks = self.sinks.borrow_mut();
-            let Some(sink) = sinks.get_mut(&id) else {
-                continue;
-            };
-            let is_there = match sink.readiness() {
-                Readiness::Slow => true,
-                Readiness::Gone => false,
-                Readiness::Ready => self.serve(id, sink, now_ms, &mut made, is_second),
-            };
-            if !is_there {
-                sink.close();
-                sinks.remove(&id);
-                self.board.borrow_mut().leave(id);
-            }
+            self.serve(id, &mut made, is_second.then_some(now_ms));
         }
     }
 
-    /// Sends one watcher what it is due; whether it is still there.
-    fn serve(
-        &self,
-        id: WatcherId,
-        sink: &mut Sink,
-        now_ms: i64,
-        made: &mut Made,
-        is_second: bool,
-    ) -> bool {
+    /// Sends one watcher what it is due, and a ping, by the time that is given, where that is; lets it go where it is gone.
+    fn serve(&self, id: WatcherId, made: &mut Made, ping_ms: Option<i64>) {
+        let mut sinks = self.sinks.borrow_mut();
+        let Some(sink) = sinks.get_mut(&id) else {
+            return;
+        };
+        let is_there = match sink.readiness() {
+            Readiness::Slow => true,
+            Readiness::Gone => false,
+            Readiness::Ready => self.send(id, sink, made, ping_ms),
+        };
+        if !is_there {
+            sink.close();
+            sinks.remove(&id);
+            self.board.borrow_mut().leave(id);
+        }
+    }
+
+    fn send(&self, id: WatcherId, sink: &mut Sink, made: &mut Made, ping_ms: Option<i64>) -> bool {
         if let Some(update) = self.due(id, made) {
             let (metric, is_there) = match sink {
                 Sink::Events(_) => (
@@ -327,14 +271,13 @@ impl Hub {
             self.note_sent(id, metric);
             return is_there;
         }
-        if is_second && self.board.borrow_mut().pings(id, now_ms) {
-            let text = match sink {
+        let ping_ms = ping_ms.filter(|now_ms| self.board.borrow_mut().pings(id, *now_ms));
+        ping_ms.is_none_or(|now_ms| {
+            sink.send(&match sink {
                 Sink::Events(_) => talk::ping_frame(now_ms),
                 Sink::Socket(..) => talk::ping(now_ms),
-            };
-            return sink.send(&text);
-        }
-        true
+            })
+        })
     }
 
     /// A socket says something.
@@ -364,7 +307,7 @@ impl Hub {
         };
         match done {
             Ok(()) => {
-                self.flush(false);
+                self.serve(id, &mut Made::default(), None);
                 self.ask_unheard();
             }
             Err(problem) => {
@@ -402,15 +345,6 @@ impl Hub {
             self.board.borrow_mut().leave(id);
         }
     }
-}
-
-fn kept_of(socket: &WebSocket) -> Option<Kept> {
-    let text: String = socket.deserialize_attachment().ok()??;
-    serde_json::from_str(&text).ok()
-}
-
-fn keep(socket: &WebSocket, kept: &Kept) -> worker::Result<()> {
-    socket.serialize_attachment(serde_json::to_string(kept)?)
 }
 
 /// Says that nobody asks any more, however that ended.

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use worker::{Env, State};
 
 use crate::aggregator;
-use crate::counter::id::CounterId;
+use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call::CALL_MS_MAX;
 use crate::platform::clock::{now_ms, within_ms};
 use crate::platform::measure;
@@ -20,7 +20,7 @@ use crate::platform::settled::all_settled;
 use crate::protocol::live::pace::Pace;
 use crate::protocol::live::sight::{Shown, Sight};
 use crate::protocol::live::{LOOK_MAX, LOOK_MS_MAX, SIGHTS_MAX};
-use crate::protocol::messages::{Fault, GlobalSum, Look};
+use crate::protocol::messages::{DatacenterSum, Fault, GlobalSum, Look, Origin};
 use crate::protocol::metrics::Metric;
 use crate::protocol::public::{Freshness, Told};
 
@@ -38,6 +38,8 @@ struct Held {
     /// When its last read began, unix milliseconds.
     begun_ms: i64,
     is_reading: bool,
+    /// Datacenters that did not answer it.
+    away: Vec<Datacenter>,
     asked_ms: i64,
     /// Those who wait for the read that is under way.
     waiting: Vec<oneshot::Sender<()>>,
@@ -118,11 +120,19 @@ impl Lookout {
         waits
     }
 
+    /// The datacenters that did not answer when a counter was read last.
+    fn away(&self, counter: &CounterId) -> Vec<Datacenter> {
+        let held = self.held.borrow();
+        held.get(counter)
+            .map_or_else(Vec::new, |held| held.away.clone())
+    }
+
     /// Reads a counter, and tells those who wait.
     async fn read(&self, counter: CounterId) {
         let begun_ms = now_ms();
         measure::count(Metric::LiveRead);
-        let reading = aggregator::read_watched(&self.env, &counter);
+        let away = self.away(&counter);
+        let reading = aggregator::read_watched(&self.env, &counter, &away);
         let read = within_ms(CALL_MS_MAX, reading).await;
         let mut all = self.held.borrow_mut();
         let Some(held) = all.get_mut(&counter) else {
@@ -144,10 +154,15 @@ impl Held {
     fn see(&mut self, counter: &CounterId, sum: Option<&GlobalSum>, begun_ms: i64) {
         let shown = match sum {
             None => {
-                self.pace = Pace::default();
+                self.pace.note_missing(begun_ms);
                 Shown::Missing
             }
             Some(sum) => {
+                let silent = sum
+                    .datacenters
+                    .iter()
+                    .filter(|(_, part)| is_silent(part.as_ref()));
+                self.away = silent.map(|(datacenter, _)| datacenter.clone()).collect();
                 let freshness = Freshness {
                     as_of_ms: begun_ms,
                     now_ms: now_ms(),
@@ -163,4 +178,9 @@ impl Held {
             is_read: true,
         };
     }
+}
+
+/// Whether a lead did not answer. One that lacks a shard did.
+fn is_silent(part: Option<&DatacenterSum>) -> bool {
+    part.is_none_or(|part| matches!(part.origin, Origin::Known(_)) && part.missing.is_empty())
 }

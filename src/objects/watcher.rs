@@ -41,7 +41,8 @@ impl DurableObject for Watcher {
     }
 
     async fn alarm(&self) -> worker::Result<Response> {
-        self.hub.on_alarm().await;
+        let rung = self.hub.on_alarm().await;
+        rung.map_err(|fault| Error::RustError(fault.to_string()))?;
         Response::empty()
     }
 

@@ -69,6 +69,8 @@ pub enum Route {
     Script,
     /// `GET /metrics`
     Metrics,
+    /// `GET /dashboard`, `GET /dashboard/{file}`: a file of the dashboard by its name, none for the folder itself
+    Dashboard(Option<String>),
     /// `GET /healthz`
     Health,
     /// `GET /openapi.json`
@@ -127,6 +129,7 @@ names! {
     Badge "badge" "[`Route::Badge`]";
     Script "script" "[`Route::Script`]";
     Metrics "metrics" "[`Route::Metrics`]";
+    Dashboard "dashboard" "[`Route::Dashboard`]";
     Health "healthz" "[`Route::Health`]";
     OpenApi "openapi" "[`Route::OpenApi`]";
     Options "options" "`OPTIONS`, of any path";
@@ -168,6 +171,7 @@ impl Route {
             Self::Badge(_) => RouteName::Badge,
             Self::Script => RouteName::Script,
             Self::Metrics => RouteName::Metrics,
+            Self::Dashboard(_) => RouteName::Dashboard,
             Self::Health => RouteName::Health,
             Self::OpenApi => RouteName::OpenApi,
         }
@@ -207,6 +211,9 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/openapi.json", &["GET"]),
 ];
 
+/// Paths that are pages and no calls: `/openapi.json` does not describe them.
+const PAGES: &[(&str, Known)] = &[("/dashboard", &["GET"])];
+
 /// Why a request is no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRoute {
@@ -230,6 +237,7 @@ pub fn methods_of(path: &str) -> Option<Known> {
     template_of(path).and_then(|template| {
         PATHS
             .iter()
+            .chain(PAGES)
             .find(|(known, _)| *known == template)
             .map(|(_, methods)| *methods)
     })
@@ -264,6 +272,7 @@ fn template_of(path: &str) -> Option<&'static str> {
         ["badge", name] if name.ends_with(".svg") => "/badge/{id}.svg",
         ["tally.js"] => "/tally.js",
         ["metrics"] => "/metrics",
+        ["dashboard", ..] => "/dashboard",
         ["healthz"] => "/healthz",
         ["openapi.json"] => "/openapi.json",
         _ => return None,
@@ -334,6 +343,7 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/badge/{id}.svg", _) => Route::Badge(id_before(".svg")?),
         ("/tally.js", _) => Route::Script,
         ("/metrics", _) => Route::Metrics,
+        ("/dashboard", _) => Route::Dashboard(path.strip_prefix("/dashboard/").map(str::to_owned)),
         ("/healthz", _) => Route::Health,
         _ => Route::OpenApi,
     })

@@ -24,8 +24,6 @@ beforeAll(async () => {
   world = await openWorld({ vars: { TALLY_ACCESS: undefined, TALLY_KEYS: JSON.stringify(config) } });
   tally = (await world.url()).origin;
   browser = await openBrowser();
-  // Where the stream is refused, numbers are asked for.
-  browser.allow(/\/live\?/);
 });
 afterEach(async () => {
   for (const page of opened.splice(0)) await page.context().close();
@@ -41,7 +39,9 @@ async function visit(path, options) {
   const page = await browser.page(options);
   opened.push(page);
   page.sent = [];
+  page.streams = 0;
   page.on("request", (request) => {
+    if (new URL(request.url()).pathname === "/live") page.streams += 1;
     const [, id] = new URL(request.url()).pathname.match(/^\/counters\/(.*)\/increment$/) ?? [];
     if (id) page.sent.push({ id: decodeURIComponent(id), body: request.postData(), type: request.headers()["content-type"] });
   });
@@ -119,7 +119,21 @@ test("a change of the path without a load is a view, one of the query is not", a
   expect(ids(still)).toEqual(["/still"]);
 });
 
-test("numbers are those of the stream, where there is one", async () => {
+test("numbers are asked for where the stream is refused", async () => {
+  await add("asked", 41);
+  files["/refused"] = html('<b data-tally="asked">–</b><i data-tally="absent">–</i>', { head: script('data-count="off"') });
+  const page = await browser.page();
+  opened.push(page);
+  browser.allow(/\/refused: .*(\/live\?|\/counters\/absent)/);
+  await page.route("**/live?*", (route) => route.fulfill({ status: 403, headers: { "access-control-allow-origin": "*" } }));
+  await page.goto(`${site.url}/refused`);
+  await page.getByText("41", { exact: true }).waitFor();
+  await add("asked", 1);
+  await page.getByText("42", { exact: true }).waitFor();
+  expect(await page.textContent("i")).toBe("–");
+});
+
+test("numbers are those of the stream, and one that does not exist is left as it was", async () => {
   files["/streamed"] = html('<b id="a" data-tally="streamed">–</b><b id="b" data-tally="absent">–</b>', { head: script('data-count="off"') });
   const page = await browser.page();
   opened.push(page);
@@ -143,6 +157,7 @@ test("elements show numbers in the page's language, follow them, and may come la
     head: script(),
   });
   const page = await visit("/numbers");
+  const streams = () => page.streams;
   const shows = (selector, text) => page.waitForFunction(([at, wanted]) => document.querySelector(at)?.textContent === wanted, [selector, text]);
   await shows("#a", "1.234.566");
   await shows("#b", "1");
@@ -152,6 +167,22 @@ test("elements show numbers in the page's language, follow them, and may come la
   await page.evaluate(() => document.querySelector("main").insertAdjacentHTML("beforeend", '<b id="c" data-tally="later"></b>'));
   await shows("#c", "5");
   await shows("#a", "1.234.567");
+  await add("later", 1);
+  await shows("#c", "6");
+  // Nothing is asked for a page that is hidden, and all once it is shown again.
+  const hide = (value) =>
+    page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, value);
+  expect(streams()).toBe(2);
+  await hide(true);
+  await add("likes", 1);
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(done)));
+  expect(streams()).toBe(2);
+  await hide(false);
+  await shows("#a", "1.234.568");
+  expect(streams()).toBe(3);
 });
 
 test("a prerendered page is counted once it is shown", async () => {

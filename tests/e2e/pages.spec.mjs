@@ -154,7 +154,7 @@ describe("under public entries", () => {
     expect((await strong("blog/limited")).value).toBe(before + 2);
   });
 
-  test("pixels and events are limited too", async () => {
+  test("pixels, events and lines of bodies are limited too", async () => {
     const headers = { "cf-connecting-ip": "192.0.2.9", origin: SITE };
     const statuses = async (ask) => {
       for (let n = 0; n < 3 * WRITES_PER_MINUTE; n++) {
@@ -164,7 +164,12 @@ describe("under public entries", () => {
       return 200;
     };
     expect(await statuses(() => world.call("GET", "/pixel/mail%2Fb.gif", { headers }))).toBe(429);
-    expect(await statuses(() => world.call("POST", "/events", { headers, body: '{"key":"blog/e"}' }))).toBe(429);
+    expect(await statuses(() => world.call("POST", "/counters/blog%2Fd/decrement", { headers }))).toBe(429);
+    // A line counts as a write: the rest of a body is taken, and of other counters all.
+    const lines = [...Array(100).fill('{"key":"blog/e"}'), '{"key":"blog/f"}'];
+    const { accepted, rejected, errors } = await world.well("POST", "/events", { headers, body: lines.join("\n") });
+    expect([accepted, rejected, errors[0].line, errors[0].code]).toEqual([61, 40, 61, "quota-exceeded"]);
+    expect((await strong("blog/e")).value).toBe(60);
   });
 
   test("a preflight allows the origins of entries alone", async () => {

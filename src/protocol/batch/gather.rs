@@ -15,7 +15,7 @@ use super::{Record, length};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::WriteKey;
 use crate::counter::samples::{Samples, insert_sample};
-use crate::sketch::Sample;
+use crate::sketch::{HashId, Sample};
 
 /// How far a record's time may be from the clock where nothing else is set, in milliseconds.
 pub const CLOCK_SKEW_MS: i64 = 5_000;
@@ -50,6 +50,15 @@ pub enum Times {
     Live,
     /// Any past: `/ingest`.
     Past,
+}
+
+/// How what a body holds is to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Of when it is.
+    pub times: Times,
+    /// The hash that its elements went through.
+    pub hash: HashId,
 }
 
 /// What a batch may hold, and how its times are judged.

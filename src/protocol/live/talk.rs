@@ -86,7 +86,10 @@ impl Said {
             let detail = format!("a message has at most {MESSAGE_BYTES_MAX} bytes; send several");
             return Err(Problem::new(Code::BodyTooLarge, detail));
         }
-        let body: ChangeBody = serde_json::from_str(message).map_err(|_| {
+        // An array would be read as the object's fields in order.
+        let body = Some(message).filter(|text| text.trim_start().starts_with('{'));
+        let body: Option<ChangeBody> = body.and_then(|text| serde_json::from_str(text).ok());
+        let body = body.ok_or_else(|| {
             let detail = r#"send {"add":["a"],"remove":["b"]}, or ping"#;
             Problem::new(Code::InvalidBody, detail)
         })?;
