@@ -11,6 +11,9 @@ use crate::sketch::{Histogram, Sample};
 /// minute's spread over a factor of ten.
 pub const SAMPLES_SECONDS_MAX: u64 = 86_400;
 
+/// What a time holds beside its buckets: at most 96 bytes, in a vector that is half full at worst.
+const TIME_BYTES: usize = 192;
+
 /// Samples by time, unix seconds, in no order; one histogram for each.
 pub type Samples = Vec<(i64, Histogram)>;
 
@@ -22,30 +25,17 @@ pub fn add_samples(samples: &mut Samples, second: i64, more: &Histogram) {
     }
 }
 
-/// What has come to samples by time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grown {
-    /// A time.
-    Time,
-    /// A bucket of a time that was there.
-    Bucket,
-    /// Nothing but a count.
-    Nothing,
-}
-
-/// Adds one sample of a time. Returns what holds more memory since.
-pub fn insert_sample(samples: &mut Samples, second: i64, sample: Sample) -> Grown {
+/// Adds one sample of a time. Returns how many bytes more are held since.
+pub fn insert_sample(samples: &mut Samples, second: i64, sample: Sample) -> usize {
     let Some((_, histogram)) = samples.iter_mut().find(|(known, _)| *known == second) else {
-        samples.push((second, Histogram::of(sample)));
-        return Grown::Time;
+        let one = Histogram::of(sample);
+        let bytes = one.bytes();
+        samples.push((second, one));
+        return TIME_BYTES + bytes;
     };
-    let before = histogram.buckets();
+    let before = histogram.bytes();
     histogram.insert(sample);
-    if histogram.buckets() == before {
-        Grown::Nothing
-    } else {
-        Grown::Bucket
-    }
+    histogram.bytes().saturating_sub(before)
 }
 
 /// A histogram at rest; nothing for an empty one, so that answers without samples carry no bytes.

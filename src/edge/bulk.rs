@@ -19,7 +19,7 @@ use crate::platform::settled::all_settled;
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::batch::Record;
 use crate::protocol::batch::event::parse_event;
-use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
 use crate::protocol::batch::ingest::Ingest;
 use crate::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
 use crate::protocol::batch::plan::{BATCH_COUNTERS_MAX, Plan};
@@ -154,7 +154,11 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     let (sums, report) = gather.finish();
     let has_company = gather_with_others(sums.len()).await;
     let flying = BulkStage::enter(Stage::Flying);
-    let (times, acknowledged) = (records.times(), records.acknowledged());
+    let manner = Manner {
+        times: records.times(),
+        hash: key.id(),
+    };
+    let acknowledged = records.acknowledged();
     let (env, datacenter) = (visit.env.clone(), visit.datacenter());
     let (done, doing) = oneshot::channel();
     // Other bodies may have joined what this one flies, so it goes on if the client hangs up.
@@ -163,7 +167,7 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         let mut report = report;
         let plan = Plan::new(
             sums,
-            times,
+            manner,
             &datacenter,
             shards,
             own_shard,

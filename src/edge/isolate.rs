@@ -22,7 +22,7 @@ use crate::protocol::batch::wave::{Stage, Waves};
 use crate::protocol::bounds::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
 use crate::protocol::messages::{Fault, HashKeyCall};
 use crate::protocol::names::{
-    self, ACCESS, ACCESS_OPEN, DATACENTERS, DATACENTERS_REGION, HASH_KEY, KEYS,
+    self, ACCESS, ACCESS_OPEN, DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION, HASH_KEY, KEYS,
 };
 use crate::protocol::problem::{Code, Problem};
 use crate::sketch::{HashKey, hash};
@@ -42,7 +42,7 @@ struct Home {
 struct Isolate {
     access: Option<Rc<Access>>,
     hash_key: Option<Rc<HashKey>>,
-    joins_regions: Option<bool>,
+    datacenters: Option<Datacenters>,
     shards: HashMap<(CounterId, Datacenter), u8>,
     homes: HashMap<CounterId, Home>,
     lanes: Lanes<Cells>,
@@ -68,7 +68,7 @@ fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
         work(isolate.get_or_insert_with(|| Isolate {
             access: None,
             hash_key: None,
-            joins_regions: None,
+            datacenters: None,
             shards: HashMap::new(),
             homes: HashMap::new(),
             lanes: Lanes::default(),
@@ -166,16 +166,30 @@ fn parse_hash_key(digits: &str) -> Result<[u8; 16], Problem> {
         })
 }
 
-/// Whether the deployment joins the colos of a region into one datacenter. Read once: a variable is a call into
-/// JavaScript.
-pub fn joins_regions(env: &Env) -> bool {
-    if let Some(known) = with(|isolate| isolate.joins_regions) {
+/// What a deployment's datacenters are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Datacenters {
+    /// One for each colo.
+    Colos,
+    /// One for each region of colos.
+    Regions,
+    /// One.
+    One,
+}
+
+/// What the deployment's datacenters are. Read once: a variable is a call into JavaScript.
+pub fn datacenters(env: &Env) -> Datacenters {
+    if let Some(known) = with(|isolate| isolate.datacenters) {
         return known;
     }
-    let setting = env.var(DATACENTERS).ok();
-    let joins = setting.is_some_and(|text| text.to_string() == DATACENTERS_REGION);
-    with(|isolate| isolate.joins_regions = Some(joins));
-    joins
+    let setting = env.var(DATACENTERS).ok().map(|text| text.to_string());
+    let datacenters = match setting.as_deref() {
+        Some(DATACENTERS_REGION) => Datacenters::Regions,
+        Some(DATACENTERS_ONE) => Datacenters::One,
+        _ => Datacenters::Colos,
+    };
+    with(|isolate| isolate.datacenters = Some(datacenters));
+    datacenters
 }
 
 /// Shards that a counter's writes spread over in a datacenter, as far as known here.

@@ -6,7 +6,7 @@ use super::keyed::How;
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, keyed, lanes, manage, read};
-use crate::counter::flush::{Load, Refusal};
+use crate::counter::flush::{Element, Load, Refusal};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{Keyed, Unchanged};
 use crate::counter::samples::Samples;
@@ -25,7 +25,7 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
 use crate::protocol::query::Query;
-use crate::sketch::{Histogram, Token, hash};
+use crate::sketch::{Histogram, hash};
 
 /// How often a write is sent on because the shard it was sent to has been sealed.
 const MOVES_MAX: usize = 4;
@@ -140,10 +140,12 @@ async fn deliver(
     load.samples = samples_of(&write);
     let mut element = None;
     if let Some(unique) = &write.body.unique {
-        let hashed = hash(&*hash_key(&visit.env).await?, unique.as_bytes());
+        let key = hash_key(&visit.env).await?;
+        let hashed = hash(&key, unique.as_bytes());
         element = Some(hashed);
         shard = shard_of_element(hashed, shards);
-        load.tokens = vec![(second, Token::from_hash(hashed))];
+        load.hash = key.id();
+        load.tokens = vec![(second, Element::of(hashed))];
     }
 
     let mut cell = match home_of(&id) {
@@ -290,8 +292,9 @@ async fn write_alone(
         let tokens = Load {
             past_tokens: vec![(
                 element_second(Times::Live, write.second, counted),
-                Token::from_hash(hashed),
+                Element::of(hashed),
             )],
+            hash: secret.id(),
             ..Load::default()
         };
         send_element(visit, &id, hashed, tokens).await?;

@@ -8,13 +8,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use worker::js_sys::Uint8Array;
-use worker::wasm_bindgen_futures::{JsFuture, spawn_local};
-use worker::web_sys::{TransformStream, WritableStreamDefaultWriter};
+use worker::web_sys::TransformStream;
 use worker::{
     Env, Request, Response, ResponseBody, State, WebSocket, WebSocketIncomingMessage, WebSocketPair,
 };
 
+use super::sink::{Readiness, Sink, keep, kept_of};
 use super::store::Store;
 use crate::counter::id::CounterId;
 use crate::platform::call;
@@ -25,7 +24,7 @@ use crate::protocol::live::board::{Board, Full, Made, Update, WatcherId};
 use crate::protocol::live::sight::Sight;
 use crate::protocol::live::talk::{self, Kept, Said};
 use crate::protocol::live::{
-    HUB_MS_MAX, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, SILENT_BYTES_MAX, WATCHERS_MAX, next_second,
+    HUB_MS_MAX, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, next_second,
 };
 use crate::protocol::messages::{Fault, Join, Look};
 use crate::protocol::metrics::Metric;
@@ -37,64 +36,6 @@ const LOOKS_AT_ONCE: usize = 64;
 
 /// Between two questions about counters that have come new, milliseconds.
 const AGAIN_MS: u64 = 50;
-
-/// Close code of a socket that its hub cannot serve any longer: policy violation. Source: RFC 6455 section 7.4.1.
-const CLOSE_POLICY: u16 = 1_008;
-
-/// How a watcher is reached.
-enum Sink {
-    /// Server-sent events. The stream takes one chunk and tells when that is read: until then nothing more is written.
-    Events(WritableStreamDefaultWriter),
-    /// A socket, with the bytes that it was sent since it last said something. The platform does not tell what waits to be sent.
-    Socket(WebSocket, u64),
-}
-
-/// Whether a watcher can be sent something.
-enum Readiness {
-    Ready,
-    Slow,
-    Gone,
-}
-
-impl Sink {
-    fn readiness(&self) -> Readiness {
-        match self {
-            Self::Events(writer) => match writer.desired_size() {
-                Ok(Some(size)) if size > 0.0 => Readiness::Ready,
-                Ok(Some(_)) => Readiness::Slow,
-                _ => Readiness::Gone,
-            },
-            Self::Socket(_, silent_bytes) if *silent_bytes > SILENT_BYTES_MAX => Readiness::Gone,
-            Self::Socket(..) => Readiness::Ready,
-        }
-    }
-
-    /// Sends a text; whether the watcher is still there.
-    fn send(&mut self, text: &str) -> bool {
-        match self {
-            Self::Events(writer) => {
-                let chunk = Uint8Array::from(text.as_bytes());
-                let written = writer.write_with_chunk(&chunk);
-                // It fails where the client has hung up, which the next look at the stream tells.
-                spawn_local(async move {
-                    let _ = JsFuture::from(written).await;
-                });
-                true
-            }
-            Self::Socket(socket, silent_bytes) => {
-                *silent_bytes += u64::try_from(text.len()).unwrap_or(0);
-                socket.send_with_str(text).is_ok()
-            }
-        }
-    }
-
-    fn close(&self) {
-        if let Self::Socket(socket, _) = self {
-            let reason = "say ping now and then: what waits for a silent client is bounded";
-            let _ = socket.close(Some(CLOSE_POLICY), Some(reason));
-        }
-    }
-}
 
 /// One hub.
 pub(super) struct Hub {
@@ -404,15 +345,6 @@ impl Hub {
             self.board.borrow_mut().leave(id);
         }
     }
-}
-
-fn kept_of(socket: &WebSocket) -> Option<Kept> {
-    let text: String = socket.deserialize_attachment().ok()??;
-    serde_json::from_str(&text).ok()
-}
-
-fn keep(socket: &WebSocket, kept: &Kept) -> worker::Result<()> {
-    socket.serialize_attachment(serde_json::to_string(kept)?)
 }
 
 /// Says that nobody asks any more, however that ended.

@@ -25,7 +25,7 @@
 //! | [`leases`] | how a limiter admits what the world shares |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
 //! | [`watcher`] | those who show counters to watchers: a hub or a lookout |
-//! | [`hub`] | holds the streams of watchers |
+//! | [`hub`], [`sink`] | holds the streams of watchers, and how each is reached |
 //! | [`lookout`] | reads what is watched, once for all |
 //! | [`readable`] | refusing what comes while storage cannot be read |
 //! | [`store`] | SQL, and the schema's version |
@@ -60,6 +60,7 @@ mod pushing;
 mod readable;
 mod rebuild;
 mod settling;
+mod sink;
 mod store;
 mod telling;
 mod watcher;

@@ -9,9 +9,8 @@ use tally::counter::cell::{Cell, Hot};
 use tally::counter::flush::Changes;
 use tally::counter::history::{MINUTES_KEPT, Step};
 use tally::counter::ledger::{Kept, Ledger, NewRecord, WriteKey};
-use tally::counter::merge::from_rest;
 use tally::protocol::messages::{decode, encode};
-use tally::sketch::{Histogram, Sketch};
+use tally::sketch::{Histogram, Uniques};
 
 const HOT: u8 = 1;
 const ALL_TIME: u8 = 2;
@@ -55,13 +54,13 @@ impl Rows {
             self.0
                 .retain(|(kind, start), _| *kind != MINUTE_SKETCH || *start >= now - MINUTES_KEPT);
         }
-        for (minute, sketch) in &changes.minutes {
-            self.0.insert((MINUTE_SKETCH, *minute), sketch.clone());
+        for (minute, uniques) in &changes.minutes {
+            self.0.insert((MINUTE_SKETCH, *minute), uniques.clone());
         }
-        for &(minute, token) in &changes.late_tokens {
-            let mut sketch = self.sketch(MINUTE_SKETCH, minute);
-            sketch.insert(token);
-            self.0.insert((MINUTE_SKETCH, minute), sketch.to_bytes());
+        for &(minute, source, token) in &changes.late_tokens {
+            let mut uniques = self.uniques(MINUTE_SKETCH, minute);
+            uniques.insert(source, token);
+            self.0.insert((MINUTE_SKETCH, minute), uniques.to_bytes());
         }
         self.write_samples(changes, now);
         self.write_records(cell, changes);
@@ -179,13 +178,13 @@ impl Rows {
         }
         let open = hot
             .open_minute()
-            .map_or_else(Sketch::new, |minute| self.sketch(MINUTE_SKETCH, minute));
+            .map_or_else(Uniques::new, |minute| self.uniques(MINUTE_SKETCH, minute));
         let parts = self.0.range((SEALED, i64::MIN)..=(SEALED, i64::MAX));
         let sealed = parts.map(|(&(_, shard), body)| {
             let part = decode(body).expect("a part");
             (u8::try_from(shard).expect("a shard"), part)
         });
-        let all_time = self.sketch(ALL_TIME, 0);
+        let all_time = self.uniques(ALL_TIME, 0);
         let mut cell = Cell::restore(hot, pages, all_time, open, sealed.collect());
         cell.restore_ledger(self.ledger());
         cell
@@ -198,14 +197,14 @@ impl Rows {
         })
     }
 
-    /// The sketches of the minutes that a window touches, merged.
-    pub fn window_uniques(&self, from: i64, to: i64) -> Sketch {
-        let mut union = Sketch::new();
+    /// The unique elements of the minutes that a window touches.
+    pub fn window_uniques(&self, from: i64, to: i64) -> Uniques {
+        let mut union = Uniques::new();
         let minutes = self
             .0
             .range((MINUTE_SKETCH, from - Step::Minute.seconds() + 1)..=(MINUTE_SKETCH, to));
         for (_, body) in minutes {
-            union.merge(&from_rest(body));
+            union.merge(&Uniques::from_bytes(body).expect("unique elements"));
         }
         union
     }
@@ -226,9 +225,11 @@ impl Rows {
         rows.map(|((_, minute), _)| *minute).collect()
     }
 
-    fn sketch(&self, kind: u8, start: i64) -> Sketch {
-        self.0.get(&(kind, start)).map_or_else(Sketch::new, |body| {
-            Sketch::from_bytes(body).expect("a sketch")
-        })
+    fn uniques(&self, kind: u8, start: i64) -> Uniques {
+        self.0
+            .get(&(kind, start))
+            .map_or_else(Uniques::new, |body| {
+                Uniques::from_bytes(body).expect("unique elements")
+            })
     }
 }

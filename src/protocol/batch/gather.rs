@@ -14,8 +14,8 @@ use super::report::{LineNumbers, Report};
 use super::{Record, length};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::WriteKey;
-use crate::counter::samples::{Grown, Samples, insert_sample};
-use crate::sketch::Sample;
+use crate::counter::samples::{Samples, insert_sample};
+use crate::sketch::{HashId, Sample};
 
 /// How far a record's time may be from the clock where nothing else is set, in milliseconds.
 pub const CLOCK_SKEW_MS: i64 = 5_000;
@@ -40,12 +40,6 @@ const TOKEN_BYTES: u64 = 16;
 /// What a record with an id holds: 80 bytes, in a vector that is half full at worst.
 const IDENTIFIED_BYTES: u64 = 160;
 
-/// What the samples of one stamp hold: 72 + 8 bytes in a vector that is half full at worst, and four buckets of 16.
-const SAMPLES_BYTES: u64 = 224;
-
-/// What one bucket of samples holds, in a vector that is half full at worst.
-const SAMPLES_BUCKET_BYTES: u64 = 32;
-
 /// Fewer tokens are not worth looking for repetitions among: 64 * 16 = 1,024 bytes.
 const TOKENS_COMPACT_MIN: usize = 64;
 
@@ -56,6 +50,15 @@ pub enum Times {
     Live,
     /// Any past: `/ingest`.
     Past,
+}
+
+/// How what a body holds is to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Of when it is.
+    pub times: Times,
+    /// The hash that its elements went through.
+    pub hash: HashId,
 }
 
 /// What a batch may hold, and how its times are judged.
@@ -236,12 +239,7 @@ impl Gather {
             self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hash(element)));
         }
         if let Some(sample) = record.sample {
-            let grown = insert_sample(&mut gathered.samples, stamp, sample);
-            self.memory_bytes += match grown {
-                Grown::Time => SAMPLES_BYTES,
-                Grown::Bucket => SAMPLES_BUCKET_BYTES,
-                Grown::Nothing => 0,
-            };
+            self.memory_bytes += length(insert_sample(&mut gathered.samples, stamp, sample));
         }
         self.memory_bytes += gathered.lines.push(line);
         Ok(())

@@ -6,7 +6,7 @@ use super::number::{Estimate, Exact};
 use super::to_json;
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::{Range, Summary, join_sketches};
+use crate::counter::merge::{Range, Summary, join};
 use crate::counter::settings::TtlMode;
 use crate::counter::total::Value;
 use crate::protocol::messages::{DatacenterSum, GlobalSum, Origin};
@@ -129,7 +129,7 @@ impl<'a> Told<'a> {
         for part in sum.datacenters.iter().filter_map(|(_, part)| part.as_ref()) {
             total.add(part.summary.clone());
         }
-        join_sketches(&mut total.uniques, sum.uniques.clone());
+        join(&mut total.uniques, sum.uniques.clone());
         Self {
             id,
             sum,
