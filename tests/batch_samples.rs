@@ -9,11 +9,11 @@ use tally::counter::id::Datacenter;
 use tally::counter::ledger::WriteKey;
 use tally::counter::samples::Samples;
 use tally::protocol::batch::event::{parse_event, parse_increment};
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Gathered, Limits, Times};
+use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Gathered, Limits, Manner, Times};
 use tally::protocol::batch::keyed::BodyKey;
 use tally::protocol::batch::plan::Plan;
 use tally::protocol::problem::Code;
-use tally::sketch::{Histogram, Sample};
+use tally::sketch::{HashKey, Histogram, Sample};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -56,7 +56,11 @@ fn plan(gathered: Gathered, key: Option<BodyKey>) -> Plan {
     let here = Datacenter::parse("FRA").expect("a datacenter");
     let mut report = tally::protocol::batch::report::Report::default();
     let sums = vec![(counter, gathered)];
-    Plan::new(sums, Times::Live, &here, |_| 4, |_| 2, key, &mut report)
+    let manner = Manner {
+        times: Times::Live,
+        hash: HashKey::from([7; 16]).id(),
+    };
+    Plan::new(sums, manner, &here, |_| 4, |_| 2, key, &mut report)
 }
 
 #[test]
