@@ -13,6 +13,7 @@ use super::lanes::Lanes;
 use super::limiters::Limits;
 use super::views::ReadCache;
 use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::settings::UniqueHash;
 use crate::counter::split::shard_of_lot;
 use crate::limit::visitors::Visitors;
 use crate::platform::call;
@@ -30,12 +31,13 @@ use crate::sketch::{HashKey, hash};
 /// Counters whose number of shards is remembered; about 100 bytes each. Forgetting costs one hop.
 const SHARD_COUNTS_MAX: usize = 10_000;
 
-/// What is known of where a counter's writes go.
-#[derive(Clone)]
+/// What is known of where a counter's writes go, and how.
+#[derive(Clone, Default)]
 struct Home {
     home: Option<Datacenter>,
     /// Whether its decrements are decided one by one.
     is_bounded: bool,
+    unique_hash: UniqueHash,
     learned_ms: i64,
 }
 
@@ -239,15 +241,25 @@ pub fn is_bounded(counter: &CounterId) -> bool {
     home_known(counter).is_some_and(|known| known.is_bounded)
 }
 
+/// The hash that a counter's unique elements go through, as far as known here.
+pub fn unique_hash_of(counter: &CounterId) -> UniqueHash {
+    home_known(counter).map_or(UniqueHash::default(), |known| known.unique_hash)
+}
+
 /// Learns where all writes go, from whoever refused one.
 pub fn learn_home(counter: &CounterId, home: &Datacenter) {
-    let is_bounded = is_bounded(counter);
-    learn(counter, Some(home.clone()), is_bounded);
+    let home = Some(home.clone());
+    learn(counter, |known| known.home = home);
 }
 
 /// Learns that a counter's decrements are decided one by one.
 pub fn learn_bounded(counter: &CounterId) {
-    learn(counter, home_of(counter), true);
+    learn(counter, |known| known.is_bounded = true);
+}
+
+/// Learns which hash a counter's unique elements go through.
+pub fn learn_unique_hash(counter: &CounterId, unique_hash: UniqueHash) {
+    learn(counter, |known| known.unique_hash = unique_hash);
 }
 
 /// Forgets what was known of a counter's home.
@@ -255,17 +267,15 @@ pub fn forget_home(counter: &CounterId) {
     with(|isolate| isolate.homes.remove(counter));
 }
 
-fn learn(counter: &CounterId, home: Option<Datacenter>, is_bounded: bool) {
+fn learn(counter: &CounterId, learn: impl FnOnce(&mut Home)) {
     let learned_ms = now_ms();
+    let mut home = home_known(counter).unwrap_or_default();
+    home.learned_ms = learned_ms;
+    learn(&mut home);
     with(|isolate| {
         if isolate.homes.len() >= HOMES_MAX && !isolate.homes.contains_key(counter) {
             isolate.homes.clear();
         }
-        let home = Home {
-            home,
-            is_bounded,
-            learned_ms,
-        };
         isolate.homes.insert(counter.clone(), home);
     });
 }
