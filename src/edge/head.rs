@@ -30,6 +30,9 @@ export function make_init(status, head) {
   }
   return { status, headers };
 }
+export function respond(init, body) {
+  return new Response(body, init);
+}
 export function respond_once(status, head, body) {
   return new Response(body, make_init(status, head));
 }
@@ -37,6 +40,9 @@ export function respond_once(status, head, body) {
 extern "C" {
     #[wasm_bindgen(catch)]
     fn make_init(status: u16, head: &str) -> Result<ResponseInit, JsValue>;
+
+    #[wasm_bindgen(catch)]
+    fn respond(init: &ResponseInit, body: &JsValue) -> Result<Response, JsValue>;
 
     #[wasm_bindgen(catch)]
     fn respond_once(status: u16, head: &str, body: Option<&str>) -> Result<Response, JsValue>;
@@ -50,6 +56,25 @@ struct Heads {
 
 thread_local! {
     static HEADS: RefCell<Heads> = RefCell::default();
+    /// The last short body, and what JavaScript has of it: what is hot answers the same again and again.
+    static LAST: RefCell<(String, JsValue)> = RefCell::default();
+}
+
+/// Longer bodies are not compared with the last one.
+const LAST_BYTES_MAX: usize = 2_048;
+
+/// A body as JavaScript has it.
+fn body_of(body: &str) -> JsValue {
+    if body.len() > LAST_BYTES_MAX {
+        return JsValue::from_str(body);
+    }
+    LAST.with_borrow_mut(|(text, known)| {
+        if text != body {
+            body.clone_into(text);
+            *known = JsValue::from_str(body);
+        }
+        known.clone()
+    })
 }
 
 impl Heads {
@@ -91,5 +116,6 @@ pub fn response(status: u16, headers: &HeaderList, body: Option<&str>) -> worker
         }
         None => return Ok(respond_once(status, &key.1, body)?),
     };
-    Ok(Response::new_with_opt_str_and_init(body, &init)?)
+    let body = body.map_or(JsValue::NULL, body_of);
+    Ok(respond(&init, &body)?)
 }
