@@ -16,7 +16,6 @@ use worker::{Env, Request, Response};
 use crate::cluster::root::Root;
 use crate::cluster::view::View;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::at_rest;
 use crate::counter::queue::InboxId;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
@@ -29,6 +28,7 @@ use crate::protocol::messages::{
     ReadDrained, ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
 };
 use crate::protocol::names::{self, CellAddress, DIRECTORY_PARTITIONS};
+use crate::sketch::Uniques;
 
 /// How long a lead may take before its datacenter is called unreachable.
 const LEAD_MS_MAX: u64 = 3_000;
@@ -251,15 +251,16 @@ async fn sum_world(
     let is_drained = root.inboxes.is_empty();
     let mut sum = GlobalSum {
         root,
-        uniques: Vec::new(),
+        uniques: Uniques::new(),
         datacenters,
         is_whole: only.is_none(),
         is_drained,
     };
     // What was not asked for brings no sketch of its own: the root knows their union.
     if let Some(view) = view.filter(|_| !wanted.totals_only && !sum.is_asked()) {
-        sum.uniques = at_rest(view.uniques());
+        sum.uniques = view.uniques().clone();
     }
+    sum.join_uniques();
     Some(sum)
 }
 

@@ -4,7 +4,9 @@
 use futures_channel::oneshot;
 use worker::Env;
 
-use super::isolate::{BulkMemory, BulkStage, hash_key, own_shard, shards_of, with_waves};
+use super::isolate::{
+    BulkMemory, BulkStage, hash_key, own_shard, shards_of, unique_hash_of, with_waves,
+};
 use super::keyed::problem_of;
 use super::respond::Answer;
 use super::visit::Visit;
@@ -19,7 +21,7 @@ use crate::platform::settled::all_settled;
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::batch::Record;
 use crate::protocol::batch::event::parse_event;
-use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
 use crate::protocol::batch::ingest::Ingest;
 use crate::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
 use crate::protocol::batch::plan::{BATCH_COUNTERS_MAX, Plan};
@@ -117,7 +119,7 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         None => None,
     };
     let mut body_hash = body_key.map(|_| BodyHash::new(&hash_of, &records.asked()));
-    let mut gather = Gather::new(limits, random());
+    let mut gather = Gather::new(limits, random()).knowing(unique_hash_of);
     let mut memory = BulkMemory::default();
     let reading = BulkStage::enter(Stage::Reading);
     let visitor = Visitor::of(visit, caller);
@@ -154,7 +156,11 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     let (sums, report) = gather.finish();
     let has_company = gather_with_others(sums.len()).await;
     let flying = BulkStage::enter(Stage::Flying);
-    let (times, acknowledged) = (records.times(), records.acknowledged());
+    let manner = Manner {
+        times: records.times(),
+        hash: key.id(),
+    };
+    let acknowledged = records.acknowledged();
     let (env, datacenter) = (visit.env.clone(), visit.datacenter());
     let (done, doing) = oneshot::channel();
     // Other bodies may have joined what this one flies, so it goes on if the client hangs up.
@@ -163,7 +169,7 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         let mut report = report;
         let plan = Plan::new(
             sums,
-            times,
+            manner,
             &datacenter,
             shards,
             own_shard,

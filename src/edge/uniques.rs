@@ -16,7 +16,7 @@ use crate::protocol::query::{Query, UNION_MAX, WINDOW_UNIQUES_SECONDS_MAX, Windo
 /// `GET /uniques`.
 ///
 /// # Errors
-/// `counter-not-found`, `invalid-query`, `unavailable`.
+/// `counter-not-found`, `invalid-query`, `hash-mismatch`, `unavailable`.
 pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(visit.query(), &["id", "window", "at", "consistency"])?;
     let window = query.window(now_ms().div_euclid(1_000))?;
@@ -72,5 +72,5 @@ pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> 
         .zip(&sums)
         .map(|(id, (sum, freshness))| Told::new(id, sum, *freshness))
         .collect();
-    Ok(Answer::json(union_json(&ids, &told, window)))
+    union_json(&ids, &told, window).map(Answer::json)
 }

@@ -1,15 +1,18 @@
 //! Increments and decrements.
 
 use super::flight::Cells;
-use super::isolate::{forget_home, hash_key, home_of, is_bounded, own_shard, shards_of};
+use super::isolate::{
+    forget_home, hash_key, home_of, is_bounded, own_shard, shards_of, unique_hash_of,
+};
 use super::keyed::How;
 use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, keyed, lanes, manage, read};
-use crate::counter::flush::{Load, Refusal};
+use crate::counter::flush::{Element, Load, Refusal};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{Keyed, Unchanged};
 use crate::counter::samples::Samples;
+use crate::counter::settings::UniqueHash;
 use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
 use crate::platform::clock::{now_ms, random_key};
@@ -25,7 +28,7 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
 use crate::protocol::query::Query;
-use crate::sketch::{Histogram, Token, hash};
+use crate::sketch::{HashId, Histogram, hash, redis_hash};
 
 /// How often a write is sent on because the shard it was sent to has been sealed.
 const MOVES_MAX: usize = 4;
@@ -140,10 +143,11 @@ async fn deliver(
     load.samples = samples_of(&write);
     let mut element = None;
     if let Some(unique) = &write.body.unique {
-        let hashed = hash(&*hash_key(&visit.env).await?, unique.as_bytes());
-        element = Some(hashed);
-        shard = shard_of_element(hashed, shards);
-        load.tokens = vec![(second, Token::from_hash(hashed))];
+        let hashed = hashed(visit, &id, unique).await?;
+        element = Some(hashed.1);
+        shard = shard_of_element(hashed.1, shards);
+        load.hash = hashed.0;
+        load.tokens = vec![(second, Element::by(hashed.0, hashed.1))];
     }
 
     let mut cell = match home_of(&id) {
@@ -176,6 +180,15 @@ async fn deliver(
             }
             // A decrement was in the same flight; it goes alone from now on.
             Err(Fault::Refused(Refusal::Bounded)) => {}
+            // Its own element, or that of another write in the same flight.
+            Err(Fault::Refused(Refusal::OtherHash(_))) => {
+                if let Some(unique) = &write.body.unique {
+                    let hashed = hashed(visit, &cell.counter, unique).await?;
+                    element = Some(hashed.1);
+                    load.hash = hashed.0;
+                    load.tokens = vec![(second, Element::by(hashed.0, hashed.1))];
+                }
+            }
             _ => break,
         }
         arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
@@ -283,18 +296,11 @@ async fn write_alone(
         Err(problem) if problem.code() == Code::ClockSkew => return Err(refused.unwrap_or(problem)),
         outcome => outcome?,
     };
-    if let (Some(unique), Some(counted)) = (unique, counted) {
+    if let (Some(unique), Some(counted)) = (&write.body.unique, counted) {
         // Only now, since a write that is refused must change nothing; and with each retry,
         // since an element may be sent again without harm. Its shard is chosen by its hash.
-        let hashed = hash(&secret, unique);
-        let tokens = Load {
-            past_tokens: vec![(
-                element_second(Times::Live, write.second, counted),
-                Token::from_hash(hashed),
-            )],
-            ..Load::default()
-        };
-        send_element(visit, &id, hashed, tokens).await?;
+        let second = element_second(Times::Live, write.second, counted);
+        send_element(visit, &id, unique, second).await?;
     }
     drop(waiting);
     measure::count(if answer.is_replay() {
@@ -338,25 +344,41 @@ async fn decided_by(
     Ok((how, condition))
 }
 
+/// An element's hash, by the hash that its counter is known to have.
+async fn hashed(visit: &Visit, id: &CounterId, unique: &str) -> Result<(HashId, u64), Problem> {
+    if unique_hash_of(id) == UniqueHash::Redis {
+        return Ok((HashId::REDIS, redis_hash(unique.as_bytes())));
+    }
+    let key = hash_key(&visit.env).await?;
+    Ok((key.id(), hash(&key, unique.as_bytes())))
+}
+
 /// Sends an element alone to its shard.
 async fn send_element(
     visit: &Visit,
     id: &CounterId,
-    hashed: u64,
-    load: Load,
+    unique: &str,
+    second: i64,
 ) -> Result<(), Problem> {
     let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
     let mut shards = shards_of(id, &datacenter);
     let begun_ms = now_ms();
     for _ in 0..MOVES_MAX {
+        let (hash, hashed) = hashed(visit, id, unique).await?;
+        let load = Load {
+            past_tokens: vec![(second, Element::by(hash, hashed))],
+            hash,
+            ..Load::default()
+        };
         let cell = CellAddress {
             counter: id.clone(),
             datacenter: datacenter.clone(),
             shard: shard_of_element(hashed, shards),
         };
-        let arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
+        let arrival = lanes::carry::<Cells>(visit, &cell, load, begun_ms).await?;
         match arrival.outcome {
             Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
+            Err(Fault::Refused(Refusal::OtherHash(_))) => {}
             Err(Fault::Elsewhere(home)) => {
                 shards = 1;
                 datacenter = home;

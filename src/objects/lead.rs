@@ -20,6 +20,7 @@ use crate::protocol::messages::{
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
+use crate::sketch::Uniques;
 
 /// How long a shard may take to answer: less than the 3 s that its lead has, so that one shard does
 /// not take its whole datacenter out of a read.
@@ -143,7 +144,7 @@ impl Core {
                     is_sealed: true,
                 });
             }
-            let window_uniques = Vec::new();
+            let window_uniques = Uniques::new();
             add(
                 shard,
                 CellAnswer {

@@ -15,6 +15,7 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::merge::{CellTotals, Part, Question, Summary};
 use crate::counter::nonces::{Nonce, Outcome};
 use crate::counter::total::Sum as Total;
+use crate::sketch::Uniques;
 
 /// A message that has an answer.
 pub trait Call: Serialize + DeserializeOwned {
@@ -236,13 +237,13 @@ pub struct Ask {
     pub question: Question,
 }
 
-/// One cell's part, with its sketch of the window.
+/// One cell's part, with its unique elements of the window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellAnswer {
     /// The part.
     pub part: Part,
-    /// Sketch of the window at rest; empty for none.
-    pub window_uniques: Vec<u8>,
+    /// Unique elements of the window.
+    pub window_uniques: Uniques,
     /// The samples that were asked for, as a histogram at rest; empty for none.
     pub samples: Vec<u8>,
 }

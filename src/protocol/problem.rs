@@ -59,6 +59,7 @@ codes! {
     CounterOverflow "counter-overflow" 409 "The counter cannot hold this much";
     CounterEnded "counter-ended" 409 "The counter has been deleted since";
     NeedsHome "needs-home" 409 "The counter needs a home for this";
+    HashMismatch "hash-mismatch" 409 "Unique elements went through different hashes";
     BelowFloor "below-floor" 409 "The value would be below the counter's floor";
     PreconditionFailed "precondition-failed" 412 "The counter has changed since";
     BodyTooLarge "body-too-large" 413 "The body is too large";

@@ -13,7 +13,7 @@
 //! bytes ── Sketch::from_bytes ── merge ──► Sketch ── estimate ──► f64     in a lead, on read
 //! ```
 //!
-//! Sketches can be merged only where all elements were hashed with one key: a deploy has one.
+//! Sketches are merged only where all elements were hashed with one key: [`Uniques`] keep them by hash.
 //!
 //! | module | holds |
 //! |---|---|
@@ -28,6 +28,7 @@
 //! | `lanes` | registers several at a time |
 //! | `estimate` | from registers or tokens to a number of elements |
 //! | `family` | the sketches of many shards: which of them add, which merge |
+//! | `uniques` | all sketches of a counter, by hash and class: what cells, leads and roots hold |
 //! | `intersection` | what two of them have in common |
 //! | `histogram` | how samples are distributed, for percentiles: no sketch of elements, and not idempotent |
 //! | `redis` | the hash and the string of Redis, for sketches that Redis is to read or has written |
@@ -46,6 +47,7 @@ mod registers;
 mod rice;
 mod sip;
 mod token;
+mod uniques;
 
 pub use difference::{BLOCKS, Digests, Learnt};
 pub use estimate::STANDARD_ERROR;
@@ -57,6 +59,7 @@ pub use histogram::{
     SAMPLE_MIN, Sample,
 };
 pub use hyperloglog::Sketch;
-pub use redis::{Hyll, HyllFault, redis_hash, redis_token};
+pub use redis::{Hyll, HyllFault, redis_hash, redis_token, redis_token_of};
 pub use sip::{HashKey, hash};
 pub use token::Token;
+pub use uniques::{CLASS_SHARDS_MAX, EPOCHS_MAX, Packed, Source, Uniques};

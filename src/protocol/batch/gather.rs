@@ -14,8 +14,9 @@ use super::report::{LineNumbers, Report};
 use super::{Record, length};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::WriteKey;
-use crate::counter::samples::{Grown, Samples, insert_sample};
-use crate::sketch::Sample;
+use crate::counter::samples::{Samples, insert_sample};
+use crate::counter::settings::UniqueHash;
+use crate::sketch::{HashId, Sample, redis_hash};
 
 /// How far a record's time may be from the clock where nothing else is set, in milliseconds.
 pub const CLOCK_SKEW_MS: i64 = 5_000;
@@ -40,12 +41,6 @@ const TOKEN_BYTES: u64 = 16;
 /// What a record with an id holds: 80 bytes, in a vector that is half full at worst.
 const IDENTIFIED_BYTES: u64 = 160;
 
-/// What the samples of one stamp hold: 72 + 8 bytes in a vector that is half full at worst, and four buckets of 16.
-const SAMPLES_BYTES: u64 = 224;
-
-/// What one bucket of samples holds, in a vector that is half full at worst.
-const SAMPLES_BUCKET_BYTES: u64 = 32;
-
 /// Fewer tokens are not worth looking for repetitions among: 64 * 16 = 1,024 bytes.
 const TOKENS_COMPACT_MIN: usize = 64;
 
@@ -56,6 +51,15 @@ pub enum Times {
     Live,
     /// Any past: `/ingest`.
     Past,
+}
+
+/// How what a body holds is to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Of when it is.
+    pub times: Times,
+    /// The hash that its elements went through.
+    pub hash: HashId,
 }
 
 /// What a batch may hold, and how its times are judged.
@@ -85,6 +89,19 @@ pub struct Gathered {
     pub identified: Vec<Identified>,
     /// The samples of its records by stamp, but for those of records with an id.
     pub samples: Samples,
+    /// The hash of its elements.
+    pub unique_hash: UniqueHash,
+}
+
+impl Gathered {
+    /// How it is to be counted, in a body that is counted so.
+    pub(super) fn manner(&self, of_body: Manner) -> Manner {
+        let hash = match self.unique_hash {
+            UniqueHash::Keyed => of_body.hash,
+            UniqueHash::Redis => HashId::REDIS,
+        };
+        Manner { hash, ..of_body }
+    }
 }
 
 /// A record with an idempotency key of its own.
@@ -114,6 +131,7 @@ pub struct Gather {
     counters: HashMap<String, Gathered, Seeded>,
     memory_bytes: u64,
     report: Report,
+    unique_hash_of: fn(&CounterId) -> UniqueHash,
 }
 
 impl Gather {
@@ -126,6 +144,16 @@ impl Gather {
             counters,
             memory_bytes: 0,
             report: Report::default(),
+            unique_hash_of: |_| UniqueHash::Keyed,
+        }
+    }
+
+    /// The same, where it is known of some counters that their elements go through another hash.
+    #[must_use]
+    pub fn knowing(self, unique_hash_of: fn(&CounterId) -> UniqueHash) -> Self {
+        Self {
+            unique_hash_of,
+            ..self
         }
     }
 
@@ -198,8 +226,16 @@ impl Gather {
                     return Err(too_many_counters(self.limits.counters_max));
                 }
                 self.memory_bytes += COUNTER_BYTES + length(id.as_str().len());
-                self.counters.entry(id.into()).or_default()
+                let unique_hash = (self.unique_hash_of)(&id);
+                let gathered = self.counters.entry(id.into()).or_default();
+                gathered.unique_hash = unique_hash;
+                gathered
             }
+        };
+        let is_redis = gathered.unique_hash == UniqueHash::Redis;
+        let hash_element = |element: &[u8]| match is_redis {
+            true => redis_hash(element),
+            false => hash(element),
         };
         if let Some(id) = &record.id {
             let unique = record.unique.as_deref().unwrap_or_default();
@@ -216,7 +252,7 @@ impl Gather {
                 fingerprint: fingerprint(hash, &asked),
                 second: stamp,
                 delta: record.delta,
-                element: record.unique.as_deref().map(hash),
+                element: record.unique.as_deref().map(hash_element),
                 is_skewed,
                 sample: record.sample,
             });
@@ -233,15 +269,10 @@ impl Gather {
         *bucket = bucket.saturating_add(record.delta);
         self.memory_bytes += length(gathered.buckets.len() - stamps_before) * STAMP_BYTES;
         if let Some(element) = &record.unique {
-            self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hash(element)));
+            self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hash_element(element)));
         }
         if let Some(sample) = record.sample {
-            let grown = insert_sample(&mut gathered.samples, stamp, sample);
-            self.memory_bytes += match grown {
-                Grown::Time => SAMPLES_BYTES,
-                Grown::Bucket => SAMPLES_BUCKET_BYTES,
-                Grown::Nothing => 0,
-            };
+            self.memory_bytes += length(insert_sample(&mut gathered.samples, stamp, sample));
         }
         self.memory_bytes += gathered.lines.push(line);
         Ok(())

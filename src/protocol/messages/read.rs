@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::{Call, DatacenterSum, Origin};
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::{Question, Range};
+use crate::counter::merge::{Question, Range, join};
 use crate::counter::total::Value;
 use crate::protocol::metrics::Snapshot;
+use crate::sketch::Uniques;
 
 calls! {
     List => Vec<(CounterId, Root)>, "/list";
@@ -83,8 +84,8 @@ pub struct GlobalSum {
     pub datacenters: Vec<(Datacenter, Option<DatacenterSum>)>,
     /// Whether it is of all datacenters, and not of one alone.
     pub is_whole: bool,
-    /// The unique elements that the root knew of, where not all datacenters were asked; at rest, empty for none.
-    pub uniques: Vec<u8>,
+    /// The unique elements of all of them, and those that the root knew of where not all were asked.
+    pub uniques: Uniques,
     /// Whether every event is in it that an inbox had acknowledged when the read began.
     pub is_drained: bool,
 }
@@ -147,6 +148,17 @@ impl GlobalSum {
         }
         let ttl = self.root.settings.ttl.filter(|_| self.is_whole);
         ttl.is_some_and(|ttl| now_ms >= ttl.expires_at_ms(last_write_ms))
+    }
+
+    /// Joins the unique elements of all datacenters, which nobody tells apart: 100 times 381 KB travel as 381 KB.
+    pub fn join_uniques(&mut self) {
+        for part in self
+            .datacenters
+            .iter_mut()
+            .filter_map(|(_, part)| part.as_mut())
+        {
+            join(&mut self.uniques, std::mem::take(&mut part.summary.uniques));
+        }
     }
 
     /// Whether all of it was asked for this read.

@@ -7,6 +7,7 @@
 //! | `live` | a counter, as those who watch it are told |
 //! | `number` | exact numbers of any size, estimates |
 //! | `told` | one counter's sum, as it is told |
+//! | `union` | unique elements of several counters |
 //!
 //! This file holds the answers that are about several counters, or about none.
 
@@ -18,10 +19,8 @@ use super::messages::{DeadLetters, Flushed, GlobalSum};
 use super::names::CellAddress;
 use super::order::in_order;
 use super::problem::Code;
-use super::query::Window;
 use super::version::Version;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::join_sketches;
 use crate::counter::queue::Death;
 use crate::counter::total::Value;
 
@@ -30,45 +29,11 @@ mod explain;
 mod live;
 mod number;
 mod told;
+mod union;
 
 pub use number::{Estimate, Exact};
 pub use told::{Freshness, SettingsView, Told};
-
-/// The JSON of `GET /uniques`: the union of several counters.
-pub fn union_json(ids: &[CounterId], told: &[Told<'_>], window: Option<Window>) -> String {
-    let mut union = Vec::new();
-    for one in told {
-        let sketch = if window.is_some() {
-            &one.total.window_uniques
-        } else {
-            &one.total.uniques
-        };
-        join_sketches(&mut union, sketch.clone());
-    }
-    let nothing = Estimate {
-        estimate: 0,
-        standard_error: 0.0,
-    };
-    #[derive(Serialize)]
-    struct UnionView<'a> {
-        ids: &'a [CounterId],
-        #[serde(flatten)]
-        union: Estimate,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        window: Option<u64>,
-        exact: bool,
-        as_of: i64,
-        staleness_ms: i64,
-    }
-    to_json(&UnionView {
-        ids,
-        union: Estimate::of(&union).unwrap_or(nothing),
-        window: window.map(|window| window.seconds),
-        exact: told.iter().all(Told::is_exact),
-        as_of: told.iter().map(Told::as_of_ms).min().unwrap_or(0),
-        staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
-    })
-}
+pub use union::{union_json, union_of};
 
 /// The JSON of an increment or decrement.
 pub fn write_json(

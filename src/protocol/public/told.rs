@@ -6,8 +6,8 @@ use super::number::{Estimate, Exact};
 use super::to_json;
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::{Range, Summary, join_sketches};
-use crate::counter::settings::TtlMode;
+use crate::counter::merge::{Range, Summary, join};
+use crate::counter::settings::{TtlMode, UniqueHash};
 use crate::counter::total::Value;
 use crate::protocol::messages::{DatacenterSum, GlobalSum, Origin};
 use crate::protocol::query::Window;
@@ -88,6 +88,7 @@ pub struct SettingsView {
     ttl_mode: Option<TtlMode>,
     floor: Option<Exact>,
     home: Option<Datacenter>,
+    unique_hash: UniqueHash,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -109,6 +110,7 @@ impl SettingsView {
             ttl_mode: settings.ttl.map(|ttl| ttl.mode),
             floor: settings.floor.map(|floor| Exact::new(floor, strings)),
             home: root.home.clone(),
+            unique_hash: settings.unique_hash,
         }
     }
 }
@@ -129,7 +131,7 @@ impl<'a> Told<'a> {
         for part in sum.datacenters.iter().filter_map(|(_, part)| part.as_ref()) {
             total.add(part.summary.clone());
         }
-        join_sketches(&mut total.uniques, sum.uniques.clone());
+        join(&mut total.uniques, sum.uniques.clone());
         Self {
             id,
             sum,

@@ -62,11 +62,11 @@ impl std::error::Error for HistogramError {}
 impl Histogram {
     /// Returns the histogram at rest: 2 to 56,882 bytes, the same for the same samples.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(3 + 3 * self.buckets.len() + 35);
+        let mut bytes = Vec::with_capacity(3 + 3 * self.buckets.used() + 35);
         bytes.push(VERSION);
-        put(&mut bytes, u128::try_from(self.buckets.len()).unwrap_or(0));
+        put(&mut bytes, u128::try_from(self.buckets.used()).unwrap_or(0));
         let mut next = 0;
-        for &(bucket, count) in &self.buckets {
+        for (bucket, count) in self.buckets.iter() {
             put(&mut bytes, u128::from(bucket.saturating_sub(next)));
             put(&mut bytes, u128::from(count));
             next = bucket.saturating_add(1);
@@ -105,14 +105,15 @@ impl Histogram {
             buckets.push((bucket, count));
             next = bucket + 1;
         }
+        let first = buckets.first().map_or(0, |(first, _)| *first);
         let mut read = Self {
-            buckets,
+            buckets: buckets.into(),
             ..Self::new()
         };
         if length > 0 {
             read.extent = Some((rest.sample()?, rest.sample()?));
             read.sum = rest.varint()?;
-            read.check()?;
+            read.check(first, next.saturating_sub(1))?;
         }
         match rest.0 {
             [] => Ok(read),
@@ -120,16 +121,11 @@ impl Histogram {
         }
     }
 
-    /// Refuses bounds that lie in other buckets, and a sum that no samples within them have.
-    fn check(&self) -> Result<(), HistogramError> {
-        let ends = (self.buckets.first(), self.buckets.last());
-        let (Some((first, _)), Some((last, _)), Some((least, greatest))) =
-            (ends.0, ends.1, self.extent)
-        else {
-            return Err(HistogramError(Kind::Extent));
-        };
+    /// Refuses bounds that lie in other buckets than the first and the last, and a sum that no samples within them have.
+    fn check(&self, first: u16, last: u16) -> Result<(), HistogramError> {
+        let (least, greatest) = self.extent.ok_or(HistogramError(Kind::Extent))?;
         let count = u128::from(self.count());
-        let is_within = least.bucket() == *first && greatest.bucket() == *last;
+        let is_within = least.bucket() == first && greatest.bucket() == last;
         if !is_within || least > greatest || (count == 1 && least != greatest) {
             return Err(HistogramError(Kind::Extent));
         }
