@@ -183,6 +183,21 @@ test("hundreds of watchers, in any combination, on several hubs, cost each count
   witness.close();
 });
 
+test("as many watch as there is room for, with as many ids, and no more", async () => {
+  await open({ vars: { TALLY_LIVE_WATCHERS: "1" } });
+  const ids = Array.from({ length: 100 }, (_, index) => `id=${String(index).padStart(80, "x")}`);
+  const watchers = [await watch(world, `/live?${ids.join("&")}`)];
+  await until(() => Object.keys(watchers[0].counters).length === ids.length, "all of its counters");
+  for (let hub = 1; hub < 64; hub++) watchers.push(await connect(world, "/live?id=a"));
+  await world.refused(503, "overloaded", "GET", "/live?id=a", { colo: null });
+  // Another region has hubs of its own.
+  const elsewhere = await watch(world, "/live?id=a", { colo: "SYD" });
+  await elsewhere.sees("a", (a) => a === null);
+  elsewhere.close();
+  await watchers.at(-1).sees("a", (a) => a === null);
+  for (const watcher of watchers) watcher.close();
+});
+
 test("a socket outlives the memory of its hub", async () => {
   await open();
   await world.add("a");
