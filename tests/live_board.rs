@@ -16,7 +16,7 @@ use serde_json::Value;
 use tally::counter::id::CounterId;
 use tally::protocol::live::board::{Board, Full, Made, Update};
 use tally::protocol::live::sight::{Shown, Sight, Told};
-use tally::protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS};
+use tally::protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS, second_of};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -50,13 +50,13 @@ fn missing() -> Sight {
 }
 
 fn due(board: &mut Board, watcher: u64, now_ms: i64) -> Option<Update> {
-    board.due(watcher, now_ms, &mut Made::default())
+    board.due(watcher, now_ms, second_of(now_ms), &mut Made::default())
 }
 
 /// Sends what is due; the counters of the update.
 fn send(board: &mut Board, watcher: u64, now_ms: i64) -> Option<Value> {
     let update = due(board, watcher, now_ms)?;
-    board.sent(watcher, now_ms);
+    board.sent(watcher, now_ms, second_of(now_ms));
     let json: Value = serde_json::from_str(&update.text).expect("JSON");
     assert_eq!(
         (&json["type"], &json["at"]),
@@ -125,6 +125,12 @@ fn only_what_changed_is_sent_and_once_a_second_at_most() {
     let seen = send(&mut board, watcher, NOW_MS + 950).expect("an update");
     assert_eq!(seen["a"]["value"], 2);
     assert_eq!(seen.get("b"), None);
+    // A second that was slow does not cost the next its update.
+    board.learn(&id("a"), value(3, NOW_MS), NOW_MS + 2_600);
+    board.sent(watcher, NOW_MS + 2_600, second_of(NOW_MS + 2_000));
+    board.learn(&id("a"), value(4, NOW_MS), NOW_MS + 3_010);
+    let seen = send(&mut board, watcher, NOW_MS + 3_010).expect("an update");
+    assert_eq!(seen["a"]["value"], 4);
     // A clock that stepped back by an hour holds nothing up.
     board.learn(&id("b"), value(7, NOW_MS), NOW_MS);
     let seen = send(&mut board, watcher, NOW_MS - 3_600_000).expect("an update");
@@ -138,8 +144,12 @@ fn those_who_lack_the_same_share_one_text() {
         .join(NOW_MS, ids(&["a", "b"]), false, None)
         .expect("there is room");
     let mut made = Made::default();
-    let first = board.due(one, NOW_MS, &mut made).expect("an update");
-    let second = board.due(other, NOW_MS, &mut made).expect("an update");
+    let first = board
+        .due(one, NOW_MS, second_of(NOW_MS), &mut made)
+        .expect("an update");
+    let second = board
+        .due(other, NOW_MS, second_of(NOW_MS), &mut made)
+        .expect("an update");
     assert!(Rc::ptr_eq(&first.text, &second.text));
 }
 
@@ -156,8 +166,11 @@ fn those_who_want_strings_get_a_text_of_their_own() {
     }
     board.learn(&id("a"), sight, NOW_MS);
     let mut made = Made::default();
-    let [numbers, strings] =
-        watchers.map(|watcher| board.due(watcher, NOW_MS, &mut made).expect("an update"));
+    let [numbers, strings] = watchers.map(|watcher| {
+        board
+            .due(watcher, NOW_MS, second_of(NOW_MS), &mut made)
+            .expect("an update")
+    });
     assert!(numbers.text.contains(r#""value":1,"#));
     assert!(strings.text.contains(r#""value":"1","#));
     assert_eq!(numbers.id, strings.id);

@@ -26,8 +26,8 @@ const FOUND_MS: u64 = 60_000;
 const FULL: u16 = 503;
 
 thread_local! {
-    /// The hub that had room last, and when it was found. An isolate is in one region.
-    static FOUND: Cell<(u32, i64)> = const { Cell::new((0, 0)) };
+    /// The hub that had room last, its region, and when it was found. An isolate is nearly always asked from one region.
+    static FOUND: Cell<(Option<&'static str>, u32, i64)> = const { Cell::new((None, 0, 0)) };
 }
 
 /// `GET /live`.
@@ -76,8 +76,8 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
         prefixes,
     };
     let region = location_hint(&visit.datacenter());
-    let (first, found_ms) = FOUND.get();
-    let is_recent = now_ms().abs_diff(found_ms) < FOUND_MS;
+    let (found_region, first, found_ms) = FOUND.get();
+    let is_recent = found_region == region && now_ms().abs_diff(found_ms) < FOUND_MS;
     let first = if is_recent { first } else { 0 };
     for number in first..HUBS_MAX {
         let hub = names::hub(region, number);
@@ -93,7 +93,7 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
             }
         }
         if !is_recent || number != first {
-            FOUND.set((number, now_ms()));
+            FOUND.set((region, number, now_ms()));
         }
         return Ok(response);
     }

@@ -16,6 +16,11 @@ test("what cannot be reached is said to be so, and holds up nothing else", async
   for (const colo of colos) await world.add("a", { delta: 10 }, { colo });
   const watcher = await watch(world, "/live?id=a");
   await watcher.sees("a", (a) => a.value === 30);
+  // What is cut off before it has pushed is not known at all.
+  await until(async () => {
+    const { explain } = await world.read("a", "?explain=1");
+    return explain.datacenters.every(({ origin }) => origin === "pushed");
+  }, "leads that push");
   const failing = (fits) => world.fail((asked) => (fits(asked) ? "hang" : undefined));
   failing(({ kind, name, path }) => (kind === "cell" && name.includes("/IAD/")) || path === "/push");
   const isAway = ({ datacenters }) => !datacenters.IAD.reachable && datacenters.FRA.reachable;

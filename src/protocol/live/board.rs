@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::sight::{Shown, Sight, Tag};
-use super::{COUNTERS_MAX, JITTER_MS, LOST_MS, PING_MS, SECOND_MS};
+use super::{COUNTERS_MAX, LOST_MS, PING_MS};
 use crate::counter::id::CounterId;
 use crate::protocol::order::in_order;
 
@@ -35,8 +35,8 @@ struct Watcher {
     as_strings: bool,
     /// What changed by this turn it has.
     sent_turn: u64,
-    /// When it was last sent an update, unix milliseconds.
-    sent_ms: Option<i64>,
+    /// The second in which it was last sent an update, see [`second_of`](super::second_of).
+    sent_second: Option<i64>,
     /// When it was last sent anything.
     heard_ms: i64,
     /// What it has from an earlier stream.
@@ -138,7 +138,7 @@ impl Board {
             ids,
             as_strings,
             sent_turn: 0,
-            sent_ms: None,
+            sent_second: None,
             heard_ms: now_ms,
             resumes,
         };
@@ -270,12 +270,19 @@ impl Board {
         self.learn(id, Sight::default(), now_ms);
     }
 
-    /// What a watcher is to be sent now: nothing where nothing has changed, where its last update is less than a second ago,
-    /// and while something of a new one's is unheard.
-    pub fn due(&mut self, id: WatcherId, now_ms: i64, made: &mut Made) -> Option<Update> {
+    /// What a watcher is to be sent now, in the course of a second: nothing where nothing has changed, where it was sent an update in
+    /// that second, and while something of a new one's is unheard.
+    ///
+    /// It goes by the second and not by the time since the last: else a second that was slow would cost the next its update.
+    pub fn due(
+        &mut self,
+        id: WatcherId,
+        now_ms: i64,
+        second: i64,
+        made: &mut Made,
+    ) -> Option<Update> {
         let watcher = self.watchers.get(&id)?;
-        let is_early = |sent_ms: i64| (0..SECOND_MS - JITTER_MS).contains(&(now_ms - sent_ms));
-        if watcher.sent_ms.is_some_and(is_early) {
+        if watcher.sent_second == Some(second) {
             return None;
         }
         let (ids, strings, turn) = (&watcher.ids, watcher.as_strings, watcher.sent_turn);
@@ -288,24 +295,27 @@ impl Board {
             .clone()?;
         if watcher.resumes == Some(update.id) {
             // It has this from an earlier stream.
-            self.note_sent(id, None);
+            self.note_taken(id);
             return None;
         }
         Some(update)
     }
 
-    /// Notes that a watcher was sent its update.
-    pub fn sent(&mut self, id: WatcherId, now_ms: i64) {
-        self.note_sent(id, Some(now_ms));
+    /// Notes that a watcher was sent its update, at a time and in the course of a second.
+    pub fn sent(&mut self, id: WatcherId, now_ms: i64, second: i64) {
+        self.note_taken(id);
+        if let Some(watcher) = self.watchers.get_mut(&id) {
+            watcher.sent_second = Some(second);
+            watcher.heard_ms = now_ms;
+        }
     }
 
-    fn note_sent(&mut self, id: WatcherId, at_ms: Option<i64>) {
+    /// Notes that a watcher has all that is known.
+    fn note_taken(&mut self, id: WatcherId) {
         self.is_told = true;
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.sent_turn = self.turn;
             watcher.resumes = None;
-            watcher.sent_ms = at_ms.or(watcher.sent_ms);
-            watcher.heard_ms = at_ms.unwrap_or(watcher.heard_ms);
         }
     }
 

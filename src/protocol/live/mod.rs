@@ -30,7 +30,7 @@ pub const IDS_BYTES_MAX: usize = 8 * 1024;
 /// Between two updates of a stream, and between two reads of a counter.
 pub const SECOND_MS: i64 = 1_000;
 
-/// How much earlier than a second after the last an update may leave: timers are not exact.
+/// How much earlier than a second begins its updates may leave: timers are not exact.
 pub const JITTER_MS: i64 = 100;
 
 /// How old what a lookout gives may be. Half a second: hubs ask once a second, and those whose clocks are less than this apart share
@@ -81,7 +81,12 @@ pub const MESSAGE_BYTES_MAX: usize = 2 * IDS_BYTES_MAX;
 /// What of a caller's prefixes a socket is given, in bytes: with the ids in base64 14 KB, of the 16 KB that the headers of a request may have.
 pub const PREFIXES_BYTES_MAX: usize = 2 * 1024;
 
-/// When the next second begins, unix milliseconds. A timer that rings a little early still counts for the second that it was set for.
+/// The second that a moment counts for, unix seconds: a timer that rings a little early was set for the second that is about to begin.
+pub fn second_of(now_ms: i64) -> i64 {
+    now_ms.saturating_add(JITTER_MS).div_euclid(SECOND_MS)
+}
+
+/// When the second after that begins, unix milliseconds.
 pub fn next_second(now_ms: i64) -> i64 {
-    (now_ms.saturating_add(JITTER_MS).div_euclid(SECOND_MS) + 1).saturating_mul(SECOND_MS)
+    (second_of(now_ms) + 1).saturating_mul(SECOND_MS)
 }
