@@ -1,12 +1,15 @@
 //! `/events` and `/ingest`: bodies are summed per counter as they stream; only when the whole body
 //! has been read well is anything counted, one message per cell. A bad line costs that line only.
 
+use std::rc::Rc;
+
 use futures_channel::oneshot;
 use worker::Env;
 
-use super::isolate::{BulkMemory, BulkStage, hash_key, own_shard, shards_of, with_waves};
+use super::isolate::{BulkMemory, BulkStage, own_shard, shards_of, with_waves};
 use super::keyed::problem_of;
 use super::respond::Answer;
+use super::secrets::{hash_key, known_salt, name_key, prepare_salt};
 use super::visit::Visit;
 use super::{body, fleet};
 use crate::counter::id::{CounterId, Datacenter};
@@ -17,8 +20,9 @@ use crate::platform::measure;
 use crate::platform::settled::all_settled;
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::batch::Record;
-use crate::protocol::batch::event::parse_event;
-use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use crate::protocol::batch::by::By;
+use crate::protocol::batch::event::parse_line;
+use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Hashes, Limits, Times};
 use crate::protocol::batch::ingest::Ingest;
 use crate::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
 use crate::protocol::batch::plan::{BATCH_COUNTERS_MAX, Plan};
@@ -30,7 +34,8 @@ use crate::protocol::messages::Fault;
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
-use crate::sketch::hash;
+use crate::protocol::visitor::{day_of, visitor};
+use crate::sketch::{HashKey, hash};
 
 /// Counters whose keyed writes are counted at once, of one body: each is two calls.
 const KEYED_AT_ONCE: usize = 48;
@@ -42,10 +47,13 @@ enum Records {
 }
 
 impl Records {
-    fn read<'a>(&self, record: &'a [u8]) -> Result<Option<Record<'a>>, Problem> {
+    fn read<'a>(&self, record: &'a [u8]) -> Result<Option<(Record<'a>, By<'a>)>, Problem> {
         match self {
-            Self::Events => parse_event(record).map(Some),
-            Self::Logs(ingest) => ingest.read(record),
+            Self::Events => parse_line(record).map(Some),
+            Self::Logs(ingest) => {
+                let record = ingest.read(record)?;
+                Ok(record.map(|record| (record, By::default())))
+            }
         }
     }
 
@@ -102,14 +110,66 @@ pub async fn ingest(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     bulk(visit, caller, Records::Logs(ingest)).await
 }
 
+/// What a body is hashed with.
+struct Keys {
+    elements: Rc<HashKey>,
+    names: Rc<HashKey>,
+}
+
+impl Hashes for Keys {
+    fn element(&self, bytes: &[u8]) -> u64 {
+        hash(&self.elements, bytes)
+    }
+
+    fn name(&self, bytes: &[u8]) -> u64 {
+        hash(&self.names, bytes)
+    }
+}
+
+/// Adds one record of a body to what it sums to.
+fn take(
+    gather: &mut Gather,
+    line: u64,
+    (record, by): &(Record<'_>, By<'_>),
+    now_ms: i64,
+    keys: &Keys,
+) -> Result<(), Problem> {
+    if by.is_ignored(|| None) {
+        gather.ignore_bot();
+        return Ok(());
+    }
+    if !by.is_auto {
+        gather.add(line, record, now_ms, keys);
+        return Ok(());
+    }
+    // A retry is of the day that it says; after the salt of that day is gone, of today.
+    let today = day_of(now_ms);
+    let day = record.at_ms.map_or(today, day_of);
+    let salt = known_salt(day).or_else(|| known_salt(today));
+    let (Some(salt), Some(address)) = (salt, by.address) else {
+        let detail =
+            "visitors cannot be told apart now; nothing of this line was counted, try again";
+        return Err(Problem::new(Code::Unavailable, detail));
+    };
+    let element = visitor(salt, address, by.user_agent.as_deref().unwrap_or_default());
+    gather.add_as(line, record, Some(&element), now_ms, keys);
+    Ok(())
+}
+
 async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer, Problem> {
-    let key = hash_key(&visit.env).await?;
-    let hash_of = |element: &[u8]| hash(&key, element);
+    let keys = Keys {
+        elements: hash_key(&visit.env).await?,
+        names: name_key(&visit.env).await?,
+    };
+    let hash_of = |name: &[u8]| keys.name(name);
     let limits = Limits {
         counters_max: BATCH_COUNTERS_MAX,
         times: records.times(),
         clock_skew_ms: CLOCK_SKEW_MS,
     };
+    if matches!(records, Records::Events) {
+        prepare_salt(&visit.env, day_of(now_ms())).await;
+    }
     let now_ms = now_ms();
     let body_key = match visit.header("idempotency-key") {
         Some(header) => Some(write_key(&hash_of, Kind::Batch, parse_key(&header)?)),
@@ -119,15 +179,17 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     let mut gather = Gather::new(limits, random());
     let mut memory = BulkMemory::default();
     let reading = BulkStage::enter(Stage::Reading);
-    let take = |gather: &mut Gather, line: u64, record: Result<&[u8], Problem>| match record
-        .and_then(|bytes| records.read(bytes))
-    {
-        Ok(Some(record)) => match caller.may(Scope::Write, &record.key) {
-            Ok(()) => gather.add(line, &record, now_ms, &hash_of),
-            Err(problem) => gather.reject(line, &problem),
-        },
-        Ok(None) => {}
-        Err(problem) => gather.reject(line, &problem),
+    let take = |gather: &mut Gather, line: u64, record: Result<&[u8], Problem>| {
+        let taken = match record.and_then(|bytes| records.read(bytes)) {
+            Ok(Some(read)) => caller
+                .may(Scope::Write, &read.0.key)
+                .and_then(|()| take(gather, line, &read, now_ms, &keys)),
+            Ok(None) => Ok(()),
+            Err(problem) => Err(problem),
+        };
+        if let Err(problem) = taken {
+            gather.reject(line, &problem);
+        }
     };
     let mut splitter = records.splitter();
     body::read_bulk(&visit.request, |chunk| {

@@ -12,6 +12,7 @@
 //! | [`mod@write`] | increments and decrements |
 //! | [`bulk`] | `/events` and `/ingest` |
 //! | [`read`] | reads, cached or strong |
+//! | [`secrets`], [`visitors`] | keys and salts of hashes; who a visitor is, and whether it is a bot |
 //! | [`uniques`] | unions of unique elements |
 //! | [`views`] | what default reads share |
 //! | [`manage`] | settings, endings, listings |
@@ -41,9 +42,11 @@ mod producer;
 mod queue;
 mod read;
 mod respond;
+mod secrets;
 mod uniques;
 mod views;
 mod visit;
+mod visitors;
 mod write;
 
 use worker::web_sys::{Request, Response};
@@ -125,6 +128,10 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::Delete(id), Ok(caller)) => {
             caller.may(Scope::Admin, id.as_str())?;
             manage::delete(visit, id).await
+        }
+        (Route::Rotate, Ok(caller)) => {
+            caller.may(Scope::Admin, "")?;
+            uniques::rotate(visit).await
         }
         (Route::Events, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;

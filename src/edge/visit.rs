@@ -13,7 +13,10 @@ use crate::cluster::region::region_of;
 use crate::counter::id::Datacenter;
 use crate::platform::clock::now_ms;
 use crate::protocol::access::Caller;
-use crate::protocol::problem::Problem;
+use crate::protocol::names::CLIENT_ADDRESS_HEADER;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::Rounding;
+use crate::protocol::visitor::Address;
 
 #[wasm_bindgen]
 extern "C" {
@@ -28,6 +31,9 @@ extern "C" {
 
     #[wasm_bindgen(method, getter)]
     fn colo(this: &Facts) -> Option<String>;
+
+    #[wasm_bindgen(method, getter, js_name = clientIp)]
+    fn client_ip(this: &Facts) -> Option<String>;
 }
 
 /// One request of a client.
@@ -104,6 +110,43 @@ impl Visit {
         access.identify(authorization.as_deref(), origin.as_deref())
     }
 
+    /// How the uniques are rounded that this client sees. Answers are shared only among those who see the same.
+    ///
+    /// # Errors
+    /// `not-configured`, `unauthorized`.
+    pub fn rounding(&self) -> Result<Rounding, Problem> {
+        let rounding = isolate::rounding(&self.env)?;
+        // Who asks is looked up once more only where it matters.
+        if rounding.is_off() || self.caller()?.has_key() {
+            return Ok(Rounding::OFF);
+        }
+        Ok(rounding)
+    }
+
+    /// The client's address: of the header that a setting names; else of the connection, which plain workerd tells; else
+    /// what Cloudflare says. In that order, as anybody can send a header.
+    ///
+    /// # Errors
+    /// `no-client-address` where there is none.
+    pub fn address(&self) -> Result<Address, Problem> {
+        if let Some(named) = isolate::address_header(&self.env) {
+            let value = self.header(&named);
+            return value.and_then(|value| Address::of_header(&value)).ok_or_else(|| {
+                no_address(&format!(
+                    "{CLIENT_ADDRESS_HEADER} names the header `{named}`, which this request does not have, or not with an address;                      have the proxy in front set it"
+                ))
+            });
+        }
+        let cf = self.request.unchecked_ref::<Incoming>().cf();
+        let told = cf.and_then(|cf| cf.client_ip());
+        let told = told.or_else(|| self.header("cf-connecting-ip"));
+        told.and_then(|told| Address::parse(&told)).ok_or_else(|| {
+            no_address(&format!(
+                "the platform does not say it; set {CLIENT_ADDRESS_HEADER} to the header that the proxy in front writes it                  into, or send the visitor's `ip` and `user_agent`"
+            ))
+        })
+    }
+
     /// How long ago the request arrived, in milliseconds. The platform moves the clock only when I/O
     /// happens, so what was computed since the last await is not in it.
     pub fn age_ms(&self) -> i64 {
@@ -135,6 +178,10 @@ impl Visit {
             body::drain(&self.request).await;
         }
     }
+}
+
+fn no_address(why: &str) -> Problem {
+    Problem::new(Code::NoClientAddress, why)
 }
 
 /// A wait that is under way.

@@ -1,10 +1,12 @@
 //! Increments and decrements.
 
 use super::flight::Cells;
-use super::isolate::{forget_home, hash_key, home_of, is_bounded, own_shard, shards_of};
+use super::isolate::{forget_home, home_of, is_bounded, own_shard, shards_of};
 use super::keyed::How;
 use super::respond::Answer;
+use super::secrets::{hash_key, name_key};
 use super::visit::Visit;
+use super::visitors::{Element, element_of};
 use super::{body, keyed, lanes, manage, read};
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::id::CounterId;
@@ -22,7 +24,7 @@ use crate::protocol::messages::{Condition, Fault};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::write_json;
+use crate::protocol::public::{ignored_json, write_json};
 use crate::protocol::query::Query;
 use crate::sketch::{Token, hash};
 
@@ -52,6 +54,8 @@ pub async fn decrement(visit: &Visit, id: CounterId) -> Result<Answer, Problem> 
 /// What a client wants counted.
 struct Write {
     body: IncrementBody,
+    /// What uniques are counted by.
+    element: Option<Element>,
     adds: bool,
     /// Unix second.
     second: i64,
@@ -67,12 +71,18 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
     let bytes = body::read_small(&visit.request).await?;
     let body = parse_increment(&bytes)?;
+    if body.by.is_ignored(|| visit.header("user-agent")) {
+        measure::count(Metric::BotIgnored);
+        return Ok(Answer::json(ignored_json(&id)));
+    }
+    let element = element_of(visit, &body)?;
     let (at_ms, skewed) = stamp_ms(body.at_ms);
     let second = at_ms.div_euclid(1_000);
     let key = visit.header("idempotency-key");
     let if_match = visit.header("if-match");
     let write = Write {
         body,
+        element,
         adds,
         second,
         key: key
@@ -102,8 +112,9 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
         load.removed = delta;
     }
     let mut element = None;
-    if let Some(unique) = &write.body.unique {
-        let hashed = hash(&*hash_key(&visit.env).await?, unique.as_bytes());
+    if let Some(unique) = &write.element {
+        let unique = unique.bytes(&visit.env, second).await?;
+        let hashed = hash(&*hash_key(&visit.env).await?, &unique);
         element = Some(hashed);
         shard = shard_of_element(hashed, shards);
         load.tokens = vec![(second, Token::from_hash(hashed))];
@@ -179,7 +190,7 @@ async fn write_alone(
     write: &Write,
     strings: bool,
 ) -> Result<Answer, Problem> {
-    let secret = hash_key(&visit.env).await?;
+    let secret = name_key(&visit.env).await?;
     let waiting = visit.waiting();
     let (how, condition, refused) = match &write.skewed {
         Some(_) => (How::Recalled, None, None),
@@ -235,18 +246,19 @@ async fn write_alone(
         Err(problem) if problem.code() == Code::ClockSkew => return Err(refused.unwrap_or(problem)),
         outcome => outcome?,
     };
-    if let (Some(unique), Some(counted)) = (unique, counted) {
+    if let (Some(element), Some(counted)) = (&write.element, counted) {
         // Only now, since a write that is refused must change nothing; and with each retry,
         // since an element may be sent again without harm. Its shard is chosen by its hash.
-        let hashed = hash(&secret, unique);
-        let tokens = Load {
-            past_tokens: vec![(
-                element_second(Times::Live, write.second, counted),
-                Token::from_hash(hashed),
-            )],
-            ..Load::default()
-        };
-        send_element(visit, &id, hashed, tokens).await?;
+        let second = element_second(Times::Live, write.second, counted);
+        // A visitor whose salt is forgotten was counted by then, or never is.
+        if let Some(unique) = element.bytes_of_past(&visit.env, second).await? {
+            let hashed = hash(&*hash_key(&visit.env).await?, &unique);
+            let tokens = Load {
+                past_tokens: vec![(second, Token::from_hash(hashed))],
+                ..Load::default()
+            };
+            send_element(visit, &id, hashed, tokens).await?;
+        }
     }
     drop(waiting);
     measure::count(if answer.is_replay() {

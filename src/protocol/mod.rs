@@ -7,6 +7,7 @@
 //! | [`query`], [`bodies`], [`delta`] | what a request says |
 //! | [`batch`] | bulk bodies, read as they stream |
 //! | [`public`] | what is answered |
+//! | [`visitor`], [`bots`] | visitors without their addresses, and what is no visitor |
 //! | [`problem`] | what is refused, and why |
 //! | [`access`] | who may do what |
 //! | [`messages`] | what Workers and objects say to each other |
@@ -23,6 +24,7 @@
 pub mod access;
 pub mod batch;
 pub mod bodies;
+pub mod bots;
 pub mod bounds;
 pub mod delta;
 pub mod keyed;
@@ -39,3 +41,4 @@ pub mod query;
 pub mod queued;
 pub mod routes;
 pub mod version;
+pub mod visitor;

@@ -29,6 +29,8 @@ pub enum Route {
     Aggregate(String),
     /// `GET /uniques`
     Uniques,
+    /// `POST /uniques/rotate`
+    Rotate,
     /// `POST /events`
     Events,
     /// `POST /ingest`
@@ -97,6 +99,7 @@ names! {
     List "list" "[`Route::List`]";
     Aggregate "aggregate" "[`Route::Aggregate`]";
     Uniques "uniques" "[`Route::Uniques`]";
+    Rotate "uniques_rotate" "[`Route::Rotate`]";
     Events "events" "[`Route::Events`]";
     Ingest "ingest" "[`Route::Ingest`]";
     Event "api_event" "[`Route::Event`]";
@@ -133,6 +136,7 @@ impl Route {
             Self::List => RouteName::List,
             Self::Aggregate(_) => RouteName::Aggregate,
             Self::Uniques => RouteName::Uniques,
+            Self::Rotate => RouteName::Rotate,
             Self::Events => RouteName::Events,
             Self::Ingest => RouteName::Ingest,
             Self::Event => RouteName::Event,
@@ -168,6 +172,7 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/counters/{id}/history", &["GET"]),
     ("/counters/{prefix}*/aggregate", &["GET"]),
     ("/uniques", &["GET"]),
+    ("/uniques/rotate", &["POST"]),
     ("/events", &["POST"]),
     ("/ingest", &["POST"]),
     ("/api/event", &["POST"]),
@@ -224,6 +229,7 @@ fn template_of(path: &str) -> Option<&'static str> {
             "/counters/{prefix}*/aggregate"
         }
         ["uniques"] => "/uniques",
+        ["uniques", "rotate"] => "/uniques/rotate",
         ["events"] => "/events",
         ["ingest"] => "/ingest",
         ["api", "event"] => "/api/event",
@@ -283,6 +289,7 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
             segment.strip_suffix('*').unwrap_or_default(),
         )?),
         ("/uniques", _) => Route::Uniques,
+        ("/uniques/rotate", _) => Route::Rotate,
         ("/events", _) => Route::Events,
         ("/ingest", _) => Route::Ingest,
         ("/api/event", _) => Route::Event,

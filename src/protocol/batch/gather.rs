@@ -96,6 +96,26 @@ pub struct Identified {
     pub is_skewed: bool,
 }
 
+/// What a batch is hashed with.
+pub trait Hashes {
+    /// Returns the hash of an element.
+    fn element(&self, bytes: &[u8]) -> u64;
+
+    /// Returns the hash of an idempotency key, or of what it stands for. Its key outlives that of elements.
+    fn name(&self, bytes: &[u8]) -> u64;
+}
+
+/// One hash for both.
+impl<F: Fn(&[u8]) -> u64> Hashes for F {
+    fn element(&self, bytes: &[u8]) -> u64 {
+        self(bytes)
+    }
+
+    fn name(&self, bytes: &[u8]) -> u64 {
+        self(bytes)
+    }
+}
+
 /// Sums records by counter.
 pub struct Gather {
     limits: Limits,
@@ -117,21 +137,33 @@ impl Gather {
         }
     }
 
-    /// Adds a record, or notes why not. `now_ms` is the clock in unix milliseconds; `hash` is the keyed
-    /// hash that unique elements are counted by. Costs one look-up, and allocates only for what is new.
+    /// Adds a record, or notes why not. `now_ms` is the clock in unix milliseconds; `hashes` are the keyed
+    /// ones. Costs one look-up, and allocates only for what is new.
     ///
     /// The reasons: `clock-skew`, `invalid-id`, `too-many-counters` and `counter-overflow`.
-    pub fn add(
+    pub fn add(&mut self, line: u64, record: &Record<'_>, now_ms: i64, hashes: &dyn Hashes) {
+        self.add_as(line, record, record.unique.as_deref(), now_ms, hashes);
+    }
+
+    /// [`Gather::add`] of a record whose element is another than its `unique`, which then only says what was sent: a
+    /// visitor, who has another element the next day.
+    pub fn add_as(
         &mut self,
         line: u64,
         record: &Record<'_>,
+        element: Option<&[u8]>,
         now_ms: i64,
-        hash: &dyn Fn(&[u8]) -> u64,
+        hashes: &dyn Hashes,
     ) {
-        match self.try_add(line, record, now_ms, hash) {
+        match self.try_add(line, record, element, now_ms, hashes) {
             Ok(()) => self.report.accepted += 1,
             Err(problem) => self.reject(line, &problem),
         }
+    }
+
+    /// Notes a record that is left out because its user agent is a bot's.
+    pub fn ignore_bot(&mut self) {
+        self.report.bots_ignored += 1;
     }
 
     /// Notes a record that could not be read.
@@ -169,8 +201,9 @@ impl Gather {
         &mut self,
         line: u64,
         record: &Record<'_>,
+        element: Option<&[u8]>,
         now_ms: i64,
-        hash: &dyn Fn(&[u8]) -> u64,
+        hashes: &dyn Hashes,
     ) -> Result<(), Problem> {
         let (stamp, is_skewed) = match self.limits.stamp(record.at_ms, now_ms) {
             Ok(stamp) => (stamp, false),
@@ -193,13 +226,14 @@ impl Gather {
             let unique = record.unique.as_deref().unwrap_or_default();
             let at_ms = record.at_ms.map(i64::to_le_bytes);
             let at_ms = at_ms.as_ref().map_or(&[][..], |bytes| bytes);
+            let name = |bytes: &[u8]| hashes.name(bytes);
             gathered.identified.push(Identified {
                 line,
-                key: write_key(hash, Kind::Event, id),
-                fingerprint: fingerprint(hash, &[&record.delta.to_le_bytes(), unique, at_ms]),
+                key: write_key(&name, Kind::Event, id),
+                fingerprint: fingerprint(&name, &[&record.delta.to_le_bytes(), unique, at_ms]),
                 second: stamp,
                 delta: record.delta,
-                element: record.unique.as_deref().map(hash),
+                element: element.map(|element| hashes.element(element)),
                 is_skewed,
             });
             self.memory_bytes += IDENTIFIED_BYTES;
@@ -214,8 +248,9 @@ impl Gather {
         let bucket = gathered.buckets.entry(stamp).or_default();
         *bucket = bucket.saturating_add(record.delta);
         self.memory_bytes += length(gathered.buckets.len() - stamps_before) * STAMP_BYTES;
-        if let Some(element) = &record.unique {
-            self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hash(element)));
+        if let Some(element) = element {
+            let hashed = hashes.element(element);
+            self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hashed));
         }
         self.memory_bytes += gathered.lines.push(line);
         Ok(())

@@ -11,6 +11,7 @@
 //! | [`split`] | bytes into records: lines, or the elements of one JSON array |
 //! | [`json`] | JSON objects into structs, and JSON's errors into problems |
 //! | [`event`] | records of `/events`, and the body of one increment |
+//! | [`by`] | what a write says of who did it |
 //! | [`ingest`] | the queries of `/ingest`: which format, which fields |
 //! | [`clf`] | lines in Common and Combined Log Format |
 //! | [`logpush`] | lines of Cloudflare Logpush, and NDJSON lines of `/ingest` |
@@ -26,6 +27,7 @@ use std::borrow::Cow;
 use super::problem::Problem;
 use crate::counter::id::CounterId;
 
+pub mod by;
 pub mod civil;
 pub mod clf;
 pub mod event;

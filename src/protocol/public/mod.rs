@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `explain` | how a counter's sum was made |
 //! | `number` | exact numbers of any size, estimates |
+//! | `rounding` | estimates for readers without a key |
 //! | `told` | one counter's sum, as it is told |
 //!
 //! This file holds the answers that are about several counters, or about none.
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::bounds::KEY_MS_MAX;
 use super::messages::{DeadLetters, Flushed, GlobalSum};
 use super::names::CellAddress;
 use super::order::in_order;
@@ -19,50 +21,111 @@ use super::problem::Code;
 use super::query::Window;
 use super::version::Version;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::join_sketches;
+use crate::counter::merge::{from_rest, join_sketches};
 use crate::counter::queue::Death;
 use crate::counter::total::Value;
+use crate::sketch::{Class, Families, HashId};
 
 mod explain;
 mod number;
+mod rounding;
 mod told;
 
 pub use number::{Estimate, Exact};
+pub use rounding::{DIGITS_MAX, Rounding};
 pub use told::{Freshness, SettingsView, Told};
 
 /// The JSON of `GET /uniques`: the union of several counters.
 pub fn union_json(ids: &[CounterId], told: &[Told<'_>], window: Option<Window>) -> String {
     let mut union = Vec::new();
     for one in told {
-        let sketch = if window.is_some() {
-            &one.total.window_uniques
-        } else {
-            &one.total.uniques
-        };
-        join_sketches(&mut union, sketch.clone());
+        join_sketches(&mut union, one.sketch(window).to_vec());
     }
     let nothing = Estimate {
         estimate: 0,
         standard_error: 0.0,
     };
+    let union = Estimate::of(&union).unwrap_or(nothing);
+    together_json(ids, told, window, None, union)
+}
+
+/// The JSON of `GET /uniques?op=intersection`: what two counters have in common.
+pub fn intersection_json(
+    ids: &[CounterId],
+    (one, other): (Told<'_>, Told<'_>),
+    window: Option<Window>,
+) -> String {
+    let families = |told: &Told<'_>| {
+        let mut families = Families::new();
+        families.add(Class::ALL, &from_rest(told.sketch(window)));
+        families
+    };
+    let common = families(&one).intersection(&families(&other));
+    let common = Estimate::from(common);
+    together_json(ids, &[one, other], window, Some("intersection"), common)
+}
+
+fn together_json(
+    ids: &[CounterId],
+    told: &[Told<'_>],
+    window: Option<Window>,
+    op: Option<&'static str>,
+    estimate: Estimate,
+) -> String {
     #[derive(Serialize)]
-    struct UnionView<'a> {
+    struct TogetherView<'a> {
         ids: &'a [CounterId],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        op: Option<&'static str>,
         #[serde(flatten)]
-        union: Estimate,
+        estimate: Estimate,
         #[serde(skip_serializing_if = "Option::is_none")]
         window: Option<u64>,
         exact: bool,
         as_of: i64,
         staleness_ms: i64,
     }
-    to_json(&UnionView {
+    let rounding = told.first().map_or(Rounding::OFF, Told::rounding);
+    to_json(&TogetherView {
         ids,
-        union: Estimate::of(&union).unwrap_or(nothing),
+        op,
+        estimate: rounding.apply(estimate),
         window: window.map(|window| window.seconds),
         exact: told.iter().all(Told::is_exact),
         as_of: told.iter().map(Told::as_of_ms).min().unwrap_or(0),
         staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
+    })
+}
+
+/// The JSON of `POST /uniques/rotate`.
+pub fn rotated_json(before: HashId, now: HashId) -> String {
+    #[derive(Serialize)]
+    struct RotatedView {
+        status: &'static str,
+        hash_id: HashId,
+        previous_hash_id: HashId,
+        learned_within_ms: i64,
+    }
+    to_json(&RotatedView {
+        status: "rotated",
+        hash_id: now,
+        previous_hash_id: before,
+        learned_within_ms: KEY_MS_MAX,
+    })
+}
+
+/// The JSON of a write that was left out because its user agent is a bot's.
+pub fn ignored_json(id: &CounterId) -> String {
+    #[derive(Serialize)]
+    struct IgnoredView<'a> {
+        id: &'a CounterId,
+        delta: u8,
+        status: &'static str,
+    }
+    to_json(&IgnoredView {
+        id,
+        delta: 0,
+        status: "bot-ignored",
     })
 }
 

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::counter::merge::from_rest;
 use crate::counter::total::Value;
-use crate::sketch::Sketch;
+use crate::sketch::{Estimated, Sketch};
 
 /// An exact number of any size: a JSON number, or a decimal string where the reader asked for
 /// strings and a JavaScript number would not hold it.
@@ -57,6 +57,15 @@ impl Estimate {
         Self {
             estimate: round(estimate),
             standard_error: (error * 100.0).ceil() / 100.0,
+        }
+    }
+}
+
+impl From<Estimated> for Estimate {
+    fn from(estimated: Estimated) -> Self {
+        Self {
+            estimate: round(estimated.estimate),
+            standard_error: (estimated.standard_error * 100.0).ceil() / 100.0,
         }
     }
 }

@@ -1,0 +1,228 @@
+//! The secrets that an isolate knows: what elements are hashed with, what idempotency keys are named by, the salts of
+//! visitors. All come from the deployment's variables or from the directory.
+//!
+//! Invariant: names never change their key, or a retry would not find what it had counted; elements may, and an isolate learns of
+//! it within [`KEY_MS_MAX`] of its next use. What it hashes until then is of the old epoch, and says so by its [`HashId`].
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use worker::Env;
+
+use crate::platform::call::{self, CALL_MS_MAX};
+use crate::platform::clock::now_ms;
+use crate::protocol::bounds::KEY_MS_MAX;
+use crate::protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
+use crate::protocol::names::{self, HASH_KEY};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::visitor::{Salt, forgotten_ms};
+use crate::sketch::{HashId, HashKey};
+
+/// How long the directory may take where this isolate can go on without it.
+const REFRESH_MS_MAX: u64 = 1_000;
+
+/// How long the directory is not asked again after it did not answer.
+const PAUSE_MS: i64 = 5_000;
+
+/// What elements are hashed with, and which epoch that is.
+#[derive(Clone)]
+pub struct Hashing {
+    /// The key.
+    pub key: Rc<HashKey>,
+    /// Its identity, which sketches carry.
+    pub id: HashId,
+}
+
+impl Hashing {
+    fn of(bytes: [u8; 16]) -> Self {
+        let key = Rc::new(HashKey::from(bytes));
+        Self { id: key.id(), key }
+    }
+}
+
+/// What is known.
+#[derive(Default)]
+struct Known {
+    /// That of the variable, once it was looked for: it holds for as long as the isolate does.
+    set: Option<Option<Hashing>>,
+    /// That of the directory.
+    kept: Option<Hashing>,
+    names: Option<Rc<HashKey>>,
+    salts: Vec<(i64, Salt)>,
+    /// When the directory last said what it keeps.
+    learned_ms: i64,
+    /// When it was last asked.
+    asked_ms: i64,
+    /// When it last failed to answer.
+    failed_ms: i64,
+}
+
+thread_local! {
+    static KNOWN: RefCell<Known> = RefCell::default();
+}
+
+/// Asks the directory, and keeps what it says; with a day, for the salt of that too.
+async fn ask(env: &Env, day: Option<i64>, milliseconds: u64) -> Result<(), Problem> {
+    let asked_ms = now_ms();
+    KNOWN.with_borrow_mut(|known| known.asked_ms = asked_ms);
+    let get = GetSecrets { day };
+    let answer = call::object_within(env, &names::directory(0), &get, milliseconds).await;
+    learn(answer, asked_ms)
+}
+
+fn learn(answer: Result<Secrets, Fault>, asked_ms: i64) -> Result<(), Problem> {
+    let secrets = answer.map_err(|fault| {
+        KNOWN.with_borrow_mut(|known| known.failed_ms = now_ms());
+        let detail = format!("the keys of hashes cannot be read ({fault}); try again");
+        Problem::new(Code::Unavailable, detail)
+    })?;
+    KNOWN.with_borrow_mut(|known| {
+        known.names = Some(Rc::new(HashKey::from(secrets.names)));
+        for (day, salt) in secrets.salts {
+            if !known.salts.iter().any(|(known, _)| *known == day) {
+                known.salts.push((day, salt));
+            }
+        }
+        // Answers may overtake each other: an older one would bring the old key back.
+        if asked_ms >= known.learned_ms {
+            known.learned_ms = asked_ms;
+            known.kept = Some(Hashing::of(secrets.elements));
+        }
+    });
+    Ok(())
+}
+
+/// The key that the deployment sets, if it does. Read once: a variable is a call into JavaScript.
+fn set_key(env: &Env) -> Result<Option<Hashing>, Problem> {
+    if let Some(known) = KNOWN.with_borrow(|known| known.set.clone()) {
+        return Ok(known);
+    }
+    let digits = env.var(HASH_KEY).ok().map(|key| key.to_string());
+    let digits = digits.filter(|key| !key.is_empty());
+    let set = match digits {
+        Some(digits) => Some(Hashing::of(parse_hash_key(&digits)?)),
+        None => None,
+    };
+    KNOWN.with_borrow_mut(|known| known.set = Some(set.clone()));
+    Ok(set)
+}
+
+/// What elements are hashed with: by the deployment's own key, or by the one that the directory keeps for it, as it was at
+/// most [`KEY_MS_MAX`] ago where the directory answers.
+///
+/// # Errors
+/// `not-configured` for a key that is none, `unavailable` where nothing is known and the directory does not answer.
+pub async fn hashing(env: &Env) -> Result<Hashing, Problem> {
+    let now_ms = now_ms();
+    let (kept, is_young, is_asked) = KNOWN.with_borrow(|known| {
+        let is_young = now_ms - known.learned_ms <= KEY_MS_MAX;
+        let is_asked = now_ms - known.asked_ms <= PAUSE_MS;
+        (known.kept.clone(), is_young, is_asked)
+    });
+    if let Some(set) = set_key(env)? {
+        return Ok(set);
+    }
+    match kept {
+        // When it is due, one request asks, and the others go on with what is known.
+        Some(kept) if is_young || is_asked => return Ok(kept),
+        Some(kept) => {
+            if ask(env, None, REFRESH_MS_MAX).await.is_err() {
+                return Ok(kept);
+            }
+        }
+        None => ask(env, None, CALL_MS_MAX).await?,
+    }
+    let learned = KNOWN.with_borrow(|known| known.kept.clone());
+    learned.ok_or_else(lost)
+}
+
+fn lost() -> Problem {
+    Problem::new(Code::Internal, "a key was learned and is gone")
+}
+
+/// The key that unique elements are hashed with, see [`hashing`].
+///
+/// # Errors
+/// As [`hashing`].
+pub async fn hash_key(env: &Env) -> Result<Rc<HashKey>, Problem> {
+    Ok(hashing(env).await?.key)
+}
+
+/// The key that idempotency keys, and what they stand for, are kept by. It is never rotated, and never set: with another
+/// one every retry that is under way would count again.
+///
+/// # Errors
+/// `unavailable` where it is not known and the directory does not answer.
+pub async fn name_key(env: &Env) -> Result<Rc<HashKey>, Problem> {
+    let known = || KNOWN.with_borrow(|known| known.names.clone());
+    if let Some(known) = known() {
+        return Ok(known);
+    }
+    ask(env, None, CALL_MS_MAX).await?;
+    known().ok_or_else(lost)
+}
+
+/// The salt of a day, as far as this isolate knows it.
+pub fn known_salt(day: i64) -> Option<Salt> {
+    let now_ms = now_ms();
+    KNOWN.with_borrow_mut(|known| {
+        known.salts.retain(|(day, _)| forgotten_ms(*day) > now_ms);
+        let found = known.salts.iter().find(|(known, _)| *known == day);
+        found.map(|(_, salt)| *salt)
+    })
+}
+
+/// The salt of a day; `None` where it is forgotten.
+///
+/// # Errors
+/// `unavailable` where the directory does not answer.
+pub async fn salt(env: &Env, day: i64) -> Result<Option<Salt>, Problem> {
+    if let Some(known) = known_salt(day) {
+        return Ok(Some(known));
+    }
+    if forgotten_ms(day) <= now_ms() {
+        return Ok(None);
+    }
+    ask(env, Some(day), CALL_MS_MAX).await?;
+    Ok(known_salt(day))
+}
+
+/// Asks for the salt of a day where it is not known, for those who can go on without it.
+pub async fn prepare_salt(env: &Env, day: i64) {
+    let is_paused = KNOWN.with_borrow(|known| now_ms() - known.failed_ms <= PAUSE_MS);
+    if known_salt(day).is_none() && !is_paused {
+        // Lines that need it are refused one by one.
+        let _ = ask(env, Some(day), REFRESH_MS_MAX).await;
+    }
+}
+
+/// Lets elements be hashed with a new key. Returns the identities of the old and the new one.
+///
+/// # Errors
+/// `hash-key-set` where the key is a variable, `unavailable`.
+pub async fn rotate(env: &Env) -> Result<(HashId, HashId), Problem> {
+    if set_key(env)?.is_some() {
+        let detail = format!("the key is that of {HASH_KEY}; set another one, or none, and deploy");
+        return Err(Problem::new(Code::HashKeySet, detail));
+    }
+    ask(env, None, CALL_MS_MAX).await?;
+    let before = hashing(env).await?.id;
+    let asked_ms = now_ms();
+    let rotate = RotateKey { from: before };
+    let answer = call::object(env, &names::directory(0), &rotate).await;
+    learn(answer, asked_ms)?;
+    Ok((before, hashing(env).await?.id))
+}
+
+fn parse_hash_key(digits: &str) -> Result<[u8; 16], Problem> {
+    u128::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| digits.len() == 32)
+        .map(u128::to_be_bytes)
+        .ok_or_else(|| {
+            Problem::new(
+                Code::NotConfigured,
+                format!("set {HASH_KEY} to 32 hexadecimal digits, or leave it out"),
+            )
+        })
+}
