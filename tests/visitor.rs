@@ -55,6 +55,27 @@ fn addresses_are_read_as_platforms_and_proxies_write_them() {
 }
 
 #[test]
+fn a_proxy_beside_the_server_is_told_from_a_client() {
+    for text in [
+        "127.0.0.1:46402",
+        "127.8.8.8",
+        "[::1]:46402",
+        "::ffff:127.0.0.1",
+    ] {
+        assert!(at(text).is_loopback(), "{text}");
+    }
+    for text in [
+        "203.0.113.9",
+        "2001:db8::1",
+        "10.0.0.1",
+        "fe80::1",
+        "1:127::",
+    ] {
+        assert!(!at(text).is_loopback(), "{text}");
+    }
+}
+
+#[test]
 fn of_a_list_only_what_the_last_proxy_wrote_counts() {
     let of = Address::of_header;
     assert_eq!(of("6.6.6.6, 203.0.113.9"), Some(at("203.0.113.9")));

@@ -9,7 +9,7 @@ use worker::Env;
 use super::isolate::{BulkMemory, BulkStage, own_shard, shards_of, with_waves};
 use super::keyed::problem_of;
 use super::respond::Answer;
-use super::secrets::{hash_key, known_salt, name_key, prepare_salt};
+use super::secrets::{hash_key, known_salt, name_key, prepare};
 use super::visit::Visit;
 use super::{body, fleet};
 use crate::counter::id::{CounterId, Datacenter};
@@ -83,6 +83,14 @@ impl Records {
         }
     }
 
+    /// The day whose visitors its records may name.
+    fn day(&self, now_ms: i64) -> Option<i64> {
+        match self {
+            Self::Events => Some(day_of(now_ms)),
+            Self::Logs(_) => None,
+        }
+    }
+
     fn times(&self) -> Times {
         match self {
             Self::Events => Times::Live,
@@ -113,7 +121,8 @@ pub async fn ingest(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
 /// What a body is hashed with.
 struct Keys {
     elements: Rc<HashKey>,
-    names: Rc<HashKey>,
+    /// Not there while the directory does not answer: what has an id or a key is refused then, the rest is counted.
+    names: Option<Rc<HashKey>>,
 }
 
 impl Hashes for Keys {
@@ -122,7 +131,8 @@ impl Hashes for Keys {
     }
 
     fn name(&self, bytes: &[u8]) -> u64 {
-        hash(&self.names, bytes)
+        // Nothing that needs a name gets here without one.
+        self.names.as_ref().map_or(0, |names| hash(names, bytes))
     }
 }
 
@@ -137,6 +147,10 @@ fn take(
     if by.is_ignored(|| None) {
         gather.ignore_bot();
         return Ok(());
+    }
+    if record.id.is_some() && keys.names.is_none() {
+        let detail = "ids cannot be looked up now; nothing of this line was counted, try again";
+        return Err(Problem::new(Code::Unavailable, detail));
     }
     if !by.is_auto {
         gather.add(line, record, now_ms, keys);
@@ -157,19 +171,18 @@ fn take(
 }
 
 async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer, Problem> {
-    let keys = Keys {
-        elements: hash_key(&visit.env).await?,
-        names: name_key(&visit.env).await?,
+    let elements = hash_key(&visit.env).await?;
+    let names = match visit.header("idempotency-key") {
+        Some(_) => Some(name_key(&visit.env).await?),
+        None => prepare(&visit.env, records.day(now_ms())).await,
     };
+    let keys = Keys { elements, names };
     let hash_of = |name: &[u8]| keys.name(name);
     let limits = Limits {
         counters_max: BATCH_COUNTERS_MAX,
         times: records.times(),
         clock_skew_ms: CLOCK_SKEW_MS,
     };
-    if matches!(records, Records::Events) {
-        prepare_salt(&visit.env, day_of(now_ms())).await;
-    }
     let now_ms = now_ms();
     let body_key = match visit.header("idempotency-key") {
         Some(header) => Some(write_key(&hash_of, Kind::Batch, parse_key(&header)?)),

@@ -187,13 +187,16 @@ pub async fn salt(env: &Env, day: i64) -> Result<Option<Salt>, Problem> {
     Ok(known_salt(day))
 }
 
-/// Asks for the salt of a day where it is not known, for those who can go on without it.
-pub async fn prepare_salt(env: &Env, day: i64) {
+/// Asks for what a body may need and is not known: the key of names, which is returned, and the salt of a day. What
+/// cannot be had is missed by the lines that need it.
+pub async fn prepare(env: &Env, day: Option<i64>) -> Option<Rc<HashKey>> {
+    let known = || KNOWN.with_borrow(|known| known.names.clone());
+    let is_missing = known().is_none() || day.is_some_and(|day| known_salt(day).is_none());
     let is_paused = KNOWN.with_borrow(|known| now_ms() - known.failed_ms <= PAUSE_MS);
-    if known_salt(day).is_none() && !is_paused {
-        // Lines that need it are refused one by one.
-        let _ = ask(env, Some(day), REFRESH_MS_MAX).await;
+    if is_missing && !is_paused {
+        let _ = ask(env, day, REFRESH_MS_MAX).await;
     }
+    known()
 }
 
 /// Lets elements be hashed with a new key. Returns the identities of the old and the new one.

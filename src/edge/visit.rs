@@ -36,6 +36,9 @@ extern "C" {
     fn client_ip(this: &Facts) -> Option<String>;
 }
 
+/// Headers by which a proxy says that it is one.
+const FORWARDED: [&str; 3] = ["cf-connecting-ip", "x-forwarded-for", "x-real-ip"];
+
 /// One request of a client.
 pub struct Visit {
     /// The request; its body can be read once.
@@ -138,13 +141,27 @@ impl Visit {
             });
         }
         let cf = self.request.unchecked_ref::<Incoming>().cf();
-        let told = cf.and_then(|cf| cf.client_ip());
-        let told = told.or_else(|| self.header("cf-connecting-ip"));
-        told.and_then(|told| Address::parse(&told)).ok_or_else(|| {
+        let of_connection = cf.and_then(|cf| cf.client_ip());
+        let told = match &of_connection {
+            Some(told) => Address::parse(told),
+            None => Address::parse(&self.header("cf-connecting-ip").unwrap_or_default()),
+        };
+        let address = told.ok_or_else(|| {
             no_address(&format!(
-                "the platform does not say it; set {CLIENT_ADDRESS_HEADER} to the header that the proxy in front writes it                  into, or send the visitor's `ip` and `user_agent`"
+                "the platform does not say it; set {CLIENT_ADDRESS_HEADER} to the header that the proxy in front writes it \
+                 into, or send the visitor's `ip` and `user_agent`"
             ))
-        })
+        })?;
+        // All visitors behind a proxy would be one.
+        if of_connection.is_some() && address.is_loopback() {
+            let forwarded = FORWARDED.iter().find(|name| self.header(name).is_some());
+            if let Some(name) = forwarded {
+                return Err(no_address(&format!(
+                    "a proxy on this machine sends `{name}`; set {CLIENT_ADDRESS_HEADER} to it if clients cannot write it themselves"
+                )));
+            }
+        }
+        Ok(address)
     }
 
     /// How long ago the request arrived, in milliseconds. The platform moves the clock only when I/O

@@ -190,7 +190,6 @@ async fn write_alone(
     write: &Write,
     strings: bool,
 ) -> Result<Answer, Problem> {
-    let secret = name_key(&visit.env).await?;
     let waiting = visit.waiting();
     let (how, condition, refused) = match &write.skewed {
         Some(_) => (How::Recalled, None, None),
@@ -217,14 +216,20 @@ async fn write_alone(
         unique.unwrap_or_default(),
         at_ms.as_ref().map_or(&[], |bytes| bytes),
     ];
-    let hashed = |bytes: &[u8]| hash(&secret, bytes);
+    let (key, fingerprint) = match &write.key {
+        Some(key) => {
+            let names = name_key(&visit.env).await?;
+            let hashed = |bytes: &[u8]| hash(&names, bytes);
+            let key = write_key(&hashed, Kind::Write, key);
+            (key, fingerprint(&hashed, &parts))
+        }
+        // Nobody else can send another write under a key that was drawn here.
+        None => (random_key(), 0),
+    };
     let (added, removed) = if write.adds { (delta, 0) } else { (0, delta) };
     let keyed = Keyed {
-        key: match &write.key {
-            Some(key) => write_key(&hashed, Kind::Write, key),
-            None => random_key(),
-        },
-        fingerprint: fingerprint(&hashed, &parts),
+        key,
+        fingerprint,
         generation: 0,
         added,
         removed,

@@ -96,6 +96,15 @@ impl Address {
         Some(Self::V4(address.octets()))
     }
 
+    /// Returns whether it is one of the machine itself, as of a proxy that runs beside the server.
+    pub fn is_loopback(self) -> bool {
+        match self {
+            Self::V4([first, ..]) => first == 127,
+            // `::1`, whose network is that of no client: ::/64 is reserved (RFC 4291, 2.5).
+            Self::V6(network) => network == [0; 8],
+        }
+    }
+
     /// Returns the address that a proxy wrote into a header: of a list the last one, which is the proxy's own word.
     /// Those before it came with the request, and anybody can write them.
     pub fn of_header(value: &str) -> Option<Self> {

@@ -54,6 +54,20 @@ test("without an address nothing is counted, and who must do what is said", asyn
   await world.refused(404, "counter-not-found", "GET", "/counters/a");
 });
 
+test("on plain workerd the address is the connection's, whatever headers say, unless a proxy on the machine is forgotten", async () => {
+  world = await openWorld({ edges: 2 });
+  const connected = (clientIp, headers = {}) => ({ clientIp, edge: 1, headers: { "user-agent": FIREFOX, ...headers } });
+  await world.add("a", auto, connected("203.0.113.9:46402"));
+  await world.add("a", auto, connected("203.0.113.9:46403", { "cf-connecting-ip": "6.6.6.6" }));
+  await world.add("a", auto, connected("203.0.113.9:46404", { "x-forwarded-for": "7.7.7.7" }));
+  expect(await uniques("a")).toBe(1);
+  await world.add("a", auto, connected("127.0.0.1:46405"));
+  expect(await uniques("a")).toBe(2);
+  const behind = connected("127.0.0.1:46406", { "x-forwarded-for": "203.0.113.10" });
+  const { json } = await world.refused(400, "no-client-address", "POST", "/counters/a/increment", { body: JSON.stringify(auto), ...behind });
+  expect(json.detail).toContain("x-forwarded-for");
+});
+
 test("the header of one's own proxy is trusted once it is named, and then no other", async () => {
   world = await openWorld({ edgeVars: { TALLY_CLIENT_ADDRESS_HEADER: "X-Forwarded-For" } });
   const behind = (list, more = {}) => ({ headers: { "x-forwarded-for": list, "user-agent": FIREFOX, ...more } });
@@ -145,6 +159,28 @@ test("visitors stay the same when all objects and the edge forget, and in other 
   await world.evict();
   await world.add("a", auto, { ...from("203.0.113.9"), edge: 1, colo: "NRT" });
   expect(await uniques("a")).toBe(1);
+});
+
+test("without the directory visitors wait, and everything else is counted by the key that is known or set", async () => {
+  for (const key of [undefined, "0123456789abcdef0123456789abcdef"]) {
+    world = await openWorld({ faults: true, edgeVars: { TALLY_HASH_KEY: key } });
+    // The key is learned before, if it is not set.
+    await world.add("known", { unique: "bob" });
+    world.fail(({ path }) => (path === "/secrets" ? "before" : undefined));
+    const body = JSON.stringify(auto);
+    await world.refused(503, "unavailable", "POST", "/counters/a/increment", { body, ...from("203.0.113.9") });
+    const visitor = { key: "a", unique: "auto", ip: "203.0.113.9", user_agent: FIREFOX };
+    const lines = [{ key: "a", unique: "bob" }, visitor, { key: "a" }, { key: "a", id: "1" }];
+    const report = await world.well("POST", "/events", { body: JSON.stringify(lines) });
+    const refused = key === undefined ? [2] : [2, 4];
+    expect(report.errors.map(({ line, code }) => [line, code])).toEqual(refused.map((line) => [line, "unavailable"]));
+    expect(await world.strong("a")).toMatchObject({ value: report.accepted, uniques: { estimate: 1 } });
+    world.fail(() => undefined);
+    await world.add("a", auto, from("203.0.113.9"));
+    expect(await world.strong("a")).toMatchObject({ value: report.accepted + 1, uniques: { estimate: 2 } });
+    await world.close();
+  }
+  world = undefined;
 });
 
 // Everything that was ever written, as it lies on disk: databases and their logs.
