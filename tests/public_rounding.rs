@@ -5,6 +5,9 @@
     reason = "the helpers of a test fail it by panicking"
 )]
 
+mod common;
+
+use common::config;
 use proptest::prelude::*;
 use tally::protocol::public::{DIGITS_MAX, Estimate, Rounding};
 
@@ -32,6 +35,8 @@ fn significant_digits(mut number: u64) -> usize {
 }
 
 proptest! {
+    #![proptest_config(config(7, 1_000))]
+
     #[test]
     fn off_it_changes_nothing(estimate: u64, error in 0.0..1e9) {
         let exact = Estimate { estimate, standard_error: error };

@@ -2,7 +2,7 @@
 //! visitors. All come from the deployment's variables or from the directory.
 //!
 //! Invariant: names never change their key, or a retry would not find what it had counted; elements may, and an isolate learns of
-//! it within [`KEY_MS_MAX`] of its next use. What it hashes until then is of the old epoch, and says so by its [`HashId`].
+//! it in the time of [`Refresh`]. What it hashes until then is of the old epoch, and says so by its [`HashId`].
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,18 +11,15 @@ use worker::Env;
 
 use crate::platform::call::{self, CALL_MS_MAX};
 use crate::platform::clock::now_ms;
-use crate::protocol::bounds::KEY_MS_MAX;
 use crate::protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
 use crate::protocol::names::{self, HASH_KEY};
 use crate::protocol::problem::{Code, Problem};
+use crate::protocol::refresh::{Next, Refresh};
 use crate::protocol::visitor::{Salt, forgotten_ms};
 use crate::sketch::{HashId, HashKey};
 
 /// How long the directory may take where this isolate can go on without it.
 const REFRESH_MS_MAX: u64 = 1_000;
-
-/// How long the directory is not asked again after it did not answer.
-const PAUSE_MS: i64 = 5_000;
 
 /// What elements are hashed with, and which epoch that is.
 #[derive(Clone)]
@@ -49,12 +46,7 @@ struct Known {
     kept: Option<Hashing>,
     names: Option<Rc<HashKey>>,
     salts: Vec<(i64, Salt)>,
-    /// When the directory last said what it keeps.
-    learned_ms: i64,
-    /// When it was last asked.
-    asked_ms: i64,
-    /// When it last failed to answer.
-    failed_ms: i64,
+    refresh: Refresh,
 }
 
 thread_local! {
@@ -64,7 +56,7 @@ thread_local! {
 /// Asks the directory, and keeps what it says; with a day, for the salt of that too.
 async fn ask(env: &Env, day: Option<i64>, milliseconds: u64) -> Result<(), Problem> {
     let asked_ms = now_ms();
-    KNOWN.with_borrow_mut(|known| known.asked_ms = asked_ms);
+    KNOWN.with_borrow_mut(|known| known.refresh.ask(asked_ms));
     let get = GetSecrets { day };
     let answer = call::object_within(env, &names::directory(0), &get, milliseconds).await;
     learn(answer, asked_ms)
@@ -72,7 +64,7 @@ async fn ask(env: &Env, day: Option<i64>, milliseconds: u64) -> Result<(), Probl
 
 fn learn(answer: Result<Secrets, Fault>, asked_ms: i64) -> Result<(), Problem> {
     let secrets = answer.map_err(|fault| {
-        KNOWN.with_borrow_mut(|known| known.failed_ms = now_ms());
+        KNOWN.with_borrow_mut(|known| known.refresh.fail(now_ms()));
         let detail = format!("the keys of hashes cannot be read ({fault}); try again");
         Problem::new(Code::Unavailable, detail)
     })?;
@@ -83,9 +75,7 @@ fn learn(answer: Result<Secrets, Fault>, asked_ms: i64) -> Result<(), Problem> {
                 known.salts.push((day, salt));
             }
         }
-        // Answers may overtake each other: an older one would bring the old key back.
-        if asked_ms >= known.learned_ms {
-            known.learned_ms = asked_ms;
+        if known.refresh.learn(asked_ms) {
             known.kept = Some(Hashing::of(secrets.elements));
         }
     });
@@ -107,33 +97,24 @@ fn set_key(env: &Env) -> Result<Option<Hashing>, Problem> {
     Ok(set)
 }
 
-/// What elements are hashed with: by the deployment's own key, or by the one that the directory keeps for it, as it was at
-/// most [`KEY_MS_MAX`] ago where the directory answers.
+/// What elements are hashed with: by the deployment's own key, or by the one that the directory keeps for it, not
+/// older than [`Refresh`] allows.
 ///
 /// # Errors
 /// `not-configured` for a key that is none, `unavailable` where nothing is known and the directory does not answer.
 pub async fn hashing(env: &Env) -> Result<Hashing, Problem> {
-    let now_ms = now_ms();
-    let (kept, is_young, is_asked) = KNOWN.with_borrow(|known| {
-        let is_young = now_ms - known.learned_ms <= KEY_MS_MAX;
-        let is_asked = now_ms - known.asked_ms <= PAUSE_MS;
-        (known.kept.clone(), is_young, is_asked)
-    });
     if let Some(set) = set_key(env)? {
         return Ok(set);
     }
-    match kept {
-        // When it is due, one request asks, and the others go on with what is known.
-        Some(kept) if is_young || is_asked => return Ok(kept),
-        Some(kept) => {
-            if ask(env, None, REFRESH_MS_MAX).await.is_err() {
-                return Ok(kept);
-            }
-        }
-        None => ask(env, None, CALL_MS_MAX).await?,
+    match KNOWN.with_borrow(|known| known.refresh.next(now_ms())) {
+        Next::Use => {}
+        // Without an answer the old one is good: what it hashes is of its own epoch.
+        Next::Ask => drop(ask(env, None, REFRESH_MS_MAX).await),
+        Next::Need => ask(env, None, CALL_MS_MAX).await?,
     }
-    let learned = KNOWN.with_borrow(|known| known.kept.clone());
-    learned.ok_or_else(lost)
+    KNOWN
+        .with_borrow(|known| known.kept.clone())
+        .ok_or_else(lost)
 }
 
 fn lost() -> Problem {
@@ -192,7 +173,7 @@ pub async fn salt(env: &Env, day: i64) -> Result<Option<Salt>, Problem> {
 pub async fn prepare(env: &Env, day: Option<i64>) -> Option<Rc<HashKey>> {
     let known = || KNOWN.with_borrow(|known| known.names.clone());
     let is_missing = known().is_none() || day.is_some_and(|day| known_salt(day).is_none());
-    let is_paused = KNOWN.with_borrow(|known| now_ms() - known.failed_ms <= PAUSE_MS);
+    let is_paused = KNOWN.with_borrow(|known| known.refresh.is_paused(now_ms()));
     if is_missing && !is_paused {
         let _ = ask(env, day, REFRESH_MS_MAX).await;
     }

@@ -18,6 +18,7 @@
 //! | [`bounds`] | what shells are bound by |
 //! | [`names`] | names of objects, bindings and variables |
 //! | [`version`] | versions of writes and reads |
+//! | [`refresh`] | when an isolate asks again for a key that may change |
 //! | [`queued`] | messages of a queue of the platform |
 //! | [`order`] | lists in order |
 
@@ -39,6 +40,7 @@ pub mod problem;
 pub mod public;
 pub mod query;
 pub mod queued;
+pub mod refresh;
 pub mod routes;
 pub mod version;
 pub mod visitor;
