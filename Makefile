@@ -9,7 +9,7 @@ help:
 	@echo "make serve   the release build on plain workerd, http://127.0.0.1:8788, data in .data"
 	@echo "             PORT, DATA, HOST, CF_BLOB_HEADER and any TALLY_ variable come from the environment"
 	@echo "make dev     both Workers under wrangler dev, http://127.0.0.1:8787, rebuilt on change"
-	@echo "make test    every test: native, of the scripts, with kills of the server, then end to end"
+	@echo "make test    every test: native, of the scripts, with kills of the server, end to end, then in a real browser"
 	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n tells one step by step; FAULTS=n"
 	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
 	@echo "make mutants breaks the code on purpose and sees the simulation catch each, about 20 minutes"
@@ -37,10 +37,12 @@ serve: build
 	@exec $(NODE) scripts/serve.mjs
 
 test: build
+	@$(NODE) scripts/chromium.mjs
 	cargo test --locked
-	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs'
+	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs'
 	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/storage.mjs
 	@if [ -d tests/e2e ]; then PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e; fi
+	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/browser
 
 # FROM is the first seed. Seeds of a run that is not named are those of its second.
 soak:

@@ -142,7 +142,7 @@ function filesBelow(folder) {
 /** Returns every finding in the project at `root`; empty when it is tidy. `tools` gives versions. */
 export function tidy(root, tools) {
   const read = (path) => readFileSync(join(root, path), "utf8");
-  const paths = ["src", "tests", "scripts", "benches"].flatMap((folder) => filesBelow(join(root, folder)));
+  const paths = ["src", "tests", "scripts", "benches", "dashboard"].flatMap((folder) => filesBelow(join(root, folder)));
   const findings = paths
     .map((path) => relative(root, path))
     .filter((path) => CODE.test(path) && !path.startsWith("tests/fixtures/"))

@@ -10,6 +10,7 @@ const UNIQUE_KEYS = {
   Directory: "tally-directory-v1",
   Inbox: "tally-inbox-v1",
   Limiter: "tally-limiter-v1",
+  Watcher: "tally-watcher-v1",
 };
 
 // A Cap'n Proto text literal. JSON's escapes are a subset of Cap'n Proto's except \u, so what
@@ -74,6 +75,7 @@ const edgeWorker :Workerd.Worker = ${worker([
     `(name = "DIRECTORY", durableObjectNamespace = (className = "Directory", serviceName = "aggregator"))`,
     `(name = "INBOXES", durableObjectNamespace = (className = "Inbox", serviceName = "aggregator"))`,
     `(name = "LIMITERS", durableObjectNamespace = (className = "Limiter", serviceName = "aggregator"))`,
+    `(name = "WATCHERS", durableObjectNamespace = (className = "Watcher", serviceName = "aggregator"))`,
   ])};
 
 const aggregatorWorker :Workerd.Worker = ${worker(
@@ -83,6 +85,7 @@ const aggregatorWorker :Workerd.Worker = ${worker(
       `(name = "DIRECTORY", durableObjectNamespace = "Directory")`,
       `(name = "INBOXES", durableObjectNamespace = "Inbox")`,
       `(name = "LIMITERS", durableObjectNamespace = "Limiter")`,
+      `(name = "WATCHERS", durableObjectNamespace = "Watcher")`,
     ],
     `
   durableObjectNamespaces = ${list(namespaces, "  ")},

@@ -4,7 +4,7 @@
     reason = "the helpers of a test fail it by panicking"
 )]
 
-use tally::protocol::access::{Access, Caller, Scope};
+use tally::protocol::access::{Access, Caller, Scope, origin_of_referrer};
 use tally::protocol::problem::{Code, Problem};
 
 const CONFIG: &str = r#"{
@@ -304,4 +304,37 @@ fn an_open_instance_is_not_for_pages_of_other_machines() {
         assert_eq!(refused.code(), Code::Forbidden, "{origin}");
     }
     assert!(open.identify(None, None).is_ok(), "programs send no origin");
+}
+
+#[test]
+fn a_referrer_names_its_origin_and_no_other() {
+    for (referrer, origin) in [
+        ("https://example.com/a/b?c", Some("https://example.com")),
+        ("https://example.com", Some("https://example.com")),
+        ("http://localhost:3000/", Some("http://localhost:3000")),
+        (
+            "https://example.com?https://other.example/",
+            Some("https://example.com"),
+        ),
+        (
+            "https://other.example/?https://example.com/",
+            Some("https://other.example"),
+        ),
+        ("https://example.com#x", Some("https://example.com")),
+        ("https:///a", None),
+        ("about:blank", None),
+        ("", None),
+    ] {
+        assert_eq!(origin_of_referrer(referrer), origin, "{referrer}");
+    }
+}
+
+#[test]
+fn only_who_sends_no_key_is_limited_as_a_visitor() {
+    let is_public = |caller: Result<Caller, Problem>| caller.is_ok_and(|caller| caller.is_public());
+    assert!(is_public(page(None)));
+    assert!(is_public(page(Some("https://example.com"))));
+    assert!(!is_public(key("beacon")));
+    let open = Access::from_config(None, true).expect("open");
+    assert!(!is_public(open.identify(None, None)));
 }

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tally::counter::id::Datacenter;
 use tally::protocol::batch::Record;
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Hashes, Limits, Times, coarsen};
+use tally::protocol::batch::gather::{
+    CLOCK_SKEW_MS, Gather, Hashes, Limits, Manner, Times, coarsen,
+};
 use tally::protocol::batch::plan::Plan;
 use tally::protocol::batch::report::{ERRORS_MAX, LineNumbers, Report};
 use tally::protocol::problem::{Code, Problem};
@@ -40,6 +42,7 @@ fn record<'a>(
         unique,
         at_ms,
         id: None,
+        sample: None,
     }
 }
 
@@ -173,7 +176,15 @@ fn a_record_with_an_id_whose_time_is_out_of_range_may_be_a_retry() {
         assert!(second <= at_ms.div_euclid(1_000) && of_counter.tokens.is_empty());
         let mut failing = report;
         let here = Datacenter::local();
-        let mut plan = Plan::new(gathered, times, &here, |_| 1, |_| 0, None, &mut failing);
+        let mut plan = Plan::new(
+            gathered,
+            manner(times),
+            &here,
+            |_| 1,
+            |_| 0,
+            None,
+            &mut failing,
+        );
         let keyed = plan.keyed();
         assert_eq!(keyed.len(), 1);
         assert_eq!(keyed[0].is_recall, is_skewed);
@@ -344,4 +355,9 @@ fn a_report_has_its_documented_form() {
         serde_json::to_string(&with_bots).unwrap(),
         r#"{"accepted":0,"rejected":0,"bots_ignored":4,"errors":[]}"#
     );
+}
+
+fn manner(times: Times) -> Manner {
+    let hash = tally::sketch::HashKey::from([7; 16]).id();
+    Manner { times, hash }
 }

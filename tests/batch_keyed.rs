@@ -15,16 +15,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tally::counter::flush::Element;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::WriteKey;
 use tally::counter::split::shard_of_element;
 use tally::protocol::batch::Record;
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
 use tally::protocol::batch::keyed::{BodyKey, KeyedElements};
 use tally::protocol::batch::plan::{Addressed, Plan};
 use tally::protocol::batch::report::{ERRORS_MAX, Report};
 use tally::protocol::problem::{Code, Problem};
-use tally::sketch::Token;
 use weather::{Weather, weather};
 
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -52,7 +52,7 @@ struct World {
     totals: BTreeMap<String, u128>,
     records: BTreeMap<(String, WriteKey), u64>,
     times: BTreeMap<String, u128>,
-    elements: BTreeSet<(String, Token)>,
+    elements: BTreeSet<(String, Element)>,
 }
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -94,7 +94,7 @@ impl World {
             let counter = COUNTERS[sent.counter].to_owned();
             let is_there = self
                 .elements
-                .contains(&(counter, Token::from_hash(hashed(element))));
+                .contains(&(counter, Element::of(hashed(element))));
             assert!(is_there, "the element of line {number} is lost: {report:?}");
         }
     }
@@ -126,6 +126,7 @@ impl World {
                         unique,
                         at_ms: None,
                         id: sent.id.map(|id| Cow::Borrowed(IDS[id])),
+                        sample: None,
                     };
                     gather.add(number, &record, now_ms, &hash);
                 }
@@ -134,7 +135,15 @@ impl World {
         }
         let (sums, mut report) = gather.finish();
         let here = Datacenter::local();
-        let mut plan = Plan::new(sums, times, &here, |_| SHARDS, |_| OWN, key, &mut report);
+        let mut plan = Plan::new(
+            sums,
+            manner(times),
+            &here,
+            |_| SHARDS,
+            |_| OWN,
+            key,
+            &mut report,
+        );
         let away = Problem::new(Code::Unavailable, "away");
         for (number, one) in plan.elements().into_iter().enumerate() {
             if at(&weather.elements_fail, number) {
@@ -214,13 +223,13 @@ fn plainly(lines: &[Line]) -> (BTreeMap<String, u128>, u64) {
 }
 
 /// The elements of lines that all have ids: of those only that were not refused.
-fn elements_that_count(lines: &[Line]) -> BTreeSet<(String, Token)> {
+fn elements_that_count(lines: &[Line]) -> BTreeSet<(String, Element)> {
     let mut firsts = BTreeMap::new();
     let sent = lines.iter().flatten().filter(|sent| {
         let asked = (sent.delta, sent.unique);
         *firsts.entry((sent.counter, sent.id)).or_insert(asked) == asked
     });
-    let token = |element: usize| Token::from_hash(hashed(element));
+    let token = |element: usize| Element::of(hashed(element));
     sent.filter_map(|sent| Some((COUNTERS[sent.counter].to_owned(), token(sent.unique?))))
         .collect()
 }
@@ -369,4 +378,9 @@ proptest! {
         prop_assert_eq!(&world.totals, &totals);
         prop_assert_eq!(&world.elements, &elements_that_count(&lines));
     }
+}
+
+fn manner(times: Times) -> Manner {
+    let hash = tally::sketch::HashKey::from([7; 16]).id();
+    Manner { times, hash }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use tally::counter::flush::Load;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::WriteKey;
-use tally::protocol::batch::gather::{Gathered, Identified, Times};
+use tally::protocol::batch::gather::{Gathered, Identified, Manner, Times};
 use tally::protocol::batch::keyed::{BodyKey, KEYED_AT_ONCE_MAX, KeyedElements};
 use tally::protocol::batch::plan::{Addressed, BATCH_FLUSHES_MAX, Plan};
 use tally::protocol::batch::report::{LineNumbers, Report};
@@ -50,8 +50,10 @@ fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, Gathered)> {
                         let name = number * 1_000_000 + id;
                         name.wrapping_mul(0x9e37_79b9_7f4a_7c15)
                     }),
+                    sample: None,
                 })
                 .collect(),
+            samples: Vec::new(),
         };
         (
             CounterId::parse(format!("c{number:05}")).expect("an id"),
@@ -74,7 +76,15 @@ fn plan_of(
 ) -> Plan {
     let own = |shards: u8| shards / 2;
     let here = Datacenter::local();
-    Plan::new(sums, Times::Live, &here, |_| shards, own, key, report)
+    Plan::new(
+        sums,
+        manner(Times::Live),
+        &here,
+        |_| shards,
+        own,
+        key,
+        report,
+    )
 }
 
 #[test]
@@ -168,7 +178,7 @@ fn elements_of_keyed_lines_go_once_they_are_counted_with_the_time_of_that() {
     for (times, expected) in [(Times::Past, of_the_past), (Times::Live, live)] {
         let mut report = Report::default();
         let sums = sums(1, 1, 5);
-        let mut plan = Plan::new(sums, times, &here, |_| 1, |_| 0, None, &mut report);
+        let mut plan = Plan::new(sums, manner(times), &here, |_| 1, |_| 0, None, &mut report);
         let keyed = plan.keyed().pop().expect("keyed writes");
         let mut late = KeyedElements::default();
         late.add(keyed, &here, &counted);
@@ -186,7 +196,7 @@ fn elements_of_plain_lines_are_of_the_past_where_the_lines_are() {
         let mut report = Report::default();
         let here = Datacenter::local();
         let sums = sums(1, 9, 0);
-        let mut plan = Plan::new(sums, times, &here, |_| 4, |_| 0, None, &mut report);
+        let mut plan = Plan::new(sums, manner(times), &here, |_| 4, |_| 0, None, &mut report);
         let loads = [plan.elements(), plan.amounts()].concat();
         let count = |of: fn(&Load) -> usize| loads.iter().map(|one| of(&one.load)).sum::<usize>();
         let counts = [
@@ -248,4 +258,9 @@ fn a_counter_whose_elements_failed_is_not_counted_and_fails_once() {
     assert_eq!((report.accepted, report.rejected), (1, 2));
     let lines: Vec<u64> = report.errors.iter().map(|error| error.line).collect();
     assert_eq!(lines, [2, 3]);
+}
+
+fn manner(times: Times) -> Manner {
+    let hash = tally::sketch::HashKey::from([7; 16]).id();
+    Manner { times, hash }
 }

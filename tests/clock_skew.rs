@@ -17,13 +17,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
 use tally::counter::cell::Cell;
-use tally::counter::flush::Load;
+use tally::counter::flush::{Element, Load};
 use tally::counter::grant::Grant;
 use tally::counter::history::{Count, Step};
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
-use tally::sketch::{HashKey, Sketch, Token, hash};
+use tally::sketch::{HashKey, Uniques, hash};
 
 /// The middle of a minute, hour and day.
 const BEGIN: i64 = 1_777_593_630;
@@ -67,7 +67,7 @@ impl Place {
     fn write(&mut self, now: i64, amount: u128) {
         self.flushes += 1;
         self.visitors += 1;
-        let token = Token::from_hash(hash(&HashKey::from([2; 16]), &self.visitors.to_le_bytes()));
+        let token = Element::of(hash(&HashKey::from([2; 16]), &self.visitors.to_le_bytes()));
         let load = Load {
             added: amount,
             live: vec![(now + self.edge, amount)],
@@ -109,7 +109,7 @@ impl Place {
     }
 
     fn visitors_since(&self, from: i64, to: i64) -> f64 {
-        self.rows.window_uniques(from, to).estimate()
+        self.rows.window_uniques(from, to).estimate().estimate
     }
 
     /// All that lies in buckets of a day, wherever.
@@ -173,7 +173,7 @@ fn visitors_of_an_edge_ten_minutes_off_are_seen_in_the_minutes_that_they_came_in
             assert_eq!(seen, 150.0, "{name} {off}");
             let before = place.visitors_since(from - 2 * TEN_MINUTES, from - 66);
             assert_eq!(before.round(), 0.0, "{name} {off}");
-            assert_eq!(place.cell.uniques().estimate().round(), 150.0);
+            assert_eq!(place.cell.uniques().estimate().estimate.round(), 150.0);
         }
         // Set right, all are in the minute that is theirs.
         places[0].edge = 0;
@@ -190,7 +190,7 @@ fn visitors_of_an_edge_ten_minutes_off_are_seen_in_the_minutes_that_they_came_in
 fn visitors_of_the_past_stay_there() {
     let mut place = Place::new();
     place.write(BEGIN, 1);
-    let token = Token::from_hash(hash(&HashKey::from([2; 16]), b"somebody else"));
+    let token = Element::of(hash(&HashKey::from([2; 16]), b"somebody else"));
     let hour_ago = BEGIN - 3_600;
     let load = Load {
         past_tokens: vec![(hour_ago, token)],
@@ -205,7 +205,7 @@ fn visitors_of_the_past_stay_there() {
         (seen(hour_ago, hour_ago), seen(BEGIN - 300, BEGIN)),
         (1.0, 1.0)
     );
-    assert_eq!(place.cell.uniques().estimate().round(), 2.0);
+    assert_eq!(place.cell.uniques().estimate().estimate.round(), 2.0);
 }
 
 #[test]
@@ -217,7 +217,11 @@ fn an_object_ten_minutes_off_loses_nothing_and_moves_nobody_else() {
         write_each_second(&mut places, BEGIN + 120, BEGIN + 240);
         for place in &places {
             assert_eq!((place.total(), place.in_days()), (240, 240), "{off}");
-            assert_eq!(place.cell.uniques().estimate().round(), 240.0, "{off}");
+            assert_eq!(
+                place.cell.uniques().estimate().estimate.round(),
+                240.0,
+                "{off}"
+            );
         }
         assert_eq!(
             places[1].window(BEGIN + 239, 240),
@@ -259,7 +263,7 @@ fn an_object_recovers_when_its_clock_does() {
                 "{name} {off}: visitors of the last three minutes"
             );
             assert_eq!(
-                place.cell.uniques().estimate().round(),
+                place.cell.uniques().estimate().estimate.round(),
                 240.0,
                 "{name} {off}"
             );
@@ -313,9 +317,9 @@ proptest! {
         prop_assert_eq!(place.total(), sum);
         prop_assert_eq!(place.in_days(), sum);
         // Every visitor is seen once.
-        let seen = place.cell.uniques().estimate().round();
+        let seen = place.cell.uniques().estimate().estimate.round();
         prop_assert_eq!(seen, f64::from(place.visitors));
-        prop_assert_ne!(place.cell.uniques(), Sketch::new());
+        prop_assert_ne!(place.cell.uniques(), Uniques::new());
         let everything = place.window(now + 2 * TEN_MINUTES, 4 * 86_400);
         prop_assert_eq!(everything.count, sum);
     }

@@ -13,13 +13,13 @@ use following::{Lead, World, datacenter, elements};
 use tally::cluster::delta::{Applied, Basis, Feed, Gathering, Have, Mark, Replica, Taken};
 use tally::cluster::view::{DatacenterState, View};
 use tally::protocol::messages::encode;
-use tally::sketch::Sketch;
+use tally::sketch::Uniques;
 
 /// A lead, a root and what is sent between them, without loss.
 fn followed(elements_seen: u32) -> (Lead, Gathering) {
     let mut world = World::new();
     world.leads[0].sequences = [7, 3];
-    world.leads[0].uniques = elements(elements_seen);
+    world.leads[0].uniques = elements(elements_seen, 1, 1);
     world.settle();
     (world.leads.swap_remove(0), world.root)
 }
@@ -29,7 +29,7 @@ fn whoever_follows_is_sent_what_changed_and_nothing_else() {
     let (mut lead, mut root) = followed(10_000);
     assert!(lead.feed.since(&lead.root_has).is_empty());
     lead.sequences[1] += 1;
-    lead.uniques.merge(&elements(10_020));
+    lead.uniques.merge(&elements(10_020, 1, 1));
     lead.gather(0);
     let delta = lead.feed.since(&lead.root_has);
     assert!(matches!(delta.basis, Basis::Revision(_)));
@@ -38,7 +38,7 @@ fn whoever_follows_is_sent_what_changed_and_nothing_else() {
     let bytes = encode(&delta).expect("a delta").len();
     println!(
         "one cell and {} bytes of registers: {bytes} bytes",
-        delta.uniques.len()
+        delta.uniques[0].1.len()
     );
     assert!(bytes <= 110, "{bytes}");
     let applied = Applied {
@@ -71,7 +71,7 @@ fn that_nothing_was_counted_since_is_no_news() {
         cells: &lead.feed.view().cells().cells_of(&datacenter(0)),
         as_of_ms: 1_000_000,
         last_write_ms: 0,
-        uniques: Sketch::new(),
+        uniques: Uniques::new(),
     });
     assert!(!lead.feed.learn(&state));
     assert!(!lead.feed.has_news_for(&lead.root_has) && lead.feed.is_ahead_of(&lead.root_has));
@@ -143,7 +143,7 @@ fn whoever_lags_behind_the_log_is_asked_for_digests() {
     }
     // Each of them changed the same two things: the log is short.
     assert!(matches!(lead.feed.since(&then).basis, Basis::Revision(_)));
-    lead.uniques.merge(&elements(90_000));
+    lead.uniques.merge(&elements(90_000, 1, 1));
     lead.gather(0);
     assert_eq!(lead.feed.since(&then).basis, Basis::Unclear);
     let unborn = Mark {

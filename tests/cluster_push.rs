@@ -17,7 +17,7 @@ use tally::cluster::push::{
 use tally::cluster::view::{DatacenterState, View};
 use tally::counter::id::Datacenter;
 use tally::counter::merge::CellTotals;
-use tally::sketch::Sketch;
+use tally::sketch::Uniques;
 
 fn here() -> Datacenter {
     Datacenter::parse("FRA").expect("a datacenter")
@@ -36,7 +36,7 @@ fn state(sequence: u64, now_ms: i64) -> View {
         cells: &[(0, totals)],
         as_of_ms: now_ms,
         last_write_ms: now_ms,
-        uniques: Sketch::new(),
+        uniques: Uniques::new(),
     })
 }
 

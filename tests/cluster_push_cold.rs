@@ -11,7 +11,7 @@ use tally::cluster::push::{CHECKPOINT_MS, Pushed, Pusher};
 use tally::cluster::view::{DatacenterState, View};
 use tally::counter::id::Datacenter;
 use tally::counter::merge::CellTotals;
-use tally::sketch::Sketch;
+use tally::sketch::Uniques;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 const GENERATION: u64 = 1;
@@ -29,7 +29,7 @@ fn state(fra: &Datacenter, sequence: u64, as_of_ms: i64) -> View {
         cells: &[(0, totals)],
         as_of_ms,
         last_write_ms: as_of_ms,
-        uniques: Sketch::new(),
+        uniques: Uniques::new(),
     })
 }
 

@@ -10,7 +10,7 @@ use tally::counter::id::Datacenter;
 use tally::counter::merge::CellTotals;
 use tally::counter::settings::{Settings, Ttl, TtlMode};
 use tally::counter::total::Value;
-use tally::sketch::Sketch;
+use tally::sketch::Uniques;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 const CREATED_MS: i64 = NOW_MS - 3_600_000;
@@ -154,7 +154,7 @@ fn what_a_lead_says_of_the_future_is_not_taken() {
             cells: &counted(5),
             as_of_ms,
             last_write_ms: NOW_MS - 1,
-            uniques: Sketch::new(),
+            uniques: Uniques::new(),
         })
     };
     for (said_ms, taken_ms) in [(NOW_MS - 3, NOW_MS - 3), (NOW_MS + 600_000, NOW_MS)] {

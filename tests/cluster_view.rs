@@ -13,17 +13,20 @@ use merging::{datacenter, laws_of_merging, totals};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::cluster::view::{DatacenterState, View};
+use tally::counter::flush::Element;
 use tally::counter::id::Datacenter;
 use tally::protocol::messages::{decode, encode};
-use tally::sketch::{HashKey, Sketch, Token, hash};
+use tally::sketch::{HashKey, Uniques, hash};
 
 /// What a lead says: (place, generation, flushes of its two cells, clock, elements seen).
 type Said = (u8, u64, [u64; 2], i64, u8);
 
-fn uniques(seen: u8) -> Sketch {
-    let mut sketch = Sketch::new();
+fn uniques(seen: u8) -> Uniques {
+    let key = HashKey::from([3; 16]);
+    let mut sketch = Uniques::new();
     for element in 0..seen {
-        sketch.insert(Token::from_hash(hash(&HashKey::from([3; 16]), &[element])));
+        let element = Element::of(hash(&key, &[element]));
+        sketch.insert(element.source(key.id(), 2), element.token);
     }
     sketch
 }
@@ -109,7 +112,7 @@ fn no_more_datacenters_and_shards_are_kept_than_may_be() {
             cells: &cells,
             as_of_ms: 0,
             last_write_ms: 0,
-            uniques: Sketch::new(),
+            uniques: Uniques::new(),
         }));
     }
     assert_eq!(view.datacenters().count(), 1_024);

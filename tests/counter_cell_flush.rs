@@ -9,13 +9,13 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
-use tally::counter::flush::{Changes, Load, Refusal};
+use tally::counter::flush::{Changes, Element, Load, Refusal};
 use tally::counter::grant::Grant;
 use tally::counter::history::Step;
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::{LANES_MAX, NONCE_KEPT_MS, Nonce, Outcome};
 use tally::counter::settings::{Settings, Ttl, TtlMode};
-use tally::sketch::Token;
+use tally::sketch::{Class, HashKey};
 
 const BEGIN_MS: i64 = 1_777_593_630_000;
 
@@ -49,10 +49,12 @@ fn load(added: u128, removed: u128) -> Load {
         removed,
         live: vec![(second, added)],
         past: vec![(second - 100_000, 1)],
-        tokens: vec![(second, Token::from_hash(1))],
-        past_tokens: vec![(0, Token::from_hash(2))],
+        tokens: vec![(second, Element::of(1))],
+        past_tokens: vec![(0, Element::of(2))],
+        hash: HashKey::from([7; 16]).id(),
         writes: 1,
         newest: 0,
+        samples: Vec::new(),
     }
 }
 
@@ -161,6 +163,7 @@ proptest! {
             window: Some((second, second)),
             history: Some(Range { step: Step::Hour, from: i64::MIN, to: i64::MAX }),
             totals_only: true,
+            samples: None,
         };
         let part = cell.answer(&at(clamped)).expect("it counts");
         prop_assert_eq!(part.points.into_iter().collect::<BTreeMap<_, _>>(), expected);
@@ -284,4 +287,59 @@ fn loads_join_whole_or_not_at_all() {
         assert!(!joined.absorb(&next));
         assert_eq!(joined, before);
     }
+}
+
+#[test]
+fn elements_of_two_hashes_are_never_in_one_load() {
+    let of = |key: u8| Load {
+        hash: HashKey::from([key; 16]).id(),
+        ..load(1, 0)
+    };
+    let mut joined = of(7);
+    let before = joined.clone();
+    assert!(!joined.absorb(&of(8)), "another key");
+    assert_eq!(joined, before);
+    // What has no elements joins any load, and takes what it joins.
+    let plain = Load {
+        added: 1,
+        ..Load::default()
+    };
+    assert!(joined.absorb(&plain));
+    assert_eq!(joined.hash, before.hash);
+    let mut mere = plain;
+    assert!(mere.absorb(&of(8)));
+    assert_eq!(mere.hash, of(8).hash);
+}
+
+/// Whichever cell an element came to: a sender may not know yet how many shards there are.
+#[test]
+fn an_elements_class_is_that_of_its_lot_wherever_it_is_counted() {
+    let mut cell = Cell::default();
+    let grant = Grant {
+        spread: 16,
+        ..grant(None)
+    };
+    cell.take_grant(grant, BEGIN_MS);
+    let hashes =
+        (0..100_u64).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number << 40);
+    let load = Load {
+        tokens: hashes
+            .map(|hashed| (BEGIN_MS / 1_000, Element::of(hashed)))
+            .collect(),
+        hash: HashKey::from([7; 16]).id(),
+        ..load(1, 0)
+    };
+    cell.apply(nonce(1, 1), &load, BEGIN_MS).expect("counted");
+    let uniques = cell.uniques();
+    for (_, element) in load.tokens.iter().chain(&load.past_tokens) {
+        let own = Class::of_shard(element.lot % 16, 16).expect("a class");
+        let mut of_class = uniques.parts().filter(|(source, _)| source.class == own);
+        let (_, sketch) = of_class.next().expect("its class");
+        assert!(!sketch.clone().insert(element.token));
+    }
+    assert!(
+        uniques
+            .parts()
+            .all(|(source, _)| source.class != Class::ALL)
+    );
 }

@@ -17,27 +17,34 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
 use tally::counter::cell::Cell;
-use tally::counter::flush::{Changes, Load};
+use tally::counter::flush::{Changes, Element, Load};
 use tally::counter::grant::{Grant, Taken};
 use tally::counter::history::{MINUTES_KEPT, Step};
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
-use tally::sketch::{HashKey, Sketch, Token, hash};
+use tally::sketch::{HashKey, Source, Token, Uniques, hash};
 
 /// 1 May 2026, 00:00:30 UTC.
 const BEGIN: i64 = 1_777_593_630;
 
-fn token(element: u8) -> Token {
-    Token::from_hash(hash(&HashKey::from([7; 16]), &[element]))
+/// A token, where it comes from, and when it was stamped.
+type Stamped = (i64, Source, Token);
+
+fn key(number: u8) -> HashKey {
+    HashKey::from([number; 16])
 }
 
-fn sketch(tokens: impl IntoIterator<Item = Token>) -> Sketch {
-    let mut sketch = Sketch::new();
-    for token in tokens {
-        sketch.insert(token);
+fn element(by: u8, element: u8) -> Element {
+    Element::of(hash(&key(by), &[element]))
+}
+
+fn uniques(tokens: impl IntoIterator<Item = (Source, Token)>) -> Uniques {
+    let mut uniques = Uniques::new();
+    for (source, token) in tokens {
+        uniques.insert(source, token);
     }
-    sketch
+    uniques
 }
 
 fn grant(generation: u64) -> Grant {
@@ -59,12 +66,15 @@ enum Event {
         live: Vec<(i64, u8)>,
         past: Vec<(i64, u8)>,
         tokens: Vec<(i64, u8)>,
+        /// Which key hashed them.
+        by: u8,
         /// Whether it is written only with the next flush, in one commit.
         is_joined: bool,
     },
     Repeat,
     Crash,
     Renew,
+    Spread(u8),
     Admit(u8),
     KeepSealed(u8),
     NewGeneration,
@@ -81,15 +91,18 @@ fn event() -> impl Strategy<Value = Event> {
     ];
     let past = vec((ago.clone(), 1..9_u8), 0..3);
     let tokens = vec((prop_oneof![3 => -6..6_i64, 2 => ago], any::<u8>()), 0..5);
-    let flush = (live, past, tokens, any::<bool>());
+    // Seven keys, so that some are folded.
+    let by = 0..7_u8;
+    let flush = (live, past, tokens, by, any::<bool>());
     prop_oneof![
-        8 => flush.prop_map(|(live, past, tokens, is_joined)| Event::Flush { live, past, tokens, is_joined }),
+        8 => flush.prop_map(|(live, past, tokens, by, is_joined)| Event::Flush { live, past, tokens, by, is_joined }),
         4 => prop_oneof![
             4 => 0..4_i64, 3 => 10..130_i64, 1 => -20..0_i64, 2 => 900..8_000_i64, 1 => 86_000..400_000_i64,
         ].prop_map(Event::Tick),
         1 => Just(Event::Repeat),
         2 => Just(Event::Crash),
         1 => Just(Event::Renew),
+        1 => prop_oneof![Just(1), Just(2), Just(4), Just(64)].prop_map(Event::Spread),
         1 => (1..4_u8).prop_map(Event::Admit),
         1 => (1..4_u8).prop_map(Event::KeepSealed),
         1 => Just(Event::NewGeneration),
@@ -105,7 +118,7 @@ struct Shell {
     generation: u64,
     number: u64,
     last: Option<(Nonce, Load)>,
-    tokens: Vec<(i64, Token)>,
+    tokens: Vec<Stamped>,
     /// What flushes changed that are to be written with the next.
     together: Changes,
 }
@@ -172,14 +185,22 @@ impl Shell {
         match event {
             Event::Tick(seconds) => self.now += seconds,
             Event::Flush {
-                live, past, tokens, ..
+                live,
+                past,
+                tokens,
+                by,
+                ..
             } => {
-                let tokens: Vec<_> = tokens
+                let tokens: Vec<(i64, Element)> = tokens
                     .into_iter()
-                    .map(|(offset, element)| (now + offset, token(element)))
+                    .map(|(offset, seen)| (now + offset, element(by, seen)))
                     .collect();
-                self.tokens.extend(&tokens);
-                let is_live = |(second, _): &(i64, Token)| second.abs_diff(now) < 10;
+                let (hash, shards) = (key(by).id(), self.cell.spread());
+                let stamp = |&(second, element): &(i64, Element)| {
+                    (second, element.source(hash, shards), element.token)
+                };
+                self.tokens.extend(tokens.iter().map(stamp));
+                let is_live = |(second, _): &(i64, Element)| second.abs_diff(now) < 10;
                 let (tokens, past_tokens) = tokens.into_iter().partition(is_live);
                 let (live, past) = (stamped(live), stamped(past));
                 let load = Load {
@@ -189,8 +210,10 @@ impl Shell {
                     past,
                     tokens,
                     past_tokens,
+                    hash,
                     writes: 1,
                     newest: 0,
+                    samples: Vec::new(),
                 };
                 self.number += 1;
                 let nonce = Nonce {
@@ -219,6 +242,10 @@ impl Shell {
                 };
                 let taken = self.cell.take_grant(grant, now * 1_000);
                 assert_eq!(taken, Taken::Renewed);
+                self.rows.write_hot(&self.cell);
+            }
+            Event::Spread(shards) => {
+                self.cell.spread_over(shards);
                 self.rows.write_hot(&self.cell);
             }
             Event::Admit(shard) => {
@@ -253,7 +280,11 @@ impl Shell {
             restored.uniques() == self.cell.uniques(),
             "elements of all time are lost"
         );
-        let all = sketch(self.tokens.iter().map(|(_, token)| *token));
+        let all = uniques(
+            self.tokens
+                .iter()
+                .map(|&(_, source, token)| (source, token)),
+        );
         prop_assert!(self.cell.uniques() == all, "elements were not counted");
         let windows = [1, 60, 61, 900, 5_000, 90_000, 1_000_000, 150_000_000]
             .map(|seconds| (self.now - seconds + 1, self.now));
@@ -264,6 +295,7 @@ impl Shell {
                     window: Some((from, to)),
                     history: Some(Range { step, from, to }),
                     totals_only: false,
+                    samples: None,
                 };
                 let (mut told, mut held) =
                     (restored.answer(&question), self.cell.answer(&question));
@@ -287,10 +319,10 @@ impl Shell {
             let inside = self
                 .tokens
                 .iter()
-                .filter(|(second, _)| (from + 6..=self.now).contains(second));
+                .filter(|(second, ..)| (from + 6..=self.now).contains(second));
             let mut with_inside = union.clone();
-            let are_news = inside.fold(false, |are_news, (_, token)| {
-                with_inside.insert(*token) | are_news
+            let are_news = inside.fold(false, |are_news, &(_, source, token)| {
+                with_inside.insert(source, token) | are_news
             });
             prop_assert!(!are_news, "an element of the last {seconds} s is missing");
         }
@@ -339,6 +371,7 @@ fn an_old_log_does_not_drop_elements_of_a_minute_that_nobody_closed() {
         live: Vec::new(),
         past: Vec::new(),
         tokens,
+        by: 7,
         is_joined: false,
     };
     shell.take(flush(vec![(0, 1), (0, 2)]));
@@ -346,7 +379,8 @@ fn an_old_log_does_not_drop_elements_of_a_minute_that_nobody_closed() {
     shell.take(Event::Tick(MINUTES_KEPT + 120));
     shell.take(flush(vec![(-300_000_000, 3)]));
     shell.take(Event::Crash);
-    let all = sketch([1, 2, 3].map(token));
+    let all = [1, 2, 3].map(|seen| element(7, seen));
+    let all = uniques(all.map(|element| (element.source(key(7).id(), 1), element.token)));
     assert_eq!(shell.cell.uniques(), all);
 }
 
@@ -359,7 +393,8 @@ fn a_plain_flush_writes_the_hot_row_and_one_sketch_at_most() {
         let load = Load {
             added: 1,
             live: vec![(BEGIN, 1)],
-            tokens: vec![(BEGIN, token(1))],
+            tokens: vec![(BEGIN, element(7, 1))],
+            hash: key(7).id(),
             ..Load::default()
         };
         let nonce = Nonce { lane: 1, number };

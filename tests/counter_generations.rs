@@ -19,7 +19,7 @@ use tally::counter::grant::Grant;
 use tally::counter::lane::{Lane, newest_at};
 use tally::counter::nonces::{LANES_MAX, Nonce, Nonces, Outcome};
 use tally::counter::settings::Settings;
-use tally::sketch::Sketch;
+use tally::sketch::Uniques;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -67,7 +67,7 @@ fn crash(cell: &Cell) -> Cell {
         return Cell::default();
     }
     let none = BTreeMap::new();
-    Cell::restore(cell.hot_row(), [], Sketch::new(), Sketch::new(), none)
+    Cell::restore(cell.hot_row(), [], Uniques::new(), Uniques::new(), none)
 }
 
 /// What is on its way, or was.

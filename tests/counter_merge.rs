@@ -14,9 +14,10 @@ use common::config;
 use merging::{datacenter, laws_of_merging};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
+use tally::counter::flush::Element;
 use tally::counter::history::Count;
-use tally::counter::merge::{CellTotals, Part, Summary, Vector, at_rest, from_rest, join_sketches};
-use tally::sketch::{HashKey, Sketch, Token, hash};
+use tally::counter::merge::{CellTotals, Part, Summary, Vector};
+use tally::sketch::{HashKey, Uniques, hash};
 
 /// A message of a cell: (datacenter, shard, generation, sequence).
 type Said = (u8, u8, u64, u64);
@@ -110,12 +111,14 @@ fn share() -> impl Strategy<Value = Share> {
         )
 }
 
-fn sketch<'a>(elements: impl IntoIterator<Item = &'a u8>) -> Sketch {
-    let mut sketch = Sketch::new();
+fn uniques<'a>(elements: impl IntoIterator<Item = &'a u8>) -> Uniques {
+    let key = HashKey::from([0; 16]);
+    let mut uniques = Uniques::new();
     for element in elements {
-        sketch.insert(Token::from_hash(hash(&HashKey::from([0; 16]), &[*element])));
+        let element = Element::of(hash(&key, &[*element]));
+        uniques.insert(element.source(key.id(), 4), element.token);
     }
-    sketch
+    uniques
 }
 
 fn summary(shares: &[Share]) -> Summary {
@@ -129,7 +132,7 @@ fn summary(shares: &[Share]) -> Summary {
                 removed: share.removed.into(),
             },
             last_write_ms: share.last_write_ms,
-            uniques: at_rest(&sketch(&share.elements)),
+            uniques: uniques(&share.elements),
             window: share.window.map(|(count, max_error)| Count {
                 count: count.into(),
                 max_error: max_error.into(),
@@ -141,7 +144,7 @@ fn summary(shares: &[Share]) -> Summary {
                 .collect(),
             kept_from: share.kept_from,
         };
-        summary.add_part(part, at_rest(&sketch(&share.recent)));
+        summary.add_part(part, uniques(&share.recent));
     }
     summary
 }
@@ -167,10 +170,10 @@ proptest! {
             let of_cells = shares.iter().filter_map(|share| share.points.get(start));
             prop_assert_eq!(*count, of_cells.map(|count| u128::from(*count)).sum::<u128>());
         }
-        let all = sketch(shares.iter().flat_map(|share| &share.elements));
-        prop_assert_eq!(&sum.uniques, &at_rest(&all));
-        let recent = sketch(shares.iter().flat_map(|share| &share.recent));
-        prop_assert_eq!(&sum.window_uniques, &at_rest(&recent));
+        let all = uniques(shares.iter().flat_map(|share| &share.elements));
+        prop_assert_eq!(&sum.uniques, &all);
+        let recent = uniques(shares.iter().flat_map(|share| &share.recent));
+        prop_assert_eq!(&sum.window_uniques, &recent);
     }
 
     #[test]
@@ -182,15 +185,4 @@ proptest! {
         prop_assert_eq!(&one, &summary(&shares));
         prop_assert_eq!(&other, &one);
     }
-}
-
-#[test]
-fn sketches_at_rest_are_nothing_for_nothing() {
-    assert_eq!(at_rest(&Sketch::new()), Vec::<u8>::new());
-    assert_eq!(from_rest(&[]), Sketch::new());
-    let some = sketch(&[1, 2]);
-    assert_eq!(from_rest(&at_rest(&some)), some);
-    let mut into = at_rest(&some);
-    join_sketches(&mut into, Vec::new());
-    assert_eq!(into, at_rest(&some));
 }

@@ -89,6 +89,7 @@ fn write(number: u64) -> Keyed {
         past: Vec::new(),
         seen: None,
         condition: None,
+        samples: Vec::new(),
     }
 }
 

@@ -11,7 +11,7 @@ use tally::counter::{lane, nonces, produce};
 use tally::limit::policy::{LIMIT_MAX, WINDOW_SECONDS_MAX};
 use tally::limit::table::{BYTES_MAX, KEYS_MAX};
 use tally::protocol::batch::Record;
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
 use tally::protocol::batch::keyed::BodyKey;
 use tally::protocol::batch::plan::{BATCH_COUNTERS_MAX, BATCH_FLUSHES_MAX, Plan};
 use tally::protocol::batch::split::RECORD_BYTES_MAX;
@@ -157,6 +157,7 @@ fn a_body_has_room_for_all_its_counters_and_for_no_other() {
                 unique: unique.map(|unique| Cow::Borrowed(unique.as_bytes())),
                 at_ms: None,
                 id: None,
+                sample: None,
             };
             gather.add(line, &record, NOW_MS, &hash);
         }
@@ -165,7 +166,15 @@ fn a_body_has_room_for_all_its_counters_and_for_no_other() {
         assert_eq!(report.errors[0].code, Code::TooManyCounters);
         assert_eq!(report.errors[0].line, BATCH_COUNTERS_MAX + 1);
         let here = Datacenter::local();
-        let mut plan = Plan::new(sums, Times::Live, &here, |_| 1, |_| 0, key, &mut report);
+        let mut plan = Plan::new(
+            sums,
+            manner(Times::Live),
+            &here,
+            |_| 1,
+            |_| 0,
+            key,
+            &mut report,
+        );
         let planned = plan.amounts().len() + plan.keyed().len();
         let fits = u64::try_from(planned).unwrap();
         // A keyed counter is two calls, so only 4,900 / 2 of them fit into one body.
@@ -173,4 +182,9 @@ fn a_body_has_room_for_all_its_counters_and_for_no_other() {
         assert_eq!(fits, key.map_or(BATCH_COUNTERS_MAX, |_| most));
         assert_eq!(report.accepted, fits);
     }
+}
+
+fn manner(times: Times) -> Manner {
+    let hash = tally::sketch::HashKey::from([7; 16]).id();
+    Manner { times, hash }
 }

@@ -59,6 +59,7 @@ fn rows_of_an_inbox_have_these_bytes() {
             past: vec![(NOW_MS / 1_000, 300)],
             seen: Some(Default::default()),
             condition: None,
+            samples: Vec::new(),
         },
     };
     assert_eq!(

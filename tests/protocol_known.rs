@@ -16,7 +16,7 @@ use proptest::collection::{btree_map, btree_set};
 use proptest::prelude::*;
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, sketch, sum};
 use tally::cluster::view::{DatacenterState, View};
-use tally::counter::merge::{CellTotals, Summary, at_rest, from_rest};
+use tally::counter::merge::{CellTotals, Summary};
 use tally::counter::settings::{Ttl, TtlMode};
 use tally::counter::total::Value;
 use tally::protocol::known::{self, PUSHED_MS_MAX};
@@ -45,7 +45,7 @@ fn heard(name: &str, cells: &[(u8, u64)], as_of_ms: i64) -> View {
         cells: &cells,
         as_of_ms,
         last_write_ms: as_of_ms - 7,
-        uniques: from_rest(&sketch(0..3)),
+        uniques: sketch(0..3),
     })
 }
 
@@ -193,7 +193,7 @@ fn unique_elements_of_a_datacenter_that_is_away_stay_in_the_union() {
     fra.summary.uniques = sketch(2..5);
     let away = known::last_known(&view, &datacenter("IAD"), NOW_MS);
     let mut sum = sum(vec![("FRA", Some(fra)), ("IAD", away)]);
-    sum.uniques = at_rest(view.uniques());
+    sum.uniques = view.uniques().clone();
     let json = Told::new(&id("a"), &sum, FRESH).to_json(false, None, None);
     assert!(
         json.contains(r#""uniques":{"estimate":5,"#),

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tally::cluster::operation::Operations;
 use tally::cluster::root::{Entry, Root};
 use tally::counter::cell::{Cell, Hot};
-use tally::counter::flush::{Load, Refusal};
+use tally::counter::flush::{Element, Load, Refusal};
 use tally::counter::grant::Grant;
 use tally::counter::history::Step;
 use tally::counter::id::{CounterId, Datacenter};
@@ -32,7 +32,7 @@ use tally::protocol::messages::{
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
-use tally::sketch::Token;
+use tally::sketch::{HashKey, Histogram, Sample, Token};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -83,10 +83,12 @@ fn load() -> Load {
         removed: 3,
         live: vec![(second, 300), (second - 1, 1)],
         past: vec![(1_431_820_800, 2)],
-        tokens: vec![(second, Token::from_hash(0x0123_4567_89ab_cdef))],
-        past_tokens: vec![(1_431_820_800, Token::from_hash(3))],
+        tokens: vec![(second, Element::of(0x0123_4567_89ab_cdef))],
+        past_tokens: vec![(1_431_820_800, Element::of(3))],
+        hash: HashKey::from([7; 16]).id(),
         writes: 5,
         newest: 300,
+        samples: vec![(second, Histogram::of(Sample::new(12.3).expect("a sample")))],
     }
 }
 
@@ -120,7 +122,8 @@ fn a_flush_has_these_bytes() {
     };
     assert_eq!(
         golden(&flush),
-        "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0dc08a8d090180e8bed50a2405ac02"
+        "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0d37c08a8d090180e8bed50a2c24cef29fe10705ac02\
+         01bcb49f9f0d1c0101e310019a999999999928409a99999999992840cd99b3e6cc9931"
     );
 }
 
@@ -165,8 +168,11 @@ fn pages_and_sketches_have_these_bytes() {
     assert_eq!(golden(&cell.page_row(Step::Day, day)), "013802");
     let minutes = Step::Minute.page_of(NOW_MS / 1_000);
     assert_eq!(golden(&cell.page_row(Step::Minute, minutes)), "0100ad02");
-    assert_eq!(hex(&cell.all_time_row()), "0100");
-    assert_eq!(hex(&cell.uniques().to_bytes()), "010040452301");
+    assert_eq!(hex(&cell.all_time_row()), "");
+    assert_eq!(
+        hex(&cell.uniques().to_bytes()),
+        "024ef9277c0f0600010040452301"
+    );
 }
 
 #[test]
@@ -174,7 +180,7 @@ fn a_sealed_shards_part_has_these_bytes() {
     let part = cell().answer(&Question::plain(grant().generation));
     assert_eq!(
         golden::<Option<Part>>(&part),
-        "01c0c0b286de3301d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc67060100404523010000ffffffffffffffffff01"
+        "01c0c0b286de3301d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc670e024ef9277c0f06000100404523010000ffffffffffffffffff01"
     );
     assert_eq!(golden::<Option<Part>>(&None), "00");
 }

@@ -17,6 +17,7 @@ use tally::protocol::messages::{
     Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall, decode, encode,
 };
 use tally::protocol::names::CellAddress;
+use tally::sketch::{Histogram, Sample};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -109,15 +110,34 @@ fn keyed_writes_and_claims_have_these_bytes() {
             sequence: 300,
             operations: 1,
         }),
+        samples: Vec::new(),
     };
-    let count = Count {
-        to: address(),
-        writes: vec![keyed],
-        moves: Some(300),
+    let sampled = Keyed {
+        samples: vec![(
+            NOW_MS / 1_000,
+            Histogram::of(Sample::new(12.3).expect("a sample")),
+        )],
+        ..keyed.clone()
     };
+    let writes = vec![keyed.clone(), sampled];
+    let count = Count::new(address(), writes.clone(), Some(300));
+    let bytes = golden(&count);
+    assert!(
+        bytes.ends_with(
+            "0101\
+             01bcb49f9f0d\
+             1c\
+             0101e310019a999999999928409a99999999992840cd99b3e6cc9931"
+        ),
+        "{bytes}"
+    );
+    // Samples travel beside their writes, and are with them again where they arrive.
+    let received = decode::<Count>(&encode(&count).expect("a message")).map(Count::received);
+    assert_eq!(received.map(|count| count.writes), Ok(writes));
+    let count = Count::new(address(), vec![keyed], Some(300));
     assert_eq!(
         golden(&count),
-        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac02"
+        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac0200"
     );
     let counted = Counted {
         outcomes: vec![

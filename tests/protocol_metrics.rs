@@ -166,6 +166,7 @@ fn labels_are_bounded() {
                     "verdict" => &["allowed", "refused", "error"],
                     "worker" => &["edge", "aggregator"],
                     "reason" => &["watched", "checkpoint"],
+                    "transport" => &["sse", "websocket"],
                     other => panic!("{sample} has a label {other}"),
                 };
                 assert!(
@@ -225,6 +226,9 @@ fn without_the_aggregator_only_its_families_are_missing() {
         "tally_commit_flushes",
         "tally_commits_total",
         "tally_dead_letters_total",
+        "tally_live_reads_total",
+        "tally_live_updates_total",
+        "tally_live_watcher_seconds_total",
         "tally_push_bytes_total",
         "tally_pushes_total",
         "tally_queue_lag_milliseconds",

@@ -97,6 +97,18 @@ fn limiters_are_found_by_datacenter_and_partition_and_those_of_the_world_by_part
 }
 
 #[test]
+fn hubs_are_found_by_region_and_number_and_lookouts_by_partition() {
+    for (region, number, name) in [
+        (Some("weur"), 0, "h1/weur/0"),
+        (Some("oc"), 12, "h1/oc/12"),
+        (None, 3, "h1/any/3"),
+    ] {
+        assert_eq!(names::hub(region, number), at("WATCHERS", name, region));
+    }
+    assert_eq!(names::lookout(15), at("WATCHERS", "w1/15", None));
+}
+
+#[test]
 fn two_cells_never_share_an_object() {
     // The counter stands last, so no counter can pretend to be another's shard or datacenter.
     let tricky = ["x", "0/x", "FRA/0/x", "1", "c1/FRA/0/x", "/x", "x/"];
@@ -118,6 +130,7 @@ fn bindings_and_variables_are_as_deployed() {
         (names::DIRECTORY, "DIRECTORY"),
         (names::INBOXES, "INBOXES"),
         (names::LIMITERS, "LIMITERS"),
+        (names::WATCHERS, "WATCHERS"),
         (names::AGGREGATOR, "AGGREGATOR"),
         (names::QUEUE, "TALLY_QUEUE"),
         (names::ROLE, "TALLY_ROLE"),
@@ -139,6 +152,7 @@ fn bindings_and_variables_are_as_deployed() {
         names::DIRECTORY,
         names::INBOXES,
         names::LIMITERS,
+        names::WATCHERS,
     ] {
         let quoted = format!("\"{binding}\"");
         assert!(

@@ -9,7 +9,7 @@ mod sums;
 
 use std::collections::BTreeMap;
 
-use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
+use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sketch_of, sum};
 use tally::counter::history::Step;
 use tally::counter::merge::Range;
 use tally::counter::nonces::Outcome;
@@ -84,7 +84,7 @@ fn a_union_of_uniques_reads_so() {
         Told::new(&ids[1], &sums[1], CACHED),
     ];
     assert_eq!(
-        union_json(&ids, &told, None),
+        union_json(&ids, &told, None).expect("one hash"),
         r#"{"ids":["a","b"],"estimate":400,"standard_error":0.02,"exact":false,"as_of":1777593629700,"staleness_ms":300}"#
     );
     let window = Window {
@@ -93,15 +93,62 @@ fn a_union_of_uniques_reads_so() {
         now: NOW_MS / 1_000,
     };
     assert_eq!(
-        union_json(&ids, &told[..1], Some(window)),
+        union_json(&ids, &told[..1], Some(window)).expect("one hash"),
         r#"{"ids":["a","b"],"estimate":1,"standard_error":0.01,"window":300,"exact":true,"as_of":1777593629980,"staleness_ms":20}"#
     );
     let nothing = [sum(Vec::new())];
     let told = [Told::new(&ids[0], &nothing[0], FRESH)];
     assert_eq!(
-        union_json(&ids[..1], &told, None),
+        union_json(&ids[..1], &told, None).expect("one hash"),
         r#"{"ids":["a"],"estimate":0,"standard_error":0.0,"exact":true,"as_of":1777593629980,"staleness_ms":20}"#
     );
+}
+
+#[test]
+fn counters_without_a_hash_in_common_have_no_union() {
+    let of = |uniques: tally::sketch::Uniques| {
+        let mut fra = part(1, 0);
+        fra.summary.uniques = uniques;
+        sum(vec![("FRA", Some(fra))])
+    };
+    let mut both = sketch(0..300);
+    both.merge(&sketch_of(2, 100..300));
+    let sums = [
+        of(sketch(200..400)),
+        of(both),
+        of(sketch(0..0)),
+        of(sketch_of(2, 0..10)),
+    ];
+    let ids = ["old", "both", "none", "new"].map(id);
+    let union = |numbers: &[usize]| {
+        let told: Vec<Told<'_>> = numbers
+            .iter()
+            .map(|&number| Told::new(&ids[number], &sums[number], FRESH))
+            .collect();
+        union_json(&ids[..1], &told, None)
+            .map_err(|problem| (problem.code(), problem.detail().to_owned()))
+    };
+    // Epoch by epoch: 400 under the one key, 200 under the other.
+    let told = union(&[0, 1, 2]).expect("a key in common");
+    assert!(
+        told.contains(r#""estimate":600,"standard_error":0.03,"epochs":2,"exact""#),
+        "{told}"
+    );
+    assert!(
+        union(&[1, 3])
+            .expect("a key in common")
+            .contains(r#""estimate":510,"#)
+    );
+    for pair in [[0, 3], [3, 0]] {
+        let (code, detail) = union(&pair).expect_err("no key in common");
+        assert_eq!(code.as_str(), "hash-mismatch");
+        assert!(
+            detail.contains(&format!("`{}`", ids[pair[1]].as_str())),
+            "{detail}"
+        );
+    }
+    let (code, _) = union(&[0, 1, 3]).expect_err("not one key is that of all");
+    assert_eq!(code.as_str(), "hash-mismatch");
 }
 
 #[test]

@@ -305,3 +305,10 @@ fn listings_have_1_to_1000_names() {
         assert_eq!(code(limit), Code::InvalidQuery, "{value}");
     }
 }
+
+#[test]
+fn who_asks_for_a_script_is_told_what_there_is_instead() {
+    let refused = Query::parse("callback=show", KNOWN).expect_err("a refusal");
+    assert_eq!(refused.code(), Code::InvalidQuery);
+    assert!(refused.detail().contains("CORS"), "{refused}");
+}

@@ -39,6 +39,11 @@ fn every_call_is_found() {
         ("PUT", "/counters/a/value", Route::Set(id("a"))),
         ("POST", "/counters/a/reset", Route::Reset(id("a"))),
         ("GET", "/counters/a/history", Route::History(id("a"))),
+        (
+            "GET",
+            "/counters/a/distribution",
+            Route::Distribution(id("a")),
+        ),
         ("GET", "/counters", Route::List),
         (
             "GET",
@@ -65,7 +70,17 @@ fn every_call_is_found() {
             "/limits/p/a%2Fb/refund",
             Route::Refund(policy("p"), id("a/b")),
         ),
+        ("GET", "/pixel/a.gif", Route::Pixel(id("a"))),
+        ("GET", "/badge/a%2Fb.svg.svg", Route::Badge(id("a/b.svg"))),
+        ("GET", "/tally.js", Route::Script),
         ("GET", "/metrics", Route::Metrics),
+        ("GET", "/dashboard", Route::Dashboard(None)),
+        ("GET", "/dashboard/", Route::Dashboard(Some(String::new()))),
+        (
+            "GET",
+            "/dashboard/app.js",
+            Route::Dashboard(Some("app.js".to_owned())),
+        ),
         ("GET", "/healthz", Route::Health),
         ("GET", "/openapi.json", Route::OpenApi),
     ];
@@ -224,6 +239,7 @@ fn what_is_no_id_is_refused() {
             ("PUT", format!("/counters/{segment}/value")),
             ("POST", format!("/counters/{segment}/reset")),
             ("GET", format!("/counters/{segment}/history")),
+            ("GET", format!("/counters/{segment}/distribution")),
         ] {
             assert_eq!(
                 refusal(method, &path),

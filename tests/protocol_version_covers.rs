@@ -63,7 +63,7 @@ fn sum(generation: u64, parts: &[(&str, Cells<'_>)]) -> GlobalSum {
         datacenters: datacenters.collect(),
         root,
         is_whole: true,
-        uniques: Vec::new(),
+        uniques: tally::sketch::Uniques::new(),
         is_drained: true,
     }
 }

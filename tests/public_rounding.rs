@@ -19,6 +19,7 @@ fn of(estimate: u64, relative_error: f64) -> Estimate {
     Estimate {
         estimate,
         standard_error: float(estimate) * relative_error,
+        epochs: 1,
     }
 }
 
@@ -39,7 +40,7 @@ proptest! {
 
     #[test]
     fn off_it_changes_nothing(estimate: u64, error in 0.0..1e9) {
-        let exact = Estimate { estimate, standard_error: error };
+        let exact = Estimate { estimate, standard_error: error, epochs: 1 };
         prop_assert_eq!(Rounding::OFF.apply(exact), exact);
     }
 
@@ -80,9 +81,9 @@ proptest! {
         error in 1_000.0..1e7,
         kept in 1..=DIGITS_MAX,
     ) {
-        let told = digits(kept).apply(Estimate { estimate, standard_error: error });
+        let told = digits(kept).apply(Estimate { estimate, standard_error: error, epochs: 1 });
         prop_assert!(told.standard_error >= error);
-        let again = digits(kept).apply(Estimate { estimate, standard_error: error * 1.000_1 });
+        let again = digits(kept).apply(Estimate { estimate, standard_error: error * 1.000_1, epochs: 1 });
         prop_assert_eq!(told.estimate, again.estimate);
     }
 }
@@ -92,14 +93,16 @@ fn an_example() {
     let exact = Estimate {
         estimate: 12_345,
         standard_error: 99.4,
+        epochs: 2,
     };
     let told = digits(2).apply(exact);
-    assert_eq!(told.estimate, 12_000);
+    assert_eq!((told.estimate, told.epochs), (12_000, 2));
     // A step of 1,000: sqrt((0.009 * 12,500)^2 + 1,000^2 / 12), for an own error of 0.81 %.
     assert_eq!(told.standard_error, 309.83);
     let small = Estimate {
         estimate: 42,
         standard_error: 0.01,
+        epochs: 1,
     };
     assert_eq!(digits(2).apply(small), small);
 }

@@ -57,6 +57,6 @@ export default class extends WorkerEntrypoint {
     if (new URL(request.url).pathname === "/bench-counts") {
       return this.env.AGGREGATOR?.fetch(request) ?? Response.json(counts);
     }
-    return new built.default(this.ctx, this.env).fetch(request);
+    return built.default.fetch(request, this.env, this.ctx);
   }
 }

@@ -6,14 +6,13 @@
 
 use divan::{Bencher, black_box};
 use tally::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
-use tally::counter::flush::Load;
+use tally::counter::flush::{Element, Load};
 use tally::counter::grant::Grant;
 use tally::counter::history::{DAYS_KEPT, HOURS_KEPT, MINUTES_KEPT, SECONDS_KEPT, Step};
 use tally::counter::merge::Question;
 use tally::counter::nonces::{LANES_MAX, Nonce};
 use tally::counter::settings::Settings;
 use tally::protocol::messages::{decode, encode};
-use tally::sketch::Token;
 
 use crate::{BEGIN_MS, SplitMix64};
 
@@ -150,7 +149,7 @@ enum Minute {
 fn apply_64_uniques(bencher: Bencher, minute: Minute) {
     let tokens = |seed: u64, count: usize| {
         let hashes = SplitMix64(seed).take(count);
-        hashes.map(|hash| (BEGIN, Token::from_hash(hash))).collect()
+        hashes.map(|hash| (BEGIN, Element::of(hash))).collect()
     };
     let mut busy = Busy::with_lanes(32);
     let seen = match minute {

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use worker::Env;
 
 use super::{LEAD_MS_MAX, read_drained, read_view};
+use crate::counter::id::Datacenter;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::protocol::messages::{
@@ -16,22 +17,36 @@ use crate::protocol::messages::{
 };
 use crate::protocol::names;
 
-/// Where the way is noted, if somebody wants to know it.
-pub type Notes<'a> = Option<&'a RefCell<Way>>;
+/// What is noted of a read, and what was before.
+#[derive(Clone, Copy, Default)]
+pub struct Notes<'a> {
+    /// Where its way is noted, if somebody wants to know it.
+    pub way: Option<&'a RefCell<Way>>,
+    /// Datacenters that did not answer a moment ago: they are not waited for long.
+    pub away: &'a [Datacenter],
+}
+
+/// How long a lead may take of a datacenter that did not answer a moment ago: as long as the way there and back takes between any
+/// two places.
+const AWAY_MS_MAX: u64 = 350;
 
 /// Sums a counter, and says how.
 pub async fn explain(env: &Env, asked: Result<Explain, Fault>) -> Result<Option<Explained>, Fault> {
     let Explain { read, strong } = asked?;
-    let way = RefCell::new(Way {
+    let noted = RefCell::new(Way {
         partition: call::partition_of(&read.counter),
         ..Way::default()
     });
-    let sum = if strong {
-        read_drained(env, Ok(ReadDrained { read }), Some(&way)).await?
-    } else {
-        read_view(env, Ok(read), Some(&way)).await?
+    let notes = Notes {
+        way: Some(&noted),
+        ..Notes::default()
     };
-    let way = way.into_inner();
+    let sum = if strong {
+        read_drained(env, Ok(ReadDrained { read }), notes).await?
+    } else {
+        read_view(env, Ok(read), notes).await?
+    };
+    let way = noted.into_inner();
     Ok(sum.map(|sum| Explained { sum, way }))
 }
 
@@ -44,9 +59,9 @@ pub async fn ask_root<T>(
     asked: impl Future<Output = Result<T, Fault>>,
     notes: Notes<'_>,
 ) -> Result<T, Fault> {
-    let begun_ms = notes.map(|_| now_ms());
+    let begun_ms = notes.way.map(|_| now_ms());
     let answer = asked.await;
-    if let (Some(way), Some(begun_ms)) = (notes, begun_ms) {
+    if let (Some(way), Some(begun_ms)) = (notes.way, begun_ms) {
         way.borrow_mut().root_ms = since(begun_ms);
     }
     answer
@@ -54,8 +69,10 @@ pub async fn ask_root<T>(
 
 /// Asks a lead for its datacenter's sum.
 pub async fn ask_lead(env: &Env, sum: Sum, notes: Notes<'_>) -> Result<DatacenterSum, Fault> {
-    let Some(way) = notes else {
-        return call::cell_within(env, &sum.to, &sum, LEAD_MS_MAX).await;
+    let Some(way) = notes.way else {
+        let is_away = notes.away.contains(&sum.to.datacenter);
+        let most_ms = if is_away { AWAY_MS_MAX } else { LEAD_MS_MAX };
+        return call::cell_within(env, &sum.to, &sum, most_ms).await;
     };
     let begun_ms = now_ms();
     let to = sum.to.clone();
@@ -79,7 +96,7 @@ pub async fn ask_inbox(
     milliseconds: u64,
     notes: Notes<'_>,
 ) -> Result<(), Fault> {
-    let begun_ms = notes.map(|_| now_ms());
+    let begun_ms = notes.way.map(|_| now_ms());
     let answer = if drain.to.is_queue() {
         // What a queue of the platform holds cannot be asked for.
         Err(Fault::Unavailable("a queue cannot be drained".to_owned()))
@@ -87,7 +104,7 @@ pub async fn ask_inbox(
         let to = names::inbox(&drain.to);
         call::object_within(env, &to, &drain, milliseconds).await
     };
-    if let (Some(way), Some(begun_ms)) = (notes, begun_ms) {
+    if let (Some(way), Some(begun_ms)) = (notes.way, begun_ms) {
         way.borrow_mut().inboxes.push(InboxAsked {
             inbox: drain.to,
             latency_ms: since(begun_ms),

@@ -16,7 +16,6 @@ use worker::{Env, Request, Response};
 use crate::cluster::root::Root;
 use crate::cluster::view::View;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::at_rest;
 use crate::counter::queue::InboxId;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
@@ -29,6 +28,7 @@ use crate::protocol::messages::{
     ReadDrained, ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
 };
 use crate::protocol::names::{self, CellAddress, DIRECTORY_PARTITIONS};
+use crate::sketch::Uniques;
 
 /// How long a lead may take before its datacenter is called unreachable.
 const LEAD_MS_MAX: u64 = 3_000;
@@ -49,15 +49,15 @@ const AGGREGATE_PAGE: u32 = 1_000;
 pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
     let path = request.path();
     match path.as_str() {
-        Read::PATH => {
-            call::reply::<Read>(&read_view(&env, call::read(&mut request).await, None).await)
-        }
+        Read::PATH => call::reply::<Read>(
+            &read_view(&env, call::read(&mut request).await, Notes::default()).await,
+        ),
         Explain::PATH => {
             call::reply::<Explain>(&explain::explain(&env, call::read(&mut request).await).await)
         }
         ReadDrained::PATH => {
             let asked = call::read(&mut request).await;
-            call::reply::<ReadDrained>(&read_drained(&env, asked, None).await)
+            call::reply::<ReadDrained>(&read_drained(&env, asked, Notes::default()).await)
         }
         ReadMany::PATH => {
             call::reply::<ReadMany>(&read_many(&env, call::read(&mut request).await).await)
@@ -70,6 +70,28 @@ pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
     }
 }
 
+/// Sums a counter for those who watch it, as a default read does, but waits only briefly for datacenters that were `away` when it
+/// was read before: else all the others would be as late as these.
+///
+/// # Errors
+/// `Unavailable` where its root does not answer.
+pub async fn read_watched(
+    env: &Env,
+    counter: &CounterId,
+    away: &[Datacenter],
+) -> Result<Option<GlobalSum>, Fault> {
+    let asked = Read {
+        counter: counter.clone(),
+        datacenter: None,
+        wanted: Wanted::default(),
+    };
+    let notes = Notes {
+        away,
+        ..Notes::default()
+    };
+    read_view(env, Ok(asked), notes).await
+}
+
 /// Sums a counter for a reader who takes what leads push: of many datacenters only those are asked that have not
 /// pushed lately.
 async fn read_view(
@@ -80,8 +102,7 @@ async fn read_view(
     let asked = asked?;
     let wanted = asked.wanted;
     // Times lie with the leads alone, and one datacenter is asked as fast as its root.
-    let is_about_times = wanted.window.is_some() || wanted.history.is_some();
-    if is_about_times || wanted.asks_all || asked.datacenter.is_some() {
+    if wanted.is_about_times() || wanted.asks_all || asked.datacenter.is_some() {
         return read(env, Ok(asked), None, notes).await;
     }
     let view_of = ViewOf {
@@ -185,7 +206,7 @@ async fn sum_world(
     notes: Notes<'_>,
 ) -> Option<GlobalSum> {
     let now_ms = now_ms();
-    if let Some(way) = notes {
+    if let Some(way) = notes.way {
         // Of a sum that was made again the last one is told.
         way.borrow_mut().leads.clear();
     }
@@ -217,7 +238,9 @@ async fn sum_world(
     let is_silent =
         |part: &Option<DatacenterSum>| part.as_ref().is_none_or(|part| !part.missing.is_empty());
     let mut memory = None;
-    if view.is_none() && datacenters.iter().any(|(_, part)| is_silent(part)) {
+    // Nothing is remembered of samples, and what a datacenter had counted would not make its part of them newer.
+    let remembers = view.is_none() && wanted.samples.is_none();
+    if remembers && datacenters.iter().any(|(_, part)| is_silent(part)) {
         memory = last_view(env, counter, root.generation).await;
     }
     let view = view.or(memory.as_ref());
@@ -228,15 +251,16 @@ async fn sum_world(
     let is_drained = root.inboxes.is_empty();
     let mut sum = GlobalSum {
         root,
-        uniques: Vec::new(),
+        uniques: Uniques::new(),
         datacenters,
         is_whole: only.is_none(),
         is_drained,
     };
     // What was not asked for brings no sketch of its own: the root knows their union.
     if let Some(view) = view.filter(|_| !wanted.totals_only && !sum.is_asked()) {
-        sum.uniques = at_rest(view.uniques());
+        sum.uniques = view.uniques().clone();
     }
+    sum.join_uniques();
     Some(sum)
 }
 
@@ -322,7 +346,7 @@ async fn read_many(
         ..Wanted::default()
     };
     let sum = |(counter, root): (CounterId, Root)| async move {
-        match sum_world(env, &counter, root, None, wanted, None, None).await {
+        match sum_world(env, &counter, root, None, wanted, None, Notes::default()).await {
             Some(sum) => Ok((!sum.has_lapsed(now_ms())).then_some((counter, sum))),
             // Ended and created again between listing and summing: read it by itself.
             None => {
@@ -331,7 +355,7 @@ async fn read_many(
                     datacenter: None,
                     wanted,
                 };
-                Ok(self::read(env, Ok(again), None, None)
+                Ok(self::read(env, Ok(again), None, Notes::default())
                     .await?
                     .map(|sum| (counter, sum)))
             }

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use super::view::{Heard, View};
 use crate::counter::id::Datacenter;
 use crate::counter::merge::CellTotals;
-use crate::sketch::Digests;
+use crate::sketch::{Digests, Packed, Source};
 
 mod feed;
 mod log;
@@ -59,8 +59,8 @@ pub enum Have {
     Digests {
         /// The generation that they belong to.
         generation: u64,
-        /// A digest of each block.
-        digests: Digests,
+        /// A digest of each block of each sketch.
+        digests: Vec<(Source, Digests)>,
     },
 }
 
@@ -131,7 +131,7 @@ pub struct Delta {
     /// Datacenters that changed.
     pub parts: Vec<Part>,
     /// Unique elements that changed, packed; empty for none.
-    pub uniques: Vec<u8>,
+    pub uniques: Vec<Packed>,
 }
 
 impl Delta {

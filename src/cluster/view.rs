@@ -5,13 +5,13 @@
 //! elements by union. So merging is commutative, associative and idempotent, and messages may be lost,
 //! repeated and reordered.
 //!
-//! Registers are kept once for a counter, not for each datacenter: the union is what readers are told,
-//! and a union of unions loses nothing. That is 12 KB for a counter at rest instead of 12 KB for each of
-//! up to 1,024 datacenters. What it costs: the root cannot tell how many of the elements one datacenter
+//! Unique elements are kept once for a counter, not for each datacenter: the union is what readers are told, and
+//! an element is of one class wherever it was seen, so a union of unions loses nothing. That is 12 KB at rest for
+//! each class of up to 31, instead of that for each of up to 1,024 datacenters. What it costs: the root cannot tell how many of the elements one datacenter
 //! saw that is out of reach.
 //!
 //! Bounds: cells are at most 1,024 datacenters × 64 shards (about 30 bytes each at rest: 2 MB, where a
-//! counter of 100 datacenters and one shard in each takes 3 KB), unique elements 12,290 bytes at rest.
+//! counter of 100 datacenters and one shard in each takes 3 KB), unique elements as `sketch::uniques` says.
 //! What would pass them is not taken over; the root lets no more datacenters count than that.
 
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 
 use super::root::DATACENTERS_MAX;
 use crate::counter::id::Datacenter;
-use crate::counter::merge::{CellKey, CellTotals, Vector, at_rest, from_rest};
+use crate::counter::merge::{CellKey, CellTotals, Vector};
 use crate::counter::settings::SHARDS_MAX;
 use crate::counter::total::Value;
-use crate::sketch::Sketch;
+use crate::sketch::Uniques;
 
 /// How current what is known of a datacenter is.
 ///
@@ -45,7 +45,7 @@ pub struct View {
     generation: u64,
     cells: Vector,
     heard: BTreeMap<Datacenter, Heard>,
-    uniques: Sketch,
+    uniques: Uniques,
 }
 
 /// A view at rest.
@@ -54,7 +54,7 @@ pub struct ViewAtRest {
     generation: u64,
     cells: Vector,
     heard: BTreeMap<Datacenter, Heard>,
-    uniques: Vec<u8>,
+    uniques: Uniques,
 }
 
 /// What a lead knows of its own datacenter.
@@ -71,7 +71,7 @@ pub struct DatacenterState<'a> {
     /// Its newest write, unix milliseconds.
     pub last_write_ms: i64,
     /// Its unique elements of all time.
-    pub uniques: Sketch,
+    pub uniques: Uniques,
 }
 
 impl View {
@@ -129,7 +129,7 @@ impl View {
     }
 
     /// The unique elements of all time of all datacenters.
-    pub fn uniques(&self) -> &Sketch {
+    pub fn uniques(&self) -> &Uniques {
         &self.uniques
     }
 
@@ -180,7 +180,7 @@ impl View {
     }
 
     /// The unique elements, to add to.
-    pub(super) fn uniques_mut(&mut self) -> &mut Sketch {
+    pub(super) fn uniques_mut(&mut self) -> &mut Uniques {
         &mut self.uniques
     }
 
@@ -209,7 +209,7 @@ impl View {
             generation: self.generation,
             cells: self.cells.clone(),
             heard: self.heard.clone(),
-            uniques: at_rest(&self.uniques),
+            uniques: self.uniques.clone(),
         }
     }
 
@@ -219,7 +219,7 @@ impl View {
             generation: stored.generation,
             cells: stored.cells,
             heard: stored.heard,
-            uniques: from_rest(&stored.uniques),
+            uniques: stored.uniques,
         }
     }
 }

@@ -53,7 +53,9 @@ impl Cargo for Load {
 
     fn entries(&self) -> usize {
         let amounts = self.live.len() + self.past.len();
-        amounts + self.tokens.len() + self.past_tokens.len()
+        // A bucket of samples is as large as a stamp.
+        let samples = self.samples.iter().map(|(_, some)| some.buckets());
+        amounts + self.tokens.len() + self.past_tokens.len() + samples.sum::<usize>()
     }
 
     fn is_alone(&self) -> bool {

@@ -17,12 +17,13 @@ use super::history::{History, HotHistory, MINUTES_KEPT, Step};
 use super::ledger::Ledger;
 use super::merge::{Part, Question};
 use super::nonces::{Known, Nonce, Nonces, Outcome};
-use crate::sketch::{Sketch, Token};
+use crate::sketch::{Source, Token, Uniques};
 
 mod answer;
 mod former;
 mod keyed;
 mod rows;
+mod samples;
 mod shards;
 
 pub use keyed::{LedgerLimits, recall};
@@ -61,8 +62,8 @@ pub struct Cell {
     former: Nonces,
     ledger: Ledger,
     history: History,
-    all_time: Sketch,
-    open_uniques: Option<(i64, Sketch)>,
+    all_time: Uniques,
+    open_uniques: Option<(i64, Uniques)>,
     /// Generations up to this one have ended. Kept in memory only, where it stops a grant of an
     /// ended generation that was on its way when the end came.
     closed_through: u64,
@@ -312,14 +313,17 @@ impl Cell {
 
     fn apply_times(&mut self, load: &Load, now: i64, changes: &mut Changes) {
         self.apply_amounts(&load.live, &load.past, now, changes);
+        Self::apply_samples(&load.samples, now, changes);
         let mut open_changed = false;
-        let live = (load.tokens.iter()).map(|&(second, token)| (clamp_stamp(second, now), token));
-        for (second, token) in live.chain(load.past_tokens.iter().copied()) {
+        let shards = self.spread();
+        let live = (load.tokens.iter()).map(|&(second, of)| (clamp_stamp(second, now), of));
+        for (second, element) in live.chain(load.past_tokens.iter().copied()) {
             let minute = Step::Minute.start_of(second);
-            self.insert_token(minute, token, now, &mut open_changed, changes);
+            let element = (element.source(load.hash, shards), element.token);
+            self.insert_token(minute, element, now, &mut open_changed, changes);
         }
-        if let Some((minute, sketch)) = self.open_uniques.as_ref().filter(|_| open_changed) {
-            changes.put_minute(*minute, sketch);
+        if let Some((minute, uniques)) = self.open_uniques.as_ref().filter(|_| open_changed) {
+            changes.put_minute(*minute, uniques);
         }
     }
 
@@ -328,7 +332,7 @@ impl Cell {
     fn insert_token(
         &mut self,
         minute: i64,
-        token: Token,
+        (source, token): (Source, Token),
         now: i64,
         open_changed: &mut bool,
         changes: &mut Changes,
@@ -338,45 +342,46 @@ impl Cell {
         let minute = minute.min(Step::Minute.start_of(now));
         let oldest = Step::Minute.start_of(now) - Step::Minute.seconds();
         let recent = minute >= oldest;
-        let is_over = |(open, _): &(i64, Sketch)| *open < oldest;
+        let is_over = |(open, _): &(i64, Uniques)| *open < oldest;
         // Writing all time deletes minutes that are kept no longer: it must have taken them over.
         // The clock has stepped back by more than a minute: what comes now belongs into its own minute, not
         // into one that is to come. A smaller step joins the open one, which spares a row.
-        let is_to_come =
-            |(open, _): &(i64, Sketch)| *open > Step::Minute.start_of(now) + Step::Minute.seconds();
+        let is_to_come = |(open, _): &(i64, Uniques)| {
+            *open > Step::Minute.start_of(now) + Step::Minute.seconds()
+        };
         let open = self.open_uniques.as_ref();
         if (!recent && open.is_some_and(is_over)) || open.is_some_and(is_to_come) {
             self.close_minute(open_changed, changes);
         }
         match &mut self.open_uniques {
-            Some((open, sketch)) if recent && *open >= minute => {
-                *open_changed |= sketch.insert(token)
+            Some((open, uniques)) if recent && *open >= minute => {
+                *open_changed |= uniques.insert(source, token)
             }
             _ if recent => {
                 self.close_minute(open_changed, changes);
-                let mut sketch = Sketch::new();
-                sketch.insert(token);
-                self.open_uniques = Some((minute, sketch));
+                let mut uniques = Uniques::new();
+                uniques.insert(source, token);
+                self.open_uniques = Some((minute, uniques));
                 *open_changed = true;
             }
             _ => {
-                changes.all_time |= self.all_time.insert(token);
+                changes.all_time |= self.all_time.insert(source, token);
                 if minute > now - MINUTES_KEPT {
-                    changes.late_tokens.push((minute, token));
+                    changes.late_tokens.push((minute, source, token));
                 }
             }
         }
     }
 
     fn close_minute(&mut self, open_changed: &mut bool, changes: &mut Changes) {
-        let Some((minute, sketch)) = self.open_uniques.take() else {
+        let Some((minute, uniques)) = self.open_uniques.take() else {
             return;
         };
-        self.all_time.merge(&sketch);
+        self.all_time.merge(&uniques);
         // Written even where nothing is new: old minutes are deleted with it.
         changes.all_time = true;
         if *open_changed {
-            changes.put_minute(minute, &sketch);
+            changes.put_minute(minute, &uniques);
         }
         *open_changed = false;
     }

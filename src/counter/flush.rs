@@ -4,7 +4,40 @@ use serde::{Deserialize, Serialize};
 
 use super::history::DirtyPages;
 use super::ledger::NewRecord;
-use crate::sketch::{Sketch, Token};
+use super::samples::{Samples, add_samples};
+use super::settings::SHARDS_MAX;
+use super::split::shard_of_element;
+use crate::sketch::{Class, HashId, Source, Token, Uniques};
+
+/// What the hash of a unique element says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Element {
+    /// Its shard, were there [`SHARDS_MAX`] of them: it tells the element's class for any number of shards, whichever
+    /// cell its sender took for its shard.
+    pub lot: u8,
+    /// What sketches see of it.
+    pub token: Token,
+}
+
+impl Element {
+    /// Returns what a 64-bit hash says of its element.
+    pub fn of(hash: u64) -> Self {
+        Self::with_token(hash, Token::from_hash(hash))
+    }
+
+    /// Returns an element whose token is not made of its hash in the usual way.
+    pub fn with_token(hash: u64, token: Token) -> Self {
+        let lot = shard_of_element(hash, SHARDS_MAX);
+        Self { lot, token }
+    }
+
+    /// Returns the source of its token, where elements are spread over so many shards.
+    pub fn source(self, hash: HashId, shards: u8) -> Source {
+        let class = Class::of_shard(self.lot % shards.max(1), shards);
+        let class = class.unwrap_or(Class::ALL);
+        Source { hash, class }
+    }
+}
 
 /// What a flush carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,24 +50,40 @@ pub struct Load {
     pub live: Vec<(i64, u128)>,
     /// Increments of the past, from logs: (unix second, amount), taken as they are.
     pub past: Vec<(i64, u128)>,
-    /// Tokens of unique elements: (unix second of one of their increments, token), clamped to the cell's clock.
-    pub tokens: Vec<(i64, Token)>,
-    /// Tokens of the past, from logs and of keyed writes: (unix second, token), taken as they are.
-    pub past_tokens: Vec<(i64, Token)>,
+    /// Unique elements: (unix second of one of their increments, element), clamped to the cell's clock.
+    pub tokens: Vec<(i64, Element)>,
+    /// Elements of the past, from logs and of keyed writes: (unix second, element), taken as they are.
+    pub past_tokens: Vec<(i64, Element)>,
+    /// The hash that all of them went through.
+    pub hash: HashId,
     /// How many writes joined in it, as their lane counts them. It only tells how hot the cell is.
     pub writes: u32,
     /// The newest generation that it may count in, as its lane says; 0 for whichever lives.
     pub newest: u64,
+    /// Samples by the unix second of their increments, clamped to the cell's clock.
+    pub samples: Samples,
 }
 
 impl Load {
-    /// Adds another load to this one; false and unchanged where a total would pass 2^128 − 1.
+    /// Whether it carries unique elements.
+    pub fn has_tokens(&self) -> bool {
+        !(self.tokens.is_empty() && self.past_tokens.is_empty())
+    }
+
+    /// Adds another load to this one; false and unchanged where a total would pass 2^128 − 1, or where elements of both
+    /// went through different hashes.
     pub fn absorb(&mut self, other: &Load) -> bool {
         let added = self.added.checked_add(other.added);
         let removed = self.removed.checked_add(other.removed);
         let (Some(added), Some(removed)) = (added, removed) else {
             return false;
         };
+        if other.has_tokens() {
+            if self.has_tokens() && self.hash != other.hash {
+                return false;
+            }
+            self.hash = other.hash;
+        }
         self.added = added;
         self.removed = removed;
         for &(second, amount) in &other.live {
@@ -46,6 +95,9 @@ impl Load {
         self.past.extend_from_slice(&other.past);
         self.tokens.extend_from_slice(&other.tokens);
         self.past_tokens.extend_from_slice(&other.past_tokens);
+        for (second, histogram) in &other.samples {
+            add_samples(&mut self.samples, *second, histogram);
+        }
         true
     }
 }
@@ -76,20 +128,22 @@ pub struct Changes {
     pub hot: bool,
     /// Pages of buckets that changed; a page that became empty is deleted.
     pub pages: DirtyPages,
-    /// Whether the sketch of all time must be written.
+    /// Whether the unique elements of all time must be written.
     pub all_time: bool,
-    /// Sketches of minutes that changed: (unix second of the start, the whole sketch at rest).
+    /// Minutes whose unique elements changed: (unix second of the start, all of them at rest).
     pub minutes: Vec<(i64, Vec<u8>)>,
     /// Tokens of minutes that are not in memory: the shell merges them into those minutes' rows.
-    pub late_tokens: Vec<(i64, Token)>,
+    pub late_tokens: Vec<(i64, Source, Token)>,
     /// Records of keyed writes, one for each key. Where there are any, the ledger's counts are written too.
     pub records: Vec<NewRecord>,
+    /// Samples by the unix second of their minute's start: the shell merges them into those minutes' rows.
+    pub samples: Samples,
 }
 
 impl Changes {
     /// Puts a minute's sketch, in the place of what an earlier flush of the same commit put.
-    pub fn put_minute(&mut self, minute: i64, sketch: &Sketch) {
+    pub fn put_minute(&mut self, minute: i64, uniques: &Uniques) {
         self.minutes.retain(|(known, _)| *known != minute);
-        self.minutes.push((minute, sketch.to_bytes()));
+        self.minutes.push((minute, uniques.to_bytes()));
     }
 }

@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::id::Datacenter;
+use super::samples::Samples;
 use super::total::{Sum, Value};
 
 /// The most records of one cell: about 100 bytes each on disk, 200 MB of the 10 GB that an object may hold.
@@ -50,6 +51,10 @@ pub struct Keyed {
     pub seen: Option<SeenValue>,
     /// Count it only while the cell, which is home, has changed nothing since.
     pub condition: Option<Unchanged>,
+    /// Samples of its increments by unix second, clamped to the cell's clock. Events that wait in an inbox have none,
+    /// so this is left out of the stored form; [`crate::protocol::messages::Count`] carries it beside.
+    #[serde(skip)]
+    pub samples: Samples,
 }
 
 /// A counter's value, as somebody saw it.

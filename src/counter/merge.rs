@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::history::{Count, Step};
 use super::id::Datacenter;
+use super::samples::join_samples;
 use super::total::{Sum, Value};
-use crate::sketch::Sketch;
+use crate::sketch::Uniques;
 
 /// What one cell had counted at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +116,8 @@ pub struct Question {
     pub history: Option<Range>,
     /// Leave the sketches out: a reader that wants totals alone saves up to 12 KB a cell.
     pub totals_only: bool,
+    /// Tell how the samples of these seconds are distributed: (first, last).
+    pub samples: Option<(i64, i64)>,
 }
 
 impl Question {
@@ -125,12 +128,13 @@ impl Question {
             window: None,
             history: None,
             totals_only: false,
+            samples: None,
         }
     }
 
     /// Whether times matter, so that a cell's kept part does not answer it.
     pub fn is_about_times(&self) -> bool {
-        self.window.is_some() || self.history.is_some()
+        self.window.is_some() || self.history.is_some() || self.samples.is_some()
     }
 }
 
@@ -141,8 +145,8 @@ pub struct Part {
     pub totals: CellTotals,
     /// Its newest write, unix milliseconds.
     pub last_write_ms: i64,
-    /// Its sketch of all time at rest; empty for none.
-    pub uniques: Vec<u8>,
+    /// Its unique elements of all time.
+    pub uniques: Uniques,
     /// The window's count, if asked for.
     pub window: Option<Count>,
     /// Non-empty buckets, if asked for: (unix second, count).
@@ -160,16 +164,18 @@ pub struct Summary {
     pub removed: Sum,
     /// Newest write, unix milliseconds; `i64::MIN` for none.
     pub last_write_ms: i64,
-    /// Sketch of all time at rest; empty for none.
-    pub uniques: Vec<u8>,
-    /// Sketch of the window at rest; empty for none.
-    pub window_uniques: Vec<u8>,
+    /// Unique elements of all time.
+    pub uniques: Uniques,
+    /// Unique elements of the window.
+    pub window_uniques: Uniques,
     /// The window's count.
     pub window: Count,
     /// Non-empty buckets.
     pub points: BTreeMap<i64, u128>,
     /// From when those buckets are complete; `i64::MIN` where nothing was let go.
     pub kept_from: i64,
+    /// The samples that were asked for, as a histogram at rest; empty for none.
+    pub samples: Vec<u8>,
 }
 
 impl Default for Summary {
@@ -178,18 +184,19 @@ impl Default for Summary {
             added: Sum::ZERO,
             removed: Sum::ZERO,
             last_write_ms: i64::MIN,
-            uniques: Vec::new(),
-            window_uniques: Vec::new(),
+            uniques: Uniques::new(),
+            window_uniques: Uniques::new(),
             window: Count::default(),
             points: BTreeMap::new(),
             kept_from: i64::MIN,
+            samples: Vec::new(),
         }
     }
 }
 
 impl Summary {
-    /// Adds one cell's part and its sketch of the window.
-    pub fn add_part(&mut self, part: Part, window_uniques: Vec<u8>) {
+    /// Adds one cell's part and its unique elements of the window.
+    pub fn add_part(&mut self, part: Part, window_uniques: Uniques) {
         // Not `collect`, which brings a sort of its own.
         let mut points = BTreeMap::new();
         points.extend(part.points);
@@ -202,6 +209,7 @@ impl Summary {
             window: part.window.unwrap_or_default(),
             points,
             kept_from: part.kept_from,
+            samples: Vec::new(),
         });
     }
 
@@ -210,14 +218,15 @@ impl Summary {
         self.added = self.added.plus(other.added);
         self.removed = self.removed.plus(other.removed);
         self.last_write_ms = self.last_write_ms.max(other.last_write_ms);
-        join_sketches(&mut self.uniques, other.uniques);
-        join_sketches(&mut self.window_uniques, other.window_uniques);
+        join(&mut self.uniques, other.uniques);
+        join(&mut self.window_uniques, other.window_uniques);
         self.window = self.window.plus(other.window);
         for (start, count) in other.points {
             let held = self.points.entry(start).or_insert(0);
             *held = held.saturating_add(count);
         }
         self.kept_from = self.kept_from.max(other.kept_from);
+        join_samples(&mut self.samples, other.samples);
     }
 
     /// The value of the cells in this sum.
@@ -226,28 +235,11 @@ impl Summary {
     }
 }
 
-/// A sketch at rest; nothing for an empty one, so that counters without uniques carry no bytes.
-pub fn at_rest(sketch: &Sketch) -> Vec<u8> {
-    if sketch.is_empty() {
-        Vec::new()
-    } else {
-        sketch.to_bytes()
-    }
-}
-
-/// Reads a sketch at rest. Bytes that are none count as empty: the sender is our own build.
-pub fn from_rest(bytes: &[u8]) -> Sketch {
-    Sketch::from_bytes(bytes).unwrap_or_default()
-}
-
-/// Merges a sketch at rest into another.
-pub fn join_sketches(into: &mut Vec<u8>, other: Vec<u8>) {
+/// Merges unique elements, without a copy where there were none.
+pub fn join(into: &mut Uniques, other: Uniques) {
     if into.is_empty() {
         *into = other;
-    } else if !other.is_empty() {
-        let mut sketch = from_rest(into);
-        if sketch.merge(&from_rest(&other)) {
-            *into = sketch.to_bytes();
-        }
+    } else {
+        into.merge(&other);
     }
 }

@@ -15,6 +15,7 @@
 //! | [`split`] | load, lingering, how many shards |
 //! | [`lane`], [`cargo`] | how concurrent writes of one isolate join into flushes, and what lanes carry |
 //! | [`flush`], [`grant`] | what a flush carries; permission to count |
+//! | [`samples`] | samples by time, for percentiles |
 //! | [`merge`] | how cells become a value: the vector (CRDT) and the summary of a read |
 //!
 //! A flush passes `cell` (nonce, overflow, grant) into totals, `history` and sketches; a read
@@ -33,6 +34,7 @@ pub mod merge;
 pub mod nonces;
 pub mod produce;
 pub mod queue;
+pub mod samples;
 pub mod settings;
 pub mod split;
 pub mod total;

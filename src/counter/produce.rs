@@ -106,6 +106,7 @@ impl Sent {
                 // Nobody is answered with the value.
                 seen: Some(Default::default()),
                 condition: None,
+                samples: Vec::new(),
             },
         }
     }

@@ -174,6 +174,7 @@ pub fn gather(rows: &[Logged], new_key: &mut dyn FnMut() -> WriteKey) -> Gathere
                     // Nobody is answered with the value.
                     seen: Some(Default::default()),
                     condition: None,
+                    samples: Vec::new(),
                 },
             });
         }

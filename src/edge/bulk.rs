@@ -9,8 +9,9 @@ use worker::Env;
 use super::isolate::{BulkMemory, BulkStage, own_shard, shards_of, with_waves};
 use super::keyed::problem_of;
 use super::respond::Answer;
-use super::secrets::{hash_key, known_salt, name_key, prepare};
+use super::secrets::{Hashing, hashing, known_salt, name_key, prepare};
 use super::visit::Visit;
+use super::visitors::Visitor;
 use super::{body, fleet};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::KeyedOutcome;
@@ -22,7 +23,7 @@ use crate::protocol::access::{Caller, Scope};
 use crate::protocol::batch::Record;
 use crate::protocol::batch::by::By;
 use crate::protocol::batch::event::parse_line;
-use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Hashes, Limits, Times};
+use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Hashes, Limits, Manner, Times};
 use crate::protocol::batch::ingest::Ingest;
 use crate::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
 use crate::protocol::batch::plan::{BATCH_COUNTERS_MAX, Plan};
@@ -120,14 +121,14 @@ pub async fn ingest(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
 
 /// What a body is hashed with.
 struct Keys {
-    elements: Rc<HashKey>,
+    elements: Hashing,
     /// Not there while the directory does not answer: what has an id or a key is refused then, the rest is counted.
     names: Option<Rc<HashKey>>,
 }
 
 impl Hashes for Keys {
     fn element(&self, bytes: &[u8]) -> u64 {
-        hash(&self.elements, bytes)
+        hash(&self.elements.key, bytes)
     }
 
     fn name(&self, bytes: &[u8]) -> u64 {
@@ -171,7 +172,7 @@ fn take(
 }
 
 async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer, Problem> {
-    let elements = hash_key(&visit.env).await?;
+    let elements = hashing(&visit.env).await?;
     let names = match visit.header("idempotency-key") {
         Some(_) => Some(name_key(&visit.env).await?),
         None => prepare(&visit.env, records.day(now_ms())).await,
@@ -192,10 +193,12 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     let mut gather = Gather::new(limits, random());
     let mut memory = BulkMemory::default();
     let reading = BulkStage::enter(Stage::Reading);
+    let visitor = Visitor::of(visit, caller);
     let take = |gather: &mut Gather, line: u64, record: Result<&[u8], Problem>| {
         let taken = match record.and_then(|bytes| records.read(bytes)) {
             Ok(Some(read)) => caller
                 .may(Scope::Write, &read.0.key)
+                .and_then(|()| visitor.admit(&read.0.key))
                 .and_then(|()| take(gather, line, &read, now_ms, &keys)),
             Ok(None) => Ok(()),
             Err(problem) => Err(problem),
@@ -224,7 +227,11 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     let (sums, report) = gather.finish();
     let has_company = gather_with_others(sums.len()).await;
     let flying = BulkStage::enter(Stage::Flying);
-    let (times, acknowledged) = (records.times(), records.acknowledged());
+    let manner = Manner {
+        times: records.times(),
+        hash: keys.elements.id,
+    };
+    let acknowledged = records.acknowledged();
     let (env, datacenter) = (visit.env.clone(), visit.datacenter());
     let (done, doing) = oneshot::channel();
     // Other bodies may have joined what this one flies, so it goes on if the client hangs up.
@@ -233,7 +240,7 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         let mut report = report;
         let plan = Plan::new(
             sums,
-            times,
+            manner,
             &datacenter,
             shards,
             own_shard,

@@ -14,7 +14,8 @@ use super::limiters::Limits;
 use super::views::ReadCache;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::split::shard_of_lot;
-use crate::platform::clock::{now_ms, random};
+use crate::limit::visitors::Visitors;
+use crate::platform::clock::{now_ms, random, random_key};
 use crate::protocol::access::Access;
 use crate::protocol::batch::wave::{Stage, Waves};
 use crate::protocol::bounds::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
@@ -24,6 +25,7 @@ use crate::protocol::names::{
 };
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
+use crate::sketch::{HashKey, hash};
 
 /// Counters whose number of shards is remembered; about 100 bytes each. Forgetting costs one hop.
 const SHARD_COUNTS_MAX: usize = 10_000;
@@ -47,6 +49,9 @@ struct Isolate {
     lanes: Lanes<Cells>,
     reads: ReadCache,
     limits: Limits,
+    visitors: Visitors,
+    /// Visitors are hashed with it.
+    visitors_key: HashKey,
     bulk_bytes: u64,
     waves: Waves,
     /// Decides which shard this isolate stays with.
@@ -71,6 +76,8 @@ fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
             lanes: Lanes::default(),
             reads: ReadCache::default(),
             limits: Limits::default(),
+            visitors: Visitors::default(),
+            visitors_key: HashKey::from(random_key().0),
             bulk_bytes: 0,
             waves: Waves::default(),
             lot: random(),
@@ -86,6 +93,14 @@ pub fn with_lanes<T>(work: impl FnOnce(&mut Lanes<Cells>) -> T) -> T {
 /// Works with what is remembered of limits.
 pub fn with_limits<T>(work: impl FnOnce(&mut Limits) -> T) -> T {
     with(|isolate| work(&mut isolate.limits))
+}
+
+/// Works with the visitors without a key, and with what hashes them.
+pub fn with_visitors<T>(work: impl FnOnce(&mut Visitors, &dyn Fn(&[u8]) -> u64) -> T) -> T {
+    with(|isolate| {
+        let key = &isolate.visitors_key;
+        work(&mut isolate.visitors, &|bytes| hash(key, bytes))
+    })
 }
 
 /// Works with the cached reads.

@@ -12,15 +12,20 @@
 //! | [`mod@write`] | increments and decrements |
 //! | [`bulk`] | `/events` and `/ingest` |
 //! | [`read`] | reads, cached or strong |
-//! | [`secrets`], [`visitors`] | keys and salts of hashes; who a visitor is, and whether it is a bot |
+//! | [`distribution`] | how samples are distributed |
+//! | [`secrets`], [`elements`] | keys and salts of hashes; what uniques of one write are counted by |
 //! | [`uniques`] | unions of unique elements |
 //! | [`views`] | what default reads share |
 //! | [`manage`] | settings, endings, listings |
+//! | [`live`] | streams of what is watched |
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`queue`] | events that are acknowledged at once and counted soon |
 //! | [`producer`] | how they reach the deployment's queue, where it has one |
 //! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
+//! | [`pages`] | what pages embed: the script, the pixel, badges |
+//! | [`visitors`] | how much visitors without a key may write |
+//! | [`dashboard`] | the files of the dashboard |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -28,6 +33,9 @@
 
 mod body;
 mod bulk;
+mod dashboard;
+mod distribution;
+mod elements;
 mod fleet;
 mod flight;
 mod isolate;
@@ -36,8 +44,10 @@ mod lanes;
 mod limit_checks;
 mod limiters;
 mod limits;
+mod live;
 mod manage;
 mod metrics;
+mod pages;
 mod producer;
 mod queue;
 mod read;
@@ -58,6 +68,7 @@ use crate::protocol::problem::Problem;
 use crate::protocol::routes::{Route, RouteName, resolve};
 use respond::Answer;
 use visit::Visit;
+use visitors::Visitor;
 
 /// The API's description, served as it stands.
 const OPENAPI: &str = include_str!("../protocol/openapi.json");
@@ -71,6 +82,9 @@ pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Resu
     let (name, answer) = match resolve(visit.method(), visit.path()) {
         Ok(route) => {
             let name = route.name();
+            if route == Route::Live {
+                return live::fetch(&visit).await;
+            }
             let answer = handle(&visit, route).await;
             (name, answer.unwrap_or_else(Answer::from))
         }
@@ -85,7 +99,13 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
     match (route, visit.caller()) {
         (Route::Health, _) => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
         (Route::OpenApi, _) => Ok(Answer::json(OPENAPI.to_owned())),
+        (Route::Script, _) => Ok(pages::script()),
+        (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,
+        (Route::Badge(id), _) => pages::badge(visit, &visit.caller_of_image()?, id).await,
+        (Route::Dashboard(name), _) => dashboard::file(name.as_deref()),
         (_, Err(problem)) => Err(problem),
+        // It is answered by a stream.
+        (Route::Live, _) => Ok(Answer::text(String::new())),
         // The numbers are of all counters, so a key for a prefix does not do.
         (Route::Metrics, Ok(caller)) => {
             caller.may(Scope::Admin, "")?;
@@ -93,10 +113,12 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         }
         (Route::Increment(id), Ok(caller)) => {
             caller.may(Scope::Write, id.as_str())?;
+            Visitor::of(visit, &caller).admit(id.as_str())?;
             write::increment(visit, id).await
         }
         (Route::Decrement(id), Ok(caller)) => {
             caller.may(Scope::Write, id.as_str())?;
+            Visitor::of(visit, &caller).admit(id.as_str())?;
             write::decrement(visit, id).await
         }
         (Route::Read(id), Ok(caller)) => {
@@ -106,6 +128,10 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::History(id), Ok(caller)) => {
             caller.may(Scope::Read, id.as_str())?;
             read::history(visit, id).await
+        }
+        (Route::Distribution(id), Ok(caller)) => {
+            caller.may(Scope::Read, id.as_str())?;
+            distribution::distribution(visit, id).await
         }
         (Route::Uniques, Ok(caller)) => uniques::uniques(visit, &caller).await,
         (Route::List, Ok(caller)) => manage::list(visit, &caller).await,

@@ -14,6 +14,7 @@ use super::keyed::{count_keyed, problem_of};
 use super::respond::Answer;
 use super::secrets::name_key;
 use super::visit::Visit;
+use super::visitors::Visitor;
 use super::{body, producer, read};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{KeyedOutcome, WriteKey};
@@ -190,6 +191,7 @@ pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let bytes = body::read_small(&visit.request).await?;
     let (counter, delta) = parse_queued(&bytes)?;
     caller.may(Scope::Write, counter.as_str())?;
+    Visitor::of(visit, caller).admit(counter.as_str())?;
     let mut event = Sent {
         datacenter: visit.datacenter(),
         counter,

@@ -151,7 +151,7 @@ pub async fn see(visit: &Visit, question: &Question, strong: bool) -> Result<See
 }
 
 /// Reads until what is read covers the version that was asked for, if one was.
-async fn see_version(
+pub async fn see_version(
     visit: &Visit,
     question: &Question,
     strong: bool,

@@ -3,11 +3,13 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use worker::web_sys::{Headers, Response, ResponseInit};
+use worker::js_sys::Uint8Array;
+use worker::web_sys::{Headers, ReadableStream, Response, ResponseInit};
 
 use super::isolate;
 use super::visit::Visit;
 use crate::platform::measure;
+use crate::protocol::live::talk::EVENT_STREAM;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::routes::{NoRoute, RouteName, allow_header, methods_of};
 
@@ -35,6 +37,11 @@ pub struct Answer {
     status: u16,
     content_type: &'static str,
     body: String,
+    /// What is sent instead of `body`, where that is no text.
+    bytes: Option<&'static [u8]>,
+    /// `Cache-Control`, where it is not the usual one.
+    cache: Option<String>,
+    is_for_every_page: bool,
     headers: Vec<(&'static str, String)>,
     etag: Option<String>,
     refusal: Option<Code>,
@@ -47,6 +54,9 @@ impl Answer {
             status: 200,
             content_type: "application/json",
             body,
+            bytes: None,
+            cache: None,
+            is_for_every_page: false,
             headers: Vec::new(),
             etag: None,
             refusal: None,
@@ -59,6 +69,37 @@ impl Answer {
             content_type: "text/plain; charset=utf-8",
             ..Self::json(body)
         }
+    }
+
+    /// 200 with bytes of that media type.
+    pub fn bytes(content_type: &'static str, bytes: &'static [u8]) -> Self {
+        Self {
+            content_type,
+            bytes: Some(bytes),
+            ..Self::json(String::new())
+        }
+    }
+
+    /// With this `Cache-Control`.
+    pub fn cached(self, cache: impl Into<String>) -> Self {
+        Self {
+            cache: Some(cache.into()),
+            ..self
+        }
+    }
+
+    /// For pages of any origin, whatever they may do otherwise; and taken for nothing but what its media type says.
+    pub fn for_every_page(self) -> Self {
+        Self {
+            is_for_every_page: true,
+            ..self.for_images()
+        }
+    }
+
+    /// For elements of pages of other origins; and taken for nothing but what its media type says.
+    pub fn for_images(self) -> Self {
+        self.with_header("cross-origin-resource-policy", "cross-origin".to_owned())
+            .with_header("x-content-type-options", "nosniff".to_owned())
     }
 
     /// Another media type.
@@ -196,29 +237,66 @@ fn timing(visit: &Visit, route: RouteName, refusal: Option<Code>, headers: &mut 
 pub fn respond(visit: &Visit, route: RouteName, answer: Answer) -> worker::Result<Response> {
     let mut headers = answer.headers;
     timing(visit, route, answer.refusal, &mut headers);
-    cors(visit, &mut headers);
-    // Counts change all the time, and what a key may see is not for shared caches.
-    let cache = if answer.etag.is_some() {
-        "private, no-cache"
+    if answer.is_for_every_page {
+        headers.push(("access-control-allow-origin", "*".to_owned()));
     } else {
-        "no-store"
+        cors(visit, &mut headers);
+    }
+    // Counts change all the time, and what a key may see is not for shared caches.
+    let is_one_form = answer.cache.is_some();
+    let usual = || match answer.etag {
+        Some(_) => "private, no-cache".to_owned(),
+        None => "no-store".to_owned(),
     };
-    headers.push(("cache-control", cache.to_owned()));
+    let cache = answer.cache.unwrap_or_else(usual);
+    headers.push(("cache-control", cache));
     let mut status = answer.status;
-    let mut body = Some(answer.body.as_str());
+    let mut body = Some(match answer.bytes {
+        Some(bytes) => Body::Bytes(bytes),
+        None => Body::Text(&answer.body),
+    });
     if let Some(etag) = answer.etag {
         if is_known(visit, &etag) {
             status = 304;
             body = None;
         }
         headers.push(("etag", etag));
-        headers.push(("vary", "Accept".to_owned()));
+        if !is_one_form {
+            headers.push(("vary", "Accept".to_owned()));
+        }
     }
     if body.is_some() {
         headers.push(("content-type", answer.content_type.to_owned()));
     }
     let body = body.filter(|_| visit.method() != "HEAD");
     response(status, &headers, body)
+}
+
+/// Answers with a stream of server-sent events; `None` for `HEAD`.
+///
+/// # Errors
+/// The platform's.
+pub fn events(
+    visit: &Visit,
+    route: RouteName,
+    stream: Option<&ReadableStream>,
+) -> worker::Result<Response> {
+    let mut headers = HeaderList::new();
+    timing(visit, route, None, &mut headers);
+    cors(visit, &mut headers);
+    headers.push(("content-type", EVENT_STREAM.to_owned()));
+    // Who packs or buffers the stream on its way holds back what should be seen at once.
+    headers.push(("cache-control", "no-store, no-transform".to_owned()));
+    headers.push(("x-accel-buffering", "no".to_owned()));
+    let init = make_init(200, &headers)?;
+    Ok(Response::new_with_opt_readable_stream_and_init(
+        stream, &init,
+    )?)
+}
+
+/// Notes that a request was answered with a socket.
+pub fn note_socket(route: RouteName, visit: &Visit) {
+    measure::answered(route, visit.age_ms(), None);
 }
 
 /// Answers a CORS preflight, and a plain `OPTIONS`.
@@ -251,7 +329,13 @@ thread_local! {
 /// Inits that are kept: about 1 KB each.
 const INITS_MAX: usize = 64;
 
-fn response(status: u16, headers: &HeaderList, body: Option<&str>) -> worker::Result<Response> {
+/// What a response holds.
+enum Body<'a> {
+    Text(&'a str),
+    Bytes(&'static [u8]),
+}
+
+fn response(status: u16, headers: &HeaderList, body: Option<Body<'_>>) -> worker::Result<Response> {
     let mut text = status.to_string();
     for (name, value) in headers {
         text.extend(["\n", name, ":", value]);
@@ -270,7 +354,18 @@ fn response(status: u16, headers: &HeaderList, body: Option<&str>) -> worker::Re
             made
         }
     };
-    Ok(Response::new_with_opt_str_and_init(body, &init)?)
+    let text = match body {
+        Some(Body::Text(text)) => Some(text),
+        Some(Body::Bytes(bytes)) => {
+            let bytes = Uint8Array::from(bytes);
+            return Ok(Response::new_with_opt_js_u8_array_and_init(
+                Some(&bytes),
+                &init,
+            )?);
+        }
+        None => None,
+    };
+    Ok(Response::new_with_opt_str_and_init(text, &init)?)
 }
 
 fn make_init(status: u16, headers: &HeaderList) -> worker::Result<ResponseInit> {

@@ -121,14 +121,6 @@ fn lost() -> Problem {
     Problem::new(Code::Internal, "a key was learned and is gone")
 }
 
-/// The key that unique elements are hashed with, see [`hashing`].
-///
-/// # Errors
-/// As [`hashing`].
-pub async fn hash_key(env: &Env) -> Result<Rc<HashKey>, Problem> {
-    Ok(hashing(env).await?.key)
-}
-
 /// The key that idempotency keys, and what they stand for, are kept by. It is never rotated, and never set: with another
 /// one every retry that is under way would count again.
 ///

@@ -18,7 +18,7 @@ use crate::protocol::query::{Query, UNION_MAX, WINDOW_UNIQUES_SECONDS_MAX, Windo
 /// `GET /uniques`.
 ///
 /// # Errors
-/// `counter-not-found`, `invalid-query`, `unavailable`.
+/// `counter-not-found`, `invalid-query`, `hash-mismatch`, `unavailable`.
 pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(visit.query(), &["id", "window", "at", "consistency", "op"])?;
     let window = query.window(now_ms().div_euclid(1_000))?;
@@ -81,9 +81,9 @@ pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> 
         .map(|(id, (sum, freshness))| Told::new(id, sum, *freshness).rounded(rounding))
         .collect();
     if intersects && let (Some(other), Some(one)) = (told.pop(), told.pop()) {
-        return Ok(Answer::json(intersection_json(&ids, (one, other), window)));
+        return intersection_json(&ids, (one, other), window).map(Answer::json);
     }
-    Ok(Answer::json(union_json(&ids, &told, window)))
+    union_json(&ids, &told, window).map(Answer::json)
 }
 
 /// `POST /uniques/rotate`: elements are hashed with a new key from now on, a new epoch.

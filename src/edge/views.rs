@@ -142,10 +142,11 @@ fn bytes_of(view: &View) -> usize {
     };
     let parts = sum.datacenters.iter().filter_map(|(_, part)| part.as_ref());
     let bytes = parts.map(|part| {
-        let sketches = part.summary.uniques.len() + part.summary.window_uniques.len();
+        let sketches = part.summary.uniques.rest_bytes() + part.summary.window_uniques.rest_bytes();
+        let sketches = sketches + part.summary.samples.len();
         sketches + 24 * part.summary.points.len() + 64 * part.cells.len()
     });
-    bytes.sum::<usize>() + 256
+    bytes.sum::<usize>() + sum.uniques.rest_bytes() + 256
 }
 
 /// Whether a view may be given to a reader that asks now.

@@ -12,7 +12,7 @@ use super::{body, isolate};
 use crate::cluster::region::region_of;
 use crate::counter::id::Datacenter;
 use crate::platform::clock::now_ms;
-use crate::protocol::access::Caller;
+use crate::protocol::access::{Caller, origin_of_referrer};
 use crate::protocol::names::CLIENT_ADDRESS_HEADER;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
@@ -111,6 +111,20 @@ impl Visit {
         let authorization = self.header("authorization");
         let origin = self.header("origin");
         access.identify(authorization.as_deref(), origin.as_deref())
+    }
+
+    /// Who asks for an image, which is sent without an `Origin`: its `Referer` stands for it.
+    ///
+    /// # Errors
+    /// As [`Self::caller`].
+    pub fn caller_of_image(&self) -> Result<Caller, Problem> {
+        let access = isolate::access(&self.env)?;
+        let authorization = self.header("authorization");
+        let referrer = self.header("referer");
+        let origin = self.header("origin");
+        let origin = origin.as_deref();
+        let origin = origin.or_else(|| referrer.as_deref().and_then(origin_of_referrer));
+        access.identify(authorization.as_deref(), origin)
     }
 
     /// How the uniques are rounded that this client sees. Answers are shared only among those who see the same.

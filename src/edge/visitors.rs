@@ -1,71 +1,51 @@
-//! What uniques of one write are counted by: what its client says, or who its visitor is today.
+//! The limit on what visitors without a key may write.
 //!
-//! Invariant: a visitor's address is in memory while its request is, and leaves it only under the salt of a day.
+//! Invariant: an address is held no longer than its request: what stays in memory is a hash of it by a key of this isolate.
 
-use std::borrow::Cow;
-
-use worker::Env;
-
-use super::secrets::salt;
+use super::isolate::{address_header, with_visitors};
 use super::visit::Visit;
-use crate::protocol::batch::event::IncrementBody;
+use crate::limit::visitors::{WRITES_PER_MINUTE, visitor_of};
+use crate::platform::clock::now_ms;
+use crate::protocol::access::Caller;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::visitor::{Address, day_of, visitor};
 
-/// What uniques are counted by.
-pub enum Element {
-    /// What the client said.
-    Given(String),
-    /// Who it is; an element only by the salt of a day.
-    Visitor(Address, String),
-}
+/// Where the platform says who asks. Cloudflare sets it and lets no client do so; a proxy in front of plain workerd has to.
+const ADDRESS: &str = "cf-connecting-ip";
 
-/// What a write's uniques are counted by, if by anything. Nothing is counted yet where this fails.
-///
-/// # Errors
-/// `no-client-address`.
-pub fn element_of(visit: &Visit, body: &IncrementBody) -> Result<Option<Element>, Problem> {
-    if !body.by.is_auto {
-        return Ok(body.unique.clone().map(Element::Given));
+/// Who asks, if what they write is limited.
+pub struct Visitor(Option<String>);
+
+impl Visitor {
+    /// Who asks. Whoever holds a key is not limited, nor anybody where it is not said who asks: all would share one limit.
+    pub fn of(visit: &Visit, caller: &Caller) -> Self {
+        let told = || {
+            let named = address_header(&visit.env);
+            visit.header(named.as_deref().unwrap_or(ADDRESS))
+        };
+        let told = caller.is_public().then(told).flatten();
+        // Of a list the last is what the proxy itself says.
+        let address = told.as_deref().and_then(|told| told.rsplit(',').next());
+        Self(address.map(visitor_of))
     }
-    let (address, user_agent) = match (body.by.address, &body.by.user_agent) {
-        (Some(address), Some(user_agent)) => (address, user_agent.to_string()),
-        _ => (
-            visit.address()?,
-            visit.header("user-agent").unwrap_or_default(),
-        ),
-    };
-    Ok(Some(Element::Visitor(address, user_agent)))
-}
 
-impl Element {
-    /// The element of a write of this unix second, which is now.
+    /// Nothing where one more write to a counter is let in, which is then used.
     ///
     /// # Errors
-    /// `unavailable` where there is no salt to be had.
-    pub async fn bytes(&self, env: &Env, second: i64) -> Result<Cow<'_, [u8]>, Problem> {
-        let bytes = self.bytes_of_past(env, second).await?;
-        bytes.ok_or_else(|| {
-            let detail = "there is no salt of this day: a clock is off by more than a day; nothing was counted";
-            Problem::new(Code::Unavailable, detail)
+    /// `quota-exceeded`, with how long to wait.
+    pub fn admit(&self, counter: &str) -> Result<(), Problem> {
+        let Some(visitor) = &self.0 else {
+            return Ok(());
+        };
+        let subject = [visitor, "\0", counter].concat();
+        let admitted =
+            with_visitors(|visitors, hashed| visitors.write(hashed(subject.as_bytes()), now_ms()));
+        admitted.map_err(|wait_ms| {
+            let seconds = u32::try_from(wait_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
+            let detail = format!(
+                "without a key a visitor may write {WRITES_PER_MINUTE} times a minute to one counter; \
+                 this was not counted, try again in {seconds} s"
+            );
+            Problem::new(Code::QuotaExceeded, detail).with_retry_after(seconds)
         })
-    }
-
-    /// The element of a write that was counted in this unix second; `None` where the salt of its day is forgotten.
-    ///
-    /// # Errors
-    /// `unavailable` where the directory does not answer.
-    pub async fn bytes_of_past(
-        &self,
-        env: &Env,
-        second: i64,
-    ) -> Result<Option<Cow<'_, [u8]>>, Problem> {
-        match self {
-            Self::Given(unique) => Ok(Some(Cow::Borrowed(unique.as_bytes()))),
-            Self::Visitor(address, user_agent) => {
-                let salt = salt(env, day_of(second.saturating_mul(1_000))).await?;
-                Ok(salt.map(|salt| Cow::Owned(visitor(salt, *address, user_agent).to_vec())))
-            }
-        }
     }
 }

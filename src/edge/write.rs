@@ -1,20 +1,22 @@
 //! Increments and decrements.
 
+use super::elements::{Unique, unique_of};
 use super::flight::Cells;
 use super::isolate::{forget_home, home_of, is_bounded, own_shard, shards_of};
 use super::keyed::How;
 use super::respond::Answer;
-use super::secrets::{hash_key, name_key};
+use super::secrets::{Hashing, hashing, name_key};
 use super::visit::Visit;
-use super::visitors::{Element, element_of};
-use super::{body, keyed, lanes, manage, read};
-use crate::counter::flush::{Load, Refusal};
+use super::{body, elements, keyed, lanes, manage, read};
+use crate::counter::flush::{Element, Load, Refusal};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{Keyed, Unchanged};
+use crate::counter::samples::Samples;
 use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
 use crate::platform::clock::{now_ms, random_key};
 use crate::platform::{call, measure};
+use crate::protocol::batch::by::By;
 use crate::protocol::batch::event::{IncrementBody, parse_increment};
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
 use crate::protocol::batch::gather::Times;
@@ -26,10 +28,10 @@ use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{ignored_json, write_json};
 use crate::protocol::query::Query;
-use crate::sketch::{Token, hash};
+use crate::sketch::{Histogram, hash};
 
 /// How often a write is sent on because the shard it was sent to has been sealed.
-const MOVES_MAX: usize = 4;
+pub const MOVES_MAX: usize = 4;
 
 /// How long a write is sent on: of the 4.8 s that it waits in all, 1.8 s are left for the last flight. On a machine that is
 /// busy a first flight alone took 0.5 s, and what it was told came too late to be followed.
@@ -55,7 +57,7 @@ pub async fn decrement(visit: &Visit, id: CounterId) -> Result<Answer, Problem> 
 struct Write {
     body: IncrementBody,
     /// What uniques are counted by.
-    element: Option<Element>,
+    unique: Option<Unique>,
     adds: bool,
     /// Unix second.
     second: i64,
@@ -71,18 +73,22 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
     let bytes = body::read_small(&visit.request).await?;
     let body = parse_increment(&bytes)?;
+    if !adds && body.sample.is_some() {
+        let detail = "a sample goes with an increment; leave it out of a decrement";
+        return Err(Problem::new(Code::InvalidBody, detail));
+    }
     if body.by.is_ignored(|| visit.header("user-agent")) {
         measure::count(Metric::BotIgnored);
         return Ok(Answer::json(ignored_json(&id)));
     }
-    let element = element_of(visit, &body)?;
+    let unique = unique_of(visit, &body)?;
     let (at_ms, skewed) = stamp_ms(body.at_ms);
     let second = at_ms.div_euclid(1_000);
     let key = visit.header("idempotency-key");
     let if_match = visit.header("if-match");
     let write = Write {
         body,
-        element,
+        unique,
         adds,
         second,
         key: key
@@ -96,6 +102,44 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     if let Some(problem) = write.skewed.as_ref().filter(|_| write.key.is_none()) {
         return Err(problem.clone());
     }
+    deliver(visit, id, write, strings).await
+}
+
+/// Counts one, of this element where there is one.
+///
+/// # Errors
+/// As [`increment`].
+pub async fn one(visit: &Visit, id: CounterId, unique: Option<String>) -> Result<(), Problem> {
+    let body = IncrementBody {
+        delta: 1,
+        by: By::of_unique(unique.as_deref()),
+        unique,
+        at_ms: None,
+        sample: None,
+    };
+    if body.by.is_ignored(|| visit.header("user-agent")) {
+        measure::count(Metric::BotIgnored);
+        return Ok(());
+    }
+    let write = Write {
+        unique: unique_of(visit, &body)?,
+        body,
+        adds: true,
+        second: now_ms().div_euclid(1_000),
+        key: None,
+        condition: None,
+        skewed: None,
+    };
+    deliver(visit, id, write, false).await.map(|_| ())
+}
+
+async fn deliver(
+    visit: &Visit,
+    id: CounterId,
+    write: Write,
+    strings: bool,
+) -> Result<Answer, Problem> {
+    let (adds, second) = (write.adds, write.second);
     if write.key.is_some() || write.condition.is_some() || (!adds && is_bounded(&id)) {
         return write_alone(visit, id, &write, strings).await;
     }
@@ -111,13 +155,16 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     } else {
         load.removed = delta;
     }
+    load.samples = samples_of(&write);
     let mut element = None;
-    if let Some(unique) = &write.element {
+    if let Some(unique) = &write.unique {
         let unique = unique.bytes(&visit.env, second).await?;
-        let hashed = hash(&*hash_key(&visit.env).await?, &unique);
+        let Hashing { key, id: hash_id } = hashing(&visit.env).await?;
+        let hashed = hash(&key, &unique);
         element = Some(hashed);
         shard = shard_of_element(hashed, shards);
-        load.tokens = vec![(second, Token::from_hash(hashed))];
+        load.hash = hash_id;
+        load.tokens = vec![(second, Element::of(hashed))];
     }
 
     let mut cell = match home_of(&id) {
@@ -174,6 +221,12 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     )))
 }
 
+/// The sample of a write, as loads carry it.
+fn samples_of(write: &Write) -> Samples {
+    let sample = write.body.sample.map(Histogram::of);
+    sample.map(|one| (write.second, one)).into_iter().collect()
+}
+
 /// What a write is counted as that is answered as done.
 const fn acknowledged(adds: bool) -> Metric {
     if adds {
@@ -210,12 +263,16 @@ async fn write_alone(
     let unique = write.body.unique.as_deref().map(str::as_bytes);
     let at_ms = write.body.at_ms.map(i64::to_le_bytes);
     let delta = write.body.delta;
-    let parts: [&[u8]; 4] = [
+    let amount = delta.to_le_bytes();
+    let sample = write.body.sample.map(|sample| sample.bits().to_le_bytes());
+    let mut parts: Vec<&[u8]> = vec![
         operation,
-        &delta.to_le_bytes(),
+        &amount,
         unique.unwrap_or_default(),
         at_ms.as_ref().map_or(&[], |bytes| bytes),
     ];
+    // Left out where there is none: a write without asks for what it always did.
+    parts.extend(sample.as_ref().map(|bits| &bits[..]));
     let (key, fingerprint) = match &write.key {
         Some(key) => {
             let names = name_key(&visit.env).await?;
@@ -241,6 +298,7 @@ async fn write_alone(
         past: Vec::new(),
         seen: None,
         condition,
+        samples: samples_of(write),
     };
     let (answer, counted) = match keyed::count_one(visit, &id, keyed, &how, strings).await {
         // Home may have moved since it was learned of: the next one asks.
@@ -251,18 +309,20 @@ async fn write_alone(
         Err(problem) if problem.code() == Code::ClockSkew => return Err(refused.unwrap_or(problem)),
         outcome => outcome?,
     };
-    if let (Some(element), Some(counted)) = (&write.element, counted) {
+    if let (Some(unique), Some(counted)) = (&write.unique, counted) {
         // Only now, since a write that is refused must change nothing; and with each retry,
         // since an element may be sent again without harm. Its shard is chosen by its hash.
         let second = element_second(Times::Live, write.second, counted);
         // A visitor whose salt is forgotten was counted by then, or never is.
-        if let Some(unique) = element.bytes_of_past(&visit.env, second).await? {
-            let hashed = hash(&*hash_key(&visit.env).await?, &unique);
+        if let Some(unique) = unique.bytes_of_past(&visit.env, second).await? {
+            let Hashing { key, id: hash_id } = hashing(&visit.env).await?;
+            let hashed = hash(&key, &unique);
             let tokens = Load {
-                past_tokens: vec![(second, Token::from_hash(hashed))],
+                past_tokens: vec![(second, Element::of(hashed))],
+                hash: hash_id,
                 ..Load::default()
             };
-            send_element(visit, &id, hashed, tokens).await?;
+            elements::send(visit, &id, hashed, tokens).await?;
         }
     }
     drop(waiting);
@@ -305,36 +365,6 @@ async fn decided_by(
         None => How::Unclaimed(home),
     };
     Ok((how, condition))
-}
-
-/// Sends an element alone to its shard.
-async fn send_element(
-    visit: &Visit,
-    id: &CounterId,
-    hashed: u64,
-    load: Load,
-) -> Result<(), Problem> {
-    let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
-    let mut shards = shards_of(id, &datacenter);
-    let begun_ms = now_ms();
-    for _ in 0..MOVES_MAX {
-        let cell = CellAddress {
-            counter: id.clone(),
-            datacenter: datacenter.clone(),
-            shard: shard_of_element(hashed, shards),
-        };
-        let arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
-        match arrival.outcome {
-            Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
-            Err(Fault::Elsewhere(home)) => {
-                shards = 1;
-                datacenter = home;
-            }
-            outcome => return outcome.map(|_| ()).map_err(Problem::from),
-        }
-    }
-    let detail = "the counter is busy; nothing was counted, try again";
-    Err(Problem::new(Code::Unavailable, detail))
 }
 
 /// The time of a write, the client's own where there is one; and what is told where it is too far from ours.

@@ -11,6 +11,7 @@
 //! | [`holder`] | the holder's side: what a datacenter may admit without asking |
 //! | [`lease`] | what the two say to each other |
 //! | [`holders`] | the leases of one partition |
+//! | [`visitors`] | what visitors without a key may write |
 //!
 //! A call passes [`table::Table::check`] into a meter's `check`, which answers a [`meter::Verdict`]. Where the scope is
 //! global it passes a [`holder::Holder`], and only the holder's requests reach the table of the grantor.
@@ -39,3 +40,4 @@ pub mod policy;
 mod reservations;
 mod slots;
 pub mod table;
+pub mod visitors;

@@ -31,6 +31,7 @@ use crate::protocol::messages::{
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
+use crate::sketch::Uniques;
 
 /// How often a flush asks for a grant before it is refused. The second time is for a generation
 /// that ended, or a seal that came, while the first grant was on its way.
@@ -252,11 +253,16 @@ impl Core {
         };
         let window_uniques = match question.window {
             Some((from, to)) if !question.totals_only => self.rows.window_uniques(from, to)?,
-            _ => Vec::new(),
+            _ => Uniques::new(),
+        };
+        let samples = match question.samples {
+            Some((from, to)) => self.rows.window_samples(from, to)?,
+            None => Vec::new(),
         };
         Ok(Some(CellAnswer {
             part,
             window_uniques,
+            samples,
         }))
     }
 

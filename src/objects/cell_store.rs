@@ -13,13 +13,15 @@ use crate::counter::cell::{Cell, Hot};
 use crate::counter::flush::Changes;
 use crate::counter::history::{MINUTES_KEPT, Step};
 use crate::counter::ledger::Ledger;
-use crate::counter::merge::from_rest;
 use crate::protocol::messages::{Fault, decode, encode};
 use crate::protocol::names::CellAddress;
-use crate::sketch::Sketch;
+use crate::sketch::Uniques;
 
-/// 2 added the ledger.
-const SCHEMA_VERSION: i64 = 2;
+/// 2 added the ledger; since 3 sketches name their hash.
+const SCHEMA_VERSION: i64 = 3;
+
+/// Older rows cannot be read: nobody knows which hash their sketches are of.
+const SCHEMA_VERSION_MIN: i64 = 3;
 
 /// WITHOUT ROWID: an upsert writes one row, where a table with an index beside it bills two.
 const SCHEMA: &[&str] = &[
@@ -46,10 +48,12 @@ pub(super) enum Kind {
     Sealed,
     /// How many records each slot of the ledger has.
     Ledger,
+    /// Samples of a minute; start: its first second.
+    Samples,
 }
 
 impl Kind {
-    fn number(self) -> SqlStorageValue {
+    pub(super) fn number(self) -> SqlStorageValue {
         let number: i32 = match self {
             Self::Address => 0,
             Self::Hot => 1,
@@ -61,6 +65,7 @@ impl Kind {
             Self::Closing => 7,
             Self::Sealed => 8,
             Self::Ledger => 9,
+            Self::Samples => 10,
         };
         number.into()
     }
@@ -77,7 +82,7 @@ impl Kind {
 /// The rows of a cell.
 pub struct CellStore {
     pub(super) store: Store,
-    has_schema: std::cell::Cell<bool>,
+    pub(super) has_schema: std::cell::Cell<bool>,
 }
 
 impl CellStore {
@@ -100,6 +105,11 @@ impl CellStore {
     /// As [`CellStore::open`].
     pub fn load(&self) -> Result<(Cell, Option<CellAddress>), Fault> {
         let version = self.store.schema_version(SCHEMA_VERSION)?;
+        if let Some(version) = version.filter(|version| *version < SCHEMA_VERSION_MIN) {
+            return Err(Fault::Broken(format!(
+                "the stored schema has version {version}, whose unique elements do not name their hash; this build reads from {SCHEMA_VERSION_MIN} on: delete the data, or go back to the build that wrote it"
+            )));
+        }
         self.has_schema.set(version == Some(SCHEMA_VERSION));
         if version.is_none() {
             return Ok((Cell::default(), None));
@@ -118,10 +128,10 @@ impl CellStore {
                 pages.push((step, page, decode::<Vec<(i64, u128)>>(&body)?));
             }
         }
-        let all_time = self.sketch(Kind::AllTime, 0)?;
+        let all_time = self.uniques(Kind::AllTime, 0)?;
         let open = match hot.open_minute() {
-            Some(minute) => self.sketch(Kind::MinuteSketch, minute)?,
-            None => Sketch::new(),
+            Some(minute) => self.uniques(Kind::MinuteSketch, minute)?,
+            None => Uniques::new(),
         };
         let mut sealed = BTreeMap::new();
         for (shard, body) in self.all(Kind::Sealed)? {
@@ -145,7 +155,8 @@ impl CellStore {
         let only_hot = changes.pages.is_empty()
             && !changes.all_time
             && changes.minutes.is_empty()
-            && changes.records.is_empty();
+            && changes.records.is_empty()
+            && changes.samples.is_empty();
         // One row is atomic by itself.
         if only_hot && changes.late_tokens.is_empty() && self.has_schema.get() {
             return self.put(Kind::Hot, 0, &cell.hot_row());
@@ -164,10 +175,11 @@ impl CellStore {
                 self.put_bytes(Kind::AllTime, 0, cell.all_time_row())?;
                 self.delete_minutes_before(now - MINUTES_KEPT)?;
             }
-            for (minute, sketch) in &changes.minutes {
-                self.put_bytes(Kind::MinuteSketch, *minute, sketch.clone())?;
+            for (minute, uniques) in &changes.minutes {
+                self.put_bytes(Kind::MinuteSketch, *minute, uniques.clone())?;
             }
             self.merge_late(changes)?;
+            self.merge_samples(changes, now)?;
             self.put_records(cell, changes)?;
             self.put(Kind::Hot, 0, &cell.hot_row())
         })
@@ -176,13 +188,16 @@ impl CellStore {
     fn merge_late(&self, changes: &Changes) -> Result<(), Fault> {
         let late = in_order(changes.late_tokens.clone(), Ord::cmp);
         for minute in late.chunk_by(|one, next| one.0 == next.0) {
-            let Some(&(start, _)) = minute.first() else {
+            let Some(&(start, ..)) = minute.first() else {
                 continue;
             };
-            let mut sketch = self.sketch(Kind::MinuteSketch, start)?;
-            let tokens: Vec<_> = minute.iter().map(|(_, token)| *token).collect();
-            if sketch.insert_many(&tokens) {
-                self.put_bytes(Kind::MinuteSketch, start, sketch.to_bytes())?;
+            let mut uniques = self.uniques(Kind::MinuteSketch, start)?;
+            // `|`, not `||`: every token has its effect.
+            let has_news = minute.iter().fold(false, |has_news, &(_, source, token)| {
+                uniques.insert(source, token) | has_news
+            });
+            if has_news {
+                self.put_bytes(Kind::MinuteSketch, start, uniques.to_bytes())?;
             }
         }
         Ok(())
@@ -221,14 +236,13 @@ impl CellStore {
         self.put(Kind::Address, 0, address)
     }
 
-    /// The sketch of the minutes that a window covers, merged; at rest, empty for none. Partly
-    /// covered minutes count in full. Cost: one row read and a merge per minute with uniques.
+    /// The unique elements of the minutes that a window covers. Partly covered minutes count in full. Cost: one row read and a merge per minute with uniques.
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn window_uniques(&self, from: i64, to: i64) -> Result<Vec<u8>, Fault> {
+    pub fn window_uniques(&self, from: i64, to: i64) -> Result<Uniques, Fault> {
         if !self.has_schema.get() {
-            return Ok(Vec::new());
+            return Ok(Uniques::new());
         }
         let rows = self.store.run(
             "SELECT body FROM rows WHERE kind = ? AND start > ? AND start <= ?",
@@ -238,11 +252,11 @@ impl CellStore {
                 to.into(),
             ],
         )?;
-        let mut union = Sketch::new();
+        let mut union = Uniques::new();
         for body in rows.iter().filter_map(|row| row.first()).filter_map(blob) {
-            union.merge(&from_rest(body));
+            union.merge(&read_uniques(body)?);
         }
-        Ok(crate::counter::merge::at_rest(&union))
+        Ok(union)
     }
 
     /// Replaces all that is stored by the note which shards must still drop a generation.
@@ -334,7 +348,7 @@ impl CellStore {
             .transpose()
     }
 
-    fn get_bytes(&self, kind: Kind, start: i64) -> Result<Option<Vec<u8>>, Fault> {
+    pub(super) fn get_bytes(&self, kind: Kind, start: i64) -> Result<Option<Vec<u8>>, Fault> {
         let rows = self.store.run(
             "SELECT body FROM rows WHERE kind = ? AND start = ?",
             vec![kind.number(), start.into()],
@@ -346,13 +360,9 @@ impl CellStore {
             .map(<[u8]>::to_vec))
     }
 
-    fn sketch(&self, kind: Kind, start: i64) -> Result<Sketch, Fault> {
-        match self.get_bytes(kind, start)? {
-            None => Ok(Sketch::new()),
-            Some(bytes) => {
-                Sketch::from_bytes(&bytes).map_err(|error| Fault::Broken(error.to_string()))
-            }
-        }
+    fn uniques(&self, kind: Kind, start: i64) -> Result<Uniques, Fault> {
+        let bytes = self.get_bytes(kind, start)?;
+        read_uniques(&bytes.unwrap_or_default())
     }
 
     fn all(&self, kind: Kind) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
@@ -371,7 +381,7 @@ impl CellStore {
         self.put_bytes(kind, start, encode(value)?)
     }
 
-    fn put_bytes(&self, kind: Kind, start: i64, body: Vec<u8>) -> Result<(), Fault> {
+    pub(super) fn put_bytes(&self, kind: Kind, start: i64, body: Vec<u8>) -> Result<(), Fault> {
         self.store.run(
             "INSERT INTO rows VALUES (?, ?, ?) ON CONFLICT (kind, start) DO UPDATE SET body = excluded.body",
             vec![kind.number(), start.into(), body.into()],
@@ -393,4 +403,8 @@ impl CellStore {
             .run("DELETE FROM rows WHERE kind = ? AND start < ?", values)?;
         Ok(())
     }
+}
+
+fn read_uniques(bytes: &[u8]) -> Result<Uniques, Fault> {
+    Uniques::from_bytes(bytes).map_err(|error| Fault::Broken(error.to_string()))
 }

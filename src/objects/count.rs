@@ -50,7 +50,7 @@ impl Core {
         self: &Rc<Self>,
         count: Result<Count, Fault>,
     ) -> Result<Counted, Fault> {
-        let count = count?;
+        let count = count?.received();
         self.readable()?;
         let begun_ms = now_ms();
         for _ in 0..GRANT_TRIES + WHOLE_TRIES {

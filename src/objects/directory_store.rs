@@ -12,8 +12,8 @@ use crate::cluster::view::{View, ViewAtRest};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::protocol::messages::{Fault, decode, encode};
 
-/// 2 added claims, 3 operations and views, 4 policies and how often claims have moved.
-const SCHEMA_VERSION: i64 = 4;
+/// 2 added claims, 3 operations and views, 4 policies and how often claims have moved; since 5 sketches name their hash.
+const SCHEMA_VERSION: i64 = 5;
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS roots (id TEXT PRIMARY KEY, live INTEGER NOT NULL, due_at INTEGER, \
@@ -101,9 +101,13 @@ impl DirectoryStore {
     pub fn prepare(&self) -> Result<(), Fault> {
         match self.store.schema_version(SCHEMA_VERSION)? {
             Some(SCHEMA_VERSION) => Ok(()),
-            Some(2 | 3) => self.store.atomically(|| {
-                self.store.run(CLAIMS_MOVES, vec![])?;
-                self.store.create_schema(SCHEMA_VERSION, SCHEMA)
+            Some(version @ 2..=4) => self.store.atomically(|| {
+                if version < 4 {
+                    self.store.run(CLAIMS_MOVES, vec![])?;
+                }
+                self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
+                // Leads push again what their views held.
+                self.store.run("DELETE FROM views", vec![]).map(|_| ())
             }),
             _ => self.store.create_schema(SCHEMA_VERSION, SCHEMA),
         }

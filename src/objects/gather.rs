@@ -19,9 +19,13 @@ use crate::protocol::messages::{Fault, Push, ViewOf, Viewed, WatchLead};
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
 
-/// Counters of which a partition has the view in memory: up to 15 KB each with unique elements, 15 MB in all.
+/// Counters of which a partition has the view in memory: up to 15 KB each with unique elements of one shard, 15 MB in all.
 /// Letting one go costs reading its row.
 const GATHERED_MAX: usize = 1_000;
+
+/// What the unique elements of all views in memory may take, by their bytes at rest, as of when each was last
+/// written: 40 counters of 16 shards, with 381 KB each.
+const UNIQUES_BYTES_MAX: usize = 16 << 20;
 
 /// How often the view of a counter that is watched is written: it changes four times a second, and what is lost is
 /// pushed again.
@@ -33,6 +37,7 @@ pub(super) struct Gathered {
     watch: Watch,
     written_ms: i64,
     used_ms: i64,
+    uniques_bytes: usize,
 }
 
 /// The views in memory.
@@ -76,6 +81,7 @@ impl Directory {
                 gathered.written_ms = now_ms;
                 let gathering = &gathered.gathering;
                 let at_rest = gathering.feed().view().at_rest();
+                gathered.uniques_bytes = gathering.feed().view().uniques().rest_bytes();
                 self.rows.put_view(&counter, &at_rest, gathering.marks())?;
             }
             Ok(Pushed {
@@ -145,11 +151,13 @@ impl Directory {
             let stored = self.rows.view(counter)?;
             let (view, marks) = stored.unwrap_or_else(|| (View::new(generation), Marks::new()));
             make_room(&mut all);
+            let uniques_bytes = view.uniques().rest_bytes();
             let gathered = Gathered {
                 gathering: Gathering::new(view, marks, random()),
                 watch: Watch::default(),
                 written_ms: 0,
                 used_ms: now_ms,
+                uniques_bytes,
             };
             all.insert(counter.clone(), gathered);
         }
@@ -166,13 +174,14 @@ impl Directory {
     }
 }
 
-/// Lets the views go that were used longest ago: a tenth of them, so that this is seldom done.
+/// Lets the views go that were used longest ago: a tenth of them and at least one, so that this is seldom done.
 fn make_room(all: &mut AllGathered) {
-    if all.len() < GATHERED_MAX {
+    let uniques_bytes: usize = all.values().map(|gathered| gathered.uniques_bytes).sum();
+    if all.len() < GATHERED_MAX && uniques_bytes < UNIQUES_BYTES_MAX {
         return;
     }
     let used: Vec<i64> = all.values().map(|gathered| gathered.used_ms).collect();
     let used = in_order(used, Ord::cmp);
-    let bound = used.get(GATHERED_MAX / 10).copied().unwrap_or(i64::MAX);
+    let bound = used.get(used.len() / 10).copied().unwrap_or(i64::MAX);
     all.retain(|_, gathered| gathered.used_ms > bound);
 }

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use super::cell::{Core, GRANT_TRIES};
 use crate::counter::grant::Grant;
 use crate::counter::merge::{Part, Question};
+use crate::counter::samples::join_samples;
 use crate::counter::settings::SHARDS_MAX;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
@@ -19,6 +20,7 @@ use crate::protocol::messages::{
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
+use crate::sketch::Uniques;
 
 /// How long a shard may take to answer: less than the 3 s that its lead has, so that one shard does
 /// not take its whole datacenter out of a read.
@@ -126,6 +128,7 @@ impl Core {
         };
         let mut add = |shard: u8, answer: CellAnswer| {
             datacenter.cells.push((shard, answer.part.totals));
+            join_samples(&mut datacenter.summary.samples, answer.samples);
             datacenter
                 .summary
                 .add_part(answer.part, answer.window_uniques);
@@ -141,12 +144,13 @@ impl Core {
                     is_sealed: true,
                 });
             }
-            let window_uniques = Vec::new();
+            let window_uniques = Uniques::new();
             add(
                 shard,
                 CellAnswer {
                     part,
                     window_uniques,
+                    samples: Vec::new(),
                 },
             );
         }

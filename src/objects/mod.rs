@@ -7,7 +7,7 @@
 //! | [`count`] | keyed writes, each counted once |
 //! | [`lead`] | what a lead does besides: sums, grants, endings for its shards |
 //! | [`balance`] | how a cell watches its load, and how the number of shards follows it |
-//! | [`cell_store`], [`cell_ledger`] | a cell's rows, and those of its keyed writes |
+//! | [`cell_store`], [`cell_ledger`], [`cell_samples`] | a cell's rows, those of its keyed writes, and of its samples |
 //! | [`claims`], [`claim_store`] | whose an idempotency key is, and the rows of that |
 //! | [`inbox`], [`inbox_store`] | events that are acknowledged and not counted yet, and their rows |
 //! | [`consume`] | how an inbox counts them |
@@ -25,12 +25,16 @@
 //! | [`limiter_growth`] | how keys move when the number of limiters changes |
 //! | [`leases`] | how a limiter admits what the world shares |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
+//! | [`watcher`] | those who show counters to watchers: a hub or a lookout |
+//! | [`hub`], [`sink`] | holds the streams of watchers, and how each is reached |
+//! | [`lookout`] | reads what is watched, once for all |
 //! | [`readable`] | refusing what comes while storage cannot be read |
 //! | [`store`] | SQL, and the schema's version |
 
 mod balance;
 mod cell;
 mod cell_ledger;
+mod cell_samples;
 mod cell_store;
 mod claim_store;
 mod claims;
@@ -40,6 +44,7 @@ mod count;
 mod directory;
 mod directory_store;
 mod gather;
+mod hub;
 mod inbox;
 mod inbox_store;
 mod inboxes;
@@ -48,6 +53,7 @@ mod leases;
 mod limiter;
 mod limiter_growth;
 mod limiter_store;
+mod lookout;
 mod operate;
 mod operation_store;
 mod policies;
@@ -56,5 +62,7 @@ mod readable;
 mod rebuild;
 mod secrets;
 mod settling;
+mod sink;
 mod store;
 mod telling;
+mod watcher;

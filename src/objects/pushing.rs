@@ -12,7 +12,7 @@ use super::cell::Core;
 use crate::cluster::push::{CHECKPOINT_MS, PUSH_MS, Pusher};
 use crate::cluster::view::{DatacenterState, View};
 use crate::counter::flush::Refusal;
-use crate::counter::merge::{Question, from_rest};
+use crate::counter::merge::Question;
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random, sleep_ms, within_ms};
 use crate::platform::measure;
@@ -203,7 +203,7 @@ impl Core {
             // Of shards that do not answer it is not known what they have counted by now.
             as_of_ms: if sum.missing.is_empty() { as_of_ms } else { 0 },
             last_write_ms: sum.summary.last_write_ms,
-            uniques: from_rest(&sum.summary.uniques),
+            uniques: sum.summary.uniques,
         }))
     }
 

@@ -223,14 +223,7 @@ async fn exchange(
         }
         let target: Fetcher = match to {
             None => env.service(AGGREGATOR)?.into_rpc(),
-            Some(to) => {
-                let namespace = env.durable_object(to.binding)?;
-                let stub = match to.location_hint {
-                    Some(hint) => namespace.get_by_name_with_location_hint(&to.name, hint)?,
-                    None => namespace.get_by_name(&to.name)?,
-                };
-                stub.into_rpc()
-            }
+            Some(to) => stub(env, to)?,
         };
         let url = format!("{HOST}{path}");
         let response: Response = JsFuture::from(target.fetch(&url, &init)?)
@@ -258,6 +251,46 @@ fn answer_of<C: Call>(bytes: &[u8]) -> Result<C::Answer, Fault> {
         // Not our encoding: the platform's own error page, so the call did not get through.
         Err(Fault::Unavailable(format!("{} was not answered", C::PATH)))
     })
+}
+
+/// Asks an object for a stream: the response as it is, with its body or its socket.
+///
+/// # Errors
+/// `Unavailable` where the object does not answer, `Broken` where the message is too long for a header.
+pub async fn stream<C: Call>(
+    env: &Env,
+    to: &Placement,
+    call: &C,
+    upgrade: Option<&str>,
+) -> Result<Response, Fault> {
+    let small = STANDARD_NO_PAD.encode(encode(call)?);
+    let sent = async {
+        let headers = Headers::new()?;
+        headers.set(SMALL, &small)?;
+        if let Some(protocol) = upgrade {
+            headers.set("upgrade", protocol)?;
+        }
+        let init = RequestInit::new();
+        init.set_headers(&headers);
+        let target = stub(env, to)?;
+        let url = format!("{HOST}{}", C::PATH);
+        let response = JsFuture::from(target.fetch(&url, &init)?).await?;
+        Ok::<_, worker::Error>(response.unchecked_into())
+    };
+    let failed = |what: String| Fault::Unavailable(format!("{} {what}", C::PATH));
+    match within_ms(CALL_MS_MAX, sent).await {
+        Some(answered) => answered.map_err(|error| failed(format!("failed: {error}"))),
+        None => Err(failed(format!("took over {CALL_MS_MAX} ms"))),
+    }
+}
+
+fn stub(env: &Env, to: &Placement) -> worker::Result<Fetcher> {
+    let namespace = env.durable_object(to.binding)?;
+    let stub = match to.location_hint {
+        Some(hint) => namespace.get_by_name_with_location_hint(&to.name, hint)?,
+        None => namespace.get_by_name(&to.name)?,
+    };
+    Ok(stub.into_rpc())
 }
 
 /// Reads a call's message out of a request.

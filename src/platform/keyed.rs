@@ -82,11 +82,7 @@ impl Carrier for Caller<'_> {
             return twice(|milliseconds| call::cell_within(self.env, &to, &recall, milliseconds))
                 .await;
         }
-        let count = Count {
-            to: to.clone(),
-            writes,
-            moves,
-        };
+        let count = Count::new(to.clone(), writes, moves);
         let [first, second] = ATTEMPTS_MS;
         match call::cell_within(self.env, &to, &count, first).await {
             Err(Fault::Unavailable(_)) => {

@@ -56,6 +56,17 @@ fn is_loopback_origin(origin: &str) -> bool {
     is_v4 || is_v6 || name.eq_ignore_ascii_case("localhost")
 }
 
+/// The origin in a `Referer`, as an `Origin` header would say it. Browsers send no `Origin` for images, but vouch for this
+/// header in the same way: a page can leave it out, not make it up. Source: RFC 9110 section 10.1.3, Fetch section 3.7.
+pub fn origin_of_referrer(referrer: &str) -> Option<&str> {
+    let (scheme, rest) = referrer.split_once("://")?;
+    let host = rest
+        .split(['/', '?', '#'])
+        .next()
+        .filter(|host| !host.is_empty())?;
+    referrer.get(..scheme.len() + "://".len() + host.len())
+}
+
 /// What a grant allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -283,6 +294,23 @@ impl Caller {
                 format!("this key has no scope `{scope}` for `{target}`"),
             ),
         })
+    }
+
+    /// Whether the caller sent no key and has only what public entries allow: whose writes are limited, and whose answers
+    /// anybody may see.
+    pub fn is_public(&self) -> bool {
+        matches!(self.0, Who::Public { .. })
+    }
+
+    /// What the ids begin with that the caller may read; the empty text where that is every id.
+    pub fn readable_prefixes(&self) -> Vec<String> {
+        match &self.0 {
+            Who::Anyone => vec![String::new()],
+            Who::KeyHolder { grants } | Who::Public { grants, .. } => {
+                let may_read = grants.iter().filter(|grant| grant.has(Scope::Read));
+                may_read.map(|grant| grant.prefix.clone()).collect()
+            }
+        }
     }
 
     /// Nothing, if the caller may list and sum the counters whose ids begin with `prefix`: the rule of

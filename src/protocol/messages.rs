@@ -15,6 +15,7 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::merge::{CellTotals, Part, Question, Summary};
 use crate::counter::nonces::{Nonce, Outcome};
 use crate::counter::total::Sum as Total;
+use crate::sketch::Uniques;
 
 /// A message that has an answer.
 pub trait Call: Serialize + DeserializeOwned {
@@ -37,6 +38,7 @@ mod converge;
 mod explain;
 mod keyed;
 mod limit;
+mod live;
 mod operate;
 mod queue;
 mod read;
@@ -49,6 +51,7 @@ pub use limit::{
     Check, Checked, DeletePolicy, Demand, EndReservation, GetPolicy, Judged, Lease, ListPolicies,
     PolicyPut, PutPolicy, Reserve, Reserved, Wish,
 };
+pub use live::{Join, Look};
 pub use operate::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
 };
@@ -235,13 +238,15 @@ pub struct Ask {
     pub question: Question,
 }
 
-/// One cell's part, with its sketch of the window.
+/// One cell's part, with its unique elements of the window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellAnswer {
     /// The part.
     pub part: Part,
-    /// Sketch of the window at rest; empty for none.
-    pub window_uniques: Vec<u8>,
+    /// Unique elements of the window.
+    pub window_uniques: Uniques,
+    /// The samples that were asked for, as a histogram at rest; empty for none.
+    pub samples: Vec<u8>,
 }
 
 /// Aggregator or root → lead: sum your datacenter.

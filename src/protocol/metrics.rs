@@ -129,6 +129,15 @@ families! {
         "Messages that checks were joined in on their way to limiters." [LimitMessage ""];
     Edge Counter "tally_limit_remote_calls_total"
         "Calls of limiters to that of the world, for checks of limits with the scope global." [LimitRemoteCall ""];
+    Objects Counter "tally_live_watcher_seconds_total"
+        "Streams of live views, added up once a second: its rate is how many there are." [LiveWatcherSecond ""];
+    Objects Counter "tally_live_reads_total"
+        "Reads of counters for all who watch them." [LiveRead ""];
+    Objects Counter "tally_live_updates_total"
+        "Updates that watchers were sent, by how." [
+        LiveUpdateEvents "{transport=\"sse\"}",
+        LiveUpdateSocket "{transport=\"websocket\"}"
+    ];
     Objects Counter "tally_commits_total"
         "Commits of cells, by outcome." [
         CommitWritten "{outcome=\"written\"}",

@@ -15,6 +15,7 @@
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`keys`], [`keyed`] | idempotency keys, and how their writes travel |
 //! | [`limits`] | rate limits: what is asked and answered |
+//! | [`live`] | live views: what watchers are told, and when |
 //! | [`bounds`] | what shells are bound by |
 //! | [`names`] | names of objects, bindings and variables |
 //! | [`version`] | versions of writes and reads |
@@ -23,6 +24,7 @@
 //! | [`order`] | lists in order |
 
 pub mod access;
+pub mod badge;
 pub mod batch;
 pub mod bodies;
 pub mod bots;
@@ -32,6 +34,7 @@ pub mod keyed;
 pub mod keys;
 pub mod known;
 pub mod limits;
+pub mod live;
 pub mod messages;
 pub mod metrics;
 pub mod names;

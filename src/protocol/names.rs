@@ -16,6 +16,8 @@ pub const DIRECTORY: &str = "DIRECTORY";
 pub const INBOXES: &str = "INBOXES";
 /// Binding of the limiters' namespace, class `Limiter`.
 pub const LIMITERS: &str = "LIMITERS";
+/// Binding of the watchers' namespace, class `Watcher`.
+pub const WATCHERS: &str = "WATCHERS";
 /// Binding of the global aggregator Worker on the edge.
 pub const AGGREGATOR: &str = "AGGREGATOR";
 /// Binding of a queue of the platform on the edge, where the deployment has one: queued events go there.
@@ -34,7 +36,8 @@ pub const KEYS: &str = "TALLY_KEYS";
 pub const HASH_KEY: &str = "TALLY_HASH_KEY";
 /// Variable of the edge: the header that holds a client's address, where a proxy of the deployment's own writes it. Optional.
 pub const CLIENT_ADDRESS_HEADER: &str = "TALLY_CLIENT_ADDRESS_HEADER";
-/// Variable of the edge: to how many significant digits readers without a key see uniques. Optional.
+/// Variable of the edge: to how many significant digits readers without a key see uniques; of the aggregator: to how many
+/// all who watch streams do. Optional.
 pub const UNIQUES_ROUNDING: &str = "TALLY_UNIQUES_ROUNDING";
 
 /// Variable of the edge: whether a datacenter is a colo, or by [`DATACENTERS_REGION`] a region of colos.
@@ -66,6 +69,9 @@ pub const LIMITER_COUNT: &str = "TALLY_LIMITERS";
 /// Variable of the aggregator: how many there were before, for as long as what was used there counts. A key that a limiter
 /// does not know is then looked for in its old place.
 pub const LIMITER_COUNT_BEFORE: &str = "TALLY_LIMITERS_BEFORE";
+
+/// Variable of the aggregator: streams of one hub; more than that go to another.
+pub const LIVE_WATCHERS: &str = "TALLY_LIVE_WATCHERS";
 
 /// Which cell: a counter, a datacenter, a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -183,5 +189,24 @@ pub fn limiter(address: &LimiterAddress) -> Placement {
         binding: LIMITERS,
         name,
         location_hint,
+    }
+}
+
+/// The placement of a lookout: it reads the watched counters of one partition of the directory's ring, near whoever asks first.
+pub fn lookout(partition: u32) -> Placement {
+    Placement {
+        binding: WATCHERS,
+        name: format!("w1/{partition}"),
+        location_hint: None,
+    }
+}
+
+/// The placement of a hub: it holds the streams of watchers of a region, in order of its number. Where the platform names no
+/// region there is one for all.
+pub fn hub(region: Option<&'static str>, number: u32) -> Placement {
+    Placement {
+        binding: WATCHERS,
+        name: format!("h1/{}/{number}", region.unwrap_or("any")),
+        location_hint: region,
     }
 }

@@ -42,6 +42,7 @@ codes! {
     InvalidId "invalid-id" 400 "The counter id is not valid";
     InvalidLine "invalid-line" 400 "The line cannot be read";
     InvalidQuery "invalid-query" 400 "A query parameter is not valid";
+    InvalidUpgrade "invalid-upgrade" 400 "The connection cannot be upgraded to this";
     RangeTooLarge "range-too-large" 400 "The range has too many points";
     ClockSkew "clock-skew" 400 "The given time is too far from the server's clock";
     InvalidIdempotencyKey "invalid-idempotency-key" 400 "The idempotency key is not valid";
@@ -59,6 +60,7 @@ codes! {
     CounterOverflow "counter-overflow" 409 "The counter cannot hold this much";
     CounterEnded "counter-ended" 409 "The counter has been deleted since";
     NeedsHome "needs-home" 409 "The counter needs a home for this";
+    HashMismatch "hash-mismatch" 409 "Unique elements went through different hashes";
     BelowFloor "below-floor" 409 "The value would be below the counter's floor";
     HashKeySet "hash-key-set" 409 "The hash key is a setting of the deployment";
     PreconditionFailed "precondition-failed" 412 "The counter has changed since";
@@ -106,6 +108,15 @@ impl Problem {
     pub fn with_seen(self, version: String) -> Self {
         Self {
             seen: Some(version),
+            ..self
+        }
+    }
+
+    /// The same, with how long to wait before a retry can help.
+    #[must_use]
+    pub fn with_retry_after(self, seconds: u32) -> Self {
+        Self {
+            retry_after_seconds: Some(seconds),
             ..self
         }
     }

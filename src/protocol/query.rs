@@ -7,12 +7,16 @@ use super::version::Version;
 use crate::counter::history::Step;
 use crate::counter::id::Datacenter;
 use crate::counter::merge::Range;
+use crate::counter::samples::SAMPLES_SECONDS_MAX;
 
 /// The longest window, in seconds: as far as days reach, 1,826 × 86,400.
 pub const WINDOW_SECONDS_MAX: u64 = 157_766_400;
 
 /// The longest window whose uniques are kept: minute sketches reach 24 hours back.
 pub const WINDOW_UNIQUES_SECONDS_MAX: u64 = 86_400;
+
+/// The window of samples where none is asked for: an hour.
+const SAMPLES_SECONDS_DEFAULT: u64 = 3_600;
 
 /// The most points of one history answer.
 pub const POINTS_MAX: i64 = 10_000;
@@ -28,6 +32,10 @@ pub const UNION_MAX: usize = 100;
 
 /// Unix seconds from 0001 to 9999, beyond which dates have no common writing.
 const UNIX_SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
+
+/// What is told who asks for a script instead of JSON: a page that loads one runs whatever it is sent.
+const NO_CALLBACK: &str = "there is no `callback`: pages of other origins read by CORS, which a public entry of \
+    TALLY_KEYS with their origin allows";
 
 /// A parsed query string.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +63,9 @@ impl Query {
                 } else {
                     known.join(", ")
                 };
+                if name == "callback" {
+                    return refuse(format!("{NO_CALLBACK}; known: {list}"));
+                }
                 return refuse(format!(
                     "the parameter {name:?} is not known here; known: {list}"
                 ));
@@ -212,6 +223,29 @@ impl Query {
                 "window must be whole seconds from 1 to {WINDOW_SECONDS_MAX}"
             )),
         }
+    }
+
+    /// The window of samples that was asked for, an hour where none was; it ends with `at` or else now.
+    ///
+    /// # Errors
+    /// `invalid-query` for a window out of range, or one that begins before samples are kept.
+    pub fn samples_window(&self, now: i64) -> Result<Window, Problem> {
+        let window = match self.get("window") {
+            Some(_) => self.window(now)?,
+            None => None,
+        };
+        let window = window.unwrap_or(Window {
+            seconds: SAMPLES_SECONDS_DEFAULT,
+            at: self.unix_seconds("at")?.unwrap_or(now),
+            now,
+        });
+        let kept = i64::try_from(SAMPLES_SECONDS_MAX).unwrap_or(i64::MAX);
+        if window.bounds().0 <= now.saturating_sub(kept) {
+            return refuse(format!(
+                "samples are kept for {SAMPLES_SECONDS_MAX} seconds; ask for a window within them"
+            ));
+        }
+        Ok(window)
     }
 
     /// The stretch of history that was asked for; without `from` and `to` the last 60 buckets.

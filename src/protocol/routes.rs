@@ -23,6 +23,8 @@ pub enum Route {
     Reset(CounterId),
     /// `GET /counters/{id}/history`
     History(CounterId),
+    /// `GET /counters/{id}/distribution`
+    Distribution(CounterId),
     /// `GET /counters`
     List,
     /// `GET /counters/{prefix}*/aggregate`
@@ -31,6 +33,8 @@ pub enum Route {
     Uniques,
     /// `POST /uniques/rotate`
     Rotate,
+    /// `GET /live`
+    Live,
     /// `POST /events`
     Events,
     /// `POST /ingest`
@@ -59,8 +63,16 @@ pub enum Route {
     Forget(PolicyName, CounterId),
     /// `POST /limits/{policy}/{key}/refund`
     Refund(PolicyName, CounterId),
+    /// `GET /pixel/{id}.gif`
+    Pixel(CounterId),
+    /// `GET /badge/{id}.svg`
+    Badge(CounterId),
+    /// `GET /tally.js`
+    Script,
     /// `GET /metrics`
     Metrics,
+    /// `GET /dashboard`, `GET /dashboard/{file}`: a file of the dashboard by its name, none for the folder itself
+    Dashboard(Option<String>),
     /// `GET /healthz`
     Health,
     /// `GET /openapi.json`
@@ -96,10 +108,12 @@ names! {
     Set "set" "[`Route::Set`]";
     Reset "reset" "[`Route::Reset`]";
     History "history" "[`Route::History`]";
+    Distribution "distribution" "[`Route::Distribution`]";
     List "list" "[`Route::List`]";
     Aggregate "aggregate" "[`Route::Aggregate`]";
     Uniques "uniques" "[`Route::Uniques`]";
     Rotate "uniques_rotate" "[`Route::Rotate`]";
+    Live "live" "[`Route::Live`]";
     Events "events" "[`Route::Events`]";
     Ingest "ingest" "[`Route::Ingest`]";
     Event "api_event" "[`Route::Event`]";
@@ -114,7 +128,11 @@ names! {
     Peek "limit_peek" "[`Route::Peek`]";
     Forget "limit_forget" "[`Route::Forget`]";
     Refund "limit_refund" "[`Route::Refund`]";
+    Pixel "pixel" "[`Route::Pixel`]";
+    Badge "badge" "[`Route::Badge`]";
+    Script "script" "[`Route::Script`]";
     Metrics "metrics" "[`Route::Metrics`]";
+    Dashboard "dashboard" "[`Route::Dashboard`]";
     Health "healthz" "[`Route::Health`]";
     OpenApi "openapi" "[`Route::OpenApi`]";
     Options "options" "`OPTIONS`, of any path";
@@ -133,10 +151,12 @@ impl Route {
             Self::Set(_) => RouteName::Set,
             Self::Reset(_) => RouteName::Reset,
             Self::History(_) => RouteName::History,
+            Self::Distribution(_) => RouteName::Distribution,
             Self::List => RouteName::List,
             Self::Aggregate(_) => RouteName::Aggregate,
             Self::Uniques => RouteName::Uniques,
             Self::Rotate => RouteName::Rotate,
+            Self::Live => RouteName::Live,
             Self::Events => RouteName::Events,
             Self::Ingest => RouteName::Ingest,
             Self::Event => RouteName::Event,
@@ -151,7 +171,11 @@ impl Route {
             Self::Peek(..) => RouteName::Peek,
             Self::Forget(..) => RouteName::Forget,
             Self::Refund(..) => RouteName::Refund,
+            Self::Pixel(_) => RouteName::Pixel,
+            Self::Badge(_) => RouteName::Badge,
+            Self::Script => RouteName::Script,
             Self::Metrics => RouteName::Metrics,
+            Self::Dashboard(_) => RouteName::Dashboard,
             Self::Health => RouteName::Health,
             Self::OpenApi => RouteName::OpenApi,
         }
@@ -170,9 +194,11 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/counters/{id}/value", &["PUT"]),
     ("/counters/{id}/reset", &["POST"]),
     ("/counters/{id}/history", &["GET"]),
+    ("/counters/{id}/distribution", &["GET"]),
     ("/counters/{prefix}*/aggregate", &["GET"]),
     ("/uniques", &["GET"]),
     ("/uniques/rotate", &["POST"]),
+    ("/live", &["GET"]),
     ("/events", &["POST"]),
     ("/ingest", &["POST"]),
     ("/api/event", &["POST"]),
@@ -182,10 +208,16 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/limits/{policy}", &["GET", "PUT", "DELETE"]),
     ("/limits/{policy}/{key}", &["GET", "POST", "DELETE"]),
     ("/limits/{policy}/{key}/refund", &["POST"]),
+    ("/pixel/{id}.gif", &["GET"]),
+    ("/badge/{id}.svg", &["GET"]),
+    ("/tally.js", &["GET"]),
     ("/metrics", &["GET"]),
     ("/healthz", &["GET"]),
     ("/openapi.json", &["GET"]),
 ];
+
+/// Paths that are pages and no calls: `/openapi.json` does not describe them.
+const PAGES: &[(&str, Known)] = &[("/dashboard", &["GET"])];
 
 /// Why a request is no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,12 +239,10 @@ impl From<Problem> for NoRoute {
 
 /// The methods of a path, if there is such a path. `GET` answers `HEAD` too.
 pub fn methods_of(path: &str) -> Option<Known> {
-    template_of(path).and_then(|template| {
-        PATHS
-            .iter()
-            .find(|(known, _)| *known == template)
-            .map(|(_, methods)| *methods)
-    })
+    let template = template_of(path)?;
+    let mut known = PATHS.iter().chain(PAGES);
+    let found = known.find(|(path, _)| *path == template);
+    found.map(|(_, methods)| *methods)
 }
 
 fn template_of(path: &str) -> Option<&'static str> {
@@ -225,11 +255,13 @@ fn template_of(path: &str) -> Option<&'static str> {
         ["counters", _, "value"] => "/counters/{id}/value",
         ["counters", _, "reset"] => "/counters/{id}/reset",
         ["counters", _, "history"] => "/counters/{id}/history",
+        ["counters", _, "distribution"] => "/counters/{id}/distribution",
         ["counters", prefix, "aggregate"] if prefix.ends_with('*') => {
             "/counters/{prefix}*/aggregate"
         }
         ["uniques"] => "/uniques",
         ["uniques", "rotate"] => "/uniques/rotate",
+        ["live"] => "/live",
         ["events"] => "/events",
         ["ingest"] => "/ingest",
         ["api", "event"] => "/api/event",
@@ -239,7 +271,11 @@ fn template_of(path: &str) -> Option<&'static str> {
         ["limits", _] => "/limits/{policy}",
         ["limits", _, _] => "/limits/{policy}/{key}",
         ["limits", _, _, "refund"] => "/limits/{policy}/{key}/refund",
+        ["pixel", name] if name.ends_with(".gif") => "/pixel/{id}.gif",
+        ["badge", name] if name.ends_with(".svg") => "/badge/{id}.svg",
+        ["tally.js"] => "/tally.js",
         ["metrics"] => "/metrics",
+        ["dashboard", ..] => "/dashboard",
         ["healthz"] => "/healthz",
         ["openapi.json"] => "/openapi.json",
         _ => return None,
@@ -272,6 +308,7 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         decode_segment(segment).and_then(|text| CounterId::parse(text).map_err(Problem::from))
     };
     let id = || id_of(segment);
+    let id_before = |ending| id_of(segment.strip_suffix(ending).unwrap_or_default());
     let policy = || decode_segment(segment).and_then(PolicyName::parse);
     let key_segment = segments.next().unwrap_or_default();
     let key = || id_of(key_segment);
@@ -285,11 +322,13 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/counters/{id}/value", _) => Route::Set(id()?),
         ("/counters/{id}/reset", _) => Route::Reset(id()?),
         ("/counters/{id}/history", _) => Route::History(id()?),
+        ("/counters/{id}/distribution", _) => Route::Distribution(id()?),
         ("/counters/{prefix}*/aggregate", _) => Route::Aggregate(decode_segment(
             segment.strip_suffix('*').unwrap_or_default(),
         )?),
         ("/uniques", _) => Route::Uniques,
         ("/uniques/rotate", _) => Route::Rotate,
+        ("/live", _) => Route::Live,
         ("/events", _) => Route::Events,
         ("/ingest", _) => Route::Ingest,
         ("/api/event", _) => Route::Event,
@@ -304,7 +343,11 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/limits/{policy}/{key}", "DELETE") => Route::Forget(policy()?, key()?),
         ("/limits/{policy}/{key}", _) => Route::Peek(policy()?, key()?),
         ("/limits/{policy}/{key}/refund", _) => Route::Refund(policy()?, key()?),
+        ("/pixel/{id}.gif", _) => Route::Pixel(id_before(".gif")?),
+        ("/badge/{id}.svg", _) => Route::Badge(id_before(".svg")?),
+        ("/tally.js", _) => Route::Script,
         ("/metrics", _) => Route::Metrics,
+        ("/dashboard", _) => Route::Dashboard(path.strip_prefix("/dashboard/").map(str::to_owned)),
         ("/healthz", _) => Route::Health,
         _ => Route::OpenApi,
     })

@@ -171,11 +171,16 @@ impl Families {
     /// Cost: for each sketch at most two merges and two estimates.
     pub fn estimate(&self) -> Estimated {
         let parts: Vec<(Class, &Sketch)> = self.parts().collect();
-        let seen = Seen::of(&parts);
-        Estimated {
-            estimate: seen.estimate,
-            standard_error: seen.variance.sqrt(),
-        }
+        estimate(&parts)
+    }
+}
+
+/// The estimate of sketches of distinct classes, wider ones first: see [`Families::estimate`].
+pub(super) fn estimate(parts: &[(Class, &Sketch)]) -> Estimated {
+    let seen = Seen::of(parts);
+    Estimated {
+        estimate: seen.estimate,
+        standard_error: seen.variance.sqrt(),
     }
 }
 

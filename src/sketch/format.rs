@@ -49,6 +49,15 @@ impl Sketch {
         }
     }
 
+    /// Returns how long [`Sketch::to_bytes`] are.
+    pub(super) fn rest_bytes(&self) -> usize {
+        let body = match &self.0 {
+            Form::Sparse(tokens) => tokens.len() * TOKEN_BYTES,
+            Form::Dense(_) => PACKED_BYTES,
+        };
+        HEADER_BYTES + body
+    }
+
     /// Returns the sketch whose [`Sketch::to_bytes`] are these.
     ///
     /// # Errors
@@ -70,7 +79,7 @@ impl Sketch {
             }
             [VERSION, form, ..] => Err(SketchError(Kind::Form(*form))),
             [VERSION] | [] => Err(SketchError(Kind::Length(bytes.len()))),
-            [version, ..] => Err(SketchError(Kind::Version(*version))),
+            [version, ..] => Err(SketchError(Kind::Version(*version, VERSION))),
         }
     }
 }
@@ -98,13 +107,28 @@ pub struct SketchError(Kind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Version(u8),
+    Version(u8, u8),
     Form(u8),
     Length(usize),
     Token(u32),
     Order,
     Rank,
     Blank,
+    Parts,
+}
+
+impl SketchError {
+    pub(super) const fn of_version(version: u8, read: u8) -> Self {
+        Self(Kind::Version(version, read))
+    }
+
+    pub(super) const fn of_length(bytes: usize) -> Self {
+        Self(Kind::Length(bytes))
+    }
+
+    pub(super) const fn of_parts() -> Self {
+        Self(Kind::Parts)
+    }
 }
 
 impl std::error::Error for SketchError {}
@@ -112,11 +136,14 @@ impl std::error::Error for SketchError {}
 impl fmt::Display for SketchError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Kind::Version(version) => {
+            Kind::Version(version, read) => {
                 write!(
                     formatter,
-                    "a sketch of version {version}; this program reads {VERSION}"
+                    "a sketch of version {version}; this program reads {read}"
                 )
+            }
+            Kind::Parts => {
+                formatter.write_str("the sketches of a counter must ascend, none of them empty")
             }
             Kind::Form(form) => write!(formatter, "a sketch has no form {form}"),
             Kind::Length(bytes) => write!(formatter, "no sketch of this form has {bytes} bytes"),

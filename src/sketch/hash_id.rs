@@ -13,14 +13,24 @@ const IDENTITY: &[u8] = b"tally hash id";
 /// The identity of a hash: 32 bits that tell one key from another and nothing else about it.
 ///
 /// Two keys of a deployment share theirs with a chance of 2⁻³².
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct HashId(u32);
 
 impl HashId {
+    /// Stands for hashes that are not told apart any more, see [`super::Uniques`].
+    pub const SEVERAL: Self = Self(0);
+
     /// Redis's hash, which has no key: that of counters whose sketches Redis reads.
     pub const REDIS: Self = Self(1);
 
-    /// Returns the number as it is stored and sent: 1 for Redis's hash, more for keys.
+    /// Returns the hash of this number.
+    pub(super) const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Returns the number as it is stored and sent: 0 for several hashes, 1 for Redis's, more for keys.
     pub const fn number(self) -> u32 {
         self.0
     }
@@ -30,7 +40,7 @@ impl HashKey {
     /// Returns the identity of this key, which may be stored and logged.
     pub fn id(&self) -> HashId {
         let [a, b, c, d, ..] = hash(self, IDENTITY).to_le_bytes();
-        // 0 and 1 are kept free: 0 for formats that say "none", 1 for Redis's hash.
+        // 0 and 1 are kept free: for several hashes, and for Redis's.
         HashId(u32::from_le_bytes([a, b, c, d]).max(2))
     }
 }

@@ -13,7 +13,7 @@
 //! bytes ── Sketch::from_bytes ── merge ──► Sketch ── estimate ──► f64     in a lead, on read
 //! ```
 //!
-//! Sketches can be merged only where all elements were hashed with one key: a deploy has one.
+//! Sketches are merged only where all elements were hashed with one key: [`Uniques`] keep them by hash.
 //!
 //! | module | holds |
 //! |---|---|
@@ -28,7 +28,9 @@
 //! | `lanes` | registers several at a time |
 //! | `estimate` | from registers or tokens to a number of elements |
 //! | `family` | the sketches of many shards: which of them add, which merge |
+//! | `uniques` | all sketches of a counter, by hash and class: what cells, leads and roots hold |
 //! | `intersection` | what two of them have in common |
+//! | `histogram` | how samples are distributed, for percentiles: no sketch of elements, and not idempotent |
 //! | `redis` | the hash and the string of Redis, for sketches that Redis is to read or has written |
 
 mod difference;
@@ -36,6 +38,7 @@ mod estimate;
 mod family;
 mod format;
 mod hash_id;
+mod histogram;
 mod hyperloglog;
 mod intersection;
 mod lanes;
@@ -44,13 +47,19 @@ mod registers;
 mod rice;
 mod sip;
 mod token;
+mod uniques;
 
 pub use difference::{BLOCKS, Digests, Learnt};
 pub use estimate::STANDARD_ERROR;
 pub use family::{Class, Estimated, Families};
 pub use format::SketchError;
 pub use hash_id::HashId;
+pub use histogram::{
+    BUCKETS_PER_OCTAVE, Histogram, HistogramError, MAX_RELATIVE_ERROR, NoSample, SAMPLE_LIMIT,
+    SAMPLE_MIN, Sample,
+};
 pub use hyperloglog::Sketch;
 pub use redis::{Hyll, HyllFault, redis_hash, redis_token};
 pub use sip::{HashKey, hash};
 pub use token::Token;
+pub use uniques::{CLASS_SHARDS_MAX, EPOCHS_MAX, Packed, Source, Uniques};

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use tally::cluster::delta::{Delta, Feed, Gathering, Have, Marks, Replica, Taken};
 use tally::cluster::view::{DatacenterState, View, ViewAtRest};
+use tally::counter::flush::Element;
 use tally::counter::id::Datacenter;
 use tally::counter::merge::CellTotals;
 use tally::protocol::messages::{decode, encode};
-use tally::sketch::{HashKey, Sketch, Token, hash};
+use tally::sketch::{HashKey, Uniques, hash};
 
 pub const LEADS: usize = 2;
 pub const VIEWS: usize = 2;
@@ -23,7 +24,7 @@ pub fn datacenter(number: usize) -> Datacenter {
 pub struct Lead {
     pub generation: u64,
     pub sequences: [u64; 2],
-    pub uniques: Sketch,
+    pub uniques: Uniques,
     pub elements: u32,
     pub feed: Feed,
     pub root_has: Have,
@@ -55,7 +56,7 @@ impl Lead {
             self.generation = generation;
             self.sequences = [0, 0];
             self.elements = 0;
-            self.uniques = Sketch::new();
+            self.uniques = Uniques::new();
         }
     }
 
@@ -95,7 +96,7 @@ impl World {
         let lead = |number: u64| Lead {
             generation: 1,
             sequences: [0, 0],
-            uniques: Sketch::new(),
+            uniques: Uniques::new(),
             elements: 0,
             feed: Feed::new(View::new(1), number),
             root_has: Have::Unknown,
@@ -160,7 +161,7 @@ impl World {
                 lead.sequences = [1, 0];
                 // The same visitors come again.
                 lead.elements /= 2;
-                lead.uniques = elements(lead.elements);
+                lead.uniques = elements(lead.elements, 4, 5);
             }
             _ => {}
         }
@@ -175,7 +176,7 @@ impl World {
             1 => 300,
             few => few,
         };
-        lead.uniques.merge(&elements(lead.elements));
+        lead.uniques.merge(&elements(lead.elements, 4, 5));
     }
 
     pub fn push(&mut self, number: usize) {
@@ -263,10 +264,15 @@ impl World {
     }
 }
 
-pub fn elements(count: u32) -> Sketch {
-    let token =
-        |element: u32| Token::from_hash(hash(&HashKey::from([5; 16]), &element.to_le_bytes()));
-    let mut sketch = Sketch::new();
-    sketch.insert_many(&(0..count).map(token).collect::<Vec<_>>());
-    sketch
+/// So many elements, as so many shards had them, by so many keys one after the other.
+pub fn elements(count: u32, shards: u8, keys: u8) -> Uniques {
+    let mut uniques = Uniques::new();
+    for element in 0..count {
+        let newest = u8::try_from(element / 1_000).unwrap_or(u8::MAX);
+        let key = HashKey::from([5 + newest % keys; 16]);
+        let hashed = hash(&key, &element.to_le_bytes());
+        let element = Element::of(hashed);
+        uniques.insert(element.source(key.id(), shards), element.token);
+    }
+    uniques
 }

@@ -64,6 +64,7 @@ pub fn keyed(number: u64, added: u128, removed: u128) -> Keyed {
         past: Vec::new(),
         seen: None,
         condition: None,
+        samples: Vec::new(),
     }
 }
 

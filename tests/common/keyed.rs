@@ -73,6 +73,7 @@ pub fn write(number: u8, wish: Wish, now_ms: i64) -> Keyed {
         past,
         seen: None,
         condition: None,
+        samples: Vec::new(),
     }
 }
 

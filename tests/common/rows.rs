@@ -9,15 +9,15 @@ use tally::counter::cell::{Cell, Hot};
 use tally::counter::flush::Changes;
 use tally::counter::history::{MINUTES_KEPT, Step};
 use tally::counter::ledger::{Kept, Ledger, NewRecord, WriteKey};
-use tally::counter::merge::from_rest;
 use tally::protocol::messages::{decode, encode};
-use tally::sketch::Sketch;
+use tally::sketch::{Histogram, Uniques};
 
 const HOT: u8 = 1;
 const ALL_TIME: u8 = 2;
 const MINUTE_SKETCH: u8 = 6;
 const SEALED: u8 = 8;
 const LEDGER: u8 = 9;
+const SAMPLES: u8 = 10;
 
 fn kind_of_page(step: Step) -> u8 {
     match step {
@@ -54,16 +54,32 @@ impl Rows {
             self.0
                 .retain(|(kind, start), _| *kind != MINUTE_SKETCH || *start >= now - MINUTES_KEPT);
         }
-        for (minute, sketch) in &changes.minutes {
-            self.0.insert((MINUTE_SKETCH, *minute), sketch.clone());
+        for (minute, uniques) in &changes.minutes {
+            self.0.insert((MINUTE_SKETCH, *minute), uniques.clone());
         }
-        for &(minute, token) in &changes.late_tokens {
-            let mut sketch = self.sketch(MINUTE_SKETCH, minute);
-            sketch.insert(token);
-            self.0.insert((MINUTE_SKETCH, minute), sketch.to_bytes());
+        for &(minute, source, token) in &changes.late_tokens {
+            let mut uniques = self.uniques(MINUTE_SKETCH, minute);
+            uniques.insert(source, token);
+            self.0.insert((MINUTE_SKETCH, minute), uniques.to_bytes());
         }
+        self.write_samples(changes, now);
         self.write_records(cell, changes);
         self.write_hot(cell);
+    }
+
+    fn write_samples(&mut self, changes: &Changes, now: i64) {
+        for (minute, samples) in &changes.samples {
+            let stored = self.0.get(&(SAMPLES, *minute));
+            let mut merged = stored.map_or_else(Histogram::new, |body| {
+                Histogram::from_bytes(body).expect("a histogram")
+            });
+            if stored.is_none() {
+                self.0
+                    .retain(|(kind, start), _| *kind != SAMPLES || *start >= now - MINUTES_KEPT);
+            }
+            merged.merge(samples);
+            self.0.insert((SAMPLES, *minute), merged.to_bytes());
+        }
     }
 
     fn write_records(&mut self, cell: &Cell, changes: &Changes) {
@@ -162,13 +178,13 @@ impl Rows {
         }
         let open = hot
             .open_minute()
-            .map_or_else(Sketch::new, |minute| self.sketch(MINUTE_SKETCH, minute));
+            .map_or_else(Uniques::new, |minute| self.uniques(MINUTE_SKETCH, minute));
         let parts = self.0.range((SEALED, i64::MIN)..=(SEALED, i64::MAX));
         let sealed = parts.map(|(&(_, shard), body)| {
             let part = decode(body).expect("a part");
             (u8::try_from(shard).expect("a shard"), part)
         });
-        let all_time = self.sketch(ALL_TIME, 0);
+        let all_time = self.uniques(ALL_TIME, 0);
         let mut cell = Cell::restore(hot, pages, all_time, open, sealed.collect());
         cell.restore_ledger(self.ledger());
         cell
@@ -181,21 +197,39 @@ impl Rows {
         })
     }
 
-    /// The sketches of the minutes that a window touches, merged.
-    pub fn window_uniques(&self, from: i64, to: i64) -> Sketch {
-        let mut union = Sketch::new();
+    /// The unique elements of the minutes that a window touches.
+    pub fn window_uniques(&self, from: i64, to: i64) -> Uniques {
+        let mut union = Uniques::new();
         let minutes = self
             .0
             .range((MINUTE_SKETCH, from - Step::Minute.seconds() + 1)..=(MINUTE_SKETCH, to));
         for (_, body) in minutes {
-            union.merge(&from_rest(body));
+            union.merge(&Uniques::from_bytes(body).expect("unique elements"));
         }
         union
     }
 
-    fn sketch(&self, kind: u8, start: i64) -> Sketch {
-        self.0.get(&(kind, start)).map_or_else(Sketch::new, |body| {
-            Sketch::from_bytes(body).expect("a sketch")
-        })
+    /// The samples of the minutes that a window touches, merged.
+    pub fn window_samples(&self, from: i64, to: i64) -> Histogram {
+        let mut all = Histogram::new();
+        let first = Step::Minute.start_of(from);
+        for (_, body) in self.0.range((SAMPLES, first)..=(SAMPLES, to)) {
+            all.merge(&Histogram::from_bytes(body).expect("a histogram"));
+        }
+        all
+    }
+
+    /// The minutes that have samples.
+    pub fn minutes_of_samples(&self) -> Vec<i64> {
+        let rows = self.0.range((SAMPLES, i64::MIN)..=(SAMPLES, i64::MAX));
+        rows.map(|((_, minute), _)| *minute).collect()
+    }
+
+    fn uniques(&self, kind: u8, start: i64) -> Uniques {
+        self.0
+            .get(&(kind, start))
+            .map_or_else(Uniques::new, |body| {
+                Uniques::from_bytes(body).expect("unique elements")
+            })
     }
 }

@@ -2,11 +2,11 @@
 
 use tally::cluster::root::Root;
 use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::merge::{CellTotals, Summary, at_rest};
+use tally::counter::merge::{CellTotals, Summary};
 use tally::counter::settings::Settings;
 use tally::protocol::messages::{DatacenterSum, GlobalSum};
 use tally::protocol::public::Freshness;
-use tally::sketch::{HashKey, Sketch, Token, hash};
+use tally::sketch::{HashKey, Source, Token, Uniques, hash};
 
 /// 1 May 2026, 00:00:30 UTC.
 pub const NOW_MS: i64 = 1_777_593_630_000;
@@ -35,14 +35,20 @@ pub fn datacenter(name: &str) -> Datacenter {
     Datacenter::parse(name).expect("a datacenter")
 }
 
-/// The sketch of these elements, at rest.
-pub fn sketch(elements: std::ops::Range<u32>) -> Vec<u8> {
-    let mut sketch = Sketch::new();
+/// These elements.
+pub fn sketch(elements: std::ops::Range<u32>) -> Uniques {
+    sketch_of(1, elements)
+}
+
+/// These elements, by another key.
+pub fn sketch_of(key: u8, elements: std::ops::Range<u32>) -> Uniques {
+    let key = HashKey::from([key; 16]);
+    let mut uniques = Uniques::new();
     for element in elements {
-        let hashed = hash(&HashKey::from([1; 16]), &element.to_le_bytes());
-        sketch.insert(Token::from_hash(hashed));
+        let hashed = hash(&key, &element.to_le_bytes());
+        uniques.insert(Source::of_all(key.id()), Token::from_hash(hashed));
     }
-    at_rest(&sketch)
+    uniques
 }
 
 /// A datacenter with one cell of these totals.
@@ -90,7 +96,7 @@ pub fn sum(datacenters: Vec<(&str, Option<DatacenterSum>)>) -> GlobalSum {
             .map(|(name, part)| (datacenter(name), part))
             .collect(),
         is_whole: true,
-        uniques: Vec::new(),
+        uniques: Uniques::new(),
         is_drained: true,
     }
 }

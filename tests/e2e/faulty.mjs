@@ -7,7 +7,12 @@ import Aggregator, {
   Directory as SoundDirectory,
   Inbox as SoundInbox,
   Limiter as SoundLimiter,
+  Watcher as SoundWatcher,
 } from "./index.js";
+
+// A build without src/handlers.js has worker-build's class instead.
+const sound = (name, event, env, ctx) =>
+  typeof Aggregator === "function" ? new Aggregator(ctx, env)[name](event) : Aggregator[name](event, env, ctx);
 
 async function perhaps(env, kind, name, request, answer) {
   const asked = JSON.stringify({ kind, name, path: request === null ? "" : new URL(request.url).pathname });
@@ -35,19 +40,28 @@ const withFaults = (kind, Sound) =>
     alarm() {
       return this.#sound.alarm?.();
     }
+
+    webSocketMessage(socket, message) {
+      return this.#sound.webSocketMessage(socket, message);
+    }
+
+    webSocketClose(socket, code, reason, wasClean) {
+      return this.#sound.webSocketClose(socket, code, reason, wasClean);
+    }
   };
 
 export const Cell = withFaults("cell", SoundCell);
 export const Directory = withFaults("directory", SoundDirectory);
 export const Inbox = withFaults("inbox", SoundInbox);
 export const Limiter = withFaults("limiter", SoundLimiter);
+export const Watcher = withFaults("watcher", SoundWatcher);
 
 export default class extends WorkerEntrypoint {
   fetch(request) {
-    return perhaps(this.env, "aggregator", "", request, () => new Aggregator(this.ctx, this.env).fetch(request));
+    return perhaps(this.env, "aggregator", "", request, () => sound("fetch", request, this.env, this.ctx));
   }
 
   queue(batch) {
-    return perhaps(this.env, "queue", batch.queue, null, () => new Aggregator(this.ctx, this.env).queue(batch));
+    return perhaps(this.env, "queue", batch.queue, null, () => sound("queue", batch, this.env, this.ctx));
   }
 }

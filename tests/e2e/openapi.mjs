@@ -66,6 +66,10 @@ export function faults(schema, value, at = "$") {
       const others = TYPES.object(value) ? Object.keys(value).filter((name) => !known.includes(name)) : [];
       return others.map((name) => `${at}: has ${name}, which is not described`);
     }
+    if (keyword === "additionalProperties") {
+      const others = TYPES.object(value) ? Object.keys(value).filter((name) => !(name in (schema.properties ?? {}))) : [];
+      return others.flatMap((name) => faults(wanted, value[name], `${at}.${name}`));
+    }
     if (Object.hasOwn(NESTED, keyword)) return NESTED[keyword](wanted, value, at);
     if (!Object.hasOwn(KEYWORDS, keyword)) throw new Error(`openapi.json uses ${keyword}, which is not checked here`);
     return KEYWORDS[keyword](wanted, value) ? [] : [`${at}: ${keyword} ${JSON.stringify(wanted)} is not met`];
@@ -94,6 +98,7 @@ function operationOf(method, path) {
     const fits = (part, index) =>
       part === wanted[index] ||
       ["{id}", "{policy}", "{key}"].includes(part) ||
+      (/^\{id\}\.\w+$/.test(part) && wanted[index]?.endsWith(part.slice("{id}".length))) ||
       (part === "{prefix}*" && wanted[index].endsWith("*"));
     const operation = methods[method.toLowerCase()];
     if (operation && parts.length === wanted.length && parts.every(fits)) return operation;

@@ -140,6 +140,15 @@ test("a bot's write changes nothing, is answered well and counted apart, unless 
   expect(await world.strong("a")).toMatchObject({ value: 3, uniques: { estimate: 2 } });
 });
 
+test("a pixel counts visitors too, and no bots", async () => {
+  world = await openWorld();
+  for (const options of [from("203.0.113.9"), from("203.0.113.9"), from("203.0.113.10"), from("203.0.113.11", BOT)]) {
+    expect((await world.call("GET", "/pixel/a.gif?unique=auto", options)).status).toBe(200);
+  }
+  expect(await world.strong("a")).toMatchObject({ value: 3, uniques: { estimate: 2 } });
+  expect(await metric("tally_bots_ignored_total")).toBe(1);
+});
+
 test("a keyed write counts its visitor once, also if the retry comes from another address", async () => {
   world = await openWorld();
   const keyed = (address) => ({ headers: { ...from(address).headers, "idempotency-key": "view-1" } });

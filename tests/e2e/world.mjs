@@ -20,7 +20,13 @@ export { randomFrom } from "../crash/random.mjs";
 export const ORIGIN = "http://tally.test";
 export const EDGE = "tally-edge";
 export const AGGREGATOR = "tally-aggregator";
-export const CLASSES = { CELLS: "Cell", DIRECTORY: "Directory", INBOXES: "Inbox", LIMITERS: "Limiter" };
+export const CLASSES = {
+  CELLS: "Cell",
+  DIRECTORY: "Directory",
+  INBOXES: "Inbox",
+  LIMITERS: "Limiter",
+  WATCHERS: "Watcher",
+};
 const FRONT = "front";
 const QUEUE = "tally-events";
 const DEADLINE_MS = 20_000;

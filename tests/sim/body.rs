@@ -7,13 +7,14 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use tally::counter::flush::Element;
 use tally::counter::id::CounterId;
 use tally::counter::ledger::{KeyedOutcome, WriteKey};
 use tally::protocol::batch::Record;
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
 use tally::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
 use tally::protocol::batch::plan::{Addressed, Plan};
-use tally::sketch::Token;
+use tally::sketch::HashKey;
 
 use super::chance::Chance;
 use super::client::count_keyed;
@@ -86,6 +87,7 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
             unique: line.element.as_ref().map(|name| name.as_bytes().into()),
             at_ms: None,
             id: line.id.as_deref().map(Cow::Borrowed),
+            sample: None,
         };
         gather.add(number, &record, now_ms, &hash);
     }
@@ -102,7 +104,10 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
     let here = datacenter(edges[0].datacenter);
     let mut plan = Plan::new(
         sums,
-        Times::Live,
+        Manner {
+            times: Times::Live,
+            hash: HashKey::from([7; 16]).id(),
+        },
         &here,
         |counter| edges[air_of(counter)].shards.get(),
         |shards| edges[0].own_shard(shards),
@@ -118,9 +123,9 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
         let mut stored = Vec::new();
         for Addressed { to, load } in elements {
             let counter = air_of(&to.counter);
-            for (_, token) in load.tokens {
+            for (_, element) in load.tokens {
                 let mut hashes = named.iter().copied();
-                let hashed = hashes.find(|hashed| Token::from_hash(*hashed) == token);
+                let hashed = hashes.find(|hashed| Element::of(*hashed) == element);
                 let edge = edges[counter].clone();
                 let (hashed, written) = (hashed.expect("of a line"), written[counter].clone());
                 stored.push(edge::write(edge, (0, 0), Some(hashed), written).boxed());

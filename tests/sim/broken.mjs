@@ -337,4 +337,16 @@ export const MUTATIONS = [
     "self.generation().is_some_and(|own| own < write.generation)",
     "self.generation().is_some_and(|own| own < write.generation.min(1))",
   ],
+  [
+    "a flush that comes again brings its samples again",
+    "src/counter/cell.rs",
+    "        match self.nonces.look_up(nonce, now_ms) {",
+    "        Self::apply_samples(&load.samples, now_ms.div_euclid(1_000), changes);\n        match self.nonces.look_up(nonce, now_ms) {",
+  ],
+  [
+    "samples that join in a lane are lost",
+    "src/counter/flush.rs",
+    "add_samples(&mut self.samples, *second, histogram);",
+    "let _ = (second, histogram);",
+  ],
 ];

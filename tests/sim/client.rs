@@ -50,6 +50,7 @@ pub fn new_keyed(edge: &Edge, wish: Wish) -> Keyed {
         past: Vec::new(),
         seen: None,
         condition: None,
+        samples: Vec::new(),
     }
 }
 

@@ -8,18 +8,19 @@ use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::counter::flush::{Load, Refusal};
+use tally::counter::flush::{Element, Load, Refusal};
 use tally::counter::id::Datacenter;
 use tally::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket, newest_at};
 use tally::counter::nonces::Nonce;
 use tally::counter::split::shard_of_element;
 use tally::protocol::messages::{Fault, Flushed, GlobalSum};
 use tally::protocol::version::{SeenCell, Version};
-use tally::sketch::Token;
+use tally::sketch::{HashId, HashKey, Token};
 
 use super::isolate::Spawned;
 use super::network::{Answer, Message, unavailable};
 use super::oracle::{End, Totals};
+use super::sampled::sample_of;
 use super::{Air, Boxed, CELLS, datacenter, shard_of};
 
 const MOVES_MAX: usize = 4;
@@ -257,6 +258,12 @@ impl Drop for Client {
     }
 }
 
+/// The hash that an element went through: isolates have two keys while one is changed.
+fn hash_id(hashed: u64) -> HashId {
+    let key = if hashed.is_multiple_of(4) { 8 } else { 7 };
+    HashKey::from([key; 16]).id()
+}
+
 /// One write, until its client has an answer; it is never sent again by the client. `told` gets its version.
 pub fn write(
     edge: Rc<Edge>,
@@ -265,10 +272,10 @@ pub fn write(
     told: Rc<RefCell<Vec<Version>>>,
 ) -> impl Future<Output = ()> + 'static {
     let air = edge.air.clone();
-    let write = air
-        .oracle
-        .borrow_mut()
-        .begin_write(delta, element.map(Token::from_hash));
+    let write = air.oracle.borrow_mut().begin_write(
+        delta,
+        element.map(|hashed| (hash_id(hashed), Token::from_hash(hashed))),
+    );
     let client = Client {
         air,
         write,
@@ -281,9 +288,14 @@ pub fn write(
             removed: delta.1,
             live: vec![(second, delta.0)],
             tokens: element
-                .map(|hashed| (second, Token::from_hash(hashed)))
+                .map(|hashed| (second, Element::of(hashed)))
                 .into_iter()
                 .collect(),
+            samples: sample_of(write, delta.0)
+                .map(|one| (second, one))
+                .into_iter()
+                .collect(),
+            hash: element.map(hash_id).unwrap_or_default(),
             ..Load::default()
         };
         let begun_ms = edge.now_ms();

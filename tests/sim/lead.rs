@@ -6,6 +6,7 @@ use tally::counter::grant::Grant;
 use tally::counter::merge::{Part, Question};
 use tally::counter::split::Step;
 use tally::protocol::messages::{DatacenterSum, Fault};
+use tally::sketch::Uniques;
 
 use super::cell::Core;
 use super::network::{Answer, Message, Reply, all, unavailable};
@@ -202,5 +203,5 @@ impl Core {
 
 fn add(sum: &mut DatacenterSum, shard: u8, part: Part) {
     sum.cells.push((shard, part.totals));
-    sum.summary.add_part(part, Vec::new());
+    sum.summary.add_part(part, Uniques::new());
 }

@@ -51,6 +51,7 @@ mod root;
 #[expect(dead_code, reason = "windows of unique elements have their own test")]
 #[path = "../common/rows.rs"]
 mod rows;
+mod sampled;
 mod seeds;
 mod shards;
 mod steps;

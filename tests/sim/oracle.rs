@@ -15,7 +15,7 @@ use tally::counter::nonces::Nonce;
 use tally::counter::settings::Ttl;
 use tally::counter::total::Value;
 use tally::protocol::messages::Flushed;
-use tally::sketch::Token;
+use tally::sketch::{HashId, Token};
 
 use super::CELLS;
 use super::events::Events;
@@ -40,7 +40,7 @@ pub struct Write {
     /// The moment after which it was begun, and the cell that counted it.
     pub begun: usize,
     pub place: usize,
-    pub element: Option<Token>,
+    pub element: Option<(HashId, Token)>,
     /// The moment that counted it, and in which generation.
     pub commit: Option<(usize, u64)>,
     pub end: Option<End>,
@@ -91,7 +91,7 @@ pub fn plus(one: Totals, other: Totals) -> Totals {
 }
 
 impl Oracle {
-    pub fn begin_write(&mut self, delta: Totals, element: Option<Token>) -> usize {
+    pub fn begin_write(&mut self, delta: Totals, element: Option<(HashId, Token)>) -> usize {
         self.writes.push(Write {
             delta,
             begun: self.totals.len(),

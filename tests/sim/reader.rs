@@ -12,6 +12,7 @@ use tally::counter::merge::Question;
 use tally::counter::queue::InboxId;
 use tally::protocol::messages::{Fault, GlobalSum};
 use tally::protocol::version::Version;
+use tally::sketch::Uniques;
 
 use super::edge::{Edge, View};
 use super::network::{Answer, Message, all, unavailable};
@@ -56,13 +57,14 @@ pub async fn sum_world(air: &Rc<Air>, about_times: bool) -> Result<Option<Global
             _ => None,
         });
         let datacenters = root.datacenters.iter().cloned().zip(sums).collect();
-        let sum = GlobalSum {
+        let mut sum = GlobalSum {
             root,
             datacenters,
             is_whole: true,
-            uniques: Vec::new(),
+            uniques: Uniques::new(),
             is_drained: true,
         };
+        sum.join_uniques();
         if sum.tells_unsettled() {
             asks = Message::Settle;
             continue;

@@ -128,6 +128,9 @@ impl World {
             let core = place.core.clone();
             let oracle = core.air.oracle.borrow();
             oracle.check_cell(core.place, &core.state.borrow());
+            let generation = core.state.borrow().generation();
+            let samples = core.rows.borrow().window_samples(0, i64::MAX);
+            oracle.check_samples(core.place, generation, &samples);
             drop(oracle);
             place.crash();
         }

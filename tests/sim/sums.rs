@@ -3,10 +3,9 @@
 //! Invariant: as `oracle`: a sum has every cell at some moment since the read began, and nothing twice.
 
 use tally::counter::id::Datacenter;
-use tally::counter::merge::from_rest;
 use tally::counter::total::{Sum, Value};
 use tally::protocol::messages::GlobalSum;
-use tally::sketch::Sketch;
+use tally::sketch::{Source, Uniques};
 
 use super::oracle::{End, Oracle, plus, sum};
 use super::{CELLS, DATACENTERS};
@@ -121,17 +120,17 @@ impl Oracle {
     }
 
     /// The elements of all that had been counted in a generation at a moment.
-    fn uniques(&self, moment: usize, generation: u64) -> Sketch {
-        let mut sketch = Sketch::new();
+    fn uniques(&self, moment: usize, generation: u64) -> Uniques {
+        let mut uniques = Uniques::new();
         for write in &self.writes {
             let counted = write
                 .commit
                 .filter(|(at, of)| *at <= moment && *of == generation);
-            if let Some(token) = write.element.filter(|_| counted.is_some()) {
-                sketch.insert(token);
+            if let Some((hash, token)) = write.element.filter(|_| counted.is_some()) {
+                uniques.insert(Source::of_all(hash), token);
             }
         }
-        sketch
+        uniques
     }
 
     /// A complete read has every element that was counted before it began, and none that never was.
@@ -144,13 +143,13 @@ impl Oracle {
     }
 }
 
-/// The elements of all datacenters.
-fn merged(read: &GlobalSum) -> Sketch {
-    let mut sketch = Sketch::new();
-    for part in read.datacenters.iter().filter_map(|(_, sum)| sum.as_ref()) {
-        sketch.merge(&from_rest(&part.summary.uniques));
+/// The elements of all datacenters, by hash.
+fn merged(read: &GlobalSum) -> Uniques {
+    let mut uniques = Uniques::new();
+    for (source, sketch) in read.uniques.parts() {
+        uniques.add(Source::of_all(source.hash), sketch);
     }
-    sketch
+    uniques
 }
 
 fn is_named(datacenter: &Datacenter, name: &str) -> bool {

@@ -7,7 +7,7 @@ use super::{Basis, CellChange, Delta, Have, Mark, Part};
 use crate::cluster::view::{Heard, View};
 use crate::counter::id::Datacenter;
 use crate::counter::merge::CellTotals;
-use crate::sketch::Learnt;
+use crate::sketch::{Learnt, Source};
 
 /// Up to so many unique elements are sent to a receiver of whom nothing is known, without asking for its
 /// digests: 128 tokens of 4 bytes are 512 bytes, as large as the digests themselves.
@@ -47,25 +47,27 @@ pub(super) fn take(view: &mut View, delta: &Delta, note: &mut dyn FnMut(Changed)
             }
         }
     }
-    // Bytes that cannot be read are of no build of ours; what they held is asked for by digests.
     let learnt = view.uniques_mut().learn_packed(&delta.uniques);
-    let learnt = learnt.unwrap_or(Learnt::Items(Vec::new()));
     is_news |= note_learnt(learnt, note);
     News { is_news, has_begun }
 }
 
-fn note_learnt(learnt: Learnt, note: &mut dyn FnMut(Changed)) -> bool {
-    match learnt {
-        Learnt::Items(items) => {
-            let is_news = !items.is_empty();
-            items.into_iter().map(Changed::Unique).for_each(note);
-            is_news
-        }
-        Learnt::Form => {
-            note(Changed::Form);
-            true
+fn note_learnt(learnt: Vec<(Source, Learnt)>, note: &mut dyn FnMut(Changed)) -> bool {
+    let mut is_news = false;
+    for (source, learnt) in learnt {
+        match learnt {
+            Learnt::Items(items) => {
+                is_news |= !items.is_empty();
+                let items = items.into_iter().map(|item| (source, item));
+                items.map(Changed::Unique).for_each(&mut *note);
+            }
+            Learnt::Form => {
+                note(Changed::Form);
+                is_news = true;
+            }
         }
     }
+    is_news
 }
 
 impl Feed {
@@ -234,7 +236,7 @@ impl Feed {
         self.view.datacenters().map(part).collect()
     }
 
-    fn delta(&self, basis: Basis, parts: Vec<Part>, items: Vec<u32>) -> Delta {
+    fn delta(&self, basis: Basis, parts: Vec<Part>, items: Vec<(Source, u32)>) -> Delta {
         Delta {
             generation: self.view.generation(),
             basis,

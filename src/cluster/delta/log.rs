@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::counter::id::Datacenter;
 use crate::counter::merge::CellKey;
+use crate::sketch::Source;
 
 /// The most entries: 4,096 of about 100 bytes are 400 KB for a counter under way. Ten writes a second
 /// from each of 100 datacenters change 100 cells, their datacenters and, were each a new visitor, 1,000
@@ -20,9 +21,9 @@ pub(super) enum Changed {
     Cell(CellKey),
     /// How current a datacenter is.
     Heard(Datacenter),
-    /// An item of the unique elements.
-    Unique(u32),
-    /// The unique elements have another form: items before have no names any more.
+    /// An item of the unique elements, and of which sketch.
+    Unique((Source, u32)),
+    /// A sketch has another form: items before have no names any more.
     Form,
 }
 

@@ -1,8 +1,8 @@
 //! What a cell has to say to a reader.
 
 use super::Cell;
-use crate::counter::merge::{CellTotals, Part, Question, Range, at_rest};
-use crate::sketch::Sketch;
+use crate::counter::merge::{CellTotals, Part, Question, Range};
+use crate::sketch::Uniques;
 
 impl Cell {
     /// What the cell has to say to a reader; `None` if it counts for no or another generation.
@@ -24,7 +24,7 @@ impl Cell {
             ),
             None => (Vec::new(), i64::MIN),
         };
-        let uniques = (!question.totals_only).then(|| at_rest(&self.uniques()));
+        let uniques = (!question.totals_only).then(|| self.uniques());
         Some(Part {
             totals,
             last_write_ms: self.last_write_ms,
@@ -38,7 +38,7 @@ impl Cell {
     }
 
     /// The unique elements of all time.
-    pub fn uniques(&self) -> Sketch {
+    pub fn uniques(&self) -> Uniques {
         let mut all = self.all_time.clone();
         if let Some((_, open)) = &self.open_uniques {
             all.merge(open);

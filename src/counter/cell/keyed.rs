@@ -108,7 +108,9 @@ impl Cell {
         self.sequence += 1;
         self.last_write_ms = self.last_write_ms.max(now_ms);
         changes.hot = true;
-        self.apply_amounts(&write.live, &write.past, now_ms.div_euclid(1_000), changes);
+        let now = now_ms.div_euclid(1_000);
+        self.apply_amounts(&write.live, &write.past, now, changes);
+        Self::apply_samples(&write.samples, now, changes);
         let (totals, is_exact) = match (elsewhere, write.seen) {
             (Some((others_added, others_removed)), _) => {
                 let totals = (

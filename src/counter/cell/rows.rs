@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::{Cell, Hot};
 use crate::counter::history::{History, Step};
 use crate::counter::merge::Part;
-use crate::sketch::Sketch;
+use crate::sketch::Uniques;
 
 impl Cell {
-    /// The stored form of the sketch of all time, without the open minute.
+    /// The stored form of the unique elements of all time, without the open minute.
     pub fn all_time_row(&self) -> Vec<u8> {
         self.all_time.to_bytes()
     }
@@ -35,12 +35,12 @@ impl Cell {
         }
     }
 
-    /// Puts a cell together again from its rows; `open` is the sketch of [`Hot::open_minute`].
+    /// Puts a cell together again from its rows; `open` are the unique elements of [`Hot::open_minute`].
     pub fn restore(
         hot: Hot,
         pages: impl IntoIterator<Item = (Step, i64, Vec<(i64, u128)>)>,
-        all_time: Sketch,
-        open: Sketch,
+        all_time: Uniques,
+        open: Uniques,
         sealed: BTreeMap<u8, Option<Part>>,
     ) -> Self {
         Self {

@@ -84,6 +84,16 @@ impl<'a> By<'a> {
         })
     }
 
+    /// Returns what an element alone says, of a request that is its visitor's.
+    pub fn of_unique(unique: Option<&str>) -> Self {
+        let is_auto = unique == Some(AUTO);
+        Self {
+            is_auto,
+            ignores_bots: is_auto,
+            ..Self::default()
+        }
+    }
+
     /// The same of one line of many, whose request is a server's and says nothing of visitors.
     ///
     /// # Errors

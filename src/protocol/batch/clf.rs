@@ -60,6 +60,7 @@ impl<'a> LogLine<'a> {
             unique: counted.then_some(Cow::Borrowed(self.address)),
             at_ms: self.unix_seconds.checked_mul(1000),
             id: None,
+            sample: None,
         }
     }
 }

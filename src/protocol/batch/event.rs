@@ -11,6 +11,7 @@ use super::super::problem::{Code, Problem};
 use super::Record;
 use super::by::By;
 use super::json::{Text, bytes_of, present, read_object};
+use crate::sketch::Sample;
 
 /// The longest element that uniques are counted by, in bytes of UTF-8.
 pub const UNIQUE_BYTES_MAX: usize = 1024;
@@ -31,6 +32,8 @@ struct EventWire<'a> {
     at: Option<u64>,
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "present")]
+    sample: Option<f64>,
     #[serde(borrow, default, deserialize_with = "present")]
     bots: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -39,9 +42,9 @@ struct EventWire<'a> {
     user_agent: Option<Text<'a>>,
 }
 
-/// Returns one record `{"key", "increment"?, "unique"?, "at"?, "id"?}`: `increment` is a positive whole
-/// number or its decimal string, 1 where it is missing; `at` is in unix milliseconds. Besides what it says of who did
-/// it; where that is a visitor, its `unique` is the word `auto`, and stands for no element.
+/// Returns one record `{"key", "increment"?, "unique"?, "at"?, "id"?, "sample"?}`: `increment` is a positive whole
+/// number or its decimal string, 1 where it is missing; `at` is in unix milliseconds; `sample` see [`Sample::new`]. Besides what it
+/// says of who did it; where that is a visitor, its `unique` is the word `auto`, and stands for no element.
 ///
 /// The key is not checked here, see [`Record::counter_id`]. Allocates only for strings with escapes.
 ///
@@ -60,6 +63,7 @@ pub fn parse_line(json: &[u8]) -> Result<(Record<'_>, By<'_>), Problem> {
         unique: wire.unique.map(|text| bytes_of(text.0)),
         at_ms: wire.at.map(milliseconds_of),
         id: wire.id.map(|text| text.0),
+        sample: sample_of(wire.sample)?,
     };
     Ok((record, by.of_line()?))
 }
@@ -81,6 +85,8 @@ pub struct IncrementBody {
     pub unique: Option<String>,
     /// When it happened, in unix milliseconds; `None` is now.
     pub at_ms: Option<i64>,
+    /// The value that percentiles are of, one for the whole delta.
+    pub sample: Option<Sample>,
     /// What it says of who did it. Of a visitor `unique` is the word `auto`, and stands for no element.
     pub by: By<'static>,
 }
@@ -94,6 +100,8 @@ struct IncrementWire<'a> {
     unique: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
     at: Option<u64>,
+    #[serde(default, deserialize_with = "present")]
+    sample: Option<f64>,
     #[serde(borrow, default, deserialize_with = "present")]
     bots: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -102,7 +110,8 @@ struct IncrementWire<'a> {
     user_agent: Option<Text<'a>>,
 }
 
-/// Returns the body `{"delta"?, "unique"?, "at"?, "bots"?, "ip"?, "user_agent"?}` of one increment; an empty body is a delta of 1.
+/// Returns the body `{"delta"?, "unique"?, "at"?, "sample"?, "bots"?, "ip"?, "user_agent"?}` of one increment; an empty body is a delta
+/// of 1.
 ///
 /// # Errors
 /// As [`parse_event`].
@@ -112,6 +121,7 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
             delta: 1,
             unique: None,
             at_ms: None,
+            sample: None,
             by: By::default(),
         });
     }
@@ -124,8 +134,15 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
         delta,
         unique,
         at_ms: wire.at.map(milliseconds_of),
+        sample: sample_of(wire.sample)?,
         by: by.into_owned(),
     })
+}
+
+/// Returns what percentiles are of, if it was given.
+fn sample_of(number: Option<f64>) -> Result<Option<Sample>, Problem> {
+    let sample = number.map(Sample::new).transpose();
+    sample.map_err(|refused| Problem::new(Code::InvalidBody, refused.to_string()))
 }
 
 /// Returns an amount, 1 where it is missing.

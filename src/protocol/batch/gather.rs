@@ -14,6 +14,8 @@ use super::report::{LineNumbers, Report};
 use super::{Record, length};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::WriteKey;
+use crate::counter::samples::{Samples, insert_sample};
+use crate::sketch::{HashId, Sample};
 
 /// How far a record's time may be from the clock where nothing else is set, in milliseconds.
 pub const CLOCK_SKEW_MS: i64 = 5_000;
@@ -50,6 +52,15 @@ pub enum Times {
     Past,
 }
 
+/// How what a body holds is to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Of when it is.
+    pub times: Times,
+    /// The hash that its elements went through.
+    pub hash: HashId,
+}
+
 /// What a batch may hold, and how its times are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -75,6 +86,8 @@ pub struct Gathered {
     pub lines: LineNumbers,
     /// Records with an id of their own, each counted once by itself.
     pub identified: Vec<Identified>,
+    /// The samples of its records by stamp, but for those of records with an id.
+    pub samples: Samples,
 }
 
 /// A record with an idempotency key of its own.
@@ -94,6 +107,8 @@ pub struct Identified {
     pub element: Option<u64>,
     /// Whether its time is out of range, so that it may be answered if it was counted before, and not counted now.
     pub is_skewed: bool,
+    /// The value that percentiles are of.
+    pub sample: Option<Sample>,
 }
 
 /// What a batch is hashed with.
@@ -226,15 +241,21 @@ impl Gather {
             let unique = record.unique.as_deref().unwrap_or_default();
             let at_ms = record.at_ms.map(i64::to_le_bytes);
             let at_ms = at_ms.as_ref().map_or(&[][..], |bytes| bytes);
+            let delta = record.delta.to_le_bytes();
+            let sample = record.sample.map(|sample| sample.bits().to_le_bytes());
+            let mut asked: Vec<&[u8]> = vec![&delta, unique, at_ms];
+            // Left out where there is none: a record without asks for what it always did.
+            asked.extend(sample.as_ref().map(|bits| &bits[..]));
             let name = |bytes: &[u8]| hashes.name(bytes);
             gathered.identified.push(Identified {
                 line,
                 key: write_key(&name, Kind::Event, id),
-                fingerprint: fingerprint(&name, &[&record.delta.to_le_bytes(), unique, at_ms]),
+                fingerprint: fingerprint(&name, &asked),
                 second: stamp,
                 delta: record.delta,
                 element: element.map(|element| hashes.element(element)),
                 is_skewed,
+                sample: record.sample,
             });
             self.memory_bytes += IDENTIFIED_BYTES;
             return Ok(());
@@ -251,6 +272,9 @@ impl Gather {
         if let Some(element) = element {
             let hashed = hashes.element(element);
             self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hashed));
+        }
+        if let Some(sample) = record.sample {
+            self.memory_bytes += length(insert_sample(&mut gathered.samples, stamp, sample));
         }
         self.memory_bytes += gathered.lines.push(line);
         Ok(())

@@ -8,17 +8,17 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::gather::{Gathered, Times};
+use super::gather::{Gathered, Manner, Times};
 use super::plan::Addressed;
 use super::report::{LineNumbers, Report};
-use crate::counter::flush::Load;
+use crate::counter::flush::{self, Load};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, WriteKey};
 use crate::counter::split::shard_of_element;
 use crate::protocol::keyed::element_second;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::Problem;
-use crate::sketch::Token;
+use crate::sketch::Histogram;
 
 /// The most keyed writes that one message carries: each is two rows at the lead, so a message takes about
 /// 0.1 s.
@@ -55,7 +55,7 @@ pub struct KeyedWrites {
     /// By the places of their writes.
     elements: Vec<Element>,
     shards: u8,
-    times: Times,
+    manner: Manner,
     /// Whether they may only be answered, not counted: their times are out of range.
     pub is_recall: bool,
 }
@@ -68,23 +68,26 @@ impl KeyedWrites {
         counter: &CounterId,
         gathered: &mut Gathered,
         shards: u8,
-        times: Times,
+        manner: Manner,
         key: Option<BodyKey>,
     ) -> [Self; 2] {
+        let times = manner.times;
         let empty = |is_recall: bool| Self {
             counter: counter.clone(),
             writes: Vec::new(),
             lines: Vec::new(),
             elements: Vec::new(),
             shards,
-            times,
+            manner,
             is_recall,
         };
         let [mut keyed, mut recalled] = [false, true].map(empty);
         for record in std::mem::take(&mut gathered.identified) {
             let elements = record.element.map(|hashed| (record.second, hashed));
             let bucket = vec![(record.second, record.delta)];
-            let write = write(record.key, record.fingerprint, record.delta, bucket, times);
+            let mut write = write(record.key, record.fingerprint, record.delta, bucket, times);
+            let sample = record.sample.map(Histogram::of);
+            write.samples = sample.map(|one| (record.second, one)).into_iter().collect();
             let group = if record.is_skewed {
                 &mut recalled
             } else {
@@ -95,7 +98,8 @@ impl KeyedWrites {
         if let Some(body) = key.filter(|_| gathered.lines.count > 0) {
             let added = std::mem::take(&mut gathered.added);
             let buckets = std::mem::take(&mut gathered.buckets).into_iter().collect();
-            let write = write(body.key, body.fingerprint, added, buckets, times);
+            let mut write = write(body.key, body.fingerprint, added, buckets, times);
+            write.samples = std::mem::take(&mut gathered.samples);
             let lines = std::mem::take(&mut gathered.lines);
             keyed.push(write, lines, std::mem::take(&mut gathered.tokens));
         }
@@ -162,6 +166,7 @@ fn write(
         // The answer to a body names no values.
         seen: Some(Default::default()),
         condition: None,
+        samples: Vec::new(),
     }
 }
 
@@ -200,7 +205,7 @@ impl KeyedElements {
             let place = self.lines.len().saturating_sub(1);
             let shard = shard_of_element(element.hashed, writes.shards);
             let of_shard = by_shard.entry(shard).or_default();
-            let second = element_second(writes.times, element.second, counted);
+            let second = element_second(writes.manner.times, element.second, counted);
             of_shard.elements.push((second, element.hashed));
             if of_shard.lines.last() != Some(&place) {
                 of_shard.lines.push(place);
@@ -217,9 +222,10 @@ impl KeyedElements {
             elements.sort_unstable();
             elements.dedup();
             let tokens = elements.into_iter();
-            let tokens = tokens.map(|(second, hashed)| (second, Token::from_hash(hashed)));
+            let tokens = tokens.map(|(second, hashed)| (second, flush::Element::of(hashed)));
             let load = Load {
                 past_tokens: tokens.collect(),
+                hash: writes.manner.hash,
                 ..Load::default()
             };
             let to = CellAddress {

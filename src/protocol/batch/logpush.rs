@@ -95,6 +95,7 @@ impl<'a> LogpushLine<'a> {
             unique,
             at_ms: Some(self.at_ms),
             id: None,
+            sample: None,
         }
     }
 }
@@ -160,6 +161,7 @@ pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<Record<'_>
         unique,
         at_ms,
         id: wire.id.map(|text| text.0),
+        sample: None,
     })
 }
 

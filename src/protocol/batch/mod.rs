@@ -26,6 +26,7 @@ use std::borrow::Cow;
 
 use super::problem::Problem;
 use crate::counter::id::CounterId;
+use crate::sketch::Sample;
 
 pub mod by;
 pub mod civil;
@@ -56,6 +57,8 @@ pub struct Record<'a> {
     pub at_ms: Option<i64>,
     /// The record's own idempotency key.
     pub id: Option<Cow<'a, str>>,
+    /// The value that percentiles are of.
+    pub sample: Option<Sample>,
 }
 
 impl Record<'_> {

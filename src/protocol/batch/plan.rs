@@ -6,15 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use super::gather::{Gathered, Times};
+use super::gather::{Gathered, Manner, Times};
 use super::keyed::{BodyKey, Calls, KeyedWrites};
 use super::report::{LineNumbers, Report};
-use crate::counter::flush::Load;
+use crate::counter::flush::{Element, Load};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::split::shard_of_element;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
-use crate::sketch::Token;
 
 /// The most calls of one body, flushes and what keys need: each may be sent twice, and 2 × 4,900 leave 200 of the 10,000
 /// subrequests of one invocation for the rest. Only counters of several shards come near it.
@@ -61,7 +60,7 @@ impl Plan {
     /// many gets the amounts. Lines of counters that are too many for one body fail.
     pub fn new(
         sums: Vec<(CounterId, Gathered)>,
-        times: Times,
+        manner: Manner,
         datacenter: &Datacenter,
         shards_of: impl Fn(&CounterId) -> u8,
         own_shard: impl Fn(u8) -> u8,
@@ -72,10 +71,10 @@ impl Plan {
         for (counter, mut gathered) in sums {
             let shards = shards_of(&counter);
             let own = own_shard(shards);
-            let keyed = KeyedWrites::take(&counter, &mut gathered, shards, times, key);
+            let keyed = KeyedWrites::take(&counter, &mut gathered, shards, manner, key);
             let is_plain = gathered.lines.count > 0;
             let mut loads = match is_plain {
-                true => loads_of(&gathered, shards, own, times),
+                true => loads_of(&gathered, shards, own, manner),
                 false => BTreeMap::new(),
             };
             let keyed_calls: usize = keyed.iter().map(KeyedWrites::calls).sum();
@@ -171,14 +170,15 @@ impl Plan {
 }
 
 /// What each shard gets: the elements that are its own, and one of them all amounts.
-fn loads_of(gathered: &Gathered, shards: u8, own: u8, times: Times) -> BTreeMap<u8, Load> {
+fn loads_of(gathered: &Gathered, shards: u8, own: u8, manner: Manner) -> BTreeMap<u8, Load> {
     let buckets = gathered.buckets.iter();
     let buckets = buckets.map(|(&second, &amount)| (second, amount)).collect();
     let mut amounts = Load {
         added: gathered.added,
+        samples: gathered.samples.clone(),
         ..Load::default()
     };
-    match times {
+    match manner.times {
         Times::Live => amounts.live = buckets,
         Times::Past => amounts.past = buckets,
     }
@@ -186,11 +186,12 @@ fn loads_of(gathered: &Gathered, shards: u8, own: u8, times: Times) -> BTreeMap<
     loads.insert(own, amounts);
     for &(second, hashed) in &gathered.tokens {
         let load = loads.entry(shard_of_element(hashed, shards)).or_default();
-        let tokens = match times {
+        load.hash = manner.hash;
+        let tokens = match manner.times {
             Times::Live => &mut load.tokens,
             Times::Past => &mut load.past_tokens,
         };
-        tokens.push((second, Token::from_hash(hashed)));
+        tokens.push((second, Element::of(hashed)));
     }
     loads
 }

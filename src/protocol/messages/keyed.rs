@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Call;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use crate::counter::samples::Samples;
 use crate::protocol::names::CellAddress;
 
 calls! {
@@ -23,6 +24,38 @@ pub struct Count {
     pub writes: Vec<Keyed>,
     /// How often their claims had moved when the root was asked; `None` for keys that only their sender knows.
     pub moves: Option<u32>,
+    /// The samples of writes that have some, by their places: writes themselves travel without.
+    samples: Vec<(u32, Samples)>,
+}
+
+impl Count {
+    /// The message that has a lead count these writes.
+    pub fn new(to: CellAddress, mut writes: Vec<Keyed>, moves: Option<u32>) -> Self {
+        let mut samples = Vec::new();
+        for (place, write) in (0..).zip(&mut writes) {
+            if !write.samples.is_empty() {
+                samples.push((place, std::mem::take(&mut write.samples)));
+            }
+        }
+        Self {
+            to,
+            writes,
+            moves,
+            samples,
+        }
+    }
+
+    /// The message with the samples at their writes, as its receiver counts them.
+    #[must_use]
+    pub fn received(mut self) -> Self {
+        for (place, samples) in self.samples.drain(..) {
+            let place = usize::try_from(place).unwrap_or(usize::MAX);
+            if let Some(write) = self.writes.get_mut(place) {
+                write.samples = samples;
+            }
+        }
+        self
+    }
 }
 
 /// The lead has decided, durably.

@@ -2,10 +2,13 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `distribution` | how samples are distributed |
 //! | `explain` | how a counter's sum was made |
+//! | `live` | a counter, as those who watch it are told |
 //! | `number` | exact numbers of any size, estimates |
 //! | `rounding` | estimates for readers without a key |
 //! | `told` | one counter's sum, as it is told |
+//! | `union` | unique elements of several counters |
 //!
 //! This file holds the answers that are about several counters, or about none.
 
@@ -18,84 +21,24 @@ use super::messages::{DeadLetters, Flushed, GlobalSum};
 use super::names::CellAddress;
 use super::order::in_order;
 use super::problem::Code;
-use super::query::Window;
 use super::version::Version;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::{from_rest, join_sketches};
 use crate::counter::queue::Death;
 use crate::counter::total::Value;
-use crate::sketch::{Class, Families, HashId};
+use crate::sketch::HashId;
 
+mod distribution;
 mod explain;
+mod live;
 mod number;
 mod rounding;
 mod told;
+mod union;
 
 pub use number::{Estimate, Exact};
 pub use rounding::{DIGITS_MAX, Rounding};
 pub use told::{Freshness, SettingsView, Told};
-
-/// The JSON of `GET /uniques`: the union of several counters.
-pub fn union_json(ids: &[CounterId], told: &[Told<'_>], window: Option<Window>) -> String {
-    let mut union = Vec::new();
-    for one in told {
-        join_sketches(&mut union, one.sketch(window).to_vec());
-    }
-    let nothing = Estimate {
-        estimate: 0,
-        standard_error: 0.0,
-    };
-    let union = Estimate::of(&union).unwrap_or(nothing);
-    together_json(ids, told, window, None, union)
-}
-
-/// The JSON of `GET /uniques?op=intersection`: what two counters have in common.
-pub fn intersection_json(
-    ids: &[CounterId],
-    (one, other): (Told<'_>, Told<'_>),
-    window: Option<Window>,
-) -> String {
-    let families = |told: &Told<'_>| {
-        let mut families = Families::new();
-        families.add(Class::ALL, &from_rest(told.sketch(window)));
-        families
-    };
-    let common = families(&one).intersection(&families(&other));
-    let common = Estimate::from(common);
-    together_json(ids, &[one, other], window, Some("intersection"), common)
-}
-
-fn together_json(
-    ids: &[CounterId],
-    told: &[Told<'_>],
-    window: Option<Window>,
-    op: Option<&'static str>,
-    estimate: Estimate,
-) -> String {
-    #[derive(Serialize)]
-    struct TogetherView<'a> {
-        ids: &'a [CounterId],
-        #[serde(skip_serializing_if = "Option::is_none")]
-        op: Option<&'static str>,
-        #[serde(flatten)]
-        estimate: Estimate,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        window: Option<u64>,
-        exact: bool,
-        as_of: i64,
-        staleness_ms: i64,
-    }
-    let rounding = told.first().map_or(Rounding::OFF, Told::rounding);
-    to_json(&TogetherView {
-        ids,
-        op,
-        estimate: rounding.apply(estimate),
-        window: window.map(|window| window.seconds),
-        exact: told.iter().all(Told::is_exact),
-        as_of: told.iter().map(Told::as_of_ms).min().unwrap_or(0),
-        staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
-    })
-}
+pub use union::{intersection_json, union_json, union_of};
 
 /// The JSON of `POST /uniques/rotate`.
 pub fn rotated_json(before: HashId, now: HashId) -> String {

@@ -4,9 +4,8 @@ use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::counter::merge::from_rest;
 use crate::counter::total::Value;
-use crate::sketch::{Estimated, Sketch};
+use crate::sketch::{Estimated, Uniques};
 
 /// An exact number of any size: a JSON number, or a decimal string where the reader asked for
 /// strings and a JavaScript number would not hold it.
@@ -42,32 +41,57 @@ pub struct Estimate {
     pub estimate: u64,
     /// Its standard error, in elements: two thirds of such estimates are this near or nearer.
     pub standard_error: f64,
+    /// Of how many epochs it is the sum; left out for one.
+    #[serde(skip_serializing_if = "is_one")]
+    pub epochs: usize,
 }
 
 impl Estimate {
-    /// The estimate of a sketch at rest; `None` for an empty one.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
-        let sketch = from_rest(bytes);
-        (!sketch.is_empty()).then(|| Self::of_sketch(&sketch))
+    /// The estimate of no elements.
+    pub const NOTHING: Self = Self {
+        estimate: 0,
+        standard_error: 0.0,
+        epochs: 1,
+    };
+
+    /// The estimate of unique elements; `None` where there were none.
+    pub fn of(uniques: &Uniques) -> Option<Self> {
+        if uniques.is_empty() {
+            return None;
+        }
+        Some(Self::of_estimated(uniques.estimate(), uniques.epochs()))
     }
 
-    fn of_sketch(sketch: &Sketch) -> Self {
-        let estimate = sketch.estimate();
-        let error = estimate * sketch.standard_error();
+    /// The sum of the estimates of these epochs; of none it is nothing.
+    pub fn of_epochs(epochs: &[Estimated]) -> Self {
+        let (mut estimate, mut variance) = (0.0, 0.0);
+        for epoch in epochs {
+            estimate += epoch.estimate;
+            variance += epoch.standard_error * epoch.standard_error;
+        }
+        let standard_error = variance.sqrt();
+        let sum = Estimated {
+            estimate,
+            standard_error,
+        };
+        Self::of_estimated(sum, epochs.len().max(1))
+    }
+
+    fn of_estimated(found: Estimated, epochs: usize) -> Self {
         Self {
-            estimate: round(estimate),
-            standard_error: (error * 100.0).ceil() / 100.0,
+            estimate: round(found.estimate),
+            standard_error: (found.standard_error * 100.0).ceil() / 100.0,
+            epochs,
         }
     }
 }
 
-impl From<Estimated> for Estimate {
-    fn from(estimated: Estimated) -> Self {
-        Self {
-            estimate: round(estimated.estimate),
-            standard_error: (estimated.standard_error * 100.0).ceil() / 100.0,
-        }
-    }
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands fields over by reference"
+)]
+fn is_one(epochs: &usize) -> bool {
+    *epochs == 1
 }
 
 #[expect(

@@ -22,6 +22,9 @@ impl Rounding {
     /// Not at all.
     pub const OFF: Self = Self(None);
 
+    /// To one digit.
+    pub const COARSEST: Self = Self(Some(1));
+
     /// Returns what a setting says: 1 to [`DIGITS_MAX`], nothing or `off` for none.
     ///
     /// # Errors
@@ -77,6 +80,7 @@ impl Rounding {
         Estimate {
             estimate,
             standard_error: (error * 100.0).ceil() / 100.0,
+            epochs: exact.epochs,
         }
     }
 }

@@ -7,12 +7,13 @@ use super::rounding::Rounding;
 use super::to_json;
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::{Range, Summary, join_sketches};
+use crate::counter::merge::{Range, Summary, join};
 use crate::counter::settings::TtlMode;
 use crate::counter::total::Value;
 use crate::protocol::messages::{DatacenterSum, GlobalSum, Origin};
 use crate::protocol::query::Window;
 use crate::protocol::version::Version;
+use crate::sketch::Uniques;
 
 /// When and how a sum was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +132,7 @@ impl<'a> Told<'a> {
         for part in sum.datacenters.iter().filter_map(|(_, part)| part.as_ref()) {
             total.add(part.summary.clone());
         }
-        join_sketches(&mut total.uniques, sum.uniques.clone());
+        join(&mut total.uniques, sum.uniques.clone());
         Self {
             id,
             sum,
@@ -153,22 +154,27 @@ impl<'a> Told<'a> {
         self.rounding
     }
 
-    /// The sketch at rest: of a window where one was asked for, else of all time.
-    pub(super) fn sketch(&self, window: Option<Window>) -> &[u8] {
+    /// The unique elements: of a window where one was asked for, else of all time.
+    pub(super) fn sketches(&self, window: Option<Window>) -> &Uniques {
         match window {
             Some(_) => &self.total.window_uniques,
             None => &self.total.uniques,
         }
     }
 
-    fn uniques(&self, window: Option<Window>) -> Option<Estimate> {
-        let estimate = Estimate::of(self.sketch(window));
+    pub(super) fn uniques(&self, window: Option<Window>) -> Option<Estimate> {
+        let estimate = Estimate::of(self.sketches(window));
         estimate.map(|estimate| self.rounding.apply(estimate))
     }
 
     /// The counter's value.
     pub fn value(&self) -> Value {
         self.sum.value()
+    }
+
+    /// What was counted in the window that was asked for; 0 where none was.
+    pub fn window_count(&self) -> u128 {
+        self.total.window.count
     }
 
     /// Whether every write acknowledged before the read began is in the value, and none twice.

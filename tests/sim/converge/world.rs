@@ -11,7 +11,7 @@ use tally::cluster::ring::Ring;
 use tally::cluster::view::View;
 use tally::cluster::watch::{Held, Poller, Watch};
 use tally::counter::id::{CounterId, Datacenter};
-use tally::sketch::{HashKey, Sketch, Token, hash};
+use tally::sketch::{HashKey, Sketch, Source, Token, Uniques, hash};
 
 use super::air::Air;
 use super::chance::Chance;
@@ -47,7 +47,7 @@ pub struct Lead {
     pub sequence: u64,
     pub added: u128,
     pub last_write_ms: i64,
-    pub uniques: Sketch,
+    pub uniques: Uniques,
     pub armed_ms: Option<i64>,
     /// When it last pushed, by the true clock.
     pub pushed_ms: Option<i64>,
@@ -73,7 +73,7 @@ pub struct Rest {
     pub last_write_ms: i64,
     /// What all must come to: flushes, and visitors.
     pub flushes: u64,
-    pub uniques: Sketch,
+    pub uniques: Uniques,
     /// When each place had come to it.
     pub agreed_ms: Vec<Option<i64>>,
 }
@@ -132,7 +132,7 @@ impl World {
             let writers = plan.writers(counter, &mut air.chance);
             let uniques = match plan.is_everywhere(counter) {
                 true => before.clone(),
-                false => Sketch::new(),
+                false => Uniques::new(),
             };
             let first = leads.len();
             for datacenter in &writers {
@@ -312,11 +312,11 @@ impl World {
     }
 }
 
-fn visitors(key: &HashKey, numbers: std::ops::Range<u32>) -> Sketch {
+fn visitors(key: &HashKey, numbers: std::ops::Range<u32>) -> Uniques {
     let token = |number: u32| Token::from_hash(hash(key, &number.to_le_bytes()));
     let mut sketch = Sketch::new();
     sketch.insert_many(&numbers.map(token).collect::<Vec<_>>());
-    sketch
+    Uniques::of(Source::of_all(key.id()), sketch)
 }
 
 /// Clocks are up to 50 ms off; two of them ten minutes, in either direction.

@@ -1,0 +1,90 @@
+// Calls of the service. Invariant: the key is sent as a header to the page's own origin, and kept nowhere but in
+// this tab: not in an address, not in a cookie, not in an error.
+import { parseExact } from "./numbers.js";
+
+const KEY = "tally-key";
+// Longer than any read takes where a datacenter is away (3 s), shorter than patience.
+const ANSWER_MS_MAX = 10_000;
+
+export function key() {
+  return sessionStorage.getItem(KEY) ?? "";
+}
+
+export function setKey(text) {
+  if (text === "") sessionStorage.removeItem(KEY);
+  else sessionStorage.setItem(KEY, text);
+}
+
+/** Why there is no answer: `status` 0 where nothing answered at all, else the problem that the service told. */
+export class Failure extends Error {
+  constructor(status, code, detail, retry_after_seconds = 0) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+    this.retry_after_seconds = retry_after_seconds;
+  }
+
+  get isOffline() {
+    return this.status === 0;
+  }
+
+  get wantsKey() {
+    return this.status === 401;
+  }
+
+  /** Whether the service has no such call: an older one, or one built without it. */
+  get isNoCall() {
+    return this.status === 406 || this.status === 501 || (this.status === 404 && this.code === "not-found");
+  }
+}
+
+/** Returns a response with status 2xx. Throws Failure; an abort by `signal` stays an AbortError. */
+export async function open(path, { headers = {}, signal } = {}) {
+  const own = key();
+  if (own !== "") headers = { ...headers, authorization: `Bearer ${own}` };
+  let response;
+  try {
+    response = await fetch(path, { headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
+  } catch (error) {
+    if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw error;
+    throw new Failure(0, "offline", "the service cannot be reached");
+  }
+  if (response.ok) return response;
+  const text = await response.text().catch(() => "");
+  let problem = {};
+  try {
+    problem = JSON.parse(text);
+  } catch {
+    // Something between the page and the service answered.
+  }
+  const code = typeof problem?.code === "string" ? problem.code : "unknown";
+  const detail = typeof problem?.detail === "string" ? problem.detail : `the answer was ${response.status}`;
+  throw new Failure(response.status, code, detail, Number(response.headers.get("retry-after")) || 0);
+}
+
+async function body(path, signal, headers) {
+  const signals = [AbortSignal.timeout(ANSWER_MS_MAX), ...(signal === undefined ? [] : [signal])];
+  const joined = AbortSignal.any(signals);
+  const response = await open(path, { signal: joined, headers });
+  try {
+    return await response.text();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Failure(0, "offline", "the connection broke");
+  }
+}
+
+/** Returns the JSON of an answer, whole numbers exact. Throws Failure. */
+export async function json(path, signal) {
+  return parseExact(await body(path, signal, { accept: "application/json" }));
+}
+
+/** Returns the text of an answer. Throws Failure. */
+export function text(path, signal) {
+  return body(path, signal, {});
+}
+
+/** The path of a counter. */
+export function counterPath(id) {
+  return `/counters/${encodeURIComponent(id)}`;
+}

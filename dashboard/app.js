@@ -1,0 +1,74 @@
+// The dashboard: one page whose fragment says what it shows, so that views can be linked to and "back" works.
+//
+// Life: fragment → view → its feed; another fragment ends the feed and the view before it. A new key does the same.
+import { key, setKey } from "./api.js";
+import { showCounter } from "./counter.js";
+import { setChip, setText } from "./dom.js";
+import { showLimits } from "./limits.js";
+import { showOverview } from "./overview.js";
+import { counterHash, parseRoute } from "./routes.js";
+
+const VIEWS = { counter: showCounter, limits: showLimits, overview: showOverview };
+const TITLES = { counter: ({ id }) => `${id} – Tally`, limits: () => "Rate limits – Tally", overview: () => "Tally" };
+
+const main = document.getElementById("main");
+const chip = document.getElementById("connection");
+let end = () => {};
+let shown;
+
+function show() {
+  const route = parseRoute(location.hash);
+  const isFirst = shown === undefined;
+  // Another length or order of the same thing: the focus stays where it was.
+  const isSame = shown?.view === route.view && shown?.id === route.id;
+  const focused = isSame ? document.activeElement?.getAttribute("href") : undefined;
+  end();
+  setChip(chip, { tone: "none", text: "connecting" });
+  end = VIEWS[route.view](main, route, (standing) => setChip(chip, standing));
+  shown = route;
+  document.title = TITLES[route.view](route);
+  for (const link of document.querySelectorAll("nav [data-view]")) {
+    if (link.dataset.view === route.view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (isFirst) return;
+  const same = [...main.querySelectorAll("a[data-keep]")].find((link) => link.getAttribute("href") === focused);
+  (same ?? main.querySelector("h1")).focus({ preventScroll: isSame });
+  if (!isSame) scrollTo(0, 0);
+}
+
+const find = document.getElementById("find");
+find.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const id = find.elements.id.value;
+  if (id !== "") location.hash = counterHash(id);
+  find.reset();
+});
+
+const dialog = document.getElementById("key-dialog");
+const field = document.getElementById("key-field");
+const opener = document.getElementById("key-open");
+const tellKey = () => setText(opener, key() === "" ? "Key" : "Key set");
+const useKey = (text) => {
+  setKey(text);
+  field.value = "";
+  dialog.close();
+  tellKey();
+  show();
+};
+opener.addEventListener("click", () => dialog.showModal());
+document.getElementById("key-close").addEventListener("click", () => dialog.close());
+document.getElementById("key-forget").addEventListener("click", () => useKey(""));
+document.getElementById("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  useKey(field.value.trim());
+});
+tellKey();
+
+// The link would be taken for the fragment of a view.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+addEventListener("hashchange", show);
+show();

@@ -1,0 +1,237 @@
+// A chart of a history that can be zoomed by mouse, by buttons and by keys.
+//
+// Invariant: what is drawn is counts per step, joined over whole steps of the clock, never smoothed; a gap is where
+// nothing is known. The zoom belongs to the chart: new points change what is drawn, not what is looked at.
+import { el, setText } from "./dom.js";
+import { count, short } from "./numbers.js";
+import { columns, factorFor, joined, summary } from "./series.js";
+
+// As many bars as can be told apart: one for each seven pixels.
+const BAR_PIXELS = 7;
+const BARS_MIN = 24;
+const BARS_MAX = 120;
+const HEIGHT = 232;
+// Less than this many steps is no history to look at.
+const STEPS_MIN = 12;
+const TABLE_ROWS_MAX = 120;
+
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const twoDigits = (number) => String(number).padStart(2, "0");
+
+/** Returns a moment in the time of this place: "14:05", with seconds or the day where the width asks for it. */
+function moment(second, width_seconds) {
+  const date = new Date(second * 1000);
+  const clock = `${twoDigits(date.getHours())}:${twoDigits(date.getMinutes())}`;
+  if (width_seconds < 60) return `${clock}:${twoDigits(date.getSeconds())}`;
+  if (width_seconds < 3_600) return clock;
+  const day = date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  return `${day}, ${clock}`;
+}
+
+/** Returns the label of a tick: the clock, and the day where it is another than that of the tick before. */
+function tick(second, step_seconds, before) {
+  const date = new Date(second * 1000);
+  const day = date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  if (step_seconds >= 86_400) return day;
+  const clock = moment(second, Math.min(step_seconds, 60)).slice(0, step_seconds < 60 ? 8 : 5);
+  const isNewDay = before === undefined || new Date(before * 1000).getDate() !== date.getDate();
+  return isNewDay ? `${clock}\n${day}` : clock;
+}
+
+/** How wide a bar is, in words. */
+function widthWords(seconds) {
+  if (seconds < 60) return seconds === 1 ? "second" : `${seconds} seconds`;
+  if (seconds < 3_600) return seconds === 60 ? "minute" : `${seconds / 60} minutes`;
+  if (seconds < 86_400) return seconds === 3_600 ? "hour" : `${seconds / 3_600} hours`;
+  return "day";
+}
+
+/** A chart with its buttons. `node` goes on the page; `show` gives it points; `close` when it leaves. */
+export class Chart {
+  #points = [];
+  #drawnPoints = [];
+  #range;
+  #zoom;
+  #width_seconds = 60;
+  #plot;
+  #box = el("div", { class: "plot" });
+  #readout = el("p", { class: "readout" }, "\u00A0");
+  #rows = el("tbody");
+  #caption = el("caption", { class: "unseen" });
+  #buttons;
+  #observer;
+  #scheme = matchMedia("(prefers-color-scheme: dark)");
+  #redraw = () => this.#draw(true);
+
+  constructor() {
+    const button = (label, text, act) => el("button", { type: "button", class: "quiet small", "aria-label": label, title: label, on: { click: act } }, text);
+    this.#buttons = {
+      earlier: button("Earlier", "←", () => this.#shift(-1)),
+      later: button("Later", "→", () => this.#shift(1)),
+      closer: button("Zoom in", "+", () => this.#scale(0.5)),
+      wider: button("Zoom out", "−", () => this.#scale(2)),
+      whole: button("Show all", "All", () => this.#look(undefined)),
+    };
+    this.#box.addEventListener("keydown", (event) => this.#onKey(event));
+    for (const [name, value] of [["tabindex", "0"], ["role", "group"]]) this.#box.setAttribute(name, value);
+    const head = el("tr", {}, el("th", { scope: "col" }, "From"), el("th", { scope: "col" }, "Count"));
+    this.node = el(
+      "div",
+      { class: "chart" },
+      this.#box,
+      el("div", { class: "under" }, this.#readout, el("div", { class: "buttons", role: "group", "aria-label": "Zoom" }, Object.values(this.#buttons))),
+      el("details", { class: "numbers" }, el("summary", {}, "The same as a table"), el("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Counts" }, el("table", {}, this.#caption, el("thead", {}, head), this.#rows))),
+    );
+    this.#observer = new ResizeObserver(() => this.#draw());
+    this.#observer.observe(this.#box);
+    this.#scheme.addEventListener("change", this.#redraw);
+  }
+
+  /** Shows points of `range`, an entry of RANGES, that ends at `to_s`. Another range begins with all of it in sight. */
+  show(points, range, to_s) {
+    if (this.#range?.step !== range.step || this.#range?.seconds !== range.seconds) this.#zoom = undefined;
+    this.#range = { ...range, to: to_s + 1, from: to_s + 1 - range.seconds };
+    this.#points = points;
+    this.#draw();
+  }
+
+  close() {
+    this.#observer.disconnect();
+    this.#scheme.removeEventListener("change", this.#redraw);
+    this.#plot?.destroy();
+  }
+
+  get #seen() {
+    return this.#zoom ?? this.#range;
+  }
+
+  #look(zoom) {
+    this.#zoom = zoom;
+    this.#draw();
+  }
+
+  /** Looks at a part of the range, kept inside it and wide enough. */
+  #lookAt(from, to) {
+    const { from: first, to: last, step_seconds, seconds } = this.#range;
+    const width = Math.min(seconds, Math.max(step_seconds * STEPS_MIN, to - from));
+    const middle = (from + to) / 2;
+    const start = Math.min(Math.max(middle - width / 2, first), last - width);
+    this.#look(width >= seconds ? undefined : { from: start, to: start + width });
+  }
+
+  #shift(direction) {
+    if (this.#range === undefined || this.#zoom === undefined) return;
+    const { from, to } = this.#zoom;
+    const by = ((to - from) / 2) * direction;
+    this.#lookAt(from + by, to + by);
+  }
+
+  #scale(factor) {
+    if (this.#range === undefined) return;
+    const { from, to } = this.#seen;
+    const middle = (from + to) / 2;
+    const half = ((to - from) / 2) * factor;
+    this.#lookAt(middle - half, middle + half);
+  }
+
+  #onKey(event) {
+    const acts = { ArrowLeft: () => this.#shift(-1), ArrowRight: () => this.#shift(1), "+": () => this.#scale(0.5), "=": () => this.#scale(0.5), "-": () => this.#scale(2), 0: () => this.#look(undefined), Escape: () => this.#look(undefined) };
+    const act = acts[event.key];
+    if (act === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    act();
+  }
+
+  #draw(anew = false) {
+    const width = Math.floor(this.#box.clientWidth);
+    if (this.#range === undefined || width === 0) return;
+    const { from, to } = this.#seen;
+    const { step_seconds } = this.#range;
+    const most = Math.min(BARS_MAX, Math.max(BARS_MIN, Math.floor(width / BAR_PIXELS)));
+    const factor = factorFor(to - from, step_seconds, most);
+    this.#width_seconds = factor * step_seconds;
+    this.#drawnPoints = joined(this.#points, factor, step_seconds).filter(([second]) => second + this.#width_seconds > from && second < to);
+    const data = columns(this.#drawnPoints);
+    // Whole bars at both ends.
+    const first = this.#drawnPoints[0]?.[0] ?? from;
+    const last = (this.#drawnPoints.at(-1)?.[0] ?? to) + this.#width_seconds;
+    if (anew || this.#plot === undefined) {
+      this.#plot?.destroy();
+      this.#plot = new globalThis.uPlot(this.#options(width), data, this.#box);
+    } else {
+      if (this.#plot.width !== width) this.#plot.setSize({ width, height: HEIGHT });
+      this.#plot.setData(data, false);
+    }
+    this.#plot.batch(() => {
+      this.#plot.setScale("x", { min: first, max: last });
+      const top = Math.max(1, ...data[1].map((value) => value ?? 0));
+      this.#plot.setScale("y", { min: 0, max: top * 1.08 });
+    });
+    this.#tell();
+  }
+
+  #options(width) {
+    const [line, muted, grid] = [color("--accent"), color("--muted"), color("--line")];
+    const axis = { stroke: muted, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1, size: 4 }, font: "12px system-ui, sans-serif" };
+    return {
+      width,
+      height: HEIGHT,
+      legend: { show: false },
+      padding: [8, 8, 0, 0],
+      cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 6 } },
+      scales: { x: { time: true, auto: false }, y: { auto: false } },
+      axes: [
+        { ...axis, space: 64, values: (_, splits, __, ___, step) => splits.map((second, index) => tick(second, step, splits[index - 1])) },
+        { ...axis, size: 52, values: (_, splits) => splits.map((value) => (Number.isInteger(value) ? short(value) : "")) },
+      ],
+      series: [{}, { stroke: line, fill: `${line}66`, width: 1, points: { show: false }, paths: globalThis.uPlot.paths.bars({ size: [0.82, 28, 1], align: 1 }) }],
+      hooks: {
+        setCursor: [(plot) => this.#readAt(plot.cursor.left >= 0 ? plot.posToVal(plot.cursor.left, "x") : undefined)],
+        setSelect: [(plot) => this.#onSelect(plot)],
+        ready: [(plot) => plot.over.addEventListener("dblclick", () => this.#look(undefined))],
+      },
+    };
+  }
+
+  #onSelect(plot) {
+    const { left, width } = plot.select;
+    if (width < 6) return;
+    const [from, to] = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.#lookAt(from, to);
+  }
+
+  /** Says what the bar under the pointer is; without one, what is in sight together. */
+  #readAt(second) {
+    const width = this.#width_seconds;
+    const point = second === undefined ? undefined : this.#drawnPoints.find(([start]) => second >= start && second < start + width);
+    if (point === undefined) return setText(this.#readout, this.#words());
+    const [start, value] = point;
+    const isOpen = start + width > this.#range.to - 1;
+    const told = value === null ? "not kept" : `${count(value)}${isOpen ? " so far" : ""}`;
+    return setText(this.#readout, `${moment(start, width)} to ${moment(start + width, width)}: ${told}`);
+  }
+
+  #words() {
+    const { sum, peak, peak_at, known } = summary(this.#drawnPoints);
+    if (known === 0) return "nothing is known of this time";
+    if (sum === 0n) return "nothing was counted in this time";
+    return `${count(sum)} counted, at most ${count(peak)} in a ${widthWords(this.#width_seconds).replace(/^(\d)/, "span of $1")}, from ${moment(peak_at, this.#width_seconds)}`;
+  }
+
+  #tell() {
+    const words = this.#words();
+    setText(this.#readout, words);
+    this.#box.setAttribute("aria-label", `Chart of counts per ${widthWords(this.#width_seconds)}: ${words}. Keys: plus, minus, arrows, 0 for all.`);
+    setText(this.#caption, `Counts per ${widthWords(this.#width_seconds)}`);
+    const isZoomed = this.#zoom !== undefined;
+    this.#buttons.whole.disabled = !isZoomed;
+    this.#buttons.wider.disabled = !isZoomed;
+    this.#buttons.earlier.disabled = !isZoomed || this.#zoom.from <= this.#range.from;
+    this.#buttons.later.disabled = !isZoomed || this.#zoom.to >= this.#range.to;
+    const rows = this.#drawnPoints.slice(-TABLE_ROWS_MAX).reverse();
+    this.#rows.replaceChildren(
+      ...rows.map(([second, value]) => el("tr", {}, el("td", {}, moment(second, this.#width_seconds)), el("td", { class: "number" }, value === null ? "not kept" : count(value)))),
+    );
+  }
+}

@@ -1,0 +1,45 @@
+// Making elements. Invariant: text from outside becomes text, never markup: nothing here or elsewhere in the
+// dashboard parses HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function filled(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "on") for (const [type, listener] of Object.entries(value)) node.addEventListener(type, listener);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== undefined && child !== null));
+  return node;
+}
+
+/** Returns an HTML element; `on` among the attributes holds listeners; strings among the children are text. */
+export function el(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** Returns an SVG element, likewise. */
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/** Returns the name of a counter as it is shown: its direction is its own and turns nothing around it. */
+export function nameOf(id) {
+  return el("bdi", { class: "id" }, id);
+}
+
+/** Sets text only where it differs, so that a selection and a screen reader are left alone. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Shows a standing on a chip. */
+export function setChip(node, { tone, text }) {
+  if (node.dataset.tone !== tone) node.dataset.tone = tone;
+  setText(node, text);
+}
+
+/** Returns what to tell instead of numbers: a heading, a sentence, and what to do. */
+export function notice(title, ...more) {
+  return el("section", { class: "notice" }, el("h2", {}, title), more.map((part) => (typeof part === "string" ? el("p", {}, part) : part)));
+}

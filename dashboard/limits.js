@@ -1,0 +1,101 @@
+// The view of rate limits: the policies, and what was allowed and refused.
+//
+// Invariant: verdicts are shown as what they are: those of the one isolate that answered, since it began. Nothing is
+// added up over isolates, since nobody can say which of them were not asked.
+import { Failure, json, text } from "./api.js";
+import { refusalOf } from "./counter.js";
+import { el, notice, setText } from "./dom.js";
+import { count, lasting, rate, share } from "./numbers.js";
+import { ratesBetween, verdictsOf } from "./verdicts.js";
+
+const POLICIES_MAX = 100;
+const LOOK_MS = 5_000;
+
+/** Shows the limits in `main`; `status` is the chip of the page. Returns a function that ends it. */
+export function showLimits(main, _, status) {
+  const stopped = new AbortController();
+  const { signal } = stopped;
+  const verdicts = el("div", {});
+  const policies = el("div", {});
+  main.replaceChildren(
+    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Rate limits")),
+    el(
+      "div",
+      { class: "panels" },
+      el("section", { class: "panel wide", "aria-labelledby": "verdicts-title" }, el("h2", { id: "verdicts-title", class: "label" }, "Allowed and refused"), verdicts),
+      el("section", { class: "panel wide", "aria-labelledby": "policies-title" }, el("h2", { id: "policies-title", class: "label" }, "Policies"), policies),
+    ),
+  );
+  let before;
+  let heard_ms = Date.now();
+
+  const look = async () => {
+    try {
+      const after = { at_ms: Date.now(), verdicts: verdictsOf(await text("/metrics", signal)) };
+      heard_ms = Date.now();
+      if (after.verdicts === undefined) verdicts.replaceChildren(el("p", { class: "sub" }, "This service tells no verdicts."));
+      else verdicts.replaceChildren(...verdictNodes(after, ratesBetween(before, after)));
+      before = after;
+      status({ tone: "good", text: "polling · one isolate" });
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Failure)) throw error;
+      if (error.isOffline || error.status >= 500) return status({ tone: "bad", text: `offline · last seen ${lasting(Date.now() - heard_ms)} ago` });
+      status({ tone: "none", text: "wants a key" });
+      verdicts.replaceChildren(error.wantsKey ? refusalOf(error, "") : el("p", { class: "sub" }, "Verdicts are of all keys together, so they need a key with the scope admin and no prefix."));
+    }
+  };
+
+  const list = async () => {
+    try {
+      const page = await json(`/limits?limit=${POLICIES_MAX}`, signal);
+      policies.replaceChildren(page.policies.length === 0 ? notice("There are no stored policies", "Callers may keep them in their own code; one that is stored shows here.") : tableOf(page));
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Failure)) throw error;
+      policies.replaceChildren(el("p", { class: "sub" }, `The policies could not be read: ${error.message}.`));
+    }
+  };
+  look();
+  list();
+  const timer = setInterval(() => document.hidden || look(), LOOK_MS);
+  return () => {
+    stopped.abort();
+    clearInterval(timer);
+  };
+}
+
+function verdictNodes({ at_ms, verdicts }, rates) {
+  const { allowed, refused, error, started_s } = verdicts;
+  const all = allowed + refused + error;
+  const tile = (name, label, number) => el("div", { class: "tile", "data-verdict": name }, el("h3", { class: "label" }, label), el("p", { class: "value small" }, count(number)), el("p", { class: "sub" }, `${share(number, all)} · ${rate(rates === undefined ? null : rates[name])} now`));
+  const bar = el("div", { class: "split", "aria-hidden": "true" });
+  for (const [name, number] of [["allowed", allowed], ["refused", refused], ["error", error]]) {
+    const part = el("span", { "data-verdict": name });
+    part.style.flexGrow = String(number);
+    bar.append(part);
+  }
+  const age = started_s === undefined ? "" : ` ${lasting(at_ms - started_s * 1000)} ago`;
+  return [
+    el("div", { class: "tiles" }, tile("allowed", "Allowed", allowed), tile("refused", "Refused", refused), tile("error", "Not judged", error)),
+    all === 0 ? null : bar,
+    el("p", { class: "sub" }, `Checks that the isolate which answered has seen since it began${age}. On your own machine that is all of them; a deployment runs many isolates, and each look meets one. Refused counts verdicts of shadow policies too.`),
+  ].filter(Boolean);
+}
+
+function tableOf(page) {
+  const heads = ["Policy", "At most", "In", "Algorithm", "Of", "If the limiter is away"];
+  const row = (policy) =>
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, el("bdi", {}, policy.policy), policy.shadow ? " (shadow: refuses nobody)" : ""),
+      el("td", { class: "number", "data-label": heads[1] }, count(policy.limit)),
+      el("td", { "data-label": heads[2] }, lasting(policy.window_seconds * 1000).replace(/\.0 /, " ")),
+      el("td", { "data-label": heads[3] }, policy.algorithm),
+      el("td", { "data-label": heads[4] }, policy.scope === "global" ? "the world" : "each datacenter"),
+      el("td", { "data-label": heads[5] }, policy.on_error === "closed" ? "503" : "lets through"),
+    );
+  const more = page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.policies.length} by name.`);
+  return el("div", {}, el("table", { class: "policies" }, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, page.policies.map(row))), more);
+}

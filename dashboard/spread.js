@@ -1,0 +1,102 @@
+// How the samples of a counter are distributed: percentiles of the range in sight, and how they went.
+import { Failure, counterPath, json } from "./api.js";
+import { el, setText, svg } from "./dom.js";
+import { count, measured } from "./numbers.js";
+import { sparkline } from "./series.js";
+
+// Samples are kept for a day.
+const SECONDS_MAX = 86_400;
+// Each slice is a question of its own.
+const SLICES = 12;
+const MARKS = [
+  ["min", "least"],
+  ["p50", "50 %"],
+  ["p90", "90 %"],
+  ["p99", "99 %"],
+  ["p999", "99.9 %"],
+  ["max", "greatest"],
+];
+const LINES = ["p50", "p90", "p99"];
+const BOX = { width: 240, height: 56 };
+
+/** Returns the ends of equal slices of the last `seconds`, oldest first, in whole minutes where a slice has some. */
+export function slicesOf(seconds, to_s, slices = SLICES) {
+  const width = Math.max(60, Math.floor(seconds / slices / 60) * 60);
+  const n = Math.max(1, Math.floor(seconds / width));
+  // The slice that is under way is part of the last.
+  return Array.from({ length: n }, (_, index) => ({ at: to_s - (n - 1 - index) * width, seconds: width }));
+}
+
+/** The distribution of a counter's samples; hidden while there are none. */
+export class Spread {
+  #id;
+  #range;
+  #signal;
+  #list = el("ul", { class: "bars marks" });
+  #words = el("p", { class: "sub" });
+  #lines = svg("svg", { class: "spark lines gone", viewBox: `0 -2 ${BOX.width} ${BOX.height + 4}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  #trend = el("p", { class: "sub" });
+  #isMissing = false;
+
+  constructor(id, range, signal) {
+    this.#id = id;
+    this.#range = range;
+    this.#signal = signal;
+    const title = el("h2", { id: "spread-title", class: "label" }, "Samples in ", range.seconds > SECONDS_MAX ? "the last day" : range.words);
+    this.node = el("section", { class: "panel spread", hidden: true, "aria-labelledby": "spread-title" }, title, this.#words, this.#list, this.#lines, this.#trend);
+  }
+
+  /** Asks again. A service without samples is asked once. */
+  async refresh() {
+    if (this.#isMissing) return;
+    const seconds = Math.min(SECONDS_MAX, this.#range.seconds);
+    const to = Math.floor(Date.now() / 1000);
+    try {
+      const told = await this.#ask(seconds);
+      this.node.hidden = told.count === 0 || told.count === "0";
+      if (this.node.hidden) return;
+      this.#show(told);
+      // Not further back than samples are kept, by the clock of the service.
+      const slices = slicesOf(Math.min(seconds, SECONDS_MAX - 120), to);
+      const parts = [];
+      for (const slice of slices) parts.push(await this.#ask(slice.seconds, slice.at));
+      this.#draw(parts);
+    } catch (error) {
+      if (this.#signal.aborted) return;
+      if (!(error instanceof Failure)) throw error;
+      if (error.isNoCall) this.#isMissing = true;
+      // Otherwise what was shown stays; that the service is away is said elsewhere.
+    }
+  }
+
+  #ask(seconds, at) {
+    const end = at === undefined ? "" : `&at=${at}`;
+    return json(`${counterPath(this.#id)}/distribution?window=${seconds}${end}&numbers=string`, this.#signal);
+  }
+
+  #show(told) {
+    const off = told.max_relative_error > 0 ? `; percentiles are off by at most ${measured(Number((told.max_relative_error * 100).toPrecision(2)))} %` : "";
+    setText(this.#words, `${count(told.count)} ${Number(told.count) === 1 ? "sample" : "samples"}, ${measured(told.mean)} on average${off}`);
+    const largest = Math.max(...MARKS.map(([name]) => Number(told[name]) || 0));
+    const rows = MARKS.map(([name, label]) => {
+      const part = largest > 0 ? Math.max(0, (Number(told[name]) / largest) * 100) : 0;
+      return el("li", {}, el("span", { class: "place" }, label), svg("svg", { class: "bar", "aria-hidden": "true" }, svg("rect", { height: "100%", width: `${part}%` })), el("span", { class: "number" }, measured(Number(told[name]))));
+    });
+    this.#list.replaceChildren(...rows);
+  }
+
+  #draw(parts) {
+    // One point is no line.
+    const isLine = parts.filter(({ p50 }) => p50 !== null).length > 1;
+    this.#lines.classList.toggle("gone", !isLine);
+    setText(this.#trend, "");
+    if (!isLine) return;
+    const top = Math.max(1e-300, ...parts.flatMap((part) => LINES.map((name) => Number(part[name] ?? 0))));
+    const paths = LINES.map((name) => {
+      const values = parts.map((part) => (part[name] === null || part[name] === undefined ? null : (Number(part[name]) / top) * BOX.height));
+      return svg("path", { class: `line ${name}`, d: sparkline(values, BOX.width, BOX.height, BOX.height) });
+    });
+    this.#lines.replaceChildren(...paths);
+    setText(this.#trend, `How 50 % (solid), 90 % (dashed) and 99 % (dotted) went; the top is ${measured(top)}`);
+  }
+}

@@ -1,0 +1,122 @@
+// Where datacenters are, and where land is, coarsely: enough to see at a glance where something is counted.
+
+/** Land in cells of 2.5°, row by row from 77.5° north, each row from 180° west, a bit a cell. Source: Natural Earth, 1:110m, public domain. */
+export const LAND = {
+  step: 2.5,
+  north: 77.5,
+  rows: [
+    "000000609f0fffff000000008001f8000000",
+    "000003802c003fff00000006007ff8000000",
+    "0000017c6fe03ffe000000041bfffff7f800",
+    "03ffffde32781ff80001fe00fbffffffffff",
+    "e3fffffffc3e1fc04007fdffffffffffffff",
+    "03fffffff01c1e00800f7ffffffffffffffe",
+    "03ffffffc0600e00003e7ffffffffffffef8",
+    "00c07fffe07e0000003e3fffffffffff8080",
+    "00001ffff87f00000214fffffffffffe0380",
+    "00000ffffeff80000f1fffffffffffff0300",
+    "000007ffffff800003ffffffffffffff0000",
+    "000003fffffce00001ffffffffffffff0000",
+    "000003fffffe000001fff5f7fffffffe0000",
+    "000003fffff0000001ebe0effffffffcc000",
+    "000003ffffe000000f86e6f7fffffff08000",
+    "000001ffffc000000f009ff3fffffe208000",
+    "000001ffffc0000000f007ffffffff130000",
+    "0000007fff80000007f003ffffffff040000",
+    "0000007ffe0000000ffeebffffffff800000",
+    "0000001fc10000000fffffefffffff800000",
+    "0000000f810000003ffffdf1ffffff000000",
+    "00000007800000003ffffdfe1ffffe800000",
+    "00000003880000007ffffeff0fe7e0000000",
+    "00000003d81000003ffffefe07c3c0000000",
+    "00000000780000007fffff780781e0800000",
+    "000000000e0000007fffffe00301f0000000",
+    "00000000023800003fffff90030160000000",
+    "00000000017f00001ffffff0000000200000",
+    "00000000007f80000fbffff0000080000000",
+    "00000000007ff000000fffe0000186000000",
+    "0000000000fff000000fffc000008e000000",
+    "0000000000fffc00000fff800000ce800000",
+    "0000000000ffff80000fff0000004087c000",
+    "0000000000ffffc00007ff0000000001e000",
+    "0000000000ffffc00007ff00000000008000",
+    "00000000007fff800007ff00000000000000",
+    "00000000007fff000007ff100000000c4000",
+    "00000000001fff000007ff300000007e4000",
+    "00000000000fff000007fc300000007fe000",
+    "00000000000fff000007fc60000003fff000",
+    "00000000000ffc000003fc60000007fff800",
+    "00000000000ff8000003f800000003fff800",
+    "00000000001ff0000001f800000003fff800",
+    "00000000001ff0000001f000000003fff800",
+    "00000000001fe0000001c00000000383f800",
+    "00000000001f80000000000000000000f000",
+    "00000000001f000000000000000000000002",
+    "00000000003c000000000000000000002000",
+    "00000000001c000000000000000000000008",
+    "000000000038000000000000000000000010",
+    "000000000038000000000000000000000000",
+    "000000000030000000000000000000000000",
+    "000000000018000000000000000000000000",
+  ],
+};
+
+// Code, latitude and longitude in whole degrees. Source: Cloudflare's list of its locations.
+const COLOS = [
+  "AAE 37 8;ABJ 5 -4;ABQ 35 -107;ACC 6 0;ADB 38 27;ADD 9 39;ADL -35 139;AGR 27 78;AKL -37 175;AKX 50 57;ALA 43 77",
+  "ALG 37 3;AMD 23 73;AMM 32 36;AMS 52 5;ANC 61 -150;ARI -18 -70;ARN 60 18;ARU -21 -50;ASK 7 -5;ASU -25 -58",
+  "ATH 38 24;ATL 34 -84;AUS 30 -98;BAH 26 51;BAQ 11 -75;BBI 20 86;BCN 41 2;BDQ 22 73;BEG 45 20;BEL -1 -48;BEY 34 35",
+  "BGI 13 -59;BGR 45 -69;BGW 33 44;BKK 14 101;BLR 13 78;BNA 36 -87;BNE -27 153;BOD 45 -1;BOG 5 -74;BOM 19 73",
+  "BOS 42 -71;BRU 51 4;BSB -16 -48;BSR 31 48;BTS 48 17;BUD 47 19;BUF 43 -79;BWN 5 115;CAI 30 31;CAW -22 -41",
+  "CBR -35 149;CCU 23 88;CDG 49 3;CEB 10 124;CFC -27 -51;CGB -16 -56;CGK -6 107;CGP 22 92;CGY 8 125;CHC -43 173",
+  "CJB 11 77;CLE 41 -82;CLO 4 -76;CLT 35 -81;CMB 7 80;CMH 40 -83;CNF -20 -44;CNN 12 76;CNX 19 99;COK 10 76",
+  "COR -31 -64;CPH 56 13;CPT -34 19;CRK 15 121;CVG 39 -85;CWB -26 -49;CZL 36 7;DAC 24 90;DAD 16 108;DAR -7 39",
+  "DEL 29 77;DEN 40 -105;DFW 33 -97;DKR 15 -17;DLA 4 10;DME 55 38;DMM 26 50;DOH 25 52;DPS -9 115;DTW 42 -83",
+  "DUB 53 -6;DUR -30 31;DUS 51 7;DXB 25 55;EBB 0 32;EBL 36 44;EVN 40 44;EWR 41 -74;EZE -35 -59;FCO 42 12;FIH -4 15",
+  "FLN -28 -49;FOR -4 -39;FRA 50 9;FRU 43 74;FSD 44 -97;FUK 34 130;GBE -25 26;GDL 21 -103;GEO 6 -58;GIG -23 -43",
+  "GND 12 -62;GOT 58 12;GRU -23 -46;GUA 15 -91;GUM 13 145;GVA 46 6;GYD 40 50;GYE -2 -80;GYN -17 -49;HAM 54 10",
+  "HAN 21 106;HBA -43 148;HEL 60 25;HFA 33 35;HKG 22 114;HNL 21 -158;HRE -18 31;HYD 17 78;IAD 39 -77;IAH 30 -95",
+  "ICN 37 126;IND 40 -86;ISB 34 73;IST 41 29;ISU 36 45;IXC 31 77;JAX 30 -82;JDO -7 -39;JED 22 39;JHB 2 104",
+  "JIB 12 43;JNB -26 28;JOG -8 110;JOI -26 -49;JRG 22 84;KBP 50 31;KCH 1 110;KEF 64 -23;KGL -2 30;KHH 23 120",
+  "KHI 25 67;KIN 18 -77;KIX 34 135;KJA 56 92;KNU 26 80;KTM 28 85;KUL 3 102;KWI 29 48;LAD -9 13;LAS 36 -115",
+  "LAX 34 -118;LCA 35 34;LED 60 30;LHE 32 74;LHR 51 0;LIM -12 -77;LIS 39 -9;LJU 46 14;LLK 39 49;LLW -14 34;LOS 7 3",
+  "LPB -17 -68;LUN -15 28;LUX 50 6;LYS 46 5;MAA 13 80;MAD 40 -4;MAN 53 -2;MAO -3 -60;MBA -4 40;MCI 39 -95;MCT 24 58",
+  "MDE 6 -75;MEL -38 145;MEM 35 -90;MEX 19 -99;MFM 22 114;MIA 26 -80;MLA 36 14;MLE 4 74;MLG -8 113;MNL 15 121",
+  "MPM -26 33;MRS 43 5;MRU -20 58;MSP 45 -93;MSQ 54 28;MUC 48 12;MXP 46 9;NAG 21 79;NBO -1 37;NJF 32 44;NOU -22 166",
+  "NQN -39 -68;NQZ 51 71;NRT 36 140;NVT -27 -49;OKA 26 128;OKC 35 -98;OMA 41 -96;ORD 42 -88;ORF 37 -76;ORN 36 -1",
+  "OSL 60 11;OTP 45 26;OUA 12 -2;PAT 26 85;PBH 27 89;PBM 5 -55;PDX 46 -123;PER -32 116;PHL 40 -75;PHX 33 -112",
+  "PIT 40 -80;PMO 38 13;PMW -10 -48;PNH 12 105;PNQ 19 74;POA -30 -51;POS 11 -61;PPT -18 -150;PRG 50 14;PTY 9 -79",
+  "QRO 21 -100;QWJ -23 -47;RAO -21 -48;RDU 36 -79;REC -8 -35;RIC 38 -77;RIX 57 24;RUH 25 47;RUN -21 56;SAN 33 -117",
+  "SAP 15 -88;SAT 30 -98;SCL -33 -71;SDQ 18 -70;SEA 47 -122;SFO 38 -122;SGN 11 107;SIN 1 104;SJC 37 -122",
+  "SJK -23 -46;SJO 10 -84;SJP -21 -49;SJU 18 -66;SKG 41 23;SKP 42 22;SLC 41 -112;SMF 39 -122;SOD -23 -47;SOF 43 23",
+  "SSA -12 -46;STI 19 -71;STL 39 -90;STR 49 9;SUV -18 179;SYD -34 151;TBS 42 45;TGU 14 -87;TIA 41 20;TLH 30 -84",
+  "TLL 59 25;TLV 32 35;TNR -19 47;TPA 28 -83;TPE 25 121;TUN 37 10;TXL 53 13;UDI -19 -48;UDR 25 74;UIO 0 -78",
+  "ULN 48 107;URT 9 99;VCP -23 -47;VIE 48 17;VIX -20 -40;VNO 55 25;VTE 18 103;WAW 52 21;WDH -22 17;WLG -41 175",
+  "WRO 51 17;XAP -27 -53;XNH 31 46;YHZ 45 -64;YUL 45 -74;YVR 49 -123;YWG 50 -97;YXE 52 -107;YYC 51 -114;YYZ 44 -80",
+  "ZAG 46 16;ZDM 32 35;ZRH 47 9",
+].join(";");
+
+// The regions that colos can be joined into: about the middle of each.
+const REGIONS = "WNAM 40 -120;ENAM 40 -80;SAM -15 -55;WEUR 48 4;EEUR 50 25;APAC 22 112;OC -27 145;AFR 0 20;ME 27 47";
+
+const PLACES = new Map(
+  `${COLOS};${REGIONS}`.split(";").map((entry) => {
+    const [id, latitude, longitude] = entry.split(" ");
+    return [id, { latitude: Number(latitude), longitude: Number(longitude) }];
+  }),
+);
+
+/** Returns where a datacenter is, `{ latitude, longitude }` in degrees, undefined where nobody knows. */
+export function placeOf(id) {
+  return PLACES.get(id);
+}
+
+/** Returns where a place is on the map, in its cells from the north-west: `{ x, y }`. */
+export function project({ latitude, longitude }) {
+  return { x: (longitude + 180) / LAND.step, y: (LAND.north - latitude) / LAND.step };
+}
+
+/** Returns the cells of land as `[x, y]`, in cells from the north-west. */
+export function landCells() {
+  return LAND.rows.flatMap((row, y) => [...BigInt(`0x${row}`).toString(2).padStart(144, "0")].flatMap((bit, x) => (bit === "1" ? [[x, y]] : [])));
+}

@@ -1,0 +1,54 @@
+// Puts the files of the dashboard at the end of build/index.js, as text.
+//
+// Invariant: what stands before the mark is left as worker-build made it, so running this again replaces its own
+// work only. The files are those of the folder `dashboard` and of the chart library, as they are: nothing is
+// bundled or rewritten, so what a browser shows as source is what stands in this project.
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync, readdirSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const MARK = "\n//! The files of the dashboard, by scripts/dashboard.mjs.\n";
+const SERVED = /\.(html|css|js|svg)$/;
+
+/** Returns the files by the names that they are served under, below `/dashboard/`. root: the project's folder. */
+export function dashboardFiles(root = ROOT) {
+  const text = (path) => readFileSync(join(root, path), "utf8");
+  const own = readdirSync(join(root, "dashboard")).filter((name) => SERVED.test(name));
+  const files = new Map(own.sort().map((name) => [name, text(`dashboard/${name}`)]));
+  // Its licence wants its notice in every copy.
+  const notice = text("node_modules/uplot/LICENSE").trim();
+  if (notice.includes("*/")) throw new Error("the licence of uplot would end the comment that it is put in");
+  files.set("uPlot.js", `/*\n${notice}\n*/\n${text("node_modules/uplot/dist/uPlot.iife.min.js")}`);
+  files.set("uPlot.css", `/*\n${notice}\n*/\n${text("node_modules/uplot/dist/uPlot.min.css")}`);
+  return files;
+}
+
+/** Returns the module with the files in it, whether or not it had some. */
+export function withFiles(module, files) {
+  const entries = [...files].map(([name, text]) => {
+    // Strong, and the same on every machine: the text decides.
+    const etag = `"${createHash("sha256").update(text).digest("base64url").slice(0, 22)}"`;
+    return [name, { text, etag }];
+  });
+  const [before] = module.split(MARK);
+  return `${before}${MARK}{const files=new Map(${JSON.stringify(entries)});globalThis.tallyDashboardFile=(name)=>files.get(name);}\n`;
+}
+
+function main() {
+  const path = join(ROOT, "build/index.js");
+  if (!existsSync(path)) {
+    console.error("dashboard: there is no build/index.js: run make build, which calls this");
+    return 1;
+  }
+  const before = readFileSync(path, "utf8");
+  const after = withFiles(before, dashboardFiles());
+  if (after === before) return 0;
+  // Whoever reads the module meanwhile reads one of both whole.
+  writeFileSync(`${path}.new`, after);
+  renameSync(`${path}.new`, path);
+  return 0;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) process.exit(main());

@@ -1,0 +1,61 @@
+// `src/handlers.js`: requests go past worker-build's class, but for the first after a trap.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { buildSync } from "esbuild";
+
+const folder = mkdtempSync(join(tmpdir(), "tally-handlers-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+// Like what worker-build writes: a class whose making gets a new instance of the Wasm after a trap.
+const BUILT = `
+const state = globalThis.__worker_init_state = { criticalError: false, instanceId: 0 };
+export const seen = { made: 0, state };
+class Entrypoint {
+  constructor(ctx, env) {
+    seen.made += 1;
+    if (state.criticalError) {
+      state.criticalError = false;
+      state.instanceId += 1;
+    }
+    this.ctx = ctx;
+    this.env = env;
+  }
+  fetch(request) {
+    if (request === "trap") throw new WebAssembly.RuntimeError("unreachable");
+    if (request === "fail") throw new Error("an error");
+    return [request, this.env, this.ctx, state.instanceId];
+  }
+  queue(batch) {
+    return ["batch", batch];
+  }
+}
+export default Entrypoint;
+`;
+
+async function bundled() {
+  const [built, outfile] = [join(folder, "built.mjs"), join(folder, "index.mjs")];
+  writeFileSync(built, BUILT);
+  const entry = fileURLToPath(new URL("../src/handlers.js", import.meta.url));
+  buildSync({ entryPoints: [entry], bundle: true, format: "esm", alias: { built }, outfile, logLevel: "warning" });
+  return import(outfile);
+}
+
+test("a request goes past the class, and the first after a trap through it", async () => {
+  const { default: worker, seen } = await bundled();
+  assert.deepEqual(worker.fetch("a", "env", "ctx"), ["a", "env", "ctx", 0]);
+  assert.deepEqual(worker.queue("b", "env", "ctx"), ["batch", "b"]);
+  assert.throws(() => worker.fetch("fail", "env", "ctx"), /an error/);
+  assert.deepEqual(worker.fetch("a", "env", "ctx"), ["a", "env", "ctx", 0]);
+  assert.equal(seen.made, 0);
+
+  assert.throws(() => worker.fetch("trap", "env", "ctx"), WebAssembly.RuntimeError);
+  assert.equal(seen.state.criticalError, true);
+  assert.deepEqual(worker.fetch("a", "env", "ctx"), ["a", "env", "ctx", 1]);
+  assert.equal(seen.made, 1);
+  assert.deepEqual(worker.fetch("a", "env", "ctx"), ["a", "env", "ctx", 1]);
+  assert.equal(seen.made, 1);
+});

@@ -1,0 +1,74 @@
+//! The files of the dashboard, at `/dashboard/`.
+//!
+//! Invariant: no file is in the Wasm, whose size is start-up time. `scripts/dashboard.mjs` puts them as text at the
+//! end of the module around it, as a function that finds one by its name: a module is what every platform loads in
+//! the same way. They are public; what they ask for needs a key like any other call.
+
+use worker::wasm_bindgen;
+use worker::wasm_bindgen::prelude::*;
+
+use super::respond::Answer;
+use crate::protocol::problem::{Code, Problem};
+
+#[wasm_bindgen]
+extern "C" {
+    type File;
+
+    /// Throws where the module was built without the files.
+    #[wasm_bindgen(catch, js_name = tallyDashboardFile)]
+    fn find(name: &str) -> Result<Option<File>, JsValue>;
+
+    #[wasm_bindgen(method, getter)]
+    fn text(this: &File) -> String;
+
+    #[wasm_bindgen(method, getter)]
+    fn etag(this: &File) -> String;
+}
+
+/// What the page may do: load its own files, call its own origin, and nothing else. No script and no style stands in
+/// the page itself, so text that found its way into it would not run.
+const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+    object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The page itself.
+const INDEX: &str = "index.html";
+
+/// A file of the dashboard, the page for an empty name, and the way to the page for none.
+///
+/// # Errors
+/// `not-found`.
+pub fn file(name: Option<&str>) -> Result<Answer, Problem> {
+    let Some(name) = name else {
+        let location = "/dashboard/".to_owned();
+        let answer = Answer::text(String::new()).with_status(308);
+        return Ok(answer.with_header("location", location));
+    };
+    let name = if name.is_empty() { INDEX } else { name };
+    let found = find(name).map_err(|_| {
+        Problem::new(
+            Code::NotFound,
+            "this module was built without its dashboard; run make build and deploy again",
+        )
+    })?;
+    let Some(file) = found else {
+        let detail = "the dashboard has no such file; it begins at /dashboard/";
+        return Err(Problem::new(Code::NotFound, detail));
+    };
+    Ok(Answer::text(file.text())
+        .of_type(media_type(name))
+        .tagged(file.etag())
+        .with_header("content-security-policy", POLICY.to_owned())
+        .with_header("referrer-policy", "no-referrer".to_owned())
+        .with_header("x-content-type-options", "nosniff".to_owned()))
+}
+
+/// The media type of a file by its name.
+fn media_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, end)| end) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "text/plain; charset=utf-8",
+    }
+}

@@ -1,0 +1,100 @@
+//! `/live`: the edge finds a hub near the watcher, and hands its stream on.
+//!
+//! Invariant: a watcher is handed to a hub only after it may read all that it names.
+
+use std::cell::Cell;
+
+use worker::web_sys::Response;
+
+use super::respond::{self, Answer};
+use super::visit::Visit;
+use crate::cluster::region::location_hint;
+use crate::platform::call;
+use crate::platform::clock::now_ms;
+use crate::protocol::access::Scope;
+use crate::protocol::live::talk::{ids_of_query, resumes};
+use crate::protocol::live::{HUBS_MAX, PREFIXES_BYTES_MAX};
+use crate::protocol::messages::Join;
+use crate::protocol::names;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::routes::RouteName;
+
+/// How long an isolate goes on with the hub that it found, after which it looks for room in those before.
+const FOUND_MS: u64 = 60_000;
+
+/// Status of a hub that is full.
+const FULL: u16 = 503;
+
+thread_local! {
+    /// The hub that had room last, and when it was found. An isolate is in one region.
+    static FOUND: Cell<(u32, i64)> = const { Cell::new((0, 0)) };
+}
+
+/// `GET /live`.
+///
+/// # Errors
+/// The platform's.
+pub async fn fetch(visit: &Visit) -> worker::Result<Response> {
+    match open(visit).await {
+        Ok(response) if response.status() == 101 => {
+            respond::note_socket(RouteName::Live, visit);
+            Ok(response)
+        }
+        Ok(response) => respond::events(visit, RouteName::Live, response.body().as_ref()),
+        Err(problem) => respond::respond(visit, RouteName::Live, Answer::from(problem)),
+    }
+}
+
+async fn open(visit: &Visit) -> Result<Response, Problem> {
+    let caller = visit.caller()?;
+    let ids = ids_of_query(visit.query())?;
+    for id in &ids {
+        caller.may(Scope::Read, id.as_str())?;
+    }
+    let upgrade = visit.header("upgrade");
+    if let Some(protocol) = &upgrade
+        && !protocol.eq_ignore_ascii_case("websocket")
+    {
+        let detail = "this call can be upgraded to websocket alone; leave out Upgrade for server-sent events";
+        return Err(Problem::new(Code::InvalidUpgrade, detail));
+    }
+    let internal = |_| Problem::new(Code::Internal, "no response can be made");
+    if visit.method() == "HEAD" {
+        return Response::new().map_err(internal);
+    }
+    let mut prefixes = caller.readable_prefixes();
+    let mut bytes = 0;
+    prefixes.retain(|prefix| {
+        bytes += prefix.len();
+        bytes <= PREFIXES_BYTES_MAX
+    });
+    let join = Join {
+        counters: ids,
+        resumes: resumes(visit.header("last-event-id").as_deref()),
+        prefixes,
+    };
+    let region = location_hint(&visit.datacenter());
+    let (first, found_ms) = FOUND.get();
+    let is_recent = now_ms().abs_diff(found_ms) < FOUND_MS;
+    let first = if is_recent { first } else { 0 };
+    for number in first..HUBS_MAX {
+        let hub = names::hub(region, number);
+        let stream = call::stream(&visit.env, &hub, &join, upgrade.as_deref()).await;
+        let response = stream
+            .map_err(|fault| Problem::new(Code::Unavailable, format!("{fault}; connect again")))?;
+        match response.status() {
+            FULL => continue,
+            101 | 200 => {}
+            _ => {
+                let detail = "the hub of the stream has failed; connect again";
+                return Err(Problem::new(Code::Unavailable, detail));
+            }
+        }
+        if !is_recent || number != first {
+            FOUND.set((number, now_ms()));
+        }
+        return Ok(response);
+    }
+    let detail = "as many streams are open as this deployment serves; connect again later";
+    Err(Problem::new(Code::Overloaded, detail))
+}

@@ -1,0 +1,131 @@
+//! What pages embed: the script that counts views and shows numbers, the pixel for mail and for pages without scripts, and
+//! badges.
+//!
+//! Images send no `Origin`: whose pages they are on is told by their `Referer`, where there is one.
+
+use super::read::see;
+use super::respond::Answer;
+use super::visit::Visit;
+use super::visitors::Visitor;
+use super::write;
+use crate::counter::id::CounterId;
+use crate::counter::total::Value;
+use crate::platform::clock::now_ms;
+use crate::protocol::access::{Caller, Scope};
+use crate::protocol::badge::{Badge, FRESH_SECONDS, NONE_YET};
+use crate::protocol::batch::event::UNIQUE_BYTES_MAX;
+use crate::protocol::messages::Read;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::Told;
+use crate::protocol::query::{Query, Window};
+
+const SCRIPT: &str = include_str!("tally.js");
+
+/// A changed script reaches pages within the hour.
+const SCRIPT_CACHE: &str = "public, max-age=3600";
+
+/// One transparent point. Source: GIF89a specification, sections 17 to 27.
+const PIXEL: &[u8] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
+
+/// A badge that is opened by itself is a document: it may load and run nothing.
+const BADGE_POLICY: &str = "default-src 'none'; sandbox";
+
+/// A name of these bytes, for entity tags: FNV-1a. Source: draft-eastlake-fnv, section 2.
+const fn tag_of(bytes: &[u8]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut rest = bytes;
+    while let [byte, after @ ..] = rest {
+        hash ^= widened(*byte);
+        hash = hash.wrapping_mul(0x0100_0000_01b3);
+        rest = after;
+    }
+    hash
+}
+
+#[expect(clippy::as_conversions, reason = "a byte fits, and From is not const")]
+const fn widened(byte: u8) -> u64 {
+    byte as u64
+}
+
+/// `GET /tally.js`.
+pub fn script() -> Answer {
+    const TAG: u64 = tag_of(SCRIPT.as_bytes());
+    Answer::text(SCRIPT.to_owned())
+        .of_type("text/javascript; charset=utf-8")
+        .tagged(format!("\"{TAG:016x}\""))
+        .cached(SCRIPT_CACHE)
+        .for_every_page()
+}
+
+/// `GET /pixel/{id}.gif`: counts one, then answers with the image. `HEAD` counts nothing.
+///
+/// # Errors
+/// As an increment: an image that was not counted is no image, so that nobody takes it for one that was.
+pub async fn pixel(visit: &Visit, caller: &Caller, id: CounterId) -> Result<Answer, Problem> {
+    caller.may(Scope::Write, id.as_str())?;
+    let query = Query::parse(visit.query(), &["unique"])?;
+    let unique = query.get("unique").map(str::to_owned);
+    if unique
+        .as_ref()
+        .is_some_and(|unique| unique.is_empty() || unique.len() > UNIQUE_BYTES_MAX)
+    {
+        let detail = format!("unique has 1 to {UNIQUE_BYTES_MAX} bytes of UTF-8");
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    if visit.method() != "HEAD" {
+        Visitor::of(visit, caller).admit(id.as_str())?;
+        write::one(visit, id, unique).await?;
+    }
+    Ok(Answer::bytes("image/gif", PIXEL).for_images())
+}
+
+/// `GET /badge/{id}.svg`. A counter that does not exist has a badge that says so, with status 200: proxies of images show
+/// no other.
+///
+/// # Errors
+/// `invalid-query`, `unavailable`.
+pub async fn badge(visit: &Visit, caller: &Caller, id: CounterId) -> Result<Answer, Problem> {
+    caller.may(Scope::Read, id.as_str())?;
+    let badge = Badge::parse(visit.query())?;
+    let window = badge.window(now_ms().div_euclid(1_000));
+    let question = Read {
+        counter: id,
+        datacenter: None,
+        wanted: Window::wanted(window),
+    };
+    let waiting = visit.waiting();
+    let seen = see(visit, &question, false).await?;
+    drop(waiting);
+    let told = seen
+        .sum
+        .as_ref()
+        .map(|sum| Told::new(&question.counter, sum, seen.freshness));
+    let text = match &told {
+        Some(told) => {
+            let value = match window {
+                Some(_) => Value::new(told.window_count(), 0),
+                None => told.value(),
+            };
+            badge.text_of(&value.to_string())
+        }
+        None => NONE_YET.to_owned(),
+    };
+    let svg = badge.draw(&text);
+    let tag = format!("\"{:016x}\"", tag_of(svg.as_bytes()));
+    // What a key shows is not for caches that others share.
+    let whose = if caller.is_public() {
+        "public"
+    } else {
+        "private"
+    };
+    let answer = Answer::text(svg)
+        .of_type("image/svg+xml")
+        .tagged(tag)
+        .cached(format!("{whose}, max-age={FRESH_SECONDS}"))
+        .with_header("content-security-policy", BADGE_POLICY.to_owned())
+        .for_images();
+    Ok(match told {
+        Some(told) => answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()),
+        None => answer,
+    })
+}

@@ -1,0 +1,357 @@
+//! A hub: it holds the streams of watchers, and sends each what changed, once a second at most.
+//!
+//! Invariant: while somebody watches, an alarm is set for the beginning of a second, so a hub that lost its memory goes on with the sockets
+//! that it has; a stream of server-sent events ends with the memory, and its client connects again. What a watcher
+//! has not taken yet is at most one chunk, see [`Sink`].
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use worker::web_sys::TransformStream;
+use worker::{
+    Env, Request, Response, ResponseBody, State, WebSocket, WebSocketIncomingMessage, WebSocketPair,
+};
+
+use super::sink::{Readiness, Sink, keep, kept_of};
+use super::store::Store;
+use crate::counter::id::CounterId;
+use crate::platform::call;
+use crate::platform::clock::{now_ms, sleep_ms};
+use crate::platform::measure;
+use crate::platform::settled::all_settled;
+use crate::protocol::live::board::{Board, Full, Made, Update, WatcherId};
+use crate::protocol::live::sight::Sight;
+use crate::protocol::live::talk::{self, Kept, Said};
+use crate::protocol::live::{
+    HUB_MS_MAX, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, next_second,
+};
+use crate::protocol::messages::{Fault, Join, Look};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::{self, LIVE_WATCHERS, Placement};
+use crate::protocol::problem::{Code, Problem};
+
+/// Lookouts that are asked at once: each of a ring of 16, and more where they are asked several times.
+const LOOKS_AT_ONCE: usize = 64;
+
+/// Between two questions about counters that have come new, milliseconds.
+const AGAIN_MS: u64 = 50;
+
+/// One hub.
+pub(super) struct Hub {
+    env: Env,
+    object: Rc<State>,
+    store: Store,
+    board: RefCell<Board>,
+    sinks: RefCell<BTreeMap<WatcherId, Sink>>,
+    is_armed: Cell<bool>,
+    is_asking: Cell<bool>,
+}
+
+impl Hub {
+    pub(super) fn new(object: Rc<State>, env: Env) -> Self {
+        let said = env.var(LIVE_WATCHERS).ok();
+        let most = said.and_then(|text| text.to_string().parse().ok());
+        let hub = Self {
+            env,
+            store: Store::new(object.storage()),
+            object,
+            board: RefCell::new(Board::new(most.unwrap_or(WATCHERS_MAX))),
+            sinks: RefCell::default(),
+            is_armed: Cell::new(false),
+            is_asking: Cell::new(false),
+        };
+        hub.restore();
+        hub
+    }
+
+    /// Takes back the sockets that are open.
+    fn restore(&self) {
+        let now_ms = now_ms();
+        for socket in self.object.get_websockets() {
+            let kept = kept_of(&socket);
+            if let (Some(id), Some(kept)) = (self.id_of(&socket), kept) {
+                self.board.borrow_mut().restore(id, now_ms, kept.ids);
+                self.sinks.borrow_mut().insert(id, Sink::Socket(socket, 0));
+            }
+        }
+    }
+
+    fn id_of(&self, socket: &WebSocket) -> Option<WatcherId> {
+        self.object.get_tags(socket).first()?.parse().ok()
+    }
+
+    /// Takes a watcher, and answers with its stream; 503 where the hub is full, 500 where it is broken.
+    pub(super) async fn on_join(
+        self: &Rc<Self>,
+        request: &mut Request,
+    ) -> worker::Result<Response> {
+        let join: Join = match call::read(request).await {
+            Ok(join) => join,
+            Err(fault) => return Response::error(fault.to_string(), 500),
+        };
+        let is_socket = request.headers().get("upgrade")?.is_some();
+        if let Err(fault) = self.arm().await {
+            return Response::error(fault.to_string(), 500);
+        }
+        let kept = Kept {
+            ids: join.counters.clone(),
+            prefixes: join.prefixes,
+        };
+        let joined = self
+            .board
+            .borrow_mut()
+            .join(now_ms(), join.counters, join.resumes);
+        let Ok(id) = joined else {
+            return Response::error("the hub is full", 503);
+        };
+        let response = if is_socket {
+            let pair = WebSocketPair::new()?;
+            self.object
+                .accept_websocket_with_tags(&pair.server, &[&id.to_string()]);
+            keep(&pair.server, &kept)?;
+            self.sinks
+                .borrow_mut()
+                .insert(id, Sink::Socket(pair.server, 0));
+            self.serve(id, &mut Made::default(), None);
+            Response::from_websocket(pair.client)?
+        } else {
+            let stream = TransformStream::new()?;
+            let mut sink = Sink::Events(stream.writable().get_writer()?);
+            // With what is known already, since the stream takes one chunk at a time.
+            let update = self.due(id, &mut Made::default());
+            let frame = update.as_ref().map(talk::update_frame);
+            sink.send(&[talk::first_frame(), frame.unwrap_or_default()].concat());
+            if update.is_some() {
+                self.note_sent(id, Metric::LiveUpdateEvents);
+            }
+            self.sinks.borrow_mut().insert(id, sink);
+            Response::from_body(ResponseBody::Stream(stream.readable()))?
+        };
+        self.ask_unheard();
+        Ok(response)
+    }
+
+    fn due(&self, id: WatcherId, made: &mut Made) -> Option<Update> {
+        self.board.borrow_mut().due(id, now_ms(), made)
+    }
+
+    fn note_sent(&self, id: WatcherId, metric: Metric) {
+        measure::count(metric);
+        self.board.borrow_mut().sent(id, now_ms());
+    }
+
+    /// Sets the alarm for the next second, where it is not set.
+    async fn arm(&self) -> Result<(), Fault> {
+        if !self.is_armed.replace(true) {
+            let set = self.store.set_alarm(next_second(now_ms())).await;
+            self.is_armed.set(set.is_ok());
+            set?;
+        }
+        Ok(())
+    }
+
+    /// A second begins: looks at all that is watched, and tells who watches.
+    ///
+    /// # Errors
+    /// `Unavailable` where no alarm can be set: the platform rings this one again.
+    pub(super) async fn on_alarm(&self) -> Result<(), Fault> {
+        self.is_armed.set(false);
+        let watchers = self.board.borrow().watchers();
+        if watchers == 0 {
+            return Ok(());
+        }
+        self.arm().await?;
+        measure::add(
+            Metric::LiveWatcherSecond,
+            u64::try_from(watchers).unwrap_or(0),
+        );
+        let watched = self.board.borrow().watched();
+        self.look(watched, SIGHT_MS_MAX).await;
+        self.flush(true);
+        Ok(())
+    }
+
+    /// Looks at counters that have come new, one time after the other.
+    fn ask_unheard(self: &Rc<Self>) {
+        if self.board.borrow().unheard().is_empty() || self.is_asking.replace(true) {
+            return;
+        }
+        let hub = self.clone();
+        self.object.wait_until(async move {
+            let _asking = Asking(&hub.is_asking);
+            loop {
+                let unheard = hub.board.borrow().unheard();
+                hub.look(unheard, SECOND_MS).await;
+                hub.flush(false);
+                if hub.board.borrow().unheard().is_empty() {
+                    break;
+                }
+                sleep_ms(AGAIN_MS).await;
+            }
+        });
+    }
+
+    /// Asks the lookouts of these counters, and learns what they say.
+    async fn look(&self, counters: Vec<CounterId>, age_ms_max: i64) {
+        let mut partitions: BTreeMap<u32, Vec<CounterId>> = BTreeMap::new();
+        for counter in counters {
+            let partition = call::partition_of(&counter);
+            partitions.entry(partition).or_default().push(counter);
+        }
+        let mut looks = Vec::new();
+        for (partition, counters) in partitions {
+            for part in counters.chunks(LOOK_MAX) {
+                let look = Look {
+                    counters: part.to_vec(),
+                    age_ms_max: u32::try_from(age_ms_max).unwrap_or(u32::MAX),
+                };
+                looks.push((names::lookout(partition), look));
+            }
+        }
+        let ask = |(lookout, look): (Placement, Look)| async move {
+            let asked: Result<Vec<Sight>, Fault> =
+                call::object_within(&self.env, &lookout, &look, HUB_MS_MAX).await;
+            let now_ms = now_ms();
+            let mut board = self.board.borrow_mut();
+            match asked {
+                Ok(sights) if sights.len() == look.counters.len() => {
+                    for (counter, sight) in look.counters.iter().zip(sights) {
+                        board.learn(counter, sight, now_ms);
+                    }
+                }
+                _ => {
+                    for counter in &look.counters {
+                        board.lose(counter, now_ms);
+                    }
+                }
+            }
+        };
+        all_settled(looks.into_iter().map(ask), LOOKS_AT_ONCE).await;
+    }
+
+    /// Sends each watcher what it lacks; each second also a ping to those who have long been sent nothing. Lets those go
+    /// who are gone.
+    fn flush(&self, is_second: bool) {
+        let now_ms = now_ms();
+        let mut made = Made::default();
+        let watchers = self.board.borrow().all();
+        for id in watchers {
+            self.serve(id, &mut made, is_second.then_some(now_ms));
+        }
+    }
+
+    /// Sends one watcher what it is due, and a ping, by the time that is given, where that is; lets it go where it is gone.
+    fn serve(&self, id: WatcherId, made: &mut Made, ping_ms: Option<i64>) {
+        let mut sinks = self.sinks.borrow_mut();
+        let Some(sink) = sinks.get_mut(&id) else {
+            return;
+        };
+        let is_there = match sink.readiness() {
+            Readiness::Slow => true,
+            Readiness::Gone => false,
+            Readiness::Ready => self.send(id, sink, made, ping_ms),
+        };
+        if !is_there {
+            sink.close();
+            sinks.remove(&id);
+            self.board.borrow_mut().leave(id);
+        }
+    }
+
+    fn send(&self, id: WatcherId, sink: &mut Sink, made: &mut Made, ping_ms: Option<i64>) -> bool {
+        if let Some(update) = self.due(id, made) {
+            let (metric, is_there) = match sink {
+                Sink::Events(_) => (
+                    Metric::LiveUpdateEvents,
+                    sink.send(&talk::update_frame(&update)),
+                ),
+                Sink::Socket(..) => (Metric::LiveUpdateSocket, sink.send(&update.text)),
+            };
+            self.note_sent(id, metric);
+            return is_there;
+        }
+        let ping_ms = ping_ms.filter(|now_ms| self.board.borrow_mut().pings(id, *now_ms));
+        ping_ms.is_none_or(|now_ms| {
+            sink.send(&match sink {
+                Sink::Events(_) => talk::ping_frame(now_ms),
+                Sink::Socket(..) => talk::ping(now_ms),
+            })
+        })
+    }
+
+    /// A socket says something.
+    pub(super) fn on_message(
+        self: &Rc<Self>,
+        socket: &WebSocket,
+        message: WebSocketIncomingMessage,
+    ) {
+        let Some(id) = self.id_of(socket) else { return };
+        if let Some(Sink::Socket(_, silent_bytes)) = self.sinks.borrow_mut().get_mut(&id) {
+            *silent_bytes = 0;
+        }
+        let said = match message {
+            WebSocketIncomingMessage::String(text) => Said::parse(&text),
+            WebSocketIncomingMessage::Binary(_) => {
+                let detail = "send text, not bytes";
+                Err(Problem::new(Code::InvalidBody, detail))
+            }
+        };
+        let done = match said {
+            Ok(Said::Ping) => {
+                let _ = socket.send_with_str("pong");
+                return;
+            }
+            Ok(Said::Change { add, remove }) => self.change(id, socket, add, &remove),
+            Err(problem) => Err(problem),
+        };
+        match done {
+            Ok(()) => {
+                self.serve(id, &mut Made::default(), None);
+                self.ask_unheard();
+            }
+            Err(problem) => {
+                let _ = socket.send_with_str(talk::refusal(&problem));
+            }
+        }
+    }
+
+    fn change(
+        &self,
+        id: WatcherId,
+        socket: &WebSocket,
+        add: Vec<CounterId>,
+        remove: &[CounterId],
+    ) -> Result<(), Problem> {
+        let Some(mut kept) = kept_of(socket) else {
+            return Ok(());
+        };
+        kept.ids = talk::changed(&kept, add, remove)?;
+        let changed = self
+            .board
+            .borrow_mut()
+            .change(id, now_ms(), kept.ids.clone());
+        changed.map_err(|Full| {
+            let detail = "too many counters are watched together here; open another socket";
+            Problem::new(Code::Overloaded, detail)
+        })?;
+        keep(socket, &kept).map_err(|error| Problem::new(Code::Internal, error.to_string()))
+    }
+
+    /// A socket is closed.
+    pub(super) fn on_close(&self, socket: &WebSocket) {
+        if let Some(id) = self.id_of(socket) {
+            self.sinks.borrow_mut().remove(&id);
+            self.board.borrow_mut().leave(id);
+        }
+    }
+}
+
+/// Says that nobody asks any more, however that ended.
+struct Asking<'a>(&'a Cell<bool>);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}

@@ -1,0 +1,86 @@
+//! Live views: what watchers of counters are told, and when.
+//!
+//! Invariant: an update is state, never a difference. So a watcher that missed some has lost nothing once it gets the
+//! next, a slow one is sent only the newest, and what is sent again does no harm.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`board`] | what a hub knows of its watchers and counters: what to send to whom |
+//! | [`pace`] | how many increments a second there are |
+//! | [`sight`] | one counter, as watchers see it |
+//! | [`talk`] | what watchers say, and how they are told |
+//!
+//! Life of an update: a *hub* holds the streams of many watchers. Once a second it asks the *lookouts* of all counters that
+//! are watched; a lookout reads each of its counters once, however many hubs ask, and keeps what it saw for half a second.
+//! Lookouts are found by the counter on a ring, hubs by where the watcher is: so a counter is read once a second however its
+//! watchers combine it with others. All hubs ask when a second begins by their clocks, so that they share reads; a clock that is off costs
+//! a second read and nothing else.
+
+pub mod board;
+pub mod pace;
+pub mod sight;
+pub mod talk;
+
+/// The most counters of one stream. A dashboard shows about 20.
+pub const IDS_MAX: usize = 100;
+
+/// What the ids of one stream may take together, in bytes: a socket that sleeps has 16 KiB for all that is to be remembered of it.
+pub const IDS_BYTES_MAX: usize = 8 * 1024;
+
+/// Between two updates of a stream, and between two reads of a counter.
+pub const SECOND_MS: i64 = 1_000;
+
+/// How much earlier than a second after the last an update may leave: timers are not exact.
+pub const JITTER_MS: i64 = 100;
+
+/// How old what a lookout gives may be. Half a second: hubs ask once a second, and those whose clocks are less than this apart share
+/// a read.
+pub const SIGHT_MS_MAX: i64 = 500;
+
+/// How long a lookout waits for its reads before it gives what it saw before. A counter whose read takes longer comes with the next
+/// update.
+pub const LOOK_MS_MAX: u64 = 400;
+
+/// How long a lookout may take to answer a hub, milliseconds.
+pub const HUB_MS_MAX: u64 = 700;
+
+/// A lookout that has not answered for so long is lost, milliseconds: two questions in a row were not answered.
+pub const LOST_MS: i64 = 2_500;
+
+/// After so long without an update a stream is sent a ping: proxies close connections that are silent for 30 to 60 s, and a client
+/// that hung up is found out by it.
+pub const PING_MS: i64 = 15_000;
+
+/// How long a client of server-sent events waits before it connects again, milliseconds.
+pub const RETRY_MS: u32 = 2_000;
+
+/// Streams of one hub, where the deployment says nothing. Sending costs a hub about 20 µs each, so a second of updates to all takes 40 ms.
+pub const WATCHERS_MAX: usize = 2_000;
+
+/// Different counters of one hub: 10 messages of [`LOOK_MAX`] each second, and about 1 KB of memory each.
+pub const COUNTERS_MAX: usize = 5_000;
+
+/// Hubs of one region: with [`WATCHERS_MAX`] 128,000 streams.
+pub const HUBS_MAX: u32 = 64;
+
+/// Counters in one question to a lookout. A read takes a root and up to as many leads as there are datacenters: with 500 counters in 18 datacenters
+/// that do not push still below the 10,000 calls of one invocation.
+pub const LOOK_MAX: usize = 500;
+
+/// Counters that a lookout remembers; about 2 KB each.
+pub const SIGHTS_MAX: usize = 10_000;
+
+/// What a silent socket may be sent, in bytes, before it must say something: nobody can tell a socket that does not read
+/// from one that does, so this bounds what waits for it.
+pub const SILENT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The longest message of a client, bytes: all ids of a stream, escaped.
+pub const MESSAGE_BYTES_MAX: usize = 2 * IDS_BYTES_MAX;
+
+/// What of a caller's prefixes a socket is given, in bytes: with the ids in base64 14 KB, of the 16 KB that the headers of a request may have.
+pub const PREFIXES_BYTES_MAX: usize = 2 * 1024;
+
+/// When the next second begins, unix milliseconds. A timer that rings a little early still counts for the second that it was set for.
+pub fn next_second(now_ms: i64) -> i64 {
+    (now_ms.saturating_add(JITTER_MS).div_euclid(SECOND_MS) + 1).saturating_mul(SECOND_MS)
+}

@@ -1,0 +1,168 @@
+//! What watchers say, and how they are told.
+//!
+//! Invariant: nothing that a client sends changes what it watches unless all of it can be read and is allowed.
+
+use serde::{Deserialize, Serialize};
+
+use super::board::Update;
+use super::{IDS_BYTES_MAX, IDS_MAX, MESSAGE_BYTES_MAX, RETRY_MS};
+use crate::counter::id::CounterId;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::Query;
+
+/// How much of an id a refusal repeats, in characters.
+const SHOWN_CHARACTERS_MAX: usize = 64;
+
+/// The media type of server-sent events.
+pub const EVENT_STREAM: &str = "text/event-stream";
+
+/// The counters that a query names, in order, each once.
+///
+/// # Errors
+/// `invalid-query` where it names none, `too-many-counters`, `invalid-id`.
+pub fn ids_of_query(query: &str) -> Result<Vec<CounterId>, Problem> {
+    let query = Query::parse(query, &["id"])?;
+    let ids = query
+        .all("id")
+        .map(|text| CounterId::parse(text).map_err(Problem::from))
+        .collect::<Result<Vec<_>, _>>()?;
+    if ids.is_empty() {
+        let detail = format!("name 1 to {IDS_MAX} counters: /live?id=a&id=b");
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    bounded(ids)
+}
+
+/// These counters in order, each once.
+///
+/// # Errors
+/// `too-many-counters`.
+pub fn bounded(ids: Vec<CounterId>) -> Result<Vec<CounterId>, Problem> {
+    let mut ids = crate::protocol::order::in_order(ids, Ord::cmp);
+    ids.dedup();
+    let bytes: usize = ids.iter().map(|id| id.as_str().len()).sum();
+    if ids.len() > IDS_MAX || bytes > IDS_BYTES_MAX {
+        let detail = format!(
+            "a stream has at most {IDS_MAX} counters, whose ids have at most {IDS_BYTES_MAX} bytes together; open another stream"
+        );
+        return Err(Problem::new(Code::TooManyCounters, detail));
+    }
+    Ok(ids)
+}
+
+/// What a socket may say. `ping`, without JSON, is answered `pong`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It is there.
+    Ping,
+    /// It wants to watch these too, and those no longer.
+    Change {
+        /// Counters to watch.
+        add: Vec<CounterId>,
+        /// Counters to let go.
+        remove: Vec<CounterId>,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChangeBody {
+    #[serde(default)]
+    add: Vec<String>,
+    #[serde(default)]
+    remove: Vec<String>,
+}
+
+impl Said {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// `body-too-large`, `invalid-body`, `invalid-id`.
+    pub fn parse(message: &str) -> Result<Self, Problem> {
+        if message == "ping" {
+            return Ok(Self::Ping);
+        }
+        if message.len() > MESSAGE_BYTES_MAX {
+            let detail = format!("a message has at most {MESSAGE_BYTES_MAX} bytes; send several");
+            return Err(Problem::new(Code::BodyTooLarge, detail));
+        }
+        // An array would be read as the object's fields in order.
+        let body = Some(message).filter(|text| text.trim_start().starts_with('{'));
+        let body: Option<ChangeBody> = body.and_then(|text| serde_json::from_str(text).ok());
+        let body = body.ok_or_else(|| {
+            let detail = r#"send {"add":["a"],"remove":["b"]}, or ping"#;
+            Problem::new(Code::InvalidBody, detail)
+        })?;
+        let all = |texts: Vec<String>| {
+            let ids = texts.into_iter().map(CounterId::parse);
+            ids.collect::<Result<Vec<_>, _>>().map_err(Problem::from)
+        };
+        Ok(Self::Change {
+            add: all(body.add)?,
+            remove: all(body.remove)?,
+        })
+    }
+}
+
+/// What a watcher watches after a change: what it adds is watched, also where it is removed at once.
+///
+/// # Errors
+/// `too-many-counters`; `forbidden` for ids that it may not read.
+pub fn changed(
+    kept: &Kept,
+    add: Vec<CounterId>,
+    remove: &[CounterId],
+) -> Result<Vec<CounterId>, Problem> {
+    let may = |id: &CounterId| {
+        let begins = |prefix: &String| id.as_str().starts_with(prefix.as_str());
+        kept.prefixes.iter().any(begins)
+    };
+    if let Some(id) = add.iter().find(|id| !may(id)) {
+        let id: String = id.as_str().chars().take(SHOWN_CHARACTERS_MAX).collect();
+        let detail = format!("this socket may not read `{id}`; open another with a key that may");
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    let stays = kept.ids.iter().filter(|id| !remove.contains(id)).cloned();
+    bounded(stays.chain(add).collect())
+}
+
+/// What is kept of a socket, as long as it is open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// What it watches.
+    pub ids: Vec<CounterId>,
+    /// What the ids that it may add begin with.
+    pub prefixes: Vec<String>,
+}
+
+/// The state that a client of server-sent events has: its `Last-Event-ID`. What is none of ours is none.
+pub fn resumes(last_event_id: Option<&str>) -> Option<u64> {
+    let text = last_event_id.filter(|text| text.len() == 16)?;
+    u64::from_str_radix(text, 16).ok()
+}
+
+/// The first bytes of a stream of server-sent events: when to connect again.
+pub fn first_frame() -> String {
+    ["retry: ", &RETRY_MS.to_string(), "\n\n"].concat()
+}
+
+/// An update as a server-sent event. Its JSON has no line breaks.
+pub fn update_frame(update: &Update) -> String {
+    let id = format!("{:016x}", update.id);
+    ["id: ", &id, "\ndata: ", &update.text, "\n\n"].concat()
+}
+
+/// What is sent where nothing has changed for long.
+pub fn ping(at_ms: i64) -> String {
+    [r#"{"type":"ping","at":"#, &at_ms.to_string(), "}"].concat()
+}
+
+/// A ping as a server-sent event of its own kind, so that those who listen to messages do not see it.
+pub fn ping_frame(at_ms: i64) -> String {
+    ["event: ping\ndata: ", &ping(at_ms), "\n\n"].concat()
+}
+
+/// What a socket is told where its message is refused: a problem, with the type `error`.
+pub fn refusal(problem: &Problem) -> String {
+    [r#"{"type":"error","problem":"#, &problem.to_json(), "}"].concat()
+}

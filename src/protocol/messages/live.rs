@@ -1,0 +1,32 @@
+//! Messages of live views: from the edge to hubs, and from there to lookouts.
+
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::counter::id::CounterId;
+use crate::protocol::live::sight::Sight;
+
+calls! {
+    Look => Vec<Sight>, "/look";
+    Join => (), "/live-join";
+}
+
+/// Hub → lookout: what do you see of these counters? Answered in their order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Look {
+    /// The counters, each once.
+    pub counters: Vec<CounterId>,
+    /// How old what it gives may be, milliseconds.
+    pub age_ms_max: u32,
+}
+
+/// Edge → hub: take this watcher. Answered by its stream, or else by a fault.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Join {
+    /// What it watches.
+    pub counters: Vec<CounterId>,
+    /// What it has from an earlier stream.
+    pub resumes: Option<u64>,
+    /// What the ids begin with that it may watch besides.
+    pub prefixes: Vec<String>,
+}

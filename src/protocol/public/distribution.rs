@@ -1,0 +1,95 @@
+//! How the samples of a counter are distributed, as it is told.
+
+use serde::Serialize;
+
+use super::number::Exact;
+use super::to_json;
+use super::told::Told;
+use crate::counter::history::Step;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::samples::samples_from_rest;
+use crate::counter::total::Value;
+use crate::protocol::messages::DatacenterSum;
+use crate::protocol::query::Window;
+use crate::sketch::MAX_RELATIVE_ERROR;
+
+#[derive(Serialize)]
+struct StretchView {
+    seconds: u64,
+    from: i64,
+    to: i64,
+}
+
+#[derive(Serialize)]
+struct PlaceView<'a> {
+    id: &'a Datacenter,
+    count: Exact,
+    reachable: bool,
+}
+
+#[derive(Serialize)]
+struct DistributionView<'a> {
+    id: &'a CounterId,
+    window: StretchView,
+    count: Exact,
+    min: Option<f64>,
+    max: Option<f64>,
+    mean: Option<f64>,
+    p50: Option<f64>,
+    p90: Option<f64>,
+    p99: Option<f64>,
+    p999: Option<f64>,
+    max_relative_error: f64,
+    exact: bool,
+    as_of: i64,
+    staleness_ms: i64,
+    datacenters: Vec<PlaceView<'a>>,
+}
+
+impl Told<'_> {
+    /// The JSON of `GET /counters/{id}/distribution`. The window begins with the minute that its first second lies in,
+    /// since that counts in full.
+    pub fn distribution_json(&self, window: Window, strings: bool) -> String {
+        let samples = samples_from_rest(&self.total.samples);
+        let exact = |count: u64| Exact::new(Value::new(u128::from(count), 0), strings);
+        let (first, last) = window.bounds();
+        let view = |(datacenter, part): &'_ (Datacenter, Option<DatacenterSum>)| {
+            let own = part
+                .as_ref()
+                .map(|part| samples_from_rest(&part.summary.samples));
+            (
+                own.map_or(0, |own| own.count()),
+                self.sum.is_told(datacenter, part.as_ref()),
+            )
+        };
+        let datacenters = self.sum.datacenters.iter().map(|one| {
+            let (count, reachable) = view(one);
+            PlaceView {
+                id: &one.0,
+                count: exact(count),
+                reachable,
+            }
+        });
+        to_json(&DistributionView {
+            id: self.id,
+            window: StretchView {
+                seconds: window.seconds,
+                from: Step::Minute.start_of(first),
+                to: last,
+            },
+            count: exact(samples.count()),
+            min: samples.min(),
+            max: samples.max(),
+            mean: samples.mean(),
+            p50: samples.quantile(500),
+            p90: samples.quantile(900),
+            p99: samples.quantile(990),
+            p999: samples.quantile(999),
+            max_relative_error: MAX_RELATIVE_ERROR,
+            exact: self.is_exact(),
+            as_of: self.as_of_ms(),
+            staleness_ms: self.staleness_ms(),
+            datacenters: datacenters.collect(),
+        })
+    }
+}

@@ -1,0 +1,57 @@
+//! A counter's sum, as it is told to those who watch it.
+
+use super::to_json;
+use super::told::Told;
+use crate::protocol::live::pace::thousandths_json;
+use crate::protocol::live::sight::{self, Tag};
+
+/// A text, with the hash of what in it is no time.
+#[derive(Default)]
+struct Text {
+    text: String,
+    tag: Tag,
+}
+
+impl Text {
+    fn push(&mut self, parts: &[&str]) {
+        for part in parts {
+            self.text.push_str(part);
+            self.tag = self.tag.with(part.as_bytes());
+        }
+    }
+
+    fn push_time(&mut self, at_ms: i64) {
+        self.text.push_str(&at_ms.to_string());
+    }
+}
+
+impl Told<'_> {
+    /// What watchers are told; the rate is in thousandths, `None` while it is not known.
+    pub fn live(&self, rate_thousandths: Option<u128>) -> sight::Told {
+        let mut text = Text::default();
+        let rate = rate_thousandths.map_or_else(|| "null".to_owned(), thousandths_json);
+        let uniques = to_json(&self.uniques(None));
+        text.push(&["\"value\":", &self.value().to_string()]);
+        text.push(&[",\"rate_per_second\":", &rate]);
+        text.push(&[",\"uniques\":", &uniques, ",\"datacenters\":{"]);
+        let mut comma = "";
+        for (datacenter, part) in &self.sum.datacenters {
+            let part = part.as_ref();
+            let value = self.sum.value_of(datacenter, part).to_string();
+            let is_told = self.sum.is_told(datacenter, part);
+            let reachable = if is_told { "true" } else { "false" };
+            text.push(&[comma, "\"", datacenter.as_str(), "\":{\"value\":", &value]);
+            text.push(&[",\"reachable\":", reachable, ",\"as_of\":"]);
+            text.push_time(self.freshness_of(datacenter, part).as_of_ms);
+            text.push(&["}"]);
+            comma = ",";
+        }
+        text.push(&["}"]);
+        sight::Told {
+            members: text.text,
+            tag: text.tag.value(),
+            exact: self.is_exact(),
+            as_of_ms: self.as_of_ms(),
+        }
+    }
+}

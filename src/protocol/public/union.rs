@@ -1,0 +1,119 @@
+//! Unique elements of several counters together.
+
+use serde::Serialize;
+
+use super::number::Estimate;
+use super::rounding::Rounding;
+use super::to_json;
+use super::told::Told;
+use crate::counter::id::CounterId;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::Window;
+use crate::sketch::{HashId, Uniques};
+
+/// The unique elements of several counters, of a window if there is one. Counters that went through a new key together
+/// have epochs in common, and are joined epoch by epoch.
+///
+/// # Errors
+/// `hash-mismatch` where no hash is that of all counters that have any: an element that two of them saw would
+/// count twice, and the sum would only say what each of them says alone.
+pub fn union_of(told: &[Told<'_>], window: Option<Window>) -> Result<Uniques, Problem> {
+    let mut union = Uniques::new();
+    let mut in_common: Option<Vec<HashId>> = None;
+    for one in told {
+        let uniques = one.sketches(window);
+        if uniques.is_empty() {
+            continue;
+        }
+        let mut hashes = uniques.hashes();
+        hashes.retain(|hash| *hash != HashId::SEVERAL);
+        if let Some(before) = &in_common {
+            hashes.retain(|hash| before.contains(hash));
+            if hashes.is_empty() {
+                let detail = format!(
+                    "elements of `{}` went through another hash than those of the counters before it, so nobody can tell which of them are the same; ask for each by itself",
+                    one.id
+                );
+                return Err(Problem::new(Code::HashMismatch, detail));
+            }
+        }
+        in_common = Some(hashes);
+        union.merge(uniques);
+    }
+    Ok(union)
+}
+
+/// The JSON of `GET /uniques`: the union of several counters.
+///
+/// # Errors
+/// As [`union_of`].
+pub fn union_json(
+    ids: &[CounterId],
+    told: &[Told<'_>],
+    window: Option<Window>,
+) -> Result<String, Problem> {
+    let union = union_of(told, window)?;
+    let union = Estimate::of(&union).unwrap_or(Estimate::NOTHING);
+    Ok(together_json(ids, told, window, None, union))
+}
+
+/// The JSON of `GET /uniques?op=intersection`: what two counters have in common, epoch by epoch.
+///
+/// # Errors
+/// As [`union_of`].
+pub fn intersection_json(
+    ids: &[CounterId],
+    (one, other): (Told<'_>, Told<'_>),
+    window: Option<Window>,
+) -> Result<String, Problem> {
+    let told = [one, other];
+    union_of(&told, window)?;
+    let [mine, theirs] = [&told[0], &told[1]].map(|one| one.sketches(window));
+    let mut epochs = Vec::new();
+    let known = theirs.hashes();
+    for hash in mine.hashes() {
+        if known.contains(&hash) {
+            epochs.push(mine.families(hash).intersection(&theirs.families(hash)));
+        }
+    }
+    let common = Estimate::of_epochs(&epochs);
+    Ok(together_json(
+        ids,
+        &told,
+        window,
+        Some("intersection"),
+        common,
+    ))
+}
+
+fn together_json(
+    ids: &[CounterId],
+    told: &[Told<'_>],
+    window: Option<Window>,
+    op: Option<&'static str>,
+    estimate: Estimate,
+) -> String {
+    #[derive(Serialize)]
+    struct TogetherView<'a> {
+        ids: &'a [CounterId],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        op: Option<&'static str>,
+        #[serde(flatten)]
+        estimate: Estimate,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        window: Option<u64>,
+        exact: bool,
+        as_of: i64,
+        staleness_ms: i64,
+    }
+    let rounding = told.first().map_or(Rounding::OFF, Told::rounding);
+    to_json(&TogetherView {
+        ids,
+        op,
+        estimate: rounding.apply(estimate),
+        window: window.map(|window| window.seconds),
+        exact: told.iter().all(Told::is_exact),
+        as_of: told.iter().map(Told::as_of_ms).min().unwrap_or(0),
+        staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
+    })
+}

@@ -1,0 +1,146 @@
+// The dashboard in a browser: what it shows, when, and what it says while something is missing.
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openDashboard, says } from "./dashboard.mjs";
+
+let dashboard, world;
+beforeAll(async () => {
+  dashboard = await openDashboard();
+  world = dashboard.world;
+});
+afterAll(() => dashboard?.close());
+
+const SHOWN_MS_MAX = 2_000;
+
+test("without counters it says so, and the first one shows by itself", async () => {
+  const page = await dashboard.open("");
+  await says(page, "h2", "Nothing has been counted yet");
+  await says(page, "code", "/increment");
+  await world.add("first");
+  await says(page, ".row", /first.*1/);
+  expect(await page.title()).toBe("Tally");
+});
+
+test("a new value shows within two seconds", async () => {
+  await world.add("live", { delta: 41 });
+  const page = await dashboard.open("#/counter/live");
+  await says(page, "#value", /^41$/);
+  await says(page, "#connection", /^live · /);
+  const took = [];
+  for (let value = 42; value < 47; value += 1) {
+    const began = performance.now();
+    await world.add("live");
+    await says(page, "#value", new RegExp(`^${value}$`));
+    took.push(Math.round(performance.now() - began));
+  }
+  console.log(`from an increment to the page: ${took.join(", ")} ms`);
+  expect(Math.max(...took)).toBeLessThan(SHOWN_MS_MAX);
+});
+
+test("the list shows new values too, and where they were counted", async () => {
+  await world.add("listed", { delta: 5 }, { colo: "FRA" });
+  await world.add("listed", { delta: 3, unique: "bob" }, { colo: "SYD" });
+  const page = await dashboard.open("#/?prefix=listed");
+  await says(page, ".row", /listed.*8/);
+  await world.add("listed", { delta: 100 });
+  await says(page, ".row .number", /^108$/);
+  await page.click(".row");
+  await says(page, ".bars", /FRA.*105.*97 %.*SYD.*3.*3 %/);
+  await says(page, ".unique", /All time.*1 .*less than 1/);
+  await page.goBack();
+  await says(page, "h1", "Counters");
+});
+
+test("a counter that does not exist is told so, and shows once it does", async () => {
+  const page = await dashboard.open("#/counter/not%2Fyet");
+  await says(page, "h2", "There is no such counter");
+  await says(page, "code", "/counters/not%2Fyet/increment");
+  await world.add("not/yet", { delta: 7 });
+  await says(page, "#value", /^7$/);
+});
+
+test("cut off it says so and keeps the last numbers, and goes on when the service is back", async () => {
+  dashboard.browser.allow(/ERR_CONNECTION_|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE_CHUNKED|ERR_SOCKET/);
+  await world.add("cut", { delta: 3 });
+  const page = await dashboard.open("#/counter/cut");
+  await says(page, "#value", /^3$/);
+  await dashboard.gate.shut();
+  await says(page, "#connection", /^offline · last seen/);
+  await says(page, ".truth", /cannot be reached/);
+  expect(await page.textContent("#value")).toBe("3");
+  await world.add("cut");
+  await dashboard.gate.open();
+  await says(page, "#value", /^4$/);
+  await says(page, "#connection", /exact|old/);
+});
+
+test("a history is charted, zoomed, and told as a table", async () => {
+  const now = Math.floor(Date.now() / 1000);
+  const line = (ago_s, increment) => JSON.stringify({ key: "charted", increment, at: (now - ago_s) * 1000 });
+  await world.well("POST", "/ingest?format=ndjson", { body: [line(600, 20), line(1_800, 7), line(80_000, 100), line(2_000_000, 1_000)].join("\n") });
+  const page = await dashboard.open("#/counter/charted");
+  await says(page, ".readout", /^27 counted, at most 20 in a minute/);
+  await page.click("text=The same as a table");
+  await says(page, ".numbers table", /20/);
+  await page.click("[aria-label='Zoom in']");
+  await says(page, ".readout", /^20 counted|^27 counted|^7 counted|^nothing was counted/);
+  await page.click("[aria-label='Show all']");
+  await says(page, ".readout", /^27 counted/);
+  await page.click(".tabs >> text=Day");
+  await says(page, ".readout", /^127 counted/);
+  expect(page.url()).toContain("range=day");
+  await page.click(".tabs >> text=30 days");
+  await says(page, ".readout", /^1,127 counted/);
+  const canvas = await page.locator(".plot canvas").boundingBox();
+  await page.mouse.move(canvas.x + canvas.width * 0.7, canvas.y + 80);
+  await page.mouse.down();
+  await page.mouse.move(canvas.x + canvas.width - 12, canvas.y + 80, { steps: 4 });
+  await page.mouse.up();
+  await says(page, "[aria-label='Show all']:not([disabled])", "All");
+  await page.goBack();
+  await page.goBack();
+  await says(page, ".readout", /^27 counted/);
+});
+
+test("samples show as percentiles, once there are some", async () => {
+  await world.add("sampled");
+  const page = await dashboard.open("#/counter/sampled");
+  await says(page, ".readout", /^1 counted/);
+  expect(await page.locator(".spread").isHidden()).toBe(true);
+  for (const sample of [10, 20, 30, 40]) await world.add("sampled", { sample });
+  await page.reload();
+  await says(page, ".spread", /4 samples, 25 on average; percentiles are off by at most 0.78 %/);
+  await says(page, ".spread", /least10.*50 %20.*greatest40/);
+});
+
+test("a service that streams nothing is asked instead", async () => {
+  await world.add("asked", { delta: 9 });
+  const page = await dashboard.browser.page();
+  await page.route("**/live?*", (route) => route.fulfill({ status: 404, contentType: "application/problem+json", body: '{"code":"not-found"}' }));
+  await page.goto(`${dashboard.gate.url}/dashboard/#/counter/asked`);
+  await says(page, "#value", /^9$/);
+  await says(page, "#connection", /^polling · /);
+  await world.add("asked");
+  await says(page, "#value", /^10$/);
+});
+
+test("of many counters it says how many it looked at, and looks further on demand", async () => {
+  const lines = Array.from({ length: 101 }, (_, index) => JSON.stringify({ key: `many/${String(index).padStart(3, "0")}`, increment: index + 1 }));
+  await world.well("POST", "/events", { body: lines.join("\n") });
+  const page = await dashboard.open("#/?prefix=many%2F&order=value");
+  await says(page, ".title .sub", "The 20 largest of the first 100 counters by name; a prefix looks at others");
+  expect((await page.locator(".row").first().textContent())).toContain("many/099");
+  await page.click("text=Look at 100 more");
+  await says(page, ".title .sub", "The 20 largest of 101 counters");
+  await says(page, ".row", /many\/100.*101/);
+  await page.click(".tabs >> text=Name");
+  await says(page, ".title .sub", "The first 20 by name; a prefix shows others");
+});
+
+test("limits show their policies and what this isolate has allowed and refused", async () => {
+  await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
+  for (let check = 0; check < 3; check += 1) await world.call("POST", "/limits/login/bob");
+  const page = await dashboard.open("#/limits");
+  await says(page, "[data-verdict=allowed].tile", /Allowed2/);
+  await says(page, "[data-verdict=refused].tile", /Refused1/);
+  await says(page, ".policies", /login.*2.*60 s.*sliding-window/);
+});

@@ -1,0 +1,12 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  cacheDir: "../../node_modules/.vite",
+  test: {
+    include: ["**/*.spec.mjs"],
+    // Each file has a browser and a workerd of its own: about four processes that compute.
+    maxWorkers: 1,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+  },
+});

@@ -1,0 +1,42 @@
+// The files of the dashboard as they are served.
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { dashboardFiles } from "../../scripts/dashboard.mjs";
+import { openWorld } from "./world.mjs";
+
+let world, url;
+beforeAll(async () => {
+  // Without keys and not open: files need neither.
+  world = await openWorld({ vars: { TALLY_ACCESS: undefined } });
+  url = (await world.url()).origin;
+});
+afterAll(() => world?.close());
+
+const TYPES = { html: "text/html", css: "text/css", js: "text/javascript", svg: "image/svg+xml" };
+
+test("every file is served as it stands, with its type, a tag and a policy", async () => {
+  for (const [name, text] of dashboardFiles()) {
+    const answer = await fetch(`${url}/dashboard/${name}`);
+    expect([name, answer.status, await answer.text()]).toEqual([name, 200, text]);
+    expect(answer.headers.get("content-type")).toBe(`${TYPES[name.split(".").at(-1)]}${name.endsWith("svg") ? "" : "; charset=utf-8"}`);
+    expect(answer.headers.get("x-content-type-options")).toBe("nosniff");
+    expect(answer.headers.get("cache-control")).toBe("private, no-cache");
+    expect(answer.headers.get("content-security-policy")).toMatch(/^default-src 'self';.*frame-ancestors 'none'$/);
+    expect(answer.headers.get("content-security-policy")).not.toMatch(/unsafe/);
+    const again = await fetch(`${url}/dashboard/${name}`, { headers: { "if-none-match": answer.headers.get("etag") } });
+    expect([again.status, await again.text()]).toEqual([304, ""]);
+  }
+});
+
+test("the folder leads to the page, and what is no file is a problem", async () => {
+  const moved = await fetch(`${url}/dashboard`, { redirect: "manual" });
+  expect([moved.status, moved.headers.get("location")]).toEqual([308, "/dashboard/"]);
+  const page = await fetch(`${url}/dashboard/`);
+  expect(await page.text()).toBe(dashboardFiles().get("index.html"));
+  for (const path of ["nothing.js", "../scripts/build.sh", "a/b", "constructor", "__proto__", "index.html/"]) {
+    const answer = await fetch(`${url}/dashboard/${encodeURIComponent(path)}`);
+    expect([path, answer.status, (await answer.json()).code]).toEqual([path, 404, "not-found"]);
+  }
+  expect((await fetch(`${url}/dashboard/`, { method: "HEAD" })).status).toBe(200);
+  const posted = await fetch(`${url}/dashboard/`, { method: "POST", body: "x" });
+  expect([posted.status, posted.headers.get("allow")]).toEqual([405, "GET, HEAD, OPTIONS"]);
+});

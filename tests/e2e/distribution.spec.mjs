@@ -1,0 +1,201 @@
+// How samples are distributed: over datacenters and shards, through restarts, each counted once with its write.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { each, openWorld, randomFrom } from "./world.mjs";
+
+const SEED = 8;
+const MAX_RELATIVE_ERROR = 1 / 128;
+const COLOS = ["FRA", "IAD", "SYD"];
+const NOTHING = { count: 0, min: null, max: null, mean: null, p50: null, p90: null, p99: null, p999: null };
+const PERCENTILES = { p50: 0.5, p90: 0.9, p99: 0.99, p999: 0.999 };
+const numbers = (length) => Array.from({ length }, (_, index) => index);
+
+let world;
+afterEach(async () => {
+  await world?.close();
+  world = undefined;
+});
+
+const look = (id, query = "", options) =>
+  world.well("GET", `/counters/${encodeURIComponent(id)}/distribution?consistency=strong${query}`, options);
+
+// Latencies: most near 20, some a hundred times as long, in hundredths as a client would round them.
+const latencies = (length, random) => numbers(length).map(() => Math.round(2_000 * Math.exp(4 * random() ** 3)) / 100);
+
+// What is told of these samples, by brute force: the smallest that so many do not exceed.
+function expectOf(seen, samples) {
+  const sorted = [...samples].sort((one, other) => one - other);
+  expect(seen).toMatchObject({ count: sorted.length, min: sorted[0], max: sorted.at(-1), max_relative_error: MAX_RELATIVE_ERROR });
+  const mean = sorted.reduce((sum, sample) => sum + sample, 0) / sorted.length;
+  expect(Math.abs(seen.mean - mean)).toBeLessThanOrEqual(1e-9 * mean);
+  for (const [name, part] of Object.entries(PERCENTILES)) {
+    const truth = sorted[Math.ceil(part * sorted.length) - 1];
+    expect(Math.abs(seen[name] - truth), `${name}: ${seen[name]} for ${truth}`).toBeLessThanOrEqual(MAX_RELATIVE_ERROR * truth);
+  }
+}
+
+describe("without faults", () => {
+  beforeEach(async () => {
+    world = await openWorld({ edges: 2 });
+  });
+
+  test("increments and events of several datacenters and shards are in one distribution", async () => {
+    const random = randomFrom(SEED);
+    const [single, many] = [latencies(60, random), latencies(400, random)];
+    await world.put("latency", { shards: 4 });
+    await each(single, 6, (sample, index) => world.add("latency", { sample }, { colo: COLOS[index % 3], edge: index % 2 }));
+    await each(COLOS, 3, (colo, index) => {
+      const lines = many.filter((_, place) => place % 3 === index).map((sample) => JSON.stringify({ key: "latency", sample }));
+      return world.well("POST", "/events", { body: lines.join("\n"), colo, edge: index % 2 });
+    });
+    // Writes without samples are in no distribution.
+    await world.add("latency", { delta: 100 });
+    const seen = await look("latency");
+    expectOf(seen, [...single, ...many]);
+    expect(seen).toMatchObject({ id: "latency", exact: true, staleness_ms: expect.any(Number) });
+    expect(seen.window.seconds).toBe(3_600);
+    expect(seen.window.from % 60).toBe(0);
+    expect(seen.datacenters.map(({ id, reachable }) => [id, reachable])).toEqual(COLOS.map((colo) => [colo, true]));
+    expect((await world.strong("latency")).value).toBe(560);
+    const here = await look("latency", "&datacenter=IAD");
+    const own = (samples) => samples.filter((_, place) => place % 3 === 1);
+    expectOf(here, [...own(single), ...own(many)]);
+    expect(here.datacenters).toMatchObject([{ id: "IAD", count: here.count, reachable: true }]);
+    expect(here.count + seen.datacenters[0].count + seen.datacenters[2].count).toBe(seen.count);
+  });
+
+  test("a key counts its sample once, from wherever it is sent again", async () => {
+    const add = (sample, options) =>
+      world.call("POST", "/counters/a/increment", { body: JSON.stringify({ sample }), headers: { "idempotency-key": "k" }, ...options });
+    const first = await add(12.3);
+    for (const options of [{}, { colo: "IAD" }, { edge: 1 }]) expect((await add(12.3, options)).text).toBe(first.text);
+    // Another sample is another write.
+    expect((await add(12.4)).json.code).toBe("idempotency-key-reused");
+    const lines = JSON.stringify([{ key: "a", sample: 1, id: "e" }, { key: "a", sample: 2 }]);
+    const headers = { "idempotency-key": "batch" };
+    for (const colo of ["FRA", "IAD"]) {
+      expect(await world.well("POST", "/events", { body: lines, headers, colo })).toMatchObject({ accepted: 2, rejected: 0 });
+    }
+    const misused = await world.well("POST", "/events", { body: '[{"key":"a","sample":3,"id":"e"}]' });
+    expect(misused).toMatchObject({ rejected: 1, errors: [{ code: "idempotency-key-reused" }] });
+    expect(await look("a")).toMatchObject({ count: 3, min: 1, max: 12.3, mean: expect.closeTo(5.1, 9) });
+    expect((await world.strong("a")).value).toBe(3);
+  });
+
+  test("a home has the samples of all datacenters, and a write that is refused leaves none", async () => {
+    await world.put("a", { home: "SYD" });
+    await each(COLOS, 3, (colo, index) => world.add("a", { sample: index + 1 }, { colo }));
+    const { version } = await world.read("a", "?consistency=strong");
+    const headers = { "if-match": `"${version}"` };
+    const conditional = { body: '{"sample":10}', headers };
+    await world.well("POST", "/counters/a/increment", conditional);
+    await world.refused(412, "precondition-failed", "POST", "/counters/a/increment", conditional);
+    const seen = await look("a");
+    expect(seen).toMatchObject({ count: 4, min: 1, max: 10, exact: true });
+    expect(seen.datacenters).toMatchObject([{ id: "SYD", count: 4 }]);
+  });
+
+  test("a set and a reset leave samples, a deletion does not", async () => {
+    await world.add("a", { sample: 5 });
+    await world.well("PUT", "/counters/a/value", { body: '{"value":100}' });
+    await world.well("POST", "/counters/a/reset");
+    expect(await look("a")).toMatchObject({ count: 1, p50: 5, exact: true });
+    await world.well("DELETE", "/counters/a");
+    await world.refused(404, "counter-not-found", "GET", "/counters/a/distribution");
+    await world.add("a");
+    expect(await look("a")).toMatchObject({ ...NOTHING, exact: true });
+  });
+
+  test("a counter without samples has none, and one that is unknown is unknown", async () => {
+    await world.add("a");
+    expect(await look("a")).toMatchObject({ ...NOTHING, max_relative_error: MAX_RELATIVE_ERROR, exact: true });
+    await world.refused(404, "counter-not-found", "GET", "/counters/nobody/distribution");
+  });
+
+  test("a window holds the minutes that it covers", async () => {
+    await world.add("a", { sample: 7 });
+    const now = Math.floor(Date.now() / 1000);
+    expect(await look("a", "&window=60")).toMatchObject({ count: 1, window: { seconds: 60 } });
+    expect(await look("a", `&window=60&at=${now - 180}`)).toMatchObject(NOTHING);
+    for (const query of ["window=0", "window=86401", "window=x", "window=3600&at=1", "step=1m", "consistency=weak"]) {
+      await world.refused(400, "invalid-query", "GET", `/counters/a/distribution?${query}`);
+    }
+    await world.refused(405, "method-not-allowed", "POST", "/counters/a/distribution");
+  });
+
+  test("what is no sample is refused, and nothing is counted", async () => {
+    await world.add("a", { sample: 0 });
+    for (const sample of ["-1", "1e-10", "17592186044416", "1e300", '"12.3"', "null", "true", "[1]"]) {
+      await world.refused(400, "invalid-body", "POST", "/counters/a/increment", { body: `{"sample":${sample}}` });
+    }
+    await world.refused(400, "invalid-json", "POST", "/counters/a/increment", { body: '{"sample":NaN}' });
+    await world.refused(400, "invalid-body", "POST", "/counters/a/decrement", { body: '{"sample":1}' });
+    await world.refused(400, "unknown-field", "POST", "/api/event", { body: '{"key":"a","sample":1}' });
+    const report = await world.well("POST", "/events", { body: '[{"key":"a","sample":-1},{"key":"a","sample":4}]' });
+    expect(report).toMatchObject({ accepted: 1, rejected: 1, errors: [{ line: 1, code: "invalid-body" }] });
+    expect(await look("a")).toMatchObject({ count: 2, min: 0, max: 4, mean: 2 });
+    expect((await world.strong("a")).value).toBe(2);
+  });
+
+  test("a counter with many samples shares its view, and tells how old it is", async () => {
+    await world.add("a", { sample: 1 });
+    const seen = await world.well("GET", "/counters/a/distribution");
+    expect(seen).toMatchObject({ count: 1, p50: 1 });
+    const written = await world.add("a", { sample: 2 });
+    const later = await world.well("GET", `/counters/a/distribution?at_least=${written.version}`);
+    expect(later).toMatchObject({ count: 2, max: 2 });
+  });
+});
+
+describe("with a disk", () => {
+  let folder;
+  beforeEach(async () => {
+    folder = mkdtempSync(join(tmpdir(), "tally-e2e-"));
+    world = await openWorld({ folder });
+  });
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  test("samples are there after evictions and a restart, also those of sealed shards", async () => {
+    const random = randomFrom(SEED + 1);
+    const samples = latencies(40, random);
+    await world.put("a", { shards: 4 });
+    // Elements spread the writes over the shards.
+    await each(samples.slice(0, 20), 4, (sample, index) => world.add("a", { sample, unique: `u${index}` }));
+    await world.evict();
+    await each(samples.slice(20), 4, (sample, index) => world.add("a", { sample, unique: `v${index}` }));
+    await world.put("a", { shards: 1 });
+    await world.add("a");
+    expectOf(await look("a"), samples);
+    await world.close();
+    world = await openWorld({ folder });
+    const seen = await look("a");
+    expectOf(seen, samples);
+    expect(seen.exact).toBe(true);
+  });
+});
+
+describe("with faults", () => {
+  test("a flush whose answer is lost counts its samples once, and a silent datacenter is named", async () => {
+    world = await openWorld({ faults: true });
+    await world.add("a", { sample: 1 }, { colo: "FRA" });
+    await world.add("a", { sample: 2 }, { colo: "IAD" });
+    let lost = 0;
+    world.fail(({ path }) => (path === "/flush" && lost++ === 0 ? "after" : undefined));
+    await world.add("a", { sample: 3 }, { colo: "FRA" });
+    world.fail(({ path }) => (path === "/count" && lost++ === 2 ? "after" : undefined));
+    await world.add("a", { sample: 4 }, { colo: "FRA", headers: { "idempotency-key": "k" } });
+    world.fail(() => undefined);
+    expect(lost).toBeGreaterThanOrEqual(3);
+    expect(await look("a")).toMatchObject({ count: 4, min: 1, max: 4, mean: 2.5, exact: true });
+    world.fail(({ name, path }) => (path === "/sum" && name.includes("IAD") ? "before" : undefined));
+    const seen = await look("a");
+    expect(seen).toMatchObject({ count: 3, max: 4, exact: false });
+    expect(seen.datacenters).toMatchObject([
+      { id: "FRA", count: 3, reachable: true },
+      { id: "IAD", count: 0, reachable: false },
+    ]);
+    expect(seen.staleness_ms).toBeGreaterThan(0);
+  });
+});
