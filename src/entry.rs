@@ -3,9 +3,10 @@
 use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
 use worker::web_sys::{Request, Response};
-use worker::{Context, Env, event};
+use worker::{Context, Env, event, worker_sys};
 
 use crate::aggregator::consumer::{MessageBatch, consume};
+use crate::platform::turn::at_once;
 use crate::protocol::names::{ROLE, ROLE_AGGREGATOR};
 use crate::{aggregator, edge};
 
@@ -19,8 +20,20 @@ fn start() {
     console_error_panic_hook::set_once();
 }
 
-#[event(fetch)]
-async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
+/// A request. Not the SDK's macro, which makes a promise of every answer.
+#[wasm_bindgen(wasm_bindgen = worker::wasm_bindgen, wasm_bindgen_futures = worker::wasm_bindgen_futures, js_sys = worker::js_sys)]
+pub fn fetch(request: Request, env: Env, context: worker_sys::Context) -> Result<JsValue, JsValue> {
+    at_once(async move {
+        let answered = answer(request, env, Context::new(context)).await;
+        let response = answered.or_else(|error| {
+            worker::console_error!("{error}");
+            worker::Response::error("INTERNAL SERVER ERROR", 500).map(Response::from)
+        });
+        Ok(response?.into())
+    })
+}
+
+async fn answer(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     let is_aggregator = IS_AGGREGATOR.with(|known| {
         *known.get_or_init(|| {
             env.var(ROLE)

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use tally::counter::flush::Load;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::WriteKey;
+use tally::counter::settings::UniqueHash;
 use tally::protocol::batch::gather::{Gathered, Identified, Manner, Times};
 use tally::protocol::batch::keyed::{BodyKey, KEYED_AT_ONCE_MAX, KeyedElements};
 use tally::protocol::batch::plan::{Addressed, BATCH_FLUSHES_MAX, Plan};
@@ -24,6 +25,7 @@ const ATTEMPTS: usize = 2;
 fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, Gathered)> {
     let one = |number: u64| {
         let gathered = Gathered {
+            unique_hash: UniqueHash::Keyed,
             added: 5,
             buckets: [(1_777_593_600, 5)].into(),
             tokens: (0..elements)

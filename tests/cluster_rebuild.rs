@@ -51,6 +51,7 @@ fn the_lead_that_was_alone_gets_back_what_it_had() {
             set_at_ms: CREATED_MS,
         }),
         floor: None,
+        unique_hash: tally::counter::settings::UniqueHash::Redis,
     };
     let fra = datacenter("FRA");
     // It was set to 100 when FRA had counted 30: what FRA adds to the value is in its grant.

@@ -14,8 +14,8 @@ use tally::counter::grant::Grant;
 use tally::counter::history::Step;
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::{LANES_MAX, NONCE_KEPT_MS, Nonce, Outcome};
-use tally::counter::settings::{Settings, Ttl, TtlMode};
-use tally::sketch::{Class, HashKey};
+use tally::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
+use tally::sketch::{Class, HashId, HashKey};
 
 const BEGIN_MS: i64 = 1_777_593_630_000;
 
@@ -342,4 +342,41 @@ fn an_elements_class_is_that_of_its_lot_wherever_it_is_counted() {
             .parts()
             .all(|(source, _)| source.class != Class::ALL)
     );
+}
+
+#[test]
+fn a_counter_takes_elements_of_its_own_hash_alone() {
+    for (own, taken, refused) in [
+        (
+            UniqueHash::Keyed,
+            HashKey::from([7; 16]).id(),
+            HashId::REDIS,
+        ),
+        (
+            UniqueHash::Redis,
+            HashId::REDIS,
+            HashKey::from([7; 16]).id(),
+        ),
+    ] {
+        let mut cell = Cell::default();
+        let mut grant = grant(None);
+        grant.settings.unique_hash = own;
+        cell.take_grant(grant, BEGIN_MS);
+        let of = |hash: HashId| Load { hash, ..load(1, 0) };
+        assert_refused(
+            &mut cell,
+            nonce(1, 1),
+            &of(refused),
+            BEGIN_MS,
+            Refusal::OtherHash(own),
+        );
+        assert!(cell.uniques().is_empty());
+        // Without elements it does not matter.
+        let mut plain = of(refused);
+        (plain.tokens, plain.past_tokens) = (Vec::new(), Vec::new());
+        cell.apply(nonce(1, 2), &plain, BEGIN_MS).expect("counted");
+        cell.apply(nonce(1, 3), &of(taken), BEGIN_MS)
+            .expect("counted");
+        assert_eq!(cell.uniques().hashes(), [taken]);
+    }
 }

@@ -153,7 +153,7 @@ fn an_answer_to_a_flush_has_these_bytes() {
 fn a_hot_row_has_these_bytes() {
     assert_eq!(
         golden::<Hot>(&cell().hot_row()),
-        "01c0c0b286de3302010801901c0190e5b18dbc6700f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d"
+        "01c0c0b286de3302010801901c0190e5b18dbc670000f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d"
     );
     assert_eq!(
         golden::<Hot>(&Cell::default().hot_row()),
@@ -226,7 +226,7 @@ fn entries_of_the_directory_have_these_bytes() {
     };
     assert_eq!(
         golden(&Entry::Live(root)),
-        "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc6700020346524103494144e2f4b18dbc670e01034652410304010346524101034652410101c0c0b286de33ac02ad020201e0f4b18dbc6700090000010346524101ad020201054c4f43414c00"
+        "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc670000020346524103494144e2f4b18dbc670e01034652410304010346524101034652410101c0c0b286de33ac02ad020201e0f4b18dbc6700090000010346524101ad020201054c4f43414c00"
     );
     let ended = Entry::Ended {
         generation: 300,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::WriteKey;
-use tally::counter::settings::TtlMode;
+use tally::counter::settings::{TtlMode, UniqueHash};
 use tally::counter::total::Value;
 use tally::protocol::messages::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
@@ -46,10 +46,11 @@ fn operations_have_these_bytes() {
         ttl: Some((60, TtlMode::Sliding)),
         floor: Some(value),
         home: Some(datacenter("IAD")),
+        unique_hash: Some(UniqueHash::Redis),
     };
     let head = "016103465241";
     for (operation, bytes) in [
-        (Operation::Put(put), "000101013c0101000900020103494144"),
+        (Operation::Put(put), "000101013c01010009000201034941440101"),
         (Operation::Set(value), "0100090002"),
         (Operation::Reset, "02"),
         (Operation::Delete, "03"),

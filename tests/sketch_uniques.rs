@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use tally::counter::flush::Element;
 use tally::protocol::messages::{decode, encode};
 use tally::sketch::{
-    CLASS_SHARDS_MAX, Class, EPOCHS_MAX, HashId, HashKey, Learnt, Sketch, Source, Token, Uniques,
-    hash,
+    CLASS_SHARDS_MAX, Class, EPOCHS_MAX, HashId, HashKey, Hyll, Learnt, Sketch, Source, Token,
+    Uniques, hash, redis_hash,
 };
 
 /// An element, by the key that hashed it and the number of shards that it was spread over.
@@ -238,4 +238,23 @@ fn a_sum_over_epochs_says_of_how_many_it_is() {
     let two: Vec<Seen> = of(1).chain(of(2)).collect();
     assert_eq!(uniques(&two).epochs(), 2);
     assert_eq!(uniques(&two).estimate().estimate.round(), 400.0);
+}
+
+#[test]
+fn what_redis_hashed_is_estimated_as_redis_does() {
+    let mut uniques = Uniques::new();
+    let mut hyll = Hyll::new();
+    for number in 0..10_000 {
+        let hashed = redis_hash(format!("visitor {number}").as_bytes());
+        let element = Element::by(HashId::REDIS, hashed);
+        uniques.insert(element.source(HashId::REDIS, 16), element.token);
+        hyll.insert(element.token);
+    }
+    // What a real Redis 7.0 counts.
+    assert_eq!(hyll.estimate(), 9_988);
+    assert_eq!(
+        uniques.estimate().estimate,
+        f64::from(u32::try_from(hyll.estimate()).unwrap())
+    );
+    assert_eq!(uniques.parts().count(), 1, "one sketch of all shards");
 }

@@ -271,6 +271,10 @@ impl Cell {
         if has_floor && load.removed > 0 {
             return Err(Refusal::Bounded);
         }
+        let unique_hash = self.grant.map(|grant| grant.settings.unique_hash);
+        if let Some(own) = unique_hash.filter(|own| load.has_tokens() && !own.takes(load.hash)) {
+            return Err(Refusal::OtherHash(own));
+        }
         let added = self
             .added
             .checked_add(load.added)

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::history::DirtyPages;
 use super::ledger::NewRecord;
 use super::samples::{Samples, add_samples};
-use super::settings::SHARDS_MAX;
+use super::settings::{SHARDS_MAX, UniqueHash};
 use super::split::shard_of_element;
-use crate::sketch::{Class, HashId, Source, Token, Uniques};
+use crate::sketch::{Class, HashId, Source, Token, Uniques, redis_token_of};
 
 /// What the hash of a unique element says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -25,14 +25,25 @@ impl Element {
         Self::with_token(hash, Token::from_hash(hash))
     }
 
-    /// Returns an element whose token is not made of its hash in the usual way.
-    pub fn with_token(hash: u64, token: Token) -> Self {
+    /// Returns what this hash, of that identity, says of its element.
+    pub fn by(id: HashId, hash: u64) -> Self {
+        match id {
+            HashId::REDIS => Self::with_token(hash, redis_token_of(hash)),
+            _ => Self::of(hash),
+        }
+    }
+
+    fn with_token(hash: u64, token: Token) -> Self {
         let lot = shard_of_element(hash, SHARDS_MAX);
         Self { lot, token }
     }
 
-    /// Returns the source of its token, where elements are spread over so many shards.
+    /// Returns the source of its token, where elements are spread over so many shards. Those of Redis's hash are
+    /// estimated all together, so classes would only take room.
     pub fn source(self, hash: HashId, shards: u8) -> Source {
+        if hash == HashId::REDIS {
+            return Source::of_all(hash);
+        }
         let class = Class::of_shard(self.lot % shards.max(1), shards);
         let class = class.unwrap_or(Class::ALL);
         Source { hash, class }
@@ -119,6 +130,8 @@ pub enum Refusal {
     Moved(u8),
     /// The newest generation that it may count in has ended: this one lives, or at least this one would.
     Newer(u64),
+    /// It carries unique elements that did not go through this hash, which is the counter's.
+    OtherHash(UniqueHash),
 }
 
 /// What must be written together so that a flush is durable.

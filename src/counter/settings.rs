@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::total::Value;
+use crate::sketch::HashId;
 
 /// The most shards of one datacenter. 64 objects of about 1,000 requests/s each.
 pub const SHARDS_MAX: u8 = 64;
@@ -48,6 +49,24 @@ impl Ttl {
     }
 }
 
+/// The hash that a counter's unique elements go through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UniqueHash {
+    /// The deployment's, which has a secret key.
+    #[default]
+    Keyed,
+    /// That of Redis, which all know, and which estimates as Redis does.
+    Redis,
+}
+
+impl UniqueHash {
+    /// Whether elements of this hash may be counted.
+    pub fn takes(self, hash: HashId) -> bool {
+        (hash == HashId::REDIS) == (self == Self::Redis)
+    }
+}
+
 /// A counter's settings; each `PUT` replaces all of them and has a higher number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -59,6 +78,8 @@ pub struct Settings {
     pub ttl: Option<Ttl>,
     /// What no decrement may take the value below; `None` for no such bound.
     pub floor: Option<Value>,
+    /// The hash of its unique elements.
+    pub unique_hash: UniqueHash,
 }
 
 impl Settings {

@@ -6,6 +6,7 @@ use worker::wasm_bindgen::prelude::*;
 use worker::wasm_bindgen_futures::JsFuture;
 use worker::web_sys::{ReadableStream, Request};
 
+use super::incoming::Incoming;
 use crate::protocol::batch::inflate::Inflate;
 use crate::protocol::bodies::{BODY_BYTES_MAX, BULK_BYTES_MAX, DRAIN_BYTES_MAX};
 use crate::protocol::problem::{Code, Problem};
@@ -48,9 +49,9 @@ struct Stream {
 impl Stream {
     /// The body's stream; `None` where there is no body.
     fn open(request: &Request) -> Option<Self> {
+        let body: ReadableStream = request.body()?;
         let options = Object::new();
         Reflect::set(&options, &"mode".into(), &"byob".into()).ok()?;
-        let body: ReadableStream = request.body()?;
         let reader = body.get_reader_with_options(options.unchecked_ref());
         Some(Self {
             pieces: reader.unchecked_into(),
@@ -94,12 +95,12 @@ fn length(piece: &[u8]) -> u64 {
 }
 
 /// Reads what is left of a body and throws it away, up to [`DRAIN_BYTES_MAX`].
-pub async fn drain(request: &Request) {
+pub async fn drain(request: &Incoming) {
     // A body that was read before has its stream taken already.
-    if announced_length(request) == Some(0) || request.body_used() {
+    if !request.has_body() || request.raw.body_used() {
         return;
     }
-    if let Some(mut stream) = Stream::open(request) {
+    if let Some(mut stream) = Stream::open(&request.raw) {
         stream.drain(0).await;
     }
 }
@@ -108,16 +109,15 @@ pub async fn drain(request: &Request) {
 ///
 /// # Errors
 /// `body-too-large` above [`BODY_BYTES_MAX`], after draining.
-pub async fn read_small(request: &Request) -> Result<Vec<u8>, Problem> {
+pub async fn read_small(request: &Incoming) -> Result<Vec<u8>, Problem> {
     // Most increments have no body: a stream for nothing took a tenth of their time.
-    let announced = announced_length(request);
-    if announced == Some(0) || request.body().is_none() {
+    if !request.has_body() {
         return Ok(Vec::new());
     }
     refuse_encoded(request)?;
+    let announced = request.announced_length();
     if announced.is_some_and(|bytes| bytes <= BODY_BYTES_MAX) {
-        let mut request = worker::Request::from(Clone::clone(request));
-        return request.bytes().await.map_err(|error| broken_off(&error));
+        return read_whole(request).await;
     }
     let mut body = Vec::new();
     each_piece(request, BODY_BYTES_MAX, |piece| {
@@ -128,12 +128,15 @@ pub async fn read_small(request: &Request) -> Result<Vec<u8>, Problem> {
     Ok(body)
 }
 
-/// The length that the client announced; the platform holds it to that.
-fn announced_length(request: &Request) -> Option<u64> {
-    request.headers().get("content-length").ok()??.parse().ok()
+async fn read_whole(request: &Incoming) -> Result<Vec<u8>, Problem> {
+    let read = async {
+        let buffer = JsFuture::from(request.raw.array_buffer()?).await?;
+        Ok::<_, worker::Error>(Uint8Array::new(&buffer).to_vec())
+    };
+    read.await.map_err(|error| broken_off(&error))
 }
 
-fn refuse_encoded(request: &Request) -> Result<(), Problem> {
+fn refuse_encoded(request: &Incoming) -> Result<(), Problem> {
     match encoding(request).as_deref() {
         None | Some("identity") => Ok(()),
         Some(other) => Err(Problem::new(
@@ -143,8 +146,8 @@ fn refuse_encoded(request: &Request) -> Result<(), Problem> {
     }
 }
 
-fn encoding(request: &Request) -> Option<String> {
-    let value = request.headers().get("content-encoding").ok().flatten()?;
+fn encoding(request: &Incoming) -> Option<String> {
+    let value = request.header("content-encoding")?;
     let value = value.trim().to_ascii_lowercase();
     (!value.is_empty()).then_some(value)
 }
@@ -156,7 +159,7 @@ fn encoding(request: &Request) -> Option<String> {
 /// `body-too-large` above [`BULK_BYTES_MAX`] before or after inflation, `invalid-gzip`,
 /// `unsupported-encoding`, or what `each` says; after draining.
 pub async fn read_bulk(
-    request: &Request,
+    request: &Incoming,
     mut each: impl FnMut(&[u8]) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
     match encoding(request).as_deref() {
@@ -177,11 +180,11 @@ pub async fn read_bulk(
 }
 
 async fn each_piece(
-    request: &Request,
+    request: &Incoming,
     limit: u64,
     mut each: impl FnMut(&[u8]) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    let Some(mut stream) = Stream::open(request) else {
+    let Some(mut stream) = Stream::open(&request.raw) else {
         return Ok(());
     };
     let mut seen = 0;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 use worker::Env;
 
-use super::isolate::{BulkMemory, BulkStage, own_shard, shards_of, with_waves};
+use super::isolate::{BulkMemory, BulkStage, own_shard, shards_of, unique_hash_of, with_waves};
 use super::keyed::problem_of;
 use super::respond::Answer;
 use super::secrets::{Hashing, hashing, known_salt, name_key, prepare};
@@ -190,7 +190,7 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         None => None,
     };
     let mut body_hash = body_key.map(|_| BodyHash::new(&hash_of, &records.asked()));
-    let mut gather = Gather::new(limits, random());
+    let mut gather = Gather::new(limits, random()).knowing(unique_hash_of);
     let mut memory = BulkMemory::default();
     let reading = BulkStage::enter(Stage::Reading);
     let visitor = Visitor::of(visit, caller);

@@ -8,13 +8,14 @@ use std::borrow::Cow;
 use worker::Env;
 
 use super::flight::Cells;
-use super::isolate::{home_of, shards_of};
+use super::isolate::{home_of, shards_of, unique_hash_of};
 use super::lanes;
-use super::secrets::salt;
+use super::secrets::{Hashing, hashing, salt};
 use super::visit::Visit;
 use super::write::MOVES_MAX;
-use crate::counter::flush::{Load, Refusal};
+use crate::counter::flush::{Element, Load, Refusal};
 use crate::counter::id::CounterId;
+use crate::counter::settings::UniqueHash;
 use crate::counter::split::shard_of_element;
 use crate::platform::clock::now_ms;
 use crate::protocol::batch::event::IncrementBody;
@@ -22,6 +23,7 @@ use crate::protocol::messages::Fault;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::visitor::{Address, day_of, visitor};
+use crate::sketch::{HashId, hash, redis_hash};
 
 /// What uniques are counted by.
 pub enum Unique {
@@ -81,23 +83,49 @@ impl Unique {
     }
 }
 
+/// An element's hash, by the hash that its counter is known to have. What stands for a visitor is secret by its salt, so
+/// Redis's hash, which everybody knows, tells nothing of it either.
+pub async fn hashed(
+    visit: &Visit,
+    id: &CounterId,
+    unique: &[u8],
+) -> Result<(HashId, u64), Problem> {
+    if unique_hash_of(id) == UniqueHash::Redis {
+        return Ok((HashId::REDIS, redis_hash(unique)));
+    }
+    let Hashing { key, id } = hashing(&visit.env).await?;
+    Ok((id, hash(&key, unique)))
+}
+
 /// Sends an element alone to its shard.
 ///
 /// # Errors
 /// Any refusal, and `unavailable`.
-pub async fn send(visit: &Visit, id: &CounterId, hashed: u64, load: Load) -> Result<(), Problem> {
+pub async fn send(
+    visit: &Visit,
+    id: &CounterId,
+    unique: &[u8],
+    second: i64,
+) -> Result<(), Problem> {
     let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
     let mut shards = shards_of(id, &datacenter);
     let begun_ms = now_ms();
     for _ in 0..MOVES_MAX {
+        let (hash, hashed) = hashed(visit, id, unique).await?;
+        let load = Load {
+            past_tokens: vec![(second, Element::by(hash, hashed))],
+            hash,
+            ..Load::default()
+        };
         let cell = CellAddress {
             counter: id.clone(),
             datacenter: datacenter.clone(),
             shard: shard_of_element(hashed, shards),
         };
-        let arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
+        let arrival = lanes::carry::<Cells>(visit, &cell, load, begun_ms).await?;
         match arrival.outcome {
             Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
+            Err(Fault::Refused(Refusal::OtherHash(_))) => {}
             Err(Fault::Elsewhere(home)) => {
                 shards = 1;
                 datacenter = home;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use worker::Env;
 
-use super::isolate::{learn_bounded, learn_home, learn_shards, with_lanes};
+use super::isolate::{learn_bounded, learn_home, learn_shards, learn_unique_hash, with_lanes};
 use super::lanes::{Lanes, Line, land};
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::lane::newest_at;
@@ -92,6 +92,7 @@ impl Line for Cells {
             }
             Err(Fault::Elsewhere(home)) => learn_home(&to.counter, home),
             Err(Fault::Refused(Refusal::Bounded)) => learn_bounded(&to.counter),
+            Err(Fault::Refused(Refusal::OtherHash(own))) => learn_unique_hash(&to.counter, *own),
             Err(_) => {}
         }
         with_lanes(|lanes| {

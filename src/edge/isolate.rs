@@ -13,6 +13,7 @@ use super::lanes::Lanes;
 use super::limiters::Limits;
 use super::views::ReadCache;
 use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::settings::UniqueHash;
 use crate::counter::split::shard_of_lot;
 use crate::limit::visitors::Visitors;
 use crate::platform::clock::{now_ms, random, random_key};
@@ -20,8 +21,8 @@ use crate::protocol::access::Access;
 use crate::protocol::batch::wave::{Stage, Waves};
 use crate::protocol::bounds::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
 use crate::protocol::names::{
-    ACCESS, ACCESS_OPEN, CLIENT_ADDRESS_HEADER, DATACENTERS, DATACENTERS_REGION, KEYS,
-    UNIQUES_ROUNDING,
+    ACCESS, ACCESS_OPEN, CLIENT_ADDRESS_HEADER, DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION,
+    KEYS, UNIQUES_ROUNDING,
 };
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
@@ -30,18 +31,19 @@ use crate::sketch::{HashKey, hash};
 /// Counters whose number of shards is remembered; about 100 bytes each. Forgetting costs one hop.
 const SHARD_COUNTS_MAX: usize = 10_000;
 
-/// What is known of where a counter's writes go.
-#[derive(Clone)]
+/// What is known of where a counter's writes go, and how.
+#[derive(Clone, Default)]
 struct Home {
     home: Option<Datacenter>,
     /// Whether its decrements are decided one by one.
     is_bounded: bool,
+    unique_hash: UniqueHash,
     learned_ms: i64,
 }
 
 struct Isolate {
     access: Option<Rc<Access>>,
-    joins_regions: Option<bool>,
+    datacenters: Option<Datacenters>,
     address_header: Option<Option<Rc<str>>>,
     rounding: Option<Rounding>,
     shards: HashMap<(CounterId, Datacenter), u8>,
@@ -68,7 +70,7 @@ fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
         // Randomness is there only inside a request, so the first one makes it.
         work(isolate.get_or_insert_with(|| Isolate {
             access: None,
-            joins_regions: None,
+            datacenters: None,
             address_header: None,
             rounding: None,
             shards: HashMap::new(),
@@ -125,16 +127,30 @@ pub fn access(env: &Env) -> Result<Rc<Access>, Problem> {
     Ok(access)
 }
 
-/// Whether the deployment joins the colos of a region into one datacenter. Read once: a variable is a call into
-/// JavaScript.
-pub fn joins_regions(env: &Env) -> bool {
-    if let Some(known) = with(|isolate| isolate.joins_regions) {
+/// What a deployment's datacenters are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Datacenters {
+    /// One for each colo.
+    Colos,
+    /// One for each region of colos.
+    Regions,
+    /// One.
+    One,
+}
+
+/// What the deployment's datacenters are. Read once: a variable is a call into JavaScript.
+pub fn datacenters(env: &Env) -> Datacenters {
+    if let Some(known) = with(|isolate| isolate.datacenters) {
         return known;
     }
-    let setting = env.var(DATACENTERS).ok();
-    let joins = setting.is_some_and(|text| text.to_string() == DATACENTERS_REGION);
-    with(|isolate| isolate.joins_regions = Some(joins));
-    joins
+    let setting = env.var(DATACENTERS).ok().map(|text| text.to_string());
+    let datacenters = match setting.as_deref() {
+        Some(DATACENTERS_REGION) => Datacenters::Regions,
+        Some(DATACENTERS_ONE) => Datacenters::One,
+        _ => Datacenters::Colos,
+    };
+    with(|isolate| isolate.datacenters = Some(datacenters));
+    datacenters
 }
 
 /// The header that a proxy of the deployment's own writes the client's address into, if one is named. Read once.
@@ -210,15 +226,25 @@ pub fn is_bounded(counter: &CounterId) -> bool {
     home_known(counter).is_some_and(|known| known.is_bounded)
 }
 
+/// The hash that a counter's unique elements go through, as far as known here.
+pub fn unique_hash_of(counter: &CounterId) -> UniqueHash {
+    home_known(counter).map_or(UniqueHash::default(), |known| known.unique_hash)
+}
+
 /// Learns where all writes go, from whoever refused one.
 pub fn learn_home(counter: &CounterId, home: &Datacenter) {
-    let is_bounded = is_bounded(counter);
-    learn(counter, Some(home.clone()), is_bounded);
+    let home = Some(home.clone());
+    learn(counter, |known| known.home = home);
 }
 
 /// Learns that a counter's decrements are decided one by one.
 pub fn learn_bounded(counter: &CounterId) {
-    learn(counter, home_of(counter), true);
+    learn(counter, |known| known.is_bounded = true);
+}
+
+/// Learns which hash a counter's unique elements go through.
+pub fn learn_unique_hash(counter: &CounterId, unique_hash: UniqueHash) {
+    learn(counter, |known| known.unique_hash = unique_hash);
 }
 
 /// Forgets what was known of a counter's home.
@@ -226,17 +252,15 @@ pub fn forget_home(counter: &CounterId) {
     with(|isolate| isolate.homes.remove(counter));
 }
 
-fn learn(counter: &CounterId, home: Option<Datacenter>, is_bounded: bool) {
+fn learn(counter: &CounterId, learn: impl FnOnce(&mut Home)) {
     let learned_ms = now_ms();
+    let mut home = home_known(counter).unwrap_or_default();
+    home.learned_ms = learned_ms;
+    learn(&mut home);
     with(|isolate| {
         if isolate.homes.len() >= HOMES_MAX && !isolate.homes.contains_key(counter) {
             isolate.homes.clear();
         }
-        let home = Home {
-            home,
-            is_bounded,
-            learned_ms,
-        };
         isolate.homes.insert(counter.clone(), home);
     });
 }

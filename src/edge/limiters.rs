@@ -14,13 +14,14 @@ use super::lanes::{Lanes, Line, land};
 use super::visit::Visit;
 use crate::counter::id::CounterId;
 use crate::counter::nonces::Nonce;
+use crate::counter::split::Meter;
 use crate::limit::meter::Verdict;
 use crate::limit::policy::Policy;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::limits::PolicyName;
-use crate::protocol::limits::batch::Batch;
+use crate::protocol::limits::batch::{Batch, gather_ms};
 use crate::protocol::messages::{Check, Checked, Fault, GetPolicy};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{self, LimiterAddress};
@@ -41,6 +42,9 @@ const POLICY_FRESH_MS: i64 = 5_000;
 const POLICY_USABLE_MS: i64 = 15_000;
 const POLICY_STALE_MS_MAX: i64 = 3_600_000;
 
+/// Limiters whose flights are measured: 100 bytes each. One that is forgotten is not waited for, for a second.
+const METERS_MAX: usize = 1_000;
+
 /// Denials that an isolate remembers: at most 1 KB each, so 10 MB.
 const DENIALS_MAX: usize = 10_000;
 
@@ -51,8 +55,24 @@ const DENIAL_MS_MAX: i64 = 1_000;
 #[derive(Default)]
 pub struct Limits {
     lanes: Lanes<Limiters>,
+    /// How often lanes fly, and with how many checks.
+    flights: HashMap<LimiterAddress, Meter>,
     policies: HashMap<PolicyName, Known>,
     denials: HashMap<(LimiterAddress, PolicyName, CounterId), Denial>,
+}
+
+impl Limits {
+    /// How long a lane should gather that has flown with so many checks, see [`gather_ms`]. A message costs both ends as much as
+    /// several answers: a hot key had 13 checks in each without, and has 30.
+    fn linger_ms(&mut self, to: &LimiterAddress, checks: u32) -> u32 {
+        if self.flights.len() >= METERS_MAX && !self.flights.contains_key(to) {
+            self.flights.clear();
+        }
+        let now_ms = now_ms();
+        let meter = self.flights.entry(to.clone()).or_default();
+        meter.note(checks, now_ms);
+        gather_ms(meter.per_second(now_ms))
+    }
 }
 
 struct Known {
@@ -101,9 +121,12 @@ impl Line for Limiters {
             demands,
             waits: false,
         };
+        let checks = check.demands.iter().map(|demand| demand.times).sum();
         let outcome = send(env, &check, CHECK_MS_MAX).await.map(Rc::new);
-        Self::with(|lanes| {
-            if let Some(lane) = lanes.known(to) {
+        with_limits(|limits| {
+            let linger_ms = limits.linger_ms(to, checks);
+            if let Some(lane) = limits.lanes.known(to) {
+                lane.linger(linger_ms);
                 land::<Self>(lane, nonce, outcome);
             }
         });

@@ -12,7 +12,7 @@ use crate::cluster::region::location_hint;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::protocol::access::Scope;
-use crate::protocol::live::talk::{ids_of_query, resumes};
+use crate::protocol::live::talk::{asked, resumes};
 use crate::protocol::live::{HUBS_MAX, PREFIXES_BYTES_MAX};
 use crate::protocol::messages::Join;
 use crate::protocol::names;
@@ -47,11 +47,12 @@ pub async fn fetch(visit: &Visit) -> worker::Result<Response> {
 
 async fn open(visit: &Visit) -> Result<Response, Problem> {
     let caller = visit.caller()?;
-    let ids = ids_of_query(visit.query())?;
+    let (ids, as_strings) = asked(visit.query())?;
     for id in &ids {
         caller.may(Scope::Read, id.as_str())?;
     }
-    let upgrade = visit.header("upgrade");
+    // That the connection could speak HTTP/2 is for who holds it.
+    let upgrade = visit.header("upgrade").filter(|protocol| protocol != "h2c");
     if let Some(protocol) = &upgrade
         && !protocol.eq_ignore_ascii_case("websocket")
     {
@@ -70,6 +71,7 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
     });
     let join = Join {
         counters: ids,
+        as_strings,
         resumes: resumes(visit.header("last-event-id").as_deref()),
         prefixes,
     };

@@ -33,7 +33,7 @@ const AGGREGATE_MS_MAX: u64 = 45_000;
 /// `PUT /counters/{id}`: replaces the settings, creating the counter if need be.
 ///
 /// # Errors
-/// `invalid-body`, `unknown-field`, `needs-home`, `below-floor`, `precondition-failed`, `unavailable`.
+/// `invalid-body`, `unknown-field`, `needs-home`, `below-floor`, `hash-mismatch`, `precondition-failed`, `unavailable`.
 pub async fn put(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
     let bytes = body::read_small(&visit.request).await?;
@@ -182,6 +182,10 @@ fn done_of(id: &CounterId, operated: Operated) -> Result<Result<Done, Answered>,
         Operated::BelowFloor => Problem::new(
             Code::BelowFloor,
             "the value would be below the counter's floor; nothing was changed",
+        ),
+        Operated::HashMismatch => Problem::new(
+            Code::HashMismatch,
+            "the counter has unique elements of another hash; nothing was changed, use another counter or delete this one",
         ),
         Operated::Changed => Problem::new(
             Code::PreconditionFailed,

@@ -3,6 +3,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`visit`] | one request and what is known of it |
+//! | [`head`] | status and headers, as the platform takes them |
+//! | [`incoming`] | a request, taken apart |
 //! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
 //! | [`body`] | bodies, bounded, drained where they are refused |
 //! | [`keyed`] | writes that count once however often they come |
@@ -38,6 +40,8 @@ mod distribution;
 mod elements;
 mod fleet;
 mod flight;
+mod head;
+mod incoming;
 mod isolate;
 mod keyed;
 mod lanes;

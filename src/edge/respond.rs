@@ -1,11 +1,8 @@
 //! Responses: JSON, text and problems, with the headers that say how true they are, and CORS.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use worker::web_sys::{ReadableStream, Response};
 
-use worker::js_sys::Uint8Array;
-use worker::web_sys::{Headers, ReadableStream, Response, ResponseInit};
-
+use super::head::{Body, HeaderList, response, streamed};
 use super::isolate;
 use super::visit::Visit;
 use crate::platform::measure;
@@ -192,9 +189,6 @@ fn is_known(visit: &Visit, etag: &str) -> bool {
     })
 }
 
-/// Headers of one response.
-type HeaderList = Vec<(&'static str, String)>;
-
 fn cors(visit: &Visit, headers: &mut HeaderList) {
     headers.push(("vary", "Origin".to_owned()));
     // Who names no origin is no page of another one: three headers less to build, and each takes longer
@@ -288,10 +282,7 @@ pub fn events(
     // Who packs or buffers the stream on its way holds back what should be seen at once.
     headers.push(("cache-control", "no-store, no-transform".to_owned()));
     headers.push(("x-accel-buffering", "no".to_owned()));
-    let init = make_init(200, &headers)?;
-    Ok(Response::new_with_opt_readable_stream_and_init(
-        stream, &init,
-    )?)
+    streamed(&headers, stream)
 }
 
 /// Notes that a request was answered with a socket.
@@ -318,63 +309,4 @@ pub fn preflight(visit: &Visit) -> worker::Result<Response> {
     headers.push(("access-control-allow-headers", ALLOWED_HEADERS.to_owned()));
     headers.push(("access-control-max-age", PREFLIGHT_SECONDS.to_owned()));
     response(204, &headers, None)
-}
-
-thread_local! {
-    /// Status and headers of recent responses as the platform takes them, by their text: most
-    /// responses repeat those of another, and building them costs a call into JavaScript a header.
-    static INITS: RefCell<HashMap<String, ResponseInit>> = RefCell::default();
-}
-
-/// Inits that are kept: about 1 KB each.
-const INITS_MAX: usize = 64;
-
-/// What a response holds.
-enum Body<'a> {
-    Text(&'a str),
-    Bytes(&'static [u8]),
-}
-
-fn response(status: u16, headers: &HeaderList, body: Option<Body<'_>>) -> worker::Result<Response> {
-    let mut text = status.to_string();
-    for (name, value) in headers {
-        text.extend(["\n", name, ":", value]);
-    }
-    let known = INITS.with_borrow(|inits| inits.get(&text).cloned());
-    let init = match known {
-        Some(init) => init,
-        None => {
-            let made = make_init(status, headers)?;
-            INITS.with_borrow_mut(|inits| {
-                if inits.len() >= INITS_MAX {
-                    inits.clear();
-                }
-                inits.insert(text, made.clone());
-            });
-            made
-        }
-    };
-    let text = match body {
-        Some(Body::Text(text)) => Some(text),
-        Some(Body::Bytes(bytes)) => {
-            let bytes = Uint8Array::from(bytes);
-            return Ok(Response::new_with_opt_js_u8_array_and_init(
-                Some(&bytes),
-                &init,
-            )?);
-        }
-        None => None,
-    };
-    Ok(Response::new_with_opt_str_and_init(text, &init)?)
-}
-
-fn make_init(status: u16, headers: &HeaderList) -> worker::Result<ResponseInit> {
-    let list = Headers::new()?;
-    for (name, value) in headers {
-        list.append(name, value)?;
-    }
-    let init = ResponseInit::new();
-    init.set_status(status);
-    init.set_headers(&list);
-    Ok(init)
 }

@@ -5,7 +5,7 @@ use super::flight::Cells;
 use super::isolate::{forget_home, home_of, is_bounded, own_shard, shards_of};
 use super::keyed::How;
 use super::respond::Answer;
-use super::secrets::{Hashing, hashing, name_key};
+use super::secrets::name_key;
 use super::visit::Visit;
 use super::{body, elements, keyed, lanes, manage, read};
 use crate::counter::flush::{Element, Load, Refusal};
@@ -157,14 +157,16 @@ async fn deliver(
     }
     load.samples = samples_of(&write);
     let mut element = None;
-    if let Some(unique) = &write.unique {
-        let unique = unique.bytes(&visit.env, second).await?;
-        let Hashing { key, id: hash_id } = hashing(&visit.env).await?;
-        let hashed = hash(&key, &unique);
-        element = Some(hashed);
-        shard = shard_of_element(hashed, shards);
-        load.hash = hash_id;
-        load.tokens = vec![(second, Element::of(hashed))];
+    let unique = match &write.unique {
+        Some(unique) => Some(unique.bytes(&visit.env, second).await?),
+        None => None,
+    };
+    if let Some(unique) = &unique {
+        let hashed = elements::hashed(visit, &id, unique).await?;
+        element = Some(hashed.1);
+        shard = shard_of_element(hashed.1, shards);
+        load.hash = hashed.0;
+        load.tokens = vec![(second, Element::by(hashed.0, hashed.1))];
     }
 
     let mut cell = match home_of(&id) {
@@ -197,6 +199,15 @@ async fn deliver(
             }
             // A decrement was in the same flight; it goes alone from now on.
             Err(Fault::Refused(Refusal::Bounded)) => {}
+            // Its own element, or that of another write in the same flight.
+            Err(Fault::Refused(Refusal::OtherHash(_))) => {
+                if let Some(unique) = &unique {
+                    let hashed = elements::hashed(visit, &cell.counter, unique).await?;
+                    element = Some(hashed.1);
+                    load.hash = hashed.0;
+                    load.tokens = vec![(second, Element::by(hashed.0, hashed.1))];
+                }
+            }
             _ => break,
         }
         arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
@@ -315,14 +326,7 @@ async fn write_alone(
         let second = element_second(Times::Live, write.second, counted);
         // A visitor whose salt is forgotten was counted by then, or never is.
         if let Some(unique) = unique.bytes_of_past(&visit.env, second).await? {
-            let Hashing { key, id: hash_id } = hashing(&visit.env).await?;
-            let hashed = hash(&key, &unique);
-            let tokens = Load {
-                past_tokens: vec![(second, Element::of(hashed))],
-                hash: hash_id,
-                ..Load::default()
-            };
-            elements::send(visit, &id, hashed, tokens).await?;
+            elements::send(visit, &id, &unique, second).await?;
         }
     }
     drop(waiting);

@@ -50,6 +50,8 @@ pub(super) enum Kind {
     Ledger,
     /// Samples of a minute; start: its first second.
     Samples,
+    /// Samples of an hour whose minutes are gone.
+    HourSamples,
 }
 
 impl Kind {
@@ -66,6 +68,7 @@ impl Kind {
             Self::Sealed => 8,
             Self::Ledger => 9,
             Self::Samples => 10,
+            Self::HourSamples => 11,
         };
         number.into()
     }

@@ -12,10 +12,6 @@ pub(super) const CLAIMS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS claims (slot 
     id TEXT NOT NULL, key BLOB NOT NULL, datacenter TEXT NOT NULL, generation INTEGER NOT NULL, \
     moves INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (slot, id, key)) WITHOUT ROWID";
 
-/// What a table of claims from before schema 4 lacks.
-pub(super) const CLAIMS_MOVES: &str =
-    "ALTER TABLE claims ADD COLUMN moves INTEGER NOT NULL DEFAULT 0";
-
 /// Name of the row that counts the claims of each slot.
 const COUNTS: &str = "claims";
 

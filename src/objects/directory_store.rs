@@ -2,7 +2,7 @@
 
 use worker::SqlStorageValue;
 
-use super::claim_store::{CLAIMS_MOVES, CLAIMS_SCHEMA};
+use super::claim_store::CLAIMS_SCHEMA;
 use super::operation_store::{OPERATIONS_SCHEMA, Operation};
 use super::policies::POLICIES_SCHEMA;
 use super::store::{Store, blob, integer, text};
@@ -12,7 +12,7 @@ use crate::cluster::view::{View, ViewAtRest};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::protocol::messages::{Fault, decode, encode};
 
-/// 2 added claims, 3 operations and views, 4 policies and how often claims have moved; since 5 sketches name their hash.
+/// 2 added claims, 3 operations and views, 4 policies and how often claims have moved; since 5 sketches name their hash, and settings the hash of a counter.
 const SCHEMA_VERSION: i64 = 5;
 
 const SCHEMA: &[&str] = &[
@@ -101,14 +101,9 @@ impl DirectoryStore {
     pub fn prepare(&self) -> Result<(), Fault> {
         match self.store.schema_version(SCHEMA_VERSION)? {
             Some(SCHEMA_VERSION) => Ok(()),
-            Some(version @ 2..=4) => self.store.atomically(|| {
-                if version < 4 {
-                    self.store.run(CLAIMS_MOVES, vec![])?;
-                }
-                self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
-                // Leads push again what their views held.
-                self.store.run("DELETE FROM views", vec![]).map(|_| ())
-            }),
+            Some(version @ ..SCHEMA_VERSION) => Err(Fault::Broken(format!(
+                "the stored schema has version {version}, whose settings do not name a hash; this build reads from {SCHEMA_VERSION} on: delete the data, or go back to the build that wrote it"
+            ))),
             _ => self.store.create_schema(SCHEMA_VERSION, SCHEMA),
         }
     }

@@ -71,7 +71,9 @@ impl Hub {
         for socket in self.object.get_websockets() {
             let kept = kept_of(&socket);
             if let (Some(id), Some(kept)) = (self.id_of(&socket), kept) {
-                self.board.borrow_mut().restore(id, now_ms, kept.ids);
+                self.board
+                    .borrow_mut()
+                    .restore(id, now_ms, kept.ids, kept.as_strings);
                 self.sinks.borrow_mut().insert(id, Sink::Socket(socket, 0));
             }
         }
@@ -96,12 +98,13 @@ impl Hub {
         }
         let kept = Kept {
             ids: join.counters.clone(),
+            as_strings: join.as_strings,
             prefixes: join.prefixes,
         };
-        let joined = self
-            .board
-            .borrow_mut()
-            .join(now_ms(), join.counters, join.resumes);
+        let joined =
+            self.board
+                .borrow_mut()
+                .join(now_ms(), join.counters, join.as_strings, join.resumes);
         let Ok(id) = joined else {
             return Response::error("the hub is full", 503);
         };
@@ -287,6 +290,13 @@ impl Hub {
         message: WebSocketIncomingMessage,
     ) {
         let Some(id) = self.id_of(socket) else { return };
+        // Should the platform have given the alarm up, whoever is still there sets it again.
+        if !self.is_armed.get() {
+            let hub = self.clone();
+            self.object.wait_until(async move {
+                let _ = hub.arm().await;
+            });
+        }
         if let Some(Sink::Socket(_, silent_bytes)) = self.sinks.borrow_mut().get_mut(&id) {
             *silent_bytes = 0;
         }

@@ -103,6 +103,10 @@ impl Directory {
         if let Some(floor) = put.floor.filter(|_| put.floor != root.settings.floor) {
             self.require_value_above(counter, &root, floor).await?;
         }
+        let unique_hash = put.unique_hash.unwrap_or(root.settings.unique_hash);
+        if unique_hash != root.settings.unique_hash {
+            self.require_no_uniques(counter, &root).await?;
+        }
         let set_at_ms = now_ms();
         root.settings = Settings {
             number: root.settings.number + 1,
@@ -113,6 +117,7 @@ impl Directory {
                 set_at_ms,
             }),
             floor: put.floor,
+            unique_hash,
         };
         root.revision += 1;
         let duties = duties(counter, &root, Telling::Configure);
@@ -281,6 +286,20 @@ impl Directory {
         }
         if value.is_below(floor) {
             return Err(Refused::Told(Operated::BelowFloor));
+        }
+        Ok(())
+    }
+
+    /// Goes on only if no unique element was counted. Whoever counts has stopped then, and counts by what is put.
+    async fn require_no_uniques(&self, counter: &CounterId, root: &Root) -> Result<(), Refused> {
+        self.stop(counter, root, &root.counting()).await?;
+        let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
+        let sums = self.sums(counter, root, &all, Wanted::default()).await;
+        for (datacenter, sum) in sums {
+            let sum = sum.ok_or_else(|| silent(&datacenter))?;
+            if !sum.summary.uniques.is_empty() {
+                return Err(Refused::Told(Operated::HashMismatch));
+            }
         }
         Ok(())
     }

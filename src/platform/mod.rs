@@ -9,6 +9,7 @@
 //! | [`keyed`] | keyed writes, claimed and counted |
 //! | [`measure`] | the numbers of this isolate |
 //! | [`settled`] | runs many futures, a bounded number at a time |
+//! | [`turn`] | answers that wait for nothing |
 
 pub mod call;
 pub mod clock;
@@ -16,3 +17,4 @@ pub mod dues;
 pub mod keyed;
 pub mod measure;
 pub mod settled;
+pub mod turn;

@@ -9,7 +9,7 @@ use super::delta::parse_value;
 use super::messages::Put;
 use super::problem::{Code, Problem};
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::settings::{SHARDS_MAX, TTL_SECONDS_MAX, TtlMode};
+use crate::counter::settings::{SHARDS_MAX, TTL_SECONDS_MAX, TtlMode, UniqueHash};
 use crate::counter::total::Value;
 
 /// The largest body of a call about one counter.
@@ -36,10 +36,13 @@ struct Wire<'a> {
     floor: Option<&'a RawValue>,
     #[serde(default)]
     home: Option<String>,
+    #[serde(default)]
+    unique_hash: Option<String>,
 }
 
-/// Reads `{"shards":"auto" or n, "ttl_seconds": n, "ttl_mode": "fixed" or "sliding", "floor": n, "home": "FRA"}`. Absent or
-/// `null` means the default, since a `PUT` replaces all of them.
+/// Reads `{"shards":"auto" or n, "ttl_seconds": n, "ttl_mode": "fixed" or "sliding", "floor": n, "home": "FRA",
+/// "unique_hash": "keyed" or "redis"}`. Absent or `null` means the default, since a `PUT` replaces all of them; but for
+/// `unique_hash`, which stays what it is, since what was counted by it cannot be changed.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`.
@@ -97,11 +100,18 @@ pub fn parse_settings(body: &[u8]) -> Result<Put, Problem> {
             "a counter with a home, or with a floor, has one shard; leave shards out".to_owned(),
         );
     }
+    let unique_hash = match wire.unique_hash.as_deref() {
+        None => None,
+        Some("keyed") => Some(UniqueHash::Keyed),
+        Some("redis") => Some(UniqueHash::Redis),
+        Some(_) => return refuse("unique_hash must be \"keyed\" or \"redis\"".to_owned()),
+    };
     Ok(Put {
         shards,
         ttl,
         floor,
         home,
+        unique_hash,
     })
 }
 

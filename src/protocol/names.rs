@@ -40,10 +40,13 @@ pub const CLIENT_ADDRESS_HEADER: &str = "TALLY_CLIENT_ADDRESS_HEADER";
 /// all who watch streams do. Optional.
 pub const UNIQUES_ROUNDING: &str = "TALLY_UNIQUES_ROUNDING";
 
-/// Variable of the edge: whether a datacenter is a colo, or by [`DATACENTERS_REGION`] a region of colos.
+/// Variable of the edge: whether a datacenter is a colo, or by [`DATACENTERS_REGION`] a region of colos; or there is but
+/// one, by [`DATACENTERS_ONE`].
 pub const DATACENTERS: &str = "TALLY_DATACENTERS";
 /// Its value that joins the colos of a region into one datacenter.
 pub const DATACENTERS_REGION: &str = "region";
+/// Its value for a deployment in one place: all requests enter at `LOCAL`, whatever the platform says of them.
+pub const DATACENTERS_ONE: &str = "one";
 /// Flushes a second of one cell from which on a datacenter splits. Optional, on the aggregator.
 pub const SPLIT_FLUSHES_PER_SECOND: &str = "TALLY_SPLIT_FLUSHES_PER_SECOND";
 /// How long a datacenter must be quiet before its shards are halved. Optional, on the aggregator.

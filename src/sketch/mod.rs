@@ -59,7 +59,7 @@ pub use histogram::{
     SAMPLE_MIN, Sample,
 };
 pub use hyperloglog::Sketch;
-pub use redis::{Hyll, HyllFault, redis_hash, redis_token};
+pub use redis::{Hyll, HyllFault, redis_hash, redis_token, redis_token_of};
 pub use sip::{HashKey, hash};
 pub use token::Token;
 pub use uniques::{CLASS_SHARDS_MAX, EPOCHS_MAX, Packed, Source, Uniques};

@@ -64,7 +64,11 @@ pub fn redis_hash(element: &[u8]) -> u64 {
 ///
 /// Tokens of another hash must not meet it in one sketch: an element would count twice.
 pub fn redis_token(element: &[u8]) -> Token {
-    let hash = redis_hash(element);
+    redis_token_of(redis_hash(element))
+}
+
+/// Returns the token of the element with this [`redis_hash`].
+pub fn redis_token_of(hash: u64) -> Token {
     let rest = (hash >> PRECISION) << PRECISION;
     Token::from_hash(rest.reverse_bits() | (hash << (u64::BITS - PRECISION)))
 }

@@ -6,6 +6,8 @@ import { expect, test } from "vitest";
 import { openWorld } from "./world.mjs";
 
 const KEYS = ["0".repeat(31) + "1", "f".repeat(32)];
+/** Of `visitor 0` to `visitor 9999`. */
+const PFCOUNT = 9_988;
 const FRA = { colo: "FRA" };
 const IAD = { colo: "IAD" };
 
@@ -64,5 +66,35 @@ test("a changed key begins an epoch, and counters without one in common have no 
     await world.close();
   } finally {
     rmSync(folder, { recursive: true });
+  }
+});
+
+test("a counter by Redis's hash estimates as Redis does, and never holds elements of both hashes", async () => {
+  const world = await openWorld({ vars: { TALLY_SPLIT_FLUSHES_PER_SECOND: "1000" } });
+  try {
+    expect((await world.put("r", { unique_hash: "redis", shards: 4 })).settings.unique_hash).toBe("redis");
+    // The first that comes does not know of the hash yet, nor does a keyed one.
+    await world.add("r", { unique: "visitor 0" });
+    await world.add("r", { unique: "visitor 1" }, { headers: { "idempotency-key": "k" }, colo: "IAD" });
+    await visit(world, "r", 0, 10_000, FRA);
+    const { value, uniques } = await world.strong("r");
+    expect(value).toBe(10_002);
+    // PFCOUNT of a real Redis after PFADD of the same 10,000.
+    expect(uniques.estimate).toBe(PFCOUNT);
+    const refused = await world.refused(409, "hash-mismatch", "PUT", "/counters/r", { body: '{"unique_hash":"keyed"}' });
+    expect(refused.json.detail).toContain("of another hash");
+    // Left out it stays.
+    expect((await world.put("r", { shards: 2 })).settings.unique_hash).toBe("redis");
+    await world.add("k", { unique: "ann" });
+    await world.refused(409, "hash-mismatch", "PUT", "/counters/k", { body: '{"unique_hash":"redis"}' });
+    await world.refused(409, "hash-mismatch", "GET", "/uniques?id=r&id=k&consistency=strong");
+    // Counted, but nothing unique: it may still choose.
+    await world.add("n");
+    await world.put("n", { unique_hash: "redis" });
+    await world.add("n", { unique: "ann" });
+    expect((await world.strong("n")).uniques.estimate).toBe(1);
+    await world.refused(400, "invalid-body", "PUT", "/counters/n", { body: '{"unique_hash":"md5"}' });
+  } finally {
+    await world.close();
   }
 });

@@ -254,6 +254,12 @@ export const MUTATIONS = [
     "if self.is_configuring() && false {\n            self.fulfil(",
   ],
   [
+    "a lane joins elements of two hashes",
+    "src/counter/flush.rs",
+    "if self.has_tokens() && self.hash != other.hash {",
+    "if self.has_tokens() && self.hash != other.hash && false {",
+  ],
+  [
     "elements are lost at a seal",
     "src/counter/cell/shards.rs",
     "let part = self.answer(&Question::plain(generation))?;",

@@ -120,6 +120,7 @@ impl Core {
             shards: put.shards,
             ttl: None,
             floor: put.floor,
+            unique_hash: root.settings.unique_hash,
         };
         root.revision += 1;
         let done = Done {

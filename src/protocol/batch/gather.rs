@@ -10,12 +10,14 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher};
 
 use super::super::keys::{Kind, fingerprint, write_key};
 use super::super::problem::{Code, Problem};
+pub use super::hashes::Hashes;
 use super::report::{LineNumbers, Report};
 use super::{Record, length};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::WriteKey;
 use crate::counter::samples::{Samples, insert_sample};
-use crate::sketch::{HashId, Sample};
+use crate::counter::settings::UniqueHash;
+use crate::sketch::{HashId, Sample, redis_hash};
 
 /// How far a record's time may be from the clock where nothing else is set, in milliseconds.
 pub const CLOCK_SKEW_MS: i64 = 5_000;
@@ -88,6 +90,19 @@ pub struct Gathered {
     pub identified: Vec<Identified>,
     /// The samples of its records by stamp, but for those of records with an id.
     pub samples: Samples,
+    /// The hash of its elements.
+    pub unique_hash: UniqueHash,
+}
+
+impl Gathered {
+    /// How it is to be counted, in a body that is counted so.
+    pub(super) fn manner(&self, of_body: Manner) -> Manner {
+        let hash = match self.unique_hash {
+            UniqueHash::Keyed => of_body.hash,
+            UniqueHash::Redis => HashId::REDIS,
+        };
+        Manner { hash, ..of_body }
+    }
 }
 
 /// A record with an idempotency key of its own.
@@ -111,32 +126,13 @@ pub struct Identified {
     pub sample: Option<Sample>,
 }
 
-/// What a batch is hashed with.
-pub trait Hashes {
-    /// Returns the hash of an element.
-    fn element(&self, bytes: &[u8]) -> u64;
-
-    /// Returns the hash of an idempotency key, or of what it stands for. Its key outlives that of elements.
-    fn name(&self, bytes: &[u8]) -> u64;
-}
-
-/// One hash for both.
-impl<F: Fn(&[u8]) -> u64> Hashes for F {
-    fn element(&self, bytes: &[u8]) -> u64 {
-        self(bytes)
-    }
-
-    fn name(&self, bytes: &[u8]) -> u64 {
-        self(bytes)
-    }
-}
-
 /// Sums records by counter.
 pub struct Gather {
     limits: Limits,
     counters: HashMap<String, Gathered, Seeded>,
     memory_bytes: u64,
     report: Report,
+    unique_hash_of: fn(&CounterId) -> UniqueHash,
 }
 
 impl Gather {
@@ -149,6 +145,16 @@ impl Gather {
             counters,
             memory_bytes: 0,
             report: Report::default(),
+            unique_hash_of: |_| UniqueHash::Keyed,
+        }
+    }
+
+    /// The same, where it is known of some counters that their elements go through another hash.
+    #[must_use]
+    pub fn knowing(self, unique_hash_of: fn(&CounterId) -> UniqueHash) -> Self {
+        Self {
+            unique_hash_of,
+            ..self
         }
     }
 
@@ -234,8 +240,16 @@ impl Gather {
                     return Err(too_many_counters(self.limits.counters_max));
                 }
                 self.memory_bytes += COUNTER_BYTES + length(id.as_str().len());
-                self.counters.entry(id.into()).or_default()
+                let unique_hash = (self.unique_hash_of)(&id);
+                let gathered = self.counters.entry(id.into()).or_default();
+                gathered.unique_hash = unique_hash;
+                gathered
             }
+        };
+        let is_redis = gathered.unique_hash == UniqueHash::Redis;
+        let hash_element = |element: &[u8]| match is_redis {
+            true => redis_hash(element),
+            false => hashes.element(element),
         };
         if let Some(id) = &record.id {
             let unique = record.unique.as_deref().unwrap_or_default();
@@ -253,7 +267,7 @@ impl Gather {
                 fingerprint: fingerprint(&name, &asked),
                 second: stamp,
                 delta: record.delta,
-                element: element.map(|element| hashes.element(element)),
+                element: element.map(hash_element),
                 is_skewed,
                 sample: record.sample,
             });
@@ -270,7 +284,7 @@ impl Gather {
         *bucket = bucket.saturating_add(record.delta);
         self.memory_bytes += length(gathered.buckets.len() - stamps_before) * STAMP_BYTES;
         if let Some(element) = element {
-            let hashed = hashes.element(element);
+            let hashed = hash_element(element);
             self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hashed));
         }
         if let Some(sample) = record.sample {

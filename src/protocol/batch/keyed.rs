@@ -221,11 +221,12 @@ impl KeyedElements {
         {
             elements.sort_unstable();
             elements.dedup();
+            let hash = writes.manner.hash;
             let tokens = elements.into_iter();
-            let tokens = tokens.map(|(second, hashed)| (second, flush::Element::of(hashed)));
+            let tokens = tokens.map(|(second, hashed)| (second, flush::Element::by(hash, hashed)));
             let load = Load {
                 past_tokens: tokens.collect(),
-                hash: writes.manner.hash,
+                hash,
                 ..Load::default()
             };
             let to = CellAddress {

@@ -17,6 +17,7 @@
 //! | [`logpush`] | lines of Cloudflare Logpush, and NDJSON lines of `/ingest` |
 //! | [`civil`] | dates and times of day into unix time |
 //! | [`gather`] | records into one sum per counter |
+//! | [`hashes`] | what elements and idempotency keys are hashed with |
 //! | [`plan`] | which cells a body writes to, and what each gets |
 //! | [`keyed`] | the lines that have keys, and the elements of those that count |
 //! | [`report`] | what was accepted, what was rejected and why |
@@ -33,6 +34,7 @@ pub mod civil;
 pub mod clf;
 pub mod event;
 pub mod gather;
+pub mod hashes;
 pub mod inflate;
 pub mod ingest;
 pub mod json;

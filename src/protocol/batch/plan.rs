@@ -71,6 +71,7 @@ impl Plan {
         for (counter, mut gathered) in sums {
             let shards = shards_of(&counter);
             let own = own_shard(shards);
+            let manner = gathered.manner(manner);
             let keyed = KeyedWrites::take(&counter, &mut gathered, shards, manner, key);
             let is_plain = gathered.lines.count > 0;
             let mut loads = match is_plain {
@@ -191,7 +192,7 @@ fn loads_of(gathered: &Gathered, shards: u8, own: u8, manner: Manner) -> BTreeMa
             Times::Live => &mut load.tokens,
             Times::Past => &mut load.past_tokens,
         };
-        tokens.push((second, Element::of(hashed)));
+        tokens.push((second, Element::by(manner.hash, hashed)));
     }
     loads
 }

@@ -31,6 +31,8 @@ struct Counter {
 #[derive(Debug)]
 struct Watcher {
     ids: Ids,
+    /// Whether numbers that JavaScript would not hold are sent to it as strings.
+    as_strings: bool,
     /// What changed by this turn it has.
     sent_turn: u64,
     /// When it was last sent an update, unix milliseconds.
@@ -52,7 +54,7 @@ pub struct Update {
 
 /// Updates that were made in one flush, by who lacks the same: the same counters since the same turn.
 #[derive(Debug, Default)]
-pub struct Made(BTreeMap<(usize, u64), Option<Update>>);
+pub struct Made(BTreeMap<(usize, bool, u64), Option<Update>>);
 
 /// Why a watcher is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +106,7 @@ impl Board {
         &mut self,
         now_ms: i64,
         ids: Vec<CounterId>,
+        as_strings: bool,
         resumes: Option<u64>,
     ) -> Result<WatcherId, Full> {
         if self.watchers.len() >= self.watchers_max {
@@ -111,21 +114,29 @@ impl Board {
         }
         let ids = self.hold(now_ms, ids)?;
         self.last_watcher += 1;
-        self.insert(self.last_watcher, now_ms, ids, resumes);
+        self.insert(self.last_watcher, now_ms, ids, as_strings, resumes);
         Ok(self.last_watcher)
     }
 
     /// Takes a watcher back that a hub had before it lost its memory. It is sent all of its counters again.
-    pub fn restore(&mut self, id: WatcherId, now_ms: i64, ids: Vec<CounterId>) {
+    pub fn restore(&mut self, id: WatcherId, now_ms: i64, ids: Vec<CounterId>, as_strings: bool) {
         if let Ok(ids) = self.hold(now_ms, ids) {
             self.last_watcher = self.last_watcher.max(id);
-            self.insert(id, now_ms, ids, None);
+            self.insert(id, now_ms, ids, as_strings, None);
         }
     }
 
-    fn insert(&mut self, id: WatcherId, now_ms: i64, ids: Ids, resumes: Option<u64>) {
+    fn insert(
+        &mut self,
+        id: WatcherId,
+        now_ms: i64,
+        ids: Ids,
+        as_strings: bool,
+        resumes: Option<u64>,
+    ) {
         let watcher = Watcher {
             ids,
+            as_strings,
             sent_turn: 0,
             sent_ms: None,
             heard_ms: now_ms,
@@ -267,12 +278,13 @@ impl Board {
         if watcher.sent_ms.is_some_and(is_early) {
             return None;
         }
-        let key = (Rc::as_ptr(&watcher.ids).addr(), watcher.sent_turn);
+        let (ids, strings, turn) = (&watcher.ids, watcher.as_strings, watcher.sent_turn);
+        let key = (Rc::as_ptr(ids).addr(), strings, turn);
         let counters = &self.counters;
         let update = made
             .0
             .entry(key)
-            .or_insert_with(|| compose(counters, &watcher.ids, watcher.sent_turn, now_ms))
+            .or_insert_with(|| compose(counters, ids, strings, turn, now_ms))
             .clone()?;
         if watcher.resumes == Some(update.id) {
             // It has this from an earlier stream.
@@ -314,6 +326,7 @@ impl Board {
 fn compose(
     counters: &BTreeMap<CounterId, Counter>,
     ids: &[CounterId],
+    as_strings: bool,
     sent_turn: u64,
     now_ms: i64,
 ) -> Option<Update> {
@@ -337,7 +350,7 @@ fn compose(
         }
         let name = serde_json::to_string(id.as_str()).unwrap_or_default();
         text.extend([comma, &name, ":"]);
-        counter.sight.write(now_ms, &mut text);
+        counter.sight.write(now_ms, as_strings, &mut text);
         comma = ",";
     }
     if comma.is_empty() {

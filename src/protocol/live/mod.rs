@@ -54,7 +54,8 @@ pub const PING_MS: i64 = 15_000;
 /// How long a client of server-sent events waits before it connects again, milliseconds.
 pub const RETRY_MS: u32 = 2_000;
 
-/// Streams of one hub, where the deployment says nothing. Sending costs a hub about 20 µs each, so a second of updates to all takes 40 ms.
+/// Streams of one hub, where the deployment says nothing. An update of 450 bytes took 70 to 90 µs of workerd's time for each of 1,000
+/// watchers, the edge's part with it: 160 ms of each second. Those who wait cost 0.01 ms a second each.
 pub const WATCHERS_MAX: usize = 2_000;
 
 /// Different counters of one hub: 10 messages of [`LOOK_MAX`] each second, and about 1 KB of memory each.

@@ -6,7 +6,7 @@ use super::Call;
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::WriteKey;
-use crate::counter::settings::TtlMode;
+use crate::counter::settings::{TtlMode, UniqueHash};
 use crate::counter::total::Value;
 use crate::protocol::version::Version;
 
@@ -57,6 +57,8 @@ pub struct Put {
     pub floor: Option<Value>,
     /// The only datacenter that counts, or `None` for all (with a floor: for whichever it is or was).
     pub home: Option<Datacenter>,
+    /// The hash of its unique elements, or `None` for that which it has.
+    pub unique_hash: Option<UniqueHash>,
 }
 
 /// The name of an operation within its counter.
@@ -96,6 +98,8 @@ pub enum Operated {
     BelowFloor,
     /// The condition does not hold.
     Changed,
+    /// It has unique elements of another hash.
+    HashMismatch,
 }
 
 /// What was done.

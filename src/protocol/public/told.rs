@@ -8,7 +8,7 @@ use super::to_json;
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::merge::{Range, Summary, join};
-use crate::counter::settings::TtlMode;
+use crate::counter::settings::{TtlMode, UniqueHash};
 use crate::counter::total::Value;
 use crate::protocol::messages::{DatacenterSum, GlobalSum, Origin};
 use crate::protocol::query::Window;
@@ -90,6 +90,7 @@ pub struct SettingsView {
     ttl_mode: Option<TtlMode>,
     floor: Option<Exact>,
     home: Option<Datacenter>,
+    unique_hash: UniqueHash,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -111,6 +112,7 @@ impl SettingsView {
             ttl_mode: settings.ttl.map(|ttl| ttl.mode),
             floor: settings.floor.map(|floor| Exact::new(floor, strings)),
             home: root.home.clone(),
+            unique_hash: settings.unique_hash,
         }
     }
 }
