@@ -161,6 +161,7 @@ proptest! {
         let at = |second: i64| Question {
             generation: 1,
             window: Some((second, second)),
+            uniques: None,
             history: Some(Range { step: Step::Hour, from: i64::MIN, to: i64::MAX }),
             totals_only: true,
             samples: None,

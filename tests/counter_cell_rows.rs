@@ -23,6 +23,7 @@ use tally::counter::history::{MINUTES_KEPT, Step};
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
+use tally::counter::spans::{BY_DAYS_SECONDS, told};
 use tally::sketch::{HashKey, Source, Token, Uniques, hash};
 
 /// 1 May 2026, 00:00:30 UTC.
@@ -97,7 +98,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         8 => flush.prop_map(|(live, past, tokens, by, is_joined)| Event::Flush { live, past, tokens, by, is_joined }),
         4 => prop_oneof![
-            4 => 0..4_i64, 3 => 10..130_i64, 1 => -20..0_i64, 2 => 900..8_000_i64, 1 => 86_000..400_000_i64,
+            4 => 0..4_i64, 3 => 10..130_i64, 1 => -20..0_i64, 2 => 900..8_000_i64, 1 => 86_000..400_000_i64, 1 => 400_000..9_000_000_i64,
         ].prop_map(Event::Tick),
         1 => Just(Event::Repeat),
         2 => Just(Event::Crash),
@@ -293,6 +294,7 @@ impl Shell {
                 let question = Question {
                     generation: self.generation,
                     window: Some((from, to)),
+                    uniques: None,
                     history: Some(Range { step, from, to }),
                     totals_only: false,
                     samples: None,
@@ -310,21 +312,40 @@ impl Shell {
         Ok(())
     }
 
-    /// What was stamped within a window up to now is in its sketch. Stamps are up to 6 s ahead of
-    /// the clock here, and join the present minute: such are left out at the early end.
-    fn check_windows_of_uniques(&self) -> Result<(), TestCaseError> {
-        for seconds in [300, 3_600, 86_400] {
-            let from = self.now - seconds + 1;
-            let union = self.rows.window_uniques(from, self.now);
-            let inside = self
-                .tokens
-                .iter()
-                .filter(|(second, ..)| (from + 6..=self.now).contains(second));
-            let mut with_inside = union.clone();
-            let are_news = inside.fold(false, |are_news, &(_, source, token)| {
-                with_inside.insert(source, token) | are_news
-            });
-            prop_assert!(!are_news, "an element of the last {seconds} s is missing");
+    /// What was stamped within a stretch is told of it, and nothing else. Stamps are up to 6 s ahead of the clock here, and
+    /// what comes just after its minute joins the next: both ends are a minute and 6 s wide.
+    fn check_windows_of_uniques(&self, at: i64) -> Result<(), TestCaseError> {
+        const BLUR: i64 = 66;
+        let day = 86_400;
+        for seconds in [
+            300,
+            3_600,
+            day,
+            2 * day,
+            7 * day,
+            8 * day,
+            40 * day,
+            399 * day,
+        ] {
+            let to = self.now - at;
+            let window = (to - seconds + 1, to);
+            if window.0 <= self.now - BY_DAYS_SECONDS {
+                continue;
+            }
+            let (first, last) = told(window, self.now);
+            let of = |range: std::ops::RangeInclusive<i64>| {
+                let inside = self.tokens.iter().filter(move |one| range.contains(&one.0));
+                uniques(inside.map(|&(_, source, token)| (source, token)))
+            };
+            let mut told = self.rows.stretch_uniques((first, last));
+            let mut most = of(first - BLUR..=last + BLUR);
+            prop_assert!(!most.merge(&told), "{seconds} s tell what is not of them");
+            let least = of(first + BLUR..=last.min(self.now) - BLUR);
+            prop_assert!(!told.merge(&least), "an element of {seconds} s is missing");
+            if last >= self.now {
+                let newest = of(first + BLUR..=self.now);
+                prop_assert!(!told.merge(&newest), "an element of just now is missing");
+            }
         }
         Ok(())
     }
@@ -351,16 +372,17 @@ proptest! {
         events in vec(event().prop_filter("a clock that goes on", |event| {
             !matches!(event, Event::Tick(..0) | Event::NewGeneration)
         }), 0..30),
+        at in prop_oneof![Just(0), 0..100_000_i64, 0..1_000_000_i64],
     ) {
         let mut shell = Shell::new();
         for event in events {
             shell.take(event);
             if shell.together == Changes::default() {
-                shell.check_windows_of_uniques()?;
+                shell.check_windows_of_uniques(at)?;
             }
         }
         shell.commit();
-        shell.check_windows_of_uniques()?;
+        shell.check_windows_of_uniques(at)?;
     }
 }
 
@@ -382,6 +404,43 @@ fn an_old_log_does_not_drop_elements_of_a_minute_that_nobody_closed() {
     let all = [1, 2, 3].map(|seen| element(7, seen));
     let all = uniques(all.map(|element| (element.source(key(7).id(), 1), element.token)));
     assert_eq!(shell.cell.uniques(), all);
+}
+
+/// An element so many seconds ago, and then some time passes.
+fn lived(steps: &[(i64, i64)]) -> Shell {
+    let mut shell = Shell::new();
+    for (number, (ago, passes)) in (0..).zip(steps) {
+        shell.take(Event::Flush {
+            live: Vec::new(),
+            past: Vec::new(),
+            tokens: vec![(-ago, number)],
+            by: 7,
+            is_joined: false,
+        });
+        shell.take(Event::Tick(*passes));
+    }
+    shell
+}
+
+#[test]
+fn an_hour_is_joined_to_its_day_before_it_goes() {
+    let shell = lived(&[(0, 691_171), (0, 0)]);
+    shell
+        .check_windows_of_uniques(2)
+        .expect("nothing is missing");
+}
+
+#[test]
+fn a_minute_of_the_hour_before_opens_its_hour_again() {
+    let shell = lived(&[(31, 0)]);
+    shell
+        .check_windows_of_uniques(0)
+        .expect("nothing is missing");
+    // Its last minute was open when the next hour began.
+    let shell = lived(&[(31, 0), (0, 3_570), (61, 0)]);
+    shell
+        .check_windows_of_uniques(0)
+        .expect("nothing is missing");
 }
 
 #[test]

@@ -153,11 +153,11 @@ fn an_answer_to_a_flush_has_these_bytes() {
 fn a_hot_row_has_these_bytes() {
     assert_eq!(
         golden::<Hot>(&cell().hot_row()),
-        "01c0c0b286de3302010801901c0190e5b18dbc670000f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d"
+        "01c0c0b286de3302010801901c0190e5b18dbc670000f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d0180b49f9f0d"
     );
     assert_eq!(
         golden::<Hot>(&Cell::default().hot_row()),
-        "00000000000000000000ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff010000"
+        "00000000000000000000ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01000000"
     );
 }
 

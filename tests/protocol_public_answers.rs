@@ -94,7 +94,7 @@ fn a_union_of_uniques_reads_so() {
     };
     assert_eq!(
         union_json(&ids, &told[..1], Some(window)).expect("one hash"),
-        r#"{"ids":["a","b"],"estimate":1,"standard_error":0.01,"window":300,"exact":true,"as_of":1777593629980,"staleness_ms":20}"#
+        r#"{"ids":["a","b"],"estimate":1,"standard_error":0.01,"window":300,"uniques_cover":[1777593300,1777593659],"exact":true,"as_of":1777593629980,"staleness_ms":20}"#
     );
     let nothing = [sum(Vec::new())];
     let told = [Told::new(&ids[0], &nothing[0], FRESH)];

@@ -198,15 +198,15 @@ fn a_window_is_its_seconds_and_no_more() {
         "no sum wraps"
     );
     let window = Window {
-        seconds: WINDOW_UNIQUES_SECONDS_MAX,
+        seconds: u64::try_from(WINDOW_UNIQUES_SECONDS_MAX).expect("400 days"),
         at: NOW,
         now: NOW,
     };
     assert!(window.has_uniques());
-    // What began before minutes are kept is gone, however short it was.
+    // What began before days are kept is gone, however short it was.
     let past = Window {
         seconds: 60,
-        at: NOW - 86_400,
+        at: NOW - WINDOW_UNIQUES_SECONDS_MAX,
         now: NOW,
     };
     assert!(!past.has_uniques());
@@ -218,10 +218,12 @@ fn a_window_is_its_seconds_and_no_more() {
         .has_uniques()
     );
     let longer = Window {
-        seconds: 86_401,
+        seconds: window.seconds + 1,
         ..window
     };
     assert!(!longer.has_uniques());
+    assert_eq!(longer.uniques_cover(), None);
+    assert_eq!(Window::wanted(Some(longer)).uniques, None);
     let wanted = Window::wanted(Some(Window {
         seconds: 2,
         at: NOW,

@@ -13,13 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use super::flush::{Changes, Load, Refusal};
 use super::grant::{GRANT_TRUSTED_MS, Grant, Taken};
-use super::history::{History, HotHistory, MINUTES_KEPT, Step};
+use super::history::{History, HotHistory, Step};
 use super::ledger::Ledger;
 use super::merge::{Part, Question};
 use super::nonces::{Known, Nonce, Nonces, Outcome};
-use crate::sketch::{Source, Token, Uniques};
+use crate::sketch::Uniques;
 
 mod answer;
+mod elements;
 mod former;
 mod keyed;
 mod rows;
@@ -64,6 +65,8 @@ pub struct Cell {
     history: History,
     all_time: Uniques,
     open_uniques: Option<(i64, Uniques)>,
+    /// The first hour whose minutes have not been joined; `None` before any element.
+    open_hour: Option<i64>,
     /// Generations up to this one have ended. Kept in memory only, where it stops a grant of an
     /// ended generation that was on its way when the end came.
     closed_through: u64,
@@ -86,12 +89,19 @@ pub struct Hot {
     history: HotHistory,
     /// The minute that has a sketch which the all-time sketch does not include yet.
     open_uniques: Option<i64>,
+    /// The first hour whose minutes have not been joined into one row.
+    open_hour: Option<i64>,
 }
 
 impl Hot {
     /// The minute whose sketch the sketch of all time does not include yet.
     pub fn open_minute(&self) -> Option<i64> {
         self.open_uniques
+    }
+
+    /// The first hour whose minutes have not been joined into one row.
+    pub fn open_hour(&self) -> Option<i64> {
+        self.open_hour
     }
 }
 
@@ -318,76 +328,7 @@ impl Cell {
     fn apply_times(&mut self, load: &Load, now: i64, changes: &mut Changes) {
         self.apply_amounts(&load.live, &load.past, now, changes);
         Self::apply_samples(&load.samples, now, changes);
-        let mut open_changed = false;
-        let shards = self.spread();
-        let live = (load.tokens.iter()).map(|&(second, of)| (clamp_stamp(second, now), of));
-        for (second, element) in live.chain(load.past_tokens.iter().copied()) {
-            let minute = Step::Minute.start_of(second);
-            let element = (element.source(load.hash, shards), element.token);
-            self.insert_token(minute, element, now, &mut open_changed, changes);
-        }
-        if let Some((minute, uniques)) = self.open_uniques.as_ref().filter(|_| open_changed) {
-            changes.put_minute(*minute, uniques);
-        }
-    }
-
-    /// A token of the open minute goes into that minute's sketch alone; all time takes it over
-    /// when the minute is over. So a plain flush writes one sketch, not two.
-    fn insert_token(
-        &mut self,
-        minute: i64,
-        (source, token): (Source, Token),
-        now: i64,
-        open_changed: &mut bool,
-        changes: &mut Changes,
-    ) {
-        // Stamps are up to 5 s off: what arrives just after its minute joins the open one, which spares
-        // a row. No minute opens before its time, so a window up to now lacks nobody.
-        let minute = minute.min(Step::Minute.start_of(now));
-        let oldest = Step::Minute.start_of(now) - Step::Minute.seconds();
-        let recent = minute >= oldest;
-        let is_over = |(open, _): &(i64, Uniques)| *open < oldest;
-        // Writing all time deletes minutes that are kept no longer: it must have taken them over.
-        // The clock has stepped back by more than a minute: what comes now belongs into its own minute, not
-        // into one that is to come. A smaller step joins the open one, which spares a row.
-        let is_to_come = |(open, _): &(i64, Uniques)| {
-            *open > Step::Minute.start_of(now) + Step::Minute.seconds()
-        };
-        let open = self.open_uniques.as_ref();
-        if (!recent && open.is_some_and(is_over)) || open.is_some_and(is_to_come) {
-            self.close_minute(open_changed, changes);
-        }
-        match &mut self.open_uniques {
-            Some((open, uniques)) if recent && *open >= minute => {
-                *open_changed |= uniques.insert(source, token)
-            }
-            _ if recent => {
-                self.close_minute(open_changed, changes);
-                let mut uniques = Uniques::new();
-                uniques.insert(source, token);
-                self.open_uniques = Some((minute, uniques));
-                *open_changed = true;
-            }
-            _ => {
-                changes.all_time |= self.all_time.insert(source, token);
-                if minute > now - MINUTES_KEPT {
-                    changes.late_tokens.push((minute, source, token));
-                }
-            }
-        }
-    }
-
-    fn close_minute(&mut self, open_changed: &mut bool, changes: &mut Changes) {
-        let Some((minute, uniques)) = self.open_uniques.take() else {
-            return;
-        };
-        self.all_time.merge(&uniques);
-        // Written even where nothing is new: old minutes are deleted with it.
-        changes.all_time = true;
-        if *open_changed {
-            changes.put_minute(minute, &uniques);
-        }
-        *open_changed = false;
+        self.apply_elements(load, now, changes);
     }
 
     /// How many lanes flushed here within the last second.

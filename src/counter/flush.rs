@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::history::DirtyPages;
+use std::collections::BTreeSet;
+
+use super::history::{DirtyPages, Step};
 use super::ledger::NewRecord;
 use super::samples::{Samples, add_samples};
 use super::settings::{SHARDS_MAX, UniqueHash};
@@ -145,8 +147,11 @@ pub struct Changes {
     pub all_time: bool,
     /// Minutes whose unique elements changed: (unix second of the start, all of them at rest).
     pub minutes: Vec<(i64, Vec<u8>)>,
-    /// Tokens of minutes that are not in memory: the shell merges them into those minutes' rows.
-    pub late_tokens: Vec<(i64, Source, Token)>,
+    /// Tokens of minutes, hours and days that are not in memory: the shell merges them into the rows of those.
+    pub late_tokens: Vec<(Step, i64, Source, Token)>,
+    /// Hours, and days, that are over: when all else is written, the shell joins the rows of each hour's minutes into one,
+    /// and then those of each day's hours. By step and start, so hours come first.
+    pub over: BTreeSet<(Step, i64)>,
     /// Records of keyed writes, one for each key. Where there are any, the ledger's counts are written too.
     pub records: Vec<NewRecord>,
     /// Samples by the unix second of their minute's start: the shell merges them into those minutes' rows.

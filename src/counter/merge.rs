@@ -112,6 +112,8 @@ pub struct Question {
     pub generation: u64,
     /// Count these seconds: (first, last).
     pub window: Option<(i64, i64)>,
+    /// Join the unique elements of these seconds: (first, last), as [`super::spans::told`] widens a window.
+    pub uniques: Option<(i64, i64)>,
     /// Name these buckets.
     pub history: Option<Range>,
     /// Leave the sketches out: a reader that wants totals alone saves up to 12 KB a cell.
@@ -126,6 +128,7 @@ impl Question {
         Self {
             generation,
             window: None,
+            uniques: None,
             history: None,
             totals_only: false,
             samples: None,

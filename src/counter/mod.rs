@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`id`] | names of counters and datacenters |
 //! | [`total`] | sums and values wider than 2^53 and 2^128 |
+//! | [`spans`] | which minutes, hours and days of unique elements cover a window |
 //! | [`history`] | buckets by second, minute, hour, day; windows |
 //! | [`nonces`] | which flushes were seen |
 //! | [`ledger`] | which keyed writes were counted |
@@ -36,5 +37,6 @@ pub mod produce;
 pub mod queue;
 pub mod samples;
 pub mod settings;
+pub mod spans;
 pub mod split;
 pub mod total;

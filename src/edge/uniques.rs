@@ -23,9 +23,8 @@ pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> 
     let query = Query::parse(visit.query(), &["id", "window", "at", "consistency", "op"])?;
     let window = query.window(now_ms().div_euclid(1_000))?;
     if window.is_some_and(|window| !window.has_uniques()) {
-        let detail = format!(
-            "uniques are kept by the minute for {WINDOW_UNIQUES_SECONDS_MAX} seconds; ask for less"
-        );
+        let detail =
+            format!("uniques are kept for {WINDOW_UNIQUES_SECONDS_MAX} seconds; ask for less");
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
     let mut ids = Vec::new();

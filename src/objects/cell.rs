@@ -251,8 +251,11 @@ impl Core {
         let Some(part) = self.state.borrow().answer(question) else {
             return Ok(None);
         };
-        let window_uniques = match question.window {
-            Some((from, to)) if !question.totals_only => self.rows.window_uniques(from, to)?,
+        let window_uniques = match question.uniques {
+            Some(stretch) if !question.totals_only => {
+                let open_hour = self.state.borrow().open_hour();
+                self.rows.stretch_uniques(stretch, open_hour)?
+            }
             _ => Uniques::new(),
         };
         let samples = match question.samples {

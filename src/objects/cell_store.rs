@@ -1,7 +1,6 @@
 //! A cell's rows: one table, (kind, start) → bytes. It is made by the first write and goes with the
 //! last generation, so that an object that was only asked keeps nothing.
 
-use crate::protocol::order::in_order;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -11,17 +10,17 @@ use worker::SqlStorageValue;
 use super::store::{Store, blob, integer};
 use crate::counter::cell::{Cell, Hot};
 use crate::counter::flush::Changes;
-use crate::counter::history::{MINUTES_KEPT, Step};
+use crate::counter::history::Step;
 use crate::counter::ledger::Ledger;
 use crate::protocol::messages::{Fault, decode, encode};
 use crate::protocol::names::CellAddress;
 use crate::sketch::Uniques;
 
-/// 2 added the ledger; since 3 sketches name their hash.
-const SCHEMA_VERSION: i64 = 3;
+/// 2 added the ledger; since 3 sketches name their hash, since 4 there are hours and days of unique elements.
+const SCHEMA_VERSION: i64 = 4;
 
 /// Older rows cannot be read: nobody knows which hash their sketches are of.
-const SCHEMA_VERSION_MIN: i64 = 3;
+const SCHEMA_VERSION_MIN: i64 = 4;
 
 /// WITHOUT ROWID: an upsert writes one row, where a table with an index beside it bills two.
 const SCHEMA: &[&str] = &[
@@ -41,7 +40,7 @@ pub(super) enum Kind {
     MinutePage,
     HourPage,
     DayPage,
-    MinuteSketch,
+    MinuteUniques,
     /// A shard that must still drop a generation; start: shard, body: generation.
     Closing,
     /// A sealed shard's part that the lead keeps; start: shard.
@@ -52,6 +51,9 @@ pub(super) enum Kind {
     Samples,
     /// Samples of an hour whose minutes are gone.
     HourSamples,
+    /// Unique elements of an hour, and of a day, that are over; start: its first second.
+    HourUniques,
+    DayUniques,
 }
 
 impl Kind {
@@ -63,12 +65,14 @@ impl Kind {
             Self::MinutePage => 3,
             Self::HourPage => 4,
             Self::DayPage => 5,
-            Self::MinuteSketch => 6,
+            Self::MinuteUniques => 6,
             Self::Closing => 7,
             Self::Sealed => 8,
             Self::Ledger => 9,
             Self::Samples => 10,
             Self::HourSamples => 11,
+            Self::HourUniques => 12,
+            Self::DayUniques => 13,
         };
         number.into()
     }
@@ -78,6 +82,14 @@ impl Kind {
             Step::Second | Step::Minute => Self::MinutePage,
             Step::Hour => Self::HourPage,
             Step::Day => Self::DayPage,
+        }
+    }
+
+    pub(super) fn of_uniques(step: Step) -> Self {
+        match step {
+            Step::Second | Step::Minute => Self::MinuteUniques,
+            Step::Hour => Self::HourUniques,
+            Step::Day => Self::DayUniques,
         }
     }
 }
@@ -110,7 +122,7 @@ impl CellStore {
         let version = self.store.schema_version(SCHEMA_VERSION)?;
         if let Some(version) = version.filter(|version| *version < SCHEMA_VERSION_MIN) {
             return Err(Fault::Broken(format!(
-                "the stored schema has version {version}, whose unique elements do not name their hash; this build reads from {SCHEMA_VERSION_MIN} on: delete the data, or go back to the build that wrote it"
+                "the stored schema has version {version}, whose unique elements are laid out otherwise; this build reads from {SCHEMA_VERSION_MIN} on: delete the data, or go back to the build that wrote it"
             )));
         }
         self.has_schema.set(version == Some(SCHEMA_VERSION));
@@ -133,7 +145,7 @@ impl CellStore {
         }
         let all_time = self.uniques(Kind::AllTime, 0)?;
         let open = match hot.open_minute() {
-            Some(minute) => self.uniques(Kind::MinuteSketch, minute)?,
+            Some(minute) => self.uniques(Kind::MinuteUniques, minute)?,
             None => Uniques::new(),
         };
         let mut sealed = BTreeMap::new();
@@ -161,7 +173,11 @@ impl CellStore {
             && changes.records.is_empty()
             && changes.samples.is_empty();
         // One row is atomic by itself.
-        if only_hot && changes.late_tokens.is_empty() && self.has_schema.get() {
+        if only_hot
+            && changes.late_tokens.is_empty()
+            && changes.over.is_empty()
+            && self.has_schema.get()
+        {
             return self.put(Kind::Hot, 0, &cell.hot_row());
         }
         self.create_schema()?;
@@ -176,34 +192,12 @@ impl CellStore {
             }
             if changes.all_time {
                 self.put_bytes(Kind::AllTime, 0, cell.all_time_row())?;
-                self.delete_minutes_before(now - MINUTES_KEPT)?;
             }
-            for (minute, uniques) in &changes.minutes {
-                self.put_bytes(Kind::MinuteSketch, *minute, uniques.clone())?;
-            }
-            self.merge_late(changes)?;
+            self.put_uniques(changes, now)?;
             self.merge_samples(changes, now)?;
             self.put_records(cell, changes)?;
             self.put(Kind::Hot, 0, &cell.hot_row())
         })
-    }
-
-    fn merge_late(&self, changes: &Changes) -> Result<(), Fault> {
-        let late = in_order(changes.late_tokens.clone(), Ord::cmp);
-        for minute in late.chunk_by(|one, next| one.0 == next.0) {
-            let Some(&(start, ..)) = minute.first() else {
-                continue;
-            };
-            let mut uniques = self.uniques(Kind::MinuteSketch, start)?;
-            // `|`, not `||`: every token has its effect.
-            let has_news = minute.iter().fold(false, |has_news, &(_, source, token)| {
-                uniques.insert(source, token) | has_news
-            });
-            if has_news {
-                self.put_bytes(Kind::MinuteSketch, start, uniques.to_bytes())?;
-            }
-        }
-        Ok(())
     }
 
     /// Writes the hot row alone.
@@ -237,29 +231,6 @@ impl CellStore {
     pub fn write_address(&self, address: &CellAddress) -> Result<(), Fault> {
         self.create_schema()?;
         self.put(Kind::Address, 0, address)
-    }
-
-    /// The unique elements of the minutes that a window covers. Partly covered minutes count in full. Cost: one row read and a merge per minute with uniques.
-    ///
-    /// # Errors
-    /// `Unavailable`.
-    pub fn window_uniques(&self, from: i64, to: i64) -> Result<Uniques, Fault> {
-        if !self.has_schema.get() {
-            return Ok(Uniques::new());
-        }
-        let rows = self.store.run(
-            "SELECT body FROM rows WHERE kind = ? AND start > ? AND start <= ?",
-            vec![
-                Kind::MinuteSketch.number(),
-                (from - Step::Minute.seconds()).into(),
-                to.into(),
-            ],
-        )?;
-        let mut union = Uniques::new();
-        for body in rows.iter().filter_map(|row| row.first()).filter_map(blob) {
-            union.merge(&read_uniques(body)?);
-        }
-        Ok(union)
     }
 
     /// Replaces all that is stored by the note which shards must still drop a generation.
@@ -363,11 +334,6 @@ impl CellStore {
             .map(<[u8]>::to_vec))
     }
 
-    fn uniques(&self, kind: Kind, start: i64) -> Result<Uniques, Fault> {
-        let bytes = self.get_bytes(kind, start)?;
-        read_uniques(&bytes.unwrap_or_default())
-    }
-
     fn all(&self, kind: Kind) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
         let rows = self.store.run(
             "SELECT start, body FROM rows WHERE kind = ?",
@@ -399,15 +365,4 @@ impl CellStore {
         )?;
         Ok(())
     }
-
-    fn delete_minutes_before(&self, start: i64) -> Result<(), Fault> {
-        let values = vec![Kind::MinuteSketch.number(), start.into()];
-        self.store
-            .run("DELETE FROM rows WHERE kind = ? AND start < ?", values)?;
-        Ok(())
-    }
-}
-
-fn read_uniques(bytes: &[u8]) -> Result<Uniques, Fault> {
-    Uniques::from_bytes(bytes).map_err(|error| Fault::Broken(error.to_string()))
 }

@@ -36,6 +36,7 @@ mod cell;
 mod cell_ledger;
 mod cell_samples;
 mod cell_store;
+mod cell_uniques;
 mod claim_store;
 mod claims;
 mod commit;

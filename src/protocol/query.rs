@@ -8,12 +8,13 @@ use crate::counter::history::Step;
 use crate::counter::id::Datacenter;
 use crate::counter::merge::Range;
 use crate::counter::samples::{SAMPLES_SECONDS_MAX, whole};
+use crate::counter::spans::{self, BY_DAYS_SECONDS};
 
 /// The longest window, in seconds: as far as days reach, 1,826 × 86,400.
 pub const WINDOW_SECONDS_MAX: u64 = 157_766_400;
 
-/// The longest window whose uniques are kept: minute sketches reach 24 hours back.
-pub const WINDOW_UNIQUES_SECONDS_MAX: u64 = 86_400;
+/// How far back unique elements of windows are kept: 400 days.
+pub const WINDOW_UNIQUES_SECONDS_MAX: i64 = BY_DAYS_SECONDS;
 
 /// The window of samples where none is asked for: an hour.
 const SAMPLES_SECONDS_DEFAULT: u64 = 3_600;
@@ -333,14 +334,21 @@ impl Window {
 
     /// Whether unique elements of such a window are kept.
     pub fn has_uniques(self) -> bool {
-        let kept = i64::try_from(WINDOW_UNIQUES_SECONDS_MAX).unwrap_or(i64::MAX);
-        self.bounds().0 > self.now.saturating_sub(kept)
+        self.bounds().0 > self.now.saturating_sub(WINDOW_UNIQUES_SECONDS_MAX)
+    }
+
+    /// The seconds that its unique elements are told of, first and last: full minutes where both ends are of the last 24
+    /// hours, full hours of the last week, else full days. `None` where they are not kept.
+    pub fn uniques_cover(self) -> Option<(i64, i64)> {
+        let told = spans::told(self.bounds(), self.now);
+        self.has_uniques().then_some(told)
     }
 
     /// What to ask the cells for.
     pub fn wanted(window: Option<Self>) -> Wanted {
         Wanted {
             window: window.map(Self::bounds),
+            uniques: window.and_then(Self::uniques_cover),
             ..Wanted::default()
         }
     }

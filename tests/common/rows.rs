@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use tally::counter::cell::{Cell, Hot};
 use tally::counter::flush::Changes;
-use tally::counter::history::{MINUTES_KEPT, Step};
+use tally::counter::history::Step;
 use tally::counter::ledger::{Kept, Ledger, NewRecord, WriteKey};
 use tally::counter::samples::{hour_to_fold, hours_kept_from};
+use tally::counter::spans::{Rows as StretchRows, kept_seconds, rows_of};
 use tally::protocol::messages::{decode, encode};
 use tally::sketch::{Histogram, Uniques};
 
@@ -20,6 +21,16 @@ const SEALED: u8 = 8;
 const LEDGER: u8 = 9;
 const SAMPLES: u8 = 10;
 const HOUR_SAMPLES: u8 = 11;
+const HOUR_UNIQUES: u8 = 12;
+const DAY_UNIQUES: u8 = 13;
+
+fn kind_of_uniques(step: Step) -> u8 {
+    match step {
+        Step::Second | Step::Minute => MINUTE_SKETCH,
+        Step::Hour => HOUR_UNIQUES,
+        Step::Day => DAY_UNIQUES,
+    }
+}
 
 fn kind_of_page(step: Step) -> u8 {
     match step {
@@ -53,17 +64,8 @@ impl Rows {
         }
         if changes.all_time {
             self.0.insert((ALL_TIME, 0), cell.all_time_row());
-            self.0
-                .retain(|(kind, start), _| *kind != MINUTE_SKETCH || *start >= now - MINUTES_KEPT);
         }
-        for (minute, uniques) in &changes.minutes {
-            self.0.insert((MINUTE_SKETCH, *minute), uniques.clone());
-        }
-        for &(minute, source, token) in &changes.late_tokens {
-            let mut uniques = self.uniques(MINUTE_SKETCH, minute);
-            uniques.insert(source, token);
-            self.0.insert((MINUTE_SKETCH, minute), uniques.to_bytes());
-        }
+        self.write_uniques(changes, now);
         self.write_samples(changes, now);
         self.write_records(cell, changes);
         self.write_hot(cell);
@@ -100,6 +102,66 @@ impl Rows {
             HOUR_SAMPLES => *start >= hours_kept_from(now),
             _ => true,
         });
+    }
+
+    /// As `CellStore::put_uniques`.
+    fn write_uniques(&mut self, changes: &Changes, now: i64) {
+        for (minute, uniques) in &changes.minutes {
+            self.0.insert((MINUTE_SKETCH, *minute), uniques.clone());
+        }
+        for &(step, start, source, token) in &changes.late_tokens {
+            let mut uniques = self.uniques(kind_of_uniques(step), start);
+            uniques.insert(source, token);
+            self.put_uniques(step, start, &uniques);
+        }
+        for &(step, start) in &changes.over {
+            let part = match step {
+                Step::Day => Step::Hour,
+                _ => Step::Minute,
+            };
+            let rows = StretchRows {
+                step: part,
+                from: start,
+                before: start + step.seconds(),
+            };
+            let mut whole = self.uniques(kind_of_uniques(step), start);
+            self.join_rows(rows, &mut whole);
+            if !whole.is_empty() {
+                self.put_uniques(step, start, &whole);
+            }
+        }
+        if !changes.over.is_empty() {
+            self.delete_uniques_before(Step::Hour, now);
+            self.delete_uniques_before(Step::Day, now);
+        }
+        if changes.all_time {
+            self.delete_uniques_before(Step::Minute, now);
+        }
+    }
+
+    fn put_uniques(&mut self, step: Step, start: i64, uniques: &Uniques) {
+        let row = (kind_of_uniques(step), start);
+        self.0.insert(row, uniques.to_bytes());
+    }
+
+    fn delete_uniques_before(&mut self, step: Step, now: i64) {
+        let (of, before) = (kind_of_uniques(step), now - kept_seconds(step));
+        self.0
+            .retain(|(kind, start), _| *kind != of || *start >= before);
+    }
+
+    fn join_rows(&self, rows: StretchRows, into: &mut Uniques) {
+        let kind = kind_of_uniques(rows.step);
+        for (_, body) in self.0.range((kind, rows.from)..(kind, rows.before)) {
+            into.merge(&Uniques::from_bytes(body).expect("unique elements"));
+        }
+    }
+
+    /// How many rows of unique elements there are, by step.
+    pub fn rows_of_uniques(&self, step: Step) -> usize {
+        let kind = kind_of_uniques(step);
+        let all = (kind, i64::MIN)..=(kind, i64::MAX);
+        self.0.range(all).count()
     }
 
     fn write_records(&mut self, cell: &Cell, changes: &Changes) {
@@ -219,12 +281,17 @@ impl Rows {
 
     /// The unique elements of the minutes that a window touches.
     pub fn window_uniques(&self, from: i64, to: i64) -> Uniques {
+        let last = Step::Minute.start_of(to) + Step::Minute.seconds() - 1;
+        self.stretch_uniques((Step::Minute.start_of(from), last))
+    }
+
+    /// As `CellStore::stretch_uniques`.
+    pub fn stretch_uniques(&self, stretch: (i64, i64)) -> Uniques {
+        let hot = self.0.get(&(HOT, 0));
+        let hot: Option<Hot> = hot.map(|hot| decode(hot).expect("a hot row"));
         let mut union = Uniques::new();
-        let minutes = self
-            .0
-            .range((MINUTE_SKETCH, from - Step::Minute.seconds() + 1)..=(MINUTE_SKETCH, to));
-        for (_, body) in minutes {
-            union.merge(&Uniques::from_bytes(body).expect("unique elements"));
+        for rows in rows_of(stretch, hot.and_then(|hot| hot.open_hour())) {
+            self.join_rows(rows, &mut union);
         }
         union
     }

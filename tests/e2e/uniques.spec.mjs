@@ -98,3 +98,40 @@ test("a counter by Redis's hash estimates as Redis does, and never holds element
     await world.close();
   }
 });
+
+test("windows of minutes, hours and days hold who came in them, also of a log that is brought in late", async () => {
+  const world = await openWorld({});
+  const day = 86_400;
+  try {
+    const now = Math.floor(Date.now() / 1_000);
+    const stamp = (ago) => (now - ago) * 1_000;
+    const agos = [5 * 60, 3 * 3_600, 3 * day, 20 * day, 300 * day, 450 * day];
+    const lines = agos.flatMap((ago, index) =>
+      [`visitor ${index}`, "who always comes"].map((name) => JSON.stringify({ key: "w", unique: name, at: stamp(ago) })),
+    );
+    const accepted = await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });
+    expect(accepted).toMatchObject({ accepted: lines.length, rejected: 0 });
+    await world.add("w", { unique: "ann" });
+    const windows = { 60: 1, 1_200: 3, 14_400: 4, 86_400: 4, [4 * day]: 5, [30 * day]: 6, [400 * day]: 7 };
+    const look = async () => {
+      for (const [seconds, estimate] of Object.entries(windows)) {
+        const union = await world.well("GET", `/uniques?id=w&window=${seconds}&consistency=strong`);
+        expect([seconds, union.estimate]).toEqual([seconds, estimate]);
+        const [first, last] = union.uniques_cover;
+        expect(first).toBeLessThanOrEqual(now - seconds + 60);
+        expect(last).toBeGreaterThanOrEqual(now);
+        const read = await world.strong("w", `&window=${seconds}`);
+        expect(read.window).toMatchObject({ uniques: { estimate }, uniques_cover: [first, last] });
+      }
+    };
+    await look();
+    expect((await world.strong("w")).uniques.estimate).toBe(8);
+    const past = await world.well("GET", `/uniques?id=w&window=3600&at=${now - 20 * day}&consistency=strong`);
+    expect(past.estimate).toBe(2);
+    expect(past.uniques_cover[0] % day).toBe(0);
+    await world.evict();
+    await look();
+  } finally {
+    await world.close();
+  }
+});

@@ -32,6 +32,7 @@ impl Cell {
             nonces: self.nonces.clone(),
             history: self.history.to_hot(),
             open_uniques: self.open_uniques.as_ref().map(|(minute, _)| *minute),
+            open_hour: self.open_hour,
         }
     }
 
@@ -61,6 +62,7 @@ impl Cell {
             history: History::restore(hot.history, pages),
             all_time,
             open_uniques: hot.open_uniques.map(|start| (start, open)),
+            open_hour: hot.open_hour,
             closed_through: 0,
             granted_ms: None,
         }

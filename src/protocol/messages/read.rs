@@ -34,6 +34,8 @@ pub struct List {
 pub struct Wanted {
     /// Count these seconds: (first, last).
     pub window: Option<(i64, i64)>,
+    /// Join the unique elements of these seconds: (first, last).
+    pub uniques: Option<(i64, i64)>,
     /// Name these buckets.
     pub history: Option<Range>,
     /// Leave the sketches out.
@@ -52,6 +54,7 @@ impl Wanted {
         Question {
             generation,
             window: self.window,
+            uniques: self.uniques,
             history: self.history,
             totals_only: self.totals_only,
             samples: self.samples,

@@ -57,6 +57,9 @@ struct WindowView {
     count: Exact,
     max_error: Exact,
     uniques: Option<Estimate>,
+    /// The first and the last second that `uniques` are of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uniques_cover: Option<(i64, i64)>,
 }
 
 #[derive(Serialize)]
@@ -279,6 +282,7 @@ impl<'a> Told<'a> {
             count: exact(Value::new(self.total.window.count, 0)),
             max_error: exact(Value::new(self.total.window.max_error, 0)),
             uniques: self.uniques(Some(window)).filter(|_| window.has_uniques()),
+            uniques_cover: window.uniques_cover(),
         });
         let last_write_ms = self.total.last_write_ms.max(root.last_write_ms);
         to_json(&CounterView {

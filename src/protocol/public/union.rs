@@ -102,6 +102,8 @@ fn together_json(
         estimate: Estimate,
         #[serde(skip_serializing_if = "Option::is_none")]
         window: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        uniques_cover: Option<(i64, i64)>,
         exact: bool,
         as_of: i64,
         staleness_ms: i64,
@@ -112,6 +114,7 @@ fn together_json(
         op,
         estimate: rounding.apply(estimate),
         window: window.map(|window| window.seconds),
+        uniques_cover: window.and_then(Window::uniques_cover),
         exact: told.iter().all(Told::is_exact),
         as_of: told.iter().map(Told::as_of_ms).min().unwrap_or(0),
         staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
