@@ -14,7 +14,14 @@ export class Bands {
 
   constructor(range) {
     this.#window = bandRow(range.words.replace(/^the l/, "L"));
-    this.node = el("section", { class: "panel uniques", "aria-labelledby": "uniques-title" }, el("h2", { id: "uniques-title", class: "label" }, "Unique elements, estimated"), this.#none, this.#window, this.#all);
+    this.node = el(
+      "section",
+      { class: "panel uniques", "aria-labelledby": "uniques-title" },
+      el("h2", { id: "uniques-title", class: "label" }, "Unique elements, estimated"),
+      this.#none,
+      this.#window,
+      this.#all,
+    );
     this.#window.hidden = true;
     this.#all.hidden = true;
   }
@@ -32,7 +39,10 @@ export class Bands {
   #draw() {
     const { all, window } = this.#told;
     this.#none.hidden = all !== undefined;
-    const top = Math.max(1, ...[all, window].filter(Boolean).map(({ estimate, standard_error }) => Number(estimate) + BAND * standard_error));
+    const top = Math.max(
+      1,
+      ...[all, window].filter(Boolean).map(({ estimate, standard_error }) => Number(estimate) + BAND * standard_error),
+    );
     drawBand(this.#all, all, top);
     drawBand(this.#window, all === undefined ? undefined : window, top);
   }
@@ -41,7 +51,13 @@ export class Bands {
 function bandRow(label) {
   const bars = ["estimate", "error"].map((name) => svg("rect", { class: name, height: "100%" }));
   const box = svg("svg", { class: "band", "aria-hidden": "true" }, bars);
-  return el("div", { class: "unique" }, el("h3", { class: "sub" }, label), el("p", { class: "fact" }, el("span", { class: "number" }), " ", el("span", { class: "error" })), box);
+  return el(
+    "div",
+    { class: "unique" },
+    el("h3", { class: "sub" }, label),
+    el("p", { class: "fact" }, el("span", { class: "number" }), " ", el("span", { class: "error" })),
+    box,
+  );
 }
 
 function drawBand(row, uniques, top) {

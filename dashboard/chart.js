@@ -52,6 +52,7 @@ export class Chart {
   #drawnPoints = [];
   #range;
   #zoom;
+  #pointed;
   #width_seconds = 60;
   #plot;
   #box = el("div", { class: "plot" });
@@ -64,7 +65,8 @@ export class Chart {
   #redraw = () => this.#draw(true);
 
   constructor() {
-    const button = (label, text, act) => el("button", { type: "button", class: "quiet small", "aria-label": label, title: label, on: { click: act } }, text);
+    const button = (label, text, act) =>
+      el("button", { type: "button", class: "quiet small", "aria-label": label, title: label, on: { click: act } }, text);
     this.#buttons = {
       earlier: button("Earlier", "←", () => this.#shift(-1)),
       later: button("Later", "→", () => this.#shift(1)),
@@ -73,14 +75,32 @@ export class Chart {
       whole: button("Show all", "All", () => this.#look(undefined)),
     };
     this.#box.addEventListener("keydown", (event) => this.#onKey(event));
-    for (const [name, value] of [["tabindex", "0"], ["role", "group"]]) this.#box.setAttribute(name, value);
+    for (const [name, value] of [
+      ["tabindex", "0"],
+      ["role", "group"],
+    ])
+      this.#box.setAttribute(name, value);
     const head = el("tr", {}, el("th", { scope: "col" }, "From"), el("th", { scope: "col" }, "Count"));
     this.node = el(
       "div",
       { class: "chart" },
       this.#box,
-      el("div", { class: "under" }, this.#readout, el("div", { class: "buttons", role: "group", "aria-label": "Zoom" }, Object.values(this.#buttons))),
-      el("details", { class: "numbers" }, el("summary", {}, "The same as a table"), el("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Counts" }, el("table", {}, this.#caption, el("thead", {}, head), this.#rows))),
+      el(
+        "div",
+        { class: "under" },
+        this.#readout,
+        el("div", { class: "buttons", role: "group", "aria-label": "Zoom" }, Object.values(this.#buttons)),
+      ),
+      el(
+        "details",
+        { class: "numbers" },
+        el("summary", {}, "The same as a table"),
+        el(
+          "div",
+          { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Counts" },
+          el("table", {}, this.#caption, el("thead", {}, head), this.#rows),
+        ),
+      ),
     );
     this.#observer = new ResizeObserver(() => this.#draw());
     this.#observer.observe(this.#box);
@@ -135,7 +155,15 @@ export class Chart {
   }
 
   #onKey(event) {
-    const acts = { ArrowLeft: () => this.#shift(-1), ArrowRight: () => this.#shift(1), "+": () => this.#scale(0.5), "=": () => this.#scale(0.5), "-": () => this.#scale(2), 0: () => this.#look(undefined), Escape: () => this.#look(undefined) };
+    const acts = {
+      ArrowLeft: () => this.#shift(-1),
+      ArrowRight: () => this.#shift(1),
+      "+": () => this.#scale(0.5),
+      "=": () => this.#scale(0.5),
+      "-": () => this.#scale(2),
+      0: () => this.#look(undefined),
+      Escape: () => this.#look(undefined),
+    };
     const act = acts[event.key];
     if (act === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
@@ -150,7 +178,9 @@ export class Chart {
     const most = Math.min(BARS_MAX, Math.max(BARS_MIN, Math.floor(width / BAR_PIXELS)));
     const factor = factorFor(to - from, step_seconds, most);
     this.#width_seconds = factor * step_seconds;
-    this.#drawnPoints = joined(this.#points, factor, step_seconds).filter(([second]) => second + this.#width_seconds > from && second < to);
+    this.#drawnPoints = joined(this.#points, factor, step_seconds).filter(
+      ([second]) => second + this.#width_seconds > from && second < to,
+    );
     const data = columns(this.#drawnPoints);
     // Whole bars at both ends.
     const first = this.#drawnPoints[0]?.[0] ?? from;
@@ -172,7 +202,12 @@ export class Chart {
 
   #options(width) {
     const [line, muted, grid] = [color("--accent"), color("--muted"), color("--line")];
-    const axis = { stroke: muted, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1, size: 4 }, font: "12px system-ui, sans-serif" };
+    const axis = {
+      stroke: muted,
+      grid: { stroke: grid, width: 1 },
+      ticks: { stroke: grid, width: 1, size: 4 },
+      font: "12px system-ui, sans-serif",
+    };
     return {
       width,
       height: HEIGHT,
@@ -181,10 +216,23 @@ export class Chart {
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 6 } },
       scales: { x: { time: true, auto: false }, y: { auto: false } },
       axes: [
-        { ...axis, space: 64, values: (_, splits, __, ___, step) => splits.map((second, index) => tick(second, step, splits[index - 1])) },
+        {
+          ...axis,
+          space: 64,
+          values: (_, splits, __, ___, step) => splits.map((second, index) => tick(second, step, splits[index - 1])),
+        },
         { ...axis, size: 52, values: (_, splits) => splits.map((value) => (Number.isInteger(value) ? short(value) : "")) },
       ],
-      series: [{}, { stroke: line, fill: `${line}66`, width: 1, points: { show: false }, paths: globalThis.uPlot.paths.bars({ size: [0.82, 28, 1], align: 1 }) }],
+      series: [
+        {},
+        {
+          stroke: line,
+          fill: `${line}66`,
+          width: 1,
+          points: { show: false },
+          paths: globalThis.uPlot.paths.bars({ size: [0.82, 28, 1], align: 1 }),
+        },
+      ],
       hooks: {
         setCursor: [(plot) => this.#readAt(plot.cursor.left >= 0 ? plot.posToVal(plot.cursor.left, "x") : undefined)],
         setSelect: [(plot) => this.#onSelect(plot)],
@@ -203,8 +251,10 @@ export class Chart {
 
   /** Says what the bar under the pointer is; without one, what is in sight together. */
   #readAt(second) {
+    this.#pointed = second;
     const width = this.#width_seconds;
-    const point = second === undefined ? undefined : this.#drawnPoints.find(([start]) => second >= start && second < start + width);
+    const point =
+      second === undefined ? undefined : this.#drawnPoints.find(([start]) => second >= start && second < start + width);
     if (point === undefined) return setText(this.#readout, this.#words());
     const [start, value] = point;
     const isOpen = start + width > this.#range.to - 1;
@@ -221,8 +271,12 @@ export class Chart {
 
   #tell() {
     const words = this.#words();
-    setText(this.#readout, words);
-    this.#box.setAttribute("aria-label", `Chart of counts per ${widthWords(this.#width_seconds)}: ${words}. Keys: plus, minus, arrows, 0 for all.`);
+    // New points do not take away what somebody reads.
+    this.#readAt(this.#pointed);
+    this.#box.setAttribute(
+      "aria-label",
+      `Chart of counts per ${widthWords(this.#width_seconds)}: ${words}. Keys: plus, minus, arrows, 0 for all.`,
+    );
     setText(this.#caption, `Counts per ${widthWords(this.#width_seconds)}`);
     const isZoomed = this.#zoom !== undefined;
     this.#buttons.whole.disabled = !isZoomed;
@@ -231,7 +285,14 @@ export class Chart {
     this.#buttons.later.disabled = !isZoomed || this.#zoom.to >= this.#range.to;
     const rows = this.#drawnPoints.slice(-TABLE_ROWS_MAX).reverse();
     this.#rows.replaceChildren(
-      ...rows.map(([second, value]) => el("tr", {}, el("td", {}, moment(second, this.#width_seconds)), el("td", { class: "number" }, value === null ? "not kept" : count(value)))),
+      ...rows.map(([second, value]) =>
+        el(
+          "tr",
+          {},
+          el("td", {}, moment(second, this.#width_seconds)),
+          el("td", { class: "number" }, value === null ? "not kept" : count(value)),
+        ),
+      ),
     );
   }
 }

@@ -1,5 +1,5 @@
 // The view of one counter: its value now, its history, where it was counted, by how many.
-import { Failure, counterPath, json } from "./api.js";
+import { Failure, counterPath, json, key } from "./api.js";
 import { Bands } from "./bands.js";
 import { Chart } from "./chart.js";
 import { el, nameOf, notice, setChip, setText } from "./dom.js";
@@ -29,18 +29,42 @@ export function showCounter(main, route, status) {
   const tabs = el(
     "nav",
     { class: "tabs", "aria-label": "Length of history" },
-    Object.entries(RANGES).map(([name, { label }]) => el("a", { href: counterHash(id, name), "aria-current": name === rangeName ? "true" : undefined, "data-keep": "" }, label)),
+    Object.entries(RANGES).map(([name, { label }]) =>
+      el("a", { href: counterHash(id, name), "aria-current": name === rangeName ? "true" : undefined, "data-keep": "" }, label),
+    ),
   );
   const body = el(
     "div",
     { class: "panels" },
-    el("section", { class: "panel now", "aria-labelledby": "now-title" }, el("h2", { id: "now-title", class: "label" }, "Value"), value, exactly, el("div", { class: "facts" }, fact("Rate", perSecond), fact("Last write", updated)), truth),
-    el("section", { class: "panel wide", "aria-labelledby": "history-title" }, el("div", { class: "head" }, el("h2", { id: "history-title", class: "label" }, "Counted in ", range.words), tabs), trouble, chart.node),
+    el(
+      "section",
+      { class: "panel now", "aria-labelledby": "now-title" },
+      el("h2", { id: "now-title", class: "label" }, "Value"),
+      value,
+      exactly,
+      el("div", { class: "facts" }, fact("Rate", perSecond), fact("Last write", updated)),
+      truth,
+    ),
+    el(
+      "section",
+      { class: "panel wide", "aria-labelledby": "history-title" },
+      el("div", { class: "head" }, el("h2", { id: "history-title", class: "label" }, "Counted in ", range.words), tabs),
+      trouble,
+      chart.node,
+    ),
     places.node,
     bands.node,
     spread.node,
   );
-  main.replaceChildren(el("div", { class: "title" }, el("p", { class: "crumb" }, el("a", { href: "#/" }, "Counters")), el("h1", { tabindex: "-1" }, nameOf(id))), body);
+  main.replaceChildren(
+    el(
+      "div",
+      { class: "title" },
+      el("p", { class: "crumb" }, el("a", { href: "#/" }, "Counters")),
+      el("h1", { tabindex: "-1" }, nameOf(id)),
+    ),
+    body,
+  );
 
   let reading;
   let heard_ms = Date.now();
@@ -83,12 +107,18 @@ export function showCounter(main, route, status) {
     const from = to - range.seconds + 1;
     const path = `${counterPath(id)}/history?step=${range.step}&from=${from}&to=${to}&numbers=string`;
     try {
-      const [told, windowed] = await Promise.all([json(path, signal), json(`${counterPath(id)}?window=${range.seconds}&numbers=string`, signal)]);
+      const [told, windowed] = await Promise.all([
+        json(path, signal),
+        json(`${counterPath(id)}?window=${range.seconds}&numbers=string`, signal),
+      ]);
       heard_ms = Date.now();
       chart.show(told.points, range, to);
       spread.refresh();
       bands.showWindow(windowed.window);
-      setText(trouble, told.exact || told.staleness_ms < 3_000 ? "" : "Not all datacenters answered: what they counted is missing here.");
+      setText(
+        trouble,
+        told.exact || told.staleness_ms < 3_000 ? "" : "Not all datacenters answered: what they counted is missing here.",
+      );
       if (reading === undefined) onReading(id, readingOf({ ...windowed, window: undefined }));
       else reading = { ...reading, updated_at: windowed.updated_at };
     } catch (error) {
@@ -133,15 +163,31 @@ function ago(ms) {
 
 /** What to tell where a counter cannot be shown. */
 export function refusalOf(failure, id) {
+  const giveKey = () => {
+    const open = () => document.getElementById("key-open").click();
+    return el("p", {}, el("button", { type: "button", on: { click: open } }, "Give a key"));
+  };
   if (failure.wantsKey) {
-    const button = el("button", { type: "button", on: { click: () => document.getElementById("key-open").click() } }, "Give a key");
-    return notice("A key is needed", "This service answers readers that have a key with the scope read.", el("p", {}, button));
+    return notice("A key is needed", "This service answers readers that have a key with the scope read.", giveKey());
+  }
+  if (failure.status === 403 && key() === "") {
+    const sentence = "Without a key only public names can be read. Their prefix lists them, and each can be opened by its name.";
+    return notice("This needs a key", sentence, giveKey());
   }
   if (failure.code === "counter-not-found") {
     const command = `curl -X POST ${location.origin}${counterPath(id).replaceAll("'", "%27")}/increment`;
-    return notice("There is no such counter", "Nothing has been counted under this name, or it was deleted or has expired. The first write creates it, and it will show here:", el("pre", {}, el("code", {}, command)));
+    return notice(
+      "There is no such counter",
+      "Nothing has been counted under this name, or it was deleted or has expired. The first write creates it, and it will show here:",
+      el("pre", {}, el("code", {}, command)),
+    );
   }
-  if (failure.status === 403 && id === "") return notice("This key may not list all of them", "One with a prefix lists the names that begin with it: enter it above. Another key may list more.");
-  if (failure.status === 403) return notice("This key may not read it", "Its scopes or its prefix do not cover this counter. Another key may.");
+  if (failure.status === 403 && id === "")
+    return notice(
+      "This key may not list all of them",
+      "One with a prefix lists the names that begin with it: enter it above. Another key may list more.",
+    );
+  if (failure.status === 403)
+    return notice("This key may not read it", "Its scopes or its prefix do not cover this counter. Another key may.");
   return notice("It cannot be shown", `${failure.message}.`);
 }

@@ -41,5 +41,10 @@ export function setChip(node, { tone, text }) {
 
 /** Returns what to tell instead of numbers: a heading, a sentence, and what to do. */
 export function notice(title, ...more) {
-  return el("section", { class: "notice" }, el("h2", {}, title), more.map((part) => (typeof part === "string" ? el("p", {}, part) : part)));
+  return el(
+    "section",
+    { class: "notice" },
+    el("h2", {}, title),
+    more.map((part) => (typeof part === "string" ? el("p", {}, part) : part)),
+  );
 }

@@ -15,6 +15,8 @@ const POLL_MS = 1_000;
 const POLL_MANY_MS = 4_000;
 // What is missing or refused is seldom there a second later.
 const POLL_REFUSED_MS = 3_000;
+// Where streams are down and reads are not, it is asked one by one for so long before a stream is tried again.
+const STREAM_AGAIN_MS = 60_000;
 // Two seconds are enough for a number to move, and short enough to be called "now".
 const RATE_SECONDS = 10;
 // A browser has six connections to a host; the stream has one, and a chart may want one.
@@ -105,7 +107,8 @@ export function watch(ids, { onReading, onState, onHeard, onFailure }) {
   const { signal } = stopped;
   let attempt = 0;
   let refusals = 0;
-  let asksInstead = false;
+  // Until when nothing is streamed, by the clock of this machine.
+  let asksUntil_ms = 0;
   let lastId = "";
   const state = (name) => signal.aborted || onState(name);
   const heard = () => {
@@ -178,8 +181,9 @@ export function watch(ids, { onReading, onState, onHeard, onFailure }) {
     }
   };
 
+  const streams = () => hasStream && Date.now() >= asksUntil_ms;
   const polls = async () => {
-    while (!signal.aborted) {
+    while (!signal.aborted && !streams()) {
       await seen(signal);
       refusals = 0;
       await each(ids, POLLS_AT_ONCE, ask);
@@ -188,22 +192,30 @@ export function watch(ids, { onReading, onState, onHeard, onFailure }) {
   };
 
   const run = async () => {
+    let isStreaming = false;
     while (!signal.aborted) {
       await seen(signal);
       try {
-        await (hasStream && !asksInstead ? stream() : polls());
+        isStreaming = streams();
+        await (isStreaming ? stream() : polls());
+        if (!isStreaming) continue;
       } catch (error) {
         if (signal.aborted) return;
         if (error instanceof Failure && error.isNoCall) {
           hasStream = false;
           continue;
         }
-        if (error instanceof Failure && !asksInstead && BAD_STREAM.includes(error.status)) {
-          asksInstead = true;
+        if (document.hidden) {
+          state("connecting");
+          continue;
+        }
+        const isRefused = BAD_STREAM.includes(error.status);
+        if (isStreaming && error instanceof Failure && (isRefused || error.status >= 500)) {
+          asksUntil_ms = isRefused ? Infinity : Date.now() + STREAM_AGAIN_MS;
           continue;
         }
         if (!(error instanceof Failure)) {
-          if (!document.hidden) console.error(error);
+          console.error(error);
         } else if (error.status >= 400 && error.status < 500 && error.status !== 429) {
           // Asking again would be refused again.
           onFailure(error, ids[0]);

@@ -4,12 +4,16 @@
 // added up over isolates, since nobody can say which of them were not asked.
 import { Failure, json, text } from "./api.js";
 import { refusalOf } from "./counter.js";
-import { el, notice, setText } from "./dom.js";
+import { el, notice, svg } from "./dom.js";
 import { count, lasting, rate, share } from "./numbers.js";
-import { ratesBetween, verdictsOf } from "./verdicts.js";
+import { sparkline } from "./series.js";
+import { lookColumns, ratesBetween, verdictsOf, withLook } from "./verdicts.js";
 
 const POLICIES_MAX = 100;
 const LOOK_MS = 5_000;
+// Ten minutes.
+const LOOKS_MAX = 120;
+const BOX = { width: 480, height: 48 };
 
 /** Shows the limits in `main`; `status` is the chip of the page. Returns a function that ends it. */
 export function showLimits(main, _, status) {
@@ -22,11 +26,22 @@ export function showLimits(main, _, status) {
     el(
       "div",
       { class: "panels" },
-      el("section", { class: "panel wide", "aria-labelledby": "verdicts-title" }, el("h2", { id: "verdicts-title", class: "label" }, "Allowed and refused"), verdicts),
-      el("section", { class: "panel wide", "aria-labelledby": "policies-title" }, el("h2", { id: "policies-title", class: "label" }, "Policies"), policies),
+      el(
+        "section",
+        { class: "panel wide", "aria-labelledby": "verdicts-title" },
+        el("h2", { id: "verdicts-title", class: "label" }, "Allowed and refused"),
+        verdicts,
+      ),
+      el(
+        "section",
+        { class: "panel wide", "aria-labelledby": "policies-title" },
+        el("h2", { id: "policies-title", class: "label" }, "Policies"),
+        policies,
+      ),
     ),
   );
   let before;
+  let looks = [];
   let heard_ms = Date.now();
 
   const look = async () => {
@@ -34,22 +49,39 @@ export function showLimits(main, _, status) {
       const after = { at_ms: Date.now(), verdicts: verdictsOf(await text("/metrics", signal)) };
       heard_ms = Date.now();
       if (after.verdicts === undefined) verdicts.replaceChildren(el("p", { class: "sub" }, "This service tells no verdicts."));
-      else verdicts.replaceChildren(...verdictNodes(after, ratesBetween(before, after)));
+      else {
+        const rates = ratesBetween(before, after);
+        looks = withLook(looks, rates, LOOKS_MAX);
+        verdicts.replaceChildren(...verdictNodes(after, rates), ...trendNodes(looks));
+      }
       before = after;
       status({ tone: "good", text: "polling · one isolate" });
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
-      if (error.isOffline || error.status >= 500) return status({ tone: "bad", text: `offline · last seen ${lasting(Date.now() - heard_ms)} ago` });
+      if (error.isOffline || error.status >= 500)
+        return status({ tone: "bad", text: `offline · last seen ${lasting(Date.now() - heard_ms)} ago` });
       status({ tone: "none", text: "wants a key" });
-      verdicts.replaceChildren(error.wantsKey ? refusalOf(error, "") : el("p", { class: "sub" }, "Verdicts are of all keys together, so they need a key with the scope admin and no prefix."));
+      verdicts.replaceChildren(
+        error.wantsKey
+          ? refusalOf(error, "")
+          : el(
+              "p",
+              { class: "sub" },
+              "Verdicts are of all keys together, so they need a key with the scope admin and no prefix.",
+            ),
+      );
     }
   };
 
   const list = async () => {
     try {
       const page = await json(`/limits?limit=${POLICIES_MAX}`, signal);
-      policies.replaceChildren(page.policies.length === 0 ? notice("There are no stored policies", "Callers may keep them in their own code; one that is stored shows here.") : tableOf(page));
+      policies.replaceChildren(
+        page.policies.length === 0
+          ? notice("There are no stored policies", "Callers may keep them in their own code; one that is stored shows here.")
+          : tableOf(page),
+      );
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -68,19 +100,66 @@ export function showLimits(main, _, status) {
 function verdictNodes({ at_ms, verdicts }, rates) {
   const { allowed, refused, error, started_s } = verdicts;
   const all = allowed + refused + error;
-  const tile = (name, label, number) => el("div", { class: "tile", "data-verdict": name }, el("h3", { class: "label" }, label), el("p", { class: "value small" }, count(number)), el("p", { class: "sub" }, `${share(number, all)} · ${rate(rates === undefined ? null : rates[name])} now`));
+  const tile = (name, label, number) =>
+    el(
+      "div",
+      { class: "tile", "data-verdict": name },
+      el("h3", { class: "label" }, label),
+      el("p", { class: "value small" }, count(number)),
+      el("p", { class: "sub" }, `${share(number, all)} · ${rate(rates === undefined ? null : rates[name])} now`),
+    );
   const bar = el("div", { class: "split", "aria-hidden": "true" });
-  for (const [name, number] of [["allowed", allowed], ["refused", refused], ["error", error]]) {
+  for (const [name, number] of [
+    ["allowed", allowed],
+    ["refused", refused],
+    ["error", error],
+  ]) {
     const part = el("span", { "data-verdict": name });
     part.style.flexGrow = String(number);
     bar.append(part);
   }
   const age = started_s === undefined ? "" : ` ${lasting(at_ms - started_s * 1000)} ago`;
   return [
-    el("div", { class: "tiles" }, tile("allowed", "Allowed", allowed), tile("refused", "Refused", refused), tile("error", "Not judged", error)),
+    el(
+      "div",
+      { class: "tiles" },
+      tile("allowed", "Allowed", allowed),
+      tile("refused", "Refused", refused),
+      tile("error", "Not judged", error),
+    ),
     all === 0 ? null : bar,
-    el("p", { class: "sub" }, `Checks that the isolate which answered has seen since it began${age}. On your own machine that is all of them; a deployment runs many isolates, and each look meets one. Refused counts verdicts of shadow policies too.`),
+    el(
+      "p",
+      { class: "sub" },
+      `Checks that the isolate which answered has seen since it began${age}. On your own machine that is all of them; a deployment runs many isolates, and each look meets one. Refused counts verdicts of shadow policies too.`,
+    ),
   ].filter(Boolean);
+}
+
+/** How the rates went since the page was opened. */
+function trendNodes(looks) {
+  const { allowed, refused, top } = lookColumns(looks);
+  if (top === 0 || allowed.filter((value) => value !== null).length < 2) return [];
+  const path = (name, values) =>
+    svg("path", { class: "line", "data-verdict": name, d: sparkline(values, BOX.width, BOX.height, top) });
+  return [
+    svg(
+      "svg",
+      {
+        class: "spark trend",
+        viewBox: `0 -2 ${BOX.width} ${BOX.height + 4}`,
+        preserveAspectRatio: "none",
+        "aria-hidden": "true",
+      },
+      path("allowed", allowed),
+      path("refused", refused),
+    ),
+    el(
+      "p",
+      { class: "sub" },
+      `Allowed (solid) and refused (dashed) since this view was opened, ten minutes at most; the top is ${rate(top)}. A gap is where another isolate answered.`,
+    ),
+  ];
 }
 
 function tableOf(page) {
@@ -97,5 +176,23 @@ function tableOf(page) {
       el("td", { "data-label": heads[5] }, policy.on_error === "closed" ? "503" : "lets through"),
     );
   const more = page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.policies.length} by name.`);
-  return el("div", {}, el("table", { class: "policies" }, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, page.policies.map(row))), more);
+  return el(
+    "div",
+    {},
+    el(
+      "table",
+      { class: "policies" },
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          heads.map((head) => el("th", { scope: "col" }, head)),
+        ),
+      ),
+      el("tbody", {}, page.policies.map(row)),
+    ),
+    more,
+  );
 }

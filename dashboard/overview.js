@@ -27,15 +27,32 @@ export function showOverview(main, route, status) {
   const { prefix, order } = route;
   const stopped = new AbortController();
   const { signal } = stopped;
-  const field = el("input", { id: "prefix", type: "search", value: prefix, autocomplete: "off", autocapitalize: "off", spellcheck: "false", placeholder: "blog/" });
+  const field = el("input", {
+    id: "prefix",
+    type: "search",
+    value: prefix,
+    autocomplete: "off",
+    autocapitalize: "off",
+    spellcheck: "false",
+    placeholder: "blog/",
+  });
   const onPrefix = (event) => {
     event.preventDefault();
     location.hash = overviewHash({ prefix: field.value, order });
   };
-  const orders = ORDERS.map((name) => el("a", { href: overviewHash({ prefix, order: name }), "aria-current": name === order ? "true" : undefined, "data-keep": "" }, ORDER_LABELS[name]));
+  const orders = ORDERS.map((name) =>
+    el(
+      "a",
+      { href: overviewHash({ prefix, order: name }), "aria-current": name === order ? "true" : undefined, "data-keep": "" },
+      ORDER_LABELS[name],
+    ),
+  );
   const told = el("p", { class: "sub", role: "status" }, "Looking …");
   const list = el("ul", { class: "counters" });
-  const body = el("div", {}, list);
+  // For eyes only: each row says what its parts are by their units.
+  const heads = ["Counter", "Last hour", "Rate", "Value"].map((head) => el("span", {}, head));
+  const listing = el("div", { class: "listing" }, el("div", { class: "heads", "aria-hidden": "true" }, heads), list);
+  const body = el("div", {}, listing);
   let pages = 1;
   const lookFurther = () => {
     pages += 1;
@@ -45,10 +62,23 @@ export function showOverview(main, route, status) {
   const more = el("button", { type: "button", class: "quiet further", hidden: true, on: { click: lookFurther } });
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Counters"), told),
-    el("div", { class: "filters" }, el("form", { class: "prefix", on: { submit: onPrefix } }, el("label", { for: "prefix" }, "Names that begin with"), field, el("button", { type: "submit", class: "quiet" }, "Show")), el("nav", { class: "tabs", "aria-label": "Order" }, orders)),
+    el(
+      "div",
+      { class: "filters" },
+      el(
+        "form",
+        { class: "prefix", on: { submit: onPrefix } },
+        el("label", { for: "prefix" }, "Names that begin with"),
+        field,
+        el("button", { type: "submit", class: "quiet" }, "Show"),
+      ),
+      el("nav", { class: "tabs", "aria-label": "Order" }, orders),
+    ),
     body,
     more,
   );
+
+  listing.hidden = true;
 
   const rows = new Map();
   const counters = new Map();
@@ -59,9 +89,20 @@ export function showOverview(main, route, status) {
 
   const refresh = () => {
     const readings = [...rows.keys()].map((id) => counters.get(id)?.reading).filter(Boolean);
-    const together = readings.length === 0 ? undefined : { exact: readings.every(({ exact }) => exact), staleness_ms: Math.max(...readings.map(({ staleness_ms }) => staleness_ms)), unreachable: [...new Set(readings.flatMap(({ unreachable }) => unreachable))] };
+    const together =
+      readings.length === 0
+        ? undefined
+        : {
+            exact: readings.every(({ exact }) => exact),
+            staleness_ms: Math.max(...readings.map(({ staleness_ms }) => staleness_ms)),
+            unreachable: [...new Set(readings.flatMap(({ unreachable }) => unreachable))],
+          };
     const silent_ms = Date.now() - heard_ms;
-    status(together === undefined && connection !== "offline" ? { tone: "none", text: rows.size === 0 ? "nothing to watch" : "connecting" } : standing({ connection, reading: together, silent_ms }));
+    status(
+      together === undefined && connection !== "offline"
+        ? { tone: "none", text: rows.size === 0 ? "nothing to watch" : "connecting" }
+        : standing({ connection, reading: together, silent_ms }),
+    );
   };
 
   const names = async () => {
@@ -86,17 +127,27 @@ export function showOverview(main, route, status) {
     await each(compared, READS_AT_ONCE, async (id) => {
       try {
         const answer = await json(`${counterPath(id)}?window=${BUSY_SECONDS}&numbers=string`, signal);
-        counters.set(id, { id, value: answer.value, rate: Number(answer.window.count) / BUSY_SECONDS, reading: readingOf(answer) });
+        counters.set(id, {
+          id,
+          value: answer.value,
+          rate: Number(answer.window.count) / BUSY_SECONDS,
+          reading: readingOf(answer),
+        });
       } catch (error) {
         if (signal.aborted || error.isOffline) throw error;
         // It may have ended since it was listed.
+        counters.delete(id);
         missing += 1;
       }
     });
     heard_ms = Date.now();
     const found = compared.map((id) => counters.get(id)).filter(Boolean);
     const shown = ranked(found, order).slice(0, SHOWN_MAX);
-    setText(told, lookedAt({ shown: shown.length, among: ids.length, hasMore, order }) + (missing > 0 ? `; ${missing} could not be read` : ""));
+    setText(
+      told,
+      lookedAt({ shown: shown.length, among: ids.length, hasMore, order }) +
+        (missing > 0 ? `; ${missing} could not be read` : ""),
+    );
     more.hidden = !hasMore || pages >= PAGES_MAX || order === "name";
     setText(more, `Look at ${PAGE} more`);
     arrange(shown);
@@ -112,7 +163,19 @@ export function showOverview(main, route, status) {
     follow([]);
     setText(told, "");
     const command = `curl -X POST ${location.origin}/counters/hello/increment`;
-    body.replaceChildren(of === "" ? notice("Nothing has been counted yet", "The first write creates a counter, and it shows here:", el("pre", {}, el("code", {}, command))) : notice("No counter begins with this", "Names are compared as they are written, upper and lower case apart.", el("p", {}, el("a", { href: "#/" }, "All counters"))));
+    body.replaceChildren(
+      of === ""
+        ? notice(
+            "Nothing has been counted yet",
+            "The first write creates a counter, and it shows here:",
+            el("pre", {}, el("code", {}, command)),
+          )
+        : notice(
+            "No counter begins with this",
+            "Names are compared as they are written, upper and lower case apart.",
+            el("p", {}, el("a", { href: "#/" }, "All counters")),
+          ),
+    );
     connection = "polling";
     refresh();
   };
@@ -127,8 +190,10 @@ export function showOverview(main, route, status) {
     for (const id of rows.keys()) if (!shown.some((counter) => counter.id === id)) rows.delete(id);
     // A row that has the focus keeps it: nothing moves while somebody is in the list.
     const isSame = nodes.length === list.children.length && nodes.every((node, index) => list.children[index] === node);
-    if (!isSame && (!list.contains(document.activeElement) || list.children.length !== nodes.length)) list.replaceChildren(...nodes);
-    if (body.firstChild !== list) body.replaceChildren(list);
+    if (!isSame && (!list.contains(document.activeElement) || list.children.length !== nodes.length))
+      list.replaceChildren(...nodes);
+    if (body.firstChild !== listing) body.replaceChildren(listing);
+    listing.hidden = false;
   };
 
   const follow = (ids) => {
@@ -144,7 +209,10 @@ export function showOverview(main, route, status) {
         rows.get(id)?.show(counter);
         refresh();
       },
-      onFailure: (failure) => (failure.wantsKey ? refuse(failure) : undefined),
+      onFailure: (failure, id) => {
+        if (failure.wantsKey) refuse(failure);
+        else if (failure.code === "counter-not-found") rows.get(id)?.end();
+      },
       onHeard: () => (heard_ms = Date.now()),
       onState: (name) => {
         connection = name;
@@ -191,7 +259,11 @@ export function showOverview(main, route, status) {
     } finally {
       isLooking = false;
       clearTimeout(again);
-      if (!signal.aborted) again = setTimeout(() => (document.hidden ? void 0 : rank()), isAskedAgain ? 0 : rows.size === 0 ? EMPTY_MS : RANK_MS * pages);
+      if (!signal.aborted)
+        again = setTimeout(
+          () => (document.hidden ? void 0 : rank()),
+          isAskedAgain ? 0 : rows.size === 0 ? EMPTY_MS : RANK_MS * pages,
+        );
     }
   };
   let again;
@@ -215,7 +287,8 @@ export function showOverview(main, route, status) {
 /** Says which counters are shown, of how many. */
 function lookedAt({ shown, among, hasMore, order }) {
   const which = { rate: `busiest in ${BUSY_SECONDS / 60} minutes`, value: "largest", name: "first by name" }[order];
-  if (shown === among && !hasMore) return `${among === 1 ? "1 counter" : `${among} counters`}, ${which} first`.replace("first by name first", "by name");
+  if (shown === among && !hasMore)
+    return `${among === 1 ? "1 counter" : `${among} counters`}, ${which} first`.replace("first by name first", "by name");
   if (order === "name") return `The first ${shown} by name${hasMore ? "" : ` of ${among}`}; a prefix shows others`;
   return `The ${shown} ${which} of ${hasMore ? `the first ${among} counters by name; a prefix looks at others` : `${among} counters`}`;
 }
@@ -227,8 +300,17 @@ function rowOf(id) {
   const flag = el("span", { class: "flag" });
   const path = svg("path", { class: "line" });
   const area = svg("path", { class: "area" });
-  const line = svg("svg", { class: "spark", viewBox: `0 -1 ${SPARK.width} ${SPARK.height + 2}`, preserveAspectRatio: "none", "aria-hidden": "true" }, area, path);
-  const node = el("li", {}, el("a", { class: "row", href: counterHash(id) }, el("span", { class: "name" }, nameOf(id)), line, perSecond, value, flag));
+  const line = svg(
+    "svg",
+    { class: "spark", viewBox: `0 -1 ${SPARK.width} ${SPARK.height + 2}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    area,
+    path,
+  );
+  const node = el(
+    "li",
+    {},
+    el("a", { class: "row", href: counterHash(id) }, el("span", { class: "name" }, nameOf(id)), line, perSecond, value, flag),
+  );
   return {
     node,
     show(counter) {
@@ -239,10 +321,23 @@ function rowOf(id) {
       setText(flag, tone === "good" ? "" : words);
       flag.dataset.tone = tone;
     },
+    end() {
+      setText(value, "–");
+      setText(perSecond, "–");
+      setText(flag, "deleted or expired");
+      flag.dataset.tone = "fair";
+    },
     draw(values) {
       const drawing = sparkline(values, SPARK.width, SPARK.height);
       path.setAttribute("d", drawing);
-      area.setAttribute("d", values.includes(null) || drawing === "" ? "" : `${drawing}L${SPARK.width} ${SPARK.height}L0 ${SPARK.height}Z`);
+      line.classList.toggle(
+        "flat",
+        values.every((value) => !value),
+      );
+      area.setAttribute(
+        "d",
+        values.includes(null) || drawing === "" ? "" : `${drawing}L${SPARK.width} ${SPARK.height}L0 ${SPARK.height}Z`,
+      );
     },
   };
 }

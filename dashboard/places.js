@@ -31,7 +31,12 @@ export class Places {
 
   constructor() {
     const column = el("div", { class: "column" }, this.#empty, this.#list, this.#more);
-    this.node = el("section", { class: "panel places", "aria-labelledby": "places-title" }, el("h2", { id: "places-title", class: "label" }, "By datacenter"), column);
+    this.node = el(
+      "section",
+      { class: "panel places", "aria-labelledby": "places-title" },
+      el("h2", { id: "places-title", class: "label" }, "By datacenter"),
+      column,
+    );
   }
 
   show(datacenters) {
@@ -70,7 +75,11 @@ export class Places {
       const part = largest > 0n && valueOf(datacenter) > 0n ? drawn(valueOf(datacenter)) / Number(largest) : 0;
       const radius = RADIUS_MIN + (RADIUS_MAX - RADIUS_MIN) * Math.sqrt(part);
       const title = svg("title", {}, `${datacenter.id}: ${count(datacenter.value ?? 0)}`);
-      return svg("circle", { class: datacenter.reachable === false ? "away" : undefined, cx: x.toFixed(1), cy: y.toFixed(1), r: radius.toFixed(2) }, title);
+      return svg(
+        "circle",
+        { class: datacenter.reachable === false ? "away" : undefined, cx: x.toFixed(1), cy: y.toFixed(1), r: radius.toFixed(2) },
+        title,
+      );
     });
     this.#map.querySelector("g").replaceChildren(...dots);
   }
@@ -78,13 +87,28 @@ export class Places {
 
 function emptyMap() {
   const width = 360 / LAND.step;
-  const land = landCells().map(([x, y]) => `M${x + 0.5} ${y + 0.5}h0`).join("");
-  return svg("svg", { class: "map", viewBox: `0 -1 ${width} ${LAND.rows.length + 2}`, "aria-hidden": "true" }, svg("path", { class: "land", d: land }), svg("g"));
+  const land = landCells()
+    .map(([x, y]) => `M${x + 0.5} ${y + 0.5}h0`)
+    .join("");
+  return svg(
+    "svg",
+    { class: "map", viewBox: `0 -1 ${width} ${LAND.rows.length + 2}`, "aria-hidden": "true" },
+    svg("path", { class: "land", d: land }),
+    svg("g"),
+  );
 }
 
 function rowOf(id) {
   const bar = svg("svg", { class: "bar", "aria-hidden": "true" }, svg("rect", { height: "100%" }));
-  return el("li", { "data-id": id }, el("span", { class: "place" }, id), bar, el("span", { class: "number" }), el("span", { class: "share" }), el("span", { class: "sub" }));
+  return el(
+    "li",
+    { "data-id": id },
+    el("span", { class: "place" }, id),
+    bar,
+    el("span", { class: "number" }),
+    el("span", { class: "share" }),
+    el("span", { class: "sub" }),
+  );
 }
 
 function showRow(row, datacenter, all, largest) {

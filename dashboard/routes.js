@@ -5,7 +5,14 @@ export const RANGES = {
   minutes: { label: "15 min", words: "the last 15 minutes", seconds: 900, step: "1s", step_seconds: 1, refresh_ms: 5_000 },
   hour: { label: "Hour", words: "the last hour", seconds: 3_600, step: "1m", step_seconds: 60, refresh_ms: 10_000 },
   day: { label: "Day", words: "the last day", seconds: 86_400, step: "1m", step_seconds: 60, refresh_ms: 60_000 },
-  month: { label: "30 days", words: "the last 30 days", seconds: 2_592_000, step: "1h", step_seconds: 3_600, refresh_ms: 300_000 },
+  month: {
+    label: "30 days",
+    words: "the last 30 days",
+    seconds: 2_592_000,
+    step: "1h",
+    step_seconds: 3_600,
+    refresh_ms: 300_000,
+  },
 };
 export const RANGE_DEFAULT = "hour";
 export const ORDERS = ["rate", "value", "name"];

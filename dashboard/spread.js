@@ -34,7 +34,12 @@ export class Spread {
   #signal;
   #list = el("ul", { class: "bars marks" });
   #words = el("p", { class: "sub" });
-  #lines = svg("svg", { class: "spark lines gone", viewBox: `0 -2 ${BOX.width} ${BOX.height + 4}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  #lines = svg("svg", {
+    class: "spark lines gone",
+    viewBox: `0 -2 ${BOX.width} ${BOX.height + 4}`,
+    preserveAspectRatio: "none",
+    "aria-hidden": "true",
+  });
   #trend = el("p", { class: "sub" });
   #isMissing = false;
 
@@ -42,8 +47,21 @@ export class Spread {
     this.#id = id;
     this.#range = range;
     this.#signal = signal;
-    const title = el("h2", { id: "spread-title", class: "label" }, "Samples in ", range.seconds > SECONDS_MAX ? "the last day" : range.words);
-    this.node = el("section", { class: "panel spread", hidden: true, "aria-labelledby": "spread-title" }, title, this.#words, this.#list, this.#lines, this.#trend);
+    const title = el(
+      "h2",
+      { id: "spread-title", class: "label" },
+      "Samples in ",
+      range.seconds > SECONDS_MAX ? "the last day" : range.words,
+    );
+    this.node = el(
+      "section",
+      { class: "panel spread", hidden: true, "aria-labelledby": "spread-title" },
+      title,
+      this.#words,
+      this.#list,
+      this.#lines,
+      this.#trend,
+    );
   }
 
   /** Asks again. A service without samples is asked once. */
@@ -75,12 +93,24 @@ export class Spread {
   }
 
   #show(told) {
-    const off = told.max_relative_error > 0 ? `; percentiles are off by at most ${measured(Number((told.max_relative_error * 100).toPrecision(2)))} %` : "";
-    setText(this.#words, `${count(told.count)} ${Number(told.count) === 1 ? "sample" : "samples"}, ${measured(told.mean)} on average${off}`);
+    const off =
+      told.max_relative_error > 0
+        ? `; percentiles are off by at most ${measured(Number((told.max_relative_error * 100).toPrecision(2)))} %`
+        : "";
+    setText(
+      this.#words,
+      `${count(told.count)} ${Number(told.count) === 1 ? "sample" : "samples"}, ${measured(told.mean)} on average${off}`,
+    );
     const largest = Math.max(...MARKS.map(([name]) => Number(told[name]) || 0));
     const rows = MARKS.map(([name, label]) => {
       const part = largest > 0 ? Math.max(0, (Number(told[name]) / largest) * 100) : 0;
-      return el("li", {}, el("span", { class: "place" }, label), svg("svg", { class: "bar", "aria-hidden": "true" }, svg("rect", { height: "100%", width: `${part}%` })), el("span", { class: "number" }, measured(Number(told[name]))));
+      return el(
+        "li",
+        {},
+        el("span", { class: "place" }, label),
+        svg("svg", { class: "bar", "aria-hidden": "true" }, svg("rect", { height: "100%", width: `${part}%` })),
+        el("span", { class: "number" }, measured(Number(told[name]))),
+      );
     });
     this.#list.replaceChildren(...rows);
   }
@@ -93,7 +123,9 @@ export class Spread {
     if (!isLine) return;
     const top = Math.max(1e-300, ...parts.flatMap((part) => LINES.map((name) => Number(part[name] ?? 0))));
     const paths = LINES.map((name) => {
-      const values = parts.map((part) => (part[name] === null || part[name] === undefined ? null : (Number(part[name]) / top) * BOX.height));
+      const values = parts.map((part) =>
+        part[name] === null || part[name] === undefined ? null : (Number(part[name]) / top) * BOX.height,
+      );
       return svg("path", { class: `line ${name}`, d: sparkline(values, BOX.width, BOX.height, BOX.height) });
     });
     this.#lines.replaceChildren(...paths);

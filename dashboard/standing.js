@@ -49,5 +49,9 @@ export function unreachable(datacenters = []) {
 /** Returns datacenters as a list, each with its `staleness_ms` at `at_ms`, whether they came as one or as an object by name. */
 export function datacenterList(datacenters, at_ms) {
   if (Array.isArray(datacenters)) return datacenters;
-  return Object.entries(datacenters ?? {}).map(([id, told]) => ({ id, staleness_ms: Math.max(0, at_ms - told.as_of) || 0, ...told }));
+  return Object.entries(datacenters ?? {}).map(([id, told]) => ({
+    id,
+    staleness_ms: Math.max(0, at_ms - told.as_of) || 0,
+    ...told,
+  }));
 }

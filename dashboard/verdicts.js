@@ -28,3 +28,15 @@ export function ratesBetween(before, after) {
   const rates = ["allowed", "refused", "error"].map((name) => [name, (after.verdicts[name] - before.verdicts[name]) / seconds]);
   return rates.every(([, rate]) => rate >= 0) ? Object.fromEntries(rates) : undefined;
 }
+
+/** Returns the newest looks with one more; a look that cannot be compared with the one before is a gap. Each is rates, or undefined. */
+export function withLook(looks, rates, most) {
+  return [...looks, rates].slice(-most);
+}
+
+/** Returns the columns of a chart of looks: `{ allowed, refused, top }`, null where two looks cannot be compared. */
+export function lookColumns(looks) {
+  const column = (name) => looks.map((rates) => (rates === undefined ? null : rates[name]));
+  const [allowed, refused] = [column("allowed"), column("refused")];
+  return { allowed, refused, top: Math.max(0, ...allowed, ...refused) };
+}

@@ -118,5 +118,7 @@ export function project({ latitude, longitude }) {
 
 /** Returns the cells of land as `[x, y]`, in cells from the north-west. */
 export function landCells() {
-  return LAND.rows.flatMap((row, y) => [...BigInt(`0x${row}`).toString(2).padStart(144, "0")].flatMap((bit, x) => (bit === "1" ? [[x, y]] : [])));
+  return LAND.rows.flatMap((row, y) =>
+    [...BigInt(`0x${row}`).toString(2).padStart(144, "0")].flatMap((bit, x) => (bit === "1" ? [[x, y]] : [])),
+  );
 }

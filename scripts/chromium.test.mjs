@@ -1,7 +1,7 @@
 // Which browser the tests drive, and what is said where there is none.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -44,4 +44,27 @@ test("where nothing can be installed, one sentence says what to do", () => {
   const { status, stderr } = spawnSync(process.execPath, [script], { env: { PATH: join(folder, "nowhere") }, encoding: "utf8" });
   assert.equal(status, 1);
   assert.match(stderr, /no apt-get\nwhat to do: install Chromium or Chrome/);
+});
+
+test("where it may be installed it is, after the lists of packages were brought up to date", () => {
+  const log = join(folder, "apt.log");
+  const bin = join(folder, "debian");
+  // An apt-get that knows no package before its lists were updated, and then installs a browser beside itself.
+  program("debian", "apt-get", `#!/bin/sh
+echo "$*" >>"${log}"
+case "$*" in
+  --version) ;;
+  *update) : >"${bin}/lists" ;;
+  *) [ -e "${bin}/lists" ] || exit 100; printf '#!/bin/sh\\necho Chromium 1\\n' >"${bin}/chromium"; /bin/chmod +x "${bin}/chromium" ;;
+esac
+`);
+  program("debian", "sudo", '#!/bin/sh\nshift\nexec "$@"\n');
+  program("debian", "true");
+  program("debian", "env", '#!/bin/sh\nexport "$1"\nshift\nexec "$@"\n');
+  const script = fileURLToPath(new URL("chromium.mjs", import.meta.url));
+  const { status, stdout, stderr } = spawnSync(process.execPath, [script], { env: { PATH: bin }, encoding: "utf8" });
+  assert.equal(status, 0, stderr);
+  assert.match(stdout, /installing the package chromium[^]*debian\/chromium, Chromium 1/);
+  const install = "-q -o DPkg::Lock::Timeout=120 install -y --no-install-recommends chromium";
+  assert.deepEqual(readFileSync(log, "utf8").trim().split("\n"), ["--version", install, "-q -o DPkg::Lock::Timeout=120 update", install]);
 });

@@ -36,8 +36,14 @@ class Entrypoint {
 export default Entrypoint;
 `;
 
-async function bundled() {
-  const [built, outfile] = [join(folder, "built.mjs"), join(folder, "index.mjs")];
+const { queueMicrotask } = globalThis;
+after(() => {
+  globalThis.queueMicrotask = queueMicrotask;
+  delete globalThis.reportError;
+});
+
+async function bundled(name) {
+  const [built, outfile] = [join(folder, "built.mjs"), join(folder, `${name}.mjs`)];
   writeFileSync(built, BUILT);
   const entry = fileURLToPath(new URL("../src/handlers.js", import.meta.url));
   buildSync({ entryPoints: [entry], bundle: true, format: "esm", alias: { built }, outfile, logLevel: "warning" });
@@ -45,7 +51,7 @@ async function bundled() {
 }
 
 test("a request goes past the class, and the first after a trap through it", async () => {
-  const { default: worker, seen } = await bundled();
+  const { default: worker, seen } = await bundled("requests");
   assert.deepEqual(worker.fetch("a", "env", "ctx"), ["a", "env", "ctx", 0]);
   assert.deepEqual(worker.queue("b", "env", "ctx"), ["batch", "b"]);
   assert.throws(() => worker.fetch("fail", "env", "ctx"), /an error/);
@@ -58,4 +64,20 @@ test("a request goes past the class, and the first after a trap through it", asy
   assert.equal(seen.made, 1);
   assert.deepEqual(worker.fetch("a", "env", "ctx"), ["a", "env", "ctx", 1]);
   assert.equal(seen.made, 1);
+});
+
+test("microtasks run in order, before timers, and one that fails is reported and stops no other", async () => {
+  const seen = [];
+  globalThis.reportError = ({ message }) => seen.push(message);
+  await bundled("tasks");
+  assert.notEqual(globalThis.queueMicrotask, queueMicrotask);
+  const timer = new Promise((done) => setTimeout(() => done(seen.push("timer"))));
+  globalThis.queueMicrotask(() => seen.push("first"));
+  globalThis.queueMicrotask(() => {
+    throw new Error("failed");
+  });
+  globalThis.queueMicrotask(() => seen.push("last"));
+  seen.push("now");
+  await timer;
+  assert.deepEqual(seen, ["now", "first", "failed", "last", "timer"]);
 });

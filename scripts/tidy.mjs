@@ -25,6 +25,7 @@ const LAYERS = {
   edge: ["objects"],
   aggregator: [],
   entry: [],
+  "handlers.js": [],
 };
 const PURE = ["counter", "sketch", "limit", "cluster", "protocol"];
 // The platform, the clock and randomness come to a pure module as arguments.

@@ -20,7 +20,7 @@ use tally::counter::grant::Grant;
 use tally::counter::history::{MINUTES_KEPT, Step};
 use tally::counter::ledger::{Keyed, WriteKey};
 use tally::counter::nonces::Nonce;
-use tally::counter::samples::Samples;
+use tally::counter::samples::{Samples, whole};
 use tally::sketch::{Histogram, Sample};
 
 /// 1 May 2026, 00:00:55 UTC.
@@ -169,19 +169,19 @@ impl Shell {
 
     /// What the rows say of a window, beside all samples that fall into it.
     fn check(&self) -> Result<(), TestCaseError> {
-        for seconds in [1, 60, 300, 3_600, 86_400] {
-            let from = self.now - seconds + 1;
-            let first = Step::Minute.start_of(from);
-            let mut truth = Histogram::new();
-            for (_, value) in self.truth.iter().filter(|(minute, _)| *minute >= first) {
-                truth.insert(Sample::new(f64::from(*value) / 8.0).expect("a sample"));
+        for ago in [0, 1_000, 86_000, 200_000] {
+            for seconds in [1, 60, 300, 3_600, 86_400, 300_000] {
+                let to = self.now - ago;
+                let (first, last) = whole(to - seconds + 1, to, self.now);
+                prop_assert!(first <= to - seconds + 1 && last >= to);
+                let mut truth = Histogram::new();
+                let inside = |(minute, _): &&(i64, u16)| (first..=last).contains(minute);
+                for (_, value) in self.truth.iter().filter(inside) {
+                    truth.insert(Sample::new(f64::from(*value) / 8.0).expect("a sample"));
+                }
+                let held = self.rows.window_samples(first, last);
+                prop_assert_eq!(held, truth, "{} s, {} s ago", seconds, ago);
             }
-            prop_assert_eq!(
-                self.rows.window_samples(from, self.now),
-                truth,
-                "{} s",
-                seconds
-            );
         }
         Ok(())
     }
@@ -242,7 +242,7 @@ fn without_samples_no_row_is_written_and_none_of_them_is_touched() {
     assert_eq!(changes, only_hot);
     let mut rows = Rows::default();
     rows.write(&cell, &changes, BEGIN);
-    assert_eq!(rows.minutes_of_samples(), Vec::<i64>::new());
+    assert_eq!(rows.times_of_samples(), (Vec::new(), Vec::new()));
     // With samples it is a row more for their minute, however many they are.
     let samples = joined(&[(BEGIN, 1), (BEGIN - 1, 800), (BEGIN + 4, 9)]);
     assert_eq!(samples.len(), 3, "three seconds");
@@ -277,20 +277,37 @@ fn a_refused_flush_leaves_no_samples() {
 }
 
 #[test]
-fn samples_are_kept_for_a_day_and_no_longer() {
+fn minutes_become_hours_after_a_day_and_hours_go_after_ninety() {
     let mut shell = Shell::new();
-    for _ in 0..1_600 {
+    for _ in 0..1_700 {
         shell.happen(Event::Flush(vec![(0, 8)], Vec::new()));
         shell.happen(Event::Tick(60));
     }
-    let minutes = shell.rows.minutes_of_samples();
-    let oldest = shell.now - 60 - MINUTES_KEPT;
-    assert!(
-        minutes.iter().all(|minute| *minute >= oldest),
-        "{minutes:?}"
-    );
-    assert_eq!(minutes.len(), 1_455);
-    let (from, to) = (shell.now - 60 - 86_399, shell.now - 60);
-    // It begins and ends within a minute, and both count in full.
-    assert_eq!(shell.rows.window_samples(from, to).count(), 1_441);
+    let (minutes, hours) = shell.rows.times_of_samples();
+    let now = shell.now - 60;
+    let oldest = now - MINUTES_KEPT - 3_600;
+    assert!(minutes.iter().all(|minute| *minute >= oldest));
+    assert_eq!((minutes.len(), hours.len()), (1_460, 4), "{hours:?}");
+    let count = |seconds: i64, now: i64| {
+        let (first, last) = whole(now - seconds + 1, now, now);
+        shell.rows.window_samples(first, last).count()
+    };
+    // A day begins and ends within a minute, and both count in full.
+    assert_eq!(count(86_400, now), 1_441);
+    assert_eq!(count(200_000, now), 1_700);
+    // It rests and comes back: hour by hour what is too old for minutes becomes hours, and then goes.
+    shell.happen(Event::Tick(3 * 86_400));
+    for _ in 0..60 {
+        shell.happen(Event::Flush(vec![(0, 8)], Vec::new()));
+        shell.happen(Event::Tick(60));
+    }
+    let (minutes, hours) = shell.rows.times_of_samples();
+    assert_eq!((minutes.len(), hours.len()), (60, 29));
+    shell.happen(Event::Tick(91 * 86_400));
+    for _ in 0..3 {
+        shell.happen(Event::Flush(vec![(0, 8)], Vec::new()));
+        shell.happen(Event::Tick(60));
+    }
+    let (minutes, hours) = shell.rows.times_of_samples();
+    assert_eq!((minutes.len(), hours.len()), (3, 0));
 }

@@ -116,6 +116,7 @@ fn only_the_first_batch_flies_and_only_when_nothing_else_does() {
 fn a_lane_gathers_as_long_as_it_is_asked_to() {
     let mut lane = Plain::new(1);
     lane.linger(u32::MAX);
+    assert_eq!(lane.gathers_ms(0), 0);
     let first = join(&mut lane, 1);
     assert!(
         lane.take(first.batch, 0).is_some(),
@@ -124,7 +125,10 @@ fn a_lane_gathers_as_long_as_it_is_asked_to() {
     lane.land(first.batch, 0, 1);
     let second = join(&mut lane, 1);
     let linger_ms = i64::from(LINGER_MS_MAX);
+    assert_eq!(lane.gathers_ms(0), linger_ms);
+    assert_eq!(lane.gathers_ms(linger_ms - 1), 1);
     assert_eq!(lane.take(second.batch, linger_ms - 1), None);
+    assert_eq!(lane.gathers_ms(linger_ms), 0);
     assert!(lane.take(second.batch, linger_ms).is_some());
     lane.land(second.batch, 0, linger_ms);
     let wide = join(&mut lane, 1 << 64);
@@ -203,5 +207,6 @@ fn a_clock_that_steps_back_does_not_hold_a_lane() {
     lane.linger(20);
     let next = join(&mut lane, 1);
     assert_eq!(lane.take(next.batch, 100_010), None, "it gathers");
+    assert_eq!(lane.gathers_ms(40_000), 0);
     assert!(lane.take(next.batch, 40_000).is_some());
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tally::counter::id::CounterId;
 use tally::protocol::live::board::{Board, Full, Made, Update};
 use tally::protocol::live::sight::{Shown, Sight, Told};
-use tally::protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS};
+use tally::protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS, second_of};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -33,6 +33,7 @@ fn value(value: u64, as_of_ms: i64) -> Sight {
     Sight {
         shown: Shown::Counter(Told {
             members: format!("\"value\":{value}"),
+            members_of_strings: None,
             tag: value,
             exact: true,
             as_of_ms,
@@ -49,13 +50,13 @@ fn missing() -> Sight {
 }
 
 fn due(board: &mut Board, watcher: u64, now_ms: i64) -> Option<Update> {
-    board.due(watcher, now_ms, &mut Made::default())
+    board.due(watcher, now_ms, second_of(now_ms), &mut Made::default())
 }
 
 /// Sends what is due; the counters of the update.
 fn send(board: &mut Board, watcher: u64, now_ms: i64) -> Option<Value> {
     let update = due(board, watcher, now_ms)?;
-    board.sent(watcher, now_ms);
+    board.sent(watcher, now_ms, second_of(now_ms));
     let json: Value = serde_json::from_str(&update.text).expect("JSON");
     assert_eq!(
         (&json["type"], &json["at"]),
@@ -68,7 +69,7 @@ fn send(board: &mut Board, watcher: u64, now_ms: i64) -> Option<Value> {
 fn watched() -> (Board, u64) {
     let mut board = Board::new(10);
     let watcher = board
-        .join(NOW_MS, ids(&["b", "a"]), None)
+        .join(NOW_MS, ids(&["b", "a"]), false, None)
         .expect("there is room");
     board.learn(&id("a"), value(1, NOW_MS), NOW_MS);
     board.learn(&id("b"), missing(), NOW_MS);
@@ -79,7 +80,7 @@ fn watched() -> (Board, u64) {
 fn the_first_update_waits_for_all_counters_and_has_them_all() {
     let mut board = Board::new(10);
     let watcher = board
-        .join(NOW_MS, ids(&["a", "b"]), None)
+        .join(NOW_MS, ids(&["a", "b"]), false, None)
         .expect("there is room");
     assert_eq!(board.unheard(), ids(&["a", "b"]));
     board.learn(&id("a"), value(1, NOW_MS - 30), NOW_MS);
@@ -107,7 +108,7 @@ fn nothing_is_sent_while_nothing_but_times_changes() {
     // One who comes later is told the newest times.
     let now_ms = NOW_MS + 20 * SECOND_MS;
     let late = board
-        .join(now_ms, ids(&["a", "b"]), None)
+        .join(now_ms, ids(&["a", "b"]), false, None)
         .expect("there is room");
     let seen = send(&mut board, late, now_ms).expect("an update");
     assert_eq!(seen["a"]["staleness_ms"], SECOND_MS);
@@ -124,6 +125,12 @@ fn only_what_changed_is_sent_and_once_a_second_at_most() {
     let seen = send(&mut board, watcher, NOW_MS + 950).expect("an update");
     assert_eq!(seen["a"]["value"], 2);
     assert_eq!(seen.get("b"), None);
+    // A second that was slow does not cost the next its update.
+    board.learn(&id("a"), value(3, NOW_MS), NOW_MS + 2_600);
+    board.sent(watcher, NOW_MS + 2_600, second_of(NOW_MS + 2_000));
+    board.learn(&id("a"), value(4, NOW_MS), NOW_MS + 3_010);
+    let seen = send(&mut board, watcher, NOW_MS + 3_010).expect("an update");
+    assert_eq!(seen["a"]["value"], 4);
     // A clock that stepped back by an hour holds nothing up.
     board.learn(&id("b"), value(7, NOW_MS), NOW_MS);
     let seen = send(&mut board, watcher, NOW_MS - 3_600_000).expect("an update");
@@ -134,12 +141,39 @@ fn only_what_changed_is_sent_and_once_a_second_at_most() {
 fn those_who_lack_the_same_share_one_text() {
     let (mut board, one) = watched();
     let other = board
-        .join(NOW_MS, ids(&["a", "b"]), None)
+        .join(NOW_MS, ids(&["a", "b"]), false, None)
         .expect("there is room");
     let mut made = Made::default();
-    let first = board.due(one, NOW_MS, &mut made).expect("an update");
-    let second = board.due(other, NOW_MS, &mut made).expect("an update");
+    let first = board
+        .due(one, NOW_MS, second_of(NOW_MS), &mut made)
+        .expect("an update");
+    let second = board
+        .due(other, NOW_MS, second_of(NOW_MS), &mut made)
+        .expect("an update");
     assert!(Rc::ptr_eq(&first.text, &second.text));
+}
+
+#[test]
+fn those_who_want_strings_get_a_text_of_their_own() {
+    let mut board = Board::new(10);
+    let watchers = [false, true].map(|as_strings| {
+        let joined = board.join(NOW_MS, ids(&["a"]), as_strings, None);
+        joined.expect("there is room")
+    });
+    let mut sight = value(1, NOW_MS);
+    if let Shown::Counter(told) = &mut sight.shown {
+        told.members_of_strings = Some("\"value\":\"1\"".to_owned());
+    }
+    board.learn(&id("a"), sight, NOW_MS);
+    let mut made = Made::default();
+    let [numbers, strings] = watchers.map(|watcher| {
+        board
+            .due(watcher, NOW_MS, second_of(NOW_MS), &mut made)
+            .expect("an update")
+    });
+    assert!(numbers.text.contains(r#""value":1,"#));
+    assert!(strings.text.contains(r#""value":"1","#));
+    assert_eq!(numbers.id, strings.id);
 }
 
 #[test]
@@ -149,7 +183,7 @@ fn a_stream_that_goes_on_is_told_nothing_unless_something_changed() {
     // On another hub, which learnt the same in another order.
     let mut other = Board::new(10);
     let again = other
-        .join(NOW_MS, ids(&["a", "b"]), Some(last))
+        .join(NOW_MS, ids(&["a", "b"]), false, Some(last))
         .expect("there is room");
     other.learn(&id("b"), missing(), NOW_MS);
     other.learn(&id("a"), value(1, NOW_MS + 5), NOW_MS);
@@ -159,7 +193,7 @@ fn a_stream_that_goes_on_is_told_nothing_unless_something_changed() {
     assert_eq!((&seen["a"]["value"], seen.get("b")), (&2.into(), None));
     // Where something changed meanwhile, all of it is told.
     let late = other
-        .join(NOW_MS, ids(&["a", "b"]), Some(last))
+        .join(NOW_MS, ids(&["a", "b"]), false, Some(last))
         .expect("there is room");
     let seen = send(&mut other, late, NOW_MS).expect("an update");
     assert_eq!((&seen["a"]["value"], &seen["b"]), (&2.into(), &Value::Null));
@@ -186,10 +220,10 @@ fn who_changes_what_he_watches_is_sent_all_of_it() {
 fn what_nobody_watches_any_more_is_forgotten() {
     let (mut board, one) = watched();
     let other = board
-        .join(NOW_MS, ids(&["b"]), None)
+        .join(NOW_MS, ids(&["b"]), false, None)
         .expect("there is room");
     let same = board
-        .join(NOW_MS, ids(&["a", "b"]), None)
+        .join(NOW_MS, ids(&["a", "b"]), false, None)
         .expect("there is room");
     board.leave(one);
     assert_eq!(board.watched(), ids(&["a", "b"]));
@@ -203,21 +237,26 @@ fn what_nobody_watches_any_more_is_forgotten() {
 #[test]
 fn a_full_hub_takes_nobody_and_one_that_leaves_makes_room() {
     let mut board = Board::new(2);
-    let first = board.join(NOW_MS, ids(&["a"]), None).expect("room");
-    board.join(NOW_MS, ids(&["a"]), None).expect("room");
-    assert_eq!(board.join(NOW_MS, ids(&["a"]), None), Err(Full));
+    let first = board.join(NOW_MS, ids(&["a"]), false, None).expect("room");
+    board.join(NOW_MS, ids(&["a"]), false, None).expect("room");
+    assert_eq!(board.join(NOW_MS, ids(&["a"]), false, None), Err(Full));
     board.leave(first);
-    assert!(board.join(NOW_MS, ids(&["a"]), None).is_ok());
+    assert!(board.join(NOW_MS, ids(&["a"]), false, None).is_ok());
 
     let mut board = Board::new(1_000);
     let names: Vec<CounterId> = (0..COUNTERS_MAX)
         .map(|number| id(&number.to_string()))
         .collect();
     for part in names.chunks(IDS_MAX) {
-        board.join(NOW_MS, part.to_vec(), None).expect("room");
+        board
+            .join(NOW_MS, part.to_vec(), false, None)
+            .expect("room");
     }
-    assert_eq!(board.join(NOW_MS, ids(&["one more"]), None), Err(Full));
-    let known = board.join(NOW_MS, ids(&["17"]), None).expect("room");
+    assert_eq!(
+        board.join(NOW_MS, ids(&["one more"]), false, None),
+        Err(Full)
+    );
+    let known = board.join(NOW_MS, ids(&["17"]), false, None).expect("room");
     assert_eq!(board.change(known, NOW_MS, ids(&["one more"])), Err(Full));
     assert_eq!(
         board.ids_of(known).expect("it watches").to_vec(),
@@ -257,7 +296,7 @@ fn a_counter_that_cannot_be_read_stays_as_it_was_and_says_so() {
 #[test]
 fn a_counter_that_was_never_read_is_waited_for_and_then_said_to_be_unknown() {
     let mut board = Board::new(10);
-    let watcher = board.join(NOW_MS, ids(&["a"]), None).expect("room");
+    let watcher = board.join(NOW_MS, ids(&["a"]), false, None).expect("room");
     board.learn(&id("a"), Sight::default(), NOW_MS + LOST_MS - 1);
     assert_eq!(board.unheard(), ids(&["a"]));
     board.learn(&id("a"), Sight::default(), NOW_MS + LOST_MS);
@@ -287,9 +326,9 @@ fn a_ping_is_due_where_nothing_was_sent_for_long() {
 #[test]
 fn sockets_that_a_hub_takes_back_keep_their_numbers_and_are_told_all() {
     let mut board = Board::new(10);
-    board.restore(7, NOW_MS, ids(&["a"]));
-    board.restore(3, NOW_MS, ids(&["a"]));
-    assert_eq!(board.join(NOW_MS, ids(&["a"]), None), Ok(8));
+    board.restore(7, NOW_MS, ids(&["a"]), false);
+    board.restore(3, NOW_MS, ids(&["a"]), false);
+    assert_eq!(board.join(NOW_MS, ids(&["a"]), false, None), Ok(8));
     board.learn(&id("a"), value(1, NOW_MS), NOW_MS);
     for watcher in [3, 7, 8] {
         assert!(send(&mut board, watcher, NOW_MS).is_some());
@@ -307,8 +346,8 @@ proptest! {
         let names = ["a", "b", "c"];
         let mut board = Board::new(10);
         let watchers = [
-            board.join(NOW_MS, ids(&names), None).expect("room"),
-            board.join(NOW_MS, ids(&["b", "a"]), None).expect("room"),
+            board.join(NOW_MS, ids(&names), false, None).expect("room"),
+            board.join(NOW_MS, ids(&["b", "a"]), false, None).expect("room"),
         ];
         let mut has = [BTreeMap::new(), BTreeMap::new()];
         let mut now_ms = NOW_MS;

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use tally::counter::cargo::Cargo;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::lane::BATCH_ENTRIES_MAX;
+use tally::counter::split::Rate;
 use tally::limit::meter::Verdict;
 use tally::limit::policy::{OnError, Policy};
-use tally::protocol::limits::batch::{Batch, DEMANDS_MAX};
+use tally::protocol::limits::batch::{Batch, DEMANDS_MAX, GATHER_MS, gather_ms};
 use tally::protocol::limits::{Judgement, PolicyName, many_json, refused_many_json};
 use tally::protocol::messages::{Judged, Wish};
 
@@ -211,4 +212,20 @@ fn a_message_has_at_most_so_many_demands() {
         assert!(batch.absorb(&one));
     }
     assert!(batch.entries() >= BATCH_ENTRIES_MAX);
+}
+
+#[test]
+fn a_lane_gathers_only_where_many_messages_hold_several_checks() {
+    let of = |messages: u32, checks: u32| {
+        gather_ms(Rate {
+            flushes: messages,
+            writes: checks,
+        })
+    };
+    assert_eq!(of(0, 0), 0);
+    assert_eq!(of(31, 31_000), 0, "few messages");
+    assert_eq!(of(32, 64), GATHER_MS);
+    assert_eq!(of(1_000, 1_999), 0, "most hold one check");
+    assert_eq!(of(1_000, 2_000), GATHER_MS);
+    assert_eq!(of(u32::MAX, u32::MAX), 0);
 }

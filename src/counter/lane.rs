@@ -274,9 +274,8 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
         let ahead_ms = i64::try_from(ahead)
             .unwrap_or(1)
             .saturating_mul(self.flight_ms);
-        let gathered_ms = self.taken_ms.saturating_add(self.linger_ms.into());
         let gathers_ms = if ahead > 0 {
-            gathered_ms.saturating_sub(now_ms).min(LINGER_MS_MAX.into())
+            self.gathers_ms(now_ms)
         } else {
             0
         };
@@ -285,6 +284,16 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
             .unwrap_or(0)
             .saturating_add(1)
             .min(LOOK_MS_MAX)
+    }
+
+    /// How much longer the lane gathers before its next batch may fly, 0 to [`LINGER_MS_MAX`].
+    pub fn gathers_ms(&self, now_ms: i64) -> i64 {
+        // As in `take`: a clock that stepped back has nothing to say.
+        if now_ms < self.taken_ms {
+            return 0;
+        }
+        let gathered_ms = self.taken_ms.saturating_add(self.linger_ms.into());
+        gathered_ms.saturating_sub(now_ms).max(0)
     }
 
     /// Notes the outcome of a flight, and returns the watchers that must be told.

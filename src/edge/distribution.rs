@@ -32,7 +32,7 @@ pub async fn distribution(visit: &Visit, id: CounterId) -> Result<Answer, Proble
         counter: id,
         datacenter: query.datacenter()?,
         wanted: Wanted {
-            samples: Some(window.bounds()),
+            samples: Some(window.whole),
             totals_only: true,
             ..Wanted::default()
         },

@@ -205,7 +205,9 @@ async fn fly_in_turn<L: Line>(env: &Env, to: &L::To, ticket: &TicketOf<L>) -> bo
         if !is_waiting::<L>(to, ticket) {
             return false;
         }
-        sleep_ms(LOOK_EVERY_MS).await;
+        let gathers_ms = L::with(|lanes| lanes.known(to).map(|lane| lane.gathers_ms(now_ms())));
+        let gathers_ms = gathers_ms.and_then(|left_ms| u64::try_from(left_ms).ok());
+        sleep_ms(gathers_ms.unwrap_or(0).max(LOOK_EVERY_MS)).await;
     }
     false
 }

@@ -12,7 +12,7 @@ use crate::cluster::region::location_hint;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::protocol::access::Scope;
-use crate::protocol::live::talk::{ids_of_query, resumes};
+use crate::protocol::live::talk::{asked, resumes};
 use crate::protocol::live::{HUBS_MAX, PREFIXES_BYTES_MAX};
 use crate::protocol::messages::Join;
 use crate::protocol::names;
@@ -26,8 +26,8 @@ const FOUND_MS: u64 = 60_000;
 const FULL: u16 = 503;
 
 thread_local! {
-    /// The hub that had room last, and when it was found. An isolate is in one region.
-    static FOUND: Cell<(u32, i64)> = const { Cell::new((0, 0)) };
+    /// The hub that had room last, its region, and when it was found. An isolate is nearly always asked from one region.
+    static FOUND: Cell<(Option<&'static str>, u32, i64)> = const { Cell::new((None, 0, 0)) };
 }
 
 /// `GET /live`.
@@ -47,11 +47,12 @@ pub async fn fetch(visit: &Visit) -> worker::Result<Response> {
 
 async fn open(visit: &Visit) -> Result<Response, Problem> {
     let caller = visit.caller()?;
-    let ids = ids_of_query(visit.query())?;
+    let (ids, as_strings) = asked(visit.query())?;
     for id in &ids {
         caller.may(Scope::Read, id.as_str())?;
     }
-    let upgrade = visit.header("upgrade");
+    // That the connection could speak HTTP/2 is for who holds it.
+    let upgrade = visit.header("upgrade").filter(|protocol| protocol != "h2c");
     if let Some(protocol) = &upgrade
         && !protocol.eq_ignore_ascii_case("websocket")
     {
@@ -70,12 +71,13 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
     });
     let join = Join {
         counters: ids,
+        as_strings,
         resumes: resumes(visit.header("last-event-id").as_deref()),
         prefixes,
     };
     let region = location_hint(&visit.datacenter());
-    let (first, found_ms) = FOUND.get();
-    let is_recent = now_ms().abs_diff(found_ms) < FOUND_MS;
+    let (found_region, first, found_ms) = FOUND.get();
+    let is_recent = found_region == region && now_ms().abs_diff(found_ms) < FOUND_MS;
     let first = if is_recent { first } else { 0 };
     for number in first..HUBS_MAX {
         let hub = names::hub(region, number);
@@ -91,7 +93,7 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
             }
         }
         if !is_recent || number != first {
-            FOUND.set((number, now_ms()));
+            FOUND.set((region, number, now_ms()));
         }
         return Ok(response);
     }

@@ -49,6 +49,8 @@ pub(super) enum Kind {
     Ledger,
     /// Samples of a minute; start: its first second.
     Samples,
+    /// Samples of an hour whose minutes are gone.
+    HourSamples,
     /// Unique elements of an hour, and of a day, that are over; start: its first second.
     HourUniques,
     DayUniques,
@@ -68,8 +70,9 @@ impl Kind {
             Self::Sealed => 8,
             Self::Ledger => 9,
             Self::Samples => 10,
-            Self::HourUniques => 11,
-            Self::DayUniques => 12,
+            Self::HourSamples => 11,
+            Self::HourUniques => 12,
+            Self::DayUniques => 13,
         };
         number.into()
     }

@@ -24,7 +24,7 @@ use crate::protocol::live::board::{Board, Full, Made, Update, WatcherId};
 use crate::protocol::live::sight::Sight;
 use crate::protocol::live::talk::{self, Kept, Said};
 use crate::protocol::live::{
-    HUB_MS_MAX, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, next_second,
+    HUB_MS_MAX, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, next_second, second_of,
 };
 use crate::protocol::messages::{Fault, Join, Look};
 use crate::protocol::metrics::Metric;
@@ -71,7 +71,9 @@ impl Hub {
         for socket in self.object.get_websockets() {
             let kept = kept_of(&socket);
             if let (Some(id), Some(kept)) = (self.id_of(&socket), kept) {
-                self.board.borrow_mut().restore(id, now_ms, kept.ids);
+                self.board
+                    .borrow_mut()
+                    .restore(id, now_ms, kept.ids, kept.as_strings);
                 self.sinks.borrow_mut().insert(id, Sink::Socket(socket, 0));
             }
         }
@@ -96,12 +98,13 @@ impl Hub {
         }
         let kept = Kept {
             ids: join.counters.clone(),
+            as_strings: join.as_strings,
             prefixes: join.prefixes,
         };
-        let joined = self
-            .board
-            .borrow_mut()
-            .join(now_ms(), join.counters, join.resumes);
+        let joined =
+            self.board
+                .borrow_mut()
+                .join(now_ms(), join.counters, join.as_strings, join.resumes);
         let Ok(id) = joined else {
             return Response::error("the hub is full", 503);
         };
@@ -113,17 +116,18 @@ impl Hub {
             self.sinks
                 .borrow_mut()
                 .insert(id, Sink::Socket(pair.server, 0));
-            self.serve(id, &mut Made::default(), None);
+            self.serve(id, second_of(now_ms()), &mut Made::default(), None);
             Response::from_websocket(pair.client)?
         } else {
             let stream = TransformStream::new()?;
             let mut sink = Sink::Events(stream.writable().get_writer()?);
             // With what is known already, since the stream takes one chunk at a time.
-            let update = self.due(id, &mut Made::default());
+            let second = second_of(now_ms());
+            let update = self.due(id, second, &mut Made::default());
             let frame = update.as_ref().map(talk::update_frame);
             sink.send(&[talk::first_frame(), frame.unwrap_or_default()].concat());
             if update.is_some() {
-                self.note_sent(id, Metric::LiveUpdateEvents);
+                self.note_sent(id, second, Metric::LiveUpdateEvents);
             }
             self.sinks.borrow_mut().insert(id, sink);
             Response::from_body(ResponseBody::Stream(stream.readable()))?
@@ -132,44 +136,55 @@ impl Hub {
         Ok(response)
     }
 
-    fn due(&self, id: WatcherId, made: &mut Made) -> Option<Update> {
-        self.board.borrow_mut().due(id, now_ms(), made)
+    fn due(&self, id: WatcherId, second: i64, made: &mut Made) -> Option<Update> {
+        self.board.borrow_mut().due(id, now_ms(), second, made)
     }
 
-    fn note_sent(&self, id: WatcherId, metric: Metric) {
+    fn note_sent(&self, id: WatcherId, second: i64, metric: Metric) {
         measure::count(metric);
-        self.board.borrow_mut().sent(id, now_ms());
+        self.board.borrow_mut().sent(id, now_ms(), second);
     }
 
     /// Sets the alarm for the next second, where it is not set.
     async fn arm(&self) -> Result<(), Fault> {
-        if !self.is_armed.replace(true) {
-            let set = self.store.set_alarm(next_second(now_ms())).await;
-            self.is_armed.set(set.is_ok());
-            set?;
+        if self.is_armed.get() {
+            return Ok(());
         }
-        Ok(())
+        self.arm_at(next_second(now_ms())).await
+    }
+
+    async fn arm_at(&self, at_ms: i64) -> Result<(), Fault> {
+        self.is_armed.set(true);
+        let set = self.store.set_alarm(at_ms).await;
+        self.is_armed.set(set.is_ok());
+        set
     }
 
     /// A second begins: looks at all that is watched, and tells who watches.
     ///
+    /// The next alarm is set last, since the platform holds back all that leaves the object until it is written. Should the object be gone
+    /// before, the platform rings this one again.
+    ///
     /// # Errors
     /// `Unavailable` where no alarm can be set: the platform rings this one again.
     pub(super) async fn on_alarm(&self) -> Result<(), Fault> {
-        self.is_armed.set(false);
-        let watchers = self.board.borrow().watchers();
-        if watchers == 0 {
+        self.is_armed.set(true);
+        let begun_ms = now_ms();
+        let (watchers, watched) = {
+            let board = self.board.borrow();
+            (board.watchers(), board.watched())
+        };
+        if watchers > 0 {
+            let watchers = u64::try_from(watchers).unwrap_or(0);
+            measure::add(Metric::LiveWatcherSecond, watchers);
+            self.look(watched, SIGHT_MS_MAX).await;
+            self.flush(second_of(begun_ms), true);
+        }
+        if self.board.borrow().watchers() == 0 {
+            self.is_armed.set(false);
             return Ok(());
         }
-        self.arm().await?;
-        measure::add(
-            Metric::LiveWatcherSecond,
-            u64::try_from(watchers).unwrap_or(0),
-        );
-        let watched = self.board.borrow().watched();
-        self.look(watched, SIGHT_MS_MAX).await;
-        self.flush(true);
-        Ok(())
+        self.arm_at(next_second(begun_ms)).await
     }
 
     /// Looks at counters that have come new, one time after the other.
@@ -183,7 +198,7 @@ impl Hub {
             loop {
                 let unheard = hub.board.borrow().unheard();
                 hub.look(unheard, SECOND_MS).await;
-                hub.flush(false);
+                hub.flush(second_of(now_ms()), false);
                 if hub.board.borrow().unheard().is_empty() {
                     break;
                 }
@@ -232,17 +247,17 @@ impl Hub {
 
     /// Sends each watcher what it lacks; each second also a ping to those who have long been sent nothing. Lets those go
     /// who are gone.
-    fn flush(&self, is_second: bool) {
-        let now_ms = now_ms();
+    fn flush(&self, second: i64, pings: bool) {
+        let ping_ms = pings.then(now_ms);
         let mut made = Made::default();
         let watchers = self.board.borrow().all();
         for id in watchers {
-            self.serve(id, &mut made, is_second.then_some(now_ms));
+            self.serve(id, second, &mut made, ping_ms);
         }
     }
 
     /// Sends one watcher what it is due, and a ping, by the time that is given, where that is; lets it go where it is gone.
-    fn serve(&self, id: WatcherId, made: &mut Made, ping_ms: Option<i64>) {
+    fn serve(&self, id: WatcherId, second: i64, made: &mut Made, ping_ms: Option<i64>) {
         let mut sinks = self.sinks.borrow_mut();
         let Some(sink) = sinks.get_mut(&id) else {
             return;
@@ -250,7 +265,7 @@ impl Hub {
         let is_there = match sink.readiness() {
             Readiness::Slow => true,
             Readiness::Gone => false,
-            Readiness::Ready => self.send(id, sink, made, ping_ms),
+            Readiness::Ready => self.send(id, sink, second, made, ping_ms),
         };
         if !is_there {
             sink.close();
@@ -259,8 +274,15 @@ impl Hub {
         }
     }
 
-    fn send(&self, id: WatcherId, sink: &mut Sink, made: &mut Made, ping_ms: Option<i64>) -> bool {
-        if let Some(update) = self.due(id, made) {
+    fn send(
+        &self,
+        id: WatcherId,
+        sink: &mut Sink,
+        second: i64,
+        made: &mut Made,
+        ping_ms: Option<i64>,
+    ) -> bool {
+        if let Some(update) = self.due(id, second, made) {
             let (metric, is_there) = match sink {
                 Sink::Events(_) => (
                     Metric::LiveUpdateEvents,
@@ -268,7 +290,7 @@ impl Hub {
                 ),
                 Sink::Socket(..) => (Metric::LiveUpdateSocket, sink.send(&update.text)),
             };
-            self.note_sent(id, metric);
+            self.note_sent(id, second, metric);
             return is_there;
         }
         let ping_ms = ping_ms.filter(|now_ms| self.board.borrow_mut().pings(id, *now_ms));
@@ -287,6 +309,13 @@ impl Hub {
         message: WebSocketIncomingMessage,
     ) {
         let Some(id) = self.id_of(socket) else { return };
+        // Should the platform have given the alarm up, whoever is still there sets it again.
+        if !self.is_armed.get() {
+            let hub = self.clone();
+            self.object.wait_until(async move {
+                let _ = hub.arm().await;
+            });
+        }
         if let Some(Sink::Socket(_, silent_bytes)) = self.sinks.borrow_mut().get_mut(&id) {
             *silent_bytes = 0;
         }
@@ -307,7 +336,7 @@ impl Hub {
         };
         match done {
             Ok(()) => {
-                self.serve(id, &mut Made::default(), None);
+                self.serve(id, second_of(now_ms()), &mut Made::default(), None);
                 self.ask_unheard();
             }
             Err(problem) => {

@@ -54,8 +54,10 @@ const WIDTHS: [u16; 95] = [
     37, 70, 92,
 ];
 
-/// The width of any other character: that of the widest scripts.
-const WIDTH_OTHER: u16 = 110;
+/// The width of any other character: that of an `n`, and of the scripts from U+2E80 on, such as Chinese, that of their square.
+const WIDTH_OTHER: u16 = 70;
+const WIDTH_SQUARE: u16 = 110;
+const SQUARE_FROM: char = '\u{2e80}';
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Colour(u8, u8, u8);
@@ -292,7 +294,12 @@ fn width(text: &str) -> u32 {
                 .checked_sub(u32::from(' '))
                 .and_then(|index| usize::try_from(index).ok());
             let known = index.and_then(|index| WIDTHS.get(index));
-            u32::from(*known.unwrap_or(&WIDTH_OTHER))
+            let other = if character < SQUARE_FROM {
+                WIDTH_OTHER
+            } else {
+                WIDTH_SQUARE
+            };
+            u32::from(*known.unwrap_or(&other))
         })
         .sum();
     tenths.div_ceil(10)

@@ -7,7 +7,7 @@ use super::version::Version;
 use crate::counter::history::Step;
 use crate::counter::id::Datacenter;
 use crate::counter::merge::Range;
-use crate::counter::samples::SAMPLES_SECONDS_MAX;
+use crate::counter::samples::{SAMPLES_SECONDS_MAX, whole};
 use crate::counter::spans::{self, BY_DAYS_SECONDS};
 
 /// The longest window, in seconds: as far as days reach, 1,826 × 86,400.
@@ -123,6 +123,18 @@ impl Query {
         }
     }
 
+    /// Whether `op=intersection` was asked for, and not the union.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value than these two.
+    pub fn intersects(&self) -> Result<bool, Problem> {
+        match self.get("op") {
+            None | Some("union") => Ok(false),
+            Some("intersection") => Ok(true),
+            Some(_) => refuse("op can only be `union` or `intersection`".to_owned()),
+        }
+    }
+
     /// Whether `explain=1` was asked for. Together with `at_least` it is refused: that may take many reads, and the
     /// tree of one is told.
     ///
@@ -218,7 +230,7 @@ impl Query {
     ///
     /// # Errors
     /// `invalid-query` for a window out of range, or one that begins before samples are kept.
-    pub fn samples_window(&self, now: i64) -> Result<Window, Problem> {
+    pub fn samples_window(&self, now: i64) -> Result<SamplesWindow, Problem> {
         let window = match self.get("window") {
             Some(_) => self.window(now)?,
             None => None,
@@ -228,13 +240,18 @@ impl Query {
             at: self.unix_seconds("at")?.unwrap_or(now),
             now,
         });
+        let (first, last) = window.bounds();
         let kept = i64::try_from(SAMPLES_SECONDS_MAX).unwrap_or(i64::MAX);
-        if window.bounds().0 <= now.saturating_sub(kept) {
+        if first <= now.saturating_sub(kept) {
             return refuse(format!(
                 "samples are kept for {SAMPLES_SECONDS_MAX} seconds; ask for a window within them"
             ));
         }
-        Ok(window)
+        Ok(SamplesWindow {
+            seconds: window.seconds,
+            whole: whole(first, last, now),
+            now,
+        })
     }
 
     /// The stretch of history that was asked for; without `from` and `to` the last 60 buckets.
@@ -284,6 +301,17 @@ impl Query {
             Some(_) => refuse(format!("limit must be from 1 to {most}")),
         }
     }
+}
+
+/// A window of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamplesWindow {
+    /// The length that was asked for.
+    pub seconds: u64,
+    /// The first and the last second of the minutes, or hours, that count: they count in full.
+    pub whole: (i64, i64),
+    /// The second in which it was asked for, unix time.
+    pub now: i64,
 }
 
 /// A window of time: the `seconds` seconds up to and including `at`.

@@ -2,11 +2,13 @@
 //
 // Invariants: a browser reaches nothing but this machine; a page that throws or logs an error fails the
 // test that closes its browser, unless that text was allowed; every site has an origin of its own.
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
-import { dirname } from "node:path";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 import { expect } from "vitest";
@@ -17,6 +19,15 @@ const ROOT = new URL("../../", import.meta.url);
 const DEADLINE_MS = 20_000;
 // Rules of WCAG 2.2 up to AA, and what axe-core's makers hold to be good practice.
 const AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+
+// No name is looked up and nothing outside this machine is asked.
+const RESOLVES_NOTHING = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1";
+
+function chromiumPath() {
+  const path = findChromium();
+  if (path === undefined) throw new Error("there is no browser: run node scripts/chromium.mjs, which installs one or says how");
+  return path;
+}
 
 class Browser {
   #browser;
@@ -58,30 +69,45 @@ class Browser {
 
 /** Starts the browser of this machine; `scripts/chromium.mjs` says how to get one. */
 export async function openBrowser() {
-  const executablePath = findChromium();
-  if (executablePath === undefined) throw new Error("there is no browser: run node scripts/chromium.mjs, which installs one or says how");
+  const executablePath = chromiumPath();
   return new Browser(
     await chromium.launch({
       executablePath,
       // Its own sandbox does not start for root and in most containers; it sees only pages of these tests.
       chromiumSandbox: false,
-      // No name is looked up and nothing outside this machine is asked.
-      args: ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"],
+      args: [RESOLVES_NOTHING],
     }),
   );
 }
 
 /**
+ * Starts the browser on a page that nobody drives, for what browsers leave out where they are driven: prerendering. Resolves to
+ * a function that ends it.
+ */
+export async function openAlone(url) {
+  const profile = mkdtempSync(join(tmpdir(), "tally-browser-"));
+  const args = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", `--user-data-dir=${profile}`, RESOLVES_NOTHING, url];
+  // A group of its own: what Debian installs is a script around the program, which has children.
+  const child = spawn(chromiumPath(), args, { stdio: "ignore", detached: true });
+  const ended = once(child, "exit");
+  return async () => {
+    process.kill(-child.pid, "SIGKILL");
+    await ended;
+    rmSync(profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 });
+  };
+}
+
+/**
  * Serves a site on an origin of its own. `files`: path → HTML, or `{ type, body, headers, status }`, or a
- * function of the request that returns one of these. Resolves to `{ url, hits, close }`: `hits` are
+ * function of the request that returns one of these or promises it. Resolves to `{ url, hits, close }`: `hits` are
  * `{ method, path, headers }` of all requests.
  */
 export async function openSite(files) {
   const hits = [];
-  const server = createServer((request, response) => {
+  const server = createServer(async (request, response) => {
     hits.push({ method: request.method, path: request.url, headers: request.headers });
     const found = files[request.url.split("?")[0]];
-    const made = typeof found === "function" ? found(request) : found;
+    const made = typeof found === "function" ? await found(request) : found;
     // Every browser asks for this one; an error of the page otherwise.
     if (made === undefined && request.url === "/favicon.ico") return response.writeHead(204).end();
     if (made === undefined) return response.writeHead(404, { "content-type": "text/plain" }).end("there is no such page");

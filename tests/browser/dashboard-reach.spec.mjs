@@ -4,14 +4,23 @@ import { axeFaults } from "./browser.mjs";
 import { openDashboard, says } from "./dashboard.mjs";
 
 const LARGEST = (2n ** 128n - 1n).toString();
-const HOSTILE = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\"'><svg/onload=alert(1)>", "שלום/\u202Eكود", "x".repeat(512), "a b?c#d%41&e=f"];
+const HOSTILE = [
+  "<script>alert(1)</script>",
+  "<img src=x onerror=alert(1)>",
+  "\"'><svg/onload=alert(1)>",
+  "שלום/\u202Eكود",
+  "x".repeat(512),
+  "a b?c#d%41&e=f",
+];
 const WIDTHS = [360, 768, 1280];
 
 let dashboard, world;
 beforeAll(async () => {
   dashboard = await openDashboard();
   world = dashboard.world;
-  for (const [index, id] of HOSTILE.entries()) await world.add(id, { delta: index + 1, unique: `u${index}` }, { colo: ["FRA", "SYD"][index % 2] });
+  for (const [index, id] of HOSTILE.entries())
+    await world.add(id, { delta: index + 1, unique: `u${index}` }, { colo: ["FRA", "SYD"][index % 2] });
+  await world.add(HOSTILE[4], { sample: 12.5 }, { colo: "FRA" });
   await world.add("huge", { delta: LARGEST });
   await world.subtract("negative", { delta: "9007199254740993" });
   await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
@@ -22,7 +31,7 @@ const counter = (id) => `#/counter/${encodeURIComponent(id)}`;
 // Each view with a text that it has once it is complete.
 const VIEWS = [
   ["#/", ".row .number", /\d/],
-  [counter(HOSTILE[4]), ".readout", /counted/],
+  [counter(HOSTILE[4]), ".spread", /1 sample, 12.5 on average/],
   [counter("huge"), ".readout", /counted/],
   [counter("missing"), "h2", "There is no such counter"],
   ["#/limits", ".policies", /login/],
@@ -33,7 +42,11 @@ test("names and numbers are shown as they are, whatever they hold", async () => 
   await says(page, ".row", /negative/);
   const names = await page.locator(".row bdi").allTextContents();
   expect(names.sort()).toEqual([...HOSTILE, "huge", "negative"].sort());
-  for (const [id, digits] of [["huge", "340,282,366,920,938,463,463,374,607,431,768,211,455"], ["negative", "−9,007,199,254,740,993"], [HOSTILE[0], "1"]]) {
+  for (const [id, digits] of [
+    ["huge", "340,282,366,920,938,463,463,374,607,431,768,211,455"],
+    ["negative", "−9,007,199,254,740,993"],
+    [HOSTILE[0], "1"],
+  ]) {
     await page.evaluate((hash) => (location.hash = hash), counter(id));
     await says(page, "h1", id);
     await says(page, "#value", new RegExp(`^${digits}$`));
@@ -64,7 +77,9 @@ test("nothing is wider than the screen", async () => {
     for (const width of WIDTHS) {
       await page.setViewportSize({ width, height: 800 });
       // The chart follows once the browser has told it.
-      await page.waitForFunction(() => [...document.querySelectorAll(".plot")].every((box) => Math.abs(box.firstChild.offsetWidth - box.clientWidth) <= 1));
+      await page.waitForFunction(() =>
+        [...document.querySelectorAll(".plot")].every((box) => Math.abs(box.firstChild.offsetWidth - box.clientWidth) <= 1),
+      );
       const [content, screen] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
       expect(content, `${hash} at ${width}`).toBeLessThanOrEqual(screen);
     }
@@ -75,7 +90,8 @@ test("nothing is wider than the screen", async () => {
 test("everything is reached by keys alone", async () => {
   const page = await dashboard.open("");
   await says(page, ".row", "huge");
-  const focused = () => page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent.trim());
+  const focused = () =>
+    page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent.trim());
   const tabTo = async (pattern) => {
     for (let step = 0; step < 60; step += 1) {
       await page.keyboard.press("Tab");
@@ -109,7 +125,12 @@ test("everything is reached by keys alone", async () => {
 
 test("a key is asked for, sent as a header, and kept in the tab alone", async () => {
   const secret = "dashboard-key-0123456789";
-  const keys = JSON.stringify({ keys: [{ name: "dash", key: secret, scopes: ["read"] }, { name: "ops", key: "write-key-0123456789", scopes: ["admin"] }] });
+  const keys = JSON.stringify({
+    keys: [
+      { name: "dash", key: secret, scopes: ["read"] },
+      { name: "ops", key: "write-key-0123456789", scopes: ["admin"] },
+    ],
+  });
   const closed = await openDashboard({ vars: { TALLY_KEYS: keys, TALLY_ACCESS: undefined } });
   try {
     await closed.world.add("kept", { delta: 6 }, { headers: { authorization: "Bearer write-key-0123456789" } });

@@ -43,7 +43,12 @@ test("the list shows new values too, and where they were counted", async () => {
   await says(page, ".row", /listed.*8/);
   await world.add("listed", { delta: 100 });
   await says(page, ".row .number", /^108$/);
-  await page.click(".row");
+  await world.add("listed-too");
+  await page.reload();
+  await says(page, ".row", /listed-too/);
+  await world.well("DELETE", "/counters/listed-too");
+  await says(page, ".row", /listed-too.*deleted or expired/);
+  await page.click(".row >> nth=0");
   await says(page, ".bars", /FRA.*105.*97 %.*SYD.*3.*3 %/);
   await says(page, ".unique", /All time.*1 .*less than 1/);
   await page.goBack();
@@ -76,7 +81,9 @@ test("cut off it says so and keeps the last numbers, and goes on when the servic
 test("a history is charted, zoomed, and told as a table", async () => {
   const now = Math.floor(Date.now() / 1000);
   const line = (ago_s, increment) => JSON.stringify({ key: "charted", increment, at: (now - ago_s) * 1000 });
-  await world.well("POST", "/ingest?format=ndjson", { body: [line(600, 20), line(1_800, 7), line(80_000, 100), line(2_000_000, 1_000)].join("\n") });
+  await world.well("POST", "/ingest?format=ndjson", {
+    body: [line(600, 20), line(1_800, 7), line(80_000, 100), line(2_000_000, 1_000)].join("\n"),
+  });
   const page = await dashboard.open("#/counter/charted");
   await says(page, ".readout", /^27 counted, at most 20 in a minute/);
   await page.click("text=The same as a table");
@@ -115,7 +122,9 @@ test("samples show as percentiles, once there are some", async () => {
 test("a service that streams nothing is asked instead", async () => {
   await world.add("asked", { delta: 9 });
   const page = await dashboard.browser.page();
-  await page.route("**/live?*", (route) => route.fulfill({ status: 404, contentType: "application/problem+json", body: '{"code":"not-found"}' }));
+  await page.route("**/live?*", (route) =>
+    route.fulfill({ status: 404, contentType: "application/problem+json", body: '{"code":"not-found"}' }),
+  );
   await page.goto(`${dashboard.gate.url}/dashboard/#/counter/asked`);
   await says(page, "#value", /^9$/);
   await says(page, "#connection", /^polling · /);
@@ -123,12 +132,52 @@ test("a service that streams nothing is asked instead", async () => {
   await says(page, "#value", /^10$/);
 });
 
+test("where streams are down and reads are not, it goes on by asking", async () => {
+  dashboard.browser.allow(/status of 503/);
+  await world.add("streamless", { delta: 5 });
+  const page = await dashboard.browser.page();
+  const problem = { status: 503, contentType: "application/problem+json", body: '{"code":"unavailable","detail":"not now"}' };
+  await page.route("**/live?*", (route) => route.fulfill(problem));
+  await page.goto(`${dashboard.gate.url}/dashboard/#/counter/streamless`);
+  await says(page, "#value", /^5$/);
+  await says(page, "#connection", /^polling · /);
+  await world.add("streamless");
+  await says(page, "#value", /^6$/);
+});
+
+test("a page that nobody sees asks for nothing, and is current when it is seen again", async () => {
+  await world.add("hidden", { delta: 5 });
+  const page = await dashboard.browser.page();
+  const calls = [];
+  page.on("request", (request) => calls.push(request.url()));
+  await page.goto(`${dashboard.gate.url}/dashboard/#/counter/hidden`);
+  await says(page, "#connection", /^live · /);
+  const see = (isSeen) =>
+    page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, !isSeen);
+  const closed = page.waitForEvent("requestfailed", (request) => request.url().includes("/live?"));
+  await see(false);
+  await closed;
+  const before = calls.length;
+  await world.add("hidden");
+  // Longer than the page takes to try again after a break.
+  await page.waitForFunction((from) => performance.now() - from > 1_500, await page.evaluate(() => performance.now()));
+  expect(calls.length).toBe(before);
+  expect(await page.textContent("#value")).toBe("5");
+  await see(true);
+  await says(page, "#value", /^6$/);
+});
+
 test("of many counters it says how many it looked at, and looks further on demand", async () => {
-  const lines = Array.from({ length: 101 }, (_, index) => JSON.stringify({ key: `many/${String(index).padStart(3, "0")}`, increment: index + 1 }));
+  const lines = Array.from({ length: 101 }, (_, index) =>
+    JSON.stringify({ key: `many/${String(index).padStart(3, "0")}`, increment: index + 1 }),
+  );
   await world.well("POST", "/events", { body: lines.join("\n") });
   const page = await dashboard.open("#/?prefix=many%2F&order=value");
   await says(page, ".title .sub", "The 20 largest of the first 100 counters by name; a prefix looks at others");
-  expect((await page.locator(".row").first().textContent())).toContain("many/099");
+  expect(await page.locator(".row").first().textContent()).toContain("many/099");
   await page.click("text=Look at 100 more");
   await says(page, ".title .sub", "The 20 largest of 101 counters");
   await says(page, ".row", /many\/100.*101/);

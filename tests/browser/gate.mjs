@@ -29,5 +29,10 @@ export async function openGate(target) {
     for (const socket of sockets) socket.destroy();
     await closed;
   };
-  return { url: `http://127.0.0.1:${port}`, shut, open: () => listen(port), close: () => (server.listening ? shut() : undefined) };
+  return {
+    url: `http://127.0.0.1:${port}`,
+    shut,
+    open: () => listen(port),
+    close: () => (server.listening ? shut() : undefined),
+  };
 }

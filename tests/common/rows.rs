@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use tally::counter::cell::{Cell, Hot};
 use tally::counter::flush::Changes;
-use tally::counter::history::{MINUTES_KEPT, Step};
+use tally::counter::history::Step;
 use tally::counter::ledger::{Kept, Ledger, NewRecord, WriteKey};
+use tally::counter::samples::{hour_to_fold, hours_kept_from};
 use tally::counter::spans::{Rows as StretchRows, kept_seconds, rows_of};
 use tally::protocol::messages::{decode, encode};
 use tally::sketch::{Histogram, Uniques};
@@ -19,8 +20,9 @@ const MINUTE_SKETCH: u8 = 6;
 const SEALED: u8 = 8;
 const LEDGER: u8 = 9;
 const SAMPLES: u8 = 10;
-const HOUR_UNIQUES: u8 = 11;
-const DAY_UNIQUES: u8 = 12;
+const HOUR_SAMPLES: u8 = 11;
+const HOUR_UNIQUES: u8 = 12;
+const DAY_UNIQUES: u8 = 13;
 
 fn kind_of_uniques(step: Step) -> u8 {
     match step {
@@ -71,17 +73,35 @@ impl Rows {
 
     fn write_samples(&mut self, changes: &Changes, now: i64) {
         for (minute, samples) in &changes.samples {
-            let stored = self.0.get(&(SAMPLES, *minute));
-            let mut merged = stored.map_or_else(Histogram::new, |body| {
-                Histogram::from_bytes(body).expect("a histogram")
-            });
-            if stored.is_none() {
-                self.0
-                    .retain(|(kind, start), _| *kind != SAMPLES || *start >= now - MINUTES_KEPT);
+            if !self.0.contains_key(&(SAMPLES, *minute)) {
+                self.fold_samples(now);
             }
-            merged.merge(samples);
-            self.0.insert((SAMPLES, *minute), merged.to_bytes());
+            self.add_samples(SAMPLES, *minute, samples);
         }
+    }
+
+    fn add_samples(&mut self, kind: u8, start: i64, samples: &Histogram) {
+        let stored = self.0.get(&(kind, start));
+        let mut merged = stored.map_or_else(Histogram::new, |body| {
+            Histogram::from_bytes(body).expect("a histogram")
+        });
+        merged.merge(samples);
+        self.0.insert((kind, start), merged.to_bytes());
+    }
+
+    fn fold_samples(&mut self, now: i64) {
+        let oldest = self.starts_of(SAMPLES).first().copied();
+        let Some(hour) = hour_to_fold(oldest, now) else {
+            return;
+        };
+        let end = hour + Step::Hour.seconds();
+        let samples = self.samples_between(SAMPLES, hour, end);
+        self.add_samples(HOUR_SAMPLES, hour, &samples);
+        self.0.retain(|(kind, start), _| match *kind {
+            SAMPLES => !(hour..end).contains(start),
+            HOUR_SAMPLES => *start >= hours_kept_from(now),
+            _ => true,
+        });
     }
 
     /// As `CellStore::put_uniques`.
@@ -276,20 +296,31 @@ impl Rows {
         union
     }
 
-    /// The samples of the minutes that a window touches, merged.
+    /// The samples of the minutes and hours that begin in a window, merged.
     pub fn window_samples(&self, from: i64, to: i64) -> Histogram {
         let mut all = Histogram::new();
-        let first = Step::Minute.start_of(from);
-        for (_, body) in self.0.range((SAMPLES, first)..=(SAMPLES, to)) {
+        for kind in [SAMPLES, HOUR_SAMPLES] {
+            all.merge(&self.samples_between(kind, from, to.saturating_add(1)));
+        }
+        all
+    }
+
+    fn samples_between(&self, kind: u8, from: i64, before: i64) -> Histogram {
+        let mut all = Histogram::new();
+        for (_, body) in self.0.range((kind, from)..(kind, before)) {
             all.merge(&Histogram::from_bytes(body).expect("a histogram"));
         }
         all
     }
 
-    /// The minutes that have samples.
-    pub fn minutes_of_samples(&self) -> Vec<i64> {
-        let rows = self.0.range((SAMPLES, i64::MIN)..=(SAMPLES, i64::MAX));
-        rows.map(|((_, minute), _)| *minute).collect()
+    /// When the minutes begin that have samples, and when the hours do whose minutes are gone.
+    pub fn times_of_samples(&self) -> (Vec<i64>, Vec<i64>) {
+        (self.starts_of(SAMPLES), self.starts_of(HOUR_SAMPLES))
+    }
+
+    fn starts_of(&self, kind: u8) -> Vec<i64> {
+        let rows = self.0.range((kind, i64::MIN)..=(kind, i64::MAX));
+        rows.map(|((_, start), _)| *start).collect()
     }
 
     fn uniques(&self, kind: u8, start: i64) -> Uniques {

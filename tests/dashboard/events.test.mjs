@@ -4,7 +4,8 @@ import { test } from "node:test";
 import { EventParser } from "../../dashboard/events.js";
 import { pause } from "../../dashboard/retry.js";
 
-const STREAM = "\uFEFF: ping\n\nid: 7\nevent: update\ndata: {\"a\":1}\n\ndata: one\r\ndata: two\r\n\r\nid\rdata:x\r\rdata\n\nretry: 5\n\ndata: unfinished\n";
+const STREAM =
+  '\uFEFF: ping\n\nid: 7\nevent: update\ndata: {"a":1}\n\ndata: one\r\ndata: two\r\n\r\nid\rdata:x\r\rdata\n\nretry: 5\n\ndata: unfinished\n';
 const EXPECTED = [
   { type: "update", data: '{"a":1}', id: "7" },
   { type: "message", data: "one\ntwo", id: "7" },
@@ -16,7 +17,9 @@ test("events do not depend on where the stream is cut", () => {
   for (let cut = 0; cut <= STREAM.length; cut += 1) {
     for (const second of [cut, Math.min(cut + 1, STREAM.length), Math.min(cut + 7, STREAM.length)]) {
       const parser = new EventParser();
-      const found = [STREAM.slice(0, cut), STREAM.slice(cut, second), STREAM.slice(second)].flatMap((piece) => parser.push(piece));
+      const found = [STREAM.slice(0, cut), STREAM.slice(cut, second), STREAM.slice(second)].flatMap((piece) =>
+        parser.push(piece),
+      );
       assert.deepEqual(found, EXPECTED, `cut at ${cut} and ${second}`);
     }
   }
@@ -29,7 +32,10 @@ test("the newest id is kept for resuming, and one with a zero byte is none", () 
 });
 
 test("pauses double up to half a minute, spread by chance, and a server that names one is obeyed", () => {
-  assert.deepEqual([1, 2, 3, 7, 8, 1_000].map((attempt) => pause(attempt, 1)), [500, 1_000, 2_000, 30_000, 30_000, 30_000]);
+  assert.deepEqual(
+    [1, 2, 3, 7, 8, 1_000].map((attempt) => pause(attempt, 1)),
+    [500, 1_000, 2_000, 30_000, 30_000, 30_000],
+  );
   assert.equal(pause(3, 0), 1_000);
   assert.equal(pause(1, 0, 20), 20_000);
   assert.equal(pause(1, 0, 1e9), 600_000);

@@ -8,17 +8,24 @@ const files = dashboardFiles();
 test("whatever a file asks for is among the files", () => {
   for (const [name, text] of files) {
     if (name.startsWith("uPlot")) continue;
-    const asked = [...text.matchAll(/(?:\bfrom |\bimport |\b(?:src|href)=)"([^"#]+)"/g)].map(([, path]) => path.replace(/^\.\//, ""));
+    const asked = [...text.matchAll(/(?:\bfrom |\bimport |\b(?:src|href)=)"([^"#]+)"/g)].map(([, path]) =>
+      path.replace(/^\.\//, ""),
+    );
     for (const path of asked) assert.ok(files.has(path), `${name} asks for ${path}`);
   }
   const used = [...files.values()].join("\n");
-  for (const name of files.keys()) assert.ok(name === "index.html" || used.includes(`"${name}"`) || used.includes(`"./${name}"`), `nothing asks for ${name}`);
+  for (const name of files.keys())
+    assert.ok(name === "index.html" || used.includes(`"${name}"`) || used.includes(`"./${name}"`), `nothing asks for ${name}`);
 });
 
 test("no markup is made from text, and no script or style stands in the page", () => {
   for (const [name, text] of files) {
     if (name.startsWith("uPlot")) continue;
-    assert.doesNotMatch(text, /innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser|srcdoc/, name);
+    assert.doesNotMatch(
+      text,
+      /innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser|srcdoc/,
+      name,
+    );
   }
   assert.doesNotMatch(files.get("index.html"), /<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=|javascript:/);
 });

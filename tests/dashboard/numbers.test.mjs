@@ -30,14 +30,35 @@ test("an abbreviation never claims more than there is", () => {
 });
 
 test("a rate has the unit in which it reads well", () => {
-  assert.deepEqual([0, 0.1, 4.234, 1234.5, 0.05, 0.0001, null, undefined].map(rate), ["0 /s", "0.1 /s", "4.2 /s", "1,230 /s", "3 /min", "0.36 /h", "–", "–"]);
+  assert.deepEqual([0, 0.1, 4.234, 1234.5, 0.05, 0.0001, null, undefined].map(rate), [
+    "0 /s",
+    "0.1 /s",
+    "4.2 /s",
+    "1,230 /s",
+    "3 /min",
+    "0.36 /h",
+    "–",
+    "–",
+  ]);
 });
 
 test("lengths of time have one unit", () => {
-  assert.deepEqual([-5, 0, 430, 9_960, 61_000, 300_000, 7_200_000, 864_000_000].map(lasting), ["0.0 s", "0.0 s", "0.4 s", "10.0 s", "61 s", "5 min", "2 h", "10 d"]);
+  assert.deepEqual([-5, 0, 430, 9_960, 61_000, 300_000, 7_200_000, 864_000_000].map(lasting), [
+    "0.0 s",
+    "0.0 s",
+    "0.4 s",
+    "10.0 s",
+    "61 s",
+    "5 min",
+    "2 h",
+    "10 d",
+  ]);
 });
 
 test("shares and measured numbers", () => {
-  assert.deepEqual([share(1, 3), share(0, 0), share(1, 1000), share(-1, -2), share(LARGEST, LARGEST)], ["33 %", "–", "< 1 %", "50 %", "100 %"]);
+  assert.deepEqual(
+    [share(1, 3), share(0, 0), share(1, 1000), share(-1, -2), share(LARGEST, LARGEST)],
+    ["33 %", "–", "< 1 %", "50 %", "100 %"],
+  );
   assert.deepEqual([0, 12.3456, 123.4, 0.00123, 1e22, Number.NaN].map(measured), ["0", "12.3", "123", "0.00123", "1.0e22", "–"]);
 });

@@ -3,17 +3,28 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RANGES, counterHash, overviewHash, parseRoute } from "../../dashboard/routes.js";
 import { datacenterList, standing, truthOf, unreachable } from "../../dashboard/standing.js";
-import { ratesBetween, verdictsOf } from "../../dashboard/verdicts.js";
+import { lookColumns, ratesBetween, verdictsOf, withLook } from "../../dashboard/verdicts.js";
 
 const exact = { exact: true, staleness_ms: 3, unreachable: [] };
 
 test("exact is said only of an exact answer by a connection that is up", () => {
   for (const connection of ["live", "polling", "connecting", "offline"]) {
-    for (const reading of [undefined, exact, { ...exact, exact: false }, { ...exact, unreachable: ["SYD"] }, { ...exact, exact: false, staleness_ms: 9_000 }]) {
+    for (const reading of [
+      undefined,
+      exact,
+      { ...exact, exact: false },
+      { ...exact, unreachable: ["SYD"] },
+      { ...exact, exact: false, staleness_ms: 9_000 },
+    ]) {
       const { text, tone } = standing({ connection, reading, silent_ms: 12_000 });
       const may = ["live", "polling"].includes(connection) && reading === exact;
       assert.equal(/exact/.test(text), may, text);
-      assert.equal(tone === "good", ["live", "polling"].includes(connection) && (reading === exact || reading?.staleness_ms === 3 && reading.unreachable.length === 0), text);
+      assert.equal(
+        tone === "good",
+        ["live", "polling"].includes(connection) &&
+          (reading === exact || (reading?.staleness_ms === 3 && reading.unreachable.length === 0)),
+        text,
+      );
     }
   }
 });
@@ -21,7 +32,10 @@ test("exact is said only of an exact answer by a connection that is up", () => {
 test("what is missing is named, with its age", () => {
   const reading = { exact: false, staleness_ms: 3_200, unreachable: ["SYD"] };
   assert.deepEqual(standing({ connection: "live", reading }), { tone: "bad", text: "stale 3.2 s · SYD unreachable" });
-  assert.deepEqual(standing({ connection: "live", reading: { ...reading, unreachable: ["A", "B", "C", "D"] } }).text, "stale 3.2 s · A, B, C … unreachable");
+  assert.deepEqual(
+    standing({ connection: "live", reading: { ...reading, unreachable: ["A", "B", "C", "D"] } }).text,
+    "stale 3.2 s · A, B, C … unreachable",
+  );
   assert.match(truthOf({ connection: "live", reading, clock: "14:00:00" }).text, /^SYD does not answer/);
   assert.equal(standing({ connection: "offline", reading, silent_ms: 12_000 }).text, "offline · last seen 12 s ago");
   assert.equal(standing({ connection: "offline" }).text, "offline");
@@ -29,9 +43,15 @@ test("what is missing is named, with its age", () => {
 });
 
 test("datacenters come as a list or by name", () => {
-  const list = [{ id: "FRA", value: 1, reachable: true }, { id: "SYD", value: 2, reachable: false }];
+  const list = [
+    { id: "FRA", value: 1, reachable: true },
+    { id: "SYD", value: 2, reachable: false },
+  ];
   const named = { FRA: { value: 1, reachable: true, as_of: 4_000 }, SYD: { value: 2, reachable: false, as_of: 1_000 } };
-  assert.deepEqual(datacenterList(named, 4_100), [{ ...list[0], as_of: 4_000, staleness_ms: 100 }, { ...list[1], as_of: 1_000, staleness_ms: 3_100 }]);
+  assert.deepEqual(datacenterList(named, 4_100), [
+    { ...list[0], as_of: 4_000, staleness_ms: 100 },
+    { ...list[1], as_of: 1_000, staleness_ms: 3_100 },
+  ]);
   assert.equal(datacenterList(list), list);
   assert.deepEqual(unreachable(list), ["SYD"]);
   assert.deepEqual(datacenterList(undefined), []);
@@ -44,7 +64,8 @@ test("every id survives its address, and nothing else is taken for one", () => {
       assert.deepEqual([route.view, route.id, route.range], ["counter", id, range]);
     }
   }
-  for (const hash of ["", "#", "#/", "#/counter/", "#/counter/%", "#/nothing", "#main"]) assert.equal(parseRoute(hash).view, "overview");
+  for (const hash of ["", "#", "#/", "#/counter/", "#/counter/%", "#/nothing", "#main"])
+    assert.equal(parseRoute(hash).view, "overview");
   assert.equal(parseRoute("#/limits").view, "limits");
   assert.equal(parseRoute("#/counter/a?range=toString").range, "hour");
   const route = parseRoute(overviewHash({ prefix: "a&b=c/", order: "value" }));
@@ -68,4 +89,11 @@ test("verdicts are those of one isolate, and two isolates are never compared", (
   assert.equal(ratesBetween(undefined, later), undefined);
   assert.equal(ratesBetween({ at_ms: 0, verdicts: { ...verdicts, started_s: 999 } }, later), undefined);
   assert.equal(ratesBetween({ at_ms: 0, verdicts: { ...verdicts, allowed: 99 } }, later), undefined);
+});
+
+test("looks that cannot be compared are gaps, and only the newest are kept", () => {
+  const rates = (allowed, refused) => ({ allowed, refused, error: 0 });
+  const looks = [undefined, rates(1, 0), undefined, rates(4, 9)].reduce((kept, look) => withLook(kept, look, 3), []);
+  assert.deepEqual(lookColumns(looks), { allowed: [1, null, 4], refused: [0, null, 9], top: 9 });
+  assert.deepEqual(lookColumns([undefined]), { allowed: [null], refused: [null], top: 0 });
 });

@@ -12,8 +12,25 @@ const landAt = (latitude, longitude) => {
 const cells = new Set(landCells().map(([x, y]) => `${x},${y}`));
 
 test("land and sea are where they are", () => {
-  for (const [latitude, longitude] of [[48, 9], [40, -100], [-10, -55], [-25, 135], [60, 100], [0, 25], [35, 105]]) assert.ok(landAt(latitude, longitude), `${latitude} ${longitude} is land`);
-  for (const [latitude, longitude] of [[0, -30], [30, -45], [-40, 90], [0, -150], [40, 180 - 10], [-50, -20]]) assert.ok(!landAt(latitude, longitude), `${latitude} ${longitude} is sea`);
+  for (const [latitude, longitude] of [
+    [48, 9],
+    [40, -100],
+    [-10, -55],
+    [-25, 135],
+    [60, 100],
+    [0, 25],
+    [35, 105],
+  ])
+    assert.ok(landAt(latitude, longitude), `${latitude} ${longitude} is land`);
+  for (const [latitude, longitude] of [
+    [0, -30],
+    [30, -45],
+    [-40, 90],
+    [0, -150],
+    [40, 180 - 10],
+    [-50, -20],
+  ])
+    assert.ok(!landAt(latitude, longitude), `${latitude} ${longitude} is sea`);
 });
 
 test("datacenters and regions are known, on the map, and near land", () => {
@@ -27,7 +44,10 @@ test("datacenters and regions are known, on the map, and near land", () => {
 });
 
 test("the largest datacenter comes first, whole numbers compared whole", () => {
-  const ids = (...values) => largestFirst(values.map((value, index) => ({ id: "abcd"[index], value }))).map(({ id }) => id).join("");
+  const ids = (...values) =>
+    largestFirst(values.map((value, index) => ({ id: "abcd"[index], value })))
+      .map(({ id }) => id)
+      .join("");
   assert.equal(ids("9007199254740992", "9007199254740993", -1, 5), "badc");
   assert.equal(ids(1, 1, undefined, 0), "abcd");
 });

@@ -17,7 +17,9 @@ test("every file is served as it stands, with its type, a tag and a policy", asy
   for (const [name, text] of dashboardFiles()) {
     const answer = await fetch(`${url}/dashboard/${name}`);
     expect([name, answer.status, await answer.text()]).toEqual([name, 200, text]);
-    expect(answer.headers.get("content-type")).toBe(`${TYPES[name.split(".").at(-1)]}${name.endsWith("svg") ? "" : "; charset=utf-8"}`);
+    expect(answer.headers.get("content-type")).toBe(
+      `${TYPES[name.split(".").at(-1)]}${name.endsWith("svg") ? "" : "; charset=utf-8"}`,
+    );
     expect(answer.headers.get("x-content-type-options")).toBe("nosniff");
     expect(answer.headers.get("cache-control")).toBe("private, no-cache");
     expect(answer.headers.get("content-security-policy")).toMatch(/^default-src 'self';.*frame-ancestors 'none'$/);

@@ -1,9 +1,10 @@
 // How samples are distributed: over datacenters and shards, through restarts, each counted once with its write.
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { each, openWorld, randomFrom } from "./world.mjs";
+import { AGGREGATOR, each, openWorld, randomFrom } from "./world.mjs";
 
 const SEED = 8;
 const MAX_RELATIVE_ERROR = 1 / 128;
@@ -114,12 +115,20 @@ describe("without faults", () => {
     await world.refused(404, "counter-not-found", "GET", "/counters/nobody/distribution");
   });
 
-  test("a window holds the minutes that it covers", async () => {
+  test("a window holds the minutes that it covers, and hours where it begins a day ago", async () => {
     await world.add("a", { sample: 7 });
     const now = Math.floor(Date.now() / 1000);
-    expect(await look("a", "&window=60")).toMatchObject({ count: 1, window: { seconds: 60 } });
-    expect(await look("a", `&window=60&at=${now - 180}`)).toMatchObject(NOTHING);
-    for (const query of ["window=0", "window=86401", "window=x", "window=3600&at=1", "step=1m", "consistency=weak"]) {
+    const seen = await look("a", "&window=60");
+    expect(seen).toMatchObject({ count: 1, window: { seconds: 60 } });
+    expect(seen.window.to).toBeGreaterThanOrEqual(now);
+    const before = await look("a", `&window=60&at=${now - 180}`);
+    expect(before).toMatchObject(NOTHING);
+    const minute = now - 239 - ((now - 239) % 60);
+    expect(before.window).toMatchObject({ from: minute, to: minute + 119 - (now % 60 === 59 ? 60 : 0) });
+    const long = await look("a", "&window=7775999");
+    expect(long).toMatchObject({ count: 1, p50: 7, exact: true, window: { seconds: 7_775_999 } });
+    expect(long.window.from % 3_600).toBe(0);
+    for (const query of ["window=0", "window=7776001", "window=x", "window=3600&at=1", "step=1m", "consistency=weak"]) {
       await world.refused(400, "invalid-query", "GET", `/counters/a/distribution?${query}`);
     }
     await world.refused(405, "method-not-allowed", "POST", "/counters/a/distribution");
@@ -173,6 +182,58 @@ describe("with a disk", () => {
     const seen = await look("a");
     expectOf(seen, samples);
     expect(seen.exact).toBe(true);
+  });
+});
+
+describe("with a disk and a past", () => {
+  const [MINUTES, HOURS] = [10, 11];
+  let folder;
+  beforeEach(async () => {
+    folder = mkdtempSync(join(tmpdir(), "tally-e2e-"));
+    world = await openWorld({ folder });
+  });
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  // Does something with the rows of the one cell there is.
+  function withRows(work) {
+    const objects = join(folder, "do", `${AGGREGATOR}-Cell`);
+    const [file] = readdirSync(objects).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+    const database = new DatabaseSync(join(objects, file));
+    try {
+      return work(database);
+    } finally {
+      database.close();
+    }
+  }
+  const starts = (kind) =>
+    withRows((rows) => rows.prepare("SELECT start FROM rows WHERE kind = ? ORDER BY start").all(kind)).map(({ start }) => start);
+
+  test("minutes that are old become an hour with the next new minute, and are told as before", async () => {
+    await world.add("a");
+    await world.close();
+    expect([starts(MINUTES), starts(HOURS)], "nothing is paid without samples").toEqual([[], []]);
+    world = await openWorld({ folder });
+    await world.add("a", { sample: 3 });
+    await world.close();
+    const now = Math.floor(Date.now() / 1000);
+    const hour = now - (now % 3_600) - 30 * 3_600;
+    withRows((rows) => {
+      const copy = "INSERT INTO rows SELECT kind, ?, body FROM rows WHERE kind = ? LIMIT 1";
+      for (const start of [hour, hour + 60, hour + 3_600]) rows.prepare(copy).run(start, MINUTES);
+      rows.prepare("DELETE FROM rows WHERE kind = ? AND start > ?").run(MINUTES, hour + 3_600);
+    });
+    expect(starts(MINUTES)).toEqual([hour, hour + 60, hour + 3_600]);
+    world = await openWorld({ folder });
+    expect(await look("a", "&window=172800")).toMatchObject({ count: 3, p50: 3 });
+    await world.add("a", { sample: 5 });
+    const seen = await look("a", "&window=172800");
+    expect(seen).toMatchObject({ count: 4, min: 3, max: 5, mean: 3.5, exact: true });
+    const there = await look("a", `&window=60&at=${hour + 1_800}`);
+    expect(there).toMatchObject({ count: 2, window: { from: hour, to: hour + 3_599 } });
+    await world.close();
+    world = undefined;
+    expect(starts(HOURS)).toEqual([hour]);
+    expect(starts(MINUTES)).toEqual([hour + 3_600, expect.any(Number)]);
   });
 });
 

@@ -6,6 +6,7 @@
 use crate::counter::cargo::Cargo;
 use crate::counter::id::CounterId;
 use crate::counter::lane::BATCH_ENTRIES_MAX;
+use crate::counter::split::Rate;
 use crate::limit::policy::Policy;
 use crate::protocol::messages::{Demand, Wish};
 
@@ -16,6 +17,24 @@ pub const DEMANDS_MAX: usize = 2_000;
 
 /// How many of the newest asks are looked at for one that is equal: a hot key stands among them.
 const LOOK_BACK: usize = 64;
+
+/// How long a lane gathers whose messages hold several checks: who waits for it hardly notices.
+pub const GATHER_MS: u32 = 4;
+
+/// Messages a second from which on a lane may gather: with fewer there is nothing to spare.
+const MESSAGES_MIN: u32 = 32;
+
+/// How long a lane gathers before its next message, in milliseconds, after so many messages (flushes) and checks (writes)
+/// within a second. Only where they join already: one client that waits for each answer would wait for nobody. A
+/// limiter farther away than [`GATHER_MS`] is not waited for at all, since a lane gathers while a message is on its way.
+pub fn gather_ms(rate: Rate) -> u32 {
+    let joins = rate.writes / 2 >= rate.flushes;
+    if joins && rate.flushes >= MESSAGES_MIN {
+        GATHER_MS
+    } else {
+        0
+    }
+}
 
 /// Checks that wait to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::sight::{Shown, Sight, Tag};
-use super::{COUNTERS_MAX, JITTER_MS, LOST_MS, PING_MS, SECOND_MS};
+use super::{COUNTERS_MAX, LOST_MS, PING_MS};
 use crate::counter::id::CounterId;
 use crate::protocol::order::in_order;
 
@@ -31,10 +31,12 @@ struct Counter {
 #[derive(Debug)]
 struct Watcher {
     ids: Ids,
+    /// Whether numbers that JavaScript would not hold are sent to it as strings.
+    as_strings: bool,
     /// What changed by this turn it has.
     sent_turn: u64,
-    /// When it was last sent an update, unix milliseconds.
-    sent_ms: Option<i64>,
+    /// The second in which it was last sent an update, see [`second_of`](super::second_of).
+    sent_second: Option<i64>,
     /// When it was last sent anything.
     heard_ms: i64,
     /// What it has from an earlier stream.
@@ -52,7 +54,7 @@ pub struct Update {
 
 /// Updates that were made in one flush, by who lacks the same: the same counters since the same turn.
 #[derive(Debug, Default)]
-pub struct Made(BTreeMap<(usize, u64), Option<Update>>);
+pub struct Made(BTreeMap<(usize, bool, u64), Option<Update>>);
 
 /// Why a watcher is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +106,7 @@ impl Board {
         &mut self,
         now_ms: i64,
         ids: Vec<CounterId>,
+        as_strings: bool,
         resumes: Option<u64>,
     ) -> Result<WatcherId, Full> {
         if self.watchers.len() >= self.watchers_max {
@@ -111,23 +114,31 @@ impl Board {
         }
         let ids = self.hold(now_ms, ids)?;
         self.last_watcher += 1;
-        self.insert(self.last_watcher, now_ms, ids, resumes);
+        self.insert(self.last_watcher, now_ms, ids, as_strings, resumes);
         Ok(self.last_watcher)
     }
 
     /// Takes a watcher back that a hub had before it lost its memory. It is sent all of its counters again.
-    pub fn restore(&mut self, id: WatcherId, now_ms: i64, ids: Vec<CounterId>) {
+    pub fn restore(&mut self, id: WatcherId, now_ms: i64, ids: Vec<CounterId>, as_strings: bool) {
         if let Ok(ids) = self.hold(now_ms, ids) {
             self.last_watcher = self.last_watcher.max(id);
-            self.insert(id, now_ms, ids, None);
+            self.insert(id, now_ms, ids, as_strings, None);
         }
     }
 
-    fn insert(&mut self, id: WatcherId, now_ms: i64, ids: Ids, resumes: Option<u64>) {
+    fn insert(
+        &mut self,
+        id: WatcherId,
+        now_ms: i64,
+        ids: Ids,
+        as_strings: bool,
+        resumes: Option<u64>,
+    ) {
         let watcher = Watcher {
             ids,
+            as_strings,
             sent_turn: 0,
-            sent_ms: None,
+            sent_second: None,
             heard_ms: now_ms,
             resumes,
         };
@@ -259,41 +270,52 @@ impl Board {
         self.learn(id, Sight::default(), now_ms);
     }
 
-    /// What a watcher is to be sent now: nothing where nothing has changed, where its last update is less than a second ago,
-    /// and while something of a new one's is unheard.
-    pub fn due(&mut self, id: WatcherId, now_ms: i64, made: &mut Made) -> Option<Update> {
+    /// What a watcher is to be sent now, in the course of a second: nothing where nothing has changed, where it was sent an update in
+    /// that second, and while something of a new one's is unheard.
+    ///
+    /// It goes by the second and not by the time since the last: else a second that was slow would cost the next its update.
+    pub fn due(
+        &mut self,
+        id: WatcherId,
+        now_ms: i64,
+        second: i64,
+        made: &mut Made,
+    ) -> Option<Update> {
         let watcher = self.watchers.get(&id)?;
-        let is_early = |sent_ms: i64| (0..SECOND_MS - JITTER_MS).contains(&(now_ms - sent_ms));
-        if watcher.sent_ms.is_some_and(is_early) {
+        if watcher.sent_second == Some(second) {
             return None;
         }
-        let key = (Rc::as_ptr(&watcher.ids).addr(), watcher.sent_turn);
+        let (ids, strings, turn) = (&watcher.ids, watcher.as_strings, watcher.sent_turn);
+        let key = (Rc::as_ptr(ids).addr(), strings, turn);
         let counters = &self.counters;
         let update = made
             .0
             .entry(key)
-            .or_insert_with(|| compose(counters, &watcher.ids, watcher.sent_turn, now_ms))
+            .or_insert_with(|| compose(counters, ids, strings, turn, now_ms))
             .clone()?;
         if watcher.resumes == Some(update.id) {
             // It has this from an earlier stream.
-            self.note_sent(id, None);
+            self.note_taken(id);
             return None;
         }
         Some(update)
     }
 
-    /// Notes that a watcher was sent its update.
-    pub fn sent(&mut self, id: WatcherId, now_ms: i64) {
-        self.note_sent(id, Some(now_ms));
+    /// Notes that a watcher was sent its update, at a time and in the course of a second.
+    pub fn sent(&mut self, id: WatcherId, now_ms: i64, second: i64) {
+        self.note_taken(id);
+        if let Some(watcher) = self.watchers.get_mut(&id) {
+            watcher.sent_second = Some(second);
+            watcher.heard_ms = now_ms;
+        }
     }
 
-    fn note_sent(&mut self, id: WatcherId, at_ms: Option<i64>) {
+    /// Notes that a watcher has all that is known.
+    fn note_taken(&mut self, id: WatcherId) {
         self.is_told = true;
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.sent_turn = self.turn;
             watcher.resumes = None;
-            watcher.sent_ms = at_ms.or(watcher.sent_ms);
-            watcher.heard_ms = at_ms.unwrap_or(watcher.heard_ms);
         }
     }
 
@@ -314,6 +336,7 @@ impl Board {
 fn compose(
     counters: &BTreeMap<CounterId, Counter>,
     ids: &[CounterId],
+    as_strings: bool,
     sent_turn: u64,
     now_ms: i64,
 ) -> Option<Update> {
@@ -337,7 +360,7 @@ fn compose(
         }
         let name = serde_json::to_string(id.as_str()).unwrap_or_default();
         text.extend([comma, &name, ":"]);
-        counter.sight.write(now_ms, &mut text);
+        counter.sight.write(now_ms, as_strings, &mut text);
         comma = ",";
     }
     if comma.is_empty() {

@@ -30,7 +30,7 @@ pub const IDS_BYTES_MAX: usize = 8 * 1024;
 /// Between two updates of a stream, and between two reads of a counter.
 pub const SECOND_MS: i64 = 1_000;
 
-/// How much earlier than a second after the last an update may leave: timers are not exact.
+/// How much earlier than a second begins its updates may leave: timers are not exact.
 pub const JITTER_MS: i64 = 100;
 
 /// How old what a lookout gives may be. Half a second: hubs ask once a second, and those whose clocks are less than this apart share
@@ -54,7 +54,8 @@ pub const PING_MS: i64 = 15_000;
 /// How long a client of server-sent events waits before it connects again, milliseconds.
 pub const RETRY_MS: u32 = 2_000;
 
-/// Streams of one hub, where the deployment says nothing. Sending costs a hub about 20 µs each, so a second of updates to all takes 40 ms.
+/// Streams of one hub, where the deployment says nothing. An update of 450 bytes took 70 to 90 µs of workerd's time for each of 1,000
+/// watchers, the edge's part with it: 160 ms of each second. Those who wait cost 0.01 ms a second each.
 pub const WATCHERS_MAX: usize = 2_000;
 
 /// Different counters of one hub: 10 messages of [`LOOK_MAX`] each second, and about 1 KB of memory each.
@@ -80,7 +81,12 @@ pub const MESSAGE_BYTES_MAX: usize = 2 * IDS_BYTES_MAX;
 /// What of a caller's prefixes a socket is given, in bytes: with the ids in base64 14 KB, of the 16 KB that the headers of a request may have.
 pub const PREFIXES_BYTES_MAX: usize = 2 * 1024;
 
-/// When the next second begins, unix milliseconds. A timer that rings a little early still counts for the second that it was set for.
+/// The second that a moment counts for, unix seconds: a timer that rings a little early was set for the second that is about to begin.
+pub fn second_of(now_ms: i64) -> i64 {
+    now_ms.saturating_add(JITTER_MS).div_euclid(SECOND_MS)
+}
+
+/// When the second after that begins, unix milliseconds.
 pub fn next_second(now_ms: i64) -> i64 {
-    (now_ms.saturating_add(JITTER_MS).div_euclid(SECOND_MS) + 1).saturating_mul(SECOND_MS)
+    (second_of(now_ms) + 1).saturating_mul(SECOND_MS)
 }

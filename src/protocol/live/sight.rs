@@ -33,6 +33,8 @@ pub enum Shown {
 pub struct Told {
     /// Members of its JSON object, from `value` on, without those that this type holds.
     pub members: String,
+    /// The same with strings for the numbers that JavaScript would not hold, where there are any.
+    pub members_of_strings: Option<String>,
     /// Tells whether they have changed, times left out.
     pub tag: u64,
     /// Whether every write acknowledged before [`Told::as_of_ms`] is in it.
@@ -66,8 +68,9 @@ impl Sight {
         .value()
     }
 
-    /// Writes the JSON of the counter, as it is told at a moment in unix milliseconds.
-    pub fn write(&self, at_ms: i64, text: &mut String) {
+    /// Writes the JSON of the counter, as it is told at a moment in unix milliseconds; with strings for numbers that JavaScript would
+    /// not hold, where its watcher asked for them.
+    pub fn write(&self, at_ms: i64, as_strings: bool, text: &mut String) {
         let reachable = if self.is_read { "true" } else { "false" };
         match &self.shown {
             Shown::Missing if self.is_read => return text.push_str("null"),
@@ -80,7 +83,9 @@ impl Sight {
                     "false"
                 };
                 let staleness_ms = at_ms.saturating_sub(told.as_of_ms).max(0);
-                text.extend(["{", &told.members, ",\"exact\":", exact]);
+                let strings = told.members_of_strings.as_ref().filter(|_| as_strings);
+                let members = strings.unwrap_or(&told.members);
+                text.extend(["{", members, ",\"exact\":", exact]);
                 text.extend([",\"as_of\":", &told.as_of_ms.to_string()]);
                 text.extend([",\"staleness_ms\":", &staleness_ms.to_string()]);
             }

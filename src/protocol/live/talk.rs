@@ -16,12 +16,13 @@ const SHOWN_CHARACTERS_MAX: usize = 64;
 /// The media type of server-sent events.
 pub const EVENT_STREAM: &str = "text/event-stream";
 
-/// The counters that a query names, in order, each once.
+/// The counters that a query names, in order, each once, and whether numbers that JavaScript would not hold are wanted as strings.
 ///
 /// # Errors
 /// `invalid-query` where it names none, `too-many-counters`, `invalid-id`.
-pub fn ids_of_query(query: &str) -> Result<Vec<CounterId>, Problem> {
-    let query = Query::parse(query, &["id"])?;
+pub fn asked(query: &str) -> Result<(Vec<CounterId>, bool), Problem> {
+    let query = Query::parse(query, &["id", "numbers"])?;
+    let as_strings = query.numbers_as_strings()?;
     let ids = query
         .all("id")
         .map(|text| CounterId::parse(text).map_err(Problem::from))
@@ -30,7 +31,7 @@ pub fn ids_of_query(query: &str) -> Result<Vec<CounterId>, Problem> {
         let detail = format!("name 1 to {IDS_MAX} counters: /live?id=a&id=b");
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
-    bounded(ids)
+    Ok((bounded(ids)?, as_strings))
 }
 
 /// These counters in order, each once.
@@ -131,6 +132,8 @@ pub fn changed(
 pub struct Kept {
     /// What it watches.
     pub ids: Vec<CounterId>,
+    /// Whether it is sent strings for numbers that JavaScript would not hold.
+    pub as_strings: bool,
     /// What the ids that it may add begin with.
     pub prefixes: Vec<String>,
 }

@@ -25,6 +25,8 @@ pub struct Look {
 pub struct Join {
     /// What it watches.
     pub counters: Vec<CounterId>,
+    /// Whether it is sent strings for numbers that JavaScript would not hold.
+    pub as_strings: bool,
     /// What it has from an earlier stream.
     pub resumes: Option<u64>,
     /// What the ids begin with that it may watch besides.

@@ -5,12 +5,11 @@ use serde::Serialize;
 use super::number::Exact;
 use super::to_json;
 use super::told::Told;
-use crate::counter::history::Step;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::samples::samples_from_rest;
 use crate::counter::total::Value;
 use crate::protocol::messages::DatacenterSum;
-use crate::protocol::query::Window;
+use crate::protocol::query::SamplesWindow;
 use crate::sketch::MAX_RELATIVE_ERROR;
 
 #[derive(Serialize)]
@@ -47,12 +46,11 @@ struct DistributionView<'a> {
 }
 
 impl Told<'_> {
-    /// The JSON of `GET /counters/{id}/distribution`. The window begins with the minute that its first second lies in,
-    /// since that counts in full.
-    pub fn distribution_json(&self, window: Window, strings: bool) -> String {
+    /// The JSON of `GET /counters/{id}/distribution`. The window is told as it was counted: whole minutes, or hours.
+    pub fn distribution_json(&self, window: SamplesWindow, strings: bool) -> String {
         let samples = samples_from_rest(&self.total.samples);
         let exact = |count: u64| Exact::new(Value::new(u128::from(count), 0), strings);
-        let (first, last) = window.bounds();
+        let (from, to) = window.whole;
         let view = |(datacenter, part): &'_ (Datacenter, Option<DatacenterSum>)| {
             let own = part
                 .as_ref()
@@ -74,8 +72,8 @@ impl Told<'_> {
             id: self.id,
             window: StretchView {
                 seconds: window.seconds,
-                from: Step::Minute.start_of(first),
-                to: last,
+                from,
+                to: to.min(window.now),
             },
             count: exact(samples.count()),
             min: samples.min(),

@@ -1,8 +1,9 @@
 //! A counter's sum, as it is told to those who watch it.
 
-use super::number::Estimate;
+use super::number::Exact;
 use super::to_json;
 use super::told::Told;
+use crate::counter::total::Value;
 use crate::protocol::live::pace::thousandths_json;
 use crate::protocol::live::sight::{self, Tag};
 
@@ -29,16 +30,33 @@ impl Text {
 impl Told<'_> {
     /// What watchers are told; the rate is in thousandths, `None` while it is not known.
     pub fn live(&self, rate_thousandths: Option<u128>) -> sight::Told {
+        let text = self.live_text(rate_thousandths, false);
+        let parts = self.sum.datacenters.iter();
+        let mut values =
+            parts.map(|(datacenter, part)| self.sum.value_of(datacenter, part.as_ref()));
+        let is_safe = self.value().is_javascript_safe() && values.all(Value::is_javascript_safe);
+        let strings = (!is_safe).then(|| self.live_text(rate_thousandths, true).text);
+        sight::Told {
+            members: text.text,
+            members_of_strings: strings,
+            tag: text.tag.value(),
+            exact: self.is_exact(),
+            as_of_ms: self.as_of_ms(),
+        }
+    }
+
+    fn live_text(&self, rate_thousandths: Option<u128>, strings: bool) -> Text {
         let mut text = Text::default();
+        let exact = |value| to_json(&Exact::new(value, strings));
         let rate = rate_thousandths.map_or_else(|| "null".to_owned(), thousandths_json);
-        let uniques = to_json(&Estimate::of(&self.total.uniques));
-        text.push(&["\"value\":", &self.value().to_string()]);
+        let uniques = to_json(&self.uniques(None));
+        text.push(&["\"value\":", &exact(self.value())]);
         text.push(&[",\"rate_per_second\":", &rate]);
         text.push(&[",\"uniques\":", &uniques, ",\"datacenters\":{"]);
         let mut comma = "";
         for (datacenter, part) in &self.sum.datacenters {
             let part = part.as_ref();
-            let value = self.sum.value_of(datacenter, part).to_string();
+            let value = exact(self.sum.value_of(datacenter, part));
             let is_told = self.sum.is_told(datacenter, part);
             let reachable = if is_told { "true" } else { "false" };
             text.push(&[comma, "\"", datacenter.as_str(), "\":{\"value\":", &value]);
@@ -48,11 +66,6 @@ impl Told<'_> {
             comma = ",";
         }
         text.push(&["}"]);
-        sight::Told {
-            members: text.text,
-            tag: text.tag.value(),
-            exact: self.is_exact(),
-            as_of_ms: self.as_of_ms(),
-        }
+        text
     }
 }
