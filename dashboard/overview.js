@@ -136,6 +136,7 @@ export function showOverview(main, route, status) {
       } catch (error) {
         if (signal.aborted || error.isOffline) throw error;
         // It may have ended since it was listed.
+        counters.delete(id);
         missing += 1;
       }
     });
@@ -208,7 +209,10 @@ export function showOverview(main, route, status) {
         rows.get(id)?.show(counter);
         refresh();
       },
-      onFailure: (failure) => (failure.wantsKey ? refuse(failure) : undefined),
+      onFailure: (failure, id) => {
+        if (failure.wantsKey) refuse(failure);
+        else if (failure.code === "counter-not-found") rows.get(id)?.end();
+      },
       onHeard: () => (heard_ms = Date.now()),
       onState: (name) => {
         connection = name;
@@ -316,6 +320,12 @@ function rowOf(id) {
       const { tone, text: words } = standing({ connection: "live", reading: counter.reading });
       setText(flag, tone === "good" ? "" : words);
       flag.dataset.tone = tone;
+    },
+    end() {
+      setText(value, "–");
+      setText(perSecond, "–");
+      setText(flag, "deleted or expired");
+      flag.dataset.tone = "fair";
     },
     draw(values) {
       const drawing = sparkline(values, SPARK.width, SPARK.height);

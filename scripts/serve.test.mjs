@@ -50,6 +50,14 @@ test("numbers out of range are refused by name", () => {
   assert.throws(() => serveSettings({ PORT: "65535", SERVE_EDGES: "2" }, LOOPBACK), /no room/);
 });
 
+test("a server that is not told where requests enter is one datacenter", () => {
+  const datacenters = (env) => serveSettings(env, LOOPBACK).variables.TALLY_DATACENTERS;
+  assert.equal(datacenters({}), "one");
+  assert.equal(datacenters({ CF_BLOB_HEADER: "CF-Blob" }), undefined);
+  assert.equal(datacenters({ TALLY_DATACENTERS: "region" }), "region");
+  assert.equal(datacenters({ CF_BLOB_HEADER: "CF-Blob", TALLY_DATACENTERS: "region" }), "region");
+});
+
 test("TALLY_ variables are passed on, the role is not, and keys that are not JSON are refused", () => {
   const env = { TALLY_A: "1", TALLY_ROLE: "edge", TALLY_EMPTY: "", OTHER: "2", TALLY_KEYS: "{}" };
   assert.deepEqual(workerVariables(env, true), { TALLY_A: "1", TALLY_KEYS: "{}" });

@@ -4,9 +4,11 @@
 use std::borrow::Cow;
 
 use tally::protocol::batch::event::{
-    EVENT_ID_BYTES_MAX, UNIQUE_BYTES_MAX, parse_event, parse_increment,
+    EVENT_ID_BYTES_MAX, UNIQUE_BYTES_MAX, parse_event, parse_increment, parse_line,
 };
+use tally::protocol::batch::ingest::UniqueField;
 use tally::protocol::batch::json::DETAIL_CHARS_MAX;
+use tally::protocol::batch::logpush::parse_ndjson;
 use tally::protocol::problem::{Code, Problem};
 
 fn refused(json: &str) -> Problem {
@@ -201,6 +203,81 @@ fn an_increment_needs_no_body() {
         ),
         (7, Some("ü"), Some(1_700_000_000_000))
     );
+}
+
+#[test]
+fn who_did_it_is_said_whole_or_not_at_all() {
+    let of = |body: &str| parse_increment(body.as_bytes());
+    let line = |fields: &str| {
+        parse_line(format!(r#"{{"key":"a",{fields}}}"#).as_bytes()).map(|(_, by)| by.is_auto)
+    };
+    let both = r#""unique":"auto","ip":"203.0.113.9","user_agent":"curl/8""#;
+    // A request says itself who its visitor is, a line has to.
+    assert!(of(r#"{"unique":"auto"}"#).unwrap().by.is_auto);
+    assert_eq!(
+        of(r#"{"unique":"auto"}"#).unwrap().unique.as_deref(),
+        Some("auto")
+    );
+    assert!(line(both).unwrap() && of(&format!("{{{both}}}")).unwrap().by.is_auto);
+    for fields in [
+        r#""unique":"auto","ip":"203.0.113.9""#,
+        r#""unique":"auto","user_agent":"x""#,
+        r#""unique":"auto","ip":"203.0.113","user_agent":"x""#,
+        r#""unique":"bob","ip":"203.0.113.9","user_agent":"x""#,
+        r#""user_agent":"x""#,
+        r#""bots":"count","user_agent":"x""#,
+        r#""bots":"no""#,
+        r#""bots":null"#,
+        r#""bots":true"#,
+    ] {
+        for refused in [
+            line(fields).map(drop),
+            of(&format!("{{{fields}}}")).map(drop),
+        ] {
+            assert_eq!(refused.unwrap_err().code(), Code::InvalidBody, "{fields}");
+        }
+    }
+    for fields in [r#""unique":"auto""#, r#""bots":"ignore""#] {
+        assert_eq!(
+            line(fields).unwrap_err().code(),
+            Code::InvalidBody,
+            "{fields}"
+        );
+    }
+    let logged = br#"{"path":"/","unique":"auto"}"#;
+    assert_eq!(
+        parse_ndjson(logged, UniqueField::None).unwrap_err().code(),
+        Code::InvalidBody
+    );
+}
+
+#[test]
+fn bots_are_left_out_where_that_was_asked_for_and_of_visitors_unless_it_was_not() {
+    for (fields, header, is_ignored) in [
+        ("", "curl/8", false),
+        (r#""unique":"bob""#, "curl/8", false),
+        (r#""unique":"auto""#, "curl/8", true),
+        (r#""unique":"auto""#, "", true),
+        (r#""unique":"auto""#, "Mozilla/5.0", false),
+        (r#""unique":"auto","bots":"count""#, "curl/8", false),
+        (r#""unique":"bob","bots":"ignore""#, "curl/8", true),
+        (
+            r#""bots":"ignore","user_agent":"Mozilla/5.0""#,
+            "curl/8",
+            false,
+        ),
+        (
+            r#""bots":"ignore","user_agent":"curl/8""#,
+            "Mozilla/5.0",
+            true,
+        ),
+    ] {
+        let by = parse_increment(format!("{{{fields}}}").as_bytes())
+            .unwrap()
+            .by;
+        let ignored = by.is_ignored(|| Some(header.to_owned()));
+        assert_eq!(ignored, is_ignored, "{fields} {header:?}");
+    }
 }
 
 #[test]

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tally::counter::id::Datacenter;
 use tally::protocol::batch::Record;
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times, coarsen};
+use tally::protocol::batch::gather::{
+    CLOCK_SKEW_MS, Gather, Hashes, Limits, Manner, Times, coarsen,
+};
 use tally::protocol::batch::plan::Plan;
 use tally::protocol::batch::report::{ERRORS_MAX, LineNumbers, Report};
 use tally::protocol::problem::{Code, Problem};
@@ -260,6 +262,59 @@ fn memory_grows_with_what_is_distinct_only() {
 }
 
 #[test]
+fn a_visitor_is_counted_by_its_element_and_known_again_by_what_was_sent() {
+    let today = record("a", 1, None, Some("auto"));
+    let keyed = Record {
+        id: Some("1".into()),
+        ..today.clone()
+    };
+    let gathers = [b"monday", b"sunday"].map(|element| {
+        let mut gather = Gather::new(limits(Times::Live, 10), 1);
+        gather.add_as(1, &today, Some(element), NOW_MS, &hash);
+        gather.add_as(2, &keyed, Some(element), NOW_MS, &hash);
+        gather.ignore_bot();
+        gather
+    });
+    let [one, other] = gathers.map(|gather| {
+        let (mut gathered, report) = gather.finish();
+        assert_eq!((report.accepted, report.bots_ignored), (2, 1));
+        gathered.remove(0).1
+    });
+    assert_eq!(one.tokens[0].1, hash(b"monday"));
+    assert_eq!(one.identified[0].element, Some(hash(b"monday")));
+    assert_ne!(one.identified[0].element, other.identified[0].element);
+    assert_eq!(
+        one.identified[0].fingerprint,
+        other.identified[0].fingerprint
+    );
+}
+
+#[test]
+fn elements_and_names_have_hashes_of_their_own() {
+    struct Two;
+    impl Hashes for Two {
+        fn element(&self, _: &[u8]) -> u64 {
+            1
+        }
+        fn name(&self, _: &[u8]) -> u64 {
+            2
+        }
+    }
+    let mut gather = Gather::new(limits(Times::Live, 10), 1);
+    let sent = Record {
+        id: Some("1".into()),
+        ..record("a", 1, None, Some("bob"))
+    };
+    gather.add(1, &sent, NOW_MS, &Two);
+    gather.add(2, &record("a", 1, None, Some("bob")), NOW_MS, &Two);
+    let (_, gathered) = gather.finish().0.remove(0);
+    let identified = &gathered.identified[0];
+    assert_eq!((identified.element, identified.fingerprint), (Some(1), 2));
+    assert_eq!(identified.key.0, [2, 0, 0, 0, 0, 0, 0, 0].repeat(2)[..]);
+    assert_eq!(gathered.tokens[0].1, 1);
+}
+
+#[test]
 fn a_report_names_the_first_errors_of_the_whole_batch() {
     let mut report = Report {
         accepted: 1_000,
@@ -291,6 +346,14 @@ fn a_report_has_its_documented_form() {
     assert_eq!(
         serde_json::to_string(&report).unwrap(),
         r#"{"accepted":2,"rejected":1,"errors":[{"line":3,"code":"invalid-line","detail":"why"}]}"#
+    );
+    let with_bots = Report {
+        bots_ignored: 4,
+        ..Report::default()
+    };
+    assert_eq!(
+        serde_json::to_string(&with_bots).unwrap(),
+        r#"{"accepted":0,"rejected":0,"bots_ignored":4,"errors":[]}"#
     );
 }
 

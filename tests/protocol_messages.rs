@@ -24,10 +24,11 @@ use tally::counter::settings::{Settings, Ttl, TtlMode};
 use tally::counter::total::Value;
 use tally::protocol::messages::{
     Append, Ask, Call, Check, Claim, Close, Configure, Count, DeletePolicy, Drain, EndReservation,
-    Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, HashKeyCall, Held, Hello, Keep, Lease,
+    Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, GetSecrets, Held, Hello, Keep, Lease,
     List, ListAll, ListPolicies, LookUp, MayHold, Measure, Operate, Push, PutPolicy, Read,
     ReadDead, ReadDrained, ReadMany, Recall, Register, RegisterInbox, ReleaseInbox, Report,
-    Reserve, Seal, Settle, Sum, SumExplained, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
+    Reserve, RotateKey, Seal, Settle, Sum, SumExplained, Suspend, TakeOver, ViewOf, WatchLead,
+    decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -261,7 +262,8 @@ fn each_call_has_its_own_path() {
         (Keep::PATH, "/keep"),
         (Settle::PATH, "/settle"),
         (List::PATH, "/list"),
-        (HashKeyCall::PATH, "/hash-key"),
+        (GetSecrets::PATH, "/secrets"),
+        (RotateKey::PATH, "/rotate-key"),
         (Measure::PATH, "/measure"),
         (Push::PATH, "/push"),
         (WatchLead::PATH, "/watch"),
@@ -301,6 +303,7 @@ fn each_call_has_its_own_path() {
         include_str!("../src/protocol/messages/explain.rs"),
         include_str!("../src/protocol/messages/queue.rs"),
         include_str!("../src/protocol/messages/limit.rs"),
+        include_str!("../src/protocol/messages/secrets.rs"),
     ];
     let mut all: Vec<&str> = Vec::new();
     for table in tables {

@@ -139,6 +139,8 @@ fn bindings_and_variables_are_as_deployed() {
         (names::ACCESS_OPEN, "open"),
         (names::KEYS, "TALLY_KEYS"),
         (names::HASH_KEY, "TALLY_HASH_KEY"),
+        (names::CLIENT_ADDRESS_HEADER, "TALLY_CLIENT_ADDRESS_HEADER"),
+        (names::UNIQUES_ROUNDING, "TALLY_UNIQUES_ROUNDING"),
     ];
     for (name, deployed) in golden {
         assert_eq!(name, deployed);

@@ -51,6 +51,7 @@ fn every_call_is_found() {
             Route::Aggregate("a".to_owned()),
         ),
         ("GET", "/uniques", Route::Uniques),
+        ("POST", "/uniques/rotate", Route::Rotate),
         ("POST", "/events", Route::Events),
         ("POST", "/ingest", Route::Ingest),
         ("POST", "/api/event", Route::Event),

@@ -4,9 +4,11 @@
     reason = "the helpers of a test fail it by panicking"
 )]
 
+mod common;
+
+use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tally::sketch::{Histogram, MAX_RELATIVE_ERROR, SAMPLE_LIMIT, SAMPLE_MIN, Sample};
 
 fn sample(value: f64) -> Sample {
@@ -69,7 +71,7 @@ fn values() -> impl Strategy<Value = Vec<f64>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(8), ..ProptestConfig::default() })]
+    #![proptest_config(config(8, 256))]
 
     #[test]
     fn quantiles_are_within_the_bound(values in values(), per_mille in 0_u16..=1_000) {

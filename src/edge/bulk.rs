@@ -1,14 +1,15 @@
 //! `/events` and `/ingest`: bodies are summed per counter as they stream; only when the whole body
 //! has been read well is anything counted, one message per cell. A bad line costs that line only.
 
+use std::rc::Rc;
+
 use futures_channel::oneshot;
 use worker::Env;
 
-use super::isolate::{
-    BulkMemory, BulkStage, hash_key, own_shard, shards_of, unique_hash_of, with_waves,
-};
+use super::isolate::{BulkMemory, BulkStage, own_shard, shards_of, unique_hash_of, with_waves};
 use super::keyed::problem_of;
 use super::respond::Answer;
+use super::secrets::{Hashing, hashing, known_salt, name_key, prepare};
 use super::visit::Visit;
 use super::visitors::Visitor;
 use super::{body, fleet};
@@ -20,8 +21,9 @@ use crate::platform::measure;
 use crate::platform::settled::all_settled;
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::batch::Record;
-use crate::protocol::batch::event::parse_event;
-use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
+use crate::protocol::batch::by::By;
+use crate::protocol::batch::event::parse_line;
+use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Hashes, Limits, Manner, Times};
 use crate::protocol::batch::ingest::Ingest;
 use crate::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
 use crate::protocol::batch::plan::{BATCH_COUNTERS_MAX, Plan};
@@ -33,7 +35,8 @@ use crate::protocol::messages::Fault;
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
-use crate::sketch::hash;
+use crate::protocol::visitor::{day_of, visitor};
+use crate::sketch::{HashKey, hash};
 
 /// Counters whose keyed writes are counted at once, of one body: each is two calls.
 const KEYED_AT_ONCE: usize = 48;
@@ -45,10 +48,13 @@ enum Records {
 }
 
 impl Records {
-    fn read<'a>(&self, record: &'a [u8]) -> Result<Option<Record<'a>>, Problem> {
+    fn read<'a>(&self, record: &'a [u8]) -> Result<Option<(Record<'a>, By<'a>)>, Problem> {
         match self {
-            Self::Events => parse_event(record).map(Some),
-            Self::Logs(ingest) => ingest.read(record),
+            Self::Events => parse_line(record).map(Some),
+            Self::Logs(ingest) => {
+                let record = ingest.read(record)?;
+                Ok(record.map(|record| (record, By::default())))
+            }
         }
     }
 
@@ -75,6 +81,14 @@ impl Records {
                 let asked = asked.iter().map(|text| text.as_bytes());
                 std::iter::once(&b"ingest"[..]).chain(asked).collect()
             }
+        }
+    }
+
+    /// The day whose visitors its records may name.
+    fn day(&self, now_ms: i64) -> Option<i64> {
+        match self {
+            Self::Events => Some(day_of(now_ms)),
+            Self::Logs(_) => None,
         }
     }
 
@@ -105,9 +119,66 @@ pub async fn ingest(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     bulk(visit, caller, Records::Logs(ingest)).await
 }
 
+/// What a body is hashed with.
+struct Keys {
+    elements: Hashing,
+    /// Not there while the directory does not answer: what has an id or a key is refused then, the rest is counted.
+    names: Option<Rc<HashKey>>,
+}
+
+impl Hashes for Keys {
+    fn element(&self, bytes: &[u8]) -> u64 {
+        hash(&self.elements.key, bytes)
+    }
+
+    fn name(&self, bytes: &[u8]) -> u64 {
+        // Nothing that needs a name gets here without one.
+        self.names.as_ref().map_or(0, |names| hash(names, bytes))
+    }
+}
+
+/// Adds one record of a body to what it sums to.
+fn take(
+    gather: &mut Gather,
+    line: u64,
+    (record, by): &(Record<'_>, By<'_>),
+    now_ms: i64,
+    keys: &Keys,
+) -> Result<(), Problem> {
+    if by.is_ignored(|| None) {
+        gather.ignore_bot();
+        return Ok(());
+    }
+    if record.id.is_some() && keys.names.is_none() {
+        let detail = "ids cannot be looked up now; nothing of this line was counted, try again";
+        return Err(Problem::new(Code::Unavailable, detail));
+    }
+    if !by.is_auto {
+        gather.add(line, record, now_ms, keys);
+        return Ok(());
+    }
+    // A retry is of the day that it says; after the salt of that day is gone, of today.
+    let today = day_of(now_ms);
+    let day = record.at_ms.map_or(today, day_of);
+    let salt = known_salt(day).or_else(|| known_salt(today));
+    let (Some(salt), Some(address)) = (salt, by.address) else {
+        let detail =
+            "visitors cannot be told apart now; nothing of this line was counted, try again";
+        return Err(Problem::new(Code::Unavailable, detail));
+    };
+    let element = visitor(salt, address, by.user_agent.as_deref().unwrap_or_default());
+    gather.add_as(line, record, Some(&element), now_ms, keys);
+    Ok(())
+}
+
 async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer, Problem> {
-    let key = hash_key(&visit.env).await?;
-    let hash_of = |element: &[u8]| hash(&key, element);
+    let elements = hashing(&visit.env).await?;
+    let names = match visit.header("idempotency-key") {
+        Some(_) => Some(name_key(&visit.env).await?),
+        None => prepare(&visit.env, records.day(now_ms())).await,
+    };
+    let keys = Keys { elements, names };
+    let hash_of = |name: &[u8]| keys.name(name);
     let limits = Limits {
         counters_max: BATCH_COUNTERS_MAX,
         times: records.times(),
@@ -123,18 +194,18 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     let mut memory = BulkMemory::default();
     let reading = BulkStage::enter(Stage::Reading);
     let visitor = Visitor::of(visit, caller);
-    let take = |gather: &mut Gather, line: u64, record: Result<&[u8], Problem>| match record
-        .and_then(|bytes| records.read(bytes))
-    {
-        Ok(Some(record)) => match caller
-            .may(Scope::Write, &record.key)
-            .and_then(|()| visitor.admit(&record.key))
-        {
-            Ok(()) => gather.add(line, &record, now_ms, &hash_of),
-            Err(problem) => gather.reject(line, &problem),
-        },
-        Ok(None) => {}
-        Err(problem) => gather.reject(line, &problem),
+    let take = |gather: &mut Gather, line: u64, record: Result<&[u8], Problem>| {
+        let taken = match record.and_then(|bytes| records.read(bytes)) {
+            Ok(Some(read)) => caller
+                .may(Scope::Write, &read.0.key)
+                .and_then(|()| visitor.admit(&read.0.key))
+                .and_then(|()| take(gather, line, &read, now_ms, &keys)),
+            Ok(None) => Ok(()),
+            Err(problem) => Err(problem),
+        };
+        if let Err(problem) = taken {
+            gather.reject(line, &problem);
+        }
     };
     let mut splitter = records.splitter();
     body::read_bulk(&visit.request, |chunk| {
@@ -158,7 +229,7 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     let flying = BulkStage::enter(Stage::Flying);
     let manner = Manner {
         times: records.times(),
-        hash: key.id(),
+        hash: keys.elements.id,
     };
     let acknowledged = records.acknowledged();
     let (env, datacenter) = (visit.env.clone(), visit.datacenter());

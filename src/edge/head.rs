@@ -31,6 +31,9 @@ export function make_init(status, head) {
   }
   return { status, headers };
 }
+export function respond(init, body) {
+  return new Response(body, init);
+}
 export function respond_once(status, head, body) {
   return new Response(body, make_init(status, head));
 }
@@ -40,7 +43,10 @@ extern "C" {
     fn make_init(status: u16, head: &str) -> Result<ResponseInit, JsValue>;
 
     #[wasm_bindgen(catch)]
-    fn respond_once(status: u16, head: &str, body: Option<&str>) -> Result<Response, JsValue>;
+    fn respond(init: &ResponseInit, body: &JsValue) -> Result<Response, JsValue>;
+
+    #[wasm_bindgen(catch)]
+    fn respond_once(status: u16, head: &str, body: &JsValue) -> Result<Response, JsValue>;
 }
 
 #[derive(Default)]
@@ -51,6 +57,25 @@ struct Heads {
 
 thread_local! {
     static HEADS: RefCell<Heads> = RefCell::default();
+    /// The last short body, and what JavaScript has of it: what is hot answers the same again and again.
+    static LAST: RefCell<(String, JsValue)> = RefCell::default();
+}
+
+/// Longer bodies are not compared with the last one.
+const LAST_BYTES_MAX: usize = 2_048;
+
+/// A body as JavaScript has it.
+fn body_of(body: &str) -> JsValue {
+    if body.len() > LAST_BYTES_MAX {
+        return JsValue::from_str(body);
+    }
+    LAST.with_borrow_mut(|(text, known)| {
+        if text != body {
+            body.clone_into(text);
+            *known = JsValue::from_str(body);
+        }
+        known.clone()
+    })
 }
 
 impl Heads {
@@ -75,6 +100,15 @@ pub enum Body<'a> {
     Bytes(&'static [u8]),
 }
 
+/// A body, or none, as JavaScript takes it.
+fn given(body: Option<Body<'_>>) -> JsValue {
+    match body {
+        None => JsValue::NULL,
+        Some(Body::Text(text)) => body_of(text),
+        Some(Body::Bytes(bytes)) => Uint8Array::from(bytes).into(),
+    }
+}
+
 /// The lines of a head. None has a value of several lines, which would be headers that nobody gave.
 fn lines_of(headers: &HeaderList) -> worker::Result<String> {
     let mut head = String::with_capacity(256);
@@ -97,18 +131,6 @@ pub fn response(
     headers: &HeaderList,
     body: Option<Body<'_>>,
 ) -> worker::Result<Response> {
-    let text = match body {
-        None => None,
-        Some(Body::Text(text)) => Some(text),
-        Some(Body::Bytes(bytes)) => {
-            let init = make_init(status, &lines_of(headers)?)?;
-            let bytes = Uint8Array::from(bytes);
-            return Ok(Response::new_with_opt_js_u8_array_and_init(
-                Some(&bytes),
-                &init,
-            )?);
-        }
-    };
     let key = (status, lines_of(headers)?);
     let known = HEADS.with_borrow(|heads| heads.inits.get(&key).cloned());
     let init = match known {
@@ -123,9 +145,9 @@ pub fn response(
             });
             made
         }
-        None => return Ok(respond_once(status, &key.1, text)?),
+        None => return Ok(respond_once(status, &key.1, &given(body))?),
     };
-    Ok(Response::new_with_opt_str_and_init(text, &init)?)
+    Ok(respond(&init, &given(body))?)
 }
 
 /// Makes a response of 200 whose body is a stream; `None` for none.

@@ -16,16 +16,16 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::settings::UniqueHash;
 use crate::counter::split::shard_of_lot;
 use crate::limit::visitors::Visitors;
-use crate::platform::call;
 use crate::platform::clock::{now_ms, random, random_key};
 use crate::protocol::access::Access;
 use crate::protocol::batch::wave::{Stage, Waves};
 use crate::protocol::bounds::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
-use crate::protocol::messages::{Fault, HashKeyCall};
 use crate::protocol::names::{
-    self, ACCESS, ACCESS_OPEN, DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION, HASH_KEY, KEYS,
+    ACCESS, ACCESS_OPEN, CLIENT_ADDRESS_HEADER, DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION,
+    KEYS, UNIQUES_ROUNDING,
 };
 use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::Rounding;
 use crate::sketch::{HashKey, hash};
 
 /// Counters whose number of shards is remembered; about 100 bytes each. Forgetting costs one hop.
@@ -43,8 +43,9 @@ struct Home {
 
 struct Isolate {
     access: Option<Rc<Access>>,
-    hash_key: Option<Rc<HashKey>>,
     datacenters: Option<Datacenters>,
+    address_header: Option<Option<Rc<str>>>,
+    rounding: Option<Rounding>,
     shards: HashMap<(CounterId, Datacenter), u8>,
     homes: HashMap<CounterId, Home>,
     lanes: Lanes<Cells>,
@@ -69,8 +70,9 @@ fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
         // Randomness is there only inside a request, so the first one makes it.
         work(isolate.get_or_insert_with(|| Isolate {
             access: None,
-            hash_key: None,
             datacenters: None,
+            address_header: None,
+            rounding: None,
             shards: HashMap::new(),
             homes: HashMap::new(),
             lanes: Lanes::default(),
@@ -125,49 +127,6 @@ pub fn access(env: &Env) -> Result<Rc<Access>, Problem> {
     Ok(access)
 }
 
-/// The key that unique elements are hashed with: the deployment's secret, or the one that the
-/// directory made for it.
-///
-/// # Errors
-/// `not-configured` for a secret that is no key, `unavailable` where the directory does not answer.
-pub async fn hash_key(env: &Env) -> Result<Rc<HashKey>, Problem> {
-    if let Some(known) = with(|isolate| isolate.hash_key.clone()) {
-        return Ok(known);
-    }
-    let bytes = match env
-        .var(HASH_KEY)
-        .ok()
-        .map(|key| key.to_string())
-        .filter(|key| !key.is_empty())
-    {
-        Some(digits) => parse_hash_key(&digits)?,
-        None => call::object(env, &names::directory(0), &HashKeyCall {})
-            .await
-            .map_err(|fault: Fault| {
-                Problem::new(
-                    Code::Unavailable,
-                    format!("the key for unique elements cannot be read ({fault}); try again"),
-                )
-            })?,
-    };
-    let key = Rc::new(HashKey::from(bytes));
-    with(|isolate| isolate.hash_key = Some(key.clone()));
-    Ok(key)
-}
-
-fn parse_hash_key(digits: &str) -> Result<[u8; 16], Problem> {
-    u128::from_str_radix(digits, 16)
-        .ok()
-        .filter(|_| digits.len() == 32)
-        .map(u128::to_be_bytes)
-        .ok_or_else(|| {
-            Problem::new(
-                Code::NotConfigured,
-                format!("set {HASH_KEY} to 32 hexadecimal digits, or leave it out"),
-            )
-        })
-}
-
 /// What a deployment's datacenters are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Datacenters {
@@ -192,6 +151,32 @@ pub fn datacenters(env: &Env) -> Datacenters {
     };
     with(|isolate| isolate.datacenters = Some(datacenters));
     datacenters
+}
+
+/// The header that a proxy of the deployment's own writes the client's address into, if one is named. Read once.
+pub fn address_header(env: &Env) -> Option<Rc<str>> {
+    if let Some(known) = with(|isolate| isolate.address_header.clone()) {
+        return known;
+    }
+    let named = env.var(CLIENT_ADDRESS_HEADER).ok();
+    let named = named.map(|name| name.to_string().trim().to_owned());
+    let header: Option<Rc<str>> = named.filter(|name| !name.is_empty()).map(Rc::from);
+    with(|isolate| isolate.address_header = Some(header.clone()));
+    header
+}
+
+/// How uniques are rounded for readers without a key. Read once.
+///
+/// # Errors
+/// `not-configured` for a setting that cannot be read: then nobody without a key may see more than was meant.
+pub fn rounding(env: &Env) -> Result<Rounding, Problem> {
+    if let Some(known) = with(|isolate| isolate.rounding) {
+        return Ok(known);
+    }
+    let setting = env.var(UNIQUES_ROUNDING).ok();
+    let rounding = Rounding::parse(setting.map(|text| text.to_string()).as_deref())?;
+    with(|isolate| isolate.rounding = Some(rounding));
+    Ok(rounding)
 }
 
 /// Shards that a counter's writes spread over in a datacenter, as far as known here.

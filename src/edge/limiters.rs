@@ -11,6 +11,8 @@ use worker::Env;
 
 use super::isolate::with_limits;
 use super::lanes::{Lanes, Line, land};
+use super::limits::Asking;
+use super::respond::Answer;
 use super::visit::Visit;
 use crate::counter::id::CounterId;
 use crate::counter::nonces::Nonce;
@@ -45,7 +47,7 @@ const POLICY_STALE_MS_MAX: i64 = 3_600_000;
 /// Limiters whose flights are measured: 100 bytes each. One that is forgotten is not waited for, for a second.
 const METERS_MAX: usize = 1_000;
 
-/// Denials that an isolate remembers: at most 1 KB each, so 10 MB.
+/// Denials that an isolate remembers: at most 1 KB each and an answer of 2 KB, so 30 MB.
 const DENIALS_MAX: usize = 10_000;
 
 /// The longest that a key is refused from memory: what others give back or reset is seen by then.
@@ -88,6 +90,14 @@ struct Denial {
     verdict: Verdict,
     since_ms: i64,
     until_ms: i64,
+    told: Option<Told>,
+}
+
+/// The answer to a check of this cost in this millisecond: the next one is the same.
+struct Told {
+    now_ms: i64,
+    cost: u64,
+    answer: Answer,
 }
 
 /// The line to limiters.
@@ -248,45 +258,51 @@ fn place(
     (to.clone(), name.clone(), key.clone())
 }
 
-/// The refusal of a check from memory, if it is remembered and holds still.
-pub fn denied(
-    to: &LimiterAddress,
-    name: &PolicyName,
-    policy: &Policy,
-    key: &CounterId,
-    cost: u64,
-) -> Option<Verdict> {
+/// The refusal of a check from memory, if it is remembered and holds still; with the answer, if the same check was answered
+/// in this millisecond.
+pub fn denied(asking: &Asking) -> Option<(Verdict, Option<Answer>)> {
     with_limits(|limits| {
         if limits.denials.is_empty() {
             return None;
         }
-        let denial = limits.denials.get(&place(to, name, key))?;
+        let place = place(&asking.to, &asking.name, &asking.key);
+        let denial = limits.denials.get(&place)?;
         let now_ms = now_ms();
         let holds = (denial.since_ms..denial.until_ms).contains(&now_ms)
-            && cost >= denial.cost
-            && *denial.policy == *policy;
+            && asking.cost >= denial.cost
+            && *denial.policy == *asking.policy;
+        if !holds {
+            return None;
+        }
         let passed_ms = u64::try_from(now_ms.saturating_sub(denial.since_ms)).unwrap_or(0);
-        holds.then(|| Verdict {
+        let left_ms = denial.verdict.retry_after_ms.saturating_sub(passed_ms);
+        let verdict = Verdict {
             reset_ms: denial.verdict.reset_ms.saturating_sub(passed_ms),
-            retry_after_ms: denial
-                .verdict
-                .retry_after_ms
-                .saturating_sub(passed_ms)
-                .max(1),
+            retry_after_ms: left_ms.max(1),
             ..denial.verdict
-        })
+        };
+        let told = denial.told.as_ref();
+        let told = told.filter(|told| told.now_ms == now_ms && told.cost == asking.cost);
+        Some((verdict, told.map(|told| told.answer.clone())))
     })
 }
 
+/// Remembers the answer to a check that is refused from memory, for this millisecond.
+pub fn note_told(asking: &Asking, answer: &Answer) {
+    with_limits(|limits| {
+        let place = place(&asking.to, &asking.name, &asking.key);
+        if let Some(denial) = limits.denials.get_mut(&place) {
+            denial.told = Some(Told {
+                now_ms: now_ms(),
+                cost: asking.cost,
+                answer: answer.clone(),
+            });
+        }
+    });
+}
+
 /// Remembers a refusal for a while.
-pub fn learn_denial(
-    to: &LimiterAddress,
-    name: &PolicyName,
-    policy: &Rc<Policy>,
-    key: &CounterId,
-    cost: u64,
-    verdict: Verdict,
-) {
+pub fn learn_denial(asking: &Asking, verdict: Verdict) {
     let now_ms = now_ms();
     let waits_ms = i64::try_from(verdict.retry_after_ms).unwrap_or(DENIAL_MS_MAX);
     with_limits(|limits| {
@@ -298,13 +314,15 @@ pub fn learn_denial(
             limits.denials.clear();
         }
         let denial = Denial {
-            policy: policy.clone(),
-            cost,
+            policy: asking.policy.clone(),
+            cost: asking.cost,
             verdict,
             since_ms: now_ms,
             until_ms: now_ms.saturating_add(waits_ms.min(DENIAL_MS_MAX)),
+            told: None,
         };
-        limits.denials.insert(place(to, name, key), denial);
+        let place = place(&asking.to, &asking.name, &asking.key);
+        limits.denials.insert(place, denial);
     });
 }
 

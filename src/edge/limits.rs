@@ -6,7 +6,7 @@ use super::body;
 use super::lanes;
 use super::limiters::{
     self, CHECK_MS_MAX, Limiters, WORLD_MS_MAX, denied, forget_denial, learn_denial, learn_policy,
-    policy_of,
+    note_told, policy_of,
 };
 use super::respond::Answer;
 use super::visit::Visit;
@@ -108,34 +108,35 @@ pub async fn check(visit: &Visit, name: PolicyName, key: CounterId) -> Result<An
     let asked = parse_check(&body::read_small(&visit.request).await?)?;
     let here = visit.datacenter();
     let asking = Asking::new(visit, &here, name, key, asked).await?;
-    let verdict = consume(visit, &asking).await;
-    Ok(answer_of(&asking.judgement(&here, verdict)))
+    let (verdict, told) = consume(visit, &asking).await;
+    if let Some(answer) = told {
+        return Ok(answer);
+    }
+    let answer = answer_of(&asking.judgement(&here, verdict));
+    if verdict.is_some_and(|verdict| !verdict.is_allowed) {
+        note_told(&asking, &answer);
+    }
+    Ok(answer)
 }
 
-/// The verdict about a check: from memory, or by the lane to its limiter. `None` where nobody can tell.
-pub async fn consume(visit: &Visit, asking: &Asking) -> Option<Verdict> {
-    let Asking {
-        name,
-        policy,
-        key,
-        cost,
-        to,
-    } = asking;
-    let verdict = match denied(to, name, policy, key, *cost) {
-        Some(verdict) => {
+/// The verdict about a check: from memory, with the answer if the same was told in this millisecond, or by the lane to its
+/// limiter. `None` where nobody can tell.
+async fn consume(visit: &Visit, asking: &Asking) -> (Option<Verdict>, Option<Answer>) {
+    let (verdict, told) = match denied(asking) {
+        Some((verdict, told)) => {
             measure::count(Metric::LimitDenialCached);
-            Some(verdict)
+            (Some(verdict), told)
         }
         None => {
             let verdict = ask(visit, asking).await;
             if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
-                learn_denial(to, name, policy, key, *cost, verdict);
+                learn_denial(asking, verdict);
             }
-            verdict
+            (verdict, None)
         }
     };
     note(verdict);
-    verdict
+    (verdict, told)
 }
 
 /// Counts what came of a check.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::body;
-use super::isolate::{self, hash_key, with_reads};
+use super::isolate::{self, with_reads};
 use super::keyed::needs_home;
 use super::read::{not_found, unread};
 use super::respond::Answer;
+use super::secrets::name_key;
 use super::visit::Visit;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
@@ -154,7 +155,7 @@ async fn key_of(
         return Ok(None);
     };
     let text = parse_key(&header)?;
-    let secret = hash_key(&visit.env).await?;
+    let secret = name_key(&visit.env).await?;
     let hashed = |bytes: &[u8]| hash(&secret, bytes);
     let asked = crate::protocol::messages::encode(operation)?;
     Ok(Some(OperationKey {
@@ -224,7 +225,7 @@ async fn state_after(
         now_ms: now_ms(),
         fresh: true,
     };
-    let told = Told::new(id, &sum, freshness);
+    let told = Told::new(id, &sum, freshness).rounded(visit.rounding()?);
     Ok(Answered {
         status: if done.created { 201 } else { 200 },
         body: told.to_json(strings, None, Some(&done.pending)),

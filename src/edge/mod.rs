@@ -15,6 +15,7 @@
 //! | [`bulk`] | `/events` and `/ingest` |
 //! | [`read`] | reads, cached or strong |
 //! | [`distribution`] | how samples are distributed |
+//! | [`secrets`], [`elements`] | keys and salts of hashes; what uniques of one write are counted by |
 //! | [`uniques`] | unions of unique elements |
 //! | [`views`] | what default reads share |
 //! | [`manage`] | settings, endings, listings |
@@ -36,6 +37,7 @@ mod body;
 mod bulk;
 mod dashboard;
 mod distribution;
+mod elements;
 mod fleet;
 mod flight;
 mod head;
@@ -54,6 +56,7 @@ mod producer;
 mod queue;
 mod read;
 mod respond;
+mod secrets;
 mod uniques;
 mod views;
 mod visit;
@@ -155,6 +158,10 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::Delete(id), Ok(caller)) => {
             caller.may(Scope::Admin, id.as_str())?;
             manage::delete(visit, id).await
+        }
+        (Route::Rotate, Ok(caller)) => {
+            caller.may(Scope::Admin, "")?;
+            uniques::rotate(visit).await
         }
         (Route::Events, Ok(caller)) => {
             caller.may_somewhere(Scope::Write)?;

@@ -9,9 +9,10 @@ use std::collections::HashMap;
 
 use worker::Env;
 
-use super::isolate::{hash_key, own_shard};
+use super::isolate::own_shard;
 use super::keyed::{count_keyed, problem_of};
 use super::respond::Answer;
+use super::secrets::name_key;
 use super::visit::Visit;
 use super::visitors::Visitor;
 use super::{body, producer, read};
@@ -204,7 +205,7 @@ pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let answer = Answer::json(queued_json(&event.counter, delta, strings)).with_status(202);
     if let Some(header) = visit.header("idempotency-key") {
         let key = parse_key(&header)?;
-        let secret = hash_key(&visit.env).await?;
+        let secret = name_key(&visit.env).await?;
         let hashed = |bytes: &[u8]| hash(&secret, bytes);
         event.is_clients = true;
         event.key = write_key(&hashed, Kind::Queued, key);

@@ -264,7 +264,8 @@ fn seen_of(sum: &GlobalSum) -> SeenValue {
 /// `counter-not-found`, `invalid-query`, `unavailable`, `version-not-reached`.
 pub async fn counter(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let as_text = accepts_text(visit);
-    let asked = format!("{as_text} {}?{}", visit.path(), visit.query());
+    let sees_all = visit.rounding()?.is_off();
+    let asked = format!("{as_text} {sees_all} {}?{}", visit.path(), visit.query());
     if let Some(answer) = with_reads(|reads| reads.answer(&asked, now_ms())) {
         measure::count(Metric::ReadCacheHit);
         return Ok(answer);
@@ -311,7 +312,7 @@ async fn fetch_counter(
     let seen = see_version(visit, &question, is_strong, asked.as_ref()).await?;
     drop(waiting);
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
-    let told = Told::new(&question.counter, &sum, seen.freshness);
+    let told = Told::new(&question.counter, &sum, seen.freshness).rounded(visit.rounding()?);
     let answer = if as_text {
         Answer::text(told.value().to_string())
     } else {
@@ -349,7 +350,7 @@ async fn explained(
         now_ms: now_ms(),
         fresh: true,
     };
-    let told = Told::new(&id, &sum, freshness);
+    let told = Told::new(&id, &sum, freshness).rounded(visit.rounding()?);
     let answer = Answer::json(told.explained_json(strings, window, &way));
     Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
 }

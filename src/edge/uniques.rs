@@ -1,16 +1,18 @@
-//! Unions of unique elements, over counters.
+//! Unions and intersections of unique elements, over counters; and the key that they are hashed with.
 
 use std::collections::HashMap;
 
 use super::read::{Seen, not_found, see};
 use super::respond::Answer;
 use super::visit::Visit;
+use super::{body, secrets};
 use crate::counter::id::CounterId;
 use crate::platform::clock::now_ms;
 use crate::protocol::access::{Caller, Scope};
+use crate::protocol::bodies::parse_nothing;
 use crate::protocol::messages::Read;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::{Told, union_json};
+use crate::protocol::public::{Told, intersection_json, rotated_json, union_json};
 use crate::protocol::query::{Query, UNION_MAX, WINDOW_UNIQUES_SECONDS_MAX, Window};
 
 /// `GET /uniques`.
@@ -18,7 +20,7 @@ use crate::protocol::query::{Query, UNION_MAX, WINDOW_UNIQUES_SECONDS_MAX, Windo
 /// # Errors
 /// `counter-not-found`, `invalid-query`, `hash-mismatch`, `unavailable`.
 pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
-    let query = Query::parse(visit.query(), &["id", "window", "at", "consistency"])?;
+    let query = Query::parse(visit.query(), &["id", "window", "at", "consistency", "op"])?;
     let window = query.window(now_ms().div_euclid(1_000))?;
     if window.is_some_and(|window| !window.has_uniques()) {
         let detail = format!(
@@ -39,6 +41,12 @@ pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> 
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
     let strong = query.is_strong()?;
+    let intersects = query.intersects()?;
+    if intersects && ids.len() != 2 {
+        let detail = "an intersection is of two different counters: ?id=a&id=b&op=intersection";
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    let rounding = visit.rounding()?;
     let ask = |id: &CounterId| {
         let question = Read {
             counter: id.clone(),
@@ -67,10 +75,26 @@ pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> 
         };
         sums.push((sum, freshness));
     }
-    let told: Vec<Told<'_>> = ids
+    let mut told: Vec<Told<'_>> = ids
         .iter()
         .zip(&sums)
-        .map(|(id, (sum, freshness))| Told::new(id, sum, *freshness))
+        .map(|(id, (sum, freshness))| Told::new(id, sum, *freshness).rounded(rounding))
         .collect();
+    if intersects && let (Some(other), Some(one)) = (told.pop(), told.pop()) {
+        return intersection_json(&ids, (one, other), window).map(Answer::json);
+    }
     union_json(&ids, &told, window).map(Answer::json)
+}
+
+/// `POST /uniques/rotate`: elements are hashed with a new key from now on, a new epoch.
+///
+/// # Errors
+/// `hash-key-set`, `invalid-json`, `unknown-field`, `unavailable`.
+pub async fn rotate(visit: &Visit) -> Result<Answer, Problem> {
+    Query::parse(visit.query(), &[])?;
+    parse_nothing(&body::read_small(&visit.request).await?)?;
+    let waiting = visit.waiting();
+    let (before, now) = secrets::rotate(&visit.env).await?;
+    drop(waiting);
+    Ok(Answer::json(rotated_json(before, now)))
 }

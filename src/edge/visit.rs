@@ -15,7 +15,10 @@ use crate::cluster::region::region_of;
 use crate::counter::id::Datacenter;
 use crate::platform::clock::now_ms;
 use crate::protocol::access::{Caller, origin_of_referrer};
-use crate::protocol::problem::Problem;
+use crate::protocol::names::CLIENT_ADDRESS_HEADER;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::Rounding;
+use crate::protocol::visitor::Address;
 
 #[wasm_bindgen]
 extern "C" {
@@ -30,7 +33,13 @@ extern "C" {
 
     #[wasm_bindgen(method, getter)]
     fn colo(this: &Facts) -> Option<String>;
+
+    #[wasm_bindgen(method, getter, js_name = clientIp)]
+    fn client_ip(this: &Facts) -> Option<String>;
 }
+
+/// Headers by which a proxy says that it is one.
+const FORWARDED: [&str; 3] = ["cf-connecting-ip", "x-forwarded-for", "x-real-ip"];
 
 /// One request of a client.
 pub struct Visit {
@@ -122,6 +131,57 @@ impl Visit {
         access.identify(authorization.as_deref(), origin)
     }
 
+    /// How the uniques are rounded that this client sees. Answers are shared only among those who see the same.
+    ///
+    /// # Errors
+    /// `not-configured`, `unauthorized`.
+    pub fn rounding(&self) -> Result<Rounding, Problem> {
+        let rounding = isolate::rounding(&self.env)?;
+        // Who asks is looked up once more only where it matters.
+        if rounding.is_off() || self.caller()?.has_key() {
+            return Ok(Rounding::OFF);
+        }
+        Ok(rounding)
+    }
+
+    /// The client's address: of the header that a setting names; else of the connection, which plain workerd tells; else
+    /// what Cloudflare says. In that order, as anybody can send a header.
+    ///
+    /// # Errors
+    /// `no-client-address` where there is none.
+    pub fn address(&self) -> Result<Address, Problem> {
+        if let Some(named) = isolate::address_header(&self.env) {
+            let value = self.header(&named);
+            return value.and_then(|value| Address::of_header(&value)).ok_or_else(|| {
+                no_address(&format!(
+                    "{CLIENT_ADDRESS_HEADER} names the header `{named}`, which this request does not have, or not with an address;                      have the proxy in front set it"
+                ))
+            });
+        }
+        let cf = self.request.raw.unchecked_ref::<Located>().cf();
+        let of_connection = cf.and_then(|cf| cf.client_ip());
+        let told = match &of_connection {
+            Some(told) => Address::parse(told),
+            None => Address::parse(&self.header("cf-connecting-ip").unwrap_or_default()),
+        };
+        let address = told.ok_or_else(|| {
+            no_address(&format!(
+                "the platform does not say it; set {CLIENT_ADDRESS_HEADER} to the header that the proxy in front writes it \
+                 into, or send the visitor's `ip` and `user_agent`"
+            ))
+        })?;
+        // All visitors behind a proxy would be one.
+        if of_connection.is_some() && address.is_loopback() {
+            let forwarded = FORWARDED.iter().find(|name| self.header(name).is_some());
+            if let Some(name) = forwarded {
+                return Err(no_address(&format!(
+                    "a proxy on this machine sends `{name}`; set {CLIENT_ADDRESS_HEADER} to it if clients cannot write it themselves"
+                )));
+            }
+        }
+        Ok(address)
+    }
+
     /// How long ago the request arrived, in milliseconds. The platform moves the clock only when I/O
     /// happens, so what was computed since the last await is not in it.
     pub fn age_ms(&self) -> i64 {
@@ -150,6 +210,10 @@ impl Visit {
     pub async fn drain(&self) {
         body::drain(&self.request).await;
     }
+}
+
+fn no_address(why: &str) -> Problem {
+    Problem::new(Code::NoClientAddress, why)
 }
 
 /// A wait that is under way.

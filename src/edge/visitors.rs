@@ -2,7 +2,7 @@
 //!
 //! Invariant: an address is held no longer than its request: what stays in memory is a hash of it by a key of this isolate.
 
-use super::isolate::with_visitors;
+use super::isolate::{address_header, with_visitors};
 use super::visit::Visit;
 use crate::limit::visitors::{WRITES_PER_MINUTE, visitor_of};
 use crate::platform::clock::now_ms;
@@ -18,8 +18,14 @@ pub struct Visitor(Option<String>);
 impl Visitor {
     /// Who asks. Whoever holds a key is not limited, nor anybody where it is not said who asks: all would share one limit.
     pub fn of(visit: &Visit, caller: &Caller) -> Self {
-        let address = caller.is_public().then(|| visit.header(ADDRESS)).flatten();
-        Self(address.as_deref().map(visitor_of))
+        let told = || {
+            let named = address_header(&visit.env);
+            visit.header(named.as_deref().unwrap_or(ADDRESS))
+        };
+        let told = caller.is_public().then(told).flatten();
+        // Of a list the last is what the proxy itself says.
+        let address = told.as_deref().and_then(|told| told.rsplit(',').next());
+        Self(address.map(visitor_of))
     }
 
     /// Nothing where one more write to a counter is let in, which is then used.

@@ -1,22 +1,22 @@
 //! Increments and decrements.
 
+use super::elements::{Unique, unique_of};
 use super::flight::Cells;
-use super::isolate::{
-    forget_home, hash_key, home_of, is_bounded, own_shard, shards_of, unique_hash_of,
-};
+use super::isolate::{forget_home, home_of, is_bounded, own_shard, shards_of};
 use super::keyed::How;
 use super::respond::Answer;
+use super::secrets::name_key;
 use super::visit::Visit;
-use super::{body, keyed, lanes, manage, read};
+use super::{body, elements, keyed, lanes, manage, read};
 use crate::counter::flush::{Element, Load, Refusal};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{Keyed, Unchanged};
 use crate::counter::samples::Samples;
-use crate::counter::settings::UniqueHash;
 use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
 use crate::platform::clock::{now_ms, random_key};
 use crate::platform::{call, measure};
+use crate::protocol::batch::by::By;
 use crate::protocol::batch::event::{IncrementBody, parse_increment};
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
 use crate::protocol::batch::gather::Times;
@@ -26,12 +26,12 @@ use crate::protocol::messages::{Condition, Fault};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::write_json;
+use crate::protocol::public::{ignored_json, write_json};
 use crate::protocol::query::Query;
-use crate::sketch::{HashId, Histogram, hash, redis_hash};
+use crate::sketch::{Histogram, hash};
 
 /// How often a write is sent on because the shard it was sent to has been sealed.
-const MOVES_MAX: usize = 4;
+pub const MOVES_MAX: usize = 4;
 
 /// How long a write is sent on: of the 4.8 s that it waits in all, 1.8 s are left for the last flight. On a machine that is
 /// busy a first flight alone took 0.5 s, and what it was told came too late to be followed.
@@ -56,6 +56,8 @@ pub async fn decrement(visit: &Visit, id: CounterId) -> Result<Answer, Problem> 
 /// What a client wants counted.
 struct Write {
     body: IncrementBody,
+    /// What uniques are counted by.
+    unique: Option<Unique>,
     adds: bool,
     /// Unix second.
     second: i64,
@@ -75,12 +77,18 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
         let detail = "a sample goes with an increment; leave it out of a decrement";
         return Err(Problem::new(Code::InvalidBody, detail));
     }
+    if body.by.is_ignored(|| visit.header("user-agent")) {
+        measure::count(Metric::BotIgnored);
+        return Ok(Answer::json(ignored_json(&id)));
+    }
+    let unique = unique_of(visit, &body)?;
     let (at_ms, skewed) = stamp_ms(body.at_ms);
     let second = at_ms.div_euclid(1_000);
     let key = visit.header("idempotency-key");
     let if_match = visit.header("if-match");
     let write = Write {
         body,
+        unique,
         adds,
         second,
         key: key
@@ -102,13 +110,20 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
 /// # Errors
 /// As [`increment`].
 pub async fn one(visit: &Visit, id: CounterId, unique: Option<String>) -> Result<(), Problem> {
+    let body = IncrementBody {
+        delta: 1,
+        by: By::of_unique(unique.as_deref()),
+        unique,
+        at_ms: None,
+        sample: None,
+    };
+    if body.by.is_ignored(|| visit.header("user-agent")) {
+        measure::count(Metric::BotIgnored);
+        return Ok(());
+    }
     let write = Write {
-        body: IncrementBody {
-            delta: 1,
-            unique,
-            at_ms: None,
-            sample: None,
-        },
+        unique: unique_of(visit, &body)?,
+        body,
         adds: true,
         second: now_ms().div_euclid(1_000),
         key: None,
@@ -142,8 +157,12 @@ async fn deliver(
     }
     load.samples = samples_of(&write);
     let mut element = None;
-    if let Some(unique) = &write.body.unique {
-        let hashed = hashed(visit, &id, unique).await?;
+    let unique = match &write.unique {
+        Some(unique) => Some(unique.bytes(&visit.env, second).await?),
+        None => None,
+    };
+    if let Some(unique) = &unique {
+        let hashed = elements::hashed(visit, &id, unique).await?;
         element = Some(hashed.1);
         shard = shard_of_element(hashed.1, shards);
         load.hash = hashed.0;
@@ -182,8 +201,8 @@ async fn deliver(
             Err(Fault::Refused(Refusal::Bounded)) => {}
             // Its own element, or that of another write in the same flight.
             Err(Fault::Refused(Refusal::OtherHash(_))) => {
-                if let Some(unique) = &write.body.unique {
-                    let hashed = hashed(visit, &cell.counter, unique).await?;
+                if let Some(unique) = &unique {
+                    let hashed = elements::hashed(visit, &cell.counter, unique).await?;
                     element = Some(hashed.1);
                     load.hash = hashed.0;
                     load.tokens = vec![(second, Element::by(hashed.0, hashed.1))];
@@ -235,7 +254,6 @@ async fn write_alone(
     write: &Write,
     strings: bool,
 ) -> Result<Answer, Problem> {
-    let secret = hash_key(&visit.env).await?;
     let waiting = visit.waiting();
     let (how, condition, refused) = match &write.skewed {
         Some(_) => (How::Recalled, None, None),
@@ -266,14 +284,20 @@ async fn write_alone(
     ];
     // Left out where there is none: a write without asks for what it always did.
     parts.extend(sample.as_ref().map(|bits| &bits[..]));
-    let hashed = |bytes: &[u8]| hash(&secret, bytes);
+    let (key, fingerprint) = match &write.key {
+        Some(key) => {
+            let names = name_key(&visit.env).await?;
+            let hashed = |bytes: &[u8]| hash(&names, bytes);
+            let key = write_key(&hashed, Kind::Write, key);
+            (key, fingerprint(&hashed, &parts))
+        }
+        // Nobody else can send another write under a key that was drawn here.
+        None => (random_key(), 0),
+    };
     let (added, removed) = if write.adds { (delta, 0) } else { (0, delta) };
     let keyed = Keyed {
-        key: match &write.key {
-            Some(key) => write_key(&hashed, Kind::Write, key),
-            None => random_key(),
-        },
-        fingerprint: fingerprint(&hashed, &parts),
+        key,
+        fingerprint,
         generation: 0,
         added,
         removed,
@@ -296,11 +320,14 @@ async fn write_alone(
         Err(problem) if problem.code() == Code::ClockSkew => return Err(refused.unwrap_or(problem)),
         outcome => outcome?,
     };
-    if let (Some(unique), Some(counted)) = (&write.body.unique, counted) {
+    if let (Some(unique), Some(counted)) = (&write.unique, counted) {
         // Only now, since a write that is refused must change nothing; and with each retry,
         // since an element may be sent again without harm. Its shard is chosen by its hash.
         let second = element_second(Times::Live, write.second, counted);
-        send_element(visit, &id, unique, second).await?;
+        // A visitor whose salt is forgotten was counted by then, or never is.
+        if let Some(unique) = unique.bytes_of_past(&visit.env, second).await? {
+            elements::send(visit, &id, &unique, second).await?;
+        }
     }
     drop(waiting);
     measure::count(if answer.is_replay() {
@@ -342,52 +369,6 @@ async fn decided_by(
         None => How::Unclaimed(home),
     };
     Ok((how, condition))
-}
-
-/// An element's hash, by the hash that its counter is known to have.
-async fn hashed(visit: &Visit, id: &CounterId, unique: &str) -> Result<(HashId, u64), Problem> {
-    if unique_hash_of(id) == UniqueHash::Redis {
-        return Ok((HashId::REDIS, redis_hash(unique.as_bytes())));
-    }
-    let key = hash_key(&visit.env).await?;
-    Ok((key.id(), hash(&key, unique.as_bytes())))
-}
-
-/// Sends an element alone to its shard.
-async fn send_element(
-    visit: &Visit,
-    id: &CounterId,
-    unique: &str,
-    second: i64,
-) -> Result<(), Problem> {
-    let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
-    let mut shards = shards_of(id, &datacenter);
-    let begun_ms = now_ms();
-    for _ in 0..MOVES_MAX {
-        let (hash, hashed) = hashed(visit, id, unique).await?;
-        let load = Load {
-            past_tokens: vec![(second, Element::by(hash, hashed))],
-            hash,
-            ..Load::default()
-        };
-        let cell = CellAddress {
-            counter: id.clone(),
-            datacenter: datacenter.clone(),
-            shard: shard_of_element(hashed, shards),
-        };
-        let arrival = lanes::carry::<Cells>(visit, &cell, load, begun_ms).await?;
-        match arrival.outcome {
-            Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
-            Err(Fault::Refused(Refusal::OtherHash(_))) => {}
-            Err(Fault::Elsewhere(home)) => {
-                shards = 1;
-                datacenter = home;
-            }
-            outcome => return outcome.map(|_| ()).map_err(Problem::from),
-        }
-    }
-    let detail = "the counter is busy; nothing was counted, try again";
-    Err(Problem::new(Code::Unavailable, detail))
 }
 
 /// The time of a write, the client's own where there is one; and what is told where it is too far from ours.

@@ -300,7 +300,7 @@ impl DirectoryStore {
         body.map_or_else(|| Ok(Ledger::default()), |body| decode(&body))
     }
 
-    fn put_deployment_value(&self, name: &str, body: Vec<u8>) -> Result<(), Fault> {
+    pub(super) fn put_deployment_value(&self, name: &str, body: Vec<u8>) -> Result<(), Fault> {
         self.store().run(
             "INSERT INTO deployment VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
             vec![name.into(), body.into()],

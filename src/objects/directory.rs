@@ -21,10 +21,10 @@ use crate::cluster::root::{DATACENTERS_MAX, Entry, Root};
 use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
-use crate::platform::clock::{now_ms, random};
+use crate::platform::clock::now_ms;
 use crate::protocol::messages::{
-    Call, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, HashKeyCall, Keep, List, ListPolicies,
-    LookUp, Operate, Push, PutPolicy, Register, RegisterInbox, Settle, ViewOf,
+    Call, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, GetSecrets, Keep, List, ListPolicies,
+    LookUp, Operate, Push, PutPolicy, Register, RegisterInbox, RotateKey, Settle, ViewOf,
 };
 
 /// Counters and duties that one alarm looks at; the next alarm follows at once.
@@ -104,7 +104,12 @@ impl DurableObject for Directory {
             ListPolicies::PATH => {
                 call::reply::<ListPolicies>(&self.on_list_policies(call::read(&mut request).await))
             }
-            HashKeyCall::PATH => call::reply::<HashKeyCall>(&self.on_hash_key()),
+            GetSecrets::PATH => {
+                call::reply::<GetSecrets>(&self.on_secrets(call::read(&mut request).await).await)
+            }
+            RotateKey::PATH => {
+                call::reply::<RotateKey>(&self.on_rotate_key(call::read(&mut request).await))
+            }
             _ => Response::error("no such call", 404),
         }
     }
@@ -255,14 +260,6 @@ impl Directory {
         }
     }
 
-    fn on_hash_key(&self) -> Result<[u8; 16], Fault> {
-        self.readable()?;
-        let make = || [random().to_le_bytes(), random().to_le_bytes()].concat();
-        let key = self.rows.deployment_value("hash-key", make)?;
-        key.try_into()
-            .map_err(|_| Fault::Broken("the stored hash key does not have 16 bytes".to_owned()))
-    }
-
     async fn look_at(&self, counter: &CounterId) -> Result<(), Fault> {
         let lock = self.lock_of(counter);
         let _alone = lock.lock().await;
@@ -290,6 +287,7 @@ impl Directory {
     async fn look_at_what_is_due(&self) -> Result<(), Fault> {
         self.readable()?;
         self.rows.delete_claims(now_ms())?;
+        self.rows.delete_salts(now_ms())?;
         let due = self.rows.due_duties(now_ms(), DUE_AT_ONCE)?;
         self.fulfil(&due).await?;
         for counter in self.rows.due_counters(now_ms(), DUE_AT_ONCE)? {

@@ -258,7 +258,11 @@ impl DirectoryStore {
             UNION ALL SELECT MIN(due_at) AS due_at FROM duties)";
         let rows = self.store.run(sql, vec![])?;
         let due_ms = rows.first().and_then(|row| row.first()).and_then(integer);
-        Ok(due_ms.into_iter().chain(self.claims_due_ms()?).min())
+        let others_ms = [self.claims_due_ms()?, self.salts_due_ms()?];
+        Ok(due_ms
+            .into_iter()
+            .chain(others_ms.into_iter().flatten())
+            .min())
     }
 
     /// Forgets a counter's last trace.

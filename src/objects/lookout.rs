@@ -22,7 +22,8 @@ use crate::protocol::live::sight::{Shown, Sight, is_outdated};
 use crate::protocol::live::{LOOK_MAX, LOOK_MS_MAX, SIGHTS_MAX};
 use crate::protocol::messages::{DatacenterSum, Fault, GlobalSum, Look, Origin};
 use crate::protocol::metrics::Metric;
-use crate::protocol::public::{Freshness, Told};
+use crate::protocol::names::UNIQUES_ROUNDING;
+use crate::protocol::public::{Freshness, Rounding, Told};
 
 /// Reads that are under way at once for one question.
 const READS_AT_ONCE: usize = 64;
@@ -50,14 +51,19 @@ pub(super) struct Lookout {
     env: Env,
     object: Rc<State>,
     held: RefCell<HashMap<CounterId, Held>>,
+    /// All who watch are told the same: with a key or not.
+    rounding: Rounding,
 }
 
 impl Lookout {
     pub(super) fn new(object: Rc<State>, env: Env) -> Self {
+        let setting = env.var(UNIQUES_ROUNDING).ok().map(|text| text.to_string());
         Self {
             env,
             object,
             held: RefCell::default(),
+            // What cannot be read was meant to hide something.
+            rounding: Rounding::parse(setting.as_deref()).unwrap_or(Rounding::COARSEST),
         }
     }
 
@@ -140,7 +146,7 @@ impl Lookout {
         };
         held.is_reading = false;
         match read {
-            Some(Ok(sum)) => held.see(&counter, sum.as_ref(), begun_ms),
+            Some(Ok(sum)) => held.see(&counter, sum.as_ref(), begun_ms, self.rounding),
             // What was seen before stays, and is said to be of before.
             _ => held.sight.fail(),
         }
@@ -151,7 +157,13 @@ impl Lookout {
 }
 
 impl Held {
-    fn see(&mut self, counter: &CounterId, sum: Option<&GlobalSum>, begun_ms: i64) {
+    fn see(
+        &mut self,
+        counter: &CounterId,
+        sum: Option<&GlobalSum>,
+        begun_ms: i64,
+        rounding: Rounding,
+    ) {
         let shown = match sum {
             None => {
                 self.pace.note_missing(begun_ms);
@@ -169,7 +181,7 @@ impl Held {
                     fresh: true,
                 };
                 self.pace.note(begun_ms, sum.root.generation, sum.added());
-                let told = Told::new(counter, sum, freshness);
+                let told = Told::new(counter, sum, freshness).rounded(rounding);
                 Shown::Counter(told.live(self.pace.rate_thousandths()))
             }
         };

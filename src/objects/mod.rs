@@ -17,6 +17,7 @@
 //! | [`pushing`] | how a lead tells the root what its datacenter has counted |
 //! | [`gather`] | what a root has heard of its datacenters |
 //! | [`rebuild`] | roots whose row was lost, made again |
+//! | [`secrets`] | keys of hashes and salts of visitors, at one partition of the directory |
 //! | [`settling`] | datacenters that a set or reset could not observe |
 //! | [`telling`] | how roots end, and how leads are told |
 //! | [`directory_store`] | its rows |
@@ -59,6 +60,7 @@ mod policies;
 mod pushing;
 mod readable;
 mod rebuild;
+mod secrets;
 mod settling;
 mod sink;
 mod store;

@@ -43,6 +43,7 @@ pub fn answered(route: RouteName, milliseconds: i64, refusal: Option<Code>) {
 pub fn reported(report: &Report, accepted: Metric) {
     METRICS.with_borrow_mut(|metrics| {
         metrics.add(accepted, report.accepted);
+        metrics.add(Metric::BotIgnored, report.bots_ignored);
         for (code, lines) in &report.rejected_by {
             metrics.reject_lines(*code, *lines);
         }

@@ -236,6 +236,11 @@ enum Who {
 }
 
 impl Caller {
+    /// Returns whether the caller has shown a key.
+    pub fn has_key(&self) -> bool {
+        matches!(self.0, Who::KeyHolder { .. })
+    }
+
     /// Returns whether the caller may do this to any counter at all, so that nobody else's bulk bodies
     /// need be read.
     ///

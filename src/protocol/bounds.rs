@@ -43,6 +43,10 @@ pub const HOMES_MAX: usize = 10_000;
 /// See [`HOMES_MAX`].
 pub const HOME_MS_MAX: i64 = 60_000;
 
+/// How long an isolate goes on with a key of elements before it asks whether there is a new one, milliseconds: one call a
+/// minute for each isolate that writes uniques.
+pub const KEY_MS_MAX: i64 = 60_000;
+
 /// How often, milliseconds, and how long a write waits at home until all other shards there are sealed, which a
 /// counter that was split before has to do once: well below the second that its sender's first attempt has.
 pub const WHOLE_EVERY_MS: u64 = 20;

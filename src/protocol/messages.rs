@@ -42,6 +42,7 @@ mod live;
 mod operate;
 mod queue;
 mod read;
+mod secrets;
 
 pub use converge::{Held, Push, ViewOf, Viewed, WatchLead};
 pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ShardAsked, SumExplained, Way};
@@ -59,6 +60,7 @@ pub use queue::{
     ReleaseInbox, TakeOver,
 };
 pub use read::{GlobalSum, List, ListAll, Measure, Read, ReadMany, Wanted};
+pub use secrets::{GetSecrets, RotateKey, Secrets};
 
 calls! {
     Flush => Flushed, "/flush";
@@ -72,7 +74,6 @@ calls! {
     Sum => DatacenterSum, "/sum";
     Register => Grant, "/register";
     LookUp => Option<Root>, "/look-up";
-    HashKeyCall => [u8; 16], "/hash-key";
 }
 
 /// Why a call was not done. It changed nothing, unless it is `Unavailable`, which is unknown.
@@ -308,10 +309,6 @@ pub struct LookUp {
     /// The counter.
     pub counter: CounterId,
 }
-
-/// Edge → partition 0: the deployment's own key for the hash of unique elements, made once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HashKeyCall {}
 
 /// Encodes a message. Never fails for the types above: they hold no maps of unknown length.
 ///

@@ -98,6 +98,8 @@ families! {
          counted before as a whole, each accepted line." [Replayed ""];
     Edge Counter "tally_clock_skew_total"
         "Writes and lines that were refused because their own time was too far from the clock." [ClockSkew ""];
+    Edge Counter "tally_bots_ignored_total"
+        "Writes and lines that were left out because their user agent is a bot's." [BotIgnored ""];
     Edge Counter "tally_flushes_total"
         "Flushes that lanes sent to cells, by outcome; unknown is one that was not confirmed in time." [
         FlushCounted "{outcome=\"counted\"}",

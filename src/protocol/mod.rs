@@ -7,6 +7,7 @@
 //! | [`query`], [`bodies`], [`delta`] | what a request says |
 //! | [`batch`] | bulk bodies, read as they stream |
 //! | [`public`] | what is answered |
+//! | [`visitor`], [`bots`] | visitors without their addresses, and what is no visitor |
 //! | [`problem`] | what is refused, and why |
 //! | [`access`] | who may do what |
 //! | [`messages`] | what Workers and objects say to each other |
@@ -18,6 +19,7 @@
 //! | [`bounds`] | what shells are bound by |
 //! | [`names`] | names of objects, bindings and variables |
 //! | [`version`] | versions of writes and reads |
+//! | [`refresh`] | when an isolate asks again for a key that may change |
 //! | [`queued`] | messages of a queue of the platform |
 //! | [`order`] | lists in order |
 
@@ -25,6 +27,7 @@ pub mod access;
 pub mod badge;
 pub mod batch;
 pub mod bodies;
+pub mod bots;
 pub mod bounds;
 pub mod delta;
 pub mod keyed;
@@ -40,5 +43,7 @@ pub mod problem;
 pub mod public;
 pub mod query;
 pub mod queued;
+pub mod refresh;
 pub mod routes;
 pub mod version;
+pub mod visitor;

@@ -34,6 +34,11 @@ pub const ACCESS_OPEN: &str = "open";
 pub const KEYS: &str = "TALLY_KEYS";
 /// Secret key of the hash of unique elements: 32 hexadecimal digits. Optional.
 pub const HASH_KEY: &str = "TALLY_HASH_KEY";
+/// Variable of the edge: the header that holds a client's address, where a proxy of the deployment's own writes it. Optional.
+pub const CLIENT_ADDRESS_HEADER: &str = "TALLY_CLIENT_ADDRESS_HEADER";
+/// Variable of the edge: to how many significant digits readers without a key see uniques; of the aggregator: to how many
+/// all who watch streams do. Optional.
+pub const UNIQUES_ROUNDING: &str = "TALLY_UNIQUES_ROUNDING";
 
 /// Variable of the edge: whether a datacenter is a colo, or by [`DATACENTERS_REGION`] a region of colos; or there is but
 /// one, by [`DATACENTERS_ONE`].

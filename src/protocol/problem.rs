@@ -37,6 +37,7 @@ codes! {
     InvalidJson "invalid-json" 400 "The body is not JSON";
     InvalidBody "invalid-body" 400 "The body does not have the expected shape";
     UnknownField "unknown-field" 400 "The body has a field that this call does not know";
+    NoClientAddress "no-client-address" 400 "The client's address is not known here";
     InvalidDelta "invalid-delta" 400 "A delta is a positive whole number";
     InvalidId "invalid-id" 400 "The counter id is not valid";
     InvalidLine "invalid-line" 400 "The line cannot be read";
@@ -61,6 +62,7 @@ codes! {
     NeedsHome "needs-home" 409 "The counter needs a home for this";
     HashMismatch "hash-mismatch" 409 "Unique elements went through different hashes";
     BelowFloor "below-floor" 409 "The value would be below the counter's floor";
+    HashKeySet "hash-key-set" 409 "The hash key is a setting of the deployment";
     PreconditionFailed "precondition-failed" 412 "The counter has changed since";
     BodyTooLarge "body-too-large" 413 "The body is too large";
     UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read";

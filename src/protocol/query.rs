@@ -122,6 +122,18 @@ impl Query {
         }
     }
 
+    /// Whether `op=intersection` was asked for, and not the union.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value than these two.
+    pub fn intersects(&self) -> Result<bool, Problem> {
+        match self.get("op") {
+            None | Some("union") => Ok(false),
+            Some("intersection") => Ok(true),
+            Some(_) => refuse("op can only be `union` or `intersection`".to_owned()),
+        }
+    }
+
     /// Whether `explain=1` was asked for. Together with `at_least` it is refused: that may take many reads, and the
     /// tree of one is told.
     ///

@@ -31,6 +31,8 @@ pub enum Route {
     Aggregate(String),
     /// `GET /uniques`
     Uniques,
+    /// `POST /uniques/rotate`
+    Rotate,
     /// `GET /live`
     Live,
     /// `POST /events`
@@ -110,6 +112,7 @@ names! {
     List "list" "[`Route::List`]";
     Aggregate "aggregate" "[`Route::Aggregate`]";
     Uniques "uniques" "[`Route::Uniques`]";
+    Rotate "uniques_rotate" "[`Route::Rotate`]";
     Live "live" "[`Route::Live`]";
     Events "events" "[`Route::Events`]";
     Ingest "ingest" "[`Route::Ingest`]";
@@ -152,6 +155,7 @@ impl Route {
             Self::List => RouteName::List,
             Self::Aggregate(_) => RouteName::Aggregate,
             Self::Uniques => RouteName::Uniques,
+            Self::Rotate => RouteName::Rotate,
             Self::Live => RouteName::Live,
             Self::Events => RouteName::Events,
             Self::Ingest => RouteName::Ingest,
@@ -193,6 +197,7 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/counters/{id}/distribution", &["GET"]),
     ("/counters/{prefix}*/aggregate", &["GET"]),
     ("/uniques", &["GET"]),
+    ("/uniques/rotate", &["POST"]),
     ("/live", &["GET"]),
     ("/events", &["POST"]),
     ("/ingest", &["POST"]),
@@ -234,13 +239,10 @@ impl From<Problem> for NoRoute {
 
 /// The methods of a path, if there is such a path. `GET` answers `HEAD` too.
 pub fn methods_of(path: &str) -> Option<Known> {
-    template_of(path).and_then(|template| {
-        PATHS
-            .iter()
-            .chain(PAGES)
-            .find(|(known, _)| *known == template)
-            .map(|(_, methods)| *methods)
-    })
+    let template = template_of(path)?;
+    let mut known = PATHS.iter().chain(PAGES);
+    let found = known.find(|(path, _)| *path == template);
+    found.map(|(_, methods)| *methods)
 }
 
 fn template_of(path: &str) -> Option<&'static str> {
@@ -258,6 +260,7 @@ fn template_of(path: &str) -> Option<&'static str> {
             "/counters/{prefix}*/aggregate"
         }
         ["uniques"] => "/uniques",
+        ["uniques", "rotate"] => "/uniques/rotate",
         ["live"] => "/live",
         ["events"] => "/events",
         ["ingest"] => "/ingest",
@@ -324,6 +327,7 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
             segment.strip_suffix('*').unwrap_or_default(),
         )?),
         ("/uniques", _) => Route::Uniques,
+        ("/uniques/rotate", _) => Route::Rotate,
         ("/live", _) => Route::Live,
         ("/events", _) => Route::Events,
         ("/ingest", _) => Route::Ingest,

@@ -43,7 +43,12 @@ test("the list shows new values too, and where they were counted", async () => {
   await says(page, ".row", /listed.*8/);
   await world.add("listed", { delta: 100 });
   await says(page, ".row .number", /^108$/);
-  await page.click(".row");
+  await world.add("listed-too");
+  await page.reload();
+  await says(page, ".row", /listed-too/);
+  await world.well("DELETE", "/counters/listed-too");
+  await says(page, ".row", /listed-too.*deleted or expired/);
+  await page.click(".row >> nth=0");
   await says(page, ".bars", /FRA.*105.*97 %.*SYD.*3.*3 %/);
   await says(page, ".unique", /All time.*1 .*less than 1/);
   await page.goBack();

@@ -46,6 +46,16 @@ test("a platform that names no datacenter is LOCAL", async () => {
   expect(namesOf(await world.strong("local"))).toEqual(["LOCAL"]);
 });
 
+test("a deployment in one place is LOCAL, whatever the platform says", async () => {
+  const one = await openWorld({ vars: { TALLY_DATACENTERS: "one" } });
+  try {
+    expect((await one.add("place", undefined, { colo: "FRA" })).datacenter).toBe("LOCAL");
+    expect(namesOf(await one.strong("place", "", { colo: "FRA" }))).toEqual(["LOCAL"]);
+  } finally {
+    await one.close();
+  }
+});
+
 test("only a write makes a datacenter appear", async () => {
   await world.add("appear", undefined, { colo: "FRA" });
   const elsewhere = { colo: "SYD" };

@@ -160,10 +160,13 @@ class World {
     this.#rule = rule;
   }
 
-  /** Sends a request; `colo: null` is a platform that names no datacenter. Checks the answer's form. */
-  async call(method, path, { body, headers, colo = "FRA", edge = 0 } = {}) {
+  /**
+   * Sends a request; `colo: null` is a platform that names no datacenter, `clientIp` what plain workerd says of the
+   * connection. Checks the answer's form.
+   */
+  async call(method, path, { body, headers, colo = "FRA", clientIp, edge = 0 } = {}) {
     const init = { method, headers };
-    if (colo !== null) init.cf = { colo };
+    if (colo !== null) init.cf = clientIp === undefined ? { colo } : { colo, clientIp };
     if (body !== undefined) init.body = body;
     const url = ORIGIN + path;
     const response =

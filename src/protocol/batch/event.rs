@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::super::delta::parse_delta;
 use super::super::problem::{Code, Problem};
 use super::Record;
+use super::by::By;
 use super::json::{Text, bytes_of, present, read_object};
 use crate::sketch::Sample;
 
@@ -33,29 +34,46 @@ struct EventWire<'a> {
     id: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
     sample: Option<f64>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    bots: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    ip: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    user_agent: Option<Text<'a>>,
 }
 
 /// Returns one record `{"key", "increment"?, "unique"?, "at"?, "id"?, "sample"?}`: `increment` is a positive whole
-/// number or its decimal string, 1 where it is missing; `at` is in unix milliseconds; `sample` see [`Sample::new`].
+/// number or its decimal string, 1 where it is missing; `at` is in unix milliseconds; `sample` see [`Sample::new`]. Besides what it
+/// says of who did it; where that is a visitor, its `unique` is the word `auto`, and stands for no element.
 ///
 /// The key is not checked here, see [`Record::counter_id`]. Allocates only for strings with escapes.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body` (also for an element that is empty or has more than
-/// 1,024 bytes, and an id that is empty or has more than 255) and `invalid-delta`.
-pub fn parse_event(json: &[u8]) -> Result<Record<'_>, Problem> {
+/// 1,024 bytes, and an id that is empty or has more than 255) and `invalid-delta`; those of [`By::of_line`].
+pub fn parse_line(json: &[u8]) -> Result<(Record<'_>, By<'_>), Problem> {
     let wire: EventWire<'_> = read_object(json)?;
     let delta = delta_or_one(wire.increment)?;
     check_unique(wire.unique.as_ref())?;
     check_event_id(wire.id.as_ref())?;
-    Ok(Record {
+    let by = By::read(wire.unique.as_ref(), wire.bots, wire.ip, wire.user_agent)?;
+    let record = Record {
         key: wire.key.0,
         delta,
         unique: wire.unique.map(|text| bytes_of(text.0)),
         at_ms: wire.at.map(milliseconds_of),
         id: wire.id.map(|text| text.0),
         sample: sample_of(wire.sample)?,
-    })
+    };
+    Ok((record, by.of_line()?))
+}
+
+/// Returns the record of a line alone, see [`parse_line`].
+///
+/// # Errors
+/// As [`parse_line`].
+pub fn parse_event(json: &[u8]) -> Result<Record<'_>, Problem> {
+    parse_line(json).map(|(record, _)| record)
 }
 
 /// The body of one increment or decrement.
@@ -69,6 +87,8 @@ pub struct IncrementBody {
     pub at_ms: Option<i64>,
     /// The value that percentiles are of, one for the whole delta.
     pub sample: Option<Sample>,
+    /// What it says of who did it. Of a visitor `unique` is the word `auto`, and stands for no element.
+    pub by: By<'static>,
 }
 
 #[derive(Deserialize)]
@@ -82,9 +102,16 @@ struct IncrementWire<'a> {
     at: Option<u64>,
     #[serde(default, deserialize_with = "present")]
     sample: Option<f64>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    bots: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    ip: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    user_agent: Option<Text<'a>>,
 }
 
-/// Returns the body `{"delta"?, "unique"?, "at"?, "sample"?}` of one increment; an empty body is a delta of 1.
+/// Returns the body `{"delta"?, "unique"?, "at"?, "sample"?, "bots"?, "ip"?, "user_agent"?}` of one increment; an empty body is a delta
+/// of 1.
 ///
 /// # Errors
 /// As [`parse_event`].
@@ -95,17 +122,20 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
             unique: None,
             at_ms: None,
             sample: None,
+            by: By::default(),
         });
     }
     let wire: IncrementWire<'_> = read_object(body)?;
     let delta = delta_or_one(wire.delta)?;
     check_unique(wire.unique.as_ref())?;
+    let by = By::read(wire.unique.as_ref(), wire.bots, wire.ip, wire.user_agent)?;
     let unique = wire.unique.map(|text| text.0.into_owned());
     Ok(IncrementBody {
         delta,
         unique,
         at_ms: wire.at.map(milliseconds_of),
         sample: sample_of(wire.sample)?,
+        by: by.into_owned(),
     })
 }
 

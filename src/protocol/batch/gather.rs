@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher};
 
 use super::super::keys::{Kind, fingerprint, write_key};
 use super::super::problem::{Code, Problem};
+pub use super::hashes::Hashes;
 use super::report::{LineNumbers, Report};
 use super::{Record, length};
 use crate::counter::id::CounterId;
@@ -157,21 +158,33 @@ impl Gather {
         }
     }
 
-    /// Adds a record, or notes why not. `now_ms` is the clock in unix milliseconds; `hash` is the keyed
-    /// hash that unique elements are counted by. Costs one look-up, and allocates only for what is new.
+    /// Adds a record, or notes why not. `now_ms` is the clock in unix milliseconds; `hashes` are the keyed
+    /// ones. Costs one look-up, and allocates only for what is new.
     ///
     /// The reasons: `clock-skew`, `invalid-id`, `too-many-counters` and `counter-overflow`.
-    pub fn add(
+    pub fn add(&mut self, line: u64, record: &Record<'_>, now_ms: i64, hashes: &dyn Hashes) {
+        self.add_as(line, record, record.unique.as_deref(), now_ms, hashes);
+    }
+
+    /// [`Gather::add`] of a record whose element is another than its `unique`, which then only says what was sent: a
+    /// visitor, who has another element the next day.
+    pub fn add_as(
         &mut self,
         line: u64,
         record: &Record<'_>,
+        element: Option<&[u8]>,
         now_ms: i64,
-        hash: &dyn Fn(&[u8]) -> u64,
+        hashes: &dyn Hashes,
     ) {
-        match self.try_add(line, record, now_ms, hash) {
+        match self.try_add(line, record, element, now_ms, hashes) {
             Ok(()) => self.report.accepted += 1,
             Err(problem) => self.reject(line, &problem),
         }
+    }
+
+    /// Notes a record that is left out because its user agent is a bot's.
+    pub fn ignore_bot(&mut self) {
+        self.report.bots_ignored += 1;
     }
 
     /// Notes a record that could not be read.
@@ -209,8 +222,9 @@ impl Gather {
         &mut self,
         line: u64,
         record: &Record<'_>,
+        element: Option<&[u8]>,
         now_ms: i64,
-        hash: &dyn Fn(&[u8]) -> u64,
+        hashes: &dyn Hashes,
     ) -> Result<(), Problem> {
         let (stamp, is_skewed) = match self.limits.stamp(record.at_ms, now_ms) {
             Ok(stamp) => (stamp, false),
@@ -235,7 +249,7 @@ impl Gather {
         let is_redis = gathered.unique_hash == UniqueHash::Redis;
         let hash_element = |element: &[u8]| match is_redis {
             true => redis_hash(element),
-            false => hash(element),
+            false => hashes.element(element),
         };
         if let Some(id) = &record.id {
             let unique = record.unique.as_deref().unwrap_or_default();
@@ -246,13 +260,14 @@ impl Gather {
             let mut asked: Vec<&[u8]> = vec![&delta, unique, at_ms];
             // Left out where there is none: a record without asks for what it always did.
             asked.extend(sample.as_ref().map(|bits| &bits[..]));
+            let name = |bytes: &[u8]| hashes.name(bytes);
             gathered.identified.push(Identified {
                 line,
-                key: write_key(hash, Kind::Event, id),
-                fingerprint: fingerprint(hash, &asked),
+                key: write_key(&name, Kind::Event, id),
+                fingerprint: fingerprint(&name, &asked),
                 second: stamp,
                 delta: record.delta,
-                element: record.unique.as_deref().map(hash_element),
+                element: element.map(hash_element),
                 is_skewed,
                 sample: record.sample,
             });
@@ -268,8 +283,9 @@ impl Gather {
         let bucket = gathered.buckets.entry(stamp).or_default();
         *bucket = bucket.saturating_add(record.delta);
         self.memory_bytes += length(gathered.buckets.len() - stamps_before) * STAMP_BYTES;
-        if let Some(element) = &record.unique {
-            self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hash_element(element)));
+        if let Some(element) = element {
+            let hashed = hash_element(element);
+            self.memory_bytes += push_token(&mut gathered.tokens, (stamp, hashed));
         }
         if let Some(sample) = record.sample {
             self.memory_bytes += length(insert_sample(&mut gathered.samples, stamp, sample));

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use super::super::problem::{Code, Problem};
 use super::Record;
+use super::by::AUTO;
 use super::civil::parse_rfc3339;
 use super::clf::path_of;
 use super::event::{check_event_id, check_unique, delta_or_one, milliseconds_of};
@@ -140,6 +141,11 @@ pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<Record<'_>
         Either::Neither => None,
     };
     check_unique(unique.as_ref())?;
+    if unique.as_ref().is_some_and(|unique| unique.0 == AUTO) {
+        return Err(unfit(
+            "`\"unique\":\"auto\"` is for visitors of today: send such lines to /events",
+        ));
+    }
     check_event_id(wire.id.as_ref())?;
     let at_ms = match either("at", wire.at, "time", wire.time)? {
         Either::First(at) => Some(milliseconds_of(at)),

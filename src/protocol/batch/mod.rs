@@ -11,11 +11,13 @@
 //! | [`split`] | bytes into records: lines, or the elements of one JSON array |
 //! | [`json`] | JSON objects into structs, and JSON's errors into problems |
 //! | [`event`] | records of `/events`, and the body of one increment |
+//! | [`by`] | what a write says of who did it |
 //! | [`ingest`] | the queries of `/ingest`: which format, which fields |
 //! | [`clf`] | lines in Common and Combined Log Format |
 //! | [`logpush`] | lines of Cloudflare Logpush, and NDJSON lines of `/ingest` |
 //! | [`civil`] | dates and times of day into unix time |
 //! | [`gather`] | records into one sum per counter |
+//! | [`hashes`] | what elements and idempotency keys are hashed with |
 //! | [`plan`] | which cells a body writes to, and what each gets |
 //! | [`keyed`] | the lines that have keys, and the elements of those that count |
 //! | [`report`] | what was accepted, what was rejected and why |
@@ -27,10 +29,12 @@ use super::problem::Problem;
 use crate::counter::id::CounterId;
 use crate::sketch::Sample;
 
+pub mod by;
 pub mod civil;
 pub mod clf;
 pub mod event;
 pub mod gather;
+pub mod hashes;
 pub mod inflate;
 pub mod ingest;
 pub mod json;

@@ -23,18 +23,25 @@ pub struct LineError {
     pub detail: String,
 }
 
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
 fn code_as_str<S: Serializer>(code: &Code, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(code.as_str())
 }
 
-/// The answer to a batch: `{"accepted","rejected","errors":[{"line","code","detail"}]}`.
+/// The answer to a batch: `{"accepted","rejected","bots_ignored"?,"errors":[{"line","code","detail"}]}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// How many records count.
     pub accepted: u64,
     /// How many do not.
     pub rejected: u64,
-    /// The first of those, at most [`ERRORS_MAX`].
+    /// How many were left out because their user agent is a bot's: neither accepted nor rejected.
+    #[serde(skip_serializing_if = "is_none")]
+    pub bots_ignored: u64,
+    /// The first of the rejected, at most [`ERRORS_MAX`].
     pub errors: Vec<LineError>,
     /// How many of the rejected have each code, for the metrics. Clients are not told.
     #[serde(skip)]

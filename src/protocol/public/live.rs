@@ -1,6 +1,6 @@
 //! A counter's sum, as it is told to those who watch it.
 
-use super::number::{Estimate, Exact};
+use super::number::Exact;
 use super::to_json;
 use super::told::Told;
 use crate::counter::total::Value;
@@ -49,7 +49,7 @@ impl Told<'_> {
         let mut text = Text::default();
         let exact = |value| to_json(&Exact::new(value, strings));
         let rate = rate_thousandths.map_or_else(|| "null".to_owned(), thousandths_json);
-        let uniques = to_json(&Estimate::of(&self.total.uniques));
+        let uniques = to_json(&self.uniques(None));
         text.push(&["\"value\":", &exact(self.value())]);
         text.push(&[",\"rate_per_second\":", &rate]);
         text.push(&[",\"uniques\":", &uniques, ",\"datacenters\":{"]);

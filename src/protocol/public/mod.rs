@@ -6,6 +6,7 @@
 //! | `explain` | how a counter's sum was made |
 //! | `live` | a counter, as those who watch it are told |
 //! | `number` | exact numbers of any size, estimates |
+//! | `rounding` | estimates for readers without a key |
 //! | `told` | one counter's sum, as it is told |
 //! | `union` | unique elements of several counters |
 //!
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::bounds::KEY_MS_MAX;
 use super::messages::{DeadLetters, Flushed, GlobalSum};
 use super::names::CellAddress;
 use super::order::in_order;
@@ -23,17 +25,52 @@ use super::version::Version;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::queue::Death;
 use crate::counter::total::Value;
+use crate::sketch::HashId;
 
 mod distribution;
 mod explain;
 mod live;
 mod number;
+mod rounding;
 mod told;
 mod union;
 
 pub use number::{Estimate, Exact};
+pub use rounding::{DIGITS_MAX, Rounding};
 pub use told::{Freshness, SettingsView, Told};
-pub use union::{union_json, union_of};
+pub use union::{intersection_json, union_json, union_of};
+
+/// The JSON of `POST /uniques/rotate`.
+pub fn rotated_json(before: HashId, now: HashId) -> String {
+    #[derive(Serialize)]
+    struct RotatedView {
+        status: &'static str,
+        hash_id: HashId,
+        previous_hash_id: HashId,
+        learned_within_ms: i64,
+    }
+    to_json(&RotatedView {
+        status: "rotated",
+        hash_id: now,
+        previous_hash_id: before,
+        learned_within_ms: KEY_MS_MAX,
+    })
+}
+
+/// The JSON of a write that was left out because its user agent is a bot's.
+pub fn ignored_json(id: &CounterId) -> String {
+    #[derive(Serialize)]
+    struct IgnoredView<'a> {
+        id: &'a CounterId,
+        delta: u8,
+        status: &'static str,
+    }
+    to_json(&IgnoredView {
+        id,
+        delta: 0,
+        status: "bot-ignored",
+    })
+}
 
 /// The JSON of an increment or decrement.
 pub fn write_json(

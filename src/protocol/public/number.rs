@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::counter::total::Value;
-use crate::sketch::Uniques;
+use crate::sketch::{Estimated, Uniques};
 
 /// An exact number of any size: a JSON number, or a decimal string where the reader asked for
 /// strings and a JavaScript number would not hold it.
@@ -59,12 +59,30 @@ impl Estimate {
         if uniques.is_empty() {
             return None;
         }
-        let found = uniques.estimate();
-        Some(Self {
+        Some(Self::of_estimated(uniques.estimate(), uniques.epochs()))
+    }
+
+    /// The sum of the estimates of these epochs; of none it is nothing.
+    pub fn of_epochs(epochs: &[Estimated]) -> Self {
+        let (mut estimate, mut variance) = (0.0, 0.0);
+        for epoch in epochs {
+            estimate += epoch.estimate;
+            variance += epoch.standard_error * epoch.standard_error;
+        }
+        let standard_error = variance.sqrt();
+        let sum = Estimated {
+            estimate,
+            standard_error,
+        };
+        Self::of_estimated(sum, epochs.len().max(1))
+    }
+
+    fn of_estimated(found: Estimated, epochs: usize) -> Self {
+        Self {
             estimate: round(found.estimate),
             standard_error: (found.standard_error * 100.0).ceil() / 100.0,
-            epochs: uniques.epochs(),
-        })
+            epochs,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::number::{Estimate, Exact};
+use super::rounding::Rounding;
 use super::to_json;
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
@@ -12,6 +13,7 @@ use crate::counter::total::Value;
 use crate::protocol::messages::{DatacenterSum, GlobalSum, Origin};
 use crate::protocol::query::Window;
 use crate::protocol::version::Version;
+use crate::sketch::Uniques;
 
 /// When and how a sum was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +122,7 @@ pub struct Told<'a> {
     pub(super) id: &'a CounterId,
     pub(super) sum: &'a GlobalSum,
     read: Freshness,
+    rounding: Rounding,
     pub(super) total: Summary,
     pub(super) version: Version,
 }
@@ -136,9 +139,34 @@ impl<'a> Told<'a> {
             id,
             sum,
             read: freshness,
+            rounding: Rounding::OFF,
             total,
             version: Version::of_sum(sum),
         }
+    }
+
+    /// The same, with its uniques rounded.
+    #[must_use]
+    pub fn rounded(self, rounding: Rounding) -> Self {
+        Self { rounding, ..self }
+    }
+
+    /// How its uniques are rounded.
+    pub fn rounding(&self) -> Rounding {
+        self.rounding
+    }
+
+    /// The unique elements: of a window where one was asked for, else of all time.
+    pub(super) fn sketches(&self, window: Option<Window>) -> &Uniques {
+        match window {
+            Some(_) => &self.total.window_uniques,
+            None => &self.total.uniques,
+        }
+    }
+
+    pub(super) fn uniques(&self, window: Option<Window>) -> Option<Estimate> {
+        let estimate = Estimate::of(self.sketches(window));
+        estimate.map(|estimate| self.rounding.apply(estimate))
     }
 
     /// The counter's value.
@@ -250,7 +278,7 @@ impl<'a> Told<'a> {
             seconds: window.seconds,
             count: exact(Value::new(self.total.window.count, 0)),
             max_error: exact(Value::new(self.total.window.max_error, 0)),
-            uniques: Estimate::of(&self.total.window_uniques).filter(|_| window.has_uniques()),
+            uniques: self.uniques(Some(window)).filter(|_| window.has_uniques()),
         });
         let last_write_ms = self.total.last_write_ms.max(root.last_write_ms);
         to_json(&CounterView {
@@ -266,7 +294,7 @@ impl<'a> Told<'a> {
             version: self.version.encode(),
             as_of: self.as_of_ms(),
             staleness_ms: self.staleness_ms(),
-            uniques: Estimate::of(&self.total.uniques),
+            uniques: self.uniques(None),
             datacenters: self.datacenters(strings),
             window,
             settings: operated.map(|_| SettingsView::of(root, strings)),

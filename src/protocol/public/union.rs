@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::number::Estimate;
+use super::rounding::Rounding;
 use super::to_json;
 use super::told::Told;
 use crate::counter::id::CounterId;
@@ -20,10 +21,7 @@ pub fn union_of(told: &[Told<'_>], window: Option<Window>) -> Result<Uniques, Pr
     let mut union = Uniques::new();
     let mut in_common: Option<Vec<HashId>> = None;
     for one in told {
-        let uniques = match window {
-            Some(_) => &one.total.window_uniques,
-            None => &one.total.uniques,
-        };
+        let uniques = one.sketches(window);
         if uniques.is_empty() {
             continue;
         }
@@ -54,24 +52,68 @@ pub fn union_json(
     told: &[Told<'_>],
     window: Option<Window>,
 ) -> Result<String, Problem> {
+    let union = union_of(told, window)?;
+    let union = Estimate::of(&union).unwrap_or(Estimate::NOTHING);
+    Ok(together_json(ids, told, window, None, union))
+}
+
+/// The JSON of `GET /uniques?op=intersection`: what two counters have in common, epoch by epoch.
+///
+/// # Errors
+/// As [`union_of`].
+pub fn intersection_json(
+    ids: &[CounterId],
+    (one, other): (Told<'_>, Told<'_>),
+    window: Option<Window>,
+) -> Result<String, Problem> {
+    let told = [one, other];
+    union_of(&told, window)?;
+    let [mine, theirs] = [&told[0], &told[1]].map(|one| one.sketches(window));
+    let mut epochs = Vec::new();
+    let known = theirs.hashes();
+    for hash in mine.hashes() {
+        if known.contains(&hash) {
+            epochs.push(mine.families(hash).intersection(&theirs.families(hash)));
+        }
+    }
+    let common = Estimate::of_epochs(&epochs);
+    Ok(together_json(
+        ids,
+        &told,
+        window,
+        Some("intersection"),
+        common,
+    ))
+}
+
+fn together_json(
+    ids: &[CounterId],
+    told: &[Told<'_>],
+    window: Option<Window>,
+    op: Option<&'static str>,
+    estimate: Estimate,
+) -> String {
     #[derive(Serialize)]
-    struct UnionView<'a> {
+    struct TogetherView<'a> {
         ids: &'a [CounterId],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        op: Option<&'static str>,
         #[serde(flatten)]
-        union: Estimate,
+        estimate: Estimate,
         #[serde(skip_serializing_if = "Option::is_none")]
         window: Option<u64>,
         exact: bool,
         as_of: i64,
         staleness_ms: i64,
     }
-    let union = union_of(told, window)?;
-    Ok(to_json(&UnionView {
+    let rounding = told.first().map_or(Rounding::OFF, Told::rounding);
+    to_json(&TogetherView {
         ids,
-        union: Estimate::of(&union).unwrap_or(Estimate::NOTHING),
+        op,
+        estimate: rounding.apply(estimate),
         window: window.map(|window| window.seconds),
         exact: told.iter().all(Told::is_exact),
         as_of: told.iter().map(Told::as_of_ms).min().unwrap_or(0),
         staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
-    }))
+    })
 }

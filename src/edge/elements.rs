@@ -1,0 +1,138 @@
+//! What uniques of one write are counted by: what its client says, or who its visitor is today; and how it reaches its shard
+//! by itself.
+//!
+//! Invariant: a visitor's address is in memory while its request is, and leaves it only under the salt of a day.
+
+use std::borrow::Cow;
+
+use worker::Env;
+
+use super::flight::Cells;
+use super::isolate::{home_of, shards_of, unique_hash_of};
+use super::lanes;
+use super::secrets::{Hashing, hashing, salt};
+use super::visit::Visit;
+use super::write::MOVES_MAX;
+use crate::counter::flush::{Element, Load, Refusal};
+use crate::counter::id::CounterId;
+use crate::counter::settings::UniqueHash;
+use crate::counter::split::shard_of_element;
+use crate::platform::clock::now_ms;
+use crate::protocol::batch::event::IncrementBody;
+use crate::protocol::messages::Fault;
+use crate::protocol::names::CellAddress;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::visitor::{Address, day_of, visitor};
+use crate::sketch::{HashId, hash, redis_hash};
+
+/// What uniques are counted by.
+pub enum Unique {
+    /// What the client said.
+    Given(String),
+    /// Who it is; an element only by the salt of a day.
+    Visitor(Address, String),
+}
+
+/// What a write's uniques are counted by, if by anything. Nothing is counted yet where this fails.
+///
+/// # Errors
+/// `no-client-address`.
+pub fn unique_of(visit: &Visit, body: &IncrementBody) -> Result<Option<Unique>, Problem> {
+    if !body.by.is_auto {
+        return Ok(body.unique.clone().map(Unique::Given));
+    }
+    let (address, user_agent) = match (body.by.address, &body.by.user_agent) {
+        (Some(address), Some(user_agent)) => (address, user_agent.to_string()),
+        _ => (
+            visit.address()?,
+            visit.header("user-agent").unwrap_or_default(),
+        ),
+    };
+    Ok(Some(Unique::Visitor(address, user_agent)))
+}
+
+impl Unique {
+    /// The element of a write of this unix second, which is now.
+    ///
+    /// # Errors
+    /// `unavailable` where there is no salt to be had.
+    pub async fn bytes(&self, env: &Env, second: i64) -> Result<Cow<'_, [u8]>, Problem> {
+        let bytes = self.bytes_of_past(env, second).await?;
+        bytes.ok_or_else(|| {
+            let detail = "there is no salt of this day: a clock is off by more than a day; nothing was counted";
+            Problem::new(Code::Unavailable, detail)
+        })
+    }
+
+    /// The element of a write that was counted in this unix second; `None` where the salt of its day is forgotten.
+    ///
+    /// # Errors
+    /// `unavailable` where the directory does not answer.
+    pub async fn bytes_of_past(
+        &self,
+        env: &Env,
+        second: i64,
+    ) -> Result<Option<Cow<'_, [u8]>>, Problem> {
+        match self {
+            Self::Given(unique) => Ok(Some(Cow::Borrowed(unique.as_bytes()))),
+            Self::Visitor(address, user_agent) => {
+                let salt = salt(env, day_of(second.saturating_mul(1_000))).await?;
+                Ok(salt.map(|salt| Cow::Owned(visitor(salt, *address, user_agent).to_vec())))
+            }
+        }
+    }
+}
+
+/// An element's hash, by the hash that its counter is known to have. What stands for a visitor is secret by its salt, so
+/// Redis's hash, which everybody knows, tells nothing of it either.
+pub async fn hashed(
+    visit: &Visit,
+    id: &CounterId,
+    unique: &[u8],
+) -> Result<(HashId, u64), Problem> {
+    if unique_hash_of(id) == UniqueHash::Redis {
+        return Ok((HashId::REDIS, redis_hash(unique)));
+    }
+    let Hashing { key, id } = hashing(&visit.env).await?;
+    Ok((id, hash(&key, unique)))
+}
+
+/// Sends an element alone to its shard.
+///
+/// # Errors
+/// Any refusal, and `unavailable`.
+pub async fn send(
+    visit: &Visit,
+    id: &CounterId,
+    unique: &[u8],
+    second: i64,
+) -> Result<(), Problem> {
+    let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
+    let mut shards = shards_of(id, &datacenter);
+    let begun_ms = now_ms();
+    for _ in 0..MOVES_MAX {
+        let (hash, hashed) = hashed(visit, id, unique).await?;
+        let load = Load {
+            past_tokens: vec![(second, Element::by(hash, hashed))],
+            hash,
+            ..Load::default()
+        };
+        let cell = CellAddress {
+            counter: id.clone(),
+            datacenter: datacenter.clone(),
+            shard: shard_of_element(hashed, shards),
+        };
+        let arrival = lanes::carry::<Cells>(visit, &cell, load, begun_ms).await?;
+        match arrival.outcome {
+            Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
+            Err(Fault::Refused(Refusal::OtherHash(_))) => {}
+            Err(Fault::Elsewhere(home)) => {
+                shards = 1;
+                datacenter = home;
+            }
+            outcome => return outcome.map(|_| ()).map_err(Problem::from),
+        }
+    }
+    let detail = "the counter is busy; nothing was counted, try again";
+    Err(Problem::new(Code::Unavailable, detail))
+}

@@ -1,0 +1,204 @@
+//! The secrets that an isolate knows: what elements are hashed with, what idempotency keys are named by, the salts of
+//! visitors. All come from the deployment's variables or from the directory.
+//!
+//! Invariant: names never change their key, or a retry would not find what it had counted; elements may, and an isolate learns of
+//! it in the time of [`Refresh`]. What it hashes until then is of the old epoch, and says so by its [`HashId`].
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use worker::Env;
+
+use crate::platform::call::{self, CALL_MS_MAX};
+use crate::platform::clock::now_ms;
+use crate::protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
+use crate::protocol::names::{self, HASH_KEY};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::refresh::{Next, Refresh};
+use crate::protocol::visitor::{Salt, forgotten_ms};
+use crate::sketch::{HashId, HashKey};
+
+/// How long the directory may take where this isolate can go on without it.
+const REFRESH_MS_MAX: u64 = 1_000;
+
+/// What elements are hashed with, and which epoch that is.
+#[derive(Clone)]
+pub struct Hashing {
+    /// The key.
+    pub key: Rc<HashKey>,
+    /// Its identity, which sketches carry.
+    pub id: HashId,
+}
+
+impl Hashing {
+    fn of(bytes: [u8; 16]) -> Self {
+        let key = Rc::new(HashKey::from(bytes));
+        Self { id: key.id(), key }
+    }
+}
+
+/// What is known.
+#[derive(Default)]
+struct Known {
+    /// That of the variable, once it was looked for: it holds for as long as the isolate does.
+    set: Option<Option<Hashing>>,
+    /// That of the directory.
+    kept: Option<Hashing>,
+    names: Option<Rc<HashKey>>,
+    salts: Vec<(i64, Salt)>,
+    refresh: Refresh,
+}
+
+thread_local! {
+    static KNOWN: RefCell<Known> = RefCell::default();
+}
+
+/// Asks the directory, and keeps what it says; with a day, for the salt of that too.
+async fn ask(env: &Env, day: Option<i64>, milliseconds: u64) -> Result<(), Problem> {
+    let asked_ms = now_ms();
+    KNOWN.with_borrow_mut(|known| known.refresh.ask(asked_ms));
+    let get = GetSecrets { day };
+    let answer = call::object_within(env, &names::directory(0), &get, milliseconds).await;
+    learn(answer, asked_ms)
+}
+
+fn learn(answer: Result<Secrets, Fault>, asked_ms: i64) -> Result<(), Problem> {
+    let secrets = answer.map_err(|fault| {
+        KNOWN.with_borrow_mut(|known| known.refresh.fail(now_ms()));
+        let detail = format!("the keys of hashes cannot be read ({fault}); try again");
+        Problem::new(Code::Unavailable, detail)
+    })?;
+    KNOWN.with_borrow_mut(|known| {
+        known.names = Some(Rc::new(HashKey::from(secrets.names)));
+        for (day, salt) in secrets.salts {
+            if !known.salts.iter().any(|(known, _)| *known == day) {
+                known.salts.push((day, salt));
+            }
+        }
+        if known.refresh.learn(asked_ms) {
+            known.kept = Some(Hashing::of(secrets.elements));
+        }
+    });
+    Ok(())
+}
+
+/// The key that the deployment sets, if it does. Read once: a variable is a call into JavaScript.
+fn set_key(env: &Env) -> Result<Option<Hashing>, Problem> {
+    if let Some(known) = KNOWN.with_borrow(|known| known.set.clone()) {
+        return Ok(known);
+    }
+    let digits = env.var(HASH_KEY).ok().map(|key| key.to_string());
+    let digits = digits.filter(|key| !key.is_empty());
+    let set = match digits {
+        Some(digits) => Some(Hashing::of(parse_hash_key(&digits)?)),
+        None => None,
+    };
+    KNOWN.with_borrow_mut(|known| known.set = Some(set.clone()));
+    Ok(set)
+}
+
+/// What elements are hashed with: by the deployment's own key, or by the one that the directory keeps for it, not
+/// older than [`Refresh`] allows.
+///
+/// # Errors
+/// `not-configured` for a key that is none, `unavailable` where nothing is known and the directory does not answer.
+pub async fn hashing(env: &Env) -> Result<Hashing, Problem> {
+    if let Some(set) = set_key(env)? {
+        return Ok(set);
+    }
+    match KNOWN.with_borrow(|known| known.refresh.next(now_ms())) {
+        Next::Use => {}
+        // Without an answer the old one is good: what it hashes is of its own epoch.
+        Next::Ask => drop(ask(env, None, REFRESH_MS_MAX).await),
+        Next::Need => ask(env, None, CALL_MS_MAX).await?,
+    }
+    KNOWN
+        .with_borrow(|known| known.kept.clone())
+        .ok_or_else(lost)
+}
+
+fn lost() -> Problem {
+    Problem::new(Code::Internal, "a key was learned and is gone")
+}
+
+/// The key that idempotency keys, and what they stand for, are kept by. It is never rotated, and never set: with another
+/// one every retry that is under way would count again.
+///
+/// # Errors
+/// `unavailable` where it is not known and the directory does not answer.
+pub async fn name_key(env: &Env) -> Result<Rc<HashKey>, Problem> {
+    let known = || KNOWN.with_borrow(|known| known.names.clone());
+    if let Some(known) = known() {
+        return Ok(known);
+    }
+    ask(env, None, CALL_MS_MAX).await?;
+    known().ok_or_else(lost)
+}
+
+/// The salt of a day, as far as this isolate knows it.
+pub fn known_salt(day: i64) -> Option<Salt> {
+    let now_ms = now_ms();
+    KNOWN.with_borrow_mut(|known| {
+        known.salts.retain(|(day, _)| forgotten_ms(*day) > now_ms);
+        let found = known.salts.iter().find(|(known, _)| *known == day);
+        found.map(|(_, salt)| *salt)
+    })
+}
+
+/// The salt of a day; `None` where it is forgotten.
+///
+/// # Errors
+/// `unavailable` where the directory does not answer.
+pub async fn salt(env: &Env, day: i64) -> Result<Option<Salt>, Problem> {
+    if let Some(known) = known_salt(day) {
+        return Ok(Some(known));
+    }
+    if forgotten_ms(day) <= now_ms() {
+        return Ok(None);
+    }
+    ask(env, Some(day), CALL_MS_MAX).await?;
+    Ok(known_salt(day))
+}
+
+/// Asks for what a body may need and is not known: the key of names, which is returned, and the salt of a day. What
+/// cannot be had is missed by the lines that need it.
+pub async fn prepare(env: &Env, day: Option<i64>) -> Option<Rc<HashKey>> {
+    let known = || KNOWN.with_borrow(|known| known.names.clone());
+    let is_missing = known().is_none() || day.is_some_and(|day| known_salt(day).is_none());
+    let is_paused = KNOWN.with_borrow(|known| known.refresh.is_paused(now_ms()));
+    if is_missing && !is_paused {
+        let _ = ask(env, day, REFRESH_MS_MAX).await;
+    }
+    known()
+}
+
+/// Lets elements be hashed with a new key. Returns the identities of the old and the new one.
+///
+/// # Errors
+/// `hash-key-set` where the key is a variable, `unavailable`.
+pub async fn rotate(env: &Env) -> Result<(HashId, HashId), Problem> {
+    if set_key(env)?.is_some() {
+        let detail = format!("the key is that of {HASH_KEY}; set another one, or none, and deploy");
+        return Err(Problem::new(Code::HashKeySet, detail));
+    }
+    ask(env, None, CALL_MS_MAX).await?;
+    let before = hashing(env).await?.id;
+    let asked_ms = now_ms();
+    let rotate = RotateKey { from: before };
+    let answer = call::object(env, &names::directory(0), &rotate).await;
+    learn(answer, asked_ms)?;
+    Ok((before, hashing(env).await?.id))
+}
+
+fn parse_hash_key(digits: &str) -> Result<[u8; 16], Problem> {
+    u128::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| digits.len() == 32)
+        .map(u128::to_be_bytes)
+        .ok_or_else(|| {
+            Problem::new(
+                Code::NotConfigured,
+                format!("set {HASH_KEY} to 32 hexadecimal digits, or leave it out"),
+            )
+        })
+}

@@ -1,0 +1,142 @@
+//! What a write says of who did it: a visitor, to be told apart by address and user agent, or perhaps a bot.
+//!
+//! Invariant: an address and a user agent come together, so that a server that writes for its visitors is never taken for
+//! one of them.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::super::bots::is_bot;
+use super::super::problem::{Code, Problem};
+use super::super::visitor::Address;
+use super::json::Text;
+
+/// The `unique` that stands for the visitor.
+pub const AUTO: &str = "auto";
+
+/// Who did it, as a body says; what it does not say is the request's. Its `Debug` shows neither address nor user agent.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct By<'a> {
+    /// Whether visitors are to be told apart.
+    pub is_auto: bool,
+    /// Whether a bot's write is left out.
+    ignores_bots: bool,
+    /// The visitor's address.
+    pub address: Option<Address>,
+    /// The visitor's user agent.
+    pub user_agent: Option<Cow<'a, str>>,
+}
+
+impl fmt::Debug for By<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("By")
+            .field("is_auto", &self.is_auto)
+            .field("ignores_bots", &self.ignores_bots)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> By<'a> {
+    /// Returns what these fields say.
+    ///
+    /// # Errors
+    /// `invalid-body` for `bots` that is neither `ignore` nor `count`, for an `ip` that is no address, for `ip` without
+    /// `user_agent` or without `auto`, and for a `user_agent` that nothing needs.
+    pub(super) fn read(
+        unique: Option<&Text<'a>>,
+        bots: Option<Text<'a>>,
+        ip: Option<Text<'a>>,
+        user_agent: Option<Text<'a>>,
+    ) -> Result<Self, Problem> {
+        let is_auto = unique.is_some_and(|unique| unique.0 == AUTO);
+        let ignores_bots = match bots.as_ref().map(|bots| &*bots.0) {
+            None => is_auto,
+            Some("ignore") => true,
+            Some("count") => false,
+            Some(_) => return Err(unfit("`bots` is `ignore` or `count`")),
+        };
+        if ip.is_some() && !is_auto {
+            return Err(unfit("`ip` goes with `\"unique\":\"auto\"`"));
+        }
+        if user_agent.is_some() && !is_auto && !ignores_bots {
+            return Err(unfit(
+                "`user_agent` goes with `\"unique\":\"auto\"` or `\"bots\":\"ignore\"`",
+            ));
+        }
+        if is_auto && ip.is_some() != user_agent.is_some() {
+            return Err(unfit(
+                "give the visitor's `ip` and `user_agent`, both or neither",
+            ));
+        }
+        let address = match ip {
+            None => None,
+            Some(ip) => match Address::parse(&ip.0) {
+                Some(address) => Some(address),
+                None => return Err(unfit("`ip` is an IPv4 or IPv6 address")),
+            },
+        };
+        Ok(Self {
+            is_auto,
+            ignores_bots,
+            address,
+            user_agent: user_agent.map(|text| text.0),
+        })
+    }
+
+    /// Returns what an element alone says, of a request that is its visitor's.
+    pub fn of_unique(unique: Option<&str>) -> Self {
+        let is_auto = unique == Some(AUTO);
+        Self {
+            is_auto,
+            ignores_bots: is_auto,
+            ..Self::default()
+        }
+    }
+
+    /// The same of one line of many, whose request is a server's and says nothing of visitors.
+    ///
+    /// # Errors
+    /// `invalid-body` where the line would need what only the visitor's own request says.
+    pub fn of_line(self) -> Result<Self, Problem> {
+        if self.is_auto && self.address.is_none() {
+            return Err(unfit(
+                "`\"unique\":\"auto\"` in a batch needs the visitor's `ip` and `user_agent` in the line: the request is not the visitor's",
+            ));
+        }
+        if self.ignores_bots && self.user_agent.is_none() {
+            return Err(unfit(
+                "`\"bots\":\"ignore\"` in a batch needs the visitor's `user_agent` in the line",
+            ));
+        }
+        Ok(self)
+    }
+
+    /// Whether it says anything at all, so that a plain write need not be looked at more closely.
+    pub fn is_plain(&self) -> bool {
+        !self.is_auto && !self.ignores_bots
+    }
+
+    /// Whether the write is to be left out; `header` gives the request's user agent.
+    pub fn is_ignored(&self, header: impl FnOnce() -> Option<String>) -> bool {
+        self.ignores_bots
+            && match &self.user_agent {
+                Some(own) => is_bot(own),
+                None => is_bot(&header().unwrap_or_default()),
+            }
+    }
+
+    /// The same, without borrowing.
+    pub(super) fn into_owned(self) -> By<'static> {
+        By {
+            is_auto: self.is_auto,
+            ignores_bots: self.ignores_bots,
+            address: self.address,
+            user_agent: self.user_agent.map(|text| Cow::Owned(text.into_owned())),
+        }
+    }
+}
+
+fn unfit(why: &str) -> Problem {
+    Problem::new(Code::InvalidBody, why)
+}

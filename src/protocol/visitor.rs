@@ -1,0 +1,133 @@
+//! Visitors that are told apart for one day, and recognised by nobody afterwards.
+//!
+//! Invariant: a client's address and user agent exist in the memory of one request only. What leaves it is a keyed
+//! hash of them under the salt of the day, which is hashed again as every element is; when the salt is gone, what was
+//! counted cannot be compared with any address any more, not even by whoever holds the deployment's key and all rows.
+//!
+//! Life of a salt: the directory makes it when the first edge asks for it, hands it to edges that ask, and deletes it
+//! [`SALT_KEPT_MS`] after its day has ended: until then writes that come late still need it.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::sketch::{HashKey, hash};
+
+/// How much of a user agent is looked at, in bytes: browsers send 80 to 300.
+pub const USER_AGENT_BYTES_MAX: usize = 1_024;
+
+/// How long a salt is kept after its day, milliseconds: for retries of keyed writes, which are of the day that they
+/// were counted in, and for clocks that are off.
+pub const SALT_KEPT_MS: i64 = 48 * 3_600_000;
+
+const DAY_MS: i64 = 86_400_000;
+
+/// Returns the UTC day of a moment: days since 1970.
+pub const fn day_of(unix_ms: i64) -> i64 {
+    unix_ms.div_euclid(DAY_MS)
+}
+
+/// Returns when the salt of a day must be gone, unix milliseconds.
+pub const fn forgotten_ms(day: i64) -> i64 {
+    day.saturating_add(1)
+        .saturating_mul(DAY_MS)
+        .saturating_add(SALT_KEPT_MS)
+}
+
+/// Returns whether a salt of that day may be made now, where there is none: a day off at most, since an edge's clock
+/// may be on the other side of midnight.
+pub const fn may_make(day: i64, now_ms: i64) -> bool {
+    day_of(now_ms).abs_diff(day) <= 1
+}
+
+/// The secret of one day: 16 random bytes, never printed.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Salt([u8; 16]);
+
+impl From<[u8; 16]> for Salt {
+    fn from(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for Salt {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Salt(secret)")
+    }
+}
+
+/// A client's address, as far as it tells visitors apart; never printed.
+///
+/// Of IPv6 the first 64 bits: a household has as many, and its devices change the rest several times a day (RFC 8981),
+/// so whole addresses would count one visitor again and again. IPv4 in IPv6 is IPv4.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Address {
+    /// All of it.
+    V4([u8; 4]),
+    /// The network.
+    V6([u8; 8]),
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Address(not shown)")
+    }
+}
+
+impl Address {
+    /// Returns the address of a text such as `203.0.113.9`, `203.0.113.9:8080`, `2001:db8::1` or `[2001:db8::1]:8080`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let host = match text.strip_prefix('[') {
+            Some(rest) => rest.split_once(']')?.0,
+            None => text,
+        };
+        let without_zone = host.split('%').next().unwrap_or_default();
+        if let Ok(address) = without_zone.parse::<Ipv6Addr>() {
+            if let Some(v4) = address.to_ipv4_mapped() {
+                return Some(Self::V4(v4.octets()));
+            }
+            let [a, b, c, d, e, f, g, h, ..] = address.octets();
+            return Some(Self::V6([a, b, c, d, e, f, g, h]));
+        }
+        let host = host.split_once(':').map_or(host, |(host, _port)| host);
+        let address = host.parse::<Ipv4Addr>().ok()?;
+        Some(Self::V4(address.octets()))
+    }
+
+    /// Returns whether it is one of the machine itself, as of a proxy that runs beside the server.
+    pub fn is_loopback(self) -> bool {
+        match self {
+            Self::V4([first, ..]) => first == 127,
+            // `::1`, whose network is that of no client: ::/64 is reserved (RFC 4291, 2.5).
+            Self::V6(network) => network == [0; 8],
+        }
+    }
+
+    /// Returns the address that a proxy wrote into a header: of a list the last one, which is the proxy's own word.
+    /// Those before it came with the request, and anybody can write them.
+    pub fn of_header(value: &str) -> Option<Self> {
+        Self::parse(value.rsplit(',').next().unwrap_or_default())
+    }
+}
+
+/// Returns the element that stands for a visitor on the day of this salt: the same for the same address and user agent, and
+/// no other's but by a chance of 2⁻¹²⁸. Only the first [`USER_AGENT_BYTES_MAX`] bytes of a user agent count.
+///
+/// **Source**: two SipHash-1-3 under one key, of messages that differ in their first byte.
+pub fn visitor(salt: Salt, address: Address, user_agent: &str) -> [u8; 16] {
+    let key = HashKey::from(salt.0);
+    let agent = user_agent.trim().as_bytes();
+    let agent = agent.get(..USER_AGENT_BYTES_MAX).unwrap_or(agent);
+    let (family, network): (u8, &[u8]) = match &address {
+        Address::V4(octets) => (4, octets),
+        Address::V6(octets) => (6, octets),
+    };
+    // The family says how long the address is, so no two visitors have the same message.
+    let half = |part: u8| hash(&key, &[&[part, family], network, agent].concat()).to_le_bytes();
+    let mut element = [0; 16];
+    element[..8].copy_from_slice(&half(0));
+    element[8..].copy_from_slice(&half(1));
+    element
+}
