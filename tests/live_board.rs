@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use tally::counter::id::CounterId;
 use tally::protocol::live::board::{Board, Full, Made, Update};
-use tally::protocol::live::sight::{Shown, Sight, Told};
+use tally::protocol::live::sight::{Shown, Sight, Told, is_outdated};
 use tally::protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS, second_of};
 
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -308,6 +308,14 @@ fn a_counter_that_was_never_read_is_waited_for_and_then_said_to_be_unknown() {
     board.learn(&id("a"), missing(), NOW_MS + LOST_MS);
     let seen = send(&mut board, watcher, NOW_MS + LOST_MS + SECOND_MS).expect("an update");
     assert_eq!(seen["a"], Value::Null);
+}
+
+#[test]
+fn what_was_read_just_now_is_read_for_all() {
+    assert!(!is_outdated(NOW_MS, NOW_MS + 499, 500));
+    assert!(is_outdated(NOW_MS, NOW_MS + 500, 500));
+    assert!(is_outdated(0, NOW_MS, 500));
+    assert!(is_outdated(NOW_MS + 3_600_000, NOW_MS, 500));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::platform::clock::{now_ms, within_ms};
 use crate::platform::measure;
 use crate::platform::settled::all_settled;
 use crate::protocol::live::pace::Pace;
-use crate::protocol::live::sight::{Shown, Sight};
+use crate::protocol::live::sight::{Shown, Sight, is_outdated};
 use crate::protocol::live::{LOOK_MAX, LOOK_MS_MAX, SIGHTS_MAX};
 use crate::protocol::messages::{DatacenterSum, Fault, GlobalSum, Look, Origin};
 use crate::protocol::metrics::Metric;
@@ -104,7 +104,7 @@ impl Lookout {
         for counter in counters {
             let held = all.entry(counter.clone()).or_default();
             held.asked_ms = now_ms;
-            if !held.is_reading && held.begun_ms.abs_diff(now_ms) >= age_ms_max {
+            if !held.is_reading && is_outdated(held.begun_ms, now_ms, age_ms_max) {
                 held.is_reading = true;
                 held.begun_ms = now_ms;
                 due.push(counter.clone());

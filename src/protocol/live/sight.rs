@@ -46,6 +46,12 @@ pub struct Told {
 /// The members of a counter that could not be read yet.
 const UNKNOWN: &str = r#""value":null,"rate_per_second":null,"uniques":null,"datacenters":{},"exact":false,"as_of":null,"staleness_ms":null"#;
 
+/// Whether what was read at a moment is too old for who takes it up to an age, milliseconds. What seems to be read later than now is from before a
+/// step of the clock: as old as that is long.
+pub fn is_outdated(begun_ms: i64, now_ms: i64, age_ms_max: u64) -> bool {
+    begun_ms.abs_diff(now_ms) >= age_ms_max
+}
+
 impl Sight {
     /// Notes that it could not be read: what was seen before stays, and is said to be of before.
     pub fn fail(&mut self) {
