@@ -85,19 +85,3 @@ impl Visitors {
             .retain(|_, meter| meter.idle_at_ms(policy) > now_ms);
     }
 }
-
-/// The part of a client's address that stands for the visitor: of an IPv6 address its network of 64 bits, in which a client
-/// takes new addresses as it likes; else the whole text. Source: RFC 4291 section 2.5.4, RFC 8981.
-pub fn visitor_of(address: &str) -> String {
-    match address.trim().parse::<std::net::IpAddr>() {
-        Ok(std::net::IpAddr::V6(address)) => match address.to_ipv4_mapped() {
-            Some(address) => address.to_string(),
-            None => {
-                let [a, b, c, d, ..] = address.segments();
-                format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
-            }
-        },
-        Ok(std::net::IpAddr::V4(address)) => address.to_string(),
-        Err(_) => address.trim().to_owned(),
-    }
-}

@@ -96,6 +96,14 @@ impl Address {
         Some(Self::V4(address.octets()))
     }
 
+    /// Returns its bytes: 4 or 8, which is also its family.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::V4(octets) => octets,
+            Self::V6(network) => network,
+        }
+    }
+
     /// Returns whether it is one of the machine itself, as of a proxy that runs beside the server.
     pub fn is_loopback(self) -> bool {
         match self {
@@ -120,9 +128,10 @@ pub fn visitor(salt: Salt, address: Address, user_agent: &str) -> [u8; 16] {
     let key = HashKey::from(salt.0);
     let agent = user_agent.trim().as_bytes();
     let agent = agent.get(..USER_AGENT_BYTES_MAX).unwrap_or(agent);
-    let (family, network): (u8, &[u8]) = match &address {
-        Address::V4(octets) => (4, octets),
-        Address::V6(octets) => (6, octets),
+    let network = address.as_bytes();
+    let family = match &address {
+        Address::V4(_) => 4,
+        Address::V6(_) => 6,
     };
     // The family says how long the address is, so no two visitors have the same message.
     let half = |part: u8| hash(&key, &[&[part, family], network, agent].concat()).to_le_bytes();
