@@ -13,9 +13,10 @@ import { tidy } from "./tidy.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const WASM = "wasm32-unknown-unknown";
-// 700 KB = 700 × 1,024 bytes. A Worker may be 3 MB gzipped on the free plan (10 MB on the paid
-// one); the rest of the distance is start-up time, which grows with the code.
-const WASM_GZIP_BYTES_MAX = 716_800;
+// 800 KB = 800 × 1,024 bytes: 656 KB before live views, percentiles, visitors and what pages embed, which took 129 KB.
+// A Worker may be 3 MB gzipped on the free plan (10 MB on the paid one); the rest of the distance is start-up time, which
+// grows with the code.
+const WASM_GZIP_BYTES_MAX = 819_200;
 // A fetch that takes longer than this counts as out of reach.
 const FETCH_MS_MAX = 60_000;
 // Enough for the last messages of a compiler, short enough to read.
