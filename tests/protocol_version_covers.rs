@@ -64,6 +64,7 @@ fn sum(generation: u64, parts: &[(&str, Cells<'_>)]) -> GlobalSum {
         root,
         is_whole: true,
         uniques: tally::sketch::Uniques::new(),
+        window_uniques: tally::sketch::Uniques::new(),
         is_drained: true,
     }
 }

@@ -252,6 +252,7 @@ async fn sum_world(
     let mut sum = GlobalSum {
         root,
         uniques: Uniques::new(),
+        window_uniques: Uniques::new(),
         datacenters,
         is_whole: only.is_none(),
         is_drained,

@@ -146,7 +146,7 @@ fn bytes_of(view: &View) -> usize {
         let sketches = sketches + part.summary.samples.len();
         sketches + 24 * part.summary.points.len() + 64 * part.cells.len()
     });
-    bytes.sum::<usize>() + sum.uniques.rest_bytes() + 256
+    bytes.sum::<usize>() + sum.uniques.rest_bytes() + sum.window_uniques.rest_bytes() + 256
 }
 
 /// Whether a view may be given to a reader that asks now.

@@ -97,6 +97,7 @@ pub fn sum(datacenters: Vec<(&str, Option<DatacenterSum>)>) -> GlobalSum {
             .collect(),
         is_whole: true,
         uniques: Uniques::new(),
+        window_uniques: Uniques::new(),
         is_drained: true,
     }
 }

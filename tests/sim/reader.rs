@@ -62,6 +62,7 @@ pub async fn sum_world(air: &Rc<Air>, about_times: bool) -> Result<Option<Global
             datacenters,
             is_whole: true,
             uniques: Uniques::new(),
+            window_uniques: Uniques::new(),
             is_drained: true,
         };
         sum.join_uniques();

@@ -89,6 +89,8 @@ pub struct GlobalSum {
     pub is_whole: bool,
     /// The unique elements of all of them, and those that the root knew of where not all were asked.
     pub uniques: Uniques,
+    /// The unique elements of the window, of all of them.
+    pub window_uniques: Uniques,
     /// Whether every event is in it that an inbox had acknowledged when the read began.
     pub is_drained: bool,
 }
@@ -160,7 +162,10 @@ impl GlobalSum {
             .iter_mut()
             .filter_map(|(_, part)| part.as_mut())
         {
-            join(&mut self.uniques, std::mem::take(&mut part.summary.uniques));
+            let summary = &mut part.summary;
+            join(&mut self.uniques, std::mem::take(&mut summary.uniques));
+            let of_window = std::mem::take(&mut summary.window_uniques);
+            join(&mut self.window_uniques, of_window);
         }
     }
 

@@ -138,6 +138,7 @@ impl<'a> Told<'a> {
             total.add(part.summary.clone());
         }
         join(&mut total.uniques, sum.uniques.clone());
+        join(&mut total.window_uniques, sum.window_uniques.clone());
         Self {
             id,
             sum,
