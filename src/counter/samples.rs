@@ -10,7 +10,7 @@ use super::history::{HOURS_KEPT, MINUTES_KEPT, Step};
 use crate::sketch::{Histogram, Sample};
 
 /// How far back samples are kept by the minute at least, in seconds: 24 hours. A cell keeps them
-/// [`MINUTES_KEPT`](super::history::MINUTES_KEPT) and up to an hour more: at most 1,515 rows of at most 56,882 bytes, 86 MB
+/// [`MINUTES_KEPT`] and up to an hour more: at most 1,515 rows of at most 56,882 bytes, 86 MB
 /// of the 10 GB of an object where every bucket of every minute has samples, and 0.7 MB where each minute's spread over a
 /// factor of ten.
 pub const SAMPLES_BY_MINUTE_SECONDS: i64 = 86_400;
