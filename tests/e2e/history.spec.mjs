@@ -91,7 +91,9 @@ test("windows equal the events, exactly up to 900 s and within max_error beyond"
   // A minute less than is kept: the clock goes on while this runs.
   const whole = await look(86_340, now);
   expect(whole.uniques.estimate).toBe(37);
-  expect((await world.strong("windows", "&window=100000")).window.uniques).toBeNull();
+  // Hours and days are kept beyond: 400 days of them.
+  expect((await world.strong("windows", "&window=100000")).window.uniques.estimate).toBe(37);
+  expect((await world.strong("windows", `&window=${401 * 86_400}`)).window.uniques).toBeNull();
 });
 
 test("ranges are refused by their size, not cut", async () => {

@@ -186,6 +186,7 @@ describe("without faults", () => {
       ttl_mode: "fixed",
       floor: null,
       home: "FRA",
+      unique_hash: "keyed",
     });
   });
 
