@@ -37,7 +37,7 @@ serve: build
 	@exec $(NODE) scripts/serve.mjs
 
 test: build
-	@$(NODE) scripts/chromium.mjs
+	@$(NODE) scripts/chromium.mjs && $(NODE) scripts/redis.mjs
 	cargo test --locked
 	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs'
 	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/storage.mjs

@@ -15,7 +15,7 @@ use tally::counter::history::Step;
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::{LANES_MAX, NONCE_KEPT_MS, Nonce, Outcome};
 use tally::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
-use tally::sketch::{Class, HashId, HashKey};
+use tally::sketch::{Class, HashId, HashKey, Uniques};
 
 const BEGIN_MS: i64 = 1_777_593_630_000;
 
@@ -55,6 +55,7 @@ fn load(added: u128, removed: u128) -> Load {
         writes: 1,
         newest: 0,
         samples: Vec::new(),
+        imported: Uniques::new(),
     }
 }
 

@@ -32,7 +32,7 @@ use tally::protocol::messages::{
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
-use tally::sketch::{HashKey, Histogram, Sample, Token};
+use tally::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -89,6 +89,7 @@ fn load() -> Load {
         writes: 5,
         newest: 300,
         samples: vec![(second, Histogram::of(Sample::new(12.3).expect("a sample")))],
+        imported: Uniques::new(),
     }
 }
 
@@ -123,7 +124,7 @@ fn a_flush_has_these_bytes() {
     assert_eq!(
         golden(&flush),
         "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0d37c08a8d090180e8bed50a2c24cef29fe10705ac02\
-         01bcb49f9f0d1c0101e310019a999999999928409a99999999992840cd99b3e6cc9931"
+         01bcb49f9f0d1c0101e310019a999999999928409a99999999992840cd99b3e6cc993100"
     );
 }
 

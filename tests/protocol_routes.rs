@@ -50,6 +50,16 @@ fn every_call_is_found() {
             "/counters/a*/aggregate",
             Route::Aggregate("a".to_owned()),
         ),
+        (
+            "GET",
+            "/counters/a%2Fb/uniques/hyll",
+            Route::ExportHyll(id("a/b")),
+        ),
+        (
+            "PUT",
+            "/counters/a/uniques/hyll",
+            Route::ImportHyll(id("a")),
+        ),
         ("GET", "/uniques", Route::Uniques),
         ("POST", "/uniques/rotate", Route::Rotate),
         ("POST", "/events", Route::Events),

@@ -10,6 +10,9 @@ use super::lane::newest_at;
 /// A delta from which on a write flies alone: if it makes the total overflow, only it is refused.
 const WIDE: u128 = 1 << 64;
 
+/// What registers that were imported count as, however often: 16,384 of 6 bits, in entries of 16 bytes.
+const IMPORT_ENTRIES: usize = 16_384 * 6 / 8 / 16;
+
 /// What a lane carries: items that join into one message.
 pub trait Cargo {
     /// Where an item stands in its batch.
@@ -55,7 +58,13 @@ impl Cargo for Load {
         let amounts = self.live.len() + self.past.len();
         // A bucket of samples is as large as a stamp.
         let samples = self.samples.iter().map(|(_, some)| some.buckets());
-        amounts + self.tokens.len() + self.past_tokens.len() + samples.sum::<usize>()
+        let imported = if self.imported.is_empty() {
+            0
+        } else {
+            IMPORT_ENTRIES
+        };
+        let tokens = self.tokens.len() + self.past_tokens.len();
+        amounts + tokens + imported + samples.sum::<usize>()
     }
 
     fn is_alone(&self) -> bool {

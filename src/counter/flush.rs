@@ -75,12 +75,14 @@ pub struct Load {
     pub newest: u64,
     /// Samples by the unix second of their increments, clamped to the cell's clock.
     pub samples: Samples,
+    /// Registers that were counted elsewhere, at times that nobody knows: they go to all time, and to no window.
+    pub imported: Uniques,
 }
 
 impl Load {
     /// Whether it carries unique elements.
     pub fn has_tokens(&self) -> bool {
-        !(self.tokens.is_empty() && self.past_tokens.is_empty())
+        !(self.tokens.is_empty() && self.past_tokens.is_empty() && self.imported.is_empty())
     }
 
     /// Adds another load to this one; false and unchanged where a total would pass 2^128 − 1, or where elements of both
@@ -111,6 +113,7 @@ impl Load {
         for (second, histogram) in &other.samples {
             add_samples(&mut self.samples, *second, histogram);
         }
+        self.imported.merge(&other.imported);
         true
     }
 }

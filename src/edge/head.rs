@@ -97,7 +97,7 @@ pub enum Body<'a> {
     /// Text.
     Text(&'a str),
     /// Bytes.
-    Bytes(&'static [u8]),
+    Bytes(&'a [u8]),
 }
 
 /// A body, or none, as JavaScript takes it.

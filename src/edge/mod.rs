@@ -17,6 +17,7 @@
 //! | [`distribution`] | how samples are distributed |
 //! | [`secrets`], [`elements`] | keys and salts of hashes; what uniques of one write are counted by |
 //! | [`uniques`] | unions of unique elements |
+//! | [`hyll`] | unique elements from and for Redis |
 //! | [`views`] | what default reads share |
 //! | [`manage`] | settings, endings, listings |
 //! | [`live`] | streams of what is watched |
@@ -41,6 +42,7 @@ mod elements;
 mod fleet;
 mod flight;
 mod head;
+mod hyll;
 mod incoming;
 mod isolate;
 mod keyed;
@@ -136,6 +138,15 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::Distribution(id), Ok(caller)) => {
             caller.may(Scope::Read, id.as_str())?;
             distribution::distribution(visit, id).await
+        }
+        (Route::ExportHyll(id), Ok(caller)) => {
+            caller.may(Scope::Read, id.as_str())?;
+            hyll::export(visit, id).await
+        }
+        (Route::ImportHyll(id), Ok(caller)) => {
+            caller.may(Scope::Write, id.as_str())?;
+            Visitor::of(visit, &caller).admit(id.as_str())?;
+            hyll::import(visit, id).await
         }
         (Route::Uniques, Ok(caller)) => uniques::uniques(visit, &caller).await,
         (Route::List, Ok(caller)) => manage::list(visit, &caller).await,

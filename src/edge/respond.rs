@@ -1,5 +1,7 @@
 //! Responses: JSON, text and problems, with the headers that say how true they are, and CORS.
 
+use std::borrow::Cow;
+
 use worker::web_sys::{ReadableStream, Response};
 
 use super::head::{Body, HeaderList, response, streamed};
@@ -35,7 +37,7 @@ pub struct Answer {
     content_type: &'static str,
     body: String,
     /// What is sent instead of `body`, where that is no text.
-    bytes: Option<&'static [u8]>,
+    bytes: Option<Cow<'static, [u8]>>,
     /// `Cache-Control`, where it is not the usual one.
     cache: Option<String>,
     is_for_every_page: bool,
@@ -69,10 +71,10 @@ impl Answer {
     }
 
     /// 200 with bytes of that media type.
-    pub fn bytes(content_type: &'static str, bytes: &'static [u8]) -> Self {
+    pub fn bytes(content_type: &'static str, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
         Self {
             content_type,
-            bytes: Some(bytes),
+            bytes: Some(bytes.into()),
             ..Self::json(String::new())
         }
     }
@@ -245,7 +247,7 @@ pub fn respond(visit: &Visit, route: RouteName, answer: Answer) -> worker::Resul
     let cache = answer.cache.unwrap_or_else(usual);
     headers.push(("cache-control", cache));
     let mut status = answer.status;
-    let mut body = Some(match answer.bytes {
+    let mut body = Some(match &answer.bytes {
         Some(bytes) => Body::Bytes(bytes),
         None => Body::Text(&answer.body),
     });

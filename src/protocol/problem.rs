@@ -50,6 +50,7 @@ codes! {
     InvalidPolicy "invalid-policy" 400 "The policy is not valid";
     InvalidCost "invalid-cost" 400 "A cost is a positive whole number";
     CostExceedsLimit "cost-exceeds-limit" 400 "The cost could never be admitted";
+    InvalidHyll "invalid-hyll" 400 "The body is no HyperLogLog of Redis";
     InvalidGzip "invalid-gzip" 400 "The body is not valid gzip";
     Unauthorized "unauthorized" 401 "A key is needed";
     Forbidden "forbidden" 403 "The key does not allow this";

@@ -1,5 +1,9 @@
 //! Which call a request is: method and path in, route or refusal out. The only place that knows paths.
 
+mod segment;
+
+pub use segment::decode_segment;
+
 use super::limits::PolicyName;
 use super::problem::{Code, Problem};
 use crate::counter::id::CounterId;
@@ -29,6 +33,10 @@ pub enum Route {
     List,
     /// `GET /counters/{prefix}*/aggregate`
     Aggregate(String),
+    /// `GET /counters/{id}/uniques/hyll`
+    ExportHyll(CounterId),
+    /// `PUT /counters/{id}/uniques/hyll`
+    ImportHyll(CounterId),
     /// `GET /uniques`
     Uniques,
     /// `POST /uniques/rotate`
@@ -111,6 +119,8 @@ names! {
     Distribution "distribution" "[`Route::Distribution`]";
     List "list" "[`Route::List`]";
     Aggregate "aggregate" "[`Route::Aggregate`]";
+    ExportHyll "hyll_export" "[`Route::ExportHyll`]";
+    ImportHyll "hyll_import" "[`Route::ImportHyll`]";
     Uniques "uniques" "[`Route::Uniques`]";
     Rotate "uniques_rotate" "[`Route::Rotate`]";
     Live "live" "[`Route::Live`]";
@@ -154,6 +164,8 @@ impl Route {
             Self::Distribution(_) => RouteName::Distribution,
             Self::List => RouteName::List,
             Self::Aggregate(_) => RouteName::Aggregate,
+            Self::ExportHyll(_) => RouteName::ExportHyll,
+            Self::ImportHyll(_) => RouteName::ImportHyll,
             Self::Uniques => RouteName::Uniques,
             Self::Rotate => RouteName::Rotate,
             Self::Live => RouteName::Live,
@@ -195,6 +207,7 @@ pub const PATHS: &[(&str, Known)] = &[
     ("/counters/{id}/reset", &["POST"]),
     ("/counters/{id}/history", &["GET"]),
     ("/counters/{id}/distribution", &["GET"]),
+    ("/counters/{id}/uniques/hyll", &["GET", "PUT"]),
     ("/counters/{prefix}*/aggregate", &["GET"]),
     ("/uniques", &["GET"]),
     ("/uniques/rotate", &["POST"]),
@@ -256,6 +269,7 @@ fn template_of(path: &str) -> Option<&'static str> {
         ["counters", _, "reset"] => "/counters/{id}/reset",
         ["counters", _, "history"] => "/counters/{id}/history",
         ["counters", _, "distribution"] => "/counters/{id}/distribution",
+        ["counters", _, "uniques", "hyll"] => "/counters/{id}/uniques/hyll",
         ["counters", prefix, "aggregate"] if prefix.ends_with('*') => {
             "/counters/{prefix}*/aggregate"
         }
@@ -323,6 +337,8 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/counters/{id}/reset", _) => Route::Reset(id()?),
         ("/counters/{id}/history", _) => Route::History(id()?),
         ("/counters/{id}/distribution", _) => Route::Distribution(id()?),
+        ("/counters/{id}/uniques/hyll", "PUT") => Route::ImportHyll(id()?),
+        ("/counters/{id}/uniques/hyll", _) => Route::ExportHyll(id()?),
         ("/counters/{prefix}*/aggregate", _) => Route::Aggregate(decode_segment(
             segment.strip_suffix('*').unwrap_or_default(),
         )?),
@@ -361,38 +377,4 @@ pub fn allow_header(methods: &[&str]) -> String {
     }
     all.push("OPTIONS");
     all.join(", ")
-}
-
-/// Decodes one percent-encoded path segment, strictly: a lenient decoder would let two different
-/// URLs name one counter by accident.
-///
-/// # Errors
-/// `invalid-id` for a `%` without two hexadecimal digits, and for bytes that are not UTF-8.
-pub fn decode_segment(segment: &str) -> Result<String, Problem> {
-    let mut bytes = Vec::with_capacity(segment.len());
-    let mut rest = segment.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        if byte != b'%' {
-            bytes.push(byte);
-            rest = after;
-            continue;
-        }
-        let digits = after
-            .get(..2)
-            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        let value = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let Some(value) = value.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
-            let detail =
-                "the id has a `%` without two hexadecimal digits; write a literal `%` as %25";
-            return Err(Problem::new(Code::InvalidId, detail));
-        };
-        bytes.push(value);
-        rest = after.get(2..).unwrap_or_default();
-    }
-    String::from_utf8(bytes).map_err(|_| {
-        Problem::new(
-            Code::InvalidId,
-            "the id, once percent-decoded, is not UTF-8",
-        )
-    })
 }

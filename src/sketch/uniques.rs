@@ -158,6 +158,23 @@ impl Uniques {
         families
     }
 
+    /// Returns what `hyll` has seen, as elements of Redis's hash that may be any.
+    pub fn from_hyll(hyll: &Hyll) -> Self {
+        Self::of(Source::of_all(HashId::REDIS), Sketch::from(hyll))
+    }
+
+    /// Returns all registers of elements by Redis's hash, merged; `None` where elements of another hash were seen,
+    /// which Redis could not count on. Cost: a merge for each part.
+    pub fn hyll(&self) -> Option<Hyll> {
+        let parts: Vec<(Class, &Sketch)> = self
+            .parts()
+            .map(|(source, sketch)| {
+                (source.hash == HashId::REDIS).then_some((source.class, sketch))
+            })
+            .collect::<Option<_>>()?;
+        Some(merged(&parts))
+    }
+
     /// Returns how many epochs elements were seen in; [`EPOCHS_MAX`] stands for so many or more.
     pub fn epochs(&self) -> usize {
         self.hashes().len()
@@ -176,7 +193,7 @@ impl Uniques {
                 .map(|(source, sketch)| (source.class, sketch))
                 .collect();
             let epoch = match hash {
-                HashId::REDIS => as_redis(&parts),
+                HashId::REDIS => as_redis(&merged(&parts)),
                 _ => family::estimate(&parts),
             };
             estimate += epoch.estimate;
@@ -273,12 +290,17 @@ impl Uniques {
     }
 }
 
-/// As Redis estimates: from all registers merged.
-fn as_redis(parts: &[(Class, &Sketch)]) -> Estimated {
+/// All registers as Redis has them: in one.
+fn merged(parts: &[(Class, &Sketch)]) -> Hyll {
     let mut union = Hyll::new();
     for (_, sketch) in parts {
         union.merge(&Hyll::from(*sketch));
     }
+    union
+}
+
+/// As Redis estimates: from all registers merged.
+fn as_redis(union: &Hyll) -> Estimated {
     #[expect(
         clippy::as_conversions,
         clippy::cast_precision_loss,

@@ -203,6 +203,7 @@ impl Shell {
                     writes: 1,
                     newest: 0,
                     samples: Vec::new(),
+                    imported: Uniques::new(),
                 };
                 self.number += 1;
                 let nonce = Nonce {

@@ -173,10 +173,11 @@ class World {
       edge === 0
         ? await this.#miniflare.dispatchFetch(url, init)
         : await (await this.#miniflare.getWorker(`${EDGE}-${edge + 1}`)).fetch(url, init);
-    const text = await response.text();
+    const bytes = Buffer.from(await response.arrayBuffer());
+    const text = bytes.toString();
     const type = response.headers.get("content-type") ?? "";
     const json = type.includes("json") && text !== "" ? parseExact(text) : undefined;
-    const answer = { status: response.status, headers: response.headers, text, json };
+    const answer = { status: response.status, headers: response.headers, bytes, text, json };
     const route = path.split("?")[0];
     if (method !== "OPTIONS" && method !== "HEAD") {
       expect(answerFaults(method, route, response.status, type, json, text), `${method} ${path}\n${text}`).toEqual([]);

@@ -31,6 +31,10 @@ impl Cell {
             let element = (element.source(load.hash, shards), element.token);
             self.insert_token(minute, element, now, &mut open_changed, changes);
         }
+        if !load.imported.is_empty() {
+            // Where nothing is new nothing is written: who imports again and again costs no row.
+            changes.all_time |= self.all_time.merge(&load.imported);
+        }
         if let Some((minute, uniques)) = self.open_uniques.as_ref().filter(|_| open_changed) {
             changes.put_minute(*minute, uniques);
         }

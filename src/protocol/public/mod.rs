@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `distribution` | how samples are distributed |
 //! | `explain` | how a counter's sum was made |
+//! | `hyll` | unique elements as Redis has them |
 //! | `live` | a counter, as those who watch it are told |
 //! | `number` | exact numbers of any size, estimates |
 //! | `rounding` | estimates for readers without a key |
@@ -29,12 +30,14 @@ use crate::sketch::HashId;
 
 mod distribution;
 mod explain;
+mod hyll;
 mod live;
 mod number;
 mod rounding;
 mod told;
 mod union;
 
+pub use hyll::{hyll_of, imported_json, not_of_redis, parse_hyll};
 pub use number::{Estimate, Exact};
 pub use rounding::{DIGITS_MAX, Rounding};
 pub use told::{Freshness, SettingsView, Told};

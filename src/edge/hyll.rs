@@ -1,0 +1,129 @@
+//! Unique elements from and for Redis: the string that its HyperLogLogs are kept in.
+//!
+//! Invariant: an import only merges registers into what a counter has, so it may be sent as often as anybody likes, and an
+//! answer of unknown outcome is no harm; it counts no hit, and adds to no window, since nobody knows when its elements came.
+
+use super::flight::Cells;
+use super::isolate::{home_of, learn_unique_hash, own_shard, shards_of};
+use super::read::{not_found, see, see_version, unread};
+use super::respond::Answer;
+use super::visit::Visit;
+use super::write::MOVES_MAX;
+use super::{body, lanes};
+use crate::counter::flush::{Load, Refusal};
+use crate::counter::id::CounterId;
+use crate::counter::settings::UniqueHash;
+use crate::platform::call;
+use crate::platform::clock::now_ms;
+use crate::protocol::messages::{Fault, Read, Wanted};
+use crate::protocol::names::CellAddress;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::{Told, hyll_of, imported_json, not_of_redis, parse_hyll};
+use crate::protocol::query::{Query, WINDOW_UNIQUES_SECONDS_MAX, Window};
+use crate::sketch::{HashId, Hyll, Uniques};
+
+/// Media type of the string.
+const OCTETS: &str = "application/octet-stream";
+
+/// `GET /counters/{id}/uniques/hyll`.
+///
+/// # Errors
+/// `counter-not-found`, `hash-mismatch`, `invalid-query`, `unauthorized`, `unavailable`, `version-not-reached`.
+pub async fn export(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
+    let query = Query::parse(
+        visit.query(),
+        &["window", "at", "consistency", "datacenter", "at_least"],
+    )?;
+    let window = query.window(now_ms().div_euclid(1_000))?;
+    if window.is_some_and(|window| !window.has_uniques()) {
+        let detail =
+            format!("uniques are kept for {WINDOW_UNIQUES_SECONDS_MAX} seconds; ask for less");
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    if !visit.rounding()?.is_off() {
+        let detail = "readers without a key are told rounded uniques, and registers cannot be rounded: send a key";
+        return Err(Problem::new(Code::Unauthorized, detail));
+    }
+    let question = Read {
+        counter: id,
+        datacenter: query.datacenter()?,
+        wanted: Window::wanted(window),
+    };
+    let asked = query.at_least()?;
+    let _waiting = visit.waiting();
+    let seen = see_version(visit, &question, query.is_strong()?, asked.as_ref()).await?;
+    let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
+    let told = Told::new(&question.counter, &sum, seen.freshness);
+    let answer = Answer::bytes(OCTETS, hyll_of(&told, window)?.to_bytes());
+    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+}
+
+/// `PUT /counters/{id}/uniques/hyll`: merges a string into a counter that exists.
+///
+/// # Errors
+/// `counter-not-found`, `invalid-hyll`, `hash-mismatch`, `body-too-large`, `unavailable`.
+pub async fn import(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
+    Query::parse(visit.query(), &[])?;
+    let hyll = parse_hyll(&body::read_small(&visit.request).await?)?;
+    let _waiting = visit.waiting();
+    // A flush would create the counter, by the deployment's own hash: that is a setting, which is its owner's.
+    let root = call::look_up(&visit.env, &id).await.map_err(unread)?;
+    let unique_hash = root.map(|root| root.settings.unique_hash);
+    match unique_hash {
+        Some(UniqueHash::Redis) => learn_unique_hash(&id, UniqueHash::Redis),
+        Some(UniqueHash::Keyed) => return Err(not_of_redis(&id)),
+        None => {
+            let detail = format!(
+                "there is no counter {:?}; create it by PUT /counters/{{id}} with {{\"unique_hash\":\"redis\"}}",
+                id.as_str()
+            );
+            return Err(Problem::new(Code::CounterNotFound, detail));
+        }
+    }
+    merge(visit, &id, &hyll).await?;
+    let question = Read {
+        counter: id,
+        datacenter: None,
+        wanted: Wanted::default(),
+    };
+    let seen = see(visit, &question, true).await?;
+    let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
+    let told = Told::new(&question.counter, &sum, seen.freshness).rounded(visit.rounding()?);
+    let answer = Answer::json(imported_json(&told));
+    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+}
+
+/// Has a cell of the counter add these registers to its own, durably. Any cell will do: their union is what is told.
+async fn merge(visit: &Visit, id: &CounterId, hyll: &Hyll) -> Result<(), Problem> {
+    let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
+    let mut shards = shards_of(id, &datacenter);
+    let begun_ms = now_ms();
+    let load = Load {
+        hash: HashId::REDIS,
+        imported: Uniques::from_hyll(hyll),
+        ..Load::default()
+    };
+    for _ in 0..MOVES_MAX {
+        let cell = CellAddress {
+            counter: id.clone(),
+            datacenter: datacenter.clone(),
+            shard: own_shard(shards),
+        };
+        let arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
+        match arrival.outcome {
+            Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
+            // The counter was deleted since, and came back by another hash.
+            Err(Fault::Refused(Refusal::OtherHash(UniqueHash::Keyed))) => {
+                return Err(not_of_redis(id));
+            }
+            Err(Fault::Refused(Refusal::OtherHash(UniqueHash::Redis))) => {}
+            Err(Fault::Elsewhere(home)) => {
+                shards = 1;
+                datacenter = home;
+            }
+            outcome => return outcome.map(|_| ()).map_err(Problem::from),
+        }
+    }
+    let detail = "the counter is busy; nothing was changed, try again";
+    Err(Problem::new(Code::Unavailable, detail))
+}

@@ -1,0 +1,70 @@
+//! Unique elements as Redis has them: what is exported, and what is told of an import.
+
+use serde::Serialize;
+
+use super::number::Estimate;
+use super::to_json;
+use super::told::Told;
+use crate::counter::id::CounterId;
+use crate::counter::settings::UniqueHash;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::Window;
+use crate::sketch::Hyll;
+
+/// The unique elements of a counter, of a window if there is one, with their registers merged as Redis does.
+///
+/// # Errors
+/// `hash-mismatch` where they did not go through Redis's hash.
+pub fn hyll_of(told: &Told<'_>, window: Option<Window>) -> Result<Hyll, Problem> {
+    let settings = told.sum.root.settings;
+    let hyll = told.sketches(window).hyll();
+    hyll.filter(|_| settings.unique_hash == UniqueHash::Redis)
+        .ok_or_else(|| not_of_redis(told.id))
+}
+
+/// What is told of a counter whose unique elements do not go through Redis's hash.
+pub fn not_of_redis(id: &CounterId) -> Problem {
+    let detail = format!(
+        "unique elements of `{id}` go through a secret key, and Redis knows only its own hash: use a counter without elements that has `\"unique_hash\":\"redis\"`, set by PUT /counters/{{id}}"
+    );
+    Problem::new(Code::HashMismatch, detail)
+}
+
+/// Reads a string of Redis.
+///
+/// # Errors
+/// `invalid-hyll` with the reason, and with what to do about the line feed that `redis-cli` adds.
+pub fn parse_hyll(bytes: &[u8]) -> Result<Hyll, Problem> {
+    Hyll::parse(bytes).map_err(|fault| {
+        let has_line_feed = bytes
+            .strip_suffix(b"\n")
+            .is_some_and(|string| Hyll::parse(string).is_ok());
+        let what_to_do = if has_line_feed {
+            "without the line feed at its end it is one: redis-cli adds that unless it is told -D ''"
+        } else {
+            "send what GET of a HyperLogLog's key answers in Redis, byte for byte"
+        };
+        let detail = format!("{fault}; nothing was changed; {what_to_do}");
+        Problem::new(Code::InvalidHyll, detail)
+    })
+}
+
+/// The JSON of `PUT /counters/{id}/uniques/hyll`: the counter's unique elements after it.
+pub fn imported_json(told: &Told<'_>) -> String {
+    #[derive(Serialize)]
+    struct ImportedView<'a> {
+        id: &'a CounterId,
+        #[serde(flatten)]
+        estimate: Estimate,
+        exact: bool,
+        as_of: i64,
+        staleness_ms: i64,
+    }
+    to_json(&ImportedView {
+        id: told.id,
+        estimate: told.uniques(None).unwrap_or(Estimate::NOTHING),
+        exact: told.is_exact(),
+        as_of: told.as_of_ms(),
+        staleness_ms: told.staleness_ms(),
+    })
+}

@@ -1,0 +1,99 @@
+// A real redis-server for one spec: its own process, a unix socket in its own folder, nothing on disk.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createConnection } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { findProgram } from "../../scripts/debian.mjs";
+
+const PROGRAM = findProgram(["redis-server"]);
+
+/** Why there is no Redis to compare with; undefined where there is one. */
+export const MISSING = PROGRAM === undefined ? "redis-server is not installed (Debian package redis-server)" : undefined;
+
+// One reply of the protocol at the start of these bytes, with where it ends; undefined where it is not all there.
+function replyIn(bytes) {
+  const end = bytes.indexOf("\r\n");
+  if (end < 0) return undefined;
+  const line = bytes.toString("latin1", 1, end);
+  const after = end + 2;
+  switch (String.fromCharCode(bytes[0])) {
+    case "+":
+      return [line, after];
+    case "-":
+      return [new Error(line), after];
+    case ":":
+      return [Number(line), after];
+    case "$": {
+      const length = Number(line);
+      if (length < 0) return [null, after];
+      if (bytes.length < after + length + 2) return undefined;
+      return [bytes.subarray(after, after + length), after + length + 2];
+    }
+    default:
+      throw new Error(`Redis answers ${line}`);
+  }
+}
+
+class Redis {
+  #server;
+  #folder;
+  #socket;
+  #received = Buffer.alloc(0);
+  #asked = [];
+
+  constructor(server, folder, socket) {
+    this.#server = server;
+    this.#folder = folder;
+    this.#socket = socket;
+    socket.on("data", (piece) => {
+      this.#received = Buffer.concat([this.#received, piece]);
+      for (let reply; (reply = replyIn(this.#received)) !== undefined; ) {
+        this.#received = this.#received.subarray(reply[1]);
+        const { resolve, reject } = this.#asked.shift();
+        if (reply[0] instanceof Error) reject(reply[0]);
+        else resolve(reply[0]);
+      }
+    });
+  }
+
+  /** The answer to a command: a number, null, bytes, or a word; it throws what Redis refuses. */
+  call(...words) {
+    const parts = words.flatMap((word) => {
+      const bytes = Buffer.isBuffer(word) ? word : Buffer.from(String(word));
+      return [Buffer.from(`$${bytes.length}\r\n`), bytes, Buffer.from("\r\n")];
+    });
+    const answered = new Promise((resolve, reject) => this.#asked.push({ resolve, reject }));
+    this.#socket.write(Buffer.concat([Buffer.from(`*${words.length}\r\n`), ...parts]));
+    return answered;
+  }
+
+  async close() {
+    this.#socket.destroy();
+    const ended = once(this.#server, "exit");
+    this.#server.kill("SIGKILL");
+    await ended;
+    rmSync(this.#folder, { recursive: true });
+  }
+}
+
+/** Starts one, and returns it once it listens. */
+export async function openRedis() {
+  const folder = mkdtempSync(join(tmpdir(), "tally-redis-"));
+  const path = join(folder, "socket");
+  const args = ["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket", path, "--dir", folder];
+  const server = spawn(PROGRAM, args, { stdio: ["ignore", "pipe", "inherit"] });
+  const said = [];
+  // It says when it listens; the lines end where it died instead.
+  for await (const line of createInterface({ input: server.stdout })) {
+    said.push(line);
+    if (line.includes("eady to accept connections")) break;
+  }
+  if (!said.at(-1)?.includes("eady to accept connections")) throw new Error(`redis-server ended:\n${said.join("\n")}`);
+  server.stdout.resume();
+  const socket = createConnection(path);
+  await once(socket, "connect");
+  return new Redis(server, folder, socket);
+}
