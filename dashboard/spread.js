@@ -4,8 +4,6 @@ import { el, setText, svg } from "./dom.js";
 import { count, measured } from "./numbers.js";
 import { sparkline } from "./series.js";
 
-// Samples are kept for a day.
-const SECONDS_MAX = 86_400;
 // Each slice is a question of its own.
 const SLICES = 12;
 const MARKS = [
@@ -47,12 +45,7 @@ export class Spread {
     this.#id = id;
     this.#range = range;
     this.#signal = signal;
-    const title = el(
-      "h2",
-      { id: "spread-title", class: "label" },
-      "Samples in ",
-      range.seconds > SECONDS_MAX ? "the last day" : range.words,
-    );
+    const title = el("h2", { id: "spread-title", class: "label" }, "Samples in ", range.words);
     this.node = el(
       "section",
       { class: "panel spread", hidden: true, "aria-labelledby": "spread-title" },
@@ -67,15 +60,13 @@ export class Spread {
   /** Asks again. A service without samples is asked once. */
   async refresh() {
     if (this.#isMissing) return;
-    const seconds = Math.min(SECONDS_MAX, this.#range.seconds);
     const to = Math.floor(Date.now() / 1000);
     try {
-      const told = await this.#ask(seconds);
+      const told = await this.#ask(this.#range.seconds);
       this.node.hidden = told.count === 0 || told.count === "0";
       if (this.node.hidden) return;
       this.#show(told);
-      // Not further back than samples are kept, by the clock of the service.
-      const slices = slicesOf(Math.min(seconds, SECONDS_MAX - 120), to);
+      const slices = slicesOf(this.#range.seconds, to);
       const parts = [];
       for (const slice of slices) parts.push(await this.#ask(slice.seconds, slice.at));
       this.#draw(parts);
