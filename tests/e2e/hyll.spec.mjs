@@ -90,6 +90,10 @@ test.skipIf(MISSING)(`thousands of elements go to Redis and come from it${MISSIN
     await count(world, "some", names(100, 3_000), "SYD");
     await pfadd(redis, "some-there", names(100, 3_000));
     expect(await estimate(world, "some")).toBe(await redis.call("PFCOUNT", "some", "some-there"));
+    // Whoever has learned of the hash keeps it, whatever else is set: no line is refused for it.
+    await world.put("few", { shards: 2 });
+    const known = await world.well("POST", "/events", { body: JSON.stringify({ key: "few", unique: "visitor 0" }) });
+    expect(known).toMatchObject({ accepted: 1, rejected: 0 });
     // Together with another counter as by PFCOUNT of both.
     const union = await world.well("GET", "/uniques?id=some&id=many&consistency=strong");
     expect(union.estimate).toBe(await redis.call("PFCOUNT", "some", "some-there", "many", "many-there"));
