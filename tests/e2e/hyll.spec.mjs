@@ -1,5 +1,5 @@
-// Unique elements to and from a real Redis: the same bytes, and the same counts to the digit. Without one only what is
-// refused is looked at.
+// Unique elements to and from a real Redis: the same bytes, and the same counts to the digit. Without one only what needs
+// none is looked at.
 import { expect, test } from "vitest";
 import { MISSING, openRedis } from "./redis.mjs";
 import { each, openWorld, until } from "./world.mjs";
@@ -219,6 +219,30 @@ test("who may only write imports, who may only read exports, and rounded readers
     await created(world, "r");
     const rounded = await world.refused(401, "unauthorized", "GET", path("r"));
     expect(rounded.json.detail).toContain("send a key");
+  } finally {
+    await world.close();
+  }
+});
+
+test("an import whose answer is lost is merged once more, and one that reaches nobody says so and changes nothing", async () => {
+  const world = await openWorld({ faults: true });
+  try {
+    for (const id of ["r", "s"]) await created(world, id);
+    await world.add("r", { unique: "ann" });
+    const one = await exported(world, "r");
+    let lost = 0;
+    world.fail(({ path: called }) => (called === "/flush" && lost++ === 0 ? "after" : undefined));
+    expect(await imported(world, "s", one)).toMatchObject({ estimate: 1, exact: true });
+    expect(lost).toBeGreaterThan(1);
+    isSame(await exported(world, "s"), one);
+    await world.add("r", { unique: "bob" });
+    const two = await exported(world, "r");
+    world.fail(({ path: called }) => (called === "/flush" ? "before" : undefined));
+    await world.refused(503, "unavailable", "PUT", path("s"), { body: two, headers: OCTETS });
+    world.fail(() => undefined);
+    isSame(await exported(world, "s"), one);
+    expect(await imported(world, "s", two)).toMatchObject({ estimate: 2 });
+    expect(await world.strong("s")).toMatchObject({ value: 0 });
   } finally {
     await world.close();
   }
