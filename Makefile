@@ -65,6 +65,7 @@ check: setup-check build
 
 bench: build
 	cargo bench --locked --bench native
+	@$(NODE) benches/sketch-wasm.mjs
 	@exec $(NODE) benches/run.mjs
 
 clean:

@@ -4,14 +4,14 @@
 //!
 //! The deployed module is built for size, which leaves loops over bytes as they are: a merge of two
 //! sketches then takes 12 µs and more, packing 11. So what is done to all 16,384 registers is written here
-//! in vectors or words: 0.46 µs for a merge, 6 to pack.
+//! in vectors or words: 0.51 µs for a merge (0.54 by four vectors a step, not eight), 6 to pack.
 
 /// Registers of a vector.
 pub(super) const LANES: usize = 16;
 
 /// Vectors that a step of a loop takes.
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-const STEP: usize = 4;
+const STEP: usize = 8;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 const _: () = assert!(
     super::registers::REGISTERS.is_multiple_of(STEP * LANES),
@@ -46,10 +46,12 @@ pub(super) fn raise_all(mine: &mut [[u8; LANES]], theirs: &[[u8; LANES]]) -> boo
     let mut grown = u64x2_splat(0);
     let (mine, _) = mine.as_chunks_mut::<STEP>();
     let (theirs, _) = theirs.as_chunks::<STEP>();
-    for ([a, b, c, d], [w, x, y, z]) in mine.iter_mut().zip(theirs) {
-        let one = v128_or(raise(a, w), raise(b, x));
-        let two = v128_or(raise(c, y), raise(d, z));
-        grown = v128_or(grown, v128_or(one, two));
+    for ([a, b, c, d, e, f, g, h], [s, t, u, v, w, x, y, z]) in mine.iter_mut().zip(theirs) {
+        let one = v128_or(raise(a, s), raise(b, t));
+        let two = v128_or(raise(c, u), raise(d, v));
+        let three = v128_or(raise(e, w), raise(f, x));
+        let four = v128_or(raise(g, y), raise(h, z));
+        grown = v128_or(grown, v128_or(v128_or(one, two), v128_or(three, four)));
     }
     v128_any_true(grown)
 }

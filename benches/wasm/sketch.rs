@@ -1,0 +1,69 @@
+//! What a sketch costs in Wasm, as it ships: functions that `benches/sketch-wasm.mjs` calls with two numbers of rounds each,
+//! so that what is made before the first round falls out of the difference.
+//!
+//! Built for wasm32 in the release profile, like the Worker itself.
+
+#![expect(
+    unsafe_code,
+    reason = "an exported function needs a name of its own, which nothing else here has"
+)]
+
+use std::hint::black_box;
+use tally::sketch::{Sketch, Token};
+
+/// Six for each register: a sketch of them is dense and full.
+const ELEMENTS: usize = 100_000;
+
+/// How many a round inserts.
+const INSERTS: usize = 1_000;
+
+/// A sequence that fills all of `u64`: a Weyl sequence through the mixer of SplitMix64.
+///
+/// **Source**: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014), figure 16.
+fn tokens(seed: u64, count: usize) -> Vec<Token> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    (0..count).map(|_| Token::from_hash(next())).collect()
+}
+
+fn full(seed: u64) -> Sketch {
+    let mut sketch = Sketch::new();
+    sketch.insert_many(&tokens(seed, ELEMENTS));
+    sketch
+}
+
+/// Inserts 1,000 elements one by one into a dense sketch, so many times. Returns how many changed it.
+#[unsafe(no_mangle)]
+pub extern "C" fn insert_1000(rounds: u32) -> u32 {
+    let (mut sketch, tokens) = (full(1), tokens(2, INSERTS));
+    let mut changed = 0;
+    for _ in 0..rounds {
+        for token in black_box(&tokens) {
+            changed += u32::from(sketch.insert(*token));
+        }
+    }
+    changed
+}
+
+/// Inserts 1,000 elements at once into a dense sketch, so many times. Returns how many times it changed.
+#[unsafe(no_mangle)]
+pub extern "C" fn insert_many_1000(rounds: u32) -> u32 {
+    let (mut sketch, tokens) = (full(1), tokens(2, INSERTS));
+    let rounds = 0..rounds;
+    let changes = rounds.map(|_| u32::from(sketch.insert_many(black_box(&tokens))));
+    changes.sum()
+}
+
+/// Merges two dense sketches, so many times. Returns how many times it changed.
+#[unsafe(no_mangle)]
+pub extern "C" fn merge_dense(rounds: u32) -> u32 {
+    let (mut sketch, other) = (full(1), full(3));
+    let rounds = 0..rounds;
+    let changes = rounds.map(|_| u32::from(sketch.merge(black_box(&other))));
+    changes.sum()
+}
