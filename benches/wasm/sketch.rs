@@ -8,6 +8,10 @@
     reason = "an exported function needs a name of its own, which nothing else here has"
 )]
 
+#[path = "../splitmix.rs"]
+mod splitmix;
+
+use splitmix::SplitMix64;
 use std::hint::black_box;
 use tally::sketch::{Sketch, Token};
 
@@ -17,18 +21,8 @@ const ELEMENTS: usize = 100_000;
 /// How many a round inserts.
 const INSERTS: usize = 1_000;
 
-/// A sequence that fills all of `u64`: a Weyl sequence through the mixer of SplitMix64.
-///
-/// **Source**: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014), figure 16.
 fn tokens(seed: u64, count: usize) -> Vec<Token> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    };
-    (0..count).map(|_| Token::from_hash(next())).collect()
+    SplitMix64(seed).take(count).map(Token::from_hash).collect()
 }
 
 fn full(seed: u64) -> Sketch {

@@ -1,5 +1,5 @@
-//! What uniques of one write are counted by: what its client says, or who its visitor is today; and how it reaches its shard
-//! by itself.
+//! What uniques of one write are counted by: what its client says, or who its visitor is today; and how elements reach a
+//! shard by themselves.
 //!
 //! Invariant: a visitor's address is in memory while its request is, and leaves it only under the salt of a day.
 
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use worker::Env;
 
 use super::flight::Cells;
-use super::isolate::{home_of, shards_of, unique_hash_of};
+use super::isolate::{home_of, own_shard, shards_of, unique_hash_of};
 use super::lanes;
 use super::secrets::{Hashing, hashing, salt};
 use super::visit::Visit;
@@ -22,8 +22,9 @@ use crate::protocol::batch::event::IncrementBody;
 use crate::protocol::messages::Fault;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::not_of_redis;
 use crate::protocol::visitor::{Address, day_of, visitor};
-use crate::sketch::{HashId, hash, redis_hash};
+use crate::sketch::{HashId, Hyll, Uniques, hash, redis_hash};
 
 /// What uniques are counted by.
 pub enum Unique {
@@ -107,25 +108,61 @@ pub async fn send(
     unique: &[u8],
     second: i64,
 ) -> Result<(), Problem> {
-    let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
-    let mut shards = shards_of(id, &datacenter);
-    let begun_ms = now_ms();
-    for _ in 0..MOVES_MAX {
+    let aim = async |shards, _| {
         let (hash, hashed) = hashed(visit, id, unique).await?;
         let load = Load {
             past_tokens: vec![(second, Element::by(hash, hashed))],
             hash,
             ..Load::default()
         };
+        Ok((shard_of_element(hashed, shards), load))
+    };
+    let detail = "the counter is busy; nothing was counted, try again";
+    carry(visit, id, aim, detail).await
+}
+
+/// Has a cell of the counter add these registers to its own, durably. Any cell will do: their union is what is told.
+///
+/// # Errors
+/// Any refusal, `hash-mismatch` and `unavailable`.
+pub async fn merge(visit: &Visit, id: &CounterId, hyll: &Hyll) -> Result<(), Problem> {
+    let load = Load {
+        hash: HashId::REDIS,
+        imported: Uniques::from_hyll(hyll),
+        ..Load::default()
+    };
+    let aim = async |shards, other| match other {
+        // The counter was deleted since, and came back by another hash.
+        Some(UniqueHash::Keyed) => Err(not_of_redis(id)),
+        Some(UniqueHash::Redis) | None => Ok((own_shard(shards), load.clone())),
+    };
+    let detail = "the counter is busy; nothing was changed, try again";
+    carry(visit, id, aim, detail).await
+}
+
+/// Carries unique elements, which may be sent again without harm, to where the counter is: `aim` says to which of so many
+/// shards, and what, now that a cell has refused it for the hash that the counter has, if one did.
+async fn carry(
+    visit: &Visit,
+    id: &CounterId,
+    aim: impl AsyncFn(u8, Option<UniqueHash>) -> Result<(u8, Load), Problem>,
+    busy: &str,
+) -> Result<(), Problem> {
+    let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
+    let mut shards = shards_of(id, &datacenter);
+    let mut other = None;
+    let begun_ms = now_ms();
+    for _ in 0..MOVES_MAX {
+        let (shard, load) = aim(shards, other).await?;
         let cell = CellAddress {
             counter: id.clone(),
             datacenter: datacenter.clone(),
-            shard: shard_of_element(hashed, shards),
+            shard,
         };
         let arrival = lanes::carry::<Cells>(visit, &cell, load, begun_ms).await?;
         match arrival.outcome {
             Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
-            Err(Fault::Refused(Refusal::OtherHash(_))) => {}
+            Err(Fault::Refused(Refusal::OtherHash(own))) => other = Some(own),
             Err(Fault::Elsewhere(home)) => {
                 shards = 1;
                 datacenter = home;
@@ -133,6 +170,5 @@ pub async fn send(
             outcome => return outcome.map(|_| ()).map_err(Problem::from),
         }
     }
-    let detail = "the counter is busy; nothing was counted, try again";
-    Err(Problem::new(Code::Unavailable, detail))
+    Err(Problem::new(Code::Unavailable, busy))
 }

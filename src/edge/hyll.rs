@@ -3,24 +3,19 @@
 //! Invariant: an import only merges registers into what a counter has, so it may be sent as often as anybody likes, and an
 //! answer of unknown outcome is no harm; it counts no hit, and adds to no window, since nobody knows when its elements came.
 
-use super::flight::Cells;
-use super::isolate::{home_of, learn_unique_hash, own_shard, shards_of};
+use super::isolate::learn_unique_hash;
 use super::read::{not_found, see, see_version, unread};
 use super::respond::Answer;
 use super::visit::Visit;
-use super::write::MOVES_MAX;
-use super::{body, lanes};
-use crate::counter::flush::{Load, Refusal};
+use super::{body, elements};
 use crate::counter::id::CounterId;
 use crate::counter::settings::UniqueHash;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
-use crate::protocol::messages::{Fault, Read, Wanted};
-use crate::protocol::names::CellAddress;
+use crate::protocol::messages::{Read, Wanted};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Told, hyll_of, imported_json, not_of_redis, parse_hyll};
-use crate::protocol::query::{Query, WINDOW_UNIQUES_SECONDS_MAX, Window};
-use crate::sketch::{HashId, Hyll, Uniques};
+use crate::protocol::query::{Query, Window};
 
 /// Media type of the string.
 const OCTETS: &str = "application/octet-stream";
@@ -34,12 +29,7 @@ pub async fn export(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
         visit.query(),
         &["window", "at", "consistency", "datacenter", "at_least"],
     )?;
-    let window = query.window(now_ms().div_euclid(1_000))?;
-    if window.is_some_and(|window| !window.has_uniques()) {
-        let detail =
-            format!("uniques are kept for {WINDOW_UNIQUES_SECONDS_MAX} seconds; ask for less");
-        return Err(Problem::new(Code::InvalidQuery, detail));
-    }
+    let window = query.uniques_window(now_ms().div_euclid(1_000))?;
     if !visit.rounding()?.is_off() {
         let detail = "readers without a key are told rounded uniques, and registers cannot be rounded: send a key";
         return Err(Problem::new(Code::Unauthorized, detail));
@@ -80,7 +70,7 @@ pub async fn import(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
             return Err(Problem::new(Code::CounterNotFound, detail));
         }
     }
-    merge(visit, &id, &hyll).await?;
+    elements::merge(visit, &id, &hyll).await?;
     let question = Read {
         counter: id,
         datacenter: None,
@@ -91,39 +81,4 @@ pub async fn import(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let told = Told::new(&question.counter, &sum, seen.freshness).rounded(visit.rounding()?);
     let answer = Answer::json(imported_json(&told));
     Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
-}
-
-/// Has a cell of the counter add these registers to its own, durably. Any cell will do: their union is what is told.
-async fn merge(visit: &Visit, id: &CounterId, hyll: &Hyll) -> Result<(), Problem> {
-    let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
-    let mut shards = shards_of(id, &datacenter);
-    let begun_ms = now_ms();
-    let load = Load {
-        hash: HashId::REDIS,
-        imported: Uniques::from_hyll(hyll),
-        ..Load::default()
-    };
-    for _ in 0..MOVES_MAX {
-        let cell = CellAddress {
-            counter: id.clone(),
-            datacenter: datacenter.clone(),
-            shard: own_shard(shards),
-        };
-        let arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
-        match arrival.outcome {
-            Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
-            // The counter was deleted since, and came back by another hash.
-            Err(Fault::Refused(Refusal::OtherHash(UniqueHash::Keyed))) => {
-                return Err(not_of_redis(id));
-            }
-            Err(Fault::Refused(Refusal::OtherHash(UniqueHash::Redis))) => {}
-            Err(Fault::Elsewhere(home)) => {
-                shards = 1;
-                datacenter = home;
-            }
-            outcome => return outcome.map(|_| ()).map_err(Problem::from),
-        }
-    }
-    let detail = "the counter is busy; nothing was changed, try again";
-    Err(Problem::new(Code::Unavailable, detail))
 }

@@ -13,7 +13,7 @@ use crate::protocol::bodies::parse_nothing;
 use crate::protocol::messages::Read;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Told, intersection_json, rotated_json, union_json};
-use crate::protocol::query::{Query, UNION_MAX, WINDOW_UNIQUES_SECONDS_MAX, Window};
+use crate::protocol::query::{Query, UNION_MAX, Window};
 
 /// `GET /uniques`.
 ///
@@ -21,12 +21,7 @@ use crate::protocol::query::{Query, UNION_MAX, WINDOW_UNIQUES_SECONDS_MAX, Windo
 /// `counter-not-found`, `invalid-query`, `hash-mismatch`, `unavailable`.
 pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(visit.query(), &["id", "window", "at", "consistency", "op"])?;
-    let window = query.window(now_ms().div_euclid(1_000))?;
-    if window.is_some_and(|window| !window.has_uniques()) {
-        let detail =
-            format!("uniques are kept for {WINDOW_UNIQUES_SECONDS_MAX} seconds; ask for less");
-        return Err(Problem::new(Code::InvalidQuery, detail));
-    }
+    let window = query.uniques_window(now_ms().div_euclid(1_000))?;
     let mut ids = Vec::new();
     for text in query.all("id") {
         let id = CounterId::parse(text)?;

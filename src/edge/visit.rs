@@ -154,7 +154,8 @@ impl Visit {
             let value = self.header(&named);
             return value.and_then(|value| Address::of_header(&value)).ok_or_else(|| {
                 no_address(&format!(
-                    "{CLIENT_ADDRESS_HEADER} names the header `{named}`, which this request does not have, or not with an address;                      have the proxy in front set it"
+                    "{CLIENT_ADDRESS_HEADER} names the header `{named}`, which this request does not have, or not with an address; \
+                     have the proxy in front set it"
                 ))
             });
         }

@@ -77,8 +77,7 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
         let detail = "a sample goes with an increment; leave it out of a decrement";
         return Err(Problem::new(Code::InvalidBody, detail));
     }
-    if body.by.is_ignored(|| visit.header("user-agent")) {
-        measure::count(Metric::BotIgnored);
+    if is_ignored(visit, &body) {
         return Ok(Answer::json(ignored_json(&id)));
     }
     let unique = unique_of(visit, &body)?;
@@ -117,8 +116,7 @@ pub async fn one(visit: &Visit, id: CounterId, unique: Option<String>) -> Result
         at_ms: None,
         sample: None,
     };
-    if body.by.is_ignored(|| visit.header("user-agent")) {
-        measure::count(Metric::BotIgnored);
+    if is_ignored(visit, &body) {
         return Ok(());
     }
     let write = Write {
@@ -131,6 +129,15 @@ pub async fn one(visit: &Visit, id: CounterId, unique: Option<String>) -> Result
         skewed: None,
     };
     deliver(visit, id, write, false).await.map(|_| ())
+}
+
+/// Whether a write is left out since a bot sent it, which is counted then.
+fn is_ignored(visit: &Visit, body: &IncrementBody) -> bool {
+    let is_ignored = body.by.is_ignored(|| visit.header("user-agent"));
+    if is_ignored {
+        measure::count(Metric::BotIgnored);
+    }
+    is_ignored
 }
 
 async fn deliver(

@@ -4,7 +4,7 @@
 //! commit; and once, since minutes go in the commit that makes their hour. What a counter without samples pays is nothing.
 
 use super::cell_store::{CellStore, Kind};
-use super::store::{blob, integer};
+use super::store::integer;
 use crate::counter::flush::Changes;
 use crate::counter::history::Step;
 use crate::counter::samples::{hour_to_fold, hours_kept_from, samples_at_rest};
@@ -39,8 +39,9 @@ impl CellStore {
         let end = hour.saturating_add(Step::Hour.seconds());
         merged.merge(&self.samples_between(Kind::Samples, hour, end)?);
         self.put_bytes(Kind::HourSamples, hour, merged.to_bytes())?;
-        self.delete_between(Kind::Samples, hour, end)?;
-        self.delete_between(Kind::HourSamples, 0, hours_kept_from(now))
+        // The hour is that of the oldest minute.
+        self.delete_before(Kind::Samples, end)?;
+        self.delete_before(Kind::HourSamples, hours_kept_from(now))
     }
 
     /// The samples of the minutes and hours that begin in a window, merged; at rest, empty for none. Cost: one row read
@@ -80,24 +81,12 @@ impl CellStore {
 
     /// The samples of rows that begin in `from..before`, merged.
     fn samples_between(&self, kind: Kind, from: i64, before: i64) -> Result<Histogram, Fault> {
-        let rows = self.store.run(
-            "SELECT body FROM rows WHERE kind = ? AND start >= ? AND start < ?",
-            vec![kind.number(), from.into(), before.into()],
-        )?;
         let mut all = Histogram::new();
-        for body in rows.iter().filter_map(|row| row.first()).filter_map(blob) {
+        self.each_between(kind, (from, before), |body| {
             all.merge(&read(Some(body))?);
-        }
+            Ok(())
+        })?;
         Ok(all)
-    }
-
-    fn delete_between(&self, kind: Kind, from: i64, before: i64) -> Result<(), Fault> {
-        let values = vec![kind.number(), from.into(), before.into()];
-        self.store.run(
-            "DELETE FROM rows WHERE kind = ? AND start >= ? AND start < ?",
-            values,
-        )?;
-        Ok(())
     }
 }
 

@@ -365,4 +365,28 @@ impl CellStore {
         )?;
         Ok(())
     }
+
+    /// The bodies of the rows of a kind that begin in `from..before`, each handed to `read`.
+    pub(super) fn each_between(
+        &self,
+        kind: Kind,
+        (from, before): (i64, i64),
+        mut read: impl FnMut(&[u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let rows = self.store.run(
+            "SELECT body FROM rows WHERE kind = ? AND start >= ? AND start < ?",
+            vec![kind.number(), from.into(), before.into()],
+        )?;
+        let mut bodies = rows.iter().filter_map(|row| row.first()).filter_map(blob);
+        bodies.try_for_each(&mut read)
+    }
+
+    /// Deletes the rows of a kind that begin before `start`.
+    pub(super) fn delete_before(&self, kind: Kind, start: i64) -> Result<(), Fault> {
+        self.store.run(
+            "DELETE FROM rows WHERE kind = ? AND start < ?",
+            vec![kind.number(), start.into()],
+        )?;
+        Ok(())
+    }
 }

@@ -3,7 +3,6 @@
 //! Invariant: an hour, or a day, is joined from its parts by the commit that finds it over, and before they go.
 
 use super::cell_store::{CellStore, Kind};
-use super::store::blob;
 use crate::counter::flush::Changes;
 use crate::counter::history::Step;
 use crate::counter::spans::{Rows, kept_seconds, rows_of};
@@ -23,11 +22,11 @@ impl CellStore {
         }
         // Only now: an hour that is let go may be a part of a day that has just been joined.
         if !changes.over.is_empty() {
-            self.delete_before(Step::Hour, now)?;
-            self.delete_before(Step::Day, now)?;
+            self.forget(Step::Hour, now)?;
+            self.forget(Step::Day, now)?;
         }
         if changes.all_time {
-            self.delete_before(Step::Minute, now)?;
+            self.forget(Step::Minute, now)?;
         }
         Ok(())
     }
@@ -72,18 +71,12 @@ impl CellStore {
 
     /// Adds what rows hold; true if anything was new.
     fn join_rows(&self, rows: Rows, into: &mut Uniques) -> Result<bool, Fault> {
-        let found = self.store.run(
-            "SELECT body FROM rows WHERE kind = ? AND start >= ? AND start < ?",
-            vec![
-                Kind::of_uniques(rows.step).number(),
-                rows.from.into(),
-                rows.before.into(),
-            ],
-        )?;
         let mut has_news = false;
-        for body in found.iter().filter_map(|row| row.first()).filter_map(blob) {
+        let kind = Kind::of_uniques(rows.step);
+        self.each_between(kind, (rows.from, rows.before), |body| {
             has_news |= into.merge(&read_uniques(body)?);
-        }
+            Ok(())
+        })?;
         Ok(has_news)
     }
 
@@ -111,12 +104,9 @@ impl CellStore {
         read_uniques(&bytes.unwrap_or_default())
     }
 
-    fn delete_before(&self, step: Step, now: i64) -> Result<(), Fault> {
+    fn forget(&self, step: Step, now: i64) -> Result<(), Fault> {
         let start = now.saturating_sub(kept_seconds(step));
-        let values = vec![Kind::of_uniques(step).number(), start.into()];
-        self.store
-            .run("DELETE FROM rows WHERE kind = ? AND start < ?", values)?;
-        Ok(())
+        self.delete_before(Kind::of_uniques(step), start)
     }
 }
 

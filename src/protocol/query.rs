@@ -226,6 +226,20 @@ impl Query {
         }
     }
 
+    /// The window that unique elements were asked for, see [`Query::window`].
+    ///
+    /// # Errors
+    /// `invalid-query`, also for one that begins before they are kept.
+    pub fn uniques_window(&self, now: i64) -> Result<Option<Window>, Problem> {
+        let window = self.window(now)?;
+        if window.is_some_and(|window| !window.has_uniques()) {
+            return refuse(format!(
+                "uniques are kept for {WINDOW_UNIQUES_SECONDS_MAX} seconds; ask for less"
+            ));
+        }
+        Ok(window)
+    }
+
     /// The window of samples that was asked for, an hour where none was; it ends with `at` or else now.
     ///
     /// # Errors
