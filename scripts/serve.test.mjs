@@ -58,6 +58,12 @@ test("a server that is not told where requests enter is one datacenter", () => {
   assert.equal(datacenters({ CF_BLOB_HEADER: "CF-Blob", TALLY_DATACENTERS: "region" }), "region");
 });
 
+test("a server has four limiters unless it is told another number", () => {
+  const limiters = (env) => serveSettings(env, LOOPBACK).variables.TALLY_LIMITERS;
+  assert.equal(limiters({}), "4");
+  assert.equal(limiters({ TALLY_LIMITERS: "16" }), "16");
+});
+
 test("TALLY_ variables are passed on, the role is not, and keys that are not JSON are refused", () => {
   const env = { TALLY_A: "1", TALLY_ROLE: "edge", TALLY_EMPTY: "", OTHER: "2", TALLY_KEYS: "{}" };
   assert.deepEqual(workerVariables(env, true), { TALLY_A: "1", TALLY_KEYS: "{}" });
