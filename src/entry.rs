@@ -6,6 +6,7 @@ use worker::web_sys::{Request, Response};
 use worker::{Context, Env, event, worker_sys};
 
 use crate::aggregator::consumer::{MessageBatch, consume};
+use crate::platform::setting::setting;
 use crate::platform::turn::at_once;
 use crate::protocol::names::{ROLE, ROLE_AGGREGATOR};
 use crate::{aggregator, edge};
@@ -35,10 +36,7 @@ pub fn fetch(request: Request, env: Env, context: worker_sys::Context) -> Result
 
 async fn answer(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     let is_aggregator = IS_AGGREGATOR.with(|known| {
-        *known.get_or_init(|| {
-            env.var(ROLE)
-                .is_ok_and(|role| role.to_string() == ROLE_AGGREGATOR)
-        })
+        *known.get_or_init(|| setting(&env, ROLE).as_deref() == Some(ROLE_AGGREGATOR))
     });
     if is_aggregator {
         aggregator::fetch(request.into(), env)

@@ -192,7 +192,7 @@ fn a_holder_that_is_not_asked_any_more_gives_back_what_it_has() {
         holders.check("p", &policy, "k", 10, BEGIN_MS),
         Ok(Admission::Ask)
     );
-    let first = holders.due("p", "k", BEGIN_MS).unwrap();
+    let first = holders.due("p", "k", BEGIN_MS).unwrap().request;
     holders.answered("p", "k", &escrow.ask(&policy, &first, BEGIN_MS), BEGIN_MS);
     let out = escrow.outstanding();
     assert!(out >= 10, "it got {out}");
@@ -224,13 +224,13 @@ fn a_clock_that_is_seen_to_step_back_forfeits_all_leases() {
         holders.check("p", &policy, "k", 10, BEGIN_MS),
         Ok(Admission::Ask)
     );
-    let first = holders.due("p", "k", BEGIN_MS).unwrap();
+    let first = holders.due("p", "k", BEGIN_MS).unwrap().request;
     let answer = escrow.ask(&policy, &first, BEGIN_MS);
     assert_eq!(
         holders.check("p", &policy, "k", 1, BEGIN_MS - 1),
         Ok(Admission::Ask)
     );
-    let second = holders.due("p", "k", BEGIN_MS - 1).unwrap();
+    let second = holders.due("p", "k", BEGIN_MS - 1).unwrap().request;
     assert_ne!(first.lease, second.lease, "no two leases are named alike");
     holders.answered("p", "k", &answer, BEGIN_MS);
     assert_eq!(

@@ -9,7 +9,7 @@
     reason = "a test that cannot be set up should end"
 )]
 
-use tally::limit::policy::{Algorithm, Policy, Scope};
+use tally::limit::policy::{Algorithm, Durability, Policy, Scope};
 
 use sim_limit::{Failures, Plan, World};
 
@@ -50,6 +50,7 @@ fn nothing_that_fails_lets_the_world_exceed_a_limit() {
                     percent: [50, 95, 150, 400][seed as usize % 4],
                     is_uneven: seed % 3 == 0,
                     failures: Failures::All,
+                    lends: true,
                     windows: if window_seconds < 60 { 30 } else { 6 },
                 };
                 let figures = World::live(seed, plan.clone());
@@ -74,6 +75,7 @@ fn without_failures_few_calls_are_remote_and_few_are_refused_for_nothing() {
                     percent: 50,
                     is_uneven,
                     failures: Failures::None,
+                    lends: true,
                     windows: 20,
                 };
                 let figures = World::live(7, plan.clone());
@@ -101,6 +103,79 @@ fn without_failures_few_calls_are_remote_and_few_are_refused_for_nothing() {
                     "{plan:?}: {figures:?}"
                 );
             }
+        }
+    }
+}
+
+/// Policies of which isolates are lent parts, and such that are too small for that, but would do no harm. Each verdict is stored, so that a crash of the limiter forgets none.
+fn lent_kinds(limit: u64, window_seconds: u64) -> impl Iterator<Item = Policy> {
+    let mut kinds = all_kinds(limit, window_seconds);
+    kinds.retain(|policy| !policy.is_precise);
+    kinds.into_iter().map(|policy| Policy {
+        scope: Scope::Datacenter,
+        durability: Durability::Commit,
+        ..policy
+    })
+}
+
+#[test]
+fn nothing_that_fails_lets_isolates_exceed_what_their_limiter_lends() {
+    for seed in 0..12 {
+        for (limit, window_seconds) in [(1, 10), (30, 10), (1_000, 20)] {
+            for policy in lent_kinds(limit, window_seconds) {
+                let plan = Plan {
+                    policy,
+                    percent: [50, 95, 150, 400][seed as usize % 4],
+                    is_uneven: seed % 3 == 0,
+                    failures: Failures::All,
+                    lends: true,
+                    windows: 12,
+                };
+                let figures = World::live(seed, plan.clone());
+                assert_eq!(figures.over, 0, "seed {seed}: {plan:?}: {figures:?}");
+                assert!(figures.admitted > 0, "seed {seed}: {plan:?}: {figures:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn isolates_that_are_lent_parts_send_few_messages_and_admit_as_much() {
+    for (percent, is_uneven) in [(50, false), (50, true), (80, true), (200, true)] {
+        for policy in lent_kinds(100_000, 30) {
+            let plan = Plan {
+                policy,
+                percent,
+                is_uneven,
+                failures: Failures::None,
+                lends: true,
+                windows: 2,
+            };
+            let figures = World::live(7, plan.clone());
+            let part = |part: u64| part as f64 * 100.0 / figures.checks as f64;
+            println!(
+                "{percent:3} % {:?}{}: {} checks, leases {:.2} %, judged by the limiter {:.2} %, admitted {}",
+                plan.policy.algorithm,
+                if is_uneven { " uneven" } else { "" },
+                figures.checks,
+                part(figures.requests),
+                part(figures.waited),
+                figures.admitted,
+            );
+            assert_eq!(figures.over, 0, "{plan:?}: {figures:?}");
+            if percent < 100 {
+                let messages = figures.requests + figures.waited;
+                assert_eq!(figures.admitted, figures.checks, "{plan:?}: {figures:?}");
+                assert!(messages * 20 <= figures.checks, "{plan:?}: {figures:?}");
+                continue;
+            }
+            let lends = false;
+            let alone = World::live(7, Plan { lends, ..plan });
+            assert_eq!(alone.waited, alone.checks, "all are judged by the limiter");
+            assert!(
+                figures.admitted * 1_000 >= alone.admitted * 998,
+                "{figures:?}, and {alone:?} where nothing is lent"
+            );
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::counter::settings::UniqueHash;
 use crate::counter::split::shard_of_lot;
 use crate::limit::visitors::Visitors;
 use crate::platform::clock::{now_ms, random, random_key};
+use crate::platform::setting::setting;
 use crate::protocol::access::Access;
 use crate::protocol::batch::wave::{Stage, Waves};
 use crate::protocol::bounds::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
@@ -118,10 +119,8 @@ pub fn access(env: &Env) -> Result<Rc<Access>, Problem> {
     if let Some(known) = with(|isolate| isolate.access.clone()) {
         return Ok(known);
     }
-    let keys = env.var(KEYS).ok().map(|keys| keys.to_string());
-    let open = env
-        .var(ACCESS)
-        .is_ok_and(|access| access.to_string() == ACCESS_OPEN);
+    let keys = setting(env, KEYS);
+    let open = setting(env, ACCESS).as_deref() == Some(ACCESS_OPEN);
     let access = Rc::new(Access::from_config(keys.as_deref(), open)?);
     with(|isolate| isolate.access = Some(access.clone()));
     Ok(access)
@@ -143,8 +142,7 @@ pub fn datacenters(env: &Env) -> Datacenters {
     if let Some(known) = with(|isolate| isolate.datacenters) {
         return known;
     }
-    let setting = env.var(DATACENTERS).ok().map(|text| text.to_string());
-    let datacenters = match setting.as_deref() {
+    let datacenters = match setting(env, DATACENTERS).as_deref() {
         Some(DATACENTERS_REGION) => Datacenters::Regions,
         Some(DATACENTERS_ONE) => Datacenters::One,
         _ => Datacenters::Colos,
@@ -158,8 +156,7 @@ pub fn address_header(env: &Env) -> Option<Rc<str>> {
     if let Some(known) = with(|isolate| isolate.address_header.clone()) {
         return known;
     }
-    let named = env.var(CLIENT_ADDRESS_HEADER).ok();
-    let named = named.map(|name| name.to_string().trim().to_owned());
+    let named = setting(env, CLIENT_ADDRESS_HEADER).map(|name| name.trim().to_owned());
     let header: Option<Rc<str>> = named.filter(|name| !name.is_empty()).map(Rc::from);
     with(|isolate| isolate.address_header = Some(header.clone()));
     header
@@ -173,8 +170,7 @@ pub fn rounding(env: &Env) -> Result<Rounding, Problem> {
     if let Some(known) = with(|isolate| isolate.rounding) {
         return Ok(known);
     }
-    let setting = env.var(UNIQUES_ROUNDING).ok();
-    let rounding = Rounding::parse(setting.map(|text| text.to_string()).as_deref())?;
+    let rounding = Rounding::parse(setting(env, UNIQUES_ROUNDING).as_deref())?;
     with(|isolate| isolate.rounding = Some(rounding));
     Ok(rounding)
 }

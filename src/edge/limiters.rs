@@ -11,10 +11,11 @@ use worker::Env;
 
 use super::isolate::with_limits;
 use super::lanes::{Lanes, Line, land};
+use super::lent::Lent;
 use super::limits::Asking;
-use super::respond::Answer;
+use super::refusals;
 use super::visit::Visit;
-use crate::counter::id::CounterId;
+use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::nonces::Nonce;
 use crate::counter::split::Meter;
 use crate::limit::meter::Verdict;
@@ -60,7 +61,9 @@ pub struct Limits {
     /// How often lanes fly, and with how many checks.
     flights: HashMap<LimiterAddress, Meter>,
     policies: HashMap<PolicyName, Known>,
-    denials: HashMap<(LimiterAddress, PolicyName, CounterId), Denial>,
+    denials: HashMap<String, Denial>,
+    /// What it is lent of them.
+    pub(super) lent: Lent,
 }
 
 impl Limits {
@@ -90,14 +93,6 @@ struct Denial {
     verdict: Verdict,
     since_ms: i64,
     until_ms: i64,
-    told: Option<Told>,
-}
-
-/// The answer to a check of this cost in this millisecond: the next one is the same.
-struct Told {
-    now_ms: i64,
-    cost: u64,
-    answer: Answer,
 }
 
 /// The line to limiters.
@@ -231,6 +226,7 @@ pub async fn read_policy(env: &Env, name: &PolicyName) -> Result<Option<Rc<Polic
 
 /// Remembers a policy as it is now, or that there is none.
 pub fn learn_policy(name: &PolicyName, policy: Option<Rc<Policy>>) {
+    refusals::forget();
     let read_ms = now_ms();
     with_limits(|limits| {
         let Some(policy) = policy else {
@@ -249,18 +245,14 @@ pub fn learn_policy(name: &PolicyName, policy: Option<Rc<Policy>>) {
     });
 }
 
-/// The place of a denial.
-fn place(
-    to: &LimiterAddress,
-    name: &PolicyName,
-    key: &CounterId,
-) -> (LimiterAddress, PolicyName, CounterId) {
-    (to.clone(), name.clone(), key.clone())
+/// The place of a denial: where it holds, the policy's name and the key, none of which has control characters.
+fn place(to: &LimiterAddress, name: &PolicyName, key: &CounterId) -> String {
+    let datacenter = to.datacenter.as_ref().map_or("", Datacenter::as_str);
+    [datacenter, name.as_str(), key.as_str()].join("\0")
 }
 
-/// The refusal of a check from memory, if it is remembered and holds still; with the answer, if the same check was answered
-/// in this millisecond.
-pub fn denied(asking: &Asking) -> Option<(Verdict, Option<Answer>)> {
+/// The refusal of a check from memory, if it is remembered and holds still.
+pub fn denied(asking: &Asking) -> Option<Verdict> {
     with_limits(|limits| {
         if limits.denials.is_empty() {
             return None;
@@ -276,29 +268,12 @@ pub fn denied(asking: &Asking) -> Option<(Verdict, Option<Answer>)> {
         }
         let passed_ms = u64::try_from(now_ms.saturating_sub(denial.since_ms)).unwrap_or(0);
         let left_ms = denial.verdict.retry_after_ms.saturating_sub(passed_ms);
-        let verdict = Verdict {
+        Some(Verdict {
             reset_ms: denial.verdict.reset_ms.saturating_sub(passed_ms),
             retry_after_ms: left_ms.max(1),
             ..denial.verdict
-        };
-        let told = denial.told.as_ref();
-        let told = told.filter(|told| told.now_ms == now_ms && told.cost == asking.cost);
-        Some((verdict, told.map(|told| told.answer.clone())))
+        })
     })
-}
-
-/// Remembers the answer to a check that is refused from memory, for this millisecond.
-pub fn note_told(asking: &Asking, answer: &Answer) {
-    with_limits(|limits| {
-        let place = place(&asking.to, &asking.name, &asking.key);
-        if let Some(denial) = limits.denials.get_mut(&place) {
-            denial.told = Some(Told {
-                now_ms: now_ms(),
-                cost: asking.cost,
-                answer: answer.clone(),
-            });
-        }
-    });
 }
 
 /// Remembers a refusal for a while.
@@ -319,7 +294,6 @@ pub fn learn_denial(asking: &Asking, verdict: Verdict) {
             verdict,
             since_ms: now_ms,
             until_ms: now_ms.saturating_add(waits_ms.min(DENIAL_MS_MAX)),
-            told: None,
         };
         let place = place(&asking.to, &asking.name, &asking.key);
         limits.denials.insert(place, denial);
@@ -328,5 +302,6 @@ pub fn learn_denial(asking: &Asking, verdict: Verdict) {
 
 /// Forgets a refusal: something was given back.
 pub fn forget_denial(to: &LimiterAddress, name: &PolicyName, key: &CounterId) {
+    refusals::forget();
     with_limits(|limits| limits.denials.remove(&place(to, name, key)));
 }

@@ -4,10 +4,12 @@ use std::rc::Rc;
 
 use super::body;
 use super::lanes;
+use super::lent;
 use super::limiters::{
     self, CHECK_MS_MAX, Limiters, WORLD_MS_MAX, denied, forget_denial, learn_denial, learn_policy,
-    note_told, policy_of,
+    policy_of,
 };
+use super::refusals;
 use super::respond::Answer;
 use super::visit::Visit;
 use crate::counter::id::{CounterId, Datacenter};
@@ -108,35 +110,26 @@ pub async fn check(visit: &Visit, name: PolicyName, key: CounterId) -> Result<An
     let asked = parse_check(&body::read_small(&visit.request).await?)?;
     let here = visit.datacenter();
     let asking = Asking::new(visit, &here, name, key, asked).await?;
-    let (verdict, told) = consume(visit, &asking).await;
-    if let Some(answer) = told {
-        return Ok(answer);
+    if let Some(verdict) = denied(&asking) {
+        refusals::count();
+        return Ok(answer_of(&asking.judgement(&here, Some(verdict))).for_this_moment());
     }
-    let answer = answer_of(&asking.judgement(&here, verdict));
-    if verdict.is_some_and(|verdict| !verdict.is_allowed) {
-        note_told(&asking, &answer);
-    }
-    Ok(answer)
+    let verdict = consume(visit, &asking).await;
+    Ok(answer_of(&asking.judgement(&here, verdict)))
 }
 
-/// The verdict about a check: from memory, with the answer if the same was told in this millisecond, or by the lane to its
-/// limiter. `None` where nobody can tell.
-async fn consume(visit: &Visit, asking: &Asking) -> (Option<Verdict>, Option<Answer>) {
-    let (verdict, told) = match denied(asking) {
-        Some((verdict, told)) => {
-            measure::count(Metric::LimitDenialCached);
-            (Some(verdict), told)
-        }
-        None => {
-            let verdict = ask(visit, asking).await;
-            if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
-                learn_denial(asking, verdict);
-            }
-            (verdict, None)
-        }
+/// The verdict about a check that is not refused from memory: from what the isolate is lent, or by the lane to its limiter.
+/// `None` where nobody can tell.
+async fn consume(visit: &Visit, asking: &Asking) -> Option<Verdict> {
+    let verdict = match lent::take(visit, asking) {
+        Some(verdict) => Some(verdict),
+        None => ask(visit, asking).await,
     };
+    if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
+        learn_denial(asking, verdict);
+    }
     note(verdict);
-    (verdict, told)
+    verdict
 }
 
 /// Counts what came of a check.
@@ -256,7 +249,10 @@ async fn about(
     let here = visit.datacenter();
     let asking = Asking::new(visit, &here, name, key, asked).await?;
     let _waiting = visit.waiting();
-    let verdict = ask_alone(visit, &asking, wish).await;
+    let verdict = match wish {
+        Wish::Refund => give_back(visit, &asking).await,
+        Wish::Look | Wish::Forget | Wish::Consume => ask_alone(visit, &asking, wish).await,
+    };
     forget_denial(&asking.to, &asking.name, &asking.key);
     let Some(verdict) = verdict else {
         let detail =
@@ -266,6 +262,25 @@ async fn about(
     let judgement = asking.judgement(&here, Some(verdict));
     let answer = Answer::json(judgement.to_json());
     Ok(with_headers(answer, &[judgement]))
+}
+
+/// Gives back what a check has consumed: from what the isolate was lent, and the rest at the limiter.
+async fn give_back(visit: &Visit, asking: &Asking) -> Option<Verdict> {
+    let lent = lent::refund(asking);
+    if lent < asking.cost {
+        let rest = Asking {
+            cost: asking.cost - lent,
+            ..asking.clone()
+        };
+        return ask_alone(visit, &rest, Wish::Refund).await;
+    }
+    let verdict = ask_alone(visit, asking, Wish::Look).await?;
+    // The limiter hears of it with the next report, within a second.
+    let remaining = verdict.remaining.saturating_add(lent);
+    Some(Verdict {
+        remaining: remaining.min(asking.policy.capacity()),
+        ..verdict
+    })
 }
 
 /// `GET /limits/{policy}/{key}`: how the key stands; consumes nothing.

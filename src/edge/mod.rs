@@ -26,6 +26,8 @@
 //! | [`producer`] | how they reach the deployment's queue, where it has one |
 //! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
+//! | [`lent`] | what an isolate is lent of the limits of hot keys |
+//! | [`refusals`] | refused checks that are asked again at once |
 //! | [`pages`] | what pages embed: the script, the pixel, badges |
 //! | [`visitors`] | how much visitors without a key may write |
 //! | [`dashboard`] | the files of the dashboard |
@@ -47,6 +49,7 @@ mod incoming;
 mod isolate;
 mod keyed;
 mod lanes;
+mod lent;
 mod limit_checks;
 mod limiters;
 mod limits;
@@ -57,6 +60,7 @@ mod pages;
 mod producer;
 mod queue;
 mod read;
+mod refusals;
 mod respond;
 mod secrets;
 mod uniques;
@@ -82,6 +86,9 @@ const OPENAPI: &str = include_str!("../protocol/openapi.json");
 /// Answers one request of a client.
 pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     let visit = Visit::new(request, env, context);
+    if let Some(refused) = refusals::again(&visit) {
+        return refused;
+    }
     if visit.method() == "OPTIONS" {
         return respond::preflight(&visit);
     }

@@ -6,6 +6,7 @@ use worker::web_sys::{ReadableStream, Response};
 
 use super::head::{Body, HeaderList, response, streamed};
 use super::isolate;
+use super::refusals;
 use super::visit::Visit;
 use crate::platform::measure;
 use crate::protocol::live::talk::EVENT_STREAM;
@@ -44,6 +45,7 @@ pub struct Answer {
     headers: Vec<(&'static str, String)>,
     etag: Option<String>,
     refusal: Option<Code>,
+    is_refused_from_memory: bool,
 }
 
 impl Answer {
@@ -59,6 +61,7 @@ impl Answer {
             headers: Vec::new(),
             etag: None,
             refusal: None,
+            is_refused_from_memory: false,
         }
     }
 
@@ -126,6 +129,14 @@ impl Answer {
             content_type: PROBLEM,
             refusal: Some(code),
             ..Self::json(problem).with_status(code.status())
+        }
+    }
+
+    /// A check that is refused from memory: whoever asks the same at the same time is told the same.
+    pub fn for_this_moment(self) -> Self {
+        Self {
+            is_refused_from_memory: self.refusal.is_some(),
+            ..self
         }
     }
 
@@ -265,7 +276,11 @@ pub fn respond(visit: &Visit, route: RouteName, answer: Answer) -> worker::Resul
         headers.push(("content-type", answer.content_type.to_owned()));
     }
     let body = body.filter(|_| visit.method() != "HEAD");
-    response(status, &headers, body)
+    let response = response(status, &headers, body)?;
+    if answer.is_refused_from_memory {
+        refusals::note(visit, &answer.body, &response)?;
+    }
+    Ok(response)
 }
 
 /// Answers with a stream of server-sent events; `None` for `HEAD`.

@@ -11,6 +11,7 @@ use worker::Env;
 
 use crate::platform::call::{self, CALL_MS_MAX};
 use crate::platform::clock::now_ms;
+use crate::platform::setting::setting;
 use crate::protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
 use crate::protocol::names::{self, HASH_KEY};
 use crate::protocol::problem::{Code, Problem};
@@ -87,8 +88,7 @@ fn set_key(env: &Env) -> Result<Option<Hashing>, Problem> {
     if let Some(known) = KNOWN.with_borrow(|known| known.set.clone()) {
         return Ok(known);
     }
-    let digits = env.var(HASH_KEY).ok().map(|key| key.to_string());
-    let digits = digits.filter(|key| !key.is_empty());
+    let digits = setting(env, HASH_KEY).filter(|key| !key.is_empty());
     let set = match digits {
         Some(digits) => Some(Hashing::of(parse_hash_key(&digits)?)),
         None => None,

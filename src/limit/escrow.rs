@@ -1,9 +1,10 @@
-//! The grantor's side of a limit that holds for the world: what was used, and what is out in leases.
+//! The grantor's side of a limit that others hold parts of: what was used, and what is out in leases. Datacenters hold parts of a
+//! limit that holds for the world, isolates of one that holds for their datacenter.
 //!
 //! Invariant: what is used and what is outstanding (granted, not reported spent, not returned) is together at most the policy's
 //! capacity, whenever something is granted or admitted. Times are of the grantor's clock, which never goes back.
 //!
-//! Why the world never admits more than the limit in a window of length W, whatever is lost or crashes: take an interval from s to
+//! Why all together never admit more than the limit in a window of length W, whatever is lost or crashes: take an interval from s to
 //! s + W, and a token that was admitted at a time a in it. From its grant, before a, to its report it is outstanding; from then on it is
 //! charged, at a time that is never before a, so a sliding window counts it until a + W ≥ s + W at least. So at s + W every such
 //! token is outstanding or used, and together that is at most the limit. For a *fixed* window take its last moment: all admitted in it are then
@@ -23,14 +24,17 @@ use serde::{Deserialize, Serialize};
 
 use super::lease::{Answer, LeaseId, Request};
 use super::meter::{Meter, NEVER_MS, Verdict};
-use super::policy::Policy;
+use super::policy::{Durability, Policy, Scope};
 
 /// The most leases of a key: more than there are datacenters (about 340), with room for some that started anew. 120 bytes each
 /// are 60 KB.
 pub const LEASES_MAX: usize = 512;
 
-/// How much of what is not used is shared out, by what each holder would like; the rest is for those who come anew.
+/// How much of what is not used is shared out, by what each holder would like; the rest is for those who come anew. In a datacenter
+/// whoever holds nothing is judged by the limiter itself, and may be refused while others hold what they do not use: at most an
+/// eighth of what was left.
 const SHARED_PERCENT: u64 = 80;
+const SHARED_PERCENT_DATACENTER: u64 = 12;
 
 /// How long a holder waits where there is no room for its lease.
 const CROWDED_MS: u64 = 1_000;
@@ -45,8 +49,15 @@ pub const LEASE_MS_MAX: i64 = 600_000;
 /// 5.7 % of the checks remote, 150 % 4.6 %, 300 % 4.6 % too, and then 0.3 % were refused although there was budget.
 const LEASE_PERCENT: i64 = 150;
 
-/// How long a lease lasts, milliseconds, by the window and within limits.
+/// How long an isolate's lease lasts: a limiter of its own datacenter answers within few milliseconds, and what an isolate takes
+/// with it when it is ended returns this much later.
+pub const ISOLATE_LEASE_MS: i64 = 1_000;
+
+/// How long a lease lasts, milliseconds: for datacenters by the window and within limits.
 pub fn lease_ms(policy: &Policy) -> i64 {
+    if policy.scope == Scope::Datacenter {
+        return ISOLATE_LEASE_MS;
+    }
     let length_ms = policy.window_ms.saturating_mul(LEASE_PERCENT) / 100;
     length_ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX)
 }
@@ -271,7 +282,11 @@ impl Escrow {
         let wishes = self.leases.iter().map(|lease| u128::from(lease.wish));
         let wishes = wishes.sum::<u128>().max(1);
         let room = u128::from(free.saturating_add(self.outstanding()));
-        let share = room * u128::from(SHARED_PERCENT) / 100 * u128::from(lease.wish) / wishes;
+        let percent = match policy.scope {
+            Scope::Global => SHARED_PERCENT,
+            Scope::Datacenter => SHARED_PERCENT_DATACENTER,
+        };
+        let share = room * u128::from(percent) / 100 * u128::from(lease.wish) / wishes;
         let share = u64::try_from(share).unwrap_or(u64::MAX);
         let more = share
             .saturating_sub(lease.outstanding())
@@ -300,6 +315,8 @@ impl Escrow {
         let held = self.outstanding();
         let verdict = self.meter.peek_beside(policy, now_ms, cost, held);
         let verdict = self.timed(verdict, policy, now_ms, cost);
+        // What a datacenter's limiter grants is admitted as far as its policy goes: with the next commit, if that is what it says.
+        let is_kept = policy.scope == Scope::Global || policy.durability == Durability::Commit;
         Answer {
             sequence: request.sequence,
             granted: lease.map_or(0, |lease| lease.granted),
@@ -311,7 +328,7 @@ impl Escrow {
                 (true, None) => verdict.retry_after_ms.clamp(1, CROWDED_MS),
                 (true, Some(_)) => verdict.retry_after_ms.max(1),
             },
-            must_commit: lease.is_some_and(|lease| lease.outstanding() > 0),
+            must_commit: is_kept && lease.is_some_and(|lease| lease.outstanding() > 0),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The holder's side of a limit that holds for the world: what a datacenter may admit without asking.
+//! The holder's side of a limit of which parts are lent: what a datacenter, or an isolate, may admit without asking.
 //!
 //! Invariants: tokens spent and returned are together never more than were granted by an answer to the newest request; none is spent
 //! once the lease has ended, by this clock, counted from when the request was sent; what is told is only ever told as more.
@@ -20,6 +20,11 @@ const RECENT_PARTS: i64 = 16;
 /// How long a refusal is believed without asking again: others may have given back meanwhile.
 const DRY_MS_MAX: u64 = 1_000;
 
+/// A holder that is given less than this part of what it would like, or hears nothing, does not ask for more of its own accord for
+/// so long.
+const SCARCE_PART: u64 = 8;
+const REST_MS: u64 = 100;
+
 /// How long a request is taken to last while none was measured.
 const TRIP_MS_FIRST: i64 = 300;
 
@@ -39,6 +44,7 @@ struct Flight {
     /// What it reports as spent.
     spent: u64,
     need: u64,
+    want: u64,
 }
 
 /// What the grantor said it cannot give.
@@ -70,6 +76,10 @@ pub struct Holder {
     /// What calls wait for: the largest cost that found too little, and the sum.
     missing: u64,
     waiting: u64,
+    /// Whether a call went elsewhere, since there was too little for it here.
+    is_short: bool,
+    /// Until when no more is asked for than calls wait for: hardly anything was given last.
+    rests_until_ms: i64,
     dry: Dry,
     demand: Demand,
     free: u64,
@@ -94,6 +104,8 @@ impl Holder {
             trip_ms: TRIP_MS_FIRST,
             missing: 0,
             waiting: 0,
+            is_short: false,
+            rests_until_ms: i64::MIN,
             dry: Dry::default(),
             demand: Demand::default(),
             free: 0,
@@ -132,6 +144,18 @@ impl Holder {
         self.missing = self.missing.max(missing);
         self.waiting = self.waiting.saturating_add(cost);
         Admission::Ask
+    }
+
+    /// Admits a call of this cost from what is held. `None` where that is too little: the call is to be judged elsewhere, and more is
+    /// asked for on the side. What the verdict says of the rest is as the grantor last told.
+    pub fn take(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Option<Verdict> {
+        self.demand.note(policy, now_ms, cost);
+        if cost > self.tokens(now_ms) {
+            self.is_short = true;
+            return None;
+        }
+        self.spend(policy, now_ms, cost);
+        Some(self.verdict(policy, now_ms, 0))
     }
 
     /// The verdict that goes with this wait; 0 for one that is admitted.
@@ -190,7 +214,7 @@ impl Holder {
         let (need, want) = if self.missing > 0 {
             let more = expected.saturating_add(self.waiting);
             (self.missing, more.saturating_sub(tokens).max(self.missing))
-        } else if now_ms < self.until_ms && self.is_low(policy, tokens, now_ms) {
+        } else if self.is_low(policy, tokens, now_ms) {
             (0, expected.saturating_sub(tokens))
         } else if self.granted > 0 && now_ms >= self.renewal_ms() && tokens > 0 {
             // What is not expected to be used goes back; all of it if nothing was used.
@@ -207,9 +231,12 @@ impl Holder {
         Some(self.request(now_ms, need, want))
     }
 
-    /// Whether the tokens may run out before an answer could come.
+    /// Whether the tokens have run out for a call, or may before an answer could come.
     fn is_low(&self, policy: &Policy, tokens: u64, now_ms: i64) -> bool {
-        let is_dry = now_ms < self.dry.until_ms;
+        let is_dry = now_ms < self.dry.until_ms || now_ms < self.rests_until_ms;
+        if self.is_short || now_ms >= self.until_ms {
+            return self.is_short && !is_dry;
+        }
         let meanwhile = self
             .demand
             .within(policy, now_ms, self.trip_ms.saturating_mul(2));
@@ -230,9 +257,11 @@ impl Holder {
             sent_ms: now_ms,
             spent: self.spent,
             need,
+            want,
         });
         self.missing = 0;
         self.waiting = 0;
+        self.is_short = false;
         let age_ms = |at_ms: i64| u64::try_from(now_ms.saturating_sub(at_ms)).unwrap_or(0);
         let recent = self.recent.iter().map(|part| Spent {
             age_ms: age_ms(part.until_ms),
@@ -276,6 +305,10 @@ impl Holder {
                 ends_ms: at_ms(now_ms, answer.retry_after_ms),
             };
         }
+        let more = answer.granted.saturating_sub(self.granted);
+        if more < flight.want / SCARCE_PART {
+            self.rests_until_ms = at_ms(now_ms, REST_MS);
+        }
         if answer.valid_ms == 0 {
             self.begin_anew();
             return;
@@ -310,12 +343,13 @@ impl Holder {
     }
 
     /// Notes that no answer to this request will be waited for.
-    pub fn lost(&mut self, sequence: u64) {
+    pub fn lost(&mut self, sequence: u64, now_ms: i64) {
         if self
             .flight
             .is_some_and(|flight| flight.sequence == sequence)
         {
             self.flight = None;
+            self.rests_until_ms = at_ms(now_ms, REST_MS);
         }
     }
 

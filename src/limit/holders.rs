@@ -1,4 +1,4 @@
-//! The leases that one partition of a datacenter holds. Times are wall times.
+//! The leases that one partition of a datacenter holds, or one isolate. Times are wall times.
 //!
 //! Invariants: at most [`HOLDERS_MAX`] keys are held; a key whose lease is out, or whose request is on its way, is not dropped; no two
 //! leases are named alike.
@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use super::holder::Holder;
 use super::lease::{Admission, Answer, LeaseId, Request};
+use super::meter::Verdict;
 use super::policy::Policy;
 use super::table::{Full, subject};
 
@@ -36,6 +37,17 @@ pub struct Due {
 struct Held {
     policy: Policy,
     holder: Holder,
+}
+
+impl Held {
+    fn due(&mut self, name: &str, key: &str, now_ms: i64) -> Option<Due> {
+        Some(Due {
+            request: self.holder.due(&self.policy, now_ms)?,
+            name: name.to_owned(),
+            policy: self.policy.clone(),
+            key: key.to_owned(),
+        })
+    }
 }
 
 /// The leases of one partition.
@@ -81,6 +93,11 @@ impl Holders {
             held.policy = policy.clone();
             return Ok(held.holder.check(policy, now_ms, cost));
         }
+        Ok(self.hold(policy)?.check(policy, now_ms, cost))
+    }
+
+    /// A holder of the key that was last looked for in vain.
+    fn hold(&mut self, policy: &Policy) -> Result<&mut Holder, Full> {
         if self.held.len() >= HOLDERS_MAX {
             return Err(Full);
         }
@@ -90,12 +107,55 @@ impl Holders {
             number: self.begun.saturating_mul(NUMBERS_EACH),
         };
         self.begun = self.begun.saturating_add(1);
-        let mut holder = Holder::new(first);
-        let admission = holder.check(policy, now_ms, cost);
-        let policy = policy.clone();
         let place = Box::from(self.scratch.as_str());
-        self.held.insert(place, Held { policy, holder });
-        Ok(admission)
+        let held = self.held.entry(place).or_insert_with(|| Held {
+            policy: policy.clone(),
+            holder: Holder::new(first),
+        });
+        Ok(&mut held.holder)
+    }
+
+    /// Begins to hold a key whose calls [`Self::take`] admits.
+    ///
+    /// # Errors
+    /// [`Full`] where there is no room for it.
+    pub fn begin(
+        &mut self,
+        name: &str,
+        policy: &Policy,
+        key: &str,
+        wall_ms: i64,
+    ) -> Result<(), Full> {
+        let now_ms = self.read(wall_ms);
+        if self.find(name, key).is_none() {
+            if self.held.len() >= HOLDERS_MAX {
+                self.held.retain(|_, held| !held.holder.is_idle(now_ms));
+            }
+            self.hold(policy)?;
+        }
+        Ok(())
+    }
+
+    /// Admits a call of this cost from what is held of a key, see [`Holder::take`], and gives the request to send now, if there is one.
+    /// Neither where the key was never begun, or under another policy: what is held under that is forfeited.
+    pub fn take(
+        &mut self,
+        name: &str,
+        policy: &Policy,
+        key: &str,
+        cost: u64,
+        wall_ms: i64,
+    ) -> (Option<Verdict>, Option<Due>) {
+        let now_ms = self.read(wall_ms);
+        let Some(held) = self.find(name, key) else {
+            return (None, None);
+        };
+        if held.policy != *policy {
+            self.held.remove(self.scratch.as_str());
+            return (None, None);
+        }
+        let verdict = held.holder.take(policy, now_ms, cost);
+        (verdict, held.due(name, key, now_ms))
     }
 
     fn read(&mut self, wall_ms: i64) -> i64 {
@@ -119,10 +179,9 @@ impl Holders {
     }
 
     /// The request to send now for this key, if there is one; ask after each check of it.
-    pub fn due(&mut self, name: &str, key: &str, wall_ms: i64) -> Option<Request> {
+    pub fn due(&mut self, name: &str, key: &str, wall_ms: i64) -> Option<Due> {
         let now_ms = self.read(wall_ms);
-        let held = self.find(name, key)?;
-        held.holder.due(&held.policy, now_ms)
+        self.find(name, key)?.due(name, key, now_ms)
     }
 
     /// Requests of keys whose lease nears its end though nobody checks them, at most so many; keys without a lease are
@@ -145,14 +204,7 @@ impl Holders {
             let Some((name, key)) = place.split_once('\0') else {
                 continue;
             };
-            if let Some(request) = held.holder.due(&held.policy, now_ms) {
-                all.push(Due {
-                    name: name.to_owned(),
-                    policy: held.policy.clone(),
-                    key: key.to_owned(),
-                    request,
-                });
-            }
+            all.extend(held.due(name, key, now_ms));
         }
         all
     }
@@ -165,10 +217,33 @@ impl Holders {
         }
     }
 
+    /// Takes in what came of a request, and passes on how it failed.
+    ///
+    /// # Errors
+    /// That of the outcome.
+    pub fn heard<E>(
+        &mut self,
+        due: &Due,
+        outcome: Result<Answer, E>,
+        wall_ms: i64,
+    ) -> Result<(), E> {
+        match outcome {
+            Ok(answer) => {
+                self.answered(&due.name, &due.key, &answer, wall_ms);
+                Ok(())
+            }
+            Err(fault) => {
+                self.lost(&due.name, &due.key, due.request.sequence, wall_ms);
+                Err(fault)
+            }
+        }
+    }
+
     /// Notes that a request failed.
-    pub fn lost(&mut self, name: &str, key: &str, sequence: u64) {
+    pub fn lost(&mut self, name: &str, key: &str, sequence: u64, wall_ms: i64) {
+        let now_ms = self.read(wall_ms);
         if let Some(held) = self.find(name, key) {
-            held.holder.lost(sequence);
+            held.holder.lost(sequence, now_ms);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::counter::split::{self, Loads, Meter, Rate, Step, Thresholds};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::measure;
+use crate::platform::setting;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Fault, Flush, Report, Seal};
 use crate::protocol::metrics::Metric;
@@ -36,11 +37,7 @@ pub(super) struct Balance {
 impl Balance {
     /// Nothing measured yet; thresholds from the settings.
     pub(super) fn new(env: &Env, now_ms: i64) -> Self {
-        let number = |name: &str| {
-            env.var(name)
-                .ok()
-                .and_then(|text| text.to_string().parse::<u32>().ok())
-        };
+        let number = |name| setting::number::<u32>(env, name);
         let usual = Thresholds::default();
         let thresholds = Thresholds {
             split_flushes_per_second: number(SPLIT_FLUSHES_PER_SECOND)

@@ -14,6 +14,7 @@ use crate::counter::id::Datacenter;
 use crate::counter::ledger::{Kept, KeyedOutcome, RECORDS_MAX, WriteKey};
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::measure;
+use crate::platform::setting;
 use crate::protocol::bounds::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
 use crate::protocol::messages::{Count, Counted, Fault, Recall};
 use crate::protocol::metrics::Metric;
@@ -32,9 +33,8 @@ type Known<'a> = &'a dyn Fn(WriteKey) -> Option<Kept>;
 /// How long keys are kept, milliseconds.
 pub(super) fn kept_ms(env: &Env) -> i64 {
     let (usual, least, most) = KEPT_SECONDS;
-    let set = env.var(IDEMPOTENCY_SECONDS).ok();
-    let seconds = set.and_then(|text| text.to_string().parse::<i64>().ok());
-    seconds.unwrap_or(usual).clamp(least, most) * 1_000
+    let seconds = setting::number(env, IDEMPOTENCY_SECONDS).unwrap_or(usual);
+    seconds.clamp(least, most) * 1_000
 }
 
 /// What a cell's ledger is bound by; read once, since a variable is a call into JavaScript.

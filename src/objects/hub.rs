@@ -19,6 +19,7 @@ use crate::counter::id::CounterId;
 use crate::platform::call;
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::measure;
+use crate::platform::setting;
 use crate::platform::settled::all_settled;
 use crate::protocol::live::board::{Board, Full, Made, Update, WatcherId};
 use crate::protocol::live::sight::Sight;
@@ -50,8 +51,7 @@ pub(super) struct Hub {
 
 impl Hub {
     pub(super) fn new(object: Rc<State>, env: Env) -> Self {
-        let said = env.var(LIVE_WATCHERS).ok();
-        let most = said.and_then(|text| text.to_string().parse().ok());
+        let most = setting::number(&env, LIVE_WATCHERS);
         let hub = Self {
             env,
             store: Store::new(object.storage()),

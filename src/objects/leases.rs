@@ -7,17 +7,15 @@ use std::rc::Rc;
 use worker::Env;
 
 use super::limiter::{Asked, LimiterCore};
-use crate::counter::id::CounterId;
 use crate::limit::holders::{Due, Holders};
-use crate::limit::lease::{Admission, Request};
+use crate::limit::lease::Admission;
 use crate::limit::meter::Verdict;
-use crate::limit::policy::Policy;
 use crate::limit::table::Full;
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random, sleep_ms};
+use crate::platform::lend::lend;
 use crate::platform::settled::all_settled;
-use crate::protocol::limits::PolicyName;
-use crate::protocol::messages::{Check, Demand, Fault, Judged, Lease, Wish};
+use crate::protocol::messages::{Check, Demand, Fault, Judged, Wish};
 use crate::protocol::names::{self, LimiterAddress};
 
 /// How long another limiter may take to answer, most often that of the world: a round trip around it is 0.3 s.
@@ -158,14 +156,8 @@ impl LimiterCore {
 
     fn due(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Option<Due> {
         let key = asked.demand.key.as_str();
-        let request = self.with_holders(me, |holders| {
+        self.with_holders(me, |holders| {
             holders.due(asked.name.as_str(), key, now_ms())
-        })?;
-        Some(Due {
-            name: asked.name.as_str().to_owned(),
-            policy: asked.policy.clone(),
-            key: key.to_owned(),
-            request,
         })
     }
 
@@ -183,33 +175,10 @@ impl LimiterCore {
     }
 
     async fn send(&self, due: Due) -> Result<(), Fault> {
-        let Due {
-            name,
-            policy,
-            key,
-            request,
-        } = due;
-        let Request { sequence, .. } = request;
-        let answer = match lease_of(&self.env, &name, policy, &key, request) {
-            Ok(lease) => {
-                let to = names::limiter(&lease.to);
-                call::object_within(&self.env, &to, &lease, LEASE_MS_MAX).await
-            }
-            Err(fault) => Err(fault),
-        };
-        let mut holders = self.holders.borrow_mut();
-        let Some(holders) = holders.as_mut() else {
-            return Ok(());
-        };
-        match answer {
-            Ok(answer) => {
-                holders.answered(&name, &key, &answer, now_ms());
-                Ok(())
-            }
-            Err(fault) => {
-                holders.lost(&name, &key, sequence);
-                Err(fault)
-            }
+        let answer = lend(&self.env, None, &due, LEASE_MS_MAX).await;
+        match self.holders.borrow_mut().as_mut() {
+            Some(holders) => holders.heard(&due, answer, now_ms()),
+            None => Ok(()),
         }
     }
 
@@ -238,26 +207,6 @@ impl LimiterCore {
         let to = call::limiter_of(&self.env, None, asked.name, &asked.demand.key);
         ask(&self.env, to, asked, demand).await
     }
-}
-
-fn lease_of(
-    env: &Env,
-    name: &str,
-    policy: Policy,
-    key: &str,
-    request: Request,
-) -> Result<Lease, Fault> {
-    let broken = |_| Fault::Broken("a lease of no valid name".to_owned());
-    let name = PolicyName::parse(name).map_err(broken)?;
-    let key =
-        CounterId::parse(key).map_err(|_| Fault::Broken("a lease of no valid key".to_owned()))?;
-    Ok(Lease {
-        to: call::limiter_of(env, None, &name, &key),
-        name,
-        policy,
-        key,
-        request,
-    })
 }
 
 /// Has another limiter judge a demand under the policy of this one.

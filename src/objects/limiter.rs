@@ -277,6 +277,7 @@ impl LimiterCore {
             policy: &policy,
             demand: &demand,
         };
+        self.may_lend(&to, &asked)?;
         self.fetch_before(&to, &asked).await?;
         let answer =
             self.table

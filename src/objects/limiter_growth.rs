@@ -53,6 +53,18 @@ impl LimiterCore {
         call::limiter_of(&self.env, datacenter, asked.name, &asked.demand.key)
     }
 
+    /// Whether isolates may be lent parts of a key: not while keys move, since what they hold could not be told to the new place.
+    ///
+    /// # Errors
+    /// `Unavailable` while they do.
+    pub(super) fn may_lend(&self, to: &LimiterAddress, asked: &Asked<'_>) -> Result<(), Fault> {
+        if to.datacenter.is_some() && self.before(asked).is_some() {
+            let why = "nothing is lent while the number of limiters changes";
+            return Err(Fault::Unavailable(why.to_owned()));
+        }
+        Ok(())
+    }
+
     fn must_fetch(&self, to: &LimiterAddress, asked: &Asked<'_>) -> bool {
         let is_elsewhere = self
             .before(asked)

@@ -16,6 +16,7 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call::CALL_MS_MAX;
 use crate::platform::clock::{now_ms, within_ms};
 use crate::platform::measure;
+use crate::platform::setting::setting;
 use crate::platform::settled::all_settled;
 use crate::protocol::live::pace::Pace;
 use crate::protocol::live::sight::{Shown, Sight, is_outdated};
@@ -57,13 +58,13 @@ pub(super) struct Lookout {
 
 impl Lookout {
     pub(super) fn new(object: Rc<State>, env: Env) -> Self {
-        let setting = env.var(UNIQUES_ROUNDING).ok().map(|text| text.to_string());
+        let rounding = Rounding::parse(setting(&env, UNIQUES_ROUNDING).as_deref());
         Self {
             env,
             object,
             held: RefCell::default(),
             // What cannot be read was meant to hide something.
-            rounding: Rounding::parse(setting.as_deref()).unwrap_or(Rounding::COARSEST),
+            rounding: rounding.unwrap_or(Rounding::COARSEST),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::cluster::ring::Ring;
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::clock::within_ms;
+use crate::platform::setting;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{Call, Fault, LookUp, decode, encode};
 use crate::protocol::names::{self, AGGREGATOR, CellAddress, LimiterAddress, Placement};
@@ -130,8 +131,8 @@ fn text_of(policy: &PolicyName, key: &CounterId) -> String {
 
 fn with_limiters<T>(env: &Env, work: impl FnOnce(&Ring, Option<&Ring>) -> T) -> T {
     let count = |name: &str| {
-        let said = env.var(name).ok()?.to_string();
-        said.parse().ok().filter(|count| *count > 0).map(Ring::new)
+        let said = setting::number(env, name);
+        said.filter(|count| *count > 0).map(Ring::new)
     };
     LIMITERS.with(|rings| {
         let (now, before) = rings.get_or_init(|| {

@@ -7,6 +7,7 @@ use worker::Env;
 use super::call;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, WriteKey};
+use crate::platform::setting::setting;
 use crate::protocol::batch::keyed::Calls;
 use crate::protocol::keyed::{self, Bounded, Carrier, Landed};
 use crate::protocol::messages::{
@@ -146,8 +147,7 @@ pub async fn count_unclaimed(
 }
 
 fn is_local(env: &Env) -> bool {
-    let setting = env.var(IDEMPOTENCY).ok();
-    setting.is_some_and(|text| text.to_string() == IDEMPOTENCY_DATACENTER)
+    setting(env, IDEMPOTENCY).as_deref() == Some(IDEMPOTENCY_DATACENTER)
 }
 
 /// Calls, and once more where the outcome is unknown.

@@ -7,7 +7,9 @@
 //! | [`clock`] | the wall clock, timers, randomness |
 //! | [`dues`] | queued writes, counted |
 //! | [`keyed`] | keyed writes, claimed and counted |
+//! | [`lend`] | how holders of leases reach who lends |
 //! | [`measure`] | the numbers of this isolate |
+//! | [`mod@setting`] | settings of the deployment |
 //! | [`settled`] | runs many futures, a bounded number at a time |
 //! | [`turn`] | answers that wait for nothing |
 
@@ -15,6 +17,8 @@ pub mod call;
 pub mod clock;
 pub mod dues;
 pub mod keyed;
+pub mod lend;
 pub mod measure;
+pub mod setting;
 pub mod settled;
 pub mod turn;

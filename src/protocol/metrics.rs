@@ -125,8 +125,10 @@ families! {
     ];
     Edge Counter "tally_limit_denials_cached_total"
         "Checks that were refused from memory, without a call." [LimitDenialCached ""];
+    Edge Counter "tally_limit_lent_total"
+        "Checks that were admitted from what their isolate was lent, without a call." [LimitLent ""];
     Edge Counter "tally_limit_messages_total"
-        "Messages that checks were joined in on their way to limiters." [LimitMessage ""];
+        "Messages to limiters: checks that were joined, and requests of isolates for a part of a hot key's limit." [LimitMessage ""];
     Edge Counter "tally_limit_remote_calls_total"
         "Calls of limiters to that of the world, for checks of limits with the scope global." [LimitRemoteCall ""];
     Objects Counter "tally_live_watcher_seconds_total"

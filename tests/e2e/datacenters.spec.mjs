@@ -56,6 +56,19 @@ test("a deployment in one place is LOCAL, whatever the platform says", async () 
   }
 });
 
+test("settings that are null, as plain workerd gives those that its environment lacks, are not set", async () => {
+  const names = ["TALLY_DATACENTERS", "TALLY_KEYS", "TALLY_LIMITERS", "TALLY_IDEMPOTENCY", "TALLY_HASH_KEY", "TALLY_UNIQUES_ROUNDING"];
+  const bare = await openWorld({ vars: Object.fromEntries(names.map((name) => [name, null])) });
+  try {
+    expect((await bare.add("bare", undefined, { colo: "FRA" })).datacenter).toBe("FRA");
+    await bare.well("POST", "/limits/p/k", { body: '{"limit":2,"window_seconds":60}' });
+    await bare.well("POST", "/counters/bare/increment", { body: '{"delta":1,"unique":"a"}', headers: { "idempotency-key": "k" } });
+    expect((await bare.strong("bare")).value).toBe(2);
+  } finally {
+    await bare.close();
+  }
+});
+
 test("only a write makes a datacenter appear", async () => {
   await world.add("appear", undefined, { colo: "FRA" });
   const elsewhere = { colo: "SYD" };

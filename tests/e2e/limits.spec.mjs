@@ -321,4 +321,29 @@ test("keys need the right to a limit, by its policy and key", async () => {
   const both = JSON.stringify({ checks: [{ policy: "api", key: "a" }, { policy: "other", key: "a" }] });
   await world.refused(403, "forbidden", "POST", "/limits", as("writer", { body: both }));
   expect(await world.well("GET", "/limits/api/a", as("reader"))).toMatchObject({ remaining: 1 });
+  // Who may not ask is not told either what others are told at the same moment.
+  await world.well("POST", "/limits/api/a", as("writer"));
+  await each(numbers(400), 40, async (index) => {
+    const who = ["writer", "reader", "admin", undefined][index % 4];
+    const answer = await world.call("POST", "/limits/api/a", who && as(who));
+    expect([who, answer.status]).toEqual([who, { writer: 429, reader: 403, admin: 429 }[who] ?? 401]);
+  });
+});
+
+test("what was refused is told again alike, and no longer once it was given back", async () => {
+  world = await openWorld();
+  await put(world, "p", { limit: 2, window_seconds: 60 });
+  for (const key of ["a", "b"]) expect((await check(world, "p", key, { cost: 2 })).status).toBe(200);
+  const ask = (index) => check(world, "p", index % 3 === 0 ? "a" : "b");
+  const answers = await each(numbers(300), 30, ask);
+  for (const { status, json, headers } of answers) {
+    expect([status, json.allowed, json.remaining, json["violated-policies"]]).toEqual([429, false, 0, ["p"]]);
+    expect(Number(headers.get("retry-after"))).toBeGreaterThan(55);
+    expect(headers.get("ratelimit")).toBe(`"p";r=0;t=${Math.ceil(json.reset_ms / 1_000)}`);
+  }
+  await world.well("POST", "/limits/p/a/refund", body({ cost: 1 }));
+  expect((await ask(0)).json).toMatchObject({ allowed: true, remaining: 0 });
+  expect((await ask(1)).status, "another key").toBe(429);
+  await put(world, "p", { limit: 3, window_seconds: 60 });
+  expect((await ask(1)).json).toMatchObject({ allowed: true, limit: 3, remaining: 0 });
 });

@@ -48,7 +48,8 @@ const texts = (values) =>
   Object.fromEntries(
     Object.entries(values)
       .filter(([, value]) => value !== undefined)
-      .map(([name, value]) => [name, { type: "text", value }]),
+      // Plain workerd gives `null` for what its environment lacks.
+      .map(([name, value]) => [name, { type: value === null ? "json" : "text", value }]),
   );
 const objects = Object.fromEntries(
   Object.entries(CLASSES).map(([name, exportName]) => [name, { type: "durable-object", worker: AGGREGATOR, exportName }]),

@@ -26,6 +26,34 @@ pub struct Judge {
     recent: VecDeque<(i64, u64)>,
     sum: u64,
     refused_for_nothing: u64,
+    debt: Debt,
+}
+
+/// What a token bucket owed when something was last asked of it, and how many of the admitted are in that.
+#[derive(Default)]
+struct Debt {
+    owed: i128,
+    at_ms: i64,
+    folded: usize,
+}
+
+impl Debt {
+    /// What it owes now.
+    fn of(&mut self, policy: &Policy, admitted: &[(i64, u64)], now_ms: i64) -> i128 {
+        for (then_ms, cost) in &admitted[self.folded..] {
+            self.pass(policy, *then_ms);
+            self.owed += i128::from(*cost) * i128::from(policy.window_ms);
+        }
+        self.folded = admitted.len();
+        self.pass(policy, now_ms);
+        self.owed
+    }
+
+    fn pass(&mut self, policy: &Policy, now_ms: i64) {
+        let paid = i128::from(now_ms - self.at_ms) * i128::from(policy.limit);
+        self.owed = (self.owed - paid).max(0);
+        self.at_ms = now_ms;
+    }
 }
 
 impl Judge {
@@ -39,7 +67,7 @@ impl Judge {
     pub fn refuse(&mut self, policy: &Policy, at_ms: i64, cost: u64) {
         let is_budget = match policy.algorithm {
             Algorithm::TokenBucket => {
-                let debt = debts(policy, &self.admitted, at_ms);
+                let debt = self.debt.of(policy, &self.admitted, at_ms);
                 debt + i128::from(cost) * i128::from(policy.window_ms)
                     <= i128::from(policy.burst) * i128::from(policy.window_ms)
             }
@@ -110,19 +138,4 @@ fn over(policy: &Policy, admitted: &[(i64, u64)]) -> u64 {
         }
     }
     worst
-}
-
-/// What a token bucket owes now.
-fn debts(policy: &Policy, admitted: &[(i64, u64)], now_ms: i64) -> i128 {
-    let limit = i128::from(policy.limit);
-    let (mut debt, mut at_ms) = (0_i128, 0);
-    // Nothing older than what fills the bucket matters.
-    let span_ms = 2 * policy.window_ms * (1 + (policy.burst / policy.limit) as i64);
-    let from = admitted.partition_point(|(at, _)| *at < now_ms - span_ms);
-    for (then_ms, cost) in &admitted[from..] {
-        debt = (debt - i128::from(then_ms - at_ms) * limit).max(0);
-        at_ms = *then_ms;
-        debt += i128::from(*cost) * i128::from(policy.window_ms);
-    }
-    (debt - i128::from(now_ms - at_ms) * limit).max(0)
 }

@@ -1,5 +1,6 @@
-//! Twenty datacenters with a holder each and one grantor, out of the machines that ship, on a network that loses, repeats and
-//! reorders.
+//! Twenty holders and one grantor, out of the machines that ship, on a network that loses, repeats and reorders. The holders of a
+//! limit that holds for the world are datacenters, whose calls wait for a lease; those of a limit of a datacenter are isolates,
+//! whose calls go to the limiter itself where nothing is held.
 //!
 //! Invariant: true time is that of the grantor's clock. What is admitted is written down with it, and judged at the end by
 //! nothing but that list.
@@ -9,16 +10,18 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use tally::limit::holders::Holders;
 use tally::limit::lease::{Admission, Answer, Request};
-use tally::limit::policy::Policy;
+use tally::limit::policy::{Policy, Scope};
 use tally::limit::table::Table;
 
 use chance::Chance;
 pub use judge::Figures;
 
 mod chance;
+mod grantor;
+mod isolate;
 mod judge;
 
-/// Datacenters of a world.
+/// Holders of a world.
 pub const DATACENTERS: usize = 20;
 
 /// When a world begins, by the grantor's clock.
@@ -46,6 +49,8 @@ pub struct Plan {
     /// Whether few datacenters have most of the calls.
     pub is_uneven: bool,
     pub failures: Failures,
+    /// Whether isolates are lent parts.
+    pub lends: bool,
     /// How many windows it lasts.
     pub windows: i64,
 }
@@ -54,6 +59,8 @@ pub struct Plan {
 enum Event {
     /// A call reaches a datacenter.
     Call { at: usize },
+    /// A call of an isolate reaches the limiter.
+    Checked { from: usize, cost: u64 },
     /// A request reaches the grantor.
     Asked {
         from: usize,
@@ -92,8 +99,9 @@ struct Datacenter {
     drift_millionths: i64,
     waiting: Vec<Waiting>,
     cut_until_ms: i64,
-    /// Its part of the calls.
+    /// Its part of the calls, and when its next one comes, after the world's beginning.
     weight: f64,
+    next_call_ms: f64,
 }
 
 pub struct World {
@@ -146,6 +154,7 @@ impl World {
             } else {
                 1.0
             },
+            next_call_ms: 0.0,
         });
         let datacenters = datacenters.collect();
         let end_ms = BEGIN_MS + plan.windows * plan.policy.window_ms;
@@ -187,8 +196,10 @@ impl World {
         let total: f64 = self.datacenters.iter().map(|one| one.weight).sum();
         let part = self.datacenters[at].weight / total * self.plan.percent as f64 / 100.0;
         let rate = part * self.plan.policy.limit as f64 / self.plan.policy.window_ms as f64;
-        let delay_ms = -self.chance.part().ln() / rate;
-        self.after(delay_ms as i64, Event::Call { at });
+        let one = &mut self.datacenters[at];
+        one.next_call_ms -= self.chance.part().ln() / rate;
+        let delay_ms = BEGIN_MS + one.next_call_ms as i64 - self.now_ms;
+        self.after(delay_ms, Event::Call { at });
     }
 
     fn next_failure(&mut self, at: usize) {
@@ -230,8 +241,12 @@ impl World {
                     1
                 };
                 self.judge.checks += 1;
-                self.attempt(at, Waiting { cost, tries: 0 });
+                match self.plan.policy.scope {
+                    Scope::Global => self.attempt(at, Waiting { cost, tries: 0 }),
+                    Scope::Datacenter => self.take(at, cost),
+                }
             }
+            Event::Checked { from, cost } => self.checked(from, cost),
             Event::Asked {
                 from,
                 life,
@@ -249,12 +264,19 @@ impl World {
             }
             Event::Late { at, life, sequence } => {
                 if self.datacenters[at].life == life {
-                    self.datacenters[at].holders.lost(POLICY, KEY, sequence);
+                    let clock_ms = self.clock_ms(at);
+                    self.datacenters[at]
+                        .holders
+                        .lost(POLICY, KEY, sequence, clock_ms);
                     self.wake(at);
                 }
             }
             Event::Tick { at } => {
-                self.after(1_000, Event::Tick { at });
+                let every_ms = match self.plan.policy.scope {
+                    Scope::Global => 1_000,
+                    Scope::Datacenter => 100,
+                };
+                self.after(every_ms, Event::Tick { at });
                 let clock_ms = self.clock_ms(at);
                 for due in self.datacenters[at].holders.all_due(10, clock_ms) {
                     self.send(at, due.request);
@@ -306,8 +328,8 @@ impl World {
                 self.datacenters[at].waiting.push(call);
             }
         }
-        if let Some(request) = self.datacenters[at].holders.due(POLICY, KEY, clock_ms) {
-            self.send(at, request);
+        if let Some(due) = self.datacenters[at].holders.due(POLICY, KEY, clock_ms) {
+            self.send(at, due.request);
         }
     }
 
@@ -316,8 +338,8 @@ impl World {
             self.attempt(at, call);
         }
         let clock_ms = self.clock_ms(at);
-        if let Some(request) = self.datacenters[at].holders.due(POLICY, KEY, clock_ms) {
-            self.send(at, request);
+        if let Some(due) = self.datacenters[at].holders.due(POLICY, KEY, clock_ms) {
+            self.send(at, due.request);
         }
     }
 
@@ -363,37 +385,11 @@ impl World {
 
     fn delay_ms(&mut self) -> i64 {
         let is_odd = self.plan.failures == Failures::All && self.chance.below(50) == 0;
-        let most_ms = if is_odd { 20_000 } else { 300 };
-        self.chance.between_ms(40, most_ms)
-    }
-
-    fn asked(&mut self, from: usize, life: u64, request: &Request) {
-        let is_cut = self.now_ms < self.datacenters[from].cut_until_ms;
-        if is_cut || self.now_ms < self.down_until_ms {
-            return;
-        }
-        let policy = &self.plan.policy;
-        let answer = self
-            .grantor
-            .ask(POLICY, policy, KEY, request, self.now_ms)
-            .expect("room");
-        if answer.must_commit || self.chance.below(10) == 0 {
-            while let Some(commit) = self.grantor.commit() {
-                self.rows.retain(|row, _| *row >= commit.delete_below);
-                self.rows.insert(commit.row, commit.body);
-            }
-        }
-        for _ in 0..self.copies(from) {
-            let delay_ms = self.delay_ms();
-            let answer = answer.clone();
-            self.after(
-                delay_ms,
-                Event::Answered {
-                    to: from,
-                    life,
-                    answer,
-                },
-            );
-        }
+        let (least_ms, most_ms) = match self.plan.policy.scope {
+            Scope::Global => (40, 300),
+            Scope::Datacenter => (0, 5),
+        };
+        self.chance
+            .between_ms(least_ms, if is_odd { 20_000 } else { most_ms })
     }
 }

@@ -179,10 +179,10 @@ pub struct EndReservation {
     pub is_cancelled: bool,
 }
 
-/// Limiter of a datacenter → that of the world: a holder's report, and what it asks for.
+/// Limiter of a datacenter → that of the world, or edge → limiter of its datacenter: a holder's report, and what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// The limiter of the world.
+    /// The limiter that lends.
     pub to: LimiterAddress,
     /// The policy's name.
     pub name: PolicyName,

@@ -1,0 +1,34 @@
+//! How a holder of leases reaches the limiter that lends.
+
+use worker::Env;
+
+use super::call;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::limit::holders::Due;
+use crate::limit::lease::Answer;
+use crate::protocol::limits::PolicyName;
+use crate::protocol::messages::{Fault, Lease};
+use crate::protocol::names;
+
+/// Sends a holder's request to the limiter of a datacenter, or to that of the world.
+///
+/// # Errors
+/// The limiter's, or `Unavailable`.
+pub async fn lend(
+    env: &Env,
+    datacenter: Option<&Datacenter>,
+    due: &Due,
+    milliseconds: u64,
+) -> Result<Answer, Fault> {
+    let broken = || Fault::Broken("a lease of no valid name or key".to_owned());
+    let name = PolicyName::parse(&due.name).map_err(|_| broken())?;
+    let key = CounterId::parse(&due.key).map_err(|_| broken())?;
+    let lease = Lease {
+        to: call::limiter_of(env, datacenter, &name, &key),
+        name,
+        policy: due.policy.clone(),
+        key,
+        request: due.request.clone(),
+    };
+    call::object_within(env, &names::limiter(&lease.to), &lease, milliseconds).await
+}

@@ -1,0 +1,101 @@
+// What isolates are lent of the limits of hot keys: fewer messages, and not one check more than the limit.
+import { afterEach, expect, test } from "vitest";
+import { body, check, numbers, peek, put } from "./limiting.mjs";
+import { each, openWorld, until } from "./world.mjs";
+
+let world;
+afterEach(() => world.close());
+
+const metric = async (edge, name) => {
+  const { text } = await world.call("GET", "/metrics", { edge });
+  return Number(text.match(new RegExp(`^${name} (\\d+)$`, "m"))[1]);
+};
+const sum = async (name) => (await metric(0, name)) + (await metric(1, name));
+
+// So many checks from both isolates, some at once; how many were admitted, and what was not admitted.
+async function checks(many, policy, key, answered = () => {}) {
+  const answers = await each(numbers(many), 32, async (index) => {
+    const answer = await check(world, policy, key, undefined, { edge: index % 2 });
+    answered(answer);
+    return answer;
+  });
+  const admitted = answers.filter(({ status }) => status === 200);
+  expect(answers.filter(({ status }) => status !== 200 && status !== 429)).toEqual([]);
+  return admitted.length;
+}
+
+test("most checks of a hot key are admitted without a call, and all of them are counted", async () => {
+  world = await openWorld({ edges: 2 });
+  await put(world, "ample", { limit: 1_000_000, window_seconds: 3_600 });
+  let lowest = 1_000_000;
+  const admitted = await checks(4_000, "ample", "hot", ({ json }) => {
+    expect(json).toMatchObject({ allowed: true, limit: 1_000_000, retry_after_ms: 0, datacenter: "FRA" });
+    lowest = Math.min(lowest, json.remaining);
+  });
+  expect(admitted).toBe(4_000);
+  const [lent, messages] = [await sum("tally_limit_lent_total"), await sum("tally_limit_messages_total")];
+  console.log(`4,000 checks in two isolates: ${lent} from what was lent, ${messages} messages`);
+  expect(lent).toBeGreaterThan(2_000);
+  expect(messages).toBeLessThan(800);
+  expect(lowest, "what is left was told as it fell").toBeLessThanOrEqual(1_000_000 - 3_000);
+  // What is not used is given back, and nothing that was used.
+  const left = () => peek(world, "ample", "hot").then(({ remaining }) => remaining);
+  expect(await left()).toBeLessThanOrEqual(1_000_000 - 4_000);
+  await until(async () => (await left()) === 1_000_000 - 4_000, "what was lent comes back");
+});
+
+test("a limit that is reached by two isolates that hold parts of it lets through no check more, and all of them in the end", async () => {
+  world = await openWorld({ edges: 2 });
+  await put(world, "small", { limit: 2_000, window_seconds: 3_600 });
+  let admitted = await checks(1_500, "small", "hot");
+  expect(admitted).toBe(1_500);
+  expect(await sum("tally_limit_lent_total")).toBeGreaterThan(100);
+  admitted += await checks(1_000, "small", "hot");
+  expect(admitted).toBeLessThanOrEqual(2_000);
+  // What was held when others were refused is given back within seconds.
+  await until(async () => {
+    admitted += await checks(20, "small", "hot");
+    expect(admitted).toBeLessThanOrEqual(2_000);
+    return admitted === 2_000;
+  }, "the last of it");
+  expect(await checks(50, "small", "hot")).toBe(0);
+});
+
+test("what is given back was lent, or is at the limiter, and is there again in the end", async () => {
+  world = await openWorld({ edges: 2 });
+  await put(world, "ample", { limit: 1_000_000, window_seconds: 3_600 });
+  await checks(2_000, "ample", "hot");
+  expect(await sum("tally_limit_lent_total")).toBeGreaterThan(0);
+  const refund = (cost, edge) => world.well("POST", "/limits/ample/hot/refund", body({ cost }, { edge }));
+  await refund(200, 0);
+  await refund(300, 1);
+  const left = () => peek(world, "ample", "hot").then(({ remaining }) => remaining);
+  await until(async () => (await left()) === 1_000_000 - 1_500, "both are seen");
+});
+
+test("while the limiter is away an isolate admits what it holds, and then does as the policy says", async () => {
+  world = await openWorld({ faults: true });
+  await put(world, "closed", { limit: 1_000_000, window_seconds: 3_600, on_error: "closed" });
+  const ask = () => check(world, "closed", "hot");
+  const lent = () => metric(0, "tally_limit_lent_total");
+  await until(async () => {
+    await each(numbers(100), 32, ask);
+    return (await lent()) > 500;
+  }, "the key is lent");
+  world.fail(({ kind }) => (kind === "limiter" ? "before" : undefined));
+  const before = await lent();
+  const answers = await each(numbers(20), 4, ask);
+  // On a machine that took a second for these the lease is over.
+  if ((await lent()) > before) expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThan(0);
+  await until(async () => (await ask()).status === 503, "the end of the lease");
+  world.fail(() => undefined);
+  await until(async () => (await ask()).status === 200, "the limiter is back");
+});
+
+test("nothing is lent while the number of limiters changes", async () => {
+  world = await openWorld({ edges: 2, vars: { TALLY_LIMITERS: "5", TALLY_LIMITERS_BEFORE: "8" } });
+  await put(world, "ample", { limit: 1_000_000, window_seconds: 3_600 });
+  expect(await checks(600, "ample", "hot")).toBe(600);
+  expect(await sum("tally_limit_lent_total")).toBe(0);
+  expect(await peek(world, "ample", "hot")).toMatchObject({ remaining: 1_000_000 - 600 });
+});
