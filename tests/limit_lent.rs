@@ -296,3 +296,25 @@ fn quota_returns_at_most_0_13_seconds_later_than_without_leases() {
     println!("{late_ms} ms late");
     assert!((1..130).contains(&late_ms), "{late_ms} ms late");
 }
+
+#[test]
+fn a_request_whose_sender_was_ended_is_given_up_and_its_late_answer_changes_nothing() {
+    let mut pair = Pair::new(Policy::sliding(1_000_000, 60));
+    pair.take(1, BEGIN_MS);
+    let lost = pair.due.take().unwrap();
+    let late = pair
+        .table
+        .ask(NAME, &pair.policy, KEY, &lost.request, BEGIN_MS);
+    assert!(!pair.take(1, BEGIN_MS + 4_999) && pair.due.is_none());
+    assert!(!pair.take(1, BEGIN_MS + 5_000));
+    let again = pair.due.take().unwrap();
+    assert!(again.request.sequence > lost.request.sequence);
+    pair.holders
+        .answered(NAME, KEY, &late.unwrap(), BEGIN_MS + 5_000);
+    assert!(!pair.take(1, BEGIN_MS + 5_000));
+    // One that nobody asks for any more is dropped all the same.
+    assert!(pair.holders.all_due(10, BEGIN_MS + 9_999).is_empty());
+    assert!(!pair.holders.is_empty());
+    pair.holders.all_due(10, BEGIN_MS + 10_000);
+    assert!(pair.holders.is_empty());
+}

@@ -123,8 +123,9 @@ pub fn refund(asking: &Asking) -> u64 {
 fn send_soon(visit: &Visit, due: Due) {
     let env = visit.env.clone();
     let is_first = with_limits(|limits| !std::mem::replace(&mut limits.lent.is_ticking, true));
+    // Made here, since a request may be ended before its work begins.
+    let ticking = is_first.then_some(Ticking);
     visit.wait_until(async move {
-        let ticking = is_first.then_some(Ticking);
         send(&env, due).await;
         if ticking.is_some() {
             tick(&env).await;

@@ -25,6 +25,9 @@ const DRY_MS_MAX: u64 = 1_000;
 const SCARCE_PART: u64 = 8;
 const REST_MS: u64 = 100;
 
+/// When a request is given up of which nobody says that it was lost: its sender was ended. Nobody waits so long for an answer.
+const FLIGHT_MS_MAX: i64 = 5_000;
+
 /// How long a request is taken to last while none was measured.
 const TRIP_MS_FIRST: i64 = 300;
 
@@ -203,7 +206,7 @@ impl Holder {
     /// The request to send now, if there is one: tokens are asked for before they run out, reported before the lease ends, and
     /// given back when they are not used. At most one is on its way; it ends by [`Self::answered`] or [`Self::lost`].
     pub fn due(&mut self, policy: &Policy, now_ms: i64) -> Option<Request> {
-        if self.flight.is_some() {
+        if self.is_asking(now_ms) {
             return None;
         }
         if now_ms >= self.until_ms && self.granted > 0 {
@@ -229,6 +232,12 @@ impl Holder {
             return None;
         };
         Some(self.request(now_ms, need, want))
+    }
+
+    /// Whether an answer may still come.
+    fn is_asking(&self, now_ms: i64) -> bool {
+        self.flight
+            .is_some_and(|flight| now_ms.saturating_sub(flight.sent_ms) < FLIGHT_MS_MAX)
     }
 
     /// Whether the tokens have run out for a call, or may before an answer could come.
@@ -355,7 +364,7 @@ impl Holder {
 
     /// Whether it holds nothing and waits for nothing, so that it may be dropped.
     pub fn is_idle(&self, now_ms: i64) -> bool {
-        self.flight.is_none() && now_ms >= self.until_ms
+        !self.is_asking(now_ms) && now_ms >= self.until_ms
     }
 }
 
