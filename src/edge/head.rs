@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use worker::js_sys::Uint8Array;
 use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
-use worker::web_sys::{ReadableStream, Response};
+use worker::web_sys::{Headers, ReadableStream, Response};
 
 /// Headers of one response.
 pub type HeaderList = Vec<(&'static str, String)>;
@@ -43,8 +43,7 @@ export function make_head(status, text) {
   lines(text, (name, value) => headers.append(name, value));
   return new Response(null, { status, headers });
 }
-export function set_lines(head, text) {
-  const { headers } = head;
+export function set_lines(headers, text) {
   lines(text, (name, value) => headers.set(name, value));
 }
 export function respond(head, body) {
@@ -56,33 +55,53 @@ extern "C" {
     fn make_head(status: u16, text: &str) -> Result<Response, JsValue>;
 
     #[wasm_bindgen(catch)]
-    fn set_lines(head: &Response, text: &str) -> Result<(), JsValue>;
+    fn set_lines(headers: &Headers, text: &str) -> Result<(), JsValue>;
 
     #[wasm_bindgen(catch)]
     fn respond(head: &Response, body: &JsValue) -> Result<Response, JsValue>;
 }
 
 /// A kept head, and the lines of [`CHANGING`] headers that it has now.
-struct Head {
+pub struct Head {
     made: Response,
+    headers: Headers,
     changing: String,
 }
 
 impl Head {
     fn new((status, lines): &(u16, String), changing: &str) -> Result<Self, JsValue> {
         let made = make_head(*status, lines)?;
-        set_lines(&made, changing)?;
+        let headers = made.headers();
+        set_lines(&headers, changing)?;
         Ok(Self {
             made,
+            headers,
             changing: changing.to_owned(),
         })
     }
 
-    fn respond(&mut self, changing: &str, body: Option<Body<'_>>) -> Result<Response, JsValue> {
+    /// A head of 200.
+    ///
+    /// # Errors
+    /// As [`response`].
+    pub fn of(headers: &HeaderList) -> worker::Result<Self> {
+        let (lines, changing) = lines_of(headers)?;
+        Ok(Self::new(&(200, lines), &changing)?)
+    }
+
+    /// A response with these lines of all [`CHANGING`] headers that it has, and a text.
+    ///
+    /// # Errors
+    /// The platform's.
+    pub fn respond(&mut self, changing: &str, text: &str) -> worker::Result<Response> {
+        Ok(self.make(changing, Some(Body::Text(text)))?)
+    }
+
+    fn make(&mut self, changing: &str, body: Option<Body<'_>>) -> Result<Response, JsValue> {
         if self.changing != changing {
             // Where one cannot be set, nobody knows which were.
             self.changing.clear();
-            set_lines(&self.made, changing)?;
+            set_lines(&self.headers, changing)?;
             self.changing.push_str(changing);
         }
         respond(&self.made, &given(body))
@@ -198,10 +217,10 @@ pub fn response(
     let key = (status, lines);
     HEADS.with_borrow_mut(|heads| {
         if let Some(head) = heads.get_mut(&key) {
-            return Ok(head.respond(&changing, body)?);
+            return Ok(head.make(&changing, body)?);
         }
         let mut head = Head::new(&key, &changing)?;
-        let response = head.respond(&changing, body)?;
+        let response = head.make(&changing, body)?;
         if heads.len() >= HEADS_MAX {
             heads.clear();
         }
@@ -215,8 +234,7 @@ pub fn response(
 /// # Errors
 /// As [`response`].
 pub fn streamed(headers: &HeaderList, stream: Option<&ReadableStream>) -> worker::Result<Response> {
-    let (lines, changing) = lines_of(headers)?;
-    let head = Head::new(&(200, lines), &changing)?;
+    let head = Head::of(headers)?;
     let body = stream.map_or(JsValue::NULL, JsValue::from);
     Ok(respond(&head.made, &body)?)
 }

@@ -13,7 +13,7 @@ use super::isolate::with_limits;
 use super::lanes::{Lanes, Line, land};
 use super::lent::Lent;
 use super::limits::Asking;
-use super::refusals;
+use super::repeats;
 use super::visit::Visit;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::nonces::Nonce;
@@ -226,7 +226,7 @@ pub async fn read_policy(env: &Env, name: &PolicyName) -> Result<Option<Rc<Polic
 
 /// Remembers a policy as it is now, or that there is none.
 pub fn learn_policy(name: &PolicyName, policy: Option<Rc<Policy>>) {
-    refusals::forget();
+    repeats::forget();
     let read_ms = now_ms();
     with_limits(|limits| {
         let Some(policy) = policy else {
@@ -302,6 +302,6 @@ pub fn learn_denial(asking: &Asking, verdict: Verdict) {
 
 /// Forgets a refusal: something was given back.
 pub fn forget_denial(to: &LimiterAddress, name: &PolicyName, key: &CounterId) {
-    refusals::forget();
+    repeats::forget();
     with_limits(|limits| limits.denials.remove(&place(to, name, key)));
 }

@@ -9,7 +9,7 @@ use super::limiters::{
     self, CHECK_MS_MAX, Limiters, WORLD_MS_MAX, denied, forget_denial, learn_denial, learn_policy,
     policy_of,
 };
-use super::refusals;
+use super::repeats::{self, Repeatable};
 use super::respond::Answer;
 use super::visit::Visit;
 use crate::counter::id::{CounterId, Datacenter};
@@ -111,25 +111,27 @@ pub async fn check(visit: &Visit, name: PolicyName, key: CounterId) -> Result<An
     let here = visit.datacenter();
     let asking = Asking::new(visit, &here, name, key, asked).await?;
     if let Some(verdict) = denied(&asking) {
-        refusals::count();
-        return Ok(answer_of(&asking.judgement(&here, Some(verdict))).for_this_moment());
+        repeats::count_refused();
+        let answer = answer_of(&asking.judgement(&here, Some(verdict)));
+        // One that only watches refuses nobody.
+        let is_refusal = answer.is_refusal();
+        return Ok(if is_refusal {
+            answer.repeatable(Repeatable::Refused)
+        } else {
+            answer
+        });
     }
-    let verdict = consume(visit, &asking).await;
-    Ok(answer_of(&asking.judgement(&here, verdict)))
-}
-
-/// The verdict about a check that is not refused from memory: from what the isolate is lent, or by the lane to its limiter.
-/// `None` where nobody can tell.
-async fn consume(visit: &Visit, asking: &Asking) -> Option<Verdict> {
-    let verdict = match lent::take(visit, asking) {
-        Some(verdict) => Some(verdict),
-        None => ask(visit, asking).await,
-    };
+    if let Some(verdict) = lent::take(visit, &asking) {
+        note(Some(verdict));
+        let answer = answer_of(&asking.judgement(&here, Some(verdict)));
+        return Ok(answer.repeatable(Repeatable::Lent(Rc::new(asking), here)));
+    }
+    let verdict = ask(visit, &asking).await;
     if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
-        learn_denial(asking, verdict);
+        learn_denial(&asking, verdict);
     }
     note(verdict);
-    verdict
+    Ok(answer_of(&asking.judgement(&here, verdict)))
 }
 
 /// Counts what came of a check.
@@ -141,6 +143,7 @@ pub fn note(verdict: Option<Verdict>) {
     });
 }
 
+/// The verdict by the lane to the limiter. `None` where nobody can tell.
 async fn ask(visit: &Visit, asking: &Asking) -> Option<Verdict> {
     let _waiting = visit.waiting();
     let batch = asking.batch(Wish::Consume);

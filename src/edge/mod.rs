@@ -27,7 +27,7 @@
 //! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
 //! | [`lent`] | what an isolate is lent of the limits of hot keys |
-//! | [`refusals`] | refused checks that are asked again at once |
+//! | [`repeats`] | checks that are asked again at once |
 //! | [`pages`] | what pages embed: the script, the pixel, badges |
 //! | [`visitors`] | how much visitors without a key may write |
 //! | [`dashboard`] | the files of the dashboard |
@@ -60,7 +60,7 @@ mod pages;
 mod producer;
 mod queue;
 mod read;
-mod refusals;
+mod repeats;
 mod respond;
 mod secrets;
 mod uniques;
@@ -86,8 +86,8 @@ const OPENAPI: &str = include_str!("../protocol/openapi.json");
 /// Answers one request of a client.
 pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     let visit = Visit::new(request, env, context);
-    if let Some(refused) = refusals::again(&visit) {
-        return refused;
+    if let Some(known) = repeats::again(&visit) {
+        return known;
     }
     if visit.method() == "OPTIONS" {
         return respond::preflight(&visit);

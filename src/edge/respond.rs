@@ -6,7 +6,7 @@ use worker::web_sys::{ReadableStream, Response};
 
 use super::head::{Body, HeaderList, response, streamed};
 use super::isolate;
-use super::refusals;
+use super::repeats::{self, Repeatable};
 use super::visit::Visit;
 use crate::platform::measure;
 use crate::protocol::live::talk::EVENT_STREAM;
@@ -45,7 +45,7 @@ pub struct Answer {
     headers: Vec<(&'static str, String)>,
     etag: Option<String>,
     refusal: Option<Code>,
-    is_refused_from_memory: bool,
+    repeatable: Option<Repeatable>,
 }
 
 impl Answer {
@@ -61,7 +61,7 @@ impl Answer {
             headers: Vec::new(),
             etag: None,
             refusal: None,
-            is_refused_from_memory: false,
+            repeatable: None,
         }
     }
 
@@ -132,10 +132,15 @@ impl Answer {
         }
     }
 
-    /// A check that is refused from memory: whoever asks the same at the same time is told the same.
-    pub fn for_this_moment(self) -> Self {
+    /// Whether it is a problem.
+    pub fn is_refusal(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// Whoever asks the same at once may be told so without looking again.
+    pub fn repeatable(self, how: Repeatable) -> Self {
         Self {
-            is_refused_from_memory: self.refusal.is_some(),
+            repeatable: Some(how),
             ..self
         }
     }
@@ -277,8 +282,8 @@ pub fn respond(visit: &Visit, route: RouteName, answer: Answer) -> worker::Resul
     }
     let body = body.filter(|_| visit.method() != "HEAD");
     let response = response(status, &headers, body)?;
-    if answer.is_refused_from_memory {
-        refusals::note(visit, &answer.body, &response)?;
+    if let Some(repeatable) = answer.repeatable {
+        repeats::note(visit, repeatable, &headers, &answer.body, &response)?;
     }
     Ok(response)
 }

@@ -99,3 +99,36 @@ test("nothing is lent while the number of limiters changes", async () => {
   expect(await sum("tally_limit_lent_total")).toBe(0);
   expect(await peek(world, "ample", "hot")).toMatchObject({ remaining: 1_000_000 - 600 });
 });
+
+test("a request that is known again is not another's, and not known once its policy is another", async () => {
+  const keys = {
+    keys: [
+      { key: "reader-0123456789abcdef", scopes: ["read"] },
+      { key: "writer-0123456789abcdef", scopes: ["write"] },
+      { key: "admin-0123456789abcdef", scopes: ["admin"] },
+    ],
+  };
+  world = await openWorld({ vars: { TALLY_KEYS: JSON.stringify(keys), TALLY_ACCESS: undefined } });
+  const as = (key, more = {}) => ({ headers: { authorization: `Bearer ${key}-0123456789abcdef` }, ...more });
+  const made = (limit) => world.well("PUT", "/limits/ample", as("admin", { body: JSON.stringify({ limit, window_seconds: 3_600 }) }));
+  const lent = async () => Number((await world.call("GET", "/metrics", as("admin"))).text.match(/^tally_limit_lent_total (\d+)$/m)[1]);
+  await made(1_000_000);
+  const left = [];
+  await each(numbers(3_000), 32, async (index) => {
+    const who = index % 5 === 0 ? "reader" : "writer";
+    const { status, json, headers } = await world.call("POST", "/limits/ample/hot", as(who));
+    expect([who, status]).toEqual([who, who === "reader" ? 403 : 200]);
+    if (who === "reader") return;
+    left.push(json.remaining);
+    expect(headers.get("ratelimit")).toBe(`"ample";r=${json.remaining};t=${Math.ceil(json.reset_ms / 1_000)}`);
+    expect(headers.get("ratelimit-policy")).toBe('"ample";q=1000000;w=3600');
+  });
+  expect(await lent()).toBeGreaterThan(1_500);
+  expect(new Set(left).size, "each is told what is left after it").toBeGreaterThan(2_300);
+  await made(500_000);
+  const { json } = await world.call("POST", "/limits/ample/hot", as("writer"));
+  expect(json).toMatchObject({ allowed: true, limit: 500_000 });
+  expect(json.remaining).toBeLessThanOrEqual(500_000 - 2_400);
+  await world.well("DELETE", "/limits/ample", as("admin"));
+  await world.refused(404, "policy-not-found", "POST", "/limits/ample/hot", as("writer"));
+});
