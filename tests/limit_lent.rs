@@ -318,3 +318,16 @@ fn a_request_whose_sender_was_ended_is_given_up_and_its_late_answer_changes_noth
     pair.holders.all_due(10, BEGIN_MS + 10_000);
     assert!(pair.holders.is_empty());
 }
+
+#[test]
+fn what_is_held_ends_with_the_lease() {
+    let mut pair = Pair::new(Policy::sliding(1_000_000, 60));
+    pair.warm(500);
+    // The newest request was sent by then at the latest.
+    let last_ms = BEGIN_MS + 499;
+    assert!(pair.take(1, last_ms + 1));
+    assert!(!pair.take(1, last_ms + ISOLATE_LEASE_MS));
+    let mut pair = Pair::new(Policy::sliding(1_000_000, 60));
+    pair.warm(500);
+    assert!(!pair.take(1, last_ms + 60 * ISOLATE_LEASE_MS));
+}
