@@ -124,7 +124,7 @@ pub async fn check(visit: &Visit, name: PolicyName, key: CounterId) -> Result<An
     if let Some(verdict) = lent::take(visit, &asking) {
         note(Some(verdict));
         let answer = answer_of(&asking.judgement(&here, Some(verdict)));
-        return Ok(answer.repeatable(Repeatable::Lent(Rc::new(asking), here)));
+        return Ok(answer.repeatable(Repeatable::Lent(Rc::new(asking))));
     }
     let verdict = ask(visit, &asking).await;
     if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {

@@ -1,6 +1,6 @@
 //! Checks of limits that are asked again at once: what is known of them is not found out again.
 //!
-//! Invariants: only a request that is the same to the letter, with no body, is known again. A refusal from memory is told again in the
+//! Invariants: only a request that is the same to the letter, with no body, and in the same datacenter is known again. A refusal from memory is told again in the
 //! millisecond in which it was told; a check of a key of which the isolate holds a part is admitted from what is held, for
 //! [`KNOWN_MS`] as it was first understood. Neither is once this isolate has heard of a change.
 
@@ -35,15 +35,16 @@ pub enum Repeatable {
     /// It is a refusal from memory.
     Refused,
     /// The check was admitted from what is held.
-    Lent(Rc<Asking>, Datacenter),
+    Lent(Rc<Asking>),
 }
 
 enum Repeat {
     Refused(Again),
-    Lent(Rc<Asking>, Datacenter, Head),
+    Lent(Rc<Asking>, Head),
 }
 
 struct Known {
+    here: Datacenter,
     since_ms: i64,
     until_ms: i64,
     repeat: Repeat,
@@ -64,13 +65,17 @@ pub fn again(visit: &Visit) -> Option<worker::Result<Response>> {
             all.remove(visit.request.text());
             return None;
         }
+        if known.here != visit.datacenter() {
+            return None;
+        }
+        let here = &known.here;
         match &mut known.repeat {
             Repeat::Refused(again) => {
                 count_refused();
                 measure::answered(RouteName::Check, 0, Some(Code::QuotaExceeded));
                 Some(again.response())
             }
-            Repeat::Lent(asking, here, head) => {
+            Repeat::Lent(asking, head) => {
                 let verdict = lent::take(visit, asking)?;
                 limits::note(Some(verdict));
                 measure::answered(RouteName::Check, 0, None);
@@ -109,9 +114,9 @@ pub fn note(
     let since_ms = now_ms();
     let (until_ms, repeat) = match repeatable {
         Repeatable::Refused => (since_ms + 1, Repeat::Refused(Again::new(response, text)?)),
-        Repeatable::Lent(asking, here) => {
+        Repeatable::Lent(asking) => {
             let head = Head::of(headers)?;
-            (since_ms + KNOWN_MS, Repeat::Lent(asking, here, head))
+            (since_ms + KNOWN_MS, Repeat::Lent(asking, head))
         }
     };
     KNOWN.with_borrow_mut(|all| {
@@ -119,6 +124,7 @@ pub fn note(
             all.clear();
         }
         let known = Known {
+            here: visit.datacenter(),
             since_ms,
             until_ms,
             repeat,

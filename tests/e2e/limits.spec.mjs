@@ -341,6 +341,12 @@ test("what was refused is told again alike, and no longer once it was given back
     expect(Number(headers.get("retry-after"))).toBeGreaterThan(55);
     expect(headers.get("ratelimit")).toBe(`"p";r=0;t=${Math.ceil(json.reset_ms / 1_000)}`);
   }
+  // Another datacenter has quota of its own, also for one that asks at the same moment.
+  const places = await each(numbers(300), 30, (index) => check(world, "p", "c", undefined, { colo: ["FRA", "JFK", "SIN"][index % 3] }));
+  for (const colo of ["FRA", "JFK", "SIN"]) {
+    const there = places.filter(({ json }) => json.datacenter === colo);
+    expect([colo, there.length, there.filter(({ status }) => status === 200).length]).toEqual([colo, 100, 2]);
+  }
   await world.well("POST", "/limits/p/a/refund", body({ cost: 1 }));
   expect((await ask(0)).json).toMatchObject({ allowed: true, remaining: 0 });
   expect((await ask(1)).status, "another key").toBe(429);
