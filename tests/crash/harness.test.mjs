@@ -37,7 +37,7 @@ for (const [fault, what, found] of [
   ["loses", "loses a write now and then", /keyed\/.*acknowledged and missing/],
   ["doubles", "counts a write twice now and then", /keyed\/.*counted twice or never sent/],
   ["reapplies", "does an operation again that is sent again", /operated\/.* after its operations|not answered Idempotency-Replayed/],
-  ["resets twice", "resets once more behind the answer", /operated\/.* after its operations/],
+  ["resets again", "resets again and again behind the answer", /operated\/.* after its operations/],
   ["revives", "deletes nothing", /renewed\/.* after its operations/],
   ["history", "keeps a history that does not add up", /the sum of its history is .* missing/],
 ]) {
