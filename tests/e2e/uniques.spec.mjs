@@ -114,13 +114,14 @@ test("windows of minutes, hours and days hold who came in them, also of a log th
     await world.add("w", { unique: "ann" });
     const windows = { 60: 1, 1_200: 3, 14_400: 4, 86_400: 4, [4 * day]: 5, [30 * day]: 6, [400 * day]: 7 };
     const look = async () => {
+      const at = Math.floor(Date.now() / 1_000);
       for (const [seconds, estimate] of Object.entries(windows)) {
-        const union = await world.well("GET", `/uniques?id=w&window=${seconds}&consistency=strong`);
+        const union = await world.well("GET", `/uniques?id=w&window=${seconds}&at=${at}&consistency=strong`);
         expect([seconds, union.estimate]).toEqual([seconds, estimate]);
         const [first, last] = union.uniques_cover;
         expect(first).toBeLessThanOrEqual(now - seconds + 60);
         expect(last).toBeGreaterThanOrEqual(now);
-        const read = await world.strong("w", `&window=${seconds}`);
+        const read = await world.strong("w", `&window=${seconds}&at=${at}`);
         expect(read.window).toMatchObject({ uniques: { estimate }, uniques_cover: [first, last] });
       }
     };
