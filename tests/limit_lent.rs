@@ -5,6 +5,8 @@
     reason = "a test that cannot be set up should end"
 )]
 
+use std::ops::Range;
+
 use tally::limit::escrow::ISOLATE_LEASE_MS;
 use tally::limit::holders::{Due, Holders};
 use tally::limit::hot::Hot;
@@ -64,6 +66,17 @@ impl Pair {
             self.lend(now_ms);
         }
         taken
+    }
+
+    /// Lets nobody ask, and the timer give back what is left.
+    fn rest(&mut self, times: Range<i64>) {
+        for now_ms in times {
+            for due in self.holders.all_due(10, now_ms) {
+                let policy = &self.policy;
+                let answer = self.table.ask(NAME, policy, KEY, &due.request, now_ms);
+                self.holders.answered(NAME, KEY, &answer.unwrap(), now_ms);
+            }
+        }
     }
 
     fn left(&self, now_ms: i64) -> u64 {
@@ -144,13 +157,7 @@ fn a_hot_key_is_admitted_from_what_is_held_and_the_limiter_hears_of_all_of_it() 
         assert!(held >= 2_000, "what is spent is used or out: {held}");
         // Nobody asks any more: the timer gives back what is left, once it is seen that nobody does.
         let given_ms = end_ms + 3 * ISOLATE_LEASE_MS;
-        for now_ms in end_ms..given_ms {
-            for due in pair.holders.all_due(10, now_ms) {
-                let policy = &pair.policy;
-                let answer = pair.table.ask(NAME, policy, KEY, &due.request, now_ms);
-                pair.holders.answered(NAME, KEY, &answer.unwrap(), now_ms);
-            }
-        }
+        pair.rest(end_ms..given_ms);
         assert!(pair.holders.is_empty());
         let used = 1_000_000 - pair.left(given_ms);
         let refilled = match algorithm {
@@ -254,15 +261,7 @@ fn what_is_given_back_was_spent_and_is_told_with_the_next_report() {
     assert_eq!(pair.holders.refund(NAME, KEY, 300, now_ms), 300);
     assert_eq!(pair.holders.refund(NAME, "other", 300, now_ms), 0);
     let end_ms = now_ms + 2 * ISOLATE_LEASE_MS;
-    for now_ms in now_ms..end_ms {
-        for due in pair.holders.all_due(10, now_ms) {
-            let answer = pair
-                .table
-                .ask(NAME, &pair.policy, KEY, &due.request, now_ms)
-                .unwrap();
-            pair.holders.answered(NAME, KEY, &answer, now_ms);
-        }
-    }
+    pair.rest(now_ms..end_ms);
     assert_eq!(
         1_000_000 - pair.left(end_ms),
         u64::try_from(taken - 300).unwrap()
@@ -276,14 +275,7 @@ fn quota_returns_at_most_0_13_seconds_later_than_without_leases() {
         let mut pair = Pair::new(Policy::sliding(1_000_000, 10));
         pair.warm(calls);
         let last_ms = BEGIN_MS + calls - 1;
-        for now_ms in last_ms..last_ms + 3 * ISOLATE_LEASE_MS {
-            for due in pair.holders.all_due(10, now_ms) {
-                let answer = pair
-                    .table
-                    .ask(NAME, &pair.policy, KEY, &due.request, now_ms);
-                pair.holders.answered(NAME, KEY, &answer.unwrap(), now_ms);
-            }
-        }
+        pair.rest(last_ms..last_ms + 3 * ISOLATE_LEASE_MS);
         // A window of sixtieths may be one of them late, without leases too.
         let usual_ms = last_ms + pair.policy.window_ms + pair.policy.window_ms / 60 + 1;
         let used = |after_ms| 1_000_000 - pair.left(usual_ms + after_ms);

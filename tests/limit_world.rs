@@ -79,7 +79,6 @@ fn without_failures_few_calls_are_remote_and_few_are_refused_for_nothing() {
                     windows: 20,
                 };
                 let figures = World::live(7, plan.clone());
-                let percent = |part: u64| part as f64 * 100.0 / figures.checks as f64;
                 println!(
                     "limit {limit:6} {:?}{} uneven {is_uneven}: {} checks, remote {:.2} %, waited {:.2} %, refused for nothing {:.2} %",
                     plan.policy.algorithm,
@@ -89,9 +88,9 @@ fn without_failures_few_calls_are_remote_and_few_are_refused_for_nothing() {
                         ""
                     },
                     figures.checks,
-                    percent(figures.requests),
-                    percent(figures.waited),
-                    percent(figures.refused_for_nothing),
+                    figures.percent(figures.requests),
+                    figures.percent(figures.waited),
+                    figures.percent(figures.refused_for_nothing),
                 );
                 assert_eq!(figures.over, 0, "{plan:?}: {figures:?}");
                 assert!(
@@ -107,7 +106,8 @@ fn without_failures_few_calls_are_remote_and_few_are_refused_for_nothing() {
     }
 }
 
-/// Policies of which isolates are lent parts, and such that are too small for that, but would do no harm. Each verdict is stored, so that a crash of the limiter forgets none.
+/// Policies of which isolates are lent parts, and such that are too small for that, but would do no harm. Each verdict is stored, so
+/// that a crash of the limiter forgets none.
 fn lent_kinds(limit: u64, window_seconds: u64) -> impl Iterator<Item = Policy> {
     let mut kinds = all_kinds(limit, window_seconds);
     kinds.retain(|policy| !policy.is_precise);
@@ -152,14 +152,13 @@ fn isolates_that_are_lent_parts_send_few_messages_and_admit_as_much() {
                 windows: 2,
             };
             let figures = World::live(7, plan.clone());
-            let part = |part: u64| part as f64 * 100.0 / figures.checks as f64;
             println!(
                 "{percent:3} % {:?}{}: {} checks, leases {:.2} %, judged by the limiter {:.2} %, admitted {}",
                 plan.policy.algorithm,
                 if is_uneven { " uneven" } else { "" },
                 figures.checks,
-                part(figures.requests),
-                part(figures.waited),
+                figures.percent(figures.requests),
+                figures.percent(figures.waited),
                 figures.admitted,
             );
             assert_eq!(figures.over, 0, "{plan:?}: {figures:?}");

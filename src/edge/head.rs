@@ -71,13 +71,13 @@ pub struct Head {
 impl Head {
     fn new((status, lines): &(u16, String), changing: &str) -> Result<Self, JsValue> {
         let made = make_head(*status, lines)?;
-        let headers = made.headers();
-        set_lines(&headers, changing)?;
-        Ok(Self {
+        let mut head = Self {
+            headers: made.headers(),
             made,
-            headers,
-            changing: changing.to_owned(),
-        })
+            changing: String::new(),
+        };
+        head.change(changing)?;
+        Ok(head)
     }
 
     /// A head of 200.
@@ -97,13 +97,18 @@ impl Head {
         Ok(self.make(changing, Some(Body::Text(text)))?)
     }
 
-    fn make(&mut self, changing: &str, body: Option<Body<'_>>) -> Result<Response, JsValue> {
+    fn change(&mut self, changing: &str) -> Result<(), JsValue> {
         if self.changing != changing {
             // Where one cannot be set, nobody knows which were.
             self.changing.clear();
             set_lines(&self.headers, changing)?;
             self.changing.push_str(changing);
         }
+        Ok(())
+    }
+
+    fn make(&mut self, changing: &str, body: Option<Body<'_>>) -> Result<Response, JsValue> {
+        self.change(changing)?;
         respond(&self.made, &given(body))
     }
 }

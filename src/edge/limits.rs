@@ -114,17 +114,16 @@ pub async fn check(visit: &Visit, name: PolicyName, key: CounterId) -> Result<An
         repeats::count_refused();
         let answer = answer_of(&asking.judgement(&here, Some(verdict)));
         // One that only watches refuses nobody.
-        let is_refusal = answer.is_refusal();
-        return Ok(if is_refusal {
-            answer.repeatable(Repeatable::Refused)
-        } else {
+        return Ok(if asking.policy.is_shadow {
             answer
+        } else {
+            answer.repeatable(Repeatable::Refused)
         });
     }
     if let Some(verdict) = lent::take(visit, &asking) {
         note(Some(verdict));
         let answer = answer_of(&asking.judgement(&here, Some(verdict)));
-        return Ok(answer.repeatable(Repeatable::Lent(Rc::new(asking))));
+        return Ok(answer.repeatable(Repeatable::Lent(asking)));
     }
     let verdict = ask(visit, &asking).await;
     if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {

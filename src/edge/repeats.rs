@@ -1,12 +1,11 @@
 //! Checks of limits that are asked again at once: what is known of them is not found out again.
 //!
-//! Invariants: only a request that is the same to the letter, with no body, and in the same datacenter is known again. A refusal from memory is told again in the
-//! millisecond in which it was told; a check of a key of which the isolate holds a part is admitted from what is held, for
-//! [`KNOWN_MS`] as it was first understood. Neither is once this isolate has heard of a change.
+//! Invariants: only a request that is the same to the letter, with no body, and in the same datacenter is known again. A refusal
+//! from memory is told again in the millisecond in which it was told; a check of a key of which the isolate holds a part is
+//! admitted from what is held, for [`KNOWN_MS`] as it was first understood. Neither is once this isolate has heard of a change.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
 
 use worker::web_sys::Response;
 
@@ -35,12 +34,12 @@ pub enum Repeatable {
     /// It is a refusal from memory.
     Refused,
     /// The check was admitted from what is held.
-    Lent(Rc<Asking>),
+    Lent(Asking),
 }
 
 enum Repeat {
     Refused(Again),
-    Lent(Rc<Asking>, Head),
+    Lent(Asking, Head),
 }
 
 struct Known {
@@ -57,7 +56,8 @@ thread_local! {
 /// The answer to a request that is known again.
 pub fn again(visit: &Visit) -> Option<worker::Result<Response>> {
     KNOWN.with_borrow_mut(|all| {
-        if all.is_empty() || visit.request.has_body() {
+        // All that are known are checks.
+        if all.is_empty() || visit.method() != "POST" || visit.request.has_body() {
             return None;
         }
         let known = all.get_mut(visit.request.text())?;

@@ -132,11 +132,6 @@ impl Answer {
         }
     }
 
-    /// Whether it is a problem.
-    pub fn is_refusal(&self) -> bool {
-        self.refusal.is_some()
-    }
-
     /// Whoever asks the same at once may be told so without looking again.
     pub fn repeatable(self, how: Repeatable) -> Self {
         Self {

@@ -102,13 +102,11 @@ export class Fake {
     if (method === "PUT" && call === undefined) return [200, {}];
     if (method !== "PUT" && counters[id] === undefined) return problem(404, "counter-not-found");
     const value = call === "value" ? JSON.parse(body).value : 0;
-    const put = () => {
+    if (method !== "DELETE") {
       const { elements, resets } = counters[id] ?? { elements: {} };
       const isAgain = resets || (call === "reset" && this.#fault === "resets again");
       counters[id] = { added: value, removed: 0, elements, resets: isAgain, written: 0 };
-    };
-    if (method !== "DELETE") put();
-    else if (this.#fault !== "revives") delete counters[id];
+    } else if (this.#fault !== "revives") delete counters[id];
     return [200, { id, value }];
   }
 

@@ -5,9 +5,14 @@ use tally::limit::lease::Request;
 use super::{Event, KEY, POLICY, World};
 
 impl World {
-    pub(super) fn asked(&mut self, from: usize, life: u64, request: &Request) {
+    /// Whether what comes from a holder does not reach the grantor now.
+    pub(super) fn is_unheard(&self, from: usize) -> bool {
         let is_cut = self.now_ms < self.datacenters[from].cut_until_ms;
-        if is_cut || self.now_ms < self.down_until_ms {
+        is_cut || self.now_ms < self.down_until_ms
+    }
+
+    pub(super) fn asked(&mut self, from: usize, life: u64, request: &Request) {
+        if self.is_unheard(from) {
             return;
         }
         let policy = &self.plan.policy;

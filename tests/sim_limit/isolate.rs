@@ -34,8 +34,7 @@ impl World {
 
     /// A call that the limiter judges itself. What it admits counts as admitted, whether its answer arrives or not.
     pub(super) fn checked(&mut self, from: usize, cost: u64) {
-        let is_cut = self.now_ms < self.datacenters[from].cut_until_ms;
-        if is_cut || self.now_ms < self.down_until_ms {
+        if self.is_unheard(from) {
             return;
         }
         let policy = &self.plan.policy;

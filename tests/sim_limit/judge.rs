@@ -16,6 +16,13 @@ pub struct Figures {
     pub over: u64,
 }
 
+impl Figures {
+    /// A part of the checks, in percent.
+    pub fn percent(&self, part: u64) -> f64 {
+        part as f64 * 100.0 / self.checks as f64
+    }
+}
+
 #[derive(Default)]
 pub struct Judge {
     pub checks: u64,
