@@ -6,7 +6,7 @@ export default defineConfig({
     include: ["**/*.spec.mjs"],
     // Each file has a browser and a workerd of its own: about four processes that compute.
     maxWorkers: 1,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
   },
 });

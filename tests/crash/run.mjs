@@ -22,6 +22,8 @@ const ACKNOWLEDGED = [1, 120];
 const LIFE_MS = [30, 300];
 // What a slow machine may take to those: then the kill comes anyway.
 const KNOWN_MS_MAX = 2_000;
+// How long the last life may take to the least that is to be acknowledged.
+const LEAST_MS_MAX = 40_000;
 // One life of so many is not waited for: its kill comes while the first requests open their objects.
 const COLD_EACH = 5;
 // One kill of so many comes while the server starts, which takes about 0.4 s.
@@ -68,9 +70,9 @@ async function live(load, random) {
 /**
  * Runs the load over `kills` kills, and resolves to {faults, stats, inFlight, hasQueue, counters}.
  *
- * server: start(), spawn(), kill() and urls. Errors: the server does not start, or ends by itself.
+ * server: start(), spawn(), kill() and urls. least: so many writes are acknowledged in all, however long that takes. Errors: the server does not start, or ends by itself.
  */
-export async function crash({ server, kills, clients, seed }) {
+export async function crash({ server, kills, clients, seed, least = 0 }) {
   const random = randomFrom(seed);
   await server.start();
   const hasQueue = await knowsQueue(server.urls[0]);
@@ -100,6 +102,7 @@ export async function crash({ server, kills, clients, seed }) {
   }
   load.life = kills + 1;
   await live(load, random);
+  await until(() => load.stats.acknowledged >= least, `${least} acknowledgements`, LEAST_MS_MAX);
   await load.finish();
   await load.repeatSample(random, SAMPLE);
   const faults = [...load.faults, ...(await compare(server, load))];

@@ -97,19 +97,19 @@ test("an event's own time is taken near the clock and refused beyond", async () 
   const now_ms = Date.now();
   const report = await post(
     lines([
-      { key: "skew", at: now_ms - 3_000 },
+      { key: "skew", at: now_ms - 1_000 },
       { key: "skew", at: now_ms + 3_000 },
-      { key: "skew", at: now_ms - 10_000 },
-      { key: "skew", at: now_ms + 10_000 },
+      { key: "skew", at: now_ms - 20_000 },
+      { key: "skew", at: now_ms + 20_000 },
     ]),
   );
   expect(report.errors.map(({ line, code }) => [line, code])).toEqual([
     [3, "clock-skew"],
     [4, "clock-skew"],
   ]);
-  const second = Math.floor((now_ms - 3_000) / 1000);
-  const { points } = await world.history("skew", `&step=1s&from=${second}&to=${second + 6}`);
-  expect(points.map(([, count]) => count)).toEqual([1, 0, 0, 0, 0, 0, 1]);
+  const second = Math.floor((now_ms - 1_000) / 1000);
+  const { points } = await world.history("skew", `&step=1s&from=${second}&to=${second + 4}`);
+  expect(points.map(([, count]) => count)).toEqual([1, 0, 0, 0, 1]);
 });
 
 test("a line that overflows its counter is refused, the others count", async () => {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { body, check, items, numbers, peek, put } from "./limiting.mjs";
-import { AGGREGATOR, each, openWorld, until } from "./world.mjs";
+import { AGGREGATOR, each, openWorld, unlessWritten, until } from "./world.mjs";
 
 let world;
 afterEach(async () => {
@@ -54,7 +54,7 @@ describe("without faults", () => {
       expect(answer.json).toMatchObject({ allowed: true, limit: 3, remaining: left, retry_after_ms: 0, policy: "login", datacenter: "FRA" });
       expect(items(answer, "ratelimit-policy")).toEqual([["login", { q: 3, w: 60 }]]);
       expect(items(answer, "ratelimit")).toEqual([["login", { r: left, t: Math.ceil(answer.json.reset_ms / 1_000) }]]);
-      expect([answer.json.reset_ms > 59_000, answer.json.reset_ms <= 61_000]).toEqual([true, true]);
+      expect([answer.json.reset_ms > 50_000, answer.json.reset_ms <= 61_000]).toEqual([true, true]);
       expect(answer.headers.get("retry-after")).toBe(null);
     }
     for (const edge of [0, 0, 1]) {
@@ -72,7 +72,7 @@ describe("without faults", () => {
       const [[, { r, t }]] = items(answer, "ratelimit");
       const after = Number(answer.headers.get("retry-after"));
       expect([r, after >= t, after >= answer.json.retry_after_ms / 1_000]).toEqual([0, true, true]);
-      expect([t >= 58, t <= 61]).toEqual([true, true]);
+      expect([t >= 50, t <= 61]).toEqual([true, true]);
     }
     expect(await peek(world, "login", "a/b c")).toMatchObject({ allowed: false, remaining: 0 });
     expect(await peek(world, "login", "another")).toMatchObject({ allowed: true, remaining: 3, reset_ms: 0 });
@@ -81,14 +81,14 @@ describe("without faults", () => {
   });
 
   test("quota returns when the answer said it would", async () => {
-    await put(world, "quick", { limit: 2, window_seconds: 1 });
+    await put(world, "quick", { limit: 2, window_seconds: 4 });
     for (const _ of numbers(2)) expect((await check(world, "quick", "a")).status).toBe(200);
+    const asked = performance.now();
     const refused = await check(world, "quick", "a");
     expect(refused.status).toBe(429);
-    const asked = performance.now();
     await until(async () => (await check(world, "quick", "a")).status === 200, "quota");
     const waited = performance.now() - asked;
-    expect(waited).toBeGreaterThan(refused.json.retry_after_ms - 100);
+    expect(waited).toBeGreaterThanOrEqual(refused.json.retry_after_ms - 5);
   });
 
   test("costs add up; a cost that could never be admitted is refused by name", async () => {
@@ -238,7 +238,7 @@ test("what is not said to be committed is written soon, and survives a crash fro
   try {
     world = await openWorld({ folder });
     const policy = { limit: 10, window_seconds: 3_600 };
-    for (const left of [9, 8, 7]) expect((await check(world, "soon", "a", policy)).json).toMatchObject({ remaining: left });
+    expect((await check(world, "soon", "a", { ...policy, cost: 3 })).json).toMatchObject({ remaining: 7 });
     const objects = join(folder, "do", `${AGGREGATOR}-Limiter`);
     const written = () =>
       readdirSync(objects)
@@ -251,7 +251,7 @@ test("what is not said to be committed is written soon, and survives a crash fro
             database.close();
           }
         });
-    await until(written, "a row");
+    await until(() => unlessWritten(written), "a row");
     await world.evict();
     expect((await check(world, "soon", "a", policy)).json).toMatchObject({ remaining: 6 });
   } finally {
@@ -332,13 +332,13 @@ test("keys need the right to a limit, by its policy and key", async () => {
 
 test("what was refused is told again alike, and no longer once it was given back", async () => {
   world = await openWorld();
-  await put(world, "p", { limit: 2, window_seconds: 60 });
+  await put(world, "p", { limit: 2, window_seconds: 3_600 });
   for (const key of ["a", "b"]) expect((await check(world, "p", key, { cost: 2 })).status).toBe(200);
   const ask = (index) => check(world, "p", index % 3 === 0 ? "a" : "b");
   const answers = await each(numbers(300), 30, ask);
   for (const { status, json, headers } of answers) {
     expect([status, json.allowed, json.remaining, json["violated-policies"]]).toEqual([429, false, 0, ["p"]]);
-    expect(Number(headers.get("retry-after"))).toBeGreaterThan(55);
+    expect(Number(headers.get("retry-after"))).toBeGreaterThan(3_500);
     expect(headers.get("ratelimit")).toBe(`"p";r=0;t=${Math.ceil(json.reset_ms / 1_000)}`);
   }
   // Another datacenter has quota of its own, also for one that asks at the same moment.

@@ -78,11 +78,13 @@ test("where nothing changes a ping is all that is sent, and who is slow gets the
     value += 1;
     await quick.sees("busy", (busy) => busy.value === value);
     return [events, socket].every(({ messages }) => messages.at(-1).type === "ping");
-  }, "a ping");
+  }, "a ping", 40_000);
   for (const { messages } of [events, socket]) {
     const [last, ping] = messages.slice(-2);
     expect(last.type).toBe("update");
-    expect(Math.abs(ping.at - last.at - 15_000)).toBeLessThan(1_500);
+    // After 15 s, with the next second; a busy machine may be late with it.
+    expect(ping.at - last.at).toBeGreaterThanOrEqual(14_900);
+    expect(ping.at - last.at).toBeLessThan(20_000);
   }
   slow.response.resume();
   await slow.sees("busy", (busy) => busy.value === value);

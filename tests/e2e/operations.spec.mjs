@@ -152,7 +152,7 @@ for (const [what, colos, settings] of stories) {
         writes.push({ bit, began, ended: stage });
       };
       const writing = each(numbers(110), width, write);
-      await until(() => writes.length > 30, "some writes");
+      await until(() => writes.length > 10, "some writes");
       stage = "meanwhile";
       const answer = await set("a", base, { colo: "NRT" });
       stage = "after";

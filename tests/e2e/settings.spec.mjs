@@ -72,7 +72,7 @@ test("shards take the writes, and lowering them loses nothing", async () => {
   expect(seen).toMatchObject({ value: total, exact: true });
   expect(seen.window.count).toBe(total);
   expect(seen.datacenters.map(({ shards }) => shards)).toEqual([8, 8]);
-  expect(Math.abs(seen.uniques.estimate - 240)).toBeLessThanOrEqual(3 * seen.uniques.standard_error + 0.5);
+  expect(Math.abs(seen.uniques.estimate - 240)).toBeLessThanOrEqual(3 * seen.uniques.standard_error + 1);
   expect(pointsOf(await world.history(id, "&step=1h"))).toBe(total);
 });
 
@@ -103,8 +103,8 @@ describe("time to live", () => {
   test("a fixed one ends from the setting, whatever is written", async () => {
     const id = "fixed";
     const began_ms = Date.now();
-    const { expires_at } = await world.put(id, { ttl_seconds: 2, ttl_mode: "fixed" });
-    expect(expires_at).toBeGreaterThanOrEqual(began_ms + 2_000);
+    const { expires_at } = await world.put(id, { ttl_seconds: 5, ttl_mode: "fixed" });
+    expect(expires_at).toBeGreaterThanOrEqual(began_ms + 5_000);
     let last_alive_ms = 0;
     await until(async () => {
       const asked_ms = Date.now();
@@ -112,8 +112,8 @@ describe("time to live", () => {
       if (answer.status === 404) return true;
       expect(answer.json.expires_at).toBe(expires_at);
       last_alive_ms = asked_ms;
-      // Writes stop before the end, so that none creates the counter anew.
-      if (asked_ms < expires_at - 500) await world.add(id, { delta: 3, unique: "old" });
+      // Writes stop long before the end, so that none creates the counter anew.
+      if (asked_ms < expires_at - 4_000) await world.add(id, { delta: 3, unique: "old" });
       return false;
     }, "the end");
     expect(Date.now()).toBeGreaterThanOrEqual(expires_at);
@@ -125,7 +125,7 @@ describe("time to live", () => {
 
   test("a default read does not show an expired counter for longer than its view lives", async () => {
     const id = "fixed-cached";
-    const { expires_at } = await world.put(id, { ttl_seconds: 1 });
+    const { expires_at } = await world.put(id, { ttl_seconds: 4 });
     await world.add(id);
     await until(async () => (await world.call("GET", `/counters/${id}`)).status === 404, "the end");
     expect(Date.now()).toBeGreaterThanOrEqual(expires_at);
@@ -134,9 +134,9 @@ describe("time to live", () => {
 
   test("a sliding one ends after the last write, not before", async () => {
     const id = "sliding";
-    const ttl_ms = 1_000;
-    await world.put(id, { ttl_seconds: 1, ttl_mode: "sliding" });
-    const end_ms = Date.now() + 3 * ttl_ms;
+    const ttl_ms = 4_000;
+    await world.put(id, { ttl_seconds: 4, ttl_mode: "sliding" });
+    const end_ms = Date.now() + 2 * ttl_ms;
     let total = 0;
     let last_ms = 0;
     await until(async () => {
@@ -145,7 +145,7 @@ describe("time to live", () => {
       total += 1;
       expect(await world.strong(id)).toMatchObject({ value: total, exact: true });
       return Date.now() > end_ms;
-    }, "three times its life");
+    }, "twice its life");
     const { expires_at } = await world.strong(id);
     expect(expires_at).toBeGreaterThanOrEqual(last_ms + ttl_ms);
     await until(() => isGone(id), "the end");
@@ -158,7 +158,7 @@ describe("time to live", () => {
   test("an expired counter is in no listing and no sum", async () => {
     await world.add("listed-ends", { delta: 5 });
     await world.add("listed-stays", { delta: 7 });
-    await world.put("listed-ends", { ttl_seconds: 2 });
+    await world.put("listed-ends", { ttl_seconds: 4 });
     expect(await world.well("GET", "/counters/listed-*/aggregate")).toMatchObject({ counters: 2, value: 12 });
     await until(() => isGone("listed-ends"), "the end");
     expect((await world.well("GET", "/counters?prefix=listed-")).counters).toEqual([{ id: "listed-stays" }]);
@@ -166,7 +166,7 @@ describe("time to live", () => {
   });
 
   test("a setting without it lets the counter live", async () => {
-    const { expires_at } = await world.put("kept", { ttl_seconds: 1 });
+    const { expires_at } = await world.put("kept", { ttl_seconds: 4 });
     await world.add("kept");
     await world.put("kept", {});
     await until(() => Date.now() > expires_at + 300, "the old end");

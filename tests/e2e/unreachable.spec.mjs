@@ -75,7 +75,7 @@ test("while answers are lost, what was refused may count and what was acknowledg
   expect(seen.value).toBeLessThanOrEqual(sum(all));
   expect(seen.window.count).toBe(seen.value);
   expect(all.every(({ status }) => status === 200 || status === 503)).toBe(true);
-  expect(all.filter(({ status }) => status === 200).length).toBeGreaterThan(20);
+  expect(all.filter(({ status }) => status === 200).length).toBeGreaterThan(10);
 });
 
 test("a cell that hangs is given up in time, and holds nobody up afterwards", async () => {

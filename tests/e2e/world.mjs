@@ -87,6 +87,16 @@ export async function until(condition, what = "the condition", deadline_ms = DEA
   }
 }
 
+/** What `look` returns of databases that are in use, or undefined where one is being written just then. */
+export function unlessWritten(look) {
+  try {
+    return look();
+  } catch (error) {
+    if (error.code === "ERR_SQLITE_ERROR") return undefined;
+    throw error;
+  }
+}
+
 /** Runs `work` for every item, `width` at a time, and returns what it returned, in order. */
 export async function each(items, width, work) {
   const results = new Array(items.length);
@@ -113,7 +123,7 @@ class World {
     const modules = faults ? faulty : module;
     const handler = async (request) => {
       const asked = await request.json();
-      return new miniflare.Response(this.#rule(asked) ?? "");
+      return new miniflare.Response((await this.#rule(asked)) ?? "");
     };
     const edgeEnv = {
       ...texts({ TALLY_ROLE: "edge", TALLY_ACCESS: "open", ...vars, ...edgeVars }),
@@ -256,7 +266,7 @@ class World {
   }
 
   /** Lets one object go. One that is busy, as with the attempts of an inbox, is asked again: workerd waits a moment each time for its calls to end. */
-  async #evict(className, id, attempts = 10) {
+  async #evict(className, id, attempts = 30) {
     try {
       await this.#miniflare.unsafeEvictDurableObject(AGGREGATOR, className, { id });
     } catch (error) {
