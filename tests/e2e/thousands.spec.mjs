@@ -3,9 +3,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { openWorld } from "./world.mjs";
 
 const ERRORS_MAX = 100;
-// A first opening costs 5 to 10 ms on 2 cores, with other specs beside it, and a body may take 50 s: half of what one may name is
-// opened by each, so that a machine may be several times slower.
-const FIRST = 1_500;
+// A first opening costs 5 to 10 ms on 2 cores, with other specs beside it: 3,000 of them, 30 s.
+const BATCH_MS_MAX = 110_000;
 
 let world;
 beforeAll(async () => {
@@ -13,18 +12,15 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-test("batches open thousands of counters at once, and say which are too many", async () => {
+test("a batch opens thousands of counters at once, and says which are too many", async () => {
   const events = Array.from({ length: 3_200 }, (_, index) => ({ key: `thousands/${index}`, increment: (index % 3) + 1 }));
-  const bringIn = (some) => world.well("POST", "/events", { body: some.map((event) => JSON.stringify(event)).join("\n") });
-  const first = events.slice(0, FIRST);
-  expect(await bringIn(first)).toEqual({ accepted: FIRST, rejected: 0, errors: [] });
-  const report = await bringIn(events);
+  const report = await world.well("POST", "/events", { body: events.map((event) => JSON.stringify(event)).join("\n") });
   expect(report.accepted + report.rejected).toBe(events.length);
   expect(report.accepted).toBe(3_000);
   // Lines of counters that fit come first, and a line beyond them is refused by name.
   const wanted = Array.from({ length: ERRORS_MAX }, (_, index) => [report.accepted + 1 + index, "too-many-counters"]);
   expect(report.errors.map(({ line, code }) => [line, code])).toEqual(wanted);
-  const sum = [...first, ...events.slice(0, report.accepted)].reduce((total, { increment }) => total + increment, 0);
+  const sum = events.slice(0, report.accepted).reduce((total, { increment }) => total + increment, 0);
   const seen = await world.well("GET", "/counters/thousands%2F*/aggregate");
   expect(seen).toMatchObject({ counters: report.accepted, value: sum, exact: true });
-});
+}, BATCH_MS_MAX);
