@@ -301,7 +301,7 @@ fn messages_and_stored_escrows_keep_their_bytes() {
     );
     assert_eq!(
         hex(postcard::to_allocvec(&answer).unwrap()),
-        "032890bf053c90bf050001"
+        "032890bf053cc8dc030001"
     );
     assert_eq!(
         hex(postcard::to_allocvec(&escrow).unwrap()),

@@ -174,27 +174,24 @@ fn a_hot_key_is_admitted_from_what_is_held_and_the_limiter_hears_of_all_of_it() 
 }
 
 #[test]
-fn no_more_than_an_eighth_of_what_is_left_is_lent() {
-    let mut pair = Pair::new(Policy::sliding(100, 60));
-    pair.warm(50);
+fn no_more_than_an_eighth_of_what_is_left_is_lent_to_all_together() {
+    let mut pair = Pair::new(Policy::sliding(1_000, 60));
     for isolate in 0..30 {
         let mut other = Holders::new("FRA", 2 + isolate);
         other.begin(NAME, &pair.policy, KEY, BEGIN_MS).unwrap();
         let mut first = None;
-        for _ in 0..10 {
-            let taken = other.take(NAME, &pair.policy, KEY, 1, BEGIN_MS + 50);
+        for _ in 0..100 {
+            let taken = other.take(NAME, &pair.policy, KEY, 1, BEGIN_MS);
             first = first.or(taken.1);
         }
         let due = first.unwrap();
         pair.table
-            .ask(NAME, &pair.policy, KEY, &due.request, BEGIN_MS + 50)
+            .ask(NAME, &pair.policy, KEY, &due.request, BEGIN_MS)
             .unwrap();
+        let left = pair.left(BEGIN_MS);
+        assert!(left >= 880, "{isolate} isolates leave {left} of 1,000");
     }
-    let left = pair.left(BEGIN_MS + 50);
-    assert!(
-        left >= 40,
-        "30 isolates that would like ten each leave {left} of 100"
-    );
+    assert!(pair.left(BEGIN_MS) < 990, "and some is lent");
 }
 
 #[test]
@@ -237,20 +234,73 @@ fn a_grant_is_stored_before_it_is_told_only_where_the_policy_says_so() {
 }
 
 #[test]
-fn another_policy_forfeits_what_is_held_and_a_stranger_has_nothing() {
+fn a_narrower_policy_returns_what_is_held_and_a_stranger_has_nothing() {
+    for policy in [Policy::sliding(500, 60), Policy::sliding(1_000_000, 61)] {
+        let mut pair = Pair::new(Policy::sliding(1_000_000, 60));
+        let taken = pair.warm(100);
+        let now_ms = BEGIN_MS + 100;
+        pair.policy = policy;
+        assert!(!pair.take(1, now_ms), "nothing is admitted from it");
+        assert!(pair.due.is_some(), "and its limiter hears of that at once");
+        let stranger = pair.holders.take(NAME, &pair.policy, "other", 1, now_ms);
+        assert_eq!(stranger, (None, None));
+        pair.lend(now_ms);
+        let used = Policy::sliding(1_000_000, 60).limit - {
+            pair.policy = Policy::sliding(1_000_000, 60);
+            pair.left(now_ms)
+        };
+        assert_eq!(used, u64::try_from(taken).unwrap(), "nothing is forfeited");
+    }
+}
+
+#[test]
+fn a_policy_that_is_as_wide_goes_on_with_what_is_held() {
     let mut pair = Pair::new(Policy::sliding(1_000_000, 60));
     pair.warm(100);
-    assert!(pair.take(1, BEGIN_MS + 100));
-    let policy = Policy::sliding(500, 60);
-    let now_ms = BEGIN_MS + 100;
-    let nothing = (None, None);
-    assert_eq!(pair.holders.take(NAME, &policy, KEY, 1, now_ms), nothing);
-    assert!(!pair.take(1, now_ms), "the one of before is gone too");
-    let stranger = pair.holders.take(NAME, &policy, "other", 1, now_ms);
-    assert_eq!(stranger, nothing);
-    // What was spent and not reported counts when the lease ends.
-    let left = pair.left(now_ms + ISOLATE_LEASE_MS);
-    assert!(left <= 1_000_000 - 101, "{left}");
+    for policy in [
+        Policy::sliding(2_000_000, 60),
+        Policy {
+            is_shadow: true,
+            ..Policy::sliding(2_000_000, 60)
+        },
+    ] {
+        pair.policy = policy;
+        assert!(pair.take(1, BEGIN_MS + 100));
+    }
+}
+
+#[test]
+fn a_refund_of_all_that_is_held_is_told_though_no_call_comes() {
+    for is_lost in [false, true] {
+        let mut pair = Pair::new(Policy::sliding(1_000_000, 3_600));
+        let mut taken = pair.warm(500);
+        let mut now_ms = BEGIN_MS + 500;
+        // Whatever is left is spent, so nothing is out of which the timer would report.
+        while pair.take(1, now_ms) {
+            taken += 1;
+            // What it asks for does not come.
+            if let Some(due) = pair.due.take() {
+                let sequence = due.request.sequence;
+                pair.holders.lost(NAME, KEY, sequence, now_ms);
+            }
+        }
+        now_ms += 100;
+        assert_eq!(pair.holders.refund(NAME, KEY, 300, now_ms), 300);
+        let mut told = pair.holders.all_due(10, now_ms);
+        if is_lost {
+            let sequence = told[0].request.sequence;
+            pair.holders.lost(NAME, KEY, sequence, now_ms);
+            assert_eq!(pair.holders.all_due(10, now_ms), [], "it rests");
+            now_ms += 100;
+            told = pair.holders.all_due(10, now_ms);
+        }
+        assert_eq!(told[0].request.refunded, 300, "lost: {is_lost}");
+        pair.due = told.pop();
+        pair.lend(now_ms);
+        pair.rest(now_ms..now_ms + 3 * ISOLATE_LEASE_MS);
+        let used = 1_000_000 - pair.left(now_ms + 3 * ISOLATE_LEASE_MS);
+        assert_eq!(used, u64::try_from(taken - 300).unwrap(), "lost: {is_lost}");
+    }
 }
 
 #[test]

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 
 use tally::limit::meter::Meter;
-use tally::limit::policy::{Algorithm, Policy};
+use tally::limit::policy::Policy;
 use tally::limit::table::{
     BYTES_MAX, Check, Full, GROWN_BYTES_MAX, KEYS_MAX, RESERVED_MS_MAX, Refusal, Table,
 };
 
-use limits::{BEGIN_MS, Chance, drawn, policy, precise};
+use limits::{BEGIN_MS, Chance, drawn, precise};
 
 #[path = "common/limits.rs"]
 mod limits;
@@ -167,27 +167,6 @@ fn several_checks_are_all_admitted_or_consume_nothing_and_costs_of_one_key_add()
 }
 
 #[test]
-fn a_policy_that_changes_keeps_what_is_used() {
-    let old = Policy::sliding(10, 60);
-    let mut table = Table::in_memory();
-    table.check(&check(&old, "a", 8), BEGIN_MS).unwrap();
-    let new = policy(Algorithm::TokenBucket, 20, 60);
-    assert_eq!(
-        left(&table, &new, "a", BEGIN_MS),
-        12,
-        "a look changes nothing"
-    );
-    assert_eq!(left(&table, &old, "a", BEGIN_MS), 2);
-    assert_eq!(
-        table
-            .check(&check(&new, "a", 1), BEGIN_MS)
-            .unwrap()
-            .remaining,
-        11
-    );
-}
-
-#[test]
 fn a_refund_and_a_reset_touch_one_key() {
     let policy = Policy::sliding(10, 60);
     let mut table = Table::in_memory();
@@ -319,6 +298,23 @@ fn reservations_are_bounded() {
             .reserve(id(many), &[check(&policy, "a", 1)], later_ms)
             .is_ok()
     );
+}
+
+#[test]
+fn checks_that_are_reserved_are_bounded_until_they_are_confirmed() {
+    let policy = Policy::sliding(1_000_000, 60);
+    let mut table = Table::in_memory();
+    let hundred = [check(&policy, "a", 1); 100];
+    for number in 0..200 {
+        assert!(table.reserve([number; 16], &hundred, BEGIN_MS).is_ok());
+    }
+    let more = [200; 16];
+    assert_eq!(table.reserve(more, &hundred, BEGIN_MS), Err(Refusal::Full));
+    table.confirm([0; 16], BEGIN_MS);
+    assert!(table.reserve(more, &hundred, BEGIN_MS).is_ok());
+    table.cancel(more, BEGIN_MS);
+    assert!(table.reserve([201; 16], &hundred, BEGIN_MS).is_ok());
+    assert_eq!(left(&table, &policy, "a", BEGIN_MS), 1_000_000 - 20_100);
 }
 
 #[test]

@@ -33,6 +33,51 @@ fn a_policy_has_the_defaults_that_the_description_names() {
 }
 
 #[test]
+fn a_check_that_brings_its_policy_is_counted_by_a_name_that_no_client_can_say() {
+    let named = name("login");
+    let kinds = [
+        Policy::sliding(7, 60),
+        Policy::sliding(7, 2_592_000),
+        Policy {
+            is_precise: true,
+            ..Policy::sliding(7, 60)
+        },
+        Policy {
+            algorithm: Algorithm::FixedWindow,
+            ..Policy::sliding(7, 60)
+        },
+        Policy {
+            algorithm: Algorithm::TokenBucket,
+            ..Policy::sliding(7, 60)
+        },
+    ];
+    let mut names = vec![named.clone()];
+    for policy in &kinds {
+        let counted = named.counted_inline(policy);
+        assert!(PolicyName::parse(counted.as_str()).is_err());
+        assert!(!names.contains(&counted), "{counted}");
+        // A message may hold it.
+        let sent = serde_json::to_string(&counted).expect("JSON");
+        assert_eq!(
+            serde_json::from_str::<PolicyName>(&sent).expect("a name"),
+            counted
+        );
+        let other = Policy {
+            limit: 9,
+            ..policy.clone()
+        };
+        assert_eq!(named.counted_inline(&other), counted, "another limit");
+        names.push(counted);
+    }
+    for text in ["~s60", "a~s25920000", "a~s~6", "a b~s6"] {
+        assert!(
+            serde_json::from_value::<PolicyName>(json!(text)).is_err(),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn a_policy_that_is_told_can_be_sent_again() {
     let sent =
         br#"{"limit":7,"window_seconds":2592000,"algorithm":"token-bucket","burst":1000000000,

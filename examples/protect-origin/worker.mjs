@@ -12,14 +12,24 @@ async function clientOf(request, env) {
   return Array.from(new Uint8Array(digest, 0, 16), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-export default {
-  async fetch(request, env) {
-    const verdict = await env.TALLY.fetch(`https://tally/limits/website/${await clientOf(request, env)}`, {
+// What Tally says of a request, or nothing where it cannot be reached.
+async function verdictOn(request, env) {
+  try {
+    return await env.TALLY.fetch(`https://tally/limits/website/${await clientOf(request, env)}`, {
       method: "POST",
       headers: { authorization: `Bearer ${env.TALLY_KEY}` },
       body: JSON.stringify(POLICY),
       cf: request.cf,
     });
+  } catch (error) {
+    console.error(`the rate limit cannot be asked: ${error}`);
+    return new Response(null, { status: 503 });
+  }
+}
+
+export default {
+  async fetch(request, env) {
+    const verdict = await verdictOn(request, env);
     // 429 with Retry-After and RateLimit, ready to be passed on.
     if (verdict.status === 429) return verdict;
     // Whatever else it is, the origin answers: a limiter that is in trouble takes no website with it.

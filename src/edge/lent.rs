@@ -10,8 +10,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use worker::Env;
 
+use super::asking::Asking;
 use super::isolate::with_limits;
-use super::limits::Asking;
 use super::visit::Visit;
 use crate::counter::id::Datacenter;
 use crate::limit::holders::{Due, Holders};

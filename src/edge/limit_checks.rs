@@ -6,9 +6,10 @@
 use futures_util::future::{join, join_all};
 use worker::Env;
 
+use super::asking::Asking;
 use super::body;
 use super::limiters::{CHECK_MS_MAX, forget_denial};
-use super::limits::{Asking, ask_alone, note, unreachable, with_headers};
+use super::limits::{ask_alone, note, unreachable, with_headers};
 use super::respond::Answer;
 use super::visit::Visit;
 use crate::limit::meter::Verdict;
@@ -19,7 +20,7 @@ use crate::platform::measure;
 use crate::protocol::access::{Caller, Scope as Right};
 use crate::protocol::limits::batch::Batch;
 use crate::protocol::limits::{
-    Judgement, Line, is_allowed, many_json, parse_checks, refused_many_json,
+    Judgement, Line, check_cost, is_allowed, many_json, parse_checks, refused_many_json,
 };
 use crate::protocol::messages::{EndReservation, Reserve, Reserved, Wish};
 use crate::protocol::metrics::Metric;
@@ -46,6 +47,7 @@ pub async fn check_many(visit: &Visit, caller: &Caller) -> Result<Answer, Proble
         caller.may(Right::Write, &names::limit_right(&policy, Some(&key)))?;
         askings.push(Asking::new(visit, &here, policy, key, asks).await?);
     }
+    check_sums(&askings)?;
     let _waiting = visit.waiting();
     let verdicts = decide(visit, &askings).await;
     verdicts.iter().copied().for_each(note);
@@ -62,6 +64,25 @@ pub async fn check_many(visit: &Visit, caller: &Caller) -> Result<Answer, Proble
         Answer::refused(Code::QuotaExceeded, refused_many_json(&judgements))
     };
     Ok(with_headers(answer, &judgements))
+}
+
+/// Whether two checks are of the same key.
+fn are_alike(one: &Asking, other: &Asking) -> bool {
+    one.name == other.name && one.key == other.key
+}
+
+/// Refuses checks of one key that could never be admitted together.
+fn check_sums(askings: &[Asking]) -> Result<(), Problem> {
+    let enforced = askings.iter().filter(|asking| !asking.policy.is_shadow);
+    for asking in enforced {
+        let of_key = askings.iter().filter(|other| are_alike(asking, other));
+        let sum = of_key.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
+        check_cost(&asking.told, &asking.policy, sum).map_err(|problem| {
+            let detail = format!("the costs of one key add up to {sum}: {}", problem.detail());
+            Problem::new(problem.code(), detail)
+        })?;
+    }
+    Ok(())
 }
 
 /// The verdict of each check, after all were admitted or what was has been given back.
@@ -132,15 +153,31 @@ async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
             Some(ask_alone(visit, asking, Wish::Refund))
         });
         join_all(given_back).await;
-        for (asking, verdict) in askings.iter().zip(verdicts.iter_mut()) {
+        for asking in askings {
             forget_denial(&asking.to, &asking.name, &asking.key);
-            // Each as it stands by itself, now that nothing of this call is consumed.
-            if let Some(verdict) = verdict.as_mut().filter(|verdict| verdict.is_allowed) {
-                verdict.remaining = verdict.remaining.saturating_add(asking.cost);
-            }
+        }
+        let reserved = groups.iter().zip(&reserved);
+        let reserved = reserved.filter(|(_, reserved)| id.is_some() && reserved.is_reserved);
+        let given_back = reserved.flat_map(|(group, _)| group.places.iter().copied());
+        for place in given_back.chain(alone.iter().copied()) {
+            stand_by_itself(&mut verdicts, askings, place);
         }
     }
     verdicts
+}
+
+/// Tells how a check stands now that nothing of this call is consumed: what it and those of its key before it took is there again.
+fn stand_by_itself(verdicts: &mut [Option<Verdict>], askings: &[Asking], place: usize) {
+    let (Some(asking), Some(Some(verdict))) = (askings.get(place), verdicts.get_mut(place)) else {
+        return;
+    };
+    if verdict.is_allowed {
+        let before = askings.iter().take(place + 1);
+        let before = before.filter(|other| are_alike(asking, other));
+        let consumed = before.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
+        let remaining = verdict.remaining.saturating_add(consumed);
+        verdict.remaining = remaining.min(asking.policy.capacity());
+    }
 }
 
 fn put(verdicts: &mut [Option<Verdict>], place: usize, verdict: Option<Verdict>) {

@@ -9,10 +9,10 @@ use std::rc::Rc;
 
 use worker::Env;
 
+use super::asking::Asking;
 use super::isolate::with_limits;
 use super::lanes::{Lanes, Line, land};
 use super::lent::Lent;
-use super::limits::Asking;
 use super::repeats;
 use super::visit::Visit;
 use crate::counter::id::{CounterId, Datacenter};

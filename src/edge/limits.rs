@@ -2,104 +2,37 @@
 
 use std::rc::Rc;
 
+use super::asking::Asking;
 use super::body;
 use super::lanes;
 use super::lent;
 use super::limiters::{
     self, CHECK_MS_MAX, Limiters, WORLD_MS_MAX, denied, forget_denial, learn_denial, learn_policy,
-    policy_of,
 };
 use super::repeats::{self, Repeatable};
 use super::respond::Answer;
 use super::visit::Visit;
-use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::id::CounterId;
 use crate::limit::meter::Verdict;
-use crate::limit::policy::{OnError, Policy, Scope};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::access::{Caller, Scope as Right};
 use crate::protocol::limits::batch::{Batch, Place};
 use crate::protocol::limits::{
-    Asked, Judgement, LIMIT_HEADER, POLICY_HEADER, PolicyName, check_cost, deleted_json, list_json,
+    Asked, Judgement, LIMIT_HEADER, POLICY_HEADER, PolicyName, deleted_json, list_json,
     parse_check, parse_policy, policy_json,
 };
 use crate::protocol::messages::{
     Check, Checked, DeletePolicy, Judged, ListPolicies, PolicyPut, PutPolicy, Wish,
 };
 use crate::protocol::metrics::Metric;
-use crate::protocol::names::{self, LimiterAddress};
+use crate::protocol::names::{self};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 
 /// Header that says that the limiter could not be reached, and what the policy says for that.
 pub const ON_ERROR_HEADER: &str = "tally-on-error";
-
-/// A check and where it goes.
-#[derive(Clone)]
-pub struct Asking {
-    /// The policy's name.
-    pub name: PolicyName,
-    /// The policy.
-    pub policy: Rc<Policy>,
-    /// The key.
-    pub key: CounterId,
-    /// What it costs.
-    pub cost: u64,
-    /// The limiter.
-    pub to: LimiterAddress,
-}
-
-impl Asking {
-    /// A check, by the policy that it brings or by the one of that name.
-    ///
-    /// # Errors
-    /// `policy-not-found`, `cost-exceeds-limit`, `unavailable`.
-    pub async fn new(
-        visit: &Visit,
-        here: &Datacenter,
-        name: PolicyName,
-        key: CounterId,
-        asked: Asked,
-    ) -> Result<Self, Problem> {
-        let policy = match asked.policy {
-            Some(policy) => Rc::new(policy),
-            None => policy_of(visit, &name).await?,
-        };
-        check_cost(&name, &policy, asked.cost)?;
-        Ok(Self {
-            to: call::limiter_of(&visit.env, Some(here), &name, &key),
-            name,
-            policy,
-            key,
-            cost: asked.cost,
-        })
-    }
-
-    fn batch(&self, wish: Wish) -> Batch {
-        Batch::of(&self.name, &self.policy, &self.key, self.cost, wish)
-    }
-
-    /// What it was answered with.
-    pub fn judgement<'a>(
-        &'a self,
-        here: &'a Datacenter,
-        verdict: Option<Verdict>,
-    ) -> Judgement<'a> {
-        Judgement {
-            name: &self.name,
-            key: &self.key,
-            policy: &self.policy,
-            datacenter: here,
-            verdict,
-        }
-    }
-
-    /// Whether the limiter of the world has the last word.
-    pub fn is_worlds(&self) -> bool {
-        self.policy.scope == Scope::Global
-    }
-}
 
 /// `POST /limits/{policy}/{key}`: admits the call, or refuses it.
 ///
@@ -228,12 +161,9 @@ pub fn with_headers(answer: Answer, judgements: &[Judgement<'_>]) -> Answer {
     if let Some(seconds) = waits {
         answer = answer.with_header("retry-after", seconds.to_string());
     }
-    let unknown = judgements.iter().filter(|one| one.verdict.is_none());
-    // One that is closed decides for all.
-    let is_closed = unknown
-        .clone()
-        .any(|one| one.policy.on_error == OnError::Closed);
-    if unknown.count() > 0 {
+    if judgements.iter().any(|one| one.verdict.is_none()) {
+        // One that is closed decides for all.
+        let is_closed = judgements.iter().any(Judgement::is_closed);
         let word = if is_closed { "closed" } else { "open" };
         answer = answer.with_header(ON_ERROR_HEADER, word.to_owned());
     }

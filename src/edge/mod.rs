@@ -36,6 +36,7 @@
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
 //! resume it in the wrong context. Each waits by its own timer.
 
+mod asking;
 mod body;
 mod bulk;
 mod dashboard;

@@ -9,9 +9,10 @@ use std::collections::HashMap;
 
 use worker::web_sys::Response;
 
+use super::asking::Asking;
 use super::head::{Again, Head, HeaderList};
 use super::lent;
-use super::limits::{self, Asking};
+use super::limits;
 use super::visit::Visit;
 use crate::counter::id::Datacenter;
 use crate::limit::meter::Verdict;

@@ -149,7 +149,9 @@ impl Escrow {
                 verdict.retry_after_ms = wait_ms;
             }
             if verdict.reset_ms == 0 {
-                verdict.reset_ms = wait_ms;
+                // What is spent of it now has returned after a window, and a place of it.
+                let window_ms = policy.window_ms.saturating_add(policy.window_ms / 60);
+                verdict.reset_ms = wait_ms.min(u64::try_from(window_ms).unwrap_or(u64::MAX));
             }
         }
         verdict
@@ -288,10 +290,15 @@ impl Escrow {
         };
         let share = room * u128::from(percent) / 100 * u128::from(lease.wish) / wishes;
         let share = u64::try_from(share).unwrap_or(u64::MAX);
-        let more = share
-            .saturating_sub(lease.outstanding())
-            .max(request.need)
-            .max(1);
+        let share = share.saturating_sub(lease.outstanding());
+        let more = match policy.scope {
+            Scope::Global => share.max(request.need).max(1),
+            // Who comes later waits until those before renew: all of them together hold no more.
+            Scope::Datacenter => {
+                let all = u64::try_from(room * u128::from(percent) / 100).unwrap_or(u64::MAX);
+                share.min(all.saturating_sub(self.outstanding()))
+            }
+        };
         request.want.max(request.need).min(more).min(free)
     }
 

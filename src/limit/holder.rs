@@ -9,13 +9,10 @@
 
 use super::demand::Demand;
 use super::escrow::{drift_ms, lease_ms};
-use super::lease::{Admission, Answer, LeaseId, Request, Spent};
+use super::lease::{Admission, Answer, LeaseId, Request};
 use super::meter::{NEVER_MS, Verdict};
 use super::policy::Policy;
-
-/// The most parts in which spending is told, each of a sixteenth of a lease.
-const RECENT_MAX: usize = 16;
-const RECENT_PARTS: i64 = 16;
+use super::spending::Spending;
 
 /// How long a refusal is believed without asking again: others may have given back meanwhile.
 const DRY_MS_MAX: u64 = 1_000;
@@ -31,14 +28,6 @@ const FLIGHT_MS_MAX: i64 = 5_000;
 /// How long a request is taken to last while none was measured.
 const TRIP_MS_FIRST: i64 = 300;
 
-/// What was spent in a part of a lease. It is told as of its end, so never as older than it is.
-#[derive(Clone, Copy, Debug)]
-struct Part {
-    from_ms: i64,
-    until_ms: i64,
-    amount: u64,
-}
-
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
@@ -48,6 +37,8 @@ struct Flight {
     spent: u64,
     need: u64,
     want: u64,
+    /// Whether it tells of what was given back.
+    tells: bool,
 }
 
 /// What the grantor said it cannot give.
@@ -70,10 +61,12 @@ pub struct Holder {
     spent: u64,
     returned: u64,
     refunded: u64,
+    /// Whether something was given back of which no request tells yet.
+    is_untold: bool,
     until_ms: i64,
     valid_ms: i64,
     /// What was spent and not yet confirmed, oldest first.
-    recent: Vec<Part>,
+    recent: Spending,
     flight: Option<Flight>,
     trip_ms: i64,
     /// What calls wait for: the largest cost that found too little, and the sum.
@@ -100,9 +93,10 @@ impl Holder {
             spent: 0,
             returned: 0,
             refunded: 0,
+            is_untold: false,
             until_ms: i64::MIN,
             valid_ms: 0,
-            recent: Vec::new(),
+            recent: Spending::default(),
             flight: None,
             trip_ms: TRIP_MS_FIRST,
             missing: 0,
@@ -163,34 +157,26 @@ impl Holder {
 
     /// The verdict that goes with this wait; 0 for one that is admitted.
     fn verdict(&self, policy: &Policy, now_ms: i64, retry_after_ms: u64) -> Verdict {
-        let reset_ms = self.reset_at_ms.saturating_sub(now_ms);
         let remaining = self.free.saturating_add(self.tokens(now_ms));
+        let remaining = remaining.min(policy.capacity());
+        // After the time that was told, the next that the grantor hears, and says, of it.
+        let told_ms = match self.reset_at_ms.saturating_sub(now_ms) {
+            _ if remaining == policy.capacity() => 0,
+            told_ms if told_ms > 0 => told_ms,
+            _ => self.until_ms.saturating_sub(now_ms).max(1),
+        };
         Verdict {
             is_allowed: retry_after_ms == 0,
             limit: policy.limit,
-            remaining: remaining.min(policy.capacity()),
-            reset_ms: u64::try_from(reset_ms).unwrap_or(0),
+            remaining,
+            reset_ms: u64::try_from(told_ms).unwrap_or(0),
             retry_after_ms,
         }
     }
 
     fn spend(&mut self, policy: &Policy, now_ms: i64, amount: u64) {
         self.spent = self.spent.saturating_add(amount);
-        let is_full = self.recent.len() >= RECENT_MAX;
-        match self.recent.last_mut() {
-            Some(part)
-                if is_full
-                    || now_ms.saturating_sub(part.from_ms) < lease_ms(policy) / RECENT_PARTS =>
-            {
-                part.until_ms = now_ms;
-                part.amount = part.amount.saturating_add(amount);
-            }
-            _ => self.recent.push(Part {
-                from_ms: now_ms,
-                until_ms: now_ms,
-                amount,
-            }),
-        }
+        self.recent.note(lease_ms(policy), now_ms, amount);
     }
 
     /// Gives back what a call had consumed, never more than the lease has spent. Returns how much that was.
@@ -200,7 +186,25 @@ impl Holder {
         }
         let amount = amount.min(self.spent.saturating_sub(self.refunded));
         self.refunded = self.refunded.saturating_add(amount);
+        if amount > 0 {
+            self.is_untold = true;
+            self.hope();
+        }
         amount
+    }
+
+    /// Believes no refusal any more: something was given back.
+    pub fn hope(&mut self) {
+        self.dry = Dry::default();
+    }
+
+    /// Returns all that it holds, since its policy is another: more is only granted under that. An answer that is on its way is void.
+    pub fn give_up(&mut self, now_ms: i64) {
+        let tokens = self.tokens(now_ms);
+        self.returned = self.returned.saturating_add(tokens);
+        self.is_untold |= tokens > 0 || self.flight.is_some_and(|flight| flight.tells);
+        self.flight = None;
+        self.hope();
     }
 
     /// The request to send now, if there is one: tokens are asked for before they run out, reported before the lease ends, and
@@ -228,6 +232,8 @@ impl Holder {
             };
             self.returned = self.returned.saturating_add(tokens.saturating_sub(kept));
             (0, kept.saturating_sub(tokens))
+        } else if self.is_untold && now_ms >= self.rests_until_ms {
+            (0, 0)
         } else {
             return None;
         };
@@ -267,20 +273,16 @@ impl Holder {
             spent: self.spent,
             need,
             want,
+            tells: std::mem::take(&mut self.is_untold),
         });
         self.missing = 0;
         self.waiting = 0;
         self.is_short = false;
-        let age_ms = |at_ms: i64| u64::try_from(now_ms.saturating_sub(at_ms)).unwrap_or(0);
-        let recent = self.recent.iter().map(|part| Spent {
-            age_ms: age_ms(part.until_ms),
-            amount: part.amount,
-        });
         Request {
             lease: self.lease.clone(),
             sequence: self.sequence,
             spent: self.spent,
-            recent: recent.collect(),
+            recent: self.recent.told(now_ms),
             returned: self.returned,
             refunded: self.refunded,
             known_granted: self.granted,
@@ -291,8 +293,14 @@ impl Holder {
 
     /// When [`Self::due`] must be asked again though no call comes, by this clock; nothing where it need not.
     pub fn due_at_ms(&self) -> Option<i64> {
+        if self.flight.is_some() {
+            return None;
+        }
+        if self.is_untold {
+            return Some(self.rests_until_ms);
+        }
         let is_out = self.granted > self.spent.saturating_add(self.returned);
-        (self.flight.is_none() && is_out).then(|| self.renewal_ms())
+        is_out.then(|| self.renewal_ms())
     }
 
     /// Takes in an answer; one to another than the newest request changes nothing.
@@ -326,38 +334,24 @@ impl Holder {
         self.valid_ms = i64::try_from(answer.valid_ms).unwrap_or(0);
         let valid_ms = answer.valid_ms.saturating_sub(drift_ms(answer.valid_ms));
         self.until_ms = at_ms(flight.sent_ms, valid_ms);
-        self.confirm(flight.spent);
-    }
-
-    /// Forgets when tokens were spent whose report was taken in.
-    fn confirm(&mut self, reported: u64) {
-        let mut kept = self.spent.saturating_sub(reported);
-        let mut from = self.recent.len();
-        while kept > 0 && from > 0 {
-            from -= 1;
-            if let Some(part) = self.recent.get_mut(from) {
-                part.amount = part.amount.min(kept);
-                kept -= part.amount;
-            }
-        }
-        self.recent.drain(..from);
+        self.recent.confirm(self.spent.saturating_sub(flight.spent));
     }
 
     /// The lease is over: nothing of it may be spent, and the grantor counts all of it as spent.
     fn begin_anew(&mut self) {
         self.lease.number = self.lease.number.saturating_add(1);
         (self.granted, self.spent, self.returned, self.refunded) = (0, 0, 0, 0);
+        self.is_untold = false;
         self.until_ms = i64::MIN;
         self.recent.clear();
     }
 
     /// Notes that no answer to this request will be waited for.
     pub fn lost(&mut self, sequence: u64, now_ms: i64) {
-        if self
-            .flight
-            .is_some_and(|flight| flight.sequence == sequence)
-        {
+        let flight = self.flight.filter(|flight| flight.sequence == sequence);
+        if let Some(flight) = flight {
             self.flight = None;
+            self.is_untold |= flight.tells;
             self.rests_until_ms = at_ms(now_ms, REST_MS);
         }
     }

@@ -40,6 +40,19 @@ struct Held {
 }
 
 impl Held {
+    /// Goes on under this policy.
+    fn adapt(&mut self, policy: &Policy, now_ms: i64) {
+        if self.policy == *policy {
+            return;
+        }
+        let is_narrower =
+            policy.limit < self.policy.limit || policy.capacity() < self.policy.capacity();
+        if is_narrower || !self.policy.counts_like(policy) || self.policy.scope != policy.scope {
+            self.holder.give_up(now_ms);
+        }
+        self.policy = policy.clone();
+    }
+
     fn due(&mut self, name: &str, key: &str, now_ms: i64) -> Option<Due> {
         Some(Due {
             request: self.holder.due(&self.policy, now_ms)?,
@@ -90,14 +103,17 @@ impl Holders {
     ) -> Result<Admission, Full> {
         let now_ms = self.read(wall_ms);
         if let Some(held) = self.find(name, key) {
-            held.policy = policy.clone();
+            held.adapt(policy, now_ms);
             return Ok(held.holder.check(policy, now_ms, cost));
         }
-        Ok(self.hold(policy)?.check(policy, now_ms, cost))
+        Ok(self.hold(policy, now_ms)?.check(policy, now_ms, cost))
     }
 
     /// A holder of the key that was last looked for in vain.
-    fn hold(&mut self, policy: &Policy) -> Result<&mut Holder, Full> {
+    fn hold(&mut self, policy: &Policy, now_ms: i64) -> Result<&mut Holder, Full> {
+        if self.held.len() >= HOLDERS_MAX {
+            self.held.retain(|_, held| !held.holder.is_idle(now_ms));
+        }
         if self.held.len() >= HOLDERS_MAX {
             return Err(Full);
         }
@@ -128,16 +144,13 @@ impl Holders {
     ) -> Result<(), Full> {
         let now_ms = self.read(wall_ms);
         if self.find(name, key).is_none() {
-            if self.held.len() >= HOLDERS_MAX {
-                self.held.retain(|_, held| !held.holder.is_idle(now_ms));
-            }
-            self.hold(policy)?;
+            self.hold(policy, now_ms)?;
         }
         Ok(())
     }
 
     /// Admits a call of this cost from what is held of a key, see [`Holder::take`], and gives the request to send now, if there is one.
-    /// Neither where the key was never begun, or under another policy: what is held under that is forfeited.
+    /// Neither where the key was never begun. What is held under a policy that allowed more, or counted otherwise, is returned.
     pub fn take(
         &mut self,
         name: &str,
@@ -150,10 +163,7 @@ impl Holders {
         let Some(held) = self.find(name, key) else {
             return (None, None);
         };
-        if held.policy != *policy {
-            self.held.remove(self.scratch.as_str());
-            return (None, None);
-        }
+        held.adapt(policy, now_ms);
         let verdict = held.holder.take(policy, now_ms, cost);
         (verdict, held.due(name, key, now_ms))
     }
@@ -178,13 +188,20 @@ impl Holders {
             .map_or(0, |held| held.holder.refund(now_ms, amount))
     }
 
+    /// Notes that something of a key was given back elsewhere: no refusal of it is believed any more.
+    pub fn hope(&mut self, name: &str, key: &str) {
+        if let Some(held) = self.find(name, key) {
+            held.holder.hope();
+        }
+    }
+
     /// The request to send now for this key, if there is one; ask after each check of it.
     pub fn due(&mut self, name: &str, key: &str, wall_ms: i64) -> Option<Due> {
         let now_ms = self.read(wall_ms);
         self.find(name, key)?.due(name, key, now_ms)
     }
 
-    /// Requests of keys whose lease nears its end though nobody checks them, at most so many; keys without a lease are
+    /// Requests of keys whose lease nears its end though nobody checks them, or of which something was given back, at most so many; keys without a lease are
     /// dropped. Ask by a timer, about once a second while [`Self::is_empty`] is false. Cost: O(keys).
     pub fn all_due(&mut self, most: usize, wall_ms: i64) -> Vec<Due> {
         let now_ms = self.read(wall_ms);

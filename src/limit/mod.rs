@@ -45,5 +45,6 @@ pub mod meter;
 pub mod policy;
 mod reservations;
 mod slots;
+mod spending;
 pub mod table;
 pub mod visitors;

@@ -16,6 +16,9 @@ const SWEPT_EACH: usize = 2;
 /// Slots that it looks at where a key finds no room: 1,000 · 20 ns = 20 µs.
 const SWEPT_FULL: usize = 1_000;
 
+/// How long a policy that was left is not taken up again: isolates use one for at most 15 s after they read it.
+const LEFT_MS: i64 = 20_000;
+
 /// What a place in the map and the name's own header take beside the entry: 24 bytes at a load of a half, and 16.
 const PLACE_BYTES: usize = 64;
 
@@ -25,6 +28,8 @@ pub(super) struct Entry {
     /// Policy's name, a zero, key.
     pub(super) subject: Arc<str>,
     pub(super) policy: Policy,
+    /// The policy before, if it counted in another way, and when it was left.
+    pub(super) left: Option<Box<(Policy, i64)>>,
     pub(super) escrow: Escrow,
     /// The row that has its newest stored state, and how long that is; 0 where there is none.
     pub(super) row: u64,
@@ -35,6 +40,16 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Whether a policy counts as the one did that was just left: who sends it has not heard of the change. Were the state brought
+    /// back and forth, what lies further back than the shorter window would be forgotten.
+    pub(super) fn has_left(&self, policy: &Policy, now_ms: i64) -> bool {
+        let left = self.left.as_ref();
+        left.is_some_and(|left| {
+            let (left, left_ms) = &**left;
+            left.counts_like(policy) && now_ms.saturating_sub(*left_ms) < LEFT_MS
+        })
+    }
+
     fn measure(&self) -> u64 {
         let bytes = size_of::<Self>() + PLACE_BYTES + self.subject.len();
         u64::try_from(bytes)
@@ -100,6 +115,7 @@ impl Slots {
         }
         let subject: Arc<str> = Arc::from(subject);
         let entry = Entry {
+            left: None,
             subject: Arc::clone(&subject),
             policy: policy.clone(),
             escrow: Escrow::new(policy),

@@ -128,7 +128,7 @@ impl Table {
         self.make_room(&[*check], now_ms);
         let place = self.enter(check.name, check.policy, check.key, now_ms)?;
         let entry = self.slots.get_mut(place).ok_or(Full)?;
-        let verdict = entry.escrow.check(check.policy, now_ms, check.cost);
+        let verdict = entry.escrow.check(&entry.policy, now_ms, check.cost);
         if verdict.is_allowed {
             self.touch(place);
         }
@@ -146,8 +146,10 @@ impl Table {
             .and_then(|place| self.slots.get(place));
         match entry {
             None => Escrow::new(check.policy).peek(check.policy, now_ms, check.cost),
-            Some(entry) if entry.policy == *check.policy => {
-                entry.escrow.peek(check.policy, now_ms, check.cost)
+            Some(entry)
+                if entry.policy == *check.policy || entry.has_left(check.policy, now_ms) =>
+            {
+                entry.escrow.peek(&entry.policy, now_ms, check.cost)
             }
             Some(entry) => {
                 let mut adapted = entry.escrow.clone();
@@ -157,8 +159,8 @@ impl Table {
         }
     }
 
-    /// The verdict of each check: if all are admitted they are consumed, else nothing is. Costs of checks of the same key add.
-    /// Cost: O(n²) for n checks.
+    /// The verdict of each check: if all are admitted they are consumed, else nothing is. Costs of checks of the same key add; of their
+    /// policies the last holds. Cost: O(n²) for n checks.
     ///
     /// # Errors
     /// [`Full`] where there is no room for all keys; nothing is consumed.
@@ -179,14 +181,14 @@ impl Table {
             let before = before.filter(|(_, other)| *other == place);
             let cost = before.fold(check.cost, |sum, (other, _)| sum.saturating_add(other.cost));
             let entry = self.slots.get(*place).ok_or(Full)?;
-            verdicts.push(entry.escrow.peek(check.policy, now_ms, cost));
+            verdicts.push(entry.escrow.peek(&entry.policy, now_ms, cost));
         }
         if !verdicts.iter().all(|verdict| verdict.is_allowed) {
             return Ok(verdicts);
         }
         for ((check, place), verdict) in checks.iter().zip(&places).zip(&mut verdicts) {
             if let Some(entry) = self.slots.get_mut(*place) {
-                *verdict = entry.escrow.check(check.policy, now_ms, check.cost);
+                *verdict = entry.escrow.check(&entry.policy, now_ms, check.cost);
                 self.touch(*place);
             }
         }
@@ -200,11 +202,9 @@ impl Table {
         if let Some(place) = self.slots.place_of(&self.scratch) {
             self.adapt(place, check.policy, now_ms);
             if let Some(entry) = self.slots.get_mut(place) {
-                entry.escrow.settle(check.policy, now_ms);
-                entry
-                    .escrow
-                    .meter_mut()
-                    .refund(check.policy, now_ms, check.cost);
+                entry.escrow.settle(&entry.policy, now_ms);
+                let meter = entry.escrow.meter_mut();
+                meter.refund(&entry.policy, now_ms, check.cost);
                 self.touch(place);
             }
         }
@@ -241,13 +241,14 @@ impl Table {
         let place = self.enter(check.name, check.policy, check.key, now_ms)?;
         let entry = self.slots.get_mut(place).ok_or(Full)?;
         let meter = entry.escrow.meter_mut();
-        meter.charge(check.policy, now_ms, check.cost);
+        meter.charge(&entry.policy, now_ms, check.cost);
         self.touch(place);
         Ok(())
     }
 
     /// Answers a holder of leases for a key of a global limit. [`Answer::must_commit`] says whether the table must be
-    /// committed before the answer is sent.
+    /// committed before the answer is sent. A request for which no call waits changes no policy, since its holder may not have heard of a
+    /// newer one, and is granted nothing under another.
     ///
     /// # Errors
     /// [`Full`] where there is no room for the key.
@@ -267,9 +268,19 @@ impl Table {
             cost: 0,
         };
         self.make_room(&[check], now_ms);
-        let place = self.enter(name, policy, key, now_ms)?;
+        subject(&mut self.scratch, name, key);
+        let known = self.slots.place_of(&self.scratch);
+        let place = match known.filter(|_| request.need == 0) {
+            Some(place) => place,
+            None => self.enter(name, policy, key, now_ms)?,
+        };
         let entry = self.slots.get_mut(place).ok_or(Full)?;
-        let answer = entry.escrow.ask(policy, request, now_ms);
+        let report = (entry.policy != *policy).then(|| Request {
+            want: 0,
+            ..request.clone()
+        });
+        let request = report.as_ref().unwrap_or(request);
+        let answer = entry.escrow.ask(&entry.policy, request, now_ms);
         self.touch(place);
         Ok(answer)
     }
@@ -315,9 +326,13 @@ impl Table {
 
     pub(super) fn adapt(&mut self, place: usize, policy: &Policy, now_ms: i64) {
         let entry = self.slots.get_mut(place);
-        if let Some(entry) = entry.filter(|entry| entry.policy != *policy) {
+        let entry = entry.filter(|entry| entry.policy != *policy);
+        if let Some(entry) = entry.filter(|entry| !entry.has_left(policy, now_ms)) {
             entry.escrow.adapt(&entry.policy, policy, now_ms);
-            entry.policy = policy.clone();
+            let old = std::mem::replace(&mut entry.policy, policy.clone());
+            if !old.counts_like(policy) {
+                entry.left = Some(Box::new((old, now_ms)));
+            }
             self.touch(place);
         }
     }

@@ -54,14 +54,24 @@ impl LimiterCore {
             key, cost, wish, ..
         } = asked.demand;
         if *wish == Wish::Refund {
-            self.with_holders(me, |holders| {
+            let given = self.with_holders(me, |holders| {
                 holders.refund(asked.name.as_str(), key.as_str(), *cost, now_ms())
             });
-            self.ask_soon(me, asked);
+            // What is not heard of now is told again; the rest is the world's to give back.
+            if let Some(due) = self.due(me, asked) {
+                *remote_calls += 1;
+                let _ = self.send(due).await;
+            }
+            *remote_calls += 1;
+            let judged = self.ask_world(asked, cost.saturating_sub(given)).await;
+            self.with_holders(me, |holders| {
+                holders.hope(asked.name.as_str(), key.as_str());
+            });
+            return judged;
         }
         if *wish != Wish::Consume {
             *remote_calls += 1;
-            return self.ask_world(asked).await;
+            return self.ask_world(asked, 0).await;
         }
         let mut admitted = 0;
         let mut first = None;
@@ -198,11 +208,19 @@ impl LimiterCore {
         all_settled(due.into_iter().map(send), REPORTS_AT_ONCE).await;
     }
 
-    /// How a key stands in the world.
-    async fn ask_world(&self, asked: &Asked<'_>) -> Judged {
-        let demand = Demand {
-            wish: Wish::Look,
-            ..asked.demand.clone()
+    /// How a key stands in the world, after so much was given back there.
+    async fn ask_world(&self, asked: &Asked<'_>, refund: u64) -> Judged {
+        let demand = if refund > 0 {
+            Demand {
+                wish: Wish::Refund,
+                cost: refund,
+                ..asked.demand.clone()
+            }
+        } else {
+            Demand {
+                wish: Wish::Look,
+                ..asked.demand.clone()
+            }
         };
         let to = call::limiter_of(&self.env, None, asked.name, &asked.demand.key);
         ask(&self.env, to, asked, demand).await

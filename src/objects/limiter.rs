@@ -49,6 +49,7 @@ pub(super) struct LimiterCore {
     pub(super) holders: RefCell<Option<Holders>>,
     storage: Readable,
     is_ticking: Cell<bool>,
+    is_reporting: Cell<bool>,
 }
 
 impl DurableObject for Limiter {
@@ -62,6 +63,7 @@ impl DurableObject for Limiter {
             holders: RefCell::default(),
             storage: Readable::default(),
             is_ticking: Cell::new(false),
+            is_reporting: Cell::new(false),
         };
         core.load();
         Self {
@@ -325,24 +327,36 @@ impl LimiterCore {
         }
         let core = self.clone();
         self.object.wait_until(async move {
-            let _ticking = Ticking(&core);
+            let _ticking = Ended(&core.is_ticking);
             while !core.is_idle() {
                 sleep_ms(COMMIT_MS).await;
                 if let Err(fault) = core.commit() {
                     worker::console_error!("a limiter: {fault}");
                 }
-                core.report().await;
+                core.report_beside();
             }
+        });
+    }
+
+    /// Reports beside the commits, which wait for no other limiter.
+    fn report_beside(self: &Rc<Self>) {
+        if self.is_reporting.replace(true) {
+            return;
+        }
+        let core = self.clone();
+        self.object.wait_until(async move {
+            let _reporting = Ended(&core.is_reporting);
+            core.report().await;
         });
     }
 }
 
-/// Says that nobody ticks any more, however that ended.
-struct Ticking<'a>(&'a LimiterCore);
+/// Says that something goes on no more, however that ended.
+struct Ended<'a>(&'a Cell<bool>);
 
-impl Drop for Ticking<'_> {
+impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        self.0.is_ticking.set(false);
+        self.0.set(false);
     }
 }
 

@@ -21,7 +21,7 @@ pub async fn lend(
     milliseconds: u64,
 ) -> Result<Answer, Fault> {
     let broken = || Fault::Broken("a lease of no valid name or key".to_owned());
-    let name = PolicyName::parse(&due.name).map_err(|_| broken())?;
+    let name = PolicyName::try_from(due.name.clone()).map_err(|_| broken())?;
     let key = CounterId::parse(&due.key).map_err(|_| broken())?;
     let lease = Lease {
         to: call::limiter_of(env, datacenter, &name, &key),

@@ -130,7 +130,7 @@ families! {
     Edge Counter "tally_limit_messages_total"
         "Messages to limiters: checks that were joined, and requests of isolates for a part of a hot key's limit." [LimitMessage ""];
     Edge Counter "tally_limit_remote_calls_total"
-        "Calls of limiters to that of the world, for checks of limits with the scope global." [LimitRemoteCall ""];
+        "Calls of limiters to others while a check waits: to that of the world for limits with the scope global, or to a key's old place while their number changes." [LimitRemoteCall ""];
     Objects Counter "tally_live_watcher_seconds_total"
         "Streams of live views, added up once a second: its rate is how many there are." [LiveWatcherSecond ""];
     Objects Counter "tally_live_reads_total"

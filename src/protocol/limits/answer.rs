@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::PolicyName;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::limit::meter::Verdict;
+use crate::limit::meter::{NEVER_MS, Verdict};
 use crate::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
 use crate::protocol::problem::{Code, Problem};
 
@@ -98,8 +98,16 @@ impl Judgement<'_> {
     /// `None` where it was admitted.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         let verdict = self.verdict.filter(|_| !self.is_allowed())?;
-        let milliseconds = verdict.retry_after_ms.max(verdict.reset_ms);
+        let milliseconds = self.retry_after_ms(verdict).max(verdict.reset_ms);
         Some(milliseconds.div_ceil(1_000).max(1))
+    }
+
+    /// A limiter that knows of a smaller limit than this policy's, of just now, has no time to tell.
+    fn retry_after_ms(&self, verdict: Verdict) -> u64 {
+        if verdict.retry_after_ms == NEVER_MS {
+            return u64::try_from(self.policy.window_ms).unwrap_or(0);
+        }
+        verdict.retry_after_ms
     }
 
     fn view(&self, with_key: bool) -> View<'_> {
@@ -110,7 +118,7 @@ impl Judgement<'_> {
             limit: self.policy.limit,
             remaining: verdict.map(|verdict| verdict.remaining),
             reset_ms: verdict.map_or(0, |verdict| verdict.reset_ms),
-            retry_after_ms: verdict.map_or(0, |verdict| verdict.retry_after_ms),
+            retry_after_ms: verdict.map_or(0, |verdict| self.retry_after_ms(verdict)),
             policy: self.name,
             key: with_key.then_some(self.key),
             datacenter: self.datacenter,
@@ -131,7 +139,8 @@ impl Judgement<'_> {
         let detail = format!(
             "the quota of policy {} is used up for this key; try again in {} ms",
             self.name,
-            self.verdict.map_or(0, |verdict| verdict.retry_after_ms)
+            self.verdict
+                .map_or(0, |verdict| self.retry_after_ms(verdict))
         );
         let code = Code::QuotaExceeded;
         let view = self.view(false);

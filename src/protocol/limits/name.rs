@@ -2,10 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limit::policy::{Algorithm, Policy};
 use crate::protocol::problem::{Code, Problem};
 
 /// The longest name of a policy, in bytes: it stands in two headers of each answer.
 pub const POLICY_NAME_BYTES_MAX: usize = 64;
+
+/// A letter, and a window of at most 2,592,000 seconds.
+const KIND_BYTES_MAX: usize = 8;
 
 /// A policy's name: 1 to 64 ASCII letters, digits, `-`, `_`, `.` or `:`, neither `.` nor `..`. All of them may
 /// stand in a string of a structured field as they are (RFC 9651, 3.3.3), and in a path.
@@ -35,6 +39,19 @@ impl PolicyName {
         }
     }
 
+    /// The name under which keys are counted whose checks bring this policy themselves: apart from those of the policy of that name, and
+    /// from those that are counted in another way. No client's name has a tilde.
+    #[must_use]
+    pub fn counted_inline(&self, policy: &Policy) -> Self {
+        let kind = match policy.algorithm {
+            Algorithm::SlidingWindow if policy.is_precise => 'p',
+            Algorithm::SlidingWindow => 's',
+            Algorithm::FixedWindow => 'f',
+            Algorithm::TokenBucket => 't',
+        };
+        Self(format!("{}~{kind}{}", self.0, policy.window_ms / 1_000))
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -44,8 +61,14 @@ impl PolicyName {
 impl TryFrom<String> for PolicyName {
     type Error = &'static str;
 
+    /// Of a message: a client's name, or [`PolicyName::counted_inline`].
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        Self::parse(text).map_err(|_| "not a policy's name")
+        let (name, kind) = text.split_once('~').unwrap_or((&text, ""));
+        if kind.len() > KIND_BYTES_MAX || !kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err("not a way to count");
+        }
+        Self::parse(name).map_err(|_| "not a policy's name")?;
+        Ok(Self(text))
     }
 }
 

@@ -1,0 +1,88 @@
+//! A check of a limit, once it is known by which policy and where it is judged.
+
+use std::rc::Rc;
+
+use super::limiters::policy_of;
+use super::visit::Visit;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::limit::meter::Verdict;
+use crate::limit::policy::{Policy, Scope};
+use crate::platform::call;
+use crate::protocol::limits::batch::Batch;
+use crate::protocol::limits::{Asked, Judgement, PolicyName, check_cost};
+use crate::protocol::messages::Wish;
+use crate::protocol::names::LimiterAddress;
+use crate::protocol::problem::Problem;
+
+/// A check and where it goes.
+#[derive(Clone)]
+pub struct Asking {
+    /// The policy's name, as the client says it.
+    pub told: PolicyName,
+    /// The name under which it is counted: another one where the check brings its policy.
+    pub name: PolicyName,
+    /// The policy.
+    pub policy: Rc<Policy>,
+    /// The key.
+    pub key: CounterId,
+    /// What it costs.
+    pub cost: u64,
+    /// The limiter.
+    pub to: LimiterAddress,
+}
+
+impl Asking {
+    /// A check, by the policy that it brings or by the one of that name.
+    ///
+    /// # Errors
+    /// `policy-not-found`, `cost-exceeds-limit`, `unavailable`.
+    pub async fn new(
+        visit: &Visit,
+        here: &Datacenter,
+        told: PolicyName,
+        key: CounterId,
+        asked: Asked,
+    ) -> Result<Self, Problem> {
+        let (policy, name) = match asked.policy {
+            Some(policy) => {
+                let name = told.counted_inline(&policy);
+                (Rc::new(policy), name)
+            }
+            None => (policy_of(visit, &told).await?, told.clone()),
+        };
+        check_cost(&told, &policy, asked.cost)?;
+        Ok(Self {
+            to: call::limiter_of(&visit.env, Some(here), &name, &key),
+            told,
+            name,
+            policy,
+            key,
+            cost: asked.cost,
+        })
+    }
+
+    /// The message of it alone.
+    pub fn batch(&self, wish: Wish) -> Batch {
+        Batch::of(&self.name, &self.policy, &self.key, self.cost, wish)
+    }
+
+    /// What it was answered with.
+    pub fn judgement<'a>(
+        &'a self,
+        here: &'a Datacenter,
+        verdict: Option<Verdict>,
+    ) -> Judgement<'a> {
+        Judgement {
+            name: &self.told,
+            key: &self.key,
+            policy: &self.policy,
+            datacenter: here,
+            verdict,
+        }
+    }
+
+    /// Whether the limiter of the world has the last word.
+    pub fn is_worlds(&self) -> bool {
+        self.policy.scope == Scope::Global
+    }
+}
