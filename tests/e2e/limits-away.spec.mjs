@@ -21,9 +21,13 @@ test("the policy's on_error decides, and a header says so", async () => {
   const closed = await check(world, "closed", "a");
   expect([closed.status, closed.json.code, closed.headers.get("tally-on-error")]).toEqual([503, "limiter-unavailable", "closed"]);
   expect(closed.headers.get("retry-after")).toBe("1");
+  // One that only watches refuses nobody, whatever it says.
+  const watched = await check(world, "watched", "a", { limit: 5, window_seconds: 60, on_error: "closed", shadow: true });
+  expect([watched.status, watched.headers.get("tally-on-error")]).toEqual([200, "open"]);
   for (const method of ["GET", "DELETE"]) await world.refused(503, "limiter-unavailable", method, "/limits/open/a");
   const two = { checks: [{ policy: "open", key: "a" }, { policy: "closed", key: "b" }] };
-  await world.refused(503, "limiter-unavailable", "POST", "/limits", body(two));
+  const both = await world.refused(503, "limiter-unavailable", "POST", "/limits", body(two));
+  expect(both.headers.get("tally-on-error")).toBe("closed");
   world.fail(() => undefined);
   expect(await peek(world, "open", "a")).toMatchObject({ remaining: 5 });
   expect((await check(world, "closed", "a")).json).toMatchObject({ remaining: 4 });

@@ -1,6 +1,6 @@
 // The example Worker in front of an origin: what it lets through, and what it keeps from it.
 import { expect, test } from "vitest";
-import { openWorld } from "./world.mjs";
+import { openWorld, until } from "./world.mjs";
 
 const KEY = "front-0123456789abcdef";
 const KEYS = JSON.stringify({ keys: [{ key: KEY, scopes: ["write"], prefix: "limits/" }] });
@@ -35,18 +35,24 @@ test("an address is let through up to the policy, and the origin sees no more", 
   }
 });
 
-test("without a limiter the origin answers", async () => {
+// A key that is none, and one that no header can hold, at which the call itself fails.
+test.each([
+  ["not-the-key-0123456789", []],
+  ["not a\nheader", ["the rate limit cannot be asked: TypeError: Invalid header value."]],
+])("without a limiter the origin answers, key %j", async (key, logged) => {
   const world = await openWorld({
     vars: { TALLY_KEYS: KEYS, TALLY_ACCESS: undefined },
     front: {
       file: "examples/protect-origin/worker.mjs",
-      vars: { TALLY_KEY: "not-the-key-0123456789", ADDRESS_SALT: "salt" },
+      vars: { TALLY_KEY: key, ADDRESS_SALT: "salt" },
       origin: (_, Response) => new Response("hello"),
     },
   });
   try {
     const answer = await world.visit("/page");
     expect([answer.status, answer.text, answer.headers.get("ratelimit")]).toEqual([200, "hello", null]);
+    await until(() => world.errors.length >= logged.length, "what is logged");
+    expect(world.errors.splice(0)).toEqual(logged);
   } finally {
     await world.close();
   }
