@@ -71,11 +71,11 @@ fn are_alike(one: &Asking, other: &Asking) -> bool {
     one.name == other.name && one.key == other.key
 }
 
-/// Refuses checks of one key that could never be admitted together.
+/// Refuses checks of one key that could never be admitted together; one that only watches need not be.
 fn check_sums(askings: &[Asking]) -> Result<(), Problem> {
-    let enforced = askings.iter().filter(|asking| !asking.policy.is_shadow);
-    for asking in enforced {
-        let of_key = askings.iter().filter(|other| are_alike(asking, other));
+    let enforced = || askings.iter().filter(|asking| !asking.policy.is_shadow);
+    for asking in enforced() {
+        let of_key = enforced().filter(|other| are_alike(asking, other));
         let sum = of_key.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
         check_cost(&asking.told, &asking.policy, sum).map_err(|problem| {
             let detail = format!("the costs of one key add up to {sum}: {}", problem.detail());

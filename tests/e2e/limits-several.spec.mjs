@@ -6,10 +6,6 @@ import { openWorld, until } from "./world.mjs";
 let world;
 afterEach(() => world.close());
 
-const metric = async (name) => {
-  const { text } = await world.call("GET", "/metrics");
-  return Number(text.match(new RegExp(`^${name} (\\d+)$`, "m"))[1]);
-};
 const many = (checks, options) => world.call("POST", "/limits", body({ checks }, options));
 
 test("a burst and an hourly limit of one key, both in the caller's code, hold together", async () => {
@@ -72,6 +68,9 @@ test("costs of one key that could never be admitted together are refused by name
   const { json } = await world.refused(400, "cost-exceeds-limit", "POST", "/limits", body({ checks: [half, half] }));
   expect(json.detail).toContain("add up to 12");
   expect((await many([half, { ...half, key: "b" }])).status).toBe(200);
+  // One that only watches need not be admitted.
+  const other = { ...half, key: "c" };
+  expect((await many([other, { ...other, shadow: true }])).status).toBe(200);
 });
 
 test("what a limit of the world gives back can be consumed in any datacenter", async () => {
@@ -87,7 +86,7 @@ test("what a limit of the world gives back can be consumed in any datacenter", a
   expect((await ask("a", "FRA")).status).toBe(429);
   expect(await refund("a", "SYD")).toMatchObject({ remaining: 1 });
   expect((await ask("a", "SYD")).status, "no refusal is believed any more").toBe(200);
-  expect(await metric("tally_limit_remote_calls_total")).toBeGreaterThan(4);
+  expect(await world.metric("tally_limit_remote_calls_total")).toBeGreaterThan(4);
 });
 
 test("a limit of the world that is lowered holds at once where that is known", async () => {
