@@ -3,22 +3,14 @@
 use tally::limit::holders::Holders;
 use tally::limit::lease::Admission;
 use tally::limit::policy::{Algorithm, Policy, Scope};
-use tally::limit::table::{Check, Table};
+use tally::limit::table::Table;
+
+use checks::{check, left};
+
+#[path = "common/checks.rs"]
+mod checks;
 
 const BEGIN_MS: i64 = 1_780_000_000_000;
-
-fn check<'a>(policy: &'a Policy, key: &'a str, cost: u64) -> Check<'a> {
-    Check {
-        name: "p",
-        policy,
-        key,
-        cost,
-    }
-}
-
-fn left(table: &Table, policy: &Policy, key: &str, now_ms: i64) -> u64 {
-    table.peek(&check(policy, key, 1), now_ms).remaining
-}
 
 #[test]
 fn a_policy_that_changes_keeps_what_is_used() {

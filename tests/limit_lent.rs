@@ -236,7 +236,8 @@ fn a_grant_is_stored_before_it_is_told_only_where_the_policy_says_so() {
 #[test]
 fn a_narrower_policy_returns_what_is_held_and_a_stranger_has_nothing() {
     for policy in [Policy::sliding(500, 60), Policy::sliding(1_000_000, 61)] {
-        let mut pair = Pair::new(Policy::sliding(1_000_000, 60));
+        let wide = Policy::sliding(1_000_000, 60);
+        let mut pair = Pair::new(wide.clone());
         let taken = pair.warm(100);
         let now_ms = BEGIN_MS + 100;
         pair.policy = policy;
@@ -245,10 +246,8 @@ fn a_narrower_policy_returns_what_is_held_and_a_stranger_has_nothing() {
         let stranger = pair.holders.take(NAME, &pair.policy, "other", 1, now_ms);
         assert_eq!(stranger, (None, None));
         pair.lend(now_ms);
-        let used = Policy::sliding(1_000_000, 60).limit - {
-            pair.policy = Policy::sliding(1_000_000, 60);
-            pair.left(now_ms)
-        };
+        pair.policy = wide;
+        let used = pair.policy.limit - pair.left(now_ms);
         assert_eq!(used, u64::try_from(taken).unwrap(), "nothing is forfeited");
     }
 }

@@ -8,9 +8,13 @@ use std::collections::BTreeMap;
 
 use tally::limit::log::{BODY_BYTES_MAX, Broken, ROWS_MAX};
 use tally::limit::policy::Policy;
-use tally::limit::table::{Check, Table};
+use tally::limit::table::Table;
 
+use checks::check;
 use limits::{BEGIN_MS, Chance, drawn, precise};
+
+#[path = "common/checks.rs"]
+mod checks;
 
 #[path = "common/limits.rs"]
 mod limits;
@@ -48,15 +52,6 @@ impl Rows {
 
     fn bytes(&self) -> usize {
         self.rows.values().map(Vec::len).sum()
-    }
-}
-
-fn check<'a>(policy: &'a Policy, key: &'a str, cost: u64) -> Check<'a> {
-    Check {
-        name: "p",
-        policy,
-        key,
-        cost,
     }
 }
 

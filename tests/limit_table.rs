@@ -9,26 +9,17 @@ use std::collections::HashMap;
 use tally::limit::meter::Meter;
 use tally::limit::policy::Policy;
 use tally::limit::table::{
-    BYTES_MAX, Check, Full, GROWN_BYTES_MAX, KEYS_MAX, RESERVED_MS_MAX, Refusal, Table,
+    BYTES_MAX, Full, GROWN_BYTES_MAX, KEYS_MAX, RESERVED_MS_MAX, Refusal, Table,
 };
 
+use checks::{check, left};
 use limits::{BEGIN_MS, Chance, drawn, precise};
+
+#[path = "common/checks.rs"]
+mod checks;
 
 #[path = "common/limits.rs"]
 mod limits;
-
-fn check<'a>(policy: &'a Policy, key: &'a str, cost: u64) -> Check<'a> {
-    Check {
-        name: "p",
-        policy,
-        key,
-        cost,
-    }
-}
-
-fn left(table: &Table, policy: &Policy, key: &str, now_ms: i64) -> u64 {
-    table.peek(&check(policy, key, 1), now_ms).remaining
-}
 
 #[test]
 fn a_table_decides_as_a_meter_for_each_key_does() {

@@ -12,7 +12,7 @@ async function clientOf(request, env) {
   return Array.from(new Uint8Array(digest, 0, 16), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-// What Tally says of a request, or nothing where it cannot be reached.
+// What Tally says of a request; 503 where it cannot be asked.
 async function verdictOn(request, env) {
   try {
     return await env.TALLY.fetch(`https://tally/limits/website/${await clientOf(request, env)}`, {

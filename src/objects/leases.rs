@@ -210,17 +210,15 @@ impl LimiterCore {
 
     /// How a key stands in the world, after so much was given back there.
     async fn ask_world(&self, asked: &Asked<'_>, refund: u64) -> Judged {
-        let demand = if refund > 0 {
-            Demand {
-                wish: Wish::Refund,
-                cost: refund,
-                ..asked.demand.clone()
-            }
+        let (wish, cost) = if refund > 0 {
+            (Wish::Refund, refund)
         } else {
-            Demand {
-                wish: Wish::Look,
-                ..asked.demand.clone()
-            }
+            (Wish::Look, asked.demand.cost)
+        };
+        let demand = Demand {
+            wish,
+            cost,
+            ..asked.demand.clone()
         };
         let to = call::limiter_of(&self.env, None, asked.name, &asked.demand.key);
         ask(&self.env, to, asked, demand).await

@@ -70,7 +70,8 @@ async function live(load, random) {
 /**
  * Runs the load over `kills` kills, and resolves to {faults, stats, inFlight, hasQueue, counters}.
  *
- * server: start(), spawn(), kill() and urls. least: so many writes are acknowledged in all, however long that takes. Errors: the server does not start, or ends by itself.
+ * server: start(), spawn(), kill() and urls. least: so many writes are acknowledged in all, however long that takes. Errors: the
+ * server does not start, or ends by itself.
  */
 export async function crash({ server, kills, clients, seed, least = 0 }) {
   const random = randomFrom(seed);

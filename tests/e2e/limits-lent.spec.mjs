@@ -1,16 +1,12 @@
 // What isolates are lent of the limits of hot keys: fewer messages, and not one check more than the limit.
 import { afterEach, expect, test } from "vitest";
 import { body, check, numbers, peek, put } from "./limiting.mjs";
-import { each, openWorld, until } from "./world.mjs";
+import { each, eventually, openWorld, until } from "./world.mjs";
 
 let world;
 afterEach(() => world.close());
 
-const metric = async (edge, name) => {
-  const { text } = await world.call("GET", "/metrics", { edge });
-  return Number(text.match(new RegExp(`^${name} (\\d+)$`, "m"))[1]);
-};
-const sum = async (name) => (await metric(0, name)) + (await metric(1, name));
+const sum = async (name) => (await world.metric(name, { edge: 0 })) + (await world.metric(name, { edge: 1 }));
 
 // Where the machine stands still for longer than a lease is renewed ahead, what was held counts as spent. So each round holds the
 // laws, and one of several must see all come back.
@@ -28,10 +24,7 @@ async function comesBack(key, most) {
     expect(remaining).toBeLessThanOrEqual(most);
     return remaining === most;
   };
-  return until(isBack, "all of it", BACK_MS_MAX).catch((error) => {
-    if (!/did not come true/.test(error.message)) throw error;
-    return false;
-  });
+  return eventually(isBack, BACK_MS_MAX);
 }
 
 // So many checks from both isolates, some at once; how many were admitted, and what was not admitted.
@@ -79,13 +72,13 @@ test("a limit that is reached by two isolates that hold parts of it lets through
     admitted += await checks(1_000, "small", key);
     expect(admitted).toBeLessThanOrEqual(2_000);
     // What was held when others were refused is given back within seconds.
-    const end_ms = performance.now() + BACK_MS_MAX;
-    while (admitted < 2_000 && performance.now() < end_ms) {
+    const isAll = await eventually(async () => {
       admitted += await checks(20, "small", key);
       expect(admitted).toBeLessThanOrEqual(2_000);
-    }
+      return admitted === 2_000;
+    }, BACK_MS_MAX);
     expect(await checks(50, "small", key)).toBeLessThanOrEqual(2_000 - admitted);
-    return isWhole && admitted === 2_000;
+    return isWhole && isAll;
   });
 });
 
@@ -106,7 +99,7 @@ test("while the limiter is away an isolate admits what it holds, and then does a
   world = await openWorld({ faults: true });
   await put(world, "closed", { limit: 1_000_000, window_seconds: 3_600, on_error: "closed" });
   const ask = () => check(world, "closed", "hot");
-  const lent = () => metric(0, "tally_limit_lent_total");
+  const lent = () => world.metric("tally_limit_lent_total");
   await until(async () => {
     await each(numbers(100), 32, ask);
     return (await lent()) > 500;
@@ -140,7 +133,7 @@ test("a request that is known again is not another's, and not known once its pol
   world = await openWorld({ vars: { TALLY_KEYS: JSON.stringify(keys), TALLY_ACCESS: undefined } });
   const as = (key, more = {}) => ({ headers: { authorization: `Bearer ${key}-0123456789abcdef` }, ...more });
   const made = (limit) => world.well("PUT", "/limits/ample", as("admin", { body: JSON.stringify({ limit, window_seconds: 3_600 }) }));
-  const lent = async () => Number((await world.call("GET", "/metrics", as("admin"))).text.match(/^tally_limit_lent_total (\d+)$/m)[1]);
+  const lent = () => world.metric("tally_limit_lent_total", as("admin"));
   await made(1_000_000);
   const left = [];
   await each(numbers(3_000), 32, async (index) => {

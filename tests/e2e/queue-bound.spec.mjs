@@ -27,12 +27,6 @@ const reaches = (world, key, value) =>
 const letters = async (world, datacenter = "FRA") =>
   (await world.well("GET", `/api/dead-letters?numbers=string&datacenter=${datacenter}`)).dead_letters;
 
-/** The sum that a metric of the objects has. */
-async function metric(world, name) {
-  const { text } = await world.call("GET", "/metrics");
-  return Number(text.match(new RegExp(`^${name} (\\d+)$`, "m"))?.[1]);
-}
-
 describe("a queue", () => {
   let world;
   afterEach(() => world.close());
@@ -53,7 +47,7 @@ describe("a queue", () => {
     expect(datacenters.map(({ id }) => id)).toEqual(["FRA", "IAD", "SYD"]);
     expect(await world.objects("Inbox"), "no inbox was needed").toEqual([]);
     expect(await letters(world)).toEqual([]);
-    const batches = await metric(world, "tally_queue_lag_milliseconds_count");
+    const batches = await world.metric("tally_queue_lag_milliseconds_count");
     expect(batches).toBeGreaterThan(0);
   });
 
@@ -205,7 +199,7 @@ describe("with faults,", () => {
     const dead = await until(async () => (await letters(world, "IAD"))[0], "a dead letter");
     expect(dead).toMatchObject({ key: "a", increment: 4, code: "idempotency-key-reused" });
     expect(await valueOf(world, "a")).toBe(8);
-    expect(await metric(world, "tally_dead_letters_total")).toBe(1);
+    expect(await world.metric("tally_dead_letters_total")).toBe(1);
   });
 
   test("an event is not acknowledged while its root cannot record that there may be some", async () => {

@@ -76,15 +76,22 @@ export function parseExact(text) {
   );
 }
 
-/** Waits until `condition` returns something true, and returns it. */
-export async function until(condition, what = "the condition", deadline_ms = DEADLINE_MS) {
+/** Waits until `condition` returns something true, and returns it; undefined where that takes too long. */
+export async function eventually(condition, deadline_ms) {
   const end = performance.now() + deadline_ms;
   for (;;) {
     const found = await condition();
     if (found) return found;
-    if (performance.now() > end) throw new Error(`${what} did not come true within ${deadline_ms} ms`);
+    if (performance.now() > end) return undefined;
     await new Promise((done) => setTimeout(done, POLL_MS));
   }
+}
+
+/** Waits until `condition` returns something true, and returns it. */
+export async function until(condition, what = "the condition", deadline_ms = DEADLINE_MS) {
+  const found = await eventually(condition, deadline_ms);
+  if (found) return found;
+  throw new Error(`${what} did not come true within ${deadline_ms} ms`);
 }
 
 /** What `look` returns of databases that are in use, or undefined where one is being written just then. */
@@ -263,6 +270,13 @@ class World {
     for (const className of Object.values(CLASSES)) {
       for (const id of await this.objects(className)) await this.#evict(className, id);
     }
+  }
+
+  /** The value of a metric, by its name and labels as they are printed; NaN where it is not there. */
+  async metric(name, options) {
+    const { text } = await this.call("GET", "/metrics", options);
+    const line = text.split("\n").find((one) => one.startsWith(`${name} `));
+    return Number(line?.slice(name.length));
   }
 
   /** Lets one object go. One that is busy, as with the attempts of an inbox, is asked again: workerd waits a moment each time for its calls to end. */
