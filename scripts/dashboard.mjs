@@ -1,15 +1,16 @@
-// Puts the files of the dashboard at the end of build/index.js, as text.
+// Puts the files that are served as they stand at the end of build/index.js, as text: the dashboard's, the
+// script for pages, and the API's description.
 //
 // Invariant: what stands before the mark is left as worker-build made it, so running this again replaces its own
 // work only. The files are those of the folder `dashboard` and of the chart library, as they are: nothing is
 // bundled or rewritten, so what a browser shows as source is what stands in this project.
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, readdirSync, renameSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const MARK = "\n//! The files of the dashboard, by scripts/dashboard.mjs.\n";
+const MARK = "\n//! The files that are served as they stand, by scripts/dashboard.mjs.\n";
 const SERVED = /\.(html|css|js|svg)$/;
 
 /** Returns the files by the names that they are served under, below `/dashboard/`. root: the project's folder. */
@@ -25,6 +26,13 @@ export function dashboardFiles(root = ROOT) {
   return files;
 }
 
+/** Returns all files that are served as they stand, by the names that `src/edge/files.rs` finds them by. root: the project's folder. */
+export function servedFiles(root = ROOT) {
+  const dashboard = [...dashboardFiles(root)].map(([name, text]) => [`dashboard/${name}`, text]);
+  const others = ["src/edge/tally.js", "src/protocol/openapi.json"];
+  return new Map([...dashboard, ...others.map((path) => [basename(path), readFileSync(join(root, path), "utf8")])]);
+}
+
 /** Returns the module with the files in it, whether or not it had some. */
 export function withFiles(module, files) {
   const entries = [...files].map(([name, text]) => {
@@ -33,7 +41,7 @@ export function withFiles(module, files) {
     return [name, { text, etag }];
   });
   const [before] = module.split(MARK);
-  return `${before}${MARK}{const files=new Map(${JSON.stringify(entries)});globalThis.tallyDashboardFile=(name)=>files.get(name);}\n`;
+  return `${before}${MARK}{const files=new Map(${JSON.stringify(entries)});globalThis.tallyFile=(name)=>files.get(name);}\n`;
 }
 
 function main() {
@@ -43,7 +51,7 @@ function main() {
     return 1;
   }
   const before = readFileSync(path, "utf8");
-  const after = withFiles(before, dashboardFiles());
+  const after = withFiles(before, servedFiles());
   if (after === before) return 0;
   // Whoever reads the module meanwhile reads one of both whole.
   writeFileSync(`${path}.new`, after);

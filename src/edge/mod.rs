@@ -28,9 +28,9 @@
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
 //! | [`lent`] | what an isolate is lent of the limits of hot keys |
 //! | [`repeats`] | checks that are asked again at once |
-//! | [`pages`] | what pages embed: the script, the pixel, badges |
+//! | [`pages`] | what pages embed: the pixel, badges |
 //! | [`visitors`] | how much visitors without a key may write |
-//! | [`dashboard`] | the files of the dashboard |
+//! | [`files`] | the dashboard, the script for pages and the API's description, as they stand |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -39,9 +39,9 @@
 mod asking;
 mod body;
 mod bulk;
-mod dashboard;
 mod distribution;
 mod elements;
+mod files;
 mod fleet;
 mod flight;
 mod head;
@@ -81,9 +81,6 @@ use respond::Answer;
 use visit::Visit;
 use visitors::Visitor;
 
-/// The API's description, served as it stands.
-const OPENAPI: &str = include_str!("../protocol/openapi.json");
-
 /// Answers one request of a client.
 pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     let visit = Visit::new(request, env, context);
@@ -112,11 +109,11 @@ pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Resu
 async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
     match (route, visit.caller()) {
         (Route::Health, _) => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
-        (Route::OpenApi, _) => Ok(Answer::json(OPENAPI.to_owned())),
-        (Route::Script, _) => Ok(pages::script()),
+        (Route::OpenApi, _) => files::openapi(),
+        (Route::Script, _) => files::script(),
         (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,
         (Route::Badge(id), _) => pages::badge(visit, &visit.caller_of_image()?, id).await,
-        (Route::Dashboard(name), _) => dashboard::file(name.as_deref()),
+        (Route::Dashboard(name), _) => files::dashboard(name.as_deref()),
         (_, Err(problem)) => Err(problem),
         // It is answered by a stream.
         (Route::Live, _) => Ok(Answer::text(String::new())),

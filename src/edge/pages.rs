@@ -1,5 +1,5 @@
-//! What pages embed: the script that counts views and shows numbers, the pixel for mail and for pages without scripts, and
-//! badges.
+//! What pages embed: the pixel for mail and for pages without scripts, and badges. The script is one of the
+//! [`files`](super::files).
 //!
 //! Images send no `Origin`: whose pages they are on is told by their `Referer`, where there is one.
 
@@ -19,11 +19,6 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Told;
 use crate::protocol::query::{Query, Window};
 
-const SCRIPT: &str = include_str!("tally.js");
-
-/// A changed script reaches pages within the hour.
-const SCRIPT_CACHE: &str = "public, max-age=3600";
-
 /// One transparent point. Source: GIF89a specification, sections 17 to 27.
 const PIXEL: &[u8] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
 
@@ -31,30 +26,9 @@ const PIXEL: &[u8] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01
 const BADGE_POLICY: &str = "default-src 'none'; sandbox";
 
 /// A name of these bytes, for entity tags: FNV-1a. Source: draft-eastlake-fnv, section 2.
-const fn tag_of(bytes: &[u8]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut rest = bytes;
-    while let [byte, after @ ..] = rest {
-        hash ^= widened(*byte);
-        hash = hash.wrapping_mul(0x0100_0000_01b3);
-        rest = after;
-    }
-    hash
-}
-
-#[expect(clippy::as_conversions, reason = "a byte fits, and From is not const")]
-const fn widened(byte: u8) -> u64 {
-    byte as u64
-}
-
-/// `GET /tally.js`.
-pub fn script() -> Answer {
-    const TAG: u64 = tag_of(SCRIPT.as_bytes());
-    Answer::text(SCRIPT.to_owned())
-        .of_type("text/javascript; charset=utf-8")
-        .tagged(format!("\"{TAG:016x}\""))
-        .cached(SCRIPT_CACHE)
-        .for_every_page()
+fn tag_of(bytes: &[u8]) -> u64 {
+    let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash)
 }
 
 /// `GET /pixel/{id}.gif`: counts one, then answers with the image. `HEAD` counts nothing.

@@ -1,6 +1,6 @@
-// The files of the dashboard as they are served.
+// The files that are served as they stand.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { dashboardFiles } from "../../scripts/dashboard.mjs";
+import { dashboardFiles, servedFiles } from "../../scripts/dashboard.mjs";
 import { openWorld } from "./world.mjs";
 
 let world, url;
@@ -41,4 +41,11 @@ test("the folder leads to the page, and what is no file is a problem", async () 
   expect((await fetch(`${url}/dashboard/`, { method: "HEAD" })).status).toBe(200);
   const posted = await fetch(`${url}/dashboard/`, { method: "POST", body: "x" });
   expect([posted.status, posted.headers.get("allow")]).toEqual([405, "GET, HEAD, OPTIONS"]);
+});
+
+test("the API's description is served as it stands, and is no file of the dashboard", async () => {
+  const answer = await fetch(`${url}/openapi.json`);
+  expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "application/json"]);
+  expect(await answer.text()).toBe(servedFiles().get("openapi.json"));
+  expect((await fetch(`${url}/dashboard/openapi.json`)).status).toBe(404);
 });

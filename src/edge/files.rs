@@ -1,8 +1,9 @@
-//! The files of the dashboard, at `/dashboard/`.
+//! The files that are served as they stand: those of the dashboard, at `/dashboard/`, the script for pages, and the
+//! API's description.
 //!
 //! Invariant: no file is in the Wasm, whose size is start-up time. `scripts/dashboard.mjs` puts them as text at the
 //! end of the module around it, as a function that finds one by its name: a module is what every platform loads in
-//! the same way. They are public; what they ask for needs a key like any other call.
+//! the same way. They are public; what the dashboard asks for needs a key like any other call.
 
 use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
@@ -15,7 +16,7 @@ extern "C" {
     type File;
 
     /// Throws where the module was built without the files.
-    #[wasm_bindgen(catch, js_name = tallyDashboardFile)]
+    #[wasm_bindgen(catch, js_name = tallyFile)]
     fn find(name: &str) -> Result<Option<File>, JsValue>;
 
     #[wasm_bindgen(method, getter)]
@@ -30,36 +31,64 @@ extern "C" {
 const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
     object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// A changed script reaches pages within the hour.
+const SCRIPT_CACHE: &str = "public, max-age=3600";
+
 /// The page itself.
 const INDEX: &str = "index.html";
 
 /// A file of the dashboard, the page for an empty name, and the way to the page for none.
 ///
 /// # Errors
-/// `not-found`.
-pub fn file(name: Option<&str>) -> Result<Answer, Problem> {
+/// `not-found`, `internal`.
+pub fn dashboard(name: Option<&str>) -> Result<Answer, Problem> {
     let Some(name) = name else {
         let location = "/dashboard/".to_owned();
         let answer = Answer::text(String::new()).with_status(308);
         return Ok(answer.with_header("location", location));
     };
     let name = if name.is_empty() { INDEX } else { name };
-    let found = find(name).map_err(|_| {
-        Problem::new(
-            Code::NotFound,
-            "this module was built without its dashboard; run make build and deploy again",
-        )
-    })?;
-    let Some(file) = found else {
+    let file = file(&format!("dashboard/{name}"))?.ok_or_else(|| {
         let detail = "the dashboard has no such file; it begins at /dashboard/";
-        return Err(Problem::new(Code::NotFound, detail));
-    };
+        Problem::new(Code::NotFound, detail)
+    })?;
     Ok(Answer::text(file.text())
         .of_type(media_type(name))
         .tagged(file.etag())
         .with_header("content-security-policy", POLICY.to_owned())
         .with_header("referrer-policy", "no-referrer".to_owned())
         .with_header("x-content-type-options", "nosniff".to_owned()))
+}
+
+/// The script for pages.
+///
+/// # Errors
+/// `internal`.
+pub fn script() -> Result<Answer, Problem> {
+    let file = file("tally.js")?.ok_or_else(missing)?;
+    Ok(Answer::text(file.text())
+        .of_type(media_type("tally.js"))
+        .tagged(file.etag())
+        .cached(SCRIPT_CACHE)
+        .for_every_page())
+}
+
+/// The API's description.
+///
+/// # Errors
+/// `internal`.
+pub fn openapi() -> Result<Answer, Problem> {
+    let file = file("openapi.json")?.ok_or_else(missing)?;
+    Ok(Answer::json(file.text()))
+}
+
+fn file(name: &str) -> Result<Option<File>, Problem> {
+    find(name).map_err(|_| missing())
+}
+
+fn missing() -> Problem {
+    let detail = "this module was built without its files; run make build and deploy again";
+    Problem::new(Code::Internal, detail)
 }
 
 /// The media type of a file by its name.
