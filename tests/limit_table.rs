@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use tally::counter::memory::{LIMITERS_BYTES_MAX, Memory};
 use tally::limit::meter::Meter;
 use tally::limit::policy::Policy;
 use tally::limit::table::{
@@ -326,4 +327,30 @@ fn what_was_used_elsewhere_counts_until_a_window_after_it_was_told() {
         let later_ms = BEGIN_MS + i64::try_from(verdict.retry_after_ms).unwrap();
         assert!(left(&table, &policy, "a", later_ms) > 0);
     }
+}
+
+#[test]
+fn tables_of_one_isolate_share_its_memory_and_each_has_its_part() {
+    let memory = Memory::default();
+    let policy = Policy::sliding(10, 60);
+    let mut tables: Vec<Table> = (0..4)
+        .map(|_| Table::in_memory().sharing(memory.share()))
+        .collect();
+    for table in &mut tables {
+        let mut keys = 0;
+        while table
+            .check(&check(&policy, &format!("key number {keys}"), 1), BEGIN_MS)
+            .is_ok()
+        {
+            keys += 1;
+        }
+    }
+    let held: Vec<u64> = tables.iter().map(|table| table.size().bytes).collect();
+    assert_eq!(memory.bytes(), held.iter().sum::<u64>());
+    assert!(memory.bytes() < 2 * LIMITERS_BYTES_MAX, "{held:?}");
+    for bytes in held {
+        assert!(bytes >= LIMITERS_BYTES_MAX / 4, "{bytes}");
+    }
+    drop(tables);
+    assert_eq!(memory.bytes(), 0);
 }

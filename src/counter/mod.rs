@@ -12,6 +12,7 @@
 //! | [`inbox`] | what an inbox decides about its log and its batches |
 //! | [`produce`] | how queued events of one isolate join into batches, to an inbox or a queue of the platform |
 //! | [`settings`] | shards and time to live |
+//! | [`memory`] | memory that the objects of one isolate hold together |
 //! | [`cell`] | the state of one (counter, datacenter, shard), and what a flush does to it |
 //! | [`split`] | load, lingering, how many shards |
 //! | [`lane`], [`cargo`] | how concurrent writes of one isolate join into flushes, and what lanes carry |
@@ -31,6 +32,7 @@ pub mod id;
 pub mod inbox;
 pub mod lane;
 pub mod ledger;
+pub mod memory;
 pub mod merge;
 pub mod nonces;
 pub mod produce;

@@ -1,6 +1,6 @@
 //! Where the keys of a table lie.
 //!
-//! Invariants: `places` and the filled slots name the same keys; `bytes` is the sum over the filled slots; a slot is only emptied
+//! Invariants: `places` and the filled slots name the same keys; `memory` holds the sum over the filled slots; a slot is only emptied
 //! once its key is idle and stored. A hand goes round the slots, a few with each call, and empties those.
 
 use std::collections::HashMap;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::escrow::Escrow;
 use super::policy::Policy;
 use super::table::{BYTES_MAX, Full, GROWN_BYTES_MAX, KEYS_MAX};
+use crate::counter::memory::Share;
 
 /// Slots that the hand looks at with each call. A call fills at most one, so it goes round before they are all used twice.
 const SWEPT_EACH: usize = 2;
@@ -64,7 +65,8 @@ pub(super) struct Slots {
     places: HashMap<Arc<str>, usize>,
     entries: Vec<Option<Entry>>,
     empty: Vec<usize>,
-    bytes: u64,
+    /// What all keys take, beside the other tables of the isolate.
+    memory: Share,
     hand: usize,
 }
 
@@ -86,18 +88,25 @@ impl Slots {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        self.memory.bytes()
+    }
+
+    /// Counts what it holds with what others of the same memory do.
+    pub(super) fn sharing(mut self, mut memory: Share) -> Self {
+        memory.hold(self.bytes());
+        self.memory = memory;
+        self
     }
 
     /// Whether there is no room for another key.
     pub(super) fn is_full(&self) -> bool {
         let keys = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
-        keys >= KEYS_MAX || self.bytes >= BYTES_MAX
+        keys >= KEYS_MAX || self.bytes() >= BYTES_MAX || !self.memory.has_room(BYTES_MAX)
     }
 
     /// Whether the keys that are here may not grow either.
     pub(super) fn is_overgrown(&self) -> bool {
-        self.bytes >= GROWN_BYTES_MAX
+        self.bytes() >= GROWN_BYTES_MAX
     }
 
     /// A place for a new key.
@@ -140,7 +149,8 @@ impl Slots {
     pub(super) fn weigh(&mut self, place: usize) {
         if let Some(Some(entry)) = self.entries.get_mut(place) {
             let bytes = entry.measure();
-            self.bytes = self.bytes.saturating_sub(entry.bytes).saturating_add(bytes);
+            let others = self.memory.bytes().saturating_sub(entry.bytes);
+            self.memory.hold(others.saturating_add(bytes));
             entry.bytes = bytes;
         }
     }
@@ -163,7 +173,8 @@ impl Slots {
                 continue;
             }
             gone(entry);
-            self.bytes = self.bytes.saturating_sub(entry.bytes);
+            let others = self.memory.bytes().saturating_sub(entry.bytes);
+            self.memory.hold(others);
             self.places.remove(&entry.subject);
             *slot = None;
             self.empty.push(place);

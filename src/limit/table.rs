@@ -11,12 +11,13 @@ use super::meter::Verdict;
 use super::policy::Policy;
 use super::reservations::Reservations;
 use super::slots::Slots;
+use crate::counter::memory::{LIMITERS_BYTES_MAX, Share};
 
 /// The most keys: at 320 bytes for one with few buckets they fill [`BYTES_MAX`].
-pub const KEYS_MAX: u32 = 100_000;
+pub const KEYS_MAX: u32 = 75_000;
 
-/// The most bytes that keys may take: a quarter of an isolate's 128 MiB.
-pub const BYTES_MAX: u64 = 32 << 20;
+/// The most bytes that keys may take: all that limiters may in their isolate.
+pub const BYTES_MAX: u64 = LIMITERS_BYTES_MAX;
 
 /// The most bytes that they may take once those which were let in have grown: a key with all its buckets has about 1,400, one with
 /// leases at all datacenters 60,000. Above it nothing is admitted before something is idle.
@@ -116,6 +117,15 @@ impl Table {
             log: None,
             dirty: Vec::new(),
             scratch: String::new(),
+        }
+    }
+
+    /// The same, where what it holds is counted with what others of the same memory do.
+    #[must_use]
+    pub fn sharing(self, memory: Share) -> Self {
+        Self {
+            slots: self.slots.sharing(memory),
+            ..self
         }
     }
 

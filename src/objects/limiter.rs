@@ -20,6 +20,7 @@ use crate::limit::policy::{Durability, Policy, Scope};
 use crate::limit::table::{self, Commit, Full, Refusal, Table};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, sleep_ms};
+use crate::platform::memory::{self, Kind};
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{
     Call, Check, Checked, Demand, EndReservation, Fault, Judged, Lease, Reserve, Reserved, Wish,
@@ -65,10 +66,16 @@ impl DurableObject for Limiter {
             is_ticking: Cell::new(false),
             is_reporting: Cell::new(false),
         };
+        let core = Rc::new(core);
+        let former = Rc::downgrade(&core);
+        memory::start(Kind::Limiters, core.object.id().to_string(), move || {
+            if let Some(core) = former.upgrade() {
+                core.table.take();
+                core.holders.take();
+            }
+        });
         core.load();
-        Self {
-            core: Rc::new(core),
-        }
+        Self { core }
     }
 
     async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
@@ -131,7 +138,7 @@ impl<'a> Asked<'a> {
 
 impl LimiterCore {
     fn load(&self) {
-        let loaded = self.rows.load(now_ms());
+        let loaded = self.rows.load(memory::share(Kind::Limiters), now_ms());
         self.storage.note(loaded.map(|table| {
             self.table.replace(table);
         }));

@@ -1,6 +1,7 @@
 //! The rows of a limiter: what its table says is to be written, as it says it.
 
 use super::store::{Store, blob, integer};
+use crate::counter::memory::Share;
 use crate::limit::table::{Commit, Table};
 use crate::protocol::messages::Fault;
 
@@ -24,8 +25,8 @@ impl LimiterStore {
     ///
     /// # Errors
     /// `Broken` for a schema from the future and for rows that cannot be read, `Unavailable` where SQLite refuses.
-    pub(super) fn load(&self, now_ms: i64) -> Result<Table, Fault> {
-        let mut table = Table::default();
+    pub(super) fn load(&self, memory: Share, now_ms: i64) -> Result<Table, Fault> {
+        let mut table = Table::default().sharing(memory);
         if self.store.schema_version(SCHEMA_VERSION)?.is_none() {
             self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
             return Ok(table);

@@ -8,6 +8,7 @@
 //! | [`dues`] | queued writes, counted |
 //! | [`keyed`] | keyed writes, claimed and counted |
 //! | [`lend`] | how holders of leases reach who lends |
+//! | [`memory`] | what the objects of this isolate hold together |
 //! | [`measure`] | the numbers of this isolate |
 //! | [`mod@setting`] | settings of the deployment |
 //! | [`settled`] | runs many futures, a bounded number at a time |
@@ -19,6 +20,7 @@ pub mod dues;
 pub mod keyed;
 pub mod lend;
 pub mod measure;
+pub mod memory;
 pub mod setting;
 pub mod settled;
 pub mod turn;

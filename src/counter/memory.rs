@@ -1,0 +1,94 @@
+//! Memory that several owners in one isolate hold together. The platform puts many objects into one isolate of 128 MB, so a bound for
+//! each object is no bound for the isolate.
+//!
+//! Invariant: [`Memory::bytes`] is the sum of what the shares of it hold that still exist.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// The most bytes that the tables of all limiters of an isolate hold, before those that hold less than an even part take more: see
+/// [`Share::has_room`]. At most twice that in all.
+pub const LIMITERS_BYTES_MAX: u64 = 24 << 20;
+
+#[derive(Debug, Default)]
+struct Sum {
+    bytes: Cell<u64>,
+    shares: Cell<u64>,
+}
+
+/// What all shares of one kind hold. Clones are the same memory.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Rc<Sum>);
+
+impl Memory {
+    /// Bytes that all shares hold.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.get()
+    }
+
+    /// A share that holds nothing yet.
+    pub fn share(&self) -> Share {
+        self.0.shares.set(self.0.shares.get().saturating_add(1));
+        Share {
+            memory: self.clone(),
+            bytes: 0,
+        }
+    }
+}
+
+/// What one owner holds. What it held is free again when it is dropped.
+#[derive(Debug)]
+pub struct Share {
+    memory: Memory,
+    bytes: u64,
+}
+
+impl Share {
+    /// Bytes that this owner holds.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes that all owners hold.
+    pub fn together(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    /// Says how many bytes this owner holds now. Nothing is refused: ask [`Self::has_room`] before.
+    pub fn hold(&mut self, bytes: u64) {
+        let sum = &self.memory.0.bytes;
+        let others = sum.get().saturating_sub(self.bytes);
+        sum.set(others.saturating_add(bytes));
+        self.bytes = bytes;
+    }
+
+    /// Whether this owner may hold more, where all may hold so much together: they hold less than that, or this one holds less than an
+    /// even part of it. So no owner keeps another from its part, and all hold at most twice as much.
+    pub fn has_room(&self, bytes_max: u64) -> bool {
+        let shares = self.memory.0.shares.get().max(1);
+        self.together() < bytes_max || self.bytes < bytes_max / shares
+    }
+}
+
+impl Default for Share {
+    /// A share of a memory of its own.
+    fn default() -> Self {
+        Memory::default().share()
+    }
+}
+
+impl Clone for Share {
+    fn clone(&self) -> Self {
+        let mut share = self.memory.share();
+        share.hold(self.bytes);
+        share
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.hold(0);
+        let shares = &self.memory.0.shares;
+        shares.set(shares.get().saturating_sub(1));
+    }
+}
