@@ -4,8 +4,8 @@
 // under which objects are stored (`uniqueKey`, the folder "objects") never change, because data on
 // disk is found by them.
 
-// workerd derives object ids and the folders of its storage from these: a change loses all data.
-const UNIQUE_KEYS = {
+/** The classes of objects. workerd derives object ids and the folders of its storage from the values: a change loses all data. */
+export const UNIQUE_KEYS = {
   Cell: "tally-cell-v1",
   Directory: "tally-directory-v1",
   Inbox: "tally-inbox-v1",

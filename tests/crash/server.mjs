@@ -14,6 +14,8 @@ import { CF_HEADER, send } from "./client.mjs";
 import { until } from "./wait.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+/** The folder of the build at hand. */
+export const BUILD = resolve(ROOT, process.env.BUILD_DIR ?? "build");
 const WORKERD = workerd.default ?? workerd;
 const READY_MS_MAX = 30_000;
 const END_MS_MAX = 5_000;
@@ -41,8 +43,11 @@ export class Server {
   #exited;
   #log = "";
 
-  /** folder: of the data, made here. edges: isolates. variables: TALLY_ ones. before: a command that execs workerd. */
-  constructor({ folder, edges = 1, variables = {}, before = [] }) {
+  /**
+   * folder: of the data, made here. edges: isolates. variables: TALLY_ ones. before: a command that execs workerd.
+   * build: folder of the build that is served.
+   */
+  constructor({ folder, edges = 1, variables = {}, before = [], build = BUILD }) {
     this.#folder = folder;
     this.#edges = edges;
     this.#variables = workerVariables(variables, true);
@@ -54,7 +59,7 @@ export class Server {
       this.#config,
       workerdConfig({
         addresses: Array.from({ length: edges }, () => "127.0.0.1:0"),
-        build: resolve(ROOT, process.env.BUILD_DIR ?? "build"),
+        build,
         objects: join(folder, "objects"),
         compatibilityDate: readFileSync(join(ROOT, "wrangler.toml"), "utf8").match(/^compatibility_date = "([\d-]+)"/m)[1],
         environment: Object.keys(this.#variables).sort(),

@@ -1,0 +1,121 @@
+// Writes a fixture: a data folder as this checkout's build leaves it, and what is read of it.
+//
+//   make build && node_modules/.bin/node tests/upgrade/make.mjs 0.2.0
+//
+// makes tests/fixtures/data/0.2.0.tar.br and 0.2.0.json. Do this once for each release, at the release's own commit (from
+// another build: BUILD_DIR=<folder>), and commit both files: every later build must open them (upgrade.test.mjs). What a
+// release stores besides is added to story.mjs and reads.mjs first; fixtures of before stay as they are.
+//
+// Life: five acts, each with the server started anew at its own time; the reads; events that are acknowledged and not yet
+// counted; SIGKILL. What SQLite had not moved into its files by then is moved, so that a fixture is small.
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { fileURLToPath } from "node:url";
+import { BUILD, Server } from "../crash/server.mjs";
+import { pause } from "../crash/wait.mjs";
+import { pack } from "./archive.mjs";
+import { clocked } from "./clocked.mjs";
+import { READS, lasting } from "./reads.mjs";
+import { Scene, json } from "./scene.mjs";
+import { ACTS, WAITING } from "./story.mjs";
+
+const FIXTURES = fileURLToPath(new URL("../fixtures/data/", import.meta.url));
+// A root writes down what it knows of a counter that is watched every 10 s, a limiter what it judged every second.
+const WATCHED_MS = 11_000;
+const WATCHED_EVERY_MS = 250;
+// What lies there only while a part of the service cannot be reached, or for a moment.
+const FLEETING = ["tally-directory-v1.duties", "tally-inbox-v1.batches"];
+const VARIABLES = { TALLY_LIMITERS: "2" };
+
+// Starts the server at a time, does something, and ends it. Returns what that gave, and when it was over by the server's clock.
+async function at(begins_ms, folder, name, deed) {
+  const began_ms = Date.now();
+  const build = clocked({ build: BUILD, folder: join(folder, name), now_ms: begins_ms });
+  const server = new Server({ folder: join(folder, "data"), variables: VARIABLES, build });
+  try {
+    await server.start();
+    const given = await deed(new Scene(server.urls[0]), server);
+    return { given, ended_ms: begins_ms + Date.now() - began_ms };
+  } finally {
+    if (!server.isGone) await server.end();
+  }
+}
+
+async function watch(scene) {
+  const end_ms = Date.now() + WATCHED_MS;
+  while (Date.now() < end_ms) {
+    await scene.call("GET", "/counters/world");
+    await pause(WATCHED_EVERY_MS);
+  }
+}
+
+async function readAll(scene) {
+  const reads = [];
+  for (const [path, days, colo = "FRA"] of READS) {
+    const answer = await scene.ask("GET", path, { colo });
+    reads.push({ path, days, colo, ...lasting(answer) });
+  }
+  return reads;
+}
+
+// Moves what lies in write-ahead logs into the files, and returns how many rows each kind of object has in each table.
+function tidied(objects) {
+  const rows = {};
+  const files = readdirSync(objects, { recursive: true, withFileTypes: true }).filter(({ name }) => name.endsWith(".sqlite"));
+  for (const { parentPath, name } of files) {
+    const database = new DatabaseSync(join(parentPath, name));
+    database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    for (const { name: table } of database.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all()) {
+      const { count } = database.prepare(`SELECT count(*) AS count FROM "${table}"`).get();
+      const kind = parentPath.slice(objects.length + 1);
+      if (!table.startsWith("_cf_") && !table.startsWith("sqlite_")) rows[`${kind}.${table}`] = (rows[`${kind}.${table}`] ?? 0) + count;
+    }
+    database.close();
+  }
+  return rows;
+}
+
+async function make(name) {
+  const folder = mkdtempSync(join(tmpdir(), "tally-make-"));
+  try {
+    const kept = [];
+    let last;
+    for (const [index, { begins_ms, act }] of ACTS.entries()) {
+      const isLast = index === ACTS.length - 1;
+      last = await at(begins_ms, folder, `act-${index}`, async (scene, server) => {
+        await act(scene);
+        kept.push(...scene.kept);
+        if (!isLast) return undefined;
+        await watch(scene);
+        const reads = await readAll(scene);
+        for (const [key, increment, colo] of WAITING) await scene.call("POST", "/api/event", json({ key, increment }, { colo }));
+        await server.kill();
+        return reads;
+      });
+    }
+    const rows = tidied(join(folder, "data/objects"));
+    const empty = Object.keys(rows).filter((table) => rows[table] === 0 && !FLEETING.includes(table));
+    if (empty.length > 0) throw new Error(`nothing is in ${empty.join(", ")}: a fixture has some of everything`);
+    rmSync(join(folder, "data/workerd.capnp"));
+    mkdirSync(FIXTURES, { recursive: true });
+    const archive = pack(join(folder, "data"));
+    writeFileSync(join(FIXTURES, `${name}.tar.br`), archive);
+    const lines = (list) => `[\n${list.map((one) => `    ${JSON.stringify(one)}`).join(",\n")}\n  ]`;
+    const head = `"ended_ms": ${last.ended_ms},\n  "variables": ${JSON.stringify(VARIABLES)},\n  "rows": ${JSON.stringify(rows)}`;
+    const text = `{\n  ${head},\n  "kept": ${lines(kept)},\n  "reads": ${lines(last.given)}\n}\n`;
+    writeFileSync(join(FIXTURES, `${name}.json`), text);
+    console.log(`${name}: ${archive.length.toLocaleString("en")} bytes, ${kept.length} writes, ${last.given.length} reads`);
+    console.log(Object.entries(rows).map(([table, count]) => `  ${table}: ${count}`).join("\n"));
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+const [name] = process.argv.slice(2);
+if (!/^\d+\.\d+\.\d+$/.test(name ?? "")) {
+  console.error("make: name the release, as in: node tests/upgrade/make.mjs 0.2.0");
+  process.exit(1);
+}
+await make(name);

@@ -1,0 +1,183 @@
+// Writes to everything that the fixture holds, and what must be read then.
+//
+// Invariant: only what was recorded and what is written here goes into an expectation, so these laws hold whenever the
+// fixture is opened. Each law has counters, or keys of limits, of its own.
+import assert from "node:assert/strict";
+import { BOT_FREE, OCTETS, json, keyed } from "./scene.mjs";
+import { WAITING } from "./story.mjs";
+
+const counter = (id, call = "") => `/counters/${encodeURIComponent(id)}${call}`;
+const replayed = ({ headers }) => headers.get("idempotency-replayed");
+
+class Opened {
+  constructor(scene, recorded) {
+    this.scene = scene;
+    this.recorded = (id) => recorded.get(`${counter(id)}?consistency=strong&numbers=string`);
+  }
+
+  async read(id, more = "") {
+    return (await this.scene.call("GET", `${counter(id)}?consistency=strong&numbers=string${more}`)).json;
+  }
+
+  /** Reads a counter whose value must be so much more than was recorded. */
+  async grew(id, amount) {
+    const { value, uniques } = await this.read(id);
+    assert.equal(BigInt(value), BigInt(this.recorded(id).value) + BigInt(amount), id);
+    return uniques;
+  }
+
+  async refused(status, code, method, path, options) {
+    const { json: problem } = await this.scene.call(method, path, { ...options, status });
+    assert.equal(problem.code, code);
+  }
+}
+
+async function sums(opened) {
+  const { scene } = opened;
+  for (const colo of ["FRA", "IAD", "SYD", "GRU"]) {
+    for (const id of ["plain", "world", "large", "set", "reset", "shards", "sealed"]) await scene.add(id, { delta: 3 }, { colo });
+  }
+  for (const id of ["plain", "world", "large", "set", "reset", "shards", "sealed"]) await opened.grew(id, 12);
+  for (const shards of [8, 2]) {
+    await scene.put("shards", { shards });
+    await scene.put("sealed", { shards });
+    for (const id of ["shards", "sealed"]) await scene.add(id, { delta: 1 }, { colo: "IAD" });
+  }
+  for (const id of ["shards", "sealed"]) await opened.grew(id, 14);
+  await scene.subtract("negative", { delta: 4 }, { colo: "IAD" });
+  await opened.grew("negative", -4);
+  await scene.call("POST", "/events", { body: '{"key":"/log/a","increment":2}\n{"key":"/log/b","increment":5}' });
+  for (const [id, amount] of [["/log/a", 2], ["/log/b", 5]]) await opened.grew(id, amount);
+}
+
+async function elements(opened) {
+  const { scene } = opened;
+  // Known under the key of now, by the same datacenter or another; then a new one.
+  for (const colo of ["FRA", "IAD"]) await scene.add("uniques/keyed", { unique: "fay" }, { colo });
+  assert.deepEqual(await opened.grew("uniques/keyed", 2), opened.recorded("uniques/keyed").uniques);
+  await scene.add("uniques/keyed", { unique: "gus" });
+  assert.equal((await opened.grew("uniques/keyed", 3)).estimate, opened.recorded("uniques/keyed").uniques.estimate + 1);
+  await scene.add("uniques/redis", { unique: "ann" });
+  assert.deepEqual(await opened.grew("uniques/redis", 1), opened.recorded("uniques/redis").uniques);
+  const { bytes } = await scene.call("GET", counter("uniques/redis", "/uniques/hyll?consistency=strong"));
+  await scene.call("PUT", counter("uniques/imported", "/uniques/hyll"), { body: bytes, headers: OCTETS });
+  assert.deepEqual(await opened.grew("uniques/imported", 0), opened.recorded("uniques/imported").uniques);
+  await scene.add("uniques/imported", { unique: "gus" });
+  assert.equal((await opened.grew("uniques/imported", 1)).estimate, opened.recorded("uniques/imported").uniques.estimate + 1);
+  await scene.call("POST", "/uniques/rotate");
+  await scene.add("uniques/keyed", { unique: "fay" });
+  assert.equal((await opened.grew("uniques/keyed", 4)).epochs, 3);
+}
+
+async function samples(opened) {
+  const read = async () => (await opened.scene.call("GET", counter("samples", "/distribution?consistency=strong&window=60"))).json.count;
+  const before = await read();
+  for (const colo of ["FRA", "SYD"]) await opened.scene.add("samples", { sample: 6 }, { colo });
+  assert.equal(await read(), before + 2);
+}
+
+async function operations({ scene, ...opened }) {
+  for (const id of ["set", "operations", "match"]) {
+    const set = (await scene.call("PUT", counter(id, "/value"), json({ value: 500 }))).json;
+    assert.deepEqual([set.value, set.base, set.pending_datacenters], [500, 500, []], id);
+    for (const colo of ["FRA", "IAD"]) await scene.add(id, { delta: 2 }, { colo });
+    assert.equal((await scene.call("GET", `${counter(id)}?consistency=strong`)).json.value, 504, id);
+    assert.equal((await scene.call("POST", counter(id, "/reset"))).json.value, 0, id);
+  }
+  for (const id of ["again", "deleted", "ended"]) {
+    await scene.add(id, { delta: 9 }, { colo: "IAD" });
+    const value = (opened.recorded(id).value ?? 0) + 9;
+    assert.equal((await scene.call("GET", `${counter(id)}?consistency=strong`)).json.value, value, id);
+    await scene.call("DELETE", counter(id));
+    await scene.call("GET", counter(id), { status: 404 });
+  }
+}
+
+async function homes(opened) {
+  const { scene } = opened;
+  const add = async (colo) => (await scene.add("home", { delta: 2 }, { colo })).json;
+  for (const colo of ["FRA", "IAD", "SYD"]) assert.deepEqual([(await add(colo)).datacenter, (await add(colo)).exact], ["IAD", true]);
+  await scene.put("home", { home: "SYD" });
+  const { datacenter, exact, value } = await add("FRA");
+  assert.deepEqual([datacenter, exact, value], ["SYD", true, opened.recorded("home").value + 14]);
+  await opened.refused(409, "below-floor", "POST", counter("floor", "/decrement"), json({ delta: 2 }, { colo: "IAD" }));
+  await scene.subtract("floor", { delta: 1 }, { colo: "IAD" });
+  await opened.refused(409, "below-floor", "POST", counter("floor", "/decrement"), json({ delta: 1 }));
+  await opened.grew("floor", -1);
+}
+
+async function conditions(opened) {
+  const { version } = opened.recorded("match");
+  const headers = { "if-match": `"${version}"` };
+  await opened.scene.add("match", { delta: 1 }, { headers });
+  await opened.refused(412, "precondition-failed", "POST", counter("match", "/increment"), { headers });
+  await opened.grew("match", 1);
+}
+
+async function keys(opened) {
+  const { scene } = opened;
+  for (const id of ["keys", "operations"]) {
+    const add = () => scene.call("POST", counter(id, "/increment"), keyed("new", json({ delta: 1 })));
+    assert.deepEqual([replayed(await add()), replayed(await add())], [null, "true"]);
+    await opened.grew(id, 1);
+  }
+}
+
+async function limits({ scene }) {
+  const check = async (name, cost, colo) => (await scene.call("POST", `/limits/${name}/bob`, json({ cost }, { colo }))).json;
+  for (const name of ["sliding", "precise", "fixed", "bucket", "committed"]) {
+    const { remaining } = (await scene.call("GET", `/limits/${name}/bob`)).json;
+    assert.equal((await check(name, 6)).remaining, remaining - 6, name);
+    await scene.call("POST", `/limits/${name}/bob/refund`, json({ cost: 6 }));
+    assert.equal((await scene.call("GET", `/limits/${name}/bob`)).json.remaining, remaining, name);
+    await scene.call("DELETE", `/limits/${name}/bob`);
+  }
+  await scene.call("PUT", "/limits/sliding", json({ limit: 5, window_seconds: 2_592_000 }));
+  await scene.call("DELETE", "/limits/shadow");
+  await scene.call("GET", "/limits/shadow", { status: 404 });
+}
+
+// What is waiting in inboxes when the server is killed is counted, once.
+async function queue({ scene, ...opened }) {
+  const waiting = (key) => WAITING.filter(([id]) => id === key).reduce((sum, [, amount]) => sum + amount, 0);
+  const count = async (key) => (await scene.call("GET", `/api/counter?key=${encodeURIComponent(key)}&consistency=strong`)).json.count;
+  assert.equal(await count("queued/a"), opened.queued + waiting("queued/a"));
+  assert.equal(await count("queued/new"), waiting("queued/new"));
+  for (const colo of ["SYD", "GRU"]) await scene.call("POST", "/api/event", json({ key: "queued/new", increment: 3 }, { colo }));
+  assert.equal(await count("queued/new"), waiting("queued/new") + 6);
+}
+
+/** Writes to everything. recorded: JSON of reads by path. */
+export async function writeAll(scene, recorded) {
+  const opened = new Opened(scene, recorded);
+  opened.queued = 12;
+  for (const law of [queue, keys, conditions, sums, elements, samples, homes, operations, limits]) await law(opened);
+}
+
+/** What only holds soon after the recording: what was sent under a key is known, and today's visitors and used-up limits are. */
+export async function writeSoon(scene, recorded, kept, agrees) {
+  const opened = new Opened(scene, recorded);
+  for (const { method, path, colo, body, headers, status, answer } of kept) {
+    const again = await scene.call(method, path, { colo, body, headers, status });
+    assert.equal(replayed(again), "true", path);
+    agrees(again.json, answer, path);
+  }
+  for (const id of ["keys", "home", "floor", "operations"]) await opened.grew(id, 0);
+  await opened.refused(409, "counter-ended", "POST", counter("ended", "/increment"), keyed("k", json({ delta: 5 })));
+  await opened.refused(422, "idempotency-key-reused", "POST", counter("keys", "/increment"), keyed("k1", json({ delta: 6 })));
+  await scene.call("POST", "/events", { body: '{"key":"keys","increment":3,"id":"line-1"}\n{"key":"keys","id":"line-2"}' });
+  await scene.call("POST", "/events", keyed("body", { body: '{"key":"keys","increment":30}' }));
+  await scene.call("POST", "/api/event", keyed("event", json({ key: "keys", increment: 100 })));
+  await opened.grew("keys", 0);
+  const visit = (ip) => scene.add("visitors", { unique: "auto", ip, user_agent: BOT_FREE });
+  await visit("203.0.113.9");
+  assert.deepEqual(await opened.grew("visitors", 1), opened.recorded("visitors").uniques);
+  await visit("203.0.113.11");
+  assert.equal((await opened.grew("visitors", 2)).estimate, opened.recorded("visitors").uniques.estimate + 1);
+  // 32 of 1,000 are used in all, and what was lent is not lent again.
+  const { remaining } = (await scene.call("GET", "/limits/world/bob")).json;
+  assert.ok(remaining <= 968, `${remaining} of the world's limit are left`);
+  await scene.call("POST", "/limits/world/bob", json({ cost: 969 }, { status: 429, colo: "IAD" }));
+  const own = { cost: 3, limit: 1_000, window_seconds: 2_592_000 };
+  assert.equal((await scene.call("POST", "/limits/own/bob", json(own))).json.remaining, 990);
+}
