@@ -30,18 +30,9 @@
     navigator.sendBeacon?.(url, body) || fetch(url, { method: "POST", body, mode: "no-cors", keepalive: true });
   }
 
-  const values = {};
+  const values = new Map();
   let watched = "";
   let stop = () => {};
-
-  function fill() {
-    const format = new Intl.NumberFormat(document.documentElement.lang || undefined);
-    for (const element of document.querySelectorAll("[data-tally]")) {
-      const value = values[element.dataset.tally || pageId()];
-      const text = value != null && format.format(value);
-      if (text && element.textContent !== text) element.textContent = text;
-    }
-  }
 
   // Asks every few seconds, less often where that fails, and after a while for a stream again.
   function poll(ids) {
@@ -53,10 +44,10 @@
       for (const name of ids) {
         // Text is the number alone. 404: nothing is counted yet.
         const answer = await fetch(counter(name), { headers: { accept: "text/plain" } }).catch(() => ({}));
-        if (answer.ok) values[name] = BigInt(await answer.text());
-        else isWell &&= answer.status === 404;
+        values.set(name, answer.ok ? BigInt(await answer.text()) : null);
+        isWell &&= answer.ok || answer.status === 404;
       }
-      fill();
+      watch();
       pause = isWell ? 5e3 : Math.min(2 * pause, 6e4);
       if (timer !== null) timer = setTimeout(--left ? ask : again, pause);
     };
