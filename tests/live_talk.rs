@@ -90,7 +90,11 @@ fn whatever_a_socket_may_watch_can_be_kept_of_it_in_ascii() {
     }
     let prefix = "x".repeat(ATTACHMENT_BYTES_MAX);
     assert!(kept(&["a"], &[&prefix]).to_attachment().is_err());
-    for text in ["", "{}", r#"{"ids":["a"],"as_strings":false,"prefixes":[]}"#] {
+    for text in [
+        "",
+        "{}",
+        r#"{"ids":["a"],"as_strings":false,"prefixes":[]}"#,
+    ] {
         assert_eq!(Kept::from_attachment(text), None);
     }
 }
