@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build dev serve test soak converge mutants check bench clean
+.PHONY: help setup setup-check build dev serve test soak converge docs mutants check bench clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -9,9 +9,10 @@ help:
 	@echo "make serve   the release build on plain workerd, http://127.0.0.1:8788, data in .data"
 	@echo "             PORT, DATA, HOST, CF_BLOB_HEADER and any TALLY_ variable come from the environment"
 	@echo "make dev     both Workers under wrangler dev, http://127.0.0.1:8787, rebuilt on change"
-	@echo "make test    every test: native, of the scripts, with kills of the server, end to end, then in a real browser"
+	@echo "make test    every test: native, of the scripts, the commands of the documents, with kills of the server, end to end, then in a real browser"
 	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n tells one step by step; FAULTS=n"
 	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
+	@echo "make docs    writes the table of limits and the picture that the documents have from the code"
 	@echo "make mutants breaks the code on purpose and sees the simulation catch each, about 20 minutes"
 	@echo "make check   formatting, lints, docs, licences, layering, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 6 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
@@ -40,6 +41,7 @@ test: build
 	@$(NODE) scripts/chromium.mjs && $(NODE) scripts/redis.mjs
 	cargo test --locked
 	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs' 'tests/upgrade/*.test.mjs'
+	$(NODE) --test --test-reporter=spec 'tests/docs/*.test.mjs'
 	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/storage.mjs
 	@if [ -d tests/e2e ]; then PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e; fi
 	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/browser
@@ -49,13 +51,18 @@ soak:
 	@SEED="$(SEED)" SEEDS="$${SEEDS:-10000}" FROM="$${FROM:-$$(date +%s)000000}" \
 		cargo test --locked --quiet --test sim -- --ignored --exact sim::seeds::soak --nocapture
 
-# Figures go to docs/converge-<datacenters>.json; the plot beside them and ARCHITECTURE.md's table follow from those.
+# Figures go to docs/converge-<datacenters>.json; the plot beside them and the table of docs/internals/convergence.md follow from those.
 converge: DATACENTERS ?= 100
 converge: setup
 	@DATACENTERS=$(DATACENTERS) SEED="$(SEED)" JSON="$(CURDIR)/docs/converge-$(DATACENTERS).json" \
 		cargo test --locked --quiet --profile simulation --test converge -- --ignored --nocapture
 	@$(NODE) scripts/plot-converge.mjs docs/converge-$(DATACENTERS).json docs/converge-$(DATACENTERS).svg
-	@$(NODE) scripts/table-converge.mjs ARCHITECTURE.md docs/converge-100.json docs/converge-300.json
+	@$(NODE) scripts/table-converge.mjs docs/internals/convergence.md docs/converge-100.json docs/converge-300.json
+
+# What pages have from the code: the table of all limits, and the picture of the README.
+docs: setup
+	@$(NODE) scripts/table-limits.mjs docs/internals/limits.md
+	@$(NODE) scripts/plot-architecture.mjs docs/architecture.svg
 
 mutants: setup
 	@exec $(NODE) tests/sim/mutations.mjs

@@ -1,5 +1,5 @@
-// Writes what `make converge` has measured into the table of ARCHITECTURE.md, a column for each number of
-// datacenters. node scripts/table-converge.mjs ARCHITECTURE.md docs/converge-100.json docs/converge-300.json
+// Writes what `make converge` has measured into the table of docs/internals/convergence.md, a column for each number of
+// datacenters. node scripts/table-converge.mjs docs/internals/convergence.md docs/converge-100.json docs/converge-300.json
 //
 // Invariant: what stands between the two marks follows from the figures, and nothing else is touched.
 import { readFileSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-// The table of ARCHITECTURE.md shows the figures that lie beside it.
+// The table of docs/internals/convergence.md shows the figures that lie beside it.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ const read = (file) => readFileSync(new URL(file, root), "utf8");
 const all = [100, 300].map((datacenters) => JSON.parse(read(`docs/converge-${datacenters}.json`)));
 
 test("the page has the table of the figures that were measured last", () => {
-  const page = read("ARCHITECTURE.md");
+  const page = read("docs/internals/convergence.md");
   assert.equal(written(page, all), page);
 });
 

@@ -10,7 +10,6 @@ use worker::{
 
 use super::hub::Hub;
 use super::lookout::Lookout;
-use super::sink::answer_close;
 use crate::platform::call;
 use crate::protocol::messages::{Call, Join, Look};
 
@@ -59,11 +58,10 @@ impl DurableObject for Watcher {
     async fn websocket_close(
         &self,
         socket: WebSocket,
-        code: usize,
-        reason: String,
+        _code: usize,
+        _reason: String,
         _was_clean: bool,
     ) -> worker::Result<()> {
-        answer_close(&socket, code, &reason);
         self.hub.on_close(&socket);
         Ok(())
     }
