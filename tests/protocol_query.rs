@@ -151,6 +151,17 @@ fn windows_end_now_or_at_a_given_second() {
     assert_eq!(query("window=300").window(NOW), window(300, NOW));
     assert_eq!(query("window=1&at=0").window(NOW), window(1, 0));
     assert_eq!(query("at=-5&window=60").window(NOW), window(60, -5));
+    for at in [NOW, NOW + 1, 253_402_300_799] {
+        let ends_now = query(&format!("window=60&at={at}"));
+        assert_eq!(ends_now.window(NOW), window(60, NOW));
+        assert_eq!(
+            ends_now.samples_window(NOW),
+            query("window=60").samples_window(NOW)
+        );
+    }
+    // As long as samples are kept, and not as long as the window would be that ends then.
+    let far = query(&format!("window={WINDOW_SECONDS_MAX}&at=253402300799"));
+    assert_eq!(code(far.samples_window(NOW)), Code::InvalidQuery);
     let most = WINDOW_SECONDS_MAX;
     assert_eq!(most, 1_826 * 86_400);
     assert_eq!(

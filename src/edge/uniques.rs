@@ -29,6 +29,9 @@ pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> 
         if !ids.contains(&id) {
             ids.push(id);
         }
+        if ids.len() > UNION_MAX {
+            break;
+        }
     }
     if ids.is_empty() || ids.len() > UNION_MAX {
         let detail = format!("name 1 to {UNION_MAX} counters: ?id=a&id=b");

@@ -32,7 +32,7 @@ impl CellStore {
 
     /// Makes an hour of its minutes, if there is one to make, and lets go of hours that were kept long enough.
     fn fold_samples(&self, now: i64) -> Result<(), Fault> {
-        let Some(hour) = hour_to_fold(self.oldest(Kind::Samples)?, now) else {
+        let Some(hour) = hour_to_fold(self.next_row(Kind::Samples, 0)?, now) else {
             return Ok(());
         };
         let mut merged = read(self.get_bytes(Kind::HourSamples, hour)?.as_deref())?;
@@ -45,7 +45,7 @@ impl CellStore {
     }
 
     /// The samples of the minutes and hours that begin in a window, merged; at rest, empty for none. Cost: one row read
-    /// and a merge for each.
+    /// and a merge for each, and two queries for each hour with rows by the minute, or two days with rows by the hour.
     ///
     /// # Errors
     /// `Unavailable`; `Broken` for rows that this build cannot read.
@@ -56,24 +56,22 @@ impl CellStore {
             return Ok(Vec::new());
         }
         for (kind, hours) in [(Kind::Samples, 1), (Kind::HourSamples, HOURS_AT_ONCE)] {
-            let Some(oldest) = self.oldest(kind)? else {
-                continue;
-            };
-            let mut first = from.max(oldest);
-            while first < end {
-                let next = Step::Hour.start_of(first) + hours * Step::Hour.seconds();
-                all.merge(&self.samples_between(kind, first, next.min(end))?);
+            let mut first = from;
+            // From row to row: however long the window is, this ends with the rows that are kept.
+            while let Some(row) = self.next_row(kind, first)?.filter(|row| *row < end) {
+                let next = Step::Hour.start_of(row) + hours * Step::Hour.seconds();
+                all.merge(&self.samples_between(kind, row, next.min(end))?);
                 first = next;
             }
         }
         Ok(samples_at_rest(&all))
     }
 
-    /// When the first row of a kind begins.
-    fn oldest(&self, kind: Kind) -> Result<Option<i64>, Fault> {
+    /// When the first row of a kind begins that begins then or later.
+    fn next_row(&self, kind: Kind, from: i64) -> Result<Option<i64>, Fault> {
         let rows = self.store.run(
-            "SELECT start FROM rows WHERE kind = ? ORDER BY start LIMIT 1",
-            vec![kind.number()],
+            "SELECT start FROM rows WHERE kind = ? AND start >= ? ORDER BY start LIMIT 1",
+            vec![kind.number(), from.into()],
         )?;
         let start = rows.first().and_then(|row| row.first());
         Ok(start.and_then(integer))

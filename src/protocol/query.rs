@@ -197,12 +197,13 @@ impl Query {
         }))
     }
 
-    /// The window that was asked for; it ends with `at` or else now.
+    /// The window that was asked for. It ends with `at`, and now at the latest: nothing is counted after that, and how far ahead
+    /// `at` lies would be how many rows a cell looks for.
     ///
     /// # Errors
     /// `invalid-query` for a window out of range or an `at` without a window.
     pub fn window(&self, now: i64) -> Result<Option<Window>, Problem> {
-        let at = self.unix_seconds("at")?;
+        let at = self.unix_seconds("at")?.map(|at| at.min(now));
         let Some(text) = self.get("window") else {
             return if at.is_some() {
                 refuse("at needs a window".to_owned())
@@ -251,7 +252,7 @@ impl Query {
         };
         let window = window.unwrap_or(Window {
             seconds: SAMPLES_SECONDS_DEFAULT,
-            at: self.unix_seconds("at")?.unwrap_or(now),
+            at: self.unix_seconds("at")?.map_or(now, |at| at.min(now)),
             now,
         });
         let (first, last) = window.bounds();

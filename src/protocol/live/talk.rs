@@ -78,7 +78,7 @@ impl Said {
     /// Reads a message.
     ///
     /// # Errors
-    /// `body-too-large`, `invalid-body`, `invalid-id`.
+    /// `body-too-large`, `invalid-body`, `too-many-counters`, `invalid-id`.
     pub fn parse(message: &str) -> Result<Self, Problem> {
         if message == "ping" {
             return Ok(Self::Ping);
@@ -94,6 +94,11 @@ impl Said {
             let detail = r#"send {"add":["a"],"remove":["b"]}, or ping"#;
             Problem::new(Code::InvalidBody, detail)
         })?;
+        if body.add.len().max(body.remove.len()) > IDS_MAX {
+            let detail =
+                format!("a message has at most {IDS_MAX} counters to add or remove; send several");
+            return Err(Problem::new(Code::TooManyCounters, detail));
+        }
         let all = |texts: Vec<String>| {
             let ids = texts.into_iter().map(CounterId::parse);
             ids.collect::<Result<Vec<_>, _>>().map_err(Problem::from)
