@@ -23,6 +23,7 @@ use tally::counter::history::{Count, Step};
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
+use tally::counter::total::Sum;
 use tally::sketch::{HashKey, Uniques, hash};
 
 /// The middle of a minute, hour and day.
@@ -98,7 +99,7 @@ impl Place {
 
     fn total(&self) -> u128 {
         let part = self.cell.answer(&Self::question(None, None));
-        part.expect("it counts").totals.added
+        Sum::from(part.expect("it counts").totals.added).low_bits()
     }
 
     /// What it counted in the `length` seconds up to a true second.

@@ -41,8 +41,8 @@ fn held(shard: u8, added: u128, removed: u128) -> (u8, CellTotals) {
     let totals = CellTotals {
         generation: 1,
         sequence: 1,
-        added,
-        removed,
+        added: added.into(),
+        removed: removed.into(),
     };
     (shard, totals)
 }
@@ -98,8 +98,8 @@ impl World {
         let own = cells.iter_mut().find(|(known, _)| *known == shard);
         let (_, totals) = own.expect("the cell");
         totals.sequence += 1;
-        totals.added += u128::from(added);
-        totals.removed += u128::from(removed);
+        totals.added = totals.added.plus(added.into());
+        totals.removed = totals.removed.plus(removed.into());
         self.value += i128::from(added) - i128::from(removed);
     }
 

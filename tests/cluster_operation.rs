@@ -82,16 +82,16 @@ impl Place {
             let totals = CellTotals {
                 generation: 1,
                 sequence: 0,
-                added: 0,
-                removed: 0,
+                added: 0.into(),
+                removed: 0.into(),
             };
             self.cells.push((shard, totals));
         }
         let totals = self.cells.iter_mut().find(|(known, _)| *known == shard);
         let (_, totals) = totals.expect("the cell");
         totals.sequence += 1;
-        totals.added += u128::from(added);
-        totals.removed += u128::from(removed);
+        totals.added = totals.added.plus(added.into());
+        totals.removed = totals.removed.plus(removed.into());
         self.last_write_ms = now_ms;
         self.added.push((now_ms.div_euclid(1_000), added));
         self.counted += i128::from(added) - i128::from(removed);

@@ -27,8 +27,8 @@ fn state(sequence: u64, now_ms: i64) -> View {
     let totals = CellTotals {
         generation: 1,
         sequence,
-        added: sequence.into(),
-        removed: 0,
+        added: u128::from(sequence).into(),
+        removed: 0.into(),
     };
     View::of(DatacenterState {
         generation: 1,

@@ -20,8 +20,8 @@ fn state(fra: &Datacenter, sequence: u64, as_of_ms: i64) -> View {
     let totals = CellTotals {
         generation: GENERATION,
         sequence,
-        added: sequence.into(),
-        removed: 0,
+        added: u128::from(sequence).into(),
+        removed: 0.into(),
     };
     View::of(DatacenterState {
         generation: GENERATION,

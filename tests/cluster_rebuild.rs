@@ -33,8 +33,8 @@ fn counted(added: u128) -> Vec<(u8, CellTotals)> {
     let totals = CellTotals {
         generation: 1,
         sequence: 1,
-        added,
-        removed: 0,
+        added: added.into(),
+        removed: 0.into(),
     };
     vec![(0, totals)]
 }

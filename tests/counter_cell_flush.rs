@@ -15,6 +15,7 @@ use tally::counter::history::Step;
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::{LANES_MAX, NONCE_KEPT_MS, Nonce, Outcome};
 use tally::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
+use tally::counter::total::{CellTotal, Value};
 use tally::sketch::{Class, HashId, HashKey, Uniques};
 
 const BEGIN_MS: i64 = 1_777_593_630_000;
@@ -103,7 +104,7 @@ proptest! {
         let mut now_ms = BEGIN_MS;
         let mut sent: Vec<(Nonce, Load)> = Vec::new();
         let mut newest: BTreeMap<u64, (u64, Outcome)> = BTreeMap::new();
-        let mut expected = Outcome { sequence: 0, added: 0, removed: 0 };
+        let mut expected = Outcome { sequence: 0, added: 0.into(), removed: 0.into() };
         for event in events {
             match event {
                 Event::Tick(milliseconds) => now_ms += milliseconds,
@@ -113,8 +114,8 @@ proptest! {
                     let (outcome, changes) = cell.apply(nonce(lane, number), &load, now_ms).expect("counted");
                     expected = Outcome {
                         sequence: expected.sequence + 1,
-                        added: expected.added + u128::from(added),
-                        removed: expected.removed + u128::from(removed),
+                        added: expected.added.plus(added.into()),
+                        removed: expected.removed.plus(removed.into()),
                     };
                     prop_assert_eq!(outcome, expected);
                     prop_assert!(changes.hot);
@@ -175,32 +176,23 @@ proptest! {
 }
 
 #[test]
-fn an_overflowing_flush_is_refused_and_changes_nothing() {
-    for (held, next) in [
-        (load(u128::MAX, 0), load(1, 0)),
-        (load(0, u128::MAX), load(0, 1)),
-        (load(1, 0), load(u128::MAX, 0)),
-        (load(1 << 127, 9), load(1 << 127, 0)),
-        (load(9, 1 << 127), load(9, 1 << 127)),
-    ] {
-        let mut cell = granted();
-        cell.apply(nonce(1, 1), &held, BEGIN_MS).expect("it fits");
-        assert_refused(&mut cell, nonce(1, 2), &next, BEGIN_MS, Refusal::Overflow);
-        // The lane goes on with the next number, and the refused one does not come back.
-        let (outcome, _) = cell
-            .apply(nonce(1, 3), &load(0, 0), BEGIN_MS)
-            .expect("nothing is added");
-        assert_eq!(
-            (outcome.sequence, outcome.added, outcome.removed),
-            (2, held.added, held.removed)
-        );
-    }
+fn no_total_keeps_a_cell_from_counting() {
     let mut cell = granted();
-    let both = load(u128::MAX, u128::MAX);
+    let most = load(u128::MAX, u128::MAX);
+    for number in 1..=3 {
+        cell.apply(nonce(1, number), &most, BEGIN_MS)
+            .expect("a total of 192 bits has room");
+    }
     let (outcome, _) = cell
-        .apply(nonce(1, 1), &both, BEGIN_MS)
-        .expect("exactly 2^128 - 1 fits");
-    assert_eq!((outcome.added, outcome.removed), (u128::MAX, u128::MAX));
+        .apply(nonce(1, 4), &load(1, 0), BEGIN_MS)
+        .expect("another client counts on");
+    let thrice = CellTotal::from(u128::MAX).plus(u128::MAX).plus(u128::MAX);
+    assert_eq!(
+        (outcome.sequence, outcome.added, outcome.removed),
+        (4, thrice.plus(1), thrice)
+    );
+    let value = Value::new(outcome.added, outcome.removed);
+    assert_eq!(value.to_string(), "1");
 }
 
 #[test]

@@ -279,8 +279,8 @@ fn what_was_counted_before_an_end_is_a_stray_after_it_and_after_the_next() {
 fn memory_of_former_generations_is_bounded_and_keeps_the_newest() {
     let outcome = Outcome {
         sequence: 1,
-        added: 1,
-        removed: 0,
+        added: 1.into(),
+        removed: 0.into(),
     };
     let half = u64::try_from(LANES_MAX / 2).expect("2,048");
     let full = |lanes: std::ops::Range<u64>, number: u64| {

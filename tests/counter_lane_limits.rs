@@ -67,24 +67,17 @@ fn a_batch_closes_at_its_most_entries() {
 }
 
 #[test]
-fn a_wide_delta_flies_alone_in_its_place() {
-    let wide = 1 << 64;
+fn what_a_batch_cannot_hold_opens_the_next() {
     let mut lane = Plain::new(1);
-    let batches = [3, wide - 1, wide, 4, wide].map(|added| join(&mut lane, added).batch);
-    assert_eq!(batches, [1, 1, 2, 3, 4]);
-    let removed = Load {
-        removed: wide,
-        ..Load::default()
-    };
-    let removal = lane.join(removed, 0, None).map(|ticket| ticket.batch);
-    assert_eq!(removal, Some(5));
-    let loads = [1, 2, 3, 4].map(|batch| fly(&mut lane, batch, batch).added);
-    assert_eq!(loads, [wide + 2, wide, 4, wide]);
+    let batches = [3, u128::MAX, 1, 4].map(|added| join(&mut lane, added).batch);
+    assert_eq!(batches, [1, 2, 3, 3]);
+    let loads = [1, 2, 3].map(|batch| fly(&mut lane, batch, batch).added);
+    assert_eq!(loads, [3, u128::MAX, 5]);
 }
 
 #[test]
 fn a_full_lane_refuses_and_goes_on_once_a_batch_flies() {
-    let wide = 1 << 64;
+    let wide = u128::MAX;
     let mut lane = Plain::new(1);
     for _ in 0..BATCHES_MAX {
         join(&mut lane, wide);
@@ -97,7 +90,7 @@ fn a_full_lane_refuses_and_goes_on_once_a_batch_flies() {
 
 #[test]
 fn only_the_first_batch_flies_and_only_when_nothing_else_does() {
-    let wide = 1 << 64;
+    let wide = u128::MAX;
     let mut lane = Plain::new(1);
     let (one, two) = (join(&mut lane, wide), join(&mut lane, wide));
     assert_eq!(lane.take(two.batch, 0), None);
@@ -131,9 +124,13 @@ fn a_lane_gathers_as_long_as_it_is_asked_to() {
     assert_eq!(lane.gathers_ms(linger_ms), 0);
     assert!(lane.take(second.batch, linger_ms).is_some());
     lane.land(second.batch, 0, linger_ms);
-    let wide = join(&mut lane, 1 << 64);
+    let full = Load {
+        past: vec![(7, 1); BATCH_ENTRIES_MAX],
+        ..load(1)
+    };
+    let full = lane.join(full, 0, None).expect("there is room");
     assert!(
-        lane.take(wide.batch, linger_ms).is_some(),
+        lane.take(full.batch, linger_ms).is_some(),
         "a full one does not wait"
     );
 }

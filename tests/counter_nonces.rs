@@ -9,8 +9,8 @@ fn nonce(lane: u64, number: u64) -> Nonce {
 fn outcome(sequence: u64) -> Outcome {
     Outcome {
         sequence,
-        added: u128::from(sequence) * 10,
-        removed: 3,
+        added: (u128::from(sequence) * 10).into(),
+        removed: 3.into(),
     }
 }
 

@@ -15,6 +15,7 @@ use tally::counter::queue::{
     BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Death, Due, Event, Gathered, Logged, SUMMED_MAX, Verdict,
     gather, retry_after_ms, retry_seconds, verdict,
 };
+use tally::counter::total::CellTotal;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
@@ -88,8 +89,8 @@ struct World {
 
 const NO_OUTCOME: Outcome = Outcome {
     sequence: 0,
-    added: 0,
-    removed: 0,
+    added: CellTotal::ZERO,
+    removed: CellTotal::ZERO,
 };
 
 impl World {
@@ -341,7 +342,6 @@ fn what_can_never_be_counted_is_dead_and_all_else_is_sent_again() {
     for (outcome, expected) in [
         (KeyedOutcome::Counted(recorded()), Verdict::Done),
         (KeyedOutcome::Replayed(recorded()), Verdict::Done),
-        (KeyedOutcome::Overflow, Verdict::Dead(Death::Overflow)),
         (KeyedOutcome::Ended, Verdict::Dead(Death::Ended)),
         (KeyedOutcome::Reused, Verdict::Dead(Death::Reused)),
         (KeyedOutcome::BelowFloorBefore, Verdict::Dead(Death::Reused)),

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::total::{JAVASCRIPT_SAFE_MAX, Sum, Value};
+use tally::counter::total::{CellTotal, JAVASCRIPT_SAFE_MAX, Sum, Value};
 
 /// A whole number of any size, not negative: decimal digits, least significant first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,4 +191,35 @@ fn the_widest_sums_are_written_in_full() {
     );
     assert_eq!(Value::new(twice, twice).to_string(), "0");
     assert_eq!(Sum::ZERO.to_string(), "0");
+}
+
+proptest! {
+    #![proptest_config(config(47, 512))]
+
+    #[test]
+    fn a_total_that_128_bits_hold_has_the_stored_form_that_it_always_had(
+        total in any::<u128>(), bits in 0..128_u32, more in any::<u64>(),
+    ) {
+        let total = total >> bits;
+        let bytes = postcard::to_allocvec(&(total, more)).expect("encoded");
+        prop_assert_eq!(&postcard::to_allocvec(&(CellTotal::from(total), more)).expect("encoded"), &bytes);
+        let read: (CellTotal, u64) = postcard::from_bytes(&bytes).expect("decoded");
+        prop_assert_eq!(read, (CellTotal::from(total), more));
+    }
+
+    #[test]
+    fn a_wider_total_is_read_as_it_was_written(amounts in vec(any::<u128>(), 0..2_000), more in any::<u64>()) {
+        let total = amounts.iter().fold(CellTotal::ZERO, |total, amount| total.plus(*amount));
+        let bytes = postcard::to_allocvec(&(total, more)).expect("encoded");
+        let read: (CellTotal, u64) = postcard::from_bytes(&bytes).expect("decoded");
+        prop_assert_eq!(read, (total, more));
+    }
+
+    #[test]
+    fn no_bytes_break_the_reading_of_a_total(bytes in vec(any::<u8>(), 0..40)) {
+        if let Ok(total) = postcard::from_bytes::<CellTotal>(&bytes) {
+            let written = postcard::to_allocvec(&total).expect("encoded");
+            prop_assert_eq!(postcard::from_bytes::<CellTotal>(&written), Ok(total));
+        }
+    }
 }

@@ -50,10 +50,14 @@ fn the_tree_reads_so() {
         generation: 1,
         sequence,
         added,
-        removed: 1,
+        removed: 1.into(),
     };
     let mut fra = part(7, 2);
-    fra.cells = vec![(0, cell(4, 5)), (1, cell(6, 1 << 53)), (2, cell(0, 1))];
+    fra.cells = vec![
+        (0, cell(4, 5.into())),
+        (1, cell(6, (1 << 53).into())),
+        (2, cell(0, 1.into())),
+    ];
     fra.summary.uniques = sketch(0..3);
     let mut iad = part(10, 0);
     iad.origin = Origin::Pushed(NOW_MS - 200);

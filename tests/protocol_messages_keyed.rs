@@ -145,7 +145,6 @@ fn keyed_writes_and_claims_have_these_bytes() {
             KeyedOutcome::Replayed(recorded()),
             KeyedOutcome::Reused,
             KeyedOutcome::Full,
-            KeyedOutcome::Overflow,
             KeyedOutcome::NeedsView,
             KeyedOutcome::Ended,
             KeyedOutcome::Struck,

@@ -139,8 +139,8 @@ fn a_home_that_has_stopped_is_as_it_was_seen_if_no_shard_has_counted_since() {
         let totals = CellTotals {
             generation: 7,
             sequence,
-            added: 1,
-            removed: 0,
+            added: 1.into(),
+            removed: 0.into(),
         };
         (shard, totals)
     };

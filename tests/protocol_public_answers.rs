@@ -162,8 +162,8 @@ fn a_write_reads_so() {
         generation: 1,
         outcome: Outcome {
             sequence: 9,
-            added: 5,
-            removed: 0,
+            added: 5.into(),
+            removed: 0.into(),
         },
         elsewhere: None,
         shards: 2,

@@ -68,8 +68,8 @@ fn a_writes_version_names_its_cell() {
         generation: 7,
         outcome: Outcome {
             sequence: 9,
-            added: 1,
-            removed: 2,
+            added: 1.into(),
+            removed: 2.into(),
         },
         elsewhere: None,
         shards: 8,

@@ -44,8 +44,8 @@ fn sum(generation: u64, parts: &[(&str, Cells<'_>)]) -> GlobalSum {
         let totals = CellTotals {
             generation,
             sequence,
-            added: 0,
-            removed: 0,
+            added: 0.into(),
+            removed: 0.into(),
         };
         (shard, totals)
     };

@@ -93,7 +93,7 @@ impl Busy {
         };
         let (before, after) = (totals(before), totals(&self.cell));
         assert_eq!(after.sequence - before.sequence, flushes);
-        assert_eq!(after.added - before.added, u128::from(flushes) * each);
+        assert_eq!(after.added, before.added.plus(u128::from(flushes) * each));
     }
 }
 

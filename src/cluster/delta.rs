@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use super::view::{Heard, View};
 use crate::counter::id::Datacenter;
 use crate::counter::merge::CellTotals;
+use crate::counter::total::CellTotal;
 use crate::sketch::{Digests, Packed, Source};
 
 mod feed;
@@ -92,9 +93,9 @@ pub struct CellChange {
     /// Flushes that it had counted.
     pub sequence: u64,
     /// Sum of increments.
-    pub added: u128,
+    pub added: CellTotal,
     /// Sum of decrements.
-    pub removed: u128,
+    pub removed: CellTotal,
 }
 
 impl CellChange {

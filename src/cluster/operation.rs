@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::counter::id::Datacenter;
 use crate::counter::merge::{CellKey, CellTotals};
-use crate::counter::total::Value;
+use crate::counter::total::{CellTotal, Sum, Value};
 
 /// What a datacenter's cells had counted, by shard.
 pub type Cells = Vec<(u8, CellTotals)>;
@@ -30,7 +30,7 @@ pub struct Operations {
     /// What the value was set to.
     base: Value,
     /// What each cell had counted when it was set: (added, removed).
-    baselines: BTreeMap<CellKey, (u128, u128)>,
+    baselines: BTreeMap<CellKey, (CellTotal, CellTotal)>,
     /// Datacenters that have not been heard of since.
     unsettled: Vec<Datacenter>,
 }
@@ -117,9 +117,13 @@ impl Operations {
         self.unsettled.retain(|other| other != datacenter);
         self.note_baselines(datacenter, &heard.cells);
         if heard.last_write_ms >= self.at_ms {
-            let held: u128 =
-                (heard.cells.iter()).fold(0, |sum, (_, totals)| totals.added.saturating_add(sum));
-            self.base = self.base.plus(Value::new(heard.since.min(held), 0));
+            let held: Sum = heard
+                .cells
+                .iter()
+                .map(|(_, totals)| totals.added.into())
+                .sum();
+            let since = Sum::from(heard.since).min(held);
+            self.base = self.base.plus(Value::new(since, 0));
         }
         true
     }
@@ -144,10 +148,10 @@ impl Operations {
         })
     }
 
-    fn baseline(&self, datacenter: &Datacenter, shard: u8) -> (u128, u128) {
+    fn baseline(&self, datacenter: &Datacenter, shard: u8) -> (CellTotal, CellTotal) {
         // Most counters were never set: they pay for no key.
         if self.baselines.is_empty() {
-            return (0, 0);
+            return Default::default();
         }
         let known = self.baselines.get(&(datacenter.clone(), shard));
         known.copied().unwrap_or_default()

@@ -7,9 +7,6 @@ use std::fmt::Debug;
 use super::flush::Load;
 use super::lane::newest_at;
 
-/// A delta from which on a write flies alone: if it makes the total overflow, only it is refused.
-const WIDE: u128 = 1 << 64;
-
 /// What registers that were imported count as, however often: 16,384 of 6 bits, in entries of 16 bytes.
 const IMPORT_ENTRIES: usize = 16_384 * 6 / 8 / 16;
 
@@ -29,9 +26,6 @@ pub trait Cargo {
 
     /// How much it holds beyond the number of its items: at most [`super::lane::BATCH_ENTRIES_MAX`].
     fn entries(&self) -> usize;
-
-    /// Whether it must fly alone.
-    fn is_alone(&self) -> bool;
 
     /// Makes it ready to fly now, unix milliseconds, with so many items, in a lane that has learned a generation.
     fn depart(&mut self, items: u32, generation: u64, now_ms: i64);
@@ -65,10 +59,6 @@ impl Cargo for Load {
         };
         let tokens = self.tokens.len() + self.past_tokens.len();
         amounts + tokens + imported + samples.sum::<usize>()
-    }
-
-    fn is_alone(&self) -> bool {
-        self.added >= WIDE || self.removed >= WIDE
     }
 
     fn depart(&mut self, items: u32, generation: u64, now_ms: i64) {

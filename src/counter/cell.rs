@@ -17,6 +17,7 @@ use super::history::{History, HotHistory, Step};
 use super::ledger::Ledger;
 use super::merge::{Part, Question};
 use super::nonces::{Known, Nonce, Nonces, Outcome};
+use super::total::CellTotal;
 use crate::sketch::Uniques;
 
 mod answer;
@@ -44,8 +45,8 @@ pub fn clamp_stamp(second: i64, now: i64) -> i64 {
 pub struct Cell {
     grant: Option<Grant>,
     sequence: u64,
-    added: u128,
-    removed: u128,
+    added: CellTotal,
+    removed: CellTotal,
     last_write_ms: i64,
     shards_ever: u8,
     /// Shards that writes of the datacenter spread over; 0 where that is not known yet.
@@ -79,8 +80,8 @@ pub struct Cell {
 pub struct Hot {
     grant: Option<Grant>,
     sequence: u64,
-    added: u128,
-    removed: u128,
+    added: CellTotal,
+    removed: CellTotal,
     last_write_ms: i64,
     shards_ever: u8,
     spread: u8,
@@ -285,25 +286,17 @@ impl Cell {
         if let Some(own) = unique_hash.filter(|own| load.has_tokens() && !own.takes(load.hash)) {
             return Err(Refusal::OtherHash(own));
         }
-        let added = self
-            .added
-            .checked_add(load.added)
-            .ok_or(Refusal::Overflow)?;
-        let removed = self
-            .removed
-            .checked_add(load.removed)
-            .ok_or(Refusal::Overflow)?;
 
-        self.added = added;
-        self.removed = removed;
+        self.added = self.added.plus(load.added);
+        self.removed = self.removed.plus(load.removed);
         self.sequence += 1;
         self.last_write_ms = self.last_write_ms.max(now_ms);
         changes.hot = true;
         self.apply_times(load, now_ms.div_euclid(1_000), changes);
         let outcome = Outcome {
             sequence: self.sequence,
-            added,
-            removed,
+            added: self.added,
+            removed: self.removed,
         };
         self.nonces.remember(nonce, outcome, now_ms);
         Ok(outcome)

@@ -123,8 +123,6 @@ impl Load {
 pub enum Refusal {
     /// A grant is needed first.
     NeedsGrant,
-    /// A total would pass 2^128 − 1.
-    Overflow,
     /// The lane finished with this flush long ago; nobody waits for the answer.
     Stray,
     /// Too many lanes flushed within the last minute.

@@ -100,8 +100,7 @@ impl Head {
 fn outcome_of(seq: i64) -> Outcome {
     Outcome {
         sequence: u64::try_from(seq).unwrap_or(0),
-        added: 0,
-        removed: 0,
+        ..Outcome::default()
     }
 }
 

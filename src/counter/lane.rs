@@ -156,9 +156,8 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
     /// watcher it offers to attend its batch, if nobody does. Cost: O(entries of the write).
     pub fn join(&mut self, load: C, now_ms: i64, watcher: Option<W>) -> Option<Ticket<C::Place>> {
         let attends = watcher.is_none();
-        let wide = load.is_alone();
         let youngest = self.waiting.back_mut();
-        if let Some(batch) = youngest.filter(|batch| !batch.full && !wide)
+        if let Some(batch) = youngest.filter(|batch| !batch.full)
             && batch.load.absorb(&load)
         {
             batch.items += 1;
@@ -187,11 +186,11 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
             load,
             items: 1,
             opened_ms: now_ms,
-            full: wide,
+            full: false,
             attended_ms: attends.then_some(now_ms),
             watchers: watcher.into_iter().collect(),
         };
-        batch.full |= is_full(&batch);
+        batch.full = is_full(&batch);
         self.waiting.push_back(batch);
         Some(Ticket {
             lane: self.id,

@@ -225,8 +225,6 @@ pub enum KeyedOutcome {
     Reused,
     /// There is no room for another record; nothing was counted.
     Full,
-    /// A total would pass 2^128 − 1; nothing was counted.
-    Overflow,
     /// The counter's value must be sent along; nothing was counted.
     NeedsView,
     /// The generation that it was claimed for has ended; nothing is counted.

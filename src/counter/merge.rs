@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::history::{Count, Step};
 use super::id::Datacenter;
 use super::samples::join_samples;
-use super::total::{Sum, Value};
+use super::total::{CellTotal, Sum, Value};
 use crate::sketch::Uniques;
 
 /// What one cell had counted at some moment.
@@ -24,9 +24,9 @@ pub struct CellTotals {
     /// Flushes that the cell had counted.
     pub sequence: u64,
     /// Sum of increments.
-    pub added: u128,
+    pub added: CellTotal,
     /// Sum of decrements.
-    pub removed: u128,
+    pub removed: CellTotal,
 }
 
 /// Which cell of a counter.

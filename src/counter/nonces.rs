@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::total::CellTotal;
+
 /// How long a lane's newest flush is remembered. A lane gives up within 5 s; a minute covers
 /// messages that linger in the network.
 pub const NONCE_KEPT_MS: i64 = 60_000;
@@ -28,14 +30,14 @@ pub struct Nonce {
 }
 
 /// What a flush did: the cell's state right after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The cell's sequence after the flush.
     pub sequence: u64,
     /// The cell's added total after the flush.
-    pub added: u128,
+    pub added: CellTotal,
     /// The cell's removed total after the flush.
-    pub removed: u128,
+    pub removed: CellTotal,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -198,7 +198,7 @@ fn add(write: &mut Keyed, event: &Event) {
 /// Why events were given up. A stored format: never renumbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Death {
-    /// A total would pass 2^128 − 1.
+    /// A total would have passed 2^128 − 1, in builds whose cells had no wider ones.
     Overflow,
     /// The counter has been deleted since.
     Ended,
@@ -223,7 +223,6 @@ pub enum Verdict {
 pub fn verdict(outcome: KeyedOutcome) -> Verdict {
     match outcome {
         KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) => Verdict::Done,
-        KeyedOutcome::Overflow => Verdict::Dead(Death::Overflow),
         KeyedOutcome::Ended => Verdict::Dead(Death::Ended),
         // An event takes nothing away, so what was refused under its key was another write.
         KeyedOutcome::Reused | KeyedOutcome::BelowFloorBefore => Verdict::Dead(Death::Reused),

@@ -1,10 +1,15 @@
-//! Totals wider than any one cell: a cell's total is at most 2^128 − 1, and a sum of up to 2^64
-//! cells fits 192 bits, so no sum of totals can overflow.
+//! Totals: 192 bits, of one cell and of all. One increment adds at most [`DELTA_MAX`], so no total overflows: 2^129
+//! increments would be needed.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::ser::SerializeTuple;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The largest amount of one increment or decrement.
+pub const DELTA_MAX: u128 = 1 << 63;
 
 /// A sum of cell totals: `high · 2^128 + low`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -36,6 +41,122 @@ impl Sum {
             .saturating_sub(other.high)
             .saturating_sub(u64::from(borrow));
         Self { high, low }
+    }
+
+    /// Seven bits at a place; `None` where they pass 192 bits.
+    fn shifted(bits: u8, shift: u32) -> Option<Self> {
+        let low_bits = u128::BITS;
+        if shift >= low_bits {
+            let high = u64::from(bits).checked_shl(shift - low_bits)?;
+            let is_whole = high >> (shift - low_bits) == u64::from(bits);
+            return is_whole.then_some(Self { high, low: 0 });
+        }
+        let low = u128::from(bits) << shift;
+        let high = u64::from(bits).checked_shr(low_bits - shift).unwrap_or(0);
+        Some(Self { high, low })
+    }
+
+    /// Its lowest 128 bits.
+    pub fn low_bits(self) -> u128 {
+        self.low
+    }
+}
+
+/// A total in the stored form of a cell: a varint of up to 192 bits, seven to a byte, the lowest first. Below 2^128 its
+/// bytes are those of postcard's `u128`, which cells stored before their totals were wider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CellTotal(Sum);
+
+/// Bytes of the longest varint: 192 bits, seven to a byte.
+const VARINT_BYTES_MAX: usize = 192_usize.div_ceil(7);
+
+/// What a byte of a varint holds, and the bit that says that another follows.
+const VARINT_BITS: u32 = 7;
+const VARINT_MORE: u8 = 1 << VARINT_BITS;
+
+impl CellTotal {
+    /// Nothing.
+    pub const ZERO: Self = Self(Sum::ZERO);
+
+    /// Adds an amount.
+    #[must_use]
+    pub fn plus(self, amount: u128) -> Self {
+        Self(self.0.plus(amount.into()))
+    }
+}
+
+impl From<u128> for CellTotal {
+    fn from(total: u128) -> Self {
+        Self(total.into())
+    }
+}
+
+impl From<CellTotal> for Sum {
+    fn from(total: CellTotal) -> Self {
+        total.0
+    }
+}
+
+impl PartialEq<u128> for CellTotal {
+    fn eq(&self, other: &u128) -> bool {
+        self.0 == Sum::from(*other)
+    }
+}
+
+impl Serialize for CellTotal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Sum { mut high, mut low } = self.0;
+        let (mut bytes, mut length) = ([0_u8; VARINT_BYTES_MAX], 0);
+        for byte in &mut bytes {
+            let bits = u8::try_from(low & u128::from(VARINT_MORE - 1)).unwrap_or(0);
+            low = (low >> VARINT_BITS) | (u128::from(high) << (u128::BITS - VARINT_BITS));
+            high >>= VARINT_BITS;
+            length += 1;
+            let is_last = (high, low) == (0, 0);
+            *byte = if is_last { bits } else { bits | VARINT_MORE };
+            if is_last {
+                break;
+            }
+        }
+        // A tuple of bytes has no length at rest.
+        let mut tuple = serializer.serialize_tuple(length)?;
+        for byte in bytes.iter().take(length) {
+            tuple.serialize_element(byte)?;
+        }
+        tuple.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for CellTotal {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_tuple(VARINT_BYTES_MAX, Varint)
+    }
+}
+
+/// Reads a varint byte by byte, to its last one.
+struct Varint;
+
+impl<'de> Visitor<'de> for Varint {
+    type Value = CellTotal;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a varint of up to 192 bits")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut bytes: A) -> Result<CellTotal, A::Error> {
+        let too_long = || A::Error::custom("a total has more than 192 bits");
+        let mut sum = Sum::ZERO;
+        let mut shift = 0;
+        while let Some(byte) = bytes.next_element::<u8>()? {
+            let bits = byte & (VARINT_MORE - 1);
+            let part = Sum::shifted(bits, shift).ok_or_else(too_long)?;
+            sum = sum.plus(part);
+            if byte == bits {
+                return Ok(CellTotal(sum));
+            }
+            shift += VARINT_BITS;
+        }
+        Err(too_long())
     }
 }
 
@@ -127,7 +248,7 @@ impl Value {
 
     /// Takes away what came later, which the caller knows to be included.
     #[must_use]
-    pub fn without(self, added: u128, removed: u128) -> Self {
+    pub fn without(self, added: impl Into<Sum>, removed: impl Into<Sum>) -> Self {
         // a − b = a + (−b): moving an amount to the other side keeps both sides sums.
         Self {
             added: self.added.plus(removed.into()),

@@ -90,8 +90,7 @@ fn answer_json(
         generation: recorded.generation,
         outcome: Outcome {
             sequence: recorded.sequence,
-            added: 0,
-            removed: 0,
+            ..Outcome::default()
         },
         elsewhere: None,
         shards: 1,
@@ -114,10 +113,6 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
         KeyedOutcome::Full => Problem::new(
             Code::Overloaded,
             "too many keys are remembered for this counter; nothing was counted, try again later or without a key",
-        ),
-        KeyedOutcome::Overflow => Problem::new(
-            Code::CounterOverflow,
-            "a total of the counter would pass 2^128 - 1; nothing was counted, send a smaller delta",
         ),
         KeyedOutcome::Ended => Problem::new(
             Code::CounterEnded,

@@ -1,8 +1,8 @@
-//! Reads amounts, positive whole numbers up to 2^128 − 1, and values of either sign, as JSON numbers or as their
+//! Reads amounts, positive whole numbers up to 2^63, and values of either sign, as JSON numbers or as their
 //! decimal strings.
 
 use super::problem::{Code, Problem};
-use crate::counter::total::Value;
+use crate::counter::total::{DELTA_MAX, Value};
 
 /// Reads one JSON value (its exact source text) as an amount.
 ///
@@ -14,9 +14,7 @@ pub fn parse_delta(json: &str) -> Result<u128, Problem> {
         let shown: String = json.chars().take(48).collect();
         Err(Problem::new(
             Code::InvalidDelta,
-            format!(
-                "send a whole number from 1 to 2^128 - 1 (or its decimal string): {shown} {why}"
-            ),
+            format!("send a whole number from 1 to 2^63 (or its decimal string): {shown} {why}"),
         ))
     };
     if digits.starts_with('-') {
@@ -27,8 +25,8 @@ pub fn parse_delta(json: &str) -> Result<u128, Problem> {
     }
     match digits.parse::<u128>() {
         Ok(0) => refuse("counts nothing"),
-        Ok(delta) => Ok(delta),
-        Err(_) => refuse("is too large"),
+        Ok(delta) if delta <= DELTA_MAX => Ok(delta),
+        _ => refuse("is too large"),
     }
 }
 

@@ -111,10 +111,6 @@ impl std::fmt::Display for Fault {
 impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Refused(Refusal::Overflow) => Problem::new(
-                Code::CounterOverflow,
-                "a total of the counter would pass 2^128 - 1; nothing was counted, send a smaller delta",
-            ),
             Fault::TooMany(most) => Problem::new(
                 Code::TooManyCounters,
                 format!("more than {most} counters would have to be read; ask for a longer prefix"),

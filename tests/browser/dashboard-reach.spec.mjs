@@ -21,7 +21,7 @@ beforeAll(async () => {
   for (const [index, id] of HOSTILE.entries())
     await world.add(id, { delta: index + 1, unique: `u${index}` }, { colo: ["FRA", "SYD"][index % 2] });
   await world.add(HOSTILE[4], { sample: 12.5 }, { colo: "FRA" });
-  await world.add("huge", { delta: LARGEST });
+  await world.well("PUT", "/counters/huge/value", { body: JSON.stringify({ value: LARGEST }) });
   await world.subtract("negative", { delta: "9007199254740993" });
   await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
 });

@@ -37,8 +37,8 @@ impl Lead {
         let cell = |sequence: u64| CellTotals {
             generation: self.generation,
             sequence,
-            added: u128::from(sequence) * 3,
-            removed: u128::from(sequence) / 2,
+            added: (u128::from(sequence) * 3).into(),
+            removed: (u128::from(sequence) / 2).into(),
         };
         View::of(DatacenterState {
             generation: self.generation,

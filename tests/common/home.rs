@@ -9,7 +9,7 @@ use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, RECORDS_MAX, WriteKey};
 use tally::counter::merge::Question;
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
-use tally::counter::total::Value;
+use tally::counter::total::{CellTotal, Sum, Value};
 
 pub const NOW_MS: i64 = 1_777_593_630_000;
 pub const LIMITS: LedgerLimits = LedgerLimits {
@@ -130,7 +130,12 @@ impl Shell {
 
     pub fn totals(&self) -> (u64, u128, u128) {
         let part = self.cell.answer(&Question::plain(1)).expect("it counts");
-        (part.totals.sequence, part.totals.added, part.totals.removed)
+        let low_bits = |total: CellTotal| Sum::from(total).low_bits();
+        (
+            part.totals.sequence,
+            low_bits(part.totals.added),
+            low_bits(part.totals.removed),
+        )
     }
 }
 

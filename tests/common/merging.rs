@@ -15,8 +15,8 @@ pub fn totals(place: u8, shard: u8, generation: u64, sequence: u64) -> CellTotal
     CellTotals {
         generation,
         sequence,
-        added: u128::from(sequence) * step,
-        removed: u128::from(sequence) * (step % 7),
+        added: (u128::from(sequence) * step).into(),
+        removed: (u128::from(sequence) * (step % 7)).into(),
     }
 }
 

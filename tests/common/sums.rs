@@ -65,8 +65,8 @@ pub fn part(added: u128, removed: u128) -> DatacenterSum {
             CellTotals {
                 generation: 1,
                 sequence: 9,
-                added,
-                removed,
+                added: added.into(),
+                removed: removed.into(),
             },
         )],
         shards: 2,

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { each, openWorld } from "./world.mjs";
 
 const U128_MAX = 2n ** 128n - 1n;
+const DELTA_MAX = 2n ** 63n;
 const SAFE_MAX = Number.MAX_SAFE_INTEGER;
 
 let world;
@@ -158,50 +159,38 @@ test("a number in a body is read to its last digit", async () => {
   expect((await world.strong("digits")).value).toBe(9007199254740993n);
 });
 
-test("a total goes to 2^128 - 1 and not past it", async () => {
-  expect((await world.add("full", { delta: String(U128_MAX - 1n) })).value).toBe(U128_MAX - 1n);
-  expect((await world.add("full")).value).toBe(U128_MAX);
-  // Of one time: the minutes that a window consists of change with it.
-  const look = `&window=900&at=${Math.floor(Date.now() / 1000)}`;
-  const before = await world.strong("full", look);
-  for (const delta of ["1", "2", String(U128_MAX)]) {
-    const body = JSON.stringify({ delta, unique: "nobody" });
-    await world.refused(409, "counter-overflow", "POST", "/counters/full/increment", { body });
-  }
-  const after = await world.strong("full", look);
-  expect(after.value).toBe(U128_MAX);
-  expect([after.version, after.updated_at, after.uniques, after.window]).toEqual([
-    before.version,
-    before.updated_at,
-    before.uniques,
-    before.window,
-  ]);
-  expect((await world.subtract("full", { delta: String(U128_MAX) })).value).toBe(0);
-});
-
-test("one that would pass 2^128 - 1 takes nobody down with it", async () => {
-  const room = 20n;
-  await world.add("crowded", { delta: String(U128_MAX - room) });
-  const deltas = Array.from({ length: 12 }, (_, index) => (index % 3 === 1 ? String(2n ** 100n) : "1"));
-  const answers = await each(deltas, deltas.length, (delta) =>
-    world.call("POST", "/counters/crowded/increment", { body: JSON.stringify({ delta }) }),
+test("one increment cannot keep a counter from counting", async () => {
+  await world.add("attacked", { delta: 7 });
+  const others = Array.from({ length: 9 }, () => world.well("POST", "/counters/attacked/increment"));
+  const refused = [U128_MAX - 7n, U128_MAX, DELTA_MAX + 1n].map((delta) =>
+    world.refused(400, "invalid-delta", "POST", "/counters/attacked/increment", { body: JSON.stringify({ delta: String(delta) }) }),
   );
-  const counted = deltas.filter((_, index) => answers[index].status === 200);
-  const sum = counted.reduce((total, delta) => total + BigInt(delta), U128_MAX - room);
-  expect((await world.strong("crowded")).value).toBe(sum);
-  expect(answers.map((answer) => answer.status)).toEqual(deltas.map((delta) => (delta === "1" ? 200 : 409)));
+  await Promise.all([...others, ...refused]);
+  expect((await world.add("attacked", { delta: String(DELTA_MAX) })).value).toBe(DELTA_MAX + 16n);
+  expect((await world.add("attacked")).value).toBe(DELTA_MAX + 17n);
 });
 
-test("the sum of full datacenters is exact, or the write that passes it refused", async () => {
-  await world.add("two-full", { delta: String(U128_MAX) });
-  const other = await world.call("POST", "/counters/two-full/increment", { body: '{"delta":5}', colo: "IAD" });
-  const total = other.status === 200 ? U128_MAX + 5n : U128_MAX;
-  if (other.status !== 200) expect(other.json.code).toBe("counter-overflow");
-  expect((await world.strong("two-full")).value).toBe(total);
+test("an amount is at most 2^63, whichever way it comes", async () => {
+  const wide = String(DELTA_MAX + 1n);
+  const send = (path, body) => world.call("POST", path, { body: JSON.stringify(body) });
+  for (const [path, body] of [
+    ["/counters/too-wide/increment", { delta: wide }],
+    ["/counters/too-wide/decrement", { delta: wide }],
+    ["/api/event", { key: "too-wide", increment: wide }],
+  ]) {
+    const { status, json } = await send(path, body);
+    expect([status, json.code], path).toEqual([400, "invalid-delta"]);
+  }
+  const { json } = await send("/events", { key: "too-wide", increment: wide });
+  expect(json.errors).toMatchObject([{ line: 1, code: "invalid-delta" }]);
+  await world.refused(404, "counter-not-found", "GET", "/counters/too-wide");
 });
 
-test("a decrement to the far end is exact too", async () => {
-  expect((await world.subtract("deep", { delta: String(U128_MAX) })).value).toBe(-U128_MAX);
-  await world.refused(409, "counter-overflow", "POST", "/counters/deep/decrement");
-  expect((await world.strong("deep", "&numbers=string")).value).toBe(String(-U128_MAX));
+test("a counter that was set to 2^128 - 1 counts on, past it, and after a reset", async () => {
+  await world.well("PUT", "/counters/set-full/value", { body: JSON.stringify({ value: String(U128_MAX) }) });
+  expect((await world.add("set-full")).value).toBe(U128_MAX + 1n);
+  expect((await world.add("set-full", { delta: 5 }, { colo: "IAD" })).value).toBe(U128_MAX + 6n);
+  expect((await world.strong("set-full")).value).toBe(U128_MAX + 6n);
+  await world.well("POST", "/counters/set-full/reset");
+  expect((await world.add("set-full")).value).toBe(1);
 });

@@ -112,14 +112,6 @@ test("an event's own time is taken near the clock and refused beyond", async () 
   expect(points.map(([, count]) => count)).toEqual([1, 0, 0, 0, 1]);
 });
 
-test("a line that overflows its counter is refused, the others count", async () => {
-  await world.add("batch-full", { delta: String(2n ** 128n - 2n) });
-  const report = await post(lines([{ key: "batch-full", increment: 5 }, { key: "batch-beside", increment: 3 }]));
-  expect([report.accepted, report.rejected]).toEqual([1, 1]);
-  expect(report.errors).toMatchObject([{ line: 1, code: "counter-overflow" }]);
-  expect([await valueOf("batch-full"), await valueOf("batch-beside")]).toEqual([2n ** 128n - 2n, 3]);
-});
-
 test("a batch goes to all shards, and adds up", async () => {
   await world.put("batch-shards", { shards: 8 });
   await world.add("batch-shards");

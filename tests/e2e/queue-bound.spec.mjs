@@ -5,7 +5,6 @@ import { each, openWorld, randomFrom, until } from "./world.mjs";
 const SEED = 12;
 // As short as can be: a batch is delivered once the queue has waited for that many seconds.
 const QUEUE = { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 100 };
-const LARGEST = "340282366920938463463374607431768211455";
 const numbers = (length) => Array.from({ length }, (_, index) => index);
 const keyed = (key, options) => ({ ...options, headers: { "idempotency-key": key } });
 
@@ -76,10 +75,8 @@ describe("a queue", () => {
     expect(await world.strong("a")).toMatchObject({ value: 3, exact: true });
   });
 
-  test("delivers what nobody can read, and an amount that no counter holds: dead letters, and the rest counts", async () => {
+  test("delivers what nobody can read: dead letters, and the rest counts", async () => {
     world = await openWorld({ queue: QUEUE });
-    await send(world, "a", LARGEST);
-    await until(async () => String(await valueOf(world, "a", "&numbers=string")) === LARGEST, "the largest");
     const producer = await world.producer();
     await producer.sendBatch([
       { body: new Uint8Array([9, 9, 9]), contentType: "bytes" },
@@ -88,17 +85,15 @@ describe("a queue", () => {
       { body: "5", contentType: "text" },
       { body: null, contentType: "v8" },
     ]);
-    await Promise.all([send(world, "a", LARGEST), send(world, "b", 2), send(world, "b", 3)]);
+    await Promise.all([send(world, "b", 2), send(world, "b", 3)]);
     await reaches(world, "b", 5);
     const dead = await until(async () => {
       const found = await letters(world);
-      return found.length === 6 && found;
-    }, "six dead letters");
-    expect(dead.filter(({ code }) => code === "counter-overflow")).toMatchObject([{ key: "a", increment: LARGEST }]);
+      return found.length === 5 && found;
+    }, "five dead letters");
     expect(dead.filter(({ code }) => code === "internal").map(({ key }) => key)).toEqual(["", "", "", "", ""]);
-    expect(String(await valueOf(world, "a", "&numbers=string"))).toBe(LARGEST);
     await world.evict();
-    expect((await letters(world)).length).toBe(6);
+    expect((await letters(world)).length).toBe(5);
   });
 
   test("holds events of before a deletion: they are dead, those after it count in the new counter", async () => {

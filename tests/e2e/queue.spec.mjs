@@ -9,7 +9,6 @@ const SEED = 11;
 const numbers = (length) => Array.from({ length }, (_, index) => index);
 const event = (key, increment, more = {}) => ({ body: JSON.stringify({ key, increment }), ...more });
 const keyed = (key, options) => ({ ...options, headers: { "idempotency-key": key } });
-const LARGEST = "340282366920938463463374607431768211455";
 
 const post = (world, key, increment, options) => world.call("POST", "/api/event", event(key, increment, options));
 
@@ -87,21 +86,6 @@ describe("without faults", () => {
     expect((await world.well("GET", "/api/dead-letters")).dead_letters).toEqual([]);
     await world.well("DELETE", "/counters/a");
     await world.refused(409, "counter-ended", "POST", "/api/event", event("a", 3, keyed("k", {})));
-    await world.refused(409, "counter-overflow", "POST", "/api/event", event("b", LARGEST, keyed("large", {})));
-  });
-
-  test("an amount that no counter can hold is a dead letter, and takes no other with it", async () => {
-    await send(world, "a", LARGEST);
-    expect(String(await strong(world, "a"))).toBe(LARGEST);
-    await Promise.all([send(world, "a", LARGEST), send(world, "b", 2), send(world, "b", 3)]);
-    expect(await strong(world, "b")).toBe(5);
-    expect(String(await strong(world, "a"))).toBe(LARGEST);
-    const { dead_letters, dropped } = await world.well("GET", "/api/dead-letters?numbers=string");
-    expect(dead_letters).toMatchObject([{ key: "a", increment: LARGEST, code: "counter-overflow" }]);
-    expect(dropped).toBe(0);
-    await world.evict();
-    expect((await world.well("GET", "/api/dead-letters?datacenter=FRA")).dead_letters.length).toBe(1);
-    expect((await world.well("GET", "/api/dead-letters?datacenter=IAD")).dead_letters).toEqual([]);
   });
 
   test("a deleted counter begins again at nothing, and events after it count in the new one", async () => {

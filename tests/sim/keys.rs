@@ -186,7 +186,7 @@ impl Keys {
                 key.is_over = true;
                 true
             }
-            Ok(KeyedOutcome::Full | KeyedOutcome::Overflow) => panic!("{name:?}: {outcome:?}"),
+            Ok(KeyedOutcome::Full) => panic!("{name:?}: {outcome:?}"),
             Ok(KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore) => {
                 assert_eq!(key.refused, Some(fingerprint), "{name:?} was not refused");
                 true

@@ -252,7 +252,7 @@ impl Oracle {
         let (_, held) = self.cells[&(place, generation)].last().expect("a commit");
         assert_eq!(
             (own.added, own.removed),
-            *held,
+            (held.0.into(), held.1.into()),
             "cell {place} lost something"
         );
         if let Some(elsewhere) = flushed.elsewhere.filter(|_| self.is_living(generation)) {
@@ -301,6 +301,7 @@ impl Oracle {
         let held = number
             .checked_sub(1)
             .map_or((0, 0), |last| log.expect("a log")[last].1);
+        let held = (held.0.into(), held.1.into());
         assert_eq!((told.added, told.removed), held, "cell {place} at {number}");
     }
 

@@ -73,8 +73,8 @@ fn baseline(operations: &Operations, place: usize, generation: u64) -> Totals {
     let none = CellTotals {
         generation,
         sequence: 0,
-        added: 0,
-        removed: 0,
+        added: 0.into(),
+        removed: 0.into(),
     };
     let beyond = operations.beyond(&datacenter(place / CELLS), &vec![(shard_of(place), none)]);
     // Counting nothing beyond a baseline is its negative.

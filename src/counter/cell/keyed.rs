@@ -94,17 +94,11 @@ impl Cell {
         if elsewhere.is_none() && write.seen.is_none() {
             return KeyedOutcome::NeedsView;
         }
-        let (Some(added), Some(removed)) = (
-            self.added.checked_add(write.added),
-            self.removed.checked_add(write.removed),
-        ) else {
-            return KeyedOutcome::Overflow;
-        };
         let Some(slot) = self.make_room(lifted, limits, now_ms) else {
             return KeyedOutcome::Full;
         };
-        self.added = added;
-        self.removed = removed;
+        self.added = self.added.plus(write.added);
+        self.removed = self.removed.plus(write.removed);
         self.sequence += 1;
         self.last_write_ms = self.last_write_ms.max(now_ms);
         changes.hot = true;
@@ -114,8 +108,8 @@ impl Cell {
         let (totals, is_exact) = match (elsewhere, write.seen) {
             (Some((others_added, others_removed)), _) => {
                 let totals = (
-                    others_added.plus(added.into()),
-                    others_removed.plus(removed.into()),
+                    others_added.plus(self.added.into()),
+                    others_removed.plus(self.removed.into()),
                 );
                 (totals, true)
             }
@@ -125,7 +119,10 @@ impl Cell {
                     value: seen.value.plus(Value::new(write.added, write.removed)),
                     ..seen
                 };
-                (whole.or_own(Value::new(added, removed)).totals(), false)
+                (
+                    whole.or_own(Value::new(self.added, self.removed)).totals(),
+                    false,
+                )
             }
         };
         let recorded = Recorded {

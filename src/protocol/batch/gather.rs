@@ -161,7 +161,7 @@ impl Gather {
     /// Adds a record, or notes why not. `now_ms` is the clock in unix milliseconds; `hashes` are the keyed
     /// ones. Costs one look-up, and allocates only for what is new.
     ///
-    /// The reasons: `clock-skew`, `invalid-id`, `too-many-counters` and `counter-overflow`.
+    /// The reasons: `clock-skew`, `invalid-id`, and `too-many-counters`.
     pub fn add(&mut self, line: u64, record: &Record<'_>, now_ms: i64, hashes: &dyn Hashes) {
         self.add_as(line, record, record.unique.as_deref(), now_ms, hashes);
     }
@@ -274,12 +274,9 @@ impl Gather {
             self.memory_bytes += IDENTIFIED_BYTES;
             return Ok(());
         }
-        gathered.added = gathered
-            .added
-            .checked_add(record.delta)
-            .ok_or_else(overflow)?;
+        // No overflow: 2^65 records would be needed.
+        gathered.added = gathered.added.saturating_add(record.delta);
         let stamps_before = gathered.buckets.len();
-        // A bucket is a part of `added`, which has just been checked.
         let bucket = gathered.buckets.entry(stamp).or_default();
         *bucket = bucket.saturating_add(record.delta);
         self.memory_bytes += length(gathered.buckets.len() - stamps_before) * STAMP_BYTES;
@@ -372,13 +369,6 @@ fn too_many_counters(counters_max: u64) -> Problem {
     let detail =
         format!("one batch counts at most {counters_max} counters: send the rest in another");
     Problem::new(Code::TooManyCounters, detail)
-}
-
-fn overflow() -> Problem {
-    Problem::new(
-        Code::CounterOverflow,
-        "with this record the batch would add more than 2^128 - 1",
-    )
 }
 
 /// Hashes keys from a seed that senders do not know.

@@ -158,9 +158,5 @@ impl Cargo for Batch {
         self.demands.len() * (BATCH_ENTRIES_MAX / DEMANDS_MAX)
     }
 
-    fn is_alone(&self) -> bool {
-        false
-    }
-
     fn depart(&mut self, _items: u32, _generation: u64, _now_ms: i64) {}
 }

@@ -6,7 +6,7 @@ use super::{Call, DatacenterSum, Origin};
 use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::merge::{Question, Range, join};
-use crate::counter::total::Value;
+use crate::counter::total::{Sum as Total, Value};
 use crate::protocol::metrics::Snapshot;
 use crate::sketch::Uniques;
 
@@ -109,14 +109,18 @@ impl GlobalSum {
         })
     }
 
-    /// What all cells have added, whatever the counter was set to; the most where that is more than 2^128 − 1.
+    /// What all cells have added, whatever the counter was set to: its lowest 128 bits, to compare with what was
+    /// added before.
     pub fn added(&self) -> u128 {
         let parts = self
             .datacenters
             .iter()
             .filter_map(|(_, part)| part.as_ref());
         let cells = parts.flat_map(|part| &part.cells);
-        cells.fold(0, |sum: u128, (_, cell)| sum.saturating_add(cell.added))
+        cells
+            .map(|(_, cell)| Total::from(cell.added))
+            .sum::<Total>()
+            .low_bits()
     }
 
     /// What one datacenter adds to the value.

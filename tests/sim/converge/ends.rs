@@ -38,8 +38,8 @@ impl World {
             let totals = CellTotals {
                 generation: 1,
                 sequence: lead.sequence,
-                added: lead.added,
-                removed: 0,
+                added: lead.added.into(),
+                removed: 0.into(),
             };
             View::of(DatacenterState {
                 generation: 1,

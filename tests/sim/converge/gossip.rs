@@ -226,8 +226,8 @@ impl World {
                     cells: vec![CellChange {
                         shard: 0,
                         sequence: *flushes,
-                        added: u128::from(*flushes) * 2,
-                        removed: 0,
+                        added: (u128::from(*flushes) * 2).into(),
+                        removed: 0.into(),
                     }],
                 });
             Delta {
