@@ -2,14 +2,19 @@
 //!
 //! Invariants: an append is logged once, however often it comes; a batch holds the first rows of the log,
 //! whole rows in their order; a write leaves its batch only when it is counted or dead; a counter is drained
-//! only when nothing is left of what the log held of it when it was asked.
+//! only when nothing is left of what the log held of it when it was asked; and at a start only the heads of the newest
+//! [`NONCES_EVERY_ROWS`] rows are read, however long the log is.
 
 use std::collections::BTreeMap;
 
 use super::id::CounterId;
 use super::ledger::WriteKey;
 use super::nonces::{Known, Nonce, Nonces, Outcome};
-use super::queue::{DeadLetter, Due, InboxId, Logged, Verdict, gather, retry_after_ms};
+use super::queue::{DeadLetter, Due, InboxId, Logged, LoggedHead, Verdict, gather, retry_after_ms};
+
+/// How many rows of the log are written between two rows of what is remembered of appends, where no batch begins, which
+/// writes it too: one row in 256 more. The heads of so many are read at a start, of 30 bytes each.
+pub const NONCES_EVERY_ROWS: i64 = 256;
 
 /// What an inbox has in memory of its rows.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +27,8 @@ pub struct Head {
     pub log: (i64, i64),
     /// Number of the newest batch.
     pub batch: i64,
+    /// The last row that the stored nonces know of.
+    pub nonces_upto: i64,
 }
 
 /// What becomes of an append.
@@ -38,23 +45,24 @@ pub enum Admission {
 }
 
 impl Head {
-    /// The head of rows as they are stored: what was remembered at the last batch, and each row of the log
-    /// in order, with its body if that can be read.
-    pub fn restore<'a>(
+    /// The head of rows as they are stored: what was remembered of appends, and up to which row; the log's first and last
+    /// row, if there are any; and what is behind that row, in order, if it can be read.
+    pub fn restore(
         me: Option<InboxId>,
-        nonces: Nonces,
+        (nonces, nonces_upto): (Nonces, i64),
         batch: i64,
-        rows: impl IntoIterator<Item = (i64, Option<&'a Logged>)>,
+        log: Option<(i64, i64)>,
+        newer: impl IntoIterator<Item = (i64, Option<LoggedHead>)>,
     ) -> Self {
         let mut head = Self {
             me,
             nonces,
-            log: (1, 0),
+            // Numbers go on where they ended: a row of a number that the nonces know of would not be read.
+            log: log.unwrap_or((nonces_upto.saturating_add(1), nonces_upto)),
             batch,
+            nonces_upto,
         };
-        for (number, (seq, row)) in rows.into_iter().enumerate() {
-            let first = if number == 0 { seq } else { head.log.0 };
-            head.log = (first, seq);
+        for (seq, row) in newer {
             if let Some(row) = row {
                 head.nonces.remember(row.nonce, outcome_of(seq), row.at_ms);
             }
@@ -83,14 +91,31 @@ impl Head {
         }
     }
 
-    /// Notes an append whose row has just been written.
+    /// What is remembered of appends with this one, if it is to be written with its row.
+    pub fn nonces_with(&self, nonce: Nonce, seq: i64, now_ms: i64) -> Option<Nonces> {
+        self.is_nonces_turn(seq).then(|| {
+            let mut nonces = self.nonces.clone();
+            nonces.remember(nonce, outcome_of(seq), now_ms);
+            nonces
+        })
+    }
+
+    fn is_nonces_turn(&self, seq: i64) -> bool {
+        seq.saturating_sub(self.nonces_upto) >= NONCES_EVERY_ROWS
+    }
+
+    /// Notes an append whose row has just been written, with [`Self::nonces_with`].
     pub fn logged(&mut self, nonce: Nonce, seq: i64, now_ms: i64) {
+        if self.is_nonces_turn(seq) {
+            self.nonces_upto = seq;
+        }
         self.log.1 = seq;
         self.nonces.remember(nonce, outcome_of(seq), now_ms);
     }
 
-    /// Notes that the first rows, up to `upto_seq`, have just become a batch.
+    /// Notes that the first rows, up to `upto_seq`, have just become a batch, which was written with the nonces.
     pub fn batched(&mut self, number: i64, upto_seq: i64) {
+        self.nonces_upto = self.log.1;
         self.log.0 = upto_seq + 1;
         self.batch = number;
     }
@@ -126,6 +151,18 @@ pub struct Beginning {
     pub upto_seq: i64,
     /// What can never be counted: rows that cannot be read.
     pub dead: Vec<DeadLetter>,
+}
+
+/// The last of the first rows that are read for a batch, by their numbers and lengths in bytes: all that have at most
+/// `bytes_max` together, but at least one.
+pub fn last_within(lengths: &[(i64, u64)], bytes_max: u64) -> Option<i64> {
+    let mut bytes = 0_u64;
+    let fits = |(_, length): &&(i64, u64)| {
+        bytes = bytes.saturating_add(*length);
+        bytes <= bytes_max
+    };
+    let fitting = lengths.iter().take_while(fits).last();
+    fitting.or(lengths.first()).map(|(seq, _)| *seq)
 }
 
 /// The batch of this number, of the first rows of the log; `None` stands for a row that cannot be read.
@@ -237,11 +274,6 @@ impl Draining {
             self.horizon = Some(head.batch);
         }
         self.horizon
-    }
-
-    /// Whether an inbox may hold events of a counter, by its batches as they are stored now: while its log has rows, it may.
-    pub fn may_hold(head: &Head, batches: &[Batch], counter: &CounterId) -> bool {
-        !head.is_empty() || !Self::is_done(batches, counter)
     }
 
     /// Whether those batches, as they are stored now, hold nothing of the counter any more.

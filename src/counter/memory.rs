@@ -10,6 +10,10 @@ use std::rc::Rc;
 /// [`Share::has_room`]. At most twice that in all.
 pub const LIMITERS_BYTES_MAX: u64 = 24 << 20;
 
+/// The most bytes of batches that the inboxes of an isolate send at once, as [`LIMITERS_BYTES_MAX`]. A batch is a row of at most
+/// 2 MB, and four times as much while it is sent; one of each inbox is always sent: 4 of a datacenter are 32 MB at worst.
+pub const INBOXES_BYTES_MAX: u64 = 8 << 20;
+
 #[derive(Debug, Default)]
 struct Sum {
     bytes: Cell<u64>,

@@ -26,6 +26,10 @@ pub const LOG_ROWS_MAX: u64 = 20_000;
 /// The most rows of one batch.
 pub const BATCH_ROWS_MAX: u32 = 200;
 
+/// The most bytes of log rows that are read for one batch, but for its first row: 10,000 events of 400 bytes. Of the
+/// longest ids there are 6,600 in a batch.
+pub const BATCH_LOG_BYTES_MAX: u64 = 4 << 20;
+
 /// The most events of one batch, but for its first row: 10,000 amounts of at most 26 bytes are 260 KB.
 pub const BATCH_ENTRIES_MAX: usize = 10_000;
 
@@ -111,6 +115,18 @@ pub struct Logged {
     /// Its events, each with the generation of its counter that was living then.
     pub events: Vec<(u64, Event)>,
 }
+
+/// What a row of the log begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedHead {
+    /// The append's name.
+    pub nonce: Nonce,
+    /// When it was logged, unix milliseconds.
+    pub at_ms: i64,
+}
+
+/// The most bytes of a [`LoggedHead`]: three numbers of 64 bits, of at most ten bytes each.
+pub const LOGGED_HEAD_BYTES: i64 = 30;
 
 /// A write that is to be made. A stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,11 +3,13 @@
 //! Invariant: every step may be repeated. Rows become a batch in one commit; what a batch sends has keys that
 //! its row holds; only what is counted, or never can be, is struck off.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::inbox::InboxCore;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::inbox::{Batch, begin};
+use crate::counter::memory::{INBOXES_BYTES_MAX, Share};
 use crate::counter::queue::{
     BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, InboxId, RETRY_MS,
     Verdict, verdict,
@@ -15,6 +17,7 @@ use crate::counter::queue::{
 use crate::platform::clock::{now_ms, random_key, sleep_ms};
 use crate::platform::dues::{self, count_dues};
 use crate::platform::measure;
+use crate::platform::memory::{self, Kind};
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Appended, Fault, TakeOver};
 use crate::protocol::metrics::Metric;
@@ -22,12 +25,56 @@ use crate::protocol::metrics::Metric;
 /// Counters that one batch counts at once.
 const COUNTERS_AT_ONCE: usize = 32;
 
+/// What a batch takes in memory while it is sent, for each byte of its row: 64 bytes of an amount, of which at least 26 are
+/// stored, and its messages.
+const BYTES_IN_MEMORY: u64 = 4;
+
 /// Gives way to the next gatherer however this one ends.
 struct Gathering<'a>(&'a InboxCore);
 
 impl Drop for Gathering<'_> {
     fn drop(&mut self) {
         self.0.is_gathering.set(false);
+    }
+}
+
+/// Batches that are being sent, and what they take of the memory that all inboxes of this isolate share.
+pub(super) struct Sending {
+    bytes: HashMap<i64, u64>,
+    memory: Share,
+}
+
+impl Sending {
+    /// None.
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: HashMap::new(),
+            memory: memory::share(Kind::Inboxes),
+        }
+    }
+
+    fn is_sent(&self, number: i64) -> bool {
+        self.bytes.contains_key(&number)
+    }
+
+    /// Whether another may be read. One may always: else nothing would ever be sent.
+    fn has_room(&self) -> bool {
+        self.bytes.is_empty() || self.memory.has_room(INBOXES_BYTES_MAX)
+    }
+
+    fn begin(&mut self, number: i64, row_bytes: u64) {
+        let bytes = row_bytes.saturating_mul(BYTES_IN_MEMORY);
+        self.bytes.insert(number, bytes);
+        self.hold();
+    }
+
+    fn end(&mut self, number: i64) {
+        self.bytes.remove(&number);
+        self.hold();
+    }
+
+    fn hold(&mut self) {
+        self.memory.hold(self.bytes.values().sum());
     }
 }
 
@@ -74,9 +121,9 @@ impl InboxCore {
         let rows = self.rows.first_rows(BATCH_ROWS_MAX)?;
         let number = self.head.borrow().batch + 1;
         let next = begin(number, rows, now_ms, &mut random_key);
-        let nonces = self.head.borrow().nonces.clone();
+        let head = self.head.borrow().clone();
         self.rows
-            .begin(&next.batch, next.upto_seq, &nonces, &next.dead, now_ms)?;
+            .begin(&next.batch, next.upto_seq, &head, &next.dead, now_ms)?;
         self.head.borrow_mut().batched(number, next.upto_seq);
         Ok(())
     }
@@ -108,20 +155,26 @@ impl InboxCore {
         Ok(Appended::Logged)
     }
 
-    /// Sends the batches that are due. Returns whether there is more to gather.
+    /// Sends the batches that are due, as many as there is memory for. Returns whether there is more to gather, or to send.
     fn send_due(self: &Rc<Self>) -> Result<bool, Fault> {
-        let due = self.rows.due(now_ms())?;
-        for batch in due {
-            if self.sending.borrow_mut().insert(batch.number) {
-                let core = self.clone();
-                self.object.wait_until(async move {
-                    let number = batch.number;
-                    if let Err(fault) = core.send(batch).await {
-                        worker::console_error!("an inbox's batch: {fault}");
-                    }
-                    core.sending.borrow_mut().remove(&number);
-                });
+        for (number, bytes) in self.rows.due(now_ms())? {
+            if self.sending.borrow().is_sent(number) {
+                continue;
             }
+            if !self.sending.borrow().has_room() {
+                return Ok(true);
+            }
+            let Some(batch) = self.rows.batch(number)? else {
+                continue;
+            };
+            self.sending.borrow_mut().begin(number, bytes);
+            let core = self.clone();
+            self.object.wait_until(async move {
+                if let Err(fault) = core.send(batch).await {
+                    worker::console_error!("an inbox's batch: {fault}");
+                }
+                core.sending.borrow_mut().end(number);
+            });
         }
         Ok(!self.head.borrow().is_empty())
     }

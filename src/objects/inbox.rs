@@ -11,6 +11,7 @@ use std::rc::Rc;
 use worker::wasm_bindgen;
 use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
+use super::consume::Sending;
 use super::inbox_store::InboxStore;
 use super::readable::Readable;
 use super::store::Store;
@@ -53,8 +54,7 @@ pub(super) struct InboxCore {
     pub(super) object: State,
     pub(super) rows: InboxStore,
     pub(super) head: RefCell<Head>,
-    /// Batches that are being sent.
-    pub(super) sending: RefCell<HashSet<i64>>,
+    pub(super) sending: RefCell<Sending>,
     /// Whether somebody gathers batches.
     pub(super) is_gathering: Cell<bool>,
     /// When the last batch was begun, unix milliseconds.
@@ -73,7 +73,7 @@ impl DurableObject for Inbox {
             rows: InboxStore::new(Store::new(object.storage())),
             object,
             head: RefCell::default(),
-            sending: RefCell::default(),
+            sending: RefCell::new(Sending::new()),
             is_gathering: Cell::default(),
             begun_ms: Cell::new(0),
             armed_ms: Cell::new(0),
@@ -172,7 +172,8 @@ impl InboxCore {
                 at_ms: now_ms,
                 events: logged,
             };
-            self.rows.log(seq, &row)?;
+            let nonces = self.head.borrow().nonces_with(nonce, seq, now_ms);
+            self.rows.log(seq, &row, nonces.as_ref())?;
             self.head.borrow_mut().logged(nonce, seq, now_ms);
             self.go();
             return Ok(Appended::Logged);
@@ -266,7 +267,7 @@ impl InboxCore {
         loop {
             let horizon = draining.horizon(&self.head.borrow());
             if let Some(horizon) = horizon
-                && Draining::is_done(&self.rows.upto(horizon)?, &counter)
+                && !self.rows.holds(horizon, &counter)?
             {
                 return Ok(());
             }
@@ -295,8 +296,7 @@ impl InboxCore {
         let MayHold { counter, .. } = may_hold?;
         self.readable()?;
         let head = self.head.borrow();
-        let batches = self.rows.upto(head.batch)?;
-        Ok(Draining::may_hold(&head, &batches, &counter))
+        Ok(!head.is_empty() || self.rows.holds(head.batch, &counter)?)
     }
 
     fn on_read_dead(&self, read: Result<ReadDead, Fault>) -> Result<DeadLetters, Fault> {

@@ -4,9 +4,12 @@ use std::cell::Cell;
 
 use super::store::{Store, blob, integer};
 use crate::counter::id::CounterId;
-use crate::counter::inbox::{Batch, Head};
+use crate::counter::inbox::{Batch, Draining, Head, last_within};
 use crate::counter::nonces::Nonces;
-use crate::counter::queue::{DEAD_LETTERS_MAX, DeadLetter, InboxId, Logged};
+use crate::counter::queue::{
+    BATCH_LOG_BYTES_MAX, DEAD_LETTERS_MAX, DeadLetter, InboxId, LOGGED_HEAD_BYTES, Logged,
+    LoggedHead,
+};
 use crate::protocol::messages::{DeadLetters, Fault, decode, encode};
 
 const SCHEMA_VERSION: i64 = 1;
@@ -44,7 +47,8 @@ impl InboxStore {
         &self.store
     }
 
-    /// Makes the tables where there are none, and reads what is kept in memory. Cost: O(rows of the log).
+    /// Makes the tables where there are none, and reads what is kept in memory: of the log only the heads of the newest
+    /// rows. Cost: O(rows since the nonces were written), which a build before this one wrote with batches alone.
     ///
     /// # Errors
     /// `Broken` for a schema from the future, `Unavailable` where SQLite refuses; so all below.
@@ -57,17 +61,28 @@ impl InboxStore {
             None => Nonces::default(),
         };
         let me = self.state("me")?.map(|body| decode(&body)).transpose()?;
-        let rows = self
-            .store
-            .run("SELECT seq, body FROM log ORDER BY seq", vec![])?;
-        let read = |row: &Vec<_>| -> Option<(i64, Option<Logged>)> {
-            let body = row.get(1).and_then(blob).map(decode::<Logged>);
-            Some((row.first().and_then(integer)?, body.and_then(Result::ok)))
+        let nonces_upto = match self.state("nonces_upto")? {
+            Some(body) => decode(&body)?,
+            None => 0,
         };
-        let log: Vec<_> = rows.iter().filter_map(read).collect();
+        let log = self
+            .store
+            .run("SELECT MIN(seq), MAX(seq) FROM log", vec![])?;
+        let log = log.first().and_then(|row| match row.as_slice() {
+            [first, last] => Some((integer(first)?, integer(last)?)),
+            _ => None,
+        });
+        let rows = self.store.run(
+            "SELECT seq, substr(body, 1, ?) FROM log WHERE seq > ? ORDER BY seq",
+            vec![LOGGED_HEAD_BYTES.into(), nonces_upto.into()],
+        )?;
+        let read = |row: &Vec<_>| -> Option<(i64, Option<LoggedHead>)> {
+            let head = row.get(1).and_then(blob).map(decode::<LoggedHead>);
+            Some((row.first().and_then(integer)?, head.and_then(Result::ok)))
+        };
         let batch = self.number("SELECT MAX(number) FROM batches")?;
-        let log = log.iter().map(|(seq, row)| (*seq, row.as_ref()));
-        Ok(Head::restore(me, nonces, batch, log))
+        let newer = rows.iter().filter_map(read);
+        Ok(Head::restore(me, (nonces, nonces_upto), batch, log, newer))
     }
 
     fn number(&self, sql: &str) -> Result<i64, Fault> {
@@ -133,21 +148,37 @@ impl InboxStore {
         Ok(())
     }
 
-    /// Writes a row of the log.
-    pub fn log(&self, seq: i64, row: &Logged) -> Result<(), Fault> {
-        self.store.run(
-            "INSERT INTO log VALUES (?, ?)",
-            vec![seq.into(), encode(row)?.into()],
-        )?;
-        Ok(())
+    /// Writes a row of the log, and with it what is remembered of appends where that is due.
+    pub fn log(&self, seq: i64, row: &Logged, nonces: Option<&Nonces>) -> Result<(), Fault> {
+        let body = encode(row)?;
+        let put = |body: Vec<u8>| {
+            let sql = "INSERT INTO log VALUES (?, ?)";
+            self.store.run(sql, vec![seq.into(), body.into()])
+        };
+        match nonces {
+            None => put(body).map(|_| ()),
+            Some(nonces) => self.store.atomically(|| {
+                put(body.clone())?;
+                self.put_nonces(nonces, seq)
+            }),
+        }
     }
 
-    /// The first rows of the log; `None` for one that cannot be read.
+    fn put_nonces(&self, nonces: &Nonces, upto_seq: i64) -> Result<(), Fault> {
+        self.put_state("nonces", encode(nonces)?)?;
+        self.put_state("nonces_upto", encode(&upto_seq)?)
+    }
+
+    /// The first rows of the log, so many and so long as one batch may be of; `None` for one that cannot be read.
     pub fn first_rows(&self, limit: u32) -> Result<Vec<(i64, Option<Logged>)>, Fault> {
-        let rows = self.store.run(
-            "SELECT seq, body FROM log ORDER BY seq LIMIT ?",
-            vec![i64::from(limit).into()],
-        )?;
+        let sql = "SELECT seq, length(body) FROM log ORDER BY seq LIMIT ?";
+        let rows = self.store.run(sql, vec![i64::from(limit).into()])?;
+        let lengths: Vec<(i64, u64)> = rows.iter().filter_map(numbers).collect();
+        let Some(last) = last_within(&lengths, BATCH_LOG_BYTES_MAX) else {
+            return Ok(Vec::new());
+        };
+        let sql = "SELECT seq, body FROM log WHERE seq <= ? ORDER BY seq";
+        let rows = self.store.run(sql, vec![last.into()])?;
         let read = |row: &Vec<_>| match row.as_slice() {
             [seq, body] => Some((integer(seq)?, decode(blob(body)?).ok())),
             _ => None,
@@ -160,12 +191,12 @@ impl InboxStore {
         &self,
         batch: &Batch,
         upto_seq: i64,
-        nonces: &Nonces,
+        head: &Head,
         dead: &[DeadLetter],
         now_ms: i64,
     ) -> Result<(), Fault> {
         self.store.atomically(|| {
-            self.put_state("nonces", encode(nonces)?)?;
+            self.put_nonces(&head.nonces, head.log.1)?;
             self.store
                 .run("DELETE FROM log WHERE seq <= ?", vec![upto_seq.into()])?;
             self.bury(dead)?;
@@ -199,39 +230,44 @@ impl InboxStore {
         })
     }
 
-    /// Batches that are due.
-    pub fn due(&self, now_ms: i64) -> Result<Vec<Batch>, Fault> {
-        self.batches(
-            "SELECT number, tries, body FROM batches WHERE due_at <= ? ORDER BY number",
-            now_ms,
-        )
+    /// Batches that are due: their numbers and lengths in bytes.
+    pub fn due(&self, now_ms: i64) -> Result<Vec<(i64, u64)>, Fault> {
+        let sql = "SELECT number, length(body) FROM batches WHERE due_at <= ? ORDER BY number";
+        let rows = self.store.run(sql, vec![now_ms.into()])?;
+        Ok(rows.iter().filter_map(numbers).collect())
     }
 
-    /// Batches up to a number.
-    pub fn upto(&self, number: i64) -> Result<Vec<Batch>, Fault> {
-        self.batches(
-            "SELECT number, tries, body FROM batches WHERE number <= ? ORDER BY number",
-            number,
-        )
-    }
-
-    fn batches(&self, sql: &str, most: i64) -> Result<Vec<Batch>, Fault> {
-        let rows = self.store.run(sql, vec![most.into()])?;
-        let mut batches = Vec::with_capacity(rows.len());
-        for row in &rows {
-            if let [number, tries, body] = row.as_slice() {
-                let dues = decode(blob(body).unwrap_or_default());
-                batches.push(Batch {
-                    number: integer(number).unwrap_or(0),
-                    tries: integer(tries)
-                        .and_then(|tries| u32::try_from(tries).ok())
-                        .unwrap_or(0),
-                    is_broken: dues.is_err(),
-                    dues: dues.unwrap_or_default(),
-                });
+    /// Whether a batch up to a number holds something of a counter. One of them is in memory at a time.
+    pub fn holds(&self, upto: i64, counter: &CounterId) -> Result<bool, Fault> {
+        // What begins like its encoded id is mostly that.
+        let sql = "SELECT number FROM batches WHERE number <= ? AND instr(body, ?) > 0";
+        let id = encode(counter)?;
+        let rows = self.store.run(sql, vec![upto.into(), id.into()])?;
+        for number in rows.iter().filter_map(|row| row.first().and_then(integer)) {
+            let batch = self.batch(number)?;
+            if !Draining::is_done(batch.as_slice(), counter) {
+                return Ok(true);
             }
         }
-        Ok(batches)
+        Ok(false)
+    }
+
+    /// A batch, if it is not done.
+    pub fn batch(&self, number: i64) -> Result<Option<Batch>, Fault> {
+        let sql = "SELECT tries, body FROM batches WHERE number = ?";
+        let rows = self.store.run(sql, vec![number.into()])?;
+        let Some([tries, body]) = rows.first().map(Vec::as_slice) else {
+            return Ok(None);
+        };
+        let dues = decode(blob(body).unwrap_or_default());
+        Ok(Some(Batch {
+            number,
+            tries: integer(tries)
+                .and_then(|tries| u32::try_from(tries).ok())
+                .unwrap_or(0),
+            is_broken: dues.is_err(),
+            dues: dues.unwrap_or_default(),
+        }))
     }
 
     /// How many batches are not done.
@@ -289,4 +325,12 @@ impl InboxStore {
             dropped: self.dropped()?,
         })
     }
+}
+
+/// Two columns that are whole numbers.
+fn numbers(row: &Vec<worker::SqlStorageValue>) -> Option<(i64, u64)> {
+    let [one, other] = row.as_slice() else {
+        return None;
+    };
+    Some((integer(one)?, u64::try_from(integer(other)?).ok()?))
 }

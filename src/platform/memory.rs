@@ -13,6 +13,8 @@ use crate::counter::memory::{Memory, Share};
 pub enum Kind {
     /// The tables of limiters.
     Limiters,
+    /// Batches that inboxes are sending.
+    Inboxes,
 }
 
 /// Objects of which it is known how to free them: 150 bytes each. Above it all are forgotten, and freed when they are collected.
@@ -22,6 +24,7 @@ type Free = Box<dyn Fn()>;
 
 thread_local! {
     static LIMITERS: Memory = Memory::default();
+    static INBOXES: Memory = Memory::default();
     static LIVING: RefCell<HashMap<(Kind, String), Free>> = RefCell::default();
 }
 
@@ -29,6 +32,7 @@ thread_local! {
 pub fn share(kind: Kind) -> Share {
     match kind {
         Kind::Limiters => LIMITERS.with(Memory::share),
+        Kind::Inboxes => INBOXES.with(Memory::share),
     }
 }
 

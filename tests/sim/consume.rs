@@ -64,8 +64,8 @@ impl Core {
         let number = self.head.borrow().batch + 1;
         let mut new_key = || WriteKey(self.random_key());
         let next = begin(number, rows.clone(), now_ms, &mut new_key);
-        let nonces = self.head.borrow().nonces.clone();
-        self.rows.borrow_mut().begin(&next, &nonces, now_ms)?;
+        let head = self.head.borrow().clone();
+        self.rows.borrow_mut().begin(&next, &head, now_ms)?;
         self.head.borrow_mut().batched(number, next.upto_seq);
         let taken = rows.into_iter().filter(|(seq, _)| *seq <= next.upto_seq);
         let events = taken.flat_map(|(_, row)| row.expect("a row").events);

@@ -208,9 +208,8 @@ impl Core {
             Message::MayHold(counter) => {
                 let head = self.head.borrow();
                 let batches = self.rows.borrow().upto(head.batch);
-                Ok(Answer::MayHold(Draining::may_hold(
-                    &head, &batches, &counter,
-                )))
+                let is_done = Draining::is_done(&batches, &counter);
+                Ok(Answer::MayHold(!head.is_empty() || !is_done))
             }
             other => unreachable!("{other:?} is not for an inbox"),
         }
@@ -256,7 +255,8 @@ impl Core {
                 at_ms: now_ms,
                 events: logged,
             };
-            self.rows.borrow_mut().log(seq, &row)?;
+            let nonces = self.head.borrow().nonces_with(nonce, seq, now_ms);
+            self.rows.borrow_mut().log(seq, &row, nonces.as_ref())?;
             self.head.borrow_mut().logged(nonce, seq, now_ms);
             for (generation, event) in &row.events {
                 let mut oracle = self.air(&event.counter).oracle.borrow_mut();

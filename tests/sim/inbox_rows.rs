@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use tally::counter::id::CounterId;
-use tally::counter::inbox::{Batch, Beginning, Head};
+use tally::counter::inbox::{Batch, Beginning, Head, NONCES_EVERY_ROWS};
 use tally::counter::nonces::Nonces;
-use tally::counter::queue::{InboxId, Logged};
+use tally::counter::queue::{InboxId, LOGGED_HEAD_BYTES, Logged, LoggedHead};
 use tally::protocol::messages::{Fault, decode, encode};
 
 use super::network::unavailable;
@@ -19,6 +19,8 @@ type Stored = (u32, i64, Vec<u8>);
 pub struct InboxRows {
     me: Option<InboxId>,
     nonces: Vec<u8>,
+    /// The last row that they know of.
+    nonces_upto: i64,
     log: BTreeMap<i64, Vec<u8>>,
     batches: BTreeMap<i64, Stored>,
     known: BTreeMap<CounterId, u64>,
@@ -34,13 +36,19 @@ impl InboxRows {
             [] => Nonces::default(),
             body => decode(body).expect("nonces"),
         };
-        let log = self.log.iter();
-        let log: Vec<(i64, Logged)> = log
-            .map(|(seq, body)| (*seq, decode(body).expect("a row")))
-            .collect();
+        let newer = self.log.range(self.nonces_upto + 1..);
+        let newer = newer.map(|(seq, body)| (*seq, Some(head_of(body))));
+        let newer: Vec<(i64, Option<LoggedHead>)> = newer.collect();
+        assert!(
+            newer.len() < usize::try_from(NONCES_EVERY_ROWS).expect("few rows"),
+            "a start reads {} rows",
+            newer.len()
+        );
         let batch = self.batches.last_key_value().map_or(0, |(last, _)| *last);
-        let log = log.iter().map(|(seq, row)| (*seq, Some(row)));
-        Head::restore(self.me.clone(), nonces, batch, log)
+        let log = self.log.first_key_value().zip(self.log.last_key_value());
+        let log = log.map(|((first, _), (last, _))| (*first, *last));
+        let nonces = (nonces, self.nonces_upto);
+        Head::restore(self.me.clone(), nonces, batch, log, newer)
     }
 
     fn may_write(&self) -> Result<(), Fault> {
@@ -75,8 +83,12 @@ impl InboxRows {
         Ok(())
     }
 
-    pub fn log(&mut self, seq: i64, row: &Logged) -> Result<(), Fault> {
+    pub fn log(&mut self, seq: i64, row: &Logged, nonces: Option<&Nonces>) -> Result<(), Fault> {
         self.may_write()?;
+        if let Some(nonces) = nonces {
+            self.nonces = encode(nonces)?;
+            self.nonces_upto = seq;
+        }
         let before = self.log.insert(seq, encode(row)?);
         assert_eq!(before, None, "a row is written once");
         Ok(())
@@ -87,10 +99,11 @@ impl InboxRows {
         first.map(|(seq, body)| (*seq, decode(body).ok())).collect()
     }
 
-    pub fn begin(&mut self, next: &Beginning, nonces: &Nonces, now_ms: i64) -> Result<(), Fault> {
+    pub fn begin(&mut self, next: &Beginning, head: &Head, now_ms: i64) -> Result<(), Fault> {
         self.may_write()?;
         assert!(next.dead.is_empty(), "all rows can be read");
-        self.nonces = encode(nonces)?;
+        self.nonces = encode(&head.nonces)?;
+        self.nonces_upto = head.log.1;
         self.log.retain(|seq, _| *seq > next.upto_seq);
         self.put_batch(&next.batch, now_ms)
     }
@@ -156,4 +169,10 @@ impl InboxRows {
     pub fn is_empty(&self) -> bool {
         self.log.is_empty() && self.batches.is_empty()
     }
+}
+
+/// As SQL's `substr`.
+fn head_of(body: &[u8]) -> LoggedHead {
+    let most = usize::try_from(LOGGED_HEAD_BYTES).expect("few bytes");
+    decode(&body[..body.len().min(most)]).expect("a row's head")
 }
