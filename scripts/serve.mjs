@@ -2,16 +2,18 @@
 //
 // Invariants: one workerd per data folder (two would be two owners of one counter), the ready line
 // is printed once and only after /healthz answered 200, and workerd never outlives this process.
-// Life: settings → free ports → configuration → workerd → ready → signal → workerd's end → exit 0.
-import { spawn } from "node:child_process";
+// Life: settings → free ports → configuration → workerd → ready → signal → workerd's end → exit 0. A workerd that ends by
+// itself is started again, but for the fifth within a minute.
+import { spawn, spawnSync } from "node:child_process";
 import { lookup } from "node:dns/promises";
-import { accessSync, constants, mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
+import { accessSync, constants, existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { createServer, isIPv6 } from "node:net";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import workerd from "workerd";
+import { alarmsPerSecond, descriptorsMax, spreadAlarms } from "./serve-alarms.mjs";
 import { HOST_DEFAULT, SettingError, serveSettings } from "./serve-settings.mjs";
-import { workerdConfig } from "./workerd-config.mjs";
+import { UNIQUE_KEYS, workerdConfig } from "./workerd-config.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 // workerd compiles the Wasm before it listens: well under 1 s here, on a loaded machine several.
@@ -23,6 +25,12 @@ const UNHEALTHY_POLL_MS = 1_000;
 const DRAIN_MS_MAX = 5_000;
 // `flock` answers with this exit code when another process holds the data folder.
 const EXIT_LOCKED = 75;
+// workerd ends where it cannot go on, as without file descriptors: a client can bring that about, so the server comes back. One
+// that ends as often as this within a minute has a reason that a new start does not mend.
+const ENDS_MAX = 5;
+const ENDS_WITHIN_MS = 60_000;
+// Fewer overdue alarms than this are nothing to tell of.
+const ALARMS_TOLD_MIN = 1_000;
 
 // Signals this process to the one that started it: exit code 1 and one sentence.
 function refuse(sentence) {
@@ -57,11 +65,18 @@ function freePort(host, address, port) {
   });
 }
 
+// Makes a folder and those above it. Node's own `recursive` never returns where the system refuses with ENOENT, as in /proc.
+function makeFolder(path) {
+  if (existsSync(path)) return;
+  makeFolder(dirname(path));
+  mkdirSync(path);
+}
+
 // Returns the data folder as an absolute path without links, made if it was not there.
 function dataFolder(data) {
   const path = resolve(ROOT, data);
   try {
-    mkdirSync(join(path, "objects"), { recursive: true });
+    makeFolder(join(path, "objects"));
     accessSync(join(path, "objects"), constants.W_OK | constants.X_OK);
     accessSync(path, constants.W_OK | constants.X_OK);
     return realpathSync(path);
@@ -94,14 +109,33 @@ exec "$@"`;
   });
 }
 
-// Resolves to undefined when the Worker at `url` is well, else to what is wrong and when to ask again.
+// Spreads what became due while no server ran. Only where no other workerd has the folder: that one's alarms are its own.
+async function spreadOverdue(folder) {
+  const { error, status } = spawnSync("flock", ["--nonblock", join(folder, "lock"), "true"]);
+  if (error === undefined && status !== 0) return;
+  const spread = await spreadAlarms(join(folder, "objects", UNIQUE_KEYS.Cell), Date.now(), alarmsPerSecond(descriptorsMax()));
+  if (spread > ALARMS_TOLD_MIN) console.error(`serve: ${spread} counters have something to do since before the start: it is spread over time`);
+}
+
+// Resolves to undefined when the Worker at `url` is well, else to what is wrong, when to ask again, and whether that could help.
 async function ailment(url) {
   try {
     const answer = await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(5_000) });
-    await answer.arrayBuffer();
-    return answer.status === 200 ? undefined : { sentence: `/healthz answers ${answer.status}`, pause_ms: UNHEALTHY_POLL_MS };
+    const text = await answer.text();
+    if (answer.status === 200) return undefined;
+    const { code, detail } = problemOf(text);
+    const sentence = `/healthz answers ${answer.status}${detail === undefined ? "" : `: ${detail}`}`;
+    return { sentence, pause_ms: UNHEALTHY_POLL_MS, isFinal: code === "not-configured" };
   } catch {
-    return { sentence: "nothing answers on the port", pause_ms: READY_POLL_MS };
+    return { sentence: "nothing answers on the port", pause_ms: READY_POLL_MS, isFinal: false };
+  }
+}
+
+function problemOf(text) {
+  try {
+    return JSON.parse(text) ?? {};
+  } catch {
+    return {};
   }
 }
 
@@ -110,6 +144,7 @@ async function waitUntilHealthy(urls, stopped) {
   for (const url of urls) {
     let wrong = await ailment(url);
     while (wrong !== undefined && !stopped()) {
+      if (wrong.isFinal) return wrong.sentence;
       if (performance.now() > deadline) return `${url}: ${wrong.sentence} after ${READY_MS_MAX / 1000} s`;
       await new Promise((done) => setTimeout(done, wrong.pause_ms));
       wrong = await ailment(url);
@@ -138,37 +173,62 @@ async function serve() {
     }),
   );
 
-  const child = start(folder, config, settings.variables);
+  // A wildcard address is not one that can be called: ask on loopback, and say so.
+  const called = { "0.0.0.0": "127.0.0.1", "::": "[::1]" }[address] ?? bracketed(host);
+  const urls = ports.map((port) => `http://${called}:${port}`);
+  await supervise(() => start(folder, config, settings.variables), { folder, urls, data: settings.data });
+}
+
+// Runs workerd until a signal ends this process; `begin` starts one.
+async function supervise(begin, { folder, urls, data }) {
+  let child;
   let stopping = false;
-  let stopped = false;
+  let isReady = false;
+  const ends_ms = [];
   const end = (code) => {
     // A second signal does not wait for requests in flight.
-    if (stopping) return child.kill("SIGKILL");
+    if (stopping) return child?.kill("SIGKILL");
     stopping = true;
     process.exitCode = code;
+    if (child === undefined) process.exit();
     child.kill("SIGTERM");
     setTimeout(() => child.kill("SIGKILL"), DRAIN_MS_MAX).unref();
   };
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => end(0));
-  child.on("error", (error) => refuse(`workerd could not be started: ${error.message}`));
-  child.on("exit", (code, signal) => {
-    stopped = true;
-    if (stopping) process.exit();
-    if (code === EXIT_LOCKED) refuse(`DATA=${settings.data} is in use by another make serve: end that one, or choose another folder`);
-    refuse(`workerd ended by itself (${signal ?? `exit code ${code}`}): its messages are above`);
-  });
 
-  // A wildcard address is not one that can be called: ask on loopback, and say so.
-  const called = { "0.0.0.0": "127.0.0.1", "::": "[::1]" }[address] ?? bracketed(host);
-  const urls = ports.map((port) => `http://${called}:${port}`);
-  const wrong = await waitUntilHealthy(urls, () => stopping || stopped);
-  if (stopping || stopped) return;
-  if (wrong !== undefined) {
-    console.error(`serve: ${wrong}`);
-    end(1);
-    return;
-  }
-  console.log(`Tally is ready on ${urls.join(", ")}`);
+  const ended = (code, signal) => {
+    if (stopping) process.exit();
+    if (code === EXIT_LOCKED) refuse(`DATA=${data} is in use by another make serve: end that one, or choose another folder`);
+    const how = `workerd ended by itself (${signal ?? `exit code ${code}`}): its messages are above`;
+    const now_ms = performance.now();
+    ends_ms.push(now_ms);
+    while (now_ms - ends_ms[0] > ENDS_WITHIN_MS) ends_ms.shift();
+    if (ends_ms.length >= ENDS_MAX) {
+      refuse(`${how}. It did so ${ENDS_MAX} times within a minute, so it is not started again: mend what they name, then start anew`);
+    }
+    console.error(`serve: ${how}. It is started again`);
+    run().catch((error) => refuse(error.message));
+  };
+  const run = async () => {
+    await spreadOverdue(folder);
+    if (stopping) return;
+    let isGone = false;
+    child = begin();
+    child.on("error", (error) => refuse(`workerd could not be started: ${error.message}`));
+    child.on("exit", (code, signal) => {
+      isGone = true;
+      ended(code, signal);
+    });
+    const wrong = await waitUntilHealthy(urls, () => stopping || isGone);
+    if (stopping || isGone) return;
+    if (wrong !== undefined) console.error(`serve: ${wrong}`);
+    else if (isReady) console.error("serve: workerd is ready again");
+    else console.log(`Tally is ready on ${urls.join(", ")}`);
+    // One that was ready before may be busy: who watches /healthz sees so.
+    if (wrong !== undefined && !isReady) end(1);
+    isReady = true;
+  };
+  await run();
 }
 
 serve().catch((error) => {

@@ -2,13 +2,15 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { DatabaseSync } from "node:sqlite";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { alarmsPerSecond, spreadAlarms } from "./serve-alarms.mjs";
 import { SettingError, serveSettings, workerVariables } from "./serve-settings.mjs";
 import { workerdConfig } from "./workerd-config.mjs";
 
@@ -89,6 +91,32 @@ test("the names that data on disk is found by do not change", () => {
   assert.doesNotMatch(text, /cfBlobHeader/);
 });
 
+test("what is overdue at a start is spread, by how many files may be open, and what is due later stays", async () => {
+  assert.deepEqual([1_024, 4_096, 20_000, 1_048_576].map(alarmsPerSecond), [6, 26, 100, 100]);
+  const objects = join(folder, "overdue");
+  mkdirSync(objects);
+  const database = new DatabaseSync(join(objects, "metadata.sqlite"));
+  // As workerd makes it.
+  database.exec("CREATE TABLE _cf_ALARM (actor_id TEXT PRIMARY KEY, scheduled_time INTEGER, actor_name TEXT) WITHOUT ROWID");
+  const now_ms = 1_777_593_630_000;
+  const put = database.prepare("INSERT INTO _cf_ALARM VALUES (?, ?, NULL)");
+  const ns = (ms) => BigInt(ms) * 1_000_000n;
+  database.exec("BEGIN");
+  for (let index = 0; index < 14_000; index++) put.run(`overdue-${String(index).padStart(5, "0")}`, ns(now_ms - index));
+  put.run("tomorrow", ns(now_ms + 86_400_000));
+  database.exec("COMMIT");
+  assert.equal(await spreadAlarms(objects, now_ms, 100), 14_000);
+  const second = "(scheduled_time / 1000000 - CAST(? AS INTEGER)) / 1000";
+  const most = database.prepare(`SELECT MAX(n) AS most FROM (SELECT COUNT(*) AS n FROM _cf_ALARM GROUP BY ${second})`).get(now_ms);
+  assert.equal(most.most, 100);
+  const { last } = database.prepare(`SELECT MAX(${second}) AS last FROM _cf_ALARM WHERE actor_id <> 'tomorrow'`).get(now_ms);
+  assert.equal(last, 140);
+  const { at } = database.prepare("SELECT CAST(scheduled_time AS TEXT) AS at FROM _cf_ALARM WHERE actor_id = 'tomorrow'").get();
+  assert.equal(at, String(ns(now_ms + 86_400_000)));
+  database.close();
+  assert.equal(await spreadAlarms(join(folder, "nothing"), now_ms, 100), 0);
+});
+
 // Starts the server with only these variables of the environment, and collects what it prints.
 function start(env) {
   const child = spawn(process.execPath, [fileURLToPath(new URL("serve.mjs", import.meta.url))], {
@@ -110,7 +138,7 @@ function start(env) {
   });
   // Not every test waits for it.
   ready.catch(() => {});
-  const server = { child, ready, ended };
+  const server = { child, ready, ended, errors: () => errors };
   running.add(server);
   ended.then(() => running.delete(server));
   return server;
@@ -132,6 +160,51 @@ test("a data folder that cannot be written is refused", WITHIN, async () => {
   assert.match(errors, /cannot be written/);
 });
 
+test("a data folder that cannot be made is refused at once", { ...WITHIN, skip: process.platform !== "linux" }, async () => {
+  const { code, errors } = await start({ DATA: "/proc/x" }).ended;
+  assert.equal(code, 1);
+  assert.match(errors, /DATA=\/proc\/x cannot be written \(ENOENT\)/);
+});
+
+// workerd, which the server has become the parent of.
+function workerdOf({ child }) {
+  return Number(readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim());
+}
+
+async function eventually(condition) {
+  for (;;) {
+    const found = await condition();
+    if (found) return found;
+    await new Promise((done) => setTimeout(done, 20));
+  }
+}
+
+test("a workerd that died is started again, which is told, and given up after five times", { ...WITHIN, skip: process.platform !== "linux" }, async () => {
+  const server = start({ DATA: join(folder, "dying") });
+  const url = await server.ready;
+  const add = () => fetch(`${url}/counters/a/increment`, { method: "POST" });
+  assert.equal((await add()).status, 200);
+  for (let end = 1; end <= 4; end++) {
+    process.kill(workerdOf(server), "SIGKILL");
+    await eventually(() => server.errors().match(/workerd is ready again/g)?.length === end);
+    const answer = await fetch(`${url}/counters/a?consistency=strong`);
+    assert.equal((await answer.json()).value, 1);
+  }
+  process.kill(workerdOf(server), "SIGKILL");
+  const { code, errors } = await server.ended;
+  assert.equal(code, 1);
+  assert.equal(errors.match(/workerd ended by itself \(SIGKILL\): its messages are above\. It is started again/g)?.length, 4);
+  assert.match(errors, /5 times within a minute, so it is not started again/);
+});
+
+test("keys that nobody can be known by are refused at the start", WITHIN, async () => {
+  for (const TALLY_KEYS of ['"secret"', '{"keys":[{"key":"0123456789abcdef","scopes":["root"]}]}']) {
+    const { code, errors } = await start({ TALLY_KEYS }).ended;
+    assert.equal(code, 1);
+    assert.match(errors, /TALLY_KEYS/);
+  }
+});
+
 test("an address of another machine is refused", WITHIN, async () => {
   // 192.0.2.0/24 is reserved for documentation (RFC 5737): no machine has it.
   const { code, errors } = await start({ HOST: "192.0.2.1", TALLY_KEYS: "{}" }).ended;
@@ -141,7 +214,7 @@ test("an address of another machine is refused", WITHIN, async () => {
 
 for (const signal of ["SIGTERM", "SIGINT"]) {
   test(`the server gets ready, holds its data folder alone, keeps secrets off disk, and ends on ${signal} with 0`, WITHIN, async () => {
-    const keys = '{"not-on-disk":true}';
+    const keys = '{"keys":[{"key":"not-on-disk-0123456789","scopes":["read"]}]}';
     const first = start({ TALLY_KEYS: keys });
     const url = await first.ready;
     assert.equal((await fetch(`${url}/healthz`)).status, 200);

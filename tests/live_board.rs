@@ -334,8 +334,10 @@ fn a_ping_is_due_where_nothing_was_sent_for_long() {
 #[test]
 fn sockets_that_a_hub_takes_back_keep_their_numbers_and_are_told_all() {
     let mut board = Board::new(10);
-    board.restore(7, NOW_MS, ids(&["a"]), false);
-    board.restore(3, NOW_MS, ids(&["a"]), false);
+    for number in [7, 3] {
+        let restored = board.restore(number, NOW_MS, ids(&["a"]), false);
+        assert_eq!(restored, Ok(()));
+    }
     assert_eq!(board.join(NOW_MS, ids(&["a"]), false, None), Ok(8));
     board.learn(&id("a"), value(1, NOW_MS), NOW_MS);
     for watcher in [3, 7, 8] {

@@ -13,7 +13,9 @@ use tally::protocol::live::board::Update;
 use tally::protocol::live::pace::{Pace, WINDOW_MS, thousandths_json};
 use tally::protocol::live::sight::{Shown, Sight};
 use tally::protocol::live::talk::{self, Kept, Said};
-use tally::protocol::live::{IDS_BYTES_MAX, IDS_MAX, next_second};
+use tally::protocol::live::{
+    ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, PREFIXES_BYTES_MAX, next_second,
+};
 use tally::protocol::messages::{DatacenterSum, Join, Look, Origin, decode, encode};
 use tally::protocol::problem::{Code, Problem};
 use tally::protocol::public::Told;
@@ -59,6 +61,42 @@ fn a_query_names_counters_in_any_order_and_each_once() {
         code(talk::asked(&query(17, IDS_BYTES_MAX / 16))),
         Code::TooManyCounters
     );
+}
+
+#[test]
+fn whatever_a_socket_may_watch_can_be_kept_of_it_in_ascii() {
+    let texts = |character: char, count: usize, bytes: usize| -> Vec<String> {
+        let one = |number: usize| {
+            let mut text = number.to_string();
+            while text.len() + character.len_utf8() <= bytes {
+                text.push(character);
+            }
+            text
+        };
+        (0..count).map(one).collect()
+    };
+    let long = IDS_BYTES_MAX / 16;
+    for (count, bytes) in [(16, long), (IDS_MAX, IDS_BYTES_MAX / IDS_MAX), (1, 1)] {
+        for character in ['x', '"', '\\', 'ü', '漢', '😀'] {
+            let watches = texts(character, count, bytes);
+            let watches: Vec<&str> = watches.iter().map(String::as_str).collect();
+            // As the edge bounds them: prefixes of one byte are the most.
+            let prefixes = vec!["x"; PREFIXES_BYTES_MAX / 2];
+            let kept = kept(&watches, &prefixes);
+            let text = kept.to_attachment().expect("it can be kept");
+            assert!(text.is_ascii() && text.len() <= ATTACHMENT_BYTES_MAX);
+            assert_eq!(Kept::from_attachment(&text), Some(kept));
+        }
+    }
+    let prefix = "x".repeat(ATTACHMENT_BYTES_MAX);
+    assert!(kept(&["a"], &[&prefix]).to_attachment().is_err());
+    for text in [
+        "",
+        "{}",
+        r#"{"ids":["a"],"as_strings":false,"prefixes":[]}"#,
+    ] {
+        assert_eq!(Kept::from_attachment(text), None);
+    }
 }
 
 #[test]

@@ -23,10 +23,10 @@ use tally::counter::queue::InboxId;
 use tally::counter::settings::{Settings, Ttl, TtlMode};
 use tally::counter::total::Value;
 use tally::protocol::messages::{
-    Append, Ask, Call, Check, Claim, Close, Configure, Count, DeletePolicy, Drain, EndReservation,
-    Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, GetSecrets, Held, Hello, Keep, Lease,
-    List, ListAll, ListPolicies, LookUp, MayHold, Measure, Operate, Push, PutPolicy, Read,
-    ReadDead, ReadDrained, ReadMany, Recall, Register, RegisterInbox, ReleaseInbox, Report,
+    Append, Ask, Call, Check, CheckStorage, Claim, Close, Configure, Count, DeletePolicy, Drain,
+    EndReservation, Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, GetSecrets, Held, Hello,
+    Keep, Lease, List, ListAll, ListPolicies, LookUp, MayHold, Measure, Operate, Push, PutPolicy,
+    Read, ReadDead, ReadDrained, ReadMany, Recall, Register, RegisterInbox, ReleaseInbox, Report,
     Reserve, RotateKey, Seal, Settle, Sum, SumExplained, Suspend, TakeOver, ViewOf, WatchLead,
     decode, encode,
 };
@@ -266,6 +266,7 @@ fn each_call_has_its_own_path() {
         (GetSecrets::PATH, "/secrets"),
         (RotateKey::PATH, "/rotate-key"),
         (Measure::PATH, "/measure"),
+        (CheckStorage::PATH, "/check-storage"),
         (Push::PATH, "/push"),
         (WatchLead::PATH, "/watch"),
         (ViewOf::PATH, "/view"),

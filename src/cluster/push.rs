@@ -2,8 +2,10 @@
 //!
 //! Invariant: every push carries all that the root has not confirmed, so a lost one is made good by the
 //! next, and nothing is waited for. While the counter is watched, what changed leaves within
-//! [`PUSH_MS`], and again every [`REPEAT_MS`] until it is confirmed; while it is not, at most one push
-//! leaves in [`CHECKPOINT_MS`], and none where nothing changed.
+//! [`PUSH_MS`], and again every [`REPEAT_MS`] until it is confirmed. While it is not, one push leaves once the
+//! counter was quiet for [`QUIET_MS`], or [`CHECKPOINT_MS`] after the first change where it never is, and none where
+//! nothing changed. An idle object is let go after 10 s: so the push leaves while the lead is open, and a
+//! thousand counters that were written once are not opened again for it.
 //!
 //! Life: the shell says [`Pusher::changed`] with each commit, looks at [`Pusher::due_ms`], gathers its
 //! datacenter where [`Pusher::wants_state`], sends what [`Pusher::take`] gives, and hands back the
@@ -39,8 +41,14 @@ pub const REPEAT_MS: i64 = 100;
 /// times in a lease, so that it is not lost with one message.
 pub const HEARTBEAT_MS: i64 = 2_500;
 
-/// The least time between two pushes while nobody watches.
+/// The longest that a change waits for its push while nobody watches: a counter that is written all the time pushes so
+/// often. A push that was not confirmed is repeated as late.
 pub const CHECKPOINT_MS: i64 = 60_000;
+
+/// How long nothing must have been written before a push leaves while nobody watches, and how long where another left less
+/// than [`CHECKPOINT_MS`] ago, so that a write every few seconds costs no push each. Both are below the 10 s
+/// after which the platform lets an idle object go.
+pub const QUIET_MS: (i64, i64) = (3_000, 8_000);
 
 /// The longest lease that a lead accepts.
 pub const LEASE_MS: i64 = 10_000;
@@ -83,6 +91,8 @@ pub struct Pusher {
     answered: u64,
     /// When the first change was made that is in no push yet.
     changed_ms: Option<i64>,
+    /// When the last change was made.
+    latest_ms: i64,
     /// When state was last gathered for a push.
     gathered_ms: Option<i64>,
     sent_ms: Option<i64>,
@@ -104,6 +114,7 @@ impl Pusher {
             number: 0,
             answered: 0,
             changed_ms: None,
+            latest_ms: 0,
             gathered_ms: None,
             sent_ms: None,
             unanswered_ms: None,
@@ -117,6 +128,7 @@ impl Pusher {
     /// report each flush.
     pub fn changed(&mut self, now_ms: i64) {
         self.changed_ms.get_or_insert(now_ms);
+        self.latest_ms = now_ms;
     }
 
     /// Somebody watches: the lead pushes often for so long.
@@ -179,8 +191,10 @@ impl Pusher {
     /// When state must be gathered for a push.
     fn gather_due_ms(&self, now_ms: i64) -> Option<i64> {
         if !self.is_watched(now_ms) {
-            let since_ms = self.changed_ms?.max(self.sent_ms.unwrap_or(i64::MIN));
-            return Some(after(Some(since_ms), CHECKPOINT_MS, now_ms));
+            let longest_ms = after(Some(self.changed_ms?), CHECKPOINT_MS, now_ms);
+            let is_first = after(self.sent_ms, CHECKPOINT_MS, now_ms) <= now_ms;
+            let quiet_ms = if is_first { QUIET_MS.0 } else { QUIET_MS.1 };
+            return Some(after(Some(self.latest_ms), quiet_ms, now_ms).min(longest_ms));
         }
         let has_news = self.changed_ms.is_some() || self.has_new_watch || self.number == 0;
         Some(if has_news {

@@ -7,13 +7,17 @@ use worker::wasm_bindgen_futures::JsFuture;
 use worker::web_sys::{ReadableStream, Request};
 
 use super::incoming::Incoming;
-use crate::protocol::batch::inflate::Inflate;
-use crate::protocol::bodies::{BODY_BYTES_MAX, BULK_BYTES_MAX, DRAIN_BYTES_MAX};
+use crate::platform::clock::{now_ms, within_ms};
+use crate::protocol::batch::decode::Decoder;
+use crate::protocol::bodies::{
+    ARRIVAL_MS_MAX, BODY_BYTES_MAX, BULK_BYTES_MAX, DRAIN_BYTES_MAX, DRAIN_PIECE_MS_MAX,
+    PIECE_BYTES, PIECE_MS_MAX,
+};
 use crate::protocol::problem::{Code, Problem};
 
-/// How much of a body is read at once: pieces as the network brings them are a few KB, and each costs
-/// a promise, a sixth of a bulk body's time. Held once per body that is being read.
-const PIECE_BYTES: u32 = 64 * 1024;
+/// Bodies that announce no more are read at once and without a deadline: what they hold meanwhile is less than what their
+/// connection does.
+const UNTIMED_BYTES_MAX: u64 = 16 * 1024;
 
 #[wasm_bindgen]
 extern "C" {
@@ -39,16 +43,31 @@ fn broken_off(error: &dyn std::fmt::Display) -> Problem {
     )
 }
 
+fn too_slow(piece_ms: u64) -> Problem {
+    Problem::new(
+        Code::BodyTooSlow,
+        format!(
+            "the body took too long; nothing was counted. Send each {} KiB of it within {} s, and all of it within {} s",
+            PIECE_BYTES / 1_024,
+            piece_ms.div_ceil(1_000),
+            ARRIVAL_MS_MAX / 1_000
+        ),
+    )
+}
+
 /// A body that is being read, piece by piece.
 struct Stream {
     pieces: Pieces,
     /// What the next piece is read into: the platform takes it and gives it back with the piece.
     buffer: Uint8Array,
+    begun_ms: i64,
+    /// How long a piece may take.
+    piece_ms: u64,
 }
 
 impl Stream {
     /// The body's stream; `None` where there is no body.
-    fn open(request: &Request) -> Option<Self> {
+    fn open(request: &Request, piece_ms: u64) -> Option<Self> {
         let body: ReadableStream = request.body()?;
         let options = Object::new();
         Reflect::set(&options, &"mode".into(), &"byob".into()).ok()?;
@@ -56,19 +75,21 @@ impl Stream {
         Some(Self {
             pieces: reader.unchecked_into(),
             buffer: Uint8Array::new_with_length(PIECE_BYTES),
+            begun_ms: now_ms(),
+            piece_ms,
         })
     }
 
     /// The next piece, [`PIECE_BYTES`] long but for the last; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, Problem> {
         let read = async {
             let promise = self.pieces.read_at_least(PIECE_BYTES, &self.buffer)?;
             let read = JsFuture::from(promise).await?;
             Reflect::get(&read, &"value".into())
         };
-        let value = read
-            .await
-            .map_err(|error| worker::Error::from(error).to_string())?;
+        let value = within_ms(self.wait_ms(), read).await;
+        let value = value.ok_or_else(|| too_slow(self.piece_ms))?;
+        let value = value.map_err(|error| broken_off(&worker::Error::from(error)))?;
         let Some(piece) = value
             .dyn_ref::<Uint8Array>()
             .filter(|piece| piece.length() > 0)
@@ -80,7 +101,15 @@ impl Stream {
         Ok(Some(bytes))
     }
 
+    /// How long the next piece may take, milliseconds.
+    fn wait_ms(&self) -> u64 {
+        let taken_ms = now_ms().saturating_sub(self.begun_ms).max(0);
+        let left_ms = ARRIVAL_MS_MAX.saturating_sub(taken_ms);
+        self.piece_ms.min(u64::try_from(left_ms).unwrap_or(0))
+    }
+
     async fn drain(&mut self, mut seen: u64) {
+        self.piece_ms = self.piece_ms.min(DRAIN_PIECE_MS_MAX);
         while seen < DRAIN_BYTES_MAX {
             match self.next().await {
                 Ok(Some(piece)) => seen += length(&piece),
@@ -100,7 +129,7 @@ pub async fn drain(request: &Incoming) {
     if !request.has_body() || request.raw.body_used() {
         return;
     }
-    if let Some(mut stream) = Stream::open(&request.raw) {
+    if let Some(mut stream) = Stream::open(&request.raw, PIECE_MS_MAX) {
         stream.drain(0).await;
     }
 }
@@ -108,7 +137,7 @@ pub async fn drain(request: &Incoming) {
 /// Reads a small body whole.
 ///
 /// # Errors
-/// `body-too-large` above [`BODY_BYTES_MAX`], after draining.
+/// `body-too-large` above [`BODY_BYTES_MAX`], after draining; `body-too-slow`.
 pub async fn read_small(request: &Incoming) -> Result<Vec<u8>, Problem> {
     // Most increments have no body: a stream for nothing took a tenth of their time.
     if !request.has_body() {
@@ -116,11 +145,11 @@ pub async fn read_small(request: &Incoming) -> Result<Vec<u8>, Problem> {
     }
     refuse_encoded(request)?;
     let announced = request.announced_length();
-    if announced.is_some_and(|bytes| bytes <= BODY_BYTES_MAX) {
+    if announced.is_some_and(|bytes| bytes <= UNTIMED_BYTES_MAX) {
         return read_whole(request).await;
     }
     let mut body = Vec::new();
-    each_piece(request, BODY_BYTES_MAX, |piece| {
+    each_piece(request, BODY_BYTES_MAX, PIECE_MS_MAX, |piece| {
         body.extend_from_slice(piece);
         Ok(())
     })
@@ -152,43 +181,36 @@ fn encoding(request: &Incoming) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// Reads a bulk body piece by piece, inflating gzip. `each` may refuse; nothing may be counted
+/// Reads a bulk body piece by piece, decoded; each piece may take `piece_ms`. `each` may refuse; nothing may be counted
 /// before this has returned well, since a fault at the end refuses the whole body.
 ///
 /// # Errors
-/// `body-too-large` above [`BULK_BYTES_MAX`] before or after inflation, `invalid-gzip`,
+/// `body-too-large` above [`BULK_BYTES_MAX`] before or after inflation, `body-too-slow`, `invalid-gzip`,
 /// `unsupported-encoding`, or what `each` says; after draining.
 pub async fn read_bulk(
     request: &Incoming,
+    piece_ms: u64,
     mut each: impl FnMut(&[u8]) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    match encoding(request).as_deref() {
-        None | Some("identity") => each_piece(request, BULK_BYTES_MAX, each).await,
-        Some("gzip" | "x-gzip") => {
-            let mut inflate = Inflate::new(BULK_BYTES_MAX);
-            each_piece(request, BULK_BYTES_MAX, |piece| {
-                inflate.push(piece, &mut each)
-            })
-            .await?;
-            inflate.finish(each)
-        }
-        Some(other) => Err(Problem::new(
-            Code::UnsupportedEncoding,
-            format!("send the body as it is or with content encoding gzip, not {other:?}"),
-        )),
-    }
+    let mut decoder = Decoder::new(encoding(request).as_deref(), BULK_BYTES_MAX)?;
+    each_piece(request, BULK_BYTES_MAX, piece_ms, |piece| {
+        decoder.push(piece, &mut each)
+    })
+    .await?;
+    decoder.finish(each)
 }
 
 async fn each_piece(
     request: &Incoming,
     limit: u64,
+    piece_ms: u64,
     mut each: impl FnMut(&[u8]) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    let Some(mut stream) = Stream::open(&request.raw) else {
+    let Some(mut stream) = Stream::open(&request.raw, piece_ms) else {
         return Ok(());
     };
     let mut seen = 0;
-    while let Some(piece) = stream.next().await.map_err(|error| broken_off(&error))? {
+    while let Some(piece) = stream.next().await? {
         seen += length(&piece);
         let outcome = if seen > limit {
             Err(too_large(limit))

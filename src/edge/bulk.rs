@@ -18,6 +18,7 @@ use crate::counter::ledger::KeyedOutcome;
 use crate::platform::clock::{now_ms, random, sleep_ms};
 use crate::platform::keyed::count_bounded;
 use crate::platform::measure;
+use crate::platform::setting::number;
 use crate::platform::settled::all_settled;
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::batch::Record;
@@ -30,9 +31,11 @@ use crate::protocol::batch::plan::{BATCH_COUNTERS_MAX, Plan};
 use crate::protocol::batch::report::Report;
 use crate::protocol::batch::split::Splitter;
 use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
+use crate::protocol::bodies::{PIECE_MS_MAX, reading_bytes};
 use crate::protocol::keys::{BodyHash, Kind, parse_key, write_key};
 use crate::protocol::messages::Fault;
 use crate::protocol::metrics::Metric;
+use crate::protocol::names::BODY_PIECE_MS;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::protocol::visitor::{day_of, visitor};
@@ -191,7 +194,9 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     };
     let mut body_hash = body_key.map(|_| BodyHash::new(&hash_of, &records.asked()));
     let mut gather = Gather::new(limits, random()).knowing(unique_hash_of);
-    let mut memory = BulkMemory::default();
+    let mut memory = BulkMemory::of(visit.address().ok());
+    let reading_bytes = reading_bytes(visit.request.announced_length());
+    memory.hold(reading_bytes)?;
     let reading = BulkStage::enter(Stage::Reading);
     let visitor = Visitor::of(visit, caller);
     let take = |gather: &mut Gather, line: u64, record: Result<&[u8], Problem>| {
@@ -208,15 +213,17 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         }
     };
     let mut splitter = records.splitter();
-    body::read_bulk(&visit.request, |chunk| {
+    let piece_ms = number(&visit.env, BODY_PIECE_MS).unwrap_or(PIECE_MS_MAX);
+    body::read_bulk(&visit.request, piece_ms, |chunk| {
         if let Some(body_hash) = &mut body_hash {
             body_hash.push(&hash_of, chunk);
         }
         splitter.push(chunk, |line, record| take(&mut gather, line, record))?;
-        memory.hold(gather.memory_bytes())
+        memory.hold(reading_bytes + gather.memory_bytes())
     })
     .await?;
     splitter.finish(|line, record| take(&mut gather, line, record))?;
+    memory.hold(gather.memory_bytes())?;
 
     drop(reading);
 

@@ -1,5 +1,5 @@
-//! The files that are served as they stand: those of the dashboard, at `/dashboard/`, the script for pages, and the
-//! API's description.
+//! The files that are served as they stand: those of the dashboard, at `/dashboard/`, the script for pages (without its
+//! comments), and the API's description.
 //!
 //! Invariant: no file is in the Wasm, whose size is start-up time. `scripts/dashboard.mjs` puts them as text at the
 //! end of the module around it, as a function that finds one by its name: a module is what every platform loads in

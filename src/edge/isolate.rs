@@ -19,6 +19,7 @@ use crate::limit::visitors::Visitors;
 use crate::platform::clock::{now_ms, random, random_key};
 use crate::platform::setting::setting;
 use crate::protocol::access::Access;
+use crate::protocol::batch::shares::{Full, Shares};
 use crate::protocol::batch::wave::{Stage, Waves};
 use crate::protocol::bounds::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
 use crate::protocol::names::{
@@ -27,6 +28,7 @@ use crate::protocol::names::{
 };
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
+use crate::protocol::visitor::Address;
 use crate::sketch::{HashKey, hash};
 
 /// Counters whose number of shards is remembered; about 100 bytes each. Forgetting costs one hop.
@@ -55,7 +57,7 @@ struct Isolate {
     visitors: Visitors,
     /// Visitors are hashed with it.
     visitors_key: HashKey,
-    bulk_bytes: u64,
+    bulk: Shares,
     waves: Waves,
     /// Decides which shard this isolate stays with.
     lot: u64,
@@ -81,7 +83,7 @@ fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
             limits: Limits::default(),
             visitors: Visitors::default(),
             visitors_key: HashKey::from(random_key().0),
-            bulk_bytes: 0,
+            bulk: Shares::new(BULK_MEMORY_BYTES_MAX),
             waves: Waves::default(),
             lot: random(),
         }))
@@ -278,34 +280,46 @@ pub fn own_shard(shards: u8) -> u8 {
     with(|isolate| shard_of_lot(isolate.lot, shards))
 }
 
-/// A share of the isolate's memory for bulk bodies; it is given back when dropped.
-#[derive(Default)]
+/// What a bulk body holds of the isolate's memory; it is given back when dropped.
 pub struct BulkMemory {
+    sender: u64,
     bytes: u64,
 }
 
 impl BulkMemory {
+    /// Nothing yet, of a sender at this address. All whose address is not known are one.
+    pub fn of(address: Option<Address>) -> Self {
+        let bytes = address.as_ref().map(Address::as_bytes);
+        let sender = with_visitors(|_, hashed| hashed(bytes.unwrap_or_default()));
+        Self { sender, bytes: 0 }
+    }
+
     /// Sets what this body holds now.
     ///
     /// # Errors
-    /// `overloaded` where all bodies together would hold too much.
+    /// `body-too-large` where no body may hold so much; `overloaded` where there is not enough left.
     pub fn hold(&mut self, bytes: u64) -> Result<(), Problem> {
-        with(|isolate| {
-            let others = isolate.bulk_bytes.saturating_sub(self.bytes);
-            if others + bytes > BULK_MEMORY_BYTES_MAX {
-                let detail = "too many bulk bodies are being read here at once; nothing was counted, send it again";
-                return Err(Problem::new(Code::Overloaded, detail));
-            }
-            isolate.bulk_bytes = others + bytes;
-            self.bytes = bytes;
-            Ok(())
-        })
+        let held = with(|isolate| isolate.bulk.hold(self.sender, self.bytes, bytes));
+        held.map_err(|full| match full {
+            Full::Alone => Problem::new(
+                Code::BodyTooLarge,
+                "what the body sums to takes too much memory: it names too many different counters, times or visitors; \
+                 nothing was counted, send it in parts",
+            ),
+            Full::Now => Problem::new(
+                Code::Overloaded,
+                "too many bulk bodies are being read here at once; nothing was counted, send it again",
+            ),
+        })?;
+        self.bytes = bytes;
+        Ok(())
     }
 }
 
 impl Drop for BulkMemory {
     fn drop(&mut self) {
-        with(|isolate| isolate.bulk_bytes = isolate.bulk_bytes.saturating_sub(self.bytes));
+        // To hold less is never refused.
+        let _ = with(|isolate| isolate.bulk.hold(self.sender, self.bytes, 0));
     }
 }
 

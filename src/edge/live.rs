@@ -66,7 +66,7 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
     let mut prefixes = caller.readable_prefixes();
     let mut bytes = 0;
     prefixes.retain(|prefix| {
-        bytes += prefix.len();
+        bytes += prefix.len() + 1;
         bytes <= PREFIXES_BYTES_MAX
     });
     let join = Join {

@@ -17,6 +17,7 @@
 //! | [`distribution`] | how samples are distributed |
 //! | [`secrets`], [`elements`] | keys and salts of hashes; what uniques of one write are counted by |
 //! | [`uniques`] | unions of unique elements |
+//! | [`health`] | whether this edge can do its work |
 //! | [`hyll`] | unique elements from and for Redis |
 //! | [`views`] | what default reads share |
 //! | [`manage`] | settings, endings, listings |
@@ -45,6 +46,7 @@ mod files;
 mod fleet;
 mod flight;
 mod head;
+mod health;
 mod hyll;
 mod incoming;
 mod isolate;
@@ -108,7 +110,7 @@ pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Resu
 
 async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
     match (route, visit.caller()) {
-        (Route::Health, _) => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
+        (Route::Health, _) => health::health(visit).await,
         (Route::OpenApi, _) => files::openapi(),
         (Route::Script, _) => files::script(),
         (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,

@@ -1,4 +1,4 @@
-// Tally for pages: counts views, and fills elements marked data-tally="<counter id>" with live numbers.
+//! Tally for pages: counts views, and fills elements marked data-tally="<counter id>" with live numbers.
 //   <script defer src="https://tally.example.com/tally.js"></script>
 // A view counts once the page has loaded, and again when its path changes. Nothing is stored.
 // Its attributes are described in docs/guide/page-views.md.
@@ -9,7 +9,8 @@
   const pageId = () => id || prefix + location.pathname;
   const counter = (name) => `${origin}/counters/${encodeURIComponent(name)}`;
 
-  // The same script twice on a page counts once.
+  // The same script twice on a page counts once. The first alone shows numbers: two could tell of different ones.
+  const shows = !window.tallyScripts;
   const scripts = (window.tallyScripts ||= {});
   const isSecond = scripts[[origin, id, prefix]];
   scripts[[origin, id, prefix]] = true;
@@ -30,18 +31,11 @@
     navigator.sendBeacon?.(url, body) || fetch(url, { method: "POST", body, mode: "no-cors", keepalive: true });
   }
 
-  const values = {};
+  const values = new Map();
   let watched = "";
   let stop = () => {};
-
-  function fill() {
-    const format = new Intl.NumberFormat(document.documentElement.lang || undefined);
-    for (const element of document.querySelectorAll("[data-tally]")) {
-      const value = values[element.dataset.tally || pageId()];
-      const text = value != null && format.format(value);
-      if (text && element.textContent !== text) element.textContent = text;
-    }
-  }
+  // How often in a row the stream could not be opened.
+  let failures = 0;
 
   // Asks every few seconds, less often where that fails, and after a while for a stream again.
   function poll(ids) {
@@ -53,12 +47,14 @@
       for (const name of ids) {
         // Text is the number alone. 404: nothing is counted yet.
         const answer = await fetch(counter(name), { headers: { accept: "text/plain" } }).catch(() => ({}));
-        if (answer.ok) values[name] = BigInt(await answer.text());
-        else isWell &&= answer.status === 404;
+        const value = answer.ok ? BigInt(await answer.text()) : null;
+        if (timer === null) return;
+        values.set(name, value);
+        isWell &&= answer.ok || answer.status === 404;
       }
-      fill();
       pause = isWell ? 5e3 : Math.min(2 * pause, 6e4);
-      if (timer !== null) timer = setTimeout(--left ? ask : again, pause);
+      timer = setTimeout(--left ? ask : again, pause);
+      watch();
     };
     stop = () => {
       clearTimeout(timer);
@@ -73,28 +69,48 @@
   }
 
   function watch() {
+    if (!shows) return;
     // Nobody looks at a hidden page, and browsers open few connections to one place.
     const elements = document.hidden ? [] : [...document.querySelectorAll("[data-tally]")];
-    const ids = [...new Set(elements.map((element) => element.dataset.tally || pageId()))];
-    const list = ids.sort().map((name) => `id=${encodeURIComponent(name)}`).join("&");
+    const names = elements.map((element) => element.dataset.tally || pageId());
+    const ids = [...new Set(names)].sort();
+    const list = ids.map((name) => `id=${encodeURIComponent(name)}`).join("&");
     if (list !== watched) {
       stop();
       stop = () => {};
       watched = list;
-      if (list) {
-        const source = new EventSource(`${origin}/live?${list}`);
-        source.onmessage = ({ data }) => {
-          const { type, counters } = JSON.parse(data);
-          if (type !== "update") return;
-          for (const name in counters) values[name] = counters[name]?.value;
-          fill();
-        };
-        // The browser mends a broken stream, but not one that was refused.
-        source.onerror = () => source.readyState === 2 && poll(ids);
-        stop = () => source.close();
-      }
+      if (list) follow(ids, list);
     }
-    fill();
+    // What is not known now is a dash: a number would be of another time, or of the page before.
+    const format = new Intl.NumberFormat(document.documentElement.lang || undefined);
+    elements.forEach((element, index) => {
+      const value = failures > 1 ? null : values.get(names[index]);
+      const text = value == null ? "–" : format.format(value);
+      if (element.textContent !== text) element.textContent = text;
+    });
+  }
+
+  function follow(ids, list) {
+    for (const name of values.keys()) ids.includes(name) || values.delete(name);
+    failures = 0;
+    const source = new EventSource(`${origin}/live?${list}`);
+    source.onopen = () => {
+      failures = 0;
+      watch();
+    };
+    source.onmessage = ({ data }) => {
+      const { type, counters } = JSON.parse(data);
+      if (type !== "update") return;
+      for (const name in counters) values.set(name, counters[name]?.value);
+      watch();
+    };
+    // The browser mends a broken stream, but not one that was refused.
+    source.onerror = () => {
+      if (source.readyState === 2) return poll(ids);
+      failures += 1;
+      watch();
+    };
+    stop = () => source.close();
   }
 
   function moved() {

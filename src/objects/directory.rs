@@ -23,8 +23,9 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::protocol::messages::{
-    Call, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, GetSecrets, Keep, List, ListPolicies,
-    LookUp, Operate, Push, PutPolicy, Register, RegisterInbox, RotateKey, Settle, ViewOf,
+    Call, CheckStorage, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, GetSecrets, Keep, List,
+    ListPolicies, LookUp, Operate, Push, PutPolicy, Register, RegisterInbox, RotateKey, Settle,
+    ViewOf,
 };
 
 /// Counters and duties that one alarm looks at; the next alarm follows at once.
@@ -89,6 +90,7 @@ impl DurableObject for Directory {
             Settle::PATH => {
                 call::reply::<Settle>(&self.on_settle(call::read(&mut request).await).await)
             }
+            CheckStorage::PATH => call::reply::<CheckStorage>(&Ok(self.unreadable())),
             List::PATH => call::reply::<List>(&self.on_list(call::read(&mut request).await)),
             Push::PATH => call::reply::<Push>(&self.on_push(call::read(&mut request).await)),
             ViewOf::PATH => call::reply::<ViewOf>(&self.on_view(call::read(&mut request).await)),
@@ -132,6 +134,15 @@ impl Directory {
     pub(super) fn readable(&self) -> Result<(), Fault> {
         self.storage
             .check(|| self.storage.note(self.rows.prepare()))
+    }
+
+    /// Why what is stored cannot be read, if it cannot.
+    fn unreadable(&self) -> Option<String> {
+        match self.readable() {
+            Ok(()) => None,
+            Err(Fault::Unavailable(why) | Fault::Broken(why)) => Some(why),
+            Err(fault) => Some(fault.to_string()),
+        }
     }
 
     /// The counter's lock. Locks that nobody holds are let go.

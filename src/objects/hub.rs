@@ -8,12 +8,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use worker::web_sys::TransformStream;
-use worker::{
-    Env, Request, Response, ResponseBody, State, WebSocket, WebSocketIncomingMessage, WebSocketPair,
-};
+use worker::{Env, Request, Response, State, WebSocket, WebSocketIncomingMessage};
 
-use super::sink::{Readiness, Sink, keep, kept_of};
+use super::sink::{FAILED, Readiness, Sink, close, kept_of};
 use super::store::Store;
 use crate::counter::id::CounterId;
 use crate::platform::call;
@@ -65,16 +62,21 @@ impl Hub {
         hub
     }
 
-    /// Takes back the sockets that are open.
+    /// Takes back the sockets that are open. One that cannot be served is closed, so that its client connects again.
     fn restore(&self) {
         let now_ms = now_ms();
+        let mut board = self.board.borrow_mut();
         for socket in self.object.get_websockets() {
-            let kept = kept_of(&socket);
-            if let (Some(id), Some(kept)) = (self.id_of(&socket), kept) {
-                self.board
-                    .borrow_mut()
-                    .restore(id, now_ms, kept.ids, kept.as_strings);
-                self.sinks.borrow_mut().insert(id, Sink::Socket(socket, 0));
+            let known = self.id_of(&socket).zip(kept_of(&socket));
+            let restored = known.and_then(|(id, kept)| {
+                let restored = board.restore(id, now_ms, kept.ids, kept.as_strings);
+                restored.ok().map(|()| id)
+            });
+            match restored {
+                Some(id) => {
+                    self.sinks.borrow_mut().insert(id, Sink::Socket(socket, 0));
+                }
+                None => close(&socket, FAILED),
             }
         }
     }
@@ -101,6 +103,10 @@ impl Hub {
             as_strings: join.as_strings,
             prefixes: join.prefixes,
         };
+        let attachment = match is_socket.then(|| kept.to_attachment()).transpose() {
+            Ok(attachment) => attachment,
+            Err(fault) => return Response::error(fault.to_string(), 500),
+        };
         let joined =
             self.board
                 .borrow_mut()
@@ -108,30 +114,26 @@ impl Hub {
         let Ok(id) = joined else {
             return Response::error("the hub is full", 503);
         };
-        let response = if is_socket {
-            let pair = WebSocketPair::new()?;
-            self.object
-                .accept_websocket_with_tags(&pair.server, &[&id.to_string()]);
-            keep(&pair.server, &kept)?;
-            self.sinks
-                .borrow_mut()
-                .insert(id, Sink::Socket(pair.server, 0));
-            self.serve(id, second_of(now_ms()), &mut Made::default(), None);
-            Response::from_websocket(pair.client)?
-        } else {
-            let stream = TransformStream::new()?;
-            let mut sink = Sink::Events(stream.writable().get_writer()?);
+        let opened = match attachment {
+            Some(attachment) => Sink::socket(&self.object, id, attachment),
+            None => Sink::events(),
+        };
+        let Ok((mut sink, response)) = opened else {
+            self.board.borrow_mut().leave(id);
+            return Response::error("no stream can be opened", 500);
+        };
+        let second = second_of(now_ms());
+        if matches!(sink, Sink::Events(_)) {
             // With what is known already, since the stream takes one chunk at a time.
-            let second = second_of(now_ms());
             let update = self.due(id, second, &mut Made::default());
             let frame = update.as_ref().map(talk::update_frame);
             sink.send(&[talk::first_frame(), frame.unwrap_or_default()].concat());
             if update.is_some() {
                 self.note_sent(id, second, Metric::LiveUpdateEvents);
             }
-            self.sinks.borrow_mut().insert(id, sink);
-            Response::from_body(ResponseBody::Stream(stream.readable()))?
-        };
+        }
+        self.sinks.borrow_mut().insert(id, sink);
+        self.serve(id, second, &mut Made::default(), None);
         self.ask_unheard();
         Ok(response)
     }
@@ -356,15 +358,16 @@ impl Hub {
             return Ok(());
         };
         kept.ids = talk::changed(&kept, add, remove)?;
-        let changed = self
-            .board
-            .borrow_mut()
-            .change(id, now_ms(), kept.ids.clone());
+        let internal = |what: String| Problem::new(Code::Internal, what);
+        let attachment = kept.to_attachment();
+        let attachment = attachment.map_err(|fault| internal(fault.to_string()))?;
+        let changed = self.board.borrow_mut().change(id, now_ms(), kept.ids);
         changed.map_err(|Full| {
             let detail = "too many counters are watched together here; open another socket";
             Problem::new(Code::Overloaded, detail)
         })?;
-        keep(socket, &kept).map_err(|error| Problem::new(Code::Internal, error.to_string()))
+        let is_kept = socket.serialize_attachment(attachment);
+        is_kept.map_err(|error| internal(error.to_string()))
     }
 
     /// A socket is closed.

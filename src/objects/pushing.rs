@@ -9,7 +9,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::cell::Core;
-use crate::cluster::push::{CHECKPOINT_MS, PUSH_MS, Pusher};
+use crate::cluster::push::{CHECKPOINT_MS, PUSH_MS, Pusher, QUIET_MS};
 use crate::cluster::view::{DatacenterState, View};
 use crate::counter::flush::Refusal;
 use crate::counter::merge::Question;
@@ -94,6 +94,11 @@ impl Core {
     /// Has the next push sent when it is due, by whoever does that already, by a loop while somebody watches,
     /// or by the alarm.
     fn see_to_pushes(self: &Rc<Self>, now_ms: i64) {
+        self.see_to_pushes_in(now_ms, ALARM_MS_MIN);
+    }
+
+    /// As [`Core::see_to_pushes`]; the alarm rings in `alarm_ms_min` at the earliest.
+    fn see_to_pushes_in(self: &Rc<Self>, now_ms: i64, alarm_ms_min: i64) {
         let mut pushing = self.pushing.borrow_mut();
         if pushing.is_driven {
             // What is due next may be due sooner now.
@@ -120,7 +125,7 @@ impl Core {
             return;
         };
         // What could not be sent now is not tried at once again.
-        let due_ms = due_ms.max(now_ms.saturating_add(ALARM_MS_MIN));
+        let due_ms = due_ms.max(now_ms.saturating_add(alarm_ms_min));
         if pushing.armed_ms < now_ms || pushing.armed_ms > due_ms {
             pushing.armed_ms = due_ms;
             drop(pushing);
@@ -259,10 +264,14 @@ impl Core {
                 pushing.of(generation).changed(since_ms);
             }
         }
-        if let Some(push) = self.gather_push(now_ms).await {
-            self.clone().send_push(push).await;
+        match self.gather_push(now_ms).await {
+            Some(push) => {
+                self.clone().send_push(push).await;
+                self.see_to_pushes(now_ms);
+            }
+            // It is still being written. Each look costs a row, so the next is as late as finds the object open.
+            None => self.see_to_pushes_in(now_ms, QUIET_MS.1),
         }
-        self.see_to_pushes(now_ms);
     }
 }
 

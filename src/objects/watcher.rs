@@ -10,6 +10,7 @@ use worker::{
 
 use super::hub::Hub;
 use super::lookout::Lookout;
+use super::sink::answer_close;
 use crate::platform::call;
 use crate::protocol::messages::{Call, Join, Look};
 
@@ -58,10 +59,11 @@ impl DurableObject for Watcher {
     async fn websocket_close(
         &self,
         socket: WebSocket,
-        _code: usize,
-        _reason: String,
+        code: usize,
+        reason: String,
         _was_clean: bool,
     ) -> worker::Result<()> {
+        answer_close(&socket, code, &reason);
         self.hub.on_close(&socket);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Bodies of settings, and of queued events.
+//! Bodies: how large they may be and how long they may take; those of settings, and of queued events.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,6 +21,36 @@ pub const BULK_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// How much of a body that is too large is read, and thrown away, so that the client sees the
 /// answer and not a reset connection.
 pub const DRAIN_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How long each piece of it may take, milliseconds: whoever sends more slowly may see no answer.
+pub const DRAIN_PIECE_MS_MAX: u64 = 2_000;
+
+/// How long each [`PIECE_BYTES`] of a body may take to arrive, and what is left at its end, milliseconds: so a body comes at
+/// 52 kbit/s at least. A deployment may say otherwise.
+pub const PIECE_MS_MAX: u64 = 10_000;
+
+/// How much of a body is read at once: pieces as the network brings them are a few KB, and each costs
+/// a promise, a sixth of a bulk body's time. Held once per body that is being read.
+pub const PIECE_BYTES: u32 = 64 * 1024;
+
+/// How long a body may take to arrive in all, milliseconds: the largest, of 32 MiB, at 0.9 Mbit/s.
+pub const ARRIVAL_MS_MAX: i64 = 300_000;
+
+/// What a bulk body holds at most while it is read, besides its sums, bytes: a piece twice, as the platform gives it and
+/// here; what comes out of gzip, 128 KiB, and the decoder's window, 48 KiB; a record of 64 KiB that is not whole.
+const READING_BYTES_MAX: u64 = (2 * 64 + 128 + 48 + 64) * 1024;
+
+/// Returns what a bulk body holds while it is read, besides its sums, bytes: the buffer for its pieces, and four times what
+/// it announced.
+pub fn reading_bytes(announced: Option<u64>) -> u64 {
+    let least = u64::from(PIECE_BYTES);
+    announced.map_or(READING_BYTES_MAX, |bytes| {
+        bytes
+            .saturating_mul(4)
+            .saturating_add(least)
+            .min(READING_BYTES_MAX)
+    })
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

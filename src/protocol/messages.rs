@@ -59,7 +59,7 @@ pub use queue::{
     Append, Appended, DeadLetters, Drain, MayHold, ReadDead, ReadDrained, RegisterInbox,
     ReleaseInbox, TakeOver,
 };
-pub use read::{GlobalSum, List, ListAll, Measure, Read, ReadMany, Wanted};
+pub use read::{CheckStorage, GlobalSum, List, ListAll, Measure, Read, ReadMany, Wanted};
 pub use secrets::{GetSecrets, RotateKey, Secrets};
 
 calls! {

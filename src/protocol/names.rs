@@ -47,6 +47,8 @@ pub const DATACENTERS: &str = "TALLY_DATACENTERS";
 pub const DATACENTERS_REGION: &str = "region";
 /// Its value for a deployment in one place: all requests enter at `LOCAL`, whatever the platform says of them.
 pub const DATACENTERS_ONE: &str = "one";
+/// How long each 64 KiB of a bulk body may take to arrive, milliseconds.
+pub const BODY_PIECE_MS: &str = "TALLY_BODY_PIECE_MS";
 /// Flushes a second of one cell from which on a datacenter splits. Optional, on the aggregator.
 pub const SPLIT_FLUSHES_PER_SECOND: &str = "TALLY_SPLIT_FLUSHES_PER_SECOND";
 /// How long a datacenter must be quiet before its shards are halved. Optional, on the aggregator.

@@ -64,6 +64,7 @@ codes! {
     HashMismatch "hash-mismatch" 409 "Unique elements went through different hashes";
     BelowFloor "below-floor" 409 "The value would be below the counter's floor";
     HashKeySet "hash-key-set" 409 "The hash key is a setting of the deployment";
+    BodyTooSlow "body-too-slow" 408 "The body took too long to arrive";
     PreconditionFailed "precondition-failed" 412 "The counter has changed since";
     BodyTooLarge "body-too-large" 413 "The body is too large";
     UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read";

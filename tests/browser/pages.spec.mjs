@@ -133,8 +133,9 @@ test("numbers are asked for where the stream is refused", async () => {
   expect(await page.textContent("i")).toBe("–");
 });
 
-test("numbers are those of the stream, and one that does not exist is left as it was", async () => {
-  files["/streamed"] = html('<b id="a" data-tally="streamed">–</b><b id="b" data-tally="absent">–</b>', { head: script('data-count="off"') });
+test("numbers are those of the stream, and one that does not exist is a dash", async () => {
+  const body = '<b id="a" data-tally="streamed">–</b><b id="b" data-tally="absent">0</b><b id="c" data-tally="constructor">0</b>';
+  files["/streamed"] = html(body, { head: script('data-count="off"') });
   const page = await browser.page();
   opened.push(page);
   const update = { type: "update", at: 1, counters: { streamed: { value: 41_000 }, absent: null } };
@@ -146,8 +147,57 @@ test("numbers are those of the stream, and one that does not exist is left as it
   });
   await page.goto(`${site.url}/streamed`);
   await page.getByText("41,000", { exact: true }).waitFor();
-  expect(await page.textContent("#b")).toBe("–");
-  expect(asked[0]).toBe("?id=absent&id=streamed");
+  for (const id of ["#b", "#c"]) expect(await page.textContent(id), id).toBe("–");
+  expect(asked[0]).toBe("?id=absent&id=constructor&id=streamed");
+});
+
+test("no element shows the number of the page before, or of a counter that is gone", async () => {
+  await add("/first", 7);
+  await add("kept", 3);
+  files["/first"] = html('<b id="own" data-tally="">–</b><b id="kept" data-tally="kept">–</b>', { head: script('data-count="off"') + script('data-prefix="other"') });
+  const page = await visit("/first");
+  const shows = (selector, text) => page.waitForFunction(([at, wanted]) => document.querySelector(at)?.textContent === wanted, [selector, text]);
+  await shows("#own", "7");
+  await shows("#kept", "3");
+  // The counter of the next page does not exist, and nothing will count it.
+  const atOnce = await page.evaluate(() => {
+    history.pushState({}, "", "/second");
+    return document.querySelector("#own").textContent;
+  });
+  expect(atOnce).toBe("–");
+  await shows("#kept", "3");
+  expect(await page.textContent("#own")).toBe("–");
+  // Nor where the path changes without a sign of it.
+  await page.evaluate(() => history.pushState({}, "", "/first"));
+  await shows("#own", "7");
+  await page.evaluate(() => history.replaceState({}, "", "/second"));
+  await add("kept", 1);
+  await shows("#kept", "4");
+  await shows("#own", "–");
+  await world.well("DELETE", "/counters/kept", ADMIN);
+  await shows("#kept", "–");
+});
+
+test("what cannot be read any more is a dash, until it can", async () => {
+  await add("away", 5);
+  files["/away"] = html('<b data-tally="away">–</b>', { head: script('data-count="off"') });
+  const page = await browser.page();
+  opened.push(page);
+  browser.allow(/\/away: .*\/live\?/);
+  let isAway = false;
+  await page.route("**/live?*", (route) => {
+    if (isAway) return route.abort();
+    const update = { type: "update", at: 1, counters: { away: { value: 5 } } };
+    const headers = { "access-control-allow-origin": "*", "content-type": "text/event-stream" };
+    return route.fulfill({ headers, body: `retry: 10\n\ndata: ${JSON.stringify(update)}\n\n` });
+  });
+  await page.goto(`${site.url}/away`);
+  const shows = (text) => page.waitForFunction((wanted) => document.querySelector("b").textContent === wanted, text);
+  await shows("5");
+  isAway = true;
+  await shows("–");
+  isAway = false;
+  await shows("5");
 });
 
 test("elements show numbers in the page's language, follow them, and may come later", async () => {

@@ -39,12 +39,12 @@ const BATCHES = [
 const bearer = (key) => ({ authorization: `Bearer ${key}` });
 
 describe("nothing is configured", () => {
-  for (const [what, vars] of [
+  for (const [what, vars, isUnreadable] of [
     ["no variable at all", { TALLY_ACCESS: undefined }],
     ["an empty secret", { TALLY_ACCESS: undefined, TALLY_KEYS: " " }],
     ["another word than open", { TALLY_ACCESS: "yes" }],
-    ["a secret that is no JSON, though access is open", { TALLY_KEYS: "{" }],
-    ["a secret with an unknown scope", { TALLY_KEYS: '{"keys":[{"key":"0123456789abcdef","scopes":["root"]}]}' }],
+    ["a secret that is no JSON, though access is open", { TALLY_KEYS: "{" }, true],
+    ["a secret with an unknown scope", { TALLY_KEYS: '{"keys":[{"key":"0123456789abcdef","scopes":["root"]}]}' }, true],
   ]) {
     test(what, async () => {
       const world = await openWorld({ vars });
@@ -54,7 +54,8 @@ describe("nothing is configured", () => {
         expect(headers.get("retry-after")).toBeNull();
         await world.refused(503, "not-configured", "POST", "/counters/a/increment");
         await world.refused(503, "not-configured", "POST", "/events", { body: '{"key":"a"}', headers: bearer("0123456789abcdef") });
-        await world.well("GET", "/healthz");
+        if (isUnreadable) await world.refused(503, "not-configured", "GET", "/healthz");
+        else await world.well("GET", "/healthz");
         await world.well("GET", "/openapi.json");
       } finally {
         await world.close();

@@ -1,5 +1,6 @@
 // The aggregator's module with faults: before each call the test is asked what is to happen.
-// "before": the call fails unseen. "after": it is carried out and its answer is lost. "hang": no answer.
+// "before": the call fails unseen. "after": it is carried out and its answer is lost. "hang": no answer. "unkept": nothing can be
+// kept of the sockets that it accepts.
 // A batch of a queue is a call too: one that fails comes again, whatever was acknowledged of it.
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
 import Aggregator, {
@@ -14,12 +15,21 @@ import Aggregator, {
 const sound = (name, event, env, ctx) =>
   typeof Aggregator === "function" ? new Aggregator(ctx, env)[name](event) : Aggregator[name](event, env, ctx);
 
+let keepsNothing = false;
+const { serializeAttachment } = WebSocket.prototype;
+WebSocket.prototype.serializeAttachment = function (value) {
+  if (keepsNothing) throw new Error("fault: nothing can be kept");
+  return serializeAttachment.call(this, value);
+};
+
 async function perhaps(env, kind, name, request, answer) {
   const asked = JSON.stringify({ kind, name, path: request === null ? "" : new URL(request.url).pathname });
   const fault = await (await env.FAULTS.fetch("http://faults", { method: "POST", body: asked })).text();
   if (fault === "before") throw new Error("fault: unreachable");
   if (fault === "hang") return new Promise(() => {});
+  keepsNothing = fault === "unkept";
   const answered = await answer();
+  keepsNothing = false;
   if (fault === "after") throw new Error("fault: the answer is lost");
   return answered;
 }

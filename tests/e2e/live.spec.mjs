@@ -198,6 +198,44 @@ test("as many watch as there is room for, with as many ids, and no more", async 
   for (const watcher of watchers) watcher.close();
 });
 
+test("a join that fails takes no room, and the longest ids can be joined with", async () => {
+  await open({ faults: true, vars: { TALLY_LIVE_WATCHERS: "1" } });
+  const path = "/live?id=a";
+  world.fail((asked) => (asked.path === "/live-join" ? "unkept" : undefined));
+  // More than there are places in all hubs of a region.
+  for (let join = 0; join < 70; join++) {
+    const refused = await connect(world, path).catch((error) => error.message);
+    expect(refused).toMatch(/503/);
+  }
+  world.fail(() => undefined);
+  const long = Array.from({ length: 16 }, (_, index) => `${String(index).padStart(2, "0")}${"x".repeat(507)}漢`);
+  const query = long.map((id) => `id=${encodeURIComponent(id)}`).join("&");
+  const watcher = await connect(world, `/live?${query}`);
+  await until(() => Object.keys(watcher.counters).length === long.length, "all of its counters");
+  await world.evict();
+  await world.add(long[0]);
+  await watcher.sees(long[0], (one) => one?.value === 1);
+  // No hub is taken twice: the next joins go on to others.
+  const others = await each(Array.from({ length: 63 }), 1, () => connect(world, path));
+  await expect(connect(world, path)).rejects.toThrow(/503/);
+  for (const one of [watcher, ...others]) one.close();
+});
+
+test("a close is answered with its code", async () => {
+  await open();
+  for (const [code, reason, expected] of [
+    [1000, "done", [1000, "done"]],
+    [3123, "", [3123, ""]],
+    [undefined, undefined, [1005, ""]],
+  ]) {
+    const watcher = await connect(world, "/live?id=a");
+    await watcher.sees("a", (a) => a === null);
+    watcher.socket.close(code, reason);
+    await until(() => watcher.isClosed, "the answer");
+    expect([watcher.code, watcher.reason]).toEqual(expected);
+  }
+});
+
 test("a socket outlives the memory of its hub", async () => {
   await open();
   await world.add("a");

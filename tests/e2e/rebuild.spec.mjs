@@ -50,23 +50,6 @@ async function loseRoots() {
   await open();
 }
 
-/**
- * Sets the alarms of a stopped world's cells to now, as if their time had passed meanwhile. The platform keeps them in
- * nanoseconds, in a table of the namespace and in each object.
- */
-function ringNow() {
-  let armed = 0;
-  const now_ns = `${Date.now()}000000`;
-  for (const file of databases("Cell")) {
-    edit(file, (database, tables) => {
-      const set = (sql) => Number(database.prepare(sql).run().changes);
-      if (tables.includes("_cf_METADATA")) set(`UPDATE _cf_METADATA SET value = ${now_ns} WHERE key = 1`);
-      if (tables.includes("_cf_ALARM")) armed += set(`UPDATE _cf_ALARM SET scheduled_time = ${now_ns}`);
-    });
-  }
-  return armed;
-}
-
 /** Stops the world, deletes the directory with all that it holds, and opens the world again. */
 async function loseDirectory() {
   await world.close();
@@ -150,11 +133,6 @@ test("a plain write brings a lost root back with its datacenter's next checkpoin
   await world.add("plain", { delta: 40 });
   await loseRoots();
   expect((await world.add("plain", { delta: 2 })).status).toBe("ok");
-  await world.refused(404, "counter-not-found", "GET", "/counters/plain?consistency=strong");
-  await world.close();
-  const armed = ringNow();
-  expect(armed).toBeGreaterThan(0);
-  await open();
   await until(async () => (await world.call("GET", "/counters/plain?consistency=strong")).status === 200, "the checkpoint");
   expect(await world.strong("plain")).toMatchObject({ value: 42, exact: true });
 });

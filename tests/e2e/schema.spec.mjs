@@ -42,9 +42,13 @@ test("rows of another build's schema are refused, and told whose they are", asyn
   await version(4);
   const older = await world.refused(500, "internal", "GET", "/counters/a?consistency=strong");
   expect(older.json.detail).toContain("has version 4");
+  const unwell = await world.refused(503, "unavailable", "GET", "/healthz");
+  expect(unwell.json.detail).toContain("has version 4");
   await version(99);
+  expect((await world.refused(503, "unavailable", "GET", "/healthz")).json.detail).toContain("deploy a newer build");
   const newer = await world.refused(500, "internal", "GET", "/counters/a?consistency=strong");
   expect(newer.json.detail).toContain("deploy a newer build");
   await version(5);
+  await world.well("GET", "/healthz");
   expect(await world.strong("a")).toMatchObject({ value: 1, exact: true });
 });

@@ -186,6 +186,7 @@ class World {
     const init = { method, headers };
     if (colo !== null) init.cf = clientIp === undefined ? { colo } : { colo, clientIp };
     if (body !== undefined) init.body = body;
+    if (body instanceof ReadableStream) init.duplex = "half";
     const url = ORIGIN + path;
     const response =
       edge === 0

@@ -2,11 +2,12 @@
 //! one partial record, and what its records sum to.
 //!
 //! ```text
-//! chunk ─► inflate ─► split ─► event | ingest (clf, logpush, ndjson) ─► gather ─► one sum per counter
+//! chunk ─► decode ─► split ─► event | ingest (clf, logpush, ndjson) ─► gather ─► one sum per counter
 //! ```
 //!
 //! | module | does |
 //! |---|---|
+//! | [`decode`] | which form a body has, by its content encoding or its first bytes |
 //! | [`inflate`] | gzip, bounded after inflation |
 //! | [`split`] | bytes into records: lines, or the elements of one JSON array |
 //! | [`json`] | JSON objects into structs, and JSON's errors into problems |
@@ -21,6 +22,7 @@
 //! | [`plan`] | which cells a body writes to, and what each gets |
 //! | [`keyed`] | the lines that have keys, and the elements of those that count |
 //! | [`report`] | what was accepted, what was rejected and why |
+//! | [`shares`] | the memory of bodies, shared among their senders |
 //! | [`wave`] | when a body that has been read sends its sums |
 
 use std::borrow::Cow;
@@ -32,6 +34,7 @@ use crate::sketch::Sample;
 pub mod by;
 pub mod civil;
 pub mod clf;
+pub mod decode;
 pub mod event;
 pub mod gather;
 pub mod hashes;
@@ -42,6 +45,7 @@ pub mod keyed;
 pub mod logpush;
 pub mod plan;
 pub mod report;
+pub mod shares;
 pub mod split;
 pub mod wave;
 

@@ -119,11 +119,20 @@ impl Board {
     }
 
     /// Takes a watcher back that a hub had before it lost its memory. It is sent all of its counters again.
-    pub fn restore(&mut self, id: WatcherId, now_ms: i64, ids: Vec<CounterId>, as_strings: bool) {
-        if let Ok(ids) = self.hold(now_ms, ids) {
-            self.last_watcher = self.last_watcher.max(id);
-            self.insert(id, now_ms, ids, as_strings, None);
-        }
+    ///
+    /// # Errors
+    /// [`Full`] where there would be too many counters; its number is not given again.
+    pub fn restore(
+        &mut self,
+        id: WatcherId,
+        now_ms: i64,
+        ids: Vec<CounterId>,
+        as_strings: bool,
+    ) -> Result<(), Full> {
+        self.last_watcher = self.last_watcher.max(id);
+        let ids = self.hold(now_ms, ids)?;
+        self.insert(id, now_ms, ids, as_strings, None);
+        Ok(())
     }
 
     fn insert(

@@ -78,8 +78,13 @@ pub const SILENT_BYTES_MAX: u64 = 1024 * 1024;
 /// The longest message of a client, bytes: all ids of a stream, escaped.
 pub const MESSAGE_BYTES_MAX: usize = 2 * IDS_BYTES_MAX;
 
-/// What of a caller's prefixes a socket is given, in bytes: with the ids in base64 14 KB, of the 16 KB that the headers of a request may have.
+/// What of a caller's prefixes a socket is given, in bytes, one more for each: with the ids in base64 14 KB, of the 16 KB that the
+/// headers of a request may have, and as much again for what a socket may remember, see [`ATTACHMENT_BYTES_MAX`].
 pub const PREFIXES_BYTES_MAX: usize = 2 * 1024;
+
+/// What may be kept of a socket, in bytes: 16,384 once it is serialized, of which 16 are for what stands before the text.
+/// 100 ids of 8 KiB and prefixes of 2 KiB with the length of each, in base64, take at most 13,937.
+pub const ATTACHMENT_BYTES_MAX: usize = 16_384 - 16;
 
 /// The second that a moment counts for, unix seconds: a timer that rings a little early was set for the second that is about to begin.
 pub fn second_of(now_ms: i64) -> i64 {

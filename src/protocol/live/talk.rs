@@ -2,11 +2,14 @@
 //!
 //! Invariant: nothing that a client sends changes what it watches unless all of it can be read and is allowed.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::board::Update;
-use super::{IDS_BYTES_MAX, IDS_MAX, MESSAGE_BYTES_MAX, RETRY_MS};
+use super::{ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, MESSAGE_BYTES_MAX, RETRY_MS};
 use crate::counter::id::CounterId;
+use crate::protocol::messages::{Fault, decode, encode};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 
@@ -141,6 +144,29 @@ pub struct Kept {
     pub as_strings: bool,
     /// What the ids that it may add begin with.
     pub prefixes: Vec<String>,
+}
+
+impl Kept {
+    /// The text that is kept with the socket: ASCII, so that each of its characters takes one byte.
+    ///
+    /// # Errors
+    /// `Broken` above [`ATTACHMENT_BYTES_MAX`].
+    pub fn to_attachment(&self) -> Result<String, Fault> {
+        let text = STANDARD_NO_PAD.encode(encode(self)?);
+        if text.len() > ATTACHMENT_BYTES_MAX {
+            let what = format!(
+                "a socket can keep {ATTACHMENT_BYTES_MAX} bytes, not {}",
+                text.len()
+            );
+            return Err(Fault::Broken(what));
+        }
+        Ok(text)
+    }
+
+    /// Reads what was kept; `None` where that is not what this build keeps.
+    pub fn from_attachment(text: &str) -> Option<Self> {
+        decode(&STANDARD_NO_PAD.decode(text).ok()?).ok()
+    }
 }
 
 /// The state that a client of server-sent events has: its `Last-Event-ID`. What is none of ours is none.

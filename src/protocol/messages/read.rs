@@ -16,7 +16,12 @@ calls! {
     ReadMany => Vec<(CounterId, GlobalSum)>, "/read-many";
     ListAll => Vec<CounterId>, "/list-all";
     Measure => Snapshot, "/measure";
+    CheckStorage => Option<String>, "/check-storage";
 }
+
+/// Edge → one partition of the directory: why its stored data cannot be read, if it cannot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckStorage {}
 
 /// Aggregator → one partition: living counters in order of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
