@@ -9,6 +9,7 @@
 mod converge;
 
 use converge::{plan, run};
+use tally::cluster::push::QUIET_MS;
 
 /// What every view has: DESIGN's promise.
 const SECOND_MS: i64 = 1_000;
@@ -25,7 +26,7 @@ fn check(shown: &run::Shown) {
         );
     }
     assert!(
-        shown.cold_interval_ms >= 60_000,
+        shown.cold_interval_ms >= QUIET_MS.1,
         "{} ms",
         shown.cold_interval_ms
     );
