@@ -82,7 +82,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             r#"{"keys":[{"key":"0123456789abcdef","scopes":[]},{"key":"S3cr3t-k3y-mat3rial","scopes":["read","delete"]}]}"#,
-            "keys[1].scopes[1] `delete` is not a scope: the scopes here are `read`, `write`, `admin`",
+            "keys[1].scopes[1] `delete` is not a scope: the scopes here are `read`, `write`, `refund`, `admin`",
         ),
         (
             r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":["S3cr3t-k3y-mat3rial"]}]}"#,
@@ -95,6 +95,22 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             r#"{"public":[{"origins":["*"],"scopes":["admin"]}]}"#,
             "public[0].scopes[0] `admin` needs a key: the scopes here are `read`, `write`",
+        ),
+        (
+            r#"{"public":[{"origins":["*"],"scopes":[],"delta_max":0}]}"#,
+            "public[0].delta_max is 0: it is 1 or more",
+        ),
+        (
+            r#"{"public":[{"origins":["*"],"scopes":[],"delta_max":"S3cr3t-k3y-mat3rial"}]}"#,
+            "a value has the wrong type, expected u64",
+        ),
+        (
+            r#"{"public":[{"origins":["*"],"scopes":[],"allow":["at","set"]}]}"#,
+            "public[0].allow[1] `set` is not known: it may name `at`, `decrement`, `hyll`, `if-match`, `ingest`, `policy`",
+        ),
+        (
+            r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":[],"allow":[]}]}"#,
+            "unknown field `allow`",
         ),
         (
             r#"{"public":[{"scopes":["read"]}]}"#,

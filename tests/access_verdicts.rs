@@ -185,7 +185,8 @@ fn refusals_say_what_is_missing_and_repeat_no_key() {
     let stranger = page(Some("https://evil.example")).expect("callers without key are public");
     assert_eq!(
         detail(stranger.may(Scope::Write, "blog/1")),
-        "send a key with scope `write` for `blog/1`; pages of https://evil.example may not do this without one"
+        "send a key with scope `write` for `blog/1`; pages of https://evil.example may not do this without one: \
+         no public entry of TALLY_KEYS with that origin and scope has a prefix that `blog/1` begins with"
     );
     let long = detail(blog.may(Scope::Read, &"ü".repeat(500)));
     assert_eq!(

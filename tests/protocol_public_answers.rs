@@ -16,9 +16,7 @@ use tally::counter::nonces::Outcome;
 use tally::counter::total::Value;
 use tally::protocol::messages::Flushed;
 use tally::protocol::names::CellAddress;
-use tally::protocol::public::{
-    Told, aggregate_json, deleted_json, list_json, union_json, write_json,
-};
+use tally::protocol::public::{Aggregate, Told, deleted_json, list_json, union_json, write_json};
 use tally::protocol::query::Window;
 
 #[test]
@@ -205,17 +203,21 @@ fn deletions_listings_and_aggregates_read_so() {
         r#"{"counters":[{"id":"a"},{"id":"b/ü"}],"cursor":"b/ü"}"#
     );
     assert_eq!(list_json(&[], None), r#"{"counters":[],"cursor":null}"#);
-    let sums = BTreeMap::from([
+    let sums = [
         (id("a"), sum(vec![("FRA", Some(part(u128::MAX, 0)))])),
         (id("b"), sum(vec![("FRA", Some(part(9, 1)))])),
-    ]);
+    ];
+    let all = Aggregate::new(&sums, FRESH.as_of_ms);
     assert_eq!(
-        aggregate_json("", &sums, FRESH, true),
+        all.to_json("", true, FRESH.now_ms, true),
         r#"{"prefix":"","counters":2,"value":"340282366920938463463374607431768211463","exact":true,"as_of":1777593629980,"staleness_ms":20}"#
     );
-    let away = BTreeMap::from([(id("p/a"), sum(vec![("FRA", None)]))]);
+    // Somebody else's sum is never exact: the fetch began before this reader asked.
+    let shared = all.to_json("", false, FRESH.now_ms + 400, false);
+    assert!(shared.contains(r#""exact":false,"as_of":1777593629980,"staleness_ms":420}"#));
+    let away = Aggregate::new(&[(id("p/a"), sum(vec![("FRA", None)]))], FRESH.as_of_ms);
     assert_eq!(
-        aggregate_json("p/", &away, FRESH, false),
+        away.to_json("p/", true, FRESH.now_ms, false),
         r#"{"prefix":"p/","counters":1,"value":0,"exact":false,"as_of":1777593540000,"staleness_ms":90000}"#
     );
 }

@@ -11,7 +11,6 @@ use super::keyed::problem_of;
 use super::respond::Answer;
 use super::secrets::{Hashing, hashing, known_salt, name_key, prepare};
 use super::visit::Visit;
-use super::visitors::Visitor;
 use super::{body, fleet};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::KeyedOutcome;
@@ -20,7 +19,7 @@ use crate::platform::keyed::count_bounded;
 use crate::platform::measure;
 use crate::platform::setting::number;
 use crate::platform::settled::all_settled;
-use crate::protocol::access::{Caller, Scope};
+use crate::protocol::access::{Caller, Permission, Scope};
 use crate::protocol::batch::Record;
 use crate::protocol::batch::by::By;
 use crate::protocol::batch::event::parse_line;
@@ -65,6 +64,14 @@ impl Records {
         match self {
             Self::Events => Splitter::detect(),
             Self::Logs(ingest) => ingest.splitter(),
+        }
+    }
+
+    /// What each needs besides the right to increment, where no key is sent. Logs are of the past.
+    const fn needs(&self) -> &'static [Permission] {
+        match self {
+            Self::Events => &[],
+            Self::Logs(_) => &[Permission::Ingest],
         }
     }
 
@@ -140,6 +147,25 @@ impl Hashes for Keys {
     }
 }
 
+/// Nothing where a caller without a key may have this record counted, which is then noted against what it may write. All else that could
+/// refuse the record is looked at before: what is refused uses nothing.
+fn admit(
+    visit: &Visit,
+    caller: &Caller,
+    gather: &Gather,
+    record: &Record<'_>,
+    needs: &[Permission],
+    now_ms: i64,
+) -> Result<(), Problem> {
+    let needs = match record.at_ms {
+        Some(_) if needs.is_empty() => &[Permission::At],
+        _ => needs,
+    };
+    caller.may_write(&record.key, record.delta, needs)?;
+    gather.check(record, now_ms)?;
+    visit.visitor().admit(&record.key)
+}
+
 /// Adds one record of a body to what it sums to.
 fn take(
     gather: &mut Gather,
@@ -198,12 +224,15 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     let reading_bytes = reading_bytes(visit.request.announced_length());
     memory.hold(reading_bytes)?;
     let reading = BulkStage::enter(Stage::Reading);
-    let visitor = Visitor::of(visit, caller);
+    let needs = records.needs();
     let take = |gather: &mut Gather, line: u64, record: Result<&[u8], Problem>| {
         let taken = match record.and_then(|bytes| records.read(bytes)) {
             Ok(Some(read)) => caller
                 .may(Scope::Write, &read.0.key)
-                .and_then(|()| visitor.admit(&read.0.key))
+                .and_then(|()| match caller.is_public() {
+                    true => admit(visit, caller, gather, &read.0, needs, now_ms),
+                    false => Ok(()),
+                })
                 .and_then(|()| take(gather, line, &read, now_ms, &keys)),
             Ok(None) => Ok(()),
             Err(problem) => Err(problem),

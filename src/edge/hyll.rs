@@ -55,6 +55,7 @@ pub async fn export(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
 pub async fn import(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
     let hyll = parse_hyll(&body::read_small(&visit.request).await?)?;
+    visit.visitor().admit(id.as_str())?;
     let _waiting = visit.waiting();
     // A flush would create the counter, by the deployment's own hash: that is a setting, which is its owner's.
     let root = call::look_up(&visit.env, &id).await.map_err(unread)?;

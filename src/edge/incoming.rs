@@ -8,22 +8,29 @@ use worker::wasm_bindgen::prelude::*;
 use worker::web_sys::Request;
 
 /// Headers that are taken along where there may be a body, in the order in which [`take_apart`] writes them.
-const OF_WRITES: [&str; 5] = [
+const OF_WRITES: [&str; 6] = [
     LENGTH,
     "authorization",
     "origin",
+    "sec-fetch-site",
     "idempotency-key",
     "if-match",
 ];
 
 /// Those of them that calls about rate limits look at.
-const OF_LIMITS: [&str; 3] = [LENGTH, "authorization", "origin"];
+const OF_LIMITS: [&str; 4] = [LENGTH, "authorization", "origin", "sec-fetch-site"];
 
 /// What the URL of such a call holds. Others may hold it too, and ask for each header that is missing then.
 const LIMITS: &str = "/limits/";
 
 /// Those that are taken along where there is none.
-const OF_READS: [&str; 4] = ["authorization", "origin", "if-none-match", "accept"];
+const OF_READS: [&str; 5] = [
+    "authorization",
+    "origin",
+    "sec-fetch-site",
+    "if-none-match",
+    "accept",
+];
 
 /// Lines of what is taken apart: the body's, method, URL, and a header each.
 const LINES_MAX: usize = 3 + OF_WRITES.len();

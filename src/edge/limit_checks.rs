@@ -9,7 +9,7 @@ use worker::Env;
 use super::asking::Asking;
 use super::body;
 use super::limiters::{CHECK_MS_MAX, forget_denial};
-use super::limits::{ask_alone, note, unreachable, with_headers};
+use super::limits::{ask_alone, may_check, note, unreachable, with_headers};
 use super::respond::Answer;
 use super::visit::Visit;
 use crate::limit::meter::Verdict;
@@ -17,7 +17,7 @@ use crate::limit::table::ReservationId;
 use crate::platform::call;
 use crate::platform::clock::random_key;
 use crate::platform::measure;
-use crate::protocol::access::{Caller, Scope as Right};
+use crate::protocol::access::Caller;
 use crate::protocol::limits::batch::Batch;
 use crate::protocol::limits::{
     Judgement, Line, check_cost, is_allowed, many_json, parse_checks, refused_many_json,
@@ -44,10 +44,14 @@ pub async fn check_many(visit: &Visit, caller: &Caller) -> Result<Answer, Proble
     let here = visit.datacenter();
     let mut askings = Vec::with_capacity(lines.len());
     for Line { policy, key, asks } in lines {
-        caller.may(Right::Write, &names::limit_right(&policy, Some(&key)))?;
+        may_check(caller, &names::limit_right(&policy, Some(&key)), &asks)?;
         askings.push(Asking::new(visit, &here, policy, key, asks).await?);
     }
     check_sums(&askings)?;
+    for asking in &askings {
+        let right = names::limit_right(&asking.told, Some(&asking.key));
+        visit.visitor().admit(&right)?;
+    }
     let _waiting = visit.waiting();
     let verdicts = decide(visit, &askings).await;
     verdicts.iter().copied().for_each(note);

@@ -17,7 +17,7 @@ use crate::limit::meter::Verdict;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::measure;
-use crate::protocol::access::{Caller, Scope as Right};
+use crate::protocol::access::{Caller, Permission, Scope as Right};
 use crate::protocol::limits::batch::{Batch, Place};
 use crate::protocol::limits::{
     Asked, Judgement, LIMIT_HEADER, POLICY_HEADER, PolicyName, deleted_json, list_json,
@@ -38,16 +38,25 @@ pub const ON_ERROR_HEADER: &str = "tally-on-error";
 ///
 /// # Errors
 /// `invalid-policy`, `invalid-cost`, `cost-exceeds-limit`, `policy-not-found`, `limiter-unavailable`.
-pub async fn check(visit: &Visit, name: PolicyName, key: CounterId) -> Result<Answer, Problem> {
+pub async fn check(
+    visit: &Visit,
+    caller: &Caller,
+    name: PolicyName,
+    key: CounterId,
+) -> Result<Answer, Problem> {
+    let right = names::limit_right(&name, Some(&key));
+    caller.may_limit(Right::Write, &right)?;
     Query::parse(visit.query(), &[])?;
     let asked = parse_check(&body::read_small(&visit.request).await?)?;
+    may_check(caller, &right, &asked)?;
     let here = visit.datacenter();
     let asking = Asking::new(visit, &here, name, key, asked).await?;
+    visit.visitor().admit(&right)?;
     if let Some(verdict) = denied(&asking) {
         repeats::count_refused();
         let answer = answer_of(&asking.judgement(&here, Some(verdict)));
         // One that only watches refuses nobody.
-        return Ok(if asking.policy.is_shadow {
+        return Ok(if asking.policy.is_shadow || caller.is_public() {
             answer
         } else {
             answer.repeatable(Repeatable::Refused)
@@ -56,7 +65,11 @@ pub async fn check(visit: &Visit, name: PolicyName, key: CounterId) -> Result<An
     if let Some(verdict) = lent::take(visit, &asking) {
         note(Some(verdict));
         let answer = answer_of(&asking.judgement(&here, Some(verdict)));
-        return Ok(answer.repeatable(Repeatable::Lent(asking)));
+        return Ok(if caller.is_public() {
+            answer
+        } else {
+            answer.repeatable(Repeatable::Lent(asking))
+        });
     }
     let verdict = ask(visit, &asking).await;
     if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
@@ -64,6 +77,15 @@ pub async fn check(visit: &Visit, name: PolicyName, key: CounterId) -> Result<An
     }
     note(verdict);
     Ok(answer_of(&asking.judgement(&here, verdict)))
+}
+
+/// Nothing where a caller may consume so much, by its own policy if it brings one.
+pub fn may_check(caller: &Caller, right: &str, asked: &Asked) -> Result<(), Problem> {
+    let needs: &[Permission] = match asked.policy {
+        Some(_) => &[Permission::Policy],
+        None => &[],
+    };
+    caller.may_check(right, asked.cost, needs)
 }
 
 /// Counts what came of a check.
@@ -221,6 +243,7 @@ async fn give_back(visit: &Visit, asking: &Asking) -> Option<Verdict> {
 /// `policy-not-found`, `limiter-unavailable`.
 pub async fn peek(visit: &Visit, name: PolicyName, key: CounterId) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
+    visit.visitor().read(1)?;
     about(visit, name, key, Asked::default(), Wish::Look).await
 }
 
@@ -275,6 +298,7 @@ pub async fn put_policy(visit: &Visit, name: PolicyName) -> Result<Answer, Probl
 /// `policy-not-found`, `unavailable`.
 pub async fn get_policy(visit: &Visit, name: PolicyName) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
+    visit.visitor().read(1)?;
     let _waiting = visit.waiting();
     let policy = limiters::read_policy(&visit.env, &name).await;
     match policy.map_err(|fault| limiters::unread(&fault))? {
@@ -307,9 +331,10 @@ pub async fn delete_policy(visit: &Visit, name: PolicyName) -> Result<Answer, Pr
 /// `invalid-query`, `unavailable`.
 pub async fn list_policies(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(visit.query(), &["cursor", "limit"])?;
-    caller.may(Right::Read, names::LIMIT_RIGHTS)?;
+    caller.may_limit(Right::Read, names::LIMIT_RIGHTS)?;
     let limit = query.limit()?;
     let after = query.get("cursor").map(PolicyName::parse).transpose()?;
+    visit.visitor().read(1)?;
     let _waiting = visit.waiting();
     // One more than asked for tells whether there is another page.
     let list = ListPolicies {

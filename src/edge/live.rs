@@ -63,6 +63,9 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
     if visit.method() == "HEAD" {
         return Response::new().map_err(internal);
     }
+    // Each is read at once, whoever watches it already.
+    let reads = u64::try_from(ids.len()).unwrap_or(u64::MAX);
+    visit.visitor().read(reads)?;
     let mut prefixes = caller.readable_prefixes();
     let mut bytes = 0;
     prefixes.retain(|prefix| {

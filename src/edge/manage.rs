@@ -1,7 +1,5 @@
 //! Operations on a counter as a whole: settings, set, reset, deletion; and listings.
 
-use std::collections::BTreeMap;
-
 use super::body;
 use super::isolate::{self, with_reads};
 use super::keyed::needs_home;
@@ -19,16 +17,14 @@ use crate::protocol::bounds::OPERATE_MS_MAX;
 use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
 use crate::protocol::messages::{
     Answered, Done, Keep, ListAll, Operate, Operated, Operation, OperationKey, Read, ReadDrained,
-    ReadMany, Wanted,
+    Wanted,
 };
 use crate::protocol::metrics::Metric;
+use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::{Freshness, Told, aggregate_json, deleted_json, list_json};
+use crate::protocol::public::{Freshness, Told, deleted_json, list_json};
 use crate::protocol::query::Query;
 use crate::sketch::hash;
-
-/// How long an aggregate may take: it opens every cell of up to 5,000 counters.
-const AGGREGATE_MS_MAX: u64 = 45_000;
 
 /// `PUT /counters/{id}`: replaces the settings, creating the counter if need be.
 ///
@@ -299,6 +295,7 @@ pub async fn list(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     caller.may_list(&prefix)?;
     let limit = query.limit()?;
     let after = query.get("cursor").map(str::to_owned);
+    visit.visitor().read(DIRECTORY_PARTITIONS.into())?;
     let _waiting = visit.waiting();
     // One name more than asked for tells whether there is another page.
     let list = ListAll {
@@ -311,31 +308,4 @@ pub async fn list(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     counters.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     let cursor = counters.last().filter(|_| has_more).map(CounterId::as_str);
     Ok(Answer::json(list_json(&counters, cursor)))
-}
-
-/// `GET /counters/{prefix}*/aggregate`: the sum of all counters whose names begin so.
-///
-/// # Errors
-/// `too-many-counters`, `invalid-query`, `unavailable`.
-pub async fn aggregate(visit: &Visit, prefix: &str) -> Result<Answer, Problem> {
-    let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
-    let as_of_ms = now_ms();
-    let read = ReadMany {
-        prefix: prefix.to_owned(),
-    };
-    let _waiting = visit.waiting();
-    let sums = call::aggregator_within(&visit.env, &read, AGGREGATE_MS_MAX)
-        .await
-        .map_err(unread)?;
-    let mut listed = BTreeMap::new();
-    listed.extend(sums);
-    let sums = listed;
-    let freshness = Freshness {
-        as_of_ms,
-        now_ms: now_ms(),
-        fresh: true,
-    };
-    Ok(Answer::json(aggregate_json(
-        prefix, &sums, freshness, strings,
-    )))
 }

@@ -20,6 +20,7 @@
 //! | [`health`] | whether this edge can do its work |
 //! | [`hyll`] | unique elements from and for Redis |
 //! | [`views`] | what default reads share |
+//! | [`mod@aggregate`] | sums of all counters whose names begin alike |
 //! | [`manage`] | settings, endings, listings |
 //! | [`live`] | streams of what is watched |
 //! | [`metrics`] | what is counted of the service itself |
@@ -30,13 +31,14 @@
 //! | [`lent`] | what an isolate is lent of the limits of hot keys |
 //! | [`repeats`] | checks that are asked again at once |
 //! | [`pages`] | what pages embed: the pixel, badges |
-//! | [`visitors`] | how much visitors without a key may write |
+//! | [`visitors`] | how much visitors without a key may have done |
 //! | [`files`] | the dashboard, the script for pages and the API's description, as they stand |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
 //! resume it in the wrong context. Each waits by its own timer.
 
+mod aggregate;
 mod asking;
 mod body;
 mod bulk;
@@ -75,19 +77,22 @@ mod write;
 use worker::web_sys::{Request, Response};
 use worker::{Context, Env};
 
-use crate::protocol::access::Scope;
+use crate::protocol::access::{Permission, Scope};
 use crate::protocol::names::limit_right;
 use crate::protocol::problem::Problem;
 use crate::protocol::routes::{Route, RouteName, resolve};
 use respond::Answer;
 use visit::Visit;
-use visitors::Visitor;
 
 /// Answers one request of a client.
 pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     let visit = Visit::new(request, env, context);
     if let Some(known) = repeats::again(&visit) {
         return known;
+    }
+    if let Err(problem) = visit.check_local() {
+        visit.drain().await;
+        return respond::respond(&visit, RouteName::Other, Answer::from(problem));
     }
     if visit.method() == "OPTIONS" {
         return respond::preflight(&visit);
@@ -126,13 +131,11 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         }
         (Route::Increment(id), Ok(caller)) => {
             caller.may(Scope::Write, id.as_str())?;
-            Visitor::of(visit, &caller).admit(id.as_str())?;
-            write::increment(visit, id).await
+            write::increment(visit, &caller, id).await
         }
         (Route::Decrement(id), Ok(caller)) => {
             caller.may(Scope::Write, id.as_str())?;
-            Visitor::of(visit, &caller).admit(id.as_str())?;
-            write::decrement(visit, id).await
+            write::decrement(visit, &caller, id).await
         }
         (Route::Read(id), Ok(caller)) => {
             caller.may(Scope::Read, id.as_str())?;
@@ -152,14 +155,14 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         }
         (Route::ImportHyll(id), Ok(caller)) => {
             caller.may(Scope::Write, id.as_str())?;
-            Visitor::of(visit, &caller).admit(id.as_str())?;
+            caller.may_write(id.as_str(), 0, &[Permission::Hyll])?;
             hyll::import(visit, id).await
         }
         (Route::Uniques, Ok(caller)) => uniques::uniques(visit, &caller).await,
         (Route::List, Ok(caller)) => manage::list(visit, &caller).await,
         (Route::Aggregate(prefix), Ok(caller)) => {
             caller.may_list(&prefix)?;
-            manage::aggregate(visit, &prefix).await
+            aggregate::aggregate(visit, prefix).await
         }
         (Route::Put(id), Ok(caller)) => {
             caller.may(Scope::Admin, id.as_str())?;
@@ -182,11 +185,11 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
             uniques::rotate(visit).await
         }
         (Route::Events, Ok(caller)) => {
-            caller.may_somewhere(Scope::Write)?;
+            caller.may_somewhere(Scope::Write, &[])?;
             bulk::events(visit, &caller).await
         }
         (Route::Event, Ok(caller)) => {
-            caller.may_somewhere(Scope::Write)?;
+            caller.may_somewhere(Scope::Write, &[])?;
             queue::event(visit, &caller).await
         }
         (Route::Count, Ok(caller)) => queue::counter(visit, &caller).await,
@@ -197,35 +200,32 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
         (Route::ListPolicies, Ok(caller)) => limits::list_policies(visit, &caller).await,
         (Route::CheckMany, Ok(caller)) => limit_checks::check_many(visit, &caller).await,
         (Route::GetPolicy(name), Ok(caller)) => {
-            caller.may(Scope::Read, &limit_right(&name, None))?;
+            caller.may_limit(Scope::Read, &limit_right(&name, None))?;
             limits::get_policy(visit, name).await
         }
         (Route::PutPolicy(name), Ok(caller)) => {
-            caller.may(Scope::Admin, &limit_right(&name, None))?;
+            caller.may_limit(Scope::Admin, &limit_right(&name, None))?;
             limits::put_policy(visit, name).await
         }
         (Route::DeletePolicy(name), Ok(caller)) => {
-            caller.may(Scope::Admin, &limit_right(&name, None))?;
+            caller.may_limit(Scope::Admin, &limit_right(&name, None))?;
             limits::delete_policy(visit, name).await
         }
-        (Route::Check(name, key), Ok(caller)) => {
-            caller.may(Scope::Write, &limit_right(&name, Some(&key)))?;
-            limits::check(visit, name, key).await
-        }
+        (Route::Check(name, key), Ok(caller)) => limits::check(visit, &caller, name, key).await,
         (Route::Peek(name, key), Ok(caller)) => {
-            caller.may(Scope::Read, &limit_right(&name, Some(&key)))?;
+            caller.may_limit(Scope::Read, &limit_right(&name, Some(&key)))?;
             limits::peek(visit, name, key).await
         }
         (Route::Forget(name, key), Ok(caller)) => {
-            caller.may(Scope::Admin, &limit_right(&name, Some(&key)))?;
+            caller.may_limit(Scope::Admin, &limit_right(&name, Some(&key)))?;
             limits::forget(visit, name, key).await
         }
         (Route::Refund(name, key), Ok(caller)) => {
-            caller.may(Scope::Write, &limit_right(&name, Some(&key)))?;
+            caller.may_limit(Scope::Refund, &limit_right(&name, Some(&key)))?;
             limits::refund(visit, name, key).await
         }
         (Route::Ingest, Ok(caller)) => {
-            caller.may_somewhere(Scope::Write)?;
+            caller.may_somewhere(Scope::Write, &[Permission::Ingest])?;
             bulk::ingest(visit, &caller).await
         }
     }

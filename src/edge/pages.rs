@@ -6,7 +6,6 @@
 use super::read::see;
 use super::respond::Answer;
 use super::visit::Visit;
-use super::visitors::Visitor;
 use super::write;
 use crate::counter::id::CounterId;
 use crate::counter::total::Value;
@@ -47,7 +46,7 @@ pub async fn pixel(visit: &Visit, caller: &Caller, id: CounterId) -> Result<Answ
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
     if visit.method() != "HEAD" {
-        Visitor::of(visit, caller).admit(id.as_str())?;
+        caller.may_write(id.as_str(), 1, &[])?;
         write::one(visit, id, unique).await?;
     }
     Ok(Answer::bytes("image/gif", PIXEL).for_images())

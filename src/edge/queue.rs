@@ -14,7 +14,6 @@ use super::keyed::{count_keyed, problem_of};
 use super::respond::Answer;
 use super::secrets::name_key;
 use super::visit::Visit;
-use super::visitors::Visitor;
 use super::{body, producer, read};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{KeyedOutcome, WriteKey};
@@ -190,8 +189,7 @@ pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
     let bytes = body::read_small(&visit.request).await?;
     let (counter, delta) = parse_queued(&bytes)?;
-    caller.may(Scope::Write, counter.as_str())?;
-    Visitor::of(visit, caller).admit(counter.as_str())?;
+    caller.may_write(counter.as_str(), delta, &[])?;
     let mut event = Sent {
         datacenter: visit.datacenter(),
         counter,
@@ -203,8 +201,10 @@ pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
         fingerprint: 0,
     };
     let answer = Answer::json(queued_json(&event.counter, delta, strings)).with_status(202);
-    if let Some(header) = visit.header("idempotency-key") {
-        let key = parse_key(&header)?;
+    let header = visit.header("idempotency-key");
+    let key = header.as_deref().map(parse_key).transpose()?;
+    visit.visitor().admit(event.counter.as_str())?;
+    if let Some(key) = key {
         let secret = name_key(&visit.env).await?;
         let hashed = |bytes: &[u8]| hash(&secret, bytes);
         event.is_clients = true;

@@ -44,6 +44,7 @@ pub struct Seen {
 }
 
 async fn fetch_now(visit: &Visit, question: &Question) -> Result<Seen, Problem> {
+    visit.visitor().read(1)?;
     let as_of_ms = now_ms();
     let drained = ReadDrained {
         read: question.clone(),
@@ -51,6 +52,7 @@ async fn fetch_now(visit: &Visit, question: &Question) -> Result<Seen, Problem> 
     let sum = call::aggregator(&visit.env, &drained)
         .await
         .map_err(unread)?;
+    visit.visitor().note_calls(sum.as_ref().map_or(0, cells_of));
     let freshness = Freshness {
         as_of_ms,
         now_ms: now_ms(),
@@ -60,6 +62,13 @@ async fn fetch_now(visit: &Visit, question: &Question) -> Result<Seen, Problem> 
         sum: sum.map(Rc::new),
         freshness,
     })
+}
+
+/// How many cells were asked for a sum, at most.
+pub fn cells_of(sum: &GlobalSum) -> u64 {
+    let parts = sum.datacenters.iter().map(|(_, part)| part.as_ref());
+    let cells = parts.map(|part| part.map_or(1, |part| part.cells.len().max(1)));
+    u64::try_from(cells.sum::<usize>()).unwrap_or(u64::MAX)
 }
 
 /// What a reader is told of a fault: unlike a write it may simply be tried again.
@@ -110,6 +119,11 @@ async fn fetch_shared(visit: &Visit, question: &Question, after_ms: i64) -> Resu
             }
         }
     }
+    // What a write is answered with was paid for by the write.
+    let payer = (!question.wanted.is_passing).then(|| visit.visitor());
+    if let Some(payer) = payer {
+        payer.read(1)?;
+    }
     let begun_ms = now_ms();
     with_reads(|reads| reads.begin(question, begun_ms));
     let (done, doing) = oneshot::channel();
@@ -132,10 +146,11 @@ async fn fetch_shared(visit: &Visit, question: &Question, after_ms: i64) -> Resu
         now_ms: now_ms(),
         fresh: true,
     };
-    Ok(Seen {
-        sum: fetched.map_err(unread)?,
-        freshness,
-    })
+    let sum = fetched.map_err(unread)?;
+    if let Some(payer) = payer {
+        payer.note_calls(sum.as_deref().map_or(0, cells_of));
+    }
+    Ok(Seen { sum, freshness })
 }
 
 /// Reads a sum now, or through the cache.
@@ -339,12 +354,14 @@ async fn explained(
     strings: bool,
     window: Option<Window>,
 ) -> Result<Answer, Problem> {
+    visit.visitor().read(1)?;
     let as_of_ms = now_ms();
     let waiting = visit.waiting();
     let id = read.counter.clone();
     let explained = call::aggregator(&visit.env, &Explain { read, strong }).await;
     drop(waiting);
     let Explained { sum, way } = explained.map_err(unread)?.ok_or_else(|| not_found(&id))?;
+    visit.visitor().note_calls(cells_of(&sum));
     let freshness = Freshness {
         as_of_ms,
         now_ms: now_ms(),

@@ -12,7 +12,7 @@ use crate::platform::call::CALL_MS_MAX;
 use crate::protocol::messages::{Fault, GlobalSum, Read};
 
 /// How old a view may be that a default read is given.
-const VIEW_MS_MAX: i64 = 500;
+pub const VIEW_MS_MAX: i64 = 500;
 
 /// Counters whose views are kept.
 const VIEWS_MAX: usize = 1_000;

@@ -1,6 +1,6 @@
 //! One request and what is known of it.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use worker::wasm_bindgen;
@@ -10,6 +10,7 @@ use worker::{Context, Env};
 
 use super::incoming::Incoming;
 use super::isolate::Datacenters;
+use super::visitors::Visitor;
 use super::{body, isolate};
 use crate::cluster::region::region_of;
 use crate::counter::id::Datacenter;
@@ -50,6 +51,8 @@ pub struct Visit {
     context: Rc<Context>,
     arrived_ms: i64,
     waited_ms: Cell<i64>,
+    is_public: Cell<bool>,
+    visitor: OnceCell<Visitor>,
     path: String,
     query: String,
 }
@@ -67,6 +70,8 @@ impl Visit {
             context: Rc::new(context),
             arrived_ms: now_ms(),
             waited_ms: Cell::new(0),
+            is_public: Cell::new(false),
+            visitor: OnceCell::new(),
         }
     }
 
@@ -114,7 +119,43 @@ impl Visit {
         let access = isolate::access(&self.env)?;
         let authorization = self.header("authorization");
         let origin = self.header("origin");
-        access.identify(authorization.as_deref(), origin.as_deref())
+        self.identified(access.identify(authorization.as_deref(), origin.as_deref()))
+    }
+
+    fn identified(&self, caller: Result<Caller, Problem>) -> Result<Caller, Problem> {
+        let is_public = caller.as_ref().is_ok_and(Caller::is_public);
+        self.is_public.set(is_public);
+        caller
+    }
+
+    /// Whether who asks was found to have no key.
+    pub fn is_public(&self) -> bool {
+        self.is_public.get()
+    }
+
+    /// Who asks, as far as that is limited. It is asked for after [`Self::caller`].
+    pub fn visitor(&self) -> &Visitor {
+        self.visitor.get_or_init(|| Visitor::of(self))
+    }
+
+    /// Nothing where the request may be looked at: a deployment without keys is for this machine alone.
+    ///
+    /// # Errors
+    /// `forbidden`.
+    pub fn check_local(&self) -> Result<(), Problem> {
+        // Keys that cannot be read are told of where they are needed.
+        let Ok(access) = isolate::access(&self.env) else {
+            return Ok(());
+        };
+        let site = self.header("sec-fetch-site");
+        access.check_local(host_of(self.request.url()), site.as_deref(), || self.page())
+    }
+
+    /// The origin of the page that asks: its `Referer` where there is no `Origin`, as for images.
+    fn page(&self) -> Option<String> {
+        let referrer = || self.header("referer");
+        let of_referrer = || origin_of_referrer(&referrer()?).map(str::to_owned);
+        self.header("origin").or_else(of_referrer)
     }
 
     /// Who asks for an image, which is sent without an `Origin`: its `Referer` stands for it.
@@ -124,11 +165,8 @@ impl Visit {
     pub fn caller_of_image(&self) -> Result<Caller, Problem> {
         let access = isolate::access(&self.env)?;
         let authorization = self.header("authorization");
-        let referrer = self.header("referer");
-        let origin = self.header("origin");
-        let origin = origin.as_deref();
-        let origin = origin.or_else(|| referrer.as_deref().and_then(origin_of_referrer));
-        access.identify(authorization.as_deref(), origin)
+        let page = self.page();
+        self.identified(access.identify(authorization.as_deref(), page.as_deref()))
     }
 
     /// How the uniques are rounded that this client sees. Answers are shared only among those who see the same.
@@ -229,6 +267,12 @@ impl Drop for Waiting<'_> {
         let all_ms = self.visit.waited_ms.get().saturating_add(waited_ms);
         self.visit.waited_ms.set(all_ms);
     }
+}
+
+/// The host of an absolute URL, with its port where it has one.
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
 /// The path and the query of an absolute URL, without its fragment.

@@ -1,44 +1,130 @@
-//! The limit on what visitors without a key may write.
+//! The limits on what callers without a key have done.
 //!
-//! Invariant: an address is held no longer than its request: what stays in memory is a hash of it by a key of this isolate.
+//! Invariant: an address is held no longer than its request: what stays in memory is a hash of it by a key of this isolate. All whose
+//! address nobody can tell are one visitor, so that no limit is left by hiding it.
+
+use std::cell::Cell;
 
 use super::isolate::with_visitors;
 use super::visit::Visit;
-use crate::limit::visitors::WRITES_PER_MINUTE;
+use crate::limit::visitors::{
+    Budget, COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, Spent, VisitorWrite, WRITES,
+};
 use crate::platform::clock::now_ms;
-use crate::protocol::access::Caller;
+use crate::protocol::names::CLIENT_ADDRESS_HEADER;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::visitor::Address;
 
-/// Who asks, if what they write is limited.
-pub struct Visitor(Option<Address>);
+/// A counter whose generation is older than this was not created by the write that has just been counted, milliseconds: a write takes 5 s
+/// at most, and generations are of the directory's clock.
+const CREATED_MS_MAX: i64 = 30_000;
+
+/// Who asks, if that is limited.
+pub struct Visitor {
+    /// Its hash; `None` for whoever holds a key.
+    hash: Option<u64>,
+    has_address: bool,
+    /// Whether the last write was taken for the first of its counter.
+    was_new: Cell<bool>,
+}
 
 impl Visitor {
-    /// Who asks. Whoever holds a key is not limited, nor anybody where it is not said who asks: all would share one limit.
-    pub fn of(visit: &Visit, caller: &Caller) -> Self {
-        Self(caller.is_public().then(|| visit.address().ok()).flatten())
+    /// Who asks. Whoever holds a key is not limited.
+    pub fn of(visit: &Visit) -> Self {
+        if !visit.is_public() {
+            return Self {
+                hash: None,
+                has_address: true,
+                was_new: Cell::new(false),
+            };
+        }
+        let address = visit.address().ok();
+        // The length tells the families apart, and both from what is not known.
+        let bytes = address
+            .as_ref()
+            .map_or(&b""[..], |address| address.as_bytes());
+        Self {
+            hash: Some(with_visitors(|_, hashed| hashed(bytes))),
+            has_address: address.is_some(),
+            was_new: Cell::new(false),
+        }
     }
 
-    /// Nothing where one more write to a counter is let in, which is then used.
+    /// Nothing where one more write to a counter, or check of a limit, is let in, which is then used. All else that could refuse
+    /// it must have been looked at before.
     ///
     /// # Errors
     /// `quota-exceeded`, with how long to wait.
     pub fn admit(&self, counter: &str) -> Result<(), Problem> {
-        let Some(visitor) = &self.0 else {
+        let Some(visitor) = self.hash else {
             return Ok(());
         };
-        // The length tells the two families apart, so no two subjects are alike.
-        let bytes = visitor.as_bytes();
-        let family: &[u8] = if bytes.len() == 4 { b"4" } else { b"6" };
-        let subject = [family, bytes, counter.as_bytes()].concat();
-        let admitted = with_visitors(|visitors, hashed| visitors.write(hashed(&subject), now_ms()));
-        admitted.map_err(|wait_ms| {
-            let seconds = u32::try_from(wait_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
-            let detail = format!(
-                "without a key a visitor may write {WRITES_PER_MINUTE} times a minute to one counter; \
-                 this was not counted, try again in {seconds} s"
-            );
-            Problem::new(Code::QuotaExceeded, detail).with_retry_after(seconds)
-        })
+        let admitted = with_visitors(|visitors, hashed| {
+            let write = VisitorWrite {
+                visitor,
+                counter: hashed(counter.as_bytes()),
+                both: hashed(&[&visitor.to_le_bytes()[..], counter.as_bytes()].concat()),
+            };
+            visitors.write(write, now_ms())
+        });
+        self.was_new
+            .set(admitted.map_err(|spent| self.refusal(spent))?);
+        Ok(())
+    }
+
+    /// Gives back what a write has used for creating its counter, if that was there before: its cell had counted something, or its
+    /// generation is older than any write takes.
+    pub fn settle(&self, generation: u64, has_counted_before: bool) {
+        let (Some(visitor), true) = (self.hash, self.was_new.replace(false)) else {
+            return;
+        };
+        let now_ms = now_ms();
+        let oldest = u64::try_from(now_ms.saturating_sub(CREATED_MS_MAX)).unwrap_or(0);
+        if has_counted_before || generation < oldest {
+            with_visitors(|visitors, _| visitors.was_there(visitor, now_ms));
+        }
+    }
+
+    /// Nothing where a read that needs so many calls to objects is let in.
+    ///
+    /// # Errors
+    /// `quota-exceeded`, with how long to wait.
+    pub fn read(&self, calls: u64) -> Result<(), Problem> {
+        let Some(visitor) = self.hash else {
+            return Ok(());
+        };
+        let read = with_visitors(|visitors, _| visitors.read(visitor, calls, now_ms()));
+        read.map_err(|spent| self.refusal(spent))
+    }
+
+    /// Notes calls that a read has made besides.
+    pub fn note_calls(&self, calls: u64) {
+        if let Some(visitor) = self.hash {
+            with_visitors(|visitors, _| visitors.note_calls(visitor, calls, now_ms()));
+        }
+    }
+
+    fn refusal(&self, Spent { budget, wait_ms }: Spent) -> Problem {
+        let seconds = u32::try_from(wait_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
+        let Budget { burst, interval_ms } = budget;
+        let what = match budget {
+            COUNTER_WRITES => "writes to one counter",
+            WRITES => "writes",
+            NEW_COUNTERS => "new counters",
+            READ_CALLS => "calls to objects for reads",
+            _ => "calls",
+        };
+        let who = if self.has_address {
+            String::new()
+        } else {
+            format!(
+                "; nobody says who asks here, so all are one: set {CLIENT_ADDRESS_HEADER} to the header that the proxy in front \
+                 writes addresses into"
+            )
+        };
+        let detail = format!(
+            "without a key an address has {burst} {what} at once and one more every {interval_ms} ms; \
+             this was not done, try again in {seconds} s or send a key{who}"
+        );
+        Problem::new(Code::QuotaExceeded, detail).with_retry_after(seconds)
     }
 }

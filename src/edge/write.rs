@@ -16,6 +16,7 @@ use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
 use crate::platform::clock::{now_ms, random_key};
 use crate::platform::{call, measure};
+use crate::protocol::access::{Caller, Permission};
 use crate::protocol::batch::by::By;
 use crate::protocol::batch::event::{IncrementBody, parse_increment};
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
@@ -41,16 +42,16 @@ const MOVES_MS_MAX: i64 = 3_000;
 ///
 /// # Errors
 /// Any refusal; then nothing was counted, except `unavailable`, which says so.
-pub async fn increment(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
-    write(visit, id, true).await
+pub async fn increment(visit: &Visit, caller: &Caller, id: CounterId) -> Result<Answer, Problem> {
+    write(visit, caller, id, true).await
 }
 
 /// `POST /counters/{id}/decrement`.
 ///
 /// # Errors
 /// As [`increment`].
-pub async fn decrement(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
-    write(visit, id, false).await
+pub async fn decrement(visit: &Visit, caller: &Caller, id: CounterId) -> Result<Answer, Problem> {
+    write(visit, caller, id, false).await
 }
 
 /// What a client wants counted.
@@ -69,13 +70,23 @@ struct Write {
     skewed: Option<Problem>,
 }
 
-async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Problem> {
+async fn write(
+    visit: &Visit,
+    caller: &Caller,
+    id: CounterId,
+    adds: bool,
+) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
     let bytes = body::read_small(&visit.request).await?;
     let body = parse_increment(&bytes)?;
     if !adds && body.sample.is_some() {
         let detail = "a sample goes with an increment; leave it out of a decrement";
         return Err(Problem::new(Code::InvalidBody, detail));
+    }
+    let if_match = visit.header("if-match");
+    if caller.is_public() {
+        let needs = needs(adds, body.at_ms.is_some(), if_match.is_some());
+        caller.may_write(id.as_str(), body.delta, &needs)?;
     }
     if is_ignored(visit, &body) {
         return Ok(Answer::json(ignored_json(&id)));
@@ -84,7 +95,6 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
     let (at_ms, skewed) = stamp_ms(body.at_ms);
     let second = at_ms.div_euclid(1_000);
     let key = visit.header("idempotency-key");
-    let if_match = visit.header("if-match");
     let write = Write {
         body,
         unique,
@@ -102,6 +112,17 @@ async fn write(visit: &Visit, id: CounterId, adds: bool) -> Result<Answer, Probl
         return Err(problem.clone());
     }
     deliver(visit, id, write, strings).await
+}
+
+/// What a write needs besides the right to increment by some amount now, where no key is sent.
+fn needs(adds: bool, has_time: bool, has_condition: bool) -> Vec<Permission> {
+    let needs = [
+        (Permission::Decrement, !adds),
+        (Permission::At, has_time),
+        (Permission::IfMatch, has_condition),
+    ];
+    let needed = needs.into_iter().filter(|(_, is_needed)| *is_needed);
+    needed.map(|(need, _)| need).collect()
 }
 
 /// Counts one, of this element where there is one.
@@ -147,6 +168,7 @@ async fn deliver(
     strings: bool,
 ) -> Result<Answer, Problem> {
     let (adds, second) = (write.adds, write.second);
+    visit.visitor().admit(id.as_str())?;
     if write.key.is_some() || write.condition.is_some() || (!adds && is_bounded(&id)) {
         return write_alone(visit, id, &write, strings).await;
     }
@@ -222,6 +244,10 @@ async fn deliver(
     let flushed = arrival.outcome.map_err(Problem::from)?;
     let own = Value::new(flushed.outcome.added, flushed.outcome.removed);
     let own = own.without(arrival.later.0, arrival.later.1);
+    let has_counted_before = own != Value::new(load.added, load.removed);
+    visit
+        .visitor()
+        .settle(flushed.generation, has_counted_before);
     // One cell is the whole counter: its total right after this write, with what shards left that
     // have been sealed since, is the exact value. Of several, a view at most half a second old is
     // told, but never less than this cell holds by itself.

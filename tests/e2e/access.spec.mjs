@@ -156,18 +156,178 @@ describe("keys", () => {
     for (const [path, body] of BATCHES) {
       const limited = await world.well("POST", path, { body, headers: bearer(KEYS.blog) });
       expect(limited).toMatchObject({ accepted: 1, rejected: 1, errors: [{ line: 2, code: "forbidden" }] });
-      const page = await world.well("POST", path, { body, headers: { origin: SITE } });
-      expect(page).toMatchObject({ accepted: 1, rejected: 1, errors: [{ line: 2, code: "unauthorized" }] });
+      if (path === "/events") {
+        const page = await world.well("POST", path, { body, headers: { origin: SITE } });
+        expect(page).toMatchObject({ accepted: 1, rejected: 1, errors: [{ line: 2, code: "unauthorized" }] });
+      }
       // Who may write nothing at all is told so before the body is read.
       await world.refused(403, "forbidden", "POST", path, { body, headers: bearer(KEYS.reader) });
       await world.refused(401, "unauthorized", "POST", path, { body });
     }
-    expect(await valueOf("blog/b")).toBe(4);
+    expect(await valueOf("blog/b")).toBe(3);
     await world.refused(404, "counter-not-found", "GET", "/counters/shop%2Fb", { headers: bearer(KEYS.admin) });
   });
 
   test("a wrong key spoils the whole batch, though its lines are public", async () => {
     const [, body] = BATCHES[0];
     await world.refused(401, "unauthorized", "POST", "/events", { body, headers: { ...bearer("wrong-key-0123456789"), origin: SITE } });
+  });
+});
+
+describe("without a key", () => {
+  let world;
+  const all = ["at", "decrement", "hyll", "if-match", "ingest", "policy"];
+  const config = {
+    keys: [{ key: KEYS.admin, scopes: ["admin"] }, { key: KEYS.admin, scopes: ["admin"], prefix: "limits/" }],
+    public: [
+      { origins: ["*"], scopes: ["read", "write"], prefix: "page/" },
+      { origins: ["*"], scopes: ["write"], prefix: "more/", delta_max: 5, allow: all },
+      { origins: ["*"], scopes: ["write"], prefix: "limits/open/" },
+      { origins: ["*"], scopes: ["write"], prefix: "limits/more/", delta_max: 5, allow: ["policy"] },
+    ],
+  };
+  const admin = { headers: bearer(KEYS.admin) };
+  beforeAll(async () => {
+    world = await openWorld({ vars: { TALLY_KEYS: JSON.stringify(config) } });
+    for (const id of ["page/a", "more/a"]) await world.put(id, { unique_hash: "redis" }, admin);
+  });
+  afterAll(() => world.close());
+  const state = (id) => world.strong(id, "", admin);
+  const post = (id, call, body, headers) => ["POST", `/counters/${encodeURIComponent(id)}/${call}`, { body: body && JSON.stringify(body), headers }];
+  // What is an increment of one and of now is not among them.
+  const beyond = async (id) => {
+    const { version } = await state(id);
+    const { bytes } = await world.call("GET", `/counters/${encodeURIComponent(id)}/uniques/hyll?consistency=strong`, admin);
+    const octets = { "content-type": "application/octet-stream" };
+    return [
+      ["PUT", `/counters/${encodeURIComponent(id)}/uniques/hyll`, { body: bytes, headers: octets }],
+      post(id, "decrement"),
+      post(id, "increment", { delta: 5 }),
+      post(id, "increment", { delta: "5" }),
+      post(id, "increment", { at: Date.now() }),
+      ["POST", "/api/event", { body: JSON.stringify({ key: id, increment: 5 }) }],
+      ["POST", "/ingest?format=ndjson", { body: JSON.stringify({ key: id, at: Date.parse("2024-05-01T12:00:00Z") }) }],
+      // Last, as it gives the counter a home.
+      post(id, "increment", undefined, { "if-match": `"${version}"` }),
+      post(id, "increment", undefined, { "if-match": "*" }),
+    ];
+  };
+
+  test("write is an increment by one and of now, with a unique or a sample, in every call that increments", async () => {
+    await world.well(...post("page/b", "increment"));
+    await world.well(...post("page/b", "increment", { delta: 1, unique: "ann", sample: 12.5 }));
+    await world.well(...post("page/b", "increment", undefined, { "idempotency-key": "1" }));
+    expect((await world.call("GET", "/pixel/page%2Fb.gif?unique=bob")).status).toBe(200);
+    expect((await world.call("POST", "/api/event", { body: '{"key":"page/b"}' })).status).toBe(202);
+    const lines = [{ key: "page/b", unique: "cy" }, { key: "page/b", increment: 2 }, { key: "page/b", at: Date.now() }, { key: "page/b", id: "x" }];
+    const report = await world.well("POST", "/events", { body: JSON.stringify(lines) });
+    expect(report.errors.map(({ line, code }) => [line, code])).toEqual([[2, "unauthorized"], [3, "unauthorized"]]);
+    expect(await state("page/b")).toMatchObject({ value: 7, uniques: { estimate: 3 } });
+  });
+
+  test("what goes beyond is refused, says what to name, and changes nothing", async () => {
+    const before = await state("page/a");
+    for (const asked of await beyond("page/a")) {
+      // Another entry names it, so this one's lines are judged one by one.
+      if (asked[1].startsWith("/ingest")) {
+        expect(await world.well(...asked)).toMatchObject({ accepted: 0, errors: [{ line: 1, code: "unauthorized" }] });
+        continue;
+      }
+      const { json } = await world.refused(401, "unauthorized", ...asked);
+      expect(json.detail, asked[1]).toMatch(/`(allow|delta_max)`.*TALLY_KEYS|TALLY_KEYS/);
+    }
+    const after = await state("page/a");
+    expect([after.value, after.version, after.uniques]).toEqual([before.value, before.version, before.uniques]);
+    expect((await world.history("page/a", "&step=1d&from=1714500000&to=1714700000", admin)).points.every(([, count]) => count === 0)).toBe(true);
+  });
+
+  test("an entry that names it allows it, up to its delta_max", async () => {
+    for (const [method, path, options] of await beyond("more/a")) {
+      const { status, text } = await world.call(method, path, options);
+      expect([200, 202, 409, 412], `${path}: ${text}`).toContain(status);
+    }
+    await world.refused(401, "unauthorized", ...post("more/a", "increment", { delta: 6 }));
+  });
+
+  test("limits are reached by a prefix that begins with limits/ alone, and refunds by their own scope", async () => {
+    for (const name of ["login", "open", "more"]) {
+      await world.well("PUT", `/limits/${name}`, { body: JSON.stringify({ limit: 10, window_seconds: 3_600 }), ...admin });
+    }
+    for (const path of ["/limits/login/bob", "/limits/login/bob/refund", "/limits/open/bob/refund"]) {
+      await world.refused(401, "unauthorized", "POST", path);
+    }
+    const two = JSON.stringify({ checks: [{ policy: "open", key: "bob" }, { policy: "login", key: "bob" }] });
+    await world.refused(401, "unauthorized", "POST", "/limits", { body: two });
+    expect(await world.well("POST", "/limits/open/bob")).toMatchObject({ allowed: true, remaining: 9 });
+    await world.refused(401, "unauthorized", "POST", "/limits/open/bob", { body: '{"cost":2}' });
+    await world.refused(401, "unauthorized", "POST", "/limits/open/bob", { body: '{"limit":1000000,"window_seconds":1}' });
+    expect(await world.well("POST", "/limits/more/bob", { body: '{"cost":5}' })).toMatchObject({ remaining: 5 });
+    await world.well("POST", "/limits/more/bob", { body: '{"limit":1000000,"window_seconds":1}' });
+    expect(await world.well("GET", "/limits/login/bob", admin)).toMatchObject({ remaining: 10 });
+    expect(await world.well("GET", "/limits/open/bob", admin)).toMatchObject({ remaining: 9 });
+  });
+});
+
+test("a key checks and refunds limits only where its prefix says limits/", async () => {
+  const entry = (name, scopes, prefix) => ({ key: `${name}-key-0123456789`, scopes, ...(prefix === undefined ? {} : { prefix }) });
+  const keys = [
+    entry("backend", ["read", "write"]),
+    entry("ops", ["admin"]),
+    entry("checks", ["write"], "limits/"),
+    entry("refunds", ["refund"], "limits/login/"),
+    entry("limits", ["admin"], "limits/"),
+  ];
+  const world = await openWorld({ vars: { TALLY_KEYS: JSON.stringify({ keys }) } });
+  const as = (name, more) => ({ headers: bearer(`${name}-key-0123456789`), ...more });
+  try {
+    await world.well("PUT", "/limits/login", as("limits", { body: '{"limit":10,"window_seconds":3600}' }));
+    for (const name of ["backend", "ops"]) {
+      for (const [method, path] of [["POST", "/limits/login/bob"], ["POST", "/limits/login/bob/refund"], ["GET", "/limits/login/bob"], ["GET", "/limits"]]) {
+        const { json } = await world.refused(403, "forbidden", method, path, as(name));
+        expect(json.detail).toContain("prefix begins with `limits/`");
+      }
+    }
+    await world.well("POST", "/limits/login/bob", as("checks"));
+    await world.refused(403, "forbidden", "POST", "/limits/login/bob/refund", as("checks"));
+    await world.refused(403, "forbidden", "POST", "/limits/login/bob", as("refunds"));
+    expect(await world.well("POST", "/limits/login/bob/refund", as("refunds"))).toMatchObject({ remaining: 10 });
+    await world.well("POST", "/limits/login/bob/refund", as("limits"));
+  } finally {
+    await world.close();
+  }
+});
+
+describe("an open deployment", () => {
+  let world;
+  beforeAll(async () => {
+    world = await openWorld();
+    await world.add("a");
+  });
+  afterAll(() => world.close());
+  const paths = [["GET", "/counters/a"], ["POST", "/counters/a/increment"], ["GET", "/pixel/a.gif"], ["GET", "/live?id=a"], ["GET", "/healthz"], ["OPTIONS", "/counters/a"]];
+
+  test("answers to names of this machine alone: a page's own name may lead here", async () => {
+    for (const origin of ["http://evil.example", "http://localhost.evil.example:8788", "http://10.0.0.1"]) {
+      for (const [method, path] of paths) expect((await world.call(method, path, { origin })).status, `${origin}${path}`).toBe(403);
+    }
+    for (const origin of ["http://localhost:8788", "http://127.0.0.1", "http://[::1]:8788"]) {
+      expect((await world.call("GET", "/counters/a", { origin })).status, origin).toBe(200);
+    }
+    expect((await world.strong("a")).value).toBe(1);
+  });
+
+  test("counts no image that another site's page shows, also where the page hides itself", async () => {
+    for (const headers of [{}, { referer: "https://evil.example/" }, { origin: "https://evil.example" }, { origin: "null" }]) {
+      for (const [method, path] of paths) {
+        const answer = await world.call(method, path, { headers: { "sec-fetch-site": "cross-site", ...headers } });
+        expect(answer.status, `${path} ${JSON.stringify(headers)}`).toBe(403);
+      }
+    }
+    expect((await world.strong("a")).value).toBe(1);
+    const local = { "sec-fetch-site": "cross-site", referer: "http://127.0.0.1:3000/page" };
+    for (const headers of [local, { "sec-fetch-site": "same-site" }, { "sec-fetch-site": "none" }, { "sec-fetch-site": "same-origin" }]) {
+      expect((await world.call("GET", "/pixel/a.gif", { headers })).status).toBe(200);
+    }
+    expect((await world.strong("a")).value).toBe(5);
   });
 });

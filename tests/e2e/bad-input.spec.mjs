@@ -168,7 +168,7 @@ describe("ids", () => {
       unchanged(async () => {
         const { hostname, port } = await world.ready();
         const socket = connect(Number(port), hostname);
-        socket.write(`POST /counters/${dots}/increment HTTP/1.1\r\nHost: tally.test\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
+        socket.write(`POST /counters/${dots}/increment HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
         let answer = "";
         socket.setEncoding("utf8").on("data", (text) => (answer += text));
         await once(socket, "close");

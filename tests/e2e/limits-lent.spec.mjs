@@ -125,8 +125,9 @@ test("nothing is lent while the number of limiters changes", async () => {
 test("a request that is known again is not another's, and not known once its policy is another", async () => {
   const keys = {
     keys: [
-      { key: "reader-0123456789abcdef", scopes: ["read"] },
-      { key: "writer-0123456789abcdef", scopes: ["write"] },
+      { key: "reader-0123456789abcdef", scopes: ["read"], prefix: "limits/" },
+      { key: "writer-0123456789abcdef", scopes: ["write"], prefix: "limits/" },
+      { key: "admin-0123456789abcdef", scopes: ["admin"], prefix: "limits/" },
       { key: "admin-0123456789abcdef", scopes: ["admin"] },
     ],
   };

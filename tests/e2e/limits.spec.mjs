@@ -301,7 +301,7 @@ test("keys need the right to a limit, by its policy and key", async () => {
     keys: [
       { key: "reader-0123456789abcdef", scopes: ["read"], prefix: "limits/api/" },
       { key: "writer-0123456789abcdef", scopes: ["write"], prefix: "limits/api/" },
-      { key: "admin-0123456789abcdef", scopes: ["admin"] },
+      { key: "admin-0123456789abcdef", scopes: ["admin"], prefix: "limits/" },
     ],
   };
   world = await openWorld({ vars: { TALLY_KEYS: JSON.stringify(keys), TALLY_ACCESS: undefined } });

@@ -10,7 +10,7 @@ const ADMIN = { authorization: `Bearer ${KEY}` };
 const CONFIG = {
   keys: [{ key: KEY, scopes: ["admin"] }],
   public: [
-    { prefix: "blog/", origins: [SITE], scopes: ["read", "write"] },
+    { prefix: "blog/", origins: [SITE], scopes: ["read", "write"], allow: ["decrement"] },
     { prefix: "mail/", origins: ["*"], scopes: ["write"] },
     { prefix: "stars/", origins: ["*"], scopes: ["read"] },
   ],

@@ -43,6 +43,29 @@ test("a counter that does not exist is not fetched by each of its readers either
   expect(counted("/read")).toBe(1);
 });
 
+test("an aggregate that everybody asks for is fetched once, and given again for half a second", async () => {
+  for (const id of ["sum/a", "sum/b"]) await world.add(id, { delta: 7 });
+  let go;
+  const held = new Promise((done) => (go = done));
+  calls = [];
+  world.fail(async (asked) => {
+    calls.push(asked);
+    if (asked.path === "/read-many") await held;
+  });
+  const path = "/counters/sum%2F*/aggregate";
+  const asking = numbers(30).map((index) => world.well("GET", index % 2 ? path : `${path}?numbers=string`));
+  await until(() => counted("/read-many") === 1);
+  go();
+  const seen = await Promise.all(asking);
+  expect(counted("/read-many")).toBe(1);
+  expect(seen.every(({ counters, value }) => counters === 2 && value === 14)).toBe(true);
+  expect(seen.filter(({ exact }) => exact).length).toBe(1);
+  await world.add("sum/a");
+  expect(await world.well("GET", `${path}?consistency=strong`)).toMatchObject({ value: 15, exact: true });
+  // A view grows old.
+  await until(async () => (await world.well("GET", path)).value === 15);
+});
+
 test("writes that arrive together share flushes, and each has its own value", async () => {
   await world.add("a");
   calls = [];

@@ -14,10 +14,10 @@ const HERE = new URL(".", import.meta.url);
 const BUILD = new URL(`${process.env.BUILD_DIR ?? "../../build"}/`, HERE);
 const ROOT = new URL("../../", HERE);
 
-/** Scheme and host of all requests; nothing resolves it. */
 export { randomFrom } from "../crash/random.mjs";
 
-export const ORIGIN = "http://tally.test";
+/** Scheme and host of all requests, which nothing resolves: an open deployment answers to this machine's names alone. */
+export const ORIGIN = "http://localhost";
 export const EDGE = "tally-edge";
 export const AGGREGATOR = "tally-aggregator";
 export const CLASSES = {
@@ -180,14 +180,14 @@ class World {
 
   /**
    * Sends a request; `colo: null` is a platform that names no datacenter, `clientIp` what plain workerd says of the
-   * connection. Checks the answer's form.
+   * connection; `origin`: by which name it is called. Checks the answer's form.
    */
-  async call(method, path, { body, headers, colo = "FRA", clientIp, edge = 0 } = {}) {
+  async call(method, path, { body, headers, colo = "FRA", clientIp, edge = 0, origin = ORIGIN } = {}) {
     const init = { method, headers };
     if (colo !== null) init.cf = clientIp === undefined ? { colo } : { colo, clientIp };
     if (body !== undefined) init.body = body;
     if (body instanceof ReadableStream) init.duplex = "half";
-    const url = ORIGIN + path;
+    const url = origin + path;
     const response =
       edge === 0
         ? await this.#miniflare.dispatchFetch(url, init)

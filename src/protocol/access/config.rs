@@ -9,8 +9,9 @@ use serde::Deserialize;
 use serde_json::error::Category;
 use subtle::ConstantTimeEq;
 
+use super::HOW_TO_SET_KEYS;
+use super::grant::{Grant, Permission, PublicWrites, Scope};
 use super::key::{FixedKey, KEY_BYTES_MAX, KEY_BYTES_MIN};
-use super::{Grant, HOW_TO_SET_KEYS, Scope};
 use crate::counter::id::COUNTER_ID_BYTES_MAX;
 use crate::protocol::problem::{Code, Problem};
 
@@ -26,6 +27,9 @@ pub const PUBLIC_ENTRIES_COUNT_MAX: usize = 1_000;
 /// The most origins of one public entry. The configuration's size bounds them all together: at 11
 /// bytes each (`"http://a",`) fewer than 24,000, which is what one request without a key compares.
 pub const ORIGINS_COUNT_MAX: usize = 64;
+
+/// What one write of a caller without a key adds at most, where its entry says nothing.
+pub const DELTA_MAX_DEFAULT: u64 = 1;
 
 /// The longest name of a key, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -89,6 +93,9 @@ struct RawPublic {
     prefix: String,
     origins: Vec<String>,
     scopes: Vec<String>,
+    delta_max: Option<u64>,
+    #[serde(default)]
+    allow: Vec<String>,
 }
 
 impl Config {
@@ -144,7 +151,8 @@ fn key(path: &str, raw: RawKey) -> Result<(FixedKey, Arc<Grant>), Problem> {
         };
         return Err(wrong(format!("{path}.key {why}")));
     };
-    Ok((key, grant(path, raw.prefix, &raw.scopes, &Scope::ALL)?))
+    let scopes = scopes(path, &raw.scopes, &Scope::ALL)?;
+    Ok((key, grant(path, raw.prefix, scopes, None)?))
 }
 
 fn public_entry(path: &str, raw: RawPublic) -> Result<PublicEntry, Problem> {
@@ -153,10 +161,21 @@ fn public_entry(path: &str, raw: RawPublic) -> Result<PublicEntry, Problem> {
         raw.origins.len(),
         ORIGINS_COUNT_MAX,
     )?;
+    let delta_max = raw.delta_max.unwrap_or(DELTA_MAX_DEFAULT);
+    if delta_max == 0 {
+        return Err(wrong(format!(
+            "{path}.delta_max is 0: it is 1 or more; leave out the scope `write` where nothing may be written"
+        )));
+    }
+    let public_writes = PublicWrites {
+        delta_max,
+        allow: permissions(path, &raw.allow)?,
+    };
+    let scopes = scopes(path, &raw.scopes, &[Scope::Read, Scope::Write])?;
     let mut entry = PublicEntry {
         every_origin: false,
         origins: Vec::new(),
-        grant: grant(path, raw.prefix, &raw.scopes, &[Scope::Read, Scope::Write])?,
+        grant: grant(path, raw.prefix, scopes, Some(public_writes))?,
     };
     for (at, text) in raw.origins.iter().enumerate() {
         if text == "*" {
@@ -175,40 +194,70 @@ fn public_entry(path: &str, raw: RawPublic) -> Result<PublicEntry, Problem> {
 fn grant(
     path: &str,
     prefix: String,
-    scopes: &[String],
-    allowed: &[Scope],
+    scopes: Vec<Scope>,
+    public_writes: Option<PublicWrites>,
 ) -> Result<Arc<Grant>, Problem> {
     if prefix.len() > PREFIX_BYTES_MAX || prefix.chars().any(char::is_control) {
         return Err(wrong(format!(
             "{path}.prefix begins no counter id: ids have at most {PREFIX_BYTES_MAX} bytes and no control characters"
         )));
     }
-    let known = allowed
-        .iter()
-        .map(|scope| format!("`{}`", scope.as_str()))
-        .collect::<Vec<_>>()
-        .join(", ");
-    let mut granted = Vec::new();
-    for (at, text) in scopes.iter().enumerate() {
-        let Some(&scope) = allowed.iter().find(|scope| scope.as_str() == text) else {
-            let what = if text == Scope::Admin.as_str() {
-                "needs a key"
-            } else {
-                "is not a scope"
-            };
-            return Err(wrong(format!(
-                "{path}.scopes[{at}]{} {what}: the scopes here are {known}",
-                named(text)
-            )));
+    Ok(Arc::new(Grant {
+        scopes,
+        prefix,
+        public_writes,
+    }))
+}
+
+/// The scopes of an entry, of those that it may have.
+fn scopes(path: &str, texts: &[String], known: &[Scope]) -> Result<Vec<Scope>, Problem> {
+    let known: Vec<_> = known.iter().map(|scope| (scope.as_str(), *scope)).collect();
+    chosen(texts, &known).map_err(|(at, text)| {
+        let is_elsewhere = Scope::ALL.iter().any(|scope| scope.as_str() == text);
+        let what = if is_elsewhere {
+            "needs a key"
+        } else {
+            "is not a scope"
         };
-        if !granted.contains(&scope) {
-            granted.push(scope);
+        wrong(format!(
+            "{path}.scopes[{at}]{} {what}: the scopes here are {}",
+            named(text),
+            listed(&known)
+        ))
+    })
+}
+
+/// What a public entry names in `allow`.
+fn permissions(path: &str, texts: &[String]) -> Result<Vec<Permission>, Problem> {
+    let known = Permission::ALL.map(|permission| (permission.as_str(), permission));
+    chosen(texts, &known).map_err(|(at, text)| {
+        wrong(format!(
+            "{path}.allow[{at}]{} is not known: it may name {}",
+            named(text),
+            listed(&known)
+        ))
+    })
+}
+
+/// The values of these words, each once; or the first word that is not known, with its place.
+fn chosen<'a, T: Copy + PartialEq>(
+    texts: &'a [String],
+    known: &[(&str, T)],
+) -> Result<Vec<T>, (usize, &'a str)> {
+    let mut chosen = Vec::new();
+    for (at, text) in texts.iter().enumerate() {
+        let found = known.iter().find(|(word, _)| word == text);
+        let (_, value) = found.ok_or((at, text.as_str()))?;
+        if !chosen.contains(value) {
+            chosen.push(*value);
         }
     }
-    Ok(Arc::new(Grant {
-        scopes: granted,
-        prefix,
-    }))
+    Ok(chosen)
+}
+
+fn listed<T>(known: &[(&str, T)]) -> String {
+    let words: Vec<String> = known.iter().map(|(word, _)| format!("`{word}`")).collect();
+    words.join(", ")
 }
 
 /// The origin as browsers send it: `scheme://host[:port]`, without the port that the scheme implies;

@@ -182,6 +182,24 @@ impl Gather {
         }
     }
 
+    /// Nothing where a record could be added as things are: its time and its id are well, and there is room for its counter.
+    ///
+    /// # Errors
+    /// As [`Gather::add`] notes them, but for `counter-overflow`.
+    pub fn check(&self, record: &Record<'_>, now_ms: i64) -> Result<(), Problem> {
+        if record.id.is_none() {
+            self.limits.stamp(record.at_ms, now_ms)?;
+        }
+        if self.counters.contains_key(&*record.key) {
+            return Ok(());
+        }
+        record.counter_id()?;
+        if length(self.counters.len()) >= self.limits.counters_max {
+            return Err(too_many_counters(self.limits.counters_max));
+        }
+        Ok(())
+    }
+
     /// Notes a record that is left out because its user agent is a bot's.
     pub fn ignore_bot(&mut self) {
         self.report.bots_ignored += 1;

@@ -13,8 +13,6 @@
 //!
 //! This file holds the answers that are about several counters, or about none.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use super::bounds::KEY_MS_MAX;
@@ -196,40 +194,60 @@ pub fn list_json(counters: &[CounterId], cursor: Option<&str>) -> String {
     to_json(&ListView { counters, cursor })
 }
 
-/// The JSON of `GET /counters/{prefix}*/aggregate`.
-pub fn aggregate_json(
-    prefix: &str,
-    sums: &BTreeMap<CounterId, GlobalSum>,
-    freshness: Freshness,
-    strings: bool,
-) -> String {
-    let told: Vec<Told<'_>> = sums
-        .iter()
-        .map(|(id, sum)| Told::new(id, sum, freshness))
-        .collect();
-    let value = told
-        .iter()
-        .fold(Value::default(), |sum, one| sum.plus(one.value()));
-    #[derive(Serialize)]
-    struct AggregateView<'a> {
-        prefix: &'a str,
-        counters: u64,
-        value: Exact,
-        exact: bool,
-        as_of: i64,
-        staleness_ms: i64,
+/// The sum of all counters whose names begin alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aggregate {
+    counters: u64,
+    value: Value,
+    is_complete: bool,
+    as_of_ms: i64,
+}
+
+impl Aggregate {
+    /// The sum of these, of a fetch that began then.
+    pub fn new(sums: &[(CounterId, GlobalSum)], begun_ms: i64) -> Self {
+        let freshness = Freshness {
+            as_of_ms: begun_ms,
+            now_ms: begun_ms,
+            fresh: true,
+        };
+        let empty = Self {
+            counters: 0,
+            value: Value::default(),
+            is_complete: true,
+            as_of_ms: begun_ms,
+        };
+        sums.iter().fold(empty, |all, (id, sum)| {
+            let told = Told::new(id, sum, freshness);
+            Self {
+                counters: all.counters + 1,
+                value: all.value.plus(told.value()),
+                is_complete: all.is_complete && told.is_exact(),
+                as_of_ms: all.as_of_ms.min(told.as_of_ms()),
+            }
+        })
     }
-    to_json(&AggregateView {
-        prefix,
-        counters: u64::try_from(told.len()).unwrap_or(u64::MAX),
-        value: Exact::new(value, strings),
-        exact: told.iter().all(Told::is_exact),
-        as_of: told
-            .iter()
-            .map(Told::as_of_ms)
-            .fold(freshness.as_of_ms, i64::min),
-        staleness_ms: told.iter().map(Told::staleness_ms).max().unwrap_or(0),
-    })
+
+    /// The JSON of `GET /counters/{prefix}*/aggregate`; `is_fresh` says that the fetch began after the reader had asked.
+    pub fn to_json(&self, prefix: &str, is_fresh: bool, now_ms: i64, strings: bool) -> String {
+        #[derive(Serialize)]
+        struct AggregateView<'a> {
+            prefix: &'a str,
+            counters: u64,
+            value: Exact,
+            exact: bool,
+            as_of: i64,
+            staleness_ms: i64,
+        }
+        to_json(&AggregateView {
+            prefix,
+            counters: self.counters,
+            value: Exact::new(self.value, strings),
+            exact: is_fresh && self.is_complete,
+            as_of: self.as_of_ms,
+            staleness_ms: now_ms.saturating_sub(self.as_of_ms).max(0),
+        })
+    }
 }
 
 /// None of the types above can fail to be written; an empty object would only show in a test.

@@ -1,0 +1,202 @@
+//! Who asks, and what the grants of that caller say.
+
+use std::sync::Arc;
+
+use super::grant::{Grant, Permission, Scope, Target};
+use crate::protocol::names::LIMIT_RIGHTS;
+use crate::protocol::problem::{Code, Problem};
+
+/// How much of an id or an origin a refusal repeats, in characters.
+const SHOWN_CHARACTERS_MAX: usize = 64;
+
+/// Who is asking. A value of this type exists only after [`Access::identify`](super::Access::identify).
+#[derive(Clone, Debug)]
+pub struct Caller(Who);
+
+#[derive(Clone, Debug)]
+pub(super) enum Who {
+    Anyone,
+    KeyHolder {
+        grants: Vec<Arc<Grant>>,
+    },
+    Public {
+        grants: Vec<Arc<Grant>>,
+        origin: Option<String>,
+    },
+}
+
+impl Caller {
+    pub(super) const fn new(who: Who) -> Self {
+        Self(who)
+    }
+
+    /// Returns whether the caller has shown a key.
+    pub fn has_key(&self) -> bool {
+        matches!(self.0, Who::KeyHolder { .. })
+    }
+
+    fn grants(&self) -> &[Arc<Grant>] {
+        match &self.0 {
+            Who::Anyone => &[],
+            Who::KeyHolder { grants } | Who::Public { grants, .. } => grants,
+        }
+    }
+
+    /// Returns whether the caller may do this to any counter at all, so that nobody else's bulk bodies
+    /// need be read.
+    ///
+    /// # Errors
+    /// `unauthorized` without a key, `forbidden` with one.
+    pub fn may_somewhere(&self, scope: Scope, needs: &[Permission]) -> Result<(), Problem> {
+        let allows = |grant: &Arc<Grant>| {
+            let writes = grant.public_writes.as_ref();
+            writes.is_none_or(|writes| writes.allows(needs))
+        };
+        let mut granted = self.grants().iter().filter(|grant| grant.has(scope));
+        if matches!(self.0, Who::Anyone) || granted.clone().any(allows) {
+            return Ok(());
+        }
+        let scope = scope.as_str();
+        Err(match (&self.0, granted.next()) {
+            (Who::Public { .. }, Some(_)) => not_allowed(needs, "any counter"),
+            (Who::Public { .. }, None) => unauthorized(format!("send a key with scope `{scope}`")),
+            _ => Problem::new(Code::Forbidden, format!("this key has no scope `{scope}`")),
+        })
+    }
+
+    /// Nothing, if the caller may do this to the counter of that id, or to all ids that begin with
+    /// that text: some grant has the scope, and its prefix begins the target. What it may write, [`Caller::may_write`] tells.
+    ///
+    /// # Errors
+    /// `forbidden` for holders of a key, `unauthorized` for callers without.
+    pub fn may(&self, scope: Scope, target: &str) -> Result<(), Problem> {
+        self.may_on(scope, Target::Counters(target))
+    }
+
+    /// Nothing, if the caller may do this to limits: as [`Caller::may`], but only a prefix that begins with `limits/` reaches them.
+    ///
+    /// # Errors
+    /// As [`Caller::may`].
+    pub fn may_limit(&self, scope: Scope, right: &str) -> Result<(), Problem> {
+        self.may_on(scope, Target::Limits(right))
+    }
+
+    fn may_on(&self, scope: Scope, target: Target<'_>) -> Result<(), Problem> {
+        let mut grants = self.grants().iter();
+        if matches!(self.0, Who::Anyone) || grants.any(|grant| grant.covers(scope, target)) {
+            return Ok(());
+        }
+        let (scope, text) = (scope.as_str(), target.shown());
+        let entry = match target {
+            Target::Counters(_) => String::new(),
+            Target::Limits(_) => {
+                format!(", by an entry of TALLY_KEYS whose prefix begins with `{LIMIT_RIGHTS}`")
+            }
+        };
+        Err(match &self.0 {
+            Who::Public {
+                origin: Some(origin),
+                ..
+            } => unauthorized(format!(
+                "send a key with scope `{scope}` for `{text}`{entry}; pages of {origin} may not do this without one: \
+                 no public entry of TALLY_KEYS with that origin and scope has a prefix that `{text}` begins with"
+            )),
+            Who::Public { origin: None, .. } => unauthorized(format!(
+                "send a key with scope `{scope}` for `{text}`{entry}"
+            )),
+            Who::KeyHolder { .. } | Who::Anyone => Problem::new(
+                Code::Forbidden,
+                format!("this key has no scope `{scope}` for `{text}`{entry}"),
+            ),
+        })
+    }
+
+    /// Nothing, if the caller may add this much to a counter, in a way that needs these permissions where no key is sent. One
+    /// public entry must cover all of it.
+    ///
+    /// # Errors
+    /// As [`Caller::may`].
+    pub fn may_write(&self, id: &str, delta: u128, needs: &[Permission]) -> Result<(), Problem> {
+        self.may_write_on(Target::Counters(id), delta, needs)
+    }
+
+    /// Nothing, if the caller may consume this much of a limit: as [`Caller::may_write`].
+    ///
+    /// # Errors
+    /// As [`Caller::may`].
+    pub fn may_check(&self, right: &str, cost: u64, needs: &[Permission]) -> Result<(), Problem> {
+        self.may_write_on(Target::Limits(right), u128::from(cost), needs)
+    }
+
+    fn may_write_on(
+        &self,
+        target: Target<'_>,
+        delta: u128,
+        needs: &[Permission],
+    ) -> Result<(), Problem> {
+        self.may_on(Scope::Write, target)?;
+        let Who::Public { grants, .. } = &self.0 else {
+            return Ok(());
+        };
+        let covering = grants
+            .iter()
+            .filter(|grant| grant.covers(Scope::Write, target));
+        let writes = covering.filter_map(|grant| grant.public_writes.as_ref());
+        let allowing = writes.filter(|writes| writes.allows(needs));
+        match allowing.map(|writes| writes.delta_max).max() {
+            Some(delta_max) if delta <= u128::from(delta_max) => Ok(()),
+            Some(delta_max) => Err(unauthorized(format!(
+                "without a key at most {delta_max} at once is allowed for `{}`: send less, or a key, \
+                 or raise `delta_max` of its public entry in TALLY_KEYS",
+                target.shown()
+            ))),
+            None => Err(not_allowed(needs, &format!("`{}`", target.shown()))),
+        }
+    }
+
+    /// Whether the caller sent no key and has only what public entries allow: whose writes are limited, and whose answers
+    /// anybody may see.
+    pub fn is_public(&self) -> bool {
+        matches!(self.0, Who::Public { .. })
+    }
+
+    /// What the ids begin with that the caller may read; the empty text where that is every id.
+    pub fn readable_prefixes(&self) -> Vec<String> {
+        if matches!(self.0, Who::Anyone) {
+            return vec![String::new()];
+        }
+        let may_read = self.grants().iter().filter(|grant| grant.has(Scope::Read));
+        may_read.map(|grant| grant.prefix.clone()).collect()
+    }
+
+    /// Nothing, if the caller may list and sum the counters whose ids begin with `prefix`: the rule of
+    /// [`Caller::may`] with scope read. The empty prefix needs a grant on all ids.
+    ///
+    /// # Errors
+    /// As [`Caller::may`].
+    pub fn may_list(&self, prefix: &str) -> Result<(), Problem> {
+        self.may(Scope::Read, prefix)
+    }
+}
+
+/// What is told where no public entry names what is needed.
+fn not_allowed(needs: &[Permission], target: &str) -> Problem {
+    let needs: Vec<&str> = needs.iter().map(|need| need.as_str()).collect();
+    unauthorized(format!(
+        "without a key this is not allowed for {target}: send one, or name `{}` in `allow` of its public entry in TALLY_KEYS",
+        needs.join("`, `")
+    ))
+}
+
+pub(super) fn unauthorized(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::Unauthorized, detail)
+}
+
+/// The beginning of a text of the caller's, for a refusal.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,133 @@
+//! What an entry of the configuration lets its callers do.
+//!
+//! Invariant: a grant reaches what its prefix begins, byte by byte; limits only where the prefix itself says `limits/`, so that no
+//! grant on counters is one on the limits of others.
+
+use super::caller::shown;
+use crate::protocol::names::LIMIT_RIGHTS;
+
+/// What a grant allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Reading counters, their history, uniques and listings.
+    Read,
+    /// Counting. Does not imply [`Scope::Read`]: a beacon's key need not open the dashboard. The
+    /// answer to an own write carries the new value all the same.
+    Write,
+    /// Giving back what a check of a limit has consumed: whoever may do that can lift the limit.
+    Refund,
+    /// Settings and deletion. Implies all others.
+    Admin,
+}
+
+impl Scope {
+    /// All scopes.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Refund, Self::Admin];
+
+    /// The scope as configuration and refusals write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Refund => "refund",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// What `write` of a public entry does not cover by itself: the entry's `allow` names it. `write` of a key covers all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// A time of the caller's own, `at`, in an increment or a line of `/events`.
+    At,
+    /// Decrements.
+    Decrement,
+    /// Importing registers of a HyperLogLog, which can make an estimate as high as anybody likes.
+    Hyll,
+    /// `If-Match`, which gives a counter its home.
+    IfMatch,
+    /// `/ingest`, which writes the past.
+    Ingest,
+    /// A check of a limit by a policy that the caller brings.
+    Policy,
+}
+
+impl Permission {
+    /// All permissions.
+    pub const ALL: [Self; 6] = [
+        Self::At,
+        Self::Decrement,
+        Self::Hyll,
+        Self::IfMatch,
+        Self::Ingest,
+        Self::Policy,
+    ];
+
+    /// The permission as configuration and refusals write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::At => "at",
+            Self::Decrement => "decrement",
+            Self::Hyll => "hyll",
+            Self::IfMatch => "if-match",
+            Self::Ingest => "ingest",
+            Self::Policy => "policy",
+        }
+    }
+}
+
+/// How far `write` of a public entry goes.
+#[derive(Clone, Debug)]
+pub(super) struct PublicWrites {
+    /// The most that one write adds, or one check consumes.
+    pub(super) delta_max: u64,
+    pub(super) allow: Vec<Permission>,
+}
+
+impl PublicWrites {
+    /// Whether all of these are named.
+    pub(super) fn allows(&self, needs: &[Permission]) -> bool {
+        needs.iter().all(|need| self.allow.contains(need))
+    }
+}
+
+/// Scopes on the ids that begin with a prefix.
+#[derive(Clone, Debug)]
+pub(super) struct Grant {
+    pub(super) scopes: Vec<Scope>,
+    pub(super) prefix: String,
+    /// Of a public entry; a key's writes are not limited.
+    pub(super) public_writes: Option<PublicWrites>,
+}
+
+impl Grant {
+    pub(super) fn has(&self, scope: Scope) -> bool {
+        self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+    }
+
+    pub(super) fn covers(&self, scope: Scope, target: Target<'_>) -> bool {
+        let reaches = match target {
+            Target::Counters(prefix) => prefix.starts_with(&self.prefix),
+            Target::Limits(right) => {
+                self.prefix.starts_with(LIMIT_RIGHTS) && right.starts_with(&self.prefix)
+            }
+        };
+        reaches && self.has(scope)
+    }
+}
+
+/// What somebody asks to act on.
+#[derive(Clone, Copy)]
+pub(super) enum Target<'a> {
+    /// The counter of that id, or all counters whose ids begin so.
+    Counters(&'a str),
+    /// Limits, by their name for access: see [`limit_right`](crate::protocol::names::limit_right). No prefix reaches them by accident.
+    Limits(&'a str),
+}
+
+impl Target<'_> {
+    pub(super) fn shown(self) -> String {
+        let (Self::Counters(text) | Self::Limits(text)) = self;
+        shown(text)
+    }
+}
