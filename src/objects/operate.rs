@@ -137,11 +137,16 @@ impl Directory {
 
     async fn set(&self, operate: &Operate, value: Value, creates: bool) -> Result<Done, Refused> {
         let counter = &operate.counter;
-        let (mut root, created) = self.living_or_new(operate).await?;
-        // Also with a condition: one is looked at only where the call would be done without. Source: RFC 9110, 13.2.1.
-        if created && !creates {
-            return Err(Refused::Told(Operated::NotFound));
-        }
+        let (mut root, created) = if creates {
+            self.living_or_new(operate).await?
+        } else {
+            // No lead is asked whether it counts one: to be asked opens its object, and leaves a file of it. Also with a
+            // condition: one is looked at only where the call would be done without. Source: RFC 9110, 13.2.1.
+            match self.living(counter, true).await? {
+                Ok(root) => (root, false),
+                Err(_) => return Err(Refused::Told(Operated::NotFound)),
+            }
+        };
         if root
             .settings
             .floor

@@ -52,6 +52,9 @@ test("a value is set, and counted on from", async () => {
 test("a reset is a set to nothing, of a counter that there is", async () => {
   await world.refused(404, "counter-not-found", "POST", "/counters/a/reset");
   await world.refused(404, "counter-not-found", "GET", "/counters/a?consistency=strong");
+  await world.refused(404, "counter-not-found", "DELETE", "/counters/a");
+  // An object that was opened has a file.
+  expect(await world.objects("Cell")).toEqual([]);
   await world.add("a", { delta: 9, unique: "ann" });
   for (const body of [undefined, "", "{}", " {} "]) {
     expect(await reset("a", { body })).toMatchObject({ value: 0, base: 0, exact: true, pending_datacenters: [] });
