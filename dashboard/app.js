@@ -3,13 +3,17 @@
 // Life: fragment → view → its feed; another fragment ends the feed and the view before it. A new key does the same.
 import { key, setKey } from "./api.js";
 import { showCounter } from "./counter.js";
-import { setChip, setText } from "./dom.js";
+import { el, setChip, setText } from "./dom.js";
 import { showLimits } from "./limits.js";
 import { showOverview } from "./overview.js";
 import { counterHash, parseRoute } from "./routes.js";
 
 const VIEWS = { counter: showCounter, limits: showLimits, overview: showOverview };
-const TITLES = { counter: ({ id }) => `${id} – Tally`, limits: () => "Rate limits – Tally", overview: () => "Tally" };
+const TITLES = {
+  counter: ({ id }) => `${id} – Tally`,
+  limits: ({ id }) => `${id ?? "Rate limits"} – Tally`,
+  overview: () => "Tally",
+};
 
 const main = document.getElementById("main");
 const chip = document.getElementById("connection");
@@ -25,6 +29,7 @@ function show() {
   end();
   setChip(chip, { tone: "none", text: "connecting" });
   end = VIEWS[route.view](main, route, (standing) => setChip(chip, standing));
+  if (route.unknown !== undefined) main.prepend(el("p", { class: "sub unknown", role: "status" }, route.unknown));
   shown = route;
   document.title = TITLES[route.view](route);
   for (const link of document.querySelectorAll("nav [data-view]")) {

@@ -15,8 +15,8 @@ const LOOK_MS = 5_000;
 const LOOKS_MAX = 120;
 const BOX = { width: 480, height: 48 };
 
-/** Shows the limits in `main`; `status` is the chip of the page. Returns a function that ends it. */
-export function showLimits(main, _, status) {
+/** Shows the limits in `main`, or of the policies the one that `id` names; `status` is the chip of the page. Returns a function that ends it. */
+export function showLimits(main, { id }, status) {
   const stopped = new AbortController();
   const { signal } = stopped;
   const verdicts = el("div", {});
@@ -35,7 +35,7 @@ export function showLimits(main, _, status) {
       el(
         "section",
         { class: "panel wide", "aria-labelledby": "policies-title" },
-        el("h2", { id: "policies-title", class: "label" }, "Policies"),
+        el("h2", { id: "policies-title", class: "label" }, id === undefined ? "Policies" : "Policy"),
         policies,
       ),
     ),
@@ -76,7 +76,8 @@ export function showLimits(main, _, status) {
 
   const list = async () => {
     try {
-      const page = await json(`/limits?limit=${POLICIES_MAX}`, signal);
+      const one = async () => ({ policies: [await json(`/limits/${encodeURIComponent(id)}`, signal)], cursor: null });
+      const page = id === undefined ? await json(`/limits?limit=${POLICIES_MAX}`, signal) : await one();
       policies.replaceChildren(
         page.policies.length === 0
           ? notice("There are no stored policies", "Callers may keep them in their own code; one that is stored shows here.")
@@ -85,7 +86,9 @@ export function showLimits(main, _, status) {
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
-      policies.replaceChildren(el("p", { class: "sub" }, `The policies could not be read: ${error.message}.`));
+      const isMissing = error.status === 404 && id !== undefined;
+      const what = isMissing ? `There is no stored policy ${id}.` : `The policies could not be read: ${error.message}.`;
+      policies.replaceChildren(el("p", { class: "sub" }, what));
     }
   };
   look();

@@ -15,19 +15,31 @@ export const RANGES = {
   },
 };
 export const RANGE_DEFAULT = "hour";
+// The same lengths as people write them.
+const LENGTHS = { "15m": "minutes", "1h": "hour", "1d": "day", "24h": "day", "30d": "month" };
 export const ORDERS = ["rate", "value", "name"];
 
-/** Returns the view that a fragment names: `{ view, id, range, prefix, order }`. What it does not know is the overview. */
+/**
+ * Returns the view that a fragment names: `{ view, id, range, prefix, order, unknown }`. Where it names none that there is, the
+ * overview, and `unknown` is the sentence that says so.
+ */
 export function parseRoute(hash) {
   const [path, query = ""] = hash.replace(/^#/, "").split("?");
   const parameters = new URLSearchParams(query);
-  const range = Object.hasOwn(RANGES, parameters.get("range") ?? "") ? parameters.get("range") : RANGE_DEFAULT;
-  const order = ORDERS.includes(parameters.get("order")) ? parameters.get("order") : ORDERS[0];
+  const asked = parameters.get("range") ?? RANGE_DEFAULT;
+  const length = Object.hasOwn(LENGTHS, asked) ? LENGTHS[asked] : asked;
+  const range = Object.hasOwn(RANGES, length) ? length : RANGE_DEFAULT;
+  const order = parameters.get("order") ?? ORDERS[0];
   const prefix = parameters.get("prefix") ?? "";
-  const found = path.match(/^\/counter\/(.+)$/);
-  const id = found === null ? undefined : decoded(found[1]);
-  if (id !== undefined) return { view: "counter", id, range, prefix, order };
-  return { view: path === "/limits" ? "limits" : "overview", range, prefix, order };
+  const [, view, name] = path.match(/^\/(counter|limits)\/(.+)$/) ?? [];
+  const id = name === undefined ? undefined : decoded(name);
+  const route = { view: "overview", range, prefix, order: ORDERS.includes(order) ? order : ORDERS[0] };
+  if (id !== undefined) Object.assign(route, { view, id });
+  else if (path === "/limits") route.view = "limits";
+  else if (!["", "/"].includes(path)) return { ...route, unknown: `There is no view #${path}: these are all counters.` };
+  if (range !== length) return { ...route, unknown: `There is no range ${asked}: this is ${RANGES[range].words}. Known: ${Object.keys(LENGTHS).join(", ")}.` };
+  if (route.order !== order) return { ...route, unknown: `There is no order ${order}. Known: ${ORDERS.join(", ")}.` };
+  return route;
 }
 
 function decoded(text) {

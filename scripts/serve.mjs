@@ -223,7 +223,7 @@ async function supervise(begin, { folder, urls, data }) {
     if (stopping || isGone) return;
     if (wrong !== undefined) console.error(`serve: ${wrong}`);
     else if (isReady) console.error("serve: workerd is ready again");
-    else console.log(`Tally is ready on ${urls.join(", ")}`);
+    else console.log(`Tally is ready on ${urls.join(", ")}\nThe dashboard is on ${urls[0]}/dashboard/`);
     // One that was ready before may be busy: who watches /healthz sees so.
     if (wrong !== undefined && !isReady) end(1);
     isReady = true;

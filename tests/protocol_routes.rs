@@ -93,6 +93,7 @@ fn every_call_is_found() {
         ),
         ("GET", "/healthz", Route::Health),
         ("GET", "/openapi.json", Route::OpenApi),
+        ("GET", "/", Route::Index),
     ];
     for (method, path, route) in calls {
         assert_eq!(resolve(method, path), Ok(route.clone()), "{method} {path}");
@@ -146,7 +147,7 @@ fn a_wrong_method_is_told_as_it_was_sent() {
 fn other_paths_are_not_found() {
     for path in [
         "",
-        "/",
+        "//",
         "counters",
         "/counter",
         "/Counters/a",

@@ -1,5 +1,5 @@
-//! The files that are served as they stand: those of the dashboard, at `/dashboard/`, the script for pages (without its
-//! comments), and the API's description.
+//! What is found at `/`, and the files that are served as they stand: those of the dashboard, at `/dashboard/`, the script
+//! for pages (without its comments), and the API's description.
 //!
 //! Invariant: no file is in the Wasm, whose size is start-up time. `scripts/dashboard.mjs` puts them as text at the
 //! end of the module around it, as a function that finds one by its name: a module is what every platform loads in
@@ -9,6 +9,7 @@ use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
 
 use super::respond::Answer;
+use super::visit::Visit;
 use crate::protocol::problem::{Code, Problem};
 
 #[wasm_bindgen]
@@ -34,8 +35,23 @@ const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self'; i
 /// A changed script reaches pages within the hour.
 const SCRIPT_CACHE: &str = "public, max-age=3600";
 
+/// Where things are.
+const PLACES: &str = r#"{"service":"tally","dashboard":"/dashboard/","description":"/openapi.json","health":"/healthz"}"#;
+
 /// The page itself.
 const INDEX: &str = "index.html";
+
+/// `GET /`: a browser is led to the dashboard, others are told where things are.
+pub fn index(visit: &Visit) -> Answer {
+    let accepts = visit.header("accept").unwrap_or_default();
+    let answer = match accepts.contains("text/html") {
+        true => Answer::text(String::new())
+            .with_status(303)
+            .with_header("location", "/dashboard/".to_owned()),
+        false => Answer::json(PLACES.to_owned()),
+    };
+    answer.with_header("vary", "Accept".to_owned())
+}
 
 /// A file of the dashboard, the page for an empty name, and the way to the page for none.
 ///

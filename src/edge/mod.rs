@@ -116,6 +116,7 @@ pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Resu
 async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
     match (route, visit.caller()) {
         (Route::Health, _) => health::health(visit).await,
+        (Route::Index, _) => Ok(files::index(visit)),
         (Route::OpenApi, _) => files::openapi(),
         (Route::Script, _) => files::script(),
         (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,

@@ -77,6 +77,8 @@ pub enum Route {
     Badge(CounterId),
     /// `GET /tally.js`
     Script,
+    /// `GET /`
+    Index,
     /// `GET /metrics`
     Metrics,
     /// `GET /dashboard`, `GET /dashboard/{file}`: a file of the dashboard by its name, none for the folder itself
@@ -141,6 +143,7 @@ names! {
     Pixel "pixel" "[`Route::Pixel`]";
     Badge "badge" "[`Route::Badge`]";
     Script "script" "[`Route::Script`]";
+    Index "index" "[`Route::Index`]";
     Metrics "metrics" "[`Route::Metrics`]";
     Dashboard "dashboard" "[`Route::Dashboard`]";
     Health "healthz" "[`Route::Health`]";
@@ -186,6 +189,7 @@ impl Route {
             Self::Pixel(_) => RouteName::Pixel,
             Self::Badge(_) => RouteName::Badge,
             Self::Script => RouteName::Script,
+            Self::Index => RouteName::Index,
             Self::Metrics => RouteName::Metrics,
             Self::Dashboard(_) => RouteName::Dashboard,
             Self::Health => RouteName::Health,
@@ -230,7 +234,7 @@ pub const PATHS: &[(&str, Known)] = &[
 ];
 
 /// Paths that are pages and no calls: `/openapi.json` does not describe them.
-const PAGES: &[(&str, Known)] = &[("/dashboard", &["GET"])];
+const PAGES: &[(&str, Known)] = &[("/", &["GET"]), ("/dashboard", &["GET"])];
 
 /// Why a request is no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,6 +265,7 @@ pub fn methods_of(path: &str) -> Option<Known> {
 fn template_of(path: &str) -> Option<&'static str> {
     let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     Some(match segments.as_slice() {
+        [""] => "/",
         ["counters"] => "/counters",
         ["counters", _] => "/counters/{id}",
         ["counters", _, "increment"] => "/counters/{id}/increment",
@@ -362,6 +367,7 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
         ("/pixel/{id}.gif", _) => Route::Pixel(id_before(".gif")?),
         ("/badge/{id}.svg", _) => Route::Badge(id_before(".svg")?),
         ("/tally.js", _) => Route::Script,
+        ("/", _) => Route::Index,
         ("/metrics", _) => Route::Metrics,
         ("/dashboard", _) => Route::Dashboard(path.strip_prefix("/dashboard/").map(str::to_owned)),
         ("/healthz", _) => Route::Health,

@@ -196,4 +196,18 @@ test("limits show their policies and what this isolate has allowed and refused",
   await says(page, "[data-verdict=allowed].tile", /Allowed2/);
   await says(page, "[data-verdict=refused].tile", /Refused1/);
   await says(page, ".policies", /login.*2.*60 s.*sliding-window/);
+  await world.well("PUT", "/limits/search", { body: '{"limit":9,"window_seconds":60}' });
+  const one = await dashboard.open("#/limits/search");
+  await says(one, ".policies", /search.*9.*60 s/);
+  expect(await one.textContent(".policies")).not.toMatch(/login/);
+});
+
+test("an address that asks for what there is not says so", async () => {
+  await world.add("addressed");
+  const page = await dashboard.open("#/counter/addressed?range=7d");
+  await says(page, ".unknown", /There is no range 7d: this is the last hour/);
+  const month = await dashboard.open("#/counter/addressed?range=30d");
+  await says(month, "h1", "addressed");
+  expect(await month.locator(".unknown").count()).toBe(0);
+  expect(await month.textContent(".tabs [aria-current]")).toBe("30 days");
 });

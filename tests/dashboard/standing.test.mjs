@@ -67,9 +67,27 @@ test("every id survives its address, and nothing else is taken for one", () => {
   for (const hash of ["", "#", "#/", "#/counter/", "#/counter/%", "#/nothing", "#main"])
     assert.equal(parseRoute(hash).view, "overview");
   assert.equal(parseRoute("#/limits").view, "limits");
-  assert.equal(parseRoute("#/counter/a?range=toString").range, "hour");
+  assert.equal(parseRoute("#/limits").id, undefined);
+  const policy = parseRoute("#/limits/login");
+  assert.deepEqual([policy.view, policy.id, policy.unknown], ["limits", "login", undefined]);
   const route = parseRoute(overviewHash({ prefix: "a&b=c/", order: "value" }));
-  assert.deepEqual([route.prefix, route.order], ["a&b=c/", "value"]);
+  assert.deepEqual([route.prefix, route.order, route.unknown], ["a&b=c/", "value", undefined]);
+});
+
+test("lengths are known as people write them, and what is not known is said", () => {
+  const lengths = { "15m": "minutes", "1h": "hour", "24h": "day", "1d": "day", "30d": "month", month: "month" };
+  for (const [asked, range] of Object.entries(lengths)) {
+    const route = parseRoute(`#/counter/a?range=${asked}`);
+    assert.deepEqual([route.range, route.unknown], [range, undefined], asked);
+  }
+  for (const asked of ["7d", "toString", ""]) {
+    const route = parseRoute(`#/counter/a?range=${asked}`);
+    assert.deepEqual([route.id, route.range], ["a", "hour"]);
+    assert.match(route.unknown, /^There is no range .*: this is the last hour\. Known: 15m, 1h, 1d, 24h, 30d\.$/);
+  }
+  assert.match(parseRoute("#/?order=toString").unknown, /^There is no order toString/);
+  for (const hash of ["#/counter/", "#/counter/%", "#/nothing", "#main"]) assert.match(parseRoute(hash).unknown, /^There is no view #/);
+  for (const hash of ["", "#", "#/", "#/?prefix=a"]) assert.equal(parseRoute(hash).unknown, undefined);
 });
 
 const METRICS = `# HELP tally_limit_checks_total Checks

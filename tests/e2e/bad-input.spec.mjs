@@ -181,7 +181,7 @@ describe("ids", () => {
 describe("routes and methods", () => {
   test("unknown routes", () =>
     unchanged(async () => {
-      for (const path of ["/", "/counter", "/counters/bad/reset-all", "/counters/bad/increment/", "/counters/bad/increment/x", "/events/", "/Counters", "/counters/bad/aggregate"]) {
+      for (const path of ["//", "/counter", "/counters/bad/reset-all", "/counters/bad/increment/", "/counters/bad/increment/x", "/events/", "/Counters", "/counters/bad/aggregate"]) {
         for (const method of ["GET", "POST", "PUT", "DELETE"]) await world.refused(404, "not-found", method, path);
       }
     }));

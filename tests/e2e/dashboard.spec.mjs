@@ -43,6 +43,20 @@ test("the folder leads to the page, and what is no file is a problem", async () 
   expect([posted.status, posted.headers.get("allow")]).toEqual([405, "GET, HEAD, OPTIONS"]);
 });
 
+test("the front leads a browser to the dashboard, and tells others where things are", async () => {
+  const browser = await fetch(`${url}/`, { redirect: "manual", headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } });
+  expect([browser.status, browser.headers.get("location")]).toEqual([303, "/dashboard/"]);
+  const other = await fetch(`${url}/`);
+  expect([other.status, other.headers.get("content-type")]).toEqual([200, "application/json"]);
+  expect(other.headers.get("vary")).toMatch(/Accept/);
+  const { service, dashboard, description, health } = await other.json();
+  expect(service).toBe("tally");
+  expect((await fetch(`${url}${dashboard}`)).headers.get("content-type")).toMatch(/html/);
+  expect((await (await fetch(`${url}${description}`)).json()).openapi).toMatch(/^3/);
+  expect((await fetch(`${url}${health}`)).status).toBe(200);
+  expect((await fetch(`${url}/`, { method: "POST" })).status).toBe(405);
+});
+
 test("the API's description is served as it stands, and is no file of the dashboard", async () => {
   const answer = await fetch(`${url}/openapi.json`);
   expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "application/json"]);
