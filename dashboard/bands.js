@@ -9,7 +9,7 @@ const BAND = 1.96;
 export class Bands {
   #all = bandRow("All time");
   #window;
-  #none = el("p", { class: "sub" }, "Nothing was counted with a unique element yet.");
+  #none = el("p", { class: "sub" }, "No unique elements were counted yet.");
   #told = {};
 
   constructor(range) {

@@ -96,7 +96,7 @@ export function showCounter(main, route, status) {
   const onFailure = (failure) => {
     if (!(failure instanceof Failure)) throw failure;
     refused = true;
-    status({ tone: "none", text: failure.wantsKey ? "wants a key" : "no numbers" });
+    status({ tone: "none", text: failure.wantsKey ? "key needed" : "not shown" });
     body.replaceChildren(refusalOf(failure, id));
   };
   // A counter that was missing is there now: its panels come back.
@@ -117,7 +117,7 @@ export function showCounter(main, route, status) {
       bands.showWindow(windowed.window);
       setText(
         trouble,
-        told.exact || told.staleness_ms < 3_000 ? "" : "Not all datacenters answered: what they counted is missing here.",
+        told.exact || told.staleness_ms < 3_000 ? "" : "Some datacenters did not answer. Their counts are missing here.",
       );
       if (reading === undefined) onReading(id, readingOf({ ...windowed, window: undefined }));
       else reading = { ...reading, updated_at: windowed.updated_at };
@@ -165,29 +165,29 @@ function ago(ms) {
 export function refusalOf(failure, id) {
   const giveKey = () => {
     const open = () => document.getElementById("key-open").click();
-    return el("p", {}, el("button", { type: "button", on: { click: open } }, "Give a key"));
+    return el("p", {}, el("button", { type: "button", on: { click: open } }, "Enter a key"));
   };
   if (failure.wantsKey) {
-    return notice("A key is needed", "This service answers readers that have a key with the scope read.", giveKey());
+    return notice("A key is needed", "Reading needs a key with the scope read.", giveKey());
   }
   if (failure.status === 403 && key() === "") {
-    const sentence = "Without a key only public names can be read. Their prefix lists them, and each can be opened by its name.";
+    const sentence = "Without a key only public counters can be read. Enter a public prefix to list them, or a name to open one.";
     return notice("This needs a key", sentence, giveKey());
   }
   if (failure.code === "counter-not-found") {
     const command = `curl -X POST ${location.origin}${counterPath(id).replaceAll("'", "%27")}/increment`;
     return notice(
       "There is no such counter",
-      "Nothing has been counted under this name, or it was deleted or has expired. The first write creates it, and it will show here:",
+      "Nothing was counted under this name, or it was deleted or has expired. The first write creates it:",
       el("pre", {}, el("code", {}, command)),
     );
   }
   if (failure.status === 403 && id === "")
     return notice(
-      "This key may not list all of them",
-      "One with a prefix lists the names that begin with it: enter it above. Another key may list more.",
+      "This key may not list all counters",
+      "A key with a prefix lists the names that begin with it. Enter the prefix above, or use another key.",
     );
   if (failure.status === 403)
-    return notice("This key may not read it", "Its scopes or its prefix do not cover this counter. Another key may.");
-  return notice("It cannot be shown", `${failure.message}.`);
+    return notice("This key may not read this counter", "Its scopes or its prefix do not cover it. Use another key.");
+  return notice("The counter cannot be shown", `${failure.message}.`);
 }

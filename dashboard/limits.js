@@ -48,7 +48,7 @@ export function showLimits(main, { id }, status) {
     try {
       const after = { at_ms: Date.now(), verdicts: verdictsOf(await text("/metrics", signal)) };
       heard_ms = Date.now();
-      if (after.verdicts === undefined) verdicts.replaceChildren(el("p", { class: "sub" }, "This service tells no verdicts."));
+      if (after.verdicts === undefined) verdicts.replaceChildren(el("p", { class: "sub" }, "This service reports no verdicts."));
       else {
         const rates = ratesBetween(before, after);
         looks = withLook(looks, rates, LOOKS_MAX);
@@ -61,14 +61,14 @@ export function showLimits(main, { id }, status) {
       if (!(error instanceof Failure)) throw error;
       if (error.isOffline || error.status >= 500)
         return status({ tone: "bad", text: `offline · last seen ${lasting(Date.now() - heard_ms)} ago` });
-      status({ tone: "none", text: "wants a key" });
+      status({ tone: "none", text: "key needed" });
       verdicts.replaceChildren(
         error.wantsKey
           ? refusalOf(error, "")
           : el(
               "p",
               { class: "sub" },
-              "Verdicts are of all keys together, so they need a key with the scope admin and no prefix.",
+              "Verdicts cover all keys. Reading them needs a key with the scope admin and no prefix.",
             ),
       );
     }
@@ -80,7 +80,7 @@ export function showLimits(main, { id }, status) {
       const page = id === undefined ? await json(`/limits?limit=${POLICIES_MAX}`, signal) : await one();
       policies.replaceChildren(
         page.policies.length === 0
-          ? notice("There are no stored policies", "Callers may keep them in their own code; one that is stored shows here.")
+          ? notice("There are no stored policies", "Policies that callers send with their checks are not listed here.")
           : tableOf(page),
       );
     } catch (error) {
@@ -128,13 +128,13 @@ function verdictNodes({ at_ms, verdicts }, rates) {
       { class: "tiles" },
       tile("allowed", "Allowed", allowed),
       tile("refused", "Refused", refused),
-      tile("error", "Not judged", error),
+      tile("error", "No verdict", error),
     ),
     all === 0 ? null : bar,
     el(
       "p",
       { class: "sub" },
-      `Checks that the isolate which answered has seen since it began${age}. On your own machine that is all of them; a deployment runs many isolates, and each look meets one. Refused counts verdicts of shadow policies too.`,
+      `Checks of the isolate that answered, since it started${age}. On your own machine that is all of them. A deployment runs many isolates, and each request meets one of them. Refused includes verdicts of shadow policies.`,
     ),
   ].filter(Boolean);
 }
@@ -160,13 +160,13 @@ function trendNodes(looks) {
     el(
       "p",
       { class: "sub" },
-      `Allowed (solid) and refused (dashed) since this view was opened, ten minutes at most; the top is ${rate(top)}. A gap is where another isolate answered.`,
+      `Allowed (solid) and refused (dashed) since this view was opened, ten minutes at most. The top of the chart is ${rate(top)}. At a gap another isolate answered.`,
     ),
   ];
 }
 
 function tableOf(page) {
-  const heads = ["Policy", "At most", "In", "Algorithm", "Of", "If the limiter is away"];
+  const heads = ["Policy", "Limit", "Window", "Algorithm", "Scope", "If the limiter is unreachable"];
   const row = (policy) =>
     el(
       "tr",
@@ -175,8 +175,8 @@ function tableOf(page) {
       el("td", { class: "number", "data-label": heads[1] }, count(policy.limit)),
       el("td", { "data-label": heads[2] }, lasting(policy.window_seconds * 1000).replace(/\.0 /, " ")),
       el("td", { "data-label": heads[3] }, policy.algorithm),
-      el("td", { "data-label": heads[4] }, policy.scope === "global" ? "the world" : "each datacenter"),
-      el("td", { "data-label": heads[5] }, policy.on_error === "closed" ? "503" : "lets through"),
+      el("td", { "data-label": heads[4] }, policy.scope === "global" ? "global" : "each datacenter"),
+      el("td", { "data-label": heads[5] }, policy.on_error === "closed" ? "refuses (503)" : "allows"),
     );
   const more = page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.policies.length} by name.`);
   return el(

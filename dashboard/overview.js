@@ -47,7 +47,7 @@ export function showOverview(main, route, status) {
       ORDER_LABELS[name],
     ),
   );
-  const told = el("p", { class: "sub", role: "status" }, "Looking …");
+  const told = el("p", { class: "sub", role: "status" }, "Loading …");
   const list = el("ul", { class: "counters" });
   // For eyes only: each row says what its parts are by their units.
   const heads = ["Counter", "Last hour", "Rate", "Value"].map((head) => el("span", {}, head));
@@ -56,7 +56,7 @@ export function showOverview(main, route, status) {
   let pages = 1;
   const lookFurther = () => {
     pages += 1;
-    setText(more, "Looking …");
+    setText(more, "Loading …");
     rank();
   };
   const more = el("button", { type: "button", class: "quiet further", hidden: true, on: { click: lookFurther } });
@@ -100,7 +100,7 @@ export function showOverview(main, route, status) {
     const silent_ms = Date.now() - heard_ms;
     status(
       together === undefined && connection !== "offline"
-        ? { tone: "none", text: rows.size === 0 ? "nothing to watch" : "connecting" }
+        ? { tone: "none", text: rows.size === 0 ? "no counters" : "connecting" }
         : standing({ connection, reading: together, silent_ms }),
     );
   };
@@ -149,7 +149,7 @@ export function showOverview(main, route, status) {
         (missing > 0 ? `; ${missing} could not be read` : ""),
     );
     more.hidden = !hasMore || pages >= PAGES_MAX || order === "name";
-    setText(more, `Look at ${PAGE} more`);
+    setText(more, `Compare ${PAGE} more`);
     arrange(shown);
     // Those whose names are too long together for one stream are asked with the next look.
     follow(watchable(shown.map(({ id }) => id)));
@@ -167,12 +167,12 @@ export function showOverview(main, route, status) {
       of === ""
         ? notice(
             "Nothing has been counted yet",
-            "The first write creates a counter, and it shows here:",
+            "The first write creates a counter. It then appears here:",
             el("pre", {}, el("code", {}, command)),
           )
         : notice(
-            "No counter begins with this",
-            "Names are compared as they are written, upper and lower case apart.",
+            "No counter has a name that begins so",
+            "Upper and lower case differ.",
             el("p", {}, el("a", { href: "#/" }, "All counters")),
           ),
     );
@@ -234,7 +234,7 @@ export function showOverview(main, route, status) {
 
   const refuse = (failure) => {
     setText(told, "");
-    status({ tone: "none", text: failure.wantsKey ? "wants a key" : "no numbers" });
+    status({ tone: "none", text: failure.wantsKey ? "key needed" : "not shown" });
     body.replaceChildren(refusalOf(failure, ""));
   };
 
@@ -253,7 +253,7 @@ export function showOverview(main, route, status) {
       connection = "offline";
       if (rows.size === 0) {
         setText(told, "");
-        body.replaceChildren(notice("The service cannot be reached", "This page tries again by itself."));
+        body.replaceChildren(notice("The service cannot be reached", "This page tries again every few seconds."));
       }
       refresh();
     } finally {
@@ -289,8 +289,8 @@ function lookedAt({ shown, among, hasMore, order }) {
   const which = { rate: `busiest in ${BUSY_SECONDS / 60} minutes`, value: "largest", name: "first by name" }[order];
   if (shown === among && !hasMore)
     return `${among === 1 ? "1 counter" : `${among} counters`}, ${which} first`.replace("first by name first", "by name");
-  if (order === "name") return `The first ${shown} by name${hasMore ? "" : ` of ${among}`}; a prefix shows others`;
-  return `The ${shown} ${which} of ${hasMore ? `the first ${among} counters by name; a prefix looks at others` : `${among} counters`}`;
+  if (order === "name") return `The first ${shown} by name${hasMore ? "" : ` of ${among}`}; enter a prefix for others`;
+  return `The ${shown} ${which} of ${hasMore ? `the first ${among} counters by name; enter a prefix for others` : `${among} counters`}`;
 }
 
 /** A row: a link with the name, the value, the rate, and the last hour as a line. */

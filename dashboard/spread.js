@@ -7,12 +7,12 @@ import { sparkline } from "./series.js";
 // Each slice is a question of its own.
 const SLICES = 12;
 const MARKS = [
-  ["min", "least"],
+  ["min", "minimum"],
   ["p50", "50 %"],
   ["p90", "90 %"],
   ["p99", "99 %"],
   ["p999", "99.9 %"],
-  ["max", "greatest"],
+  ["max", "maximum"],
 ];
 const LINES = ["p50", "p90", "p99"];
 const BOX = { width: 240, height: 56 };
@@ -120,6 +120,6 @@ export class Spread {
       return svg("path", { class: `line ${name}`, d: sparkline(values, BOX.width, BOX.height, BOX.height) });
     });
     this.#lines.replaceChildren(...paths);
-    setText(this.#trend, `How 50 % (solid), 90 % (dashed) and 99 % (dotted) went; the top is ${measured(top)}`);
+    setText(this.#trend, `Over time: 50 % (solid), 90 % (dashed), 99 % (dotted). The top of the chart is ${measured(top)}.`);
   }
 }

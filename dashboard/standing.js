@@ -31,14 +31,14 @@ export function standing({ connection, reading, silent_ms = 0 }) {
 /** Returns the same in a sentence, `clock` being the moment that the reading shows: `{ tone, text }`. */
 export function truthOf({ connection, reading, clock }) {
   const missing = reading.unreachable ?? [];
-  if (connection === "offline") return { tone: "bad", text: `The service cannot be reached. This is what it said at ${clock}.` };
+  if (connection === "offline") return { tone: "bad", text: `The service cannot be reached. The numbers are of ${clock}.` };
   if (missing.length > 0) {
-    const text = `${missing.join(", ")} ${missing.length === 1 ? "does" : "do"} not answer: what was last known is in the sum, as of ${clock}.`;
+    const text = `${missing.join(", ")} ${missing.length === 1 ? "does" : "do"} not answer. The sum has the last known value, of ${clock}.`;
     return { tone: "bad", text };
   }
-  if (reading.exact) return { tone: "good", text: `Exact: every write until ${clock} is in it, and none twice.` };
+  if (reading.exact) return { tone: "good", text: `Exact: it includes every write acknowledged before ${clock}, each once.` };
   const tone = (reading.staleness_ms ?? 0) >= STALE_MS ? "fair" : "good";
-  return { tone, text: `As of ${clock}; what was written since may not be in it yet.` };
+  return { tone, text: `As of ${clock}. Later writes may be missing.` };
 }
 
 /** Returns the names of the datacenters that did not answer. */

@@ -17,7 +17,7 @@ test("a datacenter that does not answer is named, with what was last known of it
   world.fail(({ kind, name }) => (kind === "cell" && name.includes("/SYD/") ? "before" : undefined));
   const page = await dashboard.open("#/counter/away");
   await says(page, "#connection", /^stale .* · SYD unreachable$/);
-  await says(page, ".truth", /^SYD does not answer: what was last known is in the sum/);
+  await says(page, ".truth", /^SYD does not answer. The sum has the last known value/);
   await says(page, ".bars .away", /SYD0.*unreachable, as of/);
   // Nobody has ever read it, so nothing is known of what SYD counted.
   expect(await page.textContent("#value")).toBe("5");

@@ -100,7 +100,7 @@ test("everything is reached by keys alone", async () => {
     throw new Error(`${pattern} was not reached`);
   };
   await page.keyboard.press("Tab");
-  expect(await focused()).toBe("Skip to the numbers");
+  expect(await focused()).toBe("Skip to the main content");
   await page.keyboard.press("Enter");
   await tabTo(/^Largest$/);
   await page.keyboard.press("Enter");
@@ -136,7 +136,7 @@ test("a key is asked for, sent as a header, and kept in the tab alone", async ()
     await closed.world.add("kept", { delta: 6 }, { headers: { authorization: "Bearer write-key-0123456789" } });
     const page = await closed.open("#/counter/kept");
     await says(page, "h2", "A key is needed");
-    await page.click("text=Give a key");
+    await page.click("text=Enter a key");
     await page.keyboard.type(secret);
     await page.keyboard.press("Enter");
     await says(page, "#value", /^6$/);

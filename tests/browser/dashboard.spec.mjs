@@ -117,7 +117,7 @@ test("samples show as percentiles, once there are some", async () => {
   for (const sample of [10, 20, 30, 40]) await world.add("sampled", { sample });
   await page.reload();
   await says(page, ".spread", /4 samples, 25 on average; percentiles are off by at most 0.78 %/);
-  await says(page, ".spread", /least10.*50 %20.*greatest40/);
+  await says(page, ".spread", /minimum10.*50 %20.*maximum40/);
 });
 
 test("a service that streams nothing is asked instead", async () => {
@@ -180,13 +180,13 @@ test("of many counters it says how many it looked at, and looks further on deman
   );
   await world.well("POST", "/events", { body: lines.join("\n") });
   const page = await dashboard.open("#/?prefix=many%2F&order=value");
-  await says(page, ".title .sub", "The 20 largest of the first 100 counters by name; a prefix looks at others");
+  await says(page, ".title .sub", "The 20 largest of the first 100 counters by name; enter a prefix for others");
   expect(await page.locator(".row").first().textContent()).toContain("many/099");
-  await page.click("text=Look at 100 more");
+  await page.click("text=Compare 100 more");
   await says(page, ".title .sub", "The 20 largest of 101 counters");
   await says(page, ".row", /many\/100.*101/);
   await page.click(".tabs >> text=Name");
-  await says(page, ".title .sub", "The first 20 by name; a prefix shows others");
+  await says(page, ".title .sub", "The first 20 by name; enter a prefix for others");
 });
 
 test("limits show their policies and what this isolate has allowed and refused", async () => {
