@@ -1,0 +1,36 @@
+// Pictures follow from scripts, and figures from the benchmark.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { picture } from "../../scripts/plot-architecture.mjs";
+import { documents, parse, read } from "./pages.mjs";
+
+// Who makes each picture: a script, `make converge`, or the browser's tests with SCREENSHOTS=1.
+const MAKERS = [
+  [/^architecture\.svg$/, "scripts/plot-architecture.mjs"],
+  [/^converge-\d+\.svg$/, "scripts/plot-converge.mjs"],
+  [/^dashboard-\d+\.png$/, "tests/browser/dashboard-pictures.spec.mjs"],
+  [/^badges\.png$/, "tests/browser/pages.spec.mjs"],
+];
+
+test("the picture of the README is the one that its script draws; `make docs` draws it", () => {
+  assert.equal(read("docs/architecture.svg"), picture());
+});
+
+test("every picture that a page shows is made by something in the project", () => {
+  for (const page of documents()) {
+    for (const { target, line } of parse(read(page)).links) {
+      const name = target.match(/([\w-]+\.(?:png|svg))$/)?.[1];
+      if (name === undefined || /^https?:/.test(target)) continue;
+      const maker = MAKERS.find(([names]) => names.test(name))?.[1];
+      assert.ok(maker, `${page}:${line}: nobody makes ${name}`);
+      assert.ok(read(maker).length > 0);
+    }
+  }
+});
+
+test("speeds that the README compares are those of BENCHMARKS.md", () => {
+  const recorded = read("BENCHMARKS.md");
+  const speeds = [...read("README.md").matchAll(/\b([\d,]+)\/s\b/g)].map(([, number]) => number);
+  assert.ok(speeds.length >= 5, speeds.join());
+  for (const speed of speeds) assert.ok(recorded.includes(` ${speed} requests `), `BENCHMARKS.md has no ${speed}: take the figures of its newest run`);
+});
