@@ -75,7 +75,8 @@ export function workplace() {
     /** Resolves to the address of the server that a command with `make serve` starts, and what it printed. */
     async server(command = "make serve") {
       const data = mkdtempSync(join(folder, "data-"));
-      const script = command.replace(SERVE, `$1node "${join(ROOT, "scripts/serve.mjs")}"`);
+      // Any free port, whatever the page says: another server may have that one.
+      const script = command.replace(/\bPORT=\d+ /, "").replace(SERVE, `$1node "${join(ROOT, "scripts/serve.mjs")}"`);
       const told = bash(script, { PORT: "0", DATA: data });
       const ready = () => told.stdout.match(/http:\/\/(127\.0\.0\.1:\d+)/)?.[1];
       await until(told, ready);
