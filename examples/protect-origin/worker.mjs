@@ -3,12 +3,26 @@
 // Bindings: TALLY (the service "tally-edge"), TALLY_KEY (a secret: a key with the scope "write" on "limits/"), and
 // ADDRESS_SALT (a secret: addresses are hashed with it, so that the limiter never sees one). See wrangler.toml.
 
-// The policy lives in this code: 100 calls a minute from one address, never more in any minute.
+// The policy lives in this code: 100 calls a minute from one client, never more in any minute.
 const POLICY = { limit: 100, window_seconds: 60 };
 
+// What tells clients apart: an IPv4 address, also where it is written as IPv6 (::ffff:192.0.2.1), or the first 64 bits of an
+// IPv6 address. A household has at least as many addresses as those leave, and a client could take another one for each call.
+function networkOf(address) {
+  if (!address.includes(":")) return address;
+  // The URL parser knows every way to write one, and gives it in hexadecimal without leading zeros.
+  const [head, tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split("::");
+  const groups = (text) => (text ? text.split(":") : []);
+  const zeros = tail === undefined ? 0 : 8 - groups(head).length - groups(tail).length;
+  const all = [...groups(head), ...Array(zeros).fill("0"), ...groups(tail)];
+  if (all.slice(0, 6).join(":") !== "0:0:0:0:0:ffff") return all.slice(0, 4).join(":");
+  const bytes = all.slice(6).map((group) => parseInt(group, 16));
+  return bytes.flatMap((two) => [two >> 8, two & 255]).join(".");
+}
+
 async function clientOf(request, env) {
-  const address = request.headers.get("cf-connecting-ip") ?? "unknown";
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(env.ADDRESS_SALT + address));
+  const network = networkOf(request.headers.get("cf-connecting-ip") ?? "unknown");
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(env.ADDRESS_SALT + network));
   return Array.from(new Uint8Array(digest, 0, 16), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 

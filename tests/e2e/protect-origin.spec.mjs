@@ -29,7 +29,15 @@ test("an address is let through up to the policy, and the origin sees no more", 
     expect([refused.status, JSON.parse(refused.text).code]).toEqual([429, "quota-exceeded"]);
     expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
     expect(seen.length).toBe(100);
-    expect((await from("203.0.113.8")).headers.get("ratelimit")).toMatch(/r=99;/);
+    const left = async (address) => (await from(address)).headers.get("ratelimit").match(/r=(\d+);/)[1];
+    expect(await left("203.0.113.8")).toBe("99");
+    // An IPv4 address is the same one however it is written; of IPv6 the first 64 bits are one client.
+    expect(await left("::ffff:203.0.113.8")).toBe("98");
+    expect(await left("::ffff:cb00:7108")).toBe("97");
+    const clients = [["2001:db8:1:2::1", "2001:DB8:0001:2:ffff:ffff:ffff:ffff", "2001:db8:1:2:0:0:0:0"], ["2001:db8:1:3::1"], ["2001:db8::1:2:3", "2001:db8::"], ["::1"]];
+    for (const addresses of clients) {
+      for (const [index, address] of addresses.entries()) expect([address, await left(address)]).toEqual([address, String(99 - index)]);
+    }
   } finally {
     await world.close();
   }
