@@ -27,8 +27,22 @@
     path = location.pathname;
     const url = `${counter(pageId())}/increment`;
     const body = unique ? JSON.stringify({ unique }) : "";
-    // A text as body asks for no preflight.
-    navigator.sendBeacon?.(url, body) || fetch(url, { method: "POST", body, mode: "no-cors", keepalive: true });
+    // A text as body asks for no preflight. A beacon would not tell whether it was refused.
+    ask(url, { method: "POST", body, keepalive: true });
+  }
+
+  // Fetches, and says once in the console why that was refused and what to do: in Tally's words, where the browser lets them be read.
+  const told = new Set();
+  async function ask(url, options) {
+    const answer = await fetch(url, options).catch(() => ({ status: "no answer" }));
+    const refusal = `tally.js: ${url}: ${answer.status}`;
+    if (!answer.ok && !told.has(refusal)) {
+      told.add(refusal);
+      const problem = await answer.json?.().catch(() => {});
+      const hint = `Is Tally there, and does a public entry of its TALLY_KEYS name "${location.origin}" with a prefix of this id?`;
+      console.warn(refusal, problem?.detail || hint);
+    }
+    return answer;
   }
 
   const values = new Map();
@@ -42,25 +56,25 @@
     let left = 12;
     let pause = 5e3;
     let timer;
-    const ask = async () => {
+    const round = async () => {
       let isWell = true;
       for (const name of ids) {
         // Text is the number alone. 404: nothing is counted yet.
-        const answer = await fetch(counter(name), { headers: { accept: "text/plain" } }).catch(() => ({}));
+        const answer = await ask(counter(name), { headers: { accept: "text/plain" } });
         const value = answer.ok ? BigInt(await answer.text()) : null;
         if (timer === null) return;
         values.set(name, value);
         isWell &&= answer.ok || answer.status === 404;
       }
       pause = isWell ? 5e3 : Math.min(2 * pause, 6e4);
-      timer = setTimeout(--left ? ask : again, pause);
+      timer = setTimeout(--left ? round : again, pause);
       watch();
     };
     stop = () => {
       clearTimeout(timer);
       timer = null;
     };
-    ask();
+    round();
   }
 
   function again() {

@@ -51,7 +51,7 @@ async function visit(path, options) {
 const ids = (page) => page.sent.map(({ id }) => id);
 const counted = (id, value) => until(async () => (await world.call("GET", `/counters/${encodeURIComponent(id)}`, ADMIN)).json.value === value, `${id} is ${value}`);
 
-test("a page of another origin counts its view once, by a beacon that needs no preflight", async () => {
+test("a page of another origin counts its view once, by a call that needs no preflight", async () => {
   files["/posts/hello"] = html("", { head: script() + script() });
   const page = await visit("/posts/hello?from=mail");
   await counted("/posts/hello", 1);

@@ -1,0 +1,53 @@
+// A page with tally.js in it, without a browser: what the script asks for, and what it shows and says.
+import { createContext, runInContext } from "node:vm";
+
+/**
+ * Opens `html` at `url`, with the script's `source` where the page loads tally.js. `fetch` answers what it asks for; a stream
+ * (`EventSource`) is refused at once, so numbers come by `fetch` too. Returns `{ warnings, texts }`: what is in the console, and
+ * what the elements marked data-tally show, by what they are marked with.
+ */
+export function openPage(html, { url, source, fetch }) {
+  const tags = [...html.matchAll(/<(\w+)([^>]*\sdata-tally[^>]*|[^>]*tally\.js[^>]*)>/g)];
+  const dataset = (attributes) =>
+    Object.fromEntries([...attributes.matchAll(/data-([\w-]+)="([^"]*)"/g)].map(([, name, value]) => [name.replace(/-(\w)/g, (_, letter) => letter.toUpperCase()), value]));
+  const script = tags.find(([, name]) => name === "script");
+  const currentScript = { src: script[2].match(/src="([^"]*)"/)[1], dataset: dataset(script[2]) };
+  const elements = tags.filter(([, name]) => name !== "script").map(([, , attributes]) => ({ dataset: dataset(attributes), textContent: "" }));
+  const warnings = [];
+  const location = new URL(url);
+  const window = {
+    URL,
+    Set,
+    Map,
+    BigInt,
+    Intl,
+    setTimeout: () => 0,
+    clearTimeout: () => {},
+    navigator: {},
+    location,
+    history: { pushState() {} },
+    console: { warn: (...texts) => warnings.push(texts.join(" ")) },
+    addEventListener() {},
+    MutationObserver: class {
+      observe() {}
+    },
+    EventSource: class {
+      readyState = 2;
+      constructor() {
+        queueMicrotask(() => this.onerror());
+      }
+      close() {}
+    },
+    document: {
+      currentScript,
+      readyState: "complete",
+      documentElement: { lang: "en" },
+      querySelectorAll: () => elements,
+      addEventListener() {},
+    },
+    fetch: (target, options) => fetch(new URL(target), { ...options, origin: location.origin }),
+  };
+  window.window = window;
+  runInContext(source, createContext(window));
+  return { warnings, texts: () => Object.fromEntries(elements.map(({ dataset: { tally }, textContent }) => [tally, textContent])) };
+}
