@@ -372,8 +372,9 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
         as_strings: true,
         resumes: Some(1),
         prefixes: vec!["b".to_owned()],
+        visitor: Some(7),
     };
-    assert_eq!(hex(encode(&join).unwrap()), "010161010101010162");
+    assert_eq!(hex(encode(&join).unwrap()), "0101610101010101620107");
     let told = tally::protocol::live::sight::Told {
         members: "m".to_owned(),
         members_of_strings: None,

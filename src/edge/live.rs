@@ -7,23 +7,34 @@ use std::cell::Cell;
 use worker::web_sys::Response;
 
 use super::respond::{self, Answer};
+use super::secrets::name_key;
 use super::visit::Visit;
+use super::visitors;
 use crate::cluster::region::location_hint;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::protocol::access::Scope;
 use crate::protocol::live::talk::{asked, resumes};
-use crate::protocol::live::{HUBS_MAX, PREFIXES_BYTES_MAX};
+use crate::protocol::live::{
+    HUBS_MAX, PREFIXES_BYTES_MAX, VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX,
+};
 use crate::protocol::messages::Join;
 use crate::protocol::names;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::routes::RouteName;
+use crate::sketch::hash;
 
 /// How long an isolate goes on with the hub that it found, after which it looks for room in those before.
 const FOUND_MS: u64 = 60_000;
 
 /// Status of a hub that is full.
 const FULL: u16 = 503;
+
+/// Status of a hub where the visitor has as many streams as it may have.
+const SPENT: u16 = 429;
+
+/// When a visitor who has as many streams as it may have is to look again, seconds.
+const SPENT_SECONDS: u32 = 30;
 
 thread_local! {
     /// The hub that had room last, its region, and when it was found. An isolate is nearly always asked from one region.
@@ -43,6 +54,23 @@ pub async fn fetch(visit: &Visit) -> worker::Result<Response> {
         Ok(response) => respond::events(visit, RouteName::Live, response.body().as_ref()),
         Err(problem) => respond::respond(visit, RouteName::Live, Answer::from(problem)),
     }
+}
+
+/// What tells a visitor from others in all isolates: hubs hold it while the stream is open, and nobody keeps it.
+async fn visitor_of(visit: &Visit) -> Result<Option<u64>, Problem> {
+    if !visit.is_public() {
+        return Ok(None);
+    }
+    let key = name_key(&visit.env).await?;
+    Ok(Some(hash(&key, &visitors::address_bytes(visit))))
+}
+
+fn spent() -> Problem {
+    let detail = format!(
+        "without a key an address has at most {VISITOR_STREAMS_MAX} streams open here, of at most {VISITOR_COUNTERS_MAX} counters \
+         together; close some, or read the counters one by one"
+    );
+    Problem::new(Code::QuotaExceeded, detail).with_retry_after(SPENT_SECONDS)
 }
 
 async fn open(visit: &Visit) -> Result<Response, Problem> {
@@ -77,6 +105,7 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
         as_strings,
         resumes: resumes(visit.header("last-event-id").as_deref()),
         prefixes,
+        visitor: visitor_of(visit).await?,
     };
     let region = location_hint(&visit.datacenter());
     let (found_region, first, found_ms) = FOUND.get();
@@ -90,6 +119,7 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
         match response.status() {
             FULL => continue,
             101 | 200 => {}
+            SPENT => return Err(spent()),
             _ => {
                 let detail = "the hub of the stream has failed; connect again";
                 return Err(Problem::new(Code::Unavailable, detail));

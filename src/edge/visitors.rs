@@ -27,6 +27,12 @@ pub struct Visitor {
     was_new: Cell<bool>,
 }
 
+/// The address of a request's client, none where nobody tells it. The length tells the families apart.
+pub fn address_bytes(visit: &Visit) -> Vec<u8> {
+    let address = visit.address().ok();
+    address.map_or_else(Vec::new, |address| address.as_bytes().to_vec())
+}
+
 impl Visitor {
     /// Who asks. Whoever holds a key is not limited.
     pub fn of(visit: &Visit) -> Self {
@@ -37,14 +43,10 @@ impl Visitor {
                 was_new: Cell::new(false),
             };
         }
-        let address = visit.address().ok();
-        // The length tells the families apart, and both from what is not known.
-        let bytes = address
-            .as_ref()
-            .map_or(&b""[..], |address| address.as_bytes());
+        let bytes = address_bytes(visit);
         Self {
-            hash: Some(with_visitors(|_, hashed| hashed(bytes))),
-            has_address: address.is_some(),
+            hash: Some(with_visitors(|_, hashed| hashed(&bytes))),
+            has_address: !bytes.is_empty(),
             was_new: Cell::new(false),
         }
     }

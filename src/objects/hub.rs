@@ -85,7 +85,7 @@ impl Hub {
         self.object.get_tags(socket).first()?.parse().ok()
     }
 
-    /// Takes a watcher, and answers with its stream; 503 where the hub is full, 500 where it is broken.
+    /// Takes a watcher, and answers with its stream; 503 where the hub is full, 429 where its visitor has enough, 500 where it is broken.
     pub(super) async fn on_join(
         self: &Rc<Self>,
         request: &mut Request,
@@ -107,6 +107,11 @@ impl Hub {
             Ok(attachment) => attachment,
             Err(fault) => return Response::error(fault.to_string(), 500),
         };
+        let counters = join.counters.len();
+        let has_room = |visitor| self.board.borrow().has_room(visitor, counters, None);
+        if !join.visitor.is_none_or(has_room) {
+            return Response::error("the visitor has as many streams as it may have", 429);
+        }
         let joined =
             self.board
                 .borrow_mut()
@@ -114,6 +119,9 @@ impl Hub {
         let Ok(id) = joined else {
             return Response::error("the hub is full", 503);
         };
+        if let Some(visitor) = join.visitor {
+            self.board.borrow_mut().note_visitor(id, visitor);
+        }
         let opened = match attachment {
             Some(attachment) => Sink::socket(&self.object, id, attachment),
             None => Sink::events(),
@@ -363,7 +371,8 @@ impl Hub {
         let attachment = attachment.map_err(|fault| internal(fault.to_string()))?;
         let changed = self.board.borrow_mut().change(id, now_ms(), kept.ids);
         changed.map_err(|Full| {
-            let detail = "too many counters are watched together here; open another socket";
+            let detail =
+                "too many counters are watched together here; let some go, or open another socket";
             Problem::new(Code::Overloaded, detail)
         })?;
         let is_kept = socket.serialize_attachment(attachment);

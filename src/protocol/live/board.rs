@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::sight::{Shown, Sight, Tag};
-use super::{COUNTERS_MAX, LOST_MS, PING_MS};
+use super::{COUNTERS_MAX, LOST_MS, PING_MS, VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX};
 use crate::counter::id::CounterId;
 use crate::protocol::order::in_order;
 
@@ -41,6 +41,8 @@ struct Watcher {
     heard_ms: i64,
     /// What it has from an earlier stream.
     resumes: Option<u64>,
+    /// A hash of its address, where it has no key.
+    visitor: Option<u64>,
 }
 
 /// An update, as all get it who lack the same.
@@ -150,17 +152,41 @@ impl Board {
             sent_second: None,
             heard_ms: now_ms,
             resumes,
+            visitor: None,
         };
         self.watchers.insert(id, watcher);
+    }
+
+    /// Whether a visitor may have a stream of so many counters besides those that it has, not counting one.
+    pub fn has_room(&self, visitor: u64, counters: usize, except: Option<WatcherId>) -> bool {
+        let own = self
+            .watchers
+            .iter()
+            .filter(|(id, watcher)| watcher.visitor == Some(visitor) && Some(**id) != except);
+        let (streams, watched) = own.fold((0, 0), |(streams, watched), (_, watcher)| {
+            (streams + 1, watched + watcher.ids.len())
+        });
+        streams < VISITOR_STREAMS_MAX && watched + counters <= VISITOR_COUNTERS_MAX
+    }
+
+    /// Notes that a watcher is a visitor's.
+    pub fn note_visitor(&mut self, id: WatcherId, visitor: u64) {
+        if let Some(watcher) = self.watchers.get_mut(&id) {
+            watcher.visitor = Some(visitor);
+        }
     }
 
     /// Has a watcher watch these counters from now on. It is sent all of them again.
     ///
     /// # Errors
-    /// [`Full`] where there would be too many counters; it watches what it did, then.
+    /// [`Full`] where there would be too many counters, of all or of its visitor; it watches what it did, then.
     pub fn change(&mut self, id: WatcherId, now_ms: i64, ids: Vec<CounterId>) -> Result<(), Full> {
-        if !self.watchers.contains_key(&id) {
+        let Some(watcher) = self.watchers.get(&id) else {
             return Ok(());
+        };
+        let is_much = |visitor| !self.has_room(visitor, ids.len(), Some(id));
+        if watcher.visitor.is_some_and(is_much) {
+            return Err(Full);
         }
         let ids = self.hold(now_ms, ids)?;
         if let Some(watcher) = self.watchers.get_mut(&id) {

@@ -58,6 +58,12 @@ pub const RETRY_MS: u32 = 2_000;
 /// watchers, the edge's part with it: 160 ms of each second. Those who wait cost 0.01 ms a second each.
 pub const WATCHERS_MAX: usize = 2_000;
 
+/// Streams that callers without a key may have open at one address, in one hub: many people may share it, each with a page.
+pub const VISITOR_STREAMS_MAX: usize = 100;
+
+/// Counters that all these streams may name together: each is a read of a root once a second.
+pub const VISITOR_COUNTERS_MAX: usize = 500;
+
 /// Different counters of one hub: 10 messages of [`LOOK_MAX`] each second, and about 1 KB of memory each.
 pub const COUNTERS_MAX: usize = 5_000;
 

@@ -31,4 +31,6 @@ pub struct Join {
     pub resumes: Option<u64>,
     /// What the ids begin with that it may watch besides.
     pub prefixes: Vec<String>,
+    /// A hash of its address, where it has no key. It is held in memory alone.
+    pub visitor: Option<u64>,
 }
