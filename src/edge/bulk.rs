@@ -289,7 +289,7 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     });
     let waiting = visit.waiting();
     let (report, is_replay) = doing.await.map_err(|_| {
-        let detail = "the request was ended; whether its lines were counted is unknown to us";
+        let detail = "the request was ended; its lines may or may not have been counted";
         Problem::new(Code::Unavailable, detail)
     })?;
     drop(waiting);

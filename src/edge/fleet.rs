@@ -159,7 +159,7 @@ impl Fleet {
 
     /// Calls everything that is not known to be counted unknown.
     fn give_up(&mut self) {
-        let detail = "the body took too long; whether this line was counted is unknown to us";
+        let detail = "the body took too long; this line may or may not have been counted";
         let landed = std::mem::take(&mut self.progress.borrow_mut().landed);
         let unknown = landed.iter().enumerate().filter(|(_, landed)| !**landed);
         let problem = Problem::new(Code::Unavailable, detail);

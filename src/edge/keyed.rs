@@ -129,7 +129,7 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
         KeyedOutcome::NeedsHome => needs_home(),
         KeyedOutcome::Unknown => Problem::new(
             Code::ClockSkew,
-            "`at` is further from our clock than is allowed, and this key counted nothing before; the past goes through /ingest",
+            "`at` is further from our clock than is allowed, and this key counted nothing before; send older events to /ingest",
         ),
         KeyedOutcome::NotWhole
         | KeyedOutcome::Struck
@@ -146,6 +146,6 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
 pub fn needs_home() -> Problem {
     Problem::new(
         Code::NeedsHome,
-        "several datacenters count this, so none can decide by its value; PUT its settings with a \"home\" first",
+        "several datacenters count this counter: set its \"home\" by PUT first",
     )
 }

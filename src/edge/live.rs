@@ -130,6 +130,6 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
         }
         return Ok(response);
     }
-    let detail = "as many streams are open as this deployment serves; connect again later";
+    let detail = "all places for streams are taken; connect again later";
     Err(Problem::new(Code::Overloaded, detail))
 }

@@ -141,7 +141,7 @@ async fn put(visit: &Visit, to: InboxId, event: Sent) -> Outcome {
     }
     Err(Problem::new(
         Code::Unavailable,
-        "the queue did not answer in time; whether the event was taken is unknown to us, try again with an Idempotency-Key",
+        "the queue did not answer in time; the event may or may not be queued, try again with an Idempotency-Key",
     ))
 }
 

@@ -118,7 +118,7 @@ pub async fn hashing(env: &Env) -> Result<Hashing, Problem> {
 }
 
 fn lost() -> Problem {
-    Problem::new(Code::Internal, "a key was learned and is gone")
+    Problem::new(Code::Internal, "the key of elements is not in memory")
 }
 
 /// The key that idempotency keys, and what they stand for, are kept by. It is never rotated, and never set: with another

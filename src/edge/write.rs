@@ -413,7 +413,7 @@ fn stamp_ms(given_ms: Option<i64>) -> (i64, Option<Problem>) {
         Problem::new(
             Code::ClockSkew,
             format!(
-                "`at` is unix milliseconds within {} s of our clock ({now_ms}); the past goes through /ingest",
+                "`at` is unix milliseconds within {} s of our clock ({now_ms}); send older events to /ingest",
                 CLOCK_SKEW_MS / 1_000
             ),
         )

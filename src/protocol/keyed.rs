@@ -208,7 +208,7 @@ pub fn after_unknown(moves: Option<u32>, counted: Counted) -> Result<Counted, Fa
     if moves.is_some() || counted.outcomes.iter().all(is_for_good) {
         return Ok(counted);
     }
-    let detail = "it was refused after an attempt that was not answered";
+    let detail = "an earlier attempt was not answered";
     Err(Fault::Unavailable(detail.to_owned()))
 }
 

@@ -61,7 +61,7 @@ codes! {
     CounterOverflow "counter-overflow" 409 "The counter cannot hold this much";
     CounterEnded "counter-ended" 409 "The counter has been deleted since";
     NeedsHome "needs-home" 409 "The counter needs a home for this";
-    HashMismatch "hash-mismatch" 409 "Unique elements went through different hashes";
+    HashMismatch "hash-mismatch" 409 "Unique elements were hashed with different keys";
     BelowFloor "below-floor" 409 "The value would be below the counter's floor";
     HashKeySet "hash-key-set" 409 "The hash key is a setting of the deployment";
     BodyTooSlow "body-too-slow" 408 "The body took too long to arrive";
@@ -70,13 +70,13 @@ codes! {
     UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read";
     IdempotencyKeyReused "idempotency-key-reused" 422 "The idempotency key was used for another write";
     QuotaExceeded "quota-exceeded" 429 "Request quota exceeded";
-    TooManyPolicies "too-many-policies" 409 "The deployment has as many policies as it may have";
+    TooManyPolicies "too-many-policies" 409 "The deployment has too many policies";
     TooManyCounters "too-many-counters" 400 "The call names too many counters";
-    Internal "internal" 500 "Something is broken here";
+    Internal "internal" 500 "Internal error";
     NotConfigured "not-configured" 503 "This deployment has no keys yet";
-    Unavailable "unavailable" 503 "A part that is needed did not answer";
-    LimiterUnavailable "limiter-unavailable" 503 "The limiter did not answer, and the policy is closed then";
-    Overloaded "overloaded" 503 "Too much is in memory here at once";
+    Unavailable "unavailable" 503 "A needed part of the service did not answer";
+    LimiterUnavailable "limiter-unavailable" 503 "The limiter did not answer, and the policy refuses then";
+    Overloaded "overloaded" 503 "Too many requests are in progress here";
     VersionNotReached "version-not-reached" 504 "The version that was asked for was not reached in time";
 }
 

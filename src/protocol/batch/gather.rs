@@ -327,7 +327,7 @@ impl Limits {
         if self.times == Times::Live && at_ms < now_ms.saturating_sub(skew_ms) {
             let behind_ms = now_ms.saturating_sub(at_ms);
             return Err(skewed(&format!(
-                "{behind_ms} ms behind the clock here, {skew_ms} ms are allowed: send the past to `/ingest`"
+                "{behind_ms} ms behind the clock here, {skew_ms} ms are allowed: send older records to `/ingest`"
             )));
         }
         Ok(stamp)

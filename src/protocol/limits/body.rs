@@ -105,7 +105,7 @@ impl Wire {
             ],
         )?;
         if self.burst.is_some() && algorithm != Algorithm::TokenBucket {
-            let detail = "only a token-bucket has a burst; leave it out";
+            let detail = "burst needs the algorithm token-bucket; leave it out";
             return Err(Problem::new(Code::InvalidPolicy, detail));
         }
         let policy = Policy {
@@ -126,7 +126,7 @@ impl Wire {
             Ok(()) => Ok(Some(policy)),
             Err(PolicyFault { field, min, max }) => {
                 let detail = if max == 0 {
-                    format!("{field} goes with a sliding window alone")
+                    format!("{field} needs the algorithm sliding-window")
                 } else {
                     format!("{field} must be a whole number from {min} to {max} here")
                 };

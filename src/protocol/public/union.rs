@@ -31,7 +31,7 @@ pub fn union_of(told: &[Told<'_>], window: Option<Window>) -> Result<Uniques, Pr
             hashes.retain(|hash| before.contains(hash));
             if hashes.is_empty() {
                 let detail = format!(
-                    "elements of `{}` went through another hash than those of the counters before it, so nobody can tell which of them are the same; ask for each by itself",
+                    "elements of `{}` were hashed with another key than those of the counters before it, so they cannot be compared; ask for each counter alone",
                     one.id
                 );
                 return Err(Problem::new(Code::HashMismatch, detail));
