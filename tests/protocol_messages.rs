@@ -339,7 +339,7 @@ fn what_is_no_message_is_broken_and_names_are_checked() {
 
 #[test]
 fn faults_tell_clients_who_must_act() {
-    let unknown = "later; it may or may not have been counted, try again";
+    let unknown = "later; the write may or may not have been counted, try again";
     let busy = "the counter is busy; nothing was counted, try again";
     for (fault, code, detail) in [
         (

@@ -117,7 +117,7 @@ impl From<Fault> for Problem {
             ),
             Fault::Unavailable(what) => Problem::new(
                 Code::Unavailable,
-                format!("{what}; it may or may not have been counted, try again"),
+                format!("{what}; the write may or may not have been counted, try again"),
             ),
             Fault::Refused(_) | Fault::Superseded(_) | Fault::Elsewhere(_) => Problem::new(
                 Code::Unavailable,
