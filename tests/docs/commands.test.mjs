@@ -13,6 +13,7 @@ import { spawnSync } from "node:child_process";
 import { after, before, test } from "node:test";
 import { documents, parse, read } from "./pages.mjs";
 import { startsServer, workplace } from "./server.mjs";
+import { differences } from "./shape.mjs";
 
 // Deploying needs an account, set-up takes minutes: so many blocks cannot be run. Lower it when one more can.
 const NOT_RUN_MAX = 12;
@@ -58,9 +59,12 @@ for (const [path, blocks] of parsed) {
         const where = `${path}:${block.line}`;
         const starts = startsServer(block);
         if (starts !== undefined) {
-          if (starts.isPlain) continue;
-          await own?.end();
-          own = await place.server(block.text);
+          if (!starts.isPlain) {
+            await own?.end();
+            own = await place.server(block.text);
+          }
+          const told = (own ?? shared).stdout;
+          if (answer !== undefined) assert.deepEqual(differences(answer, told), [], `${where}\n${told}`);
           continue;
         }
         const wrong = await place.run(block, (own ?? shared).address, answer);

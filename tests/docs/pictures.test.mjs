@@ -34,3 +34,21 @@ test("speeds that the README compares are those of BENCHMARKS.md", () => {
   assert.ok(speeds.length >= 5, speeds.join());
   for (const speed of speeds) assert.ok(recorded.includes(` ${speed} requests `), `BENCHMARKS.md has no ${speed}: take the figures of its newest run`);
 });
+
+test("costs are worked out from calls and rows, and those of hot counters are the ones that were counted", () => {
+  const recorded = read("BENCHMARKS.md");
+  const rows = parse(read("docs/operate/costs.md")).rows.filter(({ cells }) => cells.length === 5 && /^\d+\.\d\d$/.test(cells[4]));
+  assert.ok(rows.length >= 6);
+  for (const { cells, line } of rows) {
+    const [requests, calls, written] = cells.slice(1, 4).map((cell) => Number(cell.replaceAll(",", "")));
+    const where = `docs/operate/costs.md:${line}`;
+    if ([requests, calls, written].every(Number.isFinite)) {
+      const dollars = (requests * 0.3 + calls * 0.15 + written * 1) / 1e6;
+      assert.ok(Math.abs(dollars - Number(cells[4])) <= 0.005, `${where}: ${dollars}`);
+    }
+    if (!/hot counter|two clients/.test(cells[0])) continue;
+    for (const number of [calls, written]) {
+      assert.ok(recorded.includes(`**${(number / 1000).toFixed(1)}**`), `${where}: BENCHMARKS.md has no ${number / 1000}`);
+    }
+  }
+});

@@ -83,7 +83,7 @@ export function workplace() {
       if (ready() === undefined) throw new Error(`the server did not start\n${told.stdout}${told.stderr}`);
       return {
         address: ready(),
-        stdout: told.stdout,
+        stdout: told.stdout.replaceAll(ready(), ADDRESS),
         end: async () => {
           kill(told, "SIGTERM");
           await told.ended;
