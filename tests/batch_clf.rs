@@ -304,7 +304,7 @@ fn the_fixture_counts_as_a_plain_count_does() {
         let mut expected = visitors[id.as_str()].clone();
         expected.sort_unstable();
         expected.dedup();
-        let mut hashes: Vec<u64> = sum.tokens.iter().map(|&(_, hash)| hash).collect();
+        let mut hashes: Vec<u64> = sum.tokens.iter().map(|&(_, hash)| hash.keyed).collect();
         hashes.sort_unstable();
         hashes.dedup();
         assert_eq!(hashes.len(), expected.len(), "visitors of {id}");

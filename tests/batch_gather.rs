@@ -9,14 +9,16 @@ use proptest::test_runner::RngSeed;
 use tally::counter::id::Datacenter;
 use tally::protocol::batch::Record;
 use tally::protocol::batch::gather::{
-    CLOCK_SKEW_MS, Gather, Hashes, Limits, Manner, Times, coarsen,
+    CLOCK_SKEW_MS, Gather, Hashed, Hashes, Limits, Manner, Times, coarsen,
 };
+use tally::protocol::batch::lines::LineNumbers;
 use tally::protocol::batch::plan::Plan;
-use tally::protocol::batch::report::{ERRORS_MAX, LineNumbers, Report};
+use tally::protocol::batch::report::{ERRORS_MAX, Report};
 use tally::protocol::problem::{Code, Problem};
+use tally::sketch::redis_hash;
 
 /// What was added, by stamp, the tokens, and the lines of one counter.
-type PlainSum = (u128, BTreeMap<i64, u128>, BTreeSet<(i64, u64)>, Vec<u64>);
+type PlainSum = (u128, BTreeMap<i64, u128>, BTreeSet<(i64, Hashed)>, Vec<u64>);
 
 const NOW_MS: i64 = 1_700_000_000_500;
 const NOW: i64 = 1_700_000_000;
@@ -52,6 +54,13 @@ fn hash(element: &[u8]) -> u64 {
     })
 }
 
+fn hashed(element: &[u8]) -> Hashed {
+    Hashed {
+        keyed: hash(element),
+        redis: redis_hash(element),
+    }
+}
+
 fn codes(report: &Report) -> Vec<(u64, Code)> {
     report
         .errors
@@ -81,7 +90,7 @@ proptest! {
             let sum = sums.entry(key).or_default();
             sum.0 += delta;
             *sum.1.entry(stamp).or_default() += delta;
-            sum.2.extend(element.map(|element| (stamp, hash(element.as_bytes()))));
+            sum.2.extend(element.map(|element| (stamp, hashed(element.as_bytes()))));
             sum.3.push(line);
         }
         prop_assert_eq!(gather.counters(), u64::try_from(sums.len()).unwrap());
@@ -93,8 +102,8 @@ proptest! {
             prop_assert_eq!(is.added, *added);
             prop_assert_eq!(&is.buckets, buckets);
             prop_assert_eq!(&is.tokens, &tokens.iter().copied().collect::<Vec<_>>());
-            prop_assert_eq!(is.lines.count, u64::try_from(lines.len()).unwrap());
-            prop_assert_eq!(&is.lines.first, &lines[..lines.len().min(ERRORS_MAX)]);
+            prop_assert_eq!(is.lines.count(), u64::try_from(lines.len()).unwrap());
+            prop_assert_eq!(&is.lines, &LineNumbers::of(lines.iter().copied()));
         }
     }
 
@@ -170,21 +179,12 @@ fn a_record_with_an_id_whose_time_is_out_of_range_may_be_a_retry() {
         assert_eq!((report.accepted, report.rejected), (1, 0));
         let (_, of_counter) = &gathered[0];
         assert_eq!(of_counter.identified[0].is_skewed, is_skewed, "{at_ms}");
-        assert_eq!((of_counter.added, of_counter.lines.count), (0, 0));
+        assert_eq!((of_counter.added, of_counter.lines.count()), (0, 0));
         // Elements are of their own time, not of the retry's.
         let second = of_counter.identified[0].second;
         assert!(second <= at_ms.div_euclid(1_000) && of_counter.tokens.is_empty());
-        let mut failing = report;
         let here = Datacenter::local();
-        let mut plan = Plan::new(
-            gathered,
-            manner(times),
-            &here,
-            |_| 1,
-            |_| 0,
-            None,
-            &mut failing,
-        );
+        let mut plan = Plan::new(gathered, manner(times), &here, |_| 1, |_| 0, None);
         let keyed = plan.keyed();
         assert_eq!(keyed.len(), 1);
         assert_eq!(keyed[0].is_recall, is_skewed);
@@ -199,18 +199,18 @@ fn a_rejected_record_changes_nothing() {
     add(&mut gather, 1, &record("a", 5, None, Some("u")));
     add(&mut gather, 2, &record("b", 1, None, None));
     let before = gather.memory_bytes();
-    add(&mut gather, 4, &record("c", 1, None, Some("v")));
     add(&mut gather, 5, &record(".", 1, None, None));
     add(&mut gather, 6, &record("a", 1, Some(0), Some("v")));
     gather.reject(7, &Problem::new(Code::InvalidJson, "no"));
-    assert_eq!((gather.memory_bytes(), gather.counters()), (before, 2));
+    // But for a bit for each line, in four words at first for each of three codes.
+    assert_eq!(gather.memory_bytes() - before, 3 * 4 * 8);
+    assert_eq!(gather.counters(), 2);
     add(&mut gather, 8, &record("a", 1, None, None));
     let (gathered, report) = gather.finish();
-    assert_eq!((report.accepted, report.rejected), (3, 4));
+    assert_eq!((report.accepted, report.rejected), (3, 3));
     assert_eq!(
         codes(&report),
         [
-            (4, Code::TooManyCounters),
             (5, Code::InvalidId),
             (6, Code::ClockSkew),
             (7, Code::InvalidJson)
@@ -219,14 +219,24 @@ fn a_rejected_record_changes_nothing() {
     let (_, a) = &gathered[0];
     assert_eq!(a.added, 6);
     assert_eq!(a.buckets, BTreeMap::from([(NOW, 6)]));
-    assert_eq!(a.tokens, [(NOW, hash(b"u"))]);
-    assert_eq!(
-        a.lines,
-        LineNumbers {
-            count: 2,
-            first: vec![1, 8]
-        }
-    );
+    assert_eq!(a.tokens, [(NOW, hashed(b"u"))]);
+    assert_eq!(a.lines, LineNumbers::of([1, 8]));
+}
+
+#[test]
+fn one_counter_too_many_refuses_the_body_and_names_the_line() {
+    let mut gather = Gather::new(limits(Times::Live, 2), 1);
+    for (line, key) in (1..).zip(["a", "b", "a", "b"]) {
+        gather.add(line, &record(key, 1, None, None), NOW_MS, &hash);
+        assert_eq!(gather.check_counters(), Ok(()));
+    }
+    for (line, key) in (5..).zip(["c", "a", "d"]) {
+        gather.add(line, &record(key, 1, None, None), NOW_MS, &hash);
+        let refused = gather.check_counters().unwrap_err();
+        assert_eq!(refused.code(), Code::TooManyCounters);
+        let detail = refused.detail();
+        assert!(detail.starts_with("line 5 names counter 3 "), "{detail}");
+    }
 }
 
 #[test]
@@ -278,8 +288,8 @@ fn a_visitor_is_counted_by_its_element_and_known_again_by_what_was_sent() {
         assert_eq!((report.accepted, report.bots_ignored), (2, 1));
         gathered.remove(0).1
     });
-    assert_eq!(one.tokens[0].1, hash(b"monday"));
-    assert_eq!(one.identified[0].element, Some(hash(b"monday")));
+    assert_eq!(one.tokens[0].1, hashed(b"monday"));
+    assert_eq!(one.identified[0].element, Some(hashed(b"monday")));
     assert_ne!(one.identified[0].element, other.identified[0].element);
     assert_eq!(
         one.identified[0].fingerprint,
@@ -307,9 +317,16 @@ fn elements_and_names_have_hashes_of_their_own() {
     gather.add(2, &record("a", 1, None, Some("bob")), NOW_MS, &Two);
     let (_, gathered) = gather.finish().0.remove(0);
     let identified = &gathered.identified[0];
-    assert_eq!((identified.element, identified.fingerprint), (Some(1), 2));
+    let element = Hashed {
+        keyed: 1,
+        redis: redis_hash(b"bob"),
+    };
+    assert_eq!(
+        (identified.element, identified.fingerprint),
+        (Some(element), 2)
+    );
     assert_eq!(identified.key.0, [2, 0, 0, 0, 0, 0, 0, 0].repeat(2)[..]);
-    assert_eq!(gathered.tokens[0].1, 1);
+    assert_eq!(gathered.tokens[0].1, element);
 }
 
 #[test]
@@ -323,10 +340,7 @@ fn a_report_names_the_first_errors_of_the_whole_batch() {
         report.reject(line, &bad);
     }
     assert_eq!((report.rejected, report.errors.len()), (200, ERRORS_MAX));
-    let lines = LineNumbers {
-        count: 300,
-        first: (1..=199).step_by(2).collect(),
-    };
+    let lines = LineNumbers::of((1..=599).step_by(2));
     report.fail(&lines, &Problem::new(Code::Unavailable, "later"));
     assert_eq!((report.accepted, report.rejected), (700, 500));
     let named: Vec<u64> = report.errors.iter().map(|error| error.line).collect();
@@ -343,7 +357,7 @@ fn a_report_has_its_documented_form() {
     report.reject(3, &Problem::new(Code::InvalidLine, "why"));
     assert_eq!(
         serde_json::to_string(&report).unwrap(),
-        r#"{"accepted":2,"rejected":1,"errors":[{"line":3,"code":"invalid-line","detail":"why"}]}"#
+        r#"{"accepted":2,"rejected":1,"errors":[{"line":3,"code":"invalid-line","detail":"why"}],"rejected_lines":[{"code":"invalid-line","count":1,"lines":"3"}]}"#
     );
     let with_bots = Report {
         bots_ignored: 4,
@@ -357,5 +371,5 @@ fn a_report_has_its_documented_form() {
 
 fn manner(times: Times) -> Manner {
     let hash = tally::sketch::HashKey::from([7; 16]).id();
-    Manner { times, hash }
+    Manner::new(times, hash)
 }

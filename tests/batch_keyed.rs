@@ -135,15 +135,7 @@ impl World {
         }
         let (sums, mut report) = gather.finish();
         let here = Datacenter::local();
-        let mut plan = Plan::new(
-            sums,
-            manner(times),
-            &here,
-            |_| SHARDS,
-            |_| OWN,
-            key,
-            &mut report,
-        );
+        let mut plan = Plan::new(sums, manner(times), &here, |_| SHARDS, |_| OWN, key);
         let away = Problem::new(Code::Unavailable, "away");
         for (number, one) in plan.elements().into_iter().enumerate() {
             if at(&weather.elements_fail, number) {
@@ -242,7 +234,7 @@ fn check(report: &Report, lines: &[Line]) -> Result<(), TestCaseError> {
         errors,
         report.rejected.min(u64::try_from(ERRORS_MAX).expect("100"))
     );
-    let by_code: u64 = report.rejected_by.iter().map(|(_, count)| count).sum();
+    let by_code: u64 = report.rejected_lines.iter().map(|one| one.count).sum();
     prop_assert_eq!(by_code, report.rejected);
     let numbers: Vec<u64> = report.errors.iter().map(|error| error.line).collect();
     prop_assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
@@ -382,5 +374,5 @@ proptest! {
 
 fn manner(times: Times) -> Manner {
     let hash = tally::sketch::HashKey::from([7; 16]).id();
-    Manner { times, hash }
+    Manner::new(times, hash)
 }

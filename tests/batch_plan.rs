@@ -1,4 +1,4 @@
-//! A body never needs more calls than one invocation may make, and what would go beyond fails by its lines.
+//! A body never needs more calls than one invocation may make: one that would is refused whole.
 #![expect(
     clippy::expect_used,
     reason = "the helpers of a test fail it by panicking"
@@ -10,15 +10,25 @@ use tally::counter::flush::Load;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::WriteKey;
 use tally::counter::settings::UniqueHash;
-use tally::protocol::batch::gather::{Gathered, Identified, Manner, Times};
+use tally::protocol::batch::gather::{Gathered, Hashed, Identified, Manner, Times};
 use tally::protocol::batch::keyed::{BodyKey, KEYED_AT_ONCE_MAX, KeyedElements};
-use tally::protocol::batch::plan::{Addressed, BATCH_FLUSHES_MAX, Plan};
-use tally::protocol::batch::report::{LineNumbers, Report};
+use tally::protocol::batch::lines::LineNumbers;
+use tally::protocol::batch::plan::{Addressed, CallsNeeded, Plan, body_calls_max};
+use tally::protocol::batch::report::Report;
 use tally::protocol::problem::{Code, Problem};
+use tally::sketch::HashId;
 
 /// Subrequests of one invocation on the paid plan, and how often a call may be made.
 const SUBREQUESTS_MAX: usize = 10_000;
 const ATTEMPTS: usize = 2;
+
+fn hashed(name: u64) -> Hashed {
+    let keyed = name.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Hashed {
+        keyed,
+        redis: keyed.rotate_left(17),
+    }
+}
 
 /// `counters` counters of one line each, with `elements` unique elements, and `ids` records besides that
 /// have an id.
@@ -29,17 +39,9 @@ fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, Gathered)> {
             added: 5,
             buckets: [(1_777_593_600, 5)].into(),
             tokens: (0..elements)
-                .map(|element| {
-                    (
-                        1_777_593_600,
-                        (number * 1_000 + element).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-                    )
-                })
+                .map(|element| (1_777_593_600, hashed(number * 1_000 + element)))
                 .collect(),
-            lines: LineNumbers {
-                count: 1,
-                first: vec![number + 1],
-            },
+            lines: LineNumbers::of([number + 1]),
             identified: (0..ids)
                 .map(|id| Identified {
                     line: counters + number * ids + id + 1,
@@ -48,10 +50,7 @@ fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, Gathered)> {
                     second: 1_777_593_600,
                     delta: 1,
                     is_skewed: false,
-                    element: (elements > 0).then(|| {
-                        let name = number * 1_000_000 + id;
-                        name.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                    }),
+                    element: (elements > 0).then(|| hashed(number * 1_000_000 + id)),
                     sample: None,
                 })
                 .collect(),
@@ -65,101 +64,130 @@ fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, Gathered)> {
     (0..counters).map(one).collect()
 }
 
-fn plan(counters: u64, elements: u64, shards: u8, report: &mut Report) -> Plan {
-    report.accepted = counters;
-    plan_of(sums(counters, elements, 0), shards, None, report)
+fn plan(counters: u64, elements: u64, shards: u8) -> Plan {
+    plan_of(sums(counters, elements, 0), shards, None)
 }
 
-fn plan_of(
-    sums: Vec<(CounterId, Gathered)>,
-    shards: u8,
-    key: Option<BodyKey>,
-    report: &mut Report,
-) -> Plan {
-    let own = |shards: u8| shards / 2;
+fn own(shards: u8) -> u8 {
+    shards / 2
+}
+
+fn plan_of(sums: Vec<(CounterId, Gathered)>, shards: u8, key: Option<BodyKey>) -> Plan {
     let here = Datacenter::local();
-    Plan::new(
-        sums,
-        manner(Times::Live),
-        &here,
-        |_| shards,
-        own,
-        key,
-        report,
-    )
+    Plan::new(sums, manner(Times::Live), &here, |_| shards, own, key)
 }
 
+const BODY_KEY: BodyKey = BodyKey {
+    key: WriteKey([9; 16]),
+    fingerprint: 9,
+};
+
+/// Counters, shards, elements of each, ids of each, and whether the body has a key.
+const BODIES: [(u64, u8, u64, u64, bool); 9] = [
+    (3_000, 1, 400, 0, false),
+    (100, 2, 400, 0, false),
+    (20, 64, 400, 0, false),
+    (20, 1, 400, 3, false),
+    (30, 1, 0, 0, true),
+    (30, 1, 400, 3, true),
+    (20, 2, 400, 1, true),
+    (20, 64, 40, 1, true),
+    (2, 1, 0, 200_000, true),
+];
+
+/// A message of keyed writes is a claim at the root and a count at the lead. All may be made twice.
 #[test]
-fn no_body_needs_more_calls_than_the_platform_allows() {
-    for (counters, shards) in [(3_000, 1), (3_000, 2), (200, 64), (3_000, 64)] {
-        let mut report = Report::default();
-        let mut plan = plan(counters, 400, shards, &mut report);
-        let flushes = plan.elements().len() + plan.amounts().len();
+fn a_body_makes_just_the_calls_that_it_is_judged_by() {
+    for (counters, shards, elements, ids, has_key) in BODIES {
+        let sums = sums(counters, elements, ids);
+        let of_body = |calls_max| CallsNeeded::of_body(&sums, |_| shards, own, has_key, calls_max);
+        let needed = of_body(usize::MAX).expect("room for all");
+        let all = needed.flushes + needed.keyed;
+        assert_eq!(of_body(all), Ok(needed));
+        let refused = of_body(all - 1).expect_err("one too few");
+        assert_eq!(refused.code(), Code::TooManyCounters);
+        let detail = refused.detail();
+        assert!(detail.contains(&format!(
+            "the {counters} counters of the body need {all} calls"
+        )));
         assert!(
-            flushes <= BATCH_FLUSHES_MAX,
-            "{flushes} for {counters} of {shards}"
+            detail.contains("nothing was counted. Send it in 2 parts"),
+            "{detail}"
         );
-        assert!(flushes * ATTEMPTS + 100 <= SUBREQUESTS_MAX);
-        assert_eq!(report.accepted + report.rejected, counters);
-        assert!(
-            report
-                .errors
-                .iter()
-                .all(|error| error.code == Code::TooManyCounters)
-        );
-    }
-    let mut report = Report::default();
-    plan(3_000, 400, 1, &mut report);
-    assert_eq!(report.rejected, 0, "one shard each: every counter fits");
-}
+        // Where keys lie with many leads, they get what is left and no more.
+        let for_keys = needed.for_keys(all + 5);
+        let for_keys = std::iter::from_fn(|| for_keys.take().then_some(())).count();
+        assert_eq!(for_keys, needed.keyed + 5);
 
-fn length<T>(list: &[T]) -> u64 {
-    u64::try_from(list.len()).expect("few")
-}
-
-/// A message of keyed writes is a claim at the root and a count at the lead, and each may be made twice.
-#[test]
-fn nor_do_the_keyed_writes_of_a_body() {
-    let body_key = BodyKey {
-        key: WriteKey([9; 16]),
-        fingerprint: 9,
-    };
-    for (counters, shards, elements, ids, key) in [
-        (3_000, 1, 400, 3, None),
-        (3_000, 1, 0, 0, Some(body_key)),
-        (3_000, 1, 400, 3, Some(body_key)),
-        (3_000, 2, 400, 1, Some(body_key)),
-        (200, 64, 400, 1, None),
-        (2, 1, 0, 200_000, Some(body_key)),
-    ] {
-        let mut report = Report::default();
-        let lines = counters * (1 + ids);
-        report.accepted = lines;
-        let mut plan = plan_of(sums(counters, elements, ids), shards, key, &mut report);
-        let calls_for_keys = plan.calls_for_keys();
+        let mut plan = plan_of(sums.clone(), shards, has_key.then_some(BODY_KEY));
         let flushes = plan.elements().len() + plan.amounts().len();
         let keyed = plan.keyed();
         let chunks = keyed
             .iter()
             .map(|some| some.writes.len().div_ceil(KEYED_AT_ONCE_MAX));
-        let calls = flushes + 2 * chunks.sum::<usize>();
-        let writes: u64 = keyed.iter().map(|some| length(&some.writes)).sum();
+        assert_eq!(2 * chunks.sum::<usize>(), needed.keyed);
         let mut late = KeyedElements::default();
         for some in keyed {
             let counted = vec![Some(i64::MAX); some.writes.len()];
             late.add(some, &Datacenter::local(), &counted);
         }
-        let late = late.loads().len();
-        // Where keys lie with many leads, they get what is left and no more.
-        let calls_for_keys = std::iter::from_fn(|| calls_for_keys.take().then_some(())).count();
-        assert_eq!(flushes + late + calls_for_keys, BATCH_FLUSHES_MAX);
-        let calls = calls + late;
-        assert!(calls <= BATCH_FLUSHES_MAX, "{calls} calls");
-        assert!(calls * ATTEMPTS + 100 <= SUBREQUESTS_MAX, "{calls} calls");
-        assert_eq!(report.accepted + report.rejected, lines);
-        let accepted = report.accepted / (1 + ids);
-        assert!(accepted > 0);
-        assert_eq!(writes, accepted * (ids + u64::from(key.is_some())));
+        assert_eq!(flushes + late.loads().len(), needed.flushes);
+    }
+}
+
+#[test]
+fn the_calls_of_a_body_are_half_of_an_invocations() {
+    assert_eq!(body_calls_max(None), 4_900);
+    for invocation in [50, 10_000, 1_000_000] {
+        assert!(body_calls_max(Some(invocation)) * ATTEMPTS <= invocation);
+    }
+    assert!(body_calls_max(None) * ATTEMPTS + 100 <= SUBREQUESTS_MAX);
+}
+
+#[test]
+fn a_load_has_its_elements_by_the_other_hash_too() {
+    for (known, times) in [
+        (UniqueHash::Keyed, Times::Live),
+        (UniqueHash::Redis, Times::Live),
+        (UniqueHash::Keyed, Times::Past),
+    ] {
+        let other = match known {
+            UniqueHash::Keyed => UniqueHash::Redis,
+            UniqueHash::Redis => UniqueHash::Keyed,
+        };
+        let hash_of = |unique: UniqueHash| match unique {
+            UniqueHash::Keyed => manner(times).hash,
+            UniqueHash::Redis => HashId::REDIS,
+        };
+        let mut sums = sums(1, 50, 2);
+        sums[0].1.unique_hash = known;
+        let by = |unique: UniqueHash| {
+            let all = sums[0].1.tokens.iter();
+            let all = all.map(|(_, hashed)| hashed.element(hash_of(unique)));
+            all.collect::<BTreeSet<_>>()
+        };
+        let (one, two) = (by(known), by(other));
+        let here = Datacenter::local();
+        let mut plan = Plan::new(sums, manner(times), &here, |_| 4, |_| 1, None);
+        let mut late = KeyedElements::default();
+        late.add(plan.keyed().remove(0), &here, &[Some(0), Some(0)]);
+        let mut loads = [plan.elements(), plan.amounts(), late.loads()].concat();
+        for load in &mut loads {
+            assert!(!load.rehash(known), "it is that one already");
+            assert_eq!(load.load.hash, hash_of(known));
+        }
+        let elements = |loads: &[Addressed]| {
+            let all = loads.iter().map(|one| &one.load);
+            let all = all.flat_map(|load| load.tokens.iter().chain(&load.past_tokens));
+            all.map(|(_, element)| *element).collect::<BTreeSet<_>>()
+        };
+        // Those of ids are among them.
+        assert_eq!(elements(&loads), one);
+        for load in &mut loads {
+            assert!(load.rehash(other));
+            assert_eq!(load.load.hash, hash_of(other));
+        }
+        assert_eq!(elements(&loads), two);
     }
 }
 
@@ -178,9 +206,8 @@ fn elements_of_keyed_lines_go_once_they_are_counted_with_the_time_of_that() {
     let of_the_past = [1_777_593_540, 1_777_593_600, 1_777_593_600, 1_777_593_600];
     let live = [1_777_593_540, 1_777_593_600, 1_777_593_600, 1_777_594_195];
     for (times, expected) in [(Times::Past, of_the_past), (Times::Live, live)] {
-        let mut report = Report::default();
         let sums = sums(1, 1, 5);
-        let mut plan = Plan::new(sums, manner(times), &here, |_| 1, |_| 0, None, &mut report);
+        let mut plan = Plan::new(sums, manner(times), &here, |_| 1, |_| 0, None);
         let keyed = plan.keyed().pop().expect("keyed writes");
         let mut late = KeyedElements::default();
         late.add(keyed, &here, &counted);
@@ -195,10 +222,9 @@ fn elements_of_keyed_lines_go_once_they_are_counted_with_the_time_of_that() {
 #[test]
 fn elements_of_plain_lines_are_of_the_past_where_the_lines_are() {
     for times in [Times::Live, Times::Past] {
-        let mut report = Report::default();
         let here = Datacenter::local();
         let sums = sums(1, 9, 0);
-        let mut plan = Plan::new(sums, manner(times), &here, |_| 4, |_| 0, None, &mut report);
+        let mut plan = Plan::new(sums, manner(times), &here, |_| 4, |_| 0, None);
         let loads = [plan.elements(), plan.amounts()].concat();
         let count = |of: fn(&Load) -> usize| loads.iter().map(|one| of(&one.load)).sum::<usize>();
         let counts = [
@@ -211,8 +237,7 @@ fn elements_of_plain_lines_are_of_the_past_where_the_lines_are() {
 
 #[test]
 fn amounts_go_to_one_cell_and_every_element_to_its_own_shard_once() {
-    let mut report = Report::default();
-    let mut plan = plan(3, 100, 8, &mut report);
+    let mut plan = plan(3, 100, 8);
     let (elements, amounts) = (plan.elements(), plan.amounts());
     assert_eq!(amounts.len(), 3);
     assert!(
@@ -239,8 +264,11 @@ fn amounts_go_to_one_cell_and_every_element_to_its_own_shard_once() {
 
 #[test]
 fn a_counter_whose_elements_failed_is_not_counted_and_fails_once() {
-    let mut report = Report::default();
-    let mut plan = plan(3, 100, 8, &mut report);
+    let mut report = Report {
+        accepted: 3,
+        ..Report::default()
+    };
+    let mut plan = plan(3, 100, 8);
     let elements = plan.elements();
     let problem = Problem::new(Code::Unavailable, "away");
     for (number, one) in elements.iter().enumerate() {
@@ -264,5 +292,5 @@ fn a_counter_whose_elements_failed_is_not_counted_and_fails_once() {
 
 fn manner(times: Times) -> Manner {
     let hash = tally::sketch::HashKey::from([7; 16]).id();
-    Manner { times, hash }
+    Manner::new(times, hash)
 }

@@ -54,13 +54,9 @@ fn histogram(values: &[f64]) -> Histogram {
 fn plan(gathered: Gathered, key: Option<BodyKey>) -> Plan {
     let counter = tally::counter::id::CounterId::parse("a").expect("an id");
     let here = Datacenter::parse("FRA").expect("a datacenter");
-    let mut report = tally::protocol::batch::report::Report::default();
     let sums = vec![(counter, gathered)];
-    let manner = Manner {
-        times: Times::Live,
-        hash: HashKey::from([7; 16]).id(),
-    };
-    Plan::new(sums, manner, &here, |_| 4, |_| 2, key, &mut report)
+    let manner = Manner::new(Times::Live, HashKey::from([7; 16]).id());
+    Plan::new(sums, manner, &here, |_| 4, |_| 2, key)
 }
 
 #[test]

@@ -3,12 +3,10 @@
 
 use std::borrow::Cow;
 
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Ledger, RECORDS_MAX, WriteKey};
+use tally::counter::ledger::{Ledger, RECORDS_MAX};
 use tally::protocol::batch::Record;
-use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
-use tally::protocol::batch::keyed::BodyKey;
-use tally::protocol::batch::plan::{BATCH_COUNTERS_MAX, BATCH_FLUSHES_MAX, Plan};
+use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
+use tally::protocol::batch::plan::{CallsNeeded, body_calls_max};
 use tally::protocol::problem::Code;
 use tally::protocol::{bodies, bounds, names};
 
@@ -51,53 +49,38 @@ fn hash(bytes: &[u8]) -> u64 {
 
 #[test]
 fn a_body_has_room_for_all_its_counters_and_for_no_other() {
-    let limits = Limits {
-        counters_max: BATCH_COUNTERS_MAX,
-        times: Times::Live,
-        clock_skew_ms: CLOCK_SKEW_MS,
-    };
-    let key = BodyKey {
-        key: WriteKey([9; 16]),
-        fingerprint: 9,
-    };
-    // With elements in plain lines, and under a key without: both need no more calls than there are.
-    for (unique, key) in [(Some("u"), None), (None, Some(key))] {
-        let mut gather = Gather::new(limits, 1);
-        for line in 1..=BATCH_COUNTERS_MAX + 1 {
-            let record = Record {
-                key: Cow::Owned(format!("c{line}")),
-                delta: 1,
-                unique: unique.map(|unique| Cow::Borrowed(unique.as_bytes())),
-                at_ms: None,
-                id: None,
-                sample: None,
+    // With elements in plain lines, and under a key without, where each counter is two calls.
+    let calls_max = body_calls_max(None);
+    for (unique, has_key, fits) in [(Some("u"), false, 4_900), (None, true, 2_450)] {
+        for counters in [fits, fits + 1] {
+            let limits = Limits {
+                counters_max: u64::try_from(calls_max).unwrap(),
+                times: Times::Live,
+                clock_skew_ms: CLOCK_SKEW_MS,
             };
-            gather.add(line, &record, NOW_MS, &hash);
+            let mut gather = Gather::new(limits, 1);
+            for line in 1..=counters {
+                let record = Record {
+                    key: Cow::Owned(format!("c{line}")),
+                    delta: 1,
+                    unique: unique.map(|unique| Cow::Borrowed(unique.as_bytes())),
+                    at_ms: None,
+                    id: None,
+                    sample: None,
+                };
+                gather.add(line, &record, NOW_MS, &hash);
+            }
+            let checked = gather.check_counters();
+            let (sums, report) = gather.finish();
+            assert_eq!(report.rejected, 0);
+            let needed = CallsNeeded::of_body(&sums, |_| 1, |_| 0, has_key, calls_max);
+            let outcome = checked.and(needed.map(|_| ()));
+            let outcome = outcome.map_err(|problem| problem.code());
+            let expected = match counters == fits {
+                true => Ok(()),
+                false => Err(Code::TooManyCounters),
+            };
+            assert_eq!(outcome, expected);
         }
-        let (sums, mut report) = gather.finish();
-        assert_eq!((report.accepted, report.rejected), (BATCH_COUNTERS_MAX, 1));
-        assert_eq!(report.errors[0].code, Code::TooManyCounters);
-        assert_eq!(report.errors[0].line, BATCH_COUNTERS_MAX + 1);
-        let here = Datacenter::local();
-        let mut plan = Plan::new(
-            sums,
-            manner(Times::Live),
-            &here,
-            |_| 1,
-            |_| 0,
-            key,
-            &mut report,
-        );
-        let planned = plan.amounts().len() + plan.keyed().len();
-        let fits = u64::try_from(planned).unwrap();
-        // A keyed counter is two calls, so only 4,900 / 2 of them fit into one body.
-        let most = u64::try_from(BATCH_FLUSHES_MAX).unwrap() / 2;
-        assert_eq!(fits, key.map_or(BATCH_COUNTERS_MAX, |_| most));
-        assert_eq!(report.accepted, fits);
     }
-}
-
-fn manner(times: Times) -> Manner {
-    let hash = tally::sketch::HashKey::from([7; 16]).id();
-    Manner { times, hash }
 }

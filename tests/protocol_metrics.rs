@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use common::config;
 use exposition::{Sample, parse, values};
 use proptest::prelude::*;
-use tally::protocol::batch::report::{LineNumbers, Report};
+use tally::protocol::batch::lines::LineNumbers;
+use tally::protocol::batch::report::Report;
 use tally::protocol::messages::{decode, encode};
 use tally::protocol::metrics::{Metric, Metrics, Snapshot};
 use tally::protocol::problem::{Code, Problem};
@@ -268,7 +269,7 @@ fn a_snapshot_survives_its_way_and_another_builds_is_left_out() {
 }
 
 #[test]
-fn a_report_knows_how_many_lines_each_code_cost_and_tells_no_client() {
+fn a_report_knows_which_lines_each_code_cost() {
     let mut report = Report {
         accepted: 10,
         ..Report::default()
@@ -277,20 +278,23 @@ fn a_report_knows_how_many_lines_each_code_cost_and_tells_no_client() {
         report.reject(line, &Problem::new(Code::ClockSkew, "late"));
     }
     report.reject(151, &Problem::new(Code::InvalidJson, "bad"));
-    let lines = LineNumbers {
-        count: 4,
-        first: vec![152, 153, 154, 155],
-    };
+    let lines = LineNumbers::of([152, 153, 155, 157]);
     report.fail(&lines, &Problem::new(Code::Unavailable, "away"));
     let expected = [
         (Code::ClockSkew, 150),
         (Code::InvalidJson, 1),
         (Code::Unavailable, 4),
     ];
-    assert_eq!(report.rejected_by, expected);
+    let by_code = report.rejected_lines.iter();
+    let by_code: Vec<_> = by_code.map(|one| (one.code, one.count)).collect();
+    assert_eq!(by_code, expected);
     assert_eq!(report.rejected, 155);
     let told = serde_json::to_string(&report).expect("JSON");
-    assert!(!told.contains("rejected_by"), "{told}");
+    assert!(told.contains(r#""count":150,"lines":"1-150"}"#), "{told}");
+    assert!(
+        told.contains(r#""count":4,"lines":"152-153,155,157"}"#),
+        "{told}"
+    );
 }
 
 #[test]

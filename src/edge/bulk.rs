@@ -1,47 +1,36 @@
 //! `/events` and `/ingest`: bodies are summed per counter as they stream; only when the whole body
-//! has been read well is anything counted, one message per cell. A bad line costs that line only.
+//! has been read well, and needs no more calls than it may make, is anything counted, one message per cell and part by part.
+//! A bad line costs that line only, and every line that is not counted is told.
 
 use std::rc::Rc;
 
-use futures_channel::oneshot;
-use worker::Env;
-
-use super::isolate::{BulkMemory, BulkStage, own_shard, shards_of, unique_hash_of, with_waves};
-use super::keyed::problem_of;
+use super::body;
+use super::counting::{self, Counting};
+use super::isolate::{BulkMemory, BulkStage, own_shard, shards_of, unique_hash_of};
 use super::respond::Answer;
 use super::secrets::{Hashing, hashing, known_salt, name_key, prepare};
 use super::visit::Visit;
-use super::{body, fleet};
-use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::KeyedOutcome;
-use crate::platform::clock::{now_ms, random, sleep_ms};
-use crate::platform::keyed::count_bounded;
+use crate::platform::clock::{now_ms, random};
 use crate::platform::measure;
 use crate::platform::setting::number;
-use crate::platform::settled::all_settled;
 use crate::protocol::access::{Caller, Permission, Scope};
 use crate::protocol::batch::Record;
 use crate::protocol::batch::by::By;
 use crate::protocol::batch::event::parse_line;
 use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Hashes, Limits, Manner, Times};
 use crate::protocol::batch::ingest::Ingest;
-use crate::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
-use crate::protocol::batch::plan::{BATCH_COUNTERS_MAX, Plan};
-use crate::protocol::batch::report::Report;
+use crate::protocol::batch::keyed::BodyKey;
+use crate::protocol::batch::plan::{CallsNeeded, body_calls_max};
 use crate::protocol::batch::split::Splitter;
-use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
+use crate::protocol::batch::wave::Stage;
 use crate::protocol::bodies::{PIECE_MS_MAX, reading_bytes};
 use crate::protocol::keys::{BodyHash, Kind, parse_key, write_key};
-use crate::protocol::messages::Fault;
 use crate::protocol::metrics::Metric;
-use crate::protocol::names::BODY_PIECE_MS;
+use crate::protocol::names::{BODY_PIECE_MS, SUBREQUESTS};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::protocol::visitor::{day_of, visitor};
 use crate::sketch::{HashKey, hash};
-
-/// Counters whose keyed writes are counted at once, of one body: each is two calls.
-const KEYED_AT_ONCE: usize = 48;
 
 /// What the records of a body are.
 enum Records {
@@ -208,8 +197,11 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     };
     let keys = Keys { elements, names };
     let hash_of = |name: &[u8]| keys.name(name);
+    let datacenter = visit.datacenter();
+    let calls_max = body_calls_max(number(&visit.env, SUBREQUESTS));
     let limits = Limits {
-        counters_max: BATCH_COUNTERS_MAX,
+        // Each needs a call at least.
+        counters_max: u64::try_from(calls_max).unwrap_or(u64::MAX),
         times: records.times(),
         clock_skew_ms: CLOCK_SKEW_MS,
     };
@@ -248,10 +240,12 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
             body_hash.push(&hash_of, chunk);
         }
         splitter.push(chunk, |line, record| take(&mut gather, line, record))?;
+        gather.check_counters()?;
         memory.hold(reading_bytes + gather.memory_bytes())
     })
     .await?;
     splitter.finish(|line, record| take(&mut gather, line, record))?;
+    gather.check_counters()?;
     memory.hold(gather.memory_bytes())?;
 
     drop(reading);
@@ -261,114 +255,27 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         fingerprint: body_hash.finish(&hash_of),
     });
     let (sums, report) = gather.finish();
-    let has_company = gather_with_others(sums.len()).await;
-    let flying = BulkStage::enter(Stage::Flying);
-    let manner = Manner {
-        times: records.times(),
-        hash: keys.elements.id,
+    let needed = CallsNeeded::of_body(
+        &sums,
+        |counter| shards_of(counter, &datacenter),
+        own_shard,
+        body_key.is_some(),
+        calls_max,
+    )?;
+    let counting = Counting {
+        datacenter,
+        manner: Manner::new(records.times(), keys.elements.id),
+        key: body_key,
+        calls: needed.for_keys(calls_max),
     };
-    let acknowledged = records.acknowledged();
-    let (env, datacenter) = (visit.env.clone(), visit.datacenter());
-    let (done, doing) = oneshot::channel();
-    // Other bodies may have joined what this one flies, so it goes on if the client hangs up.
-    visit.wait_until(async move {
-        let shards = |counter: &CounterId| shards_of(counter, &datacenter);
-        let mut report = report;
-        let plan = Plan::new(
-            sums,
-            manner,
-            &datacenter,
-            shards,
-            own_shard,
-            body_key,
-            &mut report,
-        );
-        let counted = count_all(&env, &datacenter, plan, report, has_company).await;
-        drop(flying);
-        let _ = done.send(counted);
-    });
-    let waiting = visit.waiting();
-    let (report, is_replay) = doing.await.map_err(|_| {
-        let detail = "the request was ended; its lines may or may not have been counted";
-        Problem::new(Code::Unavailable, detail)
-    })?;
-    drop(waiting);
-    let done = if is_replay {
-        Metric::Replayed
-    } else {
-        acknowledged
+    let (report, is_replay) = counting::count_body(visit, counting, sums, report).await?;
+    let done = match is_replay {
+        true => Metric::Replayed,
+        false => records.acknowledged(),
     };
     measure::reported(&report, done);
     let body = serde_json::to_string(&report)
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     let answer = Answer::json(body);
     Ok(if is_replay { answer.replayed() } else { answer })
-}
-
-/// Waits for other bodies, so that they share flushes. Whether there were any.
-async fn gather_with_others(counters: usize) -> bool {
-    let counters = u64::try_from(counters).unwrap_or(u64::MAX);
-    let Some(place) = with_waves(|waves| waves.place(counters, now_ms())) else {
-        return false;
-    };
-    let _gathering = BulkStage::enter(Stage::Gathering);
-    while !with_waves(|waves| waves.may_go(place, now_ms())) {
-        sleep_ms(LOOK_EVERY_MS).await;
-    }
-    true
-}
-
-/// Counts every sum, and moves the lines of those that failed to the rejected ones. True besides if all that
-/// was counted had been counted before.
-async fn count_all(
-    env: &Env,
-    datacenter: &Datacenter,
-    mut plan: Plan,
-    mut report: Report,
-    has_company: bool,
-) -> (Report, bool) {
-    // Elements of plain lines first: they may be sent twice without harm, so where one of their cells fails, its
-    // lines fail with nothing counted, and sending them again counts nothing twice.
-    for (number, problem) in fleet::count_many(env, plan.elements(), has_company).await {
-        plan.fail_elements(number, &problem, &mut report);
-    }
-    let keyed = plan.keyed();
-    let plain = plan.amounts();
-    let mut is_replay = plain.is_empty() && !keyed.is_empty();
-    for (number, problem) in fleet::count_many(env, plain, has_company).await {
-        plan.fail_amounts(number, &problem, &mut report);
-    }
-    let calls = &plan.calls_for_keys();
-    let count = |some: KeyedWrites| async move {
-        let (counter, writes) = (&some.counter, &some.writes);
-        let landed = count_bounded(env, counter, datacenter, writes, calls, some.is_recall).await;
-        (some, landed)
-    };
-    let mut elements = KeyedElements::default();
-    for (some, landed) in all_settled(keyed.into_iter().map(count), KEYED_AT_ONCE).await {
-        let mut counted = vec![None; landed.len()];
-        for (number, ((_, outcome), counted)) in landed.into_iter().zip(&mut counted).enumerate() {
-            is_replay &= matches!(outcome, Ok(KeyedOutcome::Replayed(_)));
-            match outcome {
-                Ok(KeyedOutcome::Replayed(record) | KeyedOutcome::Counted(record)) => {
-                    *counted = Some(record.at_ms.div_euclid(1_000));
-                }
-                Ok(other) => some.fail(number, &problem_of(other), &mut report),
-                Err(Fault::TooMany(_)) => some.fail(number, &too_many_leads(), &mut report),
-                Err(fault) => some.fail(number, &fault.into(), &mut report),
-            }
-        }
-        elements.add(some, datacenter, &counted);
-    }
-    for (number, problem) in fleet::count_many(env, elements.loads(), false).await {
-        elements.fail(number, &problem, &mut report);
-    }
-    (report, is_replay)
-}
-
-fn too_many_leads() -> Problem {
-    Problem::new(
-        Code::TooManyCounters,
-        "the keys of the body were used in too many datacenters for one request; send this line in another",
-    )
 }

@@ -224,13 +224,9 @@ pub fn is_bounded(counter: &CounterId) -> bool {
     home_known(counter).is_some_and(|known| known.is_bounded)
 }
 
-/// The hash that a counter's unique elements go through, as far as known here. It holds until a refusal says otherwise: a bulk
-/// body cannot hash its elements again, so whoever forgot the hash would refuse lines for it.
+/// The hash that a counter's unique elements go through, as far as known here.
 pub fn unique_hash_of(counter: &CounterId) -> UniqueHash {
-    with(|isolate| {
-        let known = isolate.homes.get(counter);
-        known.map_or(UniqueHash::default(), |known| known.unique_hash)
-    })
+    home_known(counter).map_or(UniqueHash::default(), |known| known.unique_hash)
 }
 
 /// Learns where all writes go, from whoever refused one.
@@ -249,21 +245,14 @@ pub fn learn_unique_hash(counter: &CounterId, unique_hash: UniqueHash) {
     learn(counter, |known| known.unique_hash = unique_hash);
 }
 
-/// Forgets what was known of a counter's home, but not its hash.
+/// Forgets what was known of a counter.
 pub fn forget_home(counter: &CounterId) {
-    let unique_hash = unique_hash_of(counter);
     with(|isolate| isolate.homes.remove(counter));
-    if unique_hash != UniqueHash::default() {
-        learn_unique_hash(counter, unique_hash);
-    }
 }
 
 fn learn(counter: &CounterId, learn: impl FnOnce(&mut Home)) {
     let learned_ms = now_ms();
-    let mut home = home_known(counter).unwrap_or_else(|| Home {
-        unique_hash: unique_hash_of(counter),
-        ..Home::default()
-    });
+    let mut home = home_known(counter).unwrap_or_default();
     home.learned_ms = learned_ms;
     learn(&mut home);
     with(|isolate| {

@@ -12,7 +12,7 @@
 //! | [`flight`] | how writes reach their cells by them |
 //! | [`fleet`] | how a bulk body reaches many cells |
 //! | [`mod@write`] | increments and decrements |
-//! | [`bulk`] | `/events` and `/ingest` |
+//! | [`bulk`], [`counting`] | `/events` and `/ingest`: how bodies are read, and then counted |
 //! | [`read`] | reads, cached or strong |
 //! | [`distribution`] | how samples are distributed |
 //! | [`secrets`], [`elements`] | keys and salts of hashes; what uniques of one write are counted by |
@@ -42,6 +42,7 @@ mod aggregate;
 mod asking;
 mod body;
 mod bulk;
+mod counting;
 mod distribution;
 mod elements;
 mod files;

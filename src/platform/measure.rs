@@ -44,8 +44,8 @@ pub fn reported(report: &Report, accepted: Metric) {
     METRICS.with_borrow_mut(|metrics| {
         metrics.add(accepted, report.accepted);
         metrics.add(Metric::BotIgnored, report.bots_ignored);
-        for (code, lines) in &report.rejected_by {
-            metrics.reject_lines(*code, *lines);
+        for rejected in &report.rejected_lines {
+            metrics.reject_lines(rejected.code, rejected.count);
         }
     });
 }

@@ -23,8 +23,9 @@ test("where the flush fails that bodies share, none of them is told that its lin
     const flown = numbers(INCREMENTS).map(() => world.refused(503, "unavailable", "POST", "/counters/a/increment"));
     const reports = await Promise.all(numbers(BODIES).map(() => world.well("POST", "/events", { body })));
     await Promise.all(flown);
-    for (const { accepted, rejected, errors } of reports) {
+    for (const { accepted, rejected, errors, rejected_lines } of reports) {
       expect([accepted, rejected]).toEqual([0, 2]);
+      expect(rejected_lines).toEqual([{ code: "unavailable", count: 2, lines: "1-2" }]);
       expect(errors.map(({ line, code }) => [line, code])).toEqual([1, 2].map((line) => [line, "unavailable"]));
     }
   }

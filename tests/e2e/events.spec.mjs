@@ -91,6 +91,8 @@ test("only the first errors are listed, all are counted", async () => {
   const report = await post(body);
   expect([report.accepted, report.rejected, report.errors.length]).toEqual([125, 125, ERRORS_MAX]);
   expect(report.errors.at(-1).line).toBe(2 * ERRORS_MAX - 1);
+  const lines = Array.from({ length: 125 }, (_, index) => 2 * index + 1).join(",");
+  expect(report.rejected_lines).toEqual([{ code: "invalid-json", count: 125, lines }]);
 });
 
 test("an event's own time is taken near the clock and refused beyond", async () => {

@@ -99,6 +99,37 @@ test("a counter by Redis's hash estimates as Redis does, and never holds element
   }
 });
 
+test("the first body of a counter by Redis's hash counts whole, and so does that of one which was such a counter", async () => {
+  const world = await openWorld();
+  try {
+    const names = Array.from({ length: 40 }, (_, index) => index);
+    const send = async (path, key, more) => {
+      const body = names.map((index) => JSON.stringify({ key, unique: `visitor ${index}`, ...more(index) })).join("\n");
+      expect(await world.well("POST", path, { body })).toEqual({ accepted: 40, rejected: 0, errors: [] });
+    };
+    const bodies = {
+      plain: (key) => send("/events", key, () => ({})),
+      keyed: (key, generation) => send("/events", key, (index) => ({ id: `${generation} ${index}` })),
+      past: (key) => send("/ingest?format=ndjson", key, () => ({ at: Date.now() - 3_600_000 })),
+    };
+    for (const [name, sendAll] of Object.entries(bodies)) {
+      for (const shards of [1, 4]) {
+        const key = `${name}/${shards}`;
+        for (const unique_hash of ["redis", "keyed"]) {
+          await world.put(key, { unique_hash, shards });
+          await sendAll(key, unique_hash);
+          const { value, uniques } = await world.strong(key);
+          expect([key, unique_hash, value]).toEqual([key, unique_hash, 40]);
+          expect(Math.abs(uniques.estimate - 40)).toBeLessThanOrEqual(1);
+          expect((await world.call("DELETE", `/counters/${encodeURIComponent(key)}`)).status).toBeLessThan(300);
+        }
+      }
+    }
+  } finally {
+    await world.close();
+  }
+});
+
 test("windows of minutes, hours and days hold who came in them, also of a log that is brought in late", async () => {
   const world = await openWorld({});
   const day = 86_400;

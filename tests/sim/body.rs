@@ -91,7 +91,7 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
         };
         gather.add(number, &record, now_ms, &hash);
     }
-    let (sums, mut report) = gather.finish();
+    let (sums, report) = gather.finish();
     let key = body.has_key.then_some(BodyKey {
         key: WriteKey([0xb0 ^ body.number; 16]),
         fingerprint: body.number.into(),
@@ -104,15 +104,11 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
     let here = datacenter(edges[0].datacenter);
     let mut plan = Plan::new(
         sums,
-        Manner {
-            times: Times::Live,
-            hash: HashKey::from([7; 16]).id(),
-        },
+        Manner::new(Times::Live, HashKey::from([7; 16]).id()),
         &here,
         |counter| edges[air_of(counter)].shards.get(),
         |shards| edges[0].own_shard(shards),
         key,
-        &mut report,
     );
     let accepted = u64::try_from(lines.len()).expect("few lines");
     assert_eq!((report.accepted, report.rejected), (accepted, 0));
@@ -121,7 +117,7 @@ pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bo
     let named: Vec<u64> = named.map(|name| hash(name.as_bytes())).collect();
     let store = |elements: Vec<Addressed>| {
         let mut stored = Vec::new();
-        for Addressed { to, load } in elements {
+        for Addressed { to, load, .. } in elements {
             let counter = air_of(&to.counter);
             for (_, element) in load.tokens {
                 let mut hashes = named.iter().copied();

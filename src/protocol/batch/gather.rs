@@ -5,19 +5,19 @@
 //! Time is an argument, and so is what elements are hashed with: elements themselves are not kept.
 
 use super::super::order::in_order;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 
 use super::super::keys::{Kind, fingerprint, write_key};
 use super::super::problem::{Code, Problem};
-pub use super::hashes::Hashes;
-use super::report::{LineNumbers, Report};
+pub use super::gathered::{Gathered, Identified, Manner};
+pub use super::hashes::{Hashed, Hashes};
+use super::report::Report;
 use super::{Record, length};
 use crate::counter::id::CounterId;
-use crate::counter::ledger::WriteKey;
-use crate::counter::samples::{Samples, insert_sample};
+use crate::counter::samples::insert_sample;
 use crate::counter::settings::UniqueHash;
-use crate::sketch::{HashId, Sample, redis_hash};
+use crate::sketch::redis_hash;
 
 /// How far a record's time may be from the clock where nothing else is set, in milliseconds.
 pub const CLOCK_SKEW_MS: i64 = 5_000;
@@ -29,20 +29,20 @@ pub const MINUTES_FROM_SECONDS: i64 = 16 * 60;
 /// Older stamps are given by their hour. Cells keep minutes for 24 hours; one more hour.
 pub const HOURS_FROM_SECONDS: i64 = 25 * 60 * 60;
 
-/// What a counter holds beside its key and its vectors: about 2 * 160 for its place in a hash table that is
-/// half full, 24 + 16 for the key's allocation, 280 for the first leaf of its stamps: 640 in all.
-const COUNTER_BYTES: u64 = 640;
+/// What a counter holds beside its key and its vectors: about 2 * 176 for its place in a hash table that is
+/// half full, 24 + 16 for the key's allocation, 280 for the first leaf of its stamps: 672 in all.
+const COUNTER_BYTES: u64 = 672;
 
 /// What one stamp holds: 8 + 16 bytes, in leaves that are half full at worst.
 const STAMP_BYTES: u64 = 48;
 
 /// What one token holds.
-const TOKEN_BYTES: u64 = 16;
+const TOKEN_BYTES: u64 = 24;
 
-/// What a record with an id holds: 80 bytes, in a vector that is half full at worst.
-const IDENTIFIED_BYTES: u64 = 160;
+/// What a record with an id holds: 88 bytes, in a vector that is half full at worst.
+const IDENTIFIED_BYTES: u64 = 176;
 
-/// Fewer tokens are not worth looking for repetitions among: 64 * 16 = 1,024 bytes.
+/// Fewer tokens are not worth looking for repetitions among: 64 * 24 = 1,536 bytes.
 const TOKENS_COMPACT_MIN: usize = 64;
 
 /// Which times a record may give.
@@ -52,15 +52,6 @@ pub enum Times {
     Live,
     /// Any past: `/ingest`.
     Past,
-}
-
-/// How what a body holds is to be counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
-    /// Of when it is.
-    pub times: Times,
-    /// The hash that its elements went through.
-    pub hash: HashId,
 }
 
 /// What a batch may hold, and how its times are judged.
@@ -75,63 +66,14 @@ pub struct Limits {
     pub clock_skew_ms: i64,
 }
 
-/// What a batch adds to one counter.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gathered {
-    /// The sum of all its records.
-    pub added: u128,
-    /// The same sum by stamp, in unix seconds (see [`coarsen`]).
-    pub buckets: BTreeMap<i64, u128>,
-    /// The stamps and hashes of its elements, but for those of records with an id, sorted, each pair once.
-    pub tokens: Vec<(i64, u64)>,
-    /// The records that this came from, but for those with an id.
-    pub lines: LineNumbers,
-    /// Records with an id of their own, each counted once by itself.
-    pub identified: Vec<Identified>,
-    /// The samples of its records by stamp, but for those of records with an id.
-    pub samples: Samples,
-    /// The hash of its elements.
-    pub unique_hash: UniqueHash,
-}
-
-impl Gathered {
-    /// How it is to be counted, in a body that is counted so.
-    pub(super) fn manner(&self, of_body: Manner) -> Manner {
-        let hash = match self.unique_hash {
-            UniqueHash::Keyed => of_body.hash,
-            UniqueHash::Redis => HashId::REDIS,
-        };
-        Manner { hash, ..of_body }
-    }
-}
-
-/// A record with an idempotency key of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identified {
-    /// Its number in the body.
-    pub line: u64,
-    /// The name of its id.
-    pub key: WriteKey,
-    /// Hash of what it asks for.
-    pub fingerprint: u64,
-    /// Its stamp, unix seconds.
-    pub second: i64,
-    /// What it adds.
-    pub delta: u128,
-    /// Hash of its element.
-    pub element: Option<u64>,
-    /// Whether its time is out of range, so that it may be answered if it was counted before, and not counted now.
-    pub is_skewed: bool,
-    /// The value that percentiles are of.
-    pub sample: Option<Sample>,
-}
-
 /// Sums records by counter.
 pub struct Gather {
     limits: Limits,
     counters: HashMap<String, Gathered, Seeded>,
     memory_bytes: u64,
     report: Report,
+    /// The first line of a counter that is one too many.
+    one_too_many: Option<u64>,
     unique_hash_of: fn(&CounterId) -> UniqueHash,
 }
 
@@ -145,11 +87,12 @@ impl Gather {
             counters,
             memory_bytes: 0,
             report: Report::default(),
+            one_too_many: None,
             unique_hash_of: |_| UniqueHash::Keyed,
         }
     }
 
-    /// The same, where it is known of some counters that their elements go through another hash.
+    /// The same, where it is known of some counters which hash their elements go through.
     #[must_use]
     pub fn knowing(self, unique_hash_of: fn(&CounterId) -> UniqueHash) -> Self {
         Self {
@@ -161,7 +104,8 @@ impl Gather {
     /// Adds a record, or notes why not. `now_ms` is the clock in unix milliseconds; `hashes` are the keyed
     /// ones. Costs one look-up, and allocates only for what is new.
     ///
-    /// The reasons: `clock-skew`, `invalid-id`, and `too-many-counters`.
+    /// The reasons: `clock-skew` and `invalid-id`. A counter too many refuses the whole body, see
+    /// [`Gather::check_counters`].
     pub fn add(&mut self, line: u64, record: &Record<'_>, now_ms: i64, hashes: &dyn Hashes) {
         self.add_as(line, record, record.unique.as_deref(), now_ms, hashes);
     }
@@ -182,20 +126,16 @@ impl Gather {
         }
     }
 
-    /// Nothing where a record could be added as things are: its time and its id are well, and there is room for its counter.
+    /// Nothing where a record could be added: its time and its id are well.
     ///
     /// # Errors
-    /// As [`Gather::add`] notes them, but for `counter-overflow`.
+    /// As [`Gather::add`] notes them.
     pub fn check(&self, record: &Record<'_>, now_ms: i64) -> Result<(), Problem> {
         if record.id.is_none() {
             self.limits.stamp(record.at_ms, now_ms)?;
         }
-        if self.counters.contains_key(&*record.key) {
-            return Ok(());
-        }
-        record.counter_id()?;
-        if length(self.counters.len()) >= self.limits.counters_max {
-            return Err(too_many_counters(self.limits.counters_max));
+        if !self.counters.contains_key(&*record.key) {
+            record.counter_id()?;
         }
         Ok(())
     }
@@ -210,10 +150,26 @@ impl Gather {
         self.report.reject(line, problem);
     }
 
-    /// The bytes that the sums hold, estimated: growing vectors by what they have allocated, the rest by
-    /// named sizes. The errors are not in it, they are few.
+    /// Nothing, while the body may still be counted whole.
+    ///
+    /// # Errors
+    /// `too-many-counters`, which names the line up to which there are not too many.
+    pub fn check_counters(&self) -> Result<(), Problem> {
+        self.one_too_many.map_or(Ok(()), |line| {
+            let most = self.limits.counters_max;
+            let detail = format!(
+                "line {line} names counter {} of the body, and one body counts at most {most}; nothing was counted. \
+                 Send the lines before it, and the rest in another body",
+                most.saturating_add(1)
+            );
+            Err(Problem::new(Code::TooManyCounters, detail))
+        })
+    }
+
+    /// The bytes that the sums and the numbers of rejected lines hold, estimated: growing vectors by what they have
+    /// allocated, the rest by named sizes. The errors are not in it, they are few.
     pub fn memory_bytes(&self) -> u64 {
-        self.memory_bytes
+        self.memory_bytes + self.report.memory_bytes()
     }
 
     /// The distinct counters so far.
@@ -255,7 +211,8 @@ impl Gather {
             None => {
                 let id = record.counter_id()?;
                 if length(self.counters.len()) >= self.limits.counters_max {
-                    return Err(too_many_counters(self.limits.counters_max));
+                    self.one_too_many.get_or_insert(line);
+                    return Ok(());
                 }
                 self.memory_bytes += COUNTER_BYTES + length(id.as_str().len());
                 let unique_hash = (self.unique_hash_of)(&id);
@@ -264,10 +221,9 @@ impl Gather {
                 gathered
             }
         };
-        let is_redis = gathered.unique_hash == UniqueHash::Redis;
-        let hash_element = |element: &[u8]| match is_redis {
-            true => redis_hash(element),
-            false => hashes.element(element),
+        let hash_element = |element: &[u8]| Hashed {
+            keyed: hashes.element(element),
+            redis: redis_hash(element),
         };
         if let Some(id) = &record.id {
             let unique = record.unique.as_deref().unwrap_or_default();
@@ -359,7 +315,7 @@ pub fn coarsen(stamp_seconds: i64, now_seconds: i64) -> i64 {
 /// Adds a token, and returns the bytes that this holds more. Before the vector grows it drops
 /// repetitions, and grows only if that did not free half of it: so it holds at most four times its
 /// distinct tokens, and a token takes part in few sorts.
-fn push_token(tokens: &mut Vec<(i64, u64)>, token: (i64, u64)) -> u64 {
+fn push_token(tokens: &mut Vec<(i64, Hashed)>, token: (i64, Hashed)) -> u64 {
     if tokens.last() == Some(&token) {
         return 0;
     }
@@ -374,19 +330,13 @@ fn push_token(tokens: &mut Vec<(i64, u64)>, token: (i64, u64)) -> u64 {
     length(tokens.capacity().saturating_sub(before)) * TOKEN_BYTES
 }
 
-fn compact(tokens: &mut Vec<(i64, u64)>) {
+fn compact(tokens: &mut Vec<(i64, Hashed)>) {
     tokens.sort_unstable();
     tokens.dedup();
 }
 
 fn skewed(why: &str) -> Problem {
     Problem::new(Code::ClockSkew, format!("the record's time is {why}"))
-}
-
-fn too_many_counters(counters_max: u64) -> Problem {
-    let detail =
-        format!("one batch counts at most {counters_max} counters: send the rest in another");
-    Problem::new(Code::TooManyCounters, detail)
 }
 
 /// Hashes keys from a seed that senders do not know.

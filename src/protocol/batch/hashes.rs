@@ -1,4 +1,43 @@
-//! The two hashes of a batch: of elements, whose key may be rotated, and of names, whose key may not.
+//! The hashes of a batch: of elements, by the deployment's key, which may be rotated, and by Redis's own; and of names, whose
+//! key may not be rotated.
+
+use crate::counter::flush::Element;
+use crate::counter::settings::UniqueHash;
+use crate::sketch::HashId;
+
+/// An element's hashes. Which of them its counter counts by is often known only once its cell was asked, and then the
+/// element itself is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hashed {
+    /// By the deployment's key.
+    pub keyed: u64,
+    /// By Redis's hash.
+    pub redis: u64,
+}
+
+impl Hashed {
+    /// The hash that a counter's elements go through.
+    pub fn of(self, hash: UniqueHash) -> u64 {
+        match hash {
+            UniqueHash::Keyed => self.keyed,
+            UniqueHash::Redis => self.redis,
+        }
+    }
+
+    /// The hash of that identity.
+    pub fn by(self, hash: HashId) -> u64 {
+        if hash == HashId::REDIS {
+            self.redis
+        } else {
+            self.keyed
+        }
+    }
+
+    /// What the hash of that identity says of the element.
+    pub fn element(self, hash: HashId) -> Element {
+        Element::by(hash, self.by(hash))
+    }
+}
 
 /// What a batch is hashed with.
 pub trait Hashes {

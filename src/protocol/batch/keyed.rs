@@ -6,12 +6,14 @@
 //! calls.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::gather::{Gathered, Manner, Times};
-use super::plan::Addressed;
-use super::report::{LineNumbers, Report};
-use crate::counter::flush::{self, Load};
+use super::hashes::Hashed;
+use super::lines::LineNumbers;
+use super::plan::{Addressed, Rehashed};
+use super::report::Report;
+use crate::counter::flush::Load;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, WriteKey};
 use crate::counter::split::shard_of_element;
@@ -40,7 +42,7 @@ struct Element {
     write: usize,
     /// Unix second.
     second: i64,
-    hashed: u64,
+    hashed: Hashed,
 }
 
 /// The keyed writes of one counter of a body.
@@ -93,9 +95,9 @@ impl KeyedWrites {
             } else {
                 &mut keyed
             };
-            group.push(write, LineNumbers::one(record.line), elements);
+            group.push(write, LineNumbers::of([record.line]), elements);
         }
-        if let Some(body) = key.filter(|_| gathered.lines.count > 0) {
+        if let Some(body) = key.filter(|_| !gathered.lines.is_empty()) {
             let added = std::mem::take(&mut gathered.added);
             let buckets = std::mem::take(&mut gathered.buckets).into_iter().collect();
             let mut write = write(body.key, body.fingerprint, added, buckets, times);
@@ -110,7 +112,7 @@ impl KeyedWrites {
         &mut self,
         write: Keyed,
         lines: LineNumbers,
-        elements: impl IntoIterator<Item = (i64, u64)>,
+        elements: impl IntoIterator<Item = (i64, Hashed)>,
     ) {
         let place = self.writes.len();
         let elements = elements.into_iter().map(|(second, hashed)| Element {
@@ -121,19 +123,6 @@ impl KeyedWrites {
         self.elements.extend(elements);
         self.writes.push(write);
         self.lines.push(lines);
-    }
-
-    /// The calls that they are planned with: a claim and a count for each message. Keys that lie with several
-    /// leads need more, see [`Calls`].
-    pub(super) fn calls(&self) -> usize {
-        2 * self.writes.len().div_ceil(KEYED_AT_ONCE_MAX)
-    }
-
-    /// The flushes that their elements may need: one to each shard that has any.
-    pub(super) fn flushes(&self) -> usize {
-        let shard_of = |element: &Element| shard_of_element(element.hashed, self.shards);
-        let shards: BTreeSet<u8> = self.elements.iter().map(shard_of).collect();
-        shards.len()
     }
 
     /// Fails the lines of the write of that place.
@@ -173,7 +162,7 @@ fn write(
 /// What goes to one shard: stamps and hashes, and the places of their lines.
 #[derive(Default)]
 struct OfShard {
-    elements: Vec<(i64, u64)>,
+    elements: Vec<(i64, Hashed)>,
     lines: Vec<usize>,
 }
 
@@ -203,7 +192,8 @@ impl KeyedElements {
                     .push(lines.map(std::mem::take).unwrap_or_default());
             }
             let place = self.lines.len().saturating_sub(1);
-            let shard = shard_of_element(element.hashed, writes.shards);
+            let hash = writes.manner.hash;
+            let shard = shard_of_element(element.hashed.by(hash), writes.shards);
             let of_shard = by_shard.entry(shard).or_default();
             let second = element_second(writes.manner.times, element.second, counted);
             of_shard.elements.push((second, element.hashed));
@@ -221,20 +211,26 @@ impl KeyedElements {
         {
             elements.sort_unstable();
             elements.dedup();
-            let hash = writes.manner.hash;
-            let tokens = elements.into_iter();
-            let tokens = tokens.map(|(second, hashed)| (second, flush::Element::by(hash, hashed)));
+            let Manner { hash, other, .. } = writes.manner;
+            let by = |hash| {
+                let elements = elements.iter();
+                elements.map(move |(second, hashed)| (*second, hashed.element(hash)))
+            };
             let load = Load {
-                past_tokens: tokens.collect(),
+                past_tokens: by(hash).collect(),
                 hash,
                 ..Load::default()
+            };
+            let rehashed = Rehashed {
+                hash: other,
+                elements: by(other).collect(),
             };
             let to = CellAddress {
                 counter: writes.counter.clone(),
                 datacenter: here.clone(),
                 shard,
             };
-            self.loads.push(Addressed { to, load });
+            self.loads.push(Addressed { to, load, rehashed });
             self.lines_of.push(lines);
         }
     }
@@ -255,7 +251,7 @@ impl KeyedElements {
 }
 
 /// The calls that the keyed lines of a body may make, shared by all its counters: first come, first served. A body is
-/// planned with one lead for each counter; only where its keys lie with many can there be too few.
+/// judged with one lead for each counter; only where its keys lie with many can there be too few.
 #[derive(Debug)]
 pub struct Calls(Cell<usize>);
 

@@ -17,10 +17,11 @@
 //! | [`clf`] | lines in Common and Combined Log Format |
 //! | [`logpush`] | lines of Cloudflare Logpush, and NDJSON lines of `/ingest` |
 //! | [`civil`] | dates and times of day into unix time |
-//! | [`gather`] | records into one sum per counter |
+//! | [`gather`], [`gathered`] | records into one sum per counter |
 //! | [`hashes`] | what elements and idempotency keys are hashed with |
 //! | [`plan`] | which cells a body writes to, and what each gets |
 //! | [`keyed`] | the lines that have keys, and the elements of those that count |
+//! | [`lines`] | which lines of a body |
 //! | [`report`] | what was accepted, what was rejected and why |
 //! | [`shares`] | the memory of bodies, shared among their senders |
 //! | [`wave`] | when a body that has been read sends its sums |
@@ -37,11 +38,13 @@ pub mod clf;
 pub mod decode;
 pub mod event;
 pub mod gather;
+pub mod gathered;
 pub mod hashes;
 pub mod inflate;
 pub mod ingest;
 pub mod json;
 pub mod keyed;
+pub mod lines;
 pub mod logpush;
 pub mod plan;
 pub mod report;

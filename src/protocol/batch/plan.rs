@@ -1,27 +1,119 @@
 //! Which cells a bulk body writes to, and what each gets.
 //!
-//! Invariants: the amounts of a counter go to one cell, in one load; a body never needs more
-//! calls than [`BATCH_FLUSHES_MAX`], and what would go beyond fails by its lines, before anything
-//! of its counter is counted.
+//! Invariants: the amounts of a counter go to one cell, in one load; a body never needs more calls than one invocation may
+//! make: one that would is refused whole, before anything of it is counted ([`CallsNeeded::of_body`]).
+//!
+//! A body with many counters is counted in parts of [`PART_COUNTERS_MAX`], one after the other, so that only the loads of
+//! one part are held besides the sums.
 
 use std::collections::BTreeMap;
 
 use super::gather::{Gathered, Manner, Times};
-use super::keyed::{BodyKey, Calls, KeyedWrites};
-use super::report::{LineNumbers, Report};
+use super::hashes::Hashed;
+use super::keyed::{BodyKey, Calls, KEYED_AT_ONCE_MAX, KeyedWrites};
+use super::lines::LineNumbers;
+use super::report::Report;
 use crate::counter::flush::{Element, Load};
 use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::settings::{SHARDS_MAX, UniqueHash};
 use crate::counter::split::shard_of_element;
+use crate::protocol::bounds::CALLS_MAX;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
+use crate::sketch::HashId;
 
-/// The most calls of one body, flushes and what keys need: each may be sent twice, and 2 × 4,900 leave 200 of the 10,000
-/// subrequests of one invocation for the rest. Only counters of several shards come near it.
-pub const BATCH_FLUSHES_MAX: usize = 4_900;
+/// Calls of an invocation that are left for the rest: secrets, settings.
+const OTHER_CALLS: usize = 200;
 
-/// The most counters of one body. The first opening of an object takes plain workerd up to 12 ms on a
-/// slow disk (a new file, synced): 3,000 of them take 36 s, well below the 50 s that a body has.
-pub const BATCH_COUNTERS_MAX: u64 = 3_000;
+/// The most counters that are counted at once: their loads are about 1 KB each.
+pub const PART_COUNTERS_MAX: usize = 1_000;
+
+/// Returns the most calls of one body, flushes and what keys need, where an invocation may make so many: each may be sent
+/// twice. Of 10,000 they are 4,900.
+pub fn body_calls_max(invocation: Option<usize>) -> usize {
+    let invocation = invocation.or(usize::try_from(CALLS_MAX).ok());
+    invocation.unwrap_or(0).saturating_sub(OTHER_CALLS) / 2
+}
+
+/// The calls that a body needs at least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallsNeeded {
+    /// Flushes, those of keyed lines' elements too.
+    pub flushes: usize,
+    /// A claim and a count for each message of keyed writes, while one lead has all the keys of a counter.
+    pub keyed: usize,
+}
+
+impl CallsNeeded {
+    /// Returns what all sums of a body need. Cost: a look at each of their elements.
+    ///
+    /// # Errors
+    /// `too-many-counters` where that is more than `calls_max`.
+    pub fn of_body(
+        sums: &[(CounterId, Gathered)],
+        shards_of: impl Fn(&CounterId) -> u8,
+        own_shard: impl Fn(u8) -> u8,
+        has_key: bool,
+        calls_max: usize,
+    ) -> Result<Self, Problem> {
+        let mut calls = Self::default();
+        for (counter, gathered) in sums {
+            let shards = shards_of(counter);
+            calls.add(gathered, shards, own_shard(shards), has_key);
+        }
+        let needed = calls.flushes + calls.keyed;
+        if needed <= calls_max {
+            return Ok(calls);
+        }
+        let counters = sums.len();
+        let parts = needed.div_ceil(calls_max.max(1));
+        let detail = format!(
+            "the {counters} counters of the body need {needed} calls, and one body has {calls_max}; nothing was counted. \
+             Send it in {parts} parts or more"
+        );
+        Err(Problem::new(Code::TooManyCounters, detail))
+    }
+
+    fn add(&mut self, gathered: &Gathered, shards: u8, own: u8, has_key: bool) {
+        let shard_of = |hashed: Hashed| shard_of_element(hashed.of(gathered.unique_hash), shards);
+        let tokens = gathered.tokens.iter();
+        let of_tokens = tokens.fold(0, |bits, (_, hashed)| bits | bit(shard_of(*hashed)));
+        // Writes, and the shards of their elements: those that are counted, and those that are only looked for.
+        let (mut counted, mut recalled) = ((0_usize, 0_u64), (0_usize, 0_u64));
+        for record in &gathered.identified {
+            let (writes, bits) = match record.is_skewed {
+                true => &mut recalled,
+                false => &mut counted,
+            };
+            *writes += 1;
+            *bits |= record.element.map_or(0, |hashed| bit(shard_of(hashed)));
+        }
+        match (gathered.lines.is_empty(), has_key) {
+            (true, _) => {}
+            (false, true) => counted = (counted.0 + 1, counted.1 | of_tokens),
+            (false, false) => self.flushes += ones(of_tokens | bit(own)),
+        }
+        for (writes, bits) in [counted, recalled] {
+            self.keyed += 2 * writes.div_ceil(KEYED_AT_ONCE_MAX);
+            self.flushes += ones(bits);
+        }
+    }
+
+    /// The calls that keys may make: those that they need, and what is left.
+    pub fn for_keys(self, calls_max: usize) -> Calls {
+        Calls::new(calls_max.saturating_sub(self.flushes))
+    }
+}
+
+/// A shard as a bit: there are at most 64.
+fn bit(shard: u8) -> u64 {
+    const { assert!(SHARDS_MAX <= 64) };
+    1 << (shard % SHARDS_MAX)
+}
+
+fn ones(bits: u64) -> usize {
+    usize::try_from(bits.count_ones()).unwrap_or(usize::MAX)
+}
 
 /// A load and the cell it goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +122,35 @@ pub struct Addressed {
     pub to: CellAddress,
     /// What it carries.
     pub load: Load,
+    /// Its elements by the other hash.
+    pub rehashed: Rehashed,
+}
+
+impl Addressed {
+    /// Takes the elements by the hash that the cell counts by; false where there are none by that.
+    #[must_use]
+    pub fn rehash(&mut self, own: UniqueHash) -> bool {
+        if !own.takes(self.rehashed.hash) || !self.load.has_tokens() {
+            return false;
+        }
+        let load = &mut self.load;
+        let elements = match load.tokens.is_empty() {
+            true => &mut load.past_tokens,
+            false => &mut load.tokens,
+        };
+        std::mem::swap(elements, &mut self.rehashed.elements);
+        std::mem::swap(&mut load.hash, &mut self.rehashed.hash);
+        true
+    }
+}
+
+/// The elements of a load once more, by another hash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rehashed {
+    /// The hash.
+    pub hash: HashId,
+    /// The unix second of each, and the element.
+    pub elements: Vec<(i64, Element)>,
 }
 
 /// One counter of a body.
@@ -39,14 +160,10 @@ struct Counted {
     lines: LineNumbers,
 }
 
-/// The loads of a body.
+/// The loads of a body, or of a part of it.
 #[derive(Debug, Default)]
 pub struct Plan {
     keyed: Vec<KeyedWrites>,
-    /// Flushes of all loads, those of keyed lines' elements too.
-    flushes: usize,
-    /// Calls that are planned for keys.
-    keyed_calls: usize,
     counters: Vec<Counted>,
     elements: Vec<Addressed>,
     /// Which counter the elements of each load are of.
@@ -57,7 +174,7 @@ pub struct Plan {
 
 impl Plan {
     /// Returns the loads of all sums. `shards_of`: shards of a counter; `own_shard`: which of so
-    /// many gets the amounts. Lines of counters that are too many for one body fail.
+    /// many gets the amounts.
     pub fn new(
         sums: Vec<(CounterId, Gathered)>,
         manner: Manner,
@@ -65,7 +182,6 @@ impl Plan {
         shards_of: impl Fn(&CounterId) -> u8,
         own_shard: impl Fn(u8) -> u8,
         key: Option<BodyKey>,
-        report: &mut Report,
     ) -> Self {
         let mut plan = Self::default();
         for (counter, mut gathered) in sums {
@@ -73,55 +189,31 @@ impl Plan {
             let own = own_shard(shards);
             let manner = gathered.manner(manner);
             let keyed = KeyedWrites::take(&counter, &mut gathered, shards, manner, key);
-            let is_plain = gathered.lines.count > 0;
-            let mut loads = match is_plain {
-                true => loads_of(&gathered, shards, own, manner),
-                false => BTreeMap::new(),
-            };
-            let keyed_calls: usize = keyed.iter().map(KeyedWrites::calls).sum();
-            let late_flushes: usize = keyed.iter().map(KeyedWrites::flushes).sum();
-            let flushes = plan.flushes + loads.len() + late_flushes;
-            let keyed_calls = plan.keyed_calls + keyed_calls;
-            if flushes + keyed_calls > BATCH_FLUSHES_MAX {
-                let detail = "the counters of the body have too many shards for one request; send this line in another";
-                let problem = Problem::new(Code::TooManyCounters, detail);
-                report.fail(&gathered.lines, &problem);
-                for lines in keyed.iter().flat_map(|some| &some.lines) {
-                    report.fail(lines, &problem);
-                }
-                continue;
-            }
-            (plan.flushes, plan.keyed_calls) = (flushes, keyed_calls);
             let keyed = keyed.into_iter().filter(|some| !some.writes.is_empty());
             plan.keyed.extend(keyed);
-            if !is_plain {
+            if gathered.lines.is_empty() {
                 continue;
             }
-            let to = |shard: u8| CellAddress {
-                counter: counter.clone(),
-                datacenter: datacenter.clone(),
-                shard,
+            let mut loads = loads_of(&gathered, shards, own, manner);
+            let addressed = |shard: u8, (load, rehashed): (Load, Rehashed)| {
+                let to = CellAddress {
+                    counter: counter.clone(),
+                    datacenter: datacenter.clone(),
+                    shard,
+                };
+                Addressed { to, load, rehashed }
             };
             let index = plan.counters.len();
             plan.counters.push(Counted {
-                amounts: Addressed {
-                    to: to(own),
-                    load: loads.remove(&own).unwrap_or_default(),
-                },
+                amounts: addressed(own, loads.remove(&own).unwrap_or_default()),
                 lines: gathered.lines,
             });
             for (shard, load) in loads {
-                let to = to(shard);
-                plan.elements.push(Addressed { to, load });
+                plan.elements.push(addressed(shard, load));
                 plan.counter_of.push(index);
             }
         }
         plan
-    }
-
-    /// The calls that the keys of the body may make: those that are planned, and what the flushes leave.
-    pub fn calls_for_keys(&self) -> Calls {
-        Calls::new(BATCH_FLUSHES_MAX.saturating_sub(self.flushes))
     }
 
     /// Hands out the keyed writes, of all counters.
@@ -138,11 +230,13 @@ impl Plan {
     pub fn amounts(&mut self) -> Vec<Addressed> {
         let mut loads = Vec::with_capacity(self.counters.len());
         for (index, counted) in self.counters.iter_mut().enumerate() {
-            if counted.lines.count > 0 {
+            if !counted.lines.is_empty() {
                 self.sent.push(index);
-                let load = std::mem::take(&mut counted.amounts.load);
-                let to = counted.amounts.to.clone();
-                loads.push(Addressed { to, load });
+                loads.push(Addressed {
+                    to: counted.amounts.to.clone(),
+                    load: std::mem::take(&mut counted.amounts.load),
+                    rehashed: std::mem::take(&mut counted.amounts.rehashed),
+                });
             }
         }
         loads
@@ -171,7 +265,13 @@ impl Plan {
 }
 
 /// What each shard gets: the elements that are its own, and one of them all amounts.
-fn loads_of(gathered: &Gathered, shards: u8, own: u8, manner: Manner) -> BTreeMap<u8, Load> {
+fn loads_of(
+    gathered: &Gathered,
+    shards: u8,
+    own: u8,
+    manner: Manner,
+) -> BTreeMap<u8, (Load, Rehashed)> {
+    let Manner { times, hash, other } = manner;
     let buckets = gathered.buckets.iter();
     let buckets = buckets.map(|(&second, &amount)| (second, amount)).collect();
     let mut amounts = Load {
@@ -179,20 +279,23 @@ fn loads_of(gathered: &Gathered, shards: u8, own: u8, manner: Manner) -> BTreeMa
         samples: gathered.samples.clone(),
         ..Load::default()
     };
-    match manner.times {
+    match times {
         Times::Live => amounts.live = buckets,
         Times::Past => amounts.past = buckets,
     }
     let mut loads = BTreeMap::new();
-    loads.insert(own, amounts);
+    loads.insert(own, (amounts, Rehashed::default()));
     for &(second, hashed) in &gathered.tokens {
-        let load = loads.entry(shard_of_element(hashed, shards)).or_default();
-        load.hash = manner.hash;
-        let tokens = match manner.times {
+        let shard = shard_of_element(hashed.by(hash), shards);
+        let (load, rehashed) = loads.entry(shard).or_default();
+        load.hash = hash;
+        rehashed.hash = other;
+        let tokens = match times {
             Times::Live => &mut load.tokens,
             Times::Past => &mut load.past_tokens,
         };
-        tokens.push((second, Element::by(manner.hash, hashed)));
+        tokens.push((second, hashed.element(hash)));
+        rehashed.elements.push((second, hashed.element(other)));
     }
     loads
 }

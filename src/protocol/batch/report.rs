@@ -1,15 +1,19 @@
-//! What became of a batch: every record is either accepted or rejected, and the first
-//! [`ERRORS_MAX`] rejected ones are named, in the order of their numbers.
+//! What became of a batch: every record is either accepted or rejected. The first [`ERRORS_MAX`] rejected ones are told
+//! with a sentence each, in the order of their numbers, and all of them by code and number.
 
 use super::super::order::in_order;
+use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use super::super::problem::{Code, Problem};
-use super::length;
+use super::lines::{LineNumbers, LineSet};
 
-/// The most errors that an answer names, and the most record numbers that a counter remembers: those
-/// beyond the first 100 of a counter can never be among the first 100 of the batch.
+/// The most errors that an answer tells with a sentence.
 pub const ERRORS_MAX: usize = 100;
+
+/// The most runs of rejected lines that an answer names for each code: 1.8 MB at most. A log of 32 MiB, with 200 bytes
+/// to a line, has no more. Of what is beyond the number is told.
+pub const RUNS_MAX: usize = 100_000;
 
 /// Why one record was not counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,7 +35,53 @@ fn code_as_str<S: Serializer>(code: &Code, serializer: S) -> Result<S::Ok, S::Er
     serializer.serialize_str(code.as_str())
 }
 
-/// The answer to a batch: `{"accepted","rejected","bots_ignored"?,"errors":[{"line","code","detail"}]}`.
+/// All records that were rejected with one code: `{"code","count","lines","unlisted"?}`, where `lines` is a text such as
+/// `3,5-120`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// The code.
+    pub code: Code,
+    /// How many.
+    pub count: u64,
+    /// Which.
+    lines: LineSet,
+}
+
+impl Rejected {
+    /// The first [`RUNS_MAX`] runs of them as a text, and how many lines that leaves out.
+    fn told(&self) -> (String, u64) {
+        use std::fmt::Write;
+
+        let (mut text, mut named) = (String::new(), 0);
+        for (first, last) in self.lines.runs().take(RUNS_MAX) {
+            let comma = if text.is_empty() { "" } else { "," };
+            // To write to a text never fails.
+            let _ = match last == first {
+                true => write!(text, "{comma}{first}"),
+                false => write!(text, "{comma}{first}-{last}"),
+            };
+            named += last - first + 1;
+        }
+        (text, self.count.saturating_sub(named))
+    }
+}
+
+impl Serialize for Rejected {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (lines, unlisted) = self.told();
+        let fields = if unlisted > 0 { 4 } else { 3 };
+        let mut object = serializer.serialize_struct("Rejected", fields)?;
+        object.serialize_field("code", self.code.as_str())?;
+        object.serialize_field("count", &self.count)?;
+        object.serialize_field("lines", &lines)?;
+        if unlisted > 0 {
+            object.serialize_field("unlisted", &unlisted)?;
+        }
+        object.end()
+    }
+}
+
+/// The answer to a batch: `{"accepted","rejected","bots_ignored"?,"errors":[{"line","code","detail"}],"rejected_lines"?}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// How many records count.
@@ -43,39 +93,52 @@ pub struct Report {
     pub bots_ignored: u64,
     /// The first of the rejected, at most [`ERRORS_MAX`].
     pub errors: Vec<LineError>,
-    /// How many of the rejected have each code, for the metrics. Clients are not told.
-    #[serde(skip)]
-    pub rejected_by: Vec<(Code, u64)>,
+    /// All of the rejected, by their codes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rejected_lines: Vec<Rejected>,
 }
 
 impl Report {
     /// Counts one record as rejected. Records come in the order of their numbers.
     pub fn reject(&mut self, line: u64, problem: &Problem) {
-        self.note_rejected(problem.code(), 1);
+        self.note_rejected(problem.code(), 1).insert(line, line);
         if self.errors.len() < ERRORS_MAX {
             self.errors.push(line_error(line, problem));
         }
     }
 
-    fn note_rejected(&mut self, code: Code, lines: u64) {
+    fn note_rejected(&mut self, code: Code, lines: u64) -> &mut LineSet {
         self.rejected += lines;
-        match self
-            .rejected_by
-            .iter_mut()
-            .find(|(known, _)| *known == code)
-        {
-            Some((_, count)) => *count += lines,
-            None => self.rejected_by.push((code, lines)),
-        }
+        let all = &mut self.rejected_lines;
+        let known = all.iter().position(|known| known.code == code);
+        let place = known.unwrap_or_else(|| {
+            let (count, lines) = (0, LineSet::default());
+            all.push(Rejected { code, count, lines });
+            all.len() - 1
+        });
+        let rejected = &mut all[place];
+        rejected.count += lines;
+        &mut rejected.lines
+    }
+
+    /// The bytes that the numbers of the rejected hold.
+    pub fn memory_bytes(&self) -> u64 {
+        let all = self.rejected_lines.iter();
+        all.map(|rejected| rejected.lines.memory_bytes()).sum()
     }
 
     /// Turns accepted records into rejected ones: their cell failed after they were read. The errors
     /// stay the first of the whole batch. Costs a sort of at most twice [`ERRORS_MAX`] errors.
     pub fn fail(&mut self, lines: &LineNumbers, problem: &Problem) {
-        self.accepted = self.accepted.saturating_sub(lines.count);
-        self.note_rejected(problem.code(), lines.count);
+        self.accepted = self.accepted.saturating_sub(lines.count());
+        let rejected = self.note_rejected(problem.code(), lines.count());
+        for (first, last) in lines.runs() {
+            rejected.insert(first, last);
+        }
+        let first = lines.runs().flat_map(|(first, last)| first..=last);
+        let first = first.take(ERRORS_MAX);
         self.errors
-            .extend(lines.first.iter().map(|&line| line_error(line, problem)));
+            .extend(first.map(|line| line_error(line, problem)));
         let errors = std::mem::take(&mut self.errors);
         self.errors = in_order(errors, |one, other| one.line.cmp(&other.line));
         self.errors.truncate(ERRORS_MAX);
@@ -87,35 +150,5 @@ fn line_error(line: u64, problem: &Problem) -> LineError {
         line,
         code: problem.code(),
         detail: problem.detail().to_owned(),
-    }
-}
-
-/// Which records a counter's sum came from: how many, and the numbers of the first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LineNumbers {
-    /// How many records.
-    pub count: u64,
-    /// The first [`ERRORS_MAX`] of their numbers, rising.
-    pub first: Vec<u64>,
-}
-
-impl LineNumbers {
-    /// One record.
-    pub(crate) fn one(line: u64) -> Self {
-        Self {
-            count: 1,
-            first: vec![line],
-        }
-    }
-
-    /// Adds a record, and returns the bytes that this holds more.
-    pub(crate) fn push(&mut self, line: u64) -> u64 {
-        self.count += 1;
-        if self.first.len() == ERRORS_MAX {
-            return 0;
-        }
-        let before = self.first.capacity();
-        self.first.push(line);
-        length(self.first.capacity() - before) * 8
     }
 }

@@ -1,0 +1,179 @@
+//! How a bulk body is counted once it has been read: with the other bodies that are there, part by part, each line whole or
+//! not at all.
+//!
+//! Invariant: a line that is not known to be counted is among the rejected ones.
+
+use futures_channel::oneshot;
+use worker::Env;
+
+use super::fleet;
+use super::isolate::{BulkStage, own_shard, shards_of, with_waves};
+use super::keyed::problem_of;
+use super::visit::Visit;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::ledger::KeyedOutcome;
+use crate::platform::clock::{now_ms, sleep_ms};
+use crate::platform::keyed::count_bounded;
+use crate::platform::settled::all_settled;
+use crate::protocol::batch::gather::{Gathered, Manner};
+use crate::protocol::batch::keyed::{BodyKey, Calls, KeyedElements, KeyedWrites};
+use crate::protocol::batch::plan::{PART_COUNTERS_MAX, Plan};
+use crate::protocol::batch::report::Report;
+use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
+use crate::protocol::messages::Fault;
+use crate::protocol::problem::{Code, Problem};
+
+/// Counters whose keyed writes are counted at once, of one body: each is two calls.
+const KEYED_AT_ONCE: usize = 48;
+
+/// How long a body may be counted before its next part is no longer begun, milliseconds. 30,000 new counters at 100 a second
+/// take 300 s; whoever waits in front of the deployment must wait as long.
+const BODY_MS_MAX: i64 = 600_000;
+
+/// How a body is counted.
+pub struct Counting {
+    /// Where it entered.
+    pub datacenter: Datacenter,
+    /// How its sums are.
+    pub manner: Manner,
+    /// Its key, if it has one.
+    pub key: Option<BodyKey>,
+    /// The calls that keys may make.
+    pub calls: Calls,
+}
+
+/// Counts a body that has been read, with the others that are there. Returns what became of its lines, and whether all that
+/// was counted had been counted before.
+///
+/// # Errors
+/// `unavailable` where the platform ended the request.
+pub async fn count_body(
+    visit: &Visit,
+    counting: Counting,
+    sums: Vec<(CounterId, Gathered)>,
+    report: Report,
+) -> Result<(Report, bool), Problem> {
+    let has_company = gather_with_others(sums.len()).await;
+    let flying = BulkStage::enter(Stage::Flying);
+    let env = visit.env.clone();
+    let (done, doing) = oneshot::channel();
+    // Other bodies may have joined what this one flies, so it goes on if the client hangs up.
+    visit.wait_until(async move {
+        let counted = count_all(&env, &counting, has_company, sums, report).await;
+        drop(flying);
+        let _ = done.send(counted);
+    });
+    let _waiting = visit.waiting();
+    doing.await.map_err(|_| {
+        let detail = "the request was ended; its lines may or may not have been counted";
+        Problem::new(Code::Unavailable, detail)
+    })
+}
+
+/// Waits for other bodies, so that they share flushes. Whether there were any.
+async fn gather_with_others(counters: usize) -> bool {
+    let counters = u64::try_from(counters).unwrap_or(u64::MAX);
+    let Some(place) = with_waves(|waves| waves.place(counters, now_ms())) else {
+        return false;
+    };
+    let _gathering = BulkStage::enter(Stage::Gathering);
+    while !with_waves(|waves| waves.may_go(place, now_ms())) {
+        sleep_ms(LOOK_EVERY_MS).await;
+    }
+    true
+}
+
+/// Counts every sum, part by part, and moves the lines of those that failed to the rejected ones. True besides if all that
+/// was counted had been counted before.
+async fn count_all(
+    env: &Env,
+    counting: &Counting,
+    has_company: bool,
+    sums: Vec<(CounterId, Gathered)>,
+    mut report: Report,
+) -> (Report, bool) {
+    let begun_ms = now_ms();
+    let mut is_replay = !sums.is_empty();
+    let mut sums = sums.into_iter();
+    loop {
+        let part: Vec<_> = sums.by_ref().take(PART_COUNTERS_MAX).collect();
+        if part.is_empty() {
+            return (report, is_replay);
+        }
+        if now_ms() - begun_ms > BODY_MS_MAX {
+            for (_, gathered) in part {
+                gathered.fail(&too_late(), &mut report);
+            }
+            continue;
+        }
+        is_replay &= count_part(env, counting, has_company, part, &mut report).await;
+    }
+}
+
+/// Counts a part of a body. Returns whether all that was counted had been counted before.
+async fn count_part(
+    env: &Env,
+    counting: &Counting,
+    has_company: bool,
+    part: Vec<(CounterId, Gathered)>,
+    report: &mut Report,
+) -> bool {
+    let Counting {
+        datacenter,
+        manner,
+        key,
+        calls,
+    } = counting;
+    let shards = |counter: &CounterId| shards_of(counter, datacenter);
+    let mut plan = Plan::new(part, *manner, datacenter, shards, own_shard, *key);
+    // Elements of plain lines first: they may be sent twice without harm, so where one of their cells fails, its
+    // lines fail with nothing counted, and sending them again counts nothing twice.
+    for (number, problem) in fleet::count_many(env, plan.elements(), has_company).await {
+        plan.fail_elements(number, &problem, report);
+    }
+    let keyed = plan.keyed();
+    let plain = plan.amounts();
+    let mut is_replay = plain.is_empty() && !keyed.is_empty();
+    for (number, problem) in fleet::count_many(env, plain, has_company).await {
+        plan.fail_amounts(number, &problem, report);
+    }
+    let count = |some: KeyedWrites| async move {
+        let (counter, writes) = (&some.counter, &some.writes);
+        let landed = count_bounded(env, counter, datacenter, writes, calls, some.is_recall).await;
+        (some, landed)
+    };
+    let mut elements = KeyedElements::default();
+    for (some, landed) in all_settled(keyed.into_iter().map(count), KEYED_AT_ONCE).await {
+        let mut counted = vec![None; landed.len()];
+        for (number, ((_, outcome), counted)) in landed.into_iter().zip(&mut counted).enumerate() {
+            is_replay &= matches!(outcome, Ok(KeyedOutcome::Replayed(_)));
+            match outcome {
+                Ok(KeyedOutcome::Replayed(record) | KeyedOutcome::Counted(record)) => {
+                    *counted = Some(record.at_ms.div_euclid(1_000));
+                }
+                Ok(other) => some.fail(number, &problem_of(other), report),
+                Err(Fault::TooMany(_)) => some.fail(number, &too_many_leads(), report),
+                Err(fault) => some.fail(number, &fault.into(), report),
+            }
+        }
+        elements.add(some, datacenter, &counted);
+    }
+    for (number, problem) in fleet::count_many(env, elements.loads(), false).await {
+        elements.fail(number, &problem, report);
+    }
+    is_replay
+}
+
+fn too_late() -> Problem {
+    Problem::new(
+        Code::Overloaded,
+        "the body's other counters took too long; nothing of this line was counted, send it again",
+    )
+}
+
+fn too_many_leads() -> Problem {
+    Problem::new(
+        Code::TooManyCounters,
+        "the keys of the body were used in too many datacenters for one request; send this line in another",
+    )
+}

@@ -1,0 +1,98 @@
+//! What a body adds to one counter, and how it is to be counted.
+
+use std::collections::BTreeMap;
+
+use super::super::problem::Problem;
+use super::gather::Times;
+use super::hashes::Hashed;
+use super::lines::LineNumbers;
+use super::report::Report;
+use crate::counter::ledger::WriteKey;
+use crate::counter::samples::Samples;
+use crate::counter::settings::UniqueHash;
+use crate::sketch::{HashId, Sample};
+
+/// How what a body holds is to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Of when it is.
+    pub times: Times,
+    /// The hash by which its elements are sent.
+    pub hash: HashId,
+    /// That by which they are sent again to a cell that says that it counts by it.
+    pub other: HashId,
+}
+
+impl Manner {
+    /// Elements are sent by the deployment's key, of this identity, unless it is known that a counter counts by Redis's hash.
+    pub fn new(times: Times, keyed: HashId) -> Self {
+        Self {
+            times,
+            hash: keyed,
+            other: HashId::REDIS,
+        }
+    }
+}
+
+/// What a batch adds to one counter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gathered {
+    /// The sum of all its records.
+    pub added: u128,
+    /// The same sum by stamp, in unix seconds (see [`super::gather::coarsen`]).
+    pub buckets: BTreeMap<i64, u128>,
+    /// The stamps and hashes of its elements, but for those of records with an id, sorted, each pair once.
+    pub tokens: Vec<(i64, Hashed)>,
+    /// The records that this came from, but for those with an id.
+    pub lines: LineNumbers,
+    /// Records with an id of their own, each counted once by itself.
+    pub identified: Vec<Identified>,
+    /// The samples of its records by stamp, but for those of records with an id.
+    pub samples: Samples,
+    /// The hash of its elements, as far as known.
+    pub unique_hash: UniqueHash,
+}
+
+impl Gathered {
+    /// How it is to be counted, in a body that is counted so.
+    pub(super) fn manner(&self, of_body: Manner) -> Manner {
+        let Manner { times, hash, other } = of_body;
+        if self.unique_hash.takes(hash) {
+            return of_body;
+        }
+        Manner {
+            times,
+            hash: other,
+            other: hash,
+        }
+    }
+
+    /// Fails all its lines.
+    pub fn fail(&self, problem: &Problem, report: &mut Report) {
+        report.fail(&self.lines, problem);
+        for record in &self.identified {
+            report.fail(&LineNumbers::of([record.line]), problem);
+        }
+    }
+}
+
+/// A record with an idempotency key of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identified {
+    /// Its number in the body.
+    pub line: u64,
+    /// The name of its id.
+    pub key: WriteKey,
+    /// Hash of what it asks for.
+    pub fingerprint: u64,
+    /// Its stamp, unix seconds.
+    pub second: i64,
+    /// What it adds.
+    pub delta: u128,
+    /// Hashes of its element.
+    pub element: Option<Hashed>,
+    /// Whether its time is out of range, so that it may be answered if it was counted before, and not counted now.
+    pub is_skewed: bool,
+    /// The value that percentiles are of.
+    pub sample: Option<Sample>,
+}
