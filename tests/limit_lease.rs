@@ -40,6 +40,7 @@ fn request(name: &str, sequence: u64, want: u64) -> Request {
         known_granted: 0,
         want,
         need: want,
+        waiting: want,
     }
 }
 
@@ -297,7 +298,7 @@ fn messages_and_stored_escrows_keep_their_bytes() {
     );
     assert_eq!(
         hex(postcard::to_allocvec(&asked).unwrap()),
-        "034652410101030001ac02020000002828"
+        "034652410101030001ac0202000000282828"
     );
     assert_eq!(
         hex(postcard::to_allocvec(&answer).unwrap()),

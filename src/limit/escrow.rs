@@ -23,8 +23,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::lease::{Answer, LeaseId, Request};
-use super::meter::{Meter, NEVER_MS, Verdict};
+use super::meter::{Meter, Verdict};
 use super::policy::{Durability, Policy, Scope};
+use super::recall::HEARD_MS;
 
 /// The most leases of a key: more than there are datacenters (about 340), with room for some that started anew. 120 bytes each
 /// are 60 KB.
@@ -35,6 +36,9 @@ pub const LEASES_MAX: usize = 512;
 /// eighth of what was left.
 const SHARED_PERCENT: u64 = 80;
 const SHARED_PERCENT_DATACENTER: u64 = 12;
+
+/// The part of what nobody holds that a datacenter gets whatever others would like: their wishes may be old.
+const GRANTED_PART: u64 = 8;
 
 /// How long a holder waits where there is no room for its lease.
 const CROWDED_MS: u64 = 1_000;
@@ -70,23 +74,26 @@ pub fn drift_ms(length_ms: u64) -> u64 {
 
 /// What is out at one holder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Lease {
-    id: LeaseId,
+pub(super) struct Lease {
+    pub(super) id: LeaseId,
     /// The newest request that was taken in.
-    sequence: u64,
-    granted: u64,
+    pub(super) sequence: u64,
+    pub(super) granted: u64,
     spent: u64,
     returned: u64,
     refunded: u64,
     /// What the holder would like to have out.
-    wish: u64,
-    until_ms: i64,
+    pub(super) wish: u64,
+    pub(super) until_ms: i64,
     /// What the holder was told of its length.
     valid_ms: u64,
+    /// When it was last told, on a recall, what of it is not spent.
+    #[serde(skip)]
+    pub(super) heard_ms: i64,
 }
 
 impl Lease {
-    fn outstanding(&self) -> u64 {
+    pub(super) fn outstanding(&self) -> u64 {
         self.granted
             .saturating_sub(self.spent)
             .saturating_sub(self.returned)
@@ -96,8 +103,11 @@ impl Lease {
 /// What one key has used in the world, and what is out. A stored format. Without leases it is a meter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Escrow {
-    meter: Meter,
-    leases: Vec<Lease>,
+    pub(super) meter: Meter,
+    pub(super) leases: Vec<Lease>,
+    /// Until when nothing is recalled: the last time brought too little.
+    #[serde(skip)]
+    pub(super) recalls_from_ms: i64,
 }
 
 impl Escrow {
@@ -106,6 +116,7 @@ impl Escrow {
         Self {
             meter: Meter::new(policy),
             leases: Vec::new(),
+            recalls_from_ms: 0,
         }
     }
 
@@ -123,38 +134,19 @@ impl Escrow {
         self.timed(verdict, policy, now_ms, cost)
     }
 
-    /// What [`Self::check`] would say, as it stands before the call; nothing is consumed.
+    /// What [`Self::check`] would say, as it stands before the call; nothing is consumed. What holders said a moment ago that they have not
+    /// spent is left, since it is recalled before a call is refused.
     pub fn peek(&self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
         if self.leases.is_empty() {
             return self.meter.peek(policy, now_ms, cost);
         }
         let mut settled = self.clone();
         settled.settle(policy, now_ms);
-        let held = settled.outstanding();
+        let is_unheard = |lease: &&Lease| now_ms.saturating_sub(lease.heard_ms) >= HEARD_MS;
+        let held = settled.leases.iter().filter(is_unheard);
+        let held = held.fold(0_u64, |sum, lease| sum.saturating_add(lease.outstanding()));
         let verdict = settled.meter.peek_beside(policy, now_ms, cost, held);
         settled.timed(verdict, policy, now_ms, cost)
-    }
-
-    /// What is held by leases returns at the latest with their end; nobody knows when.
-    fn timed(&self, mut verdict: Verdict, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
-        if self.leases.is_empty() || cost > policy.capacity() {
-            return verdict;
-        }
-        let ends = self.leases.iter().filter(|lease| lease.outstanding() > 0);
-        if let Some(end_ms) = ends.map(|lease| lease.until_ms).min() {
-            let wait_ms = u64::try_from(end_ms.saturating_sub(now_ms))
-                .unwrap_or(0)
-                .max(1);
-            if verdict.retry_after_ms == NEVER_MS {
-                verdict.retry_after_ms = wait_ms;
-            }
-            if verdict.reset_ms == 0 {
-                // What is spent of it now has returned after a window, and a place of it.
-                let window_ms = policy.window_ms.saturating_add(policy.window_ms / 60);
-                verdict.reset_ms = wait_ms.min(u64::try_from(window_ms).unwrap_or(u64::MAX));
-            }
-        }
-        verdict
     }
 
     /// The meter, for what is done to it beside leases: give back, charge.
@@ -190,7 +182,8 @@ impl Escrow {
         }
     }
 
-    /// Answers a holder. Cost: O(leases + the request's `recent`).
+    /// Answers a holder. The newest request may be answered again, once others have given back what it needs. Cost: O(leases + the
+    /// request's `recent`).
     pub fn ask(&mut self, policy: &Policy, request: &Request, now_ms: i64) -> Answer {
         self.settle(policy, now_ms);
         let known = self
@@ -203,12 +196,25 @@ impl Escrow {
         let Some(mut lease) = self.leases.get(place).cloned() else {
             return self.answer(policy, request, None, now_ms);
         };
-        if request.sequence > lease.sequence {
+        let is_new = request.sequence > lease.sequence;
+        if is_new {
+            // What it was granted and never heard of.
+            lease.granted = lease.granted.min(request.known_granted);
             self.take_report(policy, request, &mut lease, now_ms);
-            self.put(place, lease.clone());
-            let granted = self.grant(policy, request, &lease, now_ms);
-            lease.granted = lease.granted.saturating_add(granted);
+            lease.wish = lease.outstanding().saturating_add(request.want);
             lease.sequence = request.sequence;
+            self.put(place, lease.clone());
+        }
+        let got = lease.granted.saturating_sub(request.known_granted);
+        if is_new || request.sequence == lease.sequence && got < request.waiting {
+            let rest = Request {
+                want: request.want.saturating_sub(got),
+                need: request.need.saturating_sub(got),
+                waiting: request.waiting.saturating_sub(got),
+                ..request.clone()
+            };
+            let granted = self.grant(policy, &rest, &lease, now_ms);
+            lease.granted = lease.granted.saturating_add(granted);
             let valid_ms = lease_ms(policy);
             lease.until_ms = now_ms.saturating_add(valid_ms);
             lease.valid_ms = u64::try_from(valid_ms).unwrap_or(0);
@@ -217,7 +223,7 @@ impl Escrow {
         self.answer(policy, request, Some(&lease), now_ms)
     }
 
-    fn put(&mut self, place: usize, lease: Lease) {
+    pub(super) fn put(&mut self, place: usize, lease: Lease) {
         if let Some(there) = self.leases.get_mut(place) {
             *there = lease;
         }
@@ -238,14 +244,19 @@ impl Escrow {
             wish: 0,
             until_ms: i64::MAX,
             valid_ms: 0,
+            heard_ms: 0,
         });
         self.leases.len().checked_sub(1)
     }
 
     /// Takes in what the holder tells of its lease.
-    fn take_report(&mut self, policy: &Policy, request: &Request, lease: &mut Lease, now_ms: i64) {
-        // What it was granted and never heard of.
-        lease.granted = lease.granted.min(request.known_granted);
+    pub(super) fn take_report(
+        &mut self,
+        policy: &Policy,
+        request: &Request,
+        lease: &mut Lease,
+        now_ms: i64,
+    ) {
         let spent = request.spent.saturating_sub(lease.spent);
         let spent = spent.min(lease.outstanding());
         lease.spent = lease.spent.saturating_add(spent);
@@ -253,7 +264,6 @@ impl Escrow {
         let returned = request.returned.saturating_sub(lease.returned);
         let returned = returned.min(lease.outstanding());
         lease.returned = lease.returned.saturating_add(returned);
-        lease.wish = lease.outstanding().saturating_add(request.want);
         let refunded = request.refunded.saturating_sub(lease.refunded);
         lease.refunded = lease.refunded.saturating_add(refunded);
         if refunded > 0 {
@@ -292,7 +302,7 @@ impl Escrow {
         let share = u64::try_from(share).unwrap_or(u64::MAX);
         let share = share.saturating_sub(lease.outstanding());
         let more = match policy.scope {
-            Scope::Global => share.max(request.need).max(1),
+            Scope::Global => share.max(free / GRANTED_PART).max(request.waiting),
             // Who comes later waits until those before renew: all of them together hold no more.
             Scope::Datacenter => {
                 let all = u64::try_from(room * u128::from(percent) / 100).unwrap_or(u64::MAX);

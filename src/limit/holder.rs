@@ -9,7 +9,7 @@
 
 use super::demand::Demand;
 use super::escrow::{drift_ms, lease_ms};
-use super::lease::{Admission, Answer, LeaseId, Request};
+use super::lease::{Admission, Answer, LeaseId};
 use super::meter::{NEVER_MS, Verdict};
 use super::policy::Policy;
 use super::spending::Spending;
@@ -20,66 +20,70 @@ const DRY_MS_MAX: u64 = 1_000;
 /// A holder that is given less than this part of what it would like, or hears nothing, does not ask for more of its own accord for
 /// so long.
 const SCARCE_PART: u64 = 8;
-const REST_MS: u64 = 100;
+const REST_MS: i64 = 100;
 
-/// When a request is given up of which nobody says that it was lost: its sender was ended. Nobody waits so long for an answer.
-const FLIGHT_MS_MAX: i64 = 5_000;
+/// How long a grantor that did not answer is not asked again for a call.
+const AWAY_MS: i64 = 1_000;
 
 /// How long a request is taken to last while none was measured.
 const TRIP_MS_FIRST: i64 = 300;
 
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
-    sequence: u64,
-    sent_ms: i64,
+pub(super) struct Flight {
+    pub(super) sequence: u64,
+    pub(super) sent_ms: i64,
     /// What it reports as spent.
-    spent: u64,
-    need: u64,
-    want: u64,
+    pub(super) spent: u64,
+    pub(super) need: u64,
+    pub(super) want: u64,
     /// Whether it tells of what was given back.
-    tells: bool,
+    pub(super) tells: bool,
 }
 
 /// What the grantor said it cannot give.
 #[derive(Clone, Copy, Debug, Default)]
-struct Dry {
-    need: u64,
+pub(super) struct Dry {
+    pub(super) need: u64,
     /// Until when that is believed.
-    until_ms: i64,
+    pub(super) until_ms: i64,
     /// When it can, as far as the grantor knows.
-    ends_ms: i64,
+    pub(super) ends_ms: i64,
 }
 
 /// What one key of a datacenter holds. In memory only: a restart forfeits it.
 #[derive(Clone, Debug)]
 pub struct Holder {
-    lease: LeaseId,
+    pub(super) lease: LeaseId,
     /// Of the newest request.
-    sequence: u64,
-    granted: u64,
-    spent: u64,
-    returned: u64,
-    refunded: u64,
+    pub(super) sequence: u64,
+    pub(super) granted: u64,
+    pub(super) spent: u64,
+    pub(super) returned: u64,
+    pub(super) refunded: u64,
     /// Whether something was given back of which no request tells yet.
-    is_untold: bool,
-    until_ms: i64,
-    valid_ms: i64,
+    pub(super) is_untold: bool,
+    pub(super) until_ms: i64,
+    pub(super) valid_ms: i64,
     /// What was spent and not yet confirmed, oldest first.
-    recent: Spending,
-    flight: Option<Flight>,
-    trip_ms: i64,
-    /// What calls wait for: the largest cost that found too little, and the sum.
-    missing: u64,
-    waiting: u64,
+    pub(super) recent: Spending,
+    pub(super) flight: Option<Flight>,
+    pub(super) trip_ms: i64,
+    /// The largest cost for which too little was held since the last request.
+    pub(super) largest: u64,
+    /// The costs of all calls that wait.
+    pub(super) waiting: u64,
     /// Whether a call went elsewhere, since there was too little for it here.
-    is_short: bool,
+    pub(super) is_short: bool,
     /// Until when no more is asked for than calls wait for: hardly anything was given last.
-    rests_until_ms: i64,
-    dry: Dry,
-    demand: Demand,
-    free: u64,
-    reset_at_ms: i64,
+    pub(super) rests_until_ms: i64,
+    pub(super) dry: Dry,
+    /// Until when the grantor is not asked for a call: it did not answer.
+    pub(super) away_until_ms: i64,
+    pub(super) demand: Demand,
+    pub(super) spent_at_ms: i64,
+    pub(super) free: u64,
+    pub(super) reset_at_ms: i64,
 }
 
 impl Holder {
@@ -99,12 +103,14 @@ impl Holder {
             recent: Spending::default(),
             flight: None,
             trip_ms: TRIP_MS_FIRST,
-            missing: 0,
+            largest: 0,
             waiting: 0,
             is_short: false,
             rests_until_ms: i64::MIN,
             dry: Dry::default(),
+            away_until_ms: i64::MIN,
             demand: Demand::default(),
+            spent_at_ms: i64::MIN,
             free: 0,
             reset_at_ms: 0,
         }
@@ -120,7 +126,8 @@ impl Holder {
             .saturating_sub(self.returned)
     }
 
-    /// What becomes of a call of this cost. Time is the holder's own, and must not go back. What the verdict says of the rest is as
+    /// What becomes of a call of this cost; one that is told to ask waits until [`Self::leave`]; then it may ask again. Time is the
+    /// holder's own, and must not go back. What the verdict says of the rest is as
     /// the grantor last told.
     pub fn check(&mut self, policy: &Policy, now_ms: i64, cost: u64) -> Admission {
         if cost > policy.capacity() {
@@ -138,9 +145,32 @@ impl Holder {
             let wait_ms = u64::try_from(self.dry.ends_ms.saturating_sub(now_ms)).unwrap_or(0);
             return Admission::Decided(self.verdict(policy, now_ms, wait_ms.max(1)));
         }
-        self.missing = self.missing.max(missing);
+        if now_ms < self.away_until_ms {
+            self.demand.note(policy, now_ms, cost);
+            return self.without_grantor(policy, now_ms);
+        }
+        self.largest = self.largest.max(cost);
         self.waiting = self.waiting.saturating_add(cost);
         Admission::Ask
+    }
+
+    /// Notes that a call of this cost waits no longer, which was told to ask.
+    pub fn leave(&mut self, cost: u64) {
+        self.waiting = self.waiting.saturating_sub(cost);
+        if self.waiting == 0 {
+            self.largest = 0;
+        }
+    }
+
+    /// What becomes of a call for which too little is held while the grantor does not answer: a lease that is spent is a refusal, since
+    /// what it was lent is all that may be admitted here. Without a lease nobody can tell.
+    pub fn without_grantor(&self, policy: &Policy, now_ms: i64) -> Admission {
+        if now_ms >= self.until_ms {
+            return Admission::Away;
+        }
+        let wait_ms = u64::try_from(self.away_until_ms.saturating_sub(now_ms));
+        let wait_ms = wait_ms.unwrap_or(0).max(1);
+        Admission::Decided(self.verdict(policy, now_ms, wait_ms))
     }
 
     /// Admits a call of this cost from what is held. `None` where that is too little: the call is to be judged elsewhere, and more is
@@ -176,6 +206,7 @@ impl Holder {
 
     fn spend(&mut self, policy: &Policy, now_ms: i64, amount: u64) {
         self.spent = self.spent.saturating_add(amount);
+        self.spent_at_ms = now_ms;
         self.recent.note(lease_ms(policy), now_ms, amount);
     }
 
@@ -196,6 +227,7 @@ impl Holder {
     /// Believes no refusal any more: something was given back.
     pub fn hope(&mut self) {
         self.dry = Dry::default();
+        self.away_until_ms = i64::MIN;
     }
 
     /// Returns all that it holds, since its policy is another: more is only granted under that. An answer that is on its way is void.
@@ -207,102 +239,6 @@ impl Holder {
         self.hope();
     }
 
-    /// The request to send now, if there is one: tokens are asked for before they run out, reported before the lease ends, and
-    /// given back when they are not used. At most one is on its way; it ends by [`Self::answered`] or [`Self::lost`].
-    pub fn due(&mut self, policy: &Policy, now_ms: i64) -> Option<Request> {
-        if self.is_asking(now_ms) {
-            return None;
-        }
-        if now_ms >= self.until_ms && self.granted > 0 {
-            self.begin_anew();
-        }
-        let tokens = self.tokens(now_ms);
-        let expected = self.demand.within(policy, now_ms, lease_ms(policy));
-        let (need, want) = if self.missing > 0 {
-            let more = expected.saturating_add(self.waiting);
-            (self.missing, more.saturating_sub(tokens).max(self.missing))
-        } else if self.is_low(policy, tokens, now_ms) {
-            (0, expected.saturating_sub(tokens))
-        } else if self.granted > 0 && now_ms >= self.renewal_ms() && tokens > 0 {
-            // What is not expected to be used goes back; all of it if nothing was used.
-            let kept = if self.demand.is_idle(policy, now_ms) {
-                0
-            } else {
-                expected
-            };
-            self.returned = self.returned.saturating_add(tokens.saturating_sub(kept));
-            (0, kept.saturating_sub(tokens))
-        } else if self.is_untold && now_ms >= self.rests_until_ms {
-            (0, 0)
-        } else {
-            return None;
-        };
-        Some(self.request(now_ms, need, want))
-    }
-
-    /// Whether an answer may still come.
-    fn is_asking(&self, now_ms: i64) -> bool {
-        self.flight
-            .is_some_and(|flight| now_ms.saturating_sub(flight.sent_ms) < FLIGHT_MS_MAX)
-    }
-
-    /// Whether the tokens have run out for a call, or may before an answer could come.
-    fn is_low(&self, policy: &Policy, tokens: u64, now_ms: i64) -> bool {
-        let is_dry = now_ms < self.dry.until_ms || now_ms < self.rests_until_ms;
-        if self.is_short || now_ms >= self.until_ms {
-            return self.is_short && !is_dry;
-        }
-        let meanwhile = self
-            .demand
-            .within(policy, now_ms, self.trip_ms.saturating_mul(2));
-        !is_dry && tokens < meanwhile
-    }
-
-    /// When the lease is to be renewed: early enough for a request to fail and be repeated.
-    fn renewal_ms(&self) -> i64 {
-        let margin_ms = self.trip_ms.saturating_mul(3).max(self.valid_ms / 8);
-        self.until_ms
-            .saturating_sub(margin_ms.min(self.valid_ms / 2))
-    }
-
-    fn request(&mut self, now_ms: i64, need: u64, want: u64) -> Request {
-        self.sequence = self.sequence.saturating_add(1);
-        self.flight = Some(Flight {
-            sequence: self.sequence,
-            sent_ms: now_ms,
-            spent: self.spent,
-            need,
-            want,
-            tells: std::mem::take(&mut self.is_untold),
-        });
-        self.missing = 0;
-        self.waiting = 0;
-        self.is_short = false;
-        Request {
-            lease: self.lease.clone(),
-            sequence: self.sequence,
-            spent: self.spent,
-            recent: self.recent.told(now_ms),
-            returned: self.returned,
-            refunded: self.refunded,
-            known_granted: self.granted,
-            want,
-            need,
-        }
-    }
-
-    /// When [`Self::due`] must be asked again though no call comes, by this clock; nothing where it need not.
-    pub fn due_at_ms(&self) -> Option<i64> {
-        if self.flight.is_some() {
-            return None;
-        }
-        if self.is_untold {
-            return Some(self.rests_until_ms);
-        }
-        let is_out = self.granted > self.spent.saturating_add(self.returned);
-        is_out.then(|| self.renewal_ms())
-    }
-
     /// Takes in an answer; one to another than the newest request changes nothing.
     pub fn answered(&mut self, answer: &Answer, now_ms: i64) {
         let Some(flight) = self
@@ -312,6 +248,7 @@ impl Holder {
             return;
         };
         self.flight = None;
+        self.away_until_ms = i64::MIN;
         self.trip_ms = now_ms.saturating_sub(flight.sent_ms).max(1);
         self.free = answer.free;
         self.reset_at_ms = at_ms(now_ms, answer.reset_ms);
@@ -324,7 +261,7 @@ impl Holder {
         }
         let more = answer.granted.saturating_sub(self.granted);
         if more < flight.want / SCARCE_PART {
-            self.rests_until_ms = at_ms(now_ms, REST_MS);
+            self.rest(now_ms);
         }
         if answer.valid_ms == 0 {
             self.begin_anew();
@@ -337,8 +274,14 @@ impl Holder {
         self.recent.confirm(self.spent.saturating_sub(flight.spent));
     }
 
+    /// Asks for nothing of its own accord for a while: a grantor that is far away costs more.
+    pub(super) fn rest(&mut self, now_ms: i64) {
+        let rest_ms = REST_MS.max(self.trip_ms.saturating_mul(4));
+        self.rests_until_ms = now_ms.saturating_add(rest_ms);
+    }
+
     /// The lease is over: nothing of it may be spent, and the grantor counts all of it as spent.
-    fn begin_anew(&mut self) {
+    pub(super) fn begin_anew(&mut self) {
         self.lease.number = self.lease.number.saturating_add(1);
         (self.granted, self.spent, self.returned, self.refunded) = (0, 0, 0, 0);
         self.is_untold = false;
@@ -352,7 +295,10 @@ impl Holder {
         if let Some(flight) = flight {
             self.flight = None;
             self.is_untold |= flight.tells;
-            self.rests_until_ms = at_ms(now_ms, REST_MS);
+            self.rest(now_ms);
+            if flight.need > 0 {
+                self.away_until_ms = now_ms.saturating_add(AWAY_MS);
+            }
         }
     }
 

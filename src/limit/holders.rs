@@ -196,6 +196,36 @@ impl Holders {
             .map_or(0, |held| held.holder.refund(now_ms, amount))
     }
 
+    /// Notes that a call of this cost waits no longer, which was told to ask.
+    pub fn leave(&mut self, name: &str, key: &str, cost: u64) {
+        if let Some(held) = self.find(name, key) {
+            held.holder.leave(cost);
+        }
+    }
+
+    /// What becomes of a call of a key while the grantor does not answer, see [`Holder::without_grantor`].
+    pub fn without_grantor(&mut self, name: &str, key: &str, wall_ms: i64) -> Admission {
+        let now_ms = self.read(wall_ms);
+        let held = self.find(name, key);
+        held.map_or(Admission::Away, |held| {
+            held.holder.without_grantor(&held.policy, now_ms)
+        })
+    }
+
+    /// Gives back what a lease of a key holds, see [`Holder::recall`].
+    pub fn recall(
+        &mut self,
+        name: &str,
+        key: &str,
+        lease: &LeaseId,
+        takes_all: bool,
+        wall_ms: i64,
+    ) -> Option<Request> {
+        let now_ms = self.read(wall_ms);
+        let Held { policy, holder } = self.find(name, key)?;
+        holder.recall(policy, lease, takes_all, now_ms)
+    }
+
     /// Notes that something of a key was given back elsewhere: no refusal of it is believed any more.
     pub fn hope(&mut self, name: &str, key: &str) {
         if let Some(held) = self.find(name, key) {

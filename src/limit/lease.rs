@@ -48,6 +48,8 @@ pub struct Request {
     pub want: u64,
     /// How many more it needs at once, or none are of use; at most `want`.
     pub need: u64,
+    /// How many calls are waiting for now, at least `need`.
+    pub waiting: u64,
 }
 
 /// What the grantor answers.
@@ -70,6 +72,14 @@ pub struct Answer {
     pub must_commit: bool,
 }
 
+impl Answer {
+    /// Whether calls go on waiting that others' tokens could serve: what they hold is to be recalled, and the request answered again.
+    pub fn is_short(&self, request: &Request) -> bool {
+        let got = self.granted.saturating_sub(request.known_granted);
+        self.valid_ms > 0 && got < request.waiting
+    }
+}
+
 /// What becomes of a call at a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
@@ -78,4 +88,6 @@ pub enum Admission {
     /// The grantor must be asked first: send what [`super::holder::Holder::due`] gives, or wait for the answer to what is on its way, and check
     /// again.
     Ask,
+    /// Nobody can tell: nothing is lent here, and the grantor did not answer a moment ago.
+    Away,
 }

@@ -10,6 +10,8 @@
 //! | [`escrow`] | the grantor's side of a limit of which others hold parts |
 //! | [`holder`] | the holder's side: what a datacenter, or an isolate, may admit without asking |
 //! | [`lease`] | what the two say to each other |
+//! | `requests` | what a holder asks for, and when |
+//! | `recall` | how a grantor has back what holders do not use |
 //! | [`holders`] | the leases of one partition, or of one isolate |
 //! | [`hot`] | which keys are worth a lease |
 //! | [`visitors`] | what visitors without a key may write |
@@ -43,6 +45,8 @@ pub mod lease;
 pub mod log;
 pub mod meter;
 pub mod policy;
+mod recall;
+mod requests;
 mod reservations;
 mod slots;
 mod spending;

@@ -1,6 +1,7 @@
 //! How a limiter of a datacenter judges limits that hold for the world: from what it was lent, and by asking for more.
 //!
-//! Invariant: it admits only what it holds. What it holds ends with its memory.
+//! Invariant: it admits only what it holds. What it holds ends with its memory. A lease that is spent is a refusal, whether or not the
+//! limiter of the world answers: an error is only what happens before anything is lent.
 
 use std::rc::Rc;
 
@@ -8,25 +9,25 @@ use worker::Env;
 
 use super::limiter::{Asked, LimiterCore};
 use crate::limit::holders::{Due, Holders};
-use crate::limit::lease::Admission;
-use crate::limit::meter::Verdict;
+use crate::limit::lease::{self, Admission};
 use crate::limit::table::Full;
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random, sleep_ms};
 use crate::platform::lend::lend;
 use crate::platform::settled::all_settled;
-use crate::protocol::messages::{Check, Demand, Fault, Judged, Wish};
+use crate::protocol::messages::{Check, Demand, Fault, Judged, RecallLease, Wish};
 use crate::protocol::names::{self, LimiterAddress};
 
 /// How long another limiter may take to answer, most often that of the world: a round trip around it is 0.3 s.
-const LEASE_MS_MAX: u64 = 1_000;
+/// A recall there may take two more.
+const LEASE_MS_MAX: u64 = 1_500;
 
 /// How long a check waits for the world, and how often it looks whether what somebody else asked for has come.
 const WAIT_MS_MAX: i64 = 2_000;
 const LOOK_EVERY_MS: u64 = 2;
 
 /// How often a check has the world asked: others may have taken what the answer brought.
-const ASKED_TIMES_MAX: u32 = 3;
+const ASKED_TIMES_MAX: u32 = 8;
 
 /// Reports of one second, and how many of them at once. What is left is sent in the next one.
 const REPORTS_MAX: usize = 1_000;
@@ -81,30 +82,29 @@ impl LimiterCore {
             } else {
                 self.try_admit(me, asked)
             };
-            match decided {
-                Ok(Some(verdict)) if verdict.is_allowed => {
+            let refused = match decided {
+                Ok(Admission::Decided(verdict)) if verdict.is_allowed => {
                     admitted += 1;
                     first = first.or(Some(verdict));
+                    continue;
                 }
-                Ok(refused @ Some(_)) => {
-                    return Judged::Known {
-                        admitted,
-                        first,
-                        refused,
-                    };
+                Ok(Admission::Decided(verdict)) => Some(verdict),
+                Ok(Admission::Away) if admitted == 0 => return Judged::Unreachable,
+                Ok(Admission::Ask) if admitted == 0 => return Judged::Later,
+                Err(Full) if !waits && admitted == 0 => return Judged::Later,
+                // No room to hold anything: the world judges each call.
+                Err(Full) if admitted == 0 => {
+                    *remote_calls += 1;
+                    return self.ask_world_to(asked, Wish::Consume, *cost).await;
                 }
-                Ok(None) if waits => return Judged::Unreachable,
-                Ok(None) if admitted == 0 => return Judged::Later,
                 // Those before have consumed: the others are judged by themselves, when they ask again.
-                Ok(None) => {
-                    return Judged::Known {
-                        admitted,
-                        first,
-                        refused: None,
-                    };
-                }
-                Err(Full) => return Judged::Full,
-            }
+                Ok(Admission::Ask | Admission::Away) | Err(Full) => None,
+            };
+            return Judged::Known {
+                admitted,
+                first,
+                refused,
+            };
         }
         if self.ask_soon(me, asked) {
             *remote_calls += 1;
@@ -116,52 +116,67 @@ impl LimiterCore {
         }
     }
 
-    /// The verdict as far as this limiter can tell; `None` where the world must be asked.
-    fn try_admit(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Result<Option<Verdict>, Full> {
+    /// What becomes of a demand as far as this limiter can tell. One that is to ask does not wait.
+    fn try_admit(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Result<Admission, Full> {
+        let admission = self.look(me, asked)?;
+        if admission == Admission::Ask {
+            self.leave(me, asked);
+        }
+        Ok(admission)
+    }
+
+    fn look(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Result<Admission, Full> {
         let Demand { key, cost, .. } = asked.demand;
-        let admission = self.with_holders(me, |holders| {
-            holders.check(
-                asked.name.as_str(),
-                asked.policy,
-                key.as_str(),
-                *cost,
-                now_ms(),
-            )
-        })?;
-        Ok(match admission {
-            Admission::Decided(verdict) => Some(verdict),
-            Admission::Ask => None,
+        let (name, key) = (asked.name.as_str(), key.as_str());
+        self.with_holders(me, |holders| {
+            holders.check(name, asked.policy, key, *cost, now_ms())
         })
     }
 
-    /// The verdict, after the world was asked where that is needed; `None` where it does not answer.
+    fn leave(&self, me: &LimiterAddress, asked: &Asked<'_>) {
+        let Demand { key, cost, .. } = asked.demand;
+        self.with_holders(me, |holders| {
+            holders.leave(asked.name.as_str(), key.as_str(), *cost);
+        });
+    }
+
+    /// What becomes of a demand, after the world was asked where that is needed.
     async fn admit(
         self: &Rc<Self>,
         me: &LimiterAddress,
         asked: &Asked<'_>,
         remote_calls: &mut u32,
-    ) -> Result<Option<Verdict>, Full> {
+    ) -> Result<Admission, Full> {
         let begun_ms = now_ms();
         let mut asked_times = 0;
         loop {
-            if let Some(verdict) = self.try_admit(me, asked)? {
-                return Ok(Some(verdict));
+            let admission = self.look(me, asked)?;
+            if admission != Admission::Ask {
+                return Ok(admission);
             }
+            let _waiting = Waiting {
+                core: self,
+                me,
+                asked,
+            };
             if now_ms() - begun_ms > WAIT_MS_MAX || asked_times >= ASKED_TIMES_MAX {
-                return Ok(None);
+                break;
             }
             match self.due(me, asked) {
                 Some(due) => {
                     asked_times += 1;
                     *remote_calls += 1;
-                    if self.send(due).await.is_err() {
-                        return Ok(None);
-                    }
+                    // What is lost is told by the next look.
+                    let _ = self.send(due).await;
                 }
                 // Somebody else has asked for it.
                 None => sleep_ms(LOOK_EVERY_MS).await,
             }
         }
+        let key = asked.demand.key.as_str();
+        Ok(self.with_holders(me, |holders| {
+            holders.without_grantor(asked.name.as_str(), key, now_ms())
+        }))
     }
 
     fn due(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Option<Due> {
@@ -215,13 +230,49 @@ impl LimiterCore {
         } else {
             (Wish::Look, asked.demand.cost)
         };
+        self.ask_world_to(asked, wish, cost).await
+    }
+
+    async fn ask_world_to(&self, asked: &Asked<'_>, wish: Wish, cost: u64) -> Judged {
         let demand = Demand {
             wish,
             cost,
+            times: 1,
             ..asked.demand.clone()
         };
         let to = call::limiter_of(&self.env, None, asked.name, &asked.demand.key);
         ask(&self.env, to, asked, demand).await
+    }
+
+    /// Gives back what a lease holds, for the limiter of the world.
+    pub(super) fn on_recall(
+        &self,
+        recall: Result<RecallLease, Fault>,
+    ) -> Result<Option<lease::Request>, Fault> {
+        let RecallLease {
+            name,
+            key,
+            lease,
+            takes_all,
+            ..
+        } = recall?;
+        let mut holders = self.holders.borrow_mut();
+        Ok(holders.as_mut().and_then(|holders| {
+            holders.recall(name.as_str(), key.as_str(), &lease, takes_all, now_ms())
+        }))
+    }
+}
+
+/// A demand that waits; it does no longer when this is dropped, however that comes.
+struct Waiting<'a> {
+    core: &'a LimiterCore,
+    me: &'a LimiterAddress,
+    asked: &'a Asked<'a>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.core.leave(self.me, self.asked);
     }
 }
 

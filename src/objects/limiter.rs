@@ -5,6 +5,7 @@
 //! datacenter, it is written before the answer.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use worker::wasm_bindgen;
@@ -13,8 +14,8 @@ use worker::{DurableObject, Env, Request, Response, State, durable_object};
 use super::limiter_store::LimiterStore;
 use super::readable::Readable;
 use super::store::Store;
+use crate::counter::id::CounterId;
 use crate::limit::holders::Holders;
-use crate::limit::lease;
 use crate::limit::meter::Verdict;
 use crate::limit::policy::{Durability, Policy, Scope};
 use crate::limit::table::{self, Commit, Full, Refusal, Table};
@@ -23,7 +24,8 @@ use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::memory::{self, Kind};
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{
-    Call, Check, Checked, Demand, EndReservation, Fault, Judged, Lease, Reserve, Reserved, Wish,
+    Call, Check, Checked, Demand, EndReservation, Fault, Judged, Lease, RecallLease, Reserve,
+    Reserved, Wish,
 };
 
 /// How long what was consumed may stay in memory alone. One row per second and limiter at most, however many verdicts.
@@ -31,6 +33,9 @@ pub(super) const COMMIT_MS: u64 = 1_000;
 
 /// The most rows of one commit: 64 of at most 1 MB hold twice what a table does.
 const ROWS_AT_ONCE: usize = 64;
+
+/// A policy's name and a key.
+pub(super) type Place = (PolicyName, CounterId);
 
 /// One limiter, as the platform sees it.
 #[durable_object]
@@ -43,7 +48,9 @@ pub(super) struct LimiterCore {
     pub(super) env: Env,
     pub(super) object: State,
     rows: LimiterStore,
-    table: RefCell<Table>,
+    pub(super) table: RefCell<Table>,
+    /// Keys of which something is being recalled.
+    pub(super) recalling: RefCell<HashSet<Place>>,
     /// What the table has handed out to be written and could not be.
     unwritten: RefCell<Option<Commit>>,
     /// What this limiter may admit of limits that hold for the world; made when it is first asked.
@@ -60,6 +67,7 @@ impl DurableObject for Limiter {
             rows: LimiterStore::new(Store::new(object.storage())),
             object,
             table: RefCell::default(),
+            recalling: RefCell::default(),
             unwritten: RefCell::default(),
             holders: RefCell::default(),
             storage: Readable::default(),
@@ -93,6 +101,9 @@ impl DurableObject for Limiter {
             }
             Lease::PATH => {
                 call::reply::<Lease>(&core.on_lease(call::read(&mut request).await).await)
+            }
+            RecallLease::PATH => {
+                call::reply::<RecallLease>(&core.on_recall(call::read(&mut request).await))
             }
             _ => Response::error("no such call", 404),
         }
@@ -144,7 +155,7 @@ impl LimiterCore {
         }));
     }
 
-    fn readable(&self) -> Result<(), Fault> {
+    pub(super) fn readable(&self) -> Result<(), Fault> {
         self.storage.check(|| self.load())
     }
 
@@ -268,37 +279,8 @@ impl LimiterCore {
         self.written(false)
     }
 
-    async fn on_lease(
-        self: &Rc<Self>,
-        lease: Result<Lease, Fault>,
-    ) -> Result<lease::Answer, Fault> {
-        let Lease {
-            to,
-            name,
-            policy,
-            key,
-            request,
-        } = lease?;
-        self.readable()?;
-        let demand = Demand::look(&key);
-        let asked = Asked {
-            name: &name,
-            policy: &policy,
-            demand: &demand,
-        };
-        self.may_lend(&to, &asked)?;
-        self.fetch_before(&to, &asked).await?;
-        let answer =
-            self.table
-                .borrow_mut()
-                .ask(name.as_str(), &policy, key.as_str(), &request, now_ms());
-        let answer = answer.map_err(|Full| no_room())?;
-        self.written(answer.must_commit)?;
-        Ok(answer)
-    }
-
     /// Sees to it that what has changed is written: now, or soon.
-    fn written(self: &Rc<Self>, now: bool) -> Result<(), Fault> {
+    pub(super) fn written(self: &Rc<Self>, now: bool) -> Result<(), Fault> {
         if now {
             self.commit()?;
         }
@@ -390,6 +372,6 @@ fn judge_all(times: u32, mut judge: impl FnMut() -> Result<Verdict, Full>) -> Ju
     }
 }
 
-fn no_room() -> Fault {
+pub(super) fn no_room() -> Fault {
     Fault::Unavailable("the limiter has no room for the key".to_owned())
 }

@@ -25,7 +25,7 @@ impl LimiterCore {
     ) -> Judged {
         // A look at an old place is what a new one asks.
         if asked.demand.wish == Wish::Look || self.before(asked).is_none() {
-            return self.judge(asked);
+            return self.judge_with_recalls(to, asked).await;
         }
         let home = self.home_of(to, asked);
         if home != *to {
@@ -41,7 +41,7 @@ impl LimiterCore {
                 return Judged::Unreachable;
             }
         }
-        self.judge(asked)
+        self.judge_with_recalls(to, asked).await
     }
 
     fn before(&self, asked: &Asked<'_>) -> Option<u32> {

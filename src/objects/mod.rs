@@ -61,6 +61,7 @@ mod policies;
 mod pushing;
 mod readable;
 mod rebuild;
+mod recalls;
 mod secrets;
 mod settling;
 mod sink;

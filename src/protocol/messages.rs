@@ -49,7 +49,7 @@ pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ShardAsked, SumExpl
 pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall};
 pub use limit::{
     Check, Checked, DeletePolicy, Demand, EndReservation, GetPolicy, Judged, Lease, ListPolicies,
-    PolicyPut, PutPolicy, Reserve, Reserved, Wish,
+    PolicyPut, PutPolicy, RecallLease, Reserve, Reserved, Wish,
 };
 pub use live::{Join, Look};
 pub use operate::{

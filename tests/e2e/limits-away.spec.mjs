@@ -65,20 +65,27 @@ test("what was reserved elsewhere is given back", async () => {
   for (const key of keys) expect(await peek(world, "p", key), key).toMatchObject({ remaining: 5 });
 });
 
-test("a datacenter that is cut off from the world admits what it holds, then does as the policy says", async () => {
-  await put(world, "w", { limit: 1_000, window_seconds: 600, scope: "global", on_error: "closed" });
-  expect((await check(world, "w", "k")).status).toBe(200);
-  world.fail(isLimiter("g1/"));
-  let admitted = 0;
-  const refused = await until(async () => {
-    const answer = await check(world, "w", "k");
-    if (answer.status === 200) admitted += 1;
-    return answer.status === 200 ? undefined : answer;
-  }, "the end of what it holds");
-  expect([refused.status, refused.headers.get("tally-on-error")]).toEqual([503, "closed"]);
-  expect(admitted).toBeLessThan(999);
-  world.fail(() => undefined);
-  await until(async () => (await check(world, "w", "k")).status === 200, "the world");
+test("a datacenter that is cut off from the world admits what it holds, and refuses then, whatever its policy says for errors", async () => {
+  const policy = { limit: 1_000, window_seconds: 600, scope: "global" };
+  for (const [key, on_error] of [["closed", undefined], ["open", "open"]]) {
+    expect((await put(world, key, { ...policy, on_error })).on_error, "closed where nothing is said").toBe(key);
+    for (const _ of numbers(5)) expect((await check(world, key, "k")).status).toBe(200);
+    world.fail(isLimiter("g1/"));
+    let admitted = 0;
+    const refused = await until(async () => {
+      const answer = await check(world, key, "k");
+      if (answer.status === 200) admitted += 1;
+      return answer.status === 200 ? undefined : answer;
+    }, "the end of what it holds");
+    expect([refused.status, refused.json.remaining, refused.headers.get("tally-on-error")]).toEqual([429, refused.json.remaining, null]);
+    expect([refused.json.retry_after_ms > 0, refused.json.retry_after_ms <= 1_000], refused.text).toEqual([true, true]);
+    expect(admitted, "a small part").toBeLessThan(200);
+    // Where nothing was ever lent nobody can tell.
+    const fresh = await check(world, key, "fresh");
+    expect([fresh.status, fresh.headers.get("tally-on-error")]).toEqual([key === "open" ? 200 : 503, key]);
+    world.fail(() => undefined);
+    await until(async () => (await check(world, key, "k")).status === 200, "the world");
+  }
 });
 
 test("a policy that cannot be read again is used as it was", async () => {

@@ -1,7 +1,7 @@
 // Several policies at once: of one key, of several checks with one verdict, of callers and of the deployment; and limits of the world.
 import { afterEach, expect, test } from "vitest";
 import { body, check, items, numbers, peek, put } from "./limiting.mjs";
-import { openWorld, until } from "./world.mjs";
+import { each, openWorld, until } from "./world.mjs";
 
 let world;
 afterEach(() => world.close());
@@ -98,6 +98,25 @@ test("a limit of the world that is lowered holds at once where that is known", a
   let admitted = 0;
   for (const _ of numbers(60)) admitted += (await check(world, "world", "k")).status === 200 ? 1 : 0;
   expect(admitted).toBe(10);
+});
+
+test("five datacenters that ask for less than the limit of the world are all admitted, with few calls", async () => {
+  world = await openWorld();
+  const colos = ["FRA", "IAD", "SYD", "NRT", "GRU"];
+  const ask = (key, many) => async (colo) => {
+    const answers = await each(numbers(many), 16, () => check(world, "world", key, undefined, { colo }));
+    return answers.filter(({ status }) => status === 200).length;
+  };
+  await put(world, "world", { limit: 500, window_seconds: 600, scope: "global" });
+  // One after the other, as much each; then nine tenths of the limit, most of it in one.
+  expect(await each(colos, 1, ask("even", 50))).toEqual(colos.map(() => 50));
+  const parts = { FRA: 250, IAD: 100, SYD: 50, NRT: 25, GRU: 25 };
+  for (const colo of colos) expect([colo, await ask("uneven", parts[colo])(colo)]).toEqual([colo, parts[colo]]);
+  expect(await peek(world, "world", "uneven")).toMatchObject({ allowed: true, remaining: 50 });
+  expect(await ask("uneven", 60)("GRU"), "and all of the rest").toBe(50);
+  const refused = await check(world, "world", "uneven", undefined, { colo: "SYD" });
+  expect([refused.status, refused.json.remaining]).toEqual([429, 0]);
+  expect(refused.json.retry_after_ms, "until the first of it has left the window").toBeGreaterThan(500_000);
 });
 
 test("looks, refunds and resets have the headers of a check", async () => {

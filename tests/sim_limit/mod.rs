@@ -9,26 +9,21 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use tally::limit::holders::Holders;
-use tally::limit::lease::{Admission, Answer, Request};
+use tally::limit::lease::{Answer, LeaseId, Request};
 use tally::limit::policy::{Policy, Scope};
 use tally::limit::table::Table;
 
 use chance::Chance;
 pub use judge::Figures;
 
+mod calls;
 mod chance;
 mod grantor;
 mod isolate;
 mod judge;
 
-/// Holders of a world.
-pub const DATACENTERS: usize = 20;
-
 /// When a world begins, by the grantor's clock.
 const BEGIN_MS: i64 = 1_777_593_600_000;
-
-/// How long a holder waits for an answer.
-const PATIENCE_MS: i64 = 1_000;
 
 const POLICY: &str = "policy";
 const KEY: &str = "key";
@@ -40,10 +35,21 @@ pub enum Failures {
     All,
 }
 
+/// When calls come.
+#[derive(Clone, Copy, Debug)]
+pub enum Pace {
+    /// At random, evenly over all windows.
+    Steady,
+    /// One datacenter after the other has all its calls, one after so many milliseconds.
+    InTurn { gap_ms: f64 },
+}
+
 /// A world to be.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub policy: Policy,
+    pub datacenters: usize,
+    pub pace: Pace,
     /// Calls, in percent of what the limit lets through.
     pub percent: u64,
     /// Whether few datacenters have most of the calls.
@@ -73,6 +79,20 @@ enum Event {
         life: u64,
         answer: Answer,
     },
+    /// A holder is asked for what it does not need, and tells.
+    Recall {
+        at: usize,
+        lease: LeaseId,
+        takes_all: bool,
+        number: u64,
+    },
+    Heard {
+        from: usize,
+        report: Option<Request>,
+        number: u64,
+    },
+    /// Nobody waits any more for those that were asked.
+    RecallLate { number: u64 },
     /// A datacenter no longer waits.
     Late { at: usize, life: u64, sequence: u64 },
     /// A datacenter's timer.
@@ -86,9 +106,11 @@ enum Event {
 }
 
 /// One call that waits.
+#[derive(Clone, Copy)]
 struct Waiting {
     cost: u64,
-    tries: u32,
+    /// Since when; none for one that has just come.
+    since_ms: Option<i64>,
 }
 
 struct Datacenter {
@@ -102,6 +124,9 @@ struct Datacenter {
     /// Its part of the calls, and when its next one comes, after the world's beginning.
     weight: f64,
     next_call_ms: f64,
+    calls: u64,
+    /// The newest request that was answered.
+    heard: u64,
 }
 
 pub struct World {
@@ -117,6 +142,8 @@ pub struct World {
     grantor: Table,
     rows: BTreeMap<u64, Vec<u8>>,
     down_until_ms: i64,
+    recalling: Option<grantor::Recall>,
+    recalls: u64,
     judge: judge::Judge,
 }
 
@@ -138,7 +165,8 @@ impl World {
     fn new(seed: u64, plan: Plan) -> Self {
         let mut chance = Chance(seed);
         let fails = plan.failures == Failures::All;
-        let datacenters = (0..DATACENTERS).map(|number| Datacenter {
+        let count = plan.datacenters;
+        let datacenters = (0..count).map(|number| Datacenter {
             holders: Holders::new(&number.to_string(), 1),
             life: 1,
             offset_ms: chance.between_ms(-5_000, 5_000),
@@ -155,6 +183,8 @@ impl World {
                 1.0
             },
             next_call_ms: 0.0,
+            calls: 0,
+            heard: 0,
         });
         let datacenters = datacenters.collect();
         let end_ms = BEGIN_MS + plan.windows * plan.policy.window_ms;
@@ -170,9 +200,11 @@ impl World {
             grantor: Table::default(),
             rows: BTreeMap::new(),
             down_until_ms: 0,
+            recalling: None,
+            recalls: 0,
             judge: judge::Judge::default(),
         };
-        for at in 0..DATACENTERS {
+        for at in 0..count {
             world.next_call(at);
             world.after(1_000 + at as i64, Event::Tick { at });
             if fails {
@@ -194,10 +226,24 @@ impl World {
 
     fn next_call(&mut self, at: usize) {
         let total: f64 = self.datacenters.iter().map(|one| one.weight).sum();
-        let part = self.datacenters[at].weight / total * self.plan.percent as f64 / 100.0;
-        let rate = part * self.plan.policy.limit as f64 / self.plan.policy.window_ms as f64;
-        let one = &mut self.datacenters[at];
-        one.next_call_ms -= self.chance.part().ln() / rate;
+        let used = self.plan.percent as f64 / 100.0 * self.plan.policy.limit as f64;
+        let rate = self.datacenters[at].weight / total * used / self.plan.policy.window_ms as f64;
+        match self.plan.pace {
+            Pace::Steady => {
+                self.datacenters[at].next_call_ms -= self.chance.part().ln() / rate;
+            }
+            Pace::InTurn { gap_ms } => {
+                let many = |one: &Datacenter| (one.weight / total * used).round();
+                let before: f64 = self.datacenters[..at].iter().map(many).sum();
+                let one = &mut self.datacenters[at];
+                if one.calls as f64 >= many(one) {
+                    return;
+                }
+                one.next_call_ms = (before + one.calls as f64) * gap_ms;
+                one.calls += 1;
+            }
+        }
+        let one = &self.datacenters[at];
         let delay_ms = BEGIN_MS + one.next_call_ms as i64 - self.now_ms;
         self.after(delay_ms, Event::Call { at });
     }
@@ -242,7 +288,13 @@ impl World {
                 };
                 self.judge.checks += 1;
                 match self.plan.policy.scope {
-                    Scope::Global => self.attempt(at, Waiting { cost, tries: 0 }),
+                    Scope::Global => self.attempt(
+                        at,
+                        Waiting {
+                            cost,
+                            since_ms: None,
+                        },
+                    ),
                     Scope::Datacenter => self.take(at, cost),
                 }
             }
@@ -255,6 +307,7 @@ impl World {
             Event::Answered { to, life, answer } => {
                 let is_heard = self.now_ms >= self.datacenters[to].cut_until_ms;
                 if is_heard && self.datacenters[to].life == life {
+                    self.datacenters[to].heard = answer.sequence;
                     let clock_ms = self.clock_ms(to);
                     self.datacenters[to]
                         .holders
@@ -262,8 +315,21 @@ impl World {
                     self.wake(to);
                 }
             }
+            Event::Recall {
+                at,
+                lease,
+                takes_all,
+                number,
+            } => self.recalled(at, &lease, takes_all, number),
+            Event::Heard {
+                from,
+                report,
+                number,
+            } => self.heard(from, report.as_ref(), number),
+            Event::RecallLate { number } => self.recall_ends(number),
             Event::Late { at, life, sequence } => {
-                if self.datacenters[at].life == life {
+                let one = &self.datacenters[at];
+                if one.life == life && one.heard < sequence {
                     let clock_ms = self.clock_ms(at);
                     self.datacenters[at]
                         .holders
@@ -295,6 +361,7 @@ impl World {
                 self.next_failure(at);
             }
             Event::Crash => {
+                self.recalling = None;
                 self.grantor = Table::default();
                 for (row, body) in &self.rows {
                     self.grantor.load(*row, body, self.now_ms).expect("a row");
@@ -303,93 +370,5 @@ impl World {
                 self.next_crash();
             }
         }
-    }
-
-    fn attempt(&mut self, at: usize, call: Waiting) {
-        let clock_ms = self.clock_ms(at);
-        let policy = self.plan.policy.clone();
-        let holders = &mut self.datacenters[at].holders;
-        let admission = holders
-            .check(POLICY, &policy, KEY, call.cost, clock_ms)
-            .expect("room");
-        match admission {
-            Admission::Decided(verdict) if verdict.is_allowed => {
-                self.judge.admit(self.now_ms, call.cost)
-            }
-            Admission::Decided(_) => self.judge.refuse(&policy, self.now_ms, call.cost),
-            // It was asked for three times, and got nothing that it can use.
-            Admission::Ask if call.tries >= 3 => self.judge.refuse(&policy, self.now_ms, call.cost),
-            Admission::Ask => {
-                self.judge.waited += u64::from(call.tries == 0);
-                let call = Waiting {
-                    tries: call.tries + 1,
-                    ..call
-                };
-                self.datacenters[at].waiting.push(call);
-            }
-        }
-        if let Some(due) = self.datacenters[at].holders.due(POLICY, KEY, clock_ms) {
-            self.send(at, due.request);
-        }
-    }
-
-    fn wake(&mut self, at: usize) {
-        for call in std::mem::take(&mut self.datacenters[at].waiting) {
-            self.attempt(at, call);
-        }
-        let clock_ms = self.clock_ms(at);
-        if let Some(due) = self.datacenters[at].holders.due(POLICY, KEY, clock_ms) {
-            self.send(at, due.request);
-        }
-    }
-
-    fn send(&mut self, from: usize, request: Request) {
-        self.judge.requests += 1;
-        let life = self.datacenters[from].life;
-        let sequence = request.sequence;
-        self.after(
-            PATIENCE_MS,
-            Event::Late {
-                at: from,
-                life,
-                sequence,
-            },
-        );
-        for _ in 0..self.copies(from) {
-            let delay_ms = self.delay_ms();
-            let request = request.clone();
-            self.after(
-                delay_ms,
-                Event::Asked {
-                    from,
-                    life,
-                    request,
-                },
-            );
-        }
-    }
-
-    /// How many copies of a message arrive.
-    fn copies(&mut self, with: usize) -> u64 {
-        if self.plan.failures == Failures::None {
-            return 1;
-        }
-        let is_cut = self.now_ms < self.datacenters[with].cut_until_ms;
-        match self.chance.below(20) {
-            _ if is_cut => 0,
-            0 | 1 => 0,
-            2 => 2,
-            _ => 1,
-        }
-    }
-
-    fn delay_ms(&mut self) -> i64 {
-        let is_odd = self.plan.failures == Failures::All && self.chance.below(50) == 0;
-        let (least_ms, most_ms) = match self.plan.policy.scope {
-            Scope::Global => (40, 300),
-            Scope::Datacenter => (0, 5),
-        };
-        self.chance
-            .between_ms(least_ms, if is_odd { 20_000 } else { most_ms })
     }
 }

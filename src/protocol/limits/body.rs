@@ -94,7 +94,11 @@ impl Wire {
         let on_error = choice(
             "on_error",
             self.on_error.as_deref(),
-            &[("open", OnError::Open), ("closed", OnError::Closed)],
+            // A limit of the world holds unless it is said that it need not.
+            match scope {
+                Scope::Datacenter => &[("open", OnError::Open), ("closed", OnError::Closed)],
+                Scope::Global => &[("closed", OnError::Closed), ("open", OnError::Open)],
+            },
         )?;
         let durability = choice(
             "durability",
@@ -162,7 +166,7 @@ fn choice<T: Copy>(name: &str, sent: Option<&str>, known: &[(&str, T)]) -> Resul
 
 /// Returns the policy of `PUT /limits/{policy}`: `{"limit": n, "window_seconds": n, "algorithm"?, "burst"?, "scope"?,
 /// "on_error"?, "shadow"?, "precise"?, "durability"?}`. What is missing has its default: a sliding window, the limit
-/// as burst, each datacenter by itself, open where the limiter cannot be reached, in memory first.
+/// as burst, each datacenter by itself, in memory first; where the limiter cannot be reached open, but closed for a limit of the world.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-policy`.

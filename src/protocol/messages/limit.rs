@@ -16,6 +16,7 @@ calls! {
     Reserve => Reserved, "/limit-reserve";
     EndReservation => (), "/limit-end-reservation";
     Lease => lease::Answer, "/limit-lease";
+    RecallLease => Option<lease::Request>, "/limit-recall";
     PutPolicy => PolicyPut, "/policy-put";
     GetPolicy => Option<Policy>, "/policy-get";
     DeletePolicy => bool, "/policy-delete";
@@ -192,6 +193,21 @@ pub struct Lease {
     pub key: CounterId,
     /// What the holder says.
     pub request: lease::Request,
+}
+
+/// Limiter of the world → that of a datacenter: give back what a lease holds. What its holder tells of it; nothing where it has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecallLease {
+    /// The limiter that holds it.
+    pub to: LimiterAddress,
+    /// The policy's name.
+    pub name: PolicyName,
+    /// The key.
+    pub key: CounterId,
+    /// Which lease.
+    pub lease: lease::LeaseId,
+    /// Whether to give back what is needed there within a moment, too.
+    pub takes_all: bool,
 }
 
 /// Edge → partition 0: this is the policy of that name from now on.
