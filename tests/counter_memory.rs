@@ -1,6 +1,10 @@
 //! Laws of memory that several objects of one isolate hold together.
 
-use tally::counter::memory::{Memory, Share};
+use tally::counter::memory::{
+    CELLS_BYTES_MAX, INBOXES_BYTES_MAX, LIMITERS_BYTES_MAX, Memory, Share, VIEWS_BYTES_MAX,
+    least_recent,
+};
+use tally::protocol::bounds::ISOLATE_BYTES_MAX;
 
 #[test]
 fn what_is_held_together_is_the_sum_of_the_shares_that_exist() {
@@ -35,4 +39,26 @@ fn no_owner_keeps_another_from_its_even_part_and_all_hold_at_most_twice_the_boun
     assert!(!shares.iter().any(|share| share.has_room(BYTES_MAX)));
     shares.clear();
     assert!(memory.share().has_room(BYTES_MAX), "all is free again");
+}
+
+#[test]
+fn the_budgets_of_all_kinds_fit_into_an_isolate() {
+    // Those that refuse hold at most twice their budget, cells are let go.
+    let all = 2 * (LIMITERS_BYTES_MAX + INBOXES_BYTES_MAX + VIEWS_BYTES_MAX) + CELLS_BYTES_MAX;
+    let for_messages_and_code = 16 * 1_000_000;
+    assert!(
+        all + for_messages_and_code <= ISOLATE_BYTES_MAX,
+        "{all} bytes"
+    );
+}
+
+#[test]
+fn what_was_used_longest_ago_is_let_go_until_there_is_room() {
+    let held = [(30, 5), (10, 4), (20, 3), (40, 9)];
+    assert_eq!(least_recent(&held, 0), Vec::<usize>::new());
+    assert_eq!(least_recent(&held, 1), [1]);
+    assert_eq!(least_recent(&held, 4), [1]);
+    assert_eq!(least_recent(&held, 5), [1, 2]);
+    assert_eq!(least_recent(&held, 1_000), [1, 2, 0, 3]);
+    assert_eq!(least_recent(&[], 1), Vec::<usize>::new());
 }

@@ -272,6 +272,12 @@ impl History {
         self.series[step.index()].kept_from
     }
 
+    /// How many buckets are in memory.
+    pub fn buckets(&self) -> usize {
+        let series = self.series.iter();
+        series.map(|series| series.buckets.len()).sum()
+    }
+
     /// What belongs into the hot row.
     pub fn to_hot(&self) -> HotHistory {
         let mut before = 0;

@@ -55,6 +55,11 @@ impl Vector {
         }
     }
 
+    /// How many cells are known.
+    pub fn known(&self) -> usize {
+        self.cells.len()
+    }
+
     /// Takes over all that another vector knows better.
     pub fn merge(&mut self, other: &Vector) {
         for (cell, totals) in &other.cells {

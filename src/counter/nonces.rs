@@ -79,6 +79,11 @@ impl Nonces {
         }
     }
 
+    /// How many lanes are remembered.
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
     /// How many lanes flushed within the last second. Cost: O(lanes of the last minute).
     pub fn lanes_within_second(&self, now_ms: i64) -> u32 {
         let recent = self.lanes.iter();

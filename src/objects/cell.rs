@@ -12,6 +12,7 @@ use worker::wasm_bindgen;
 use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
 use super::balance::Balance;
+use super::cell_memory::{self, Busy, Held as HeldMemory};
 use super::cell_store::CellStore;
 use super::commit::Commits;
 use super::count::ledger_limits;
@@ -51,7 +52,8 @@ pub(super) struct Core {
     pub(super) state: RefCell<CellState>,
     pub(super) balance: RefCell<Balance>,
     pub(super) address: RefCell<Option<CellAddress>>,
-    storage: Readable,
+    pub(super) storage: Readable,
+    pub(super) held: HeldMemory,
     pub(super) ledger_limits: LedgerLimits,
     /// Held while a grant is asked for, so that many flushes ask once.
     granting: Mutex<()>,
@@ -71,19 +73,21 @@ impl DurableObject for Cell {
             state: RefCell::default(),
             address: RefCell::default(),
             storage: Readable::default(),
+            held: HeldMemory::new(),
             granting: Mutex::new(()),
             commits: RefCell::default(),
             pushing: RefCell::default(),
         };
         core.adopt(loaded);
-        Self {
-            core: Rc::new(core),
-        }
+        let core = Rc::new(core);
+        cell_memory::note(&core);
+        Self { core }
     }
 
     async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
         let path = request.path();
         let core = &self.core;
+        let _busy = Busy::new(core);
         match path.as_str() {
             Flush::PATH => {
                 call::reply::<Flush>(&core.on_flush(call::read(&mut request).await).await)
@@ -120,6 +124,7 @@ impl DurableObject for Cell {
     }
 
     async fn alarm(&self) -> worker::Result<Response> {
+        let _busy = Busy::new(&self.core);
         self.core.on_alarm().await;
         Response::empty()
     }

@@ -59,7 +59,7 @@ impl DurableObject for Directory {
             env,
             object: state,
             rows,
-            gathered: RefCell::default(),
+            gathered: RefCell::new(AllGathered::new()),
             storage,
             locks: RefCell::default(),
             leases: RefCell::new(Granted::new(now_ms())),

@@ -13,19 +13,19 @@ use crate::cluster::view::View;
 use crate::cluster::watch::Watch;
 use crate::counter::flush::Refusal;
 use crate::counter::id::CounterId;
+use crate::counter::memory::{Share, VIEWS_BYTES_MAX};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, random};
+use crate::platform::memory::{self, Kind};
 use crate::protocol::messages::{Fault, Push, ViewOf, Viewed, WatchLead};
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
 
-/// Counters of which a partition has the view in memory: up to 15 KB each with unique elements of one shard, 15 MB in all.
-/// Letting one go costs reading its row.
+/// Counters of which a partition has the view in memory at most. Letting one go costs reading its row.
 const GATHERED_MAX: usize = 1_000;
 
-/// What the unique elements of all views in memory may take, by their bytes at rest, as of when each was last
-/// written: 40 counters of 16 shards, with 381 KB each.
-const UNIQUES_BYTES_MAX: usize = 16 << 20;
+/// What a view takes beside its cells and unique elements, and each of its cells with what is known of its datacenter.
+const VIEW_BYTES: (usize, usize) = (1_024, 256);
 
 /// How often the view of a counter that is watched is written: it changes four times a second, and what is lost is
 /// pushed again.
@@ -37,11 +37,51 @@ pub(super) struct Gathered {
     watch: Watch,
     written_ms: i64,
     used_ms: i64,
-    uniques_bytes: usize,
+    /// What it takes in memory, as of when it was last written.
+    bytes: u64,
 }
 
-/// The views in memory.
-pub(super) type AllGathered = HashMap<CounterId, Gathered>;
+/// The views that a partition has in memory.
+pub(super) struct AllGathered {
+    views: HashMap<CounterId, Gathered>,
+    memory: Share,
+}
+
+impl AllGathered {
+    /// None.
+    pub(super) fn new() -> Self {
+        Self {
+            views: HashMap::new(),
+            memory: memory::share(Kind::Views),
+        }
+    }
+
+    fn hold(&mut self) {
+        self.memory
+            .hold(self.views.values().map(|view| view.bytes).sum());
+    }
+
+    /// Lets the views go that were used longest ago, a tenth of them and at least one, where there are too many here or the partitions of
+    /// this isolate hold too much.
+    fn make_room(&mut self) {
+        self.hold();
+        if self.views.len() < GATHERED_MAX && self.memory.has_room(VIEWS_BYTES_MAX) {
+            return;
+        }
+        let used: Vec<i64> = self.views.values().map(|view| view.used_ms).collect();
+        let used = in_order(used, Ord::cmp);
+        let bound = used.get(used.len() / 10).copied().unwrap_or(i64::MAX);
+        self.views.retain(|_, view| view.used_ms > bound);
+        self.hold();
+    }
+}
+
+/// What a view takes in memory: twice what its unique elements take at rest, and its cells.
+fn bytes_of(view: &View) -> u64 {
+    let (one, cell) = VIEW_BYTES;
+    let cells = view.cells().known();
+    u64::try_from(one + cell * cells + 2 * view.uniques().rest_bytes()).unwrap_or(u64::MAX)
+}
 
 impl Directory {
     /// A lead tells what its datacenter has counted.
@@ -81,7 +121,7 @@ impl Directory {
                 gathered.written_ms = now_ms;
                 let gathering = &gathered.gathering;
                 let at_rest = gathering.feed().view().at_rest();
-                gathered.uniques_bytes = gathering.feed().view().uniques().rest_bytes();
+                gathered.bytes = bytes_of(gathering.feed().view());
                 self.rows.put_view(&counter, &at_rest, gathering.marks())?;
             }
             Ok(Pushed {
@@ -147,22 +187,22 @@ impl Directory {
     ) -> Result<T, Fault> {
         let now_ms = now_ms();
         let mut all = self.gathered.borrow_mut();
-        if !all.contains_key(counter) {
+        if !all.views.contains_key(counter) {
             let stored = self.rows.view(counter)?;
             let (view, marks) = stored.unwrap_or_else(|| (View::new(generation), Marks::new()));
-            make_room(&mut all);
-            let uniques_bytes = view.uniques().rest_bytes();
+            all.make_room();
+            let bytes = bytes_of(&view);
             let gathered = Gathered {
                 gathering: Gathering::new(view, marks, random()),
                 watch: Watch::default(),
                 written_ms: 0,
                 used_ms: now_ms,
-                uniques_bytes,
+                bytes,
             };
-            all.insert(counter.clone(), gathered);
+            all.views.insert(counter.clone(), gathered);
         }
         let missing = || Fault::Broken("a view is not in memory".to_owned());
-        let gathered = all.get_mut(counter).ok_or_else(missing)?;
+        let gathered = all.views.get_mut(counter).ok_or_else(missing)?;
         gathered.used_ms = now_ms;
         gathered.gathering.begin(generation);
         work(gathered)
@@ -170,18 +210,6 @@ impl Directory {
 
     /// A counter has ended: what was known of it goes with its row.
     pub(super) fn forget_gathered(&self, counter: &CounterId) {
-        self.gathered.borrow_mut().remove(counter);
+        self.gathered.borrow_mut().views.remove(counter);
     }
-}
-
-/// Lets the views go that were used longest ago: a tenth of them and at least one, so that this is seldom done.
-fn make_room(all: &mut AllGathered) {
-    let uniques_bytes: usize = all.values().map(|gathered| gathered.uniques_bytes).sum();
-    if all.len() < GATHERED_MAX && uniques_bytes < UNIQUES_BYTES_MAX {
-        return;
-    }
-    let used: Vec<i64> = all.values().map(|gathered| gathered.used_ms).collect();
-    let used = in_order(used, Ord::cmp);
-    let bound = used.get(used.len() / 10).copied().unwrap_or(i64::MAX);
-    all.retain(|_, gathered| gathered.used_ms > bound);
 }

@@ -22,6 +22,7 @@
 //! | [`telling`] | how roots end, and how leads are told |
 //! | [`directory_store`] | its rows |
 //! | [`limiter`], [`limiter_store`] | rate limits of one partition of the keys, and their rows |
+//! | [`cell_memory`] | what the cells of an isolate hold together, and how those that rest give it back |
 //! | [`limiter_growth`] | how keys move when the number of limiters changes |
 //! | [`leases`] | how a limiter admits what the world shares |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
@@ -34,6 +35,7 @@
 mod balance;
 mod cell;
 mod cell_ledger;
+mod cell_memory;
 mod cell_samples;
 mod cell_store;
 mod cell_uniques;

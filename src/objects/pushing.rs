@@ -37,6 +37,11 @@ pub(super) struct Pushing {
 }
 
 impl Pushing {
+    /// Forgets what was pushed, as a restart does. The alarm stays.
+    pub(super) fn forget(&mut self) {
+        self.pusher = None;
+    }
+
     fn of(&mut self, generation: u64) -> &mut Pusher {
         if self
             .pusher

@@ -15,6 +15,10 @@ pub enum Kind {
     Limiters,
     /// Batches that inboxes are sending.
     Inboxes,
+    /// States of cells.
+    Cells,
+    /// Views that partitions of the directory hold.
+    Views,
 }
 
 /// Objects of which it is known how to free them: 150 bytes each. Above it all are forgotten, and freed when they are collected.
@@ -25,6 +29,8 @@ type Free = Box<dyn Fn()>;
 thread_local! {
     static LIMITERS: Memory = Memory::default();
     static INBOXES: Memory = Memory::default();
+    static CELLS: Memory = Memory::default();
+    static VIEWS: Memory = Memory::default();
     static LIVING: RefCell<HashMap<(Kind, String), Free>> = RefCell::default();
 }
 
@@ -33,6 +39,8 @@ pub fn share(kind: Kind) -> Share {
     match kind {
         Kind::Limiters => LIMITERS.with(Memory::share),
         Kind::Inboxes => INBOXES.with(Memory::share),
+        Kind::Cells => CELLS.with(Memory::share),
+        Kind::Views => VIEWS.with(Memory::share),
     }
 }
 

@@ -7,10 +7,30 @@ use crate::counter::history::{History, Step};
 use crate::counter::merge::Part;
 use crate::sketch::Uniques;
 
+/// A bucket in memory: a number of 64 bits and one of 128, in a node of a map that is three quarters full.
+const BUCKET_BYTES: usize = 48;
+
+/// A lane in memory: its nonce, its time, and the sequence and two totals of its outcome.
+const LANE_BYTES: usize = 96;
+
 impl Cell {
     /// The stored form of the unique elements of all time, without the open minute.
     pub fn all_time_row(&self) -> Vec<u8> {
         self.all_time.to_bytes()
+    }
+
+    /// About how many bytes it holds in memory: twice what sketches take at rest, and buckets and lanes.
+    pub fn memory_bytes(&self) -> u64 {
+        let sealed = self.sealed.values().flatten();
+        let sketches = self.all_time.rest_bytes()
+            + self
+                .open_uniques
+                .as_ref()
+                .map_or(0, |(_, open)| open.rest_bytes())
+            + sealed.map(|part| part.uniques.rest_bytes()).sum::<usize>();
+        let lanes = self.nonces.lanes() + self.former.lanes();
+        let bytes = 2 * sketches + BUCKET_BYTES * self.history.buckets() + LANE_BYTES * lanes;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
     /// The stored form of a page of buckets.

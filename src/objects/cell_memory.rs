@@ -1,0 +1,145 @@
+//! What the cells of this isolate hold in memory together, and how those that rest give theirs back.
+//!
+//! Invariant: only a cell at rest is let go, one that nobody asks and that has nothing under way: what it has in memory is what
+//! its rows say, and its next call reads them. The platform forgets an idle object long before its memory in the Wasm is
+//! freed, so such objects are the first to be let go.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use super::cell::Core;
+use crate::counter::cell::Cell as CellState;
+use crate::counter::memory::{CELLS_BYTES_MAX, Share, least_recent};
+use crate::platform::memory::{self, Kind};
+use crate::protocol::messages::Fault;
+
+/// A cell says what it holds with its first call, and with every 64th: it grows by a few KB in so many.
+const MEASURED_EVERY: u64 = 64;
+
+/// Where nothing could be let go, as all cells are busy, it is tried again after so many calls of any of them.
+const TRIED_EVERY: u64 = 1_024;
+
+/// What a cell has beside its state: the object, its pusher and its load.
+const OBJECT_BYTES: u64 = 3_072;
+
+/// Who holds a cell that is at rest while that is looked at: its object, and who looks. What goes on after a call holds it too.
+const HOLDERS_AT_REST: usize = 2;
+
+thread_local! {
+    static ALL: RefCell<Vec<Weak<Core>>> = const { RefCell::new(Vec::new()) };
+    /// Counts the calls of all cells.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+    /// The call with which making room is tried next.
+    static NEXT_TRY: Cell<u64> = const { Cell::new(0) };
+    /// How many cells there may be before the list is cleared of those that are gone.
+    static CLEARED_AT: Cell<usize> = const { Cell::new(64) };
+}
+
+/// What one cell holds, and whether it is at rest.
+pub(super) struct Held {
+    share: RefCell<Share>,
+    /// Calls that are under way.
+    busy: Cell<u64>,
+    calls: Cell<u64>,
+    /// Its newest call among those of all cells.
+    used: Cell<u64>,
+}
+
+impl Held {
+    pub(super) fn new() -> Self {
+        Self {
+            share: RefCell::new(memory::share(Kind::Cells)),
+            busy: Cell::new(0),
+            calls: Cell::new(0),
+            used: Cell::new(0),
+        }
+    }
+}
+
+/// A call that is under way: its cell is not let go.
+pub(super) struct Busy<'a>(&'a Rc<Core>);
+
+impl<'a> Busy<'a> {
+    pub(super) fn new(core: &'a Rc<Core>) -> Self {
+        let held = &core.held;
+        held.busy.set(held.busy.get() + 1);
+        Self(core)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let held = &self.0.held;
+        held.busy.set(held.busy.get().saturating_sub(1));
+        let call = CALLS.get() + 1;
+        CALLS.set(call);
+        held.used.set(call);
+        let calls = held.calls.get();
+        held.calls.set(calls + 1);
+        if calls.is_multiple_of(MEASURED_EVERY) {
+            self.0.measure();
+            make_room(call);
+        }
+    }
+}
+
+/// Notes a cell that has just been made.
+pub(super) fn note(core: &Rc<Core>) {
+    ALL.with_borrow_mut(|all| {
+        if all.len() >= CLEARED_AT.get() {
+            all.retain(|one| one.strong_count() > 0);
+            CLEARED_AT.set((2 * all.len()).max(64));
+        }
+        all.push(Rc::downgrade(core));
+    });
+}
+
+fn make_room(call: u64) {
+    let share = memory::share(Kind::Cells);
+    if share.together() < CELLS_BYTES_MAX || call < NEXT_TRY.get() {
+        return;
+    }
+    let living: Vec<Rc<Core>> =
+        ALL.with_borrow(|all| all.iter().filter_map(Weak::upgrade).collect());
+    let resting: Vec<Rc<Core>> = living.into_iter().filter(Core::is_at_rest).collect();
+    let held = |core: &Rc<Core>| (core.held.used.get(), core.held.share.borrow().bytes());
+    let held: Vec<(u64, u64)> = resting.iter().map(held).collect();
+    // A tenth of room, so that this is seldom done.
+    let excess = share.together().saturating_sub(CELLS_BYTES_MAX / 10 * 9);
+    for place in least_recent(&held, excess) {
+        if let Some(core) = resting.get(place) {
+            core.let_go();
+        }
+    }
+    if share.together() >= CELLS_BYTES_MAX {
+        NEXT_TRY.set(call.saturating_add(TRIED_EVERY));
+    }
+}
+
+impl Core {
+    fn measure(&self) {
+        let bytes = self.state.borrow().memory_bytes();
+        self.held
+            .share
+            .borrow_mut()
+            .hold(OBJECT_BYTES.saturating_add(bytes));
+    }
+
+    /// Whether nothing is under way: no call, and nothing that goes on after one, which would hold the cell.
+    fn is_at_rest(self: &Rc<Self>) -> bool {
+        self.held.busy.get() == 0
+            && Rc::strong_count(self) == HOLDERS_AT_REST
+            && self.held.share.borrow().bytes() > 0
+    }
+
+    /// Forgets what the rows say. The next call reads them.
+    fn let_go(&self) {
+        self.state.borrow_mut().adopt(CellState::default());
+        self.pushing.borrow_mut().forget();
+        let why = "the cell was let go to make room".to_owned();
+        self.storage.note(Err(Fault::Unavailable(why)));
+        // Its next call measures it again.
+        self.held.calls.set(0);
+        self.held.share.borrow_mut().hold(0);
+    }
+}
