@@ -54,6 +54,15 @@ export function workerVariables(env, loopback) {
 }
 
 /**
+ * Returns how many objects each of so many edges may have open at once: together they take half of the descriptors of workerd, three
+ * to an object, and a quarter of the machine's memory, 280 KB to an object.
+ */
+export function openObjectsMax(descriptors, memoryBytes, edges) {
+  const most = Math.min(descriptors / 2 / 3, memoryBytes / 4 / 280_000);
+  return Math.max(1, Math.floor(most / edges));
+}
+
+/**
  * Returns the settings of `make serve`.
  * addresses: what HOST resolves to, numeric. Errors: SettingError, its message for the user.
  */
@@ -80,6 +89,8 @@ export function serveSettings(env, addresses) {
   // All objects share one thread here, so more limiters judge no faster, and fewer of them share fuller messages: with four a check of
   // one of 10,000 keys takes 24 % less time than with the 8 of a deployment, with two no less. Four hold 400,000 keys at a time.
   variables.TALLY_LIMITERS ??= "4";
+  // Plain workerd counts no calls of a request, so the memory of a bulk body bounds how many counters it names.
+  variables.TALLY_SUBREQUESTS ??= "1000000";
   return {
     host,
     address: addresses[0],

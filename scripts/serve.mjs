@@ -12,7 +12,7 @@ import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import workerd from "workerd";
 import { alarmsPerSecond, descriptorsMax, spreadAlarms } from "./serve-alarms.mjs";
-import { HOST_DEFAULT, SettingError, serveSettings } from "./serve-settings.mjs";
+import { HOST_DEFAULT, SettingError, openObjectsMax, serveSettings } from "./serve-settings.mjs";
 import { UNIQUE_KEYS, workerdConfig } from "./workerd-config.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -159,6 +159,7 @@ async function serve() {
   const ports = [];
   for (const port of settings.ports) ports.push(await freePort(host, address, port));
   const folder = dataFolder(settings.data);
+  settings.variables.TALLY_OPEN_OBJECTS_MAX ??= String(openObjectsMax(descriptorsMax(), totalmem(), ports.length));
   const bracketed = (name) => (isIPv6(name) ? `[${name}]` : name);
   const config = join(folder, "workerd.capnp");
   writeFileSync(

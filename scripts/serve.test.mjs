@@ -11,7 +11,7 @@ import { DatabaseSync } from "node:sqlite";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { alarmsPerSecond, spreadAlarms } from "./serve-alarms.mjs";
-import { SettingError, serveSettings, workerVariables } from "./serve-settings.mjs";
+import { SettingError, openObjectsMax, serveSettings, workerVariables } from "./serve-settings.mjs";
 import { workerdConfig } from "./workerd-config.mjs";
 
 const LOOPBACK = ["127.0.0.1"];
@@ -64,6 +64,14 @@ test("a server has four limiters unless it is told another number", () => {
   const limiters = (env) => serveSettings(env, LOOPBACK).variables.TALLY_LIMITERS;
   assert.equal(limiters({}), "4");
   assert.equal(limiters({ TALLY_LIMITERS: "16" }), "16");
+});
+
+test("open objects take half of the descriptors and a quarter of the memory, of all edges together", () => {
+  const gigabyte = 1e9;
+  assert.equal(openObjectsMax(4_096, 64 * gigabyte, 1), 682);
+  assert.equal(openObjectsMax(4_096, 64 * gigabyte, 2), 341);
+  assert.equal(openObjectsMax(1_048_576, 4 * gigabyte, 1), 3_571);
+  assert.equal(openObjectsMax(5, gigabyte, 8), 1);
 });
 
 test("TALLY_ variables are passed on, the role is not, and keys that are not JSON are refused", () => {

@@ -6,10 +6,10 @@
 use futures_channel::oneshot;
 use worker::Env;
 
-use super::fleet;
 use super::isolate::{BulkStage, own_shard, shards_of, with_waves};
 use super::keyed::problem_of;
 use super::visit::Visit;
+use super::{fleet, openings};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::KeyedOutcome;
 use crate::platform::clock::{now_ms, sleep_ms};
@@ -21,10 +21,15 @@ use crate::protocol::batch::plan::{PART_COUNTERS_MAX, Plan};
 use crate::protocol::batch::report::Report;
 use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
 use crate::protocol::messages::Fault;
+use crate::protocol::names::CellAddress;
+use crate::protocol::openings::User;
 use crate::protocol::problem::{Code, Problem};
 
 /// Counters whose keyed writes are counted at once, of one body: each is two calls.
 const KEYED_AT_ONCE: usize = 48;
+
+/// How often a body looks whether more objects may be opened for it.
+const ROOM_EVERY_MS: u64 = 100;
 
 /// How long a body may be counted before its next part is no longer begun, milliseconds. 30,000 new counters at 100 a second
 /// take 300 s; whoever waits in front of the deployment must wait as long.
@@ -94,20 +99,27 @@ async fn count_all(
 ) -> (Report, bool) {
     let begun_ms = now_ms();
     let mut is_replay = !sums.is_empty();
-    let mut sums = sums.into_iter();
-    loop {
-        let part: Vec<_> = sums.by_ref().take(PART_COUNTERS_MAX).collect();
-        if part.is_empty() {
-            return (report, is_replay);
-        }
+    let has_room = |(counter, _): &(CounterId, Gathered)| {
+        let cell = CellAddress::lead(counter, &counting.datacenter);
+        openings::admit(env, &cell, User::Bulk).is_ok()
+    };
+    let mut sums = sums.into_iter().peekable();
+    while sums.peek().is_some() {
         if now_ms() - begun_ms > BODY_MS_MAX {
-            for (_, gathered) in part {
+            for (_, gathered) in sums {
                 gathered.fail(&too_late(), &mut report);
             }
+            break;
+        }
+        let next = std::iter::from_fn(|| sums.next_if(has_room));
+        let part: Vec<_> = next.take(PART_COUNTERS_MAX).collect();
+        if part.is_empty() {
+            sleep_ms(ROOM_EVERY_MS).await;
             continue;
         }
         is_replay &= count_part(env, counting, has_company, part, &mut report).await;
     }
+    (report, is_replay)
 }
 
 /// Counts a part of a body. Returns whether all that was counted had been counted before.
@@ -139,6 +151,7 @@ async fn count_part(
     }
     let count = |some: KeyedWrites| async move {
         let (counter, writes) = (&some.counter, &some.writes);
+        let _turn = openings::turn(env, &CellAddress::lead(counter, datacenter)).await;
         let landed = count_bounded(env, counter, datacenter, writes, calls, some.is_recall).await;
         (some, landed)
     };

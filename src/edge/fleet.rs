@@ -14,6 +14,7 @@ use worker::Env;
 use super::flight::{Cells, Progress, Watcher};
 use super::isolate::{home_of, own_shard, shards_of};
 use super::lanes::{self, Line};
+use super::openings;
 use crate::counter::flush::Refusal;
 use crate::counter::lane::Ticket;
 use crate::platform::clock::{now_ms, sleep_ms};
@@ -84,16 +85,25 @@ pub async fn count_many(
             let Some((to, ticket)) = fleet.own.pop_front() else {
                 break;
             };
+            let Some(turn) = openings::begin(env, &to) else {
+                fleet.own.push_front((to, ticket));
+                break;
+            };
             match lanes::take::<Cells>(&to, &ticket) {
                 Some((nonce, load)) => {
-                    flights
-                        .push(async move { Cells::fly(env, &to, nonce, load).await }.boxed_local());
+                    let fly = async move {
+                        Cells::fly(env, &to, nonce, load).await;
+                        drop(turn);
+                    };
+                    flights.push(fly.boxed_local());
                 }
                 // The flight before it is under way, or somebody else flies it.
-                None if lanes::is_waiting::<Cells>(&to, &ticket) => {
-                    fleet.own.push_back((to, ticket))
+                None => {
+                    turn.give_back();
+                    if lanes::is_waiting::<Cells>(&to, &ticket) {
+                        fleet.own.push_back((to, ticket));
+                    }
                 }
-                None => {}
             }
         }
         next_event(&mut flights).await;

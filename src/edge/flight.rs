@@ -9,6 +9,7 @@ use worker::Env;
 
 use super::isolate::{learn_bounded, learn_home, learn_shards, learn_unique_hash, with_lanes};
 use super::lanes::{Lanes, Line, land};
+use super::openings;
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::lane::newest_at;
 use crate::counter::nonces::Nonce;
@@ -18,6 +19,8 @@ use crate::platform::measure;
 use crate::protocol::messages::{Fault, Flush, Flushed};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
+use crate::protocol::openings::User;
+use crate::protocol::problem::Problem;
 
 /// Time for the first attempt of a flight, and for its retry: together below [`crate::counter::lane::FLIGHT_MS_MAX`],
 /// so that no write waits past 5 s.
@@ -55,6 +58,10 @@ impl Line for Cells {
     type Cargo = Load;
     type Outcome = Outcome;
     type Watcher = Watcher;
+
+    fn admit(env: &Env, to: &CellAddress) -> Result<(), Problem> {
+        openings::admit(env, to, User::Single)
+    }
 
     fn with<T>(work: impl FnOnce(&mut Lanes<Self>) -> T) -> T {
         with_lanes(work)

@@ -5,7 +5,7 @@
 
 use super::respond::Answer;
 use super::visit::Visit;
-use super::{manage, read};
+use super::{manage, openings, read};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, KeyedOutcome, Recorded};
 use crate::counter::nonces::Outcome;
@@ -14,6 +14,7 @@ pub use crate::platform::keyed::count_keyed;
 use crate::platform::keyed::{count_unclaimed, recall_keyed};
 use crate::protocol::messages::Flushed;
 use crate::protocol::names::CellAddress;
+use crate::protocol::openings::User;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::write_json;
 
@@ -44,6 +45,7 @@ pub async fn count_one(
 ) -> Result<(Answer, Option<i64>), Problem> {
     let here = visit.datacenter();
     let delta = write.added.max(write.removed);
+    openings::admit(&visit.env, &CellAddress::lead(counter, &here), User::Single)?;
     let (mut lead, mut outcome) = (here.clone(), Ok(KeyedOutcome::NotWhole));
     for _ in 0..ROUNDS_MAX {
         let only = std::slice::from_ref(&write);

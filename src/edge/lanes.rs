@@ -47,6 +47,14 @@ pub trait Line: Sized + 'static {
     /// Who is told of it, besides those that look.
     type Watcher;
 
+    /// Nothing where a place may be called now.
+    ///
+    /// # Errors
+    /// `overloaded`.
+    fn admit(_env: &Env, _to: &Self::To) -> Result<(), Problem> {
+        Ok(())
+    }
+
     /// Works with the lanes of this isolate.
     fn with<T>(work: impl FnOnce(&mut Lanes<Self>) -> T) -> T;
 
@@ -153,6 +161,7 @@ pub async fn carry<L: Line>(
     load: L::Cargo,
     begun_ms: i64,
 ) -> Result<Arrival<L::Outcome, PlaceOf<L>>, Problem> {
+    L::admit(&visit.env, to)?;
     let ticket = join::<L>(to, load, None)?;
     if ticket.attends {
         let (landed, landing) = oneshot::channel();

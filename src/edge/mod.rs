@@ -11,6 +11,7 @@
 //! | [`lanes`] | how what clients send joins into messages to objects |
 //! | [`flight`] | how writes reach their cells by them |
 //! | [`fleet`] | how a bulk body reaches many cells |
+//! | [`openings`] | objects in use, where one process has them all |
 //! | [`mod@write`] | increments and decrements |
 //! | [`bulk`], [`counting`] | `/events` and `/ingest`: how bodies are read, and then counted |
 //! | [`read`] | reads, cached or strong |
@@ -62,6 +63,7 @@ mod limits;
 mod live;
 mod manage;
 mod metrics;
+mod openings;
 mod pages;
 mod producer;
 mod queue;

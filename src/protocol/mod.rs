@@ -21,6 +21,7 @@
 //! | [`version`] | versions of writes and reads |
 //! | [`refresh`] | when an isolate asks again for a key that may change |
 //! | [`queued`] | messages of a queue of the platform |
+//! | [`openings`] | objects in use, where one process has them all |
 //! | [`order`] | lists in order |
 
 pub mod access;
@@ -38,6 +39,7 @@ pub mod live;
 pub mod messages;
 pub mod metrics;
 pub mod names;
+pub mod openings;
 pub mod order;
 pub mod problem;
 pub mod public;

@@ -7,10 +7,13 @@ const BATCH_MS_MAX = 110_000;
 // What the edge may call for one body: 400 counters, or 200 under a key, or 133 with elements besides.
 const SUBREQUESTS = "1000";
 
+// Many more than the tests need; so bulk bodies rest between groups.
+const OPEN_OBJECTS_MAX = "10000";
+
 let world;
 let narrow;
 beforeAll(async () => {
-  world = await openWorld();
+  world = await openWorld({ edgeVars: { TALLY_OPEN_OBJECTS_MAX: OPEN_OBJECTS_MAX } });
   narrow = await openWorld({ edgeVars: { TALLY_SUBREQUESTS: SUBREQUESTS } });
 });
 afterAll(() => Promise.all([world.close(), narrow.close()]));
@@ -20,9 +23,21 @@ const eventsOf = (length, name) =>
 const bodyOf = (events) => events.map((event) => JSON.stringify(event)).join("\n");
 const sumOf = (events) => events.reduce((total, { increment }) => total + increment, 0);
 
-test("a batch counts thousands of counters", async () => {
+test("a batch counts thousands of counters, and others are answered meanwhile", async () => {
   const events = eventsOf(3_200, "thousands");
-  expect(await world.well("POST", "/events", { body: bodyOf(events) })).toEqual({ accepted: 3_200, rejected: 0, errors: [] });
+  let isCounted = false;
+  const counted = world.well("POST", "/events", { body: bodyOf(events) }).finally(() => {
+    isCounted = true;
+  });
+  let answered = 0;
+  while (!isCounted) {
+    await world.well("GET", "/healthz");
+    await world.add("beside");
+    answered += Number(!isCounted);
+  }
+  expect(await counted).toEqual({ accepted: 3_200, rejected: 0, errors: [] });
+  // There are 400 rests. Without them a handful gets in, at the beginning and at the end.
+  expect(answered).toBeGreaterThan(40);
   const seen = await world.well("GET", "/counters/thousands%2F*/aggregate");
   expect(seen).toMatchObject({ counters: 3_200, value: sumOf(events), exact: true });
 }, BATCH_MS_MAX);
@@ -46,4 +61,19 @@ test("so is one under a key, and what fits is counted once, however often it is 
   }
   const seen = await narrow.well("GET", "/counters/keyed%2F*/aggregate");
   expect(seen).toMatchObject({ counters: 130, value: sumOf(part), exact: true });
+});
+
+test("no more counters are opened than may be open: one more is told when to come again, those that are open go on", async () => {
+  const small = await openWorld({ edgeVars: { TALLY_OPEN_OBJECTS_MAX: "8" } });
+  try {
+    for (let index = 0; index < 8; index += 1) await small.add(`open/${index}`);
+    for (const headers of [{}, { "idempotency-key": "k" }]) {
+      const refused = await small.refused(503, "overloaded", "POST", "/counters/more/increment", { headers });
+      expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(5);
+    }
+    expect((await small.add("open/3")).value).toBe(2);
+    await small.refused(404, "counter-not-found", "GET", "/counters/more");
+  } finally {
+    await small.close();
+  }
 });

@@ -1,0 +1,177 @@
+//! The objects that an isolate has in use, where all of them live in one process: each that is open holds file descriptors
+//! and memory there, and to open one takes the only thread for milliseconds. Elsewhere none of this is asked.
+//!
+//! Invariants: no more than the most objects are in use within [`LET_GO_MS`], so that the process does not run out; what bulk
+//! bodies begin between two rests is bounded by [`GROUP_COST`], so that whoever else calls is served after it. A process
+//! that always has something left to do looks at no socket and at no timer, not even at those that let objects go.
+
+use std::collections::HashMap;
+
+/// How long after its last use an object counts as open, milliseconds: plain workerd lets one go after 10 s, and the timers
+/// for it may be late.
+pub const LET_GO_MS: i64 = 15_000;
+
+/// What may begin before the next rest. A call costs 1, one that opens an object [`OPENING_COST`]: 8 openings of 3 to 14 ms, or
+/// 128 calls of 0.5 ms, are 24 to 112 ms.
+pub const GROUP_COST: u32 = 128;
+
+/// What a call costs that opens its object.
+pub const OPENING_COST: u32 = 16;
+
+/// How long nothing begins between two groups, milliseconds: timers have whole ones, and one may be nearly over.
+pub const REST_MS: i64 = 2;
+
+/// How often it is looked which objects have been let go, where there is no room, milliseconds.
+const SWEEP_EVERY_MS: i64 = 100;
+
+/// Of the objects that may be in use, bulk bodies leave a quarter to others.
+const BULK_OF_FOUR: usize = 3;
+
+/// Who uses an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum User {
+    /// A bulk body, which waits until there is room.
+    Bulk,
+    /// A call of its own, which is refused where there is none.
+    Single,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    last_ms: i64,
+    /// Whether a call has reached it, so that it is open.
+    is_open: bool,
+}
+
+/// The objects of an isolate that are in use.
+#[derive(Clone, Debug)]
+pub struct Openings {
+    objects_max: usize,
+    uses: HashMap<u64, Use>,
+    swept_ms: i64,
+    /// What has begun since the last rest.
+    spent: u32,
+    /// What of it has not ended.
+    under_way: u32,
+    rests_until_ms: Option<i64>,
+}
+
+/// What a call that began has cost; give it back to [`Openings::end`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    name: u64,
+    cost: u32,
+}
+
+impl Openings {
+    /// None in use of so many.
+    pub fn new(objects_max: usize) -> Self {
+        Self {
+            objects_max: objects_max.max(1),
+            uses: HashMap::new(),
+            swept_ms: i64::MIN,
+            spent: 0,
+            under_way: 0,
+            rests_until_ms: None,
+        }
+    }
+
+    /// Nothing where the object of that name is in use, or there is room for it: it is in use then. Names are hashes.
+    ///
+    /// # Errors
+    /// Milliseconds until there may be room, at least 1.
+    pub fn admit(&mut self, name: u64, user: User, now_ms: i64) -> Result<(), u64> {
+        if let Some(known) = self.uses.get_mut(&name)
+            && is_in_use(known, now_ms)
+        {
+            known.last_ms = now_ms;
+            return Ok(());
+        }
+        let most = match user {
+            User::Bulk => (self.objects_max * BULK_OF_FOUR / 4).max(1),
+            User::Single => self.objects_max,
+        };
+        if self.uses.len() >= most {
+            self.sweep(now_ms);
+        }
+        if self.uses.len() >= most {
+            let oldest_ms = self.uses.values().map(|known| known.last_ms).min();
+            let wait_ms = oldest_ms.map_or(0, |last_ms| last_ms + LET_GO_MS - now_ms);
+            return Err(u64::try_from(wait_ms).unwrap_or(0).max(1));
+        }
+        let is_open = false;
+        self.uses.insert(
+            name,
+            Use {
+                last_ms: now_ms,
+                is_open,
+            },
+        );
+        Ok(())
+    }
+
+    /// Begins a call of a bulk body to an object; `None` while it must wait: until all that began is over, and then for
+    /// [`REST_MS`].
+    pub fn begin(&mut self, name: u64, now_ms: i64) -> Option<Begun> {
+        let known = self.uses.get(&name).copied();
+        let is_open = known.is_some_and(|known| known.is_open && is_in_use(&known, now_ms));
+        let cost = if is_open { 1 } else { OPENING_COST };
+        if self.spent + cost > GROUP_COST {
+            if self.under_way > 0 {
+                return None;
+            }
+            let until_ms = *self.rests_until_ms.get_or_insert(now_ms + REST_MS);
+            // A clock that stepped back has nothing to say.
+            if (0..=REST_MS).contains(&(until_ms - now_ms)) && until_ms > now_ms {
+                return None;
+            }
+            self.spent = 0;
+            self.rests_until_ms = None;
+        }
+        self.spent += cost;
+        self.under_way += 1;
+        self.uses.insert(
+            name,
+            Use {
+                last_ms: now_ms,
+                is_open: true,
+            },
+        );
+        Some(Begun { name, cost })
+    }
+
+    /// Ends a call that began; one that was not made after all costs nothing.
+    pub fn end(&mut self, begun: Begun, was_made: bool, now_ms: i64) {
+        self.under_way = self.under_way.saturating_sub(1);
+        if !was_made {
+            self.spent = self.spent.saturating_sub(begun.cost);
+        }
+        if let Some(known) = self.uses.get_mut(&begun.name) {
+            known.last_ms = now_ms;
+            known.is_open &= was_made || begun.cost < OPENING_COST;
+        }
+    }
+
+    /// How many are in use, or were not looked at since.
+    pub fn len(&self) -> usize {
+        self.uses.len()
+    }
+
+    /// Whether none is in use.
+    pub fn is_empty(&self) -> bool {
+        self.uses.is_empty()
+    }
+
+    fn sweep(&mut self, now_ms: i64) {
+        let since_ms = now_ms.saturating_sub(self.swept_ms);
+        if (0..SWEEP_EVERY_MS).contains(&since_ms) {
+            return;
+        }
+        self.swept_ms = now_ms;
+        self.uses.retain(|_, known| is_in_use(known, now_ms));
+    }
+}
+
+fn is_in_use(known: &Use, now_ms: i64) -> bool {
+    now_ms.saturating_sub(known.last_ms) < LET_GO_MS
+}

@@ -1,0 +1,107 @@
+//! Laws: no more objects are in use than may be open, none is kept from it for good, and what bulk bodies begin rests.
+
+use proptest::prelude::*;
+use tally::protocol::openings::{GROUP_COST, LET_GO_MS, OPENING_COST, Openings, REST_MS, User};
+
+const NOW_MS: i64 = 1_777_593_630_000;
+
+#[test]
+fn there_is_room_again_once_objects_have_been_let_go() {
+    let mut openings = Openings::new(8);
+    for name in 0..6 {
+        assert_eq!(openings.admit(name, User::Bulk, NOW_MS), Ok(()));
+    }
+    let let_go_ms = u64::try_from(LET_GO_MS).expect("a time");
+    assert_eq!(
+        openings.admit(6, User::Bulk, NOW_MS),
+        Err(let_go_ms),
+        "two are left to others"
+    );
+    for name in [6, 7] {
+        assert_eq!(openings.admit(name, User::Single, NOW_MS), Ok(()));
+    }
+    assert_eq!(
+        openings.admit(8, User::Single, NOW_MS + 5_000),
+        Err(let_go_ms - 5_000)
+    );
+    // One that is used goes on being in use, so there is room for one less later.
+    assert_eq!(openings.admit(0, User::Bulk, NOW_MS + 5_000), Ok(()));
+    for name in 10..17 {
+        assert_eq!(
+            openings.admit(name, User::Single, NOW_MS + LET_GO_MS),
+            Ok(())
+        );
+    }
+    assert_eq!(
+        openings.admit(17, User::Single, NOW_MS + LET_GO_MS),
+        Err(5_000)
+    );
+}
+
+#[test]
+fn a_group_ends_then_rests_then_the_next_begins() {
+    let mut openings = Openings::new(1_000);
+    let group: Vec<_> = (0..u64::from(GROUP_COST / OPENING_COST))
+        .map(|name| openings.begin(name, NOW_MS).expect("room in the group"))
+        .collect();
+    assert_eq!(openings.begin(100, NOW_MS), None);
+    for begun in group {
+        assert_eq!(openings.begin(100, NOW_MS + 50), None, "it is under way");
+        openings.end(begun, true, NOW_MS + 50);
+    }
+    assert_eq!(openings.begin(100, NOW_MS + 50), None, "it rests");
+    assert_eq!(openings.begin(100, NOW_MS + 50 + REST_MS - 1), None);
+    let mut begun = openings.begin(100, NOW_MS + 50 + REST_MS);
+    // What is open costs less: a hundred and twelve more fit.
+    for _ in 0..GROUP_COST - OPENING_COST {
+        let one = begun.take().expect("room in the group");
+        openings.end(one, true, NOW_MS + 60);
+        begun = openings.begin(0, NOW_MS + 60);
+    }
+    let last = begun.expect("room for the last");
+    openings.end(last, true, NOW_MS + 60);
+    assert_eq!(openings.begin(0, NOW_MS + 60), None);
+}
+
+#[test]
+fn a_call_that_was_not_made_costs_nothing_and_opens_nothing() {
+    let mut openings = Openings::new(1_000);
+    for _ in 0..1_000 {
+        let begun = openings.begin(1, NOW_MS).expect("nothing was spent");
+        openings.end(begun, false, NOW_MS);
+    }
+    let group = (0..).map_while(|name| openings.begin(name, NOW_MS)).count();
+    assert_eq!(u32::try_from(group), Ok(GROUP_COST / OPENING_COST));
+}
+
+proptest! {
+    #[test]
+    fn never_more_in_use_than_may_be_open(
+        most in 1usize..40, steps in prop::collection::vec((0u64..60, any::<bool>(), 0i64..4_000), 0..300),
+    ) {
+        let mut openings = Openings::new(most);
+        let mut used: Vec<(u64, i64)> = Vec::new();
+        let mut now_ms = NOW_MS;
+        for (name, is_bulk, pause_ms) in steps {
+            now_ms += pause_ms;
+            let user = if is_bulk { User::Bulk } else { User::Single };
+            used.retain(|(_, last_ms)| now_ms - last_ms < LET_GO_MS);
+            let is_known = used.iter().any(|(known, _)| *known == name);
+            match openings.admit(name, user, now_ms) {
+                Ok(()) => {
+                    used.retain(|(known, _)| *known != name);
+                    used.push((name, now_ms));
+                }
+                Err(wait_ms) => {
+                    prop_assert!(!is_known && wait_ms <= u64::try_from(LET_GO_MS).expect("a time"));
+                    // Who waits as long is admitted, if nobody else came.
+                    let later_ms = now_ms + i64::try_from(wait_ms).expect("a time") + 100;
+                    if user == User::Single {
+                        prop_assert_eq!(openings.clone().admit(name, user, later_ms), Ok(()));
+                    }
+                }
+            }
+            prop_assert!(used.len() <= most);
+        }
+    }
+}
