@@ -88,24 +88,22 @@ async fn write(
         let needs = needs(adds, body.at_ms.is_some(), if_match.is_some());
         caller.may_write(id.as_str(), body.delta, &needs)?;
     }
+    let key = visit.header("idempotency-key");
+    let key = key.as_deref().map(parse_key).transpose()?;
+    let condition = if_match.as_deref().map(parse_if_match).transpose()?;
     if is_ignored(visit, &body) {
         return Ok(Answer::json(ignored_json(&id)));
     }
     let unique = unique_of(visit, &body)?;
     let (at_ms, skewed) = stamp_ms(body.at_ms);
     let second = at_ms.div_euclid(1_000);
-    let key = visit.header("idempotency-key");
     let write = Write {
         body,
         unique,
         adds,
         second,
-        key: key
-            .as_deref()
-            .map(parse_key)
-            .transpose()?
-            .map(str::to_owned),
-        condition: if_match.as_deref().map(parse_if_match).transpose()?,
+        key: key.map(str::to_owned),
+        condition,
         skewed,
     };
     if let Some(problem) = write.skewed.as_ref().filter(|_| write.key.is_none()) {

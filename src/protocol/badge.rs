@@ -273,6 +273,9 @@ impl Badge {
 /// A colour by whichever of its two spellings stands in the query.
 fn colour(query: &Query, names: [&str; 2]) -> Result<Option<Colour>, Problem> {
     let [one, other] = names;
+    if query.get(one).is_some() && query.get(other).is_some() {
+        return refuse(format!("{one} and {other} are one; send it once"));
+    }
     let Some(text) = query.get(one).or_else(|| query.get(other)) else {
         return Ok(None);
     };

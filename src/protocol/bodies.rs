@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::batch::event::delta_or_one;
-use super::batch::json::{Text, present, read_object};
+use super::batch::json::{Text, Whole, present, read_object};
 use super::delta::parse_value;
 use super::messages::Put;
 use super::problem::{Code, Problem};
@@ -58,7 +58,7 @@ struct Wire<'a> {
     #[serde(borrow, default)]
     shards: Option<&'a RawValue>,
     #[serde(default)]
-    ttl_seconds: Option<u64>,
+    ttl_seconds: Option<Whole>,
     /// A string first: another type in an enum's place would be called malformed JSON.
     #[serde(default)]
     ttl_mode: Option<String>,
@@ -86,8 +86,8 @@ pub fn parse_settings(body: &[u8]) -> Result<Put, Problem> {
     let refuse = |detail: String| Err(Problem::new(Code::InvalidBody, detail));
     let shards = match wire.shards.map(RawValue::get) {
         None | Some("null" | "\"auto\"") => None,
-        Some(text) => match text.parse::<u8>() {
-            Ok(count) if count.is_power_of_two() && count <= SHARDS_MAX => Some(count),
+        Some(text) => match serde_json::from_str(text).map(|Whole(count)| u8::try_from(count)) {
+            Ok(Ok(count)) if count.is_power_of_two() && count <= SHARDS_MAX => Some(count),
             _ => {
                 return refuse(format!(
                     "shards must be \"auto\" or a power of two from 1 to {SHARDS_MAX}"
@@ -101,7 +101,7 @@ pub fn parse_settings(body: &[u8]) -> Result<Put, Problem> {
         Some("sliding") => Some(TtlMode::Sliding),
         Some(_) => return refuse("ttl_mode must be \"fixed\" or \"sliding\"".to_owned()),
     };
-    let ttl = match (wire.ttl_seconds, mode) {
+    let ttl = match (wire.ttl_seconds.map(|seconds| seconds.0), mode) {
         (None, None) => None,
         (None, Some(_)) => return refuse("ttl_mode needs ttl_seconds".to_owned()),
         (Some(seconds), mode) if (1..=TTL_SECONDS_MAX).contains(&seconds) => {

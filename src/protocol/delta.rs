@@ -1,5 +1,7 @@
 //! Reads amounts, positive whole numbers up to 2^63, and values of either sign, as JSON numbers or as their
-//! decimal strings.
+//! decimal strings. A number is what it is worth: `1.0` and `1e0` are 1.
+
+use std::borrow::Cow;
 
 use super::problem::{Code, Problem};
 use crate::counter::total::{DELTA_MAX, Value};
@@ -7,9 +9,9 @@ use crate::counter::total::{DELTA_MAX, Value};
 /// Reads one JSON value (its exact source text) as an amount.
 ///
 /// # Errors
-/// `invalid-delta` for zero, negative, fractional, exponent or too large numbers and any other type.
+/// `invalid-delta` for zero, negative, fractional or too large numbers and any other type.
 pub fn parse_delta(json: &str) -> Result<u128, Problem> {
-    let digits = unquoted(json);
+    let digits = &*digits_of(json);
     let refuse = |why: &str| {
         let shown: String = json.chars().take(48).collect();
         Err(Problem::new(
@@ -33,7 +35,7 @@ pub fn parse_delta(json: &str) -> Result<u128, Problem> {
 /// Reads one JSON value (its exact source text) as a value: a whole number of either sign with up to 128 bits, or
 /// its decimal string. `None` for anything else.
 pub fn parse_value(json: &str) -> Option<Value> {
-    let digits = unquoted(json);
+    let digits = &*digits_of(json);
     let (is_negative, digits) = match digits.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, digits),
@@ -45,9 +47,38 @@ pub fn parse_value(json: &str) -> Option<Value> {
     Some(if is_negative { value.negated() } else { value })
 }
 
-fn unquoted(json: &str) -> &str {
+/// The digits of a decimal string, or of a number that is whole; what is neither is left as it is.
+fn digits_of(json: &str) -> Cow<'_, str> {
     match json.as_bytes() {
-        [b'"', .., b'"'] => &json[1..json.len() - 1],
-        _ => json,
+        [b'"', .., b'"'] => Cow::Borrowed(&json[1..json.len() - 1]),
+        _ => whole(json).map_or(Cow::Borrowed(json), Cow::Owned),
     }
+}
+
+/// The most digits that a number with an exponent is written out in: 2^128 has 39.
+const DIGITS_MAX: usize = 40;
+
+/// Writes out a JSON number that has a fraction or an exponent, if it is whole and not longer than any that is taken.
+fn whole(json: &str) -> Option<String> {
+    if !json.contains(['.', 'e', 'E']) {
+        return None;
+    }
+    let (mantissa, exponent) = json.split_once(['e', 'E']).unwrap_or((json, "0"));
+    let (integer, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let (sign, integer) = match integer.strip_prefix('-') {
+        Some(integer) => ("-", integer),
+        None => ("", integer),
+    };
+    let digits = [integer, fraction].concat();
+    let digits = digits.trim_start_matches('0');
+    let kept = digits.trim_end_matches('0');
+    if kept.is_empty() {
+        return Some("0".to_owned());
+    }
+    let fraction_digits = i64::try_from(fraction.len()).ok()?;
+    let dropped = i64::try_from(digits.len() - kept.len()).ok()?;
+    let zeros = exponent.parse::<i64>().ok()?.checked_sub(fraction_digits)?;
+    let zeros = usize::try_from(zeros.checked_add(dropped)?).ok()?;
+    let is_short = kept.len() <= DIGITS_MAX && zeros <= DIGITS_MAX;
+    is_short.then(|| [sign, kept, &"0".repeat(zeros)].concat())
 }

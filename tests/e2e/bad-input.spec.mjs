@@ -52,7 +52,7 @@ describe("bodies", () => {
     ["invalid-delta", '{"delta":0}'],
     ["invalid-delta", '{"delta":-1}'],
     ["invalid-delta", '{"delta":1.5}'],
-    ["invalid-delta", '{"delta":1e3}'],
+    ["invalid-delta", '{"delta":15e-1}'],
     ["invalid-delta", '{"delta":"0"}'],
     ["invalid-delta", '{"delta":"-1"}'],
     ["invalid-delta", '{"delta":""}'],

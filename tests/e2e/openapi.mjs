@@ -1,11 +1,17 @@
 // Checks answers against the description of the API. Invariant: a keyword that this file does not
 // know is an error, so that nothing in the description goes unchecked by silence.
 import { readFileSync } from "node:fs";
+import { isIP } from "node:net";
 
-export const API = JSON.parse(readFileSync(new URL("../../src/protocol/openapi.json", import.meta.url), "utf8"));
+// Whole numbers that a double would not hold are bigints.
+export const API = JSON.parse(
+  readFileSync(new URL("../../src/protocol/openapi.json", import.meta.url), "utf8"),
+  (_, value, { source } = {}) =>
+    typeof value === "number" && /^-?\d+$/.test(source) && !Number.isSafeInteger(value) ? BigInt(source) : value,
+);
 
 // Words that say nothing about what is valid.
-const ANNOTATIONS = new Set(["description", "default", "example", "examples", "format", "title"]);
+const ANNOTATIONS = new Set(["description", "default", "example", "examples", "format", "title", "then", "else", "x-opaque"]);
 
 const TYPES = {
   string: (value) => typeof value === "string",
@@ -27,6 +33,9 @@ const KEYWORDS = {
   enum: (wanted, value) => wanted.includes(value),
   minimum: (least, value) => !isNumber(value) || value >= least,
   maximum: (most, value) => !isNumber(value) || value <= most,
+  exclusiveMaximum: (limit, value) => !isNumber(value) || value < limit,
+  "x-bytes-max": (most, value) => !isText(value) || Buffer.byteLength(value) <= most,
+  "x-address": (_, value) => !isText(value) || isIP(value) !== 0,
   minLength: (least, value) => !isText(value) || [...value].length >= least,
   maxLength: (most, value) => !isText(value) || [...value].length <= most,
   pattern: (pattern, value) => !isText(value) || new RegExp(pattern, "u").test(value),
@@ -45,6 +54,19 @@ const NESTED = {
     const fitting = schemas.filter((schema) => faults(schema, value, at).length === 0);
     return fitting.length === 1 ? [] : [`${at}: fits ${fitting.length} of the schemas of oneOf`];
   },
+  anyOf: (schemas, value, at) => {
+    const found = schemas.map((schema) => faults(schema, value, at));
+    return found.some((those) => those.length === 0) ? [] : [`${at}: fits none of anyOf`];
+  },
+  not: (schema, value, at) => (faults(schema, value, at).length === 0 ? [`${at}: fits what it must not`] : []),
+  dependentRequired: (rules, value, at) =>
+    Object.entries(TYPES.object(value) ? rules : {})
+      .filter(([name]) => Object.hasOwn(value, name))
+      .flatMap(([, required]) => faults({ required }, value, at)),
+  dependentSchemas: (rules, value, at) =>
+    Object.entries(TYPES.object(value) ? rules : {})
+      .filter(([name]) => Object.hasOwn(value, name))
+      .flatMap(([, schema]) => faults(schema, value, at)),
   properties: (schemas, value, at) =>
     TYPES.object(value)
       ? Object.keys(schemas)
@@ -56,6 +78,8 @@ const NESTED = {
   prefixItems: (schemas, value, at) =>
     Array.isArray(value) ? schemas.flatMap((schema, index) => faults(schema, value[index], `${at}[${index}]`)) : [],
 };
+
+const shown = (value) => JSON.stringify(value, (_, part) => (typeof part === "bigint" ? String(part) : part));
 
 /** What is wrong with a value, by a schema of the description; empty where nothing is. */
 export function faults(schema, value, at = "$") {
@@ -70,9 +94,16 @@ export function faults(schema, value, at = "$") {
       const others = TYPES.object(value) ? Object.keys(value).filter((name) => !(name in (schema.properties ?? {}))) : [];
       return others.flatMap((name) => faults(wanted, value[name], `${at}.${name}`));
     }
+    if (keyword === "if") return faults(schema[faults(wanted, value).length === 0 ? "then" : "else"] ?? {}, value, at);
+    // The bounds of a decimal string are those of the number that it is.
+    if (keyword === "x-decimal") {
+      if (!isText(value) || !/^-?\d+$/.test(value)) return [];
+      const { minimum, maximum } = schema;
+      return faults({ minimum, maximum }, BigInt(value), at);
+    }
     if (Object.hasOwn(NESTED, keyword)) return NESTED[keyword](wanted, value, at);
     if (!Object.hasOwn(KEYWORDS, keyword)) throw new Error(`openapi.json uses ${keyword}, which is not checked here`);
-    return KEYWORDS[keyword](wanted, value) ? [] : [`${at}: ${keyword} ${JSON.stringify(wanted)} is not met`];
+    return KEYWORDS[keyword](wanted, value) ? [] : [`${at}: ${keyword} ${shown(wanted)} is not met`];
   });
 }
 
@@ -121,7 +152,7 @@ export function answerFaults(method, path, status, contentType, json, text) {
   if (!operation) return [`${method} ${path} is answered ${status} and not described`];
   const response = operation.responses[String(status)];
   if (status === 304) return [];
-  const schema = response?.content?.[type]?.schema;
+  const schema = (response?.content?.[type] ?? (type === "text/plain" ? response?.["x-text-plain"] : undefined))?.schema;
   if (!schema) return [`${method} ${path} is answered ${status} ${type}, which is not described`];
   const value = type === "application/json" ? json : text;
   return [...faults(schema, value), ...undescribed(schema, value)];

@@ -10,7 +10,7 @@ use super::super::delta::parse_delta;
 use super::super::problem::{Code, Problem};
 use super::Record;
 use super::by::By;
-use super::json::{Text, bytes_of, present, read_object};
+use super::json::{Text, Whole, bytes_of, present, read_object};
 use crate::sketch::Sample;
 
 /// The longest element that uniques are counted by, in bytes of UTF-8.
@@ -29,7 +29,7 @@ struct EventWire<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     unique: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
-    at: Option<u64>,
+    at: Option<Whole>,
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
@@ -61,7 +61,7 @@ pub fn parse_line(json: &[u8]) -> Result<(Record<'_>, By<'_>), Problem> {
         key: wire.key.0,
         delta,
         unique: wire.unique.map(|text| bytes_of(text.0)),
-        at_ms: wire.at.map(milliseconds_of),
+        at_ms: wire.at.map(|at| milliseconds_of(at.0)),
         id: wire.id.map(|text| text.0),
         sample: sample_of(wire.sample)?,
     };
@@ -99,7 +99,7 @@ struct IncrementWire<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     unique: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
-    at: Option<u64>,
+    at: Option<Whole>,
     #[serde(default, deserialize_with = "present")]
     sample: Option<f64>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -133,7 +133,7 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
     Ok(IncrementBody {
         delta,
         unique,
-        at_ms: wire.at.map(milliseconds_of),
+        at_ms: wire.at.map(|at| milliseconds_of(at.0)),
         sample: sample_of(wire.sample)?,
         by: by.into_owned(),
     })

@@ -1,7 +1,7 @@
 //! JSON objects into structs, and JSON's errors into problems. What a caller reads of its own input in
 //! an error is bounded, however long that input was.
 
-use serde::de::IgnoredAny;
+use serde::de::{self, IgnoredAny, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use std::borrow::Cow;
@@ -72,6 +72,36 @@ where
     T: Deserialize<'de>,
 {
     T::deserialize(deserializer).map(Some)
+}
+
+/// A whole number as JSON has them: `60`, `60.0` and `6e1` are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whole(pub(crate) u64);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number;
+
+        impl Visitor<'_> for Number {
+            type Value = Whole;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("a whole number")
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Whole, E> {
+                Ok(Whole(number))
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Whole, E> {
+                // Without a sign before 0. A number that is whole is written without a point.
+                let whole = format!("{}", number + 0.0).parse().ok().map(Whole);
+                whole.ok_or_else(|| E::invalid_value(de::Unexpected::Float(number), &self))
+            }
+        }
+
+        deserializer.deserialize_u64(Number)
+    }
 }
 
 /// Returns the string's bytes, borrowed where it is.

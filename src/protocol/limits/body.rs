@@ -5,29 +5,34 @@ use serde::Deserialize;
 use super::PolicyName;
 use crate::counter::id::CounterId;
 use crate::limit::policy::{Algorithm, Durability, OnError, Policy, PolicyFault, Scope};
-use crate::protocol::batch::json::read_object;
+use crate::protocol::batch::json::{Whole, present, read_object};
 use crate::protocol::problem::{Code, Problem};
 
 /// The most checks of one call. All of them are held for one answer: 100 keys of 512 bytes are 51 KB.
 pub const CHECKS_MAX: usize = 100;
 
 /// All fields that any of these bodies has: one reader for all costs a quarter of one for each. Enums are strings
-/// here, since another type in an enum's place would be called malformed JSON.
+/// here, since another type in an enum's place would be called malformed JSON. Of a policy `null` is the default; what
+/// not every call knows may not be `null`, since that would pass for missing where it is not known.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
+    #[serde(default, deserialize_with = "present")]
     policy: Option<String>,
+    #[serde(default, deserialize_with = "present")]
     key: Option<String>,
-    cost: Option<u64>,
-    limit: Option<u64>,
-    window_seconds: Option<u64>,
+    #[serde(default, deserialize_with = "present")]
+    cost: Option<Whole>,
+    limit: Option<Whole>,
+    window_seconds: Option<Whole>,
     algorithm: Option<String>,
-    burst: Option<u64>,
+    burst: Option<Whole>,
     scope: Option<String>,
     on_error: Option<String>,
     shadow: Option<bool>,
     precise: Option<bool>,
     durability: Option<String>,
+    #[serde(default, deserialize_with = "present")]
     checks: Option<Vec<Wire>>,
 }
 
@@ -73,8 +78,8 @@ impl Wire {
             let detail = format!("a policy needs {name:?}, a whole number");
             Problem::new(Code::InvalidPolicy, detail)
         };
-        let limit = self.limit.ok_or_else(|| needed("limit"))?;
-        let seconds = self
+        let Whole(limit) = self.limit.ok_or_else(|| needed("limit"))?;
+        let Whole(seconds) = self
             .window_seconds
             .ok_or_else(|| needed("window_seconds"))?;
         let algorithm = choice(
@@ -119,7 +124,7 @@ impl Wire {
                 .and_then(|seconds| seconds.checked_mul(1_000))
                 .unwrap_or(i64::MAX),
             algorithm,
-            burst: self.burst.unwrap_or(limit),
+            burst: self.burst.map_or(limit, |burst| burst.0),
             scope,
             on_error,
             is_shadow: self.shadow.unwrap_or(false),
@@ -142,11 +147,11 @@ impl Wire {
     /// The cost, 1 where none is said.
     fn cost(&self) -> Result<u64, Problem> {
         match self.cost {
-            Some(0) => Err(Problem::new(
+            Some(Whole(0)) => Err(Problem::new(
                 Code::InvalidCost,
                 "cost must be 1 or more; to look without consuming send GET",
             )),
-            cost => Ok(cost.unwrap_or(1)),
+            cost => Ok(cost.map_or(1, |cost| cost.0)),
         }
     }
 }

@@ -1,0 +1,146 @@
+// The description says exactly what is taken: requests that are made out of it, valid ones and ones that break it in one place.
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { between, oneOf } from "../crash/random.mjs";
+import { API, faults } from "./openapi.mjs";
+import { Requests, jsonOf } from "./requests.mjs";
+import { openWorld, randomFrom } from "./world.mjs";
+
+const SEED = Number(process.env.SEED ?? 20_261_122);
+const CASES = Number(process.env.CASES ?? 12);
+// Refusals of requests that are as described: they depend on what is stored, or on the clock.
+const DEPENDS = new Set([
+  "quota-exceeded",
+  "no-client-address",
+  "clock-skew",
+  "counter-not-found",
+  "policy-not-found",
+  "counter-ended",
+  "needs-home",
+  "hash-mismatch",
+  "below-floor",
+  "precondition-failed",
+  "idempotency-key-reused",
+  "cost-exceeds-limit",
+  "version-not-reached",
+]);
+const METHODS = ["get", "put", "post", "delete"];
+const operations = Object.entries(API.paths).flatMap(([path, item]) =>
+  METHODS.filter((method) => item[method]?.security.length > 0).map((method) => [path, method, item, item[method]]),
+);
+
+let world, known, hyll;
+beforeAll(async () => {
+  console.log(`SEED=${SEED} CASES=${CASES}`);
+  world = await openWorld();
+  known = (await world.add("one")).version;
+});
+// The same is there before each operation, whatever the others have left.
+beforeEach(async () => {
+  for (const id of ["one", "two", "redis"]) await world.call("DELETE", `/counters/${id}`);
+  await world.put("redis", { unique_hash: "redis" });
+  for (const id of ["one", "two", "redis"]) await world.add(id, { unique: "ann" });
+  hyll = (await world.call("GET", "/counters/redis/uniques/hyll?consistency=strong")).bytes;
+  await world.well("PUT", "/limits/login", { body: '{"limit":1000000,"window_seconds":60}' });
+});
+afterAll(() => world?.close());
+
+const schemaOf = (operation) => operation.requestBody?.content["application/json"]?.schema;
+// Nothing in them is read from JSON.
+const BODIES = {
+  importHyll: () => hyll,
+  ingestLog: () => '192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /logged HTTP/1.1" 200 1\n',
+};
+
+// Sends a request; a stream is only asked for its head.
+async function send(operation, { method, path, headers, body }) {
+  const asked = operation.operationId === "watchCounters" ? "HEAD" : method;
+  const answer = await world.call(asked, path, { headers, body, clientIp: "203.0.113.9" });
+  // The lines of logs are no JSON, or not ours to describe.
+  const rejected = operation.operationId === "sendEvents" && answer.json?.rejected > 0 ? answer.json.errors[0].code : undefined;
+  const code = answer.status < 400 ? rejected : (answer.json?.code ?? "refused");
+  return { status: answer.status, code, text: answer.text };
+}
+
+// What exists is asked for more often than what does not; a version is of the counter that it was told of.
+function aimed(requests, given) {
+  if (typeof given.id === "string" && requests.often(0.6)) given.id = oneOf(requests.random, ["one", "two", "redis"]);
+  if ("policy" in given && requests.often(0.6)) given.policy = "login";
+  if ("at_least" in given || "If-Match" in given) given.id = "one";
+  return given;
+}
+
+async function valid(requests, [path, method, item, operation]) {
+  const given = aimed(requests, requests.arguments(item, operation, Math.floor(Date.now() / 1000)));
+  const schema = schemaOf(operation);
+  const wanted = schema && (operation.requestBody.required || requests.often(0.8));
+  const body = wanted ? jsonOf(requests.value(schema)) : BODIES[operation.operationId]?.();
+  return requests.request(path, method, operation, given, body);
+}
+
+// A request that is valid but for one place; undefined where nothing can be broken.
+async function invalid(requests, [path, method, item, operation]) {
+  const given = aimed(requests, requests.arguments(item, operation, Math.floor(Date.now() / 1000)));
+  const schema = schemaOf(operation);
+  const body = schema ? jsonOf(requests.value(schema)) : BODIES[operation.operationId]?.();
+  const made = () => requests.request(path, method, operation, given, body);
+  const how = between(requests.random, 0, 5);
+  const parameters = requests.parameters(item, operation);
+  const [name, needed] = Object.entries(operation["x-parameters"]?.needs ?? {})[0] ?? [];
+  const [one, other] = operation["x-parameters"]?.excludes?.[0] ?? [];
+  if (how === 0) return { ...made(), path: `${made().path}${made().path.includes("?") ? "&" : "?"}unknown=1` };
+  if (how === 1 && name) {
+    delete given[needed];
+    given[name] = BigInt(Math.floor(Date.now() / 1000));
+    return made();
+  }
+  if (how === 2 && one) {
+    for (const both of [one, other]) given[both] = requests.value(parameters.find((parameter) => parameter.name === both).schema);
+    return made();
+  }
+  if (how === 3 && schema) return { ...made(), body: oneOf(requests.random, ["{", '{"a":1}x', "[1]", '"x"', "\u0000"]) };
+  if (how > 3 && schema) {
+    const broken = requests.broken(schema);
+    return broken === undefined ? undefined : { ...made(), body: jsonOf(broken) };
+  }
+  const parameter = oneOf(requests.random, parameters.filter(({ name }) => name !== "Content-Encoding" && name !== "Last-Event-ID"));
+  if (parameter === undefined) return undefined;
+  const broken = requests.broken(parameter.schema);
+  // A text is what a URL and a header carry, or several.
+  const isList = parameter.schema.type === "array";
+  if (broken === undefined || (typeof broken === "object" && broken !== null && !(isList && broken.length > 0))) return undefined;
+  if (isList && !Array.isArray(broken)) return undefined;
+  const carried = isList ? broken.map(String) : String(broken);
+  const read = !isList && /^-?\d+$/.test(carried) ? BigInt(carried) : carried;
+  if ([carried, read].some((value) => faults(parameter.schema, value).length === 0)) return undefined;
+  // URLs take dots out of paths, and headers carry no line breaks and no spaces at their ends.
+  if (parameter.in === "path" && ["", ".", ".."].includes(carried)) return undefined;
+  if (parameter.in === "header" && !/^[!-~]([ -~]*[!-~])?$/.test(carried)) return undefined;
+  given[parameter.name] = carried;
+  return made();
+}
+
+const shown = ({ method, path, headers, body }, { status, text }) =>
+  `${method} ${path} ${JSON.stringify(headers)} ${String(body).slice(0, 300)}\n→ ${status} ${text.slice(0, 300)}`;
+
+for (const [index, one] of operations.entries()) {
+  const { operationId } = one[3];
+  test(`${operationId}: what is valid is taken, what is not is refused`, async () => {
+    const requests = new Requests(randomFrom(SEED + index), known);
+    const wrong = [];
+    let taken = 0;
+    for (let count = 0; count < CASES; count++) {
+      const request = await valid(requests, one);
+      const answer = await send(one[3], request);
+      if (answer.code === undefined) taken += 1;
+      else if (!DEPENDS.has(answer.code)) wrong.push(`valid, refused: ${shown(request, answer)}`);
+    }
+    for (let count = 0; count < CASES; count++) {
+      const request = await invalid(requests, one);
+      if (request === undefined) continue;
+      const answer = await send(one[3], request);
+      if (answer.code === undefined || answer.status >= 500) wrong.push(`invalid, taken: ${shown(request, answer)}`);
+    }
+    expect(wrong.join("\n")).toBe("");
+    expect(taken, "requests that were taken").toBeGreaterThan(0);
+  });
+}
