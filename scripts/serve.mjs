@@ -8,6 +8,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { lookup } from "node:dns/promises";
 import { accessSync, constants, existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { createServer, isIPv6 } from "node:net";
+import { totalmem } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import workerd from "workerd";
