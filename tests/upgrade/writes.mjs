@@ -34,6 +34,10 @@ class Opened {
 
 async function sums(opened) {
   const { scene } = opened;
+  // The only datacenter of its counter still knows that it is.
+  const { value, exact } = (await scene.add("plain", { delta: 3 })).json;
+  assert.deepEqual([value, exact], [opened.recorded("plain").value + 3, true]);
+  await scene.subtract("plain", { delta: 3 });
   for (const colo of ["FRA", "IAD", "SYD", "GRU"]) {
     for (const id of ["plain", "world", "large", "set", "reset", "shards", "sealed"]) await scene.add(id, { delta: 3 }, { colo });
   }
