@@ -17,7 +17,7 @@ help:
 	@echo "make check   formatting, lints, docs, licences, layering, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 6 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make build   the release Wasm into build/, if a source changed"
-	@echo "make setup   what the others do first: Wasm target, npm packages, worker-build, wasm-bindgen"
+	@echo "make setup   what the others do first: Rust with its Wasm target, npm packages, the tool that binds Wasm to JavaScript"
 	@echo "make clean   removes what was built; the tools and .data stay"
 
 setup:
@@ -67,7 +67,7 @@ docs: setup
 mutants: setup
 	@exec $(NODE) tests/sim/mutations.mjs
 
-check: setup-check build
+check: build setup-check
 	@$(NODE) scripts/check.mjs
 
 bench: build

@@ -8,15 +8,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# scripts/setup.sh has already run when a command of the Makefile calls; not when wrangler does.
-scripts/setup.sh
-
-# `flock` is in every Linux; elsewhere two builds at once cost time only (worker-build has a lock).
+# `flock` is in every Linux. Elsewhere two builds at once may spoil each other's files, so the second must be run again.
 mkdir -p .tools build
 exec 9>.tools/build.lock
 if command -v flock >/dev/null; then flock 9; fi
 
-sources=(src Cargo.toml Cargo.lock rust-toolchain.toml scripts/build.sh)
+sources=(src Cargo.toml Cargo.lock rust-toolchain.toml scripts/build.sh scripts/strip-names.mjs tools/bindgen)
 if [ -d .cargo ]; then sources+=(.cargo); fi
 
 # The dashboard's files are no part of what is compiled: they are put in each time, in a fraction of a second.
@@ -24,31 +21,47 @@ dashboard() { node_modules/.bin/node scripts/dashboard.mjs; }
 
 # Folders count as well: removing a file changes only its folder.
 if [ -f build/.built ] && [ -f build/index_bg.wasm ] && [ -z "$(find "${sources[@]}" -newer build/.built -print -quit)" ]; then
+  scripts/setup.sh 9>&-
   dashboard
   exit 0
 fi
 
-echo "build: compiling the release Wasm into build/"
+say() { echo "build: $* [$((SECONDS / 60)) min $((SECONDS % 60)) s]"; }
+
 touch .tools/build.began
 rm -f build/.built
-export WASM_BINDGEN_BIN=$PWD/.tools/bin/wasm-bindgen
-export WASM_OPT_BIN=$PWD/node_modules/.bin/wasm-opt
-export ESBUILD_BIN=$PWD/node_modules/.bin/esbuild
+
+# The last part of compiling keeps one core busy: on a fresh machine the tools are made on the other.
+scripts/setup.sh toolchain 9>&-
+say "compiling the program to Wasm (2 minutes on 2 cores the first time, 1 after a change)"
+WASM_BINDGEN_USE_JS_SYS=1 cargo build --locked --quiet --release --lib --target wasm32-unknown-unknown 9>&- &
+compiling=$!
+trap 'kill $compiling 2>/dev/null || true' EXIT
+scripts/setup.sh 9>&-
+wait $compiling
+trap - EXIT
+module=${CARGO_TARGET_DIR:-target}/wasm32-unknown-unknown/release/tally.wasm
 # wasm-opt is a script for node: it gets the project's node, not the machine's.
 export PATH=$PWD/node_modules/.bin:$PATH
-.tools/bin/worker-build --release 9>&-
-# worker-build keeps the names of functions, a tenth of the module: they go to a file beside it, with
-# which a stack trace of offsets can be read.
-mv build/index_bg.wasm build/names.wasm
-# The features are those that worker-build names, and SIMD: newer encodings are not read by every workerd.
-wasm-opt -Oz --strip-debug --strip-producers --enable-mutable-globals --enable-sign-ext \
-  --enable-nontrapping-float-to-int --enable-simd --enable-bulk-memory --enable-multivalue \
-  --enable-reference-types --enable-exception-handling \
-  -o build/index_bg.wasm build/names.wasm 9>&-
-# The platform calls src/handlers.js, which goes around the module that worker-build wrote.
-mv build/index.js build/generated.js
-"$ESBUILD_BIN" src/handlers.js --bundle --format=esm --minify --log-level=warning --alias:built="$PWD/build/generated.js" \
-  --external:cloudflare:workers '--external:*.wasm' --outfile=build/index.js 9>&-
-rm build/generated.js
+
+say "binding and optimising it (1 minute, on one core)"
+rm -rf .tools/bound
+.tools/bin/bindgen "$module" .tools/bound
+# Only what every workerd reads: newer encodings are not. Twice, since the second run finds what the first has made possible.
+optimised() {
+  wasm-opt "$1" -g --enable-mutable-globals --enable-sign-ext --enable-nontrapping-float-to-int --enable-simd \
+    --enable-bulk-memory --enable-multivalue --enable-reference-types --enable-exception-handling -o "$3" "$2" 9>&-
+}
+optimised -O .tools/bound/index_bg.wasm .tools/bound/once.wasm
+optimised -Oz .tools/bound/once.wasm build/names.wasm
+node scripts/strip-names.mjs build/names.wasm build/index_bg.wasm
+
+# Modules are imported by their source here; the platform knows them as values.
+sed -i.bak 's/^import source /import /' .tools/bound/index.js
+# The platform calls src/handlers.js, which goes around src/recovery.js, and that around what bindgen made.
+esbuild src/handlers.js --bundle --format=esm --minify --log-level=warning --alias:built="$PWD/src/recovery.js" \
+  --alias:bindings="$PWD/.tools/bound/index.js" --external:cloudflare:workers '--external:*.wasm' --outfile=build/index.js 9>&-
+rm -rf .tools/bound
 mv .tools/build.began build/.built
 dashboard
+say "build/ is complete"

@@ -96,17 +96,8 @@ function dryRun(config) {
   }
 }
 
-// The version that a tool in .tools reports: the word of its `--version` that is one.
-function toolVersion(name) {
-  return attempt(join(ROOT, ".tools/bin", name), ["--version"]).output.match(/\d+\.\d+\.\d+/)?.[0];
-}
-
 function tidiness() {
-  const findings = tidy(ROOT, {
-    workerBuild: toolVersion("worker-build"),
-    wasmBindgen: toolVersion("wasm-bindgen"),
-    workerdDate,
-  });
+  const findings = tidy(ROOT, workerdDate);
   if (findings.length > 0) throw new Failed(`${findings.join("\n")}\n`);
   return "";
 }

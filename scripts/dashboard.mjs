@@ -1,7 +1,7 @@
 // Puts the files that are served as they stand at the end of build/index.js, as text: the dashboard's, the
 // script for pages, and the API's description.
 //
-// Invariant: what stands before the mark is left as worker-build made it, so running this again replaces its own
+// Invariant: what stands before the mark is left as scripts/build.sh made it, so running this again replaces its own
 // work only. The files are those of the folder `dashboard` and of the chart library, as they are: nothing is
 // bundled or rewritten, so what a browser shows as source is what stands in this project. The script for pages alone is
 // made shorter.

@@ -1,4 +1,4 @@
-// `src/handlers.js`: requests go past worker-build's class, but for the first after a trap.
+// `src/handlers.js`: requests go past the class of src/recovery.js, but for the first after a trap.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,7 +10,7 @@ import { buildSync } from "esbuild";
 const folder = mkdtempSync(join(tmpdir(), "tally-handlers-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-// Like what worker-build writes: a class whose making gets a new instance of the Wasm after a trap.
+// Like src/recovery.js: a class whose making gets a new instance of the Wasm after a trap.
 const BUILT = `
 const state = globalThis.__worker_init_state = { criticalError: false, instanceId: 0 };
 export const seen = { made: 0, state };

@@ -2,15 +2,14 @@
 # Brings a fresh machine to where every command runs, and does nothing where that is so already.
 #
 # Invariant: every version comes from a committed file. The Rust toolchain is that of
-# rust-toolchain.toml, npm packages those of package-lock.json, and worker-build and wasm-bindgen
-# have the very versions of the crates `worker` and `wasm-bindgen` in Cargo.lock, because each pair
-# must match. All but the toolchain lands inside this folder (node_modules, .tools).
+# rust-toolchain.toml, npm packages those of package-lock.json, and tools/bindgen has a Cargo.lock of its
+# own. All but the toolchain lands inside this folder (node_modules, .tools).
 #
-# `setup.sh cargo-deny` adds the one tool that only `make check` needs.
+# `setup.sh toolchain` stops after Rust. `setup.sh cargo-deny` adds the one tool that only `make check` needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Not in Cargo.lock, as the program does not use it. 2 min 20 s to build on 2 cores.
+# Not in Cargo.lock, as the program does not use it.
 CARGO_DENY_VERSION=0.20.2
 
 say() { echo "setup: $*"; }
@@ -19,11 +18,6 @@ fail() {
   say "$1" >&2
   say "what to do: $2" >&2
   exit 1
-}
-
-# The version of the crate $1 in Cargo.lock.
-locked() {
-  awk -v name="\"$1\"" '$1 == "name" && $3 == name { getline; gsub(/"/, "", $3); print $3; exit }' Cargo.lock
 }
 
 # Whether the program $1 reports the version $2 as a word of its `--version`.
@@ -73,33 +67,42 @@ packages() {
     "run npm ci again without --ignore-scripts and --omit=optional"
 }
 
-# Puts the program $1 of the crate $2 in version $3 into .tools/bin.
-tool() {
-  local name=$1 crate=$2 version=$3 path=.tools/bin/$1 found
-  [ -n "$version" ] || fail "Cargo.lock names no version for $name" "restore Cargo.lock from git"
-  if has_version "$path" "$version"; then return; fi
+# Builds a program, by the cargo command that follows its name $1 and the minutes $2 that it takes on 2 cores. Not optimised:
+# each runs for seconds, and would take longer to optimise. The project's own target folder stays clean.
+built() {
+  local name=$1 minutes=$2
+  shift 2
+  say "building $name into .tools ($minutes on 2 cores)"
   mkdir -p .tools/bin
-  rm -f "$path"
-  found=$(command -v "$name" || true)
-  if [ -n "$found" ] && has_version "$found" "$version"; then
-    say "using $name $version from $found"
-    ln -s "$found" "$path"
-    return
-  fi
-  say "building $name $version into .tools (2 to 3 minutes on 2 cores)"
-  # One target folder for the tools: they share crates, and the project's own target stays clean.
-  CARGO_TARGET_DIR=.tools/target cargo install --quiet --locked --force --root .tools "$crate@$version" || fail \
-    "cargo could not install $crate $version" \
+  CARGO_TARGET_DIR=.tools/target/$name CARGO_PROFILE_DEV_DEBUG=false cargo "$@" --quiet --locked || fail \
+    "cargo could not build $name" \
     "check that the crates.io registry can be reached and a C compiler is installed, then run make setup again"
-  has_version "$path" "$version" || fail "$path is not version $version after its installation" \
+}
+
+# What binds the Wasm to JavaScript: a small program of this project's around one crate.
+bindgen() {
+  local path=.tools/bin/bindgen
+  if [ -x $path ] && [ -z "$(find tools/bindgen rust-toolchain.toml -newer $path -print -quit)" ]; then return; fi
+  built bindgen "half a minute" build --manifest-path tools/bindgen/Cargo.toml
+  mv .tools/target/bindgen/debug/tally-bindgen $path
+  touch $path
+  rm -rf .tools/target/bindgen
+}
+
+cargo_deny() {
+  local path=.tools/bin/cargo-deny
+  if has_version $path "$CARGO_DENY_VERSION"; then return; fi
+  built cargo-deny "1 to 2 minutes" install --debug --force --root .tools "cargo-deny@$CARGO_DENY_VERSION"
+  has_version $path "$CARGO_DENY_VERSION" || fail "$path is not version $CARGO_DENY_VERSION after its installation" \
     "remove .tools and run make setup again"
+  rm -rf .tools/target/cargo-deny
 }
 
 toolchain
-packages
-if [ "${1:-}" = cargo-deny ]; then
-  tool cargo-deny cargo-deny "$CARGO_DENY_VERSION"
-fi
-tool worker-build worker-build "$(locked worker)"
-tool wasm-bindgen wasm-bindgen-cli "$(locked wasm-bindgen)"
-rm -rf .tools/target
+if [ "${1:-}" = toolchain ]; then exit; fi
+# npm waits for the network most of the time, cargo computes: together they take as long as the longer one.
+packages &
+packages=$!
+bindgen
+wait $packages
+if [ "${1:-}" = cargo-deny ]; then cargo_deny; fi

@@ -26,6 +26,7 @@ const LAYERS = {
   aggregator: [],
   entry: [],
   "handlers.js": [],
+  "recovery.js": [],
 };
 const PURE = ["counter", "sketch", "limit", "cluster", "protocol"];
 // The platform, the clock and randomness come to a pure module as arguments.
@@ -117,13 +118,12 @@ function locked(lock, name) {
 }
 
 /** Returns what does not go together, given the texts of the files named. */
-export function versions({ lock, edge, aggregator, workerBuild, wasmBindgen, workerdDate }) {
+export function versions({ lock, bindgenLock, edge, aggregator, workerdDate }) {
   const findings = [];
-  const same = (name, tool, crate) => {
-    if (tool !== crate) findings.push(`${name} is ${tool}, its crate ${crate} in Cargo.lock: run make setup`);
-  };
-  same("worker-build", workerBuild, locked(lock, "worker"));
-  same("wasm-bindgen", wasmBindgen, locked(lock, "wasm-bindgen"));
+  const [crate, tool] = [locked(lock, "wasm-bindgen"), locked(bindgenLock, "wasm-bindgen-cli-support")];
+  if (crate === undefined || tool !== crate) {
+    findings.push(`wasm-bindgen is ${crate} in Cargo.lock, and tools/bindgen is of ${tool}: set tools/bindgen/Cargo.toml to the same`);
+  }
   const date = (text) => text.match(/^compatibility_date = "([\d-]+)"$/m)?.[1];
   if (date(edge) === undefined || date(edge) !== date(aggregator)) {
     findings.push(`compatibility_date differs: ${date(edge)} in wrangler.toml, ${date(aggregator)} in wrangler.aggregator.toml`);
@@ -140,10 +140,10 @@ function filesBelow(folder) {
     .map((entry) => join(entry.parentPath, entry.name));
 }
 
-/** Returns every finding in the project at `root`; empty when it is tidy. `tools` gives versions. */
-export function tidy(root, tools) {
+/** Returns every finding in the project at `root`; empty when it is tidy. workerdDate: of the installed workerd. */
+export function tidy(root, workerdDate) {
   const read = (path) => readFileSync(join(root, path), "utf8");
-  const paths = ["src", "tests", "scripts", "benches", "dashboard"].flatMap((folder) => filesBelow(join(root, folder)));
+  const paths = ["src", "tests", "scripts", "benches", "dashboard", "tools"].flatMap((folder) => filesBelow(join(root, folder)));
   const findings = paths
     .map((path) => relative(root, path))
     .filter((path) => CODE.test(path) && !path.startsWith("tests/fixtures/"))
@@ -155,6 +155,7 @@ export function tidy(root, tools) {
         ...(path.startsWith("src/") ? layering(path, source) : []),
       ];
     });
-  const texts = { lock: read("Cargo.lock"), edge: read("wrangler.toml"), aggregator: read("wrangler.aggregator.toml") };
-  return [...findings, ...versions({ ...texts, ...tools })];
+  const locks = { lock: read("Cargo.lock"), bindgenLock: read("tools/bindgen/Cargo.lock") };
+  const texts = { ...locks, edge: read("wrangler.toml"), aggregator: read("wrangler.aggregator.toml") };
+  return [...findings, ...versions({ ...texts, workerdDate })];
 }

@@ -71,16 +71,15 @@ test("400 lines are allowed, 401 are not", () => {
 test("tools must have the versions of their crates, and the dates must agree", () => {
   const good = {
     lock: 'name = "wasm-bindgen"\nversion = "0.2.1"\n\nname = "worker"\nversion = "0.8.7"\n',
+    bindgenLock: 'name = "wasm-bindgen-cli-support"\nversion = "0.2.1"\n',
     edge: 'compatibility_date = "2026-11-17"',
     aggregator: 'compatibility_date = "2026-11-17"',
-    workerBuild: "0.8.7",
-    wasmBindgen: "0.2.1",
     workerdDate: "2026-11-17",
   };
   assert.deepEqual(versions(good), []);
   for (const wrong of [
-    { workerBuild: "0.8.6" },
-    { wasmBindgen: undefined },
+    { bindgenLock: 'name = "wasm-bindgen-cli-support"\nversion = "0.2.2"\n' },
+    { lock: "", bindgenLock: "" },
     { aggregator: 'compatibility_date = "2026-11-16"' },
     { aggregator: "" },
     { workerdDate: "2026-11-16" },

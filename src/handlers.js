@@ -1,9 +1,8 @@
-// What the platform calls for each request, in front of the class that worker-build makes of the exports
-// (`scripts/build.sh` bundles both).
+// What the platform calls for each request, in front of the class of src/recovery.js (`scripts/build.sh` bundles both).
 //
 // Invariant: what that class does after a trap of the Wasm happens here too: the trap is noted, and the next request goes
-// through the class, which begins with a new instance. All other requests go past it: to make one of it, behind two
-// proxies, took 12 to 20 of the 88 to 135 µs of a request.
+// through the class, which begins with a new instance. All other requests go past it: to make one of it took 12 to 20 of
+// the 88 to 135 µs of a request.
 import { default as Entrypoint } from "built";
 
 export * from "built";

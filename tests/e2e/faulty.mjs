@@ -11,10 +11,6 @@ import Aggregator, {
   Watcher as SoundWatcher,
 } from "./index.js";
 
-// A build without src/handlers.js has worker-build's class instead.
-const sound = (name, event, env, ctx) =>
-  typeof Aggregator === "function" ? new Aggregator(ctx, env)[name](event) : Aggregator[name](event, env, ctx);
-
 let keepsNothing = false;
 const { serializeAttachment } = WebSocket.prototype;
 WebSocket.prototype.serializeAttachment = function (value) {
@@ -68,10 +64,10 @@ export const Watcher = withFaults("watcher", SoundWatcher);
 
 export default class extends WorkerEntrypoint {
   fetch(request) {
-    return perhaps(this.env, "aggregator", "", request, () => sound("fetch", request, this.env, this.ctx));
+    return perhaps(this.env, "aggregator", "", request, () => Aggregator.fetch(request, this.env, this.ctx));
   }
 
   queue(batch) {
-    return perhaps(this.env, "queue", batch.queue, null, () => sound("queue", batch, this.env, this.ctx));
+    return perhaps(this.env, "queue", batch.queue, null, () => Aggregator.queue(batch, this.env, this.ctx));
   }
 }
