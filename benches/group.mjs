@@ -5,10 +5,11 @@
 // Life: servers → per load (prepare, warm up) → rounds → totals → end of the servers.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { runLoad } from "./load.mjs";
+import { BenchError, runLoad } from "./load.mjs";
 import { prepare } from "./prepare.mjs";
-import { faults, lineOutcome, loadOutcome, per1000, reconcile } from "./report.mjs";
+import { faults, lineOutcome, loadOutcome, per1000, reconcile, slownessSentence } from "./report.mjs";
 import { missing, startServer } from "./servers.mjs";
+import { slowness } from "./slowness.mjs";
 
 const WARM_UP_SECONDS = 1;
 // Totals that are asked for at once.
@@ -34,9 +35,20 @@ async function startAll(names, servers, folder) {
   for (const name of names) servers[name] = await startServer(name, join(folder, name));
 }
 
+// The lines and loads of the rounds that were completed.
+function outcomes(group, rounds, absent) {
+  const failed = "it failed before a round was complete";
+  const reasons = rounds.length > 0 ? absent : { ...Object.fromEntries(Object.keys(group.loads).map((name) => [name, failed])), ...absent };
+  const measured = Object.keys(group.loads).filter((name) => reasons[name] === undefined);
+  return {
+    lines: group.lines.map((line) => lineOutcome(line, rounds, reasons)),
+    loads: measured.map((name) => loadOutcome(name, group.loads[name], rounds.map((round) => round[name]))),
+  };
+}
+
 /**
- * Resolves to what a group found: lines and loads (as report.mjs has them), totals, wrong (sentences) and
- * logs (the last messages of its servers, where something was wrong).
+ * Resolves to what a group found: lines and loads (as report.mjs has them), totals, slow (how slow the machine was before,
+ * between and after the rounds), wrong (sentences) and logs (the last messages of its servers, where something was wrong).
  * folder: made for its data. rounds, seconds: how many rounds, and how long each load of one.
  * say: is given a sentence now and then. Cost: loads × (1 + rounds × seconds) and about a second per server.
  */
@@ -46,33 +58,33 @@ export async function runGroup(group, { folder, rounds: count, seconds, say }) {
   const absent = Object.fromEntries(reasons.filter(([, why]) => why !== undefined));
   const present = names.filter((name) => absent[name] === undefined);
   const servers = {};
-  try {
+  const serverOf = (name) => servers[group.loads[name].server];
+  const [runs, held, rounds, totals, wrong] = [{}, {}, [], [], []];
+  const slow = [slowness(folder)];
+  // Not measured, but what it acknowledges counts.
+  const warmUp = async (name) => runs[name].push(await runOnce(serverOf(name), group.loads[name], folder, WARM_UP_SECONDS));
+  const prepareAll = async () => {
     await startAll(new Set(present.map((name) => group.loads[name].server)), servers, folder);
-    const serverOf = (name) => servers[group.loads[name].server];
-    const runs = {};
-    const held = {};
-    // Not measured, but what it acknowledges counts.
-    const warmUp = async (name) => runs[name].push(await runOnce(serverOf(name), group.loads[name], folder, WARM_UP_SECONDS));
     for (const name of present) {
       held[name] = await prepare(serverOf(name).urls[0], group.loads[name]);
       runs[name] = [];
       if (!group.warms_each_run) await warmUp(name);
     }
-    const rounds = [];
-    for (let index = 0; index < count; index += 1) {
-      const round = {};
-      for (const name of index % 2 === 0 ? present : present.toReversed()) {
-        // Of a load that has just rested the measured run would also open its objects again.
-        if (group.warms_each_run) await warmUp(name);
-        round[name] = await runOnce(serverOf(name), group.loads[name], folder, seconds);
-        runs[name].push(round[name]);
-      }
-      rounds.push(round);
-      const rates = present.map((name) => `${name} ${Math.round(round[name].rate_s)}/s`).join("; ");
-      say(`${group.name}, round ${index + 1} of ${count}: ${rates}`);
+  };
+  const runRound = async (index) => {
+    const round = {};
+    for (const name of index % 2 === 0 ? present : present.toReversed()) {
+      // Of a load that has just rested the measured run would also open its objects again.
+      if (group.warms_each_run) await warmUp(name);
+      round[name] = await runOnce(serverOf(name), group.loads[name], folder, seconds);
+      runs[name].push(round[name]);
     }
-    const totals = [];
-    const wrong = [];
+    rounds.push(round);
+    slow.push(slowness(folder));
+    const rates = present.map((name) => `${name} ${Math.round(round[name].rate_s)}/s`).join("; ");
+    say(`${group.name}, round ${index + 1} of ${count}: ${rates}. ${slownessSentence(slow.slice(-2))}`);
+  };
+  const compareTotals = async () => {
     for (const name of present) {
       const load = group.loads[name];
       const found = reconcile(load, held[name], runs[name], await totalsOf(serverOf(name), load.counters));
@@ -81,14 +93,17 @@ export async function runGroup(group, { folder, rounds: count, seconds, say }) {
       const bad = faults(runs[name], rounds.map((round) => round[name]));
       wrong.push(...bad.map((sentence) => `BAD ANSWERS ${name}: ${sentence}`));
     }
-    return {
-      lines: group.lines.map((line) => lineOutcome(line, rounds, absent)),
-      loads: present.map((name) => loadOutcome(name, group.loads[name], rounds.map((round) => round[name]))),
-      totals,
-      wrong,
-      logs: wrong.length === 0 ? [] : Object.entries(servers).map(([name, server]) => `${name}:\n${server.log()}`),
-    };
-  } finally {
-    await Promise.all(Object.values(servers).map((server) => server.end()));
+  };
+  try {
+    await prepareAll();
+    for (let index = 0; index < count; index += 1) await runRound(index);
+    await compareTotals();
+  } catch (error) {
+    if (!(error instanceof BenchError)) throw error;
+    // The rounds before it stand.
+    wrong.push(`FAILED ${group.name}: ${error.message}`);
   }
+  const logs = wrong.length === 0 ? [] : Object.entries(servers).map(([name, server]) => `${name}:\n${server.log()}`);
+  await Promise.all(Object.values(servers).map((server) => server.end()));
+  return { ...outcomes(group, rounds, absent), totals, slow, wrong, logs };
 }

@@ -2,13 +2,14 @@
 -- answered.
 --
 -- Invariants: an answer is `acknowledged` only if its status and its body are as expected; all
--- others are `failed`. When the time is up, each connection waits for its answer and then rests; once all
--- of a thread rest it says DRAINED, and whoever started wrk interrupts it when all threads have said so. So nothing is in flight at the end,
--- and what a counter holds can be compared with what was acknowledged to the unit.
+-- others are `failed`. When the time is up, each connection waits for its answer, however long that takes, and then rests;
+-- once a thread has all its answers it says DRAINED, and whoever started wrk interrupts it when all threads have said so. So
+-- nothing is in flight at the end, and what a counter holds can be compared with what was acknowledged to the unit.
+-- A request whose connection broke is sent again by wrk, and counts as `broken`. A server may close connections that rest.
 --
 -- Each thread loads a port of its own: the variable BENCH_PORTS names them, as wrk has one address for all.
 --
--- Arguments after "--": seconds, connections of a thread, method, path, file of the body or "-", its content type or
+-- Arguments after "--": seconds, method, path, file of the body or "-", its content type or
 -- "-", a Lua pattern for the body of a good answer, its status, and a number of keys. Where the pattern captures a
 -- number, that number is what the answer acknowledged; otherwise it is 1. With more keys than none, the text KEY in the
 -- path is another of them each time, drawn evenly.
@@ -44,6 +45,10 @@ end
 acknowledged = 0
 answered = 0
 failed = 0
+-- Requests that were let go, sent (again, where their connection broke), and answered.
+begun = 0
+sent = 0
+ended = 0
 sample = ""
 started_us = 0
 answered_us = 0
@@ -56,14 +61,20 @@ local expected
 local good_status
 local keys
 local seconds
-local connections
-local resting = 0
+local is_drained = false
+
+local function look_whether_drained()
+  if is_drained or begun > ended or now_us() < started_us + seconds * 1e6 then return end
+  is_drained = true
+  io.write("DRAINED\n")
+  io.stdout:flush()
+end
 
 function init(args)
-  seconds, connections = tonumber(args[1]), tonumber(args[2])
-  local method, path, body_file, content_type = args[3], args[4], args[5], args[6]
-  expected = args[7]
-  good_status, keys = tonumber(args[8]), tonumber(args[9])
+  seconds = tonumber(args[1])
+  local method, path, body_file, content_type = args[2], args[3], args[4], args[5]
+  expected = args[6]
+  good_status, keys = tonumber(args[7]), tonumber(args[8])
   local body
   if body_file ~= "-" then
     local file = assert(io.open(body_file, "rb"))
@@ -76,23 +87,27 @@ function init(args)
 end
 
 function request()
-  if started_us == 0 then started_us = now_us() end
+  -- wrk looks at one request before it lets any go.
+  if begun > 0 then
+    if started_us == 0 then started_us = now_us() end
+    sent = sent + 1
+  end
   if keys == 0 then return static_request end
   return (string.gsub(static_request, "KEY", "key-" .. math.random(keys), 1))
 end
 
 -- wrk asks before each request how many milliseconds to wait.
 function delay()
-  if started_us == 0 or now_us() < started_us + seconds * 1e6 then return 0 end
-  resting = resting + 1
-  if resting == connections then
-    io.write("DRAINED\n")
-    io.stdout:flush()
+  if started_us == 0 or now_us() < started_us + seconds * 1e6 then
+    begun = begun + 1
+    return 0
   end
+  look_whether_drained()
   return REST_MS
 end
 
 function response(status, headers, body)
+  ended = ended + 1
   local found = status == good_status and string.match(body, expected)
   if found then
     acknowledged = acknowledged + (tonumber(found) or 1)
@@ -105,18 +120,18 @@ function response(status, headers, body)
 end
 
 function done(summary, latency)
-  local units, answers, failures, first, duration_us = 0, 0, 0, "", 0
+  local units, answers, failures, broken_requests, first, duration_us = 0, 0, 0, 0, "", 0
   for _, thread in ipairs(threads) do
     units = units + thread:get("acknowledged")
     answers = answers + thread:get("answered")
     failures = failures + thread:get("failed")
+    broken_requests = broken_requests + thread:get("sent") - thread:get("begun")
     if first == "" then first = thread:get("sample") end
     duration_us = math.max(duration_us, thread:get("answered_us") - thread:get("started_us"))
   end
-  local errors = summary.errors
   io.write(string.format(
     'RESULT {"duration_us":%d,"acknowledged":%d,"answers":%d,"failed":%d,"socket_errors":%d,"p50_us":%d,"p99_us":%d}\n',
-    duration_us, units, answers, failures, errors.connect + errors.read + errors.write,
+    duration_us, units, answers, failures, summary.errors.connect + broken_requests,
     latency:percentile(50), latency:percentile(99)
   ))
   if first ~= "" then io.write("SAMPLE " .. first .. "\n") end

@@ -68,6 +68,16 @@ export function loadOutcome(name, { server, connections, unit }, runs) {
   return { name, server, connections, unit, ...Object.fromEntries(figures) };
 }
 
+/** Returns one sentence on how slow the machine was. measured: at least one of what slowness.mjs returns. */
+export function slownessSentence(measured) {
+  const range = (part, digits) => {
+    const values = measured.map((one) => one[part]);
+    const [least, most] = [Math.min(...values).toFixed(digits), Math.max(...values).toFixed(digits)];
+    return least === most ? `${least} ms` : `${least} to ${most} ms`;
+  };
+  return `The machine meanwhile: fixed arithmetic on one core ${range("cpu_ms", 0)}, writing a page and fsync ${range("fsync_ms", 2)}.`;
+}
+
 const whole = (number) => Math.round(number).toLocaleString("en");
 const milliseconds = (us) => (us / 1000).toFixed(us < 10_000 ? 2 : 1);
 
@@ -123,7 +133,7 @@ export function faults(runs, rounds) {
   const silent = rounds.filter((run) => run.acknowledged === 0).length;
   return [
     ...(failed > 0 ? [`${failed} answers were not good; the first: ${sample}`] : []),
-    ...(broken > 0 ? [`${broken} connections broke: a server failed, or an answer took more than the 5 s that workerd keeps a resting connection`] : []),
+    ...(broken > 0 ? [`${broken} connections broke before their answer`] : []),
     ...(silent > 0 ? [`no good answer in ${silent} of ${rounds.length} rounds: where the machine is slow, set BENCH_SECONDS to more`] : []),
   ];
 }
@@ -140,4 +150,22 @@ export function totalsTable(entries) {
     entry.mismatches.length === 0 ? "agrees" : `**${entry.mismatches.length} counters wrong**`,
   ]);
   return markdown(header, rows);
+}
+
+/**
+ * Returns the report of a run: its tables, with how slow the machine was beside each, then facts and what was wrong.
+ * found: what each group found (group.mjs). wasm: the line of the Wasm's size. missing: names of groups still to be measured.
+ */
+export function reportText({ found, wasm, facts, missing }) {
+  const all = (part) => found.flatMap((one) => one[part]);
+  const totals = all("totals");
+  const tables = [figureTable([...all("lines"), wasm]), loadTable(all("loads")), ...(totals.length > 0 ? [totalsTable(totals)] : [])];
+  const slow = all("slow");
+  const parts = [
+    ...tables.flatMap((table) => (slow.length > 0 ? [table, slownessSentence(slow)] : [table])),
+    facts.map((fact) => `- ${fact}`).join("\n"),
+    ...(missing.length > 0 ? [`Not measured: ${missing.join(", ")}.`] : []),
+    ...all("wrong"),
+  ];
+  return `${parts.join("\n\n")}\n`;
 }

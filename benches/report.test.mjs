@@ -1,11 +1,19 @@
 // The benchmark's arithmetic: a lost write and a double one are seen, errors too, ratios are of one round,
 // targets have a direction, and every line of measures.mjs names what there is.
 import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
+import { runGroup } from "./group.mjs";
+import { BenchError } from "./load.mjs";
 import { GROUPS, WASM_LINE } from "./measures.mjs";
 import { cellsOf } from "./prepare.mjs";
 import { MARKER, recordText } from "./record.mjs";
-import { faults, figureTable, lineOutcome, loadOutcome, loadTable, median, per1000, reaches, reconcile, totalsTable } from "./report.mjs";
+import { faults, figureTable, lineOutcome, loadOutcome, loadTable, median, per1000, reaches, reconcile, reportText, slownessSentence, totalsTable } from "./report.mjs";
+import { firstRun } from "./setup-report.mjs";
+import { slowness } from "./slowness.mjs";
+import { WASM_GZIP_BYTES_MAX } from "./wasm-size.mjs";
 
 const HOT = { counters: ["hot"], adds: 1 };
 const run = (acknowledged, more = {}) => ({ acknowledged, failed: 0, socket_errors: 0, ...more });
@@ -122,4 +130,50 @@ test("every line names loads of its group, no name is used twice, and no counter
     const owned = Object.values(loads).flatMap(({ server, counters }) => counters.map((id) => `${server} ${id}`));
     assert.equal(new Set(owned).size, owned.length, name);
   }
+});
+
+const SLOW = [{ cpu_ms: 101.4, fsync_ms: 1.5 }, { cpu_ms: 340, fsync_ms: 12.25 }];
+
+test("how slow the machine was stands beside each table, from the least to the most", () => {
+  assert.match(slownessSentence(SLOW), /on one core 101 to 340 ms, writing a page and fsync 1\.50 to 12\.25 ms/);
+  assert.match(slownessSentence(SLOW.slice(0, 1)), /on one core 101 ms, writing a page and fsync 1\.50 ms/);
+  const group = { lines: [], loads: [], totals: [{ name: "hot", adds: 1, held: 0, ...reconcile(HOT, 0, [run(10)], [10]) }], slow: SLOW, wrong: [], logs: [] };
+  const wasm = lineOutcome({ name: "Wasm", figure: "bytes", of: "a" }, [{ a: { bytes: 1 } }]);
+  const text = reportText({ found: [group], wasm, facts: ["a fact"], missing: ["lone"] });
+  assert.equal(text.split(slownessSentence(SLOW)).length, 1 + 3);
+  assert.match(text, /- a fact\n\nNot measured: lone\.\n$/);
+});
+
+test("the machine's slowness is measured: arithmetic takes time, and so does a durable write", () => {
+  const folder = mkdtempSync(join(tmpdir(), "tally-slowness-"));
+  const { cpu_ms, fsync_ms } = slowness(folder);
+  rmSync(folder, { recursive: true });
+  assert.ok(cpu_ms > 1 && fsync_ms > 0, `${cpu_ms} ${fsync_ms}`);
+});
+
+test("a group that fails is a finding, and what others measured is kept", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "tally-group-"));
+  const load = { server: "tally", counters: [], adds: 0, connections: 1, unit: "requests", method: "GET", path: "/", expect: "" };
+  const broken = { ...load, get prepare() { throw new BenchError("nobody is there"); } };
+  const group = { name: "broken", loads: { broken }, lines: [{ name: "a line", of: "broken", figure: "rate_s" }] };
+  const found = await runGroup(group, { folder, rounds: 1, seconds: 1, say: () => {} });
+  rmSync(folder, { recursive: true, force: true });
+  assert.equal(found.wrong.length, 1);
+  assert.match(found.wrong[0], /^FAILED broken: /);
+  assert.deepEqual([found.loads, found.lines[0].why], [[], "it failed before a round was complete"]);
+});
+
+test("BENCHMARKS.md has the bound of the Wasm's size that is checked", () => {
+  const text = readFileSync(new URL("../BENCHMARKS.md", import.meta.url), "utf8");
+  const [, bound] = text.match(/^\| Wasm, gzipped, bytes \| ≤ ([\d,]+) \|/m);
+  assert.equal(Number(bound.replaceAll(",", "")), WASM_GZIP_BYTES_MAX);
+});
+
+test("a first run tells each step's time, whether it was within five minutes, and what was built twice", () => {
+  const lines = [{ text: "build: compiling", at_ms: 1_500 }, { text: "Tally is ready on http://127.0.0.1:1", at_ms: 190_000 }];
+  const text = firstRun({ lines, rebuilt: { ms: 640, said: "" }, slow: SLOW });
+  assert.match(text, /^ *0 min 1 s  build: compiling\n *3 min 10 s  Tally is ready/);
+  assert.match(text, /First run: 3 min 10 s \(at most 5 min 0 s: met\)\. After it make build takes 0\.6 s and builds nothing again\./);
+  lines[1].at_ms = 300_001;
+  assert.match(firstRun({ lines, rebuilt: { ms: 640, said: "build: x\ny" }, slow: SLOW }), /missed\).* builds again: build: x\./);
 });
