@@ -1,0 +1,59 @@
+// A release: what is in the way of one is told before anything changes, and a dry run changes nothing.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { FILES, commands, obstacles, released } from "./release.mjs";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const texts = Object.fromEntries(FILES.map((path) => [path, readFileSync(join(ROOT, path), "utf8")]));
+const CHANGELOG = "# Changelog\n\n## Unreleased\n\n### Added\n\n- Something.\n\n## 0.1.0\n\n- The first.\n";
+const good = { version: "99.0.0", texts: { ...texts, "CHANGELOG.md": CHANGELOG }, status: "", tags: ["v0.1.0"] };
+
+test("nothing is in the way of a release that comes next, of a clean tree, with something to tell", () => {
+  assert.deepEqual(obstacles(good), []);
+  const empty = CHANGELOG.replace("- Something.\n", "");
+  for (const [wrong, sentence] of [
+    [{ version: "1.0" }, /name the version/],
+    [{ version: undefined }, /name the version/],
+    [{ version: "0.0.9" }, /does not come after/],
+    [{ status: " M README.md" }, /uncommitted/],
+    [{ tags: ["v99.0.0"] }, /v99\.0\.0 exists/],
+    [{ texts: { ...good.texts, "CHANGELOG.md": empty } }, /nothing under/],
+    [{ texts: { ...good.texts, "Cargo.lock": "" } }, /Cargo\.lock does not name/],
+  ]) {
+    const found = obstacles({ ...good, ...wrong });
+    assert.equal(found.length, 1, JSON.stringify(found));
+    assert.match(found[0], sentence);
+  }
+});
+
+test("every file names the new version, and the changes stand under it", () => {
+  const after = released({ version: "99.0.0", date: "2027-01-31", texts: good.texts });
+  assert.deepEqual(Object.keys(after).sort(), [...FILES].sort());
+  for (const path of FILES) assert.equal(after[path].split("99.0.0").length - 1, path === "package-lock.json" ? 2 : 1, path);
+  assert.match(after["CHANGELOG.md"], /## Unreleased\n\n## 99\.0\.0 \(2027-01-31\)\n\n### Added\n\n- Something\./);
+  assert.equal(JSON.parse(after["package.json"]).version, "99.0.0");
+  assert.equal(JSON.parse(after["src/protocol/openapi.json"]).info.version, "99.0.0");
+});
+
+test("the tag comes last, on a commit that was built, checked and tested, with a fixture of its data", () => {
+  const told = commands("99.0.0").map((command) => command.join(" "));
+  const places = ["make build", "tests/upgrade/make.mjs 99.0.0", "make check test", "git commit", "git tag"].map((part) =>
+    told.findIndex((command) => command.includes(part)),
+  );
+  assert.deepEqual(places, [...places].sort((one, other) => one - other));
+  assert.ok(!places.includes(-1) && places.at(-1) === told.length - 1);
+});
+
+test("a dry run says what would be done and changes nothing", () => {
+  const hash = () => FILES.map((path) => createHash("sha256").update(readFileSync(join(ROOT, path))).digest("hex"));
+  const before = hash();
+  const { status, stdout } = spawnSync(process.execPath, ["scripts/release.mjs", "99.0.0", "--dry-run"], { cwd: ROOT, encoding: "utf8" });
+  assert.equal(status, 0);
+  assert.match(stdout, /make check test\n[\s\S]*git tag --annotate v99\.0\.0[\s\S]*nothing was changed\n$/);
+  assert.deepEqual(hash(), before);
+});
