@@ -6,15 +6,12 @@
 
 use std::collections::HashMap;
 
-use tally::counter::memory::{LIMITERS_BYTES_MAX, Memory};
 use tally::limit::meter::Meter;
 use tally::limit::policy::Policy;
-use tally::limit::table::{
-    BYTES_MAX, Full, GROWN_BYTES_MAX, KEYS_MAX, RESERVED_MS_MAX, Refusal, Table,
-};
+use tally::limit::table::{RESERVED_MS_MAX, Refusal, Table};
 
 use checks::{check, left};
-use limits::{BEGIN_MS, Chance, drawn, precise};
+use limits::{BEGIN_MS, Chance, drawn};
 
 #[path = "common/checks.rs"]
 mod checks;
@@ -74,59 +71,6 @@ fn idle_keys_are_dropped_as_others_come() {
         let keys = table.size().keys;
         assert!(keys < 4_000, "{keys} keys, of which 1,017 are live");
     }
-}
-
-#[test]
-fn where_all_keys_are_live_another_finds_no_room_until_one_is_idle() {
-    let policy = Policy::sliding(10, 60);
-    let mut table = Table::in_memory();
-    let mut keys = 0;
-    while table
-        .check(&check(&policy, &format!("key number {keys}"), 1), BEGIN_MS)
-        .is_ok()
-    {
-        keys += 1;
-    }
-    let size = table.size();
-    assert_eq!(size.keys, keys);
-    assert!(keys == u64::from(KEYS_MAX) || size.bytes >= BYTES_MAX);
-    assert!(keys > 50_000, "room for {keys}");
-    assert!(size.bytes < BYTES_MAX + 1_000);
-    let first = "key number 0";
-    assert!(
-        table.check(&check(&policy, first, 1), BEGIN_MS).is_ok(),
-        "a known key is served"
-    );
-    let both = [check(&policy, first, 1), check(&policy, "new", 1)];
-    assert_eq!(table.check_all(&both, BEGIN_MS), Err(Full));
-    assert_eq!(
-        left(&table, &policy, first, BEGIN_MS),
-        8,
-        "nothing was consumed"
-    );
-    let later_ms = BEGIN_MS + 62_000;
-    assert!(table.check(&check(&policy, "new", 1), later_ms).is_ok());
-}
-
-#[test]
-fn keys_that_grow_are_bounded_too() {
-    let policy = precise(1_000, 60);
-    let mut table = Table::in_memory();
-    let mut refused = 0;
-    'all: for round in 0..1_000 {
-        for key in 0..6_000 {
-            let key = key.to_string();
-            if table
-                .check(&check(&policy, &key, 1), BEGIN_MS + round)
-                .is_err()
-            {
-                refused += 1;
-                break 'all;
-            }
-        }
-    }
-    assert_eq!(refused, 1);
-    assert!(table.size().bytes < GROWN_BYTES_MAX + 40_000);
 }
 
 #[test]
@@ -327,30 +271,4 @@ fn what_was_used_elsewhere_counts_until_a_window_after_it_was_told() {
         let later_ms = BEGIN_MS + i64::try_from(verdict.retry_after_ms).unwrap();
         assert!(left(&table, &policy, "a", later_ms) > 0);
     }
-}
-
-#[test]
-fn tables_of_one_isolate_share_its_memory_and_each_has_its_part() {
-    let memory = Memory::default();
-    let policy = Policy::sliding(10, 60);
-    let mut tables: Vec<Table> = (0..4)
-        .map(|_| Table::in_memory().sharing(memory.share()))
-        .collect();
-    for table in &mut tables {
-        let mut keys = 0;
-        while table
-            .check(&check(&policy, &format!("key number {keys}"), 1), BEGIN_MS)
-            .is_ok()
-        {
-            keys += 1;
-        }
-    }
-    let held: Vec<u64> = tables.iter().map(|table| table.size().bytes).collect();
-    assert_eq!(memory.bytes(), held.iter().sum::<u64>());
-    assert!(memory.bytes() < 2 * LIMITERS_BYTES_MAX, "{held:?}");
-    for bytes in held {
-        assert!(bytes >= LIMITERS_BYTES_MAX / 4, "{bytes}");
-    }
-    drop(tables);
-    assert_eq!(memory.bytes(), 0);
 }

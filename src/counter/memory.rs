@@ -88,11 +88,17 @@ impl Share {
         self.bytes = bytes;
     }
 
-    /// Whether this owner may hold more, where all may hold so much together: they hold less than that, or this one holds less than an
-    /// even part of it. So no owner keeps another from its part, and all hold at most twice as much.
+    /// How many bytes more this owner may hold, where all may hold so many together: what is left of that, or of an even part of it. So no
+    /// owner keeps another from its part, and all hold at most twice as much.
+    pub fn room(&self, bytes_max: u64) -> u64 {
+        let part = bytes_max / self.memory.0.shares.get().max(1);
+        let together = bytes_max.saturating_sub(self.together());
+        together.max(part.saturating_sub(self.bytes))
+    }
+
+    /// Whether this owner may hold more, see [`Self::room`].
     pub fn has_room(&self, bytes_max: u64) -> bool {
-        let shares = self.memory.0.shares.get().max(1);
-        self.together() < bytes_max || self.bytes < bytes_max / shares
+        self.room(bytes_max) > 0
     }
 }
 

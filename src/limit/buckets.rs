@@ -27,6 +27,9 @@ pub(super) const PARTS: i64 = 60;
 /// above the limit; then the two oldest become one, at the later time.
 pub(super) const SLOTS_MAX: usize = 1_000;
 
+/// The slots of a key where there is too little memory: 128 bytes.
+const SLOTS_COMPACT: usize = 8;
+
 /// How time is cut.
 #[derive(Clone, Copy)]
 struct Grid {
@@ -210,6 +213,22 @@ impl Buckets {
     pub(super) fn counts(policy: &Policy, now_ms: i64, at_ms: i64) -> bool {
         let grid = Grid::of(policy);
         grid.place(at_ms) >= grid.place(now_ms).saturating_sub(grid.kept)
+    }
+
+    /// Joins slots until there are at most [`SLOTS_COMPACT`], each at the time of its last.
+    pub(super) fn compact(&mut self) {
+        if self.slots.len() <= SLOTS_COMPACT {
+            return;
+        }
+        let each = self.slots.len().div_ceil(SLOTS_COMPACT);
+        let joined = self.slots.chunks(each).filter_map(|chunk| {
+            let amount = chunk
+                .iter()
+                .fold(0, |sum: u64, slot| sum.saturating_add(slot.amount));
+            chunk.last().map(|last| Slot { amount, ..*last })
+        });
+        self.slots = joined.collect();
+        self.rebase();
     }
 
     /// Bytes that the slots occupy.

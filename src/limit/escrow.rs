@@ -149,6 +149,11 @@ impl Escrow {
         settled.timed(verdict, policy, now_ms, cost)
     }
 
+    /// Whether parts of it are out.
+    pub fn lends(&self) -> bool {
+        !self.leases.is_empty()
+    }
+
     /// The meter, for what is done to it beside leases: give back, charge.
     pub fn meter_mut(&mut self) -> &mut Meter {
         &mut self.meter

@@ -183,6 +183,13 @@ impl Meter {
         self.falls_at_ms(policy, self.at_ms, 0)
     }
 
+    /// Keeps times in few buckets, none of them as earlier than it is: quota returns later, never earlier.
+    pub(super) fn compact(&mut self) {
+        if let State::Buckets(buckets) = &mut self.state {
+            buckets.compact();
+        }
+    }
+
     /// Bytes that it occupies beside its own size.
     pub fn heap_bytes(&self) -> u64 {
         match &self.state {

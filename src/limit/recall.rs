@@ -8,7 +8,7 @@ use super::holder::Holder;
 use super::lease::{LeaseId, Request};
 use super::meter::{NEVER_MS, Verdict};
 use super::policy::{Policy, Scope};
-use super::table::{Table, subject};
+use super::table::Table;
 
 /// How long nothing is recalled of a key after a recall that did not bring what was needed: a key whose limit is used up would cost a
 /// message to each holder with every check.
@@ -147,8 +147,7 @@ impl Table {
         wall_ms: i64,
     ) -> Vec<LeaseId> {
         let now_ms = self.clock.read(wall_ms);
-        subject(&mut self.scratch, name, key);
-        let place = self.slots.place_of(&self.scratch);
+        let place = self.place(name, key);
         let entry = place.and_then(|place| self.slots.get(place));
         entry.map_or_else(Vec::new, |entry| entry.escrow.recallable(but, now_ms))
     }
@@ -156,8 +155,7 @@ impl Table {
     /// Takes in what a holder told when its lease was recalled.
     pub fn hear(&mut self, name: &str, key: &str, report: &Request, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
-        subject(&mut self.scratch, name, key);
-        if let Some(place) = self.slots.place_of(&self.scratch) {
+        if let Some(place) = self.place(name, key) {
             if let Some(entry) = self.slots.get_mut(place) {
                 entry.escrow.hear(&entry.policy, report, now_ms);
             }
@@ -168,8 +166,7 @@ impl Table {
     /// Notes that a recall did not bring what was needed: for a second nothing is recalled of the key.
     pub fn recalled_in_vain(&mut self, name: &str, key: &str, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
-        subject(&mut self.scratch, name, key);
-        let place = self.slots.place_of(&self.scratch);
+        let place = self.place(name, key);
         if let Some(entry) = place.and_then(|place| self.slots.get_mut(place)) {
             entry.escrow.recalled_in_vain(now_ms);
         }

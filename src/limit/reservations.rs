@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::meter::Verdict;
-use super::table::{Check, Full, RESERVED_MS_MAX, Refusal, ReservationId, Table, subject};
+use super::table::{Check, Full, RESERVED_MS_MAX, Refusal, ReservationId, Table};
 
 /// The most reservations: 1,000 a second for the 10 s that each is remembered. 100 bytes each, beside the checks that they hold, are 1 MB.
 pub(super) const RESERVATIONS_MAX: usize = 10_000;
@@ -112,8 +112,10 @@ impl Table {
         }
         let mut held = Vec::with_capacity(checks.len());
         for check in checks {
-            subject(&mut self.scratch, check.name, check.key);
-            held.push((self.scratch.clone(), check.cost));
+            let place = self.place(check.name, check.key);
+            if let Some(entry) = place.and_then(|place| self.slots.get(place)) {
+                held.push((entry.subject.to_string(), check.cost));
+            }
         }
         self.reservations.insert(id, State::Held(held), now_ms);
         Ok(verdicts)

@@ -4,6 +4,7 @@
 //! once its key is idle and stored. A hand goes round the slots, a few with each call, and empties those.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::escrow::Escrow;
@@ -16,6 +17,19 @@ const SWEPT_EACH: usize = 2;
 
 /// Slots that it looks at where a key finds no room: 1,000 · 20 ns = 20 µs.
 const SWEPT_FULL: usize = 1_000;
+
+/// Meters that keys share for which there is no room, of one policy, and of all: at about 400 bytes 1.6 MB.
+const SHARED_EACH: u64 = 256;
+const SHARED_MAX: u64 = 4_096;
+
+/// A policy may hold so many times the keys for which there is still room: alone three quarters of all.
+const ROOM_TIMES: u64 = 3;
+
+/// What a key with few buckets takes.
+const KEY_BYTES: u64 = 320;
+
+/// What the name of a key that stands for others begins with; no client's key has a control character.
+const SHARED: char = '\u{1}';
 
 /// How long a policy that was left is not taken up again: isolates use one for at most 15 s after they read it.
 const LEFT_MS: i64 = 20_000;
@@ -51,12 +65,39 @@ impl Entry {
         })
     }
 
+    /// Whether it is one of the meters that keys share.
+    fn is_shared(&self) -> bool {
+        self.subject
+            .split_once('\0')
+            .is_some_and(|(_, key)| key.starts_with(SHARED))
+    }
+
     fn measure(&self) -> u64 {
         let bytes = size_of::<Self>() + PLACE_BYTES + self.subject.len();
         u64::try_from(bytes)
             .unwrap_or(u64::MAX)
             .saturating_add(self.escrow.heap_bytes())
     }
+}
+
+/// Who has a part of the table: a policy, or all that callers bring with their checks (their names have a tilde). Meters that are shared
+/// are counted by themselves.
+fn owner(subject: &str, is_shared: bool) -> (u64, bool) {
+    let (name, _) = subject.split_once('\0').unwrap_or((subject, ""));
+    let name = if name.contains('~') { "~" } else { name };
+    (hash_of(name), is_shared)
+}
+
+fn hash_of(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The name of the meter that a key shares where there is no room for its own.
+pub(super) fn shared_subject(subject: &str) -> String {
+    let (name, key) = subject.split_once('\0').unwrap_or((subject, ""));
+    format!("{name}\0{SHARED}{}", hash_of(key) % SHARED_EACH)
 }
 
 /// All keys.
@@ -68,6 +109,9 @@ pub(super) struct Slots {
     /// What all keys take, beside the other tables of the isolate.
     memory: Share,
     hand: usize,
+    /// How many keys each owner has, and how many meters are shared.
+    owned: HashMap<(u64, bool), u64>,
+    shared: u64,
 }
 
 impl Slots {
@@ -109,6 +153,47 @@ impl Slots {
         self.bytes() >= GROWN_BYTES_MAX
     }
 
+    /// Whether there is room for another key of this owner: so that no policy takes what others need, each may have three times as many as
+    /// could still come.
+    pub(super) fn has_room_for(&self, subject: &str) -> bool {
+        let keys = u64::try_from(self.places.len()).unwrap_or(u64::MAX);
+        let bytes = self.memory.room(BYTES_MAX);
+        let room = u64::from(KEYS_MAX)
+            .saturating_sub(keys)
+            .min(bytes / KEY_BYTES);
+        let owned = self.owned.get(&owner(subject, false));
+        !self.is_full() && owned.copied().unwrap_or(0) < room.saturating_mul(ROOM_TIMES)
+    }
+
+    /// A place for a meter that keys share.
+    ///
+    /// # Errors
+    /// [`Full`] where there are too many, or its owner has more than could still come.
+    pub(super) fn insert_shared(&mut self, subject: &str, policy: &Policy) -> Result<usize, Full> {
+        let room = SHARED_MAX.saturating_sub(self.shared);
+        let owned = self.owned.get(&owner(subject, true));
+        if owned.copied().unwrap_or(0) >= room {
+            return Err(Full);
+        }
+        self.insert(subject, policy, true)
+    }
+
+    /// Counts a key in, or out.
+    fn count(&mut self, entry_subject: &str, is_shared: bool, comes: bool) {
+        let owner = owner(entry_subject, is_shared);
+        let owned = self.owned.entry(owner).or_default();
+        if comes {
+            *owned = owned.saturating_add(1);
+            self.shared = self.shared.saturating_add(u64::from(is_shared));
+            return;
+        }
+        *owned = owned.saturating_sub(1);
+        if *owned == 0 {
+            self.owned.remove(&owner);
+        }
+        self.shared = self.shared.saturating_sub(u64::from(is_shared));
+    }
+
     /// A place for a new key.
     ///
     /// # Errors
@@ -137,9 +222,11 @@ impl Slots {
         if place == self.entries.len() {
             self.entries.push(None);
         }
+        let is_shared = entry.is_shared();
         if let Some(slot) = self.entries.get_mut(place) {
             *slot = Some(entry);
         }
+        self.count(&subject, is_shared, true);
         self.places.insert(subject, place);
         self.weigh(place);
         Ok(place)
@@ -176,8 +263,10 @@ impl Slots {
             let others = self.memory.bytes().saturating_sub(entry.bytes);
             self.memory.hold(others);
             self.places.remove(&entry.subject);
+            let (subject, is_shared) = (Arc::clone(&entry.subject), entry.is_shared());
             *slot = None;
             self.empty.push(place);
+            self.count(&subject, is_shared, false);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The keys of one partition. Times are wall times: the table keeps a clock that never goes back.
 //!
-//! Invariants: at most [`KEYS_MAX`] keys and about [`GROWN_BYTES_MAX`] bytes are held; a key is only dropped once nothing of it counts;
+//! Invariants: at most [`KEYS_MAX`] keys and about [`GROWN_BYTES_MAX`] bytes are held; a key for which there is no room shares a meter with others
+//! of its policy, so it never gets more than its limit, and may get less; a key is only dropped once nothing of it counts;
 //! checks of one call are all admitted or consume nothing; what was consumed by a reservation is given back at most once.
 
 use super::clock::Monotone;
@@ -20,7 +21,7 @@ pub const KEYS_MAX: u32 = 75_000;
 pub const BYTES_MAX: u64 = LIMITERS_BYTES_MAX;
 
 /// The most bytes that they may take once those which were let in have grown: a key with all its buckets has about 1,400, one with
-/// leases at all datacenters 60,000. Above it nothing is admitted before something is idle.
+/// leases at all datacenters 60,000. Above it keys keep times in fewer buckets, so that they grow no more.
 pub const GROWN_BYTES_MAX: u64 = 48 << 20;
 
 /// One check of a call.
@@ -36,7 +37,7 @@ pub struct Check<'a> {
     pub cost: u64,
 }
 
-/// No room for another key or reservation: time must act. The policy's `on_error` says what to answer.
+/// No room for another key or reservation, nor for a meter that keys share: time must act. The policy's `on_error` says what to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -148,12 +149,8 @@ impl Table {
     /// What [`Self::check`] would say, as it stands before the call; nothing changes.
     pub fn peek(&self, check: &Check<'_>, wall_ms: i64) -> Verdict {
         let now_ms = self.clock.peek(wall_ms);
-        let mut place = String::new();
-        subject(&mut place, check.name, check.key);
-        let entry = self
-            .slots
-            .place_of(&place)
-            .and_then(|place| self.slots.get(place));
+        let place = self.place(check.name, check.key);
+        let entry = place.and_then(|place| self.slots.get(place));
         match entry {
             None => Escrow::new(check.policy).peek(check.policy, now_ms, check.cost),
             Some(entry)
@@ -236,9 +233,7 @@ impl Table {
 
     /// Whether anything is held of a key.
     pub fn knows(&self, name: &str, key: &str) -> bool {
-        let mut place = String::new();
-        subject(&mut place, name, key);
-        self.slots.place_of(&place).is_some()
+        self.place(name, key).is_some()
     }
 
     /// Consumes the cost of the check although it may be too much: what was used of the key elsewhere.
@@ -278,8 +273,7 @@ impl Table {
             cost: 0,
         };
         self.make_room(&[check], now_ms);
-        subject(&mut self.scratch, name, key);
-        let known = self.slots.place_of(&self.scratch);
+        let known = self.place(name, key);
         let place = match known.filter(|_| request.need == 0) {
             Some(place) => place,
             None => self.enter(name, policy, key, now_ms)?,
@@ -307,31 +301,12 @@ impl Table {
     /// idle.
     fn make_room(&mut self, checks: &[Check<'_>], now_ms: i64) {
         let is_needed = self.slots.is_overgrown()
-            || self.slots.is_full()
-                && checks.iter().any(|check| {
-                    subject(&mut self.scratch, check.name, check.key);
-                    self.slots.place_of(&self.scratch).is_none()
-                });
+            || checks.iter().any(|check| {
+                subject(&mut self.scratch, check.name, check.key);
+                !self.slots.has_room_for(&self.scratch)
+                    && self.slots.place_of(&self.scratch).is_none()
+            });
         self.sweep(is_needed, now_ms);
-    }
-
-    /// The place of a key, new or not, under the policy as it is now.
-    fn enter(
-        &mut self,
-        name: &str,
-        policy: &Policy,
-        key: &str,
-        now_ms: i64,
-    ) -> Result<usize, Full> {
-        if self.slots.is_overgrown() {
-            return Err(Full);
-        }
-        subject(&mut self.scratch, name, key);
-        if let Some(place) = self.slots.place_of(&self.scratch) {
-            self.adapt(place, policy, now_ms);
-            return Ok(place);
-        }
-        self.slots.insert(&self.scratch, policy, false)
     }
 
     pub(super) fn adapt(&mut self, place: usize, policy: &Policy, now_ms: i64) {

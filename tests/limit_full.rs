@@ -1,0 +1,156 @@
+//! Laws of a table that is full: what has no room shares meters, no policy takes what others need, and memory is bounded.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up should end"
+)]
+
+use std::collections::HashMap;
+
+use tally::counter::memory::{LIMITERS_BYTES_MAX, Memory};
+use tally::limit::policy::Policy;
+use tally::limit::table::{BYTES_MAX, Check, GROWN_BYTES_MAX, KEYS_MAX, Table};
+
+use checks::{check, left};
+use limits::{BEGIN_MS, Chance, precise};
+
+#[path = "common/checks.rs"]
+mod checks;
+
+#[allow(dead_code, reason = "not every test draws policies")]
+#[path = "common/limits.rs"]
+mod limits;
+
+#[test]
+fn where_there_is_no_room_keys_share_meters_and_none_gets_more_than_its_limit() {
+    let policy = Policy::sliding(3, 60);
+    let mut table = Table::in_memory();
+    let key = |number: u64| format!("key number {number}");
+    let ask = |table: &mut Table, number: u64, now_ms: i64| {
+        let key = key(number);
+        let verdict = table.check(&check(&policy, &key, 1), now_ms);
+        verdict.unwrap().is_allowed
+    };
+    let many = u64::from(KEYS_MAX) / 5 * 4;
+    for number in 0..many {
+        ask(&mut table, number, BEGIN_MS);
+    }
+    let size = table.size();
+    assert!(size.keys > u64::from(KEYS_MAX) / 2, "{size:?}");
+    assert!(size.keys <= u64::from(KEYS_MAX) * 3 / 4 + 257, "{size:?}");
+    assert!(size.bytes < BYTES_MAX, "{size:?}");
+    // One that has its own, and one that shares: none gets more than its limit, and the first all of it.
+    let allowed = (0..9).filter(|_| ask(&mut table, 0, BEGIN_MS)).count();
+    assert_eq!(allowed, 2);
+    for number in many..many + 1_000 {
+        let allowed = (0..9).filter(|_| ask(&mut table, number, BEGIN_MS)).count();
+        assert!(allowed <= 3, "{allowed} of key {number}");
+    }
+    assert!(!ask(&mut table, many, BEGIN_MS));
+    // Another policy has room for keys of its own.
+    let other = Check {
+        name: "other",
+        ..check(&policy, "anyone", 1)
+    };
+    assert!(table.check(&other, BEGIN_MS).unwrap().is_allowed);
+    assert_eq!(table.size().keys, size.keys + 1);
+    // Once others are idle a key has its own again, with all of its limit.
+    let later_ms = BEGIN_MS + 62_000;
+    let allowed = (0..9).filter(|_| ask(&mut table, many, later_ms)).count();
+    assert_eq!(allowed, 3);
+}
+
+#[test]
+fn a_key_that_gets_room_has_used_what_it_used_of_the_meter_that_it_shared() {
+    for seed in 0..20 {
+        let chance = &mut Chance(seed);
+        let policy = Policy::sliding(5, 100_000);
+        let short = Policy::sliding(1, 10);
+        let mut table = Table::in_memory();
+        // Others fill the table, and leave it.
+        for number in 0..u64::from(KEYS_MAX) {
+            let key = number.to_string();
+            let filler = Check {
+                name: "p",
+                ..check(&short, &key, 1)
+            };
+            table.check(&filler, BEGIN_MS).unwrap();
+            if number > 2_000 && seed > 0 {
+                break;
+            }
+        }
+        let mut admitted: HashMap<String, u64> = HashMap::new();
+        for step in 0..2_000 {
+            let key = format!("k{}", chance.below(300));
+            let verdict = table.check(&check(&policy, &key, 1), BEGIN_MS + step * 20);
+            *admitted.entry(key).or_default() += u64::from(verdict.unwrap().is_allowed);
+        }
+        assert!(
+            admitted.values().all(|admitted| *admitted <= 5),
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn policies_that_callers_bring_leave_room_for_others_whatever_their_names() {
+    let month = Policy::sliding(10, 2_592_000);
+    let mut table = Table::in_memory();
+    for number in 0..100_000_u64 {
+        let (name, key) = (format!("x{}~s2592000", number % 1_000), number.to_string());
+        let brought = Check {
+            name: &name,
+            ..check(&month, &key, 1)
+        };
+        // Where even the shared meters are out the policy decides; that is theirs alone.
+        let _ = table.check(&brought, BEGIN_MS);
+    }
+    let before = table.size().keys;
+    for number in 0..5_000_u64 {
+        let key = format!("user {number}");
+        assert!(
+            table
+                .check(&check(&month, &key, 1), BEGIN_MS)
+                .unwrap()
+                .is_allowed
+        );
+    }
+    assert_eq!(table.size().keys, before + 5_000, "each has its own");
+}
+
+#[test]
+fn keys_that_grow_are_bounded_and_judged_all_the_same() {
+    let policy = precise(1_000, 60);
+    let mut table = Table::in_memory();
+    for round in 0..300_i64 {
+        for key in 0..6_400 {
+            let key = key.to_string();
+            let verdict = table.check(&check(&policy, &key, 1), BEGIN_MS + round);
+            assert!(verdict.unwrap().is_allowed);
+        }
+    }
+    assert!(table.size().bytes < GROWN_BYTES_MAX + 40_000);
+    assert_eq!(left(&table, &policy, "7", BEGIN_MS + 300), 700);
+}
+
+#[test]
+fn tables_of_one_isolate_share_its_memory_and_each_has_its_part() {
+    let memory = Memory::default();
+    let policy = Policy::sliding(10, 60);
+    let mut tables: Vec<Table> = (0..4)
+        .map(|_| Table::in_memory().sharing(memory.share()))
+        .collect();
+    for table in &mut tables {
+        for number in 0..40_000 {
+            let key = format!("key number {number}");
+            table.check(&check(&policy, &key, 1), BEGIN_MS).unwrap();
+        }
+    }
+    let held: Vec<u64> = tables.iter().map(|table| table.size().bytes).collect();
+    assert_eq!(memory.bytes(), held.iter().sum::<u64>());
+    assert!(memory.bytes() < 2 * LIMITERS_BYTES_MAX, "{held:?}");
+    for bytes in held {
+        assert!(bytes >= LIMITERS_BYTES_MAX / 4 * 3 / 4, "{bytes}");
+    }
+    drop(tables);
+    assert_eq!(memory.bytes(), 0);
+}
