@@ -134,16 +134,30 @@ impl Escrow {
         self.timed(verdict, policy, now_ms, cost)
     }
 
-    /// What [`Self::check`] would say, as it stands before the call; nothing is consumed. What holders said a moment ago that they have not
-    /// spent is left, since it is recalled before a call is refused.
+    /// What [`Self::check`] would say, as it stands before the call; nothing is consumed.
     pub fn peek(&self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
+        self.peek_beside(policy, now_ms, cost, |_| true)
+    }
+
+    /// The same, where what holders said a moment ago that they have not spent is left: it is recalled before a call is refused.
+    pub fn peek_left(&self, policy: &Policy, now_ms: i64, cost: u64) -> Verdict {
+        let is_unheard = |lease: &Lease| now_ms.saturating_sub(lease.heard_ms) >= HEARD_MS;
+        self.peek_beside(policy, now_ms, cost, is_unheard)
+    }
+
+    fn peek_beside(
+        &self,
+        policy: &Policy,
+        now_ms: i64,
+        cost: u64,
+        holds: impl Fn(&Lease) -> bool,
+    ) -> Verdict {
         if self.leases.is_empty() {
             return self.meter.peek(policy, now_ms, cost);
         }
         let mut settled = self.clone();
         settled.settle(policy, now_ms);
-        let is_unheard = |lease: &&Lease| now_ms.saturating_sub(lease.heard_ms) >= HEARD_MS;
-        let held = settled.leases.iter().filter(is_unheard);
+        let held = settled.leases.iter().filter(|lease| holds(lease));
         let held = held.fold(0_u64, |sum, lease| sum.saturating_add(lease.outstanding()));
         let verdict = settled.meter.peek_beside(policy, now_ms, cost, held);
         settled.timed(verdict, policy, now_ms, cost)

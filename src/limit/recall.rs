@@ -8,7 +8,7 @@ use super::holder::Holder;
 use super::lease::{LeaseId, Request};
 use super::meter::{NEVER_MS, Verdict};
 use super::policy::{Policy, Scope};
-use super::table::Table;
+use super::table::{Check, Table};
 
 /// How long nothing is recalled of a key after a recall that did not bring what was needed: a key whose limit is used up would cost a
 /// message to each holder with every check.
@@ -163,7 +163,19 @@ impl Table {
         }
     }
 
-    /// Notes that a recall did not bring what was needed: for a second nothing is recalled of the key.
+    /// How a key stands after a recall: see [`Escrow::peek_left`].
+    pub fn peek_left(&self, check: &Check<'_>, wall_ms: i64) -> Verdict {
+        let now_ms = self.clock.peek(wall_ms);
+        let place = self.place(check.name, check.key);
+        match place.and_then(|place| self.slots.get(place)) {
+            Some(entry) if entry.policy == *check.policy => {
+                entry.escrow.peek_left(&entry.policy, now_ms, check.cost)
+            }
+            _ => self.peek(check, wall_ms),
+        }
+    }
+
+    /// Notes that a recall did not bring what was needed: for a moment nothing is recalled of the key.
     pub fn recalled_in_vain(&mut self, name: &str, key: &str, wall_ms: i64) {
         let now_ms = self.clock.read(wall_ms);
         let place = self.place(name, key);

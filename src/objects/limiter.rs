@@ -137,7 +137,7 @@ impl<'a> Asked<'a> {
         demands.iter().map(find).collect()
     }
 
-    fn check(&self) -> table::Check<'a> {
+    pub(super) fn check(&self) -> table::Check<'a> {
         table::Check {
             name: self.name.as_str(),
             policy: self.policy,

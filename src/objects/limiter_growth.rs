@@ -48,7 +48,7 @@ impl LimiterCore {
         call::limiter_before(&self.env, asked.name, &asked.demand.key)
     }
 
-    fn home_of(&self, to: &LimiterAddress, asked: &Asked<'_>) -> LimiterAddress {
+    pub(super) fn home_of(&self, to: &LimiterAddress, asked: &Asked<'_>) -> LimiterAddress {
         let datacenter = to.datacenter.as_ref();
         call::limiter_of(&self.env, datacenter, asked.name, &asked.demand.key)
     }
@@ -88,7 +88,12 @@ impl LimiterCore {
             partition,
             ..to.clone()
         };
-        let judged = ask(&self.env, old, asked, Demand::look(&asked.demand.key)).await;
+        // What is lent there counts as used: it may be spent until its leases end.
+        let look = Demand {
+            times: 0,
+            ..Demand::look(&asked.demand.key)
+        };
+        let judged = ask(&self.env, old, asked, look).await;
         let silent = || Fault::Unavailable("the key's old limiter does not answer".to_owned());
         let verdict = judged.verdict_of(0, 1).ok_or_else(silent)?;
         let used = asked.policy.capacity().saturating_sub(verdict.remaining);

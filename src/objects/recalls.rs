@@ -19,6 +19,9 @@ use crate::protocol::names::{self, LimiterAddress};
 /// How long a holder may take: a trip around the world is 0.3 s.
 const RECALL_MS_MAX: u64 = 500;
 
+/// How long the limiter may take to which a request is sent on: a little less than its holder waits.
+const SENT_ON_MS_MAX: u64 = 1_300;
+
 /// How many holders are asked at once. There are at most [`crate::limit::escrow::LEASES_MAX`].
 const RECALLS_AT_ONCE: usize = 64;
 
@@ -37,6 +40,7 @@ impl LimiterCore {
             policy,
             key,
             request,
+            is_sent_on,
         } = lease?;
         self.readable()?;
         let demand = Demand::look(&key);
@@ -45,6 +49,30 @@ impl LimiterCore {
             policy: &policy,
             demand: &demand,
         };
+        let home = self.home_of(&to, &asked);
+        if home != to {
+            // Two limiters that lend one limit would lend it twice. Isolates ask their limiter for each check then.
+            if is_sent_on || to.datacenter.is_some() {
+                let why =
+                    "the number of limiters changes, and this one does not lend the key; try again";
+                return Err(Fault::Unavailable(why.to_owned()));
+            }
+            let lease = Lease {
+                to: home,
+                name,
+                policy,
+                key,
+                request,
+                is_sent_on: true,
+            };
+            return call::object_within(
+                &self.env,
+                &names::limiter(&lease.to),
+                &lease,
+                SENT_ON_MS_MAX,
+            )
+            .await;
+        }
         self.may_lend(&to, &asked)?;
         self.fetch_before(&to, &asked).await?;
         let answer = self.lend(&to, &asked, &request).await?;
@@ -93,8 +121,11 @@ impl LimiterCore {
     ) -> Judged {
         let lends = to.datacenter.is_none() && asked.policy.scope == Scope::Global;
         let wish = asked.demand.wish;
-        if lends && wish == Wish::Look {
+        // One that is asked no time is how another limiter takes a key over: there what is held counts as used.
+        if lends && wish == Wish::Look && asked.demand.times > 0 {
             self.recall(asked, None, false).await;
+            let table = self.table.borrow();
+            return Judged::of(table.peek_left(&asked.check(), now_ms()));
         }
         let mut judged = self.judge(asked);
         for takes_all in [false, true] {

@@ -193,6 +193,8 @@ pub struct Lease {
     pub key: CounterId,
     /// What the holder says.
     pub request: lease::Request,
+    /// Whether a limiter sends it on that does not lend the key itself.
+    pub is_sent_on: bool,
 }
 
 /// Limiter of the world → that of a datacenter: give back what a lease holds. What its holder tells of it; nothing where it has ended.
