@@ -16,9 +16,9 @@ const CLASSES = { CELLS: "Cell", DIRECTORY: "Directory", INBOXES: "Inbox", LIMIT
 const TYPES = { js: "esm", wasm: "wasm" };
 
 /**
- * Starts Tally and resolves to `{ fetch, url, close }`. `fetch(path, init)` calls it; `init.cf`, such as `{ colo: "FRA" }`, names the datacenter.
- * `build`: the folder of the built Worker. `vars`: variables of both Workers. `workers`: Workers of your own, as Miniflare takes them;
- * one of them is answered by `fetch` if it stands first, and may bind the service `tally-edge`.
+ * Starts Tally and resolves to `{ fetch, edge, url, close }`. `edge(path, init)` calls Tally; `init.cf`, such as `{ colo: "FRA" }`, names the datacenter.
+ * `build`: the folder of the built Worker. `vars`: variables of both Workers. `workers`: Workers of your own, as Miniflare takes them; they may
+ * bind the service `tally-edge`. `fetch(path, init)` calls the first of them, or Tally where there is none.
  */
 export async function openTally({ build = fileURLToPath(new URL("../../build/", import.meta.url)), vars = {}, workers = [] } = {}) {
   const modules = Object.fromEntries(
@@ -64,6 +64,7 @@ export async function openTally({ build = fileURLToPath(new URL("../../build/", 
   return {
     url,
     fetch: (path, init) => world.dispatchFetch(new URL(path, url), init),
+    edge: async (path, init) => (await world.getWorker(EDGE)).fetch(new URL(path, url), init),
     close: () => world.dispose(),
   };
 }
