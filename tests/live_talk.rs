@@ -382,20 +382,12 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
         exact: true,
         as_of_ms: 3,
     };
+    let sight = |shown, is_read| Sight { shown, is_read };
     let sights = vec![
         Sight::default(),
-        Sight {
-            shown: Shown::Unknown,
-            is_read: false,
-        },
-        Sight {
-            shown: Shown::Missing,
-            is_read: true,
-        },
-        Sight {
-            shown: Shown::Counter(told),
-            is_read: true,
-        },
+        sight(Shown::Unknown, false),
+        sight(Shown::Missing, true),
+        sight(Shown::Counter(told), true),
     ];
     let bytes = encode(&sights).unwrap();
     assert_eq!(decode::<Vec<Sight>>(&bytes).as_ref(), Ok(&sights));

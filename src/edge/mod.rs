@@ -12,8 +12,10 @@
 //! | [`flight`] | how writes reach their cells by them |
 //! | [`fleet`] | how a bulk body reaches many cells |
 //! | [`openings`] | objects in use, where one process has them all |
+//! | [`increment`] | one write as it is asked for |
 //! | [`mod@write`] | increments and decrements |
 //! | [`bulk`], [`counting`] | `/events` and `/ingest`: how bodies are read, and then counted |
+//! | [`fetch`] | sums, fetched now or shared |
 //! | [`read`] | reads, cached or strong |
 //! | [`distribution`] | how samples are distributed |
 //! | [`secrets`], [`elements`] | keys and salts of hashes; what uniques of one write are counted by |
@@ -46,6 +48,7 @@ mod bulk;
 mod counting;
 mod distribution;
 mod elements;
+mod fetch;
 mod files;
 mod fleet;
 mod flight;
@@ -53,6 +56,7 @@ mod head;
 mod health;
 mod hyll;
 mod incoming;
+mod increment;
 mod isolate;
 mod keyed;
 mod lanes;

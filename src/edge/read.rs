@@ -1,31 +1,28 @@
 //! Reads: strong ones sum every cell now, default ones share a view that is at most 500 ms old.
 //!
-//! Invariant: at most one fetch per (counter, question) is under way in an isolate, and every
-//! answer's `as_of` is the moment its fetch began: what was acknowledged before is included.
+//! Invariant: every answer's `as_of` is the moment its fetch began (see [`super::fetch`]): what was acknowledged before is included.
 //! A reader with a version takes any view that covers it, else joins or begins later fetches until one does.
 
 use std::rc::Rc;
 
-use futures_channel::oneshot;
-
+use super::fetch::{fetch_now, fetch_shared};
 use super::isolate::with_reads;
 use super::respond::Answer;
-use super::views::{Fetched, Question, is_in_use};
+use super::views::Question;
 use super::visit::Visit;
 use crate::counter::id::CounterId;
 use crate::counter::ledger::SeenValue;
-use crate::platform::call::{self, CALL_MS_MAX};
+use crate::platform::call;
 use crate::platform::clock::{now_ms, sleep_ms, within_ms};
 use crate::platform::measure;
-use crate::protocol::messages::{Explain, Explained, Fault, GlobalSum, Read, ReadDrained, Wanted};
+use crate::protocol::messages::{Explain, Explained, Fault, GlobalSum, Read, Wanted};
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Freshness, Told};
 use crate::protocol::query::{Query, Window};
 use crate::protocol::version::{Version, not_reached};
 
-/// How often a reader looks for a fetch that another request began.
-const LOOK_EVERY_MS: u64 = 2;
+pub use super::fetch::{Seen, cells_of, see, unread};
 
 /// How long a reader waits for a version, from when it asked. Only its first sum may take longer, as any
 /// read may: a datacenter that hangs is given up after 3 s, and then there is something to tell.
@@ -34,136 +31,6 @@ const VERSION_MS_MAX: u64 = 2_000;
 /// The first and the longest pause before a sum that lacked something is made again; each is double the
 /// one before. 25 + 50 + 100 + 200 + 4 × 400 ms: at most ten sums in 2 s.
 const PAUSE_MS: (u64, u64) = (25, 400);
-
-/// A sum, or that there is no such counter, with its freshness.
-pub struct Seen {
-    /// The sum.
-    pub sum: Option<Rc<GlobalSum>>,
-    /// How true it is.
-    pub freshness: Freshness,
-}
-
-async fn fetch_now(visit: &Visit, question: &Question) -> Result<Seen, Problem> {
-    visit.visitor().read(1)?;
-    let as_of_ms = now_ms();
-    let drained = ReadDrained {
-        read: question.clone(),
-    };
-    let sum = call::aggregator(&visit.env, &drained)
-        .await
-        .map_err(unread)?;
-    visit.visitor().note_calls(sum.as_ref().map_or(0, cells_of));
-    let freshness = Freshness {
-        as_of_ms,
-        now_ms: now_ms(),
-        fresh: true,
-    };
-    Ok(Seen {
-        sum: sum.map(Rc::new),
-        freshness,
-    })
-}
-
-/// How many cells were asked for a sum, at most.
-pub fn cells_of(sum: &GlobalSum) -> u64 {
-    let parts = sum.datacenters.iter().map(|(_, part)| part.as_ref());
-    let cells = parts.map(|part| part.map_or(1, |part| part.cells.len().max(1)));
-    u64::try_from(cells.sum::<usize>()).unwrap_or(u64::MAX)
-}
-
-/// What a reader is told of a fault: unlike a write it may simply be tried again.
-pub fn unread(fault: Fault) -> Problem {
-    match fault {
-        Fault::Unavailable(what) => Problem::new(Code::Unavailable, format!("{what}; try again")),
-        other => other.into(),
-    }
-}
-
-/// Reads through the cache: a view whose fetch began after that moment.
-async fn fetch_shared(visit: &Visit, question: &Question, after_ms: i64) -> Result<Seen, Problem> {
-    let asked_ms = now_ms();
-    // A view that somebody fetches now, or that is young enough, serves this reader too.
-    let shared = with_reads(|reads| {
-        reads
-            .view(question)
-            .filter(|view| is_in_use(view, asked_ms) && view.begun_ms > after_ms)
-            .map(|view| view.begun_ms)
-    });
-    measure::count(match shared {
-        Some(_) => Metric::ReadCacheHit,
-        None => Metric::ReadCacheMiss,
-    });
-    if let Some(begun_ms) = shared {
-        while now_ms() - asked_ms <= i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX) {
-            let fetched = with_reads(|reads| {
-                reads
-                    .view(question)
-                    .filter(|view| view.begun_ms == begun_ms)
-                    .map(|view| view.fetched.clone())
-            });
-            match fetched {
-                Some(Some(fetched)) => {
-                    let freshness = Freshness {
-                        as_of_ms: begun_ms,
-                        now_ms: now_ms(),
-                        fresh: false,
-                    };
-                    return Ok(Seen {
-                        sum: fetched.map_err(unread)?,
-                        freshness,
-                    });
-                }
-                Some(None) => sleep_ms(LOOK_EVERY_MS).await,
-                // It was forgotten meanwhile: fetch anew.
-                None => break,
-            }
-        }
-    }
-    // What a write is answered with was paid for by the write.
-    let payer = (!question.wanted.is_passing).then(|| visit.visitor());
-    if let Some(payer) = payer {
-        payer.read(1)?;
-    }
-    let begun_ms = now_ms();
-    with_reads(|reads| reads.begin(question, begun_ms));
-    let (done, doing) = oneshot::channel();
-    let (env, asked) = (visit.env.clone(), question.clone());
-    visit.wait_until(async move {
-        let fetched: Fetched = call::aggregator(&env, &asked)
-            .await
-            .map(|sum| sum.map(Rc::new));
-        with_reads(|reads| reads.end(&asked, begun_ms, fetched.clone()));
-        let _ = done.send(fetched);
-    });
-    let late = || Fault::Unavailable("the read took too long".to_owned());
-    let fetched = within_ms(CALL_MS_MAX, doing)
-        .await
-        .ok_or_else(late)
-        .map_err(unread)?;
-    let fetched = fetched.map_err(|_| unread(late()))?;
-    let freshness = Freshness {
-        as_of_ms: begun_ms,
-        now_ms: now_ms(),
-        fresh: true,
-    };
-    let sum = fetched.map_err(unread)?;
-    if let Some(payer) = payer {
-        payer.note_calls(sum.as_deref().map_or(0, cells_of));
-    }
-    Ok(Seen { sum, freshness })
-}
-
-/// Reads a sum now, or through the cache.
-///
-/// # Errors
-/// `unavailable`.
-pub async fn see(visit: &Visit, question: &Question, strong: bool) -> Result<Seen, Problem> {
-    if strong {
-        fetch_now(visit, question).await
-    } else {
-        fetch_shared(visit, question, i64::MIN).await
-    }
-}
 
 /// Reads until what is read covers the version that was asked for, if one was.
 pub async fn see_version(

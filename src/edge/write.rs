@@ -1,35 +1,31 @@
 //! Increments and decrements.
 
-use super::elements::{Unique, unique_of};
 use super::flight::Cells;
+use super::increment::Write;
 use super::isolate::{forget_home, home_of, is_bounded, own_shard, shards_of};
 use super::keyed::How;
 use super::respond::Answer;
 use super::secrets::name_key;
 use super::visit::Visit;
-use super::{body, elements, keyed, lanes, manage, read};
+use super::{elements, keyed, lanes, manage, read};
 use crate::counter::flush::{Element, Load, Refusal};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{Keyed, Unchanged};
-use crate::counter::samples::Samples;
 use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
 use crate::platform::clock::{now_ms, random_key};
 use crate::platform::{call, measure};
-use crate::protocol::access::{Caller, Permission};
-use crate::protocol::batch::by::By;
-use crate::protocol::batch::event::{IncrementBody, parse_increment};
-use crate::protocol::batch::gather::CLOCK_SKEW_MS;
+use crate::protocol::access::Caller;
 use crate::protocol::batch::gather::Times;
 use crate::protocol::keyed::element_second;
-use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
+use crate::protocol::keys::{Kind, fingerprint, write_key};
 use crate::protocol::messages::{Condition, Fault};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{ignored_json, write_json};
 use crate::protocol::query::Query;
-use crate::sketch::{Histogram, hash};
+use crate::sketch::hash;
 
 /// How often a write is sent on because the shard it was sent to has been sealed.
 pub const MOVES_MAX: usize = 4;
@@ -54,22 +50,6 @@ pub async fn decrement(visit: &Visit, caller: &Caller, id: CounterId) -> Result<
     write(visit, caller, id, false).await
 }
 
-/// What a client wants counted.
-struct Write {
-    body: IncrementBody,
-    /// What uniques are counted by.
-    unique: Option<Unique>,
-    adds: bool,
-    /// Unix second.
-    second: i64,
-    /// Its idempotency key.
-    key: Option<String>,
-    /// Count it only while this holds.
-    condition: Option<Condition>,
-    /// Why it may not be counted now, if its time is out of range: one with a key is answered if it was counted before.
-    skewed: Option<Problem>,
-}
-
 async fn write(
     visit: &Visit,
     caller: &Caller,
@@ -77,50 +57,10 @@ async fn write(
     adds: bool,
 ) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
-    let bytes = body::read_small(&visit.request).await?;
-    let body = parse_increment(&bytes)?;
-    if !adds && body.sample.is_some() {
-        let detail = "a sample goes with an increment; leave it out of a decrement";
-        return Err(Problem::new(Code::InvalidBody, detail));
+    match Write::read(visit, caller, &id, adds).await? {
+        Some(write) => deliver(visit, id, write, strings).await,
+        None => Ok(Answer::json(ignored_json(&id))),
     }
-    let if_match = visit.header("if-match");
-    if caller.is_public() {
-        let needs = needs(adds, body.at_ms.is_some(), if_match.is_some());
-        caller.may_write(id.as_str(), body.delta, &needs)?;
-    }
-    let key = visit.header("idempotency-key");
-    let key = key.as_deref().map(parse_key).transpose()?;
-    let condition = if_match.as_deref().map(parse_if_match).transpose()?;
-    if is_ignored(visit, &body) {
-        return Ok(Answer::json(ignored_json(&id)));
-    }
-    let unique = unique_of(visit, &body)?;
-    let (at_ms, skewed) = stamp_ms(body.at_ms);
-    let second = at_ms.div_euclid(1_000);
-    let write = Write {
-        body,
-        unique,
-        adds,
-        second,
-        key: key.map(str::to_owned),
-        condition,
-        skewed,
-    };
-    if let Some(problem) = write.skewed.as_ref().filter(|_| write.key.is_none()) {
-        return Err(problem.clone());
-    }
-    deliver(visit, id, write, strings).await
-}
-
-/// What a write needs besides the right to increment by some amount now, where no key is sent.
-fn needs(adds: bool, has_time: bool, has_condition: bool) -> Vec<Permission> {
-    let needs = [
-        (Permission::Decrement, !adds),
-        (Permission::At, has_time),
-        (Permission::IfMatch, has_condition),
-    ];
-    let needed = needs.into_iter().filter(|(_, is_needed)| *is_needed);
-    needed.map(|(need, _)| need).collect()
 }
 
 /// Counts one, of this element where there is one.
@@ -128,35 +68,10 @@ fn needs(adds: bool, has_time: bool, has_condition: bool) -> Vec<Permission> {
 /// # Errors
 /// As [`increment`].
 pub async fn one(visit: &Visit, id: CounterId, unique: Option<String>) -> Result<(), Problem> {
-    let body = IncrementBody {
-        delta: 1,
-        by: By::of_unique(unique.as_deref()),
-        unique,
-        at_ms: None,
-        sample: None,
-    };
-    if is_ignored(visit, &body) {
-        return Ok(());
+    match Write::one(visit, unique)? {
+        Some(write) => deliver(visit, id, write, false).await.map(|_| ()),
+        None => Ok(()),
     }
-    let write = Write {
-        unique: unique_of(visit, &body)?,
-        body,
-        adds: true,
-        second: now_ms().div_euclid(1_000),
-        key: None,
-        condition: None,
-        skewed: None,
-    };
-    deliver(visit, id, write, false).await.map(|_| ())
-}
-
-/// Whether a write is left out since a bot sent it, which is counted then.
-fn is_ignored(visit: &Visit, body: &IncrementBody) -> bool {
-    let is_ignored = body.by.is_ignored(|| visit.header("user-agent"));
-    if is_ignored {
-        measure::count(Metric::BotIgnored);
-    }
-    is_ignored
 }
 
 async fn deliver(
@@ -182,7 +97,7 @@ async fn deliver(
     } else {
         load.removed = delta;
     }
-    load.samples = samples_of(&write);
+    load.samples = write.samples();
     let mut element = None;
     let unique = match &write.unique {
         Some(unique) => Some(unique.bytes(&visit.env, second).await?),
@@ -263,12 +178,6 @@ async fn deliver(
     )))
 }
 
-/// The sample of a write, as loads carry it.
-fn samples_of(write: &Write) -> Samples {
-    let sample = write.body.sample.map(Histogram::of);
-    sample.map(|one| (write.second, one)).into_iter().collect()
-}
-
 /// What a write is counted as that is answered as done.
 const fn acknowledged(adds: bool) -> Metric {
     if adds {
@@ -340,7 +249,7 @@ async fn write_alone(
         past: Vec::new(),
         seen: None,
         condition,
-        samples: samples_of(write),
+        samples: write.samples(),
     };
     let (answer, counted) = match keyed::count_one(visit, &id, keyed, &how, strings).await {
         // Home may have moved since it was learned of: the next one asks.
@@ -400,21 +309,4 @@ async fn decided_by(
         None => How::Unclaimed(home),
     };
     Ok((how, condition))
-}
-
-/// The time of a write, the client's own where there is one; and what is told where it is too far from ours.
-fn stamp_ms(given_ms: Option<i64>) -> (i64, Option<Problem>) {
-    let now_ms = now_ms();
-    let at_ms = given_ms.unwrap_or(now_ms);
-    let is_near = at_ms.abs_diff(now_ms) <= CLOCK_SKEW_MS.unsigned_abs();
-    let skewed = || {
-        Problem::new(
-            Code::ClockSkew,
-            format!(
-                "`at` is unix milliseconds within {} s of our clock ({now_ms}); send older events to /ingest",
-                CLOCK_SKEW_MS / 1_000
-            ),
-        )
-    };
-    (at_ms, (!is_near).then(skewed))
 }

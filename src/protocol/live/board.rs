@@ -4,11 +4,13 @@
 //! Each counter remembers the turn in which it changed last, each watcher the turn of its last update: what changed
 //! after it is what the watcher lacks. So nothing is kept for a slow watcher, and nothing for all that come.
 
+mod visitors;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::sight::{Shown, Sight, Tag};
-use super::{COUNTERS_MAX, LOST_MS, PING_MS, VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX};
+use super::{COUNTERS_MAX, LOST_MS, PING_MS};
 use crate::counter::id::CounterId;
 use crate::protocol::order::in_order;
 
@@ -155,25 +157,6 @@ impl Board {
             visitor: None,
         };
         self.watchers.insert(id, watcher);
-    }
-
-    /// Whether a visitor may have a stream of so many counters besides those that it has, not counting one.
-    pub fn has_room(&self, visitor: u64, counters: usize, except: Option<WatcherId>) -> bool {
-        let own = self
-            .watchers
-            .iter()
-            .filter(|(id, watcher)| watcher.visitor == Some(visitor) && Some(**id) != except);
-        let (streams, watched) = own.fold((0, 0), |(streams, watched), (_, watcher)| {
-            (streams + 1, watched + watcher.ids.len())
-        });
-        streams < VISITOR_STREAMS_MAX && watched + counters <= VISITOR_COUNTERS_MAX
-    }
-
-    /// Notes that a watcher is a visitor's.
-    pub fn note_visitor(&mut self, id: WatcherId, visitor: u64) {
-        if let Some(watcher) = self.watchers.get_mut(&id) {
-            watcher.visitor = Some(visitor);
-        }
     }
 
     /// Has a watcher watch these counters from now on. It is sent all of them again.
