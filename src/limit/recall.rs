@@ -123,7 +123,10 @@ impl Holder {
             let meanwhile_ms = self.trip_ms.saturating_mul(4);
             self.demand.within(policy, now_ms, meanwhile_ms)
         };
-        self.returned = self.returned.saturating_add(tokens.saturating_sub(kept));
+        let given = tokens.saturating_sub(kept);
+        self.returned = self.returned.saturating_add(given);
+        // Nobody holds it now, as far as is known here: what verdicts tell of the rest stays as it was.
+        self.free = self.free.saturating_add(given);
         // What is on its way for nobody is not taken any more: it may be what the others lack.
         if let Some(flight) = self.flight.filter(|flight| flight.need == 0) {
             self.flight = None;
