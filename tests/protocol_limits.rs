@@ -213,7 +213,8 @@ fn a_check_costs_one_unless_it_says_more() {
     for (sent, code) in [
         (r#"{"cost":0}"#, Code::InvalidCost),
         (r#"{"cost":-1}"#, Code::InvalidBody),
-        (r#"{"cost":null,"policy":"a"}"#, Code::UnknownField),
+        (r#"{"cost":null}"#, Code::InvalidBody),
+        (r#"{"cost":1,"policy":"a"}"#, Code::UnknownField),
         (r#"{"checks":[]}"#, Code::UnknownField),
         (r#"{"cost":1,"limit":5}"#, Code::InvalidPolicy),
     ] {
