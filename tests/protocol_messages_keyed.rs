@@ -160,7 +160,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
     };
     assert_eq!(
         golden(&counted),
-        "0e00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d080103465241"
+        "0d00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c080103465241"
     );
     let claim = Claim {
         counter: address().counter,
