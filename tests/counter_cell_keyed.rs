@@ -18,7 +18,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::counter::cell::{Cell, recall};
 use tally::counter::flush::{Changes, Load, Refusal};
-use tally::counter::ledger::{Keyed, KeyedOutcome, SeenValue};
+use tally::counter::ledger::{Keyed, KeyedOutcome, Keys, SeenValue};
 use tally::counter::merge::Question;
 use tally::counter::nonces::Nonce;
 use tally::counter::total::Value;
@@ -49,7 +49,7 @@ proptest! {
         shell.count(&again, false)?;
         prop_assert!(shell.cell == before, "a repetition changed the cell");
         // Only asked for: what was counted gets the same answer, and what was not is unknown.
-        let known = |key| shell.rows.record(shell.cell.ledger(), key);
+        let known = |key| shell.rows.record(shell.cell.ledger(Keys::Clients), key);
         let answers = recall(&again, &known);
         let first = again.iter().map(|write| KeyedOutcome::Replayed(shell.model.answers[&write.key]));
         prop_assert_eq!(answers, first.collect::<Vec<_>>());
@@ -243,9 +243,9 @@ fn a_new_generation_begins_with_an_empty_ledger() {
         .count(&[write(1, ONE, BEGIN_MS)], false)
         .expect("counted");
     shell.cell.take_grant(grant(GENERATION + 1, true), BEGIN_MS);
-    assert_eq!(shell.cell.ledger().slots().count(), 0);
+    assert_eq!(shell.cell.ledger(Keys::Clients).slots().count(), 0);
     let mut ended = shell.rows.load();
-    assert_eq!(ended.ledger().slots().count(), 1);
+    assert_eq!(ended.ledger(Keys::Clients).slots().count(), 1);
     ended.close(GENERATION);
-    assert_eq!(ended.ledger().slots().count(), 0);
+    assert_eq!(ended.ledger(Keys::Clients).slots().count(), 0);
 }

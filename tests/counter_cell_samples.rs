@@ -18,7 +18,7 @@ use tally::counter::cell::{Cell, LedgerLimits, clamp_stamp};
 use tally::counter::flush::{Changes, Load, Refusal};
 use tally::counter::grant::Grant;
 use tally::counter::history::{MINUTES_KEPT, Step};
-use tally::counter::ledger::{Keyed, WriteKey};
+use tally::counter::ledger::{Keyed, Keys, WriteKey};
 use tally::counter::nonces::Nonce;
 use tally::counter::samples::{Samples, whole};
 use tally::sketch::{Histogram, Sample};
@@ -27,6 +27,7 @@ use tally::sketch::{Histogram, Sample};
 const BEGIN: i64 = 1_777_593_655;
 
 const LIMITS: LedgerLimits = LedgerLimits {
+    keys: Keys::Clients,
     kept_ms: 86_400_000,
     records_max: 1_000,
 };
@@ -97,7 +98,7 @@ impl Shell {
 
     fn count(&mut self, writes: &[Keyed]) {
         let mut changes = Changes::default();
-        let ledger = self.cell.ledger().clone();
+        let ledger = self.cell.ledger(Keys::Clients).clone();
         let known = |key: WriteKey| self.rows.record(&ledger, key);
         let now_ms = self.now * 1_000;
         let counted = self

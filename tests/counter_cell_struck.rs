@@ -14,7 +14,7 @@ use home::*;
 use tally::counter::cell::{Cell, LedgerLimits, recall};
 use tally::counter::flush::Changes;
 use tally::counter::grant::Grant;
-use tally::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use tally::counter::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
 
 #[test]
 fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() {
@@ -41,7 +41,7 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
     assert_eq!(shell.strike(&next, 0), KeyedOutcome::Struck);
     assert!(!shell.cell.is_blank(), "it has that to keep");
     assert!(!shell.cell.close(1), "told of the end once more");
-    assert_eq!(shell.cell.ledger().records(), 1);
+    assert_eq!(shell.cell.ledger(Keys::Clients).records(), 1);
     // Also by a cell that counts for nobody.
     let mut unborn = Shell {
         cell: Cell::default(),
@@ -49,7 +49,11 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
     };
     assert_eq!(unborn.strike(&struck, 0), KeyedOutcome::Struck);
     unborn.cell.take_grant(home(1, 0, None), NOW_MS);
-    assert_eq!(unborn.cell.ledger().records(), 1, "it is looked for still");
+    assert_eq!(
+        unborn.cell.ledger(Keys::Clients).records(),
+        1,
+        "it is looked for still"
+    );
     unborn.cell.take_grant(
         Grant {
             generation: 2,
@@ -57,10 +61,15 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
         },
         NOW_MS,
     );
-    assert_eq!(unborn.cell.ledger().records(), 0, "its rows are gone");
+    assert_eq!(
+        unborn.cell.ledger(Keys::Clients).records(),
+        0,
+        "its rows are gone"
+    );
     assert_eq!(unborn.count(&struck), Ok(KeyedOutcome::Struck));
     let mut changes = Changes::default();
     let full = LedgerLimits {
+        keys: Keys::Clients,
         records_max: 0,
         ..LIMITS
     };
@@ -101,13 +110,18 @@ fn a_claim_that_comes_back_to_a_lead_that_counts_no_more_is_struck_out_again() {
     let write = keyed(1, 5, 0);
     assert_eq!(shell.strike(&write, 0), KeyedOutcome::Struck);
     assert_eq!(shell.strike(&write, 2), KeyedOutcome::Struck);
-    assert_eq!(shell.cell.ledger().records(), 1, "one for each key");
+    assert_eq!(
+        shell.cell.ledger(Keys::Clients).records(),
+        1,
+        "one for each key"
+    );
     for late in 0..=2 {
         let counted = shell.count_moved(&write, late);
         assert_eq!(counted, Ok(KeyedOutcome::Struck), "sent with {late}");
     }
     // A full ledger has room for what is there already.
     let full = LedgerLimits {
+        keys: Keys::Clients,
         records_max: 0,
         ..LIMITS
     };
@@ -139,7 +153,7 @@ fn what_lifts_a_strike_is_kept_as_long_as_any_record() {
     assert_eq!(new.replaces, Some(struck.slot));
     assert!(new.kept.slot - late_ms >= LIMITS.kept_ms);
     assert_eq!(
-        shell.cell.ledger().slots().collect::<Vec<_>>(),
+        shell.cell.ledger(Keys::Clients).slots().collect::<Vec<_>>(),
         [new.kept.slot]
     );
 }
@@ -155,7 +169,7 @@ fn what_was_refused_for_its_clients_key_is_never_counted_and_what_only_its_sende
     );
     assert!(shell.records.is_empty());
     assert_eq!(shell.count(&write), Ok(KeyedOutcome::BelowFloor));
-    assert_eq!(shell.cell.ledger().records(), 1);
+    assert_eq!(shell.cell.ledger(Keys::Clients).records(), 1);
     shell.flush(1, 10, 0).expect("it counts");
     // A late copy, a retry, and one whose claim would have moved: they are all told the same.
     let known = |key: WriteKey| shell.records.get(&key).copied();
@@ -182,7 +196,11 @@ fn a_write_that_was_struck_out_may_be_refused_when_it_comes_back() {
     let write = keyed(1, 0, 4);
     assert_eq!(shell.strike(&write, 0), KeyedOutcome::Struck);
     assert_eq!(shell.count_moved(&write, 2), Ok(KeyedOutcome::BelowFloor));
-    assert_eq!(shell.cell.ledger().records(), 1, "one for each key");
+    assert_eq!(
+        shell.cell.ledger(Keys::Clients).records(),
+        1,
+        "one for each key"
+    );
     shell.flush(1, 10, 0).expect("it counts");
     for moves in [0, 2, 3] {
         let again = shell.count_moved(&write, moves);
@@ -194,6 +212,7 @@ fn a_write_that_was_struck_out_may_be_refused_when_it_comes_back() {
 fn refusals_leave_room_for_what_counts() {
     let mut shell = Shell::new(home(1, 0, Some(0)));
     let limits = LedgerLimits {
+        keys: Keys::Clients,
         records_max: 4,
         ..LIMITS
     };

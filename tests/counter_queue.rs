@@ -42,7 +42,7 @@ fn row(number: u64, events: Vec<Event>) -> Logged {
 
 /// Gathers with keys that no two draws share.
 fn gather_with(rows: &[Logged], drawn: &mut u64) -> Gathered {
-    gather(rows, &mut || {
+    gather(rows, &mut |_| {
         *drawn += 1;
         let mut key = [0; 16];
         key[..8].copy_from_slice(&drawn.to_le_bytes());

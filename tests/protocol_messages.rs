@@ -25,10 +25,10 @@ use tally::counter::total::Value;
 use tally::protocol::messages::{
     Append, Ask, Call, Check, CheckStorage, Claim, Close, Configure, Count, DeletePolicy, Drain,
     EndReservation, Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, GetSecrets, Held, Hello,
-    Keep, Lease, List, ListAll, ListPolicies, LookUp, MayHold, Measure, Operate, Push, PutPolicy,
-    Read, ReadDead, ReadDrained, ReadMany, Recall, Register, RegisterInbox, ReleaseInbox, Report,
-    Reserve, RotateKey, Seal, Settle, Sum, SumExplained, Suspend, TakeOver, ViewOf, WatchLead,
-    decode, encode,
+    Keep, Lease, LetInboxesGo, List, ListAll, ListPolicies, LookUp, MayHold, Measure, Operate,
+    Push, PutPolicy, Read, ReadDead, ReadDrained, ReadMany, Recall, Register, RegisterInbox,
+    ReleaseInbox, Report, Reserve, RotateKey, Seal, Settle, Sum, SumExplained, Suspend, TakeOver,
+    ViewOf, WatchLead, decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -276,6 +276,7 @@ fn each_call_has_its_own_path() {
         (TakeOver::PATH, "/take-over"),
         (Append::PATH, "/append"),
         (Drain::PATH, "/drain"),
+        (LetInboxesGo::PATH, "/let-inboxes-go"),
         (ReleaseInbox::PATH, "/release-inbox"),
         (MayHold::PATH, "/may-hold"),
         (ReadDead::PATH, "/read-dead"),

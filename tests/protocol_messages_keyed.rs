@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::{
-    Keyed, KeyedOutcome, Ledger, Record, Recorded, SeenValue, Unchanged, WriteKey,
+    Keyed, KeyedOutcome, Keys, Ledger, Record, Recorded, SeenValue, Unchanged, WriteKey,
 };
 use tally::counter::total::Value;
 use tally::protocol::messages::{
@@ -120,7 +120,7 @@ fn keyed_writes_and_claims_have_these_bytes() {
         ..keyed.clone()
     };
     let writes = vec![keyed.clone(), sampled];
-    let count = Count::new(address(), writes.clone(), Some(300));
+    let count = Count::new(address(), writes.clone(), Some(300), Keys::Clients);
     let bytes = golden(&count);
     assert!(
         bytes.ends_with(
@@ -134,10 +134,10 @@ fn keyed_writes_and_claims_have_these_bytes() {
     // Samples travel beside their writes, and are with them again where they arrive.
     let received = decode::<Count>(&encode(&count).expect("a message")).map(Count::received);
     assert_eq!(received.map(|count| count.writes), Ok(writes));
-    let count = Count::new(address(), vec![keyed], Some(300));
+    let count = Count::new(address(), vec![keyed], Some(300), Keys::Clients);
     assert_eq!(
         golden(&count),
-        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac0200"
+        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac020000"
     );
     let counted = Counted {
         outcomes: vec![
@@ -154,13 +154,15 @@ fn keyed_writes_and_claims_have_these_bytes() {
             KeyedOutcome::NotWhole,
             KeyedOutcome::Unknown,
             KeyedOutcome::BelowFloorBefore,
+            KeyedOutcome::CountedBefore,
+            KeyedOutcome::Expired,
         ],
         shards: 8,
         home: Some(address().datacenter),
     };
     assert_eq!(
         golden(&counted),
-        "0d00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c080103465241"
+        "0f00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d0e080103465241"
     );
     let claim = Claim {
         counter: address().counter,

@@ -24,11 +24,13 @@ mod answer;
 mod elements;
 mod former;
 mod keyed;
+mod numbered;
 mod rows;
 mod samples;
 mod shards;
 
 pub use keyed::{LedgerLimits, recall};
+pub use numbered::KnownNumbers;
 
 /// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
 pub const STAMP_CLAMP_SECONDS: i64 = 5;
@@ -63,6 +65,10 @@ pub struct Cell {
     /// Flushes of generations that have ended, in memory only: see [`Cell::check_generation`].
     former: Nonces,
     ledger: Ledger,
+    /// The ledger of drawn keys.
+    drawn: Ledger,
+    /// Whether numbered writes were struck out here, as far as is known.
+    has_numbers: bool,
     history: History,
     all_time: Uniques,
     open_uniques: Option<(i64, Uniques)>,
@@ -159,9 +165,17 @@ impl Cell {
             }
             older => {
                 // An unborn cell may have struck writes out, which it must not count now either.
-                let struck = std::mem::take(&mut self.ledger);
+                let (ledger, drawn) = match older {
+                    None => (
+                        std::mem::take(&mut self.ledger),
+                        std::mem::take(&mut self.drawn),
+                    ),
+                    Some(_) => Default::default(),
+                };
                 *self = Self {
-                    ledger: older.map_or(struck, |_| Ledger::default()),
+                    ledger,
+                    drawn,
+                    has_numbers: self.has_numbers && older.is_none(),
                     grant: Some(grant),
                     shards_ever: grant.settings.shards(),
                     spread: grant.spread,
@@ -218,7 +232,8 @@ impl Cell {
 
     /// Whether it has nothing to keep: it counts for no generation, and has struck nothing out.
     pub fn is_blank(&self) -> bool {
-        self.generation().is_none() && self.ledger.records() == 0
+        let records = self.ledger.records() + self.drawn.records();
+        self.generation().is_none() && records == 0 && !self.has_numbers
     }
 
     /// Drops everything if the cell is of this generation or an older one. True if it was.

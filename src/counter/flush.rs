@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::{DirtyPages, Step};
-use super::ledger::NewRecord;
+use super::ledger::{NewRecord, WriteKey};
+use super::numbers::Numbers;
 use super::samples::{Samples, add_samples};
 use super::settings::{SHARDS_MAX, UniqueHash};
 use super::split::shard_of_element;
@@ -153,8 +154,12 @@ pub struct Changes {
     /// Hours, and days, that are over: when all else is written, the shell joins the rows of each hour's minutes into one,
     /// and then those of each day's hours. By step and start, so hours come first.
     pub over: BTreeSet<(Step, i64)>,
-    /// Records of keyed writes, one for each key. Where there are any, the ledger's counts are written too.
+    /// Records of keyed writes, one for each key. Where there are any, the counts of their ledger are written too.
     pub records: Vec<NewRecord>,
+    /// Whether their keys were drawn, which have a ledger of their own.
+    pub are_drawn: bool,
+    /// Lanes of numbered writes that changed.
+    pub numbers: BTreeMap<WriteKey, Numbers>,
     /// Samples by the unix second of their minute's start: the shell merges them into those minutes' rows.
     pub samples: Samples,
 }

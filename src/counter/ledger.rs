@@ -17,6 +17,35 @@ use super::total::{Sum, Value};
 /// The most records of one cell: about 100 bytes each on disk, 200 MB of the 10 GB that an object may hold.
 pub const RECORDS_MAX: u64 = 2_000_000;
 
+/// How long records of drawn keys are kept, seconds. Nobody but the call that drew a key sends it, for a few seconds; a
+/// copy that the network holds back for two minutes is more than lanes of flushes are safe from, too.
+pub const DRAWN_KEPT_SECONDS: u64 = 120;
+
+/// Writes with drawn keys that one cell decides each second, for as long as they come: what is decided by a floor or a
+/// condition.
+pub const DRAWN_PER_SECOND: u64 = 1_000;
+
+/// The most records of drawn keys of one cell. They have a budget of their own, so that they take no room from clients'
+/// keys. It is three times what that rate needs: a clock that stepped back keeps them for longer.
+pub const DRAWN_RECORDS_MAX: u64 = 500_000;
+
+// A record is kept for up to a quarter longer.
+const _: () = assert!(
+    3 * DRAWN_PER_SECOND * (DRAWN_KEPT_SECONDS + DRAWN_KEPT_SECONDS / 4) <= DRAWN_RECORDS_MAX
+);
+
+/// Who may send a write again under its key, and so what is kept of it, and for how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Keys {
+    /// A client: a record, for as long as the deployment promises.
+    #[default]
+    Clients,
+    /// The call that drew it: a record for [`DRAWN_KEPT_SECONDS`].
+    Drawn,
+    /// An inbox or a queue, until it is settled: its number, see [`super::numbers`].
+    Numbered,
+}
+
 /// Refusals are recorded only while the ledger has fewer records than this part of what it may have: what is refused
 /// again and again, as decrements of what is sold out, leaves room for a million writes that count.
 pub const REFUSALS_PART: u64 = 2;
@@ -243,12 +272,19 @@ pub enum KeyedOutcome {
     Unknown,
     /// It was refused before, as it would have taken the value below the counter's floor, and is never counted.
     BelowFloorBefore,
+    /// It was counted before, which its number tells and nothing else.
+    CountedBefore,
+    /// It is so old that nobody knows whether it was counted; it is not, any more.
+    Expired,
 }
 
 impl KeyedOutcome {
     /// Whether it was counted, now or before.
     pub fn is_counted(&self) -> bool {
-        matches!(self, Self::Counted(_) | Self::Replayed(_))
+        matches!(
+            self,
+            Self::Counted(_) | Self::Replayed(_) | Self::CountedBefore
+        )
     }
 }
 

@@ -35,6 +35,7 @@ pub mod ledger;
 pub mod memory;
 pub mod merge;
 pub mod nonces;
+pub mod numbers;
 pub mod produce;
 pub mod queue;
 pub mod samples;

@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::id::{CounterId, Datacenter};
-use super::ledger::{Keyed, WriteKey};
+use super::ledger::{Keyed, Keys, WriteKey};
 use super::nonces::Nonce;
-use super::queue::{APPEND_ENTRIES_MAX, Due, Event, SUMMED_MAX};
+use super::queue::{APPEND_ENTRIES_MAX, Due, Event, SUMMED_MAX, keys_of};
 
 /// The most messages that the platform takes at once. Source: Cloudflare Queues, "Limits".
 pub const BATCH_MESSAGES_MAX: usize = 100;
@@ -111,6 +111,11 @@ impl Sent {
         }
     }
 
+    /// What its key is.
+    pub fn keys(&self) -> Keys {
+        keys_of(self.is_clients, self.fingerprint)
+    }
+
     /// The event that an inbox logs.
     pub fn into_event(self) -> Event {
         Event {
@@ -171,9 +176,14 @@ impl<O: Clone> Producer<O> {
         self.open.is_empty() && self.full.is_empty() && self.flying.is_empty()
     }
 
-    /// Adds an event, whose key is its own or was drawn for it. Returns the number of its batch; `None` where
-    /// too many wait, and it was not added. Cost: O(messages of a batch).
+    /// Adds an event. Returns the number of its batch; `None` where too many wait, and it was not added. Cost:
+    /// O(messages of a batch).
     pub fn join(&mut self, event: Sent) -> Option<u64> {
+        self.join_named(event, &mut |_| {})
+    }
+
+    /// [`Producer::join`], where `name` gives a key to an event that begins a message.
+    pub fn join_named(&mut self, mut event: Sent, name: &mut dyn FnMut(&mut Sent)) -> Option<u64> {
         let joins = self.limits.joins;
         let mut open = self.open.iter_mut();
         if let Some(message) = open.find(|message| joins && message.takes(&event)) {
@@ -189,6 +199,7 @@ impl<O: Clone> Producer<O> {
             self.full.push_back((self.number, full));
             self.number += 1;
         }
+        name(&mut event);
         self.open.push(event);
         Some(self.number)
     }

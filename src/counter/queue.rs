@@ -8,11 +8,14 @@
 //! Life of an event: appended to the log → gathered into a batch, one keyed write for each counter → sent
 //! until its cell answers → done, or dead where it can never be counted.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::id::{CounterId, Datacenter};
-use super::ledger::{Keyed, KeyedOutcome, WriteKey};
+use super::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
 use super::nonces::Nonce;
+use super::numbers::NUMBERED;
 
 /// Inboxes of one datacenter: each an object of about 1,000 requests/s, and each isolate stays with one.
 pub const INBOXES_PER_DATACENTER: u8 = 4;
@@ -41,12 +44,21 @@ pub const DISTINCT_KEYS_MAX: usize = 1_000;
 /// counter can hold takes no other with it: 10,000 of these are far below 2^128.
 pub const SUMMED_MAX: u128 = 1 << 64;
 
-/// The shortest time between the beginnings of two batches. Each costs its counters a record that is kept for
-/// up to 30 hours: 4 inboxes × 4 batches/s × 108,000 s are 1.7 of the 2 million records of a cell.
+/// The largest sum that others are added to while they wait: two of these are below 2^128.
+const WAITING_SUM_MAX: u128 = 1 << 126;
+
+/// The shortest time between the beginnings of two batches.
 pub const BATCH_SPACING_MS: i64 = 250;
 
-/// The most batches that are not done: beyond it, events stay in the log.
+/// The most batches that are sent for the first time: beyond it, events stay in the log.
 pub const BATCHES_MAX: u64 = 64;
+
+/// The most rows of what could not be counted yet, beyond it events stay in the log: 20,000 counters that cannot be
+/// reached, of usually 300 bytes each.
+pub const PARKED_MAX: u64 = 20_000;
+
+/// How coarse the times of amounts become that wait together, once there are [`BATCH_ENTRIES_MAX`] of them, seconds.
+const COARSER_SECONDS: [i64; 2] = [60, 3_600];
 
 /// The first wait before a batch that was not wholly counted is tried again, and the longest.
 pub const RETRY_MS: (i64, i64) = (250, 30_000);
@@ -139,6 +151,23 @@ pub struct Due {
     pub write: Keyed,
 }
 
+impl Due {
+    /// What its key is.
+    pub fn keys(&self) -> Keys {
+        keys_of(self.is_clients, self.write.fingerprint)
+    }
+}
+
+/// What a key is, by whether it is a client's, and its fingerprint. One that was drawn by builds before keys were numbered
+/// has the record that those gave it.
+pub(super) fn keys_of(is_clients: bool, fingerprint: u64) -> Keys {
+    if !is_clients && fingerprint == NUMBERED {
+        Keys::Numbered
+    } else {
+        Keys::Clients
+    }
+}
+
 /// What was gathered from the first rows of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gathered {
@@ -148,10 +177,10 @@ pub struct Gathered {
     pub rows: usize,
 }
 
-/// Gathers a batch from rows in order: events of one counter and generation become one write. `new_key` draws
-/// a key at random. At least one row is taken where there is one. Cost: O(events × writes of small batches),
+/// Gathers a batch from rows in order: events of one counter and generation become one write. `new_key` gives the key of
+/// a counter's next write. At least one row is taken where there is one. Cost: O(events × writes of small batches),
 /// O(events × log writes) else.
-pub fn gather(rows: &[Logged], new_key: &mut dyn FnMut() -> WriteKey) -> Gathered {
+pub fn gather(rows: &[Logged], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) -> Gathered {
     let mut gathered = Gathered::default();
     let mut places: std::collections::HashMap<(&CounterId, u64), usize> = Default::default();
     let mut events = 0_usize;
@@ -175,7 +204,8 @@ pub fn gather(rows: &[Logged], new_key: &mut dyn FnMut() -> WriteKey) -> Gathere
             if summed {
                 places.insert(place, gathered.dues.len());
             }
-            let (key, fingerprint) = event.key.unwrap_or_else(|| (new_key(), 0));
+            let numbered = || (new_key(&event.counter), NUMBERED);
+            let (key, fingerprint) = event.key.unwrap_or_else(numbered);
             gathered.dues.push(Due {
                 counter: event.counter.clone(),
                 is_clients: event.key.is_some(),
@@ -201,14 +231,51 @@ pub fn gather(rows: &[Logged], new_key: &mut dyn FnMut() -> WriteKey) -> Gathere
 fn add(write: &mut Keyed, event: &Event) {
     // Neither sum can overflow: see `SUMMED_MAX`.
     write.added = write.added.saturating_add(event.delta);
-    match write
-        .past
-        .iter_mut()
-        .find(|(second, _)| *second == event.second)
-    {
-        Some((_, amount)) => *amount = amount.saturating_add(event.delta),
-        None => write.past.push((event.second, event.delta)),
+    add_amount(&mut write.past, event.second, event.delta);
+}
+
+fn add_amount(past: &mut Vec<(i64, u128)>, second: i64, amount: u128) {
+    match past.iter_mut().find(|(known, _)| *known == second) {
+        Some((_, sum)) => *sum = sum.saturating_add(amount),
+        None => past.push((second, amount)),
     }
+}
+
+/// Adds a write to those of its counter that wait and have not been sent: to one of the same generation, if there is one.
+/// `new_key` gives a key otherwise. Cost: O(times of both).
+pub fn wait_with(
+    waiting: &mut Vec<Due>,
+    due: Due,
+    new_key: &mut dyn FnMut(&CounterId) -> WriteKey,
+) {
+    let joins = |due: &Due| due.keys() == Keys::Numbered && due.write.added <= WAITING_SUM_MAX;
+    let (generation, joined) = (due.write.generation, joins(&due));
+    let mut known = waiting.iter_mut();
+    let known = known.find(|known| joined && joins(known) && known.write.generation == generation);
+    let Some(Due { write, .. }) = known else {
+        let mut due = due;
+        if due.keys() == Keys::Numbered {
+            due.write.key = new_key(&due.counter);
+        }
+        waiting.push(due);
+        return;
+    };
+    write.added = write.added.saturating_add(due.write.added);
+    let mut past: BTreeMap<i64, u128> = write.past.drain(..).collect();
+    for (second, amount) in due.write.past {
+        let sum = past.entry(second).or_default();
+        *sum = sum.saturating_add(amount);
+    }
+    for step in COARSER_SECONDS {
+        if past.len() > BATCH_ENTRIES_MAX {
+            let seconds = std::mem::take(&mut past);
+            for (second, amount) in seconds {
+                let sum = past.entry(second - second.rem_euclid(step)).or_default();
+                *sum = sum.saturating_add(amount);
+            }
+        }
+    }
+    write.past = past.into_iter().collect();
 }
 
 /// Why events were given up. A stored format: never renumbered.
@@ -220,7 +287,7 @@ pub enum Death {
     Ended,
     /// The key was used for another write.
     Reused,
-    /// Its row cannot be read, or its cell calls it broken.
+    /// Its row cannot be read, its cell calls it broken, or it could not be delivered in [`super::numbers`]' time.
     Broken,
 }
 
@@ -238,7 +305,10 @@ pub enum Verdict {
 /// What becomes of a write, by what its cell answered.
 pub fn verdict(outcome: KeyedOutcome) -> Verdict {
     match outcome {
-        KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) => Verdict::Done,
+        KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) | KeyedOutcome::CountedBefore => {
+            Verdict::Done
+        }
+        KeyedOutcome::Expired => Verdict::Dead(Death::Broken),
         KeyedOutcome::Ended => Verdict::Dead(Death::Ended),
         // An event takes nothing away, so what was refused under its key was another write.
         KeyedOutcome::Reused | KeyedOutcome::BelowFloorBefore => Verdict::Dead(Death::Reused),

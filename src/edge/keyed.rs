@@ -7,7 +7,7 @@ use super::respond::Answer;
 use super::visit::Visit;
 use super::{manage, openings, read};
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::{Keyed, KeyedOutcome, Recorded};
+use crate::counter::ledger::{Keyed, KeyedOutcome, Keys, Recorded};
 use crate::counter::nonces::Outcome;
 use crate::counter::total::Value;
 pub use crate::platform::keyed::count_keyed;
@@ -52,7 +52,7 @@ pub async fn count_one(
         let mut landed = match how {
             How::Claimed => count_keyed(&visit.env, counter, &here, only).await,
             How::Recalled => recall_keyed(&visit.env, counter, &here, only).await,
-            How::Unclaimed(at) => count_unclaimed(&visit.env, counter, at, only).await,
+            How::Unclaimed(at) => count_unclaimed(&visit.env, counter, at, only, Keys::Drawn).await,
         };
         let none = || Problem::new(Code::Internal, "a write was not answered");
         (lead, outcome) = landed.pop().ok_or_else(none)?;
@@ -136,6 +136,8 @@ pub fn problem_of(outcome: KeyedOutcome) -> Problem {
         KeyedOutcome::NotWhole
         | KeyedOutcome::Struck
         | KeyedOutcome::NeedsView
+        | KeyedOutcome::CountedBefore
+        | KeyedOutcome::Expired
         | KeyedOutcome::Counted(_)
         | KeyedOutcome::Replayed(_) => Problem::new(
             Code::Unavailable,

@@ -18,9 +18,10 @@ use super::{body, producer, read};
 use crate::counter::id::CounterId;
 use crate::counter::ledger::{KeyedOutcome, WriteKey};
 use crate::counter::nonces::Nonce;
+use crate::counter::numbers::{NUMBERED, Numbering};
 use crate::counter::produce::{INBOX_LIMITS, Producer, QUEUE_LIMITS, Sent, WAIT_MS_MAX};
 use crate::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, Verdict, verdict};
-use crate::platform::clock::{now_ms, random, random_key, sleep_ms, within_ms};
+use crate::platform::clock::{now_ms, random, sleep_ms, within_ms};
 use crate::platform::settled::all_settled;
 use crate::platform::{call, measure};
 use crate::protocol::access::{Caller, Scope};
@@ -55,6 +56,9 @@ type Outcome = Result<(), Problem>;
 thread_local! {
     /// By where they go; the deployment's queue is one of them.
     static PRODUCERS: RefCell<HashMap<InboxId, Producer<Outcome>>> = RefCell::default();
+
+    /// The numbers of the messages to the deployment's queue.
+    static NUMBERING: RefCell<Numbering> = RefCell::default();
 }
 
 fn with<T>(to: &InboxId, work: impl FnOnce(&mut Producer<Outcome>) -> T) -> T {
@@ -123,7 +127,15 @@ async fn send(env: &Env, to: &InboxId, nonce: Nonce, messages: Vec<Sent>) -> Out
 /// Puts an event where it waits to be counted, together with those that come at the same time.
 async fn put(visit: &Visit, to: InboxId, event: Sent) -> Outcome {
     let begun_ms = now_ms();
-    let Some(number) = with(&to, |producer| producer.join(event)) else {
+    let mut name = |event: &mut Sent| {
+        if to.is_queue() && !event.is_clients {
+            let next =
+                |numbers: &mut Numbering| numbers.next(&event.counter, begun_ms, &mut random);
+            event.key = NUMBERING.with_borrow_mut(next);
+            event.fingerprint = NUMBERED;
+        }
+    };
+    let Some(number) = with(&to, |producer| producer.join_named(event, &mut name)) else {
         return Err(Problem::new(
             Code::Overloaded,
             "too many events wait here; this one was not taken, try again",
@@ -174,9 +186,6 @@ async fn enqueue(visit: &Visit, mut event: Sent) -> Outcome {
         return put(visit, to, event).await;
     }
     event.generation = producer::generation_of(visit, &event.counter).await?;
-    if !event.is_clients {
-        event.key = random_key();
-    }
     put(visit, InboxId::of_queue(), event).await
 }
 

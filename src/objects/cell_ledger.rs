@@ -6,13 +6,14 @@ use super::cell_store::{CellStore, Kind};
 use super::store::blob;
 use crate::counter::cell::Cell;
 use crate::counter::flush::Changes;
-use crate::counter::ledger::{Kept, Ledger, WriteKey};
+use crate::counter::ledger::{Kept, Keys, Ledger, WriteKey};
+use crate::counter::numbers::{Numbers, slot_gone_before, slot_of};
 use crate::protocol::messages::{Fault, decode, encode};
 
 impl CellStore {
     /// Writes records alone, of writes that are not counted.
     pub(super) fn write_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
-        if changes.records.is_empty() {
+        if changes.records.is_empty() && changes.numbers.is_empty() {
             return Ok(());
         }
         self.create_schema()?;
@@ -39,10 +40,63 @@ impl CellStore {
                 )?,
             };
         }
-        if changes.records.is_empty() {
-            return Ok(());
+        for (lane, numbers) in &changes.numbers {
+            if numbers.are_new() {
+                // Lanes of long ago go when others begin.
+                let gone = slot_gone_before(*lane).into();
+                (self.store).run("DELETE FROM ledger WHERE slot <= ?", vec![gone])?;
+            }
+            self.store.run(
+                "INSERT INTO ledger VALUES (?, ?, ?) ON CONFLICT (slot, key) DO UPDATE SET body = excluded.body",
+                vec![
+                    slot_of(*lane).into(),
+                    lane.0.to_vec().into(),
+                    encode(numbers)?.into(),
+                ],
+            )?;
         }
-        self.put(Kind::Ledger, 0, cell.ledger())
+        match (changes.records.is_empty(), changes.are_drawn) {
+            (true, _) => Ok(()),
+            (false, true) => self.put_ledger(cell, Keys::Drawn),
+            (false, false) => self.put_ledger(cell, Keys::Clients),
+        }
+    }
+
+    fn put_ledger(&self, cell: &Cell, keys: Keys) -> Result<(), Fault> {
+        let start = i64::from(keys == Keys::Drawn);
+        self.put(Kind::Ledger, start, cell.ledger(keys))
+    }
+
+    /// Takes the counts of both ledgers over.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) fn load_ledgers(&self, cell: &mut Cell) -> Result<(), Fault> {
+        for (start, keys) in [(0, Keys::Clients), (1, Keys::Drawn)] {
+            let ledger: Option<Ledger> = self.get(Kind::Ledger, start)?;
+            cell.restore_ledger(keys, ledger.unwrap_or_default());
+        }
+        let first = self.store.run("SELECT 1 FROM ledger LIMIT 1", vec![])?;
+        if !first.is_empty() {
+            cell.restore_numbers();
+        }
+        Ok(())
+    }
+
+    /// What was decided of the numbers of a lane.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn numbers(&self, lane: WriteKey) -> Result<Numbers, Fault> {
+        if !self.has_schema.get() {
+            return Ok(Numbers::default());
+        }
+        let rows = self.store.run(
+            "SELECT body FROM ledger WHERE slot = ? AND key = ?",
+            vec![slot_of(lane).into(), lane.0.to_vec().into()],
+        )?;
+        let body = rows.first().and_then(|row| row.first()).and_then(blob);
+        body.map_or_else(|| Ok(Numbers::default()), decode)
     }
 
     /// The record of a keyed write, if there is one in these slots. Cost: a look-up for each slot.
@@ -71,7 +125,8 @@ impl CellStore {
         self.store.atomically(|| {
             self.store
                 .run("DELETE FROM ledger WHERE slot <= ?", vec![newest.into()])?;
-            self.put(Kind::Ledger, 0, cell.ledger())
+            self.put_ledger(cell, Keys::Clients)?;
+            self.put_ledger(cell, Keys::Drawn)
         })
     }
 }

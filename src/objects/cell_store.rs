@@ -11,7 +11,6 @@ use super::store::{Store, blob, integer};
 use crate::counter::cell::{Cell, Hot};
 use crate::counter::flush::Changes;
 use crate::counter::history::Step;
-use crate::counter::ledger::Ledger;
 use crate::protocol::messages::{Fault, decode, encode};
 use crate::protocol::names::CellAddress;
 use crate::sketch::Uniques;
@@ -45,7 +44,7 @@ pub(super) enum Kind {
     Closing,
     /// A sealed shard's part that the lead keeps; start: shard.
     Sealed,
-    /// How many records each slot of the ledger has.
+    /// How many records each slot of a ledger has; start: 0 that of clients' keys, 1 that of drawn ones.
     Ledger,
     /// Samples of a minute; start: its first second.
     Samples,
@@ -134,7 +133,7 @@ impl CellStore {
         let address = self.get::<CellAddress>(Kind::Address, 0)?;
         let Some(hot) = self.get::<Hot>(Kind::Hot, 0)? else {
             let mut unborn = Cell::default();
-            unborn.restore_ledger(self.get(Kind::Ledger, 0)?.unwrap_or_default());
+            self.load_ledgers(&mut unborn)?;
             return Ok((unborn, address));
         };
         let mut pages = Vec::new();
@@ -153,9 +152,7 @@ impl CellStore {
             sealed.insert(u8::try_from(shard).unwrap_or(0), decode(&body)?);
         }
         let mut cell = Cell::restore(hot, pages, all_time, open, sealed);
-        if let Some(ledger) = self.get::<Ledger>(Kind::Ledger, 0)? {
-            cell.restore_ledger(ledger);
-        }
+        self.load_ledgers(&mut cell)?;
         Ok((cell, address))
     }
 
@@ -171,6 +168,7 @@ impl CellStore {
             && !changes.all_time
             && changes.minutes.is_empty()
             && changes.records.is_empty()
+            && changes.numbers.is_empty()
             && changes.samples.is_empty();
         // One row is atomic by itself.
         if only_hot
@@ -316,7 +314,11 @@ impl CellStore {
         Ok(())
     }
 
-    fn get<T: DeserializeOwned>(&self, kind: Kind, start: i64) -> Result<Option<T>, Fault> {
+    pub(super) fn get<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        start: i64,
+    ) -> Result<Option<T>, Fault> {
         self.get_bytes(kind, start)?
             .map(|body| decode(&body))
             .transpose()

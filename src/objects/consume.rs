@@ -3,18 +3,20 @@
 //! Invariant: every step may be repeated. Rows become a batch in one commit; what a batch sends has keys that
 //! its row holds; only what is counted, or never can be, is struck off.
 
-use std::collections::HashMap;
+use std::cell::RefMut;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use super::inbox::InboxCore;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::inbox::{Batch, begin};
+use crate::counter::inbox::{Batch, Parked, begin};
+use crate::counter::ledger::WriteKey;
 use crate::counter::memory::{INBOXES_BYTES_MAX, Share};
 use crate::counter::queue::{
-    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, InboxId, RETRY_MS,
-    Verdict, verdict,
+    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, InboxId,
+    PARKED_MAX, RETRY_MS, Verdict, verdict,
 };
-use crate::platform::clock::{now_ms, random_key, sleep_ms};
+use crate::platform::clock::{now_ms, random, sleep_ms};
 use crate::platform::dues::{self, count_dues};
 use crate::platform::measure;
 use crate::platform::memory::{self, Kind};
@@ -114,18 +116,61 @@ impl InboxCore {
 
     /// Turns the first rows of the log into a batch: load, decide, write, no await.
     fn gather_one(&self) -> Result<(), Fault> {
-        if self.head.borrow().is_empty() || self.rows.count_batches()? >= BATCHES_MAX {
+        if self.head.borrow().is_empty() {
+            return Ok(());
+        }
+        let mut parked = self.parked()?;
+        let parked_rows = parked.rows();
+        let first_sent = self.rows.count_batches()?.saturating_sub(parked_rows);
+        if first_sent >= BATCHES_MAX || parked_rows >= PARKED_MAX {
             return Ok(());
         }
         let now_ms = now_ms();
         let rows = self.rows.first_rows(BATCH_ROWS_MAX)?;
         let number = self.head.borrow().batch + 1;
-        let next = begin(number, rows, now_ms, &mut random_key);
+        let mut numbering = self.numbering.borrow_mut();
+        let mut new_key = |counter: &CounterId| numbering.next(counter, now_ms, &mut random);
+        let mut next = begin(number, rows, now_ms, &mut |counter| {
+            // What waits gets its key when it is known which write it joins.
+            let is_named_later = parked.holds(counter);
+            if is_named_later {
+                WriteKey([0; 16])
+            } else {
+                new_key(counter)
+            }
+        });
+        let stored = |row: i64| -> Result<Vec<Due>, Fault> {
+            Ok(self
+                .rows
+                .batch(row)?
+                .map_or_else(Vec::new, |batch| batch.dues))
+        };
+        let waiting = parked.set_aside(&mut next.batch, stored, &mut new_key)?;
         let head = self.head.borrow().clone();
-        self.rows
-            .begin(&next.batch, next.upto_seq, &head, &next.dead, now_ms)?;
-        self.head.borrow_mut().batched(number, next.upto_seq);
+        self.rows.begin(&next, &waiting, &head, now_ms)?;
+        let numbers = waiting.iter().map(|row| row.number);
+        let last = numbers.fold(number, i64::max);
+        self.head.borrow_mut().batched(last, next.upto_seq);
+        parked.wait_in(&waiting);
         Ok(())
+    }
+
+    /// What could not be counted when it was sent; read from storage the first time.
+    fn parked(&self) -> Result<RefMut<'_, Parked>, Fault> {
+        let mut parked = self.parked.borrow_mut();
+        if parked.is_none() {
+            let mut known = Parked::default();
+            let mut last = 0;
+            loop {
+                let Some(batch) = self.rows.next_batch(last)? else {
+                    break;
+                };
+                last = batch.number;
+                known.restore(&[batch]);
+            }
+            *parked = Some(known);
+        }
+        Ok(RefMut::map(parked, |parked| parked.get_or_insert_default()))
     }
 
     /// Takes over from a queue what can never be counted, and what cannot be yet: a batch of its own.
@@ -137,7 +182,7 @@ impl InboxCore {
         self.readable()?;
         self.learn_name(&to)?;
         if !dues.is_empty() {
-            if self.rows.count_batches()? >= BATCHES_MAX {
+            if self.rows.count_batches()? >= PARKED_MAX {
                 return Ok(Appended::Full);
             }
             // Before the write, since what is not counted must have an alarm.
@@ -158,7 +203,7 @@ impl InboxCore {
     /// Sends the batches that are due, as many as there is memory for. Returns whether there is more to gather, or to send.
     fn send_due(self: &Rc<Self>) -> Result<bool, Fault> {
         for (number, bytes) in self.rows.due(now_ms())? {
-            if self.sending.borrow().is_sent(number) {
+            if self.sending.borrow().is_sent(number) || self.parked()?.is_waiting(number) {
                 continue;
             }
             if !self.sending.borrow().has_room() {
@@ -202,8 +247,19 @@ impl InboxCore {
             .into_iter()
             .flat_map(|(places, some)| places.into_iter().zip(some));
         let verdicts: Vec<(usize, Verdict)> = verdicts.collect();
+        let before: BTreeSet<CounterId> =
+            (batch.dues.iter()).map(|due| due.counter.clone()).collect();
+        // Before anything is settled: what is read from storage now is what was sent.
+        drop(self.parked()?);
         let (dead, wait_ms) = batch.settle(verdicts, now_ms);
         self.rows.end(&batch, now_ms + wait_ms, &dead)?;
+        let free = self.parked()?.settled(&batch, &before);
+        for row in &free {
+            self.rows.hurry_one(*row, now_ms)?;
+        }
+        if !free.is_empty() {
+            self.arm(0).await?;
+        }
         let lag_ms = since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
         measure::add(Metric::QueueLagSum, u64::try_from(lag_ms).unwrap_or(0));
         measure::add(Metric::QueueLagCount, 1);

@@ -8,10 +8,13 @@ use std::rc::Rc;
 use worker::Env;
 
 use super::cell::{Core, GRANT_TRIES};
-use crate::counter::cell::{Cell, LedgerLimits, recall};
+use crate::counter::cell::{Cell, KnownNumbers, LedgerLimits, recall};
 use crate::counter::flush::{Changes, Refusal};
 use crate::counter::id::Datacenter;
-use crate::counter::ledger::{Kept, KeyedOutcome, RECORDS_MAX, WriteKey};
+use crate::counter::ledger::{
+    DRAWN_KEPT_SECONDS, DRAWN_RECORDS_MAX, Kept, KeyedOutcome, Keys, RECORDS_MAX, WriteKey,
+};
+use crate::counter::numbers::Numbers;
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::measure;
 use crate::platform::setting;
@@ -27,8 +30,11 @@ const KEPT_SECONDS: (i64, i64, i64) = (86_400, 60, 7 * 86_400);
 /// As often as a write looks in [`WHOLE_MS_MAX`].
 const WHOLE_TRIES: usize = 35;
 
-/// Looks a key's record up in storage.
-type Known<'a> = &'a dyn Fn(WriteKey) -> Option<Kept>;
+/// Looks up in storage a key's record, and what was decided of a lane.
+struct Known<'a> {
+    record: &'a dyn Fn(WriteKey) -> Option<Kept>,
+    numbers: KnownNumbers<'a>,
+}
 
 /// How long keys are kept, milliseconds.
 pub(super) fn kept_ms(env: &Env) -> i64 {
@@ -42,8 +48,16 @@ pub(super) fn ledger_limits(env: &Env) -> LedgerLimits {
     LedgerLimits {
         kept_ms: kept_ms(env),
         records_max: RECORDS_MAX,
+        keys: Keys::Clients,
     }
 }
+
+/// What a cell's ledger of drawn keys is bound by, whatever the deployment promises its clients.
+const DRAWN: LedgerLimits = LedgerLimits {
+    kept_ms: DRAWN_KEPT_SECONDS.cast_signed() * 1_000,
+    records_max: DRAWN_RECORDS_MAX,
+    keys: Keys::Drawn,
+};
 
 impl Core {
     pub(super) async fn on_count(
@@ -85,7 +99,7 @@ impl Core {
         let broken: RefCell<Option<Fault>> = RefCell::default();
         let known = |key: WriteKey| -> Option<Kept> {
             self.rows
-                .record(state.ledger(), key)
+                .record(state.ledger(Keys::Clients), key)
                 .unwrap_or_else(|fault| {
                     broken.replace(Some(fault));
                     None
@@ -105,11 +119,15 @@ impl Core {
     /// Load, decide, write: no await, so nothing comes between.
     fn try_count(self: &Rc<Self>, count: &Count) -> Result<Counted, Fault> {
         let now_ms = now_ms();
-        let limits = self.ledger_limits;
-        let (outcomes, changes) = self.decide(now_ms, |state, known, changes| {
-            state
-                .apply_keyed(&count.writes, count.moves, limits, now_ms, known, changes)
-                .map_err(Fault::Refused)
+        let Count { writes, moves, .. } = count;
+        let limits = self.limits_of(count.keys);
+        let (outcomes, changes) = self.decide(now_ms, count.keys, |state, known, changes| {
+            let (record, numbers) = (known.record, known.numbers);
+            let applied = match count.keys {
+                Keys::Numbered => state.apply_numbered(writes, *moves, now_ms, numbers, changes),
+                _ => state.apply_keyed(writes, *moves, limits, now_ms, record, changes),
+            };
+            applied.map_err(Fault::Refused)
         })?;
         if changes.hot {
             self.note_change(now_ms);
@@ -126,9 +144,14 @@ impl Core {
     /// All writes go home, so these are never counted here with the claims that they have, unless they were.
     fn strike(self: &Rc<Self>, count: &Count, home: Datacenter) -> Result<Counted, Fault> {
         let now_ms = now_ms();
-        let limits = self.ledger_limits;
-        let (outcomes, _) = self.decide(now_ms, |state, known, changes| {
-            Ok(state.strike(&count.writes, count.moves, limits, now_ms, known, changes))
+        let Count { writes, moves, .. } = count;
+        let limits = self.limits_of(count.keys);
+        let (outcomes, _) = self.decide(now_ms, count.keys, |state, known, changes| {
+            let (record, numbers) = (known.record, known.numbers);
+            Ok(match count.keys {
+                Keys::Numbered => state.strike_numbered(writes, *moves, now_ms, numbers, changes),
+                _ => state.strike(writes, *moves, limits, now_ms, record, changes),
+            })
         })?;
         Ok(Counted {
             outcomes,
@@ -137,25 +160,43 @@ impl Core {
         })
     }
 
+    fn limits_of(&self, keys: Keys) -> LedgerLimits {
+        match keys {
+            Keys::Drawn => DRAWN,
+            Keys::Clients | Keys::Numbered => self.ledger_limits,
+        }
+    }
+
     /// Decides by the ledger, and writes what comes of it in one commit.
     fn decide<T>(
         self: &Rc<Self>,
         now_ms: i64,
+        keys: Keys,
         decide: impl FnOnce(&mut Cell, Known<'_>, &mut Changes) -> Result<T, Fault>,
     ) -> Result<(T, Changes), Fault> {
         self.let_records_go(now_ms)?;
-        let ledger = self.state.borrow().ledger().clone();
+        let ledger = self.state.borrow().ledger(keys).clone();
         let broken: RefCell<Option<Fault>> = RefCell::default();
-        let known = |key: WriteKey| -> Option<Kept> {
+        let record = |key: WriteKey| -> Option<Kept> {
             self.rows.record(&ledger, key).unwrap_or_else(|fault| {
                 broken.replace(Some(fault));
                 None
             })
         };
+        let numbers = |lane: WriteKey| -> Numbers {
+            self.rows.numbers(lane).unwrap_or_else(|fault| {
+                broken.replace(Some(fault));
+                Numbers::default()
+            })
+        };
+        let known = Known {
+            record: &record,
+            numbers: &numbers,
+        };
         let mut changes = Changes::default();
         let (decided, written) = {
             let mut state = self.state.borrow_mut();
-            let decided = decide(&mut state, &known, &mut changes)?;
+            let decided = decide(&mut state, known, &mut changes)?;
             // A record that could not be looked up may be there: nothing may be kept of this.
             let written = match broken.take() {
                 Some(fault) => Err(fault),
@@ -167,7 +208,7 @@ impl Core {
             measure::count(Metric::CommitFailed);
         }
         self.written(written)?;
-        let newest = self.state.borrow().ledger().slots().last();
+        let newest = self.state.borrow().ledger(keys).slots().last();
         if newest != ledger.slots().last() {
             self.arm_for_ledger();
         }
@@ -188,7 +229,7 @@ impl Core {
 
     /// Rings when the oldest records may go.
     pub(super) fn arm_for_ledger(self: &Rc<Self>) {
-        let due_ms = self.state.borrow().ledger().due_at_ms();
+        let due_ms = self.state.borrow().records_due_ms();
         if let Some(due_ms) = due_ms {
             self.arm_at(due_ms);
         }

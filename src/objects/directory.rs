@@ -23,9 +23,9 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::protocol::messages::{
-    Call, CheckStorage, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, GetSecrets, Keep, List,
-    ListPolicies, LookUp, Operate, Push, PutPolicy, Register, RegisterInbox, RotateKey, Settle,
-    ViewOf,
+    Call, CheckStorage, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, GetSecrets, Keep,
+    LetInboxesGo, List, ListPolicies, LookUp, Operate, Push, PutPolicy, Register, RegisterInbox,
+    RotateKey, Settle, ViewOf,
 };
 
 /// Counters and duties that one alarm looks at; the next alarm follows at once.
@@ -47,6 +47,8 @@ pub struct Directory {
     storage: Readable,
     locks: RefCell<HashMap<CounterId, Weak<Mutex<()>>>>,
     pub(super) leases: RefCell<Granted>,
+    /// When inboxes of a counter were last asked whether they hold events of it, unix milliseconds.
+    pub(super) looked_for_drained: RefCell<HashMap<CounterId, i64>>,
 }
 
 impl DurableObject for Directory {
@@ -63,6 +65,7 @@ impl DurableObject for Directory {
             storage,
             locks: RefCell::default(),
             leases: RefCell::new(Granted::new(now_ms())),
+            looked_for_drained: RefCell::default(),
         }
     }
 
@@ -81,6 +84,9 @@ impl DurableObject for Directory {
             }
             RegisterInbox::PATH => call::reply::<RegisterInbox>(
                 &self.on_register_inbox(call::read(&mut request).await).await,
+            ),
+            LetInboxesGo::PATH => call::reply::<LetInboxesGo>(
+                &self.on_let_inboxes_go(call::read(&mut request).await).await,
             ),
             LookUp::PATH => call::reply::<LookUp>(&self.on_look_up(call::read(&mut request).await)),
             Operate::PATH => {

@@ -143,6 +143,9 @@ impl Directory {
         let Some(root) = self.listed(&counter)? else {
             return Ok(None);
         };
+        if !root.inboxes.is_empty() {
+            self.look_for_drained(&counter, &root);
+        }
         if !of_one && root.datacenters.len() <= 1 {
             return Ok(Some(Viewed { root, view: None }));
         }

@@ -17,7 +17,8 @@ use super::readable::Readable;
 use super::store::Store;
 use crate::counter::cell::STAMP_CLAMP_SECONDS;
 use crate::counter::id::CounterId;
-use crate::counter::inbox::{Admission, Draining, Head};
+use crate::counter::inbox::{Admission, Draining, Head, Parked};
+use crate::counter::numbers::Numbering;
 use crate::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, Logged};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, sleep_ms};
@@ -55,6 +56,10 @@ pub(super) struct InboxCore {
     pub(super) rows: InboxStore,
     pub(super) head: RefCell<Head>,
     pub(super) sending: RefCell<Sending>,
+    /// What could not be counted when it was sent, once that was read.
+    pub(super) parked: RefCell<Option<Parked>>,
+    /// The numbers of this inbox's writes: its lane is of this life.
+    pub(super) numbering: RefCell<Numbering>,
     /// Whether somebody gathers batches.
     pub(super) is_gathering: Cell<bool>,
     /// When the last batch was begun, unix milliseconds.
@@ -74,6 +79,8 @@ impl DurableObject for Inbox {
             object,
             head: RefCell::default(),
             sending: RefCell::new(Sending::new()),
+            parked: RefCell::default(),
+            numbering: RefCell::default(),
             is_gathering: Cell::default(),
             begun_ms: Cell::new(0),
             armed_ms: Cell::new(0),

@@ -4,11 +4,11 @@ use std::cell::Cell;
 
 use super::store::{Store, blob, integer};
 use crate::counter::id::CounterId;
-use crate::counter::inbox::{Batch, Draining, Head, last_within};
+use crate::counter::inbox::{Batch, Beginning, Draining, Head, last_within};
 use crate::counter::nonces::Nonces;
 use crate::counter::queue::{
     BATCH_LOG_BYTES_MAX, DEAD_LETTERS_MAX, DeadLetter, InboxId, LOGGED_HEAD_BYTES, Logged,
-    LoggedHead,
+    LoggedHead, RETRY_MS,
 };
 use crate::protocol::messages::{DeadLetters, Fault, decode, encode};
 
@@ -186,21 +186,23 @@ impl InboxStore {
         Ok(rows.iter().filter_map(read).collect())
     }
 
-    /// Turns rows of the log into a batch, all or nothing.
+    /// Turns rows of the log into a batch, and into rows of what must wait, all or nothing.
     pub fn begin(
         &self,
-        batch: &Batch,
-        upto_seq: i64,
+        next: &Beginning,
+        waiting: &[Batch],
         head: &Head,
-        dead: &[DeadLetter],
         now_ms: i64,
     ) -> Result<(), Fault> {
         self.store.atomically(|| {
             self.put_nonces(&head.nonces, head.log.1)?;
-            self.store
-                .run("DELETE FROM log WHERE seq <= ?", vec![upto_seq.into()])?;
-            self.bury(dead)?;
-            self.put_batch(batch, now_ms)
+            let upto = vec![next.upto_seq.into()];
+            self.store.run("DELETE FROM log WHERE seq <= ?", upto)?;
+            self.bury(&next.dead)?;
+            for row in waiting {
+                self.put_batch(row, now_ms + RETRY_MS.1)?;
+            }
+            self.put_batch(&next.batch, now_ms)
         })
     }
 
@@ -235,6 +237,23 @@ impl InboxStore {
         let sql = "SELECT number, length(body) FROM batches WHERE due_at <= ? ORDER BY number";
         let rows = self.store.run(sql, vec![now_ms.into()])?;
         Ok(rows.iter().filter_map(numbers).collect())
+    }
+
+    /// The next batch after a number.
+    pub fn next_batch(&self, number: i64) -> Result<Option<Batch>, Fault> {
+        let sql = "SELECT MIN(number) FROM batches WHERE number > ?";
+        let rows = self.store.run(sql, vec![number.into()])?;
+        match rows.first().and_then(|row| row.first()).and_then(integer) {
+            Some(next) => self.batch(next),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes a batch due now.
+    pub fn hurry_one(&self, number: i64, now_ms: i64) -> Result<(), Fault> {
+        let sql = "UPDATE batches SET due_at = ? WHERE number = ?";
+        self.store.run(sql, vec![now_ms.into(), number.into()])?;
+        Ok(())
     }
 
     /// Whether a batch up to a number holds something of a counter. One of them is in memory at a time.

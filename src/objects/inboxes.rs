@@ -1,6 +1,6 @@
 //! Which inboxes may have events of a counter: its root knows them, so that a strong read can ask.
 //!
-//! Invariants: an inbox is in the root before it acknowledges an event of that generation; a generation ends
+//! Invariants: an inbox is in the root before it acknowledges an event of that generation, and until it holds none; a generation ends
 //! only after its inboxes have let it go, so that what they acknowledge from then on is of the next. A queue of
 //! the platform stands there as one inbox; isolates that put events into it hold a lease of the generation.
 
@@ -12,11 +12,21 @@ use crate::counter::queue::InboxId;
 use crate::platform::call;
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::settled::all_settled;
-use crate::protocol::messages::{Fault, MayHold, RegisterInbox, ReleaseInbox};
+use crate::protocol::messages::{Drain, Fault, LetInboxesGo, MayHold, RegisterInbox, ReleaseInbox};
 use crate::protocol::names;
 
 /// Inboxes that are called at once for one counter.
 const INBOXES_AT_ONCE: usize = 32;
+
+/// How often a counter's inboxes are asked whether they have counted all of it, while it is read.
+const DRAINED_EVERY_MS: u64 = 10_000;
+
+/// The most counters of which a partition remembers when it asked, about 100 bytes each; others wait until some are
+/// forgotten.
+const LOOKED_MAX: usize = 10_000;
+
+/// How long an inbox may take for that, milliseconds: it waits 1,500 itself.
+const DRAIN_MS_MAX: u64 = 1_700;
 
 impl Directory {
     /// An inbox is about to acknowledge events: it is recorded first. Returns the living generation.
@@ -82,6 +92,84 @@ impl Directory {
             }
         }
         Ok(())
+    }
+
+    /// Sees whether the inboxes of a counter that is read hold events of it still: while they may, no default read is exact.
+    pub(super) fn look_for_drained(&self, counter: &CounterId, root: &Root) {
+        if root.inboxes.iter().all(InboxId::is_queue) {
+            return;
+        }
+        let now_ms = now_ms();
+        let mut looked = self.looked_for_drained.borrow_mut();
+        let is_recent = |at_ms: &i64| now_ms.abs_diff(*at_ms) < DRAINED_EVERY_MS;
+        if looked.get(counter).is_some_and(is_recent) {
+            return;
+        }
+        if looked.len() >= LOOKED_MAX {
+            looked.retain(|_, at_ms| is_recent(at_ms));
+        }
+        if looked.len() < LOOKED_MAX {
+            looked.insert(counter.clone(), now_ms);
+        }
+        let env = self.env.clone();
+        let counter = counter.clone();
+        self.object.wait_until(async move {
+            let let_go = LetInboxesGo { counter };
+            let _ = call::root(&env, &let_go.counter, &let_go).await;
+        });
+    }
+
+    /// Forgets inboxes that hold none of a counter's events any more. One that has let the generation go asks before it
+    /// acknowledges another, and waits for the counter's lock: so nothing comes between.
+    pub(super) async fn on_let_inboxes_go(
+        &self,
+        let_go: Result<LetInboxesGo, Fault>,
+    ) -> Result<(), Fault> {
+        let LetInboxesGo { counter } = let_go?;
+        self.readable()?;
+        let Some(Entry::Live(root)) = self.rows.entry(&counter)? else {
+            return Ok(());
+        };
+        // First without the lock, as it may take its time.
+        for drained in self.drain_inboxes(&counter, &root).await {
+            drained?;
+        }
+        let lock = self.lock_of(&counter);
+        let _alone = lock.lock().await;
+        let Some(Entry::Live(mut root)) = self.rows.entry(&counter)? else {
+            return Ok(());
+        };
+        let inboxes = root.inboxes.iter().filter(|inbox| !inbox.is_queue());
+        let tell = |inbox| self.release(&counter, &root, inbox);
+        for told in all_settled(inboxes.map(tell), INBOXES_AT_ONCE).await {
+            told?;
+        }
+        for drained in self.drain_inboxes(&counter, &root).await {
+            drained?;
+        }
+        root.inboxes.retain(InboxId::is_queue);
+        root.revision += 1;
+        let generation = root.generation;
+        self.save(&counter, Entry::Live(root.clone()), &[]).await?;
+        if let Some(lone) = root.sole().cloned() {
+            // Until it knows, its answers to writes are not called exact: nothing else depends on it.
+            let told = self.tell(&counter, &lone, Telling::Configure, generation, Some(&root));
+            let _ = told.await;
+        }
+        Ok(())
+    }
+
+    async fn drain_inboxes(&self, counter: &CounterId, root: &Root) -> Vec<Result<(), Fault>> {
+        let drain = |inbox: &InboxId| {
+            let (to, counter) = (inbox.clone(), counter.clone());
+            async move {
+                let drain = Drain { to, counter };
+                let name = names::inbox(&drain.to);
+                call::object_within(&self.env, &name, &drain, DRAIN_MS_MAX).await
+            }
+        };
+        let inboxes = root.inboxes.iter().filter(|inbox| !inbox.is_queue());
+        all_settled(inboxes.map(drain), INBOXES_AT_ONCE).await
     }
 
     async fn release(

@@ -36,7 +36,7 @@ pub async fn count_dues(
         count_keyed(env, &first.counter, here, &writes).await
     } else {
         // Nobody else knows the key, and it is always sent to this lead first: there is nothing to claim.
-        count_unclaimed(env, &first.counter, here, &writes).await
+        count_unclaimed(env, &first.counter, here, &writes, first.keys()).await
     };
     landed.into_iter().map(|(_, outcome)| outcome).collect()
 }

@@ -6,7 +6,7 @@ use worker::Env;
 
 use super::call;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::{Keyed, WriteKey};
+use crate::counter::ledger::{Keyed, Keys, WriteKey};
 use crate::platform::setting::setting;
 use crate::protocol::batch::keyed::Calls;
 use crate::protocol::keyed::{self, Bounded, Carrier, Landed};
@@ -23,6 +23,7 @@ struct Caller<'a> {
     env: &'a Env,
     counter: &'a CounterId,
     is_recall: bool,
+    keys: Keys,
 }
 
 impl<'a> Caller<'a> {
@@ -31,6 +32,7 @@ impl<'a> Caller<'a> {
             env,
             counter,
             is_recall,
+            keys: Keys::Clients,
         }
     }
 }
@@ -83,7 +85,7 @@ impl Carrier for Caller<'_> {
             return twice(|milliseconds| call::cell_within(self.env, &to, &recall, milliseconds))
                 .await;
         }
-        let count = Count::new(to.clone(), writes, moves);
+        let count = Count::new(to.clone(), writes, moves, self.keys);
         let [first, second] = ATTEMPTS_MS;
         match call::cell_within(self.env, &to, &count, first).await {
             Err(Fault::Unavailable(_)) => {
@@ -141,8 +143,12 @@ pub async fn count_unclaimed(
     counter: &CounterId,
     lead: &Datacenter,
     writes: &[Keyed],
+    keys: Keys,
 ) -> Vec<Landed> {
-    let caller = Caller::new(env, counter, false);
+    let caller = Caller {
+        keys,
+        ..Caller::new(env, counter, false)
+    };
     keyed::count_unclaimed(&caller, lead, writes).await
 }
 

@@ -56,8 +56,8 @@ pub use operate::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
 };
 pub use queue::{
-    Append, Appended, DeadLetters, Drain, MayHold, ReadDead, ReadDrained, RegisterInbox,
-    ReleaseInbox, TakeOver,
+    Append, Appended, DeadLetters, Drain, LetInboxesGo, MayHold, ReadDead, ReadDrained,
+    RegisterInbox, ReleaseInbox, TakeOver,
 };
 pub use read::{CheckStorage, GlobalSum, List, ListAll, Measure, Read, ReadMany, Wanted};
 pub use secrets::{GetSecrets, RotateKey, Secrets};

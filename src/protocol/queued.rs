@@ -51,8 +51,9 @@ impl Group {
     fn takes(&self, sent: &Sent) -> bool {
         self.datacenter == sent.datacenter
             && self.dues.first().is_some_and(|due| {
-                let of = |due: &Due| -> (u64, bool) { (due.write.generation, due.is_clients) };
-                due.counter == sent.counter && of(due) == (sent.generation, sent.is_clients)
+                let of = |due: &Due| (due.write.generation, due.is_clients, due.keys());
+                let own = (sent.generation, sent.is_clients, sent.keys());
+                due.counter == sent.counter && of(due) == own
             })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tally::counter::cell::{Cell, LedgerLimits};
 use tally::counter::flush::{Changes, Load, Refusal};
 use tally::counter::grant::{Grant, Taken};
-use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, RECORDS_MAX, WriteKey};
+use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, Keys, RECORDS_MAX, WriteKey};
 use tally::counter::merge::Question;
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
@@ -13,6 +13,7 @@ use tally::counter::total::{CellTotal, Sum, Value};
 
 pub const NOW_MS: i64 = 1_777_593_630_000;
 pub const LIMITS: LedgerLimits = LedgerLimits {
+    keys: Keys::Clients,
     kept_ms: 86_400_000,
     records_max: RECORDS_MAX,
 };

@@ -8,7 +8,7 @@ use tally::counter::cell::{Cell, LedgerLimits};
 use tally::counter::flush::{Changes, Load, Refusal};
 use tally::counter::grant::Grant;
 use tally::counter::history::Step;
-use tally::counter::ledger::{Keyed, KeyedOutcome, Record, Recorded, SeenValue, WriteKey};
+use tally::counter::ledger::{Keyed, KeyedOutcome, Keys, Record, Recorded, SeenValue, WriteKey};
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
@@ -36,6 +36,7 @@ pub fn grant(generation: u64, alone: bool) -> Grant {
 
 pub fn limits(records_max: u64) -> LedgerLimits {
     LedgerLimits {
+        keys: Keys::Clients,
         kept_ms: KEPT_MS,
         records_max,
     }
@@ -122,7 +123,7 @@ impl Shell {
         writes: &[Keyed],
         changes: &mut Changes,
     ) -> Result<Vec<KeyedOutcome>, Refusal> {
-        let ledger = cell.ledger().clone();
+        let ledger = cell.ledger(Keys::Clients).clone();
         let known = |key: WriteKey| self.rows.record(&ledger, key);
         cell.apply_keyed(
             writes,
@@ -284,12 +285,15 @@ impl Shell {
     pub fn check(&self) -> Result<(), TestCaseError> {
         let restored = self.rows.load();
         prop_assert_eq!(restored.hot_row(), self.cell.hot_row());
-        prop_assert_eq!(restored.ledger(), self.cell.ledger());
+        prop_assert_eq!(
+            restored.ledger(Keys::Clients),
+            self.cell.ledger(Keys::Clients)
+        );
         let counts: Vec<(i64, u64)> =
-            decode(&encode(restored.ledger()).expect("a ledger")).expect("its counts");
+            decode(&encode(restored.ledger(Keys::Clients)).expect("a ledger")).expect("its counts");
         prop_assert_eq!(counts, self.rows.records());
         for (key, first) in &self.model.answers {
-            let kept = self.rows.record(restored.ledger(), *key);
+            let kept = self.rows.record(restored.ledger(Keys::Clients), *key);
             let record = kept.map(|kept| kept.record);
             prop_assert_eq!(record, Some(Record::Counted(*first)));
         }

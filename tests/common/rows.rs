@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use tally::counter::cell::{Cell, Hot};
 use tally::counter::flush::Changes;
 use tally::counter::history::Step;
-use tally::counter::ledger::{Kept, Ledger, NewRecord, WriteKey};
+use tally::counter::ledger::{Kept, Keys, Ledger, NewRecord, WriteKey};
+use tally::counter::numbers::{Numbers, slot_of};
 use tally::counter::samples::{hour_to_fold, hours_kept_from};
 use tally::counter::spans::{Rows as StretchRows, kept_seconds, rows_of};
 use tally::protocol::messages::{decode, encode};
@@ -19,6 +20,7 @@ const ALL_TIME: u8 = 2;
 const MINUTE_SKETCH: u8 = 6;
 const SEALED: u8 = 8;
 const LEDGER: u8 = 9;
+const LEDGERS: [(i64, Keys); 2] = [(0, Keys::Clients), (1, Keys::Drawn)];
 const SAMPLES: u8 = 10;
 const HOUR_SAMPLES: u8 = 11;
 const HOUR_UNIQUES: u8 = 12;
@@ -180,14 +182,26 @@ impl Rows {
             // The shell inserts: another row of that name fails its commit.
             assert_eq!(before, None, "a record is written once");
         }
+        for (lane, numbers) in &changes.numbers {
+            let body = encode(numbers).expect("the numbers of a lane");
+            self.1.insert((slot_of(*lane), *lane), body);
+        }
         if !changes.records.is_empty() {
-            self.write_ledger(cell);
+            self.write_ledgers(cell);
         }
     }
 
-    fn write_ledger(&mut self, cell: &Cell) {
-        let body = encode(cell.ledger()).expect("the ledger's counts");
-        self.0.insert((LEDGER, 0), body);
+    fn write_ledgers(&mut self, cell: &Cell) {
+        for (start, keys) in LEDGERS {
+            let body = encode(cell.ledger(keys)).expect("the ledger's counts");
+            self.0.insert((LEDGER, start), body);
+        }
+    }
+
+    /// What was decided of the numbers of a lane.
+    pub fn numbers(&self, lane: WriteKey) -> Numbers {
+        let body = self.1.get(&(slot_of(lane), lane));
+        body.map_or_else(Numbers::default, |body| decode(body).expect("numbers"))
     }
 
     /// The record of a keyed write, if there is one in these slots.
@@ -205,7 +219,7 @@ impl Rows {
     /// Deletes the records of a slot and of those before it.
     pub fn delete_records(&mut self, newest: i64, cell: &Cell) {
         self.1.retain(|(slot, _), _| *slot > newest);
-        self.write_ledger(cell);
+        self.write_ledgers(cell);
     }
 
     /// How many records each slot has.
@@ -247,7 +261,7 @@ impl Rows {
     pub fn load(&self) -> Cell {
         let Some(hot) = self.0.get(&(HOT, 0)) else {
             let mut unborn = Cell::default();
-            unborn.restore_ledger(self.ledger());
+            self.load_ledgers(&mut unborn);
             return unborn;
         };
         let hot: Hot = decode(hot).expect("a hot row");
@@ -268,15 +282,19 @@ impl Rows {
         });
         let all_time = self.uniques(ALL_TIME, 0);
         let mut cell = Cell::restore(hot, pages, all_time, open, sealed.collect());
-        cell.restore_ledger(self.ledger());
+        self.load_ledgers(&mut cell);
         cell
     }
 
-    fn ledger(&self) -> Ledger {
-        let body = self.0.get(&(LEDGER, 0));
-        body.map_or_else(Ledger::default, |body| {
-            decode(body).expect("the ledger's counts")
-        })
+    fn load_ledgers(&self, cell: &mut Cell) {
+        for (start, keys) in LEDGERS {
+            let body = self.0.get(&(LEDGER, start));
+            let ledger = body.map(|body| decode(body).expect("the ledger's counts"));
+            cell.restore_ledger(keys, ledger.unwrap_or_default());
+        }
+        if !self.1.is_empty() {
+            cell.restore_numbers();
+        }
     }
 
     /// The unique elements of the minutes that a window touches.

@@ -27,7 +27,7 @@ afterEach(async () => {
 });
 
 /** Ends the world, changes the databases of all its inboxes, and opens another world on them. */
-async function reopen(change) {
+async function reopen(change, options = {}) {
   if (world === undefined) {
     world = await openWorld({ folder });
     // An isolate chooses one of four inboxes: this opens all of them.
@@ -43,7 +43,7 @@ async function reopen(change) {
     database.exec("COMMIT");
     database.close();
   }
-  world = await openWorld({ folder });
+  world = await openWorld({ folder, ...options });
 }
 
 function insert(database, sql, count, values) {
@@ -89,6 +89,20 @@ test("of too many dead letters the oldest go, and are counted", async () => {
   const kept = [];
   await reopen((database) => kept.push(database.prepare("SELECT COUNT(*) AS count FROM dead").get().count));
   expect(kept).toEqual([1, 1, 1, 1].map(() => DEAD_LETTERS_MAX));
+});
+
+test("a counter that cannot be reached holds up only itself, however many of its batches wait", async () => {
+  // One for the counter "s": tried once, and due.
+  const key = (number) => [...Array(15).fill(7), number];
+  const due = (number) => [1, 1, 115, 0, ...key(number), 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0];
+  await reopen(
+    (database) => insert(database, "INSERT INTO batches VALUES (?, 1, 0, ?)", 2 * BATCHES_MAX, (number) => [number, Uint8Array.from(due(number))]),
+    { faults: true },
+  );
+  world.fail(({ path }) => (path === "/look-up" ? "before" : undefined));
+  await accepted("b", 3);
+  await until(async () => (await countOf("b")) === 3, "the count");
+  expect((await world.well("GET", "/api/dead-letters")).dead_letters).toEqual([]);
 });
 
 test("a row that cannot be read becomes a dead letter, and those before and after it are counted", async () => {

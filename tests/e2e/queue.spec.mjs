@@ -39,6 +39,23 @@ describe("without faults", () => {
     expect(points.reduce((sum, [, count]) => sum + (count ?? 0), 0)).toBe(7);
   });
 
+  test("a counter is exact again once its events are counted, also in what writes are answered", async () => {
+    await send(world, "a", 5);
+    const seen = await until(async () => {
+      const read = await world.well("GET", "/counters/a");
+      return read.exact && read;
+    }, "an exact read");
+    expect(seen.value).toBe(5);
+    let value = 5;
+    await until(async () => {
+      value += 1;
+      return (await world.add("a", { delta: 1 })).exact;
+    }, "an exact answer");
+    // The next event is known of before it is acknowledged.
+    await send(world, "a", 7);
+    expect(await world.strong("a")).toMatchObject({ value: value + 7, exact: true });
+  });
+
   test("many events of many counters, from two isolates and three datacenters, are all in a strong read", async () => {
     const random = randomFrom(SEED);
     const expected = new Map();

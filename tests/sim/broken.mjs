@@ -28,14 +28,26 @@ export const MUTATIONS = [
   [
     "a keyed write is recorded and not added",
     "src/counter/cell/keyed.rs",
-    "        self.added = added;\n        self.removed = removed;\n",
-    "        self.removed = removed;\n",
+    "        self.added = self.added.plus(write.added);\n",
+    "",
+  ],
+  [
+    "a numbered write is counted without its number",
+    "src/counter/cell/numbered.rs",
+    "                        numbers.put(number, Decided::Counted);\n",
+    "                        numbers.put(number + 1_000, Decided::Counted);\n",
+  ],
+  [
+    "a numbered write is struck out without its number",
+    "src/counter/cell/numbered.rs",
+    "                    numbers.put(number, Decided::Struck(moves.unwrap_or(0)));\n",
+    "                    numbers.put(number + 1_000, Decided::Struck(moves.unwrap_or(0)));\n",
   ],
   [
     "the ledger is lost in a crash",
     "src/counter/cell/keyed.rs",
-    "        self.ledger = ledger;\n",
-    "        drop(ledger);\n",
+    "        *self.ledger_mut(keys) = ledger;\n",
+    "        drop((keys, ledger));\n",
   ],
   [
     "a keyed write counts in another generation than it was claimed for",
@@ -166,8 +178,8 @@ export const MUTATIONS = [
   [
     "what came after an operation is forgotten where a datacenter is settled",
     "src/cluster/operation.rs",
-    "Value::new(heard.since.min(held), 0)",
-    "Value::new(heard.since.min(held.min(0)), 0)",
+    "let since = Sum::from(heard.since).min(held);",
+    "let since = Sum::from(heard.since).min(held).min(Sum::ZERO);",
   ],
   [
     "an operation under a key is not noted",
@@ -340,8 +352,8 @@ export const MUTATIONS = [
   [
     "a lead strikes out what goes with the generation that it must drop",
     "src/counter/cell/keyed.rs",
-    "self.generation().is_some_and(|own| own < write.generation)",
-    "self.generation().is_some_and(|own| own < write.generation.min(1))",
+    "if self.generation().is_some() && self.is_before(write) {",
+    "if self.generation().is_some() && self.is_before(write) && write.added == 0 {",
   ],
   [
     "a flush that comes again brings its samples again",

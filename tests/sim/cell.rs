@@ -118,9 +118,10 @@ impl Core {
     pub async fn work(self: Rc<Self>, message: Message) -> Reply {
         match message {
             Message::Flush(nonce, load) => self.on_flush(nonce, load).await.map(Answer::Flushed),
-            Message::Count(writes, moves) => {
-                self.on_count(writes, moves).await.map(Answer::Counted)
-            }
+            Message::Count(writes, moves, keys) => self
+                .on_count(writes, moves, keys)
+                .await
+                .map(Answer::Counted),
             Message::Recall(writes) => Ok(Answer::Counted(self.on_recall(&writes))),
             Message::Hello(shard) => self.on_hello(shard).await.map(Answer::Grant),
             Message::Seal(generation) => self.seal(generation).map(Answer::Part),

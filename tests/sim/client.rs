@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Keyed, KeyedOutcome, SeenValue, WriteKey};
+use tally::counter::ledger::{Keyed, KeyedOutcome, Keys, SeenValue, WriteKey};
 use tally::protocol::keyed::{self, Carrier, Landed};
 use tally::protocol::messages::{
     Claimed, Counted, Fault, Holder, Operate, Operated, Operation, OperationKey,
@@ -82,7 +82,7 @@ pub async fn send(edge: Rc<Edge>, wish: Wish) -> bool {
 }
 
 /// Calls the objects of one counter.
-struct Caller<'a>(&'a Air);
+struct Caller<'a>(&'a Air, Keys);
 
 impl Carrier for Caller<'_> {
     async fn claim(
@@ -104,7 +104,7 @@ impl Carrier for Caller<'_> {
         moves: Option<u32>,
         writes: Vec<Keyed>,
     ) -> Result<Counted, Fault> {
-        let (to, count) = (self.0.lead_of(lead), Message::Count(writes, moves));
+        let (to, count) = (self.0.lead_of(lead), Message::Count(writes, moves, self.1));
         let counted = |reply: Answer| match reply {
             Answer::Counted(counted) => counted,
             other => unreachable!("{other:?} answers no write"),
@@ -172,12 +172,17 @@ pub async fn recall(edge: Rc<Edge>, wish: Wish) {
 
 /// As `platform::keyed::count_keyed`.
 pub async fn count_keyed(air: &Air, here: &Datacenter, writes: &[Keyed]) -> Vec<Landed> {
-    keyed::count_claimed(&Caller(air), here, writes).await
+    keyed::count_claimed(&Caller(air, Keys::Clients), here, writes).await
 }
 
 /// As `platform::keyed::count_unclaimed`.
-pub async fn count_unclaimed(air: &Air, lead: &Datacenter, writes: &[Keyed]) -> Vec<Landed> {
-    keyed::count_unclaimed(&Caller(air), lead, writes).await
+pub async fn count_unclaimed(
+    air: &Air,
+    lead: &Datacenter,
+    writes: &[Keyed],
+    keys: Keys,
+) -> Vec<Landed> {
+    keyed::count_unclaimed(&Caller(air, keys), lead, writes).await
 }
 
 /// Calls, and once more where the outcome is unknown.

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Keyed, KeyedOutcome, Recorded, WriteKey};
+use tally::counter::ledger::{Keyed, KeyedOutcome, Keys, Recorded, WriteKey};
 use tally::protocol::messages::{Condition, Done, Operate, Operated, Operation};
 use tally::protocol::version::Version;
 
@@ -64,7 +64,7 @@ pub async fn send(edge: Rc<Edge>, wish: Wish, version: Version, is_claimed: bool
         let only = std::slice::from_ref(&write);
         landed = match is_claimed {
             true => client::count_keyed(&air, &here, only).await,
-            false => client::count_unclaimed(&air, &home, only).await,
+            false => client::count_unclaimed(&air, &home, only, Keys::Drawn).await,
         };
         match landed[0].1 {
             Ok(KeyedOutcome::NeedsView) => write.seen = Some(value_seen(&air).await),

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::inbox::{Batch, begin};
+use tally::counter::inbox::{Batch, Draining, begin};
 use tally::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
 use tally::counter::queue::{
-    BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, Event, SUMMED_MAX, Verdict,
-    verdict,
+    BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, Event, PARKED_MAX, SUMMED_MAX,
+    Verdict, verdict,
 };
 use tally::protocol::messages::Fault;
 
@@ -15,6 +15,7 @@ use super::Boxed;
 use super::client::{count_keyed, count_unclaimed};
 use super::inbox::Core;
 use super::network::{Answer, Message, all};
+use super::oracle::Oracle;
 
 /// So few that a log becomes several batches.
 const BATCH_ROWS_MAX: usize = 4;
@@ -55,26 +56,56 @@ impl Core {
 
     /// Load, decide, write: no await.
     fn gather_one(&self) -> Result<(), Fault> {
-        let is_empty = self.head.borrow().is_empty();
-        if is_empty || self.rows.borrow().count_batches() >= BATCHES_MAX {
+        if self.head.borrow().is_empty() {
+            return Ok(());
+        }
+        let mut parked = self.parked.borrow_mut();
+        let parked_rows = parked.rows();
+        let first_sent = self.rows.borrow().count_batches() - parked_rows;
+        if first_sent >= BATCHES_MAX || parked_rows >= PARKED_MAX {
             return Ok(());
         }
         let now_ms = self.now_ms();
         let rows = self.rows.borrow().first_rows(BATCH_ROWS_MAX);
         let number = self.head.borrow().batch + 1;
-        let mut new_key = || WriteKey(self.random_key());
-        let next = begin(number, rows.clone(), now_ms, &mut new_key);
+        let mut new_key = |counter: &CounterId| self.next_key(counter, now_ms);
+        let mut next = begin(number, rows.clone(), now_ms, &mut |counter| match parked
+            .holds(counter)
+        {
+            true => WriteKey([0; 16]),
+            false => new_key(counter),
+        });
+        let stored = |row: i64| Ok::<_, Fault>(self.rows.borrow().batch(row));
+        let waiting = parked.set_aside(&mut next.batch, stored, &mut new_key)?;
         let head = self.head.borrow().clone();
-        self.rows.borrow_mut().begin(&next, &head, now_ms)?;
-        self.head.borrow_mut().batched(number, next.upto_seq);
+        let begun = self.rows.borrow_mut().begin(&next, &waiting, &head, now_ms);
+        begun?;
+        let numbers = waiting.iter().map(|row| row.number);
+        let last = numbers.fold(number, i64::max);
+        self.head.borrow_mut().batched(last, next.upto_seq);
+        parked.wait_in(&waiting);
         let taken = rows.into_iter().filter(|(seq, _)| *seq <= next.upto_seq);
         let events = taken.flat_map(|(_, row)| row.expect("a row").events);
-        self.note_batch(&next.batch, &events.collect::<Vec<_>>());
+        let events: Vec<_> = events.collect();
+        self.note_batch(&next.batch, &events, Oracle::batches);
+        for row in &waiting {
+            self.note_batch(row, &events, Oracle::waits);
+        }
         Ok(())
     }
 
+    /// Whether nothing is left of a counter in batches up to a number.
+    pub fn is_counted(&self, counter: &CounterId, upto: i64) -> bool {
+        Draining::is_done(&self.rows.borrow().upto(upto), counter)
+    }
+
     /// Tells the oracles what each write of a batch stands for.
-    fn note_batch(&self, batch: &Batch, events: &[(u64, Event)]) {
+    fn note_batch(
+        &self,
+        batch: &Batch,
+        events: &[(u64, Event)],
+        note: fn(&mut Oracle, &Due, Vec<Event>),
+    ) {
         for due in &batch.dues {
             let is_in = |(generation, event): &&(u64, Event)| {
                 let is_summed = event.key.is_none() && event.delta <= SUMMED_MAX;
@@ -82,7 +113,7 @@ impl Core {
             };
             let summed = events.iter().filter(is_in).map(|(_, event)| event.clone());
             let mut oracle = self.air(&due.counter).oracle.borrow_mut();
-            oracle.batches(due, summed.collect());
+            note(&mut oracle, due, summed.collect());
         }
     }
 
@@ -90,6 +121,9 @@ impl Core {
     fn send_due(self: &Rc<Self>) -> bool {
         let due = self.rows.borrow().due(self.now_ms());
         for batch in due {
+            if self.parked.borrow().is_waiting(batch.number) {
+                continue;
+            }
             if self.sending.borrow_mut().insert(batch.number) {
                 let core = self.clone();
                 self.wait_until(async move {
@@ -121,11 +155,19 @@ impl Core {
         let before = batch.dues.clone();
         let (_, wait_ms) = batch.settle(verdicts.iter().copied(), now_ms);
         self.rows.borrow_mut().end(&batch, now_ms + wait_ms)?;
+        let counters = before.iter().map(|due| &due.counter);
+        let free = self.parked.borrow_mut().settled(&batch, counters);
         for (place, verdict) in verdicts {
             let due = &before[place];
             let air = self.air(&due.counter);
             let mut oracle = air.oracle.borrow_mut();
             oracle.settles(due, verdict, air.latest_ms());
+        }
+        for row in &free {
+            self.rows.borrow_mut().hurry_one(*row, now_ms)?;
+        }
+        if !free.is_empty() {
+            self.arm(0);
         }
         if !batch.dues.is_empty() {
             self.arm(wait_ms);
@@ -157,7 +199,7 @@ impl Core {
         let air = self.air(&first.counter);
         let landed = match first.is_clients {
             true => count_keyed(air, here, &writes).await,
-            false => count_unclaimed(air, here, &writes).await,
+            false => count_unclaimed(air, here, &writes, first.keys()).await,
         };
         landed.into_iter().map(|(_, one)| of_outcome(one)).collect()
     }

@@ -178,7 +178,7 @@ impl Core {
         Ok(())
     }
 
-    async fn release_inboxes(&self, root: &Root) -> Result<(), Fault> {
+    pub async fn release_inboxes(&self, root: &Root) -> Result<(), Fault> {
         let tell = |inbox: &InboxId| {
             let release = Message::Release(self.air.name(), root.generation);
             self.air.call_inbox(inbox, release).boxed()

@@ -130,6 +130,19 @@ impl Oracle {
         assert_eq!(before, None, "a key is drawn once");
     }
 
+    /// A write waits until others of its counter are settled, and these events are new in it.
+    pub fn waits(&mut self, due: &Due, events: Vec<Event>) {
+        if due.is_clients {
+            return;
+        }
+        let (write, known) = (&due.write, self.events.sums.entry(due.write.key));
+        let all = known.or_default();
+        all.extend(events);
+        let sum: u128 = all.iter().map(|event| event.delta).sum();
+        assert_eq!(write.added, sum, "what waits does not add up");
+        self.keys.wants(write.key, write.fingerprint, (sum, 0));
+    }
+
     /// A write has left its batch, at that time by the latest clock there may be.
     pub fn settles(&mut self, due: &Due, verdict: Verdict, now_ms: i64) {
         let write = &due.write;

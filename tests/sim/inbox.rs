@@ -8,8 +8,10 @@ use std::task::Poll;
 
 use tally::counter::cell::STAMP_CLAMP_SECONDS;
 use tally::counter::id::CounterId;
-use tally::counter::inbox::{Admission, Draining, Head};
+use tally::counter::inbox::{Admission, Draining, Head, Parked};
+use tally::counter::ledger::WriteKey;
 use tally::counter::nonces::Nonce;
+use tally::counter::numbers::Numbering;
 use tally::counter::queue::{Event, InboxId, Logged};
 use tally::protocol::messages::{Appended, Fault};
 
@@ -34,6 +36,8 @@ pub struct Core {
     pub rows: Rc<RefCell<InboxRows>>,
     pub head: RefCell<Head>,
     pub sending: RefCell<HashSet<i64>>,
+    pub parked: RefCell<Parked>,
+    pub numbering: RefCell<Numbering>,
     pub is_gathering: Cell<bool>,
     pub begun_ms: Cell<i64>,
     armed_ms: Cell<i64>,
@@ -42,9 +46,9 @@ pub struct Core {
     skew_ms: Rc<Cell<i64>>,
     /// What runs on after its request was answered.
     waited_for: RefCell<Vec<Task>>,
-    /// Tells its keys from those of other inboxes, and of itself before it crashed.
+    /// How often it has crashed.
     life: u64,
-    keys: Cell<u64>,
+    lanes: Cell<u64>,
 }
 
 /// Where an inbox lives, crash after crash.
@@ -138,12 +142,16 @@ impl Core {
         life: u64,
     ) -> Rc<Self> {
         let head = RefCell::new(rows.borrow().load());
+        let mut parked = Parked::default();
+        parked.restore(&rows.borrow().all());
         Rc::new(Self {
             airs,
             me,
             rows,
             head,
             sending: RefCell::default(),
+            parked: RefCell::new(parked),
+            numbering: RefCell::default(),
             is_gathering: Cell::default(),
             begun_ms: Cell::default(),
             armed_ms: Cell::default(),
@@ -151,7 +159,7 @@ impl Core {
             skew_ms,
             waited_for: RefCell::default(),
             life,
-            keys: Cell::default(),
+            lanes: Cell::default(),
         })
     }
 
@@ -165,17 +173,16 @@ impl Core {
         airs.find(|air| air.name() == *counter).expect("a counter")
     }
 
-    /// What stands for a random number.
-    pub fn random_key(&self) -> [u8; 16] {
-        let number = self.keys.get();
-        self.keys.set(number + 1);
-        let mut key = [0xff; 16];
-        let place = &self.me.datacenter.as_str().as_bytes()[..3];
-        key[..3].copy_from_slice(place);
-        key[3] = self.me.number;
-        key[4..8].copy_from_slice(&self.life.to_le_bytes()[..4]);
-        key[8..].copy_from_slice(&number.to_le_bytes());
-        key
+    /// The key of the next write to a counter; its lane tells it from other inboxes', and from those of its own before it
+    /// crashed.
+    pub fn next_key(&self, counter: &CounterId, now_ms: i64) -> WriteKey {
+        let mut random = || {
+            let lanes = self.lanes.replace(self.lanes.get() + 1);
+            let place = self.me.datacenter.as_str().as_bytes();
+            let place = u64::from(place[0]) << 8 | u64::from(place[1]);
+            (place << 8 | u64::from(self.me.number)) << 32 | self.life << 8 | lanes
+        };
+        (self.numbering.borrow_mut()).next(counter, now_ms, &mut random)
     }
 
     /// Waits for this long by its own clock.
@@ -206,10 +213,9 @@ impl Core {
                 self.on_release(&counter, generation).map(|()| Answer::Done)
             }
             Message::MayHold(counter) => {
-                let head = self.head.borrow();
-                let batches = self.rows.borrow().upto(head.batch);
-                let is_done = Draining::is_done(&batches, &counter);
-                Ok(Answer::MayHold(!head.is_empty() || !is_done))
+                let (is_empty, last) = (self.head.borrow().is_empty(), self.head.borrow().batch);
+                let may_hold = !is_empty || !self.is_counted(&counter, last);
+                Ok(Answer::MayHold(may_hold))
             }
             other => unreachable!("{other:?} is not for an inbox"),
         }
@@ -329,7 +335,7 @@ impl Core {
         self.go();
         poll_fn(|_| {
             let horizon = draining.horizon(&self.head.borrow());
-            let is_done = |horizon| Draining::is_done(&self.rows.borrow().upto(horizon), &counter);
+            let is_done = |horizon| self.is_counted(&counter, horizon);
             if horizon.is_some_and(is_done) {
                 Poll::Ready(Ok(()))
             } else if self.now_ms() - begun_ms > DRAIN_MS_MAX {

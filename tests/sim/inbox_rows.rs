@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tally::counter::id::CounterId;
 use tally::counter::inbox::{Batch, Beginning, Head, NONCES_EVERY_ROWS};
 use tally::counter::nonces::Nonces;
-use tally::counter::queue::{InboxId, LOGGED_HEAD_BYTES, Logged, LoggedHead};
+use tally::counter::queue::{Due, InboxId, LOGGED_HEAD_BYTES, Logged, LoggedHead, RETRY_MS};
 use tally::protocol::messages::{Fault, decode, encode};
 
 use super::network::unavailable;
@@ -99,12 +99,21 @@ impl InboxRows {
         first.map(|(seq, body)| (*seq, decode(body).ok())).collect()
     }
 
-    pub fn begin(&mut self, next: &Beginning, head: &Head, now_ms: i64) -> Result<(), Fault> {
+    pub fn begin(
+        &mut self,
+        next: &Beginning,
+        waiting: &[Batch],
+        head: &Head,
+        now_ms: i64,
+    ) -> Result<(), Fault> {
         self.may_write()?;
         assert!(next.dead.is_empty(), "all rows can be read");
         self.nonces = encode(&head.nonces)?;
         self.nonces_upto = head.log.1;
         self.log.retain(|seq, _| *seq > next.upto_seq);
+        for row in waiting {
+            self.put_batch(row, now_ms + RETRY_MS.1)?;
+        }
         self.put_batch(&next.batch, now_ms)
     }
 
@@ -123,9 +132,9 @@ impl InboxRows {
         self.put_batch(batch, due_at_ms)
     }
 
-    fn batches(&self, is_wanted: impl Fn(i64, i64) -> bool) -> Vec<Batch> {
+    fn batches(&self, is_wanted: impl Fn(i64, &Stored) -> bool) -> Vec<Batch> {
         let all = self.batches.iter();
-        let wanted = all.filter(|(number, (_, due_at_ms, _))| is_wanted(**number, *due_at_ms));
+        let wanted = all.filter(|(number, stored)| is_wanted(**number, stored));
         let read = |(number, (tries, _, body)): (&i64, &Stored)| Batch {
             number: *number,
             tries: *tries,
@@ -136,11 +145,28 @@ impl InboxRows {
     }
 
     pub fn due(&self, now_ms: i64) -> Vec<Batch> {
-        self.batches(|_, due_at_ms| due_at_ms <= now_ms)
+        self.batches(|_, (_, due_at_ms, _)| *due_at_ms <= now_ms)
     }
 
     pub fn upto(&self, last: i64) -> Vec<Batch> {
         self.batches(|number, _| number <= last)
+    }
+
+    pub fn all(&self) -> Vec<Batch> {
+        self.batches(|_, _| true)
+    }
+
+    pub fn batch(&self, row: i64) -> Vec<Due> {
+        let batches = self.batches(|number, _| number == row);
+        batches.into_iter().flat_map(|batch| batch.dues).collect()
+    }
+
+    pub fn hurry_one(&mut self, row: i64, now_ms: i64) -> Result<(), Fault> {
+        self.may_write()?;
+        if let Some((_, due_at_ms, _)) = self.batches.get_mut(&row) {
+            *due_at_ms = now_ms;
+        }
+        Ok(())
     }
 
     pub fn count_batches(&self) -> u64 {

@@ -4,10 +4,10 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::counter::cell::{Cell, LedgerLimits, recall};
+use tally::counter::cell::{Cell, KnownNumbers, LedgerLimits, recall};
 use tally::counter::flush::{Changes, Refusal};
 use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, WriteKey};
+use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, Keys, WriteKey};
 use tally::protocol::messages::{Counted, Fault};
 
 use super::GRANT_TRIES;
@@ -16,6 +16,7 @@ use super::network::unavailable;
 
 /// A day: no record goes while the world lasts.
 pub const LIMITS: LedgerLimits = LedgerLimits {
+    keys: Keys::Clients,
     kept_ms: 86_400_000,
     records_max: 1_000,
 };
@@ -24,19 +25,23 @@ const WHOLE_EVERY_MS: i64 = 20;
 const WHOLE_MS_MAX: i64 = 700;
 const WHOLE_TRIES: usize = 35;
 
-type Known<'a> = &'a dyn Fn(WriteKey) -> Option<Kept>;
+struct Known<'a> {
+    record: &'a dyn Fn(WriteKey) -> Option<Kept>,
+    numbers: KnownNumbers<'a>,
+}
 
 impl Core {
     pub async fn on_count(
         self: &Rc<Self>,
         writes: Vec<Keyed>,
         moves: Option<u32>,
+        keys: Keys,
     ) -> Result<Counted, Fault> {
         let begun_ms = self.air.now_ms.get();
         for _ in 0..GRANT_TRIES + WHOLE_TRIES {
-            match self.try_count(&writes, moves) {
+            match self.try_count(&writes, moves, keys) {
                 Err(Fault::Refused(Refusal::NeedsGrant)) => match self.obtain_grant().await {
-                    Err(Fault::Elsewhere(home)) => return self.strike(&writes, moves, home),
+                    Err(Fault::Elsewhere(home)) => return self.strike(&writes, moves, keys, home),
                     outcome => outcome?,
                 },
                 Ok(counted) if counted.outcomes.contains(&KeyedOutcome::NotWhole) => {
@@ -61,11 +66,22 @@ impl Core {
         .await;
     }
 
-    fn try_count(&self, writes: &[Keyed], moves: Option<u32>) -> Result<Counted, Fault> {
+    fn try_count(
+        &self,
+        writes: &[Keyed],
+        moves: Option<u32>,
+        keys: Keys,
+    ) -> Result<Counted, Fault> {
         let mut at_ms = 0;
-        let outcomes = self.by_ledger(|state, now_ms, known, changes| {
+        let limits = LedgerLimits { keys, ..LIMITS };
+        let outcomes = self.by_ledger(keys, |state, now_ms, known, changes| {
             at_ms = now_ms;
-            let applied = state.apply_keyed(writes, moves, LIMITS, now_ms, known, changes);
+            let applied = match keys {
+                Keys::Numbered => {
+                    state.apply_numbered(writes, moves, now_ms, known.numbers, changes)
+                }
+                _ => state.apply_keyed(writes, moves, limits, now_ms, known.record, changes),
+            };
             applied.map_err(Fault::Refused)
         })?;
         let mut oracle = self.air.oracle.borrow_mut();
@@ -87,7 +103,7 @@ impl Core {
     }
 
     pub fn on_recall(&self, writes: &[Keyed]) -> Counted {
-        let ledger = self.state.borrow().ledger().clone();
+        let ledger = self.state.borrow().ledger(Keys::Clients).clone();
         let rows = self.rows.borrow();
         let known = |key| rows.record(&ledger, key);
         Counted {
@@ -101,10 +117,17 @@ impl Core {
         &self,
         writes: &[Keyed],
         moves: Option<u32>,
+        keys: Keys,
         home: Datacenter,
     ) -> Result<Counted, Fault> {
-        let outcomes = self.by_ledger(|state, now_ms, known, changes| {
-            Ok(state.strike(writes, moves, LIMITS, now_ms, known, changes))
+        let limits = LedgerLimits { keys, ..LIMITS };
+        let outcomes = self.by_ledger(keys, |state, now_ms, known, changes| {
+            Ok(match keys {
+                Keys::Numbered => {
+                    state.strike_numbered(writes, moves, now_ms, known.numbers, changes)
+                }
+                _ => state.strike(writes, moves, limits, now_ms, known.record, changes),
+            })
         })?;
         Ok(Counted {
             outcomes,
@@ -115,6 +138,7 @@ impl Core {
 
     fn by_ledger<T>(
         &self,
+        keys: Keys,
         decide: impl FnOnce(&mut Cell, i64, Known<'_>, &mut Changes) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let now_ms = self.now_ms();
@@ -122,12 +146,15 @@ impl Core {
         if let Some(newest) = newest {
             self.write(|rows, state| rows.delete_records(newest, state))?;
         }
-        let ledger = self.state.borrow().ledger().clone();
+        let ledger = self.state.borrow().ledger(keys).clone();
         let mut changes = Changes::default();
         let decided = {
             let rows = self.rows.borrow();
-            let known = |key| rows.record(&ledger, key);
-            decide(&mut self.state.borrow_mut(), now_ms, &known, &mut changes)?
+            let known = Known {
+                record: &|key| rows.record(&ledger, key),
+                numbers: &|lane| rows.numbers(lane),
+            };
+            decide(&mut self.state.borrow_mut(), now_ms, known, &mut changes)?
         };
         self.write(|rows, state| rows.write(state, &changes, now_ms.div_euclid(1_000)))?;
         Ok(decided)

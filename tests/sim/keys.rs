@@ -186,7 +186,9 @@ impl Keys {
                 key.is_over = true;
                 true
             }
-            Ok(KeyedOutcome::Full) => panic!("{name:?}: {outcome:?}"),
+            Ok(KeyedOutcome::Full | KeyedOutcome::CountedBefore | KeyedOutcome::Expired) => {
+                panic!("{name:?}: {outcome:?}")
+            }
             Ok(KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore) => {
                 assert_eq!(key.refused, Some(fingerprint), "{name:?} was not refused");
                 true

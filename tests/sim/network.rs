@@ -15,7 +15,7 @@ use tally::cluster::root::Root;
 use tally::counter::flush::Load;
 use tally::counter::grant::Grant;
 use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::ledger::{Keyed, WriteKey};
+use tally::counter::ledger::{Keyed, Keys, WriteKey};
 use tally::counter::merge::{Part, Question};
 use tally::counter::nonces::Nonce;
 use tally::counter::queue::{Event, InboxId};
@@ -37,7 +37,7 @@ const LINGERS_MS_MAX: i64 = 20_000;
 pub enum Message {
     Flush(Nonce, Load),
     /// With how often their claims had moved, if they are claimed.
-    Count(Vec<Keyed>, Option<u32>),
+    Count(Vec<Keyed>, Option<u32>, Keys),
     Hello(u8),
     Seal(u64),
     Suspend(u64),
@@ -62,6 +62,7 @@ pub enum Message {
     Release(CounterId, u64),
     MayHold(CounterId),
     RegisterInbox(InboxId),
+    LetInboxesGo,
     /// To storage: make durable what was written.
     Sync,
 }

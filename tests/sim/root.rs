@@ -13,7 +13,7 @@ use tally::protocol::messages::{Claimed, Done, Fault, Holder, Owner};
 
 use super::ending::Duty;
 use super::keyed::LIMITS;
-use super::network::{Answer, Message, Reply, Request, Turns, unavailable};
+use super::network::{Answer, Message, Reply, Request, Turns, all, unavailable};
 use super::place::{Task, is_over};
 use super::{Air, Boxed};
 
@@ -163,6 +163,7 @@ impl Core {
             Message::Operate(operate) => self.on_operate(&operate).await.map(Answer::Operated),
             Message::Settle => self.on_settle().await.map(Answer::Root),
             Message::End => self.on_end().await.map(|()| Answer::Done),
+            Message::LetInboxesGo => self.on_let_inboxes_go().await.map(|()| Answer::Done),
             Message::RegisterInbox(inbox) => {
                 self.on_register_inbox(inbox).await.map(Answer::Generation)
             }
@@ -238,6 +239,38 @@ impl Core {
             self.save(root);
         }
         Ok(generation)
+    }
+
+    /// As `objects::inboxes`.
+    async fn on_let_inboxes_go(&self) -> Result<(), Fault> {
+        let living = || match &self.rows.borrow().entry {
+            Some(Entry::Live(root)) => Some(root.clone()),
+            _ => None,
+        };
+        let Some(root) = living() else { return Ok(()) };
+        self.drain_inboxes(&root).await?;
+        let _alone = self.lock.lock().await;
+        let Some(mut root) = living() else {
+            return Ok(());
+        };
+        self.release_inboxes(&root).await?;
+        self.drain_inboxes(&root).await?;
+        root.inboxes.clear();
+        root.revision += 1;
+        self.save(root.clone());
+        if let Some(lone) = root.sole().cloned() {
+            let _ = self.tell_configure(&lone, &root).await;
+        }
+        Ok(())
+    }
+
+    async fn drain_inboxes(&self, root: &Root) -> Result<(), Fault> {
+        let drain = |inbox: &InboxId| {
+            let drain = Message::Drain(self.air.name());
+            self.air.call_inbox(inbox, drain).boxed()
+        };
+        let drained = all(root.inboxes.iter().map(drain).collect()).await;
+        drained.into_iter().try_for_each(|told| told.map(|_| ()))
     }
 
     async fn on_find_claims(&self, keys: &[WriteKey]) -> Result<Claimed, Fault> {

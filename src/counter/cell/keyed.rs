@@ -5,14 +5,16 @@
 
 use super::{Cell, Changes, Refusal};
 use crate::counter::ledger::{
-    Kept, Keyed, KeyedOutcome, Ledger, NewRecord, REFUSALS_PART, Record, Recorded, SeenValue,
+    Kept, Keyed, KeyedOutcome, Keys, Ledger, NewRecord, REFUSALS_PART, Record, Recorded, SeenValue,
     Unchanged, WriteKey,
 };
-use crate::counter::total::Value;
+use crate::counter::total::{Sum, Value};
 
 /// What the ledger is bound by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerLimits {
+    /// Whose keys.
+    pub keys: Keys,
     /// How long records are kept, milliseconds.
     pub kept_ms: i64,
     /// The most records.
@@ -20,19 +22,40 @@ pub struct LedgerLimits {
 }
 
 impl Cell {
-    /// The ledger's counts.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+    /// The counts of the ledger of these keys.
+    pub fn ledger(&self, keys: Keys) -> &Ledger {
+        match keys {
+            Keys::Drawn => &self.drawn,
+            Keys::Clients | Keys::Numbered => &self.ledger,
+        }
     }
 
-    /// Takes the ledger's counts over from storage.
-    pub fn restore_ledger(&mut self, ledger: Ledger) {
-        self.ledger = ledger;
+    /// Takes the counts of the ledger of these keys over from storage.
+    pub fn restore_ledger(&mut self, keys: Keys, ledger: Ledger) {
+        *self.ledger_mut(keys) = ledger;
+    }
+
+    fn ledger_mut(&mut self, keys: Keys) -> &mut Ledger {
+        match keys {
+            Keys::Drawn => &mut self.drawn,
+            Keys::Clients | Keys::Numbered => &mut self.ledger,
+        }
+    }
+
+    /// Notes that storage holds numbers that were struck out.
+    pub fn restore_numbers(&mut self) {
+        self.has_numbers = true;
     }
 
     /// Lets go of records that were kept long enough; those of the returned slot and older may be deleted.
     pub fn expire_records(&mut self, now_ms: i64) -> Option<i64> {
-        self.ledger.expire(now_ms)
+        self.ledger.expire(now_ms).max(self.drawn.expire(now_ms))
+    }
+
+    /// When the oldest records may go, unix milliseconds.
+    pub fn records_due_ms(&self) -> Option<i64> {
+        let due = [&self.ledger, &self.drawn].map(Ledger::due_at_ms);
+        due.into_iter().flatten().min()
     }
 
     /// Counts keyed writes, each once however often it comes, and adds to `changes` what must be written. Their
@@ -52,11 +75,8 @@ impl Cell {
         known: &dyn Fn(WriteKey) -> Option<Kept>,
         changes: &mut Changes,
     ) -> Result<Vec<KeyedOutcome>, Refusal> {
-        let generation = self.generation().unwrap_or(0);
-        let is_ahead = writes.iter().any(|write| write.generation > generation);
-        if self.needs_grant(now_ms) || is_ahead {
-            return Err(Refusal::NeedsGrant);
-        }
+        self.is_granted(writes, now_ms)?;
+        changes.are_drawn = limits.keys == Keys::Drawn;
         let mut outcomes = Vec::with_capacity(writes.len());
         for write in writes {
             outcomes.push(match look_up(write, moves, known, changes) {
@@ -83,20 +103,64 @@ impl Cell {
         now_ms: i64,
         changes: &mut Changes,
     ) -> KeyedOutcome {
-        let generation = self.generation().unwrap_or(0);
-        if write.generation != 0 && write.generation != generation {
-            return KeyedOutcome::Ended;
-        }
-        if let Err(refused) = self.decide(write) {
-            return refused;
-        }
-        let elsewhere = self.elsewhere();
-        if elsewhere.is_none() && write.seen.is_none() {
-            return KeyedOutcome::NeedsView;
-        }
+        let elsewhere = match self.check(write) {
+            Ok(elsewhere) => elsewhere,
+            Err(refused) => return refused,
+        };
         let Some(slot) = self.make_room(lifted, limits, now_ms) else {
             return KeyedOutcome::Full;
         };
+        let recorded = self.add_keyed(write, elsewhere, now_ms, changes);
+        changes.records.push(NewRecord {
+            key: write.key,
+            kept: Kept {
+                slot,
+                record: Record::Counted(recorded),
+            },
+            replaces: lifted,
+        });
+        KeyedOutcome::Counted(recorded)
+    }
+
+    /// Whether these writes may be decided now.
+    pub(super) fn is_granted(&self, writes: &[Keyed], now_ms: i64) -> Result<(), Refusal> {
+        let is_ahead = writes.iter().any(|write| self.is_before(write));
+        if self.needs_grant(now_ms) || is_ahead {
+            return Err(Refusal::NeedsGrant);
+        }
+        Ok(())
+    }
+
+    /// Whether a write is of a generation that this cell has not heard of yet.
+    pub(super) fn is_before(&self, write: &Keyed) -> bool {
+        self.generation().unwrap_or(0) < write.generation
+    }
+
+    /// What others hold, see [`Cell::elsewhere`], where a new write may be counted.
+    ///
+    /// # Errors
+    /// What is answered to it where it may not.
+    pub(super) fn check(&self, write: &Keyed) -> Result<Option<(Sum, Sum)>, KeyedOutcome> {
+        let generation = self.generation().unwrap_or(0);
+        if write.generation != 0 && write.generation != generation {
+            return Err(KeyedOutcome::Ended);
+        }
+        self.decide(write)?;
+        let elsewhere = self.elsewhere();
+        if elsewhere.is_none() && write.seen.is_none() {
+            return Err(KeyedOutcome::NeedsView);
+        }
+        Ok(elsewhere)
+    }
+
+    /// Counts a write that was checked.
+    pub(super) fn add_keyed(
+        &mut self,
+        write: &Keyed,
+        elsewhere: Option<(Sum, Sum)>,
+        now_ms: i64,
+        changes: &mut Changes,
+    ) -> Recorded {
         self.added = self.added.plus(write.added);
         self.removed = self.removed.plus(write.removed);
         self.sequence += 1;
@@ -125,24 +189,15 @@ impl Cell {
                 )
             }
         };
-        let recorded = Recorded {
+        Recorded {
             fingerprint: write.fingerprint,
-            generation,
+            generation: self.generation().unwrap_or(0),
             sequence: self.sequence,
             totals,
             is_exact,
             at_ms: now_ms,
             operations: self.grant().map_or(0, |grant| grant.operations),
-        };
-        changes.records.push(NewRecord {
-            key: write.key,
-            kept: Kept {
-                slot,
-                record: Record::Counted(recorded),
-            },
-            replaces: lifted,
-        });
-        KeyedOutcome::Counted(recorded)
+        }
     }
 
     /// Records that a write was refused since it would take the value below the floor: an attempt before that is
@@ -182,13 +237,14 @@ impl Cell {
         limits: LedgerLimits,
         now_ms: i64,
     ) -> Option<i64> {
+        let ledger = self.ledger_mut(limits.keys);
         match replaced {
             // It takes no more room than before.
             Some(slot) => {
-                let renewed = self.ledger.renew(slot, now_ms, limits.kept_ms);
+                let renewed = ledger.renew(slot, now_ms, limits.kept_ms);
                 Some(renewed.unwrap_or(slot))
             }
-            None => (self.ledger).admit(now_ms, limits.kept_ms, limits.records_max),
+            None => ledger.admit(now_ms, limits.kept_ms, limits.records_max),
         }
     }
 
@@ -229,6 +285,7 @@ impl Cell {
         known: &dyn Fn(WriteKey) -> Option<Kept>,
         changes: &mut Changes,
     ) -> Vec<KeyedOutcome> {
+        changes.are_drawn = limits.keys == Keys::Drawn;
         let mut outcomes = Vec::with_capacity(writes.len());
         for write in writes {
             let replaces = match look_up(write, moves, known, changes) {
@@ -238,7 +295,7 @@ impl Cell {
                 }
                 Known::New(replaces) => replaces,
             };
-            if self.generation().is_some_and(|own| own < write.generation) {
+            if self.generation().is_some() && self.is_before(write) {
                 outcomes.push(KeyedOutcome::NotWhole);
                 continue;
             }

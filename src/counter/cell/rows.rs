@@ -78,6 +78,8 @@ impl Cell {
             admissions: BTreeMap::new(),
             nonces: hot.nonces,
             former: Default::default(),
+            drawn: Default::default(),
+            has_numbers: false,
             ledger: Default::default(),
             history: History::restore(hot.history, pages),
             all_time,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use crate::counter::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
 use crate::counter::samples::Samples;
 use crate::protocol::names::CellAddress;
 
@@ -24,13 +24,15 @@ pub struct Count {
     pub writes: Vec<Keyed>,
     /// How often their claims had moved when the root was asked; `None` for keys that only their sender knows.
     pub moves: Option<u32>,
+    /// What their keys are.
+    pub keys: Keys,
     /// The samples of writes that have some, by their places: writes themselves travel without.
     samples: Vec<(u32, Samples)>,
 }
 
 impl Count {
     /// The message that has a lead count these writes.
-    pub fn new(to: CellAddress, mut writes: Vec<Keyed>, moves: Option<u32>) -> Self {
+    pub fn new(to: CellAddress, mut writes: Vec<Keyed>, moves: Option<u32>, keys: Keys) -> Self {
         let mut samples = Vec::new();
         for (place, write) in (0..).zip(&mut writes) {
             if !write.samples.is_empty() {
@@ -41,6 +43,7 @@ impl Count {
             to,
             writes,
             moves,
+            keys,
             samples,
         }
     }

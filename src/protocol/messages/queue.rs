@@ -13,6 +13,7 @@ calls! {
     Drain => (), "/drain";
     ReleaseInbox => (), "/release-inbox";
     MayHold => bool, "/may-hold";
+    LetInboxesGo => (), "/let-inboxes-go";
     ReadDead => DeadLetters, "/read-dead";
     RegisterInbox => u64, "/register-inbox";
     ReadDrained => Option<GlobalSum>, "/read-drained";
@@ -56,6 +57,13 @@ pub struct TakeOver {
     pub dead: Vec<DeadLetter>,
     /// What could not be counted yet. Sent again, its keys count once.
     pub dues: Vec<Due>,
+}
+
+/// Root → itself, since somebody reads the counter: forget the inboxes that hold none of its events any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LetInboxesGo {
+    /// The counter.
+    pub counter: CounterId,
 }
 
 /// Aggregator → inbox: count what you have acknowledged of this counter by now.

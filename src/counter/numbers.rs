@@ -1,0 +1,187 @@
+//! Which numbered writes a cell has decided: those of a sender that delivers each until it is settled, an inbox or a
+//! queue of the platform, whenever and in whatever order that is.
+//!
+//! Invariants: a sender numbers its writes to one counter from 1 without gaps, so however many they are, what was
+//! decided of them lies in few spans, and in one row; a write whose row may be gone is never counted.
+//!
+//! A key names a *lane*, drawn at random by its sender, and the number. A lane begins in a period of 16 days and its
+//! numbers end with it; its row is kept for two periods more. A queue of the platform keeps a message for 14 days at
+//! most, and what an inbox could not deliver by then becomes a dead letter.
+//! Source: Cloudflare Queues, "Limits".
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::id::CounterId;
+use super::ledger::WriteKey;
+
+/// The fingerprint of a numbered write; other keys that were drawn for one have 0.
+pub const NUMBERED: u64 = 1;
+
+/// The length of a period, milliseconds.
+const PERIOD_MS: i64 = 16 * 86_400_000;
+
+/// For how many periods after its own the row of a lane is kept: 32 days.
+const KEPT_PERIODS: i64 = 2;
+
+/// How much earlier a write is refused than its row goes: clocks may be apart.
+const MARGIN_MS: i64 = 86_400_000;
+
+/// The most spans of a lane, each of about 6 bytes: as many numbers may be missing between others.
+pub const SPANS_MAX: usize = 4_096;
+
+/// The most counters of a lane, about 100 bytes each; the next one begins another.
+const COUNTERS_MAX: usize = 10_000;
+
+/// Bytes of a key that name the period, and the lane with it; the others are the number.
+const PERIOD_BYTES: usize = 2;
+const LANE_BYTES: usize = 10;
+
+/// Returns the lane of a key, as a key whose number is 0, and the number.
+pub fn lane_and_number(key: WriteKey) -> (WriteKey, u64) {
+    let (mut lane, mut number) = (key, [0; 8]);
+    for (to, from) in number[PERIOD_BYTES..]
+        .iter_mut()
+        .zip(&mut lane.0[LANE_BYTES..])
+    {
+        *to = std::mem::take(from);
+    }
+    (lane, u64::from_be_bytes(number))
+}
+
+/// When the row of a lane may go, unix milliseconds: the slot of the ledger that it lies in.
+pub fn slot_of(key: WriteKey) -> i64 {
+    let period = i64::from(u16::from_be_bytes([key.0[0], key.0[1]]));
+    (period + 1 + KEPT_PERIODS) * PERIOD_MS
+}
+
+/// The newest slot whose rows have all gone when a lane begins, unix milliseconds.
+pub fn slot_gone_before(key: WriteKey) -> i64 {
+    slot_of(key) - (1 + KEPT_PERIODS) * PERIOD_MS - MARGIN_MS
+}
+
+/// Whether the row of a lane may be gone.
+pub fn is_over(key: WriteKey, now_ms: i64) -> bool {
+    now_ms >= slot_of(key) - MARGIN_MS
+}
+
+/// What numbers a sender has given.
+#[derive(Clone, Debug, Default)]
+pub struct Numbering {
+    lane: Option<WriteKey>,
+    given: HashMap<CounterId, u64>,
+}
+
+impl Numbering {
+    /// The key of the next write to a counter. A lane is drawn by `random` where there is none of this period.
+    pub fn next(
+        &mut self,
+        counter: &CounterId,
+        now_ms: i64,
+        random: &mut dyn FnMut() -> u64,
+    ) -> WriteKey {
+        let period = u16::try_from(now_ms.div_euclid(PERIOD_MS)).unwrap_or(0);
+        let is_full = self.given.len() >= COUNTERS_MAX && !self.given.contains_key(counter);
+        let period = period.to_be_bytes();
+        let known = (self.lane).filter(|lane| lane.0.starts_with(&period) && !is_full);
+        let mut key = known.unwrap_or_else(|| {
+            self.given.clear();
+            let mut lane = [0; 16];
+            lane[..PERIOD_BYTES].copy_from_slice(&period);
+            lane[PERIOD_BYTES..LANE_BYTES].copy_from_slice(&random().to_be_bytes());
+            WriteKey(lane)
+        });
+        self.lane = Some(key);
+        let number = match self.given.get_mut(counter) {
+            Some(given) => {
+                *given += 1;
+                *given
+            }
+            None => {
+                self.given.insert(counter.clone(), 1);
+                1
+            }
+        };
+        key.0[LANE_BYTES..].copy_from_slice(&number.to_be_bytes()[PERIOD_BYTES..]);
+        key
+    }
+}
+
+/// What was decided of a numbered write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Decided {
+    /// It was counted.
+    Counted,
+    /// All writes went elsewhere: it is never counted here by a claim that has moved so often, or less often.
+    Struck(u32),
+}
+
+/// What was decided of the numbers of a lane. A stored format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbers {
+    /// First and last number, and what was decided of them all; in order, and as few as can be.
+    spans: Vec<(u64, u64, Decided)>,
+}
+
+impl Numbers {
+    /// What was decided of a number. Cost: O(log spans).
+    pub fn get(&self, number: u64) -> Option<Decided> {
+        let place = self.spans.partition_point(|(_, last, _)| *last < number);
+        let (first, _, decided) = self.spans.get(place)?;
+        (*first <= number).then_some(*decided)
+    }
+
+    /// Whether another number can be decided.
+    pub fn has_room(&self) -> bool {
+        // One inside a span makes three of it.
+        self.spans.len() + 2 <= SPANS_MAX
+    }
+
+    /// Notes what was decided of a number. Cost: O(spans).
+    pub fn put(&mut self, number: u64, decided: Decided) {
+        let place = self.spans.partition_point(|(_, last, _)| *last < number);
+        let around = self.spans.get(place).copied();
+        let around = around.filter(|(first, _, _)| *first <= number);
+        let mut parts = Vec::with_capacity(3);
+        if let Some((first, _, before)) = around.filter(|(first, _, _)| *first < number) {
+            parts.push((first, number - 1, before));
+        }
+        parts.push((number, number, decided));
+        if let Some((_, last, before)) = around.filter(|(_, last, _)| *last > number) {
+            parts.push((number + 1, last, before));
+        }
+        let replaced = place..place + usize::from(around.is_some());
+        self.spans.splice(replaced, parts);
+        self.join(place.saturating_sub(1));
+    }
+
+    /// Makes one of spans that touch, from a place on: at most four of them may.
+    fn join(&mut self, from: usize) {
+        let mut place = from;
+        for _ in 0..4 {
+            let (Some(one), Some(next)) = (self.spans.get(place), self.spans.get(place + 1)) else {
+                return;
+            };
+            if one.1 + 1 == next.0 && one.2 == next.2 {
+                let last = next.1;
+                self.spans.remove(place + 1);
+                if let Some(one) = self.spans.get_mut(place) {
+                    one.1 = last;
+                }
+            } else {
+                place += 1;
+            }
+        }
+    }
+
+    /// How many spans there are.
+    pub fn spans(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether no more than one number was decided.
+    pub fn are_new(&self) -> bool {
+        matches!(self.spans.as_slice(), [] | [(_, 1, _)])
+    }
+}
