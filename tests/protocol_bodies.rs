@@ -28,6 +28,7 @@ fn settings_are_read() {
         (r#"{"shards":"auto"}"#, body(None, None)),
         (r#"{"shards":1}"#, body(Some(1), None)),
         (r#" { "shards" : 64 } "#, body(Some(64), None)),
+        (r#"{"shards":4.0}"#, body(Some(4), None)),
         (r#"{"ttl_seconds":1}"#, body(None, Some((1, fixed)))),
         (&most, body(None, Some((TTL_SECONDS_MAX, fixed)))),
         (
@@ -69,7 +70,7 @@ fn what_does_not_fit_is_refused_with_its_code() {
         (r#"{"shards":1,"shards":1}"#, Code::InvalidBody),
         (r#"{"shards":"4"}"#, Code::InvalidBody),
         (r#"{"shards":"AUTO"}"#, Code::InvalidBody),
-        (r#"{"shards":4.0}"#, Code::InvalidBody),
+        (r#"{"shards":4.5}"#, Code::InvalidBody),
         (r#"{"shards":-4}"#, Code::InvalidBody),
         (r#"{"shards":true}"#, Code::InvalidBody),
         (r#"{"shards":[4]}"#, Code::InvalidBody),

@@ -26,9 +26,9 @@ use tally::protocol::messages::{
     Append, Ask, Call, Check, CheckStorage, Claim, Close, Configure, Count, DeletePolicy, Drain,
     EndReservation, Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, GetSecrets, Held, Hello,
     Keep, Lease, LetInboxesGo, List, ListAll, ListPolicies, LookUp, MayHold, Measure, Operate,
-    Push, PutPolicy, Read, ReadDead, ReadDrained, ReadMany, Recall, Register, RegisterInbox,
-    ReleaseInbox, Report, Reserve, RotateKey, Seal, Settle, Sum, SumExplained, Suspend, TakeOver,
-    ViewOf, WatchLead, decode, encode,
+    Push, PutPolicy, Read, ReadDead, ReadDrained, ReadMany, Recall, RecallLease, Register,
+    RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal, Settle, Sum, SumExplained,
+    Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -289,6 +289,7 @@ fn each_call_has_its_own_path() {
         (Reserve::PATH, "/limit-reserve"),
         (EndReservation::PATH, "/limit-end-reservation"),
         (Lease::PATH, "/limit-lease"),
+        (RecallLease::PATH, "/limit-recall"),
         (PutPolicy::PATH, "/policy-put"),
         (GetPolicy::PATH, "/policy-get"),
         (DeletePolicy::PATH, "/policy-delete"),
