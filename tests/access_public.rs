@@ -169,6 +169,10 @@ fn an_open_instance_answers_to_its_own_names_alone() {
         "192.168.1.2",
         "[::]:8788",
         "[2001:db8::1]",
+        "[::1].evil.example",
+        "[::1",
+        "localhost:80@evil.example",
+        "127.0.0.1:80:evil.example",
     ] {
         let verdict = open.check_local(host, None, || Some("http://localhost".to_owned()));
         assert_eq!(code(verdict), Some(Code::Forbidden), "{host}");
@@ -194,8 +198,16 @@ fn an_open_instance_is_not_for_other_sites_pages_whatever_they_leave_out() {
     let foreign = Some("cross-site");
     assert_eq!(check(foreign, Some("http://localhost:3000")), None);
     assert_eq!(check(foreign, Some("http://127.0.0.1")), None);
-    for page in [None, Some("https://evil.example"), Some("null"), Some("")] {
-        assert_eq!(check(foreign, page), Some(Code::Forbidden), "{page:?}");
-        assert_eq!(check(Some("Cross-Site"), page), Some(Code::Forbidden));
+    for page in [
+        None,
+        Some("https://evil.example"),
+        Some("null"),
+        Some(""),
+        Some("http://localhost:80@evil.example"),
+    ] {
+        for site in ["cross-site", "Cross-Site", "cross-site, cross-site", ""] {
+            let verdict = check(Some(site), page);
+            assert_eq!(verdict, Some(Code::Forbidden), "{site:?} {page:?}");
+        }
     }
 }

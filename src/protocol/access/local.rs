@@ -10,6 +10,10 @@ use crate::protocol::problem::{Code, Problem};
 pub(super) const OPEN_IS_LOCAL: &str = "without keys only pages of this machine may call; for pages of other \
     origins set TALLY_KEYS with a public entry that names them";
 
+/// What browsers send where the page is this machine's or the user's own word. Hosts of loopback are told apart by name, so `same-site`
+/// is one of them too. Any other value is another site's.
+const OWN_SITES: [&str; 3] = ["same-origin", "same-site", "none"];
+
 /// Nothing, if a request to an open deployment is of this machine: `host` is what its URL names, `site` what the browser sends as
 /// `Sec-Fetch-Site`, `page` the origin of the page that asks, where it says so.
 ///
@@ -23,8 +27,7 @@ pub(super) fn check(
         let detail = "without keys only localhost, 127.0.0.1 and [::1] are answered: call one of them, or set TALLY_KEYS";
         return Err(Problem::new(Code::Forbidden, detail));
     }
-    // What is `same-site` as a loopback host is itself one: sites are told apart by host there.
-    let is_foreign = site.is_some_and(|site| site.eq_ignore_ascii_case("cross-site"));
+    let is_foreign = site.is_some_and(|site| !OWN_SITES.contains(&site));
     if is_foreign && !page().is_some_and(|page| is_loopback_origin(&page)) {
         return Err(Problem::new(Code::Forbidden, OPEN_IS_LOCAL));
     }
@@ -39,17 +42,16 @@ pub(super) fn is_loopback_origin(origin: &str) -> bool {
         .is_some_and(|(_, host)| is_loopback(host))
 }
 
-/// Whether a host, with or without a port, is this machine by name or address.
+/// Whether a host, with or without a port, is this machine by name or address. What stands behind its name must be a port.
 fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
+    let (name, rest) = match host.strip_prefix('[') {
+        Some(v6) => v6.split_once(']').unwrap_or_default(),
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
     };
-    let is_v4 = name
-        .parse::<std::net::Ipv4Addr>()
-        .is_ok_and(|address| address.is_loopback());
-    let is_v6 = name
-        .parse::<std::net::Ipv6Addr>()
-        .is_ok_and(|address| address.is_loopback());
-    is_v4 || is_v6 || name.eq_ignore_ascii_case("localhost")
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !rest.is_empty() && !rest.strip_prefix(':').is_some_and(is_port) {
+        return false;
+    }
+    let address = name.parse::<std::net::IpAddr>();
+    address.is_ok_and(|address| address.is_loopback()) || name.eq_ignore_ascii_case("localhost")
 }
