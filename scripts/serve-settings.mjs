@@ -54,12 +54,12 @@ export function workerVariables(env, loopback) {
 }
 
 /**
- * Returns how many objects each of so many edges may have open at once: together they take half of the descriptors of workerd, three
- * to an object, and a quarter of the machine's memory, 280 KB to an object.
+ * Returns how many objects each of so many edges, for writes, and the aggregator, for reads and what was queued, may have open at once:
+ * together they take half of the descriptors of workerd, three to an object, and a quarter of the machine's memory, 280 KB to an object.
  */
 export function openObjectsMax(descriptors, memoryBytes, edges) {
   const most = Math.min(descriptors / 2 / 3, memoryBytes / 4 / 280_000);
-  return Math.max(1, Math.floor(most / edges));
+  return Math.max(1, Math.floor(most / (edges + 1)));
 }
 
 /**

@@ -66,11 +66,11 @@ test("a server has four limiters unless it is told another number", () => {
   assert.equal(limiters({ TALLY_LIMITERS: "16" }), "16");
 });
 
-test("open objects take half of the descriptors and a quarter of the memory, of all edges together", () => {
+test("open objects take half of the descriptors and a quarter of the memory, of all edges and the aggregator together", () => {
   const gigabyte = 1e9;
-  assert.equal(openObjectsMax(4_096, 64 * gigabyte, 1), 682);
-  assert.equal(openObjectsMax(4_096, 64 * gigabyte, 2), 341);
-  assert.equal(openObjectsMax(1_048_576, 4 * gigabyte, 1), 3_571);
+  assert.equal(openObjectsMax(4_096, 64 * gigabyte, 1), 341);
+  assert.equal(openObjectsMax(4_096, 64 * gigabyte, 2), 227);
+  assert.equal(openObjectsMax(1_048_576, 4 * gigabyte, 1), 1_785);
   assert.equal(openObjectsMax(5, gigabyte, 8), 1);
 });
 

@@ -74,6 +74,27 @@ fn a_call_that_was_not_made_costs_nothing_and_opens_nothing() {
     assert_eq!(u32::try_from(group), Ok(GROUP_COST / OPENING_COST));
 }
 
+#[test]
+fn a_call_that_never_ends_holds_nobody_up_for_good() {
+    let mut openings = Openings::new(1_000);
+    let group = (0..).map_while(|name| openings.begin(name, NOW_MS)).count();
+    assert_eq!(openings.begin(100, NOW_MS + 9_999), None);
+    let mut now_ms = NOW_MS + 10_000;
+    assert_eq!(openings.begin(100, now_ms), None, "it rests");
+    now_ms += REST_MS;
+    let next = (100..)
+        .map_while(|name| openings.begin(name, now_ms))
+        .count();
+    assert_eq!(next, group);
+}
+
+#[test]
+fn bulk_is_told_how_long_so_many_take() {
+    let openings = Openings::new(8);
+    let times = [0, 6, 7, 12, 13, 5_000].map(|objects| openings.time_for(objects) / LET_GO_MS);
+    assert_eq!(times, [0, 0, 1, 1, 2, 833]);
+}
+
 proptest! {
     #[test]
     fn never_more_in_use_than_may_be_open(

@@ -11,11 +11,13 @@ use super::{LEAD_MS_MAX, read_drained, read_view};
 use crate::counter::id::Datacenter;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
+use crate::platform::openings;
 use crate::protocol::messages::{
     DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, ReadDrained, Sum,
     SumExplained, Way,
 };
 use crate::protocol::names;
+use crate::protocol::openings::User;
 
 /// What is noted of a read, and what was before.
 #[derive(Clone, Copy, Default)]
@@ -24,6 +26,8 @@ pub struct Notes<'a> {
     pub way: Option<&'a RefCell<Way>>,
     /// Datacenters that did not answer a moment ago: they are not waited for long.
     pub away: &'a [Datacenter],
+    /// Of an aggregate, which makes its calls in turns: until when one waits for room to open its object.
+    pub room_until_ms: Option<i64>,
 }
 
 /// How long a lead may take of a datacenter that did not answer a moment ago: as long as the way there and back takes between any
@@ -67,8 +71,14 @@ pub async fn ask_root<T>(
     answer
 }
 
-/// Asks a lead for its datacenter's sum.
+/// Asks a lead for its datacenter's sum. Where no more objects may be opened it is as one that does not answer.
 pub async fn ask_lead(env: &Env, sum: Sum, notes: Notes<'_>) -> Result<DatacenterSum, Fault> {
+    if let Some(until_ms) = notes.room_until_ms {
+        openings::room(env, &sum.to, User::Bulk, until_ms).await?;
+        let _turn = openings::turn(env, &sum.to).await;
+        return call::cell_within(env, &sum.to, &sum, LEAD_MS_MAX).await;
+    }
+    openings::room(env, &sum.to, User::Single, now_ms()).await?;
     let Some(way) = notes.way else {
         let is_away = notes.away.contains(&sum.to.datacenter);
         let most_ms = if is_away { AWAY_MS_MAX } else { LEAD_MS_MAX };

@@ -20,6 +20,7 @@ use crate::counter::queue::InboxId;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::measure;
+use crate::platform::openings;
 use crate::platform::settled::all_settled;
 use crate::protocol::bounds::AGGREGATE_MAX;
 use crate::protocol::known;
@@ -38,6 +39,10 @@ const DRAIN_MS_MAX: u64 = 1_700;
 
 /// Leads that are called at once.
 const LEADS_AT_ONCE: usize = 64;
+
+/// How long an aggregate waits for room to open objects: what is left of the edge's 45 s is for what it reads besides, 5,000 roots of
+/// 1 ms.
+const ROOM_MS_MAX: i64 = 35_000;
 
 /// How often a read begins again because the counter was ended and created meanwhile.
 const READ_TRIES: usize = 3;
@@ -241,7 +246,7 @@ async fn sum_world(
     // Nothing is remembered of samples, and what a datacenter had counted would not make its part of them newer.
     let remembers = view.is_none() && wanted.samples.is_none();
     if remembers && datacenters.iter().any(|(_, part)| is_silent(part)) {
-        memory = last_view(env, counter, root.generation).await;
+        memory = last_view(env, counter, root.generation, notes).await;
     }
     let view = view.or(memory.as_ref());
     if let Some(view) = view {
@@ -266,7 +271,16 @@ async fn sum_world(
 }
 
 /// What the root remembers of a counter's generation, for what does not answer now.
-async fn last_view(env: &Env, counter: &CounterId, generation: u64) -> Option<View> {
+async fn last_view(
+    env: &Env,
+    counter: &CounterId,
+    generation: u64,
+    notes: Notes<'_>,
+) -> Option<View> {
+    let _turn = match notes.room_until_ms {
+        Some(_) => Some(openings::turn(env, &call::partition_of(counter)).await),
+        None => None,
+    };
     let view_of = ViewOf {
         counter: counter.clone(),
         watches: false,
@@ -341,13 +355,24 @@ async fn read_many(
         if is_last {
             break;
         }
+        openings::rest(env).await;
     }
     let wanted = Wanted {
         totals_only: true,
         ..Wanted::default()
     };
+    let leads = roots.values().map(|root| root.datacenters.len()).sum();
+    // Where all cannot be opened in time, none waits: what roots remember is told at once.
+    let room_ms = match openings::time_for(env, leads) {
+        room_ms if room_ms <= ROOM_MS_MAX => ROOM_MS_MAX,
+        _ => 0,
+    };
+    let notes = Notes {
+        room_until_ms: Some(now_ms().saturating_add(room_ms)),
+        ..Notes::default()
+    };
     let sum = |(counter, root): (CounterId, Root)| async move {
-        match sum_world(env, &counter, root, None, wanted, None, Notes::default()).await {
+        match sum_world(env, &counter, root, None, wanted, None, notes).await {
             Some(sum) => Ok((!sum.has_lapsed(now_ms())).then_some((counter, sum))),
             // Ended and created again between listing and summing: read it by itself.
             None => {
@@ -356,7 +381,7 @@ async fn read_many(
                     datacenter: None,
                     wanted,
                 };
-                Ok(self::read(env, Ok(again), None, Notes::default())
+                Ok(self::read(env, Ok(again), None, notes)
                     .await?
                     .map(|sum| (counter, sum)))
             }

@@ -6,14 +6,15 @@
 use futures_channel::oneshot;
 use worker::Env;
 
+use super::fleet;
 use super::isolate::{BulkStage, own_shard, shards_of, with_waves};
 use super::keyed::problem_of;
 use super::visit::Visit;
-use super::{fleet, openings};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::KeyedOutcome;
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::keyed::count_bounded;
+use crate::platform::openings;
 use crate::platform::settled::all_settled;
 use crate::protocol::batch::gather::{Gathered, Manner};
 use crate::protocol::batch::keyed::{BodyKey, Calls, KeyedElements, KeyedWrites};

@@ -9,13 +9,12 @@ use worker::Env;
 
 use super::isolate::{learn_bounded, learn_home, learn_shards, learn_unique_hash, with_lanes};
 use super::lanes::{Lanes, Line, land};
-use super::openings;
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::lane::newest_at;
 use crate::counter::nonces::Nonce;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
-use crate::platform::measure;
+use crate::platform::{measure, openings};
 use crate::protocol::messages::{Fault, Flush, Flushed};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -60,7 +59,7 @@ impl Line for Cells {
     type Watcher = Watcher;
 
     fn admit(env: &Env, to: &CellAddress) -> Result<(), Problem> {
-        openings::admit(env, to, User::Single)
+        openings::admit(env, to, User::Single).map_err(openings::overloaded)
     }
 
     fn with<T>(work: impl FnOnce(&mut Lanes<Self>) -> T) -> T {

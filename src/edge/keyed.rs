@@ -5,13 +5,14 @@
 
 use super::respond::Answer;
 use super::visit::Visit;
-use super::{manage, openings, read};
+use super::{manage, read};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, KeyedOutcome, Keys, Recorded};
 use crate::counter::nonces::Outcome;
 use crate::counter::total::Value;
 pub use crate::platform::keyed::count_keyed;
 use crate::platform::keyed::{count_unclaimed, recall_keyed};
+use crate::platform::openings;
 use crate::protocol::messages::Flushed;
 use crate::protocol::names::CellAddress;
 use crate::protocol::openings::User;
@@ -45,7 +46,8 @@ pub async fn count_one(
 ) -> Result<(Answer, Option<i64>), Problem> {
     let here = visit.datacenter();
     let delta = write.added.max(write.removed);
-    openings::admit(&visit.env, &CellAddress::lead(counter, &here), User::Single)?;
+    openings::admit(&visit.env, &CellAddress::lead(counter, &here), User::Single)
+        .map_err(openings::overloaded)?;
     let (mut lead, mut outcome) = (here.clone(), Ok(KeyedOutcome::NotWhole));
     for _ in 0..ROUNDS_MAX {
         let only = std::slice::from_ref(&write);

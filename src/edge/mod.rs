@@ -11,7 +11,6 @@
 //! | [`lanes`] | how what clients send joins into messages to objects |
 //! | [`flight`] | how writes reach their cells by them |
 //! | [`fleet`] | how a bulk body reaches many cells |
-//! | [`openings`] | objects in use, where one process has them all |
 //! | [`increment`] | one write as it is asked for |
 //! | [`mod@write`] | increments and decrements |
 //! | [`bulk`], [`counting`] | `/events` and `/ingest`: how bodies are read, and then counted |
@@ -67,7 +66,6 @@ mod limits;
 mod live;
 mod manage;
 mod metrics;
-mod openings;
 mod pages;
 mod producer;
 mod queue;

@@ -6,11 +6,19 @@
 use worker::Env;
 
 use super::call;
+use super::clock::now_ms;
 use super::keyed::{count_keyed, count_unclaimed};
+use super::openings;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, KeyedOutcome};
 use crate::counter::queue::Due;
 use crate::protocol::messages::Fault;
+use crate::protocol::names::CellAddress;
+use crate::protocol::openings::{LET_GO_MS, User};
+
+/// How long queued writes wait for room to open their counter's object, milliseconds: until those that are in use now may have been
+/// let go.
+const ROOM_MS_MAX: i64 = LET_GO_MS + 1_000;
 
 /// Whether a generation is the living one, by its root.
 ///
@@ -22,7 +30,7 @@ pub async fn is_living(env: &Env, counter: &CounterId, generation: u64) -> Resul
 }
 
 /// Counts writes of one counter and generation, all of clients' keys or none. Returns what became of each, in
-/// their order.
+/// their order. Where its object may not be opened in time, none is counted.
 pub async fn count_dues(
     env: &Env,
     here: &Datacenter,
@@ -31,6 +39,11 @@ pub async fn count_dues(
     let Some(first) = dues.first() else {
         return Vec::new();
     };
+    let lead = CellAddress::lead(&first.counter, here);
+    if let Err(fault) = openings::room(env, &lead, User::Bulk, now_ms() + ROOM_MS_MAX).await {
+        return dues.iter().map(|_| Err(fault.clone())).collect();
+    }
+    let _turn = openings::turn(env, &lead).await;
     let writes: Vec<Keyed> = dues.iter().map(|due| due.write.clone()).collect();
     let landed = if first.is_clients {
         count_keyed(env, &first.counter, here, &writes).await

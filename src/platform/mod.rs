@@ -9,6 +9,7 @@
 //! | [`keyed`] | keyed writes, claimed and counted |
 //! | [`lend`] | how holders of leases reach who lends |
 //! | [`memory`] | what the objects of this isolate hold together |
+//! | [`openings`] | objects in use, where one process has them all |
 //! | [`measure`] | the numbers of this isolate |
 //! | [`mod@setting`] | settings of the deployment |
 //! | [`settled`] | runs many futures, a bounded number at a time |
@@ -21,6 +22,7 @@ pub mod keyed;
 pub mod lend;
 pub mod measure;
 pub mod memory;
+pub mod openings;
 pub mod setting;
 pub mod settled;
 pub mod turn;

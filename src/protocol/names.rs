@@ -52,7 +52,8 @@ pub const BODY_PIECE_MS: &str = "TALLY_BODY_PIECE_MS";
 /// How many calls an invocation may make, where the platform gives another number than 10,000: a bulk body names as many
 /// counters as they allow.
 pub const SUBREQUESTS: &str = "TALLY_SUBREQUESTS";
-/// How many objects the edge may have open at once, where one process has them all; nothing bounds them without.
+/// How many objects each edge, and the aggregator, may have open at once, where one process has them all; nothing bounds them
+/// without.
 pub const OPEN_OBJECTS_MAX: &str = "TALLY_OPEN_OBJECTS_MAX";
 /// Flushes a second of one cell from which on a datacenter splits. Optional, on the aggregator.
 pub const SPLIT_FLUSHES_PER_SECOND: &str = "TALLY_SPLIT_FLUSHES_PER_SECOND";

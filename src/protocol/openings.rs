@@ -27,10 +27,14 @@ const SWEEP_EVERY_MS: i64 = 100;
 /// Of the objects that may be in use, bulk bodies leave a quarter to others.
 const BULK_OF_FOUR: usize = 3;
 
+/// How long calls hold up the next group after the last of them began, milliseconds: a call ends within 5 s. One whose request
+/// the platform ended never says so.
+const GROUP_MS_MAX: i64 = 10_000;
+
 /// Who uses an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
-    /// A bulk body, which waits until there is room.
+    /// What uses many, a bulk body or an aggregate: it waits until there is room.
     Bulk,
     /// A call of its own, which is refused where there is none.
     Single,
@@ -54,6 +58,8 @@ pub struct Openings {
     /// What of it has not ended.
     under_way: u32,
     rests_until_ms: Option<i64>,
+    /// When the last of it began.
+    begun_ms: i64,
 }
 
 /// What a call that began has cost; give it back to [`Openings::end`].
@@ -73,6 +79,7 @@ impl Openings {
             spent: 0,
             under_way: 0,
             rests_until_ms: None,
+            begun_ms: i64::MIN,
         }
     }
 
@@ -88,7 +95,7 @@ impl Openings {
             return Ok(());
         }
         let most = match user {
-            User::Bulk => (self.objects_max * BULK_OF_FOUR / 4).max(1),
+            User::Bulk => self.bulk_max(),
             User::Single => self.objects_max,
         };
         if self.uses.len() >= most {
@@ -110,6 +117,16 @@ impl Openings {
         Ok(())
     }
 
+    /// How long it takes until so many objects that are not open have had room for bulk, milliseconds.
+    pub fn time_for(&self, objects: usize) -> i64 {
+        let rounds = objects.div_ceil(self.bulk_max()).saturating_sub(1);
+        LET_GO_MS.saturating_mul(i64::try_from(rounds).unwrap_or(i64::MAX))
+    }
+
+    fn bulk_max(&self) -> usize {
+        (self.objects_max * BULK_OF_FOUR / 4).max(1)
+    }
+
     /// Begins a call of a bulk body to an object; `None` while it must wait: until all that began is over, and then for
     /// [`REST_MS`].
     pub fn begin(&mut self, name: u64, now_ms: i64) -> Option<Begun> {
@@ -118,7 +135,10 @@ impl Openings {
         let cost = if is_open { 1 } else { OPENING_COST };
         if self.spent + cost > GROUP_COST {
             if self.under_way > 0 {
-                return None;
+                if now_ms.saturating_sub(self.begun_ms) < GROUP_MS_MAX {
+                    return None;
+                }
+                self.under_way = 0;
             }
             let until_ms = *self.rests_until_ms.get_or_insert(now_ms + REST_MS);
             // A clock that stepped back has nothing to say.
@@ -130,6 +150,7 @@ impl Openings {
         }
         self.spent += cost;
         self.under_way += 1;
+        self.begun_ms = now_ms;
         self.uses.insert(
             name,
             Use {

@@ -63,6 +63,28 @@ test("so is one under a key, and what fits is counted once, however often it is 
   expect(seen).toMatchObject({ counters: 130, value: sumOf(part), exact: true });
 });
 
+test("no more counters are opened to be read than may be open: the others are told as of what their datacenter has said last", async () => {
+  const small = await openWorld({ vars: { TALLY_OPEN_OBJECTS_MAX: "8" }, edgeVars: { TALLY_OPEN_OBJECTS_MAX: OPEN_OBJECTS_MAX } });
+  try {
+    const ids = Array.from({ length: 40 }, (_, index) => `read/${index}`);
+    for (const id of ids) await small.add(id);
+    let seen;
+    do {
+      seen = await small.well("GET", "/counters/read%2F*/aggregate");
+      expect(seen).toMatchObject({ counters: ids.length, exact: false });
+    } while (seen.value < ids.length);
+    expect(seen.value).toBe(ids.length);
+    const counters = [];
+    for (const id of ids) counters.push(await small.well("GET", `/counters/${encodeURIComponent(id)}`));
+    expect(counters.map(({ value }) => value)).toEqual(ids.map(() => 1));
+    const exact = counters.filter((counter) => counter.exact).length;
+    expect(exact).toBeGreaterThan(0);
+    expect(exact).toBeLessThan(ids.length);
+  } finally {
+    await small.close();
+  }
+});
+
 test("no more counters are opened than may be open: one more is told when to come again, those that are open go on", async () => {
   const small = await openWorld({ edgeVars: { TALLY_OPEN_OBJECTS_MAX: "8" } });
   try {
