@@ -13,6 +13,7 @@
 //! | [`messages`] | what Workers and objects say to each other |
 //! | [`known`] | what a read takes from its root's memory |
 //! | [`metrics`] | what is counted of the service itself |
+//! | [`health`] | which partitions were looked at for `/healthz` |
 //! | [`keys`], [`keyed`] | idempotency keys, and how their writes travel |
 //! | [`limits`] | rate limits: what is asked and answered |
 //! | [`live`] | live views: what watchers are told, and when |
@@ -31,6 +32,7 @@ pub mod bodies;
 pub mod bots;
 pub mod bounds;
 pub mod delta;
+pub mod health;
 pub mod keyed;
 pub mod keys;
 pub mod known;

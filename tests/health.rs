@@ -1,0 +1,46 @@
+//! Laws: `/healthz` looks at one partition of the directory at a time, and at all of them in turn.
+
+use tally::protocol::health::{Health, LOOK_EVERY_MS};
+use tally::protocol::names::DIRECTORY_PARTITIONS;
+
+const NOW_MS: i64 = 1_777_593_630_000;
+
+#[test]
+fn sixteen_looks_find_the_one_partition_that_cannot_be_read_and_that_it_can_again() {
+    for first in 0..DIRECTORY_PARTITIONS {
+        let mut health = Health::new(u64::from(first));
+        let mut now_ms = NOW_MS;
+        for is_broken in [true, false] {
+            for _ in 0..DIRECTORY_PARTITIONS {
+                let due = health.due(now_ms, false);
+                assert_eq!(due.len(), 1, "one call a look");
+                assert_eq!(
+                    health.due(now_ms + LOOK_EVERY_MS - 1, false).len(),
+                    0,
+                    "it was asked a moment ago"
+                );
+                for partition in due {
+                    let is_it = is_broken && partition == 7;
+                    health.note(partition, is_it.then(|| "from the future".to_owned()));
+                }
+                now_ms += LOOK_EVERY_MS;
+            }
+            assert_eq!(health.unreadable().is_some(), is_broken, "from {first}");
+        }
+    }
+}
+
+#[test]
+fn where_one_process_has_all_of_them_a_look_is_at_all_once_a_second() {
+    let mut health = Health::new(3);
+    let mut due = health.due(NOW_MS, true);
+    due.sort_unstable();
+    assert_eq!(due, Vec::from_iter(0..DIRECTORY_PARTITIONS));
+    assert_eq!(health.due(NOW_MS + 900, true).len(), 0);
+    assert_eq!(health.due(NOW_MS + 1_000, true).len(), due.len());
+    assert_eq!(
+        health.due(NOW_MS - 60_000, false).len(),
+        1,
+        "the clock was put back"
+    );
+}
