@@ -105,8 +105,9 @@ fn a_reservation_and_its_end_have_these_bytes() {
     let reserved = Reserved {
         verdicts: vec![Some(verdict(true)), None],
         is_reserved: true,
+        homes: vec![3],
     };
-    assert_eq!(golden(&reserved), "0201016462e0d403000001");
+    assert_eq!(golden(&reserved), "0201016462e0d4030000010103");
     let end = EndReservation {
         to: to(),
         id: [7; 16],

@@ -9,6 +9,7 @@
 //! | [`region`] | location hints of datacenters |
 //! | [`ring`] | which partition holds a key |
 //! | [`root`] | generation, settings and datacenters of a counter |
+//! | [`spread`] | over how many limiters keys are spread, while that is changed |
 //! | [`view`] | what is known of a counter's datacenters, as it merges |
 //! | [`watch`] | when views ask the root, and which leads it asks to push often |
 
@@ -19,5 +20,6 @@ pub mod push;
 pub mod region;
 pub mod ring;
 pub mod root;
+pub mod spread;
 pub mod view;
 pub mod watch;

@@ -59,7 +59,7 @@ impl Lent {
         let now_ms = now_ms();
         let mut hasher = DefaultHasher::new();
         (&asking.to, asking.name.as_str(), asking.key.as_str()).hash(&mut hasher);
-        let is_moving = || call::limiter_before(env, &asking.name, &asking.key).is_some();
+        let is_moving = || call::limiters(env).are_changing();
         if !self.hot.note(hasher.finish(), now_ms) || is_moving() {
             return;
         }

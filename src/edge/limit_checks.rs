@@ -32,6 +32,8 @@ use crate::protocol::query::Query;
 struct Group {
     to: LimiterAddress,
     places: Vec<usize>,
+    /// Name of its reservation; none where nothing else decides.
+    id: Option<ReservationId>,
 }
 
 /// Admits all of several checks, or none.
@@ -104,15 +106,15 @@ async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
             None => groups.push(Group {
                 to: asking.to.clone(),
                 places: vec![place],
+                id: None,
             }),
         }
     }
-    let id = (groups.len() + alone.len() > 1).then(|| random_key().0);
-    let reserving = join_all(
-        groups
-            .iter()
-            .map(|group| reserve(visit, askings, group, id)),
-    );
+    if groups.len() + alone.len() > 1 {
+        let id = random_key().0;
+        groups.iter_mut().for_each(|group| group.id = Some(id));
+    }
+    let reserving = reserve_all(visit, askings, &mut groups);
     let consuming = join_all(alone.iter().filter_map(|place| {
         let asking = askings.get(*place)?;
         Some(ask_alone(visit, asking, Wish::Consume))
@@ -130,26 +132,7 @@ async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
     }
     let mut decided = askings.iter().zip(&verdicts);
     let is_admitted = decided.all(|(asking, verdict)| is_allowed(&asking.policy, *verdict));
-    if let Some(id) = id {
-        let ends: Vec<EndReservation> = groups
-            .iter()
-            .map(|group| EndReservation {
-                to: group.to.clone(),
-                id,
-                is_cancelled: !is_admitted,
-            })
-            .collect();
-        let env = visit.env.clone();
-        let ending = async move {
-            join_all(ends.iter().map(|end| tell(&env, end))).await;
-        };
-        if is_admitted {
-            // What it consumed stays consumed, whether or not the limiters hear of it.
-            visit.wait_until(ending);
-        } else {
-            ending.await;
-        }
-    }
+    end_all(visit, &groups, is_admitted).await;
     if !is_admitted {
         let given_back = alone.iter().zip(&consumed).filter_map(|(place, verdict)| {
             let asking = askings.get(*place)?;
@@ -161,13 +144,39 @@ async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
             forget_denial(&asking.to, &asking.name, &asking.key);
         }
         let reserved = groups.iter().zip(&reserved);
-        let reserved = reserved.filter(|(_, reserved)| id.is_some() && reserved.is_reserved);
+        let reserved =
+            reserved.filter(|(group, reserved)| group.id.is_some() && reserved.is_reserved);
         let given_back = reserved.flat_map(|(group, _)| group.places.iter().copied());
         for place in given_back.chain(alone.iter().copied()) {
             stand_by_itself(&mut verdicts, askings, place);
         }
     }
     verdicts
+}
+
+/// Settles what was reserved.
+async fn end_all(visit: &Visit, groups: &[Group], is_admitted: bool) {
+    let ends = groups.iter().filter_map(|group| {
+        Some(EndReservation {
+            to: group.to.clone(),
+            id: group.id?,
+            is_cancelled: !is_admitted,
+        })
+    });
+    let ends: Vec<EndReservation> = ends.collect();
+    if ends.is_empty() {
+        return;
+    }
+    let env = visit.env.clone();
+    let ending = async move {
+        join_all(ends.iter().map(|end| tell(&env, end))).await;
+    };
+    if is_admitted {
+        // What it consumed stays consumed, whether or not the limiters hear of it.
+        visit.wait_until(ending);
+    } else {
+        ending.await;
+    }
 }
 
 /// Tells how a check stands now that nothing of this call is consumed: what it and those of its key before it took is there again.
@@ -190,19 +199,48 @@ fn put(verdicts: &mut [Option<Verdict>], place: usize, verdict: Option<Verdict>)
     }
 }
 
-async fn reserve(
-    visit: &Visit,
-    askings: &[Asking],
-    group: &Group,
-    id: Option<ReservationId>,
-) -> Reserved {
+/// Reserves at each limiter, and what one does not judge since their number is being changed at those that it names.
+async fn reserve_all(visit: &Visit, askings: &[Asking], groups: &mut Vec<Group>) -> Vec<Reserved> {
+    let first = groups.iter().map(|group| reserve(visit, askings, group));
+    let mut all = join_all(first).await;
+    if all.iter().all(|reserved| reserved.homes.is_empty()) {
+        return all;
+    }
+    let mut moved: Vec<Group> = Vec::new();
+    // Another name: one of these may have reserved others under the first.
+    let id = Some(random_key().0);
+    for (group, reserved) in groups.iter_mut().zip(&all) {
+        if reserved.homes.is_empty() {
+            continue;
+        }
+        for (place, partition) in group.places.drain(..).zip(&reserved.homes) {
+            let to = LimiterAddress {
+                partition: *partition,
+                ..group.to.clone()
+            };
+            match moved.iter_mut().find(|other| other.to == to) {
+                Some(other) => other.places.push(place),
+                None => moved.push(Group {
+                    to,
+                    places: vec![place],
+                    id,
+                }),
+            }
+        }
+    }
+    all.extend(join_all(moved.iter().map(|group| reserve(visit, askings, group))).await);
+    groups.extend(moved);
+    all
+}
+
+async fn reserve(visit: &Visit, askings: &[Asking], group: &Group) -> Reserved {
     let chosen = group.places.iter().filter_map(|place| askings.get(*place));
     let Batch {
         policies, demands, ..
     } = Batch::each(chosen.map(|asking| (&asking.name, &*asking.policy, &asking.key, asking.cost)));
     let reserve = Reserve {
         to: group.to.clone(),
-        id,
+        id: group.id,
         policies,
         demands,
     };
@@ -212,6 +250,7 @@ async fn reserve(
     reserved.unwrap_or_else(|_| Reserved {
         verdicts: vec![None; group.places.len()],
         is_reserved: false,
+        homes: Vec::new(),
     })
 }
 

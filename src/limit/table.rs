@@ -231,9 +231,11 @@ impl Table {
         }
     }
 
-    /// Whether anything is held of a key.
+    /// Whether a key has a place of its own.
     pub fn knows(&self, name: &str, key: &str) -> bool {
-        self.place(name, key).is_some()
+        let mut place = String::new();
+        subject(&mut place, name, key);
+        self.slots.place_of(&place).is_some()
     }
 
     /// Consumes the cost of the check although it may be too much: what was used of the key elsewhere.

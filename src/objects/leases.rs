@@ -8,6 +8,7 @@ use std::rc::Rc;
 use worker::Env;
 
 use super::limiter::{Asked, LimiterCore};
+use crate::cluster::spread::Counts;
 use crate::limit::holders::{Due, Holders};
 use crate::limit::lease::{self, Admission};
 use crate::limit::table::Full;
@@ -15,7 +16,7 @@ use crate::platform::call;
 use crate::platform::clock::{now_ms, random, sleep_ms};
 use crate::platform::lend::lend;
 use crate::platform::settled::all_settled;
-use crate::protocol::messages::{Check, Demand, Fault, Judged, RecallLease, Wish};
+use crate::protocol::messages::{Check, Checked, Demand, Fault, Judged, RecallLease, SentOn, Wish};
 use crate::protocol::names::{self, LimiterAddress};
 
 /// How long another limiter may take to answer, most often that of the world: a round trip around it is 0.3 s.
@@ -283,7 +284,25 @@ pub(super) async fn ask(
     asked: &Asked<'_>,
     demand: Demand,
 ) -> Judged {
-    let check = Check {
+    let check = check_of(to, asked, demand);
+    let to = names::limiter(&check.to);
+    judged_of(call::object_within(env, &to, &check, LEASE_MS_MAX).await)
+}
+
+/// Has another limiter judge what this one does not.
+pub(super) async fn send_on(
+    env: &Env,
+    to: LimiterAddress,
+    asked: &Asked<'_>,
+    counts: Counts,
+) -> Judged {
+    let check = check_of(to, asked, asked.demand.clone());
+    let to = names::limiter(&check.to);
+    judged_of(call::object_within(env, &to, &SentOn { check, counts }, LEASE_MS_MAX).await)
+}
+
+fn check_of(to: LimiterAddress, asked: &Asked<'_>, demand: Demand) -> Check {
+    Check {
         to,
         policies: vec![(asked.name.clone(), asked.policy.clone())],
         demands: vec![Demand {
@@ -291,9 +310,10 @@ pub(super) async fn ask(
             ..demand
         }],
         waits: true,
-    };
-    let to = names::limiter(&check.to);
-    let checked = call::object_within(env, &to, &check, LEASE_MS_MAX).await;
+    }
+}
+
+fn judged_of(checked: Result<Checked, Fault>) -> Judged {
     let judged = checked
         .ok()
         .and_then(|checked| checked.judged.into_iter().next());

@@ -11,21 +11,23 @@ use std::rc::Rc;
 use worker::wasm_bindgen;
 use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
+use super::limiter_growth::Ways;
 use super::limiter_store::LimiterStore;
 use super::readable::Readable;
 use super::store::Store;
+use crate::cluster::spread::{Counts, Spread};
 use crate::counter::id::CounterId;
 use crate::limit::holders::Holders;
 use crate::limit::meter::Verdict;
 use crate::limit::policy::{Durability, Policy, Scope};
-use crate::limit::table::{self, Commit, Full, Refusal, Table};
+use crate::limit::table::{self, Commit, Full, Table};
 use crate::platform::call;
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::memory::{self, Kind};
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{
-    Call, Check, Checked, Demand, EndReservation, Fault, Judged, Lease, RecallLease, Reserve,
-    Reserved, Wish,
+    Call, Check, Checked, Demand, EndReservation, Fault, HandOver, Judged, Lease, RecallLease,
+    Reserve, SentOn, Wish,
 };
 
 /// How long what was consumed may stay in memory alone. One row per second and limiter at most, however many verdicts.
@@ -47,8 +49,12 @@ pub struct Limiter {
 pub(super) struct LimiterCore {
     pub(super) env: Env,
     pub(super) object: State,
-    rows: LimiterStore,
+    pub(super) rows: LimiterStore,
     pub(super) table: RefCell<Table>,
+    /// What is known of how many limiters there are.
+    pub(super) spread: RefCell<Spread>,
+    /// Keys that were taken over from their old limiters and have no place of their own.
+    pub(super) taken_over: RefCell<HashSet<Place>>,
     /// Keys of which something is being recalled.
     pub(super) recalling: RefCell<HashSet<Place>>,
     /// What the table has handed out to be written and could not be.
@@ -63,6 +69,8 @@ pub(super) struct LimiterCore {
 impl DurableObject for Limiter {
     fn new(object: State, env: Env) -> Self {
         let core = LimiterCore {
+            spread: RefCell::new(Spread::new(call::limiters(&env))),
+            taken_over: RefCell::default(),
             env,
             rows: LimiterStore::new(Store::new(object.storage())),
             object,
@@ -91,7 +99,13 @@ impl DurableObject for Limiter {
         let path = request.path();
         match path.as_str() {
             Check::PATH => {
-                call::reply::<Check>(&core.on_check(call::read(&mut request).await).await)
+                call::reply::<Check>(&core.on_check(call::read(&mut request).await, None).await)
+            }
+            SentOn::PATH => {
+                call::reply::<SentOn>(&core.on_sent_on(call::read(&mut request).await).await)
+            }
+            HandOver::PATH => {
+                call::reply::<HandOver>(&core.on_hand_over(call::read(&mut request).await))
             }
             Reserve::PATH => {
                 call::reply::<Reserve>(&core.on_reserve(call::read(&mut request).await).await)
@@ -119,7 +133,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn all(
+    pub(super) fn all(
         policies: &'a [(PolicyName, Policy)],
         demands: &'a [Demand],
     ) -> Result<Vec<Self>, Fault> {
@@ -150,8 +164,12 @@ impl<'a> Asked<'a> {
 impl LimiterCore {
     fn load(&self) {
         let loaded = self.rows.load(memory::share(Kind::Limiters), now_ms());
-        self.storage.note(loaded.map(|table| {
+        let loaded = loaded.and_then(|table| Ok((table, self.rows.heard()?)));
+        self.storage.note(loaded.map(|(table, heard)| {
             self.table.replace(table);
+            if let Some((counts, heard_ms)) = heard {
+                self.spread.borrow_mut().hear(counts, heard_ms, now_ms());
+            }
         }));
     }
 
@@ -159,7 +177,12 @@ impl LimiterCore {
         self.storage.check(|| self.load())
     }
 
-    async fn on_check(self: &Rc<Self>, check: Result<Check, Fault>) -> Result<Checked, Fault> {
+    /// Judges. What another limiter sends on, with the number of limiters that it knows, is sent on no further.
+    pub(super) async fn on_check(
+        self: &Rc<Self>,
+        check: Result<Check, Fault>,
+        sent_on: Option<Counts>,
+    ) -> Result<Checked, Fault> {
         let Check {
             to,
             policies,
@@ -167,6 +190,7 @@ impl LimiterCore {
             waits,
         } = check?;
         self.readable()?;
+        self.hear(sent_on)?;
         let mut checked = Checked {
             judged: Vec::with_capacity(demands.len()),
             remote_calls: 0,
@@ -179,7 +203,11 @@ impl LimiterCore {
                     .await
             } else {
                 must_commit |= asked.policy.durability == Durability::Commit;
-                self.judge_here(&to, &asked, waits, &mut checked.remote_calls)
+                let ways = Ways {
+                    waits,
+                    is_sent_on: sent_on.is_some(),
+                };
+                self.judge_here(&to, &asked, ways, &mut checked.remote_calls)
                     .await
             };
             checked.judged.push(judged);
@@ -188,6 +216,7 @@ impl LimiterCore {
         Ok(checked)
     }
 
+    /// Whether a key has a place of its own here.
     pub(super) fn knows(&self, asked: &Asked<'_>) -> bool {
         let key = asked.demand.key.as_str();
         self.table.borrow().knows(asked.name.as_str(), key)
@@ -216,67 +245,6 @@ impl LimiterCore {
                 Judged::of(table.peek(&check, now_ms))
             }
         }
-    }
-
-    async fn on_reserve(
-        self: &Rc<Self>,
-        reserve: Result<Reserve, Fault>,
-    ) -> Result<Reserved, Fault> {
-        let Reserve {
-            to,
-            id,
-            policies,
-            demands,
-        } = reserve?;
-        self.readable()?;
-        let all = Asked::all(&policies, &demands)?;
-        for asked in &all {
-            self.fetch_before(&to, asked).await?;
-        }
-        let checks: Vec<table::Check<'_>> = all.iter().map(Asked::check).collect();
-        let now_ms = now_ms();
-        let asked = {
-            let mut table = self.table.borrow_mut();
-            match id {
-                Some(id) => table.reserve(id, &checks, now_ms),
-                None => table
-                    .check_all(&checks, now_ms)
-                    .map_err(|Full| Refusal::Full),
-            }
-        };
-        let (verdicts, is_reserved) = match asked {
-            Ok(verdicts) => {
-                let is_reserved = verdicts.iter().all(|verdict| verdict.is_allowed);
-                (verdicts.into_iter().map(Some).collect(), is_reserved)
-            }
-            Err(Refusal::Over(verdicts)) => (verdicts.into_iter().map(Some).collect(), false),
-            Err(Refusal::Full | Refusal::Cancelled) => (vec![None; checks.len()], false),
-        };
-        let must_commit = all
-            .iter()
-            .any(|asked| asked.policy.durability == Durability::Commit);
-        self.written(is_reserved && must_commit)?;
-        Ok(Reserved {
-            verdicts,
-            is_reserved,
-        })
-    }
-
-    fn on_end(self: &Rc<Self>, end: Result<EndReservation, Fault>) -> Result<(), Fault> {
-        let EndReservation {
-            id, is_cancelled, ..
-        } = end?;
-        self.readable()?;
-        let now_ms = now_ms();
-        {
-            let mut table = self.table.borrow_mut();
-            if is_cancelled {
-                table.cancel(id, now_ms);
-            } else {
-                table.confirm(id, now_ms);
-            }
-        }
-        self.written(false)
     }
 
     /// Sees to it that what has changed is written: now, or soon.

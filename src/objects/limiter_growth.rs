@@ -1,18 +1,36 @@
-//! How keys find their new place when the number of limiters changes: a limiter that does not know a key asks the one
-//! that had it before what was used of it, and holds that as used now.
+//! How keys find their new place when the number of limiters changes: a limiter that does not know a key has the one that had it before
+//! hand it over, and holds what was used there as used now.
 //!
-//! Invariant: while [`crate::protocol::names::LIMITER_COUNT_BEFORE`] is said, nothing is admitted of an unknown key before its old place was
-//! asked, and an old place admits nothing of keys that are no longer its own: edges that have not heard of the change yet
-//! are sent on. So a change makes no key admit more, only less for up to a window.
+//! Invariant: while [`crate::protocol::names::LIMITER_COUNT_BEFORE`] is said, nothing is admitted of an unknown key before its old place
+//! has handed it over, and an old place that did, or has heard of the new number in another way, admits nothing of keys that are no longer
+//! its own: it sends them on. So a change makes no key admit more, only less for up to a window.
 
 use std::rc::Rc;
 
-use super::leases::ask;
+use super::leases::send_on;
 use super::limiter::{Asked, LimiterCore};
+use crate::cluster::spread::{Counts, Home};
+use crate::limit::meter::Verdict;
+use crate::limit::table;
 use crate::platform::call;
 use crate::platform::clock::now_ms;
-use crate::protocol::messages::{Demand, Fault, Judged, Wish};
-use crate::protocol::names::LimiterAddress;
+use crate::protocol::messages::{Checked, Fault, HandOver, Judged, SentOn, Wish};
+use crate::protocol::names::{self, LimiterAddress};
+
+/// How long an old limiter may take to hand a key over.
+const HAND_OVER_MS_MAX: u64 = 1_000;
+
+/// Keys that share meters and were taken over: 100 bytes each. Above it all are forgotten and, taken over again, count as used twice.
+const TAKEN_OVER_MAX: usize = 10_000;
+
+/// What may be done for a demand.
+#[derive(Clone, Copy)]
+pub(super) struct Ways {
+    /// Whether it may wait for others.
+    pub(super) waits: bool,
+    /// Whether another limiter sent it on; it is sent on no further.
+    pub(super) is_sent_on: bool,
+}
 
 impl LimiterCore {
     /// Judges a demand that needs nobody else, unless the number of limiters is being changed.
@@ -20,20 +38,11 @@ impl LimiterCore {
         self: &Rc<Self>,
         to: &LimiterAddress,
         asked: &Asked<'_>,
-        waits: bool,
+        ways: Ways,
         remote_calls: &mut u32,
     ) -> Judged {
-        // A look at an old place is what a new one asks.
-        if asked.demand.wish == Wish::Look || self.before(asked).is_none() {
-            return self.judge_with_recalls(to, asked).await;
-        }
-        let home = self.home_of(to, asked);
-        if home != *to {
-            *remote_calls += 1;
-            return ask(&self.env, home, asked, asked.demand.clone()).await;
-        }
         if self.must_fetch(to, asked) {
-            if !waits && asked.demand.wish == Wish::Consume {
+            if !ways.waits && asked.demand.wish == Wish::Consume {
                 return Judged::Later;
             }
             *remote_calls += 1;
@@ -41,24 +50,111 @@ impl LimiterCore {
                 return Judged::Unreachable;
             }
         }
+        if let Some(home) = self.elsewhere(to, asked) {
+            if ways.is_sent_on {
+                return Judged::Unreachable;
+            }
+            *remote_calls += 1;
+            return send_on(&self.env, home, asked, self.counts()).await;
+        }
         self.judge_with_recalls(to, asked).await
     }
 
-    fn before(&self, asked: &Asked<'_>) -> Option<u32> {
-        call::limiter_before(&self.env, asked.name, &asked.demand.key)
+    /// Judges what another limiter sends on.
+    pub(super) async fn on_sent_on(
+        self: &Rc<Self>,
+        sent: Result<SentOn, Fault>,
+    ) -> Result<Checked, Fault> {
+        let SentOn { check, counts } = sent?;
+        self.on_check(Ok(check), Some(counts)).await
     }
 
-    pub(super) fn home_of(&self, to: &LimiterAddress, asked: &Asked<'_>) -> LimiterAddress {
-        let datacenter = to.datacenter.as_ref();
-        call::limiter_of(&self.env, datacenter, asked.name, &asked.demand.key)
+    /// Hands a key over to its new limiter. From then on none is judged here that is another's by the number that this one told.
+    pub(super) fn on_hand_over(&self, over: Result<HandOver, Fault>) -> Result<Verdict, Fault> {
+        let HandOver {
+            to,
+            name,
+            policy,
+            key,
+            counts,
+        } = over?;
+        self.readable()?;
+        self.hear(Some(counts))?;
+        let place = call::limiter_key(&name, &key);
+        let home = self.spread.borrow().home(&place, to.partition, now_ms());
+        if !matches!(home, Home::At(_)) {
+            let why = "two limiters know of numbers that exclude each other; try again";
+            return Err(Fault::Unavailable(why.to_owned()));
+        }
+        let check = table::Check {
+            name: name.as_str(),
+            policy: &policy,
+            key: key.as_str(),
+            cost: 1,
+        };
+        Ok(self.table.borrow().peek(&check, now_ms()))
+    }
+
+    /// Takes in how many limiters there are, as another knows it: stored before anything is answered.
+    pub(super) fn hear(&self, counts: Option<Counts>) -> Result<(), Fault> {
+        let Some(counts) = counts else { return Ok(()) };
+        let now_ms = now_ms();
+        let mut spread = self.spread.borrow_mut();
+        let mut changed = spread.clone();
+        if changed.hear(counts, now_ms, now_ms) {
+            self.rows.write_heard(counts, now_ms)?;
+            *spread = changed;
+        }
+        Ok(())
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.spread.borrow().counts(now_ms())
+    }
+
+    fn home(&self, to: &LimiterAddress, asked: &Asked<'_>) -> Home {
+        let place = call::limiter_key(asked.name, &asked.demand.key);
+        self.spread.borrow().home(&place, to.partition, now_ms())
+    }
+
+    /// The limiter that judges a key, if it is another.
+    pub(super) fn elsewhere(
+        &self,
+        to: &LimiterAddress,
+        asked: &Asked<'_>,
+    ) -> Option<LimiterAddress> {
+        match self.home(to, asked) {
+            Home::At(partition) => Some(LimiterAddress {
+                partition,
+                ..to.clone()
+            }),
+            Home::Here | Home::After(_) => None,
+        }
+    }
+
+    /// Nothing where a key that was judged here a moment ago still is.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) fn is_here_still(
+        &self,
+        to: &LimiterAddress,
+        asked: &Asked<'_>,
+    ) -> Result<(), Fault> {
+        match self.elsewhere(to, asked) {
+            None => Ok(()),
+            Some(_) => Err(Fault::Unavailable(
+                "the key was handed over to another limiter; try again".to_owned(),
+            )),
+        }
     }
 
     /// Whether isolates may be lent parts of a key: not while keys move, since what they hold could not be told to the new place.
     ///
     /// # Errors
     /// `Unavailable` while they do.
-    pub(super) fn may_lend(&self, to: &LimiterAddress, asked: &Asked<'_>) -> Result<(), Fault> {
-        if to.datacenter.is_some() && self.before(asked).is_some() {
+    pub(super) fn may_lend(&self, to: &LimiterAddress) -> Result<(), Fault> {
+        if to.datacenter.is_some() && self.spread.borrow().rings(now_ms()).are_changing() {
             let why = "nothing is lent while the number of limiters changes";
             return Err(Fault::Unavailable(why.to_owned()));
         }
@@ -66,13 +162,12 @@ impl LimiterCore {
     }
 
     fn must_fetch(&self, to: &LimiterAddress, asked: &Asked<'_>) -> bool {
-        let is_elsewhere = self
-            .before(asked)
-            .is_some_and(|before| before != to.partition);
-        is_elsewhere && !self.knows(asked)
+        matches!(self.home(to, asked), Home::After(_))
+            && !self.knows(asked)
+            && !self.taken_over.borrow().contains(&taken(asked))
     }
 
-    /// Takes over what was used of a key in its old place, where it is not known here.
+    /// Takes a key over from its old place, where it is not known here.
     ///
     /// # Errors
     /// `Unavailable` where the old place does not answer, or there is no room.
@@ -81,26 +176,41 @@ impl LimiterCore {
         to: &LimiterAddress,
         asked: &Asked<'_>,
     ) -> Result<(), Fault> {
-        let Some(partition) = self.before(asked).filter(|_| self.must_fetch(to, asked)) else {
+        let Home::After(partition) = self.home(to, asked) else {
             return Ok(());
         };
-        let old = LimiterAddress {
-            partition,
-            ..to.clone()
+        if !self.must_fetch(to, asked) {
+            return Ok(());
+        }
+        let over = HandOver {
+            to: LimiterAddress {
+                partition,
+                ..to.clone()
+            },
+            name: asked.name.clone(),
+            policy: asked.policy.clone(),
+            key: asked.demand.key.clone(),
+            counts: self.counts(),
         };
-        // What is lent there counts as used: it may be spent until its leases end.
-        let look = Demand {
-            times: 0,
-            ..Demand::look(&asked.demand.key)
-        };
-        let judged = ask(&self.env, old, asked, look).await;
-        let silent = || Fault::Unavailable("the key's old limiter does not answer".to_owned());
-        let verdict = judged.verdict_of(0, 1).ok_or_else(silent)?;
+        let old = names::limiter(&over.to);
+        let verdict = call::object_within(&self.env, &old, &over, HAND_OVER_MS_MAX).await?;
         let used = asked.policy.capacity().saturating_sub(verdict.remaining);
-        // Somebody else may have fetched it meanwhile.
-        if used > 0 && !self.knows(asked) {
+        // Somebody else may have taken it over meanwhile.
+        if !self.must_fetch(to, asked) {
+            return Ok(());
+        }
+        if used > 0 {
             self.charge(asked, used, now_ms())?;
         }
+        let mut taken_over = self.taken_over.borrow_mut();
+        if taken_over.len() >= TAKEN_OVER_MAX {
+            taken_over.clear();
+        }
+        taken_over.insert(taken(asked));
         Ok(())
     }
+}
+
+fn taken(asked: &Asked<'_>) -> super::limiter::Place {
+    (asked.name.clone(), asked.demand.key.clone())
 }

@@ -1,6 +1,7 @@
 //! The rows of a limiter: what its table says is to be written, as it says it.
 
 use super::store::{Store, blob, integer};
+use crate::cluster::spread::Counts;
 use crate::counter::memory::Share;
 use crate::limit::table::{Commit, Table};
 use crate::protocol::messages::Fault;
@@ -9,6 +10,10 @@ const SCHEMA_VERSION: i64 = 1;
 
 const SCHEMA: &[&str] =
     &["CREATE TABLE IF NOT EXISTS limits (number INTEGER PRIMARY KEY, body BLOB NOT NULL)"];
+
+/// What another limiter said of their number: one row. Made when that is changed for the first time.
+const HEARD: &str = "CREATE TABLE IF NOT EXISTS heard \
+    (id INTEGER PRIMARY KEY, now INTEGER NOT NULL, before INTEGER NOT NULL, at_ms INTEGER NOT NULL)";
 
 /// The rows of a limiter.
 pub(super) struct LimiterStore {
@@ -44,6 +49,44 @@ impl LimiterStore {
             table.load(number, body, now_ms).map_err(|_| broken())?;
         }
         Ok(table)
+    }
+
+    /// What another limiter said of their number, and when; nothing where none did.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn heard(&self) -> Result<Option<(Counts, i64)>, Fault> {
+        let query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'heard'";
+        if self.store.run(query, vec![])?.is_empty() {
+            return Ok(None);
+        }
+        let query = "SELECT now, before, at_ms FROM heard WHERE id = 0";
+        let rows = self.store.run(query, vec![])?;
+        let column = |place: usize| integer(rows.first()?.get(place)?);
+        let count = |place| u32::try_from(column(place)?).ok();
+        let (Some(now), Some(before), Some(heard_ms)) = (count(0), count(1), column(2)) else {
+            return Ok(None);
+        };
+        let before = Some(before);
+        Ok(Some((Counts { now, before }, heard_ms)))
+    }
+
+    /// Writes what another limiter said of their number.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn write_heard(&self, counts: Counts, now_ms: i64) -> Result<(), Fault> {
+        self.store.run(HEARD, vec![])?;
+        let before = counts.before.unwrap_or(0);
+        self.store.run(
+            "INSERT OR REPLACE INTO heard VALUES (0, ?, ?, ?)",
+            vec![
+                i64::from(counts.now).into(),
+                i64::from(before).into(),
+                now_ms.into(),
+            ],
+        )?;
+        Ok(())
     }
 
     /// Writes what a table says, all or nothing.

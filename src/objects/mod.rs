@@ -64,6 +64,7 @@ mod pushing;
 mod readable;
 mod rebuild;
 mod recalls;
+mod reserving;
 mod secrets;
 mod settling;
 mod sink;

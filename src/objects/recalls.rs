@@ -40,19 +40,19 @@ impl LimiterCore {
             policy,
             key,
             request,
-            is_sent_on,
+            sent_on,
         } = lease?;
         self.readable()?;
+        self.hear(sent_on)?;
         let demand = Demand::look(&key);
         let asked = Asked {
             name: &name,
             policy: &policy,
             demand: &demand,
         };
-        let home = self.home_of(&to, &asked);
-        if home != to {
+        if let Some(home) = self.elsewhere(&to, &asked) {
             // Two limiters that lend one limit would lend it twice. Isolates ask their limiter for each check then.
-            if is_sent_on || to.datacenter.is_some() {
+            if sent_on.is_some() || to.datacenter.is_some() {
                 let why =
                     "the number of limiters changes, and this one does not lend the key; try again";
                 return Err(Fault::Unavailable(why.to_owned()));
@@ -63,7 +63,7 @@ impl LimiterCore {
                 policy,
                 key,
                 request,
-                is_sent_on: true,
+                sent_on: Some(self.counts()),
             };
             return call::object_within(
                 &self.env,
@@ -73,7 +73,7 @@ impl LimiterCore {
             )
             .await;
         }
-        self.may_lend(&to, &asked)?;
+        self.may_lend(&to)?;
         self.fetch_before(&to, &asked).await?;
         let answer = self.lend(&to, &asked, &request).await?;
         self.written(answer.must_commit)?;
@@ -105,6 +105,7 @@ impl LimiterCore {
             {
                 break;
             }
+            self.is_here_still(to, asked)?;
             answer = self.answer(asked, request)?;
             if takes_all && answer.is_short(request) {
                 self.recalled_in_vain(asked);
@@ -121,8 +122,7 @@ impl LimiterCore {
     ) -> Judged {
         let lends = to.datacenter.is_none() && asked.policy.scope == Scope::Global;
         let wish = asked.demand.wish;
-        // One that is asked no time is how another limiter takes a key over: there what is held counts as used.
-        if lends && wish == Wish::Look && asked.demand.times > 0 {
+        if lends && wish == Wish::Look {
             self.recall(asked, None, false).await;
             let table = self.table.borrow();
             return Judged::of(table.peek_left(&asked.check(), now_ms()));
@@ -141,6 +141,9 @@ impl LimiterCore {
             }
             if !self.recall(asked, None, takes_all).await {
                 break;
+            }
+            if self.is_here_still(to, asked).is_err() {
+                return Judged::Unreachable;
             }
             judged = self.judge(asked);
         }

@@ -1,6 +1,9 @@
 //! Messages on their way: a call is a POST whose path names it and whose body is postcard; the
 //! answer is a postcard `Result`. Any failure below that is `Unavailable`.
 
+use std::cell::OnceCell;
+use std::rc::Rc;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use worker::js_sys::{Promise, Uint8Array};
@@ -12,6 +15,7 @@ use worker::{Env, Request};
 
 use crate::cluster::ring::Ring;
 use crate::cluster::root::Root;
+use crate::cluster::spread::{Counts, Rings};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::clock::within_ms;
 use crate::platform::setting;
@@ -45,8 +49,8 @@ extern "C" {
 
 thread_local! {
     static RING: Ring = Ring::new(names::DIRECTORY_PARTITIONS);
-    /// Those of now, and those before if there were others. Read once: an isolate's variables never change.
-    static LIMITERS: std::cell::OnceCell<(Ring, Option<Ring>)> = const { std::cell::OnceCell::new() };
+    /// Read once: an isolate's variables never change.
+    static LIMITERS: OnceCell<Rc<Rings>> = const { OnceCell::new() };
 }
 
 /// Calls the object at a placement.
@@ -111,38 +115,28 @@ pub fn limiter_of(
     policy: &PolicyName,
     key: &CounterId,
 ) -> LimiterAddress {
-    let partition = with_limiters(env, |now, _| now.partition_of(&text_of(policy, key)));
     LimiterAddress {
         datacenter: datacenter.cloned(),
-        partition,
+        partition: limiters(env).now(&limiter_key(policy, key)),
     }
 }
 
-/// The partition that had a key before their number was changed, while that is said.
-pub fn limiter_before(env: &Env, policy: &PolicyName, key: &CounterId) -> Option<u32> {
-    with_limiters(env, |_, before| {
-        before.map(|before| before.partition_of(&text_of(policy, key)))
-    })
-}
-
-fn text_of(policy: &PolicyName, key: &CounterId) -> String {
+/// What decides by which limiter a key is judged.
+pub fn limiter_key(policy: &PolicyName, key: &CounterId) -> String {
     [policy.as_str(), "/", key.as_str()].concat()
 }
 
-fn with_limiters<T>(env: &Env, work: impl FnOnce(&Ring, Option<&Ring>) -> T) -> T {
-    let count = |name: &str| {
-        let said = setting::number(env, name);
-        said.filter(|count| *count > 0).map(Ring::new)
-    };
+/// How keys are spread over limiters, as this isolate's variables say it.
+pub fn limiters(env: &Env) -> Rc<Rings> {
+    let count = |name: &str| setting::number(env, name).filter(|count| *count > 0);
     LIMITERS.with(|rings| {
-        let (now, before) = rings.get_or_init(|| {
-            let now = count(names::LIMITER_COUNT);
-            (
-                now.unwrap_or_else(|| Ring::new(names::LIMITER_PARTITIONS)),
-                count(names::LIMITER_COUNT_BEFORE),
-            )
-        });
-        work(now, before.as_ref())
+        let read = || {
+            Rc::new(Rings::new(Counts {
+                now: count(names::LIMITER_COUNT).unwrap_or(names::LIMITER_PARTITIONS),
+                before: count(names::LIMITER_COUNT_BEFORE),
+            }))
+        };
+        rings.get_or_init(read).clone()
     })
 }
 

@@ -29,7 +29,7 @@ pub async fn lend(
         policy: due.policy.clone(),
         key,
         request: due.request.clone(),
-        is_sent_on: false,
+        sent_on: None,
     };
     call::object_within(env, &names::limiter(&lease.to), &lease, milliseconds).await
 }

@@ -48,8 +48,8 @@ pub use converge::{Held, Push, ViewOf, Viewed, WatchLead};
 pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ShardAsked, SumExplained, Way};
 pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall};
 pub use limit::{
-    Check, Checked, DeletePolicy, Demand, EndReservation, GetPolicy, Judged, Lease, ListPolicies,
-    PolicyPut, PutPolicy, RecallLease, Reserve, Reserved, Wish,
+    Check, Checked, DeletePolicy, Demand, EndReservation, GetPolicy, HandOver, Judged, Lease,
+    ListPolicies, PolicyPut, PutPolicy, RecallLease, Reserve, Reserved, SentOn, Wish,
 };
 pub use live::{Join, Look};
 pub use operate::{

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
+use crate::cluster::spread::Counts;
 use crate::counter::id::CounterId;
 use crate::limit::lease;
 use crate::limit::meter::Verdict;
@@ -13,6 +14,8 @@ use crate::protocol::names::LimiterAddress;
 
 calls! {
     Check => Checked, "/limit-check";
+    SentOn => Checked, "/limit-sent-on";
+    HandOver => Verdict, "/limit-hand-over";
     Reserve => Reserved, "/limit-reserve";
     EndReservation => (), "/limit-end-reservation";
     Lease => lease::Answer, "/limit-lease";
@@ -75,6 +78,30 @@ pub struct Check {
     pub demands: Vec<Demand>,
     /// Whether to wait for the world where that is needed; else those asks are [`Judged::Later`].
     pub waits: bool,
+}
+
+/// Limiter → limiter: judge this, which was sent to one that does not judge the key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentOn {
+    /// What is asked.
+    pub check: Check,
+    /// How many limiters there are, as the sender knows it.
+    pub counts: Counts,
+}
+
+/// Limiter → the one that had a key before their number was changed: judge it no more, and tell how it stands. What is lent counts as used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandOver {
+    /// The one that had it.
+    pub to: LimiterAddress,
+    /// The policy's name.
+    pub name: PolicyName,
+    /// The policy.
+    pub policy: Policy,
+    /// The key.
+    pub key: CounterId,
+    /// How many limiters there are, as the sender knows it.
+    pub counts: Counts,
 }
 
 /// What became of an ask.
@@ -167,6 +194,8 @@ pub struct Reserved {
     pub verdicts: Vec<Option<Verdict>>,
     /// Whether all were admitted, and are consumed.
     pub is_reserved: bool,
+    /// Where some are judged by other limiters, since their number is being changed: the limiter of each. Nothing is consumed then.
+    pub homes: Vec<u32>,
 }
 
 /// Edge → limiter: a reservation is settled.
@@ -193,8 +222,8 @@ pub struct Lease {
     pub key: CounterId,
     /// What the holder says.
     pub request: lease::Request,
-    /// Whether a limiter sends it on that does not lend the key itself.
-    pub is_sent_on: bool,
+    /// Where a limiter sends it on that does not lend the key itself: how many there are, as it knows it.
+    pub sent_on: Option<Counts>,
 }
 
 /// Limiter of the world → that of a datacenter: give back what a lease holds. What its holder tells of it; nothing where it has ended.
