@@ -37,9 +37,25 @@ pub struct Check<'a> {
     pub cost: u64,
 }
 
-/// No room for another key or reservation, nor for a meter that keys share: time must act. The policy's `on_error` says what to answer.
+/// How long a check waits that found no room.
+const FULL_MS: u64 = 1_000;
+
+/// No room for another key or reservation, nor for a meter that keys share: time must act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
+
+impl Full {
+    /// What a check is told then: it is refused, as any that an own place could not be given.
+    pub fn verdict(policy: &Policy) -> Verdict {
+        Verdict {
+            is_allowed: false,
+            limit: policy.limit,
+            remaining: 0,
+            reset_ms: FULL_MS,
+            retry_after_ms: FULL_MS,
+        }
+    }
+}
 
 /// Why nothing was reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]

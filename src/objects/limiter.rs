@@ -237,7 +237,10 @@ impl LimiterCore {
         let check = asked.check();
         let mut table = self.table.borrow_mut();
         match asked.demand.wish {
-            Wish::Consume => judge_all(asked.demand.times, || table.check(&check, now_ms)),
+            Wish::Consume => judge_all(asked.demand.times, || {
+                let checked = table.check(&check, now_ms);
+                checked.unwrap_or_else(|Full| Full::verdict(check.policy))
+            }),
             Wish::Look => Judged::of(table.peek(&check, now_ms)),
             Wish::Refund => Judged::of(table.refund(&check, now_ms)),
             Wish::Forget => {
@@ -318,19 +321,18 @@ impl Drop for Ended<'_> {
 }
 
 /// Judges equal demands one after the other. Where one is refused, so are those behind it.
-fn judge_all(times: u32, mut judge: impl FnMut() -> Result<Verdict, Full>) -> Judged {
+fn judge_all(times: u32, mut judge: impl FnMut() -> Verdict) -> Judged {
     let mut first = None;
     for admitted in 0..times {
         match judge() {
-            Ok(verdict) if verdict.is_allowed => first = first.or(Some(verdict)),
-            Ok(verdict) => {
+            verdict if verdict.is_allowed => first = first.or(Some(verdict)),
+            verdict => {
                 return Judged::Known {
                     admitted,
                     first,
                     refused: Some(verdict),
                 };
             }
-            Err(Full) => return Judged::Full,
         }
     }
     Judged::Known {

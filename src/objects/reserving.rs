@@ -54,7 +54,11 @@ impl LimiterCore {
                 (verdicts.into_iter().map(Some).collect(), is_reserved)
             }
             Err(Refusal::Over(verdicts)) => (verdicts.into_iter().map(Some).collect(), false),
-            Err(Refusal::Full | Refusal::Cancelled) => (vec![None; checks.len()], false),
+            Err(Refusal::Full) => {
+                let refused = checks.iter().map(|check| Some(Full::verdict(check.policy)));
+                (refused.collect(), false)
+            }
+            Err(Refusal::Cancelled) => (vec![None; checks.len()], false),
         };
         let must_commit = all
             .iter()
