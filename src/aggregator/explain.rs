@@ -26,8 +26,9 @@ pub struct Notes<'a> {
     pub way: Option<&'a RefCell<Way>>,
     /// Datacenters that did not answer a moment ago: they are not waited for long.
     pub away: &'a [Datacenter],
-    /// Of an aggregate, which makes its calls in turns: until when one waits for room to open its object.
-    pub room_until_ms: Option<i64>,
+    /// Of an aggregate, which makes its calls in turns: until when one waits for room to open its object, and until when leads are
+    /// asked at all.
+    pub until_ms: Option<(i64, i64)>,
 }
 
 /// How long a lead may take of a datacenter that did not answer a moment ago: as long as the way there and back takes between any
@@ -73,9 +74,13 @@ pub async fn ask_root<T>(
 
 /// Asks a lead for its datacenter's sum. Where no more objects may be opened it is as one that does not answer.
 pub async fn ask_lead(env: &Env, sum: Sum, notes: Notes<'_>) -> Result<DatacenterSum, Fault> {
-    if let Some(until_ms) = notes.room_until_ms {
-        openings::room(env, &sum.to, User::Bulk, until_ms).await?;
+    if let Some((room_ms, end_ms)) = notes.until_ms {
+        openings::room(env, &sum.to, User::Bulk, room_ms).await?;
         let _turn = openings::turn(env, &sum.to).await;
+        if now_ms() > end_ms {
+            let what = "the aggregate took too long to ask all";
+            return Err(Fault::Unavailable(what.to_owned()));
+        }
         return call::cell_within(env, &sum.to, &sum, LEAD_MS_MAX).await;
     }
     openings::room(env, &sum.to, User::Single, now_ms()).await?;

@@ -40,9 +40,9 @@ const DRAIN_MS_MAX: u64 = 1_700;
 /// Leads that are called at once.
 const LEADS_AT_ONCE: usize = 64;
 
-/// How long an aggregate waits for room to open objects: what is left of the edge's 45 s is for what it reads besides, 5,000 roots of
-/// 1 ms.
-const ROOM_MS_MAX: i64 = 35_000;
+/// How long an aggregate asks leads, and waits for room to open their objects: what is left of the edge's 45 s is for the last of them,
+/// and for what roots remember of 5,000 others, 1 to 2 ms each.
+const ROOM_MS_MAX: i64 = 32_000;
 
 /// How often a read begins again because the counter was ended and created meanwhile.
 const READ_TRIES: usize = 3;
@@ -277,7 +277,7 @@ async fn last_view(
     generation: u64,
     notes: Notes<'_>,
 ) -> Option<View> {
-    let _turn = match notes.room_until_ms {
+    let _turn = match notes.until_ms {
         Some(_) => Some(openings::turn(env, &call::partition_of(counter)).await),
         None => None,
     };
@@ -367,8 +367,9 @@ async fn read_many(
         room_ms if room_ms <= ROOM_MS_MAX => ROOM_MS_MAX,
         _ => 0,
     };
+    let begun_ms = now_ms();
     let notes = Notes {
-        room_until_ms: Some(now_ms().saturating_add(room_ms)),
+        until_ms: Some((begun_ms + room_ms, begun_ms + ROOM_MS_MAX)),
         ..Notes::default()
     };
     let sum = |(counter, root): (CounterId, Root)| async move {
