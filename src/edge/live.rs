@@ -27,6 +27,9 @@ use crate::sketch::hash;
 /// How long an isolate goes on with the hub that it found, after which it looks for room in those before.
 const FOUND_MS: u64 = 60_000;
 
+/// How long an isolate refuses streams after all hubs of the region were full, milliseconds: finding that out took a call to each.
+const ALL_FULL_MS: u64 = 1_000;
+
 /// Status of a hub that is full.
 const FULL: u16 = 503;
 
@@ -39,6 +42,8 @@ const SPENT_SECONDS: u32 = 30;
 thread_local! {
     /// The hub that had room last, its region, and when it was found. An isolate is nearly always asked from one region.
     static FOUND: Cell<(Option<&'static str>, u32, i64)> = const { Cell::new((None, 0, 0)) };
+    /// When all hubs of a region were full, and which region.
+    static ALL_FULL: Cell<(Option<&'static str>, i64)> = const { Cell::new((None, 0)) };
 }
 
 /// `GET /live`.
@@ -111,7 +116,16 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
     let (found_region, first, found_ms) = FOUND.get();
     let is_recent = found_region == region && now_ms().abs_diff(found_ms) < FOUND_MS;
     let first = if is_recent { first } else { 0 };
-    for number in first..HUBS_MAX {
+    let (full_region, full_ms) = ALL_FULL.get();
+    let all_full = || {
+        let detail = "all places for streams are taken; connect again later";
+        Err(Problem::new(Code::Overloaded, detail))
+    };
+    if full_region == region && now_ms().abs_diff(full_ms) < ALL_FULL_MS {
+        return all_full();
+    }
+    // Those before the one that was found may have room again.
+    for number in (first..HUBS_MAX).chain(0..first) {
         let hub = names::hub(region, number);
         let stream = call::stream(&visit.env, &hub, &join, upgrade.as_deref()).await;
         let response = stream
@@ -130,6 +144,6 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
         }
         return Ok(response);
     }
-    let detail = "all places for streams are taken; connect again later";
-    Err(Problem::new(Code::Overloaded, detail))
+    ALL_FULL.set((region, now_ms()));
+    all_full()
 }
