@@ -161,10 +161,7 @@ impl InboxCore {
         if parked.is_none() {
             let mut known = Parked::default();
             let mut last = 0;
-            loop {
-                let Some(batch) = self.rows.next_batch(last)? else {
-                    break;
-                };
+            while let Some(batch) = self.rows.next_batch(last)? {
                 last = batch.number;
                 known.restore(&[batch]);
             }
