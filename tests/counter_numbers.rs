@@ -2,7 +2,6 @@
 //! is one short row.
 #![expect(
     clippy::expect_used,
-    clippy::unwrap_used,
     reason = "the helpers of a test fail it by panicking"
 )]
 

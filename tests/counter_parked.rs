@@ -14,10 +14,11 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::counter::id::CounterId;
-use tally::counter::inbox::{Batch, Parked, begin};
+use tally::counter::inbox::{Batch, begin};
 use tally::counter::ledger::WriteKey;
 use tally::counter::nonces::Nonce;
 use tally::counter::numbers::Numbering;
+use tally::counter::parked::Parked;
 use tally::counter::queue::{BATCH_ENTRIES_MAX, Event, Logged, Verdict};
 
 const NOW_MS: i64 = 1_777_593_630_000;

@@ -5,15 +5,12 @@
 //! only when nothing is left of what the log held of it when it was asked; and at a start only the heads of the newest
 //! [`NONCES_EVERY_ROWS`] rows are read, however long the log is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::id::CounterId;
 use super::ledger::{Keys, WriteKey};
 use super::nonces::{Known, Nonce, Nonces, Outcome};
-use super::queue::{
-    DISTINCT_KEYS_MAX, DeadLetter, Due, InboxId, Logged, LoggedHead, Verdict, gather,
-    retry_after_ms, wait_with,
-};
+use super::queue::{DeadLetter, Due, InboxId, Logged, LoggedHead, Verdict, gather, retry_after_ms};
 
 /// How many rows of the log are written between two rows of what is remembered of appends, where no batch begins, which
 /// writes it too: one row in 256 more. The heads of so many are read at a start, of 30 bytes each.
@@ -252,146 +249,6 @@ impl Batch {
         let wait_ms = retry_after_ms(self.tries);
         self.tries = self.tries.saturating_add(1);
         (dead, wait_ms)
-    }
-}
-
-/// Counters whose writes could not be counted when they were sent. What comes for them meanwhile waits in a row of its own,
-/// which is sent once those are settled: so one counter takes no more room and no more calls the longer it lasts, and
-/// the others go on.
-#[derive(Clone, Debug, Default)]
-pub struct Parked {
-    counters: BTreeMap<CounterId, Parking>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Parking {
-    /// The batches that hold writes of it which were sent.
-    sent: BTreeSet<i64>,
-    /// The row that waits, which was never sent.
-    waiting: Option<i64>,
-}
-
-impl Parked {
-    /// Notes batches that are stored, of which nobody knows any more whether they were sent.
-    pub fn restore(&mut self, batches: &[Batch]) {
-        for batch in batches {
-            self.note(batch);
-        }
-    }
-
-    fn note(&mut self, left: &Batch) {
-        for due in &left.dues {
-            let parking = self.counters.entry(due.counter.clone()).or_default();
-            parking.sent.insert(left.number);
-        }
-    }
-
-    /// Notes what is left of a batch that was sent, which held writes of `before`. Returns the rows that may be sent now.
-    pub fn settled<'a>(
-        &mut self,
-        left: &Batch,
-        before: impl IntoIterator<Item = &'a CounterId>,
-    ) -> Vec<i64> {
-        self.note(left);
-        let is_left = |counter: &CounterId| left.dues.iter().any(|due| due.counter == *counter);
-        let mut free = Vec::new();
-        for counter in before {
-            let Some(parking) = self.counters.get_mut(counter) else {
-                continue;
-            };
-            if !is_left(counter) {
-                parking.sent.remove(&left.number);
-            }
-            if parking.sent.is_empty() {
-                free.extend(parking.waiting);
-                self.counters.remove(counter);
-            }
-        }
-        free
-    }
-
-    /// Whether what comes for a counter must wait.
-    pub fn holds(&self, counter: &CounterId) -> bool {
-        self.counters.contains_key(counter)
-    }
-
-    /// The row in which writes of a counter wait, if there is one.
-    fn waiting(&self, counter: &CounterId) -> Option<i64> {
-        self.counters.get(counter)?.waiting
-    }
-
-    /// Whether a row must not be sent yet.
-    pub fn is_waiting(&self, row: i64) -> bool {
-        let mut parkings = self.counters.values();
-        parkings.any(|parking| parking.waiting == Some(row))
-    }
-
-    /// How many rows hold what was sent before, or waits for that.
-    pub fn rows(&self) -> u64 {
-        let parkings = || self.counters.values();
-        let sent: BTreeSet<i64> = parkings()
-            .flat_map(|parking| &parking.sent)
-            .copied()
-            .collect();
-        let waiting = parkings().filter(|parking| parking.waiting.is_some());
-        u64::try_from(sent.len() + waiting.count()).unwrap_or(u64::MAX)
-    }
-
-    /// Takes out of a batch the writes of counters that must wait, and returns the rows that they wait in, with what waits
-    /// there already by `stored`.
-    ///
-    /// # Errors
-    /// Those of `stored`.
-    pub fn set_aside<E>(
-        &self,
-        batch: &mut Batch,
-        stored: impl Fn(i64) -> Result<Vec<Due>, E>,
-        new_key: &mut dyn FnMut(&CounterId) -> WriteKey,
-    ) -> Result<Vec<Batch>, E> {
-        let mut rows: BTreeMap<CounterId, Batch> = BTreeMap::new();
-        if self.counters.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut number = batch.number;
-        for mut due in std::mem::take(&mut batch.dues) {
-            if !self.holds(&due.counter) {
-                batch.dues.push(due);
-                continue;
-            }
-            if !rows.contains_key(&due.counter) {
-                let mut row = Batch::default();
-                if let Some(waiting) = self.waiting(&due.counter) {
-                    row.number = waiting;
-                    row.dues = stored(waiting)?;
-                } else {
-                    number += 1;
-                    row.number = number;
-                }
-                rows.insert(due.counter.clone(), row);
-            }
-            let row = rows.get_mut(&due.counter);
-            match row.filter(|row| row.dues.len() < DISTINCT_KEYS_MAX) {
-                Some(row) => wait_with(&mut row.dues, due, new_key),
-                None => {
-                    if due.keys() == Keys::Numbered {
-                        due.write.key = new_key(&due.counter);
-                    }
-                    batch.dues.push(due);
-                }
-            }
-        }
-        Ok(rows.into_values().collect())
-    }
-
-    /// Notes rows that [`Parked::set_aside`] made, once they are stored.
-    pub fn wait_in(&mut self, rows: &[Batch]) {
-        for row in rows {
-            let counter = row.dues.first().map(|due| &due.counter);
-            let parking = counter.and_then(|counter| self.counters.get_mut(counter));
-            if let Some(parking) = parking {
-                parking.waiting = Some(row.number);
-            }
-        }
     }
 }
 

@@ -10,6 +10,8 @@
 //! | [`ledger`] | which keyed writes were counted |
 //! | [`queue`] | events that are acknowledged and not counted yet |
 //! | [`inbox`] | what an inbox decides about its log and its batches |
+//! | [`parked`] | queued writes of counters that could not be counted when they were sent |
+//! | [`numbers`] | which writes of queues and inboxes were counted, by the numbers of their senders |
 //! | [`produce`] | how queued events of one isolate join into batches, to an inbox or a queue of the platform |
 //! | [`settings`] | shards and time to live |
 //! | [`memory`] | memory that the objects of one isolate hold together |
@@ -36,6 +38,7 @@ pub mod memory;
 pub mod merge;
 pub mod nonces;
 pub mod numbers;
+pub mod parked;
 pub mod produce;
 pub mod queue;
 pub mod samples;

@@ -9,9 +9,10 @@ use std::rc::Rc;
 
 use super::inbox::InboxCore;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::inbox::{Batch, Parked, begin};
+use crate::counter::inbox::{Batch, begin};
 use crate::counter::ledger::WriteKey;
 use crate::counter::memory::{INBOXES_BYTES_MAX, Share};
+use crate::counter::parked::Parked;
 use crate::counter::queue::{
     BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, InboxId,
     PARKED_MAX, RETRY_MS, Verdict, verdict,

@@ -8,10 +8,11 @@ use std::task::Poll;
 
 use tally::counter::cell::STAMP_CLAMP_SECONDS;
 use tally::counter::id::CounterId;
-use tally::counter::inbox::{Admission, Draining, Head, Parked};
+use tally::counter::inbox::{Admission, Draining, Head};
 use tally::counter::ledger::WriteKey;
 use tally::counter::nonces::Nonce;
 use tally::counter::numbers::Numbering;
+use tally::counter::parked::Parked;
 use tally::counter::queue::{Event, InboxId, Logged};
 use tally::protocol::messages::{Appended, Fault};
 
