@@ -14,7 +14,7 @@
 //! | [`increment`] | one write as it is asked for |
 //! | [`mod@write`] | increments and decrements |
 //! | [`bulk`], [`counting`] | `/events` and `/ingest`: how bodies are read, and then counted |
-//! | [`fetch`] | sums, fetched now or shared |
+//! | [`mod@fetch`] | sums, fetched now or shared |
 //! | [`read`] | reads, cached or strong |
 //! | [`distribution`] | how samples are distributed |
 //! | [`secrets`], [`elements`] | keys and salts of hashes; what uniques of one write are counted by |

@@ -1,6 +1,6 @@
 //! Reads: strong ones sum every cell now, default ones share a view that is at most 500 ms old.
 //!
-//! Invariant: every answer's `as_of` is the moment its fetch began (see [`super::fetch`]): what was acknowledged before is included.
+//! Invariant: every answer's `as_of` is the moment its fetch began (see [`mod@super::fetch`]): what was acknowledged before is included.
 //! A reader with a version takes any view that covers it, else joins or begins later fetches until one does.
 
 use std::rc::Rc;

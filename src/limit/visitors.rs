@@ -3,7 +3,7 @@
 //! Invariants: memory is fixed, whatever is sent; nobody gets more than a budget says, however many others there are. A visitor is a hash by
 //! a key that never leaves the isolate, so no address is held or can be found from what is.
 //!
-//! A budget is kept as the time until which it is used up, in one cell of each of [`ROWS`] rows, and the least of the four counts. Visitors who
+//! A budget is kept as the time until which it is used up, in one cell of each of `ROWS` rows, and the least of the four counts. Visitors who
 //! share a cell make each other's time later there, never earlier; one is refused too early only where that has happened in
 //! all four. So nothing has to be forgotten to make room, and no room is ever missing. **Source**: count-min sketch with
 //! conservative update (Cormode & Muthukrishnan 2005; Estan & Varghese 2002), over the generic cell rate algorithm (ITU-T I.371).
