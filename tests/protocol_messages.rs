@@ -24,11 +24,11 @@ use tally::counter::settings::{Settings, Ttl, TtlMode};
 use tally::counter::total::Value;
 use tally::protocol::messages::{
     Append, Ask, Call, Check, CheckStorage, Claim, Close, Configure, Count, DeletePolicy, Drain,
-    EndReservation, Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, GetSecrets, Held, Hello,
-    Keep, Lease, LetInboxesGo, List, ListAll, ListPolicies, LookUp, MayHold, Measure, Operate,
-    Push, PutPolicy, Read, ReadDead, ReadDrained, ReadMany, Recall, RecallLease, Register,
-    RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal, Settle, Sum, SumExplained,
-    Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
+    EndReservation, Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, GetSecrets, HandOver,
+    Held, Hello, Keep, Lease, LetInboxesGo, List, ListAll, ListPolicies, LookUp, MayHold, Measure,
+    Operate, Push, PutPolicy, Read, ReadDead, ReadDrained, ReadMany, Recall, RecallLease, Register,
+    RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal, SentOn, Settle, Sum,
+    SumExplained, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -286,6 +286,8 @@ fn each_call_has_its_own_path() {
         (ReadMany::PATH, "/read-many"),
         (ListAll::PATH, "/list-all"),
         (Check::PATH, "/limit-check"),
+        (SentOn::PATH, "/limit-sent-on"),
+        (HandOver::PATH, "/limit-hand-over"),
         (Reserve::PATH, "/limit-reserve"),
         (EndReservation::PATH, "/limit-end-reservation"),
         (Lease::PATH, "/limit-lease"),
