@@ -24,7 +24,8 @@ function environment(folder) {
   for (const name of ["config.toml", "config"]) {
     if (existsSync(join(cargo, name))) copyFileSync(join(cargo, name), join(folder, "cargo", name));
   }
-  const { CARGO_TARGET_DIR, DATA, ...env } = process.env;
+  // Without what `make` hands to a make of its own: that would print the folders which it enters, and each line counts as work.
+  const { CARGO_TARGET_DIR, DATA, MAKEFLAGS, MAKELEVEL, MFLAGS, ...env } = process.env;
   return {
     ...env,
     HOME: folder,
