@@ -82,29 +82,7 @@ fn without_failures_few_calls_are_remote_and_few_are_refused_for_nothing() {
                     lends: true,
                     windows: 20,
                 };
-                let figures = World::live(7, plan.clone());
-                println!(
-                    "limit {limit:6} {:?}{} uneven {is_uneven}: {} checks, remote {:.2} %, waited {:.2} %, refused for nothing {:.2} %",
-                    plan.policy.algorithm,
-                    if plan.policy.is_precise {
-                        " precise"
-                    } else {
-                        ""
-                    },
-                    figures.checks,
-                    figures.percent(figures.requests),
-                    figures.percent(figures.waited),
-                    figures.percent(figures.refused_for_nothing),
-                );
-                assert_eq!(figures.over, 0, "{plan:?}: {figures:?}");
-                assert!(
-                    figures.requests * 20 <= figures.checks,
-                    "{plan:?}: {figures:?}"
-                );
-                assert!(
-                    figures.refused_for_nothing * 1_000 <= figures.checks,
-                    "{plan:?}: {figures:?}"
-                );
+                spends_below_its_limit(plan);
             }
         }
     }
@@ -155,29 +133,7 @@ fn at_nine_tenths_of_the_limit_one_of_a_thousand_is_refused_and_one_of_twenty_re
                 lends: true,
                 windows: 20,
             };
-            let figures = World::live(7, plan.clone());
-            println!(
-                "{percent} % {:?}{} uneven {is_uneven}: {} checks, remote {:.2} %, waited {:.2} %, refused for nothing {:.3} %",
-                plan.policy.algorithm,
-                if plan.policy.is_precise {
-                    " precise"
-                } else {
-                    ""
-                },
-                figures.checks,
-                figures.percent(figures.requests),
-                figures.percent(figures.waited),
-                figures.percent(figures.refused_for_nothing),
-            );
-            assert_eq!(figures.over, 0, "{plan:?}: {figures:?}");
-            assert!(
-                figures.refused_for_nothing * 1_000 <= figures.checks,
-                "{plan:?}: {figures:?}"
-            );
-            assert!(
-                figures.requests * 20 <= figures.checks,
-                "{plan:?}: {figures:?}"
-            );
+            spends_below_its_limit(plan);
         }
     }
 }
@@ -257,4 +213,34 @@ fn isolates_that_are_lent_parts_send_few_messages_and_admit_as_much() {
             );
         }
     }
+}
+
+/// Nothing is admitted beyond the limit, at most one check of a thousand is refused for nothing, one of twenty is remote.
+fn spends_below_its_limit(plan: Plan) {
+    let figures = World::live(7, plan.clone());
+    println!(
+        "limit {} at {} % {:?}{} uneven {}: {} checks, remote {:.2} %, waited {:.2} %, refused for nothing {:.3} %",
+        plan.policy.limit,
+        plan.percent,
+        plan.policy.algorithm,
+        if plan.policy.is_precise {
+            " precise"
+        } else {
+            ""
+        },
+        plan.is_uneven,
+        figures.checks,
+        figures.percent(figures.requests),
+        figures.percent(figures.waited),
+        figures.percent(figures.refused_for_nothing),
+    );
+    assert_eq!(figures.over, 0, "{plan:?}: {figures:?}");
+    assert!(
+        figures.requests * 20 <= figures.checks,
+        "{plan:?}: {figures:?}"
+    );
+    assert!(
+        figures.refused_for_nothing * 1_000 <= figures.checks,
+        "{plan:?}: {figures:?}"
+    );
 }
