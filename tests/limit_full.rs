@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 
 use tally::counter::memory::{LIMITERS_BYTES_MAX, Memory};
-use tally::limit::policy::Policy;
+use tally::limit::holders::Holders;
+use tally::limit::lease::Admission;
+use tally::limit::policy::{OnError, Policy, Scope};
 use tally::limit::table::{BYTES_MAX, Check, GROWN_BYTES_MAX, KEYS_MAX, Table};
 
 use checks::{check, left};
@@ -115,6 +117,48 @@ fn policies_that_callers_bring_leave_room_for_others_whatever_their_names() {
         );
     }
     assert_eq!(table.size().keys, before + 5_000, "each has its own");
+}
+
+/// A table in which nothing is left for policies that callers bring, shared meters included.
+fn full_of_brought() -> Table {
+    let month = Policy::sliding(10, 2_592_000);
+    let mut table = Table::in_memory();
+    for number in 0..60_000_u64 {
+        let (name, key) = (format!("x{}~s2592000", number % 1_000), number.to_string());
+        let brought = Check {
+            name: &name,
+            ..check(&month, &key, 1)
+        };
+        let _ = table.check(&brought, BEGIN_MS);
+    }
+    table
+}
+
+#[test]
+fn a_lender_without_room_refuses_whatever_on_error_says() {
+    let policy = Policy {
+        scope: Scope::Global,
+        on_error: OnError::Open,
+        ..Policy::sliding(1_000, 60)
+    };
+    let mut table = full_of_brought();
+    let mut holders = Holders::new("FRA", 1);
+    for step in 0..50 {
+        let now_ms = BEGIN_MS + 1_000 + step * 100;
+        let mut asked = holders.check("w~s60", &policy, "k", 1, now_ms);
+        if asked == Ok(Admission::Ask) {
+            let due = holders.due("w~s60", "k", now_ms).unwrap();
+            let answer = table.ask(&due.name, &due.policy, &due.key, &due.request, now_ms);
+            holders.answered(&due.name, &due.key, &answer, now_ms);
+            holders.leave("w~s60", "k", 1);
+            asked = holders.check("w~s60", &policy, "k", 1, now_ms);
+        }
+        let Ok(Admission::Decided(verdict)) = asked else {
+            panic!("nobody can tell, so on_error lets it in: {asked:?} in step {step}");
+        };
+        assert!(!verdict.is_allowed, "step {step}");
+        assert!((1..=1_000).contains(&verdict.retry_after_ms), "{verdict:?}");
+    }
 }
 
 #[test]

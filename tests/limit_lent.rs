@@ -52,8 +52,7 @@ impl Pair {
         let due = self.due.take()?;
         let answer = self
             .table
-            .ask(NAME, &self.policy, KEY, &due.request, now_ms)
-            .unwrap();
+            .ask(NAME, &self.policy, KEY, &due.request, now_ms);
         self.holders.answered(NAME, KEY, &answer, now_ms);
         Some(answer)
     }
@@ -74,7 +73,7 @@ impl Pair {
             for due in self.holders.all_due(10, now_ms) {
                 let policy = &self.policy;
                 let answer = self.table.ask(NAME, policy, KEY, &due.request, now_ms);
-                self.holders.answered(NAME, KEY, &answer.unwrap(), now_ms);
+                self.holders.answered(NAME, KEY, &answer, now_ms);
             }
         }
     }
@@ -186,8 +185,7 @@ fn no_more_than_an_eighth_of_what_is_left_is_lent_to_all_together() {
         }
         let due = first.unwrap();
         pair.table
-            .ask(NAME, &pair.policy, KEY, &due.request, BEGIN_MS)
-            .unwrap();
+            .ask(NAME, &pair.policy, KEY, &due.request, BEGIN_MS);
         let left = pair.left(BEGIN_MS);
         assert!(left >= 880, "{isolate} isolates leave {left} of 1,000");
     }
@@ -350,8 +348,7 @@ fn a_request_whose_sender_was_ended_is_given_up_and_its_late_answer_changes_noth
     assert!(!pair.take(1, BEGIN_MS + 5_000));
     let again = pair.due.take().unwrap();
     assert!(again.request.sequence > lost.request.sequence);
-    pair.holders
-        .answered(NAME, KEY, &late.unwrap(), BEGIN_MS + 5_000);
+    pair.holders.answered(NAME, KEY, &late, BEGIN_MS + 5_000);
     assert!(!pair.take(1, BEGIN_MS + 5_000));
     // One that nobody asks for any more is dropped all the same.
     assert!(pair.holders.all_due(10, BEGIN_MS + 9_999).is_empty());

@@ -55,6 +55,19 @@ impl Full {
             retry_after_ms: FULL_MS,
         }
     }
+
+    /// What the holder of a lease is told then: nothing is lent, and its calls are refused.
+    pub fn answer(request: &Request) -> Answer {
+        Answer {
+            sequence: request.sequence,
+            granted: 0,
+            valid_ms: 0,
+            free: 0,
+            reset_ms: FULL_MS,
+            retry_after_ms: FULL_MS,
+            must_commit: false,
+        }
+    }
 }
 
 /// Why nothing was reserved.
@@ -271,10 +284,7 @@ impl Table {
 
     /// Answers a holder of leases for a key of a global limit. [`Answer::must_commit`] says whether the table must be
     /// committed before the answer is sent. A request for which no call waits changes no policy, since its holder may not have heard of a
-    /// newer one, and is granted nothing under another.
-    ///
-    /// # Errors
-    /// [`Full`] where there is no room for the key.
+    /// newer one, and is granted nothing under another. Where there is no room for the key, nothing is lent: see [`Full::answer`].
     pub fn ask(
         &mut self,
         name: &str,
@@ -282,7 +292,7 @@ impl Table {
         key: &str,
         request: &Request,
         wall_ms: i64,
-    ) -> Result<Answer, Full> {
+    ) -> Answer {
         let now_ms = self.clock.read(wall_ms);
         let check = Check {
             name,
@@ -293,10 +303,13 @@ impl Table {
         self.make_room(&[check], now_ms);
         let known = self.place(name, key);
         let place = match known.filter(|_| request.need == 0) {
-            Some(place) => place,
-            None => self.enter(name, policy, key, now_ms)?,
+            Some(place) => Ok(place),
+            None => self.enter(name, policy, key, now_ms),
         };
-        let entry = self.slots.get_mut(place).ok_or(Full)?;
+        let entry = place.map(|place| (place, self.slots.get_mut(place)));
+        let Ok((place, Some(entry))) = entry else {
+            return Full::answer(request);
+        };
         let report = (entry.policy != *policy).then(|| Request {
             want: 0,
             ..request.clone()
@@ -304,7 +317,7 @@ impl Table {
         let request = report.as_ref().unwrap_or(request);
         let answer = entry.escrow.ask(&entry.policy, request, now_ms);
         self.touch(place);
-        Ok(answer)
+        answer
     }
 
     /// How much it holds.

@@ -223,13 +223,15 @@ impl LimiterCore {
     }
 
     /// Holds so much of a key as used.
-    pub(super) fn charge(&self, asked: &Asked<'_>, used: u64, now_ms: i64) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// [`Full`] where there is no room for the key.
+    pub(super) fn charge(&self, asked: &Asked<'_>, used: u64, now_ms: i64) -> Result<(), Full> {
         let check = table::Check {
             cost: used,
             ..asked.check()
         };
-        let charged = self.table.borrow_mut().charge(&check, now_ms);
-        charged.map_err(|Full| no_room())
+        self.table.borrow_mut().charge(&check, now_ms)
     }
 
     pub(super) fn judge(&self, asked: &Asked<'_>) -> Judged {
@@ -340,8 +342,4 @@ fn judge_all(times: u32, mut judge: impl FnMut() -> Verdict) -> Judged {
         first,
         refused: None,
     }
-}
-
-pub(super) fn no_room() -> Fault {
-    Fault::Unavailable("the limiter has no room for the key".to_owned())
 }

@@ -11,7 +11,7 @@ use super::leases::send_on;
 use super::limiter::{Asked, LimiterCore};
 use crate::cluster::spread::{Counts, Home};
 use crate::limit::meter::Verdict;
-use crate::limit::table;
+use crate::limit::table::{self, Full};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::protocol::messages::{Checked, Fault, HandOver, Judged, SentOn, Wish};
@@ -22,6 +22,15 @@ const HAND_OVER_MS_MAX: u64 = 1_000;
 
 /// Keys that share meters and were taken over: 100 bytes each. Above it all are forgotten and, taken over again, count as used twice.
 const TAKEN_OVER_MAX: usize = 10_000;
+
+/// Whether what was used of a key at its old place counts here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It does, or there was nothing to take over.
+    Over,
+    /// There is no room for it: the key is to be refused.
+    NoRoom,
+}
 
 /// What may be done for a demand.
 #[derive(Clone, Copy)]
@@ -46,8 +55,10 @@ impl LimiterCore {
                 return Judged::Later;
             }
             *remote_calls += 1;
-            if self.fetch_before(to, asked).await.is_err() {
-                return Judged::Unreachable;
+            match self.fetch_before(to, asked).await {
+                Ok(Taken::Over) => {}
+                Ok(Taken::NoRoom) => return Judged::of(Full::verdict(asked.policy)),
+                Err(_) => return Judged::Unreachable,
             }
         }
         if let Some(home) = self.elsewhere(to, asked) {
@@ -170,17 +181,17 @@ impl LimiterCore {
     /// Takes a key over from its old place, where it is not known here.
     ///
     /// # Errors
-    /// `Unavailable` where the old place does not answer, or there is no room.
+    /// `Unavailable` where the old place does not answer.
     pub(super) async fn fetch_before(
         &self,
         to: &LimiterAddress,
         asked: &Asked<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<Taken, Fault> {
         let Home::After(partition) = self.home(to, asked) else {
-            return Ok(());
+            return Ok(Taken::Over);
         };
         if !self.must_fetch(to, asked) {
-            return Ok(());
+            return Ok(Taken::Over);
         }
         let over = HandOver {
             to: LimiterAddress {
@@ -197,17 +208,17 @@ impl LimiterCore {
         let used = asked.policy.capacity().saturating_sub(verdict.remaining);
         // Somebody else may have taken it over meanwhile.
         if !self.must_fetch(to, asked) {
-            return Ok(());
+            return Ok(Taken::Over);
         }
-        if used > 0 {
-            self.charge(asked, used, now_ms())?;
+        if used > 0 && self.charge(asked, used, now_ms()) == Err(Full) {
+            return Ok(Taken::NoRoom);
         }
         let mut taken_over = self.taken_over.borrow_mut();
         if taken_over.len() >= TAKEN_OVER_MAX {
             taken_over.clear();
         }
         taken_over.insert(taken(asked));
-        Ok(())
+        Ok(Taken::Over)
     }
 }
 

@@ -5,7 +5,8 @@
 
 use std::rc::Rc;
 
-use super::limiter::{Asked, LimiterCore, no_room};
+use super::limiter::{Asked, LimiterCore};
+use super::limiter_growth::Taken;
 use crate::counter::id::Datacenter;
 use crate::limit::lease::{Answer, LeaseId, Request};
 use crate::limit::policy::Scope;
@@ -74,18 +75,19 @@ impl LimiterCore {
             .await;
         }
         self.may_lend(&to)?;
-        self.fetch_before(&to, &asked).await?;
+        if let Taken::NoRoom = self.fetch_before(&to, &asked).await? {
+            return Ok(Full::answer(&request));
+        }
         let answer = self.lend(&to, &asked, &request).await?;
         self.written(answer.must_commit)?;
         Ok(answer)
     }
 
     /// What the table answers to the request of a holder.
-    fn answer(&self, asked: &Asked<'_>, request: &Request) -> Result<Answer, Fault> {
+    fn answer(&self, asked: &Asked<'_>, request: &Request) -> Answer {
         let (name, key) = (asked.name.as_str(), asked.demand.key.as_str());
         let mut table = self.table.borrow_mut();
-        let answer = table.ask(name, asked.policy, key, request, now_ms());
-        answer.map_err(|Full| no_room())
+        table.ask(name, asked.policy, key, request, now_ms())
     }
 
     /// Answers the request of a holder, after what others do not use was recalled where it lacks that.
@@ -95,7 +97,7 @@ impl LimiterCore {
         asked: &Asked<'_>,
         request: &Request,
     ) -> Result<Answer, Fault> {
-        let mut answer = self.answer(asked, request)?;
+        let mut answer = self.answer(asked, request);
         if to.datacenter.is_some() || asked.policy.scope != Scope::Global {
             return Ok(answer);
         }
@@ -106,7 +108,7 @@ impl LimiterCore {
                 break;
             }
             self.is_here_still(to, asked)?;
-            answer = self.answer(asked, request)?;
+            answer = self.answer(asked, request);
             if takes_all && answer.is_short(request) {
                 self.recalled_in_vain(asked);
             }

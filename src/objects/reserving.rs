@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::limiter::{Asked, LimiterCore};
+use super::limiter_growth::Taken;
 use crate::limit::policy::Durability;
 use crate::limit::table::{self, Full, Refusal};
 use crate::platform::clock::now_ms;
@@ -22,8 +23,9 @@ impl LimiterCore {
         } = reserve?;
         self.readable()?;
         let all = Asked::all(&policies, &demands)?;
+        let mut has_room = true;
         for asked in &all {
-            self.fetch_before(&to, asked).await?;
+            has_room &= self.fetch_before(&to, asked).await? == Taken::Over;
         }
         let homes = all.iter().map(|asked| {
             let home = self.elsewhere(&to, asked);
@@ -42,6 +44,7 @@ impl LimiterCore {
         let asked = {
             let mut table = self.table.borrow_mut();
             match id {
+                _ if !has_room => Err(Refusal::Full),
                 Some(id) => table.reserve(id, &checks, now_ms),
                 None => table
                     .check_all(&checks, now_ms)
