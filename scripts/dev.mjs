@@ -8,11 +8,12 @@ import { spawn } from "node:child_process";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { HOST_DEFAULT, SettingError, port, workerVariables } from "./serve-settings.mjs";
+import { HOST_DEFAULT, SettingError, ailment, port, workerVariables } from "./serve-settings.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const DEV_PORT_DEFAULT = 8787;
 const FILE = join(ROOT, ".dev.vars");
+const POLL_MS = 500;
 const WRITTEN_HERE = "# Written by make dev from the environment, and removed by it.\n";
 
 // Returns `value` in the quotes that the dotenv format needs: those that it does not contain.
@@ -33,6 +34,17 @@ function variables() {
   rmSync(FILE, { force: true });
   writeFileSync(FILE, WRITTEN_HERE + lines.join(""), { mode: 0o600 });
   return { args: [], remove: true };
+}
+
+// Resolves to why the Workers do not start as they are configured, undefined where they do or `isOver`. wrangler builds them first,
+// which takes minutes on a new machine, so they are asked until they answer.
+async function refusal(url, isOver) {
+  for (;;) {
+    const found = await ailment(url).catch(() => "nothing answers yet");
+    if (isOver() || found === undefined) return undefined;
+    if (found.isFinal) return found.detail;
+    await new Promise((done) => setTimeout(done, POLL_MS));
+  }
 }
 
 function dev() {
@@ -56,9 +68,18 @@ function dev() {
       if (signal !== "SIGINT") child.kill("SIGTERM");
     });
   }
+  let wrong;
   child.on("exit", (code) => {
     if (remove) rmSync(FILE, { force: true });
-    process.exit(asked ? 0 : (code ?? 1));
+    process.exit(wrong !== undefined ? 1 : asked ? 0 : (code ?? 1));
+  });
+  // 0 takes a free port, which wrangler tells the terminal alone.
+  if (number === 0) return;
+  refusal(`http://${HOST_DEFAULT}:${number}`, () => asked).then((sentence) => {
+    if (sentence === undefined) return;
+    wrong = sentence;
+    console.error(`dev: ${sentence}`);
+    child.kill("SIGTERM");
   });
 }
 

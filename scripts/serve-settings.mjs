@@ -33,24 +33,37 @@ export function isLoopback(address) {
 /**
  * Returns the TALLY_ variables to hand to the Workers: those of the environment that are set, with
  * TALLY_ACCESS decided here and TALLY_ROLE left to each Worker's own configuration.
- * TALLY_ACCESS=closed in the environment closes an instance that would be open; nothing opens one.
+ * TALLY_ACCESS=closed in the environment closes an instance that would be open; nothing opens one. What each of them may be, the
+ * Workers know (src/protocol/settings.rs), and say: see `ailment`.
  */
 export function workerVariables(env, loopback) {
   const own = ["TALLY_ROLE", "TALLY_ACCESS"];
   const variables = Object.fromEntries(
     Object.entries(env).filter(([name, value]) => name.startsWith("TALLY_") && value !== "" && !own.includes(name)),
   );
-  const keys = variables.TALLY_KEYS;
-  if (keys !== undefined) {
-    try {
-      JSON.parse(keys);
-    } catch {
-      throw new SettingError("TALLY_KEYS is not JSON. The README shows its form under keys");
-    }
-  } else if (loopback && (env.TALLY_ACCESS ?? "open") === "open") {
-    variables.TALLY_ACCESS = "open";
-  }
+  const access = env.TALLY_ACCESS || "open";
+  if (access !== "open" || (loopback && variables.TALLY_KEYS === undefined)) variables.TALLY_ACCESS = access;
   return variables;
+}
+
+/**
+ * Resolves to what the Workers at `url` say of themselves: undefined where they are well, else `{ status, detail, isFinal }`. It is final
+ * where a variable may not be as it is: `detail` is the sentence. Rejects where nothing answers.
+ */
+export async function ailment(url) {
+  const answer = await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(5_000) });
+  const text = await answer.text();
+  if (answer.status === 200) return undefined;
+  const { code, detail } = problemOf(text);
+  return { status: answer.status, detail, isFinal: code === "not-configured" };
+}
+
+function problemOf(text) {
+  try {
+    return JSON.parse(text) ?? {};
+  } catch {
+    return {};
+  }
 }
 
 /**

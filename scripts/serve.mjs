@@ -13,7 +13,7 @@ import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import workerd from "workerd";
 import { alarmsPerSecond, descriptorsMax, spreadAlarms } from "./serve-alarms.mjs";
-import { HOST_DEFAULT, SettingError, openObjectsMax, serveSettings } from "./serve-settings.mjs";
+import { HOST_DEFAULT, SettingError, ailment, openObjectsMax, serveSettings } from "./serve-settings.mjs";
 import { UNIQUE_KEYS, workerdConfig } from "./workerd-config.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -119,36 +119,27 @@ async function spreadOverdue(folder) {
 }
 
 // Resolves to undefined when the Worker at `url` is well, else to what is wrong, when to ask again, and whether that could help.
-async function ailment(url) {
+async function wrongAt(url) {
   try {
-    const answer = await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(5_000) });
-    const text = await answer.text();
-    if (answer.status === 200) return undefined;
-    const { code, detail } = problemOf(text);
-    const sentence = `/healthz answers ${answer.status}${detail === undefined ? "" : `: ${detail}`}`;
-    return { sentence, pause_ms: UNHEALTHY_POLL_MS, isFinal: code === "not-configured" };
+    const found = await ailment(url);
+    if (found === undefined) return undefined;
+    const { status, detail, isFinal } = found;
+    const sentence = isFinal ? detail : `/healthz answers ${status}${detail === undefined ? "" : `: ${detail}`}`;
+    return { sentence, pause_ms: UNHEALTHY_POLL_MS, isFinal };
   } catch {
     return { sentence: "nothing answers on the port", pause_ms: READY_POLL_MS, isFinal: false };
-  }
-}
-
-function problemOf(text) {
-  try {
-    return JSON.parse(text) ?? {};
-  } catch {
-    return {};
   }
 }
 
 async function waitUntilHealthy(urls, stopped) {
   const deadline = performance.now() + READY_MS_MAX;
   for (const url of urls) {
-    let wrong = await ailment(url);
+    let wrong = await wrongAt(url);
     while (wrong !== undefined && !stopped()) {
       if (wrong.isFinal) return wrong.sentence;
       if (performance.now() > deadline) return `${url}: ${wrong.sentence} after ${READY_MS_MAX / 1000} s`;
       await new Promise((done) => setTimeout(done, wrong.pause_ms));
-      wrong = await ailment(url);
+      wrong = await wrongAt(url);
     }
   }
   return undefined;

@@ -33,7 +33,8 @@ test("access is open on loopback without keys, and nowhere else", () => {
   assert.equal(access({}, LOOPBACK), "open");
   assert.equal(access({}, ["::1"]), "open");
   assert.equal(access({ TALLY_KEYS: "{}" }, LOOPBACK), undefined);
-  assert.equal(access({ TALLY_ACCESS: "closed" }, LOOPBACK), undefined);
+  assert.equal(access({ TALLY_ACCESS: "closed" }, LOOPBACK), "closed");
+  assert.equal(access({ TALLY_ACCESS: "opne" }, LOOPBACK), "opne", "it is refused at the start");
   assert.equal(access({ TALLY_KEYS: "{}", TALLY_ACCESS: "open", HOST: "0.0.0.0" }, ["0.0.0.0"]), undefined);
 });
 
@@ -74,10 +75,9 @@ test("open objects take half of the descriptors and a quarter of the memory, of 
   assert.equal(openObjectsMax(5, gigabyte, 8), 1);
 });
 
-test("TALLY_ variables are passed on, the role is not, and keys that are not JSON are refused", () => {
+test("TALLY_ variables are passed on, the role is not", () => {
   const env = { TALLY_A: "1", TALLY_ROLE: "edge", TALLY_EMPTY: "", OTHER: "2", TALLY_KEYS: "{}" };
   assert.deepEqual(workerVariables(env, true), { TALLY_A: "1", TALLY_KEYS: "{}" });
-  assert.throws(() => workerVariables({ TALLY_KEYS: "secret" }, true), (error) => !error.message.includes("secret"));
 });
 
 test("the names that data on disk is found by do not change", () => {
@@ -206,10 +206,19 @@ test("a workerd that died is started again, which is told, and given up after fi
 });
 
 test("keys that nobody can be known by are refused at the start", WITHIN, async () => {
-  for (const TALLY_KEYS of ['"secret"', '{"keys":[{"key":"0123456789abcdef","scopes":["root"]}]}']) {
+  for (const TALLY_KEYS of ["S3cr3t", '"S3cr3t"', "[]", '{"keys":[{"key":"0123456789abcdef","scopes":["root"]}]}']) {
     const { code, errors } = await start({ TALLY_KEYS }).ended;
     assert.equal(code, 1);
-    assert.match(errors, /TALLY_KEYS/);
+    assert.match(errors, /^serve: TALLY_KEYS cannot be used/m);
+    assert.ok(!errors.includes("S3cr3t"));
+  }
+});
+
+test("a variable out of range is refused at the start, by name", WITHIN, async () => {
+  for (const [name, value] of [["TALLY_LIMITERS", "0"], ["TALLY_HASH_KEY", "zz"], ["TALLY_OPEN_OBJECTS_MAX", "-1"], ["TALLY_ACCESS", "opne"]]) {
+    const { code, errors } = await start({ [name]: value }).ended;
+    assert.equal(code, 1);
+    assert.match(errors, new RegExp(`^serve: ${name} must be .*: correct it, or leave it out$`, "m"));
   }
 });
 

@@ -112,6 +112,15 @@ fn what_is_wrong_is_said_with_its_place() {
             r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":[],"allow":[]}]}"#,
             "unknown field `allow`",
         ),
+        ("[]", "expected an object with `keys` and `public`"),
+        (
+            r#"{"keys":[["ops","S3cr3t-k3y-mat3rial",["read"]]]}"#,
+            "expected an object with `key` and `scopes`",
+        ),
+        (
+            r#"{"public":[["",["*"],["read"]]]}"#,
+            "expected an object with `prefix`, `origins` and `scopes`",
+        ),
         (
             r#"{"public":[{"scopes":["read"]}]}"#,
             "missing field `origins`",

@@ -1,6 +1,6 @@
 //! Laws: `/healthz` looks at one partition of the directory at a time, and at all of them in turn.
 
-use tally::protocol::health::{Health, LOOK_EVERY_MS};
+use tally::protocol::health::{Ailment, Health, LOOK_EVERY_MS};
 use tally::protocol::names::DIRECTORY_PARTITIONS;
 
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -21,11 +21,14 @@ fn sixteen_looks_find_the_one_partition_that_cannot_be_read_and_that_it_can_agai
                 );
                 for partition in due {
                     let is_it = is_broken && partition == 7;
-                    health.note(partition, is_it.then(|| "from the future".to_owned()));
+                    health.note(
+                        partition,
+                        is_it.then(|| Ailment::Unreadable("from the future".to_owned())),
+                    );
                 }
                 now_ms += LOOK_EVERY_MS;
             }
-            assert_eq!(health.unreadable().is_some(), is_broken, "from {first}");
+            assert_eq!(health.ailment().is_some(), is_broken, "from {first}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `/healthz`: whether this edge can do its work.
 //!
 //! Invariant: however often it is asked, an isolate asks the directory 16 times a second at most, and a probe that asks once a second
-//! asks one partition each time. What is said is what nobody but the operator can mend: keys that cannot be read, and stored data that
-//! this build cannot read. A part that does not answer is no reason: an edge goes on without it.
+//! asks one partition each time. What is said is what nobody but the operator can mend: settings of either Worker that may not be as
+//! they are, and stored data that this build cannot read. A part that does not answer is no reason: an edge goes on without it.
 
 use std::cell::RefCell;
 
@@ -11,11 +11,11 @@ use super::respond::Answer;
 use super::visit::Visit;
 use crate::platform::clock::{now_ms, random};
 use crate::platform::settled::all_settled;
-use crate::platform::{call, openings};
-use crate::protocol::health::Health;
+use crate::platform::{call, openings, setting};
+use crate::protocol::health::{Ailment, Health};
 use crate::protocol::messages::CheckStorage;
 use crate::protocol::names;
-use crate::protocol::problem::{Code, Problem};
+use crate::protocol::problem::Problem;
 
 /// How long a partition may take to answer, milliseconds. One that takes longer is not one that cannot read.
 const CHECK_MS_MAX: u64 = 1_000;
@@ -30,15 +30,14 @@ thread_local! {
 /// 200, or why not.
 ///
 /// # Errors
-/// `not-configured` for keys that cannot be read, `unavailable` for stored data that cannot.
+/// `not-configured` for keys that cannot be read and other settings that may not be so, `unavailable` for stored data that cannot be
+/// read.
 pub async fn health(visit: &Visit) -> Result<Answer, Problem> {
     isolate::access(&visit.env)?;
-    match unreadable(visit).await {
+    setting::check_all(&visit.env)?;
+    match ailment(visit).await {
         None => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
-        Some(why) => Err(Problem::new(
-            Code::Unavailable,
-            format!("stored data cannot be read: {why}"),
-        )),
+        Some(ailment) => Err(ailment.into()),
     }
 }
 
@@ -46,7 +45,7 @@ fn with<T>(work: impl FnOnce(&mut Health) -> T) -> T {
     HEALTH.with_borrow_mut(|health| work(health.get_or_insert_with(|| Health::new(random()))))
 }
 
-async fn unreadable(visit: &Visit) -> Option<String> {
+async fn ailment(visit: &Visit) -> Option<Ailment> {
     // A partition lives near whoever asks for it first, and a call to it is paid for: one is asked each time. Where one process has all
     // of them neither is so, and `serve` wants to know of all at its start.
     let has_all = openings::are_bounded(&visit.env);
@@ -59,10 +58,10 @@ async fn unreadable(visit: &Visit) -> Option<String> {
     let told = all_settled(due.into_iter().map(ask), PARTITIONS_AT_ONCE).await;
     with(|health| {
         for (partition, told) in told {
-            if let Ok(unreadable) = told {
-                health.note(partition, unreadable);
+            if let Ok(ailment) = told {
+                health.note(partition, ailment);
             }
         }
-        health.unreadable().map(str::to_owned)
+        health.ailment().cloned()
     })
 }

@@ -158,8 +158,7 @@ pub fn address_header(env: &Env) -> Option<Rc<str>> {
     if let Some(known) = with(|isolate| isolate.address_header.clone()) {
         return known;
     }
-    let named = setting(env, CLIENT_ADDRESS_HEADER).map(|name| name.trim().to_owned());
-    let header: Option<Rc<str>> = named.filter(|name| !name.is_empty()).map(Rc::from);
+    let header: Option<Rc<str>> = setting(env, CLIENT_ADDRESS_HEADER).map(Rc::from);
     with(|isolate| isolate.address_header = Some(header.clone()));
     header
 }

@@ -16,6 +16,7 @@ use crate::protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
 use crate::protocol::names::{self, HASH_KEY};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::refresh::{Next, Refresh};
+use crate::protocol::settings;
 use crate::protocol::visitor::{Salt, forgotten_ms};
 use crate::sketch::{HashId, HashKey};
 
@@ -88,8 +89,7 @@ fn set_key(env: &Env) -> Result<Option<Hashing>, Problem> {
     if let Some(known) = KNOWN.with_borrow(|known| known.set.clone()) {
         return Ok(known);
     }
-    let digits = setting(env, HASH_KEY).filter(|key| !key.is_empty());
-    let set = match digits {
+    let set = match setting(env, HASH_KEY) {
         Some(digits) => Some(Hashing::of(parse_hash_key(&digits)?)),
         None => None,
     };
@@ -191,14 +191,7 @@ pub async fn rotate(env: &Env) -> Result<(HashId, HashId), Problem> {
 }
 
 fn parse_hash_key(digits: &str) -> Result<[u8; 16], Problem> {
-    u128::from_str_radix(digits, 16)
-        .ok()
-        .filter(|_| digits.len() == 32)
-        .map(u128::to_be_bytes)
-        .ok_or_else(|| {
-            Problem::new(
-                Code::NotConfigured,
-                format!("set {HASH_KEY} to 32 hexadecimal digits, or leave it out"),
-            )
-        })
+    settings::check(HASH_KEY, digits)?;
+    let key = u128::from_str_radix(digits, 16).map(u128::to_be_bytes);
+    key.map_err(|_| Problem::new(Code::NotConfigured, HASH_KEY))
 }

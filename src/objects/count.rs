@@ -23,9 +23,8 @@ use crate::protocol::messages::{Count, Counted, Fault, Recall};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::IDEMPOTENCY_SECONDS;
 
-/// How long keys are kept where nothing is set, and the shortest and longest that may be set, in seconds:
-/// a day, a minute, a week.
-const KEPT_SECONDS: (i64, i64, i64) = (86_400, 60, 7 * 86_400);
+/// How long keys are kept where nothing is set, seconds: a day.
+const KEPT_SECONDS: i64 = 86_400;
 
 /// As often as a write looks in [`WHOLE_MS_MAX`].
 const WHOLE_TRIES: usize = 35;
@@ -38,9 +37,8 @@ struct Known<'a> {
 
 /// How long keys are kept, milliseconds.
 pub(super) fn kept_ms(env: &Env) -> i64 {
-    let (usual, least, most) = KEPT_SECONDS;
-    let seconds = setting::number(env, IDEMPOTENCY_SECONDS).unwrap_or(usual);
-    seconds.clamp(least, most) * 1_000
+    let seconds: Option<i64> = setting::number(env, IDEMPOTENCY_SECONDS);
+    seconds.unwrap_or(KEPT_SECONDS) * 1_000
 }
 
 /// What a cell's ledger is bound by; read once, since a variable is a call into JavaScript.

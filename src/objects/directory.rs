@@ -20,8 +20,9 @@ use crate::cluster::lease::Granted;
 use crate::cluster::root::{DATACENTERS_MAX, Entry, Root};
 use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::platform::call;
 use crate::platform::clock::now_ms;
+use crate::platform::{call, setting};
+use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
     Call, CheckStorage, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, GetSecrets, Keep,
     LetInboxesGo, List, ListPolicies, LookUp, Operate, Push, PutPolicy, Register, RegisterInbox,
@@ -96,7 +97,7 @@ impl DurableObject for Directory {
             Settle::PATH => {
                 call::reply::<Settle>(&self.on_settle(call::read(&mut request).await).await)
             }
-            CheckStorage::PATH => call::reply::<CheckStorage>(&Ok(self.unreadable())),
+            CheckStorage::PATH => call::reply::<CheckStorage>(&Ok(self.ailment())),
             List::PATH => call::reply::<List>(&self.on_list(call::read(&mut request).await)),
             Push::PATH => call::reply::<Push>(&self.on_push(call::read(&mut request).await)),
             ViewOf::PATH => call::reply::<ViewOf>(&self.on_view(call::read(&mut request).await)),
@@ -142,13 +143,17 @@ impl Directory {
             .check(|| self.storage.note(self.rows.prepare()))
     }
 
-    /// Why what is stored cannot be read, if it cannot.
-    fn unreadable(&self) -> Option<String> {
-        match self.readable() {
-            Ok(()) => None,
-            Err(Fault::Unavailable(why) | Fault::Broken(why)) => Some(why),
-            Err(fault) => Some(fault.to_string()),
-        }
+    /// What only the operator can mend, if anything.
+    fn ailment(&self) -> Option<Ailment> {
+        let why = match self.readable() {
+            Ok(()) => {
+                let wrong = setting::check_all(&self.env).err()?;
+                return Some(Ailment::NotConfigured(wrong.detail().to_owned()));
+            }
+            Err(Fault::Unavailable(why) | Fault::Broken(why)) => why,
+            Err(fault) => fault.to_string(),
+        };
+        Some(Ailment::Unreadable(why))
     }
 
     /// The counter's lock. Locks that nobody holds are let go.

@@ -128,7 +128,7 @@ pub fn limiter_key(policy: &PolicyName, key: &CounterId) -> String {
 
 /// How keys are spread over limiters, as this isolate's variables say it.
 pub fn limiters(env: &Env) -> Rc<Rings> {
-    let count = |name: &str| setting::number(env, name).filter(|count| *count > 0);
+    let count = |name: &str| setting::number(env, name);
     LIMITERS.with(|rings| {
         let read = || {
             Rc::new(Rings::new(Counts {

@@ -5,19 +5,45 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::names::DIRECTORY_PARTITIONS;
+use super::problem::{Code, Problem};
 
 /// How much time passes between looks at one partition each, milliseconds: 16 calls a second of an isolate at most.
 pub const LOOK_EVERY_MS: i64 = 62;
 
-/// What is known of the stored data of all partitions.
+/// What only the operator can mend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ailment {
+    /// A setting of the aggregator may not be as it is: the sentence that says so.
+    NotConfigured(String),
+    /// Why stored data cannot be read.
+    Unreadable(String),
+}
+
+impl From<Ailment> for Problem {
+    fn from(ailment: Ailment) -> Self {
+        match ailment {
+            Ailment::NotConfigured(why) => {
+                Self::new(Code::NotConfigured, format!("on the aggregator {why}"))
+            }
+            Ailment::Unreadable(why) => {
+                let detail = format!("stored data cannot be read: {why}");
+                Self::new(Code::Unavailable, detail)
+            }
+        }
+    }
+}
+
+/// What is known of all partitions.
 #[derive(Clone, Debug)]
 pub struct Health {
     next: u32,
     /// When it looks again.
     due_ms: i64,
     looked_ms: i64,
-    unreadable: BTreeMap<u32, String>,
+    ailments: BTreeMap<u32, Ailment>,
 }
 
 impl Health {
@@ -27,7 +53,7 @@ impl Health {
             next: u32::try_from(first % u64::from(DIRECTORY_PARTITIONS)).unwrap_or(0),
             due_ms: i64::MIN,
             looked_ms: i64::MIN,
-            unreadable: BTreeMap::new(),
+            ailments: BTreeMap::new(),
         }
     }
 
@@ -46,16 +72,16 @@ impl Health {
         partitions
     }
 
-    /// Notes what a partition has said: why it cannot read, if it cannot. One that does not answer says nothing.
-    pub fn note(&mut self, partition: u32, unreadable: Option<String>) {
-        match unreadable {
-            Some(why) => self.unreadable.insert(partition, why),
-            None => self.unreadable.remove(&partition),
+    /// Notes what a partition has said. One that does not answer says nothing.
+    pub fn note(&mut self, partition: u32, ailment: Option<Ailment>) {
+        match ailment {
+            Some(ailment) => self.ailments.insert(partition, ailment),
+            None => self.ailments.remove(&partition),
         };
     }
 
-    /// Why stored data cannot be read, where some cannot.
-    pub fn unreadable(&self) -> Option<&str> {
-        self.unreadable.values().next().map(String::as_str)
+    /// What keeps one of them from its work, if anything does.
+    pub fn ailment(&self) -> Option<&Ailment> {
+        self.ailments.values().next()
     }
 }

@@ -18,6 +18,7 @@
 //! | [`limits`] | rate limits: what is asked and answered |
 //! | [`live`] | live views: what watchers are told, and when |
 //! | [`bounds`] | what shells are bound by |
+//! | [`settings`] | what each variable of the deployment may be |
 //! | [`names`] | names of objects, bindings and variables |
 //! | [`version`] | versions of writes and reads |
 //! | [`refresh`] | when an isolate asks again for a key that may change |
@@ -49,5 +50,6 @@ pub mod query;
 pub mod queued;
 pub mod refresh;
 pub mod routes;
+pub mod settings;
 pub mod version;
 pub mod visitor;

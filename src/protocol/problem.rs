@@ -73,7 +73,7 @@ codes! {
     TooManyPolicies "too-many-policies" 409 "The deployment has too many policies";
     TooManyCounters "too-many-counters" 400 "The call names too many counters";
     Internal "internal" 500 "Internal error";
-    NotConfigured "not-configured" 503 "This deployment has no keys yet";
+    NotConfigured "not-configured" 503 "A setting of this deployment is missing or wrong";
     Unavailable "unavailable" 503 "A needed part of the service did not answer";
     LimiterUnavailable "limiter-unavailable" 503 "The limiter did not answer, and the policy refuses then";
     Overloaded "overloaded" 503 "Too many requests are in progress here";

@@ -42,7 +42,7 @@ describe("nothing is configured", () => {
   for (const [what, vars, isUnreadable] of [
     ["no variable at all", { TALLY_ACCESS: undefined }],
     ["an empty secret", { TALLY_ACCESS: undefined, TALLY_KEYS: " " }],
-    ["another word than open", { TALLY_ACCESS: "yes" }],
+    ["another word than open", { TALLY_ACCESS: "yes" }, true],
     ["a secret that is no JSON, though access is open", { TALLY_KEYS: "{" }, true],
     ["a secret with an unknown scope", { TALLY_KEYS: '{"keys":[{"key":"0123456789abcdef","scopes":["root"]}]}' }, true],
   ]) {
@@ -61,6 +61,24 @@ describe("nothing is configured", () => {
         await world.close();
       }
     });
+  }
+});
+
+test("a setting that may not be so is named by /healthz, on either Worker, and all else goes on", async () => {
+  for (const [name, value, told, options] of [
+    ["TALLY_LIMITERS", "0", "TALLY_LIMITERS must be a whole number from 1 to 4096, not `0`", { edgeVars: { TALLY_LIMITERS: "0" } }],
+    ["TALLY_QUIET_MS", "soon", "on the aggregator TALLY_QUIET_MS must be", { vars: { TALLY_QUIET_MS: "soon" }, edgeVars: { TALLY_QUIET_MS: undefined } }],
+  ]) {
+    const world = await openWorld(options);
+    try {
+      const { json } = await world.refused(503, "not-configured", "GET", "/healthz");
+      expect(json.detail).toContain(told);
+      expect(json.detail, `${name}=${value}`).toContain("correct it, or leave it out");
+      await world.add("a");
+      await world.well("POST", "/limits/a/b", { body: '{"limit":2,"window_seconds":60}' });
+    } finally {
+      await world.close();
+    }
   }
 });
 

@@ -3,9 +3,12 @@
 //! Invariant: no refusal repeats text that could be a key. What the JSON reader says about values is
 //! cut to the part that it wrote itself, and names are repeated only when shorter than any key.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::error::Category;
 use subtle::ConstantTimeEq;
 
@@ -64,17 +67,48 @@ impl PublicEntry {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object with `keys` and `public`")]
-struct RawConfig {
-    #[serde(default)]
-    keys: Vec<RawKey>,
-    #[serde(default)]
-    public: Vec<RawPublic>,
+/// A struct that only an object is read as. A derived one would also be read from an array, by position.
+struct Object<T>(T);
+
+trait Shape {
+    const SHAPE: &str;
+}
+
+impl<'de, T: Deserialize<'de> + Shape> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de> + Shape> Visitor<'de> for Fields<T> {
+            type Value = T;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str(T::SHAPE)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Fields(PhantomData)).map(Self)
+    }
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object with `key` and `scopes`")]
+#[serde(deny_unknown_fields)]
+struct RawConfig {
+    #[serde(default)]
+    keys: Vec<Object<RawKey>>,
+    #[serde(default)]
+    public: Vec<Object<RawPublic>>,
+}
+
+impl Shape for RawConfig {
+    const SHAPE: &str = "an object with `keys` and `public`";
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RawKey {
     name: Option<String>,
     key: String,
@@ -83,11 +117,12 @@ struct RawKey {
     prefix: String,
 }
 
+impl Shape for RawKey {
+    const SHAPE: &str = "an object with `key` and `scopes`";
+}
+
 #[derive(Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "an object with `prefix`, `origins` and `scopes`"
-)]
+#[serde(deny_unknown_fields)]
 struct RawPublic {
     #[serde(default)]
     prefix: String,
@@ -96,6 +131,10 @@ struct RawPublic {
     delta_max: Option<u64>,
     #[serde(default)]
     allow: Vec<String>,
+}
+
+impl Shape for RawPublic {
+    const SHAPE: &str = "an object with `prefix`, `origins` and `scopes`";
 }
 
 impl Config {
@@ -107,17 +146,18 @@ impl Config {
                 text.len()
             )));
         }
-        let raw: RawConfig = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
+        let Object::<RawConfig>(raw) =
+            serde_json::from_str(text).map_err(|error| unreadable(&error))?;
         at_most("keys", raw.keys.len(), KEYS_COUNT_MAX)?;
         at_most("public", raw.public.len(), PUBLIC_ENTRIES_COUNT_MAX)?;
         let keys = raw.keys.into_iter().enumerate();
         let public = raw.public.into_iter().enumerate();
         Ok(Self {
             keys: keys
-                .map(|(at, raw)| key(&format!("keys[{at}]"), raw))
+                .map(|(at, Object(raw))| key(&format!("keys[{at}]"), raw))
                 .collect::<Result<_, _>>()?,
             public: public
-                .map(|(at, raw)| public_entry(&format!("public[{at}]"), raw))
+                .map(|(at, Object(raw))| public_entry(&format!("public[{at}]"), raw))
                 .collect::<Result<_, _>>()?,
         })
     }

@@ -7,6 +7,7 @@ use crate::cluster::root::Root;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::merge::{Question, Range, join};
 use crate::counter::total::{Sum as Total, Value};
+use crate::protocol::health::Ailment;
 use crate::protocol::metrics::Snapshot;
 use crate::sketch::Uniques;
 
@@ -16,10 +17,10 @@ calls! {
     ReadMany => Vec<(CounterId, GlobalSum)>, "/read-many";
     ListAll => Vec<CounterId>, "/list-all";
     Measure => Snapshot, "/measure";
-    CheckStorage => Option<String>, "/check-storage";
+    CheckStorage => Option<Ailment>, "/check-storage";
 }
 
-/// Edge → one partition of the directory: why its stored data cannot be read, if it cannot.
+/// Edge → one partition of the directory: what keeps the aggregator from its work, if anything does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckStorage {}
 

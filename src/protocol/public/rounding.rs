@@ -9,7 +9,8 @@
 
 use super::number::Estimate;
 use crate::protocol::names::UNIQUES_ROUNDING;
-use crate::protocol::problem::{Code, Problem};
+use crate::protocol::problem::Problem;
+use crate::protocol::settings;
 
 /// The most significant digits: estimates err by 0.8 %, so the third hides nothing but noise, and a fourth would not.
 pub const DIGITS_MAX: u8 = 3;
@@ -30,18 +31,9 @@ impl Rounding {
     /// # Errors
     /// `not-configured` for anything else.
     pub fn parse(setting: Option<&str>) -> Result<Self, Problem> {
-        match setting.map(str::trim) {
-            None | Some("" | "off") => Ok(Self::OFF),
-            Some(text) => match text.parse::<u8>() {
-                Ok(digits) if (1..=DIGITS_MAX).contains(&digits) => Ok(Self(Some(digits))),
-                _ => Err(Problem::new(
-                    Code::NotConfigured,
-                    format!(
-                        "set {UNIQUES_ROUNDING} to 1, 2 or {DIGITS_MAX} significant digits, or leave it out"
-                    ),
-                )),
-            },
-        }
+        let text = setting.unwrap_or("off");
+        settings::check(UNIQUES_ROUNDING, text)?;
+        Ok(Self(text.parse().ok()))
     }
 
     /// Returns whether nothing is rounded.

@@ -1,0 +1,136 @@
+//! The settings of a deployment that are text: which there are, and what each may be. The code, the start of `make serve` and
+//! `make dev`, `/healthz` and docs/operate/variables.md share this table.
+//!
+//! Invariant: a number out of its range, or a word that is not known, counts as not set, so a deployment goes on; `/healthz` says
+//! which one it is, and the local commands refuse to start. What keeps something from others refuses by itself: see [`super::access`].
+
+use std::fmt;
+
+use super::bodies::ARRIVAL_MS_MAX;
+use super::names::{
+    ACCESS, ACCESS_OPEN, BODY_PIECE_MS, CLIENT_ADDRESS_HEADER, DATACENTERS, DATACENTERS_ONE,
+    DATACENTERS_REGION, HASH_KEY, IDEMPOTENCY, IDEMPOTENCY_DATACENTER, IDEMPOTENCY_SECONDS,
+    LIMITER_COUNT, LIMITER_COUNT_BEFORE, LIVE_WATCHERS, OPEN_OBJECTS_MAX, QUIET_MS,
+    SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS, UNIQUES_ROUNDING,
+};
+use super::problem::{Code, Problem};
+
+/// The most limiters of a datacenter: about 4,096,000 messages a second.
+pub const LIMITERS_MAX: u64 = 4_096;
+
+/// How much of a wrong value a refusal repeats, in characters.
+const SHOWN_CHARACTERS_MAX: usize = 32;
+
+/// What a setting may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// A whole number in decimal digits, from the first to the second.
+    Whole(u64, u64),
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// 16 bytes as 32 hexadecimal digits. Secret: no refusal repeats it.
+    Key,
+    /// The name of a header.
+    Header,
+}
+
+/// All settings that are text but `TALLY_ROLE`, which is not the operator's, and `TALLY_KEYS`, which [`super::access`] reads.
+pub const SETTINGS: [(&str, Takes); 15] = [
+    (ACCESS, Takes::Words(&[ACCESS_OPEN, "closed"])),
+    (HASH_KEY, Takes::Key),
+    (CLIENT_ADDRESS_HEADER, Takes::Header),
+    (UNIQUES_ROUNDING, Takes::Words(&["off", "1", "2", "3"])),
+    (
+        DATACENTERS,
+        Takes::Words(&["colos", DATACENTERS_REGION, DATACENTERS_ONE]),
+    ),
+    (SPLIT_FLUSHES_PER_SECOND, Takes::Whole(1, 1_000_000)),
+    (QUIET_MS, Takes::Whole(1, 86_400_000)),
+    (
+        BODY_PIECE_MS,
+        Takes::Whole(1, ARRIVAL_MS_MAX.cast_unsigned()),
+    ),
+    (IDEMPOTENCY_SECONDS, Takes::Whole(60, 604_800)),
+    (
+        IDEMPOTENCY,
+        Takes::Words(&["everywhere", IDEMPOTENCY_DATACENTER]),
+    ),
+    (LIMITER_COUNT, Takes::Whole(1, LIMITERS_MAX)),
+    (LIMITER_COUNT_BEFORE, Takes::Whole(1, LIMITERS_MAX)),
+    // The platform accepts so many sockets of one object.
+    (LIVE_WATCHERS, Takes::Whole(1, 32_768)),
+    (SUBREQUESTS, Takes::Whole(1_000, 10_000_000)),
+    (OPEN_OBJECTS_MAX, Takes::Whole(1, 10_000_000)),
+];
+
+impl Takes {
+    fn takes(self, text: &str) -> bool {
+        match self {
+            Self::Whole(least, most) => {
+                whole_of(text).is_some_and(|whole| (least..=most).contains(&whole))
+            }
+            Self::Words(words) => words.contains(&text),
+            Self::Key => text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            Self::Header => text
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)),
+        }
+    }
+}
+
+impl fmt::Display for Takes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(least, most) => {
+                write!(formatter, "a whole number from {least} to {most}")
+            }
+            Self::Words(words) => write!(formatter, "`{}`", words.join("`, `")),
+            Self::Key => formatter.write_str("32 hexadecimal digits"),
+            Self::Header => formatter.write_str("the name of a header"),
+        }
+    }
+}
+
+/// Decimal digits alone: no sign, no point.
+fn whole_of(text: &str) -> Option<u64> {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_digits)
+}
+
+/// Nothing where a setting may be so. Text is without white space around it, and not empty.
+///
+/// # Errors
+/// `not-configured` saying which setting it is, what it may be and what to do.
+pub fn check(name: &str, text: &str) -> Result<(), Problem> {
+    let known = SETTINGS.iter().find(|(known, _)| *known == name);
+    let Some((_, takes)) = known.filter(|(_, takes)| !takes.takes(text)) else {
+        return Ok(());
+    };
+    let shown: String = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
+    let rest = if shown.len() < text.len() { "…" } else { "" };
+    let instead = match takes {
+        Takes::Key => String::new(),
+        _ => format!(", not `{shown}{rest}`"),
+    };
+    Err(Problem::new(
+        Code::NotConfigured,
+        format!("{name} must be {takes}{instead}: correct it, or leave it out"),
+    ))
+}
+
+/// Nothing where all settings may be so as they are read.
+///
+/// # Errors
+/// `not-configured` about the first that may not, as [`check`].
+pub fn check_all(read: impl Fn(&str) -> Option<String>) -> Result<(), Problem> {
+    SETTINGS
+        .iter()
+        .filter_map(|(name, _)| Some((name, read(name)?)))
+        .try_for_each(|(name, text)| check(name, &text))
+}
+
+/// The number that a setting is, if it may be so.
+pub fn number(name: &str, text: &str) -> Option<u64> {
+    check(name, text).ok()?;
+    whole_of(text)
+}
