@@ -10,7 +10,7 @@ use tally::counter::memory::{LIMITERS_BYTES_MAX, Memory};
 use tally::limit::holders::Holders;
 use tally::limit::lease::Admission;
 use tally::limit::policy::{OnError, Policy, Scope};
-use tally::limit::table::{BYTES_MAX, Check, GROWN_BYTES_MAX, KEYS_MAX, Table};
+use tally::limit::table::{BYTES_MAX, Check, Full, GROWN_BYTES_MAX, KEYS_MAX, Table};
 
 use checks::{check, left};
 use limits::{BEGIN_MS, Chance, precise};
@@ -117,6 +117,46 @@ fn policies_that_callers_bring_leave_room_for_others_whatever_their_names() {
         );
     }
     assert_eq!(table.size().keys, before + 5_000, "each has its own");
+}
+
+#[test]
+fn nothing_of_a_meter_that_keys_share_is_given_back_until_a_key_has_its_own() {
+    let month = Policy::sliding(3, 2_592_000);
+    let short = Policy::sliding(3, 10);
+    let mut table = Table::in_memory();
+    for number in 0..76_000 {
+        let key = number.to_string();
+        let (name, policy) = if number < 60_000 {
+            ("brief", &short)
+        } else {
+            ("p", &month)
+        };
+        let asked = Check {
+            name,
+            ..check(policy, &key, 1)
+        };
+        table.check(&asked, BEGIN_MS).unwrap();
+    }
+    let key = "75999";
+    let used = 3 - left(&table, &month, key, BEGIN_MS);
+    assert!(used > 0, "of the meter that it shares");
+    let asked = check(&month, key, 1);
+    assert_eq!(table.refund(&asked, BEGIN_MS), Err(Full));
+    assert_eq!(table.reset(&asked, BEGIN_MS), Err(Full));
+    assert_eq!(3 - left(&table, &month, key, BEGIN_MS), used);
+    // Once others are idle it gets its own, in which all that it has used is in the sum.
+    let later_ms = BEGIN_MS + 20_000;
+    for _ in 0..60 {
+        let _ = table.check(&check(&month, "other", 1), later_ms);
+    }
+    let given = table.refund(&asked, later_ms).unwrap();
+    assert_eq!(given.remaining, 3 - used + 1);
+    assert_eq!(table.reset(&asked, later_ms).unwrap().remaining, 3);
+    let unused = Check {
+        name: "unused",
+        ..asked
+    };
+    assert_eq!(table.refund(&unused, later_ms).unwrap().remaining, 3);
 }
 
 /// A table in which nothing is left for policies that callers bring, shared meters included.

@@ -69,9 +69,11 @@ fn a_table_that_is_loaded_is_as_it_was_at_its_last_commit() {
             let policy = &policies[usize::try_from(number % 4).unwrap()];
             let key = number.to_string();
             match chance.below(30) {
-                0 => table.reset("p", &key, now_ms),
+                0 => {
+                    table.reset(&check(policy, &key, 1), now_ms).unwrap();
+                }
                 1 => {
-                    table.refund(&check(policy, &key, 1), now_ms);
+                    table.refund(&check(policy, &key, 1), now_ms).unwrap();
                 }
                 2 => {
                     rows.commit(&mut table);

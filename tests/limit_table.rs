@@ -109,20 +109,18 @@ fn a_refund_and_a_reset_touch_one_key() {
     table
         .check_all(&[check(&policy, "a", 8), check(&policy, "b", 8)], BEGIN_MS)
         .unwrap();
-    assert_eq!(table.refund(&check(&policy, "a", 3), BEGIN_MS).remaining, 5);
-    assert_eq!(
-        table.refund(&check(&policy, "a", 9), BEGIN_MS).remaining,
-        10
-    );
-    assert_eq!(
-        table
-            .refund(&check(&policy, "unknown", 9), BEGIN_MS)
-            .remaining,
-        10
-    );
+    let refund = |table: &mut Table, key, cost| {
+        let given = table.refund(&check(&policy, key, cost), BEGIN_MS);
+        given.unwrap().remaining
+    };
+    assert_eq!(refund(&mut table, "a", 3), 5);
+    assert_eq!(refund(&mut table, "a", 9), 10);
+    assert_eq!(refund(&mut table, "unknown", 9), 10);
     assert_eq!(left(&table, &policy, "b", BEGIN_MS), 2);
-    table.reset("p", "b", BEGIN_MS);
-    table.reset("p", "unknown", BEGIN_MS);
+    table.reset(&check(&policy, "b", 1), BEGIN_MS).unwrap();
+    table
+        .reset(&check(&policy, "unknown", 1), BEGIN_MS)
+        .unwrap();
     assert_eq!(left(&table, &policy, "b", BEGIN_MS), 10);
 }
 

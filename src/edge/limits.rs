@@ -118,6 +118,11 @@ async fn ask(visit: &Visit, asking: &Asking) -> Option<Verdict> {
 
 /// Asks a limiter for one thing, and waits for the world where that is needed. `None` where nobody can tell.
 pub async fn ask_alone(visit: &Visit, asking: &Asking, wish: Wish) -> Option<Verdict> {
+    let judged = judge_alone(visit, asking, wish).await;
+    judged.verdict_of(0, asking.cost)
+}
+
+async fn judge_alone(visit: &Visit, asking: &Asking, wish: Wish) -> Judged {
     // What the world's limiter alone can tell is asked there at once.
     let is_for_world = asking.is_worlds() && matches!(wish, Wish::Look | Wish::Forget);
     let to = if is_for_world {
@@ -140,8 +145,8 @@ pub async fn ask_alone(visit: &Visit, asking: &Asking, wish: Wish) -> Option<Ver
         CHECK_MS_MAX
     };
     let checked = limiters::send(&visit.env, &check, milliseconds).await;
-    let Checked { judged, .. } = checked.ok()?;
-    judged.first()?.verdict_of(0, asking.cost)
+    let first = |checked: Checked| checked.judged.first().copied();
+    checked.ok().and_then(first).unwrap_or(Judged::Unreachable)
 }
 
 /// The answer to a check.
@@ -203,12 +208,17 @@ async fn about(
     let here = visit.datacenter();
     let asking = Asking::new(visit, &here, name, key, asked).await?;
     let _waiting = visit.waiting();
-    let verdict = match wish {
+    let judged = match wish {
         Wish::Refund => give_back(visit, &asking).await,
-        Wish::Look | Wish::Forget | Wish::Consume => ask_alone(visit, &asking, wish).await,
+        Wish::Look | Wish::Forget | Wish::Consume => judge_alone(visit, &asking, wish).await,
     };
     forget_denial(&asking.to, &asking.name, &asking.key);
-    let Some(verdict) = verdict else {
+    if judged == Judged::Full {
+        let detail = "the limiter has no room for this key alone, which shares a meter with others: nothing is given back of that, \
+            since what the key has used of it is not known; it comes back with time";
+        return Err(Problem::new(Code::MeterShared, detail));
+    }
+    let Some(verdict) = judged.verdict_of(0, asking.cost) else {
         let detail =
             "the limiter did not answer; whether anything was changed is unknown, try again";
         return Err(Problem::new(Code::LimiterUnavailable, detail));
@@ -219,19 +229,21 @@ async fn about(
 }
 
 /// Gives back what a check has consumed: from what the isolate was lent, and the rest at the limiter.
-async fn give_back(visit: &Visit, asking: &Asking) -> Option<Verdict> {
+async fn give_back(visit: &Visit, asking: &Asking) -> Judged {
     let lent = lent::refund(asking);
     if lent < asking.cost {
         let rest = Asking {
             cost: asking.cost - lent,
             ..asking.clone()
         };
-        return ask_alone(visit, &rest, Wish::Refund).await;
+        return judge_alone(visit, &rest, Wish::Refund).await;
     }
-    let verdict = ask_alone(visit, asking, Wish::Look).await?;
+    let Some(verdict) = ask_alone(visit, asking, Wish::Look).await else {
+        return Judged::Unreachable;
+    };
     // The limiter hears of it with the next report, within a second.
     let remaining = verdict.remaining.saturating_add(lent);
-    Some(Verdict {
+    Judged::of(Verdict {
         remaining: remaining.min(asking.policy.capacity()),
         ..verdict
     })

@@ -66,10 +66,15 @@ impl Entry {
     }
 
     /// Whether it is one of the meters that keys share.
-    fn is_shared(&self) -> bool {
+    pub(super) fn is_shared(&self) -> bool {
         self.subject
             .split_once('\0')
             .is_some_and(|(_, key)| key.starts_with(SHARED))
+    }
+
+    /// Whether nothing is used or lent.
+    pub(super) fn is_unused(&self, now_ms: i64) -> bool {
+        !self.escrow.lends() && self.escrow.meter.used(&self.policy, now_ms) == 0
     }
 
     fn measure(&self) -> u64 {

@@ -11,7 +11,7 @@ use super::log::Log;
 use super::meter::Verdict;
 use super::policy::Policy;
 use super::reservations::Reservations;
-use super::slots::Slots;
+use super::slots::{Entry, Slots};
 use crate::counter::memory::{LIMITERS_BYTES_MAX, Share};
 
 /// The most keys: at 320 bytes for one with few buckets they fill [`BYTES_MAX`].
@@ -232,32 +232,54 @@ impl Table {
     }
 
     /// Gives back the cost of the check, never more than is used. Returns how it stands then.
-    pub fn refund(&mut self, check: &Check<'_>, wall_ms: i64) -> Verdict {
-        let now_ms = self.clock.read(wall_ms);
-        subject(&mut self.scratch, check.name, check.key);
-        if let Some(place) = self.slots.place_of(&self.scratch) {
-            self.adapt(place, check.policy, now_ms);
-            if let Some(entry) = self.slots.get_mut(place) {
-                entry.escrow.settle(&entry.policy, now_ms);
-                let meter = entry.escrow.meter_mut();
-                meter.refund(&entry.policy, now_ms, check.cost);
-                self.touch(place);
-            }
-        }
-        self.peek(&Check { cost: 0, ..*check }, wall_ms)
+    ///
+    /// # Errors
+    /// [`Full`] where the key shares a meter, and there is no room for its own: what it has used of that nobody knows.
+    pub fn refund(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
+        self.correct(check, wall_ms, |entry, now_ms| {
+            let meter = entry.escrow.meter_mut();
+            meter.refund(&entry.policy, now_ms, check.cost);
+        })?;
+        Ok(self.peek(&Check { cost: 0, ..*check }, wall_ms))
     }
 
-    /// Forgets what a key has used. Leases of a global limit go on.
-    pub fn reset(&mut self, name: &str, key: &str, wall_ms: i64) {
+    /// Forgets what a key has used. Leases of a global limit go on. Returns how it stands then.
+    ///
+    /// # Errors
+    /// As [`Self::refund`].
+    pub fn reset(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
+        self.correct(check, wall_ms, |entry, _| {
+            entry.escrow.reset(&entry.policy);
+        })?;
+        Ok(self.peek(check, wall_ms))
+    }
+
+    /// Makes less of what is used in a key's own place. A key that shares a meter gets its own first.
+    fn correct(
+        &mut self,
+        check: &Check<'_>,
+        wall_ms: i64,
+        work: impl FnOnce(&mut Entry, i64),
+    ) -> Result<(), Full> {
         let now_ms = self.clock.read(wall_ms);
-        subject(&mut self.scratch, name, key);
-        if let Some(place) = self.slots.place_of(&self.scratch) {
-            if let Some(entry) = self.slots.get_mut(place) {
-                entry.escrow.settle(&entry.policy, now_ms);
-                entry.escrow.reset(&entry.policy);
-            }
-            self.touch(place);
+        let Some(known) = self.place(check.name, check.key) else {
+            return Ok(());
+        };
+        if self.slots.get(known).is_some_and(Entry::is_shared) {
+            self.make_room(&[*check], now_ms);
         }
+        let place = self.enter(check.name, check.policy, check.key, now_ms)?;
+        let shared = self.slots.get(place).filter(|entry| entry.is_shared());
+        if let Some(shared) = shared {
+            let is_unused = shared.is_unused(now_ms);
+            return is_unused.then_some(()).ok_or(Full);
+        }
+        if let Some(entry) = self.slots.get_mut(place) {
+            entry.escrow.settle(&entry.policy, now_ms);
+            work(entry, now_ms);
+        }
+        self.touch(place);
+        Ok(())
     }
 
     /// Whether a key has a place of its own.

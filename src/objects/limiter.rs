@@ -244,11 +244,8 @@ impl LimiterCore {
                 checked.unwrap_or_else(|Full| Full::verdict(check.policy))
             }),
             Wish::Look => Judged::of(table.peek(&check, now_ms)),
-            Wish::Refund => Judged::of(table.refund(&check, now_ms)),
-            Wish::Forget => {
-                table.reset(check.name, check.key, now_ms);
-                Judged::of(table.peek(&check, now_ms))
-            }
+            Wish::Refund => given_back(table.refund(&check, now_ms)),
+            Wish::Forget => given_back(table.reset(&check, now_ms)),
         }
     }
 
@@ -320,6 +317,10 @@ impl Drop for Ended<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
+}
+
+fn given_back(given: Result<Verdict, Full>) -> Judged {
+    given.map_or_else(|Full| Judged::Full, Judged::of)
 }
 
 /// Judges equal demands one after the other. Where one is refused, so are those behind it.

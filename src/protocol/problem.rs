@@ -71,6 +71,7 @@ codes! {
     IdempotencyKeyReused "idempotency-key-reused" 422 "The idempotency key was used for another write";
     QuotaExceeded "quota-exceeded" 429 "Request quota exceeded";
     TooManyPolicies "too-many-policies" 409 "The deployment has too many policies";
+    MeterShared "meter-shared" 409 "The key shares a meter with others, and nothing of that is given back";
     TooManyCounters "too-many-counters" 400 "The call names too many counters";
     Internal "internal" 500 "Internal error";
     NotConfigured "not-configured" 503 "A setting of this deployment is missing or wrong";

@@ -118,7 +118,7 @@ pub enum Judged {
     },
     /// The world must be asked first: ask again, alone, and wait.
     Later,
-    /// The limiter has no room for another key.
+    /// Nothing is given back or forgotten: the limiter has no room for the key, which shares a meter with others.
     Full,
     /// What the world holds cannot be reached.
     Unreachable,
