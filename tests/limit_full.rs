@@ -108,6 +108,17 @@ fn policies_that_callers_bring_leave_room_for_others_whatever_their_names() {
     }
     let before = table.size().keys;
     for number in 0..5_000_u64 {
+        let key = format!("visitor's {number}");
+        let visitors = Check {
+            name: "website~S2592000",
+            ..check(&month, &key, 1)
+        };
+        assert!(table.check(&visitors, BEGIN_MS).unwrap().is_allowed);
+    }
+    let before_others = table.size().keys;
+    assert_eq!(before_others, before + 5_000, "visitors' are apart");
+    let before = before_others;
+    for number in 0..5_000_u64 {
         let key = format!("user {number}");
         assert!(
             table

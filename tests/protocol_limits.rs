@@ -52,8 +52,8 @@ fn a_check_that_brings_its_policy_is_counted_by_a_name_that_no_client_can_say() 
         },
     ];
     let mut names = vec![named.clone()];
-    for policy in &kinds {
-        let counted = named.counted_inline(policy);
+    for (policy, has_key) in kinds.iter().flat_map(|kind| [(kind, true), (kind, false)]) {
+        let counted = named.counted_inline(policy, has_key);
         assert!(PolicyName::parse(counted.as_str()).is_err());
         assert!(!names.contains(&counted), "{counted}");
         // A message may hold it.
@@ -66,7 +66,11 @@ fn a_check_that_brings_its_policy_is_counted_by_a_name_that_no_client_can_say() 
             limit: 9,
             ..policy.clone()
         };
-        assert_eq!(named.counted_inline(&other), counted, "another limit");
+        assert_eq!(
+            named.counted_inline(&other, has_key),
+            counted,
+            "another limit"
+        );
         names.push(counted);
     }
     for text in ["~s60", "a~s25920000", "a~s~6", "a b~s6"] {

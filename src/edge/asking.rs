@@ -32,7 +32,7 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// A check, by the policy that it brings or by the one of that name.
+    /// A check, by the policy that it brings or by the one of that name. It is asked for after [`Visit::caller`].
     ///
     /// # Errors
     /// `policy-not-found`, `cost-exceeds-limit`, `unavailable`.
@@ -45,7 +45,7 @@ impl Asking {
     ) -> Result<Self, Problem> {
         let (policy, name) = match asked.policy {
             Some(policy) => {
-                let name = told.counted_inline(&policy);
+                let name = told.counted_inline(&policy, !visit.is_public());
                 (Rc::new(policy), name)
             }
             None => (policy_of(visit, &told).await?, told.clone()),

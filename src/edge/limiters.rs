@@ -152,11 +152,11 @@ pub async fn send(env: &Env, check: &Check, milliseconds: u64) -> Result<Checked
     checked
 }
 
-/// The policy of a name. Another isolate's change is seen within [`POLICY_USABLE_MS`], most often within
+/// The policy of a name; a caller without a key pays for a look-up. Another isolate's change is seen within [`POLICY_USABLE_MS`], most often within
 /// [`POLICY_FRESH_MS`].
 ///
 /// # Errors
-/// `policy-not-found`; `unavailable` where it cannot be read and is not remembered.
+/// `policy-not-found`; `quota-exceeded`; `unavailable` where it cannot be read and is not remembered.
 pub async fn policy_of(visit: &Visit, name: &PolicyName) -> Result<Rc<Policy>, Problem> {
     let now_ms = now_ms();
     let known = with_limits(|limits| {
@@ -168,23 +168,24 @@ pub async fn policy_of(visit: &Visit, name: &PolicyName) -> Result<Rc<Policy>, P
         }
         Some((known.policy.clone(), age_ms, must_read))
     });
-    match known {
-        Some((policy, age_ms, must_read)) if age_ms <= POLICY_USABLE_MS => {
-            if must_read {
-                let (env, name) = (visit.env.clone(), name.clone());
-                visit.wait_until(async move {
-                    let _ = read_policy(&env, &name).await;
-                });
-            }
-            Ok(policy)
+    if let Some((policy, age_ms, must_read)) = &known
+        && *age_ms <= POLICY_USABLE_MS
+    {
+        if *must_read {
+            let (env, name) = (visit.env.clone(), name.clone());
+            visit.wait_until(async move {
+                let _ = read_policy(&env, &name).await;
+            });
         }
-        remembered => match read_policy(&visit.env, name).await {
-            Ok(Some(policy)) => Ok(policy),
-            Ok(None) => Err(not_found(name)),
-            Err(fault) => match remembered {
-                Some((policy, age_ms, _)) if age_ms <= POLICY_STALE_MS_MAX => Ok(policy),
-                _ => Err(unread(&fault)),
-            },
+        return Ok(policy.clone());
+    }
+    visit.visitor().read(1)?;
+    match read_policy(&visit.env, name).await {
+        Ok(Some(policy)) => Ok(policy),
+        Ok(None) => Err(not_found(name)),
+        Err(fault) => match known {
+            Some((policy, age_ms, _)) if age_ms <= POLICY_STALE_MS_MAX => Ok(policy),
+            _ => Err(unread(&fault)),
         },
     }
 }

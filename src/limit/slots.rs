@@ -85,11 +85,15 @@ impl Entry {
     }
 }
 
-/// Who has a part of the table: a policy, or all that callers bring with their checks (their names have a tilde). Meters that are shared
-/// are counted by themselves.
+/// Who has a part of the table: a policy, all that callers bring with their checks (their names have a tilde), or all that callers without
+/// a key bring (a capital letter after it). Meters that are shared are counted by themselves.
 fn owner(subject: &str, is_shared: bool) -> (u64, bool) {
     let (name, _) = subject.split_once('\0').unwrap_or((subject, ""));
-    let name = if name.contains('~') { "~" } else { name };
+    let name = match name.split_once('~') {
+        Some((_, kind)) if kind.starts_with(|letter: char| letter.is_ascii_uppercase()) => "~V",
+        Some(_) => "~",
+        None => name,
+    };
     (hash_of(name), is_shared)
 }
 

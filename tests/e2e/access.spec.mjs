@@ -286,6 +286,30 @@ describe("without a key", () => {
   });
 });
 
+test("a policy that a visitor brings neither lifts nor uses up the limits of your own code", async () => {
+  const config = {
+    keys: [{ key: KEYS.admin, scopes: ["write"], prefix: "limits/" }],
+    public: [{ origins: ["*"], scopes: ["write"], prefix: "limits/site/", allow: ["policy"] }],
+  };
+  const world = await openWorld({ vars: { TALLY_KEYS: JSON.stringify(config) } });
+  const check = async (policy, more) => (await world.call("POST", "/limits/site/bob", { body: JSON.stringify(policy), ...more })).json;
+  const bucket = (limit) => ({ algorithm: "token-bucket", window_seconds: 2_000_000, limit, burst: 3 });
+  const key = { headers: bearer(KEYS.admin) };
+  try {
+    for (const remaining of [2, 1, 0]) expect(await check(bucket(3), key)).toMatchObject({ allowed: true, remaining });
+    // It refills 3 tokens within 6 ms.
+    expect(await check(bucket(1_000_000_000))).toMatchObject({ allowed: true });
+    expect(await check(bucket(1_000_000_000))).toMatchObject({ allowed: true });
+    expect(await check(bucket(3), key)).toMatchObject({ code: "quota-exceeded" });
+    const other = async (policy, more) => (await world.call("POST", "/limits/site/ann", { body: JSON.stringify(policy), ...more })).json;
+    const minute = (limit) => ({ window_seconds: 60, limit });
+    for (let round = 0; round < 5; round++) expect(await other(minute(100))).toMatchObject({ allowed: true });
+    expect(await other(minute(5), key)).toMatchObject({ allowed: true, remaining: 4 });
+  } finally {
+    await world.close();
+  }
+});
+
 test("a key checks and refunds limits only where its prefix says limits/", async () => {
   const entry = (name, scopes, prefix) => ({ key: `${name}-key-0123456789`, scopes, ...(prefix === undefined ? {} : { prefix }) });
   const keys = [

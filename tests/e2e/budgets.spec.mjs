@@ -15,7 +15,10 @@ const KEY = "admin-key-0123456789";
 const ADMIN = { headers: { authorization: `Bearer ${KEY}` } };
 const CONFIG = {
   keys: [{ key: KEY, scopes: ["admin"] }],
-  public: [{ origins: ["*"], scopes: ["read", "write"] }],
+  public: [
+    { origins: ["*"], scopes: ["read", "write"] },
+    { origins: ["*"], scopes: ["write"], prefix: "limits/" },
+  ],
 };
 let world;
 beforeAll(async () => {
@@ -93,6 +96,14 @@ test("reads are paid for by the calls that they need", async () => {
   expect(Number(refused.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
   expect(refused.json.detail).toContain("calls to objects");
   expect((await world.call("GET", union, from("192.0.2.7"))).status).toBe(404);
+  // So are names of policies, which are looked up: with a list before each, less than one is left soon.
+  let looked;
+  for (let count = 0; count < READ_CALLS && looked?.status !== 429; count += 1) {
+    await world.call("GET", "/counters?prefix=none", one);
+    looked = await world.call("POST", `/limits/none-${count}/k`, one);
+  }
+  expect(looked.json).toMatchObject({ code: "quota-exceeded" });
+  expect((await world.call("POST", "/limits/none/k", from("192.0.2.7"))).status).toBe(404);
   expect((await world.call("GET", union, { headers: { ...ADMIN.headers, ...one.headers } })).status).toBe(404);
 });
 

@@ -40,14 +40,20 @@ impl PolicyName {
     }
 
     /// The name under which keys are counted whose checks bring this policy themselves: apart from those of the policy of that name, and
-    /// from those that are counted in another way. No client's name has a tilde.
+    /// from those that are counted in another way. No client's name has a tilde. Those of callers without a key are apart too, by a capital
+    /// letter: by a policy of their own, such as a bucket that refills at once, they could lift or use up the limits of your code.
     #[must_use]
-    pub fn counted_inline(&self, policy: &Policy) -> Self {
+    pub fn counted_inline(&self, policy: &Policy, has_key: bool) -> Self {
         let kind = match policy.algorithm {
             Algorithm::SlidingWindow if policy.is_precise => 'p',
             Algorithm::SlidingWindow => 's',
             Algorithm::FixedWindow => 'f',
             Algorithm::TokenBucket => 't',
+        };
+        let kind = if has_key {
+            kind
+        } else {
+            kind.to_ascii_uppercase()
         };
         Self(format!("{}~{kind}{}", self.0, policy.window_ms / 1_000))
     }
