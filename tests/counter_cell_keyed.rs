@@ -49,7 +49,7 @@ proptest! {
         shell.count(&again, false)?;
         prop_assert!(shell.cell == before, "a repetition changed the cell");
         // Only asked for: what was counted gets the same answer, and what was not is unknown.
-        let known = |key| shell.rows.record(shell.cell.ledger(Keys::Clients), key);
+        let known = |key| shell.rows.record(&shell.cell.record_slots(Keys::Clients), key);
         let answers = recall(&again, &known);
         let first = again.iter().map(|write| KeyedOutcome::Replayed(shell.model.answers[&write.key]));
         prop_assert_eq!(answers, first.collect::<Vec<_>>());

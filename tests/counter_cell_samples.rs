@@ -14,11 +14,12 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally::counter::cell::{Cell, LedgerLimits, clamp_stamp};
+use tally::counter::cell::{Cell, clamp_stamp};
 use tally::counter::flush::{Changes, Load, Refusal};
 use tally::counter::grant::Grant;
 use tally::counter::history::{MINUTES_KEPT, Step};
 use tally::counter::ledger::{Keyed, Keys, WriteKey};
+use tally::counter::ledgers::LedgerLimits;
 use tally::counter::nonces::Nonce;
 use tally::counter::samples::{Samples, whole};
 use tally::sketch::{Histogram, Sample};
@@ -98,7 +99,7 @@ impl Shell {
 
     fn count(&mut self, writes: &[Keyed]) {
         let mut changes = Changes::default();
-        let ledger = self.cell.ledger(Keys::Clients).clone();
+        let ledger = self.cell.record_slots(Keys::Clients);
         let known = |key: WriteKey| self.rows.record(&ledger, key);
         let now_ms = self.now * 1_000;
         let counted = self

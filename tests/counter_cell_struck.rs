@@ -11,10 +11,11 @@ mod home;
 use std::collections::BTreeMap;
 
 use home::*;
-use tally::counter::cell::{Cell, LedgerLimits, recall};
+use tally::counter::cell::{Cell, recall};
 use tally::counter::flush::Changes;
 use tally::counter::grant::Grant;
 use tally::counter::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
+use tally::counter::ledgers::LedgerLimits;
 
 #[test]
 fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() {

@@ -13,7 +13,10 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::ledger::Ledger;
+use tally::counter::ledger::{Keys, Ledger};
+use tally::counter::ledgers::{
+    LedgerLimits, Ledgers, PUBLIC_KEPT_SECONDS, is_marked, is_same, marked,
+};
 use tally::protocol::messages::{decode, encode};
 
 const BEGIN_MS: i64 = 1_777_593_630_000;
@@ -167,6 +170,64 @@ proptest! {
                 Event::Keep(_) => {}
             }
         }
+    }
+
+    #[test]
+    fn public_keys_fill_their_own_ledger_and_each_record_is_kept_for_whoever_asked_last(
+        kept_s in prop_oneof![60..70_i64, Just(86_400), 86_400..604_800_i64],
+        events in vec((any::<bool>(), event(0..500)), 1..120),
+    ) {
+        let clients = LedgerLimits { keys: Keys::Clients, kept_ms: kept_s * 1_000, records_max: 40 };
+        let public = LedgerLimits::public(clients.kept_ms, 0, 5);
+        prop_assert!(public.kept_ms <= PUBLIC_KEPT_SECONDS * 1_000 + 1);
+        let mut ledgers = Ledgers::default();
+        // The slot of each record, and until when it was promised.
+        let mut rows: Vec<(i64, i64)> = Vec::new();
+        let mut now_ms = BEGIN_MS;
+        for (is_public, event) in events {
+            let limits = if is_public { public } else { clients };
+            let counted = |keys: Keys| ledgers.of(keys).records();
+            let has_room = counted(limits.keys) < limits.records_max;
+            match event {
+                Event::Admit => {
+                    let slot = ledgers.admit(limits, now_ms);
+                    prop_assert_eq!(slot.is_some(), has_room, "what others hold takes no room");
+                    rows.extend(slot.map(|slot| (slot, now_ms + limits.kept_ms)));
+                }
+                Event::Renew(pick) if !rows.is_empty() => {
+                    let place = pick % rows.len();
+                    let row = &mut rows[place];
+                    let moves = row.0 % 2 != 0 && !is_public;
+                    let renewed = ledgers.renew(row.0, limits, now_ms);
+                    prop_assert_eq!(renewed.is_some(), has_room || !moves);
+                    if let Some(slot) = renewed {
+                        *row = (slot, row.1.max(now_ms + limits.kept_ms));
+                    }
+                }
+                Event::Tick(thousandths) => now_ms += clients.kept_ms / 1_000 * thousandths,
+                _ => {
+                    let newest = ledgers.expire(now_ms).unwrap_or(i64::MIN);
+                    let early = rows.iter().find(|(slot, until)| *slot <= newest && *until > now_ms);
+                    prop_assert!(early.is_none(), "{early:?} goes at {now_ms}");
+                    rows.retain(|(slot, _)| *slot > newest);
+                }
+            }
+            let found = ledgers.slots(Keys::Clients);
+            prop_assert!(rows.iter().all(|(slot, _)| found.contains(slot)), "each is found");
+            let is_odd = |odd: bool| rows.iter().filter(|(slot, _)| (slot % 2 != 0) == odd).count() as u64;
+            let counts = (ledgers.of(Keys::Clients).records(), ledgers.of(Keys::Public).records());
+            prop_assert_eq!(counts, (is_odd(false), is_odd(true)));
+        }
+    }
+
+    #[test]
+    fn a_queued_write_says_whose_key_it_has_and_is_the_same_request_from_whomever(
+        asked in any::<u64>(), other in any::<u64>(),
+    ) {
+        let own = |keys| marked(asked, keys);
+        prop_assert!(is_marked(own(Keys::Public)) && !is_marked(own(Keys::Clients)));
+        prop_assert!(is_same(own(Keys::Public), own(Keys::Clients)) && is_same(asked, own(Keys::Public)));
+        prop_assert_eq!(is_same(own(Keys::Public), marked(other, Keys::Clients)), asked << 16 == other << 16);
     }
 
     #[test]

@@ -13,7 +13,10 @@ mod home;
 #[path = "common/rows.rs"]
 mod rows;
 
-use std::collections::BTreeMap;
+use std::cell::{Cell as Kept, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use common::config;
 use home::NOW_MS;
@@ -22,7 +25,7 @@ use proptest::prelude::*;
 use rows::Rows;
 use tally::counter::cell::Cell;
 use tally::counter::flush::Changes;
-use tally::counter::id::CounterId;
+use tally::counter::id::{CounterId, Datacenter};
 use tally::counter::ledger::{
     DRAWN_KEPT_SECONDS, DRAWN_PER_SECOND, DRAWN_RECORDS_MAX, Keyed, KeyedOutcome, Keys, Ledger,
     WriteKey,
@@ -30,6 +33,8 @@ use tally::counter::ledger::{
 use tally::counter::numbers::{
     Decided, NUMBERED, Numbering, Numbers, SPANS_MAX, is_over, lane_and_number, slot_of,
 };
+use tally::protocol::keyed::{Carrier, count_unclaimed};
+use tally::protocol::messages::{Claimed, Counted, Fault, Holder, Owner};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -78,7 +83,9 @@ impl Shell {
         let mut changes = Changes::default();
         let known = |lane| self.rows.numbers(lane);
         let only = std::slice::from_ref(write);
-        let struck = (self.cell).strike_numbered(only, Some(moves), NOW_MS, &known, &mut changes);
+        let home = Datacenter::parse("IAD").expect("a datacenter");
+        let moves = Some(moves);
+        let struck = (self.cell).strike_numbered(only, moves, &home, NOW_MS, &known, &mut changes);
         self.rows.write(&self.cell, &changes, NOW_MS / 1_000);
         struck[0]
     }
@@ -88,20 +95,207 @@ impl Shell {
     }
 }
 
+/// Leads of one counter, of which home alone counts, and a network that loses calls and answers.
+struct Leads {
+    shells: RefCell<Vec<Shell>>,
+    home: Kept<usize>,
+    /// Of each call: whether it is lost, and whether its answer is.
+    losses: RefCell<Vec<(bool, bool)>>,
+    counted: RefCell<BTreeSet<WriteKey>>,
+    /// What was sent: it may come once more, at any time.
+    copies: RefCell<Vec<Copied>>,
+}
+
+#[derive(Clone)]
+enum Copied {
+    Claim(Datacenter, Vec<WriteKey>, Option<Holder>),
+    Count(Datacenter, Option<u32>, Vec<Keyed>),
+}
+
+fn lead(number: usize) -> Datacenter {
+    Datacenter::parse(&format!("D{number:02}")).expect("a name")
+}
+
+impl Leads {
+    fn place_of(lead: &Datacenter) -> usize {
+        lead.as_str()[1..].parse().expect("a number")
+    }
+
+    fn receive(&self, message: &Copied) -> Result<Claimed, Counted> {
+        let mut shells = self.shells.borrow_mut();
+        let mut changes = Changes::default();
+        let home = self.home.get();
+        match message {
+            Copied::Claim(here, keys, struck_at) => {
+                let shell = &mut shells[Self::place_of(here)];
+                let next = (lead(home) != *here).then(|| lead(home));
+                let struck_at = struck_at.clone().map_or((None, 0), |holder| {
+                    let to = (holder.datacenter != *here).then_some(holder.datacenter);
+                    (to, holder.moves)
+                });
+                let known = |lane| shell.rows.numbers(lane);
+                let places = (shell.cell).place_numbered(
+                    keys,
+                    &struck_at,
+                    Some(&next),
+                    &known,
+                    &mut changes,
+                );
+                shell.rows.write(&shell.cell, &changes, NOW_MS / 1_000);
+                let owners = places.into_iter().map(|place| {
+                    let (to, moves) = place.expect("there is room");
+                    let datacenter = to.unwrap_or_else(|| here.clone());
+                    Owner::Lead(Holder { datacenter, moves })
+                });
+                Ok(Claimed {
+                    generation: 1,
+                    owners: owners.collect(),
+                })
+            }
+            Copied::Count(to, moves, writes) => {
+                let place = Self::place_of(to);
+                let shell = &mut shells[place];
+                let outcomes = if place == home {
+                    shell.count(writes, *moves, NOW_MS)
+                } else {
+                    let known = |lane| shell.rows.numbers(lane);
+                    let home = lead(home);
+                    let struck = (shell.cell).strike_numbered(
+                        writes,
+                        *moves,
+                        &home,
+                        NOW_MS,
+                        &known,
+                        &mut changes,
+                    );
+                    shell.rows.write(&shell.cell, &changes, NOW_MS / 1_000);
+                    struck
+                };
+                for (write, outcome) in writes.iter().zip(&outcomes) {
+                    if matches!(outcome, KeyedOutcome::Counted(_)) {
+                        assert!(self.counted.borrow_mut().insert(write.key), "counted twice");
+                    }
+                }
+                Err(Counted {
+                    outcomes,
+                    shards: 1,
+                    home: None,
+                })
+            }
+        }
+    }
+
+    fn call(&self, message: Copied) -> Result<Result<Claimed, Counted>, Fault> {
+        let (is_lost, is_unanswered) = self.losses.borrow_mut().pop().unwrap_or_default();
+        let lost = || Err(Fault::Unavailable("lost".to_owned()));
+        self.copies.borrow_mut().push(message.clone());
+        if is_lost {
+            return lost();
+        }
+        let answer = self.receive(&message);
+        if is_unanswered { lost() } else { Ok(answer) }
+    }
+}
+
+impl Carrier for Leads {
+    async fn claim(
+        &self,
+        here: &Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Holder>,
+    ) -> Result<Claimed, Fault> {
+        let answer = self.call(Copied::Claim(here.clone(), keys, struck_at))?;
+        Ok(answer.expect("it answers a claim"))
+    }
+
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        let answer = self.call(Copied::Count(lead.clone(), moves, writes))?;
+        Ok(answer.expect_err("it answers a count"))
+    }
+}
+
+/// Runs what never waits.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("nobody waits here"),
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    /// The first lead is asked to count this write, and sends it on.
+    Send(usize),
+    MoveHome(usize),
+    /// Something that was sent comes once more.
+    Copy(usize),
+    Restart(usize),
+}
+
 proptest! {
     #![proptest_config(config(161, 256))]
 
     #[test]
+    fn a_write_that_is_sent_on_is_counted_by_one_lead_wherever_home_goes(
+        events in vec(prop_oneof![
+            4 => (0..4_usize).prop_map(Event::Send),
+            2 => (0..3_usize).prop_map(Event::MoveHome),
+            2 => any::<usize>().prop_map(Event::Copy),
+            1 => (0..3_usize).prop_map(Event::Restart),
+        ], 1..40),
+        losses in vec((prop::bool::weighted(0.2), prop::bool::weighted(0.3)), 0..60),
+    ) {
+        let leads = Leads {
+            shells: RefCell::new((0..3).map(|_| Shell::new()).collect()),
+            home: Kept::new(1),
+            losses: RefCell::new(losses),
+            counted: RefCell::default(),
+            copies: RefCell::default(),
+        };
+        let mut numbering = Numbering::default();
+        let keys: Vec<WriteKey> = (0..4).map(|_| numbering.next(&counter(0), NOW_MS, &mut || 7)).collect();
+        let send = |place: usize| {
+            let only = [write(keys[place], 1)];
+            now(count_unclaimed(&leads, &lead(0), &only)).remove(0).1
+        };
+        for event in events {
+            match event {
+                Event::Send(place) => drop(send(place)),
+                Event::MoveHome(place) => leads.home.set(place),
+                Event::Restart(place) => leads.shells.borrow_mut()[place].restart(),
+                Event::Copy(pick) => {
+                    let copies = leads.copies.borrow().clone();
+                    if let Some(copied) = copies.get(pick % copies.len().max(1)) {
+                        drop(leads.receive(copied));
+                    }
+                }
+            }
+        }
+        // Once nothing is lost, each is counted, wherever it has been.
+        leads.losses.borrow_mut().clear();
+        for place in 0..4 {
+            let counted = (0..4).any(|_| send(place).is_ok_and(|outcome| outcome.is_counted()));
+            prop_assert!(counted, "{place}");
+            prop_assert_eq!(send(place), Ok(KeyedOutcome::CountedBefore));
+        }
+    }
+
+    #[test]
     fn spans_say_what_was_noted_and_are_as_few_as_can_be(
-        puts in vec((1..40_u64, prop_oneof![3 => Just(Decided::Counted), 1 => (0..3_u32).prop_map(Decided::Struck)]), 0..120),
+        puts in vec((1..40_u64, prop_oneof![3 => Just(Decided::Counted), 1 => (0..3_u32).prop_map(Decided::Struck), 1 => (0..3_u32).prop_map(|moves| Decided::Sent((None, moves)))]), 0..120),
     ) {
         let mut numbers = Numbers::default();
         let mut model: BTreeMap<u64, Decided> = BTreeMap::new();
         for (number, decided) in puts {
-            numbers.put(number, decided);
+            numbers.put(number, decided.clone());
             model.insert(number, decided);
             for number in 0..42 {
-                prop_assert_eq!(numbers.get(number), model.get(&number).copied());
+                prop_assert_eq!(numbers.get(number), model.get(&number).cloned());
             }
             let is_new = |(number, decided): &(&u64, &Decided)| model.get(&(*number - 1)) != Some(*decided);
             prop_assert_eq!(numbers.spans(), model.iter().filter(is_new).count());
@@ -213,7 +407,8 @@ fn an_unborn_cell_keeps_what_it_struck_out() {
     let key = Numbering::default().next(&counter(0), NOW_MS, &mut || 7);
     let mut changes = Changes::default();
     let none = |_| Numbers::default();
-    cell.strike_numbered(&[write(key, 5)], None, NOW_MS, &none, &mut changes);
+    let home = Datacenter::local();
+    cell.strike_numbered(&[write(key, 5)], None, &home, NOW_MS, &none, &mut changes);
     assert!(!cell.is_blank());
 }
 

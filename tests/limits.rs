@@ -18,7 +18,7 @@ fn shells_stay_below_what_the_platform_gives() {
     const { assert!(bounds::BULK_MEMORY_BYTES_MAX <= bounds::ISOLATE_BYTES_MAX / 2) };
     // A body may be of that size.
     const { assert!(bodies::BULK_BYTES_MAX <= bounds::BULK_MEMORY_BYTES_MAX) };
-    let claims = bounds::CLAIMS_MAX * bounds::CLAIM_BYTES;
+    let claims = (bounds::CLAIMS_MAX + bounds::PUBLIC_CLAIMS_MAX) * bounds::CLAIM_BYTES;
     assert!(
         claims <= bounds::OBJECT_BYTES_MAX / 10,
         "roots have room beside claims"

@@ -169,10 +169,11 @@ fn keyed_writes_and_claims_have_these_bytes() {
         datacenter: address().datacenter,
         keys: vec![WriteKey([7; 16])],
         struck_at: Some(Holder::first(&address().datacenter).next(&address().datacenter)),
+        whose: Keys::Public,
     };
     assert_eq!(
         golden(&claim),
-        "07706167652fc3bc034652410107070707070707070707070707070707010346524101"
+        "07706167652fc3bc03465241010707070707070707070707070707070701034652410103"
     );
     let claimed = Claimed {
         generation: 7,

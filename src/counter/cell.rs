@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::flush::{Changes, Load, Refusal};
 use super::grant::{GRANT_TRUSTED_MS, Grant, Taken};
 use super::history::{History, HotHistory, Step};
-use super::ledger::Ledger;
+use super::ledgers::Ledgers;
 use super::merge::{Part, Question};
 use super::nonces::{Known, Nonce, Nonces, Outcome};
 use super::total::CellTotal;
@@ -29,7 +29,7 @@ mod rows;
 mod samples;
 mod shards;
 
-pub use keyed::{LedgerLimits, recall};
+pub use keyed::recall;
 pub use numbered::KnownNumbers;
 
 /// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
@@ -64,9 +64,7 @@ pub struct Cell {
     nonces: Nonces,
     /// Flushes of generations that have ended, in memory only: see [`Cell::check_generation`].
     former: Nonces,
-    ledger: Ledger,
-    /// The ledger of drawn keys.
-    drawn: Ledger,
+    ledgers: Ledgers,
     /// Whether numbered writes were struck out here, as far as is known.
     has_numbers: bool,
     history: History,
@@ -165,16 +163,12 @@ impl Cell {
             }
             older => {
                 // An unborn cell may have struck writes out, which it must not count now either.
-                let (ledger, drawn) = match older {
-                    None => (
-                        std::mem::take(&mut self.ledger),
-                        std::mem::take(&mut self.drawn),
-                    ),
-                    Some(_) => Default::default(),
+                let ledgers = match older {
+                    None => std::mem::take(&mut self.ledgers),
+                    Some(_) => Ledgers::default(),
                 };
                 *self = Self {
-                    ledger,
-                    drawn,
+                    ledgers,
                     has_numbers: self.has_numbers && older.is_none(),
                     grant: Some(grant),
                     shards_ever: grant.settings.shards(),
@@ -232,8 +226,7 @@ impl Cell {
 
     /// Whether it has nothing to keep: it counts for no generation, and has struck nothing out.
     pub fn is_blank(&self) -> bool {
-        let records = self.ledger.records() + self.drawn.records();
-        self.generation().is_none() && records == 0 && !self.has_numbers
+        self.generation().is_none() && self.ledgers.records() == 0 && !self.has_numbers
     }
 
     /// Drops everything if the cell is of this generation or an older one. True if it was.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::{DirtyPages, Step};
-use super::ledger::{NewRecord, WriteKey};
+use super::ledger::{Keys, NewRecord, WriteKey};
 use super::numbers::Numbers;
 use super::samples::{Samples, add_samples};
 use super::settings::{SHARDS_MAX, UniqueHash};
@@ -156,8 +156,8 @@ pub struct Changes {
     pub over: BTreeSet<(Step, i64)>,
     /// Records of keyed writes, one for each key. Where there are any, the counts of their ledger are written too.
     pub records: Vec<NewRecord>,
-    /// Whether their keys were drawn, which have a ledger of their own.
-    pub are_drawn: bool,
+    /// Whose keys theirs are.
+    pub keys: Keys,
     /// Lanes of numbered writes that changed.
     pub numbers: BTreeMap<WriteKey, Numbers>,
     /// Samples by the unix second of their minute's start: the shell merges them into those minutes' rows.

@@ -209,11 +209,10 @@ impl Batch {
     /// The places of the writes that go together: those of one counter and generation, keys of each kind by
     /// themselves.
     pub fn groups(&self) -> Vec<Vec<usize>> {
-        let mut groups: BTreeMap<(&CounterId, bool, u64, bool), Vec<usize>> = BTreeMap::new();
+        let mut groups: BTreeMap<(&CounterId, bool, u64, Keys), Vec<usize>> = BTreeMap::new();
         for (place, due) in self.dues.iter().enumerate() {
-            let is_numbered = due.keys() == Keys::Numbered;
             let generation = due.write.generation;
-            let group = (&due.counter, due.is_clients, generation, is_numbered);
+            let group = (&due.counter, due.is_clients, generation, due.keys());
             groups.entry(group).or_default().push(place);
         }
         groups.into_values().collect()

@@ -35,7 +35,7 @@ const _: () = assert!(
 );
 
 /// Who may send a write again under its key, and so what is kept of it, and for how long.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Keys {
     /// A client: a record, for as long as the deployment promises.
     #[default]
@@ -44,6 +44,8 @@ pub enum Keys {
     Drawn,
     /// An inbox or a queue, until it is settled: its number, see [`super::numbers`].
     Numbered,
+    /// Anybody, who has shown no API key: a record in a ledger of its own, see [`super::ledgers`].
+    Public,
 }
 
 /// Refusals are recorded only while the ledger has fewer records than this part of what it may have: what is refused
@@ -335,13 +337,22 @@ impl Ledger {
         if slot >= wanted {
             return None;
         }
-        let (_, records) = self.slots.iter_mut().find(|(known, _)| *known == slot)?;
-        *records = records.saturating_sub(1);
-        self.slots.retain(|(_, records)| *records > 0);
+        self.remove(slot).then_some(())?;
         let newest = self.slots.last().map_or(i64::MIN, |(newest, _)| *newest);
         let renewed = wanted.max(newest);
         self.put(renewed);
         Some(renewed)
+    }
+
+    /// Counts one less in a slot. Returns whether there was one.
+    pub fn remove(&mut self, slot: i64) -> bool {
+        let place = self.slots.iter_mut().find(|(known, _)| *known == slot);
+        let is_known = place.is_some();
+        if let Some((_, records)) = place {
+            *records = records.saturating_sub(1);
+        }
+        self.slots.retain(|(_, records)| *records > 0);
+        is_known
     }
 
     /// Counts one more in a slot that is no older than any other.

@@ -7,7 +7,7 @@
 //! | [`spans`] | which minutes, hours and days of unique elements cover a window |
 //! | [`history`] | buckets by second, minute, hour, day; windows |
 //! | [`nonces`] | which flushes were seen |
-//! | [`ledger`] | which keyed writes were counted |
+//! | [`ledger`], [`ledgers`] | which keyed writes were counted, and by whose keys |
 //! | [`queue`] | events that are acknowledged and not counted yet |
 //! | [`inbox`] | what an inbox decides about its log and its batches |
 //! | [`parked`] | queued writes of counters that could not be counted when they were sent |
@@ -34,6 +34,7 @@ pub mod id;
 pub mod inbox;
 pub mod lane;
 pub mod ledger;
+pub mod ledgers;
 pub mod memory;
 pub mod merge;
 pub mod nonces;

@@ -4,6 +4,9 @@
 //! Invariants: a sender numbers its writes to one counter from 1 without gaps, so however many they are, what was
 //! decided of them lies in few spans, and in one row; a write whose row may be gone is never counted.
 //!
+//! Where all writes go elsewhere, the lead that a sender asks first notes to whom it sent each number, until that one has
+//! struck it out too: so a number is counted by one lead, and no note of it is needed anywhere else.
+//!
 //! A key names a *lane*, drawn at random by its sender, and the number. A lane begins in a period of 16 days and its
 //! numbers end with it; its row is kept for two periods more. A queue of the platform keeps a message for 14 days at
 //! most, and what an inbox could not deliver by then becomes a dead letter.
@@ -13,7 +16,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::id::CounterId;
+use super::id::{CounterId, Datacenter};
 use super::ledger::WriteKey;
 
 /// The fingerprint of a numbered write; other keys that were drawn for one have 0.
@@ -109,13 +112,19 @@ impl Numbering {
 }
 
 /// What was decided of a numbered write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decided {
     /// It was counted.
     Counted,
     /// All writes went elsewhere: it is never counted here by a claim that has moved so often, or less often.
     Struck(u32),
+    /// Its sender, who asks here first, was told to have it counted there; it has moved so often.
+    Sent(Place),
 }
+
+/// The lead that a numbered write goes to: its datacenter, `None` for that of the one that says so, and how often the
+/// write has moved by then.
+pub type Place = (Option<Datacenter>, u32);
 
 /// What was decided of the numbers of a lane. A stored format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +138,7 @@ impl Numbers {
     pub fn get(&self, number: u64) -> Option<Decided> {
         let place = self.spans.partition_point(|(_, last, _)| *last < number);
         let (first, _, decided) = self.spans.get(place)?;
-        (*first <= number).then_some(*decided)
+        (*first <= number).then(|| decided.clone())
     }
 
     /// Whether another number can be decided.
@@ -141,15 +150,15 @@ impl Numbers {
     /// Notes what was decided of a number. Cost: O(spans).
     pub fn put(&mut self, number: u64, decided: Decided) {
         let place = self.spans.partition_point(|(_, last, _)| *last < number);
-        let around = self.spans.get(place).copied();
+        let around = self.spans.get(place).cloned();
         let around = around.filter(|(first, _, _)| *first <= number);
         let mut parts = Vec::with_capacity(3);
-        if let Some((first, _, before)) = around.filter(|(first, _, _)| *first < number) {
-            parts.push((first, number - 1, before));
+        if let Some((first, _, before)) = around.as_ref().filter(|(first, _, _)| *first < number) {
+            parts.push((*first, number - 1, before.clone()));
         }
         parts.push((number, number, decided));
-        if let Some((_, last, before)) = around.filter(|(_, last, _)| *last > number) {
-            parts.push((number + 1, last, before));
+        if let Some((_, last, before)) = around.as_ref().filter(|(_, last, _)| *last > number) {
+            parts.push((number + 1, *last, before.clone()));
         }
         let replaced = place..place + usize::from(around.is_some());
         self.spans.splice(replaced, parts);

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{CounterId, Datacenter};
 use super::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
+use super::ledgers::is_marked;
 use super::nonces::Nonce;
 use super::numbers::NUMBERED;
 
@@ -161,10 +162,10 @@ impl Due {
 /// What a key is, by whether it is a client's, and its fingerprint. One that was drawn by builds before keys were numbered
 /// has the record that those gave it.
 pub(super) fn keys_of(is_clients: bool, fingerprint: u64) -> Keys {
-    if !is_clients && fingerprint == NUMBERED {
-        Keys::Numbered
-    } else {
-        Keys::Clients
+    match is_clients {
+        false if fingerprint == NUMBERED => Keys::Numbered,
+        true if is_marked(fingerprint) => Keys::Public,
+        _ => Keys::Clients,
     }
 }
 

@@ -266,6 +266,7 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         datacenter,
         manner: Manner::new(records.times(), keys.elements.id),
         key: body_key,
+        keys: visit.keys(),
         calls: needed.for_keys(calls_max),
     };
     let (report, is_replay) = counting::count_body(visit, counting, sums, report).await?;

@@ -11,7 +11,7 @@ use super::isolate::{BulkStage, own_shard, shards_of, with_waves};
 use super::keyed::problem_of;
 use super::visit::Visit;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::KeyedOutcome;
+use crate::counter::ledger::{KeyedOutcome, Keys};
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::keyed::count_bounded;
 use crate::platform::openings;
@@ -44,6 +44,8 @@ pub struct Counting {
     pub manner: Manner,
     /// Its key, if it has one.
     pub key: Option<BodyKey>,
+    /// Whose keys those of the body and its lines are.
+    pub keys: Keys,
     /// The calls that keys may make.
     pub calls: Calls,
 }
@@ -135,6 +137,7 @@ async fn count_part(
         datacenter,
         manner,
         key,
+        keys,
         calls,
     } = counting;
     let shards = |counter: &CounterId| shards_of(counter, datacenter);
@@ -153,7 +156,8 @@ async fn count_part(
     let count = |some: KeyedWrites| async move {
         let (counter, writes) = (&some.counter, &some.writes);
         let _turn = openings::turn(env, &CellAddress::lead(counter, datacenter)).await;
-        let landed = count_bounded(env, counter, datacenter, writes, calls, some.is_recall).await;
+        let whose = (!some.is_recall).then_some(*keys);
+        let landed = count_bounded(env, counter, datacenter, writes, calls, whose).await;
         (some, landed)
     };
     let mut elements = KeyedElements::default();

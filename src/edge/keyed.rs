@@ -25,7 +25,7 @@ const ROUNDS_MAX: usize = 3;
 /// Who else may send a write under its key.
 pub enum How {
     /// A client's retry, anywhere: it is claimed at the root.
-    Claimed,
+    Claimed(Keys),
     /// Nobody, as the key was drawn here: it goes to the lead of this datacenter.
     Unclaimed(Datacenter),
     /// A client's retry that may not be counted now, for its time or its condition: it is answered if it was counted.
@@ -52,7 +52,7 @@ pub async fn count_one(
     for _ in 0..ROUNDS_MAX {
         let only = std::slice::from_ref(&write);
         let mut landed = match how {
-            How::Claimed => count_keyed(&visit.env, counter, &here, only).await,
+            How::Claimed(keys) => count_keyed(&visit.env, counter, &here, only, *keys).await,
             How::Recalled => recall_keyed(&visit.env, counter, &here, only).await,
             How::Unclaimed(at) => count_unclaimed(&visit.env, counter, at, only, Keys::Drawn).await,
         };

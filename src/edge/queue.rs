@@ -16,7 +16,8 @@ use super::secrets::name_key;
 use super::visit::Visit;
 use super::{body, producer, read};
 use crate::counter::id::CounterId;
-use crate::counter::ledger::{KeyedOutcome, WriteKey};
+use crate::counter::ledger::{KeyedOutcome, Keys, WriteKey};
+use crate::counter::ledgers::marked;
 use crate::counter::nonces::Nonce;
 use crate::counter::numbers::{NUMBERED, Numbering};
 use crate::counter::produce::{INBOX_LIMITS, Producer, QUEUE_LIMITS, Sent, WAIT_MS_MAX};
@@ -165,13 +166,18 @@ async fn put(visit: &Visit, to: InboxId, event: Sent) -> Outcome {
 async fn count_now(visit: &Visit, event: &Sent) -> Option<Result<bool, Problem>> {
     let Due { counter, write, .. } = event.clone().into_due();
     let only = std::slice::from_ref(&write);
-    let counting = count_keyed(&visit.env, &counter, &event.datacenter, only);
+    let whose = event.keys();
+    let counting = count_keyed(&visit.env, &counter, &event.datacenter, only, whose);
     let landed = within_ms(COUNT_MS_MAX, counting).await?;
     let (_, outcome) = landed.into_iter().next()?;
     let outcome = outcome.ok()?;
     match verdict(outcome) {
         Verdict::Done => Some(Ok(matches!(outcome, KeyedOutcome::Replayed(_)))),
         Verdict::Dead(_) => Some(Err(problem_of(outcome))),
+        // Where others have filled what is kept of public keys, no room in a queue is theirs besides.
+        Verdict::Later if (outcome, whose) == (KeyedOutcome::Full, Keys::Public) => {
+            Some(Err(problem_of(outcome)))
+        }
         Verdict::Later => None,
     }
 }
@@ -218,7 +224,8 @@ pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
         let hashed = |bytes: &[u8]| hash(&secret, bytes);
         event.is_clients = true;
         event.key = write_key(&hashed, Kind::Queued, key);
-        event.fingerprint = fingerprint(&hashed, &[&delta.to_le_bytes()]);
+        let asked = fingerprint(&hashed, &[&delta.to_le_bytes()]);
+        event.fingerprint = marked(asked, visit.keys());
         let waiting = visit.waiting();
         let counted = count_now(visit, &event).await;
         drop(waiting);

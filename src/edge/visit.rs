@@ -14,6 +14,7 @@ use super::visitors::Visitor;
 use super::{body, isolate};
 use crate::cluster::region::region_of;
 use crate::counter::id::Datacenter;
+use crate::counter::ledger::Keys;
 use crate::platform::clock::now_ms;
 use crate::protocol::access::{Caller, origin_of_referrer};
 use crate::protocol::names::CLIENT_ADDRESS_HEADER;
@@ -131,6 +132,15 @@ impl Visit {
     /// Whether who asks was found to have no key.
     pub fn is_public(&self) -> bool {
         self.is_public.get()
+    }
+
+    /// Whose the idempotency keys are that it sends.
+    pub fn keys(&self) -> Keys {
+        if self.is_public() {
+            Keys::Public
+        } else {
+            Keys::Clients
+        }
     }
 
     /// Who asks, as far as that is limited. It is asked for after [`Self::caller`].

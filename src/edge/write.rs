@@ -284,7 +284,7 @@ async fn decided_by(
     id: &CounterId,
     write: &Write,
 ) -> Result<(How, Option<Unchanged>), Problem> {
-    let claimed = How::Claimed;
+    let claimed = How::Claimed(visit.keys());
     if write.key.is_some() && write.condition.is_none() {
         return Ok((claimed, None));
     }

@@ -19,16 +19,17 @@ use super::count::ledger_limits;
 use super::pushing::Pushing;
 use super::readable::Readable;
 use super::store::Store;
-use crate::counter::cell::{Cell as CellState, LedgerLimits};
+use crate::counter::cell::Cell as CellState;
 use crate::counter::flush::Refusal;
 use crate::counter::grant::{Grant, Taken};
+use crate::counter::ledgers::LedgerLimits;
 use crate::counter::merge::{Part, Question};
 use crate::platform::call;
 use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::messages::{
-    Ask, Call, CellAnswer, Close, Configure, Count, Fault, Flush, Flushed, Held, Hello, Recall,
-    Register, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
+    Ask, Call, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed, Held, Hello,
+    Recall, Register, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -95,6 +96,9 @@ impl DurableObject for Cell {
             Recall::PATH => call::reply::<Recall>(&core.on_recall(call::read(&mut request).await)),
             Count::PATH => {
                 call::reply::<Count>(&core.on_count(call::read(&mut request).await).await)
+            }
+            Claim::PATH => {
+                call::reply::<Claim>(&core.on_claim(call::read(&mut request).await).await)
             }
             Ask::PATH => call::reply::<Ask>(&core.on_ask(call::read(&mut request).await)),
             Sum::PATH => call::reply::<Sum>(&core.on_sum(call::read(&mut request).await).await),

@@ -10,6 +10,9 @@ use crate::counter::ledger::{Kept, Keys, Ledger, WriteKey};
 use crate::counter::numbers::{Numbers, slot_gone_before, slot_of};
 use crate::protocol::messages::{Fault, decode, encode};
 
+/// Where the counts of each ledger lie. Stored names.
+const LEDGERS: [(i64, Keys); 3] = [(0, Keys::Clients), (1, Keys::Drawn), (2, Keys::Public)];
+
 impl CellStore {
     /// Writes records alone, of writes that are not counted.
     pub(super) fn write_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
@@ -55,24 +58,28 @@ impl CellStore {
                 ],
             )?;
         }
-        match (changes.records.is_empty(), changes.are_drawn) {
-            (true, _) => Ok(()),
-            (false, true) => self.put_ledger(cell, Keys::Drawn),
-            (false, false) => self.put_ledger(cell, Keys::Clients),
+        if changes.records.iter().any(|new| new.replaces.is_some()) {
+            // It may have lain in another ledger.
+            return self.put_ledgers(cell);
+        }
+        let mut own = LEDGERS.iter().filter(|(_, keys)| *keys == changes.keys);
+        match own.next().filter(|_| !changes.records.is_empty()) {
+            Some((start, keys)) => self.put(Kind::Ledger, *start, cell.ledger(*keys)),
+            None => Ok(()),
         }
     }
 
-    fn put_ledger(&self, cell: &Cell, keys: Keys) -> Result<(), Fault> {
-        let start = i64::from(keys == Keys::Drawn);
-        self.put(Kind::Ledger, start, cell.ledger(keys))
+    fn put_ledgers(&self, cell: &Cell) -> Result<(), Fault> {
+        let mut all = LEDGERS.iter();
+        all.try_for_each(|(start, keys)| self.put(Kind::Ledger, *start, cell.ledger(*keys)))
     }
 
-    /// Takes the counts of both ledgers over.
+    /// Takes the counts of all ledgers over.
     ///
     /// # Errors
     /// `Unavailable`.
     pub(super) fn load_ledgers(&self, cell: &mut Cell) -> Result<(), Fault> {
-        for (start, keys) in [(0, Keys::Clients), (1, Keys::Drawn)] {
+        for (start, keys) in LEDGERS {
             let ledger: Option<Ledger> = self.get(Kind::Ledger, start)?;
             cell.restore_ledger(keys, ledger.unwrap_or_default());
         }
@@ -103,8 +110,8 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn record(&self, ledger: &Ledger, key: WriteKey) -> Result<Option<Kept>, Fault> {
-        for slot in ledger.slots() {
+    pub fn record(&self, slots: &[i64], key: WriteKey) -> Result<Option<Kept>, Fault> {
+        for &slot in slots {
             let rows = self.store.run(
                 "SELECT body FROM ledger WHERE slot = ? AND key = ?",
                 vec![slot.into(), key.0.to_vec().into()],
@@ -125,8 +132,7 @@ impl CellStore {
         self.store.atomically(|| {
             self.store
                 .run("DELETE FROM ledger WHERE slot <= ?", vec![newest.into()])?;
-            self.put_ledger(cell, Keys::Clients)?;
-            self.put_ledger(cell, Keys::Drawn)
+            self.put_ledgers(cell)
         })
     }
 }

@@ -1,10 +1,12 @@
 //! The rows of a partition's claims.
 
+use super::claims::LONGER_MS;
 use super::directory_store::DirectoryStore;
 use super::store::{integer, text};
 use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::{Ledger, WriteKey};
-use crate::protocol::bounds::CLAIMS_MAX;
+use crate::counter::ledger::{Keys, WriteKey};
+use crate::counter::ledgers::{LedgerLimits, Ledgers};
+use crate::protocol::bounds::{CLAIMS_MAX, PUBLIC_CLAIMS_MAX};
 use crate::protocol::messages::{Claim, Fault, Holder, Owner, decode, encode};
 
 /// By slot first, as a cell's ledger.
@@ -12,8 +14,8 @@ pub(super) const CLAIMS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS claims (slot 
     id TEXT NOT NULL, key BLOB NOT NULL, datacenter TEXT NOT NULL, generation INTEGER NOT NULL, \
     moves INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (slot, id, key)) WITHOUT ROWID";
 
-/// Name of the row that counts the claims of each slot.
-const COUNTS: &str = "claims";
+/// Names of the rows that count the claims of each slot, by whose keys. Stored names.
+const COUNTS: [(&str, Keys); 2] = [("claims", Keys::Clients), ("public_claims", Keys::Public)];
 
 /// A claim as it lies on disk.
 pub(super) struct Found {
@@ -31,6 +33,21 @@ impl Found {
             Some(_) => Owner::Ended,
             None => Owner::Operation,
         }
+    }
+
+    /// Has it be kept as if it were claimed now. Returns its slot; `None` where there is no room, as [`Ledgers::renew`]. One of an
+    /// ended generation leads to no record any more, and one of an operation was made together with its record.
+    fn renew(
+        &self,
+        claims: &mut Ledgers,
+        limits: LedgerLimits,
+        living: u64,
+        now_ms: i64,
+    ) -> Option<i64> {
+        if self.generation != living || self.holder.is_none() {
+            return Some(self.slot);
+        }
+        claims.renew(self.slot, limits, now_ms)
     }
 
     /// Whether the lead that has it has struck it out: a late copy of such a claim names an earlier holder.
@@ -55,8 +72,9 @@ impl DirectoryStore {
         generation: u64,
         now_ms: i64,
     ) -> Result<Owners, Fault> {
-        let mut claims = self.claims()?;
-        let before = claims.slots().last();
+        let before = self.claims()?;
+        let mut claims = before.clone();
+        let limits = self.limits_of(claim.whose);
         let mut owners = Vec::with_capacity(claim.keys.len());
         self.store().atomically(|| {
             for key in &claim.keys {
@@ -67,13 +85,14 @@ impl DirectoryStore {
                         self.give_claim(claim, *key, found.slot, next)?;
                         Owner::Lead(next.clone())
                     }
-                    Some(found) => {
-                        if let Some(slot) = self.renewal(&mut claims, &found, generation, now_ms) {
+                    Some(found) => match found.renew(&mut claims, limits, generation, now_ms) {
+                        Some(slot) => {
                             self.move_claim(claim, *key, found.slot, slot)?;
+                            found.owner(generation)
                         }
-                        found.owner(generation)
-                    }
-                    None => match claims.admit(now_ms, self.claims_kept_ms, CLAIMS_MAX) {
+                        None => Owner::Full,
+                    },
+                    None => match claims.admit(limits, now_ms) {
                         Some(slot) => {
                             let (counter, holder) = (&claim.counter, Some(next));
                             self.put_claim(counter, slot, *key, holder, generation)?;
@@ -83,9 +102,10 @@ impl DirectoryStore {
                     },
                 });
             }
-            self.put_deployment_value(COUNTS, encode(&claims)?)
+            self.put_claims(&claims, &before)
         })?;
-        Ok((owners, claims.slots().last() != before))
+        let newest = |claims: &Ledgers| COUNTS.map(|(_, keys)| claims.of(keys).slots().last());
+        Ok((owners, newest(&claims) != newest(&before)))
     }
 
     /// Who has each key, if all of them are claimed; as [`DirectoryStore::claim_all`] where one of the claims
@@ -100,14 +120,15 @@ impl DirectoryStore {
         now_ms: i64,
     ) -> Result<Option<Owners>, Fault> {
         let claims = self.claims()?;
+        let limits = self.limits_of(claim.whose);
         let mut owners = Vec::with_capacity(claim.keys.len());
         let mut is_old = false;
         for key in &claim.keys {
             let Some(found) = self.claim_of(&claim.counter, &claims, *key)? else {
                 return Ok(None);
             };
-            let renewal = self.renewal(&mut claims.clone(), &found, generation, now_ms);
-            is_old |= renewal.is_some();
+            let renewed = found.renew(&mut claims.clone(), limits, generation, now_ms);
+            is_old |= renewed != Some(found.slot);
             owners.push(found.owner(generation));
         }
         if is_old {
@@ -137,19 +158,16 @@ impl DirectoryStore {
         keys.iter().map(owner_of).collect()
     }
 
-    /// The slot that a claim moves to, if it must. One of an ended generation leads to no record any more, and one of
-    /// an operation was made together with its record.
-    fn renewal(
-        &self,
-        claims: &mut Ledger,
-        found: &Found,
-        generation: u64,
-        now_ms: i64,
-    ) -> Option<i64> {
-        if found.generation != generation || found.holder.is_none() {
-            return None;
+    /// What the claims of these keys are bound by.
+    fn limits_of(&self, keys: Keys) -> LedgerLimits {
+        match keys {
+            Keys::Public => LedgerLimits::public(self.claims_kept_ms, LONGER_MS, PUBLIC_CLAIMS_MAX),
+            _ => LedgerLimits {
+                keys: Keys::Clients,
+                kept_ms: self.claims_kept_ms,
+                records_max: CLAIMS_MAX,
+            },
         }
-        claims.renew(found.slot, now_ms, self.claims_kept_ms)
     }
 
     /// Claims a key for an operation of the root, which is nobody's to count. Returns its slot. The caller makes it
@@ -164,18 +182,19 @@ impl DirectoryStore {
         generation: u64,
         now_ms: i64,
     ) -> Result<i64, Fault> {
-        let mut claims = self.claims()?;
+        let before = self.claims()?;
+        let mut claims = before.clone();
         let full = || Fault::Unavailable("too many keys are remembered".to_owned());
-        let slot = claims.admit(now_ms, self.claims_kept_ms, CLAIMS_MAX);
+        let slot = claims.admit(self.limits_of(Keys::Clients), now_ms);
         let slot = slot.ok_or_else(full)?;
         self.put_claim(counter, slot, key, None, generation)?;
-        self.put_deployment_value(COUNTS, encode(&claims)?)?;
+        self.put_claims(&claims, &before)?;
         Ok(slot)
     }
 
     /// Whether another key can be claimed.
-    pub(super) fn has_room(&self, claims: &Ledger) -> bool {
-        claims.records() < CLAIMS_MAX
+    pub(super) fn has_room(&self, claims: &Ledgers) -> bool {
+        claims.of(Keys::Clients).records() < CLAIMS_MAX
     }
 
     /// Gives a claim to the next lead.
@@ -203,10 +222,10 @@ impl DirectoryStore {
     pub(super) fn claim_of(
         &self,
         counter: &CounterId,
-        claims: &Ledger,
+        claims: &Ledgers,
         key: WriteKey,
     ) -> Result<Option<Found>, Fault> {
-        for slot in claims.slots() {
+        for slot in claims.slots(Keys::Clients) {
             let rows = self.store().run(
                 "SELECT datacenter, generation, moves FROM claims WHERE slot = ? AND id = ? AND key = ?",
                 vec![slot.into(), counter.as_str().into(), key.0.to_vec().into()],
@@ -229,6 +248,9 @@ impl DirectoryStore {
     }
 
     fn move_claim(&self, claim: &Claim, key: WriteKey, from: i64, to: i64) -> Result<(), Fault> {
+        if from == to {
+            return Ok(());
+        }
         self.store().run(
             "UPDATE claims SET slot = ? WHERE slot = ? AND id = ? AND key = ?",
             vec![
@@ -272,7 +294,8 @@ impl DirectoryStore {
     /// # Errors
     /// `Unavailable` where SQLite refuses.
     pub fn delete_claims(&self, now_ms: i64) -> Result<(), Fault> {
-        let mut claims = self.claims()?;
+        let before = self.claims()?;
+        let mut claims = before.clone();
         let Some(newest) = claims.expire(now_ms) else {
             return Ok(());
         };
@@ -283,7 +306,7 @@ impl DirectoryStore {
                 "DELETE FROM operations WHERE slot <= ?",
                 vec![newest.into()],
             )?;
-            self.put_deployment_value(COUNTS, encode(&claims)?)
+            self.put_claims(&claims, &before)
         })
     }
 
@@ -295,9 +318,24 @@ impl DirectoryStore {
         Ok(self.claims()?.due_at_ms())
     }
 
-    pub(super) fn claims(&self) -> Result<Ledger, Fault> {
-        let body = self.deployment_body(COUNTS)?;
-        body.map_or_else(|| Ok(Ledger::default()), |body| decode(&body))
+    pub(super) fn claims(&self) -> Result<Ledgers, Fault> {
+        let mut claims = Ledgers::default();
+        for (name, keys) in COUNTS {
+            if let Some(body) = self.deployment_body(name)? {
+                *claims.of_mut(keys) = decode(&body)?;
+            }
+        }
+        Ok(claims)
+    }
+
+    /// Writes the counts that have changed.
+    fn put_claims(&self, claims: &Ledgers, before: &Ledgers) -> Result<(), Fault> {
+        for (name, keys) in COUNTS {
+            if claims.of(keys) != before.of(keys) {
+                self.put_deployment_value(name, encode(claims.of(keys))?)?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn put_deployment_value(&self, name: &str, body: Vec<u8>) -> Result<(), Fault> {

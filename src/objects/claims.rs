@@ -15,7 +15,7 @@ use crate::protocol::messages::{Claim, Claimed, Fault, FindClaims, Holder};
 
 /// How much longer a claim is kept than a record: a claim made or renewed just before its record was
 /// counted must not go first, whatever the two clocks say.
-const LONGER_MS: i64 = 3_600_000;
+pub(super) const LONGER_MS: i64 = 3_600_000;
 
 /// How long claims are kept, milliseconds.
 pub(super) fn claims_kept_ms(env: &Env) -> i64 {

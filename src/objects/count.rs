@@ -8,20 +8,21 @@ use std::rc::Rc;
 use worker::Env;
 
 use super::cell::{Core, GRANT_TRIES};
-use crate::counter::cell::{Cell, KnownNumbers, LedgerLimits, recall};
+use crate::counter::cell::{Cell, KnownNumbers, recall};
 use crate::counter::flush::{Changes, Refusal};
 use crate::counter::id::Datacenter;
 use crate::counter::ledger::{
     DRAWN_KEPT_SECONDS, DRAWN_RECORDS_MAX, Kept, KeyedOutcome, Keys, RECORDS_MAX, WriteKey,
 };
-use crate::counter::numbers::Numbers;
+use crate::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
+use crate::counter::numbers::{Numbers, Place};
 use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::measure;
 use crate::platform::setting;
 use crate::protocol::bounds::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
-use crate::protocol::messages::{Count, Counted, Fault, Recall};
+use crate::protocol::messages::{Claim, Claimed, Count, Counted, Fault, Holder, Owner, Recall};
 use crate::protocol::metrics::Metric;
-use crate::protocol::names::IDEMPOTENCY_SECONDS;
+use crate::protocol::names::{CellAddress, IDEMPOTENCY_SECONDS};
 
 /// How long keys are kept where nothing is set, seconds: a day.
 const KEPT_SECONDS: i64 = 86_400;
@@ -94,14 +95,13 @@ impl Core {
         let Recall { writes, .. } = recall_call?;
         self.readable()?;
         let state = self.state.borrow();
+        let slots = state.record_slots(Keys::Clients);
         let broken: RefCell<Option<Fault>> = RefCell::default();
         let known = |key: WriteKey| -> Option<Kept> {
-            self.rows
-                .record(state.ledger(Keys::Clients), key)
-                .unwrap_or_else(|fault| {
-                    broken.replace(Some(fault));
-                    None
-                })
+            self.rows.record(&slots, key).unwrap_or_else(|fault| {
+                broken.replace(Some(fault));
+                None
+            })
         };
         let outcomes = recall(&writes, &known);
         match broken.take() {
@@ -147,7 +147,9 @@ impl Core {
         let (outcomes, _) = self.decide(now_ms, count.keys, |state, known, changes| {
             let (record, numbers) = (known.record, known.numbers);
             Ok(match count.keys {
-                Keys::Numbered => state.strike_numbered(writes, *moves, now_ms, numbers, changes),
+                Keys::Numbered => {
+                    state.strike_numbered(writes, *moves, &home, now_ms, numbers, changes)
+                }
                 _ => state.strike(writes, *moves, limits, now_ms, record, changes),
             })
         })?;
@@ -158,9 +160,52 @@ impl Core {
         })
     }
 
+    /// Says where numbered writes are counted that their sender asks this lead for first.
+    pub(super) async fn on_claim(
+        self: &Rc<Self>,
+        claim: Result<Claim, Fault>,
+    ) -> Result<Claimed, Fault> {
+        let claim = claim?;
+        self.readable()?;
+        let me = CellAddress::lead(&claim.counter, &claim.datacenter);
+        let here = &me.datacenter;
+        let struck_at = claim.struck_at.as_ref().map_or((None, 0), |holder| {
+            let is_here = holder.datacenter == *here;
+            let to = (!is_here).then(|| holder.datacenter.clone());
+            (to, holder.moves)
+        });
+        let mut next = None;
+        loop {
+            let (places, _) = self.decide(now_ms(), Keys::Numbered, |state, known, changes| {
+                let (keys, next) = (&claim.keys, next.as_ref());
+                Ok(state.place_numbered(keys, &struck_at, next, known.numbers, changes))
+            })?;
+            if next.is_none() && places.contains(&None) {
+                next = Some(match self.obtain_grant(&me).await {
+                    Ok(()) => None,
+                    Err(Fault::Elsewhere(home)) => Some(home),
+                    Err(fault) => return Err(fault),
+                });
+                continue;
+            }
+            let owner = |place: Option<Place>| match place {
+                Some((to, moves)) => Owner::Lead(Holder {
+                    datacenter: to.unwrap_or_else(|| here.clone()),
+                    moves,
+                }),
+                None => Owner::Full,
+            };
+            return Ok(Claimed {
+                generation: self.state.borrow().generation().unwrap_or(0),
+                owners: places.into_iter().map(owner).collect(),
+            });
+        }
+    }
+
     fn limits_of(&self, keys: Keys) -> LedgerLimits {
         match keys {
             Keys::Drawn => DRAWN,
+            Keys::Public => LedgerLimits::public(self.ledger_limits.kept_ms, 0, PUBLIC_RECORDS_MAX),
             Keys::Clients | Keys::Numbered => self.ledger_limits,
         }
     }
@@ -173,10 +218,12 @@ impl Core {
         decide: impl FnOnce(&mut Cell, Known<'_>, &mut Changes) -> Result<T, Fault>,
     ) -> Result<(T, Changes), Fault> {
         self.let_records_go(now_ms)?;
-        let ledger = self.state.borrow().ledger(keys).clone();
+        let newest = |core: &Self| core.state.borrow().ledger(keys).slots().last();
+        let newest_before = newest(self);
+        let slots = self.state.borrow().record_slots(keys);
         let broken: RefCell<Option<Fault>> = RefCell::default();
         let record = |key: WriteKey| -> Option<Kept> {
-            self.rows.record(&ledger, key).unwrap_or_else(|fault| {
+            self.rows.record(&slots, key).unwrap_or_else(|fault| {
                 broken.replace(Some(fault));
                 None
             })
@@ -206,8 +253,7 @@ impl Core {
             measure::count(Metric::CommitFailed);
         }
         self.written(written)?;
-        let newest = self.state.borrow().ledger(keys).slots().last();
-        if newest != ledger.slots().last() {
+        if newest(self) != newest_before {
             self.arm_for_ledger();
         }
         Ok((decided, changes))

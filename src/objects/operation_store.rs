@@ -6,7 +6,7 @@
 use super::directory_store::DirectoryStore;
 use super::store::{blob, integer};
 use crate::counter::id::CounterId;
-use crate::counter::ledger::WriteKey;
+use crate::counter::ledger::{Keys, WriteKey};
 use crate::protocol::bounds::ANSWER_BYTES_MAX;
 use crate::protocol::messages::{
     Answered, Done, Fault, Keep, Operated, OperationKey, decode, encode,
@@ -111,7 +111,7 @@ impl DirectoryStore {
         counter: &CounterId,
         key: WriteKey,
     ) -> Result<Option<(i64, Vec<u8>, Vec<u8>, Option<Vec<u8>>)>, Fault> {
-        for slot in self.claims()?.slots() {
+        for slot in self.claims()?.slots(Keys::Clients) {
             let rows = self.store().run(
                 "SELECT slot, fingerprint, done, answer FROM operations WHERE slot = ? AND id = ? AND key = ?",
                 vec![slot.into(), counter.as_str().into(), key.0.to_vec().into()],

@@ -46,7 +46,7 @@ pub async fn count_dues(
     let _turn = openings::turn(env, &lead).await;
     let writes: Vec<Keyed> = dues.iter().map(|due| due.write.clone()).collect();
     let landed = if first.is_clients {
-        count_keyed(env, &first.counter, here, &writes).await
+        count_keyed(env, &first.counter, here, &writes, first.keys()).await
     } else {
         // Nobody else knows the key, and it is always sent to this lead first: there is nothing to claim.
         count_unclaimed(env, &first.counter, here, &writes, first.keys()).await

@@ -27,12 +27,20 @@ struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    fn new(env: &'a Env, counter: &'a CounterId, is_recall: bool) -> Self {
+    fn new(env: &'a Env, counter: &'a CounterId, keys: Keys) -> Self {
         Self {
             env,
             counter,
-            is_recall,
-            keys: Keys::Clients,
+            is_recall: false,
+            keys,
+        }
+    }
+
+    /// One that changes nothing.
+    fn asking(env: &'a Env, counter: &'a CounterId) -> Self {
+        Self {
+            is_recall: true,
+            ..Self::new(env, counter, Keys::Clients)
         }
     }
 }
@@ -66,7 +74,13 @@ impl Carrier for Caller<'_> {
             datacenter: here.clone(),
             keys,
             struck_at,
+            whose: self.keys,
         };
+        if self.keys == Keys::Numbered {
+            let first = CellAddress::lead(counter, here);
+            return twice(|milliseconds| call::cell_within(env, &first, &claim, milliseconds))
+                .await;
+        }
         twice(|milliseconds| call::root_within(env, counter, &claim, milliseconds)).await
     }
 
@@ -104,12 +118,13 @@ pub async fn count_keyed(
     counter: &CounterId,
     here: &Datacenter,
     writes: &[Keyed],
+    keys: Keys,
 ) -> Vec<Landed> {
-    let caller = Caller::new(env, counter, false);
+    let caller = Caller::new(env, counter, keys);
     keyed::count_claimed(&caller, here, writes).await
 }
 
-/// As [`count_keyed`], or where `is_recall` as [`recall_keyed`], with no more calls than are left: the writes of
+/// As [`count_keyed`], or as [`recall_keyed`] where they are nobody's, with no more calls than are left: the writes of
 /// others fail with [`Fault::TooMany`].
 pub async fn count_bounded(
     env: &Env,
@@ -117,9 +132,12 @@ pub async fn count_bounded(
     here: &Datacenter,
     writes: &[Keyed],
     calls: &Calls,
-    is_recall: bool,
+    keys: Option<Keys>,
 ) -> Vec<Landed> {
-    let carrier = Caller::new(env, counter, is_recall);
+    let carrier = keys.map_or_else(
+        || Caller::asking(env, counter),
+        |keys| Caller::new(env, counter, keys),
+    );
     keyed::count_claimed(&Bounded { carrier, calls }, here, writes).await
 }
 
@@ -132,7 +150,7 @@ pub async fn recall_keyed(
     here: &Datacenter,
     writes: &[Keyed],
 ) -> Vec<Landed> {
-    let caller = Caller::new(env, counter, true);
+    let caller = Caller::asking(env, counter);
     keyed::count_claimed(&caller, here, writes).await
 }
 
@@ -145,10 +163,7 @@ pub async fn count_unclaimed(
     writes: &[Keyed],
     keys: Keys,
 ) -> Vec<Landed> {
-    let caller = Caller {
-        keys,
-        ..Caller::new(env, counter, false)
-    };
+    let caller = Caller::new(env, counter, keys);
     keyed::count_unclaimed(&caller, lead, writes).await
 }
 

@@ -23,6 +23,9 @@ pub const WAITING_MAX: usize = 1_024;
 /// The most claims of one partition: about 150 bytes each on disk, 600 MB of the 10 GB of an object.
 pub const CLAIMS_MAX: u64 = 4_000_000;
 
+/// The most claims of public keys of one partition, in a budget of their own: 300 MB.
+pub const PUBLIC_CLAIMS_MAX: u64 = 2_000_000;
+
 /// Bytes of a claim on disk, about.
 pub const CLAIM_BYTES: u64 = 150;
 

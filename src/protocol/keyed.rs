@@ -23,7 +23,7 @@ pub type Landed = (Datacenter, Result<KeyedOutcome, Fault>);
 
 /// Carries messages about keyed writes of one counter. Each may be repeated without harm.
 pub trait Carrier {
-    /// Asks the root whose these keys are; `struck_at` had all of them and has struck them out.
+    /// Asks whose these keys are: the root, or of numbered ones the lead here. `struck_at` had all of them and has struck them out.
     fn claim(
         &self,
         here: &Datacenter,

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tally::counter::cell::{Cell, LedgerLimits};
+use tally::counter::cell::Cell;
 use tally::counter::flush::{Changes, Load, Refusal};
 use tally::counter::grant::{Grant, Taken};
 use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, Keys, RECORDS_MAX, WriteKey};
+use tally::counter::ledgers::LedgerLimits;
 use tally::counter::merge::Question;
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;

@@ -4,11 +4,12 @@ use super::rows::Rows;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tally::counter::cell::{Cell, LedgerLimits};
+use tally::counter::cell::Cell;
 use tally::counter::flush::{Changes, Load, Refusal};
 use tally::counter::grant::Grant;
 use tally::counter::history::Step;
 use tally::counter::ledger::{Keyed, KeyedOutcome, Keys, Record, Recorded, SeenValue, WriteKey};
+use tally::counter::ledgers::LedgerLimits;
 use tally::counter::merge::{Question, Range};
 use tally::counter::nonces::Nonce;
 use tally::counter::settings::Settings;
@@ -123,7 +124,7 @@ impl Shell {
         writes: &[Keyed],
         changes: &mut Changes,
     ) -> Result<Vec<KeyedOutcome>, Refusal> {
-        let ledger = cell.ledger(Keys::Clients).clone();
+        let ledger = cell.record_slots(Keys::Clients);
         let known = |key: WriteKey| self.rows.record(&ledger, key);
         cell.apply_keyed(
             writes,
@@ -293,7 +294,9 @@ impl Shell {
             decode(&encode(restored.ledger(Keys::Clients)).expect("a ledger")).expect("its counts");
         prop_assert_eq!(counts, self.rows.records());
         for (key, first) in &self.model.answers {
-            let kept = self.rows.record(restored.ledger(Keys::Clients), *key);
+            let kept = self
+                .rows
+                .record(&restored.record_slots(Keys::Clients), *key);
             let record = kept.map(|kept| kept.record);
             prop_assert_eq!(record, Some(Record::Counted(*first)));
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tally::counter::cell::{Cell, Hot};
 use tally::counter::flush::Changes;
 use tally::counter::history::Step;
-use tally::counter::ledger::{Kept, Keys, Ledger, NewRecord, WriteKey};
+use tally::counter::ledger::{Kept, Keys, NewRecord, WriteKey};
 use tally::counter::numbers::{Numbers, slot_of};
 use tally::counter::samples::{hour_to_fold, hours_kept_from};
 use tally::counter::spans::{Rows as StretchRows, kept_seconds, rows_of};
@@ -20,7 +20,7 @@ const ALL_TIME: u8 = 2;
 const MINUTE_SKETCH: u8 = 6;
 const SEALED: u8 = 8;
 const LEDGER: u8 = 9;
-const LEDGERS: [(i64, Keys); 2] = [(0, Keys::Clients), (1, Keys::Drawn)];
+const LEDGERS: [(i64, Keys); 3] = [(0, Keys::Clients), (1, Keys::Drawn), (2, Keys::Public)];
 const SAMPLES: u8 = 10;
 const HOUR_SAMPLES: u8 = 11;
 const HOUR_UNIQUES: u8 = 12;
@@ -205,8 +205,8 @@ impl Rows {
     }
 
     /// The record of a keyed write, if there is one in these slots.
-    pub fn record(&self, ledger: &Ledger, key: WriteKey) -> Option<Kept> {
-        let mut kept = ledger.slots().filter_map(|slot| {
+    pub fn record(&self, slots: &[i64], key: WriteKey) -> Option<Kept> {
+        let mut kept = slots.iter().filter_map(|&slot| {
             let body = self.1.get(&(slot, key))?;
             let record = decode(body).expect("a record");
             Some(Kept { slot, record })

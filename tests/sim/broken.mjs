@@ -40,13 +40,19 @@ export const MUTATIONS = [
   [
     "a numbered write is struck out without its number",
     "src/counter/cell/numbered.rs",
-    "                    numbers.put(number, Decided::Struck(moves.unwrap_or(0)));\n",
-    "                    numbers.put(number + 1_000, Decided::Struck(moves.unwrap_or(0)));\n",
+    "                    numbers.put(number, moves.map_or_else(sent, Decided::Struck));\n",
+    "                    numbers.put(number + 1_000, moves.map_or_else(sent, Decided::Struck));\n",
+  ],
+  [
+    "a number that one lead was told to count is given to the next home, though that has not struck it out",
+    "src/counter/cell/numbered.rs",
+    "            if place != *struck_at {\n",
+    "            if place.1 < struck_at.1 {\n",
   ],
   [
     "the ledger is lost in a crash",
     "src/counter/cell/keyed.rs",
-    "        *self.ledger_mut(keys) = ledger;\n",
+    "        *self.ledgers.of_mut(keys) = ledger;\n",
     "        drop((keys, ledger));\n",
   ],
   [
@@ -58,7 +64,7 @@ export const MUTATIONS = [
   [
     "a key's payload is not compared",
     "src/counter/cell/keyed.rs",
-    "Record::Counted(recorded) if recorded.fingerprint == write.fingerprint => {",
+    "Record::Counted(recorded) if is_same(recorded.fingerprint, write.fingerprint) => {",
     "Record::Counted(recorded) if recorded.at_ms >= 0 => {",
   ],
   [

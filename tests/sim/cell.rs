@@ -122,6 +122,10 @@ impl Core {
                 .on_count(writes, moves, keys)
                 .await
                 .map(Answer::Counted),
+            Message::Claim(here, keys, struck_at) => self
+                .on_claim(here, keys, struck_at)
+                .await
+                .map(Answer::Claimed),
             Message::Recall(writes) => Ok(Answer::Counted(self.on_recall(&writes))),
             Message::Hello(shard) => self.on_hello(shard).await.map(Answer::Grant),
             Message::Seal(generation) => self.seal(generation).map(Answer::Part),

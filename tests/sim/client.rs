@@ -92,7 +92,11 @@ impl Carrier for Caller<'_> {
         struck_at: Option<Holder>,
     ) -> Result<Claimed, Fault> {
         let claim = Message::Claim(here.clone(), keys, struck_at);
-        match twice(self.0, self.0.root(), claim).await? {
+        let to = match self.1 {
+            Keys::Numbered => self.0.lead_of(here),
+            _ => self.0.root(),
+        };
+        match twice(self.0, to, claim).await? {
             Answer::Claimed(claimed) => Ok(claimed),
             other => unreachable!("{other:?} answers no claim"),
         }

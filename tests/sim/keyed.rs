@@ -4,11 +4,13 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::counter::cell::{Cell, KnownNumbers, LedgerLimits, recall};
+use tally::counter::cell::{Cell, KnownNumbers, recall};
 use tally::counter::flush::{Changes, Refusal};
 use tally::counter::id::Datacenter;
 use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, Keys, WriteKey};
-use tally::protocol::messages::{Counted, Fault};
+use tally::counter::ledgers::LedgerLimits;
+use tally::counter::numbers::Place;
+use tally::protocol::messages::{Claimed, Counted, Fault, Holder, Owner};
 
 use super::GRANT_TRIES;
 use super::cell::Core;
@@ -103,9 +105,9 @@ impl Core {
     }
 
     pub fn on_recall(&self, writes: &[Keyed]) -> Counted {
-        let ledger = self.state.borrow().ledger(Keys::Clients).clone();
+        let slots = self.state.borrow().record_slots(Keys::Clients);
         let rows = self.rows.borrow();
-        let known = |key| rows.record(&ledger, key);
+        let known = |key| rows.record(&slots, key);
         Counted {
             outcomes: recall(writes, &known),
             shards: self.spread(),
@@ -124,7 +126,7 @@ impl Core {
         let outcomes = self.by_ledger(keys, |state, now_ms, known, changes| {
             Ok(match keys {
                 Keys::Numbered => {
-                    state.strike_numbered(writes, moves, now_ms, known.numbers, changes)
+                    state.strike_numbered(writes, moves, &home, now_ms, known.numbers, changes)
                 }
                 _ => state.strike(writes, moves, limits, now_ms, known.record, changes),
             })
@@ -134,6 +136,44 @@ impl Core {
             shards: 1,
             home: Some(home),
         })
+    }
+
+    pub async fn on_claim(
+        self: &Rc<Self>,
+        here: Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Holder>,
+    ) -> Result<Claimed, Fault> {
+        let struck_at = struck_at.map_or((None, 0), |holder| {
+            let is_here = holder.datacenter == here;
+            ((!is_here).then_some(holder.datacenter), holder.moves)
+        });
+        let mut next = None;
+        loop {
+            let places = self.by_ledger(Keys::Numbered, |state, _, known, changes| {
+                let next = next.as_ref();
+                Ok(state.place_numbered(&keys, &struck_at, next, known.numbers, changes))
+            })?;
+            if next.is_none() && places.contains(&None) {
+                next = Some(match self.obtain_grant().await {
+                    Ok(()) => None,
+                    Err(Fault::Elsewhere(home)) => Some(home),
+                    Err(fault) => return Err(fault),
+                });
+                continue;
+            }
+            let owner = |place: Option<Place>| match place {
+                Some((to, moves)) => Owner::Lead(Holder {
+                    datacenter: to.unwrap_or_else(|| here.clone()),
+                    moves,
+                }),
+                None => Owner::Full,
+            };
+            return Ok(Claimed {
+                generation: self.state.borrow().generation().unwrap_or(0),
+                owners: places.into_iter().map(owner).collect(),
+            });
+        }
     }
 
     fn by_ledger<T>(
@@ -146,12 +186,12 @@ impl Core {
         if let Some(newest) = newest {
             self.write(|rows, state| rows.delete_records(newest, state))?;
         }
-        let ledger = self.state.borrow().ledger(keys).clone();
+        let slots = self.state.borrow().record_slots(keys);
         let mut changes = Changes::default();
         let decided = {
             let rows = self.rows.borrow();
             let known = Known {
-                record: &|key| rows.record(&ledger, key),
+                record: &|key| rows.record(&slots, key),
                 numbers: &|lane| rows.numbers(lane),
             };
             decide(&mut self.state.borrow_mut(), now_ms, known, &mut changes)?

@@ -8,38 +8,23 @@ use crate::counter::ledger::{
     Kept, Keyed, KeyedOutcome, Keys, Ledger, NewRecord, REFUSALS_PART, Record, Recorded, SeenValue,
     Unchanged, WriteKey,
 };
+use crate::counter::ledgers::{LedgerLimits, is_same};
 use crate::counter::total::{Sum, Value};
-
-/// What the ledger is bound by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LedgerLimits {
-    /// Whose keys.
-    pub keys: Keys,
-    /// How long records are kept, milliseconds.
-    pub kept_ms: i64,
-    /// The most records.
-    pub records_max: u64,
-}
 
 impl Cell {
     /// The counts of the ledger of these keys.
     pub fn ledger(&self, keys: Keys) -> &Ledger {
-        match keys {
-            Keys::Drawn => &self.drawn,
-            Keys::Clients | Keys::Numbered => &self.ledger,
-        }
+        self.ledgers.of(keys)
+    }
+
+    /// The slots in which a record of such a key may lie, see [`Ledgers::slots`](crate::counter::ledgers::Ledgers::slots).
+    pub fn record_slots(&self, keys: Keys) -> Vec<i64> {
+        self.ledgers.slots(keys)
     }
 
     /// Takes the counts of the ledger of these keys over from storage.
     pub fn restore_ledger(&mut self, keys: Keys, ledger: Ledger) {
-        *self.ledger_mut(keys) = ledger;
-    }
-
-    fn ledger_mut(&mut self, keys: Keys) -> &mut Ledger {
-        match keys {
-            Keys::Drawn => &mut self.drawn,
-            Keys::Clients | Keys::Numbered => &mut self.ledger,
-        }
+        *self.ledgers.of_mut(keys) = ledger;
     }
 
     /// Notes that storage holds numbers that were struck out.
@@ -49,13 +34,12 @@ impl Cell {
 
     /// Lets go of records that were kept long enough; those of the returned slot and older may be deleted.
     pub fn expire_records(&mut self, now_ms: i64) -> Option<i64> {
-        self.ledger.expire(now_ms).max(self.drawn.expire(now_ms))
+        self.ledgers.expire(now_ms)
     }
 
     /// When the oldest records may go, unix milliseconds.
     pub fn records_due_ms(&self) -> Option<i64> {
-        let due = [&self.ledger, &self.drawn].map(Ledger::due_at_ms);
-        due.into_iter().flatten().min()
+        self.ledgers.due_at_ms()
     }
 
     /// Counts keyed writes, each once however often it comes, and adds to `changes` what must be written. Their
@@ -76,7 +60,7 @@ impl Cell {
         changes: &mut Changes,
     ) -> Result<Vec<KeyedOutcome>, Refusal> {
         self.is_granted(writes, now_ms)?;
-        changes.are_drawn = limits.keys == Keys::Drawn;
+        changes.keys = limits.keys;
         let mut outcomes = Vec::with_capacity(writes.len());
         for write in writes {
             outcomes.push(match look_up(write, moves, known, changes) {
@@ -237,14 +221,9 @@ impl Cell {
         limits: LedgerLimits,
         now_ms: i64,
     ) -> Option<i64> {
-        let ledger = self.ledger_mut(limits.keys);
         match replaced {
-            // It takes no more room than before.
-            Some(slot) => {
-                let renewed = ledger.renew(slot, now_ms, limits.kept_ms);
-                Some(renewed.unwrap_or(slot))
-            }
-            None => ledger.admit(now_ms, limits.kept_ms, limits.records_max),
+            Some(slot) => self.ledgers.renew(slot, limits, now_ms),
+            None => self.ledgers.admit(limits, now_ms),
         }
     }
 
@@ -285,7 +264,7 @@ impl Cell {
         known: &dyn Fn(WriteKey) -> Option<Kept>,
         changes: &mut Changes,
     ) -> Vec<KeyedOutcome> {
-        changes.are_drawn = limits.keys == Keys::Drawn;
+        changes.keys = limits.keys;
         let mut outcomes = Vec::with_capacity(writes.len());
         for write in writes {
             let replaces = match look_up(write, moves, known, changes) {
@@ -365,10 +344,10 @@ fn look_up(
 fn told(write: &Keyed, record: Record) -> KeyedOutcome {
     match record {
         Record::Struck { .. } => KeyedOutcome::Struck,
-        Record::Counted(recorded) if recorded.fingerprint == write.fingerprint => {
+        Record::Counted(recorded) if is_same(recorded.fingerprint, write.fingerprint) => {
             KeyedOutcome::Replayed(recorded)
         }
-        Record::BelowFloor { fingerprint, .. } if fingerprint == write.fingerprint => {
+        Record::BelowFloor { fingerprint, .. } if is_same(fingerprint, write.fingerprint) => {
             KeyedOutcome::BelowFloorBefore
         }
         Record::Counted(_) | Record::BelowFloor { .. } => KeyedOutcome::Reused,

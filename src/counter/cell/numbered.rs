@@ -3,8 +3,9 @@
 //! Invariant: a write is counted, or struck out, only together with its number.
 
 use super::{Cell, Changes, Refusal};
+use crate::counter::id::Datacenter;
 use crate::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
-use crate::counter::numbers::{Decided, Numbers, is_over, lane_and_number};
+use crate::counter::numbers::{Decided, Numbers, Place, is_over, lane_and_number};
 
 /// Looks up in storage what was decided of a lane.
 pub type KnownNumbers<'a> = &'a dyn Fn(WriteKey) -> Numbers;
@@ -41,11 +42,12 @@ impl Cell {
         Ok(outcomes)
     }
 
-    /// Strikes numbered writes out, as [`Cell::strike`] does others.
+    /// Strikes numbered writes out, as [`Cell::strike`] does others. One that is asked for here first goes home.
     pub fn strike_numbered(
         &mut self,
         writes: &[Keyed],
         moves: Option<u32>,
+        home: &Datacenter,
         now_ms: i64,
         known: KnownNumbers<'_>,
         changes: &mut Changes,
@@ -58,7 +60,8 @@ impl Cell {
                     KeyedOutcome::NotWhole
                 }
                 Ok((lane, number, mut numbers)) => {
-                    numbers.put(number, Decided::Struck(moves.unwrap_or(0)));
+                    let sent = || Decided::Sent((Some(home.clone()), 1));
+                    numbers.put(number, moves.map_or_else(sent, Decided::Struck));
                     changes.numbers.insert(lane, numbers);
                     self.has_numbers = true;
                     KeyedOutcome::Struck
@@ -66,6 +69,38 @@ impl Cell {
             });
         }
         outcomes
+    }
+
+    /// Says where numbered writes are counted that were asked for here first. What `struck_at` was told to count, and has
+    /// struck out, goes to `next`, which is noted. `None` for those where that is needed, and not known or not to be noted.
+    pub fn place_numbered(
+        &self,
+        keys: &[WriteKey],
+        struck_at: &Place,
+        next: Option<&Option<Datacenter>>,
+        known: KnownNumbers<'_>,
+        changes: &mut Changes,
+    ) -> Vec<Option<Place>> {
+        let places = keys.iter().map(|key| {
+            let (lane, number) = lane_and_number(*key);
+            let pending = changes.numbers.get(&lane).cloned();
+            let mut numbers = pending.unwrap_or_else(|| known(lane));
+            let place = match numbers.get(number) {
+                Some(Decided::Sent(place)) => place,
+                Some(Decided::Struck(moves)) => (None, moves),
+                // It is answered to here.
+                Some(Decided::Counted) | None => return Some((None, 0)),
+            };
+            if place != *struck_at {
+                return Some(place);
+            }
+            let next = next.filter(|_| numbers.has_room())?;
+            let place = (next.clone(), place.1.saturating_add(1));
+            numbers.put(number, Decided::Sent(place.clone()));
+            changes.numbers.insert(lane, numbers);
+            Some(place)
+        });
+        places.collect()
     }
 }
 
@@ -89,6 +124,9 @@ fn decided(
     match numbers.get(number) {
         Some(Decided::Counted) => Err(KeyedOutcome::CountedBefore),
         Some(Decided::Struck(struck)) if moves.unwrap_or(0) <= struck => Err(KeyedOutcome::Struck),
+        Some(Decided::Sent((to, sent))) if to.is_some() || moves != Some(sent) => {
+            Err(KeyedOutcome::Struck)
+        }
         _ if !numbers.has_room() => Err(KeyedOutcome::Full),
         _ => Ok((lane, number, numbers)),
     }

@@ -72,7 +72,8 @@ pub struct Counted {
     pub home: Option<Datacenter>,
 }
 
-/// Edge → root: whose are these keys? The first datacenter that asks has them.
+/// Edge → root: whose are these keys? The first datacenter that asks has them. Of numbered keys their sender's own lead is
+/// asked, which has struck them out before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// The counter; it is created if need be.
@@ -83,6 +84,8 @@ pub struct Claim {
     pub keys: Vec<WriteKey>,
     /// Who had these keys and has struck them out: they are home's, then.
     pub struck_at: Option<Holder>,
+    /// Whose keys they are.
+    pub whose: Keys,
 }
 
 /// Who has the keys, durably.
