@@ -135,6 +135,29 @@ fn blank_lines_have_numbers_but_are_no_records() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_a_body_however_it_is_cut() {
+    for sizes in [&[1][..], &[2], &[3], &[4], &[100]] {
+        let of = |body: &[u8]| split(Splitter::detect(), body, sizes).unwrap();
+        assert_eq!(
+            of(b"\xef\xbb\xbf{1}\n{2}"),
+            [good(1, "{1}"), good(2, "{2}")]
+        );
+        assert_eq!(of(b"\xef\xbb\xbf[1,2]"), [good(1, "1"), good(2, "2")]);
+        assert_eq!(of(b"\xef\xbb\xbf"), []);
+        assert_eq!(of(b"\xef\xbb\xbf\n{2}"), [good(2, "{2}")]);
+        for other in [&b"\xef\xbb"[..], b"\xef\xbb{1}", b"\xef\xbb\n", b"\xef"] {
+            let read = of(other);
+            let text = other.trim_ascii_end().to_vec();
+            assert_eq!(read, [(1, Ok(text))], "{other:?}");
+        }
+        assert_eq!(
+            split(Splitter::lines(), b"\xef\xbb\xbf::1 - -\n", sizes).unwrap(),
+            [good(1, "::1 - -")]
+        );
+    }
+}
+
+#[test]
 fn the_first_byte_tells_an_array_from_lines() {
     assert_eq!(
         detect(b"\n [1,\n2]\n").unwrap(),

@@ -27,6 +27,8 @@ fn addresses_are_read_as_platforms_and_proxies_write_them() {
         "203.0.113.9:46402",
         "::ffff:203.0.113.9",
         "[::ffff:203.0.113.9]:80",
+        "64:ff9b::203.0.113.9",
+        "[64:ff9b::cb00:7109]:80",
     ] {
         assert_eq!(at(text), v4, "{text}");
     }
@@ -80,7 +82,19 @@ fn of_a_list_only_what_the_last_proxy_wrote_counts() {
     let of = Address::of_header;
     assert_eq!(of("6.6.6.6, 203.0.113.9"), Some(at("203.0.113.9")));
     assert_eq!(of("203.0.113.9"), Some(at("203.0.113.9")));
-    assert_eq!(of("203.0.113.9, "), None);
+    for nobodys in [
+        "203.0.113.9, ",
+        "",
+        "unknown",
+        "203.0.113.9, for=6.6.6.6",
+        "\"203.0.113.9\"",
+        "0x6.6.6.6",
+        "127.1",
+        "6.6.6.6.",
+        "[::1",
+    ] {
+        assert_eq!(of(nobodys), None, "{nobodys}");
+    }
 }
 
 #[test]

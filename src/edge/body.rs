@@ -9,6 +9,7 @@ use worker::web_sys::{ReadableStream, Request};
 use super::incoming::Incoming;
 use crate::platform::clock::{now_ms, within_ms};
 use crate::protocol::batch::decode::Decoder;
+use crate::protocol::batch::split::BYTE_ORDER_MARK;
 use crate::protocol::bodies::{
     ARRIVAL_MS_MAX, BODY_BYTES_MAX, BULK_BYTES_MAX, DRAIN_BYTES_MAX, DRAIN_PIECE_MS_MAX,
     PIECE_BYTES, PIECE_MS_MAX,
@@ -134,7 +135,7 @@ pub async fn drain(request: &Incoming) {
     }
 }
 
-/// Reads a small body whole.
+/// Reads a small body whole, without a byte order mark.
 ///
 /// # Errors
 /// `body-too-large` above [`BODY_BYTES_MAX`], after draining; `body-too-slow`.
@@ -145,15 +146,19 @@ pub async fn read_small(request: &Incoming) -> Result<Vec<u8>, Problem> {
     }
     refuse_encoded(request)?;
     let announced = request.announced_length();
-    if announced.is_some_and(|bytes| bytes <= UNTIMED_BYTES_MAX) {
-        return read_whole(request).await;
-    }
     let mut body = Vec::new();
-    each_piece(request, BODY_BYTES_MAX, PIECE_MS_MAX, |piece| {
-        body.extend_from_slice(piece);
-        Ok(())
-    })
-    .await?;
+    if announced.is_some_and(|bytes| bytes <= UNTIMED_BYTES_MAX) {
+        body = read_whole(request).await?;
+    } else {
+        each_piece(request, BODY_BYTES_MAX, PIECE_MS_MAX, |piece| {
+            body.extend_from_slice(piece);
+            Ok(())
+        })
+        .await?;
+    }
+    if body.starts_with(BYTE_ORDER_MARK) {
+        body.drain(..BYTE_ORDER_MARK.len());
+    }
     Ok(body)
 }
 

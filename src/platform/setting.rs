@@ -21,7 +21,8 @@ pub fn setting(env: &Env, name: &str) -> Option<String> {
         Some(text) => text,
         None => JSON::stringify(&value).ok()?.as_string()?,
     };
-    let text = text.trim();
+    // Some editors write a byte order mark into a file of keys.
+    let text = text.trim_start_matches('\u{feff}').trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 

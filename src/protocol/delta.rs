@@ -55,10 +55,11 @@ fn digits_of(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// The most digits that a number with an exponent is written out in: 2^128 has 39.
-const DIGITS_MAX: usize = 40;
+/// The most zeros that a number with an exponent is written out with: 2^128 has 39 digits.
+const DIGITS_MAX: i64 = 40;
 
-/// Writes out a JSON number that has a fraction or an exponent, if it is whole and not longer than any that is taken.
+/// Writes out a JSON number that has a fraction or an exponent, if it is whole; one that is longer than any that is taken, with fewer
+/// zeros, but still too long.
 fn whole(json: &str) -> Option<String> {
     if !json.contains(['.', 'e', 'E']) {
         return None;
@@ -77,8 +78,14 @@ fn whole(json: &str) -> Option<String> {
     }
     let fraction_digits = i64::try_from(fraction.len()).ok()?;
     let dropped = i64::try_from(digits.len() - kept.len()).ok()?;
-    let zeros = exponent.parse::<i64>().ok()?.checked_sub(fraction_digits)?;
-    let zeros = usize::try_from(zeros.checked_add(dropped)?).ok()?;
-    let is_short = kept.len() <= DIGITS_MAX && zeros <= DIGITS_MAX;
-    is_short.then(|| [sign, kept, &"0".repeat(zeros)].concat())
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let exponent = match exponent.parse::<i64>() {
+        Ok(exponent) => exponent,
+        // More digits than a number of 64 bits has.
+        Err(_) if is_digits(exponent.trim_start_matches('+')) => i64::MAX,
+        Err(_) => return None,
+    };
+    let zeros = exponent.saturating_sub(fraction_digits);
+    let zeros = usize::try_from(zeros.saturating_add(dropped).min(DIGITS_MAX)).ok()?;
+    Some([sign, kept, &"0".repeat(zeros)].concat())
 }

@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::sketch::{HashKey, hash};
 
+/// What begins the addresses by which IPv4 clients reach servers that have IPv6 alone. Source: RFC 6052, section 2.1.
+const TRANSLATED: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
+
 /// How much of a user agent is looked at, in bytes: browsers send 80 to 300.
 pub const USER_AGENT_BYTES_MAX: usize = 1_024;
 
@@ -88,7 +91,11 @@ impl Address {
             if let Some(v4) = address.to_ipv4_mapped() {
                 return Some(Self::V4(v4.octets()));
             }
-            let [a, b, c, d, e, f, g, h, ..] = address.octets();
+            let [a, b, c, d, e, f, g, h, .., i, j, k, l] = address.octets();
+            // All IPv4 would be one network of a server that has IPv6 alone.
+            if address.segments().starts_with(&TRANSLATED) {
+                return Some(Self::V4([i, j, k, l]));
+            }
             return Some(Self::V6([a, b, c, d, e, f, g, h]));
         }
         let host = host.split_once(':').map_or(host, |(host, _port)| host);

@@ -29,6 +29,17 @@ async function unchanged(work) {
   expect(await state()).toEqual(before);
 }
 
+test("a byte order mark before a body is no part of it, and too large is told as too large", async () => {
+  const mark = "\ufeff";
+  expect(await world.well("POST", "/events", { body: `${mark}{"key":"marked"}\n{"key":"marked"}` })).toMatchObject({ accepted: 2, rejected: 0 });
+  expect(await world.well("POST", "/events", { body: gzipSync(`${mark}[{"key":"marked"}]`) })).toMatchObject({ accepted: 1 });
+  expect(await world.well("POST", "/counters/marked/increment", { body: `${mark}{"delta":2}` })).toMatchObject({ delta: 2 });
+  expect(await world.well("POST", "/counters/marked/increment", { body: mark })).toMatchObject({ delta: 1 });
+  expect((await world.strong("marked")).value).toBe(6);
+  const { json } = await world.refused(400, "invalid-delta", "POST", "/counters/marked/increment", { body: '{"delta":1e400}' });
+  expect(json.detail).toContain("1e400 is too large");
+});
+
 describe("bodies", () => {
   const table = [
     ["invalid-json", "{"],

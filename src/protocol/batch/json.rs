@@ -86,7 +86,7 @@ impl<'de> Deserialize<'de> for Whole {
             type Value = Whole;
 
             fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str("a whole number")
+                formatter.write_str("a whole number from 0 to 2^64 - 1")
             }
 
             fn visit_u64<E>(self, number: u64) -> Result<Whole, E> {

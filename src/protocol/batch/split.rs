@@ -16,6 +16,10 @@ pub const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// `\r\n`. Further white space counts as the record's own.
 const RAW_BYTES_MAX: usize = RECORD_BYTES_MAX + 1;
 
+/// The byte order mark of UTF-8, which some programs write at the beginning of a file; it is no part of a body.
+/// Source: RFC 8259, section 8.1.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// White space of JSON (RFC 8259, section 2).
 fn is_white(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
@@ -280,9 +284,13 @@ impl Elements {
 }
 
 /// Splits a body whose form is told by its first byte that is not white space: `[` begins an array,
-/// anything else lines.
+/// anything else lines. A byte order mark before it is left out.
 #[derive(Debug)]
-pub struct Splitter(Form);
+pub struct Splitter {
+    form: Form,
+    /// How much of a byte order mark the body has begun with; `None` once that is decided.
+    marked: Option<usize>,
+}
 
 #[derive(Debug)]
 enum Form {
@@ -294,12 +302,17 @@ enum Form {
 impl Splitter {
     /// Returns a splitter that takes an array where the body begins with `[`, and lines otherwise.
     pub fn detect() -> Self {
-        Self(Form::Undecided(Lines::default()))
+        Self::of(Form::Undecided(Lines::default()))
     }
 
     /// Returns a splitter that takes lines whatever the body begins with.
     pub fn lines() -> Self {
-        Self(Form::Lines(Lines::default()))
+        Self::of(Form::Lines(Lines::default()))
+    }
+
+    fn of(form: Form) -> Self {
+        let marked = Some(0);
+        Self { form, marked }
     }
 
     /// Hands the records that end in this chunk to `each`, with their numbers.
@@ -311,20 +324,44 @@ impl Splitter {
         chunk: &[u8],
         mut each: impl FnMut(u64, Result<&[u8], Problem>),
     ) -> Result<(), Problem> {
-        if let Form::Undecided(lines) = &mut self.0 {
+        let Some(marked) = self.marked else {
+            return self.split(chunk, &mut each);
+        };
+        let (begun, expected) = BYTE_ORDER_MARK.split_at(marked);
+        let pairs = expected.iter().zip(chunk);
+        let same = pairs.take_while(|(one, other)| one == other).count();
+        if same == expected.len() {
+            self.marked = None;
+            return self.split(chunk.get(same..).unwrap_or_default(), &mut each);
+        }
+        if same == chunk.len() {
+            self.marked = Some(marked + same);
+            return Ok(());
+        }
+        self.marked = None;
+        self.split(begun, &mut each)?;
+        self.split(chunk, &mut each)
+    }
+
+    fn split(
+        &mut self,
+        chunk: &[u8],
+        each: &mut impl FnMut(u64, Result<&[u8], Problem>),
+    ) -> Result<(), Problem> {
+        if let Form::Undecided(lines) = &mut self.form {
             match trim_start(chunk).first() {
                 // Only blank lines so far: they have numbers, should this turn out to be lines.
                 None => {}
-                Some(b'[') => self.0 = Form::Elements(Elements::default()),
-                Some(_) => self.0 = Form::Lines(std::mem::take(lines)),
+                Some(b'[') => self.form = Form::Elements(Elements::default()),
+                Some(_) => self.form = Form::Lines(std::mem::take(lines)),
             }
         }
-        match &mut self.0 {
+        match &mut self.form {
             Form::Undecided(lines) | Form::Lines(lines) => {
-                lines.push(chunk, &mut each);
+                lines.push(chunk, each);
                 Ok(())
             }
-            Form::Elements(elements) => elements.push(chunk, &mut each),
+            Form::Elements(elements) => elements.push(chunk, each),
         }
     }
 
@@ -332,8 +369,13 @@ impl Splitter {
     ///
     /// # Errors
     /// As [`Elements::finish`]; lines never fail, and a body of white space has no records.
-    pub fn finish(self, mut each: impl FnMut(u64, Result<&[u8], Problem>)) -> Result<(), Problem> {
-        match self.0 {
+    pub fn finish(
+        mut self,
+        mut each: impl FnMut(u64, Result<&[u8], Problem>),
+    ) -> Result<(), Problem> {
+        let (begun, _) = BYTE_ORDER_MARK.split_at(self.marked.unwrap_or(0));
+        self.split(begun, &mut each)?;
+        match self.form {
             Form::Undecided(lines) | Form::Lines(lines) => {
                 lines.finish(&mut each);
                 Ok(())
