@@ -48,7 +48,14 @@ test("edge and objects do not import each other, and platform imports neither", 
   assert.equal(layering("src/objects/cell.rs", "use crate::edge::lane;").length, 1);
   assert.equal(layering("src/objects/mod.rs", "use super::edge;").length, 1);
   assert.equal(layering("src/platform/mod.rs", "use crate::edge;").length, 1);
-  assert.deepEqual(layering("src/edge/mod.rs", "use crate::{platform, protocol}; use worker::Env;"), []);
+  assert.deepEqual(layering("src/edge/mod.rs", "use crate::{platform, protocol};"), []);
+});
+
+test("the platform is named in one place alone, which may use all", () => {
+  assert.equal(layering("src/edge/mod.rs", "use worker::Env;").length, 1);
+  assert.equal(layering("src/host/mod.rs", "use worker::Env;").length, 1);
+  assert.equal(layering("src/host/object.rs", "use crate::objects::Cell;").length, 1);
+  assert.deepEqual(layering("src/host/workers/entry.rs", "use crate::{edge, objects}; use worker::Env;"), []);
 });
 
 test("a folder without a layer is a finding", () => {

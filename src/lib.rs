@@ -2,7 +2,7 @@
 //! Workers (edge and global aggregator) whose counters are Durable Objects.
 //!
 //! Dependencies point one way:
-//! `counter, sketch, limit, cluster ← protocol ← platform ← objects, edge, aggregator`.
+//! `counter, sketch, limit, cluster ← protocol ← host ← platform ← objects, edge, aggregator ← host::workers`.
 //!
 //! | module | holds |
 //! |---|---|
@@ -11,25 +11,19 @@
 //! | [`limit`] | pure: rate limits: policies, meters, leases |
 //! | [`cluster`] | pure: the ring, roots, regions |
 //! | [`protocol`] | pure: routes, public JSON, internal messages, names |
-//! | `platform` | wasm32: calls between objects, clock, randomness, bodies |
-//! | `objects` | wasm32: Durable Object shells |
-//! | `edge` | wasm32: the Worker that clients talk to |
-//! | `aggregator` | wasm32: the Worker that sums the world |
-//! | `entry` | wasm32: tells the two Workers apart |
+//! | [`host`] | what the service asks of its platform; in `host::workers`, for wasm32 only, the platform itself |
+//! | [`platform`] | what the shells share: calls between objects, what an isolate holds |
+//! | [`objects`] | Durable Object shells |
+//! | [`edge`] | the Worker that clients talk to |
+//! | [`aggregator`] | the Worker that sums the world |
 
+pub mod aggregator;
 pub mod cluster;
 pub mod counter;
+pub mod edge;
+pub mod host;
 pub mod limit;
+pub mod objects;
+pub mod platform;
 pub mod protocol;
 pub mod sketch;
-
-#[cfg(target_arch = "wasm32")]
-mod aggregator;
-#[cfg(target_arch = "wasm32")]
-mod edge;
-#[cfg(target_arch = "wasm32")]
-mod entry;
-#[cfg(target_arch = "wasm32")]
-mod objects;
-#[cfg(target_arch = "wasm32")]
-mod platform;

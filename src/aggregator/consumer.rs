@@ -6,16 +6,10 @@
 //!
 //! It is the aggregator's and not the edge's: it has no clients, calls objects only, and is deployed with them.
 
-use worker::Env;
-use worker::js_sys::{Array, ArrayBuffer, Object, Reflect, Uint8Array};
-use worker::wasm_bindgen;
-use worker::wasm_bindgen::prelude::*;
-
-use crate::counter::produce::Sent;
 use crate::counter::queue::{
     DeadLetter, Death, Due, HAND_OVER_DELIVERIES, InboxId, Verdict, retry_seconds, verdict,
 };
-use crate::platform::clock::now_ms;
+use crate::host::{Delivered, Fate, Host};
 use crate::platform::dues::{count_dues, is_living};
 use crate::platform::settled::all_settled;
 use crate::platform::{call, measure};
@@ -30,29 +24,6 @@ const GROUPS_AT_ONCE: usize = 16;
 /// Places of messages, and what becomes of each. The type that an inbox has too: what runs many of these is
 /// there once for each type, 5 KB of Wasm.
 type Judged = (Vec<usize>, Vec<Verdict>);
-
-#[wasm_bindgen]
-extern "C" {
-    /// A batch as the platform gives it. Read without the SDK's wrappers, which panic where it throws.
-    pub type MessageBatch;
-
-    #[wasm_bindgen(method, getter)]
-    fn messages(this: &MessageBatch) -> Array;
-
-    type Delivered;
-
-    #[wasm_bindgen(method, getter)]
-    fn body(this: &Delivered) -> JsValue;
-
-    #[wasm_bindgen(method, getter)]
-    fn attempts(this: &Delivered) -> Option<u32>;
-
-    #[wasm_bindgen(method, catch)]
-    fn ack(this: &Delivered) -> Result<(), JsValue>;
-
-    #[wasm_bindgen(method, catch)]
-    fn retry(this: &Delivered, options: &Object) -> Result<(), JsValue>;
-}
 
 /// What an inbox is to take over, and the places of its messages: dead letters, or writes. Not both, since an
 /// inbox may have no room for the latter.
@@ -93,24 +64,22 @@ fn give(parcels: &mut Vec<Parcel>, to: InboxId, place: usize, due: Due) {
     }
 }
 
-/// Counts a batch. Every message is acknowledged or will come again.
-pub async fn consume(batch: &MessageBatch, env: &Env) {
-    let messages = batch.messages();
-    let delivered: Vec<Delivered> = messages.iter().map(JsCast::unchecked_into).collect();
+/// Counts a batch, and says what becomes of each message, in their order. Each is acknowledged or will come again.
+pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<Fate> {
     let mut readable = Vec::with_capacity(delivered.len());
     let mut parcels = Vec::new();
     for (place, message) in delivered.iter().enumerate() {
-        match read(&message.body()) {
+        match message.body.as_deref().and_then(Message::read) {
             Some(sent) => readable.push((place, sent)),
             None => {
-                let letter = DeadLetter::unreadable(now_ms());
+                let letter = DeadLetter::unreadable(host.now_ms());
                 bury(&mut parcels, InboxId::of_queue(), place, letter);
             }
         }
     }
     let oldest = readable.iter().map(|(_, sent)| sent.second).min();
     let groups = group(readable);
-    let counts = groups.iter().map(|group| count(env, group));
+    let counts = groups.iter().map(|group| count(host, group));
     let mut settled = vec![false; delivered.len()];
     for (places, verdicts) in all_settled(counts, GROUPS_AT_ONCE).await {
         let mut found = groups.iter().filter(|group| group.places == places);
@@ -120,60 +89,54 @@ pub async fn consume(batch: &MessageBatch, env: &Env) {
             number: 0,
         };
         for ((place, due), verdict) in places.into_iter().zip(&group.dues).zip(verdicts) {
-            let deliveries = delivered.get(place).and_then(Delivered::attempts);
+            let deliveries = delivered.get(place).map_or(1, |message| message.attempts);
             match verdict {
                 Verdict::Done => set(&mut settled, place),
                 Verdict::Dead(death) => {
-                    let letter = DeadLetter::of(due, death, now_ms());
+                    let letter = DeadLetter::of(due, death, host.now_ms());
                     bury(&mut parcels, inbox.clone(), place, letter);
                 }
-                Verdict::Later if deliveries.unwrap_or(1) >= HAND_OVER_DELIVERIES => {
+                Verdict::Later if deliveries >= HAND_OVER_DELIVERIES => {
                     give(&mut parcels, inbox.clone(), place, due.clone());
                 }
                 Verdict::Later => {}
             }
         }
     }
-    let parcels = parcels.into_iter().map(|parcel| hand_over(env, parcel));
+    let parcels = parcels.into_iter().map(|parcel| hand_over(host, parcel));
     for (places, verdicts) in all_settled(parcels, GROUPS_AT_ONCE).await {
         for place in places.into_iter().take(verdicts.len()) {
             set(&mut settled, place);
         }
     }
-    for (message, is_settled) in delivered.iter().zip(settled) {
-        // A message that neither could be done to comes again by itself.
-        let _ = if is_settled {
-            message.ack()
-        } else {
-            try_again(message)
-        };
-    }
     if let Some(oldest) = oldest {
-        let lag_ms = now_ms().saturating_sub(oldest.saturating_mul(1_000));
-        measure::add(Metric::QueueLagSum, u64::try_from(lag_ms).unwrap_or(0));
-        measure::add(Metric::QueueLagCount, 1);
+        let lag_ms = host.now_ms().saturating_sub(oldest.saturating_mul(1_000));
+        measure::add(
+            host,
+            Metric::QueueLagSum,
+            u64::try_from(lag_ms).unwrap_or(0),
+        );
+        measure::add(host, Metric::QueueLagCount, 1);
     }
+    let fate = |(message, is_settled): (&Delivered, bool)| match is_settled {
+        true => Fate::Acknowledged,
+        false => Fate::Again {
+            seconds: retry_seconds(message.attempts),
+        },
+    };
+    delivered.iter().zip(settled).map(fate).collect()
 }
 
 /// What an inbox has taken over: all places of a parcel, or none.
-async fn hand_over(env: &Env, Parcel { content, places }: Parcel) -> Judged {
-    let taken = call::object(env, &names::inbox(&content.to), &content).await;
+async fn hand_over(host: &Host, Parcel { content, places }: Parcel) -> Judged {
+    let taken = call::object(host, &names::inbox(&content.to), &content).await;
     if taken != Ok(Appended::Logged) {
         return Judged::default();
     }
     let dead = u64::try_from(content.dead.len()).unwrap_or(u64::MAX);
-    measure::add(Metric::DeadLetter, dead);
+    measure::add(host, Metric::DeadLetter, dead);
     let verdicts = vec![Verdict::Done; places.len()];
     (places, verdicts)
-}
-
-/// What a message says. Only bytes are looked at: anything else might be made to look like a lot of them.
-fn read(body: &JsValue) -> Option<Sent> {
-    let bytes = match body.dyn_ref::<ArrayBuffer>() {
-        Some(buffer) => Uint8Array::new(buffer),
-        None => body.dyn_ref::<Uint8Array>()?.clone(),
-    };
-    Message::read(&bytes.to_vec())
 }
 
 fn set(settled: &mut [bool], place: usize) {
@@ -182,27 +145,19 @@ fn set(settled: &mut [bool], place: usize) {
     }
 }
 
-/// Asks for a message again, later each time.
-fn try_again(message: &Delivered) -> Result<(), JsValue> {
-    let options = Object::new();
-    let seconds = retry_seconds(message.attempts().unwrap_or(1));
-    Reflect::set(&options, &"delaySeconds".into(), &seconds.into())?;
-    message.retry(&options)
-}
-
 /// Counts the writes of a group.
-async fn count(env: &Env, group: &Group) -> Judged {
+async fn count(host: &Host, group: &Group) -> Judged {
     let judged = |verdict: Verdict| (group.places.clone(), vec![verdict; group.dues.len()]);
     let Some(first) = group.dues.first() else {
         return Judged::default();
     };
-    match is_living(env, &first.counter, first.write.generation).await {
+    match is_living(host, &first.counter, first.write.generation).await {
         Ok(true) => {}
         Ok(false) => return judged(Verdict::Dead(Death::Ended)),
         Err(_) => return judged(Verdict::Later),
     }
     let dues: Vec<&Due> = group.dues.iter().collect();
-    let counted = count_dues(env, &group.datacenter, &dues).await;
+    let counted = count_dues(host, &group.datacenter, &dues).await;
     let verdicts = counted
         .into_iter()
         .map(|outcome| outcome.map_or(Verdict::Later, verdict));

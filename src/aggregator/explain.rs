@@ -5,12 +5,10 @@
 
 use std::cell::RefCell;
 
-use worker::Env;
-
 use super::{LEAD_MS_MAX, read_drained, read_view};
 use crate::counter::id::Datacenter;
+use crate::host::Host;
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::platform::openings;
 use crate::protocol::messages::{
     DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, ReadDrained, Sum,
@@ -36,10 +34,13 @@ pub struct Notes<'a> {
 const AWAY_MS_MAX: u64 = 350;
 
 /// Sums a counter, and says how.
-pub async fn explain(env: &Env, asked: Result<Explain, Fault>) -> Result<Option<Explained>, Fault> {
+pub async fn explain(
+    host: &Host,
+    asked: Result<Explain, Fault>,
+) -> Result<Option<Explained>, Fault> {
     let Explain { read, strong } = asked?;
     let noted = RefCell::new(Way {
-        partition: call::partition_of(&read.counter),
+        partition: call::partition_of(host, &read.counter),
         ..Way::default()
     });
     let notes = Notes {
@@ -47,58 +48,59 @@ pub async fn explain(env: &Env, asked: Result<Explain, Fault>) -> Result<Option<
         ..Notes::default()
     };
     let sum = if strong {
-        read_drained(env, Ok(ReadDrained { read }), notes).await?
+        read_drained(host, Ok(ReadDrained { read }), notes).await?
     } else {
-        read_view(env, Ok(read), notes).await?
+        read_view(host, Ok(read), notes).await?
     };
     let way = noted.into_inner();
     Ok(sum.map(|sum| Explained { sum, way }))
 }
 
-fn since(begun_ms: i64) -> u64 {
-    u64::try_from(now_ms().saturating_sub(begun_ms)).unwrap_or(0)
+fn since(host: &Host, begun_ms: i64) -> u64 {
+    u64::try_from(host.now_ms().saturating_sub(begun_ms)).unwrap_or(0)
 }
 
 /// Waits for what a counter's root is asked.
 pub async fn ask_root<T>(
+    host: &Host,
     asked: impl Future<Output = Result<T, Fault>>,
     notes: Notes<'_>,
 ) -> Result<T, Fault> {
-    let begun_ms = notes.way.map(|_| now_ms());
+    let begun_ms = notes.way.map(|_| host.now_ms());
     let answer = asked.await;
     if let (Some(way), Some(begun_ms)) = (notes.way, begun_ms) {
-        way.borrow_mut().root_ms = since(begun_ms);
+        way.borrow_mut().root_ms = since(host, begun_ms);
     }
     answer
 }
 
 /// Asks a lead for its datacenter's sum. Where no more objects may be opened it is as one that does not answer.
-pub async fn ask_lead(env: &Env, sum: Sum, notes: Notes<'_>) -> Result<DatacenterSum, Fault> {
+pub async fn ask_lead(host: &Host, sum: Sum, notes: Notes<'_>) -> Result<DatacenterSum, Fault> {
     if let Some((room_ms, end_ms)) = notes.until_ms {
-        openings::room(env, &sum.to, User::Bulk, room_ms).await?;
-        let _turn = openings::turn(env, &sum.to).await;
-        if now_ms() > end_ms {
+        openings::room(host, &sum.to, User::Bulk, room_ms).await?;
+        let _turn = openings::turn(host, &sum.to).await;
+        if host.now_ms() > end_ms {
             let what = "the aggregate took too long to ask all";
             return Err(Fault::Unavailable(what.to_owned()));
         }
-        return call::cell_within(env, &sum.to, &sum, LEAD_MS_MAX).await;
+        return call::cell_within(host, &sum.to, &sum, LEAD_MS_MAX).await;
     }
-    openings::room(env, &sum.to, User::Single, now_ms()).await?;
+    openings::room(host, &sum.to, User::Single, host.now_ms()).await?;
     let Some(way) = notes.way else {
         let is_away = notes.away.contains(&sum.to.datacenter);
         let most_ms = if is_away { AWAY_MS_MAX } else { LEAD_MS_MAX };
-        return call::cell_within(env, &sum.to, &sum, most_ms).await;
+        return call::cell_within(host, &sum.to, &sum, most_ms).await;
     };
-    let begun_ms = now_ms();
+    let begun_ms = host.now_ms();
     let to = sum.to.clone();
-    let answer = call::cell_within(env, &to, &SumExplained { sum }, LEAD_MS_MAX).await;
+    let answer = call::cell_within(host, &to, &SumExplained { sum }, LEAD_MS_MAX).await;
     let (answer, shards) = match answer {
         Ok((sum, shards)) => (Ok(sum), shards),
         Err(fault) => (Err(fault), Vec::new()),
     };
     way.borrow_mut().leads.push(LeadAsked {
         datacenter: to.datacenter,
-        latency_ms: since(begun_ms),
+        latency_ms: since(host, begun_ms),
         shards,
     });
     answer
@@ -106,23 +108,23 @@ pub async fn ask_lead(env: &Env, sum: Sum, notes: Notes<'_>) -> Result<Datacente
 
 /// Has an inbox count what it has acknowledged of a counter.
 pub async fn ask_inbox(
-    env: &Env,
+    host: &Host,
     drain: Drain,
     milliseconds: u64,
     notes: Notes<'_>,
 ) -> Result<(), Fault> {
-    let begun_ms = notes.way.map(|_| now_ms());
+    let begun_ms = notes.way.map(|_| host.now_ms());
     let answer = if drain.to.is_queue() {
         // What a queue of the platform holds cannot be asked for.
         Err(Fault::Unavailable("a queue cannot be drained".to_owned()))
     } else {
         let to = names::inbox(&drain.to);
-        call::object_within(env, &to, &drain, milliseconds).await
+        call::object_within(host, &to, &drain, milliseconds).await
     };
     if let (Some(way), Some(begun_ms)) = (notes.way, begun_ms) {
         way.borrow_mut().inboxes.push(InboxAsked {
             inbox: drain.to,
-            latency_ms: since(begun_ms),
+            latency_ms: since(host, begun_ms),
             is_drained: answer.is_ok(),
         });
     }

@@ -11,22 +11,21 @@ use self::explain::{Notes, ask_inbox, ask_lead, ask_root};
 use crate::protocol::order::in_order;
 use std::collections::BTreeMap;
 
-use worker::{Env, Request, Response};
-
 use crate::cluster::root::Root;
 use crate::cluster::view::View;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::queue::InboxId;
+use crate::host::Host;
+use crate::host::object::{Arrived, Reply, dispatch};
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::platform::openings;
 use crate::platform::settled::all_settled;
 use crate::protocol::bounds::AGGREGATE_MAX;
 use crate::protocol::known;
 use crate::protocol::messages::{
-    Call, DatacenterSum, Drain, Explain, Fault, GlobalSum, List, ListAll, Measure, Read,
-    ReadDrained, ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
+    DatacenterSum, Drain, Explain, Fault, GlobalSum, List, ListAll, Measure, Read, ReadDrained,
+    ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
 };
 use crate::protocol::names::{self, CellAddress, DIRECTORY_PARTITIONS};
 use crate::sketch::Uniques;
@@ -51,28 +50,15 @@ const READ_TRIES: usize = 3;
 const AGGREGATE_PAGE: u32 = 1_000;
 
 /// Answers one call of the edge.
-pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
-    let path = request.path();
-    match path.as_str() {
-        Read::PATH => call::reply::<Read>(
-            &read_view(&env, call::read(&mut request).await, Notes::default()).await,
-        ),
-        Explain::PATH => {
-            call::reply::<Explain>(&explain::explain(&env, call::read(&mut request).await).await)
-        }
-        ReadDrained::PATH => {
-            let asked = call::read(&mut request).await;
-            call::reply::<ReadDrained>(&read_drained(&env, asked, Notes::default()).await)
-        }
-        ReadMany::PATH => {
-            call::reply::<ReadMany>(&read_many(&env, call::read(&mut request).await).await)
-        }
-        ListAll::PATH => {
-            call::reply::<ListAll>(&list_all(&env, call::read(&mut request).await).await)
-        }
-        Measure::PATH => call::reply::<Measure>(&Ok(measure::snapshot())),
-        _ => Response::error("no such call", 404),
-    }
+pub async fn answer(host: &Host, arrived: &Arrived) -> Reply {
+    dispatch!(arrived, asked, {
+        Read => read_view(host, asked, Notes::default()).await,
+        Explain => explain::explain(host, asked).await,
+        ReadDrained => read_drained(host, asked, Notes::default()).await,
+        ReadMany => read_many(host, asked).await,
+        ListAll => list_all(host, asked).await,
+        Measure => asked.map(|Measure {}| measure::snapshot(host)),
+    })
 }
 
 /// Sums a counter for those who watch it, as a default read does, but waits only briefly for datacenters that were `away` when it
@@ -81,7 +67,7 @@ pub async fn fetch(mut request: Request, env: Env) -> worker::Result<Response> {
 /// # Errors
 /// `Unavailable` where its root does not answer.
 pub async fn read_watched(
-    env: &Env,
+    host: &Host,
     counter: &CounterId,
     away: &[Datacenter],
 ) -> Result<Option<GlobalSum>, Fault> {
@@ -94,13 +80,13 @@ pub async fn read_watched(
         away,
         ..Notes::default()
     };
-    read_view(env, Ok(asked), notes).await
+    read_view(host, Ok(asked), notes).await
 }
 
 /// Sums a counter for a reader who takes what leads push: of many datacenters only those are asked that have not
 /// pushed lately.
 async fn read_view(
-    env: &Env,
+    host: &Host,
     asked: Result<Read, Fault>,
     notes: Notes<'_>,
 ) -> Result<Option<GlobalSum>, Fault> {
@@ -108,7 +94,7 @@ async fn read_view(
     let wanted = asked.wanted;
     // Times lie with the leads alone, and one datacenter is asked as fast as its root.
     if wanted.is_about_times() || wanted.asks_all || asked.datacenter.is_some() {
-        return read(env, Ok(asked), None, notes).await;
+        return read(host, Ok(asked), None, notes).await;
     }
     let view_of = ViewOf {
         counter: asked.counter.clone(),
@@ -116,24 +102,24 @@ async fn read_view(
         of_one: false,
     };
     let Some(Viewed { root, view }) =
-        ask_root(call::root(env, &asked.counter, &view_of), notes).await?
+        ask_root(host, call::root(host, &asked.counter, &view_of), notes).await?
     else {
         return Ok(None);
     };
     if let Some(view) = view {
         let view = View::from_rest(view);
-        let sum = sum_world(env, &asked.counter, root, None, wanted, Some(&view), notes).await;
+        let sum = sum_world(host, &asked.counter, root, None, wanted, Some(&view), notes).await;
         if let Some(sum) = sum.filter(|sum| !sum.tells_unsettled()) {
-            return Ok((!sum.has_lapsed(now_ms())).then_some(sum));
+            return Ok((!sum.has_lapsed(host.now_ms())).then_some(sum));
         }
-        return read(env, Ok(asked), None, notes).await;
+        return read(host, Ok(asked), None, notes).await;
     }
-    read(env, Ok(asked), Some(root), notes).await
+    read(host, Ok(asked), Some(root), notes).await
 }
 
 /// Sums a counter by asking all its datacenters; `known` is its root, where that has just been read.
 async fn read(
-    env: &Env,
+    host: &Host,
     read: Result<Read, Fault>,
     mut known: Option<Root>,
     notes: Notes<'_>,
@@ -146,21 +132,21 @@ async fn read(
     for _ in 0..READ_TRIES {
         let root = match known.take() {
             Some(root) => Some(root),
-            None => look_up(env, &counter, notes).await?,
+            None => look_up(host, &counter, notes).await?,
         };
         let Some(root) = root else {
             return Ok(None);
         };
         let only = datacenter.as_ref();
-        if let Some(sum) = sum_world(env, &counter, root, only, wanted, None, notes).await {
+        if let Some(sum) = sum_world(host, &counter, root, only, wanted, None, notes).await {
             if sum.tells_unsettled() {
                 let settle = Settle {
                     counter: counter.clone(),
                 };
-                known = call::root(env, &counter, &settle).await?;
+                known = call::root(host, &counter, &settle).await?;
                 continue;
             }
-            return Ok((!sum.has_lapsed(now_ms())).then_some(sum));
+            return Ok((!sum.has_lapsed(host.now_ms())).then_some(sum));
         }
     }
     Err(Fault::Unavailable(
@@ -168,18 +154,22 @@ async fn read(
     ))
 }
 
-async fn look_up(env: &Env, counter: &CounterId, notes: Notes<'_>) -> Result<Option<Root>, Fault> {
-    ask_root(call::look_up(env, counter), notes).await
+async fn look_up(
+    host: &Host,
+    counter: &CounterId,
+    notes: Notes<'_>,
+) -> Result<Option<Root>, Fault> {
+    ask_root(host, call::look_up(host, counter), notes).await
 }
 
 /// Sums a counter once its inboxes have counted what they had acknowledged.
 async fn read_drained(
-    env: &Env,
+    host: &Host,
     asked: Result<ReadDrained, Fault>,
     notes: Notes<'_>,
 ) -> Result<Option<GlobalSum>, Fault> {
     let asked = asked?.read;
-    let Some(root) = look_up(env, &asked.counter, notes).await? else {
+    let Some(root) = look_up(host, &asked.counter, notes).await? else {
         return Ok(None);
     };
     let drain = |inbox: &InboxId| {
@@ -187,12 +177,12 @@ async fn read_drained(
             to: inbox.clone(),
             counter: asked.counter.clone(),
         };
-        ask_inbox(env, drain, DRAIN_MS_MAX, notes)
+        ask_inbox(host, drain, DRAIN_MS_MAX, notes)
     };
     let drained = all_settled(root.inboxes.iter().map(drain), LEADS_AT_ONCE).await;
     // What was drained may have made a datacenter appear.
     let known = root.inboxes.is_empty().then_some(root);
-    let mut sum = read(env, Ok(asked), known, notes).await?;
+    let mut sum = read(host, Ok(asked), known, notes).await?;
     if let Some(sum) = &mut sum {
         sum.is_drained = drained.iter().all(Result::is_ok);
     }
@@ -202,7 +192,7 @@ async fn read_drained(
 /// Sums the datacenters; `None` where a lead counts for a newer generation than the root that was read. With a
 /// view, those are not asked that have pushed lately. One that does not answer contributes what was last known.
 async fn sum_world(
-    env: &Env,
+    host: &Host,
     counter: &CounterId,
     root: Root,
     only: Option<&Datacenter>,
@@ -210,7 +200,7 @@ async fn sum_world(
     view: Option<&View>,
     notes: Notes<'_>,
 ) -> Option<GlobalSum> {
-    let now_ms = now_ms();
+    let now_ms = host.now_ms();
     if let Some(way) = notes.way {
         // Of a sum that was made again the last one is told.
         way.borrow_mut().leads.clear();
@@ -221,7 +211,10 @@ async fn sum_world(
         let to = CellAddress::lead(counter, datacenter);
         async move {
             let datacenter = to.datacenter.clone();
-            (datacenter, ask_lead(env, Sum { to, question }, notes).await)
+            (
+                datacenter,
+                ask_lead(host, Sum { to, question }, notes).await,
+            )
         }
     };
     let mut datacenters: Vec<(Datacenter, Option<DatacenterSum>)> = Vec::new();
@@ -246,7 +239,7 @@ async fn sum_world(
     // Nothing is remembered of samples, and what a datacenter had counted would not make its part of them newer.
     let remembers = view.is_none() && wanted.samples.is_none();
     if remembers && datacenters.iter().any(|(_, part)| is_silent(part)) {
-        memory = last_view(env, counter, root.generation, notes).await;
+        memory = last_view(host, counter, root.generation, notes).await;
     }
     let view = view.or(memory.as_ref());
     if let Some(view) = view {
@@ -272,13 +265,13 @@ async fn sum_world(
 
 /// What the root remembers of a counter's generation, for what does not answer now.
 async fn last_view(
-    env: &Env,
+    host: &Host,
     counter: &CounterId,
     generation: u64,
     notes: Notes<'_>,
 ) -> Option<View> {
     let _turn = match notes.until_ms {
-        Some(_) => Some(openings::turn(env, &call::partition_of(counter)).await),
+        Some(_) => Some(openings::turn(host, &call::partition_of(host, counter)).await),
         None => None,
     };
     let view_of = ViewOf {
@@ -286,18 +279,18 @@ async fn last_view(
         watches: false,
         of_one: true,
     };
-    let viewed = call::root(env, counter, &view_of).await.ok().flatten()?;
+    let viewed = call::root(host, counter, &view_of).await.ok().flatten()?;
     let view = View::from_rest(viewed.view?);
     (view.generation() == generation).then_some(view)
 }
 
-async fn list_all(env: &Env, list: Result<ListAll, Fault>) -> Result<Vec<CounterId>, Fault> {
+async fn list_all(host: &Host, list: Result<ListAll, Fault>) -> Result<Vec<CounterId>, Fault> {
     let ListAll {
         prefix,
         after,
         limit,
     } = list?;
-    let found = list_partitions(env, &prefix, after, limit).await?;
+    let found = list_partitions(host, &prefix, after, limit).await?;
     Ok(found
         .into_keys()
         .take(usize::try_from(limit).unwrap_or(usize::MAX))
@@ -306,7 +299,7 @@ async fn list_all(env: &Env, list: Result<ListAll, Fault>) -> Result<Vec<Counter
 
 /// One page of every partition, together in order.
 async fn list_partitions(
-    env: &Env,
+    host: &Host,
     prefix: &str,
     after: Option<String>,
     limit: u32,
@@ -318,7 +311,7 @@ async fn list_partitions(
     };
     let ask = |partition: u32| {
         let list = &list;
-        async move { call::object(env, &names::directory(partition), list).await }
+        async move { call::object(host, &names::directory(partition), list).await }
     };
     let pages = all_settled((0..DIRECTORY_PARTITIONS).map(ask), LEADS_AT_ONCE).await;
     let mut roots = BTreeMap::new();
@@ -329,7 +322,7 @@ async fn list_partitions(
 }
 
 async fn read_many(
-    env: &Env,
+    host: &Host,
     read: Result<ReadMany, Fault>,
 ) -> Result<Vec<(CounterId, GlobalSum)>, Fault> {
     let ReadMany { prefix } = read?;
@@ -338,7 +331,7 @@ async fn read_many(
     let mut roots = BTreeMap::new();
     let mut after = None;
     loop {
-        let found = list_partitions(env, &prefix, after, AGGREGATE_PAGE).await?;
+        let found = list_partitions(host, &prefix, after, AGGREGATE_PAGE).await?;
         let found: Vec<(CounterId, Root)> = found.into_iter().take(page).collect();
         let is_last = found.len() < page;
         after = found.last().map(|(counter, _)| counter.as_str().to_owned());
@@ -355,7 +348,7 @@ async fn read_many(
         if is_last {
             break;
         }
-        openings::rest(env).await;
+        openings::rest(host).await;
     }
     let wanted = Wanted {
         totals_only: true,
@@ -363,18 +356,18 @@ async fn read_many(
     };
     let leads = roots.values().map(|root| root.datacenters.len()).sum();
     // Where all cannot be opened in time, none waits: what roots remember is told at once.
-    let room_ms = match openings::time_for(env, leads) {
+    let room_ms = match openings::time_for(host, leads) {
         room_ms if room_ms <= ROOM_MS_MAX => ROOM_MS_MAX,
         _ => 0,
     };
-    let begun_ms = now_ms();
+    let begun_ms = host.now_ms();
     let notes = Notes {
         until_ms: Some((begun_ms + room_ms, begun_ms + ROOM_MS_MAX)),
         ..Notes::default()
     };
     let sum = |(counter, root): (CounterId, Root)| async move {
-        match sum_world(env, &counter, root, None, wanted, None, notes).await {
-            Some(sum) => Ok((!sum.has_lapsed(now_ms())).then_some((counter, sum))),
+        match sum_world(host, &counter, root, None, wanted, None, notes).await {
+            Some(sum) => Ok((!sum.has_lapsed(host.now_ms())).then_some((counter, sum))),
             // Ended and created again between listing and summing: read it by itself.
             None => {
                 let again = Read {
@@ -382,7 +375,7 @@ async fn read_many(
                     datacenter: None,
                     wanted,
                 };
-                Ok(self::read(env, Ok(again), None, notes)
+                Ok(self::read(host, Ok(again), None, notes)
                     .await?
                     .map(|sum| (counter, sum)))
             }

@@ -12,8 +12,8 @@ use super::read::{cells_of, unread};
 use super::respond::Answer;
 use super::views::VIEW_MS_MAX;
 use super::visit::Visit;
+use crate::host::{Host, State};
 use crate::platform::call;
-use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::measure;
 use crate::protocol::messages::{Fault, ReadMany};
 use crate::protocol::metrics::Metric;
@@ -55,8 +55,13 @@ impl Shared {
     }
 }
 
-thread_local! {
-    static SHARED: RefCell<HashMap<String, Shared>> = RefCell::default();
+/// The sums that this isolate shares, by prefix.
+struct Sums(RefCell<HashMap<String, Shared>>);
+
+impl State for Sums {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
 }
 
 /// `GET /counters/{prefix}*/aggregate`.
@@ -69,13 +74,16 @@ pub async fn aggregate(visit: &Visit, prefix: String) -> Result<Answer, Problem>
     let is_shared = !query.is_strong()?;
     let waiting = visit.waiting();
     let joined = match is_shared {
-        true => join(&prefix).await,
+        true => join(&visit.host, &prefix).await,
         false => None,
     };
-    measure::count(match joined {
-        Some(_) => Metric::ReadCacheHit,
-        None => Metric::ReadCacheMiss,
-    });
+    measure::count(
+        &visit.host,
+        match joined {
+            Some(_) => Metric::ReadCacheHit,
+            None => Metric::ReadCacheMiss,
+        },
+    );
     let is_own = joined.is_none();
     let fetched = match joined {
         Some(fetched) => fetched,
@@ -86,27 +94,27 @@ pub async fn aggregate(visit: &Visit, prefix: String) -> Result<Answer, Problem>
     Ok(Answer::json(sum.to_json(
         &prefix,
         is_own,
-        now_ms(),
+        visit.host.now_ms(),
         strings,
     )))
 }
 
 /// What another request fetches now, or has fetched a moment ago.
-async fn join(prefix: &str) -> Option<Fetched> {
+async fn join(host: &Host, prefix: &str) -> Option<Fetched> {
+    let sums = host.state::<Sums>();
     let look = |begun_ms: Option<i64>| {
-        SHARED.with_borrow(|all| {
-            let known = all.get(prefix)?;
-            let is_it = match begun_ms {
-                Some(begun_ms) => known.begun_ms == begun_ms,
-                None => known.is_in_use(now_ms()),
-            };
-            is_it.then(|| (known.begun_ms, known.fetched.clone()))
-        })
+        let all = sums.0.borrow();
+        let known = all.get(prefix)?;
+        let is_it = match begun_ms {
+            Some(begun_ms) => known.begun_ms == begun_ms,
+            None => known.is_in_use(host.now_ms()),
+        };
+        is_it.then(|| (known.begun_ms, known.fetched.clone()))
     };
-    let asked_ms = now_ms();
+    let asked_ms = host.now_ms();
     let (begun_ms, mut fetched) = look(None)?;
-    while fetched.is_none() && now_ms().abs_diff(asked_ms) <= FETCH_MS_MAX {
-        sleep_ms(LOOK_EVERY_MS).await;
+    while fetched.is_none() && host.now_ms().abs_diff(asked_ms) <= FETCH_MS_MAX {
+        host.sleep_ms(LOOK_EVERY_MS).await;
         (_, fetched) = look(Some(begun_ms))?;
     }
     fetched
@@ -115,24 +123,24 @@ async fn join(prefix: &str) -> Option<Fetched> {
 /// Sums now, for others too where it is shared.
 async fn fetch(visit: &Visit, prefix: &str, is_shared: bool) -> Result<Fetched, Problem> {
     visit.visitor().read(DIRECTORY_PARTITIONS.into())?;
-    let begun_ms = now_ms();
+    let begun_ms = visit.host.now_ms();
     if is_shared {
-        begin(prefix, begun_ms);
+        begin(&visit.host, prefix, begun_ms);
     }
     let read = ReadMany {
         prefix: prefix.to_owned(),
     };
-    let env = visit.env.clone();
+    let host = visit.host.clone();
     let (done, doing) = oneshot::channel();
     // Others wait for it too, so it goes on if this client hangs up.
     visit.wait_until(async move {
-        let sums = call::aggregator_within(&env, &read, FETCH_MS_MAX).await;
+        let sums = call::aggregator_within(&host, &read, FETCH_MS_MAX).await;
         let fetched = sums.map(|sums| {
             let cells = sums.iter().map(|(_, sum)| cells_of(sum)).sum();
             (Aggregate::new(&sums, begun_ms), cells)
         });
         if is_shared {
-            end(&read.prefix, begun_ms, &fetched);
+            end(&host, &read.prefix, begun_ms, &fetched);
         }
         let _ = done.send(fetched);
     });
@@ -144,26 +152,26 @@ async fn fetch(visit: &Visit, prefix: &str, is_shared: bool) -> Result<Fetched, 
     Ok(fetched)
 }
 
-fn begin(prefix: &str, begun_ms: i64) {
-    SHARED.with_borrow_mut(|all| {
-        if all.len() >= PREFIXES_MAX {
-            all.retain(|_, known| known.is_in_use(begun_ms));
-        }
-        if all.len() < PREFIXES_MAX {
-            let new = Shared {
-                begun_ms,
-                fetched: None,
-            };
-            all.insert(prefix.to_owned(), new);
-        }
-    });
+fn begin(host: &Host, prefix: &str, begun_ms: i64) {
+    let sums = host.state::<Sums>();
+    let mut all = sums.0.borrow_mut();
+    if all.len() >= PREFIXES_MAX {
+        all.retain(|_, known| known.is_in_use(begun_ms));
+    }
+    if all.len() < PREFIXES_MAX {
+        let new = Shared {
+            begun_ms,
+            fetched: None,
+        };
+        all.insert(prefix.to_owned(), new);
+    }
 }
 
-fn end(prefix: &str, begun_ms: i64, fetched: &Fetched) {
-    SHARED.with_borrow_mut(|all| {
-        let known = all.get_mut(prefix);
-        if let Some(known) = known.filter(|known| known.begun_ms == begun_ms) {
-            known.fetched = Some(fetched.clone());
-        }
-    });
+fn end(host: &Host, prefix: &str, begun_ms: i64, fetched: &Fetched) {
+    let sums = host.state::<Sums>();
+    let mut all = sums.0.borrow_mut();
+    let known = all.get_mut(prefix);
+    if let Some(known) = known.filter(|known| known.begun_ms == begun_ms) {
+        known.fetched = Some(fetched.clone());
+    }
 }

@@ -52,7 +52,7 @@ impl Asking {
         };
         check_cost(&told, &policy, asked.cost)?;
         Ok(Self {
-            to: call::limiter_of(&visit.env, Some(here), &name, &key),
+            to: call::limiter_of(&visit.host, Some(here), &name, &key),
             told,
             name,
             policy,

@@ -1,13 +1,8 @@
 //! Bodies: bounded before they are held, drained where they are refused.
 
-use worker::js_sys::{Object, Promise, Reflect, Uint8Array};
-use worker::wasm_bindgen;
-use worker::wasm_bindgen::prelude::*;
-use worker::wasm_bindgen_futures::JsFuture;
-use worker::web_sys::{ReadableStream, Request};
-
-use super::incoming::Incoming;
-use crate::platform::clock::{now_ms, within_ms};
+use super::visit::Visit;
+use crate::host::Host;
+use crate::host::http::{Pieces, Request};
 use crate::protocol::batch::decode::Decoder;
 use crate::protocol::batch::split::BYTE_ORDER_MARK;
 use crate::protocol::bodies::{
@@ -20,16 +15,6 @@ use crate::protocol::problem::{Code, Problem};
 /// connection does.
 const UNTIMED_BYTES_MAX: u64 = 16 * 1024;
 
-#[wasm_bindgen]
-extern "C" {
-    /// A body as the platform reads it. Its `readAtLeast` is older than the standard's `min`.
-    /// Source: developers.cloudflare.com/workers/runtime-apis/streams/readablestreambyobreader
-    type Pieces;
-
-    #[wasm_bindgen(method, catch, js_name = readAtLeast)]
-    fn read_at_least(this: &Pieces, bytes: u32, into: &Uint8Array) -> Result<Promise, JsValue>;
-}
-
 fn too_large(limit: u64) -> Problem {
     Problem::new(
         Code::BodyTooLarge,
@@ -37,7 +22,7 @@ fn too_large(limit: u64) -> Problem {
     )
 }
 
-fn broken_off(error: &dyn std::fmt::Display) -> Problem {
+fn broken_off(error: &str) -> Problem {
     Problem::new(
         Code::InvalidBody,
         format!("the body broke off: {error}; nothing was counted, send it again"),
@@ -57,54 +42,38 @@ fn too_slow(piece_ms: u64) -> Problem {
 }
 
 /// A body that is being read, piece by piece.
-struct Stream {
-    pieces: Pieces,
-    /// What the next piece is read into: the platform takes it and gives it back with the piece.
-    buffer: Uint8Array,
+struct Stream<'a> {
+    host: &'a Host,
+    pieces: Box<dyn Pieces>,
     begun_ms: i64,
     /// How long a piece may take.
     piece_ms: u64,
 }
 
-impl Stream {
-    /// The body's stream; `None` where there is no body.
-    fn open(request: &Request, piece_ms: u64) -> Option<Self> {
-        let body: ReadableStream = request.body()?;
-        let options = Object::new();
-        Reflect::set(&options, &"mode".into(), &"byob".into()).ok()?;
-        let reader = body.get_reader_with_options(options.unchecked_ref());
+impl<'a> Stream<'a> {
+    /// The body's stream; `None` where there is no body, or it was read before.
+    fn open(visit: &'a Visit, piece_ms: u64) -> Option<Self> {
         Some(Self {
-            pieces: reader.unchecked_into(),
-            buffer: Uint8Array::new_with_length(PIECE_BYTES),
-            begun_ms: now_ms(),
+            host: &visit.host,
+            pieces: visit.request.pieces(PIECE_BYTES)?,
+            begun_ms: visit.host.now_ms(),
             piece_ms,
         })
     }
 
     /// The next piece, [`PIECE_BYTES`] long but for the last; `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Problem> {
-        let read = async {
-            let promise = self.pieces.read_at_least(PIECE_BYTES, &self.buffer)?;
-            let read = JsFuture::from(promise).await?;
-            Reflect::get(&read, &"value".into())
-        };
-        let value = within_ms(self.wait_ms(), read).await;
-        let value = value.ok_or_else(|| too_slow(self.piece_ms))?;
-        let value = value.map_err(|error| broken_off(&worker::Error::from(error)))?;
-        let Some(piece) = value
-            .dyn_ref::<Uint8Array>()
-            .filter(|piece| piece.length() > 0)
-        else {
-            return Ok(None);
-        };
-        let bytes = piece.to_vec();
-        self.buffer = Uint8Array::new(&piece.buffer());
-        Ok(Some(bytes))
+        let piece = self
+            .host
+            .within_ms(self.wait_ms(), self.pieces.next())
+            .await;
+        let piece = piece.ok_or_else(|| too_slow(self.piece_ms))?;
+        piece.map_err(|error| broken_off(&error))
     }
 
     /// How long the next piece may take, milliseconds.
     fn wait_ms(&self) -> u64 {
-        let taken_ms = now_ms().saturating_sub(self.begun_ms).max(0);
+        let taken_ms = self.host.now_ms().saturating_sub(self.begun_ms).max(0);
         let left_ms = ARRIVAL_MS_MAX.saturating_sub(taken_ms);
         self.piece_ms.min(u64::try_from(left_ms).unwrap_or(0))
     }
@@ -125,32 +94,38 @@ fn length(piece: &[u8]) -> u64 {
 }
 
 /// Reads what is left of a body and throws it away, up to [`DRAIN_BYTES_MAX`].
-pub async fn drain(request: &Incoming) {
-    // A body that was read before has its stream taken already.
-    if !request.has_body() || request.raw.body_used() {
+pub async fn drain(visit: &Visit) {
+    if !visit.request.has_body() {
         return;
     }
-    if let Some(mut stream) = Stream::open(&request.raw, PIECE_MS_MAX) {
+    if let Some(mut stream) = Stream::open(visit, PIECE_MS_MAX) {
         stream.drain(0).await;
     }
+}
+
+/// The length of the body that the client announced; the platform holds it to that.
+pub fn announced_length(request: &dyn Request) -> Option<u64> {
+    request.header("content-length")?.parse().ok()
 }
 
 /// Reads a small body whole, without a byte order mark.
 ///
 /// # Errors
 /// `body-too-large` above [`BODY_BYTES_MAX`], after draining; `body-too-slow`.
-pub async fn read_small(request: &Incoming) -> Result<Vec<u8>, Problem> {
+pub async fn read_small(visit: &Visit) -> Result<Vec<u8>, Problem> {
+    let request = &*visit.request;
     // Most increments have no body: a stream for nothing took a tenth of their time.
     if !request.has_body() {
         return Ok(Vec::new());
     }
     refuse_encoded(request)?;
-    let announced = request.announced_length();
+    let announced = announced_length(request);
     let mut body = Vec::new();
     if announced.is_some_and(|bytes| bytes <= UNTIMED_BYTES_MAX) {
-        body = read_whole(request).await?;
+        let whole = request.whole().await;
+        body = whole.map_err(|error| broken_off(&error))?;
     } else {
-        each_piece(request, BODY_BYTES_MAX, PIECE_MS_MAX, |piece| {
+        each_piece(visit, BODY_BYTES_MAX, PIECE_MS_MAX, |piece| {
             body.extend_from_slice(piece);
             Ok(())
         })
@@ -162,15 +137,7 @@ pub async fn read_small(request: &Incoming) -> Result<Vec<u8>, Problem> {
     Ok(body)
 }
 
-async fn read_whole(request: &Incoming) -> Result<Vec<u8>, Problem> {
-    let read = async {
-        let buffer = JsFuture::from(request.raw.array_buffer()?).await?;
-        Ok::<_, worker::Error>(Uint8Array::new(&buffer).to_vec())
-    };
-    read.await.map_err(|error| broken_off(&error))
-}
-
-fn refuse_encoded(request: &Incoming) -> Result<(), Problem> {
+fn refuse_encoded(request: &dyn Request) -> Result<(), Problem> {
     match encoding(request).as_deref() {
         None | Some("identity") => Ok(()),
         Some(other) => Err(Problem::new(
@@ -180,7 +147,7 @@ fn refuse_encoded(request: &Incoming) -> Result<(), Problem> {
     }
 }
 
-fn encoding(request: &Incoming) -> Option<String> {
+fn encoding(request: &dyn Request) -> Option<String> {
     let value = request.header("content-encoding")?;
     let value = value.trim().to_ascii_lowercase();
     (!value.is_empty()).then_some(value)
@@ -193,12 +160,12 @@ fn encoding(request: &Incoming) -> Option<String> {
 /// `body-too-large` above [`BULK_BYTES_MAX`] before or after inflation, `body-too-slow`, `invalid-gzip`,
 /// `unsupported-encoding`, or what `each` says; after draining.
 pub async fn read_bulk(
-    request: &Incoming,
+    visit: &Visit,
     piece_ms: u64,
     mut each: impl FnMut(&[u8]) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    let mut decoder = Decoder::new(encoding(request).as_deref(), BULK_BYTES_MAX)?;
-    each_piece(request, BULK_BYTES_MAX, piece_ms, |piece| {
+    let mut decoder = Decoder::new(encoding(&*visit.request).as_deref(), BULK_BYTES_MAX)?;
+    each_piece(visit, BULK_BYTES_MAX, piece_ms, |piece| {
         decoder.push(piece, &mut each)
     })
     .await?;
@@ -206,12 +173,12 @@ pub async fn read_bulk(
 }
 
 async fn each_piece(
-    request: &Incoming,
+    visit: &Visit,
     limit: u64,
     piece_ms: u64,
     mut each: impl FnMut(&[u8]) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    let Some(mut stream) = Stream::open(&request.raw, piece_ms) else {
+    let Some(mut stream) = Stream::open(visit, piece_ms) else {
         return Ok(());
     };
     let mut seen = 0;

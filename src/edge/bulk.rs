@@ -10,9 +10,9 @@ use super::isolate::{BulkMemory, BulkStage, own_shard, shards_of, unique_hash_of
 use super::respond::Answer;
 use super::secrets::{Hashing, hashing, known_salt, name_key, prepare};
 use super::visit::Visit;
-use crate::platform::clock::{now_ms, random};
+use crate::counter::id::CounterId;
+use crate::host::Host;
 use crate::platform::measure;
-use crate::platform::setting::number;
 use crate::protocol::access::{Caller, Permission, Scope};
 use crate::protocol::batch::Record;
 use crate::protocol::batch::by::By;
@@ -157,6 +157,7 @@ fn admit(
 
 /// Adds one record of a body to what it sums to.
 fn take(
+    host: &Host,
     gather: &mut Gather,
     line: u64,
     (record, by): &(Record<'_>, By<'_>),
@@ -178,7 +179,7 @@ fn take(
     // A retry is of the day that it says; after the salt of that day is gone, of today.
     let today = day_of(now_ms);
     let day = record.at_ms.map_or(today, day_of);
-    let salt = known_salt(day).or_else(|| known_salt(today));
+    let salt = known_salt(host, day).or_else(|| known_salt(host, today));
     let (Some(salt), Some(address)) = (salt, by.address) else {
         let detail =
             "visitors cannot be told apart now; nothing of this line was counted, try again";
@@ -190,32 +191,34 @@ fn take(
 }
 
 async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer, Problem> {
-    let elements = hashing(&visit.env).await?;
+    let elements = hashing(&visit.host).await?;
     let names = match visit.header("idempotency-key") {
-        Some(_) => Some(name_key(&visit.env).await?),
-        None => prepare(&visit.env, records.day(now_ms())).await,
+        Some(_) => Some(name_key(&visit.host).await?),
+        None => prepare(&visit.host, records.day(visit.host.now_ms())).await,
     };
     let keys = Keys { elements, names };
     let hash_of = |name: &[u8]| keys.name(name);
     let datacenter = visit.datacenter();
-    let calls_max = body_calls_max(number(&visit.env, SUBREQUESTS));
+    let calls_max = body_calls_max(visit.host.number(SUBREQUESTS));
     let limits = Limits {
         // Each needs a call at least.
         counters_max: u64::try_from(calls_max).unwrap_or(u64::MAX),
         times: records.times(),
         clock_skew_ms: CLOCK_SKEW_MS,
     };
-    let now_ms = now_ms();
+    let now_ms = visit.host.now_ms();
     let body_key = match visit.header("idempotency-key") {
         Some(header) => Some(write_key(&hash_of, Kind::Batch, parse_key(&header)?)),
         None => None,
     };
     let mut body_hash = body_key.map(|_| BodyHash::new(&hash_of, &records.asked()));
-    let mut gather = Gather::new(limits, random()).knowing(unique_hash_of);
-    let mut memory = BulkMemory::of(visit.address().ok());
-    let reading_bytes = reading_bytes(visit.request.announced_length());
+    let host = visit.host.clone();
+    let hash_of_counter = move |counter: &CounterId| unique_hash_of(&host, counter);
+    let mut gather = Gather::new(limits, visit.host.random()).knowing(hash_of_counter);
+    let mut memory = BulkMemory::of(&visit.host, visit.address().ok());
+    let reading_bytes = reading_bytes(body::announced_length(&*visit.request));
     memory.hold(reading_bytes)?;
-    let reading = BulkStage::enter(Stage::Reading);
+    let reading = BulkStage::enter(&visit.host, Stage::Reading);
     let needs = records.needs();
     let take = |gather: &mut Gather, line: u64, record: Result<&[u8], Problem>| {
         let taken = match record.and_then(|bytes| records.read(bytes)) {
@@ -225,7 +228,7 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
                     true => admit(visit, caller, gather, &read.0, needs, now_ms),
                     false => Ok(()),
                 })
-                .and_then(|()| take(gather, line, &read, now_ms, &keys)),
+                .and_then(|()| take(&visit.host, gather, line, &read, now_ms, &keys)),
             Ok(None) => Ok(()),
             Err(problem) => Err(problem),
         };
@@ -234,8 +237,8 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         }
     };
     let mut splitter = records.splitter();
-    let piece_ms = number(&visit.env, BODY_PIECE_MS).unwrap_or(PIECE_MS_MAX);
-    body::read_bulk(&visit.request, piece_ms, |chunk| {
+    let piece_ms = visit.host.number(BODY_PIECE_MS).unwrap_or(PIECE_MS_MAX);
+    body::read_bulk(visit, piece_ms, |chunk| {
         if let Some(body_hash) = &mut body_hash {
             body_hash.push(&hash_of, chunk);
         }
@@ -257,8 +260,8 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     let (sums, report) = gather.finish();
     let needed = CallsNeeded::of_body(
         &sums,
-        |counter| shards_of(counter, &datacenter),
-        own_shard,
+        |counter| shards_of(&visit.host, counter, &datacenter),
+        |shards| own_shard(&visit.host, shards),
         body_key.is_some(),
         calls_max,
     )?;
@@ -274,7 +277,7 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         true => Metric::Replayed,
         false => records.acknowledged(),
     };
-    measure::reported(&report, done);
+    measure::reported(&visit.host, &report, done);
     let body = serde_json::to_string(&report)
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     let answer = Answer::json(body);

@@ -4,7 +4,6 @@
 //! Invariant: a line that is not known to be counted is among the rejected ones.
 
 use futures_channel::oneshot;
-use worker::Env;
 
 use super::fleet;
 use super::isolate::{BulkStage, own_shard, shards_of, with_waves};
@@ -12,7 +11,7 @@ use super::keyed::problem_of;
 use super::visit::Visit;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{KeyedOutcome, Keys};
-use crate::platform::clock::{now_ms, sleep_ms};
+use crate::host::Host;
 use crate::platform::keyed::count_bounded;
 use crate::platform::openings;
 use crate::platform::settled::all_settled;
@@ -61,13 +60,13 @@ pub async fn count_body(
     sums: Vec<(CounterId, Gathered)>,
     report: Report,
 ) -> Result<(Report, bool), Problem> {
-    let has_company = gather_with_others(sums.len()).await;
-    let flying = BulkStage::enter(Stage::Flying);
-    let env = visit.env.clone();
+    let has_company = gather_with_others(&visit.host, sums.len()).await;
+    let flying = BulkStage::enter(&visit.host, Stage::Flying);
+    let host = visit.host.clone();
     let (done, doing) = oneshot::channel();
     // Other bodies may have joined what this one flies, so it goes on if the client hangs up.
     visit.wait_until(async move {
-        let counted = count_all(&env, &counting, has_company, sums, report).await;
+        let counted = count_all(&host, &counting, has_company, sums, report).await;
         drop(flying);
         let _ = done.send(counted);
     });
@@ -79,14 +78,14 @@ pub async fn count_body(
 }
 
 /// Waits for other bodies, so that they share flushes. Whether there were any.
-async fn gather_with_others(counters: usize) -> bool {
+async fn gather_with_others(host: &Host, counters: usize) -> bool {
     let counters = u64::try_from(counters).unwrap_or(u64::MAX);
-    let Some(place) = with_waves(|waves| waves.place(counters, now_ms())) else {
+    let Some(place) = with_waves(host, |waves| waves.place(counters, host.now_ms())) else {
         return false;
     };
-    let _gathering = BulkStage::enter(Stage::Gathering);
-    while !with_waves(|waves| waves.may_go(place, now_ms())) {
-        sleep_ms(LOOK_EVERY_MS).await;
+    let _gathering = BulkStage::enter(host, Stage::Gathering);
+    while !with_waves(host, |waves| waves.may_go(place, host.now_ms())) {
+        host.sleep_ms(LOOK_EVERY_MS).await;
     }
     true
 }
@@ -94,21 +93,21 @@ async fn gather_with_others(counters: usize) -> bool {
 /// Counts every sum, part by part, and moves the lines of those that failed to the rejected ones. True besides if all that
 /// was counted had been counted before.
 async fn count_all(
-    env: &Env,
+    host: &Host,
     counting: &Counting,
     has_company: bool,
     sums: Vec<(CounterId, Gathered)>,
     mut report: Report,
 ) -> (Report, bool) {
-    let begun_ms = now_ms();
+    let begun_ms = host.now_ms();
     let mut is_replay = !sums.is_empty();
     let has_room = |(counter, _): &(CounterId, Gathered)| {
         let cell = CellAddress::lead(counter, &counting.datacenter);
-        openings::admit(env, &cell, User::Bulk).is_ok()
+        openings::admit(host, &cell, User::Bulk).is_ok()
     };
     let mut sums = sums.into_iter().peekable();
     while sums.peek().is_some() {
-        if now_ms() - begun_ms > BODY_MS_MAX {
+        if host.now_ms() - begun_ms > BODY_MS_MAX {
             for (_, gathered) in sums {
                 gathered.fail(&too_late(), &mut report);
             }
@@ -117,17 +116,17 @@ async fn count_all(
         let next = std::iter::from_fn(|| sums.next_if(has_room));
         let part: Vec<_> = next.take(PART_COUNTERS_MAX).collect();
         if part.is_empty() {
-            sleep_ms(ROOM_EVERY_MS).await;
+            host.sleep_ms(ROOM_EVERY_MS).await;
             continue;
         }
-        is_replay &= count_part(env, counting, has_company, part, &mut report).await;
+        is_replay &= count_part(host, counting, has_company, part, &mut report).await;
     }
     (report, is_replay)
 }
 
 /// Counts a part of a body. Returns whether all that was counted had been counted before.
 async fn count_part(
-    env: &Env,
+    host: &Host,
     counting: &Counting,
     has_company: bool,
     part: Vec<(CounterId, Gathered)>,
@@ -140,24 +139,25 @@ async fn count_part(
         keys,
         calls,
     } = counting;
-    let shards = |counter: &CounterId| shards_of(counter, datacenter);
-    let mut plan = Plan::new(part, *manner, datacenter, shards, own_shard, *key);
+    let shards = |counter: &CounterId| shards_of(host, counter, datacenter);
+    let own = |shards| own_shard(host, shards);
+    let mut plan = Plan::new(part, *manner, datacenter, shards, own, *key);
     // Elements of plain lines first: they may be sent twice without harm, so where one of their cells fails, its
     // lines fail with nothing counted, and sending them again counts nothing twice.
-    for (number, problem) in fleet::count_many(env, plan.elements(), has_company).await {
+    for (number, problem) in fleet::count_many(host, plan.elements(), has_company).await {
         plan.fail_elements(number, &problem, report);
     }
     let keyed = plan.keyed();
     let plain = plan.amounts();
     let mut is_replay = plain.is_empty() && !keyed.is_empty();
-    for (number, problem) in fleet::count_many(env, plain, has_company).await {
+    for (number, problem) in fleet::count_many(host, plain, has_company).await {
         plan.fail_amounts(number, &problem, report);
     }
     let count = |some: KeyedWrites| async move {
         let (counter, writes) = (&some.counter, &some.writes);
-        let _turn = openings::turn(env, &CellAddress::lead(counter, datacenter)).await;
+        let _turn = openings::turn(host, &CellAddress::lead(counter, datacenter)).await;
         let whose = (!some.is_recall).then_some(*keys);
-        let landed = count_bounded(env, counter, datacenter, writes, calls, whose).await;
+        let landed = count_bounded(host, counter, datacenter, writes, calls, whose).await;
         (some, landed)
     };
     let mut elements = KeyedElements::default();
@@ -176,7 +176,7 @@ async fn count_part(
         }
         elements.add(some, datacenter, &counted);
     }
-    for (number, problem) in fleet::count_many(env, elements.loads(), false).await {
+    for (number, problem) in fleet::count_many(host, elements.loads(), false).await {
         elements.fail(number, &problem, report);
     }
     is_replay

@@ -4,7 +4,6 @@ use super::read::{not_found, see_version};
 use super::respond::Answer;
 use super::visit::Visit;
 use crate::counter::id::CounterId;
-use crate::platform::clock::now_ms;
 use crate::protocol::messages::{Read, Wanted};
 use crate::protocol::problem::Problem;
 use crate::protocol::public::Told;
@@ -26,7 +25,7 @@ pub async fn distribution(visit: &Visit, id: CounterId) -> Result<Answer, Proble
             "numbers",
         ],
     )?;
-    let window = query.samples_window(now_ms().div_euclid(1_000))?;
+    let window = query.samples_window(visit.host.now_ms().div_euclid(1_000))?;
     let strings = query.numbers_as_strings()?;
     let question = Read {
         counter: id,

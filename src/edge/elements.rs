@@ -5,8 +5,6 @@
 
 use std::borrow::Cow;
 
-use worker::Env;
-
 use super::flight::Cells;
 use super::isolate::{home_of, own_shard, shards_of, unique_hash_of};
 use super::lanes;
@@ -17,7 +15,7 @@ use crate::counter::flush::{Element, Load, Refusal};
 use crate::counter::id::CounterId;
 use crate::counter::settings::UniqueHash;
 use crate::counter::split::shard_of_element;
-use crate::platform::clock::now_ms;
+use crate::host::Host;
 use crate::protocol::batch::event::IncrementBody;
 use crate::protocol::messages::Fault;
 use crate::protocol::names::CellAddress;
@@ -57,8 +55,8 @@ impl Unique {
     ///
     /// # Errors
     /// `unavailable` where there is no salt to be had.
-    pub async fn bytes(&self, env: &Env, second: i64) -> Result<Cow<'_, [u8]>, Problem> {
-        let bytes = self.bytes_of_past(env, second).await?;
+    pub async fn bytes(&self, host: &Host, second: i64) -> Result<Cow<'_, [u8]>, Problem> {
+        let bytes = self.bytes_of_past(host, second).await?;
         bytes.ok_or_else(|| {
             let detail = "there is no salt of this day: a clock is off by more than a day; nothing was counted";
             Problem::new(Code::Unavailable, detail)
@@ -71,13 +69,13 @@ impl Unique {
     /// `unavailable` where the directory does not answer.
     pub async fn bytes_of_past(
         &self,
-        env: &Env,
+        host: &Host,
         second: i64,
     ) -> Result<Option<Cow<'_, [u8]>>, Problem> {
         match self {
             Self::Given(unique) => Ok(Some(Cow::Borrowed(unique.as_bytes()))),
             Self::Visitor(address, user_agent) => {
-                let salt = salt(env, day_of(second.saturating_mul(1_000))).await?;
+                let salt = salt(host, day_of(second.saturating_mul(1_000))).await?;
                 Ok(salt.map(|salt| Cow::Owned(visitor(salt, *address, user_agent).to_vec())))
             }
         }
@@ -91,10 +89,10 @@ pub async fn hashed(
     id: &CounterId,
     unique: &[u8],
 ) -> Result<(HashId, u64), Problem> {
-    if unique_hash_of(id) == UniqueHash::Redis {
+    if unique_hash_of(&visit.host, id) == UniqueHash::Redis {
         return Ok((HashId::REDIS, redis_hash(unique)));
     }
-    let Hashing { key, id } = hashing(&visit.env).await?;
+    let Hashing { key, id } = hashing(&visit.host).await?;
     Ok((id, hash(&key, unique)))
 }
 
@@ -134,7 +132,7 @@ pub async fn merge(visit: &Visit, id: &CounterId, hyll: &Hyll) -> Result<(), Pro
     let aim = async |shards, other| match other {
         // The counter was deleted since, and came back by another hash.
         Some(UniqueHash::Keyed) => Err(not_of_redis(id)),
-        Some(UniqueHash::Redis) | None => Ok((own_shard(shards), load.clone())),
+        Some(UniqueHash::Redis) | None => Ok((own_shard(&visit.host, shards), load.clone())),
     };
     let detail = "the counter is busy; nothing was changed, try again";
     carry(visit, id, aim, detail).await
@@ -148,10 +146,10 @@ async fn carry(
     aim: impl AsyncFn(u8, Option<UniqueHash>) -> Result<(u8, Load), Problem>,
     busy: &str,
 ) -> Result<(), Problem> {
-    let mut datacenter = home_of(id).unwrap_or_else(|| visit.datacenter());
-    let mut shards = shards_of(id, &datacenter);
+    let mut datacenter = home_of(&visit.host, id).unwrap_or_else(|| visit.datacenter());
+    let mut shards = shards_of(&visit.host, id, &datacenter);
     let mut other = None;
-    let begun_ms = now_ms();
+    let begun_ms = visit.host.now_ms();
     for _ in 0..MOVES_MAX {
         let (shard, load) = aim(shards, other).await?;
         let cell = CellAddress {

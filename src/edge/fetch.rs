@@ -7,11 +7,9 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
-use super::isolate::with_reads;
-use super::views::{Fetched, Question, is_in_use};
+use super::views::{Fetched, Question, is_in_use, with_reads};
 use super::visit::Visit;
 use crate::platform::call::{self, CALL_MS_MAX};
-use crate::platform::clock::{now_ms, sleep_ms, within_ms};
 use crate::platform::measure;
 use crate::protocol::messages::{Fault, GlobalSum, ReadDrained};
 use crate::protocol::metrics::Metric;
@@ -35,17 +33,17 @@ pub struct Seen {
 /// `quota-exceeded`, `unavailable`.
 pub async fn fetch_now(visit: &Visit, question: &Question) -> Result<Seen, Problem> {
     visit.visitor().read(1)?;
-    let as_of_ms = now_ms();
+    let as_of_ms = visit.host.now_ms();
     let drained = ReadDrained {
         read: question.clone(),
     };
-    let sum = call::aggregator(&visit.env, &drained)
+    let sum = call::aggregator(&visit.host, &drained)
         .await
         .map_err(unread)?;
     visit.visitor().note_calls(sum.as_ref().map_or(0, cells_of));
     let freshness = Freshness {
         as_of_ms,
-        now_ms: now_ms(),
+        now_ms: visit.host.now_ms(),
         fresh: true,
     };
     Ok(Seen {
@@ -78,21 +76,24 @@ pub async fn fetch_shared(
     question: &Question,
     after_ms: i64,
 ) -> Result<Seen, Problem> {
-    let asked_ms = now_ms();
+    let asked_ms = visit.host.now_ms();
     // A view that somebody fetches now, or that is young enough, serves this reader too.
-    let shared = with_reads(|reads| {
+    let shared = with_reads(&visit.host, |reads| {
         reads
             .view(question)
             .filter(|view| is_in_use(view, asked_ms) && view.begun_ms > after_ms)
             .map(|view| view.begun_ms)
     });
-    measure::count(match shared {
-        Some(_) => Metric::ReadCacheHit,
-        None => Metric::ReadCacheMiss,
-    });
+    measure::count(
+        &visit.host,
+        match shared {
+            Some(_) => Metric::ReadCacheHit,
+            None => Metric::ReadCacheMiss,
+        },
+    );
     if let Some(begun_ms) = shared {
-        while now_ms() - asked_ms <= i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX) {
-            let fetched = with_reads(|reads| {
+        while visit.host.now_ms() - asked_ms <= i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX) {
+            let fetched = with_reads(&visit.host, |reads| {
                 reads
                     .view(question)
                     .filter(|view| view.begun_ms == begun_ms)
@@ -102,7 +103,7 @@ pub async fn fetch_shared(
                 Some(Some(fetched)) => {
                     let freshness = Freshness {
                         as_of_ms: begun_ms,
-                        now_ms: now_ms(),
+                        now_ms: visit.host.now_ms(),
                         fresh: false,
                     };
                     return Ok(Seen {
@@ -110,7 +111,7 @@ pub async fn fetch_shared(
                         freshness,
                     });
                 }
-                Some(None) => sleep_ms(LOOK_EVERY_MS).await,
+                Some(None) => visit.host.sleep_ms(LOOK_EVERY_MS).await,
                 // It was forgotten meanwhile: fetch anew.
                 None => break,
             }
@@ -121,26 +122,28 @@ pub async fn fetch_shared(
     if let Some(payer) = payer {
         payer.read(1)?;
     }
-    let begun_ms = now_ms();
-    with_reads(|reads| reads.begin(question, begun_ms));
+    let begun_ms = visit.host.now_ms();
+    with_reads(&visit.host, |reads| reads.begin(question, begun_ms));
     let (done, doing) = oneshot::channel();
-    let (env, asked) = (visit.env.clone(), question.clone());
+    let (host, asked) = (visit.host.clone(), question.clone());
     visit.wait_until(async move {
-        let fetched: Fetched = call::aggregator(&env, &asked)
+        let fetched: Fetched = call::aggregator(&host, &asked)
             .await
             .map(|sum| sum.map(Rc::new));
-        with_reads(|reads| reads.end(&asked, begun_ms, fetched.clone()));
+        with_reads(&host, |reads| reads.end(&asked, begun_ms, fetched.clone()));
         let _ = done.send(fetched);
     });
     let late = || Fault::Unavailable("the read took too long".to_owned());
-    let fetched = within_ms(CALL_MS_MAX, doing)
+    let fetched = visit
+        .host
+        .within_ms(CALL_MS_MAX, doing)
         .await
         .ok_or_else(late)
         .map_err(unread)?;
     let fetched = fetched.map_err(|_| unread(late()))?;
     let freshness = Freshness {
         as_of_ms: begun_ms,
-        now_ms: now_ms(),
+        now_ms: visit.host.now_ms(),
         fresh: true,
     };
     let sum = fetched.map_err(unread)?;

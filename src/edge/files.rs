@@ -5,27 +5,10 @@
 //! end of the module around it, as a function that finds one by its name: a module is what every platform loads in
 //! the same way. They are public; what the dashboard asks for needs a key like any other call.
 
-use worker::wasm_bindgen;
-use worker::wasm_bindgen::prelude::*;
-
 use super::respond::Answer;
 use super::visit::Visit;
+use crate::host::{File, Host};
 use crate::protocol::problem::{Code, Problem};
-
-#[wasm_bindgen]
-extern "C" {
-    type File;
-
-    /// Throws where the module was built without the files.
-    #[wasm_bindgen(catch, js_name = tallyFile)]
-    fn find(name: &str) -> Result<Option<File>, JsValue>;
-
-    #[wasm_bindgen(method, getter)]
-    fn text(this: &File) -> String;
-
-    #[wasm_bindgen(method, getter)]
-    fn etag(this: &File) -> String;
-}
 
 /// What the page may do: load its own files, call its own origin, and nothing else. No script and no style stands in
 /// the page itself, so text that found its way into it would not run.
@@ -57,20 +40,20 @@ pub fn index(visit: &Visit) -> Answer {
 ///
 /// # Errors
 /// `not-found`, `internal`.
-pub fn dashboard(name: Option<&str>) -> Result<Answer, Problem> {
+pub fn dashboard(host: &Host, name: Option<&str>) -> Result<Answer, Problem> {
     let Some(name) = name else {
         let location = "/dashboard/".to_owned();
         let answer = Answer::text(String::new()).with_status(308);
         return Ok(answer.with_header("location", location));
     };
     let name = if name.is_empty() { INDEX } else { name };
-    let file = file(&format!("dashboard/{name}"))?.ok_or_else(|| {
+    let file = file(host, &format!("dashboard/{name}"))?.ok_or_else(|| {
         let detail = "the dashboard has no such file; it begins at /dashboard/";
         Problem::new(Code::NotFound, detail)
     })?;
-    Ok(Answer::text(file.text())
+    Ok(Answer::text(file.text)
         .of_type(media_type(name))
-        .tagged(file.etag())
+        .tagged(file.etag)
         .with_header("content-security-policy", POLICY.to_owned())
         .with_header("referrer-policy", "no-referrer".to_owned())
         .with_header("x-content-type-options", "nosniff".to_owned()))
@@ -80,11 +63,11 @@ pub fn dashboard(name: Option<&str>) -> Result<Answer, Problem> {
 ///
 /// # Errors
 /// `internal`.
-pub fn script() -> Result<Answer, Problem> {
-    let file = file("tally.js")?.ok_or_else(missing)?;
-    Ok(Answer::text(file.text())
+pub fn script(host: &Host) -> Result<Answer, Problem> {
+    let file = file(host, "tally.js")?.ok_or_else(missing)?;
+    Ok(Answer::text(file.text)
         .of_type(media_type("tally.js"))
-        .tagged(file.etag())
+        .tagged(file.etag)
         .cached(SCRIPT_CACHE)
         .for_every_page())
 }
@@ -93,13 +76,13 @@ pub fn script() -> Result<Answer, Problem> {
 ///
 /// # Errors
 /// `internal`.
-pub fn openapi() -> Result<Answer, Problem> {
-    let file = file("openapi.json")?.ok_or_else(missing)?;
-    Ok(Answer::json(file.text()))
+pub fn openapi(host: &Host) -> Result<Answer, Problem> {
+    let file = file(host, "openapi.json")?.ok_or_else(missing)?;
+    Ok(Answer::json(file.text))
 }
 
-fn file(name: &str) -> Result<Option<File>, Problem> {
-    find(name).map_err(|_| missing())
+fn file(host: &Host, name: &str) -> Result<Option<File>, Problem> {
+    host.platform().file(name).map_err(|_| missing())
 }
 
 fn missing() -> Problem {

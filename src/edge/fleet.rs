@@ -9,14 +9,13 @@ use std::rc::Rc;
 
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use worker::Env;
 
 use super::flight::{Cells, Progress, Watcher};
 use super::isolate::{home_of, own_shard, shards_of};
 use super::lanes::{self, Line};
 use crate::counter::flush::Refusal;
 use crate::counter::lane::Ticket;
-use crate::platform::clock::{now_ms, sleep_ms};
+use crate::host::Host;
 use crate::platform::openings;
 use crate::protocol::batch::plan::Addressed;
 use crate::protocol::batch::wave;
@@ -50,11 +49,11 @@ struct Fleet {
 /// Counts all loads. Returns those that failed, by their index, with the reason. A body that has company
 /// lets the others join before it flies.
 pub async fn count_many(
-    env: &Env,
+    host: &Host,
     loads: Vec<Addressed>,
     has_company: bool,
 ) -> Vec<(usize, Problem)> {
-    let begun_ms = now_ms();
+    let begun_ms = host.now_ms();
     let mut fleet = Fleet {
         moves: vec![0; loads.len()],
         loads,
@@ -64,17 +63,17 @@ pub async fn count_many(
     };
     fleet.progress.borrow_mut().landed = vec![false; fleet.loads.len()];
     for number in 0..fleet.loads.len() {
-        fleet.join(number);
+        fleet.join(host, number);
     }
     if has_company && !fleet.loads.is_empty() {
         // All that go with it have looked by then.
-        sleep_ms(wave::LOOK_EVERY_MS + 1).await;
+        host.sleep_ms(wave::LOOK_EVERY_MS + 1).await;
         // They may have flown all of it already: where that failed, the loop below would not hear of it.
-        fleet.sort_out();
+        fleet.sort_out(host);
     }
     let mut flights: FuturesUnordered<LocalBoxFuture<'_, ()>> = FuturesUnordered::new();
     while fleet.progress.borrow().pending > 0 {
-        if now_ms() - begun_ms > PART_MS_MAX {
+        if host.now_ms() - begun_ms > PART_MS_MAX {
             fleet.give_up();
             break;
         }
@@ -85,14 +84,14 @@ pub async fn count_many(
             let Some((to, ticket)) = fleet.own.pop_front() else {
                 break;
             };
-            let Some(turn) = openings::begin(env, &to) else {
+            let Some(turn) = openings::begin(host, &to) else {
                 fleet.own.push_front((to, ticket));
                 break;
             };
-            match lanes::take::<Cells>(&to, &ticket) {
+            match lanes::take::<Cells>(host, &to, &ticket) {
                 Some((nonce, load)) => {
                     let fly = async move {
-                        Cells::fly(env, &to, nonce, load).await;
+                        Cells::fly(host, &to, nonce, load).await;
                         drop(turn);
                     };
                     flights.push(fly.boxed_local());
@@ -100,14 +99,14 @@ pub async fn count_many(
                 // The flight before it is under way, or somebody else flies it.
                 None => {
                     turn.give_back();
-                    if lanes::is_waiting::<Cells>(&to, &ticket) {
+                    if lanes::is_waiting::<Cells>(host, &to, &ticket) {
                         fleet.own.push_back((to, ticket));
                     }
                 }
             }
         }
-        next_event(&mut flights).await;
-        fleet.sort_out();
+        next_event(host, &mut flights).await;
+        fleet.sort_out(host);
     }
     // Others may have joined what still flies.
     while flights.next().await.is_some() {}
@@ -115,7 +114,7 @@ pub async fn count_many(
 }
 
 impl Fleet {
-    fn join(&mut self, number: usize) {
+    fn join(&mut self, host: &Host, number: usize) {
         let Some(Addressed { to, load, .. }) = self.loads.get(number) else {
             return;
         };
@@ -123,7 +122,7 @@ impl Fleet {
             progress: self.progress.clone(),
             number,
         };
-        match lanes::join::<Cells>(to, load.clone(), Some(watcher)) {
+        match lanes::join::<Cells>(host, to, load.clone(), Some(watcher)) {
             Ok(ticket) => {
                 let mut progress = self.progress.borrow_mut();
                 progress.pending += 1;
@@ -138,7 +137,7 @@ impl Fleet {
     }
 
     /// Sends on what a sealed shard has refused, and notes what has failed for good.
-    fn sort_out(&mut self) {
+    fn sort_out(&mut self, host: &Host) {
         let refused = std::mem::take(&mut self.progress.borrow_mut().failed);
         for (number, fault) in refused {
             let moves = self.moves.get(number).copied().unwrap_or(MOVES_MAX);
@@ -151,24 +150,24 @@ impl Fleet {
                 _ => false,
             };
             if goes_on && moves < MOVES_MAX {
-                self.send_on(number);
+                self.send_on(host, number);
             } else {
                 self.failed.push((number, fault.into()));
             }
         }
     }
 
-    fn send_on(&mut self, number: usize) {
+    fn send_on(&mut self, host: &Host, number: usize) {
         if let Some(Addressed { to, .. }) = self.loads.get_mut(number) {
-            if let Some(home) = home_of(&to.counter) {
+            if let Some(home) = home_of(host, &to.counter) {
                 to.datacenter = home;
             }
-            to.shard = own_shard(shards_of(&to.counter, &to.datacenter));
+            to.shard = own_shard(host, shards_of(host, &to.counter, &to.datacenter));
         }
         if let Some(moves) = self.moves.get_mut(number) {
             *moves += 1;
         }
-        self.join(number);
+        self.join(host, number);
     }
 
     /// Calls everything that is not known to be counted unknown.
@@ -183,8 +182,8 @@ impl Fleet {
 }
 
 /// Waits until a flight of this body lands, or it is time to look what others have flown.
-async fn next_event(flights: &mut FuturesUnordered<LocalBoxFuture<'_, ()>>) {
-    let look = std::pin::pin!(sleep_ms(LOOK_EVERY_MS));
+async fn next_event(host: &Host, flights: &mut FuturesUnordered<LocalBoxFuture<'_, ()>>) {
+    let look = std::pin::pin!(host.sleep_ms(LOOK_EVERY_MS));
     if flights.is_empty() {
         look.await;
         return;

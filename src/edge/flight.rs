@@ -5,15 +5,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use worker::Env;
-
-use super::isolate::{learn_bounded, learn_home, learn_shards, learn_unique_hash, with_lanes};
+use super::isolate::{learn_bounded, learn_home, learn_shards, learn_unique_hash};
 use super::lanes::{Lanes, Line, land};
 use crate::counter::flush::{Load, Refusal};
 use crate::counter::lane::newest_at;
 use crate::counter::nonces::Nonce;
+use crate::host::Host;
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::platform::{measure, openings};
 use crate::protocol::messages::{Fault, Flush, Flushed};
 use crate::protocol::metrics::Metric;
@@ -58,12 +56,8 @@ impl Line for Cells {
     type Outcome = Outcome;
     type Watcher = Watcher;
 
-    fn admit(env: &Env, to: &CellAddress) -> Result<(), Problem> {
-        openings::admit(env, to, User::Single).map_err(openings::overloaded)
-    }
-
-    fn with<T>(work: impl FnOnce(&mut Lanes<Self>) -> T) -> T {
-        with_lanes(work)
+    fn admit(host: &Host, to: &CellAddress) -> Result<(), Problem> {
+        openings::admit(host, to, User::Single).map_err(openings::overloaded)
     }
 
     fn lost() -> Outcome {
@@ -83,25 +77,27 @@ impl Line for Cells {
         }
     }
 
-    async fn fly(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) {
+    async fn fly(host: &Host, to: &CellAddress, nonce: Nonce, load: Load) {
         let writes = load.writes;
-        let outcome = send(env, to, nonce, load).await;
+        let outcome = send(host, to, nonce, load).await;
         let ended = match &outcome {
             Ok(_) => Metric::FlushCounted,
             Err(Fault::Unavailable(_)) => Metric::FlushUnknown,
             Err(_) => Metric::FlushRefused,
         };
-        measure::flown(ended, writes);
+        measure::flown(host, ended, writes);
         match &outcome {
             Ok(Flushed { shards, .. }) | Err(Fault::Refused(Refusal::Moved(shards))) => {
-                learn_shards(&to.counter, &to.datacenter, *shards);
+                learn_shards(host, &to.counter, &to.datacenter, *shards);
             }
-            Err(Fault::Elsewhere(home)) => learn_home(&to.counter, home),
-            Err(Fault::Refused(Refusal::Bounded)) => learn_bounded(&to.counter),
-            Err(Fault::Refused(Refusal::OtherHash(own))) => learn_unique_hash(&to.counter, *own),
+            Err(Fault::Elsewhere(home)) => learn_home(host, &to.counter, home),
+            Err(Fault::Refused(Refusal::Bounded)) => learn_bounded(host, &to.counter),
+            Err(Fault::Refused(Refusal::OtherHash(own))) => {
+                learn_unique_hash(host, &to.counter, *own)
+            }
             Err(_) => {}
         }
-        with_lanes(|lanes| {
+        Lanes::<Self>::with(host, |lanes| {
             if let Some(lane) = lanes.known(to) {
                 match &outcome {
                     Ok(flushed) => {
@@ -111,7 +107,7 @@ impl Line for Cells {
                     Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
                     Err(_) => {}
                 }
-                land::<Self>(lane, nonce, outcome);
+                land::<Self>(host, lane, nonce, outcome);
             }
         });
     }
@@ -125,22 +121,22 @@ impl Line for Cells {
 /// Not so after an attempt of unknown outcome, although that one will count nothing more: it may have been
 /// counted, and read by somebody, in the generation that ended. Its writes count at most once over all
 /// generations, and their clients are told that the outcome is unknown.
-async fn send(env: &Env, to: &CellAddress, nonce: Nonce, load: Load) -> Outcome {
+async fn send(host: &Host, to: &CellAddress, nonce: Nonce, load: Load) -> Outcome {
     let to = to.clone();
     let mut flush = Flush { to, nonce, load };
     let mut last = None;
     for milliseconds in ATTEMPTS_MS {
         if matches!(last, Some(Fault::Unavailable(_))) {
-            measure::count(Metric::FlushRetry);
+            measure::count(host, Metric::FlushRetry);
         }
-        let outcome = call::cell_within(env, &flush.to, &flush, milliseconds).await;
+        let outcome = call::cell_within(host, &flush.to, &flush, milliseconds).await;
         match (outcome, last) {
             (Err(fault @ Fault::Unavailable(_)), _) => last = Some(fault),
             // The attempt before may be on its way still, and be counted. Whoever took this for a
             // refusal would send the write elsewhere, and it would count twice.
             (Err(_), Some(fault @ Fault::Unavailable(_))) => return Err(fault),
             (Err(Fault::Refused(refusal @ Refusal::Newer(generation))), _) => {
-                flush.load.newest = generation.max(newest_at(now_ms()));
+                flush.load.newest = generation.max(newest_at(host.now_ms()));
                 last = Some(Fault::Refused(refusal));
             }
             (outcome, _) => return outcome,

@@ -9,9 +9,9 @@ use std::cell::RefCell;
 use super::isolate;
 use super::respond::Answer;
 use super::visit::Visit;
-use crate::platform::clock::{now_ms, random};
+use crate::host::{Host, State};
 use crate::platform::settled::all_settled;
-use crate::platform::{call, openings, setting};
+use crate::platform::{call, openings};
 use crate::protocol::health::{Ailment, Health};
 use crate::protocol::messages::CheckStorage;
 use crate::protocol::names;
@@ -23,8 +23,13 @@ const CHECK_MS_MAX: u64 = 1_000;
 /// All partitions at once, where all are asked: a probe waits for one round trip.
 const PARTITIONS_AT_ONCE: usize = 16;
 
-thread_local! {
-    static HEALTH: RefCell<Option<Health>> = const { RefCell::new(None) };
+/// What this isolate has found.
+struct Found(RefCell<Health>);
+
+impl State for Found {
+    fn begin(host: &Host) -> Self {
+        Self(RefCell::new(Health::new(host.random())))
+    }
 }
 
 /// 200, or why not.
@@ -33,30 +38,32 @@ thread_local! {
 /// `not-configured` for keys that cannot be read and other settings that may not be so, `unavailable` for stored data that cannot be
 /// read.
 pub async fn health(visit: &Visit) -> Result<Answer, Problem> {
-    isolate::access(&visit.env)?;
-    setting::check_all(&visit.env)?;
+    isolate::access(&visit.host)?;
+    visit.host.check_settings()?;
     match ailment(visit).await {
         None => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
         Some(ailment) => Err(ailment.into()),
     }
 }
 
-fn with<T>(work: impl FnOnce(&mut Health) -> T) -> T {
-    HEALTH.with_borrow_mut(|health| work(health.get_or_insert_with(|| Health::new(random()))))
+fn with<T>(host: &Host, work: impl FnOnce(&mut Health) -> T) -> T {
+    work(&mut host.state::<Found>().0.borrow_mut())
 }
 
 async fn ailment(visit: &Visit) -> Option<Ailment> {
     // A partition lives near whoever asks for it first, and a call to it is paid for: one is asked each time. Where one process has all
     // of them neither is so, and `serve` wants to know of all at its start.
-    let has_all = openings::are_bounded(&visit.env);
-    let due = with(|health| health.due(now_ms(), has_all));
+    let has_all = openings::are_bounded(&visit.host);
+    let due = with(&visit.host, |health| {
+        health.due(visit.host.now_ms(), has_all)
+    });
     let ask = |partition| async move {
         let to = names::directory(partition);
-        let told = call::object_within(&visit.env, &to, &CheckStorage {}, CHECK_MS_MAX).await;
+        let told = call::object_within(&visit.host, &to, &CheckStorage {}, CHECK_MS_MAX).await;
         (partition, told)
     };
     let told = all_settled(due.into_iter().map(ask), PARTITIONS_AT_ONCE).await;
-    with(|health| {
+    with(&visit.host, |health| {
         for (partition, told) in told {
             if let Ok(ailment) = told {
                 health.note(partition, ailment);

@@ -11,7 +11,6 @@ use super::{body, elements};
 use crate::counter::id::CounterId;
 use crate::counter::settings::UniqueHash;
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::protocol::messages::{Read, Wanted};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Told, hyll_of, imported_json, not_of_redis, parse_hyll};
@@ -29,7 +28,7 @@ pub async fn export(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
         visit.query(),
         &["window", "at", "consistency", "datacenter", "at_least"],
     )?;
-    let window = query.uniques_window(now_ms().div_euclid(1_000))?;
+    let window = query.uniques_window(visit.host.now_ms().div_euclid(1_000))?;
     if !visit.rounding()?.is_off() {
         let detail = "readers without a key are told rounded uniques, and registers cannot be rounded: send a key";
         return Err(Problem::new(Code::Unauthorized, detail));
@@ -54,14 +53,14 @@ pub async fn export(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
 /// `counter-not-found`, `invalid-hyll`, `hash-mismatch`, `body-too-large`, `unavailable`.
 pub async fn import(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
-    let hyll = parse_hyll(&body::read_small(&visit.request).await?)?;
+    let hyll = parse_hyll(&body::read_small(visit).await?)?;
     visit.visitor().admit(id.as_str())?;
     let _waiting = visit.waiting();
     // A flush would create the counter, by the deployment's own hash: that is a setting, which is its owner's.
-    let root = call::look_up(&visit.env, &id).await.map_err(unread)?;
+    let root = call::look_up(&visit.host, &id).await.map_err(unread)?;
     let unique_hash = root.map(|root| root.settings.unique_hash);
     match unique_hash {
-        Some(UniqueHash::Redis) => learn_unique_hash(&id, UniqueHash::Redis),
+        Some(UniqueHash::Redis) => learn_unique_hash(&visit.host, &id, UniqueHash::Redis),
         Some(UniqueHash::Keyed) => return Err(not_of_redis(&id)),
         None => {
             let detail = format!(

@@ -5,7 +5,7 @@ use super::elements::{Unique, unique_of};
 use super::visit::Visit;
 use crate::counter::id::CounterId;
 use crate::counter::samples::Samples;
-use crate::platform::clock::now_ms;
+use crate::host::Host;
 use crate::platform::measure;
 use crate::protocol::access::{Caller, Permission};
 use crate::protocol::batch::by::By;
@@ -46,7 +46,7 @@ impl Write {
         id: &CounterId,
         adds: bool,
     ) -> Result<Option<Self>, Problem> {
-        let bytes = body::read_small(&visit.request).await?;
+        let bytes = body::read_small(visit).await?;
         let body = parse_increment(&bytes)?;
         if !adds && body.sample.is_some() {
             let detail = "a sample goes with an increment; leave it out of a decrement";
@@ -64,7 +64,7 @@ impl Write {
             return Ok(None);
         }
         let unique = unique_of(visit, &body)?;
-        let (at_ms, skewed) = stamp_ms(body.at_ms);
+        let (at_ms, skewed) = stamp_ms(&visit.host, body.at_ms);
         if let Some(problem) = skewed.as_ref().filter(|_| key.is_none()) {
             return Err(problem.clone());
         }
@@ -98,7 +98,7 @@ impl Write {
             unique: unique_of(visit, &body)?,
             body,
             adds: true,
-            second: now_ms().div_euclid(1_000),
+            second: visit.host.now_ms().div_euclid(1_000),
             key: None,
             condition: None,
             skewed: None,
@@ -127,14 +127,14 @@ fn needs(adds: bool, has_time: bool, has_condition: bool) -> Vec<Permission> {
 fn is_ignored(visit: &Visit, body: &IncrementBody) -> bool {
     let is_ignored = body.by.is_ignored(|| visit.header("user-agent"));
     if is_ignored {
-        measure::count(Metric::BotIgnored);
+        measure::count(&visit.host, Metric::BotIgnored);
     }
     is_ignored
 }
 
 /// The time of a write, the client's own where there is one; and what is told where it is too far from ours.
-fn stamp_ms(given_ms: Option<i64>) -> (i64, Option<Problem>) {
-    let now_ms = now_ms();
+fn stamp_ms(host: &Host, given_ms: Option<i64>) -> (i64, Option<Problem>) {
+    let now_ms = host.now_ms();
     let at_ms = given_ms.unwrap_or(now_ms);
     let is_near = at_ms.abs_diff(now_ms) <= CLOCK_SKEW_MS.unsigned_abs();
     let skewed = || {

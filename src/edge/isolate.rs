@@ -6,18 +6,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use worker::Env;
-
-use super::flight::Cells;
-use super::lanes::Lanes;
-use super::limiters::Limits;
-use super::views::ReadCache;
+use super::visitors;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::settings::UniqueHash;
 use crate::counter::split::shard_of_lot;
-use crate::limit::visitors::Visitors;
-use crate::platform::clock::{now_ms, random, random_key};
-use crate::platform::setting::setting;
+use crate::host::{Host, State};
 use crate::protocol::access::Access;
 use crate::protocol::batch::shares::{Full, Shares};
 use crate::protocol::batch::wave::{Stage, Waves};
@@ -29,10 +22,33 @@ use crate::protocol::names::{
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
 use crate::protocol::visitor::Address;
-use crate::sketch::{HashKey, hash};
 
 /// Counters whose number of shards is remembered; about 100 bytes each. Forgetting costs one hop.
 const SHARD_COUNTS_MAX: usize = 10_000;
+
+/// The settings that requests ask for, read once: a variable is a call into JavaScript.
+struct Settings {
+    access: Result<Rc<Access>, Problem>,
+    datacenters: Datacenters,
+    address_header: Option<Rc<str>>,
+    rounding: Result<Rounding, Problem>,
+}
+
+impl State for Settings {
+    fn begin(host: &Host) -> Self {
+        let open = host.setting(ACCESS).as_deref() == Some(ACCESS_OPEN);
+        Self {
+            access: Access::from_config(host.setting(KEYS).as_deref(), open).map(Rc::new),
+            datacenters: match host.setting(DATACENTERS).as_deref() {
+                Some(DATACENTERS_REGION) => Datacenters::Regions,
+                Some(DATACENTERS_ONE) => Datacenters::One,
+                _ => Datacenters::Colos,
+            },
+            address_header: host.setting(CLIENT_ADDRESS_HEADER).map(Rc::from),
+            rounding: Rounding::parse(host.setting(UNIQUES_ROUNDING).as_deref()),
+        }
+    }
+}
 
 /// What is known of where a counter's writes go, and how.
 #[derive(Clone, Default)]
@@ -44,88 +60,45 @@ struct Home {
     learned_ms: i64,
 }
 
-struct Isolate {
-    access: Option<Rc<Access>>,
-    datacenters: Option<Datacenters>,
-    address_header: Option<Option<Rc<str>>>,
-    rounding: Option<Rounding>,
-    shards: HashMap<(CounterId, Datacenter), u8>,
-    homes: HashMap<CounterId, Home>,
-    lanes: Lanes<Cells>,
-    reads: ReadCache,
-    limits: Limits,
-    visitors: Visitors,
-    /// Visitors are hashed with it.
-    visitors_key: HashKey,
-    bulk: Shares,
-    waves: Waves,
+/// Where writes go, as far as known.
+struct Places {
+    shards: RefCell<HashMap<(CounterId, Datacenter), u8>>,
+    homes: RefCell<HashMap<CounterId, Home>>,
     /// Decides which shard this isolate stays with.
     lot: u64,
 }
 
-thread_local! {
-    static ISOLATE: RefCell<Option<Isolate>> = const { RefCell::new(None) };
+impl State for Places {
+    fn begin(host: &Host) -> Self {
+        Self {
+            shards: RefCell::default(),
+            homes: RefCell::default(),
+            lot: host.random(),
+        }
+    }
 }
 
-fn with<T>(work: impl FnOnce(&mut Isolate) -> T) -> T {
-    ISOLATE.with(|isolate| {
-        let mut isolate = isolate.borrow_mut();
-        // Randomness is there only inside a request, so the first one makes it.
-        work(isolate.get_or_insert_with(|| Isolate {
-            access: None,
-            datacenters: None,
-            address_header: None,
-            rounding: None,
-            shards: HashMap::new(),
-            homes: HashMap::new(),
-            lanes: Lanes::default(),
-            reads: ReadCache::default(),
-            limits: Limits::default(),
-            visitors: Visitors::default(),
-            visitors_key: HashKey::from(random_key().0),
-            bulk: Shares::new(BULK_MEMORY_BYTES_MAX),
-            waves: Waves::default(),
-            lot: random(),
-        }))
-    })
+/// The bulk bodies that are under way.
+struct Bulk {
+    shares: RefCell<Shares>,
+    waves: RefCell<Waves>,
 }
 
-/// Works with the lanes.
-pub fn with_lanes<T>(work: impl FnOnce(&mut Lanes<Cells>) -> T) -> T {
-    with(|isolate| work(&mut isolate.lanes))
+impl State for Bulk {
+    fn begin(_host: &Host) -> Self {
+        Self {
+            shares: RefCell::new(Shares::new(BULK_MEMORY_BYTES_MAX)),
+            waves: RefCell::default(),
+        }
+    }
 }
 
-/// Works with what is remembered of limits.
-pub fn with_limits<T>(work: impl FnOnce(&mut Limits) -> T) -> T {
-    with(|isolate| work(&mut isolate.limits))
-}
-
-/// Works with the visitors without a key, and with what hashes them.
-pub fn with_visitors<T>(work: impl FnOnce(&mut Visitors, &dyn Fn(&[u8]) -> u64) -> T) -> T {
-    with(|isolate| {
-        let key = &isolate.visitors_key;
-        work(&mut isolate.visitors, &|bytes| hash(key, bytes))
-    })
-}
-
-/// Works with the cached reads.
-pub fn with_reads<T>(work: impl FnOnce(&mut ReadCache) -> T) -> T {
-    with(|isolate| work(&mut isolate.reads))
-}
-
-/// Who may do what, parsed once.
+/// Who may do what.
 ///
 /// # Errors
 /// `not-configured` for keys that cannot be read.
-pub fn access(env: &Env) -> Result<Rc<Access>, Problem> {
-    if let Some(known) = with(|isolate| isolate.access.clone()) {
-        return Ok(known);
-    }
-    let keys = setting(env, KEYS);
-    let open = setting(env, ACCESS).as_deref() == Some(ACCESS_OPEN);
-    let access = Rc::new(Access::from_config(keys.as_deref(), open)?);
-    with(|isolate| isolate.access = Some(access.clone()));
-    Ok(access)
+pub fn access(host: &Host) -> Result<Rc<Access>, Problem> {
+    host.state::<Settings>().access.clone()
 }
 
 /// What a deployment's datacenters are.
@@ -139,147 +112,129 @@ pub enum Datacenters {
     One,
 }
 
-/// What the deployment's datacenters are. Read once: a variable is a call into JavaScript.
-pub fn datacenters(env: &Env) -> Datacenters {
-    if let Some(known) = with(|isolate| isolate.datacenters) {
-        return known;
-    }
-    let datacenters = match setting(env, DATACENTERS).as_deref() {
-        Some(DATACENTERS_REGION) => Datacenters::Regions,
-        Some(DATACENTERS_ONE) => Datacenters::One,
-        _ => Datacenters::Colos,
-    };
-    with(|isolate| isolate.datacenters = Some(datacenters));
-    datacenters
+/// What the deployment's datacenters are.
+pub fn datacenters(host: &Host) -> Datacenters {
+    host.state::<Settings>().datacenters
 }
 
-/// The header that a proxy of the deployment's own writes the client's address into, if one is named. Read once.
-pub fn address_header(env: &Env) -> Option<Rc<str>> {
-    if let Some(known) = with(|isolate| isolate.address_header.clone()) {
-        return known;
-    }
-    let header: Option<Rc<str>> = setting(env, CLIENT_ADDRESS_HEADER).map(Rc::from);
-    with(|isolate| isolate.address_header = Some(header.clone()));
-    header
+/// The header that a proxy of the deployment's own writes the client's address into, if one is named.
+pub fn address_header(host: &Host) -> Option<Rc<str>> {
+    host.state::<Settings>().address_header.clone()
 }
 
-/// How uniques are rounded for readers without a key. Read once.
+/// How uniques are rounded for readers without a key.
 ///
 /// # Errors
 /// `not-configured` for a setting that cannot be read: then nobody without a key may see more than was meant.
-pub fn rounding(env: &Env) -> Result<Rounding, Problem> {
-    if let Some(known) = with(|isolate| isolate.rounding) {
-        return Ok(known);
-    }
-    let rounding = Rounding::parse(setting(env, UNIQUES_ROUNDING).as_deref())?;
-    with(|isolate| isolate.rounding = Some(rounding));
-    Ok(rounding)
+pub fn rounding(host: &Host) -> Result<Rounding, Problem> {
+    host.state::<Settings>().rounding.clone()
 }
 
 /// Shards that a counter's writes spread over in a datacenter, as far as known here.
-pub fn shards_of(counter: &CounterId, datacenter: &Datacenter) -> u8 {
-    with(|isolate| {
-        isolate
-            .shards
-            .get(&(counter.clone(), datacenter.clone()))
-            .copied()
-            .unwrap_or(1)
-    })
+pub fn shards_of(host: &Host, counter: &CounterId, datacenter: &Datacenter) -> u8 {
+    let places = host.state::<Places>();
+    let shards = places.shards.borrow();
+    let known = shards.get(&(counter.clone(), datacenter.clone()));
+    known.copied().unwrap_or(1)
 }
 
 /// Learns a number of shards from a cell's reply.
-pub fn learn_shards(counter: &CounterId, datacenter: &Datacenter, shards: u8) {
-    with(|isolate| {
-        let key = (counter.clone(), datacenter.clone());
-        if shards <= 1 {
-            isolate.shards.remove(&key);
-            return;
-        }
-        if isolate.shards.len() >= SHARD_COUNTS_MAX && !isolate.shards.contains_key(&key) {
-            isolate.shards.clear();
-        }
-        isolate.shards.insert(key, shards);
-    });
+pub fn learn_shards(host: &Host, counter: &CounterId, datacenter: &Datacenter, shards: u8) {
+    let places = host.state::<Places>();
+    let mut known = places.shards.borrow_mut();
+    let key = (counter.clone(), datacenter.clone());
+    if shards <= 1 {
+        known.remove(&key);
+        return;
+    }
+    if known.len() >= SHARD_COUNTS_MAX && !known.contains_key(&key) {
+        known.clear();
+    }
+    known.insert(key, shards);
 }
 
-fn home_known(counter: &CounterId) -> Option<Home> {
-    with(|isolate| {
-        // Most isolates know of no home, and look nothing up.
-        if isolate.homes.is_empty() {
-            return None;
-        }
-        let known = isolate.homes.get(counter)?;
-        (now_ms() - known.learned_ms <= HOME_MS_MAX).then(|| known.clone())
-    })
+fn home_known(host: &Host, counter: &CounterId) -> Option<Home> {
+    let places = host.state::<Places>();
+    let homes = places.homes.borrow();
+    // Most isolates know of no home, and look nothing up.
+    if homes.is_empty() {
+        return None;
+    }
+    let known = homes.get(counter)?;
+    (host.now_ms() - known.learned_ms <= HOME_MS_MAX).then(|| known.clone())
 }
 
 /// Where all of a counter's writes go, as far as known here.
-pub fn home_of(counter: &CounterId) -> Option<Datacenter> {
-    home_known(counter)?.home
+pub fn home_of(host: &Host, counter: &CounterId) -> Option<Datacenter> {
+    home_known(host, counter)?.home
 }
 
 /// Whether a counter's decrements are known to be decided one by one.
-pub fn is_bounded(counter: &CounterId) -> bool {
-    home_known(counter).is_some_and(|known| known.is_bounded)
+pub fn is_bounded(host: &Host, counter: &CounterId) -> bool {
+    home_known(host, counter).is_some_and(|known| known.is_bounded)
 }
 
 /// The hash that a counter's unique elements go through, as far as known here.
-pub fn unique_hash_of(counter: &CounterId) -> UniqueHash {
-    home_known(counter).map_or(UniqueHash::default(), |known| known.unique_hash)
+pub fn unique_hash_of(host: &Host, counter: &CounterId) -> UniqueHash {
+    home_known(host, counter).map_or(UniqueHash::default(), |known| known.unique_hash)
 }
 
 /// Learns where all writes go, from whoever refused one.
-pub fn learn_home(counter: &CounterId, home: &Datacenter) {
+pub fn learn_home(host: &Host, counter: &CounterId, home: &Datacenter) {
     let home = Some(home.clone());
-    learn(counter, |known| known.home = home);
+    learn(host, counter, |known| known.home = home);
 }
 
 /// Learns that a counter's decrements are decided one by one.
-pub fn learn_bounded(counter: &CounterId) {
-    learn(counter, |known| known.is_bounded = true);
+pub fn learn_bounded(host: &Host, counter: &CounterId) {
+    learn(host, counter, |known| known.is_bounded = true);
 }
 
 /// Learns which hash a counter's unique elements go through.
-pub fn learn_unique_hash(counter: &CounterId, unique_hash: UniqueHash) {
-    learn(counter, |known| known.unique_hash = unique_hash);
+pub fn learn_unique_hash(host: &Host, counter: &CounterId, unique_hash: UniqueHash) {
+    learn(host, counter, |known| known.unique_hash = unique_hash);
 }
 
 /// Forgets what was known of a counter.
-pub fn forget_home(counter: &CounterId) {
-    with(|isolate| isolate.homes.remove(counter));
+pub fn forget_home(host: &Host, counter: &CounterId) {
+    host.state::<Places>().homes.borrow_mut().remove(counter);
 }
 
-fn learn(counter: &CounterId, learn: impl FnOnce(&mut Home)) {
-    let learned_ms = now_ms();
-    let mut home = home_known(counter).unwrap_or_default();
+fn learn(host: &Host, counter: &CounterId, learn: impl FnOnce(&mut Home)) {
+    let learned_ms = host.now_ms();
+    let mut home = home_known(host, counter).unwrap_or_default();
     home.learned_ms = learned_ms;
     learn(&mut home);
-    with(|isolate| {
-        if isolate.homes.len() >= HOMES_MAX && !isolate.homes.contains_key(counter) {
-            isolate.homes.clear();
-        }
-        isolate.homes.insert(counter.clone(), home);
-    });
+    let places = host.state::<Places>();
+    let mut homes = places.homes.borrow_mut();
+    if homes.len() >= HOMES_MAX && !homes.contains_key(counter) {
+        homes.clear();
+    }
+    homes.insert(counter.clone(), home);
 }
 
 /// The shard that this isolate stays with, of so many: large flushes to one cell rather than
 /// small ones to all.
-pub fn own_shard(shards: u8) -> u8 {
-    with(|isolate| shard_of_lot(isolate.lot, shards))
+pub fn own_shard(host: &Host, shards: u8) -> u8 {
+    shard_of_lot(host.state::<Places>().lot, shards)
 }
 
 /// What a bulk body holds of the isolate's memory; it is given back when dropped.
 pub struct BulkMemory {
+    bulk: Rc<Bulk>,
     sender: u64,
     bytes: u64,
 }
 
 impl BulkMemory {
     /// Nothing yet, of a sender at this address. All whose address is not known are one.
-    pub fn of(address: Option<Address>) -> Self {
+    pub fn of(host: &Host, address: Option<Address>) -> Self {
         let bytes = address.as_ref().map(Address::as_bytes);
-        let sender = with_visitors(|_, hashed| hashed(bytes.unwrap_or_default()));
-        Self { sender, bytes: 0 }
+        Self {
+            bulk: host.state(),
+            sender: visitors::hashed(host, bytes.unwrap_or_default()),
+            bytes: 0,
+        }
     }
 
     /// Sets what this body holds now.
@@ -287,7 +242,8 @@ impl BulkMemory {
     /// # Errors
     /// `body-too-large` where no body may hold so much; `overloaded` where there is not enough left.
     pub fn hold(&mut self, bytes: u64) -> Result<(), Problem> {
-        let held = with(|isolate| isolate.bulk.hold(self.sender, self.bytes, bytes));
+        let mut shares = self.bulk.shares.borrow_mut();
+        let held = shares.hold(self.sender, self.bytes, bytes);
         held.map_err(|full| match full {
             Full::Alone => Problem::new(
                 Code::BodyTooLarge,
@@ -307,28 +263,30 @@ impl BulkMemory {
 impl Drop for BulkMemory {
     fn drop(&mut self) {
         // To hold less is never refused.
-        let _ = with(|isolate| isolate.bulk.hold(self.sender, self.bytes, 0));
+        let mut shares = self.bulk.shares.borrow_mut();
+        let _ = shares.hold(self.sender, self.bytes, 0);
     }
 }
 
 /// Marks a bulk body as being in a stage, until it is dropped.
-pub struct BulkStage(Stage);
+pub struct BulkStage(Rc<Bulk>, Stage);
 
 impl BulkStage {
     /// From now on.
-    pub fn enter(stage: Stage) -> Self {
-        with(|isolate| isolate.waves.enter(stage));
-        Self(stage)
+    pub fn enter(host: &Host, stage: Stage) -> Self {
+        let bulk = host.state::<Bulk>();
+        bulk.waves.borrow_mut().enter(stage);
+        Self(bulk, stage)
     }
 }
 
 impl Drop for BulkStage {
     fn drop(&mut self) {
-        with(|isolate| isolate.waves.leave(self.0));
+        self.0.waves.borrow_mut().leave(self.1);
     }
 }
 
 /// Works with the waves of bulk bodies.
-pub fn with_waves<T>(work: impl FnOnce(&mut Waves) -> T) -> T {
-    with(|isolate| work(&mut isolate.waves))
+pub fn with_waves<T>(host: &Host, work: impl FnOnce(&mut Waves) -> T) -> T {
+    work(&mut host.state::<Bulk>().waves.borrow_mut())
 }

@@ -46,15 +46,21 @@ pub async fn count_one(
 ) -> Result<(Answer, Option<i64>), Problem> {
     let here = visit.datacenter();
     let delta = write.added.max(write.removed);
-    openings::admit(&visit.env, &CellAddress::lead(counter, &here), User::Single)
-        .map_err(openings::overloaded)?;
+    openings::admit(
+        &visit.host,
+        &CellAddress::lead(counter, &here),
+        User::Single,
+    )
+    .map_err(openings::overloaded)?;
     let (mut lead, mut outcome) = (here.clone(), Ok(KeyedOutcome::NotWhole));
     for _ in 0..ROUNDS_MAX {
         let only = std::slice::from_ref(&write);
         let mut landed = match how {
-            How::Claimed(keys) => count_keyed(&visit.env, counter, &here, only, *keys).await,
-            How::Recalled => recall_keyed(&visit.env, counter, &here, only).await,
-            How::Unclaimed(at) => count_unclaimed(&visit.env, counter, at, only, Keys::Drawn).await,
+            How::Claimed(keys) => count_keyed(&visit.host, counter, &here, only, *keys).await,
+            How::Recalled => recall_keyed(&visit.host, counter, &here, only).await,
+            How::Unclaimed(at) => {
+                count_unclaimed(&visit.host, counter, at, only, Keys::Drawn).await
+            }
         };
         let none = || Problem::new(Code::Internal, "a write was not answered");
         (lead, outcome) = landed.pop().ok_or_else(none)?;

@@ -3,17 +3,17 @@
 //!
 //! Invariant: an item is answered well only if the message that holds it was.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use futures_channel::oneshot;
-use worker::Env;
 
 use super::visit::Visit;
 use crate::counter::cargo::Cargo;
 use crate::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
 use crate::counter::nonces::Nonce;
-use crate::platform::clock::{now_ms, random, sleep_ms, within_ms};
+use crate::host::{Host, State};
 use crate::protocol::messages::Fault;
 use crate::protocol::problem::{Code, Problem};
 
@@ -51,12 +51,9 @@ pub trait Line: Sized + 'static {
     ///
     /// # Errors
     /// `overloaded`.
-    fn admit(_env: &Env, _to: &Self::To) -> Result<(), Problem> {
+    fn admit(_host: &Host, _to: &Self::To) -> Result<(), Problem> {
         Ok(())
     }
-
-    /// Works with the lanes of this isolate.
-    fn with<T>(work: impl FnOnce(&mut Lanes<Self>) -> T) -> T;
 
     /// What the items of a batch are told whose attendant is gone.
     fn lost() -> Self::Outcome;
@@ -65,7 +62,8 @@ pub trait Line: Sized + 'static {
     fn tell(watcher: Self::Watcher, outcome: &Self::Outcome);
 
     /// Sends a batch that was taken, and lands it.
-    fn fly(env: &Env, to: &Self::To, nonce: Nonce, load: Self::Cargo) -> impl Future<Output = ()>;
+    fn fly(host: &Host, to: &Self::To, nonce: Nonce, load: Self::Cargo)
+    -> impl Future<Output = ()>;
 }
 
 /// A lane of a line.
@@ -84,23 +82,37 @@ impl<L: Line> Default for Lanes<L> {
     }
 }
 
+/// Those of this isolate.
+struct IsolateLanes<L: Line>(RefCell<Lanes<L>>);
+
+impl<L: Line> State for IsolateLanes<L> {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
 impl<L: Line> Lanes<L> {
+    /// Works with the lanes of this isolate.
+    pub fn with<T>(host: &Host, work: impl FnOnce(&mut Self) -> T) -> T {
+        work(&mut host.state::<IsolateLanes<L>>().0.borrow_mut())
+    }
+
     /// A lane that is there.
     pub fn known(&mut self, to: &L::To) -> Option<&mut LaneOf<L>> {
         self.lanes.get_mut(to)
     }
 
     /// The lane to a place, made if need be; `None` where too many are busy.
-    fn lane(&mut self, to: &L::To) -> Option<&mut LaneOf<L>> {
+    fn lane(&mut self, host: &Host, to: &L::To) -> Option<&mut LaneOf<L>> {
         if !self.lanes.contains_key(to) {
             if self.lanes.len() >= LANES_MAX {
-                let now_ms = now_ms();
+                let now_ms = host.now_ms();
                 self.lanes.retain(|_, lane| !lane.is_idle(now_ms));
             }
             if self.lanes.len() >= LANES_MAX {
                 return None;
             }
-            self.lanes.insert(to.clone(), Lane::new(random()));
+            self.lanes.insert(to.clone(), Lane::new(host.random()));
         }
         self.lanes.get_mut(to)
     }
@@ -111,13 +123,14 @@ impl<L: Line> Lanes<L> {
 /// # Errors
 /// `overloaded` where the lane, or the isolate, is full.
 pub fn join<L: Line>(
+    host: &Host,
     to: &L::To,
     load: L::Cargo,
     watcher: Option<L::Watcher>,
 ) -> Result<TicketOf<L>, Problem> {
-    let now_ms = now_ms();
-    let joined = L::with(|lanes| {
-        let lane = lanes.lane(to)?;
+    let now_ms = host.now_ms();
+    let joined = Lanes::<L>::with(host, |lanes| {
+        let lane = lanes.lane(host, to)?;
         let lost = L::lost();
         for watcher in lane.give_up_stale(now_ms, &lost) {
             L::tell(watcher, &lost);
@@ -131,21 +144,23 @@ pub fn join<L: Line>(
 }
 
 /// Takes a ticket's batch if it may fly now.
-pub fn take<L: Line>(to: &L::To, ticket: &TicketOf<L>) -> Option<(Nonce, L::Cargo)> {
-    L::with(|lanes| lanes.known(to)?.take_for(ticket, now_ms()))
+pub fn take<L: Line>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> Option<(Nonce, L::Cargo)> {
+    Lanes::<L>::with(host, |lanes| {
+        lanes.known(to)?.take_for(ticket, host.now_ms())
+    })
 }
 
 /// Whether a ticket's batch has not been taken yet.
-pub fn is_waiting<L: Line>(to: &L::To, ticket: &TicketOf<L>) -> bool {
-    L::with(|lanes| {
+pub fn is_waiting<L: Line>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
+    Lanes::<L>::with(host, |lanes| {
         let lane = lanes.known(to);
         lane.is_some_and(|lane| lane.is_waiting(ticket))
     })
 }
 
 /// Lands a batch, and tells its watchers.
-pub fn land<L: Line>(lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
-    for watcher in lane.land(nonce.number, outcome.clone(), now_ms()) {
+pub fn land<L: Line>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
+    for watcher in lane.land(nonce.number, outcome.clone(), host.now_ms()) {
         L::tell(watcher, &outcome);
     }
 }
@@ -161,72 +176,84 @@ pub async fn carry<L: Line>(
     load: L::Cargo,
     begun_ms: i64,
 ) -> Result<Arrival<L::Outcome, PlaceOf<L>>, Problem> {
-    L::admit(&visit.env, to)?;
-    let ticket = join::<L>(to, load, None)?;
+    L::admit(&visit.host, to)?;
+    let ticket = join::<L>(&visit.host, to, load, None)?;
     if ticket.attends {
         let (landed, landing) = oneshot::channel();
-        let (env, to) = (visit.env.clone(), to.clone());
+        let (host, to) = (visit.host.clone(), to.clone());
         visit.wait_until(async move {
-            let flew = fly_in_turn::<L>(&env, &to, &ticket).await;
+            let flew = fly_in_turn::<L>(&host, &to, &ticket).await;
             // Nobody listens if the client is gone; the other items look for themselves.
             let _ = landed.send(());
             if flew {
-                fly_along::<L>(&env, &to).await;
+                fly_along::<L>(&host, &to).await;
             }
         });
         // This wakes the attendant within its own request, which is allowed.
-        let left_ms = WAIT_MS_MAX.saturating_sub(now_ms().saturating_sub(begun_ms).max(0));
-        let _ = within_ms(u64::try_from(left_ms).unwrap_or(0), landing).await;
+        let left_ms =
+            WAIT_MS_MAX.saturating_sub(visit.host.now_ms().saturating_sub(begun_ms).max(0));
+        let _ = visit
+            .host
+            .within_ms(u64::try_from(left_ms).unwrap_or(0), landing)
+            .await;
     }
     loop {
-        let look = L::with(|lanes| lanes.known(to).map(|lane| look::<L>(lane, &ticket)));
+        let look = Lanes::<L>::with(&visit.host, |lanes| {
+            lanes
+                .known(to)
+                .map(|lane| look::<L>(&visit.host, lane, &ticket))
+        });
         let wait_ms = match look {
             Some(Ok(arrival)) => return Ok(arrival),
             Some(Err(wait_ms)) => wait_ms,
             None => LOOK_EVERY_MS,
         };
-        if now_ms() - begun_ms > WAIT_MS_MAX {
+        if visit.host.now_ms() - begun_ms > WAIT_MS_MAX {
             let late = "the counter did not confirm in time".to_owned();
             return Err(Fault::Unavailable(late).into());
         }
-        sleep_ms(wait_ms).await;
+        visit.host.sleep_ms(wait_ms).await;
     }
 }
 
 /// What came of a ticket's batch, or in how many milliseconds to look again.
 fn look<L: Line>(
+    host: &Host,
     lane: &LaneOf<L>,
     ticket: &TicketOf<L>,
 ) -> Result<Arrival<L::Outcome, PlaceOf<L>>, u64> {
     lane.arrival(ticket)
-        .ok_or_else(|| lane.look_in_ms(ticket, now_ms()))
+        .ok_or_else(|| lane.look_in_ms(ticket, host.now_ms()))
 }
 
 /// Waits for a batch's turn, and flies it; false if somebody else does.
-async fn fly_in_turn<L: Line>(env: &Env, to: &L::To, ticket: &TicketOf<L>) -> bool {
-    let begun_ms = now_ms();
-    while now_ms() - begun_ms <= FLIGHT_MS_MAX {
-        if let Some((nonce, load)) = take::<L>(to, ticket) {
-            L::fly(env, to, nonce, load).await;
+async fn fly_in_turn<L: Line>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
+    let begun_ms = host.now_ms();
+    while host.now_ms() - begun_ms <= FLIGHT_MS_MAX {
+        if let Some((nonce, load)) = take::<L>(host, to, ticket) {
+            L::fly(host, to, nonce, load).await;
             return true;
         }
         // Somebody who has just landed may fly it along.
-        if !is_waiting::<L>(to, ticket) {
+        if !is_waiting::<L>(host, to, ticket) {
             return false;
         }
-        let gathers_ms = L::with(|lanes| lanes.known(to).map(|lane| lane.gathers_ms(now_ms())));
+        let gathers_ms = Lanes::<L>::with(host, |lanes| {
+            lanes.known(to).map(|lane| lane.gathers_ms(host.now_ms()))
+        });
         let gathers_ms = gathers_ms.and_then(|left_ms| u64::try_from(left_ms).ok());
-        sleep_ms(gathers_ms.unwrap_or(0).max(LOOK_EVERY_MS)).await;
+        host.sleep_ms(gathers_ms.unwrap_or(0).max(LOOK_EVERY_MS))
+            .await;
     }
     false
 }
 
 /// Flies whatever has gathered meanwhile, so that a hot lane does not idle until its next attendant
 /// looks.
-async fn fly_along<L: Line>(env: &Env, to: &L::To) {
+async fn fly_along<L: Line>(host: &Host, to: &L::To) {
     for _ in 0..FLIGHTS_ALONG_MAX {
-        let next = L::with(|lanes| lanes.known(to)?.take_first(now_ms()));
+        let next = Lanes::<L>::with(host, |lanes| lanes.known(to)?.take_first(host.now_ms()));
         let Some((nonce, load)) = next else { return };
-        L::fly(env, to, nonce, load).await;
+        L::fly(host, to, nonce, load).await;
     }
 }

@@ -8,17 +8,15 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use worker::Env;
-
 use super::asking::Asking;
-use super::isolate::with_limits;
+use super::limiters::with_limits;
 use super::visit::Visit;
 use crate::counter::id::Datacenter;
+use crate::host::Host;
 use crate::limit::holders::{Due, Holders};
 use crate::limit::hot::Hot;
 use crate::limit::meter::Verdict;
 use crate::platform::call;
-use crate::platform::clock::{now_ms, random, sleep_ms};
 use crate::platform::lend::lend;
 use crate::platform::measure;
 use crate::platform::settled::all_settled;
@@ -52,14 +50,14 @@ impl Lent {
     }
 
     /// Begins to hold a key, where it is hot.
-    fn note(&mut self, env: &Env, asking: &Asking) {
+    fn note(&mut self, host: &Host, asking: &Asking) {
         if !self.hot.is_due() {
             return;
         }
-        let now_ms = now_ms();
+        let now_ms = host.now_ms();
         let mut hasher = DefaultHasher::new();
         (&asking.to, asking.name.as_str(), asking.key.as_str()).hash(&mut hasher);
-        let is_moving = || call::limiters(env).are_changing();
+        let is_moving = || call::limiters(host).are_changing();
         if !self.hot.note(hasher.finish(), now_ms) || is_moving() {
             return;
         }
@@ -67,7 +65,7 @@ impl Lent {
             return;
         };
         if self.held.is_none() {
-            let holders = Holders::new(datacenter.as_str(), random());
+            let holders = Holders::new(datacenter.as_str(), host.random());
             self.held = Some((datacenter.clone(), holders));
         }
         if let Some(holders) = self.of(Some(datacenter)) {
@@ -88,14 +86,14 @@ pub fn take(visit: &Visit, asking: &Asking) -> Option<Verdict> {
         return None;
     }
     let (name, key) = (asking.name.as_str(), asking.key.as_str());
-    let (verdict, due) = with_limits(|limits| {
+    let (verdict, due) = with_limits(&visit.host, |limits| {
         let lent = &mut limits.lent;
-        let now_ms = now_ms();
+        let now_ms = visit.host.now_ms();
         let holders = lent.of(asking.to.datacenter.as_ref());
         let taken = holders.map(|all| all.take(name, &asking.policy, key, asking.cost, now_ms));
         let (verdict, due) = taken.unwrap_or_default();
         if verdict.is_none() {
-            lent.note(&visit.env, asking);
+            lent.note(&visit.host, asking);
         }
         (verdict, due)
     });
@@ -103,67 +101,71 @@ pub fn take(visit: &Visit, asking: &Asking) -> Option<Verdict> {
         send_soon(visit, due);
     }
     if verdict.is_some() {
-        measure::count(Metric::LimitLent);
+        measure::count(&visit.host, Metric::LimitLent);
     }
     verdict
 }
 
 /// Notes that a caller gives back what a check has consumed: as far as that was lent, the limiter hears of it with the next report.
 /// Returns how much of it that is.
-pub fn refund(asking: &Asking) -> u64 {
+pub fn refund(host: &Host, asking: &Asking) -> u64 {
     let (name, key) = (asking.name.as_str(), asking.key.as_str());
-    with_limits(|limits| {
+    with_limits(host, |limits| {
         let holders = limits.lent.of(asking.to.datacenter.as_ref());
         holders.map_or(0, |holders| {
-            holders.refund(name, key, asking.cost, now_ms())
+            holders.refund(name, key, asking.cost, host.now_ms())
         })
     })
 }
 
 fn send_soon(visit: &Visit, due: Due) {
-    let env = visit.env.clone();
-    let is_first = with_limits(|limits| !std::mem::replace(&mut limits.lent.is_ticking, true));
+    let host = visit.host.clone();
+    let is_first = with_limits(&visit.host, |limits| {
+        !std::mem::replace(&mut limits.lent.is_ticking, true)
+    });
     // Made here, since a request may be ended before its work begins.
-    let ticking = is_first.then_some(Ticking);
+    let ticking = is_first.then(|| Ticking(visit.host.clone()));
     visit.wait_until(async move {
-        send(&env, due).await;
+        send(&host, due).await;
         if ticking.is_some() {
-            tick(&env).await;
+            tick(&host).await;
         }
     });
 }
 
-async fn send(env: &Env, due: Due) {
-    measure::count(Metric::LimitMessage);
-    let datacenter = with_limits(|limits| limits.lent.held.as_ref().map(|held| held.0.clone()));
-    let answer = lend(env, datacenter.as_ref(), &due, LEND_MS_MAX).await;
-    with_limits(|limits| {
+async fn send(host: &Host, due: Due) {
+    measure::count(host, Metric::LimitMessage);
+    let datacenter = with_limits(host, |limits| {
+        limits.lent.held.as_ref().map(|held| held.0.clone())
+    });
+    let answer = lend(host, datacenter.as_ref(), &due, LEND_MS_MAX).await;
+    with_limits(host, |limits| {
         if let Some((_, holders)) = &mut limits.lent.held {
             // What is lost is asked for, or reported, again.
-            let _ = holders.heard(&due, answer, now_ms());
+            let _ = holders.heard(&due, answer, host.now_ms());
         }
     });
 }
 
 /// Gives back what nobody asks for any more.
-async fn tick(env: &Env) {
+async fn tick(host: &Host) {
     for _ in 0..TICKS_MAX {
-        sleep_ms(TICK_MS).await;
-        let due = with_limits(|limits| {
+        host.sleep_ms(TICK_MS).await;
+        let due = with_limits(host, |limits| {
             let (_, holders) = limits.lent.held.as_mut()?;
-            let due = holders.all_due(REPORTS_MAX, now_ms());
+            let due = holders.all_due(REPORTS_MAX, host.now_ms());
             (!holders.is_empty()).then_some(due)
         });
         let Some(due) = due else { break };
-        all_settled(due.into_iter().map(|due| send(env, due)), REPORTS_AT_ONCE).await;
+        all_settled(due.into_iter().map(|due| send(host, due)), REPORTS_AT_ONCE).await;
     }
 }
 
 /// Says that nobody ticks any more, however that ended.
-struct Ticking;
+struct Ticking(Host);
 
 impl Drop for Ticking {
     fn drop(&mut self) {
-        with_limits(|limits| limits.lent.is_ticking = false);
+        with_limits(&self.0, |limits| limits.lent.is_ticking = false);
     }
 }

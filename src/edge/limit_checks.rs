@@ -4,7 +4,6 @@
 //! does not get through, or the caller of this code is ended, it stays consumed: less is admitted, never more.
 
 use futures_util::future::{join, join_all};
-use worker::Env;
 
 use super::asking::Asking;
 use super::body;
@@ -12,10 +11,10 @@ use super::limiters::{CHECK_MS_MAX, forget_denial};
 use super::limits::{ask_alone, may_check, note, unreachable, with_headers};
 use super::respond::Answer;
 use super::visit::Visit;
+use crate::host::Host;
 use crate::limit::meter::Verdict;
 use crate::limit::table::ReservationId;
 use crate::platform::call;
-use crate::platform::clock::random_key;
 use crate::platform::measure;
 use crate::protocol::access::Caller;
 use crate::protocol::limits::batch::Batch;
@@ -42,7 +41,7 @@ struct Group {
 /// As [`super::limits::check`], saying which check is wrong.
 pub async fn check_many(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
-    let lines = parse_checks(&body::read_small(&visit.request).await?)?;
+    let lines = parse_checks(&body::read_small(visit).await?)?;
     let here = visit.datacenter();
     let mut askings = Vec::with_capacity(lines.len());
     for Line { policy, key, asks } in lines {
@@ -56,7 +55,9 @@ pub async fn check_many(visit: &Visit, caller: &Caller) -> Result<Answer, Proble
     }
     let _waiting = visit.waiting();
     let verdicts = decide(visit, &askings).await;
-    verdicts.iter().copied().for_each(note);
+    for verdict in &verdicts {
+        note(&visit.host, *verdict);
+    }
     let judged = askings.iter().zip(&verdicts);
     let judgements: Vec<Judgement<'_>> = judged
         .map(|(asking, verdict)| asking.judgement(&here, *verdict))
@@ -111,7 +112,7 @@ async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
         }
     }
     if groups.len() + alone.len() > 1 {
-        let id = random_key().0;
+        let id = visit.host.random_key().0;
         groups.iter_mut().for_each(|group| group.id = Some(id));
     }
     let reserving = reserve_all(visit, askings, &mut groups);
@@ -141,7 +142,7 @@ async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
         });
         join_all(given_back).await;
         for asking in askings {
-            forget_denial(&asking.to, &asking.name, &asking.key);
+            forget_denial(&visit.host, &asking.to, &asking.name, &asking.key);
         }
         let reserved = groups.iter().zip(&reserved);
         let reserved =
@@ -167,9 +168,9 @@ async fn end_all(visit: &Visit, groups: &[Group], is_admitted: bool) {
     if ends.is_empty() {
         return;
     }
-    let env = visit.env.clone();
+    let host = visit.host.clone();
     let ending = async move {
-        join_all(ends.iter().map(|end| tell(&env, end))).await;
+        join_all(ends.iter().map(|end| tell(&host, end))).await;
     };
     if is_admitted {
         // What it consumed stays consumed, whether or not the limiters hear of it.
@@ -208,7 +209,7 @@ async fn reserve_all(visit: &Visit, askings: &[Asking], groups: &mut Vec<Group>)
     }
     let mut moved: Vec<Group> = Vec::new();
     // Another name: one of these may have reserved others under the first.
-    let id = Some(random_key().0);
+    let id = Some(visit.host.random_key().0);
     for (group, reserved) in groups.iter_mut().zip(&all) {
         if reserved.homes.is_empty() {
             continue;
@@ -244,9 +245,9 @@ async fn reserve(visit: &Visit, askings: &[Asking], group: &Group) -> Reserved {
         policies,
         demands,
     };
-    measure::count(Metric::LimitMessage);
+    measure::count(&visit.host, Metric::LimitMessage);
     let to = names::limiter(&group.to);
-    let reserved = call::object_within(&visit.env, &to, &reserve, CHECK_MS_MAX).await;
+    let reserved = call::object_within(&visit.host, &to, &reserve, CHECK_MS_MAX).await;
     reserved.unwrap_or_else(|_| Reserved {
         verdicts: vec![None; group.places.len()],
         is_reserved: false,
@@ -255,7 +256,7 @@ async fn reserve(visit: &Visit, askings: &[Asking], group: &Group) -> Reserved {
 }
 
 /// Where it does not get through, what was reserved stays consumed.
-async fn tell(env: &Env, end: &EndReservation) {
+async fn tell(host: &Host, end: &EndReservation) {
     let to = names::limiter(&end.to);
-    let _ = call::object_within(env, &to, end, CHECK_MS_MAX).await;
+    let _ = call::object_within(host, &to, end, CHECK_MS_MAX).await;
 }

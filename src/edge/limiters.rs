@@ -4,13 +4,11 @@
 //! Invariant: a message of unknown outcome is not sent again, since it may have consumed; its checks are answered as the
 //! policy says for errors.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use worker::Env;
-
 use super::asking::Asking;
-use super::isolate::with_limits;
 use super::lanes::{Lanes, Line, land};
 use super::lent::Lent;
 use super::repeats;
@@ -18,10 +16,10 @@ use super::visit::Visit;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::nonces::Nonce;
 use crate::counter::split::Meter;
+use crate::host::{Host, State};
 use crate::limit::meter::Verdict;
 use crate::limit::policy::Policy;
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::limits::batch::{Batch, gather_ms};
@@ -57,7 +55,6 @@ const DENIAL_MS_MAX: i64 = 1_000;
 /// What an isolate remembers of limits.
 #[derive(Default)]
 pub struct Limits {
-    lanes: Lanes<Limiters>,
     /// How often lanes fly, and with how many checks.
     flights: HashMap<LimiterAddress, Meter>,
     policies: HashMap<PolicyName, Known>,
@@ -66,14 +63,27 @@ pub struct Limits {
     pub(super) lent: Lent,
 }
 
+/// Those of this isolate.
+struct IsolateLimits(RefCell<Limits>);
+
+impl State for IsolateLimits {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+/// Works with what this isolate remembers of limits.
+pub fn with_limits<T>(host: &Host, work: impl FnOnce(&mut Limits) -> T) -> T {
+    work(&mut host.state::<IsolateLimits>().0.borrow_mut())
+}
+
 impl Limits {
     /// How long a lane should gather that has flown with so many checks, see [`gather_ms`]. A message costs both ends as much as
     /// several answers: a hot key had 13 checks in each without, and has 30.
-    fn linger_ms(&mut self, to: &LimiterAddress, checks: u32) -> u32 {
+    fn linger_ms(&mut self, to: &LimiterAddress, checks: u32, now_ms: i64) -> u32 {
         if self.flights.len() >= METERS_MAX && !self.flights.contains_key(to) {
             self.flights.clear();
         }
-        let now_ms = now_ms();
         let meter = self.flights.entry(to.clone()).or_default();
         meter.note(checks, now_ms);
         gather_ms(meter.per_second(now_ms))
@@ -104,10 +114,6 @@ impl Line for Limiters {
     type Outcome = Result<Rc<Checked>, Fault>;
     type Watcher = ();
 
-    fn with<T>(work: impl FnOnce(&mut Lanes<Self>) -> T) -> T {
-        with_limits(|limits| work(&mut limits.lanes))
-    }
-
     fn lost() -> Self::Outcome {
         Err(Fault::Unavailable(
             "the request that carried this check was ended".to_owned(),
@@ -116,7 +122,7 @@ impl Line for Limiters {
 
     fn tell((): (), _: &Self::Outcome) {}
 
-    async fn fly(env: &Env, to: &LimiterAddress, nonce: Nonce, load: Batch) {
+    async fn fly(host: &Host, to: &LimiterAddress, nonce: Nonce, load: Batch) {
         let Batch {
             policies, demands, ..
         } = load;
@@ -127,12 +133,12 @@ impl Line for Limiters {
             waits: false,
         };
         let checks = check.demands.iter().map(|demand| demand.times).sum();
-        let outcome = send(env, &check, CHECK_MS_MAX).await.map(Rc::new);
-        with_limits(|limits| {
-            let linger_ms = limits.linger_ms(to, checks);
-            if let Some(lane) = limits.lanes.known(to) {
+        let outcome = send(host, &check, CHECK_MS_MAX).await.map(Rc::new);
+        let linger_ms = with_limits(host, |limits| limits.linger_ms(to, checks, host.now_ms()));
+        Lanes::<Self>::with(host, |lanes| {
+            if let Some(lane) = lanes.known(to) {
                 lane.linger(linger_ms);
-                land::<Self>(lane, nonce, outcome);
+                land::<Self>(host, lane, nonce, outcome);
             }
         });
     }
@@ -142,12 +148,12 @@ impl Line for Limiters {
 ///
 /// # Errors
 /// The limiter's, or `Unavailable`.
-pub async fn send(env: &Env, check: &Check, milliseconds: u64) -> Result<Checked, Fault> {
-    measure::count(Metric::LimitMessage);
+pub async fn send(host: &Host, check: &Check, milliseconds: u64) -> Result<Checked, Fault> {
+    measure::count(host, Metric::LimitMessage);
     let to = names::limiter(&check.to);
-    let checked = call::object_within(env, &to, check, milliseconds).await;
+    let checked = call::object_within(host, &to, check, milliseconds).await;
     if let Ok(Checked { remote_calls, .. }) = &checked {
-        measure::add(Metric::LimitRemoteCall, u64::from(*remote_calls));
+        measure::add(host, Metric::LimitRemoteCall, u64::from(*remote_calls));
     }
     checked
 }
@@ -158,8 +164,8 @@ pub async fn send(env: &Env, check: &Check, milliseconds: u64) -> Result<Checked
 /// # Errors
 /// `policy-not-found`; `quota-exceeded`; `unavailable` where it cannot be read and is not remembered.
 pub async fn policy_of(visit: &Visit, name: &PolicyName) -> Result<Rc<Policy>, Problem> {
-    let now_ms = now_ms();
-    let known = with_limits(|limits| {
+    let now_ms = visit.host.now_ms();
+    let known = with_limits(&visit.host, |limits| {
         let known = limits.policies.get_mut(name)?;
         let age_ms = now_ms.saturating_sub(known.read_ms);
         let must_read = age_ms > POLICY_FRESH_MS && !known.is_being_read;
@@ -172,15 +178,15 @@ pub async fn policy_of(visit: &Visit, name: &PolicyName) -> Result<Rc<Policy>, P
         && *age_ms <= POLICY_USABLE_MS
     {
         if *must_read {
-            let (env, name) = (visit.env.clone(), name.clone());
+            let (host, name) = (visit.host.clone(), name.clone());
             visit.wait_until(async move {
-                let _ = read_policy(&env, &name).await;
+                let _ = read_policy(&host, &name).await;
             });
         }
         return Ok(policy.clone());
     }
     visit.visitor().read(1)?;
-    match read_policy(&visit.env, name).await {
+    match read_policy(&visit.host, name).await {
         Ok(Some(policy)) => Ok(policy),
         Ok(None) => Err(not_found(name)),
         Err(fault) => match known {
@@ -210,13 +216,13 @@ pub fn unread(fault: &Fault) -> Problem {
 ///
 /// # Errors
 /// `Unavailable`.
-pub async fn read_policy(env: &Env, name: &PolicyName) -> Result<Option<Rc<Policy>>, Fault> {
+pub async fn read_policy(host: &Host, name: &PolicyName) -> Result<Option<Rc<Policy>>, Fault> {
     let get = GetPolicy { name: name.clone() };
-    let read = call::object_within(env, &names::directory(0), &get, CHECK_MS_MAX).await;
+    let read = call::object_within(host, &names::directory(0), &get, CHECK_MS_MAX).await;
     let read = read.map(|policy| policy.map(Rc::new));
     match &read {
-        Ok(policy) => learn_policy(name, policy.clone()),
-        Err(_) => with_limits(|limits| {
+        Ok(policy) => learn_policy(host, name, policy.clone()),
+        Err(_) => with_limits(host, |limits| {
             if let Some(known) = limits.policies.get_mut(name) {
                 known.is_being_read = false;
             }
@@ -226,10 +232,10 @@ pub async fn read_policy(env: &Env, name: &PolicyName) -> Result<Option<Rc<Polic
 }
 
 /// Remembers a policy as it is now, or that there is none.
-pub fn learn_policy(name: &PolicyName, policy: Option<Rc<Policy>>) {
-    repeats::forget();
-    let read_ms = now_ms();
-    with_limits(|limits| {
+pub fn learn_policy(host: &Host, name: &PolicyName, policy: Option<Rc<Policy>>) {
+    repeats::forget(host);
+    let read_ms = host.now_ms();
+    with_limits(host, |limits| {
         let Some(policy) = policy else {
             limits.policies.remove(name);
             return;
@@ -253,14 +259,14 @@ fn place(to: &LimiterAddress, name: &PolicyName, key: &CounterId) -> String {
 }
 
 /// The refusal of a check from memory, if it is remembered and holds still.
-pub fn denied(asking: &Asking) -> Option<Verdict> {
-    with_limits(|limits| {
+pub fn denied(host: &Host, asking: &Asking) -> Option<Verdict> {
+    with_limits(host, |limits| {
         if limits.denials.is_empty() {
             return None;
         }
         let place = place(&asking.to, &asking.name, &asking.key);
         let denial = limits.denials.get(&place)?;
-        let now_ms = now_ms();
+        let now_ms = host.now_ms();
         let holds = (denial.since_ms..denial.until_ms).contains(&now_ms)
             && asking.cost >= denial.cost
             && *denial.policy == *asking.policy;
@@ -278,10 +284,10 @@ pub fn denied(asking: &Asking) -> Option<Verdict> {
 }
 
 /// Remembers a refusal for a while.
-pub fn learn_denial(asking: &Asking, verdict: Verdict) {
-    let now_ms = now_ms();
+pub fn learn_denial(host: &Host, asking: &Asking, verdict: Verdict) {
+    let now_ms = host.now_ms();
     let waits_ms = i64::try_from(verdict.retry_after_ms).unwrap_or(DENIAL_MS_MAX);
-    with_limits(|limits| {
+    with_limits(host, |limits| {
         if limits.denials.len() >= DENIALS_MAX {
             limits.denials.retain(|_, denial| denial.until_ms > now_ms);
         }
@@ -302,7 +308,7 @@ pub fn learn_denial(asking: &Asking, verdict: Verdict) {
 }
 
 /// Forgets a refusal: something was given back.
-pub fn forget_denial(to: &LimiterAddress, name: &PolicyName, key: &CounterId) {
-    repeats::forget();
-    with_limits(|limits| limits.denials.remove(&place(to, name, key)));
+pub fn forget_denial(host: &Host, to: &LimiterAddress, name: &PolicyName, key: &CounterId) {
+    repeats::forget(host);
+    with_limits(host, |limits| limits.denials.remove(&place(to, name, key)));
 }

@@ -13,9 +13,9 @@ use super::repeats::{self, Repeatable};
 use super::respond::Answer;
 use super::visit::Visit;
 use crate::counter::id::CounterId;
+use crate::host::Host;
 use crate::limit::meter::Verdict;
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::access::{Caller, Permission, Scope as Right};
 use crate::protocol::limits::batch::{Batch, Place};
@@ -47,13 +47,13 @@ pub async fn check(
     let right = names::limit_right(&name, Some(&key));
     caller.may_limit(Right::Write, &right)?;
     Query::parse(visit.query(), &[])?;
-    let asked = parse_check(&body::read_small(&visit.request).await?)?;
+    let asked = parse_check(&body::read_small(visit).await?)?;
     may_check(caller, &right, &asked)?;
     let here = visit.datacenter();
     let asking = Asking::new(visit, &here, name, key, asked).await?;
     visit.visitor().admit(&right)?;
-    if let Some(verdict) = denied(&asking) {
-        repeats::count_refused();
+    if let Some(verdict) = denied(&visit.host, &asking) {
+        repeats::count_refused(&visit.host);
         let answer = answer_of(&asking.judgement(&here, Some(verdict)));
         // One that only watches refuses nobody.
         return Ok(if asking.policy.is_shadow || caller.is_public() {
@@ -63,7 +63,7 @@ pub async fn check(
         });
     }
     if let Some(verdict) = lent::take(visit, &asking) {
-        note(Some(verdict));
+        note(&visit.host, Some(verdict));
         let answer = answer_of(&asking.judgement(&here, Some(verdict)));
         return Ok(if caller.is_public() {
             answer
@@ -73,9 +73,9 @@ pub async fn check(
     }
     let verdict = ask(visit, &asking).await;
     if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
-        learn_denial(&asking, verdict);
+        learn_denial(&visit.host, &asking, verdict);
     }
-    note(verdict);
+    note(&visit.host, verdict);
     Ok(answer_of(&asking.judgement(&here, verdict)))
 }
 
@@ -89,19 +89,22 @@ pub fn may_check(caller: &Caller, right: &str, asked: &Asked) -> Result<(), Prob
 }
 
 /// Counts what came of a check.
-pub fn note(verdict: Option<Verdict>) {
-    measure::count(match verdict {
-        Some(verdict) if verdict.is_allowed => Metric::LimitAllowed,
-        Some(_) => Metric::LimitRefused,
-        None => Metric::LimitError,
-    });
+pub fn note(host: &Host, verdict: Option<Verdict>) {
+    measure::count(
+        host,
+        match verdict {
+            Some(verdict) if verdict.is_allowed => Metric::LimitAllowed,
+            Some(_) => Metric::LimitRefused,
+            None => Metric::LimitError,
+        },
+    );
 }
 
 /// The verdict by the lane to the limiter. `None` where nobody can tell.
 async fn ask(visit: &Visit, asking: &Asking) -> Option<Verdict> {
     let _waiting = visit.waiting();
     let batch = asking.batch(Wish::Consume);
-    let arrival = lanes::carry::<Limiters>(visit, &asking.to, batch, now_ms())
+    let arrival = lanes::carry::<Limiters>(visit, &asking.to, batch, visit.host.now_ms())
         .await
         .ok()?;
     let Place { ask, ordinal } = arrival.later;
@@ -126,7 +129,7 @@ async fn judge_alone(visit: &Visit, asking: &Asking, wish: Wish) -> Judged {
     // What the world's limiter alone can tell is asked there at once.
     let is_for_world = asking.is_worlds() && matches!(wish, Wish::Look | Wish::Forget);
     let to = if is_for_world {
-        call::limiter_of(&visit.env, None, &asking.name, &asking.key)
+        call::limiter_of(&visit.host, None, &asking.name, &asking.key)
     } else {
         asking.to.clone()
     };
@@ -144,7 +147,7 @@ async fn judge_alone(visit: &Visit, asking: &Asking, wish: Wish) -> Judged {
     } else {
         CHECK_MS_MAX
     };
-    let checked = limiters::send(&visit.env, &check, milliseconds).await;
+    let checked = limiters::send(&visit.host, &check, milliseconds).await;
     let first = |checked: Checked| checked.judged.first().copied();
     checked.ok().and_then(first).unwrap_or(Judged::Unreachable)
 }
@@ -212,7 +215,7 @@ async fn about(
         Wish::Refund => give_back(visit, &asking).await,
         Wish::Look | Wish::Forget | Wish::Consume => judge_alone(visit, &asking, wish).await,
     };
-    forget_denial(&asking.to, &asking.name, &asking.key);
+    forget_denial(&visit.host, &asking.to, &asking.name, &asking.key);
     if judged == Judged::Full {
         let detail = "the limiter has no room for this key alone, which shares a meter with others: nothing is given back of that, \
             since what the key has used of it is not known; it comes back with time";
@@ -230,7 +233,7 @@ async fn about(
 
 /// Gives back what a check has consumed: from what the isolate was lent, and the rest at the limiter.
 async fn give_back(visit: &Visit, asking: &Asking) -> Judged {
-    let lent = lent::refund(asking);
+    let lent = lent::refund(&visit.host, asking);
     if lent < asking.cost {
         let rest = Asking {
             cost: asking.cost - lent,
@@ -274,7 +277,7 @@ pub async fn forget(visit: &Visit, name: PolicyName, key: CounterId) -> Result<A
 /// As [`check`].
 pub async fn refund(visit: &Visit, name: PolicyName, key: CounterId) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
-    let asked = parse_check(&body::read_small(&visit.request).await?)?;
+    let asked = parse_check(&body::read_small(visit).await?)?;
     about(visit, name, key, asked, Wish::Refund).await
 }
 
@@ -284,14 +287,14 @@ pub async fn refund(visit: &Visit, name: PolicyName, key: CounterId) -> Result<A
 /// `invalid-policy`, `unknown-field`, `too-many-policies`, `unavailable`.
 pub async fn put_policy(visit: &Visit, name: PolicyName) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
-    let policy = parse_policy(&body::read_small(&visit.request).await?)?;
+    let policy = parse_policy(&body::read_small(visit).await?)?;
     let put = PutPolicy {
         name: name.clone(),
         policy: policy.clone(),
     };
     let _waiting = visit.waiting();
     let to = names::directory(0);
-    let status = match call::object(&visit.env, &to, &put).await? {
+    let status = match call::object(&visit.host, &to, &put).await? {
         PolicyPut::Created => 201,
         PolicyPut::Replaced => 200,
         PolicyPut::Full => {
@@ -300,7 +303,7 @@ pub async fn put_policy(visit: &Visit, name: PolicyName) -> Result<Answer, Probl
         }
     };
     let answer = Answer::json(policy_json(&name, &policy)).with_status(status);
-    learn_policy(&name, Some(Rc::new(policy)));
+    learn_policy(&visit.host, &name, Some(Rc::new(policy)));
     Ok(answer)
 }
 
@@ -312,7 +315,7 @@ pub async fn get_policy(visit: &Visit, name: PolicyName) -> Result<Answer, Probl
     Query::parse(visit.query(), &[])?;
     visit.visitor().read(1)?;
     let _waiting = visit.waiting();
-    let policy = limiters::read_policy(&visit.env, &name).await;
+    let policy = limiters::read_policy(&visit.host, &name).await;
     match policy.map_err(|fault| limiters::unread(&fault))? {
         Some(policy) => Ok(Answer::json(policy_json(&name, &policy))),
         None => Err(limiters::not_found(&name)),
@@ -328,8 +331,8 @@ pub async fn delete_policy(visit: &Visit, name: PolicyName) -> Result<Answer, Pr
     Query::parse(visit.query(), &[])?;
     let delete = DeletePolicy { name: name.clone() };
     let _waiting = visit.waiting();
-    let was_there = call::object(&visit.env, &names::directory(0), &delete).await?;
-    learn_policy(&name, None);
+    let was_there = call::object(&visit.host, &names::directory(0), &delete).await?;
+    learn_policy(&visit.host, &name, None);
     if was_there {
         Ok(Answer::json(deleted_json(&name)))
     } else {
@@ -354,7 +357,7 @@ pub async fn list_policies(visit: &Visit, caller: &Caller) -> Result<Answer, Pro
         limit: limit + 1,
     };
     let to = names::directory(0);
-    let mut policies = call::object(&visit.env, &to, &list)
+    let mut policies = call::object(&visit.host, &to, &list)
         .await
         .map_err(|fault| limiters::unread(&fault))?;
     let most = usize::try_from(limit).unwrap_or(usize::MAX);

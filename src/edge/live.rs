@@ -4,15 +4,14 @@
 
 use std::cell::Cell;
 
-use worker::web_sys::Response;
-
 use super::respond::{self, Answer};
 use super::secrets::name_key;
 use super::visit::Visit;
 use super::visitors;
 use crate::cluster::region::location_hint;
+use crate::host::http::Response;
+use crate::host::{Host, State, Stream};
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::protocol::access::Scope;
 use crate::protocol::live::talk::{asked, resumes};
 use crate::protocol::live::{
@@ -30,6 +29,10 @@ const FOUND_MS: u64 = 60_000;
 /// How long an isolate refuses streams after all hubs of the region were full, milliseconds: finding that out took a call to each.
 const ALL_FULL_MS: u64 = 1_000;
 
+/// Statuses of a hub that has begun a stream.
+const SOCKET: u16 = 101;
+const EVENTS: u16 = 200;
+
 /// Status of a hub that is full.
 const FULL: u16 = 503;
 
@@ -39,24 +42,28 @@ const SPENT: u16 = 429;
 /// When a visitor who has as many streams as it may have is to look again, seconds.
 const SPENT_SECONDS: u32 = 30;
 
-thread_local! {
+/// What this isolate knows of hubs.
+#[derive(Default)]
+struct Hubs {
     /// The hub that had room last, its region, and when it was found. An isolate is nearly always asked from one region.
-    static FOUND: Cell<(Option<&'static str>, u32, i64)> = const { Cell::new((None, 0, 0)) };
+    found: Cell<(Option<&'static str>, u32, i64)>,
     /// When all hubs of a region were full, and which region.
-    static ALL_FULL: Cell<(Option<&'static str>, i64)> = const { Cell::new((None, 0)) };
+    all_full: Cell<(Option<&'static str>, i64)>,
+}
+
+impl State for Hubs {
+    fn begin(_host: &Host) -> Self {
+        Self::default()
+    }
 }
 
 /// `GET /live`.
-///
-/// # Errors
-/// The platform's.
-pub async fn fetch(visit: &Visit) -> worker::Result<Response> {
+pub async fn fetch(visit: &Visit) -> Response {
     match open(visit).await {
-        Ok(response) if response.status() == 101 => {
-            respond::note_socket(RouteName::Live, visit);
-            Ok(response)
+        Ok(Some(stream)) if stream.status == SOCKET => {
+            respond::socket(visit, RouteName::Live, stream)
         }
-        Ok(response) => respond::events(visit, RouteName::Live, response.body().as_ref()),
+        Ok(stream) => respond::events(visit, RouteName::Live, stream),
         Err(problem) => respond::respond(visit, RouteName::Live, Answer::from(problem)),
     }
 }
@@ -66,7 +73,7 @@ async fn visitor_of(visit: &Visit) -> Result<Option<u64>, Problem> {
     if !visit.is_public() {
         return Ok(None);
     }
-    let key = name_key(&visit.env).await?;
+    let key = name_key(&visit.host).await?;
     Ok(Some(hash(&key, &visitors::address_bytes(visit))))
 }
 
@@ -78,7 +85,8 @@ fn spent() -> Problem {
     Problem::new(Code::QuotaExceeded, detail).with_retry_after(SPENT_SECONDS)
 }
 
-async fn open(visit: &Visit) -> Result<Response, Problem> {
+/// The stream of a hub; `None` for `HEAD`.
+async fn open(visit: &Visit) -> Result<Option<Stream>, Problem> {
     let caller = visit.caller()?;
     let (ids, as_strings) = asked(visit.query())?;
     for id in &ids {
@@ -92,9 +100,8 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
         let detail = "this call can be upgraded to websocket alone; leave out Upgrade for server-sent events";
         return Err(Problem::new(Code::InvalidUpgrade, detail));
     }
-    let internal = |_| Problem::new(Code::Internal, "no response can be made");
     if visit.method() == "HEAD" {
-        return Response::new().map_err(internal);
+        return Ok(None);
     }
     // Each is read at once, whoever watches it already.
     let reads = u64::try_from(ids.len()).unwrap_or(u64::MAX);
@@ -112,27 +119,28 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
         prefixes,
         visitor: visitor_of(visit).await?,
     };
+    let hubs = visit.host.state::<Hubs>();
     let region = location_hint(&visit.datacenter());
-    let (found_region, first, found_ms) = FOUND.get();
-    let is_recent = found_region == region && now_ms().abs_diff(found_ms) < FOUND_MS;
+    let (found_region, first, found_ms) = hubs.found.get();
+    let is_recent = found_region == region && visit.host.now_ms().abs_diff(found_ms) < FOUND_MS;
     let first = if is_recent { first } else { 0 };
-    let (full_region, full_ms) = ALL_FULL.get();
+    let (full_region, full_ms) = hubs.all_full.get();
     let all_full = || {
         let detail = "all places for streams are taken; connect again later";
         Err(Problem::new(Code::Overloaded, detail))
     };
-    if full_region == region && now_ms().abs_diff(full_ms) < ALL_FULL_MS {
+    if full_region == region && visit.host.now_ms().abs_diff(full_ms) < ALL_FULL_MS {
         return all_full();
     }
     // Those before the one that was found may have room again.
     for number in (first..HUBS_MAX).chain(0..first) {
         let hub = names::hub(region, number);
-        let stream = call::stream(&visit.env, &hub, &join, upgrade.as_deref()).await;
-        let response = stream
+        let stream = call::stream(&visit.host, &hub, &join, upgrade.as_deref()).await;
+        let stream = stream
             .map_err(|fault| Problem::new(Code::Unavailable, format!("{fault}; connect again")))?;
-        match response.status() {
+        match stream.status {
             FULL => continue,
-            101 | 200 => {}
+            SOCKET | EVENTS => {}
             SPENT => return Err(spent()),
             _ => {
                 let detail = "the hub of the stream has failed; connect again";
@@ -140,10 +148,10 @@ async fn open(visit: &Visit) -> Result<Response, Problem> {
             }
         }
         if !is_recent || number != first {
-            FOUND.set((region, number, now_ms()));
+            hubs.found.set((region, number, visit.host.now_ms()));
         }
-        return Ok(response);
+        return Ok(Some(stream));
     }
-    ALL_FULL.set((region, now_ms()));
+    hubs.all_full.set((region, visit.host.now_ms()));
     all_full()
 }

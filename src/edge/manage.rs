@@ -1,15 +1,15 @@
 //! Operations on a counter as a whole: settings, set, reset, deletion; and listings.
 
 use super::body;
-use super::isolate::{self, with_reads};
+use super::isolate;
 use super::keyed::needs_home;
 use super::read::{not_found, unread};
 use super::respond::Answer;
 use super::secrets::name_key;
+use super::views::with_reads;
 use super::visit::Visit;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::access::Caller;
 use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
@@ -32,7 +32,7 @@ use crate::sketch::hash;
 /// `invalid-body`, `unknown-field`, `needs-home`, `below-floor`, `hash-mismatch`, `precondition-failed`, `unavailable`.
 pub async fn put(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
-    let bytes = body::read_small(&visit.request).await?;
+    let bytes = body::read_small(visit).await?;
     let operation = Operation::Put(parse_settings(&bytes)?);
     operate(visit, id, operation, strings, Metric::AcknowledgedPut).await
 }
@@ -43,7 +43,7 @@ pub async fn put(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
 /// `invalid-body`, `unknown-field`, `below-floor`, `precondition-failed`, `needs-home`, `unavailable`.
 pub async fn set(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
-    let bytes = body::read_small(&visit.request).await?;
+    let bytes = body::read_small(visit).await?;
     let operation = Operation::Set(parse_set(&bytes)?);
     operate(visit, id, operation, strings, Metric::AcknowledgedSet).await
 }
@@ -54,7 +54,7 @@ pub async fn set(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
 /// `counter-not-found`, and as [`set`].
 pub async fn reset(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
-    parse_nothing(&body::read_small(&visit.request).await?)?;
+    parse_nothing(&body::read_small(visit).await?)?;
     let metric = Metric::AcknowledgedReset;
     operate(visit, id, Operation::Reset, strings, metric).await
 }
@@ -95,15 +95,15 @@ async fn operate(
         let drain = ReadDrained {
             read: question(&id),
         };
-        let _ = call::aggregator(&visit.env, &drain).await;
+        let _ = call::aggregator(&visit.host, &drain).await;
     }
-    let operated = call::root_within(&visit.env, &id, &operate, OPERATE_MS_MAX).await?;
-    with_reads(|reads| reads.forget(&id));
-    isolate::forget_home(&id);
+    let operated = call::root_within(&visit.host, &id, &operate, OPERATE_MS_MAX).await?;
+    with_reads(&visit.host, |reads| reads.forget(&id));
+    isolate::forget_home(&visit.host, &id);
     let done = match done_of(&id, operated)? {
         Ok(done) => done,
         Err(answered) => {
-            measure::count(Metric::Replayed);
+            measure::count(&visit.host, Metric::Replayed);
             return Ok(answer_of(answered).replayed());
         }
     };
@@ -115,11 +115,14 @@ async fn operate(
     } else {
         state_after(visit, &id, &done, strings).await?
     };
-    measure::count(if done.is_repeat {
-        Metric::Replayed
-    } else {
-        metric
-    });
+    measure::count(
+        &visit.host,
+        if done.is_repeat {
+            Metric::Replayed
+        } else {
+            metric
+        },
+    );
     let Some(OperationKey { key, .. }) = key else {
         return Ok(answer_of(answered));
     };
@@ -129,7 +132,7 @@ async fn operate(
         key,
         answer: answered,
     };
-    let answer = answer_of(call::root(&visit.env, &id, &keep).await?);
+    let answer = answer_of(call::root(&visit.host, &id, &keep).await?);
     Ok(if done.is_repeat {
         answer.replayed()
     } else {
@@ -151,7 +154,7 @@ async fn key_of(
         return Ok(None);
     };
     let text = parse_key(&header)?;
-    let secret = name_key(&visit.env).await?;
+    let secret = name_key(&visit.host).await?;
     let hashed = |bytes: &[u8]| hash(&secret, bytes);
     let asked = crate::protocol::messages::encode(operation)?;
     Ok(Some(OperationKey {
@@ -206,10 +209,10 @@ async fn state_after(
     done: &Done,
     strings: bool,
 ) -> Result<Answered, Problem> {
-    let as_of_ms = now_ms();
+    let as_of_ms = visit.host.now_ms();
     // Every datacenter is asked: what they had pushed is from before.
     let asked = ReadDrained { read: question(id) };
-    let sum = call::aggregator(&visit.env, &asked).await?;
+    let sum = call::aggregator(&visit.host, &asked).await?;
     let sum = sum.ok_or_else(|| {
         Problem::new(
             Code::CounterNotFound,
@@ -218,7 +221,7 @@ async fn state_after(
     })?;
     let freshness = Freshness {
         as_of_ms,
-        now_ms: now_ms(),
+        now_ms: visit.host.now_ms(),
         fresh: true,
     };
     let told = Told::new(id, &sum, freshness).rounded(visit.rounding()?);
@@ -233,14 +236,14 @@ async fn state_after(
 /// # Errors
 /// `unavailable`.
 pub async fn home_now(visit: &Visit, id: &CounterId) -> Result<Option<Datacenter>, Problem> {
-    if let Some(home) = isolate::home_of(id) {
+    if let Some(home) = isolate::home_of(&visit.host, id) {
         return Ok(Some(home));
     }
-    let root = call::look_up(&visit.env, id).await?;
+    let root = call::look_up(&visit.host, id).await?;
     let home = root.and_then(|root| root.home);
     match &home {
-        Some(home) => isolate::learn_home(id, home),
-        None => isolate::forget_home(id),
+        Some(home) => isolate::learn_home(&visit.host, id, home),
+        None => isolate::forget_home(&visit.host, id),
     }
     Ok(home)
 }
@@ -250,7 +253,7 @@ pub async fn home_now(visit: &Visit, id: &CounterId) -> Result<Option<Datacenter
 /// # Errors
 /// As [`settle_home`].
 pub async fn home_for_good(visit: &Visit, id: &CounterId) -> Result<Datacenter, Problem> {
-    if let Some(home) = isolate::home_of(id) {
+    if let Some(home) = isolate::home_of(&visit.host, id) {
         return Ok(home);
     }
     settle_home(visit, id).await
@@ -269,7 +272,7 @@ pub async fn settle_home(visit: &Visit, id: &CounterId) -> Result<Datacenter, Pr
         key: None,
         condition: None,
     };
-    let operated = call::root(&visit.env, id, &operate).await?;
+    let operated = call::root(&visit.host, id, &operate).await?;
     if operated == Operated::NotFound {
         let detail = "there is no such counter any more; nothing was counted";
         return Err(Problem::new(Code::PreconditionFailed, detail));
@@ -278,7 +281,7 @@ pub async fn settle_home(visit: &Visit, id: &CounterId) -> Result<Datacenter, Pr
         Ok(Done {
             home: Some(home), ..
         }) => {
-            isolate::learn_home(id, &home);
+            isolate::learn_home(&visit.host, id, &home);
             Ok(home)
         }
         _ => Err(needs_home()),
@@ -303,7 +306,7 @@ pub async fn list(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
         after,
         limit: limit + 1,
     };
-    let mut counters = call::aggregator(&visit.env, &list).await.map_err(unread)?;
+    let mut counters = call::aggregator(&visit.host, &list).await.map_err(unread)?;
     let has_more = counters.len() > usize::try_from(limit).unwrap_or(usize::MAX);
     counters.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     let cursor = counters.last().filter(|_| has_more).map(CounterId::as_str);

@@ -19,8 +19,8 @@ pub async fn metrics(visit: &Visit) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
     let snapshot = {
         let _waiting = visit.waiting();
-        call::aggregator_within(&visit.env, &Measure {}, AGGREGATOR_MS_MAX).await
+        call::aggregator_within(&visit.host, &Measure {}, AGGREGATOR_MS_MAX).await
     };
-    let text = measure::render(snapshot.ok().as_ref());
+    let text = measure::render(&visit.host, snapshot.ok().as_ref());
     Ok(Answer::text(text).of_type(CONTENT_TYPE))
 }

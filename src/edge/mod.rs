@@ -3,8 +3,6 @@
 //! | module | holds |
 //! |---|---|
 //! | [`visit`] | one request and what is known of it |
-//! | [`head`] | status and headers, as the platform takes them |
-//! | [`incoming`] | a request, taken apart |
 //! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
 //! | [`body`] | bodies, bounded, drained where they are refused |
 //! | [`keyed`] | writes that count once however often they come |
@@ -51,10 +49,8 @@ mod fetch;
 mod files;
 mod fleet;
 mod flight;
-mod head;
 mod health;
 mod hyll;
-mod incoming;
 mod increment;
 mod isolate;
 mod keyed;
@@ -79,9 +75,8 @@ mod visit;
 mod visitors;
 mod write;
 
-use worker::web_sys::{Request, Response};
-use worker::{Context, Env};
-
+use crate::host::Host;
+use crate::host::http::{Context, Request, Response};
 use crate::protocol::access::{Permission, Scope};
 use crate::protocol::names::limit_right;
 use crate::protocol::problem::Problem;
@@ -90,8 +85,8 @@ use respond::Answer;
 use visit::Visit;
 
 /// Answers one request of a client.
-pub async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
-    let visit = Visit::new(request, env, context);
+pub async fn fetch(request: Box<dyn Request>, host: Host, context: Context) -> Response {
+    let visit = Visit::new(request, host, context);
     if let Some(known) = repeats::again(&visit) {
         return known;
     }
@@ -122,11 +117,11 @@ async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
     match (route, visit.caller()) {
         (Route::Health, _) => health::health(visit).await,
         (Route::Index, _) => Ok(files::index(visit)),
-        (Route::OpenApi, _) => files::openapi(),
-        (Route::Script, _) => files::script(),
+        (Route::OpenApi, _) => files::openapi(&visit.host),
+        (Route::Script, _) => files::script(&visit.host),
         (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,
         (Route::Badge(id), _) => pages::badge(visit, &visit.caller_of_image()?, id).await,
-        (Route::Dashboard(name), _) => files::dashboard(name.as_deref()),
+        (Route::Dashboard(name), _) => files::dashboard(&visit.host, name.as_deref()),
         (_, Err(problem)) => Err(problem),
         // It is answered by a stream.
         (Route::Live, _) => Ok(Answer::text(String::new())),

@@ -9,7 +9,6 @@ use super::visit::Visit;
 use super::write;
 use crate::counter::id::CounterId;
 use crate::counter::total::Value;
-use crate::platform::clock::now_ms;
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::badge::{Badge, FRESH_SECONDS, NONE_YET};
 use crate::protocol::batch::event::UNIQUE_BYTES_MAX;
@@ -60,7 +59,7 @@ pub async fn pixel(visit: &Visit, caller: &Caller, id: CounterId) -> Result<Answ
 pub async fn badge(visit: &Visit, caller: &Caller, id: CounterId) -> Result<Answer, Problem> {
     caller.may(Scope::Read, id.as_str())?;
     let badge = Badge::parse(visit.query())?;
-    let window = badge.window(now_ms().div_euclid(1_000));
+    let window = badge.window(visit.host.now_ms().div_euclid(1_000));
     let question = Read {
         counter: id,
         datacenter: None,

@@ -7,8 +7,6 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use worker::Env;
-
 use super::isolate::own_shard;
 use super::keyed::{count_keyed, problem_of};
 use super::respond::Answer;
@@ -22,7 +20,7 @@ use crate::counter::nonces::Nonce;
 use crate::counter::numbers::{NUMBERED, Numbering};
 use crate::counter::produce::{INBOX_LIMITS, Producer, QUEUE_LIMITS, Sent, WAIT_MS_MAX};
 use crate::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, Verdict, verdict};
-use crate::platform::clock::{now_ms, random, sleep_ms, within_ms};
+use crate::host::{Host, State};
 use crate::platform::settled::all_settled;
 use crate::platform::{call, measure};
 use crate::protocol::access::{Caller, Scope};
@@ -54,52 +52,61 @@ const INBOXES_MAX: usize = 64;
 
 type Outcome = Result<(), Problem>;
 
-thread_local! {
+/// What this isolate gathers for queues.
+#[derive(Default)]
+struct Gathering {
     /// By where they go; the deployment's queue is one of them.
-    static PRODUCERS: RefCell<HashMap<InboxId, Producer<Outcome>>> = RefCell::default();
-
+    producers: RefCell<HashMap<InboxId, Producer<Outcome>>>,
     /// The numbers of the messages to the deployment's queue.
-    static NUMBERING: RefCell<Numbering> = RefCell::default();
+    numbering: RefCell<Numbering>,
 }
 
-fn with<T>(to: &InboxId, work: impl FnOnce(&mut Producer<Outcome>) -> T) -> T {
-    PRODUCERS.with_borrow_mut(|producers| {
-        if producers.len() >= INBOXES_MAX && !producers.contains_key(to) {
-            producers.retain(|_, producer| !producer.is_idle());
-        }
-        let limits = if to.is_queue() {
-            QUEUE_LIMITS
-        } else {
-            INBOX_LIMITS
-        };
-        let new = || Producer::new(limits);
-        work(producers.entry(to.clone()).or_insert_with(new))
+impl State for Gathering {
+    fn begin(_host: &Host) -> Self {
+        Self::default()
+    }
+}
+
+fn with<T>(host: &Host, to: &InboxId, work: impl FnOnce(&mut Producer<Outcome>) -> T) -> T {
+    let gathering = host.state::<Gathering>();
+    let mut producers = gathering.producers.borrow_mut();
+    if producers.len() >= INBOXES_MAX && !producers.contains_key(to) {
+        producers.retain(|_, producer| !producer.is_idle());
+    }
+    let limits = if to.is_queue() {
+        QUEUE_LIMITS
+    } else {
+        INBOX_LIMITS
+    };
+    let new = || Producer::new(limits);
+    work(producers.entry(to.clone()).or_insert_with(new))
+}
+
+fn take(host: &Host, to: &InboxId) -> Option<(Nonce, Vec<Sent>)> {
+    with(host, to, |producer| {
+        producer.take(host.now_ms(), &mut || host.random())
     })
 }
 
-fn take(to: &InboxId) -> Option<(Nonce, Vec<Sent>)> {
-    with(to, |producer| producer.take(now_ms(), &mut random))
-}
-
 /// Flies batches until nothing is gathered, or for a while.
-async fn fly(env: Env, to: InboxId, mut nonce: Nonce, mut messages: Vec<Sent>) {
-    let begun_ms = now_ms();
+async fn fly(host: Host, to: InboxId, mut nonce: Nonce, mut messages: Vec<Sent>) {
+    let begun_ms = host.now_ms();
     loop {
-        let outcome = send(&env, &to, nonce, messages).await;
-        with(&to, |producer| producer.land(nonce.number, outcome));
-        if now_ms() - begun_ms > FLY_MS_MAX {
+        let outcome = send(&host, &to, nonce, messages).await;
+        with(&host, &to, |producer| producer.land(nonce.number, outcome));
+        if host.now_ms() - begun_ms > FLY_MS_MAX {
             return;
         }
-        match take(&to) {
+        match take(&host, &to) {
             Some(next) => (nonce, messages) = next,
             None => return,
         }
     }
 }
 
-async fn send(env: &Env, to: &InboxId, nonce: Nonce, messages: Vec<Sent>) -> Outcome {
+async fn send(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<Sent>) -> Outcome {
     if to.is_queue() {
-        return Ok(producer::send(env, messages).await?);
+        return Ok(producer::send(host, messages).await?);
     }
     let append = Append {
         to: to.clone(),
@@ -108,7 +115,7 @@ async fn send(env: &Env, to: &InboxId, nonce: Nonce, messages: Vec<Sent>) -> Out
     };
     let mut is_unknown = false;
     for milliseconds in ATTEMPTS_MS {
-        match call::object_within(env, &names::inbox(to), &append, milliseconds).await {
+        match call::object_within(host, &names::inbox(to), &append, milliseconds).await {
             Ok(Appended::Logged) => return Ok(()),
             Err(Fault::Unavailable(_)) => is_unknown = true,
             // The attempt before may be on its way still, and be logged.
@@ -127,30 +134,33 @@ async fn send(env: &Env, to: &InboxId, nonce: Nonce, messages: Vec<Sent>) -> Out
 
 /// Puts an event where it waits to be counted, together with those that come at the same time.
 async fn put(visit: &Visit, to: InboxId, event: Sent) -> Outcome {
-    let begun_ms = now_ms();
+    let begun_ms = visit.host.now_ms();
     let mut name = |event: &mut Sent| {
         if to.is_queue() && !event.is_clients {
-            let next =
-                |numbers: &mut Numbering| numbers.next(&event.counter, begun_ms, &mut random);
-            event.key = NUMBERING.with_borrow_mut(next);
+            let gathering = visit.host.state::<Gathering>();
+            let mut numbering = gathering.numbering.borrow_mut();
+            let random = &mut || visit.host.random();
+            event.key = numbering.next(&event.counter, begun_ms, random);
             event.fingerprint = NUMBERED;
         }
     };
-    let Some(number) = with(&to, |producer| producer.join_named(event, &mut name)) else {
+    let Some(number) = with(&visit.host, &to, |producer| {
+        producer.join_named(event, &mut name)
+    }) else {
         return Err(Problem::new(
             Code::Overloaded,
             "too many events wait here; this one was not taken, try again",
         ));
     };
-    while now_ms() - begun_ms <= WAIT_MS_MAX {
-        while let Some((nonce, messages)) = take(&to) {
-            visit.wait_until(fly(visit.env.clone(), to.clone(), nonce, messages));
+    while visit.host.now_ms() - begun_ms <= WAIT_MS_MAX {
+        while let Some((nonce, messages)) = take(&visit.host, &to) {
+            visit.wait_until(fly(visit.host.clone(), to.clone(), nonce, messages));
         }
         // Others read an outcome too: it stays until it is old.
-        if let Some(outcome) = with(&to, |producer| producer.outcome(number)) {
+        if let Some(outcome) = with(&visit.host, &to, |producer| producer.outcome(number)) {
             return outcome;
         }
-        sleep_ms(LOOK_EVERY_MS).await;
+        visit.host.sleep_ms(LOOK_EVERY_MS).await;
     }
     Err(Problem::new(
         Code::Unavailable,
@@ -167,8 +177,8 @@ async fn count_now(visit: &Visit, event: &Sent) -> Option<Result<bool, Problem>>
     let Due { counter, write, .. } = event.clone().into_due();
     let only = std::slice::from_ref(&write);
     let whose = event.keys();
-    let counting = count_keyed(&visit.env, &counter, &event.datacenter, only, whose);
-    let landed = within_ms(COUNT_MS_MAX, counting).await?;
+    let counting = count_keyed(&visit.host, &counter, &event.datacenter, only, whose);
+    let landed = visit.host.within_ms(COUNT_MS_MAX, counting).await?;
     let (_, outcome) = landed.into_iter().next()?;
     let outcome = outcome.ok()?;
     match verdict(outcome) {
@@ -184,10 +194,10 @@ async fn count_now(visit: &Visit, event: &Sent) -> Option<Result<bool, Problem>>
 
 /// Puts an event into the deployment's queue, or into an inbox where it has none.
 async fn enqueue(visit: &Visit, mut event: Sent) -> Outcome {
-    if !producer::is_bound(&visit.env) {
+    if !visit.host.platform().has_queue() {
         let to = InboxId {
             datacenter: event.datacenter.clone(),
-            number: own_shard(INBOXES_PER_DATACENTER),
+            number: own_shard(&visit.host, INBOXES_PER_DATACENTER),
         };
         return put(visit, to, event).await;
     }
@@ -202,7 +212,7 @@ async fn enqueue(visit: &Visit, mut event: Sent) -> Outcome {
 /// Any refusal; then the event was not taken, except `unavailable`, which says so.
 pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let strings = Query::parse(visit.query(), &["numbers"])?.numbers_as_strings()?;
-    let bytes = body::read_small(&visit.request).await?;
+    let bytes = body::read_small(visit).await?;
     let (counter, delta) = parse_queued(&bytes)?;
     caller.may_write(counter.as_str(), delta, &[])?;
     let mut event = Sent {
@@ -210,7 +220,7 @@ pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
         counter,
         generation: 0,
         added: delta,
-        second: now_ms().div_euclid(1_000),
+        second: visit.host.now_ms().div_euclid(1_000),
         is_clients: false,
         key: WriteKey([0; 16]),
         fingerprint: 0,
@@ -220,7 +230,7 @@ pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let key = header.as_deref().map(parse_key).transpose()?;
     visit.visitor().admit(event.counter.as_str())?;
     if let Some(key) = key {
-        let secret = name_key(&visit.env).await?;
+        let secret = name_key(&visit.host).await?;
         let hashed = |bytes: &[u8]| hash(&secret, bytes);
         event.is_clients = true;
         event.key = write_key(&hashed, Kind::Queued, key);
@@ -231,17 +241,17 @@ pub async fn event(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
         drop(waiting);
         if let Some(counted) = counted {
             return Ok(if counted? {
-                measure::count(Metric::Replayed);
+                measure::count(&visit.host, Metric::Replayed);
                 answer.replayed()
             } else {
-                measure::count(Metric::AcknowledgedQueued);
+                measure::count(&visit.host, Metric::AcknowledgedQueued);
                 answer
             });
         }
     }
     let _waiting = visit.waiting();
     enqueue(visit, event).await?;
-    measure::count(Metric::AcknowledgedQueued);
+    measure::count(&visit.host, Metric::AcknowledgedQueued);
     Ok(answer)
 }
 
@@ -284,12 +294,12 @@ pub async fn dead_letters(visit: &Visit) -> Result<Answer, Problem> {
         number,
     });
     // What cannot be read is of no datacenter that is known.
-    let unread = producer::is_bound(&visit.env).then(InboxId::of_queue);
+    let unread = visit.host.platform().has_queue().then(InboxId::of_queue);
     let ask = |inbox: InboxId| async move {
         let read = ReadDead {
             limit: LIST_LIMIT.1,
         };
-        call::object(&visit.env, &names::inbox(&inbox), &read).await
+        call::object(&visit.host, &names::inbox(&inbox), &read).await
     };
     let _waiting = visit.waiting();
     let asked = all_settled(own.chain(unread).map(ask), INBOXES_MAX).await;

@@ -6,14 +6,12 @@
 use std::rc::Rc;
 
 use super::fetch::{fetch_now, fetch_shared};
-use super::isolate::with_reads;
 use super::respond::Answer;
-use super::views::Question;
+use super::views::{Question, with_reads};
 use super::visit::Visit;
 use crate::counter::id::CounterId;
 use crate::counter::ledger::SeenValue;
 use crate::platform::call;
-use crate::platform::clock::{now_ms, sleep_ms, within_ms};
 use crate::platform::measure;
 use crate::protocol::messages::{Explain, Explained, Fault, GlobalSum, Read, Wanted};
 use crate::protocol::metrics::Metric;
@@ -42,7 +40,7 @@ pub async fn see_version(
     let Some(asked) = asked else {
         return see(visit, question, strong).await;
     };
-    let began_ms = now_ms();
+    let began_ms = visit.host.now_ms();
     let mut seen = see(visit, question, strong).await?;
     // What is missing is fetched from where it is, not waited for until it is pushed.
     let mut question = question.clone();
@@ -62,12 +60,12 @@ pub async fn see_version(
             None if is_final => return Ok(seen),
             None => {}
         }
-        let left_ms = VERSION_MS_MAX.saturating_sub(now_ms().abs_diff(began_ms));
+        let left_ms = VERSION_MS_MAX.saturating_sub(visit.host.now_ms().abs_diff(began_ms));
         if left_ms <= pause_ms {
             break;
         }
         if pause_ms > 0 {
-            sleep_ms(pause_ms).await;
+            visit.host.sleep_ms(pause_ms).await;
         }
         let again = async {
             if strong {
@@ -76,7 +74,7 @@ pub async fn see_version(
                 fetch_shared(visit, question, seen.freshness.as_of_ms).await
             }
         };
-        match within_ms(left_ms - pause_ms, again).await {
+        match visit.host.within_ms(left_ms - pause_ms, again).await {
             Some(Ok(later)) => {
                 seen = later;
                 is_final = true;
@@ -117,7 +115,10 @@ async fn sum_now(visit: &Visit, id: &CounterId) -> Option<Rc<GlobalSum>> {
             ..Wanted::default()
         },
     };
-    let seen = within_ms(VALUE_MS_MAX, fetch_shared(visit, &question, i64::MIN)).await;
+    let seen = visit
+        .host
+        .within_ms(VALUE_MS_MAX, fetch_shared(visit, &question, i64::MIN))
+        .await;
     seen?.ok()?.sum
 }
 
@@ -148,13 +149,17 @@ pub async fn counter(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     let as_text = accepts_text(visit);
     let sees_all = visit.rounding()?.is_off();
     let asked = format!("{as_text} {sees_all} {}?{}", visit.path(), visit.query());
-    if let Some(answer) = with_reads(|reads| reads.answer(&asked, now_ms())) {
-        measure::count(Metric::ReadCacheHit);
+    if let Some(answer) = with_reads(&visit.host, |reads| {
+        reads.answer(&asked, visit.host.now_ms())
+    }) {
+        measure::count(&visit.host, Metric::ReadCacheHit);
         return Ok(answer);
     }
     let (answer, is_shared) = fetch_counter(visit, id, as_text).await?;
     if is_shared {
-        with_reads(|reads| reads.keep_answer(asked, &answer, now_ms()));
+        with_reads(&visit.host, |reads| {
+            reads.keep_answer(asked, &answer, visit.host.now_ms())
+        });
     }
     Ok(answer)
 }
@@ -177,7 +182,7 @@ async fn fetch_counter(
             "explain",
         ],
     )?;
-    let window = query.window(now_ms().div_euclid(1_000))?;
+    let window = query.window(visit.host.now_ms().div_euclid(1_000))?;
     let question = Read {
         counter: id,
         datacenter: query.datacenter()?,
@@ -222,16 +227,16 @@ async fn explained(
     window: Option<Window>,
 ) -> Result<Answer, Problem> {
     visit.visitor().read(1)?;
-    let as_of_ms = now_ms();
+    let as_of_ms = visit.host.now_ms();
     let waiting = visit.waiting();
     let id = read.counter.clone();
-    let explained = call::aggregator(&visit.env, &Explain { read, strong }).await;
+    let explained = call::aggregator(&visit.host, &Explain { read, strong }).await;
     drop(waiting);
     let Explained { sum, way } = explained.map_err(unread)?.ok_or_else(|| not_found(&id))?;
     visit.visitor().note_calls(cells_of(&sum));
     let freshness = Freshness {
         as_of_ms,
-        now_ms: now_ms(),
+        now_ms: visit.host.now_ms(),
         fresh: true,
     };
     let told = Told::new(&id, &sum, freshness).rounded(visit.rounding()?);
@@ -262,7 +267,7 @@ pub async fn history(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
             "numbers",
         ],
     )?;
-    let range = query.history(now_ms().div_euclid(1_000))?;
+    let range = query.history(visit.host.now_ms().div_euclid(1_000))?;
     let strings = query.numbers_as_strings()?;
     let wanted = Wanted {
         history: Some(range),

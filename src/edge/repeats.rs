@@ -6,17 +6,15 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-
-use worker::web_sys::Response;
+use std::rc::Rc;
 
 use super::asking::Asking;
-use super::head::{Again, Head, HeaderList};
 use super::lent;
 use super::limits;
 use super::visit::Visit;
 use crate::counter::id::Datacenter;
-use crate::limit::meter::Verdict;
-use crate::platform::clock::now_ms;
+use crate::host::http::{Body, HeaderList, Response};
+use crate::host::{Host, State};
 use crate::platform::measure;
 use crate::protocol::limits::LIMIT_HEADER;
 use crate::protocol::metrics::Metric;
@@ -39,8 +37,9 @@ pub enum Repeatable {
 }
 
 enum Repeat {
-    Refused(Again),
-    Lent(Asking, Head),
+    /// A refusal's text.
+    Refused(Rc<str>),
+    Lent(Asking),
 }
 
 struct Known {
@@ -48,100 +47,95 @@ struct Known {
     since_ms: i64,
     until_ms: i64,
     repeat: Repeat,
+    status: u16,
+    headers: HeaderList,
 }
 
-thread_local! {
-    static KNOWN: RefCell<HashMap<String, Known>> = RefCell::default();
+/// What is known again, by the text of its request.
+struct Repeats(RefCell<HashMap<String, Known>>);
+
+impl State for Repeats {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
 }
 
 /// The answer to a request that is known again.
-pub fn again(visit: &Visit) -> Option<worker::Result<Response>> {
-    KNOWN.with_borrow_mut(|all| {
-        // All that are known are checks.
-        if all.is_empty() || visit.method() != "POST" || visit.request.has_body() {
-            return None;
+pub fn again(visit: &Visit) -> Option<Response> {
+    let repeats = visit.host.state::<Repeats>();
+    let mut all = repeats.0.borrow_mut();
+    // All that are known are checks.
+    if all.is_empty() || visit.method() != "POST" || visit.request.has_body() {
+        return None;
+    }
+    let known = all.get(visit.request.text())?;
+    if !(known.since_ms..known.until_ms).contains(&visit.host.now_ms()) {
+        all.remove(visit.request.text());
+        return None;
+    }
+    if known.here != visit.datacenter() {
+        return None;
+    }
+    let mut headers = known.headers.clone();
+    let (text, refusal) = match &known.repeat {
+        Repeat::Refused(text) => {
+            count_refused(&visit.host);
+            (text.clone(), Some(Code::QuotaExceeded))
         }
-        let known = all.get_mut(visit.request.text())?;
-        if !(known.since_ms..known.until_ms).contains(&now_ms()) {
-            all.remove(visit.request.text());
-            return None;
-        }
-        if known.here != visit.datacenter() {
-            return None;
-        }
-        let here = &known.here;
-        match &mut known.repeat {
-            Repeat::Refused(again) => {
-                count_refused();
-                measure::answered(RouteName::Check, 0, Some(Code::QuotaExceeded));
-                Some(again.response())
+        Repeat::Lent(asking) => {
+            let verdict = lent::take(visit, asking)?;
+            limits::note(&visit.host, Some(verdict));
+            let judgement = asking.judgement(&known.here, Some(verdict));
+            let left = headers.iter_mut().find(|(name, _)| *name == LIMIT_HEADER);
+            if let Some((_, left)) = left {
+                *left = judgement.limit_item().unwrap_or_default();
             }
-            Repeat::Lent(asking, head) => {
-                let verdict = lent::take(visit, asking)?;
-                limits::note(Some(verdict));
-                measure::answered(RouteName::Check, 0, None);
-                Some(admitted(asking, here, head, verdict))
-            }
+            (judgement.to_json().into(), None)
         }
+    };
+    measure::answered(&visit.host, RouteName::Check, 0, refusal);
+    Some(Response {
+        status: known.status,
+        headers,
+        body: Body::Text(text),
     })
 }
 
-fn admitted(
-    asking: &Asking,
-    here: &Datacenter,
-    head: &mut Head,
-    verdict: Verdict,
-) -> worker::Result<Response> {
-    let judgement = asking.judgement(here, Some(verdict));
-    let left = judgement.limit_item().unwrap_or_default();
-    head.respond(&[LIMIT_HEADER, ":", &left].concat(), &judgement.to_json())
-}
-
 /// Remembers how a request was answered.
-///
-/// # Errors
-/// The platform's.
-pub fn note(
-    visit: &Visit,
-    repeatable: Repeatable,
-    headers: &HeaderList,
-    text: &str,
-    response: &Response,
-) -> worker::Result<()> {
+pub fn note(visit: &Visit, repeatable: Repeatable, response: &Response) {
     // What took longer says how long.
     if visit.request.has_body() || visit.age_ms() > 0 {
-        return Ok(());
+        return;
     }
-    let since_ms = now_ms();
-    let (until_ms, repeat) = match repeatable {
-        Repeatable::Refused => (since_ms + 1, Repeat::Refused(Again::new(response, text)?)),
-        Repeatable::Lent(asking) => {
-            let head = Head::of(headers)?;
-            (since_ms + KNOWN_MS, Repeat::Lent(asking, head))
-        }
+    let since_ms = visit.host.now_ms();
+    let (until_ms, repeat) = match (repeatable, &response.body) {
+        (Repeatable::Refused, Body::Text(text)) => (since_ms + 1, Repeat::Refused(text.clone())),
+        (Repeatable::Lent(asking), _) => (since_ms + KNOWN_MS, Repeat::Lent(asking)),
+        _ => return,
     };
-    KNOWN.with_borrow_mut(|all| {
-        if all.len() >= REPEATS_MAX {
-            all.clear();
-        }
-        let known = Known {
-            here: visit.datacenter(),
-            since_ms,
-            until_ms,
-            repeat,
-        };
-        all.insert(visit.request.text().to_owned(), known);
-    });
-    Ok(())
+    let repeats = visit.host.state::<Repeats>();
+    let mut all = repeats.0.borrow_mut();
+    if all.len() >= REPEATS_MAX {
+        all.clear();
+    }
+    let known = Known {
+        here: visit.datacenter(),
+        since_ms,
+        until_ms,
+        repeat,
+        status: response.status,
+        headers: response.headers.clone(),
+    };
+    all.insert(visit.request.text().to_owned(), known);
 }
 
 /// Forgets them all: something was given back, or a policy has changed.
-pub fn forget() {
-    KNOWN.with_borrow_mut(HashMap::clear);
+pub fn forget(host: &Host) {
+    host.state::<Repeats>().0.borrow_mut().clear();
 }
 
 /// Counts a check that was refused from memory.
-pub fn count_refused() {
-    measure::count(Metric::LimitDenialCached);
-    measure::count(Metric::LimitRefused);
+pub fn count_refused(host: &Host) {
+    measure::count(host, Metric::LimitDenialCached);
+    measure::count(host, Metric::LimitRefused);
 }

@@ -1,13 +1,13 @@
 //! Responses: JSON, text and problems, with the headers that say how true they are, and CORS.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
-use worker::web_sys::{ReadableStream, Response};
-
-use super::head::{Body, HeaderList, response, streamed};
 use super::isolate;
 use super::repeats::{self, Repeatable};
 use super::visit::Visit;
+use crate::host::Stream;
+use crate::host::http::{Body, HeaderList, Response};
 use crate::platform::measure;
 use crate::protocol::live::talk::EVENT_STREAM;
 use crate::protocol::problem::{Code, Problem};
@@ -36,7 +36,7 @@ const SERVER_TIMING: &str = "server-timing";
 pub struct Answer {
     status: u16,
     content_type: &'static str,
-    body: String,
+    body: Rc<str>,
     /// What is sent instead of `body`, where that is no text.
     bytes: Option<Cow<'static, [u8]>>,
     /// `Cache-Control`, where it is not the usual one.
@@ -54,7 +54,7 @@ impl Answer {
         Self {
             status: 200,
             content_type: "application/json",
-            body,
+            body: body.into(),
             bytes: None,
             cache: None,
             is_for_every_page: false,
@@ -209,7 +209,7 @@ fn cors(visit: &Visit, headers: &mut HeaderList) {
     let Some(origin) = visit.header("origin") else {
         return;
     };
-    let Ok(access) = isolate::access(&visit.env) else {
+    let Ok(access) = isolate::access(&visit.host) else {
         return;
     };
     if let Some(allowed) = access.cors_origin(Some(&origin)) {
@@ -226,7 +226,7 @@ fn cors(visit: &Visit, headers: &mut HeaderList) {
 /// were a tenth of the time of an answer from memory. Source: W3C Server Timing, section 3.
 fn timing(visit: &Visit, route: RouteName, refusal: Option<Code>, headers: &mut HeaderList) {
     let (total_ms, waited_ms) = (visit.age_ms(), visit.waited_ms());
-    measure::answered(route, total_ms, refusal);
+    measure::answered(&visit.host, route, total_ms, refusal);
     if total_ms == 0 {
         return;
     }
@@ -238,10 +238,7 @@ fn timing(visit: &Visit, route: RouteName, refusal: Option<Code>, headers: &mut 
 }
 
 /// Makes the response.
-///
-/// # Errors
-/// The platform's.
-pub fn respond(visit: &Visit, route: RouteName, answer: Answer) -> worker::Result<Response> {
+pub fn respond(visit: &Visit, route: RouteName, answer: Answer) -> Response {
     let mut headers = answer.headers;
     timing(visit, route, answer.refusal, &mut headers);
     if answer.is_for_every_page {
@@ -258,40 +255,39 @@ pub fn respond(visit: &Visit, route: RouteName, answer: Answer) -> worker::Resul
     let cache = answer.cache.unwrap_or_else(usual);
     headers.push(("cache-control", cache));
     let mut status = answer.status;
-    let mut body = Some(match &answer.bytes {
+    let mut body = match answer.bytes {
         Some(bytes) => Body::Bytes(bytes),
-        None => Body::Text(&answer.body),
-    });
+        None => Body::Text(answer.body),
+    };
     if let Some(etag) = answer.etag {
         if is_known(visit, &etag) {
             status = 304;
-            body = None;
+            body = Body::Empty;
         }
         headers.push(("etag", etag));
         if !is_one_form {
             headers.push(("vary", "Accept".to_owned()));
         }
     }
-    if body.is_some() {
+    if !matches!(body, Body::Empty) {
         headers.push(("content-type", answer.content_type.to_owned()));
     }
-    let body = body.filter(|_| visit.method() != "HEAD");
-    let response = response(status, &headers, body)?;
-    if let Some(repeatable) = answer.repeatable {
-        repeats::note(visit, repeatable, &headers, &answer.body, &response)?;
+    if visit.method() == "HEAD" {
+        body = Body::Empty;
     }
-    Ok(response)
+    let response = Response {
+        status,
+        headers,
+        body,
+    };
+    if let Some(repeatable) = answer.repeatable {
+        repeats::note(visit, repeatable, &response);
+    }
+    response
 }
 
 /// Answers with a stream of server-sent events; `None` for `HEAD`.
-///
-/// # Errors
-/// The platform's.
-pub fn events(
-    visit: &Visit,
-    route: RouteName,
-    stream: Option<&ReadableStream>,
-) -> worker::Result<Response> {
+pub fn events(visit: &Visit, route: RouteName, stream: Option<Stream>) -> Response {
     let mut headers = HeaderList::new();
     timing(visit, route, None, &mut headers);
     cors(visit, &mut headers);
@@ -299,19 +295,25 @@ pub fn events(
     // Who packs or buffers the stream on its way holds back what should be seen at once.
     headers.push(("cache-control", "no-store, no-transform".to_owned()));
     headers.push(("x-accel-buffering", "no".to_owned()));
-    streamed(&headers, stream)
+    Response {
+        status: 200,
+        headers,
+        body: stream.map_or(Body::Empty, Body::Stream),
+    }
 }
 
-/// Notes that a request was answered with a socket.
-pub fn note_socket(route: RouteName, visit: &Visit) {
-    measure::answered(route, visit.age_ms(), None);
+/// Answers with a socket.
+pub fn socket(visit: &Visit, route: RouteName, stream: Stream) -> Response {
+    measure::answered(&visit.host, route, visit.age_ms(), None);
+    Response {
+        status: stream.status,
+        headers: HeaderList::new(),
+        body: Body::Socket(stream),
+    }
 }
 
 /// Answers a CORS preflight, and a plain `OPTIONS`.
-///
-/// # Errors
-/// The platform's.
-pub fn preflight(visit: &Visit) -> worker::Result<Response> {
+pub fn preflight(visit: &Visit) -> Response {
     let Some(methods) = methods_of(visit.path()) else {
         let detail = "there is no such path; GET /openapi.json lists every call";
         let problem = Problem::new(Code::NotFound, detail);
@@ -325,5 +327,9 @@ pub fn preflight(visit: &Visit) -> worker::Result<Response> {
     headers.push(("access-control-allow-methods", allow));
     headers.push(("access-control-allow-headers", ALLOWED_HEADERS.to_owned()));
     headers.push(("access-control-max-age", PREFLIGHT_SECONDS.to_owned()));
-    response(204, &headers, None)
+    Response {
+        status: 204,
+        headers,
+        body: Body::Empty,
+    }
 }

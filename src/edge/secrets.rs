@@ -7,11 +7,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use worker::Env;
-
+use crate::host::{Host, State};
 use crate::platform::call::{self, CALL_MS_MAX};
-use crate::platform::clock::now_ms;
-use crate::platform::setting::setting;
 use crate::protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
 use crate::protocol::names::{self, HASH_KEY};
 use crate::protocol::problem::{Code, Problem};
@@ -51,26 +48,35 @@ struct Known {
     refresh: Refresh,
 }
 
-thread_local! {
-    static KNOWN: RefCell<Known> = RefCell::default();
+/// What this isolate knows.
+struct IsolateSecrets(RefCell<Known>);
+
+impl State for IsolateSecrets {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+fn with<T>(host: &Host, work: impl FnOnce(&mut Known) -> T) -> T {
+    work(&mut host.state::<IsolateSecrets>().0.borrow_mut())
 }
 
 /// Asks the directory, and keeps what it says; with a day, for the salt of that too.
-async fn ask(env: &Env, day: Option<i64>, milliseconds: u64) -> Result<(), Problem> {
-    let asked_ms = now_ms();
-    KNOWN.with_borrow_mut(|known| known.refresh.ask(asked_ms));
+async fn ask(host: &Host, day: Option<i64>, milliseconds: u64) -> Result<(), Problem> {
+    let asked_ms = host.now_ms();
+    with(host, |known| known.refresh.ask(asked_ms));
     let get = GetSecrets { day };
-    let answer = call::object_within(env, &names::directory(0), &get, milliseconds).await;
-    learn(answer, asked_ms)
+    let answer = call::object_within(host, &names::directory(0), &get, milliseconds).await;
+    learn(host, answer, asked_ms)
 }
 
-fn learn(answer: Result<Secrets, Fault>, asked_ms: i64) -> Result<(), Problem> {
+fn learn(host: &Host, answer: Result<Secrets, Fault>, asked_ms: i64) -> Result<(), Problem> {
     let secrets = answer.map_err(|fault| {
-        KNOWN.with_borrow_mut(|known| known.refresh.fail(now_ms()));
+        with(host, |known| known.refresh.fail(host.now_ms()));
         let detail = format!("the keys of hashes cannot be read ({fault}); try again");
         Problem::new(Code::Unavailable, detail)
     })?;
-    KNOWN.with_borrow_mut(|known| {
+    with(host, |known| {
         known.names = Some(Rc::new(HashKey::from(secrets.names)));
         for (day, salt) in secrets.salts {
             if !known.salts.iter().any(|(known, _)| *known == day) {
@@ -85,15 +91,15 @@ fn learn(answer: Result<Secrets, Fault>, asked_ms: i64) -> Result<(), Problem> {
 }
 
 /// The key that the deployment sets, if it does. Read once: a variable is a call into JavaScript.
-fn set_key(env: &Env) -> Result<Option<Hashing>, Problem> {
-    if let Some(known) = KNOWN.with_borrow(|known| known.set.clone()) {
+fn set_key(host: &Host) -> Result<Option<Hashing>, Problem> {
+    if let Some(known) = with(host, |known| known.set.clone()) {
         return Ok(known);
     }
-    let set = match setting(env, HASH_KEY) {
+    let set = match host.setting(HASH_KEY) {
         Some(digits) => Some(Hashing::of(parse_hash_key(&digits)?)),
         None => None,
     };
-    KNOWN.with_borrow_mut(|known| known.set = Some(set.clone()));
+    with(host, |known| known.set = Some(set.clone()));
     Ok(set)
 }
 
@@ -102,19 +108,17 @@ fn set_key(env: &Env) -> Result<Option<Hashing>, Problem> {
 ///
 /// # Errors
 /// `not-configured` for a key that is none, `unavailable` where nothing is known and the directory does not answer.
-pub async fn hashing(env: &Env) -> Result<Hashing, Problem> {
-    if let Some(set) = set_key(env)? {
+pub async fn hashing(host: &Host) -> Result<Hashing, Problem> {
+    if let Some(set) = set_key(host)? {
         return Ok(set);
     }
-    match KNOWN.with_borrow(|known| known.refresh.next(now_ms())) {
+    match with(host, |known| known.refresh.next(host.now_ms())) {
         Next::Use => {}
         // Without an answer the old one is good: what it hashes is of its own epoch.
-        Next::Ask => drop(ask(env, None, REFRESH_MS_MAX).await),
-        Next::Need => ask(env, None, CALL_MS_MAX).await?,
+        Next::Ask => drop(ask(host, None, REFRESH_MS_MAX).await),
+        Next::Need => ask(host, None, CALL_MS_MAX).await?,
     }
-    KNOWN
-        .with_borrow(|known| known.kept.clone())
-        .ok_or_else(lost)
+    with(host, |known| known.kept.clone()).ok_or_else(lost)
 }
 
 fn lost() -> Problem {
@@ -126,19 +130,19 @@ fn lost() -> Problem {
 ///
 /// # Errors
 /// `unavailable` where it is not known and the directory does not answer.
-pub async fn name_key(env: &Env) -> Result<Rc<HashKey>, Problem> {
-    let known = || KNOWN.with_borrow(|known| known.names.clone());
+pub async fn name_key(host: &Host) -> Result<Rc<HashKey>, Problem> {
+    let known = || with(host, |known| known.names.clone());
     if let Some(known) = known() {
         return Ok(known);
     }
-    ask(env, None, CALL_MS_MAX).await?;
+    ask(host, None, CALL_MS_MAX).await?;
     known().ok_or_else(lost)
 }
 
 /// The salt of a day, as far as this isolate knows it.
-pub fn known_salt(day: i64) -> Option<Salt> {
-    let now_ms = now_ms();
-    KNOWN.with_borrow_mut(|known| {
+pub fn known_salt(host: &Host, day: i64) -> Option<Salt> {
+    let now_ms = host.now_ms();
+    with(host, |known| {
         known.salts.retain(|(day, _)| forgotten_ms(*day) > now_ms);
         let found = known.salts.iter().find(|(known, _)| *known == day);
         found.map(|(_, salt)| *salt)
@@ -149,25 +153,25 @@ pub fn known_salt(day: i64) -> Option<Salt> {
 ///
 /// # Errors
 /// `unavailable` where the directory does not answer.
-pub async fn salt(env: &Env, day: i64) -> Result<Option<Salt>, Problem> {
-    if let Some(known) = known_salt(day) {
+pub async fn salt(host: &Host, day: i64) -> Result<Option<Salt>, Problem> {
+    if let Some(known) = known_salt(host, day) {
         return Ok(Some(known));
     }
-    if forgotten_ms(day) <= now_ms() {
+    if forgotten_ms(day) <= host.now_ms() {
         return Ok(None);
     }
-    ask(env, Some(day), CALL_MS_MAX).await?;
-    Ok(known_salt(day))
+    ask(host, Some(day), CALL_MS_MAX).await?;
+    Ok(known_salt(host, day))
 }
 
 /// Asks for what a body may need and is not known: the key of names, which is returned, and the salt of a day. What
 /// cannot be had is missed by the lines that need it.
-pub async fn prepare(env: &Env, day: Option<i64>) -> Option<Rc<HashKey>> {
-    let known = || KNOWN.with_borrow(|known| known.names.clone());
-    let is_missing = known().is_none() || day.is_some_and(|day| known_salt(day).is_none());
-    let is_paused = KNOWN.with_borrow(|known| known.refresh.is_paused(now_ms()));
+pub async fn prepare(host: &Host, day: Option<i64>) -> Option<Rc<HashKey>> {
+    let known = || with(host, |known| known.names.clone());
+    let is_missing = known().is_none() || day.is_some_and(|day| known_salt(host, day).is_none());
+    let is_paused = with(host, |known| known.refresh.is_paused(host.now_ms()));
     if is_missing && !is_paused {
-        let _ = ask(env, day, REFRESH_MS_MAX).await;
+        let _ = ask(host, day, REFRESH_MS_MAX).await;
     }
     known()
 }
@@ -176,18 +180,18 @@ pub async fn prepare(env: &Env, day: Option<i64>) -> Option<Rc<HashKey>> {
 ///
 /// # Errors
 /// `hash-key-set` where the key is a variable, `unavailable`.
-pub async fn rotate(env: &Env) -> Result<(HashId, HashId), Problem> {
-    if set_key(env)?.is_some() {
+pub async fn rotate(host: &Host) -> Result<(HashId, HashId), Problem> {
+    if set_key(host)?.is_some() {
         let detail = format!("the key is that of {HASH_KEY}; set another one, or none, and deploy");
         return Err(Problem::new(Code::HashKeySet, detail));
     }
-    ask(env, None, CALL_MS_MAX).await?;
-    let before = hashing(env).await?.id;
-    let asked_ms = now_ms();
+    ask(host, None, CALL_MS_MAX).await?;
+    let before = hashing(host).await?.id;
+    let asked_ms = host.now_ms();
     let rotate = RotateKey { from: before };
-    let answer = call::object(env, &names::directory(0), &rotate).await;
-    learn(answer, asked_ms)?;
-    Ok((before, hashing(env).await?.id))
+    let answer = call::object(host, &names::directory(0), &rotate).await;
+    learn(host, answer, asked_ms)?;
+    Ok((before, hashing(host).await?.id))
 }
 
 fn parse_hash_key(digits: &str) -> Result<[u8; 16], Problem> {

@@ -7,7 +7,6 @@ use super::respond::Answer;
 use super::visit::Visit;
 use super::{body, secrets};
 use crate::counter::id::CounterId;
-use crate::platform::clock::now_ms;
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::bodies::parse_nothing;
 use crate::protocol::messages::Read;
@@ -21,7 +20,7 @@ use crate::protocol::query::{Query, UNION_MAX, Window};
 /// `counter-not-found`, `invalid-query`, `hash-mismatch`, `unavailable`.
 pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(visit.query(), &["id", "window", "at", "consistency", "op"])?;
-    let window = query.uniques_window(now_ms().div_euclid(1_000))?;
+    let window = query.uniques_window(visit.host.now_ms().div_euclid(1_000))?;
     let mut ids = Vec::new();
     for text in query.all("id") {
         let id = CounterId::parse(text)?;
@@ -89,9 +88,9 @@ pub async fn uniques(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> 
 /// `hash-key-set`, `invalid-json`, `unknown-field`, `unavailable`.
 pub async fn rotate(visit: &Visit) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
-    parse_nothing(&body::read_small(&visit.request).await?)?;
+    parse_nothing(&body::read_small(visit).await?)?;
     let waiting = visit.waiting();
-    let (before, now) = secrets::rotate(&visit.env).await?;
+    let (before, now) = secrets::rotate(&visit.host).await?;
     drop(waiting);
     Ok(Answer::json(rotated_json(before, now)))
 }

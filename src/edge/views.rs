@@ -3,11 +3,13 @@
 //! Invariant: at most one fetch per (counter, question) is under way, and memory is bounded by
 //! [`VIEWS_MAX`], [`QUESTIONS_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`].
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::respond::Answer;
 use crate::counter::id::CounterId;
+use crate::host::{Host, State};
 use crate::platform::call::CALL_MS_MAX;
 use crate::protocol::messages::{Fault, GlobalSum, Read};
 
@@ -53,6 +55,20 @@ pub struct ReadCache {
     /// Answers of this millisecond, by what was asked: their ages are the same to the millisecond.
     answers: HashMap<String, Answer>,
     answers_ms: i64,
+}
+
+/// Those of this isolate.
+struct IsolateReads(RefCell<ReadCache>);
+
+impl State for IsolateReads {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+/// Works with the cached reads.
+pub fn with_reads<T>(host: &Host, work: impl FnOnce(&mut ReadCache) -> T) -> T {
+    work(&mut host.state::<IsolateReads>().0.borrow_mut())
 }
 
 impl ReadCache {

@@ -1,44 +1,20 @@
 //! One request and what is known of it.
 
 use std::cell::{Cell, OnceCell};
-use std::rc::Rc;
 
-use worker::wasm_bindgen;
-use worker::wasm_bindgen::prelude::*;
-use worker::web_sys::Request;
-use worker::{Context, Env};
-
-use super::incoming::Incoming;
 use super::isolate::Datacenters;
 use super::visitors::Visitor;
 use super::{body, isolate};
 use crate::cluster::region::region_of;
 use crate::counter::id::Datacenter;
 use crate::counter::ledger::Keys;
-use crate::platform::clock::now_ms;
+use crate::host::Host;
+use crate::host::http::{Context, Request};
 use crate::protocol::access::{Caller, origin_of_referrer};
 use crate::protocol::names::CLIENT_ADDRESS_HEADER;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
 use crate::protocol::visitor::Address;
-
-#[wasm_bindgen]
-extern "C" {
-    /// A request as the platform gives it. The SDK's `Cf` panics where there is no colo, as on plain
-    /// workerd.
-    type Located;
-
-    #[wasm_bindgen(method, getter)]
-    fn cf(this: &Located) -> Option<Facts>;
-
-    type Facts;
-
-    #[wasm_bindgen(method, getter)]
-    fn colo(this: &Facts) -> Option<String>;
-
-    #[wasm_bindgen(method, getter, js_name = clientIp)]
-    fn client_ip(this: &Facts) -> Option<String>;
-}
 
 /// Headers by which a proxy says that it is one.
 const FORWARDED: [&str; 3] = ["cf-connecting-ip", "x-forwarded-for", "x-real-ip"];
@@ -46,10 +22,10 @@ const FORWARDED: [&str; 3] = ["cf-connecting-ip", "x-forwarded-for", "x-real-ip"
 /// One request of a client.
 pub struct Visit {
     /// The request; its body can be read once.
-    pub request: Incoming,
-    /// Bindings.
-    pub env: Env,
-    context: Rc<Context>,
+    pub request: Box<dyn Request>,
+    /// The platform, and what this isolate holds.
+    pub host: Host,
+    context: Context,
     arrived_ms: i64,
     waited_ms: Cell<i64>,
     is_public: Cell<bool>,
@@ -60,16 +36,15 @@ pub struct Visit {
 
 impl Visit {
     /// Takes a request apart.
-    pub fn new(request: Request, env: Env, context: Context) -> Self {
-        let request = Incoming::new(request);
+    pub fn new(request: Box<dyn Request>, host: Host, context: Context) -> Self {
         let (path, query) = path_and_query(request.url());
         Self {
             path: path.to_owned(),
             query: query.to_owned(),
+            arrived_ms: host.now_ms(),
             request,
-            env,
-            context: Rc::new(context),
-            arrived_ms: now_ms(),
+            host,
+            context,
             waited_ms: Cell::new(0),
             is_public: Cell::new(false),
             visitor: OnceCell::new(),
@@ -96,15 +71,13 @@ impl Visit {
         self.request.header(name)
     }
 
-    /// Where the request entered: `cf.colo` or its region, or `LOCAL` where the platform gives none. Its `cf` is JSON that
-    /// is parsed at the first look: 7 µs even where it holds no more than an address.
+    /// Where the request entered: its colo or the region of that, or `LOCAL` where the platform gives none.
     pub fn datacenter(&self) -> Datacenter {
-        let datacenters = isolate::datacenters(&self.env);
+        let datacenters = isolate::datacenters(&self.host);
         if datacenters == Datacenters::One {
             return Datacenter::local();
         }
-        let cf = self.request.raw.unchecked_ref::<Located>().cf();
-        let colo = cf.and_then(|cf| cf.colo());
+        let colo = self.request.colo();
         match colo.and_then(|colo| Datacenter::parse(&colo)) {
             Some(colo) if datacenters == Datacenters::Regions => region_of(colo),
             Some(colo) => colo,
@@ -117,7 +90,7 @@ impl Visit {
     /// # Errors
     /// `not-configured`, `unauthorized`.
     pub fn caller(&self) -> Result<Caller, Problem> {
-        let access = isolate::access(&self.env)?;
+        let access = isolate::access(&self.host)?;
         let authorization = self.header("authorization");
         let origin = self.header("origin");
         self.identified(access.identify(authorization.as_deref(), origin.as_deref()))
@@ -154,7 +127,7 @@ impl Visit {
     /// `forbidden`.
     pub fn check_local(&self) -> Result<(), Problem> {
         // Keys that cannot be read are told of where they are needed.
-        let Ok(access) = isolate::access(&self.env) else {
+        let Ok(access) = isolate::access(&self.host) else {
             return Ok(());
         };
         let site = self.header("sec-fetch-site");
@@ -173,7 +146,7 @@ impl Visit {
     /// # Errors
     /// As [`Self::caller`].
     pub fn caller_of_image(&self) -> Result<Caller, Problem> {
-        let access = isolate::access(&self.env)?;
+        let access = isolate::access(&self.host)?;
         let authorization = self.header("authorization");
         let page = self.page();
         self.identified(access.identify(authorization.as_deref(), page.as_deref()))
@@ -184,7 +157,7 @@ impl Visit {
     /// # Errors
     /// `not-configured`, `unauthorized`.
     pub fn rounding(&self) -> Result<Rounding, Problem> {
-        let rounding = isolate::rounding(&self.env)?;
+        let rounding = isolate::rounding(&self.host)?;
         // Who asks is looked up once more only where it matters.
         if rounding.is_off() || self.caller()?.has_key() {
             return Ok(Rounding::OFF);
@@ -198,7 +171,7 @@ impl Visit {
     /// # Errors
     /// `no-client-address` where there is none.
     pub fn address(&self) -> Result<Address, Problem> {
-        if let Some(named) = isolate::address_header(&self.env) {
+        if let Some(named) = isolate::address_header(&self.host) {
             let value = self.header(&named);
             return value.and_then(|value| Address::of_header(&value)).ok_or_else(|| {
                 no_address(&format!(
@@ -207,8 +180,7 @@ impl Visit {
                 ))
             });
         }
-        let cf = self.request.raw.unchecked_ref::<Located>().cf();
-        let of_connection = cf.and_then(|cf| cf.client_ip());
+        let of_connection = self.request.client_address();
         let told = match &of_connection {
             Some(told) => Address::parse(told),
             None => Address::parse(&self.header("cf-connecting-ip").unwrap_or_default()),
@@ -234,7 +206,7 @@ impl Visit {
     /// How long ago the request arrived, in milliseconds. The platform moves the clock only when I/O
     /// happens, so what was computed since the last await is not in it.
     pub fn age_ms(&self) -> i64 {
-        now_ms().saturating_sub(self.arrived_ms).max(0)
+        self.host.now_ms().saturating_sub(self.arrived_ms).max(0)
     }
 
     /// How much of that it waited for cells, roots and the aggregator.
@@ -246,7 +218,7 @@ impl Visit {
     pub fn waiting(&self) -> Waiting<'_> {
         Waiting {
             visit: self,
-            since_ms: now_ms(),
+            since_ms: self.host.now_ms(),
         }
     }
 
@@ -257,7 +229,7 @@ impl Visit {
 
     /// Reads the rest of a body that was refused, up to a limit, and throws it away.
     pub async fn drain(&self) {
-        body::drain(&self.request).await;
+        body::drain(self).await;
     }
 }
 
@@ -273,7 +245,12 @@ pub struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let waited_ms = now_ms().saturating_sub(self.since_ms).max(0);
+        let waited_ms = self
+            .visit
+            .host
+            .now_ms()
+            .saturating_sub(self.since_ms)
+            .max(0);
         let all_ms = self.visit.waited_ms.get().saturating_add(waited_ms);
         self.visit.waited_ms.set(all_ms);
     }

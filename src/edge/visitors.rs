@@ -3,23 +3,45 @@
 //! Invariant: an address is held no longer than its request: what stays in memory is a hash of it by a key of this isolate. All whose
 //! address nobody can tell are one visitor, so that no limit is left by hiding it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
-use super::isolate::with_visitors;
 use super::visit::Visit;
+use crate::host::{Host, State};
 use crate::limit::visitors::{
-    Budget, COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, Spent, VisitorWrite, WRITES,
+    Budget, COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, Spent, VisitorWrite, Visitors, WRITES,
 };
-use crate::platform::clock::now_ms;
 use crate::protocol::names::CLIENT_ADDRESS_HEADER;
 use crate::protocol::problem::{Code, Problem};
+use crate::sketch::{HashKey, hash};
 
 /// A counter whose generation is older than this was not created by the write that has just been counted, milliseconds: a write takes 5 s
 /// at most, and generations are of the directory's clock.
 const CREATED_MS_MAX: i64 = 30_000;
 
+/// The visitors of this isolate.
+struct IsolateVisitors {
+    visitors: RefCell<Visitors>,
+    /// They are hashed with it.
+    key: HashKey,
+}
+
+impl State for IsolateVisitors {
+    fn begin(host: &Host) -> Self {
+        Self {
+            visitors: RefCell::default(),
+            key: HashKey::from(host.random_key().0),
+        }
+    }
+}
+
+/// What stands in memory for whoever has this address, or for a counter.
+pub fn hashed(host: &Host, bytes: &[u8]) -> u64 {
+    hash(&host.state::<IsolateVisitors>().key, bytes)
+}
+
 /// Who asks, if that is limited.
 pub struct Visitor {
+    host: Host,
     /// Its hash; `None` for whoever holds a key.
     hash: Option<u64>,
     has_address: bool,
@@ -36,8 +58,10 @@ pub fn address_bytes(visit: &Visit) -> Vec<u8> {
 impl Visitor {
     /// Who asks. Whoever holds a key is not limited.
     pub fn of(visit: &Visit) -> Self {
+        let host = visit.host.clone();
         if !visit.is_public() {
             return Self {
+                host,
                 hash: None,
                 has_address: true,
                 was_new: Cell::new(false),
@@ -45,7 +69,8 @@ impl Visitor {
         }
         let bytes = address_bytes(visit);
         Self {
-            hash: Some(with_visitors(|_, hashed| hashed(&bytes))),
+            hash: Some(hashed(&host, &bytes)),
+            host,
             has_address: !bytes.is_empty(),
             was_new: Cell::new(false),
         }
@@ -60,14 +85,13 @@ impl Visitor {
         let Some(visitor) = self.hash else {
             return Ok(());
         };
-        let admitted = with_visitors(|visitors, hashed| {
-            let write = VisitorWrite {
-                visitor,
-                counter: hashed(counter.as_bytes()),
-                both: hashed(&[&visitor.to_le_bytes()[..], counter.as_bytes()].concat()),
-            };
-            visitors.write(write, now_ms())
-        });
+        let both = [&visitor.to_le_bytes()[..], counter.as_bytes()].concat();
+        let write = VisitorWrite {
+            visitor,
+            counter: hashed(&self.host, counter.as_bytes()),
+            both: hashed(&self.host, &both),
+        };
+        let admitted = self.with_all(|visitors, now_ms| visitors.write(write, now_ms));
         self.was_new
             .set(admitted.map_err(|spent| self.refusal(spent))?);
         Ok(())
@@ -79,10 +103,10 @@ impl Visitor {
         let (Some(visitor), true) = (self.hash, self.was_new.replace(false)) else {
             return;
         };
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let oldest = u64::try_from(now_ms.saturating_sub(CREATED_MS_MAX)).unwrap_or(0);
         if has_counted_before || generation < oldest {
-            with_visitors(|visitors, _| visitors.was_there(visitor, now_ms));
+            self.with_all(|visitors, now_ms| visitors.was_there(visitor, now_ms));
         }
     }
 
@@ -94,15 +118,20 @@ impl Visitor {
         let Some(visitor) = self.hash else {
             return Ok(());
         };
-        let read = with_visitors(|visitors, _| visitors.read(visitor, calls, now_ms()));
+        let read = self.with_all(|visitors, now_ms| visitors.read(visitor, calls, now_ms));
         read.map_err(|spent| self.refusal(spent))
     }
 
     /// Notes calls that a read has made besides.
     pub fn note_calls(&self, calls: u64) {
         if let Some(visitor) = self.hash {
-            with_visitors(|visitors, _| visitors.note_calls(visitor, calls, now_ms()));
+            self.with_all(|visitors, now_ms| visitors.note_calls(visitor, calls, now_ms));
         }
+    }
+
+    fn with_all<T>(&self, work: impl FnOnce(&mut Visitors, i64) -> T) -> T {
+        let own = self.host.state::<IsolateVisitors>();
+        work(&mut own.visitors.borrow_mut(), self.host.now_ms())
     }
 
     fn refusal(&self, Spent { budget, wait_ms }: Spent) -> Problem {

@@ -13,7 +13,6 @@ use crate::counter::id::CounterId;
 use crate::counter::ledger::{Keyed, Unchanged};
 use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
-use crate::platform::clock::{now_ms, random_key};
 use crate::platform::{call, measure};
 use crate::protocol::access::Caller;
 use crate::protocol::batch::gather::Times;
@@ -82,14 +81,14 @@ async fn deliver(
 ) -> Result<Answer, Problem> {
     let (adds, second) = (write.adds, write.second);
     visit.visitor().admit(id.as_str())?;
-    if write.key.is_some() || write.condition.is_some() || (!adds && is_bounded(&id)) {
+    if write.key.is_some() || write.condition.is_some() || (!adds && is_bounded(&visit.host, &id)) {
         return write_alone(visit, id, &write, strings).await;
     }
 
     let datacenter = visit.datacenter();
-    let shards = shards_of(&id, &datacenter);
+    let shards = shards_of(&visit.host, &id, &datacenter);
     let mut load = Load::default();
-    let mut shard = own_shard(shards);
+    let mut shard = own_shard(&visit.host, shards);
     let delta = write.body.delta;
     if adds {
         load.added = delta;
@@ -100,7 +99,7 @@ async fn deliver(
     load.samples = write.samples();
     let mut element = None;
     let unique = match &write.unique {
-        Some(unique) => Some(unique.bytes(&visit.env, second).await?),
+        Some(unique) => Some(unique.bytes(&visit.host, second).await?),
         None => None,
     };
     if let Some(unique) = &unique {
@@ -111,7 +110,7 @@ async fn deliver(
         load.tokens = vec![(second, Element::by(hashed.0, hashed.1))];
     }
 
-    let mut cell = match home_of(&id) {
+    let mut cell = match home_of(&visit.host, &id) {
         Some(home) => CellAddress::lead(&id, &home),
         None => CellAddress {
             counter: id,
@@ -119,11 +118,11 @@ async fn deliver(
             shard,
         },
     };
-    let begun_ms = now_ms();
+    let begun_ms = visit.host.now_ms();
     let waiting = visit.waiting();
     let mut arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
     for _ in 0..MOVES_MAX {
-        if now_ms() - begun_ms > MOVES_MS_MAX {
+        if visit.host.now_ms() - begun_ms > MOVES_MS_MAX {
             break;
         }
         // The cell has counted nothing: the write goes where it is told.
@@ -131,7 +130,7 @@ async fn deliver(
             Err(Fault::Refused(Refusal::Moved(shards))) => {
                 cell.shard = match element {
                     Some(hashed) => shard_of_element(hashed, *shards),
-                    None => own_shard(*shards),
+                    None => own_shard(&visit.host, *shards),
                 };
             }
             Err(Fault::Elsewhere(home)) => cell = CellAddress::lead(&cell.counter, home),
@@ -172,7 +171,7 @@ async fn deliver(
         }
     };
     drop(waiting);
-    measure::count(acknowledged(adds));
+    measure::count(&visit.host, acknowledged(adds));
     Ok(Answer::json(write_json(
         &cell, delta, value, exact, &flushed, strings,
     )))
@@ -226,13 +225,13 @@ async fn write_alone(
     parts.extend(sample.as_ref().map(|bits| &bits[..]));
     let (key, fingerprint) = match &write.key {
         Some(key) => {
-            let names = name_key(&visit.env).await?;
+            let names = name_key(&visit.host).await?;
             let hashed = |bytes: &[u8]| hash(&names, bytes);
             let key = write_key(&hashed, Kind::Write, key);
             (key, fingerprint(&hashed, &parts))
         }
         // Nobody else can send another write under a key that was drawn here.
-        None => (random_key(), 0),
+        None => (visit.host.random_key(), 0),
     };
     let (added, removed) = if write.adds { (delta, 0) } else { (0, delta) };
     let keyed = Keyed {
@@ -254,7 +253,7 @@ async fn write_alone(
     let (answer, counted) = match keyed::count_one(visit, &id, keyed, &how, strings).await {
         // Home may have moved since it was learned of: the next one asks.
         Err(problem) if problem.code() == Code::PreconditionFailed => {
-            forget_home(&id);
+            forget_home(&visit.host, &id);
             return Err(problem);
         }
         Err(problem) if problem.code() == Code::ClockSkew => return Err(refused.unwrap_or(problem)),
@@ -265,16 +264,19 @@ async fn write_alone(
         // since an element may be sent again without harm. Its shard is chosen by its hash.
         let second = element_second(Times::Live, write.second, counted);
         // A visitor whose salt is forgotten was counted by then, or never is.
-        if let Some(unique) = unique.bytes_of_past(&visit.env, second).await? {
+        if let Some(unique) = unique.bytes_of_past(&visit.host, second).await? {
             elements::send(visit, &id, &unique, second).await?;
         }
     }
     drop(waiting);
-    measure::count(if answer.is_replay() {
-        Metric::Replayed
-    } else {
-        acknowledged(write.adds)
-    });
+    measure::count(
+        &visit.host,
+        if answer.is_replay() {
+            Metric::Replayed
+        } else {
+            acknowledged(write.adds)
+        },
+    );
     Ok(answer)
 }
 
@@ -289,11 +291,12 @@ async fn decided_by(
         return Ok((claimed, None));
     }
     if let Some(Condition::Exists) = &write.condition {
-        if call::look_up(&visit.env, id).await?.is_none() {
+        if call::look_up(&visit.host, id).await?.is_none() {
             let detail = "there is no such counter; nothing was counted";
             return Err(Problem::new(Code::PreconditionFailed, detail));
         }
-        let here = || How::Unclaimed(home_of(id).unwrap_or_else(|| visit.datacenter()));
+        let here =
+            || How::Unclaimed(home_of(&visit.host, id).unwrap_or_else(|| visit.datacenter()));
         return Ok((write.key.as_ref().map_or_else(here, |_| claimed), None));
     }
     let Some(Condition::Unchanged(version)) = &write.condition else {

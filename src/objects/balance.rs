@@ -3,14 +3,11 @@
 
 use std::rc::Rc;
 
-use worker::Env;
-
 use super::cell::Core;
 use crate::counter::split::{self, Loads, Meter, Rate, Step, Thresholds};
+use crate::host::Host;
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::platform::measure;
-use crate::platform::setting;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Fault, Flush, Report, Seal};
 use crate::protocol::metrics::Metric;
@@ -36,8 +33,8 @@ pub(super) struct Balance {
 
 impl Balance {
     /// Nothing measured yet; thresholds from the settings.
-    pub(super) fn new(env: &Env, now_ms: i64) -> Self {
-        let number = |name| setting::number::<u32>(env, name);
+    pub(super) fn new(host: &Host, now_ms: i64) -> Self {
+        let number = |name| host.number::<u32>(name);
         let usual = Thresholds::default();
         let thresholds = Thresholds {
             split_flushes_per_second: number(SPLIT_FLUSHES_PER_SECOND)
@@ -112,7 +109,7 @@ impl Core {
             // A write that failed has restored the old number with the rest of the state.
             if self.save().is_ok() {
                 if wanted > spread {
-                    measure::count(Metric::ShardSplit);
+                    measure::count(&self.host, Metric::ShardSplit);
                 }
                 if wanted > 1 {
                     self.arm(self.balance.borrow().thresholds.quiet_ms);
@@ -122,7 +119,7 @@ impl Core {
     }
 
     fn arm(self: &Rc<Self>, in_ms: i64) {
-        self.arm_at(now_ms() + in_ms);
+        self.arm_at(self.host.now_ms() + in_ms);
     }
 
     /// Rings at that time, unix milliseconds, or before.
@@ -161,7 +158,7 @@ impl Core {
             let to = me.sibling(shard);
             async move {
                 let sealed = call::cell(
-                    &self.env,
+                    &self.host,
                     &to,
                     &Seal {
                         to: to.clone(),
@@ -211,7 +208,7 @@ impl Core {
                 to: to.clone(),
                 per_second,
             };
-            if let Ok(shards) = call::cell(&core.env, &to, &report).await {
+            if let Ok(shards) = call::cell(&core.host, &to, &report).await {
                 core.state.borrow_mut().spread_as_told(shards);
             }
         });
@@ -221,8 +218,8 @@ impl Core {
     pub(super) fn on_report(self: &Rc<Self>, report: Result<Report, Fault>) -> Result<u8, Fault> {
         let Report { per_second, .. } = report?;
         self.readable()?;
-        self.hear(per_second, now_ms());
-        self.note_change(now_ms());
+        self.hear(per_second, self.host.now_ms());
+        self.note_change(self.host.now_ms());
         Ok(self.state.borrow().spread())
     }
 
@@ -233,10 +230,10 @@ impl Core {
             return;
         }
         // What could not be deleted now is deleted before the next keyed write.
-        let _ = self.let_records_go(now_ms());
+        let _ = self.let_records_go(self.host.now_ms());
         self.arm_for_ledger();
         self.push_from_alarm().await;
-        self.choose_spread(now_ms());
+        self.choose_spread(self.host.now_ms());
         let left = self.state.borrow().to_seal();
         let me = self.address.borrow().clone();
         if let Some(me) = me.filter(|_| !left.is_empty()) {

@@ -8,8 +8,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use futures_util::lock::Mutex;
-use worker::wasm_bindgen;
-use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
 use super::balance::Balance;
 use super::cell_memory::{self, Busy, Held as HeldMemory};
@@ -24,12 +22,13 @@ use crate::counter::flush::Refusal;
 use crate::counter::grant::{Grant, Taken};
 use crate::counter::ledgers::LedgerLimits;
 use crate::counter::merge::{Part, Question};
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::messages::{
-    Ask, Call, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed, Held, Hello,
-    Recall, Register, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
+    Ask, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed, Held, Hello, Recall,
+    Register, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -40,15 +39,14 @@ use crate::sketch::Uniques;
 pub(super) const GRANT_TRIES: usize = 4;
 
 /// One cell, as the platform sees it.
-#[durable_object]
 pub struct Cell {
     core: Rc<Core>,
 }
 
 /// One cell. Shard 0 is the lead of its datacenter, see [`super::lead`].
 pub(super) struct Core {
-    pub(super) env: Env,
-    pub(super) object: State,
+    pub(super) host: Host,
+    pub(super) object: Object,
     pub(super) rows: CellStore,
     pub(super) state: RefCell<CellState>,
     pub(super) balance: RefCell<Balance>,
@@ -62,19 +60,19 @@ pub(super) struct Core {
     pub(super) pushing: RefCell<Pushing>,
 }
 
-impl DurableObject for Cell {
-    fn new(object: State, env: Env) -> Self {
-        let (rows, loaded) = CellStore::open(Store::new(object.storage()));
+impl Shell for Cell {
+    fn start(object: Object, host: Host) -> Self {
+        let (rows, loaded) = CellStore::open(Store::new(object.clone()));
         let core = Core {
-            balance: RefCell::new(Balance::new(&env, now_ms())),
-            ledger_limits: ledger_limits(&env),
-            env,
+            balance: RefCell::new(Balance::new(&host, host.now_ms())),
+            ledger_limits: ledger_limits(&host),
             object,
             rows,
             state: RefCell::default(),
             address: RefCell::default(),
             storage: Readable::default(),
-            held: HeldMemory::new(),
+            held: HeldMemory::new(&host),
+            host,
             granting: Mutex::new(()),
             commits: RefCell::default(),
             pushing: RefCell::default(),
@@ -85,52 +83,32 @@ impl DurableObject for Cell {
         Self { core }
     }
 
-    async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
-        let path = request.path();
+    async fn answer(&self, arrived: Arrived) -> Reply {
         let core = &self.core;
         let _busy = Busy::new(core);
-        match path.as_str() {
-            Flush::PATH => {
-                call::reply::<Flush>(&core.on_flush(call::read(&mut request).await).await)
-            }
-            Recall::PATH => call::reply::<Recall>(&core.on_recall(call::read(&mut request).await)),
-            Count::PATH => {
-                call::reply::<Count>(&core.on_count(call::read(&mut request).await).await)
-            }
-            Claim::PATH => {
-                call::reply::<Claim>(&core.on_claim(call::read(&mut request).await).await)
-            }
-            Ask::PATH => call::reply::<Ask>(&core.on_ask(call::read(&mut request).await)),
-            Sum::PATH => call::reply::<Sum>(&core.on_sum(call::read(&mut request).await).await),
-            SumExplained::PATH => call::reply::<SumExplained>(
-                &core.on_sum_explained(call::read(&mut request).await).await,
-            ),
-            Hello::PATH => {
-                call::reply::<Hello>(&core.on_hello(call::read(&mut request).await).await)
-            }
-            Report::PATH => call::reply::<Report>(&core.on_report(call::read(&mut request).await)),
-            Seal::PATH => call::reply::<Seal>(&core.on_seal(call::read(&mut request).await)),
-            Configure::PATH => {
-                call::reply::<Configure>(&core.on_configure(call::read(&mut request).await).await)
-            }
-            Suspend::PATH => {
-                call::reply::<Suspend>(&core.on_suspend(call::read(&mut request).await).await)
-            }
-            WatchLead::PATH => {
-                call::reply::<WatchLead>(&core.on_watch(call::read(&mut request).await))
-            }
-            Held::PATH => call::reply::<Held>(&core.on_held(call::read(&mut request).await)),
-            Close::PATH => {
-                call::reply::<Close>(&core.on_close(call::read(&mut request).await).await)
-            }
-            _ => Response::error("no such call", 404),
-        }
+        dispatch!(&arrived, asked, {
+            Flush => core.on_flush(asked).await,
+            Recall => core.on_recall(asked),
+            Count => core.on_count(asked).await,
+            Claim => core.on_claim(asked).await,
+            Ask => core.on_ask(asked),
+            Sum => core.on_sum(asked).await,
+            SumExplained => core.on_sum_explained(asked).await,
+            Hello => core.on_hello(asked).await,
+            Report => core.on_report(asked),
+            Seal => core.on_seal(asked),
+            Configure => core.on_configure(asked).await,
+            Suspend => core.on_suspend(asked).await,
+            WatchLead => core.on_watch(asked),
+            Held => core.on_held(asked),
+            Close => core.on_close(asked).await,
+        })
     }
 
-    async fn alarm(&self) -> worker::Result<Response> {
+    async fn alarm(&self) -> Result<(), Fault> {
         let _busy = Busy::new(&self.core);
         self.core.on_alarm().await;
-        Response::empty()
+        Ok(())
     }
 }
 
@@ -181,16 +159,16 @@ impl Core {
     /// `Unavailable`; [`Refusal::Moved`] for a shard that writes do not spread to.
     pub(super) async fn obtain_grant(&self, me: &CellAddress) -> Result<(), Fault> {
         let _asking = self.granting.lock().await;
-        if !self.state.borrow().needs_grant(now_ms()) {
+        if !self.state.borrow().needs_grant(self.host.now_ms()) {
             return Ok(());
         }
-        let (asked_ms, seals) = (now_ms(), self.state.borrow().seals());
+        let (asked_ms, seals) = (self.host.now_ms(), self.state.borrow().seals());
         let grant = if me.is_lead() {
             self.register(me).await?
         } else {
             let lead = me.sibling(0);
             call::cell(
-                &self.env,
+                &self.host,
                 &lead,
                 &Hello {
                     to: lead.clone(),
@@ -213,13 +191,13 @@ impl Core {
             datacenter: me.datacenter.clone(),
             holds: self.state.borrow().grant(),
         };
-        call::root(&self.env, &me.counter, &register).await
+        call::root(&self.host, &me.counter, &register).await
     }
 
     /// Tells a root that has lost its row what it had granted, and takes its word again.
     pub(super) async fn register_again(&self, me: &CellAddress) -> Result<(), Fault> {
         let _asking = self.granting.lock().await;
-        let (seals, asked_ms) = (self.state.borrow().seals(), now_ms());
+        let (seals, asked_ms) = (self.state.borrow().seals(), self.host.now_ms());
         let grant = self.register(me).await?;
         if self.state.borrow().seals() != seals {
             return Ok(());
@@ -292,7 +270,7 @@ impl Core {
         if part.is_some() {
             self.save()?;
             if !was_sealed {
-                measure::count(Metric::ShardSeal);
+                measure::count(&self.host, Metric::ShardSeal);
             }
         }
         Ok(part)

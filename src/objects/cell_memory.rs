@@ -10,6 +10,7 @@ use std::rc::{Rc, Weak};
 use super::cell::Core;
 use crate::counter::cell::Cell as CellState;
 use crate::counter::memory::{CELLS_BYTES_MAX, Share, least_recent};
+use crate::host::{Host, State};
 use crate::platform::memory::{self, Kind};
 use crate::protocol::messages::Fault;
 
@@ -25,18 +26,34 @@ const OBJECT_BYTES: u64 = 3_072;
 /// Who holds a cell that is at rest while that is looked at: its object, and who looks. What goes on after a call holds it too.
 const HOLDERS_AT_REST: usize = 2;
 
-thread_local! {
-    static ALL: RefCell<Vec<Weak<Core>>> = const { RefCell::new(Vec::new()) };
+/// How many cells there may be at first before the list is cleared of those that are gone.
+const CLEARED_AT: usize = 64;
+
+/// The cells of an isolate.
+struct Cells {
+    all: RefCell<Vec<Weak<Core>>>,
     /// Counts the calls of all cells.
-    static CALLS: Cell<u64> = const { Cell::new(0) };
+    calls: Cell<u64>,
     /// The call with which making room is tried next.
-    static NEXT_TRY: Cell<u64> = const { Cell::new(0) };
+    next_try: Cell<u64>,
     /// How many cells there may be before the list is cleared of those that are gone.
-    static CLEARED_AT: Cell<usize> = const { Cell::new(64) };
+    cleared_at: Cell<usize>,
+}
+
+impl State for Cells {
+    fn begin(_host: &Host) -> Self {
+        Self {
+            all: RefCell::default(),
+            calls: Cell::new(0),
+            next_try: Cell::new(0),
+            cleared_at: Cell::new(CLEARED_AT),
+        }
+    }
 }
 
 /// What one cell holds, and whether it is at rest.
 pub(super) struct Held {
+    cells: Rc<Cells>,
     share: RefCell<Share>,
     /// Calls that are under way.
     busy: Cell<u64>,
@@ -46,9 +63,10 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(host: &Host) -> Self {
         Self {
-            share: RefCell::new(memory::share(Kind::Cells)),
+            cells: host.state(),
+            share: RefCell::new(memory::share(host, Kind::Cells)),
             busy: Cell::new(0),
             calls: Cell::new(0),
             used: Cell::new(0),
@@ -71,48 +89,55 @@ impl Drop for Busy<'_> {
     fn drop(&mut self) {
         let held = &self.0.held;
         held.busy.set(held.busy.get().saturating_sub(1));
-        let call = CALLS.get() + 1;
-        CALLS.set(call);
+        let call = held.cells.calls.get() + 1;
+        held.cells.calls.set(call);
         held.used.set(call);
         let calls = held.calls.get();
         held.calls.set(calls + 1);
         if calls.is_multiple_of(MEASURED_EVERY) {
             self.0.measure();
-            make_room(call);
+            held.cells
+                .make_room(memory::share(&self.0.host, Kind::Cells), call);
         }
     }
 }
 
 /// Notes a cell that has just been made.
 pub(super) fn note(core: &Rc<Core>) {
-    ALL.with_borrow_mut(|all| {
-        if all.len() >= CLEARED_AT.get() {
-            all.retain(|one| one.strong_count() > 0);
-            CLEARED_AT.set((2 * all.len()).max(64));
-        }
-        all.push(Rc::downgrade(core));
-    });
+    core.held.cells.note(core);
 }
 
-fn make_room(call: u64) {
-    let share = memory::share(Kind::Cells);
-    if share.together() < CELLS_BYTES_MAX || call < NEXT_TRY.get() {
-        return;
-    }
-    let living: Vec<Rc<Core>> =
-        ALL.with_borrow(|all| all.iter().filter_map(Weak::upgrade).collect());
-    let resting: Vec<Rc<Core>> = living.into_iter().filter(Core::is_at_rest).collect();
-    let held = |core: &Rc<Core>| (core.held.used.get(), core.held.share.borrow().bytes());
-    let held: Vec<(u64, u64)> = resting.iter().map(held).collect();
-    // A tenth of room, so that this is seldom done.
-    let excess = share.together().saturating_sub(CELLS_BYTES_MAX / 10 * 9);
-    for place in least_recent(&held, excess) {
-        if let Some(core) = resting.get(place) {
-            core.let_go();
+impl Cells {
+    fn note(&self, core: &Rc<Core>) {
+        let mut all = self.all.borrow_mut();
+        if all.len() >= self.cleared_at.get() {
+            all.retain(|one| one.strong_count() > 0);
+            self.cleared_at.set((2 * all.len()).max(CLEARED_AT));
         }
+        all.push(Rc::downgrade(core));
     }
-    if share.together() >= CELLS_BYTES_MAX {
-        NEXT_TRY.set(call.saturating_add(TRIED_EVERY));
+
+    fn make_room(&self, share: Share, call: u64) {
+        if share.together() < CELLS_BYTES_MAX || call < self.next_try.get() {
+            return;
+        }
+        let living: Vec<Rc<Core>> = {
+            let all = self.all.borrow();
+            all.iter().filter_map(Weak::upgrade).collect()
+        };
+        let resting: Vec<Rc<Core>> = living.into_iter().filter(Core::is_at_rest).collect();
+        let held = |core: &Rc<Core>| (core.held.used.get(), core.held.share.borrow().bytes());
+        let held: Vec<(u64, u64)> = resting.iter().map(held).collect();
+        // A tenth of room, so that this is seldom done.
+        let excess = share.together().saturating_sub(CELLS_BYTES_MAX / 10 * 9);
+        for place in least_recent(&held, excess) {
+            if let Some(core) = resting.get(place) {
+                core.let_go();
+            }
+        }
+        if share.together() >= CELLS_BYTES_MAX {
+            self.next_try.set(call.saturating_add(TRIED_EVERY));
+        }
     }
 }
 

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use worker::SqlStorageValue;
 
 use super::store::{Store, blob, integer};
 use crate::counter::cell::{Cell, Hot};
 use crate::counter::flush::Changes;
 use crate::counter::history::Step;
+use crate::host::object::Value;
 use crate::protocol::messages::{Fault, decode, encode};
 use crate::protocol::names::CellAddress;
 use crate::sketch::Uniques;
@@ -56,7 +56,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn number(self) -> SqlStorageValue {
+    pub(super) fn number(self) -> Value {
         let number: i32 = match self {
             Self::Address => 0,
             Self::Hot => 1,
@@ -341,7 +341,7 @@ impl CellStore {
             "SELECT start, body FROM rows WHERE kind = ?",
             vec![kind.number()],
         )?;
-        let read = |row: &Vec<SqlStorageValue>| match row.as_slice() {
+        let read = |row: &Vec<Value>| match row.as_slice() {
             [start, body] => Some((integer(start)?, blob(body)?.to_vec())),
             _ => None,
         };

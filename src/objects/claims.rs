@@ -4,13 +4,11 @@
 //! any record that is counted under it: each answer renews it, since the count that follows may be the first
 //! that comes through, however old the claim is.
 
-use worker::Env;
-
 use super::count::kept_ms;
 use super::directory::Directory;
 use crate::cluster::root::Root;
 use crate::counter::ledger::WriteKey;
-use crate::platform::clock::now_ms;
+use crate::host::Host;
 use crate::protocol::messages::{Claim, Claimed, Fault, FindClaims, Holder};
 
 /// How much longer a claim is kept than a record: a claim made or renewed just before its record was
@@ -18,8 +16,8 @@ use crate::protocol::messages::{Claim, Claimed, Fault, FindClaims, Holder};
 pub(super) const LONGER_MS: i64 = 3_600_000;
 
 /// How long claims are kept, milliseconds.
-pub(super) fn claims_kept_ms(env: &Env) -> i64 {
-    kept_ms(env).saturating_add(LONGER_MS)
+pub(super) fn claims_kept_ms(host: &Host) -> i64 {
+    kept_ms(host).saturating_add(LONGER_MS)
 }
 
 /// The most keys of one call: 16 bytes each, and an answer of about as much.
@@ -38,7 +36,9 @@ impl Directory {
             .await?;
         let generation = living.as_ref().map_or(0, |root| root.generation);
         let known = match claim.struck_at {
-            None => self.rows.claims_of(&claim, generation, now_ms())?,
+            None => self
+                .rows
+                .claims_of(&claim, generation, self.host.now_ms())?,
             Some(_) => None,
         };
         let (generation, (owners, is_slot_new)) = match known {
@@ -51,12 +51,12 @@ impl Directory {
                 };
                 let generation = root.generation;
                 let next = next_holder(&root, &claim);
-                let claimed = (self.rows).claim_all(&claim, &next, generation, now_ms());
+                let claimed = (self.rows).claim_all(&claim, &next, generation, self.host.now_ms());
                 (generation, claimed?)
             }
         };
         if is_slot_new {
-            self.rows.arm(now_ms()).await?;
+            self.rows.arm(self.host.now_ms()).await?;
         }
         Ok(Claimed { generation, owners })
     }

@@ -13,7 +13,6 @@ use futures_channel::oneshot;
 
 use super::cell::Core;
 use crate::counter::flush::Changes;
-use crate::platform::clock::now_ms;
 use crate::platform::measure;
 use crate::protocol::bounds::WAITING_MAX;
 use crate::protocol::messages::{Fault, Flush, Flushed};
@@ -52,7 +51,7 @@ impl Core {
         }
         let (mut outcomes, has_written) = self.write_together(&[flush]);
         // A lane has one flush under way, so while there is but one nothing can come meanwhile.
-        let may_be_joined = self.state.borrow().lanes_within_second(now_ms()) > 1;
+        let may_be_joined = self.state.borrow().lanes_within_second(self.host.now_ms()) > 1;
         if has_written && may_be_joined {
             self.commits.borrow_mut().is_under_way = true;
             let core = self.clone();
@@ -86,7 +85,7 @@ impl Core {
     /// Load, decide, write: no await, so nothing comes between. Returns the outcome of each flush, in
     /// their order, and whether anything was written.
     fn write_together(self: &Rc<Self>, flushes: &[&Flush]) -> (Vec<Outcome>, bool) {
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let mut together = Changes::default();
         let mut outcomes = Vec::with_capacity(flushes.len());
         let written = {
@@ -104,7 +103,7 @@ impl Core {
         if let Err(fault) = self.written(written) {
             // Refused or not: none of them was counted, and each may be sent again.
             outcomes.fill(Err(fault));
-            measure::count(Metric::CommitFailed);
+            measure::count(&self.host, Metric::CommitFailed);
             return (outcomes, false);
         }
         let lanes = self.state.borrow().lanes_within_second(now_ms);
@@ -116,7 +115,10 @@ impl Core {
         }
         if together.hot {
             self.note_change(now_ms);
-            measure::committed(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
+            measure::committed(
+                &self.host,
+                outcomes.iter().filter(|outcome| outcome.is_ok()).count(),
+            );
         }
         (outcomes, together.hot)
     }

@@ -17,7 +17,7 @@ use crate::counter::queue::{
     BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, InboxId,
     PARKED_MAX, RETRY_MS, Verdict, verdict,
 };
-use crate::platform::clock::{now_ms, random, sleep_ms};
+use crate::host::Host;
 use crate::platform::dues::{self, count_dues};
 use crate::platform::measure;
 use crate::platform::memory::{self, Kind};
@@ -49,10 +49,10 @@ pub(super) struct Sending {
 
 impl Sending {
     /// None.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(host: &Host) -> Self {
         Self {
             bytes: HashMap::new(),
-            memory: memory::share(Kind::Inboxes),
+            memory: memory::share(host, Kind::Inboxes),
         }
     }
 
@@ -98,17 +98,18 @@ impl InboxCore {
         }
         let _gathering = Gathering(self);
         loop {
-            let wait_ms = self.begun_ms.get() + BATCH_SPACING_MS - now_ms();
+            let wait_ms = self.begun_ms.get() + BATCH_SPACING_MS - self.host.now_ms();
             if (1..=BATCH_SPACING_MS).contains(&wait_ms) {
-                sleep_ms(u64::try_from(wait_ms).unwrap_or(0)).await;
+                let wait_ms = u64::try_from(wait_ms).unwrap_or(0);
+                self.host.sleep_ms(wait_ms).await;
             }
-            self.begun_ms.set(now_ms());
+            self.begun_ms.set(self.host.now_ms());
             match self.gather_one().and_then(|()| self.send_due()) {
                 Ok(true) => {}
                 Ok(false) => return,
                 // The alarm is set, and tries again.
                 Err(fault) => {
-                    worker::console_error!("an inbox: {fault}");
+                    self.host.fail(&format!("an inbox: {fault}"));
                     return;
                 }
             }
@@ -126,11 +127,12 @@ impl InboxCore {
         if first_sent >= BATCHES_MAX || parked_rows >= PARKED_MAX {
             return Ok(());
         }
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let rows = self.rows.first_rows(BATCH_ROWS_MAX)?;
         let number = self.head.borrow().batch + 1;
         let mut numbering = self.numbering.borrow_mut();
-        let mut new_key = |counter: &CounterId| numbering.next(counter, now_ms, &mut random);
+        let mut new_key =
+            |counter: &CounterId| numbering.next(counter, now_ms, &mut || self.host.random());
         let mut next = begin(number, rows, now_ms, &mut |counter| {
             // What waits gets its key when it is known which write it joins.
             let is_named_later = parked.holds(counter);
@@ -192,7 +194,7 @@ impl InboxCore {
             dues,
             is_broken: false,
         };
-        self.rows.end(&batch, now_ms(), &dead)?;
+        self.rows.end(&batch, self.host.now_ms(), &dead)?;
         self.head.borrow_mut().batch = batch.number;
         self.go();
         Ok(Appended::Logged)
@@ -200,7 +202,7 @@ impl InboxCore {
 
     /// Sends the batches that are due, as many as there is memory for. Returns whether there is more to gather, or to send.
     fn send_due(self: &Rc<Self>) -> Result<bool, Fault> {
-        for (number, bytes) in self.rows.due(now_ms())? {
+        for (number, bytes) in self.rows.due(self.host.now_ms())? {
             if self.sending.borrow().is_sent(number) || self.parked()?.is_waiting(number) {
                 continue;
             }
@@ -214,7 +216,7 @@ impl InboxCore {
             let core = self.clone();
             self.object.wait_until(async move {
                 if let Err(fault) = core.send(batch).await {
-                    worker::console_error!("an inbox's batch: {fault}");
+                    core.host.fail(&format!("an inbox's batch: {fault}"));
                 }
                 core.sending.borrow_mut().end(number);
             });
@@ -240,7 +242,7 @@ impl InboxCore {
         };
         let counted = all_settled(batch.groups().into_iter().map(count), COUNTERS_AT_ONCE).await;
 
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let verdicts = counted
             .into_iter()
             .flat_map(|(places, some)| places.into_iter().zip(some));
@@ -259,9 +261,14 @@ impl InboxCore {
             self.arm(0).await?;
         }
         let lag_ms = since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
-        measure::add(Metric::QueueLagSum, u64::try_from(lag_ms).unwrap_or(0));
-        measure::add(Metric::QueueLagCount, 1);
         measure::add(
+            &self.host,
+            Metric::QueueLagSum,
+            u64::try_from(lag_ms).unwrap_or(0),
+        );
+        measure::add(&self.host, Metric::QueueLagCount, 1);
+        measure::add(
+            &self.host,
             Metric::DeadLetter,
             u64::try_from(dead.len()).unwrap_or(u64::MAX),
         );
@@ -290,7 +297,7 @@ impl InboxCore {
             }
             _ => Verdict::Later,
         };
-        let counted = count_dues(&self.env, here, dues).await;
+        let counted = count_dues(&self.host, here, dues).await;
         let verdicts = counted.into_iter().map(|outcome| match outcome {
             Ok(outcome) => verdict(outcome),
             Err(fault) => of_fault(&fault),
@@ -302,6 +309,6 @@ impl InboxCore {
         if self.rows.generation_of(counter)? == Some(generation) {
             return Ok(true);
         }
-        dues::is_living(&self.env, counter, generation).await
+        dues::is_living(&self.host, counter, generation).await
     }
 }

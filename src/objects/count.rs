@@ -5,8 +5,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use worker::Env;
-
 use super::cell::{Core, GRANT_TRIES};
 use crate::counter::cell::{Cell, KnownNumbers, recall};
 use crate::counter::flush::{Changes, Refusal};
@@ -16,9 +14,8 @@ use crate::counter::ledger::{
 };
 use crate::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
 use crate::counter::numbers::{Numbers, Place};
-use crate::platform::clock::{now_ms, sleep_ms};
+use crate::host::Host;
 use crate::platform::measure;
-use crate::platform::setting;
 use crate::protocol::bounds::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
 use crate::protocol::messages::{Claim, Claimed, Count, Counted, Fault, Holder, Owner, Recall};
 use crate::protocol::metrics::Metric;
@@ -37,15 +34,15 @@ struct Known<'a> {
 }
 
 /// How long keys are kept, milliseconds.
-pub(super) fn kept_ms(env: &Env) -> i64 {
-    let seconds: Option<i64> = setting::number(env, IDEMPOTENCY_SECONDS);
+pub(super) fn kept_ms(host: &Host) -> i64 {
+    let seconds: Option<i64> = host.number(IDEMPOTENCY_SECONDS);
     seconds.unwrap_or(KEPT_SECONDS) * 1_000
 }
 
 /// What a cell's ledger is bound by; read once, since a variable is a call into JavaScript.
-pub(super) fn ledger_limits(env: &Env) -> LedgerLimits {
+pub(super) fn ledger_limits(host: &Host) -> LedgerLimits {
     LedgerLimits {
-        kept_ms: kept_ms(env),
+        kept_ms: kept_ms(host),
         records_max: RECORDS_MAX,
         keys: Keys::Clients,
     }
@@ -65,7 +62,7 @@ impl Core {
     ) -> Result<Counted, Fault> {
         let count = count?.received();
         self.readable()?;
-        let begun_ms = now_ms();
+        let begun_ms = self.host.now_ms();
         for _ in 0..GRANT_TRIES + WHOLE_TRIES {
             match self.try_count(&count) {
                 Err(Fault::Refused(Refusal::NeedsGrant)) => {
@@ -77,8 +74,8 @@ impl Core {
                 Ok(counted) if counted.outcomes.contains(&KeyedOutcome::NotWhole) => {
                     // Home's shards are being sealed: it takes a call to each.
                     self.seal_what_is_left();
-                    sleep_ms(WHOLE_EVERY_MS).await;
-                    if now_ms() - begun_ms > WHOLE_MS_MAX {
+                    self.host.sleep_ms(WHOLE_EVERY_MS).await;
+                    if self.host.now_ms() - begun_ms > WHOLE_MS_MAX {
                         return Ok(counted);
                     }
                 }
@@ -116,7 +113,7 @@ impl Core {
 
     /// Load, decide, write: no await, so nothing comes between.
     fn try_count(self: &Rc<Self>, count: &Count) -> Result<Counted, Fault> {
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let Count { writes, moves, .. } = count;
         let limits = self.limits_of(count.keys);
         let (outcomes, changes) = self.decide(now_ms, count.keys, |state, known, changes| {
@@ -129,7 +126,7 @@ impl Core {
         })?;
         if changes.hot {
             self.note_change(now_ms);
-            measure::committed(1);
+            measure::committed(&self.host, 1);
             self.note_writes(&count.to, count.writes.len(), now_ms);
         }
         Ok(Counted {
@@ -141,7 +138,7 @@ impl Core {
 
     /// All writes go home, so these are never counted here with the claims that they have, unless they were.
     fn strike(self: &Rc<Self>, count: &Count, home: Datacenter) -> Result<Counted, Fault> {
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let Count { writes, moves, .. } = count;
         let limits = self.limits_of(count.keys);
         let (outcomes, _) = self.decide(now_ms, count.keys, |state, known, changes| {
@@ -176,10 +173,14 @@ impl Core {
         });
         let mut next = None;
         loop {
-            let (places, _) = self.decide(now_ms(), Keys::Numbered, |state, known, changes| {
-                let (keys, next) = (&claim.keys, next.as_ref());
-                Ok(state.place_numbered(keys, &struck_at, next, known.numbers, changes))
-            })?;
+            let (places, _) = self.decide(
+                self.host.now_ms(),
+                Keys::Numbered,
+                |state, known, changes| {
+                    let (keys, next) = (&claim.keys, next.as_ref());
+                    Ok(state.place_numbered(keys, &struck_at, next, known.numbers, changes))
+                },
+            )?;
             if next.is_none() && places.contains(&None) {
                 next = Some(match self.obtain_grant(&me).await {
                     Ok(()) => None,
@@ -250,7 +251,7 @@ impl Core {
             (decided, written)
         };
         if written.is_err() {
-            measure::count(Metric::CommitFailed);
+            measure::count(&self.host, Metric::CommitFailed);
         }
         self.written(written)?;
         if newest(self) != newest_before {

@@ -8,8 +8,6 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 use futures_util::lock::Mutex;
-use worker::wasm_bindgen;
-use worker::{DurableObject, Env, Request, Response, State, durable_object};
 
 use super::claims::claims_kept_ms;
 use super::directory_store::{DirectoryStore, Telling};
@@ -20,11 +18,11 @@ use crate::cluster::lease::Granted;
 use crate::cluster::root::{DATACENTERS_MAX, Entry, Root};
 use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::platform::clock::now_ms;
-use crate::platform::{call, setting};
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
-    Call, CheckStorage, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, GetSecrets, Keep,
+    CheckStorage, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, GetSecrets, Keep,
     LetInboxesGo, List, ListPolicies, LookUp, Operate, Push, PutPolicy, Register, RegisterInbox,
     RotateKey, Settle, ViewOf,
 };
@@ -39,10 +37,9 @@ const ALARM_SPACING_MS: i64 = 100;
 const UNSURE_MS: i64 = 10_000;
 
 /// One partition of the directory.
-#[durable_object]
 pub struct Directory {
-    pub(super) env: Env,
-    pub(super) object: State,
+    pub(super) host: Host,
+    pub(super) object: Object,
     pub(super) rows: DirectoryStore,
     pub(super) gathered: RefCell<AllGathered>,
     storage: Readable,
@@ -52,88 +49,55 @@ pub struct Directory {
     pub(super) looked_for_drained: RefCell<HashMap<CounterId, i64>>,
 }
 
-impl DurableObject for Directory {
-    fn new(state: State, env: Env) -> Self {
+impl Shell for Directory {
+    fn start(object: Object, host: Host) -> Self {
         let (rows, opened) =
-            DirectoryStore::open(Store::new(state.storage()), claims_kept_ms(&env));
+            DirectoryStore::open(Store::new(object.clone()), claims_kept_ms(&host));
         let storage = Readable::default();
         storage.note(opened);
         Self {
-            env,
-            object: state,
+            object,
             rows,
-            gathered: RefCell::new(AllGathered::new()),
+            gathered: RefCell::new(AllGathered::new(&host)),
             storage,
             locks: RefCell::default(),
-            leases: RefCell::new(Granted::new(now_ms())),
+            leases: RefCell::new(Granted::new(host.now_ms())),
+            host,
             looked_for_drained: RefCell::default(),
         }
     }
 
-    async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
-        let path = request.path();
-        match path.as_str() {
-            Register::PATH => {
-                call::reply::<Register>(&self.on_register(call::read(&mut request).await).await)
-            }
-            FindClaims::PATH => {
-                let find = call::read(&mut request).await;
-                call::reply::<FindClaims>(&self.on_find_claims(find).await)
-            }
-            Claim::PATH => {
-                call::reply::<Claim>(&self.on_claim(call::read(&mut request).await).await)
-            }
-            RegisterInbox::PATH => call::reply::<RegisterInbox>(
-                &self.on_register_inbox(call::read(&mut request).await).await,
-            ),
-            LetInboxesGo::PATH => call::reply::<LetInboxesGo>(
-                &self.on_let_inboxes_go(call::read(&mut request).await).await,
-            ),
-            LookUp::PATH => call::reply::<LookUp>(&self.on_look_up(call::read(&mut request).await)),
-            Operate::PATH => {
-                call::reply::<Operate>(&self.on_operate(call::read(&mut request).await).await)
-            }
-            Keep::PATH => call::reply::<Keep>(&self.on_keep(call::read(&mut request).await)),
-            Settle::PATH => {
-                call::reply::<Settle>(&self.on_settle(call::read(&mut request).await).await)
-            }
-            CheckStorage::PATH => call::reply::<CheckStorage>(&Ok(self.ailment())),
-            List::PATH => call::reply::<List>(&self.on_list(call::read(&mut request).await)),
-            Push::PATH => call::reply::<Push>(&self.on_push(call::read(&mut request).await)),
-            ViewOf::PATH => call::reply::<ViewOf>(&self.on_view(call::read(&mut request).await)),
-            GetPolicy::PATH => {
-                call::reply::<GetPolicy>(&self.on_get_policy(call::read(&mut request).await))
-            }
-            PutPolicy::PATH => {
-                call::reply::<PutPolicy>(&self.on_put_policy(call::read(&mut request).await))
-            }
-            DeletePolicy::PATH => {
-                call::reply::<DeletePolicy>(&self.on_delete_policy(call::read(&mut request).await))
-            }
-            ListPolicies::PATH => {
-                call::reply::<ListPolicies>(&self.on_list_policies(call::read(&mut request).await))
-            }
-            GetSecrets::PATH => {
-                call::reply::<GetSecrets>(&self.on_secrets(call::read(&mut request).await).await)
-            }
-            RotateKey::PATH => {
-                call::reply::<RotateKey>(&self.on_rotate_key(call::read(&mut request).await))
-            }
-            _ => Response::error("no such call", 404),
-        }
+    async fn answer(&self, arrived: Arrived) -> Reply {
+        dispatch!(&arrived, asked, {
+            Register => self.on_register(asked).await,
+            FindClaims => self.on_find_claims(asked).await,
+            Claim => self.on_claim(asked).await,
+            RegisterInbox => self.on_register_inbox(asked).await,
+            LetInboxesGo => self.on_let_inboxes_go(asked).await,
+            LookUp => self.on_look_up(asked),
+            Operate => self.on_operate(asked).await,
+            Keep => self.on_keep(asked),
+            Settle => self.on_settle(asked).await,
+            CheckStorage => asked.map(|CheckStorage {}| self.ailment()),
+            List => self.on_list(asked),
+            Push => self.on_push(asked),
+            ViewOf => self.on_view(asked),
+            GetPolicy => self.on_get_policy(asked),
+            PutPolicy => self.on_put_policy(asked),
+            DeletePolicy => self.on_delete_policy(asked),
+            ListPolicies => self.on_list_policies(asked),
+            GetSecrets => self.on_secrets(asked).await,
+            RotateKey => self.on_rotate_key(asked),
+        })
     }
 
-    async fn alarm(&self) -> worker::Result<Response> {
+    async fn alarm(&self) -> Result<(), Fault> {
         if let Err(fault) = self.look_at_what_is_due().await {
-            worker::console_error!("the directory's alarm: {fault}");
+            self.host.fail(&format!("the directory's alarm: {fault}"));
         }
         // An alarm that fails is tried a few times and then never again: so this one never fails,
         // and always sets the next.
-        self.rows
-            .arm(now_ms() + ALARM_SPACING_MS)
-            .await
-            .map_err(|fault| worker::Error::RustError(fault.to_string()))?;
-        Response::empty()
+        (self.rows).arm(self.host.now_ms() + ALARM_SPACING_MS).await
     }
 }
 
@@ -147,7 +111,7 @@ impl Directory {
     fn ailment(&self) -> Option<Ailment> {
         let why = match self.readable() {
             Ok(()) => {
-                let wrong = setting::check_all(&self.env).err()?;
+                let wrong = self.host.check_settings().err()?;
                 return Some(Ailment::NotConfigured(wrong.detail().to_owned()));
             }
             Err(Fault::Unavailable(why) | Fault::Broken(why)) => why,
@@ -183,7 +147,7 @@ impl Directory {
         }
         let mut root = self.admit(&counter, &datacenter).await?;
         // A lapsed cell asks again; its write keeps a sliding counter alive from now on. A newcomer's is saved already.
-        let written_ms = now_ms();
+        let written_ms = self.host.now_ms();
         if written_ms > root.last_write_ms {
             root.last_write_ms = written_ms;
             self.save(&counter, Entry::Live(root.clone()), &[]).await?;
@@ -199,7 +163,7 @@ impl Directory {
     ) -> Result<Root, Fault> {
         let mut root = match self.living(counter, true).await? {
             Ok(root) => root,
-            Err(ended) => Root::create(ended.as_ref(), now_ms()),
+            Err(ended) => Root::create(ended.as_ref(), self.host.now_ms()),
         };
         if let Some(home) = root.home_elsewhere(datacenter) {
             return Err(Fault::Elsewhere(home.clone()));
@@ -230,7 +194,7 @@ impl Directory {
         root.revision += 1;
         // Not before: told of a write that is not in the root, the lone lead would count for longer than the root
         // lets the counter live.
-        root.last_write_ms = root.last_write_ms.max(now_ms());
+        root.last_write_ms = root.last_write_ms.max(self.host.now_ms());
         self.save(counter, Entry::Live(root.clone()), &[]).await?;
         Ok(root)
     }
@@ -244,7 +208,7 @@ impl Directory {
     /// The root of a counter that readers see.
     pub(super) fn listed(&self, counter: &CounterId) -> Result<Option<Root>, Fault> {
         Ok(match self.rows.entry(counter)? {
-            Some(Entry::Live(root)) if is_listed(&root) => Some(root),
+            Some(Entry::Live(root)) if is_listed(&root, self.host.now_ms()) => Some(root),
             _ => None,
         })
     }
@@ -271,7 +235,9 @@ impl Directory {
                 entries
                     .into_iter()
                     .filter_map(|(counter, entry)| match entry {
-                        Entry::Live(root) if is_listed(&root) => Some((counter, root)),
+                        Entry::Live(root) if is_listed(&root, self.host.now_ms()) => {
+                            Some((counter, root))
+                        }
                         _ => None,
                     }),
             );
@@ -288,7 +254,9 @@ impl Directory {
         let Some(entry) = self.rows.entry(counter)? else {
             return Ok(());
         };
-        let is_due = entry.due_at_ms().is_some_and(|due| due <= now_ms());
+        let is_due = entry
+            .due_at_ms()
+            .is_some_and(|due| due <= self.host.now_ms());
         match entry {
             Entry::Ended { .. } if is_due => self.rows.forget(counter),
             Entry::Live(root) if is_due => self.end_if_it_may(counter, root).await,
@@ -299,22 +267,22 @@ impl Directory {
     /// Ends a counter whose time has come; one whose leads cannot be asked now waits a little longer.
     async fn end_if_it_may(&self, counter: &CounterId, mut root: Root) -> Result<(), Fault> {
         if self.living(counter, false).await.is_err() {
-            root.postpone_end(now_ms() + UNSURE_MS);
+            root.postpone_end(self.host.now_ms() + UNSURE_MS);
             self.rows
-                .put(counter, &Entry::Live(root), &[], None, now_ms())?;
+                .put(counter, &Entry::Live(root), &[], None, self.host.now_ms())?;
         }
         Ok(())
     }
 
     async fn look_at_what_is_due(&self) -> Result<(), Fault> {
         self.readable()?;
-        self.rows.delete_claims(now_ms())?;
-        self.rows.delete_salts(now_ms())?;
-        let due = self.rows.due_duties(now_ms(), DUE_AT_ONCE)?;
+        self.rows.delete_claims(self.host.now_ms())?;
+        self.rows.delete_salts(self.host.now_ms())?;
+        let due = self.rows.due_duties(self.host.now_ms(), DUE_AT_ONCE)?;
         self.fulfil(&due).await?;
-        for counter in self.rows.due_counters(now_ms(), DUE_AT_ONCE)? {
+        for counter in self.rows.due_counters(self.host.now_ms(), DUE_AT_ONCE)? {
             if let Err(fault) = self.look_at(&counter).await {
-                worker::console_error!("a counter that is due: {fault}");
+                self.host.fail(&format!("a counter that is due: {fault}"));
             }
         }
         Ok(())
@@ -322,6 +290,6 @@ impl Directory {
 }
 
 /// Fixed ends are the root's own to see. Whether a sliding one has passed only leads can tell.
-fn is_listed(root: &Root) -> bool {
-    root.is_sliding() || !root.is_due(now_ms())
+fn is_listed(root: &Root, now_ms: i64) -> bool {
+    root.is_sliding() || !root.is_due(now_ms)
 }

@@ -1,7 +1,5 @@
 //! The rows of one partition of the directory.
 
-use worker::SqlStorageValue;
-
 use super::claim_store::CLAIMS_SCHEMA;
 use super::operation_store::{OPERATIONS_SCHEMA, Operation};
 use super::policies::POLICIES_SCHEMA;
@@ -10,6 +8,7 @@ use crate::cluster::delta::Marks;
 use crate::cluster::root::{Entry, prefix_end};
 use crate::cluster::view::{View, ViewAtRest};
 use crate::counter::id::{CounterId, Datacenter};
+use crate::host::object::Value;
 use crate::protocol::messages::{Fault, decode, encode};
 
 /// 2 added claims, 3 operations and views, 4 policies and how often claims have moved; since 5 sketches name their hash, and settings the hash of a counter.
@@ -288,12 +287,11 @@ impl DirectoryStore {
         let sql = format!(
             "SELECT id, body FROM roots WHERE live = 1 AND id >= ? AND id > ? {bound} ORDER BY id LIMIT ?"
         );
-        let mut values: Vec<SqlStorageValue> =
-            vec![prefix.into(), after.unwrap_or_default().into()];
-        values.extend(end.map(SqlStorageValue::from));
+        let mut values: Vec<Value> = vec![prefix.into(), after.unwrap_or_default().into()];
+        values.extend(end.map(Value::from));
         values.push(i64::from(limit).into());
         let rows = self.store.run(&sql, values)?;
-        let read = |row: &Vec<SqlStorageValue>| match row.as_slice() {
+        let read = |row: &Vec<Value>| match row.as_slice() {
             [id, body] => Some((CounterId::parse(text(id)?).ok()?, decode(blob(body)?).ok()?)),
             _ => None,
         };
@@ -337,7 +335,7 @@ impl DirectoryStore {
 }
 
 /// Generations are milliseconds of a clock plus a few: far below the 2^53 that SQL numbers keep here.
-fn key_of(duty: &Duty) -> Result<Vec<SqlStorageValue>, Fault> {
+fn key_of(duty: &Duty) -> Result<Vec<Value>, Fault> {
     let generation = i64::try_from(duty.generation)
         .map_err(|_| Fault::Broken("a generation is too large".to_owned()))?;
     Ok(vec![
@@ -348,7 +346,7 @@ fn key_of(duty: &Duty) -> Result<Vec<SqlStorageValue>, Fault> {
     ])
 }
 
-fn duty_of(row: &[SqlStorageValue]) -> Option<Duty> {
+fn duty_of(row: &[Value]) -> Option<Duty> {
     let [id, datacenter, kind, generation, tries] = row else {
         return None;
     };

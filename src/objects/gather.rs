@@ -14,8 +14,8 @@ use crate::cluster::watch::Watch;
 use crate::counter::flush::Refusal;
 use crate::counter::id::CounterId;
 use crate::counter::memory::{Share, VIEWS_BYTES_MAX};
+use crate::host::Host;
 use crate::platform::call;
-use crate::platform::clock::{now_ms, random};
 use crate::platform::memory::{self, Kind};
 use crate::protocol::messages::{Fault, Push, ViewOf, Viewed, WatchLead};
 use crate::protocol::names::CellAddress;
@@ -49,10 +49,10 @@ pub(super) struct AllGathered {
 
 impl AllGathered {
     /// None.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(host: &Host) -> Self {
         Self {
             views: HashMap::new(),
-            memory: memory::share(Kind::Views),
+            memory: memory::share(host, Kind::Views),
         }
     }
 
@@ -92,7 +92,7 @@ impl Directory {
             mut push,
         } = push?;
         self.readable()?;
-        push.delta.not_after(now_ms());
+        push.delta.not_after(self.host.now_ms());
         let told = push.delta.generation;
         match self.rows.entry(&counter)? {
             Some(Entry::Live(root))
@@ -107,7 +107,7 @@ impl Directory {
             _ if self.rows.is_closing(&counter, told)? => return Err(Fault::Superseded(told)),
             _ => return Err(Fault::Refused(Refusal::NeedsGrant)),
         }
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         self.with_gathered(&counter, told, |gathered| {
             let have = match gathered.gathering.take(&datacenter, &push.delta) {
                 Taken::Over(have, _) => have,
@@ -149,7 +149,7 @@ impl Directory {
         if !of_one && root.datacenters.len() <= 1 {
             return Ok(Some(Viewed { root, view: None }));
         }
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let view = self.with_gathered(&counter, root.generation, |gathered| {
             if watches {
                 gathered.watch.asked(now_ms);
@@ -170,14 +170,14 @@ impl Directory {
 
     /// Tells a lead that somebody watches. Nobody waits for it: it is told again until it pushes.
     fn tell_watched(&self, to: CellAddress, generation: u64, for_ms: u32) {
-        let env = self.env.clone();
+        let host = self.host.clone();
         self.object.wait_until(async move {
             let watch = WatchLead {
                 to: to.clone(),
                 generation,
                 for_ms,
             };
-            let _ = call::cell(&env, &to, &watch).await;
+            let _ = call::cell(&host, &to, &watch).await;
         });
     }
 
@@ -188,7 +188,7 @@ impl Directory {
         generation: u64,
         work: impl FnOnce(&mut Gathered) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let mut all = self.gathered.borrow_mut();
         if !all.views.contains_key(counter) {
             let stored = self.rows.view(counter)?;
@@ -196,7 +196,7 @@ impl Directory {
             all.make_room();
             let bytes = bytes_of(&view);
             let gathered = Gathered {
-                gathering: Gathering::new(view, marks, random()),
+                gathering: Gathering::new(view, marks, self.host.random()),
                 watch: Watch::default(),
                 written_ms: 0,
                 used_ms: now_ms,

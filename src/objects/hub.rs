@@ -8,15 +8,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use worker::{Env, Request, Response, State, WebSocket, WebSocketIncomingMessage};
-
-use super::sink::{FAILED, Readiness, Sink, close, kept_of};
+use super::sink::{FAILED, Sink, close, id_of, kept_of};
 use super::store::Store;
 use crate::counter::id::CounterId;
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Readiness, Reply, Socket};
 use crate::platform::call;
-use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::measure;
-use crate::platform::setting;
 use crate::platform::settled::all_settled;
 use crate::protocol::live::board::{Board, Full, Made, Update, WatcherId};
 use crate::protocol::live::sight::Sight;
@@ -24,7 +22,7 @@ use crate::protocol::live::talk::{self, Kept, Said};
 use crate::protocol::live::{
     HUB_MS_MAX, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, next_second, second_of,
 };
-use crate::protocol::messages::{Fault, Join, Look};
+use crate::protocol::messages::{Fault, Join, Look, decode};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{self, LIVE_WATCHERS, Placement};
 use crate::protocol::problem::{Code, Problem};
@@ -37,8 +35,8 @@ const AGAIN_MS: u64 = 50;
 
 /// One hub.
 pub(super) struct Hub {
-    env: Env,
-    object: Rc<State>,
+    host: Host,
+    object: Object,
     store: Store,
     board: RefCell<Board>,
     sinks: RefCell<BTreeMap<WatcherId, Sink>>,
@@ -47,11 +45,11 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    pub(super) fn new(object: Rc<State>, env: Env) -> Self {
-        let most = setting::number(&env, LIVE_WATCHERS);
+    pub(super) fn new(object: Object, host: Host) -> Self {
+        let most = host.number(LIVE_WATCHERS);
         let hub = Self {
-            env,
-            store: Store::new(object.storage()),
+            host,
+            store: Store::new(object.clone()),
             object,
             board: RefCell::new(Board::new(most.unwrap_or(WATCHERS_MAX))),
             sinks: RefCell::default(),
@@ -64,10 +62,10 @@ impl Hub {
 
     /// Takes back the sockets that are open. One that cannot be served is closed, so that its client connects again.
     fn restore(&self) {
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let mut board = self.board.borrow_mut();
-        for socket in self.object.get_websockets() {
-            let known = self.id_of(&socket).zip(kept_of(&socket));
+        for socket in self.object.platform().sockets() {
+            let known = id_of(&*socket).zip(kept_of(&*socket));
             let restored = known.and_then(|(id, kept)| {
                 let restored = board.restore(id, now_ms, kept.ids, kept.as_strings);
                 restored.ok().map(|()| id)
@@ -76,27 +74,20 @@ impl Hub {
                 Some(id) => {
                     self.sinks.borrow_mut().insert(id, Sink::Socket(socket, 0));
                 }
-                None => close(&socket, FAILED),
+                None => close(&*socket, FAILED),
             }
         }
     }
 
-    fn id_of(&self, socket: &WebSocket) -> Option<WatcherId> {
-        self.object.get_tags(socket).first()?.parse().ok()
-    }
-
     /// Takes a watcher, and answers with its stream; 503 where the hub is full, 429 where its visitor has enough, 500 where it is broken.
-    pub(super) async fn on_join(
-        self: &Rc<Self>,
-        request: &mut Request,
-    ) -> worker::Result<Response> {
-        let join: Join = match call::read(request).await {
+    pub(super) async fn on_join(self: &Rc<Self>, arrived: &Arrived) -> Reply {
+        let join: Join = match decode(&arrived.message) {
             Ok(join) => join,
-            Err(fault) => return Response::error(fault.to_string(), 500),
+            Err(fault) => return Reply::Refused(500, fault.to_string()),
         };
-        let is_socket = request.headers().get("upgrade")?.is_some();
+        let is_socket = arrived.upgrade.is_some();
         if let Err(fault) = self.arm().await {
-            return Response::error(fault.to_string(), 500);
+            return Reply::Refused(500, fault.to_string());
         }
         let kept = Kept {
             ids: join.counters.clone(),
@@ -105,32 +96,33 @@ impl Hub {
         };
         let attachment = match is_socket.then(|| kept.to_attachment()).transpose() {
             Ok(attachment) => attachment,
-            Err(fault) => return Response::error(fault.to_string(), 500),
+            Err(fault) => return Reply::Refused(500, fault.to_string()),
         };
         let counters = join.counters.len();
         let has_room = |visitor| self.board.borrow().has_room(visitor, counters, None);
         if !join.visitor.is_none_or(has_room) {
-            return Response::error("the visitor has as many streams as it may have", 429);
+            return refused(429, "the visitor has as many streams as it may have");
         }
+        let now_ms = self.host.now_ms();
         let joined =
             self.board
                 .borrow_mut()
-                .join(now_ms(), join.counters, join.as_strings, join.resumes);
+                .join(now_ms, join.counters, join.as_strings, join.resumes);
         let Ok(id) = joined else {
-            return Response::error("the hub is full", 503);
+            return refused(503, "the hub is full");
         };
         if let Some(visitor) = join.visitor {
             self.board.borrow_mut().note_visitor(id, visitor);
         }
         let opened = match attachment {
             Some(attachment) => Sink::socket(&self.object, id, attachment),
-            None => Sink::events(),
+            None => Sink::events(&self.object),
         };
-        let Ok((mut sink, response)) = opened else {
+        let Ok((mut sink, stream)) = opened else {
             self.board.borrow_mut().leave(id);
-            return Response::error("no stream can be opened", 500);
+            return refused(500, "no stream can be opened");
         };
-        let second = second_of(now_ms());
+        let second = second_of(self.host.now_ms());
         if matches!(sink, Sink::Events(_)) {
             // With what is known already, since the stream takes one chunk at a time.
             let update = self.due(id, second, &mut Made::default());
@@ -143,16 +135,17 @@ impl Hub {
         self.sinks.borrow_mut().insert(id, sink);
         self.serve(id, second, &mut Made::default(), None);
         self.ask_unheard();
-        Ok(response)
+        Reply::Stream(stream)
     }
 
     fn due(&self, id: WatcherId, second: i64, made: &mut Made) -> Option<Update> {
-        self.board.borrow_mut().due(id, now_ms(), second, made)
+        let now_ms = self.host.now_ms();
+        self.board.borrow_mut().due(id, now_ms, second, made)
     }
 
     fn note_sent(&self, id: WatcherId, second: i64, metric: Metric) {
-        measure::count(metric);
-        self.board.borrow_mut().sent(id, now_ms(), second);
+        measure::count(&self.host, metric);
+        self.board.borrow_mut().sent(id, self.host.now_ms(), second);
     }
 
     /// Sets the alarm for the next second, where it is not set.
@@ -160,7 +153,7 @@ impl Hub {
         if self.is_armed.get() {
             return Ok(());
         }
-        self.arm_at(next_second(now_ms())).await
+        self.arm_at(next_second(self.host.now_ms())).await
     }
 
     async fn arm_at(&self, at_ms: i64) -> Result<(), Fault> {
@@ -179,14 +172,14 @@ impl Hub {
     /// `Unavailable` where no alarm can be set: the platform rings this one again.
     pub(super) async fn on_alarm(&self) -> Result<(), Fault> {
         self.is_armed.set(true);
-        let begun_ms = now_ms();
+        let begun_ms = self.host.now_ms();
         let (watchers, watched) = {
             let board = self.board.borrow();
             (board.watchers(), board.watched())
         };
         if watchers > 0 {
             let watchers = u64::try_from(watchers).unwrap_or(0);
-            measure::add(Metric::LiveWatcherSecond, watchers);
+            measure::add(&self.host, Metric::LiveWatcherSecond, watchers);
             self.look(watched, SIGHT_MS_MAX).await;
             self.flush(second_of(begun_ms), true);
         }
@@ -208,11 +201,11 @@ impl Hub {
             loop {
                 let unheard = hub.board.borrow().unheard();
                 hub.look(unheard, SECOND_MS).await;
-                hub.flush(second_of(now_ms()), false);
+                hub.flush(second_of(hub.host.now_ms()), false);
                 if hub.board.borrow().unheard().is_empty() {
                     break;
                 }
-                sleep_ms(AGAIN_MS).await;
+                hub.host.sleep_ms(AGAIN_MS).await;
             }
         });
     }
@@ -221,7 +214,7 @@ impl Hub {
     async fn look(&self, counters: Vec<CounterId>, age_ms_max: i64) {
         let mut partitions: BTreeMap<u32, Vec<CounterId>> = BTreeMap::new();
         for counter in counters {
-            let partition = call::partition_of(&counter);
+            let partition = call::partition_of(&self.host, &counter);
             partitions.entry(partition).or_default().push(counter);
         }
         let mut looks = Vec::new();
@@ -236,8 +229,8 @@ impl Hub {
         }
         let ask = |(lookout, look): (Placement, Look)| async move {
             let asked: Result<Vec<Sight>, Fault> =
-                call::object_within(&self.env, &lookout, &look, HUB_MS_MAX).await;
-            let now_ms = now_ms();
+                call::object_within(&self.host, &lookout, &look, HUB_MS_MAX).await;
+            let now_ms = self.host.now_ms();
             let mut board = self.board.borrow_mut();
             match asked {
                 Ok(sights) if sights.len() == look.counters.len() => {
@@ -258,7 +251,7 @@ impl Hub {
     /// Sends each watcher what it lacks; each second also a ping to those who have long been sent nothing. Lets those go
     /// who are gone.
     fn flush(&self, second: i64, pings: bool) {
-        let ping_ms = pings.then(now_ms);
+        let ping_ms = pings.then(|| self.host.now_ms());
         let mut made = Made::default();
         let watchers = self.board.borrow().all();
         for id in watchers {
@@ -312,13 +305,9 @@ impl Hub {
         })
     }
 
-    /// A socket says something.
-    pub(super) fn on_message(
-        self: &Rc<Self>,
-        socket: &WebSocket,
-        message: WebSocketIncomingMessage,
-    ) {
-        let Some(id) = self.id_of(socket) else { return };
+    /// A socket says something; `None` for what is no text.
+    pub(super) fn on_message(self: &Rc<Self>, socket: &dyn Socket, text: Option<String>) {
+        let Some(id) = id_of(socket) else { return };
         // Should the platform have given the alarm up, whoever is still there sets it again.
         if !self.is_armed.get() {
             let hub = self.clone();
@@ -329,16 +318,16 @@ impl Hub {
         if let Some(Sink::Socket(_, silent_bytes)) = self.sinks.borrow_mut().get_mut(&id) {
             *silent_bytes = 0;
         }
-        let said = match message {
-            WebSocketIncomingMessage::String(text) => Said::parse(&text),
-            WebSocketIncomingMessage::Binary(_) => {
+        let said = match text {
+            Some(text) => Said::parse(&text),
+            None => {
                 let detail = "send text, not bytes";
                 Err(Problem::new(Code::InvalidBody, detail))
             }
         };
         let done = match said {
             Ok(Said::Ping) => {
-                let _ = socket.send_with_str("pong");
+                socket.send("pong");
                 return;
             }
             Ok(Said::Change { add, remove }) => self.change(id, socket, add, &remove),
@@ -346,11 +335,12 @@ impl Hub {
         };
         match done {
             Ok(()) => {
-                self.serve(id, second_of(now_ms()), &mut Made::default(), None);
+                let second = second_of(self.host.now_ms());
+                self.serve(id, second, &mut Made::default(), None);
                 self.ask_unheard();
             }
             Err(problem) => {
-                let _ = socket.send_with_str(talk::refusal(&problem));
+                socket.send(&talk::refusal(&problem));
             }
         }
     }
@@ -358,7 +348,7 @@ impl Hub {
     fn change(
         &self,
         id: WatcherId,
-        socket: &WebSocket,
+        socket: &dyn Socket,
         add: Vec<CounterId>,
         remove: &[CounterId],
     ) -> Result<(), Problem> {
@@ -369,23 +359,27 @@ impl Hub {
         let internal = |what: String| Problem::new(Code::Internal, what);
         let attachment = kept.to_attachment();
         let attachment = attachment.map_err(|fault| internal(fault.to_string()))?;
-        let changed = self.board.borrow_mut().change(id, now_ms(), kept.ids);
+        let now_ms = self.host.now_ms();
+        let changed = self.board.borrow_mut().change(id, now_ms, kept.ids);
         changed.map_err(|Full| {
             let detail =
                 "too many counters are watched together here; let some go, or open another socket";
             Problem::new(Code::Overloaded, detail)
         })?;
-        let is_kept = socket.serialize_attachment(attachment);
-        is_kept.map_err(|error| internal(error.to_string()))
+        socket.keep(attachment).map_err(internal)
     }
 
     /// A socket is closed.
-    pub(super) fn on_close(&self, socket: &WebSocket) {
-        if let Some(id) = self.id_of(socket) {
+    pub(super) fn on_close(&self, socket: &dyn Socket) {
+        if let Some(id) = id_of(socket) {
             self.sinks.borrow_mut().remove(&id);
             self.board.borrow_mut().leave(id);
         }
     }
+}
+
+fn refused(status: u16, why: &str) -> Reply {
+    Reply::Refused(status, why.to_owned())
 }
 
 /// Says that nobody asks any more, however that ended.

@@ -8,9 +8,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use worker::wasm_bindgen;
-use worker::{DurableObject, Env, Request, Response, State, durable_object};
-
 use super::consume::Sending;
 use super::inbox_store::InboxStore;
 use super::readable::Readable;
@@ -21,12 +18,13 @@ use crate::counter::inbox::{Admission, Draining, Head};
 use crate::counter::numbers::Numbering;
 use crate::counter::parked::Parked;
 use crate::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, Logged};
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::platform::call;
-use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
-    Append, Appended, Call, DeadLetters, Drain, Fault, MayHold, ReadDead, RegisterInbox,
-    ReleaseInbox, TakeOver,
+    Append, Appended, DeadLetters, Drain, Fault, MayHold, ReadDead, RegisterInbox, ReleaseInbox,
+    TakeOver,
 };
 
 /// How long after an append the alarm rings at the latest, should whatever counts have been ended.
@@ -45,15 +43,14 @@ const DRAIN_MS_MAX: i64 = 1_500;
 const LOOK_EVERY_MS: u64 = 5;
 
 /// One inbox, as the platform sees it.
-#[durable_object]
 pub struct Inbox {
     core: Rc<InboxCore>,
 }
 
 /// One inbox.
 pub(super) struct InboxCore {
-    pub(super) env: Env,
-    pub(super) object: State,
+    pub(super) host: Host,
+    pub(super) object: Object,
     pub(super) rows: InboxStore,
     pub(super) head: RefCell<Head>,
     pub(super) sending: RefCell<Sending>,
@@ -72,14 +69,14 @@ pub(super) struct InboxCore {
     storage: Readable,
 }
 
-impl DurableObject for Inbox {
-    fn new(object: State, env: Env) -> Self {
+impl Shell for Inbox {
+    fn start(object: Object, host: Host) -> Self {
         let core = InboxCore {
-            env,
-            rows: InboxStore::new(Store::new(object.storage())),
+            rows: InboxStore::new(Store::new(object.clone())),
             object,
             head: RefCell::default(),
-            sending: RefCell::new(Sending::new()),
+            sending: RefCell::new(Sending::new(&host)),
+            host,
             parked: RefCell::default(),
             numbering: RefCell::default(),
             is_gathering: Cell::default(),
@@ -94,35 +91,21 @@ impl DurableObject for Inbox {
         }
     }
 
-    async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
-        let path = request.path();
+    async fn answer(&self, arrived: Arrived) -> Reply {
         let core = &self.core;
-        match path.as_str() {
-            Append::PATH => {
-                call::reply::<Append>(&core.on_append(call::read(&mut request).await).await)
-            }
-            TakeOver::PATH => {
-                call::reply::<TakeOver>(&core.on_take_over(call::read(&mut request).await).await)
-            }
-            Drain::PATH => {
-                call::reply::<Drain>(&core.on_drain(call::read(&mut request).await).await)
-            }
-            ReleaseInbox::PATH => {
-                call::reply::<ReleaseInbox>(&core.on_release(call::read(&mut request).await))
-            }
-            MayHold::PATH => {
-                call::reply::<MayHold>(&core.on_may_hold(call::read(&mut request).await))
-            }
-            ReadDead::PATH => {
-                call::reply::<ReadDead>(&core.on_read_dead(call::read(&mut request).await))
-            }
-            _ => Response::error("no such call", 404),
-        }
+        dispatch!(&arrived, asked, {
+            Append => core.on_append(asked).await,
+            TakeOver => core.on_take_over(asked).await,
+            Drain => core.on_drain(asked).await,
+            ReleaseInbox => core.on_release(asked),
+            MayHold => core.on_may_hold(asked),
+            ReadDead => core.on_read_dead(asked),
+        })
     }
 
-    async fn alarm(&self) -> worker::Result<Response> {
+    async fn alarm(&self) -> Result<(), Fault> {
         self.core.on_alarm().await;
-        Response::empty()
+        Ok(())
     }
 }
 
@@ -159,10 +142,10 @@ impl InboxCore {
                 };
                 logged.push((generation, event.clone()));
             }
-            if logged.len() < events.len() || !self.is_armed(now_ms() + ALARM_MS) {
+            if logged.len() < events.len() || !self.is_armed(self.host.now_ms() + ALARM_MS) {
                 continue;
             }
-            let now_ms = now_ms();
+            let now_ms = self.host.now_ms();
             let admission = self.head.borrow().admit(nonce, now_ms, LOG_ROWS_MAX);
             let seq = match admission {
                 Admission::New(seq) => seq,
@@ -216,7 +199,7 @@ impl InboxCore {
         }
         let ask = |register: RegisterInbox| async move {
             let releases = self.releases.get();
-            let generation = call::root(&self.env, &register.counter, &register).await?;
+            let generation = call::root(&self.host, &register.counter, &register).await?;
             if self.releases.get() == releases {
                 self.rows.put_generation(&register.counter, generation)?;
             }
@@ -235,7 +218,7 @@ impl InboxCore {
 
     /// Sets the alarm to so many milliseconds from now, unless it rings before.
     pub(super) async fn arm(&self, in_ms: i64) -> Result<(), Fault> {
-        let by_ms = now_ms() + in_ms;
+        let by_ms = self.host.now_ms() + in_ms;
         if !self.is_armed(by_ms) {
             self.rows.store().set_alarm_by(by_ms).await?;
             self.armed_ms.set(by_ms);
@@ -247,7 +230,7 @@ impl InboxCore {
     async fn on_alarm(self: &Rc<Self>) {
         self.armed_ms.set(0);
         if let Err(fault) = self.readable() {
-            worker::console_error!("an inbox's alarm: {fault}");
+            self.host.fail(&format!("an inbox's alarm: {fault}"));
             // It may have been for a moment.
             let _ = self.arm(ALARM_MS).await;
             return;
@@ -255,7 +238,7 @@ impl InboxCore {
         match self.rows.next_due_ms() {
             Ok(0) if self.head.borrow().is_empty() => return,
             Ok(due_ms) if self.head.borrow().is_empty() => {
-                let _ = self.arm((due_ms - now_ms()).max(ALARM_MS)).await;
+                let _ = self.arm((due_ms - self.host.now_ms()).max(ALARM_MS)).await;
             }
             _ => {
                 let _ = self.arm(ALARM_MS).await;
@@ -268,7 +251,7 @@ impl InboxCore {
     async fn on_drain(self: &Rc<Self>, drain: Result<Drain, Fault>) -> Result<(), Fault> {
         let Drain { counter, .. } = drain?;
         self.readable()?;
-        let begun_ms = now_ms();
+        let begun_ms = self.host.now_ms();
         let mut draining = Draining::new(&self.head.borrow());
         self.rows.hurry(begun_ms)?;
         self.go();
@@ -279,10 +262,10 @@ impl InboxCore {
             {
                 return Ok(());
             }
-            if now_ms() - begun_ms > DRAIN_MS_MAX {
+            if self.host.now_ms() - begun_ms > DRAIN_MS_MAX {
                 return Err(Fault::Unavailable("events wait to be counted".to_owned()));
             }
-            sleep_ms(LOOK_EVERY_MS).await;
+            self.host.sleep_ms(LOOK_EVERY_MS).await;
         }
     }
 

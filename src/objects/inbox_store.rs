@@ -10,6 +10,7 @@ use crate::counter::queue::{
     BATCH_LOG_BYTES_MAX, DEAD_LETTERS_MAX, DeadLetter, InboxId, LOGGED_HEAD_BYTES, Logged,
     LoggedHead, RETRY_MS,
 };
+use crate::host::object::Value;
 use crate::protocol::messages::{DeadLetters, Fault, decode, encode};
 
 const SCHEMA_VERSION: i64 = 1;
@@ -347,7 +348,7 @@ impl InboxStore {
 }
 
 /// Two columns that are whole numbers.
-fn numbers(row: &Vec<worker::SqlStorageValue>) -> Option<(i64, u64)> {
+fn numbers(row: &Vec<Value>) -> Option<(i64, u64)> {
     let [one, other] = row.as_slice() else {
         return None;
     };

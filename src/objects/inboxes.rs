@@ -10,7 +10,6 @@ use crate::cluster::root::{Entry, Root};
 use crate::counter::id::CounterId;
 use crate::counter::queue::InboxId;
 use crate::platform::call;
-use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Drain, Fault, LetInboxesGo, MayHold, RegisterInbox, ReleaseInbox};
 use crate::protocol::names;
@@ -45,14 +44,14 @@ impl Directory {
         };
         let mut root = match living {
             Ok(root) => root,
-            Err(ended) => Root::create(ended.as_ref(), now_ms()),
+            Err(ended) => Root::create(ended.as_ref(), self.host.now_ms()),
         };
         let generation = root.generation;
         let is_first = root.inboxes.is_empty();
         if inbox.is_queue() {
             // Nobody is called when the generation ends: whoever asks relies on the answer for a while only.
             let mut leases = self.leases.borrow_mut();
-            leases.grant(&counter, generation, now_ms());
+            leases.grant(&counter, generation, self.host.now_ms());
         }
         if root.inboxes.insert(inbox) {
             if let Some(lone) = root.sole().cloned().filter(|_| is_first) {
@@ -63,7 +62,7 @@ impl Directory {
                     .await?;
             }
             root.revision += 1;
-            root.last_write_ms = root.last_write_ms.max(now_ms());
+            root.last_write_ms = root.last_write_ms.max(self.host.now_ms());
             self.save(&counter, Entry::Live(root), &[]).await?;
         }
         Ok(generation)
@@ -81,7 +80,7 @@ impl Directory {
                 self.release(counter, root, &to).await?;
                 let counter = counter.clone();
                 let may_hold = MayHold { to, counter };
-                call::object(&self.env, &names::inbox(&may_hold.to), &may_hold).await
+                call::object(&self.host, &names::inbox(&may_hold.to), &may_hold).await
             }
         };
         let inboxes = root.inboxes.iter().filter(|inbox| !inbox.is_queue());
@@ -99,7 +98,7 @@ impl Directory {
         if root.inboxes.iter().all(InboxId::is_queue) {
             return;
         }
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let mut looked = self.looked_for_drained.borrow_mut();
         let is_recent = |at_ms: &i64| now_ms.abs_diff(*at_ms) < DRAINED_EVERY_MS;
         if looked.get(counter).is_some_and(is_recent) {
@@ -111,11 +110,11 @@ impl Directory {
         if looked.len() < LOOKED_MAX {
             looked.insert(counter.clone(), now_ms);
         }
-        let env = self.env.clone();
+        let host = self.host.clone();
         let counter = counter.clone();
         self.object.wait_until(async move {
             let let_go = LetInboxesGo { counter };
-            let _ = call::root(&env, &let_go.counter, &let_go).await;
+            let _ = call::root(&host, &let_go.counter, &let_go).await;
         });
     }
 
@@ -165,7 +164,7 @@ impl Directory {
             async move {
                 let drain = Drain { to, counter };
                 let name = names::inbox(&drain.to);
-                call::object_within(&self.env, &name, &drain, DRAIN_MS_MAX).await
+                call::object_within(&self.host, &name, &drain, DRAIN_MS_MAX).await
             }
         };
         let inboxes = root.inboxes.iter().filter(|inbox| !inbox.is_queue());
@@ -183,7 +182,7 @@ impl Directory {
             counter: counter.clone(),
             generation: root.generation,
         };
-        call::object(&self.env, &names::inbox(&release.to), &release).await
+        call::object(&self.host, &names::inbox(&release.to), &release).await
     }
 
     /// Lets all inboxes forget a generation.
@@ -201,8 +200,9 @@ impl Directory {
             told?;
         }
         if root.inboxes.contains(&InboxId::of_queue()) {
-            let wait_ms = self.leases.borrow().wait_ms(counter, now_ms());
-            sleep_ms(u64::try_from(wait_ms).unwrap_or(0)).await;
+            let wait_ms = self.leases.borrow().wait_ms(counter, self.host.now_ms());
+            let wait_ms = u64::try_from(wait_ms).unwrap_or(0);
+            self.host.sleep_ms(wait_ms).await;
         }
         Ok(())
     }

@@ -12,7 +12,6 @@ use crate::counter::merge::{Part, Question};
 use crate::counter::samples::join_samples;
 use crate::counter::settings::SHARDS_MAX;
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
     Ask, CellAnswer, Close, Configure, DatacenterSum, Fault, Held, Hello, Seal, ShardAsked, Sum,
@@ -40,7 +39,7 @@ impl Core {
             )));
         }
         for _ in 0..GRANT_TRIES {
-            if !self.state.borrow().needs_grant(now_ms()) {
+            if !self.state.borrow().needs_grant(self.host.now_ms()) {
                 return self.grant_shard(shard);
             }
             self.obtain_grant(&to).await?;
@@ -104,11 +103,11 @@ impl Core {
         let ask = |shard: u8| {
             let to = to.sibling(shard);
             async move {
-                let begun_ms = notes.map(|_| now_ms());
+                let begun_ms = notes.map(|_| self.host.now_ms());
                 let ask = Ask { to, question };
-                let answer = call::cell_within(&self.env, &ask.to, &ask, ASK_MS_MAX).await;
+                let answer = call::cell_within(&self.host, &ask.to, &ask, ASK_MS_MAX).await;
                 if let (Some(notes), Some(begun_ms)) = (notes, begun_ms) {
-                    let latency_ms = now_ms().saturating_sub(begun_ms);
+                    let latency_ms = self.host.now_ms().saturating_sub(begun_ms);
                     notes.borrow_mut().push(ShardAsked {
                         shard,
                         latency_ms: Some(u64::try_from(latency_ms).unwrap_or(0)),
@@ -207,7 +206,7 @@ impl Core {
                     to: to.clone(),
                     generation,
                 };
-                call::cell(&self.env, &to, &seal).await.map(|_| ())
+                call::cell(&self.host, &to, &seal).await.map(|_| ())
             }
         };
         let shards_ever = self.state.borrow().shards_ever();
@@ -246,7 +245,7 @@ impl Core {
             let to = to.sibling(shard);
             async move {
                 call::cell(
-                    &self.env,
+                    &self.host,
                     &to,
                     &Configure {
                         to: to.clone(),
@@ -289,7 +288,7 @@ impl Core {
                 (
                     shard,
                     call::cell(
-                        &self.env,
+                        &self.host,
                         &to,
                         &Close {
                             to: to.clone(),

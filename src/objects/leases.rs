@@ -5,15 +5,13 @@
 
 use std::rc::Rc;
 
-use worker::Env;
-
 use super::limiter::{Asked, LimiterCore};
 use crate::cluster::spread::Counts;
+use crate::host::Host;
 use crate::limit::holders::{Due, Holders};
 use crate::limit::lease::{self, Admission};
 use crate::limit::table::Full;
 use crate::platform::call;
-use crate::platform::clock::{now_ms, random, sleep_ms};
 use crate::platform::lend::lend;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Check, Checked, Demand, Fault, Judged, RecallLease, SentOn, Wish};
@@ -40,7 +38,7 @@ impl LimiterCore {
         work(holders.get_or_insert_with(|| {
             let datacenter = me.datacenter.as_ref();
             let name = datacenter.map_or_else(String::new, ToString::to_string);
-            Holders::new(&name, random())
+            Holders::new(&name, self.host.random())
         }))
     }
 
@@ -57,7 +55,7 @@ impl LimiterCore {
         } = asked.demand;
         if *wish == Wish::Refund {
             let given = self.with_holders(me, |holders| {
-                holders.refund(asked.name.as_str(), key.as_str(), *cost, now_ms())
+                holders.refund(asked.name.as_str(), key.as_str(), *cost, self.host.now_ms())
             });
             // What is not heard of now is told again; the rest is the world's to give back.
             if let Some(due) = self.due(me, asked) {
@@ -130,7 +128,7 @@ impl LimiterCore {
         let Demand { key, cost, .. } = asked.demand;
         let (name, key) = (asked.name.as_str(), key.as_str());
         self.with_holders(me, |holders| {
-            holders.check(name, asked.policy, key, *cost, now_ms())
+            holders.check(name, asked.policy, key, *cost, self.host.now_ms())
         })
     }
 
@@ -148,7 +146,7 @@ impl LimiterCore {
         asked: &Asked<'_>,
         remote_calls: &mut u32,
     ) -> Result<Admission, Full> {
-        let begun_ms = now_ms();
+        let begun_ms = self.host.now_ms();
         let mut asked_times = 0;
         loop {
             let admission = self.look(me, asked)?;
@@ -160,7 +158,7 @@ impl LimiterCore {
                 me,
                 asked,
             };
-            if now_ms() - begun_ms > WAIT_MS_MAX || asked_times >= ASKED_TIMES_MAX {
+            if self.host.now_ms() - begun_ms > WAIT_MS_MAX || asked_times >= ASKED_TIMES_MAX {
                 break;
             }
             match self.due(me, asked) {
@@ -171,19 +169,19 @@ impl LimiterCore {
                     let _ = self.send(due).await;
                 }
                 // Somebody else has asked for it.
-                None => sleep_ms(LOOK_EVERY_MS).await,
+                None => self.host.sleep_ms(LOOK_EVERY_MS).await,
             }
         }
         let key = asked.demand.key.as_str();
         Ok(self.with_holders(me, |holders| {
-            holders.without_grantor(asked.name.as_str(), key, now_ms())
+            holders.without_grantor(asked.name.as_str(), key, self.host.now_ms())
         }))
     }
 
     fn due(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Option<Due> {
         let key = asked.demand.key.as_str();
         self.with_holders(me, |holders| {
-            holders.due(asked.name.as_str(), key, now_ms())
+            holders.due(asked.name.as_str(), key, self.host.now_ms())
         })
     }
 
@@ -201,9 +199,9 @@ impl LimiterCore {
     }
 
     async fn send(&self, due: Due) -> Result<(), Fault> {
-        let answer = lend(&self.env, None, &due, LEASE_MS_MAX).await;
+        let answer = lend(&self.host, None, &due, LEASE_MS_MAX).await;
         match self.holders.borrow_mut().as_mut() {
-            Some(holders) => holders.heard(&due, answer, now_ms()),
+            Some(holders) => holders.heard(&due, answer, self.host.now_ms()),
             None => Ok(()),
         }
     }
@@ -215,7 +213,7 @@ impl LimiterCore {
             let Some(holders) = holders.as_mut() else {
                 return;
             };
-            holders.all_due(REPORTS_MAX, now_ms())
+            holders.all_due(REPORTS_MAX, self.host.now_ms())
         };
         let send = |due: Due| async move {
             // What is lost is reported again.
@@ -241,8 +239,8 @@ impl LimiterCore {
             times: 1,
             ..asked.demand.clone()
         };
-        let to = call::limiter_of(&self.env, None, asked.name, &asked.demand.key);
-        ask(&self.env, to, asked, demand).await
+        let to = call::limiter_of(&self.host, None, asked.name, &asked.demand.key);
+        ask(&self.host, to, asked, demand).await
     }
 
     /// Gives back what a lease holds, for the limiter of the world.
@@ -259,7 +257,13 @@ impl LimiterCore {
         } = recall?;
         let mut holders = self.holders.borrow_mut();
         Ok(holders.as_mut().and_then(|holders| {
-            holders.recall(name.as_str(), key.as_str(), &lease, takes_all, now_ms())
+            holders.recall(
+                name.as_str(),
+                key.as_str(),
+                &lease,
+                takes_all,
+                self.host.now_ms(),
+            )
         }))
     }
 }
@@ -279,26 +283,26 @@ impl Drop for Waiting<'_> {
 
 /// Has another limiter judge a demand under the policy of this one.
 pub(super) async fn ask(
-    env: &Env,
+    host: &Host,
     to: LimiterAddress,
     asked: &Asked<'_>,
     demand: Demand,
 ) -> Judged {
     let check = check_of(to, asked, demand);
     let to = names::limiter(&check.to);
-    judged_of(call::object_within(env, &to, &check, LEASE_MS_MAX).await)
+    judged_of(call::object_within(host, &to, &check, LEASE_MS_MAX).await)
 }
 
 /// Has another limiter judge what this one does not.
 pub(super) async fn send_on(
-    env: &Env,
+    host: &Host,
     to: LimiterAddress,
     asked: &Asked<'_>,
     counts: Counts,
 ) -> Judged {
     let check = check_of(to, asked, asked.demand.clone());
     let to = names::limiter(&check.to);
-    judged_of(call::object_within(env, &to, &SentOn { check, counts }, LEASE_MS_MAX).await)
+    judged_of(call::object_within(host, &to, &SentOn { check, counts }, LEASE_MS_MAX).await)
 }
 
 fn check_of(to: LimiterAddress, asked: &Asked<'_>, demand: Demand) -> Check {

@@ -8,26 +8,24 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use worker::wasm_bindgen;
-use worker::{DurableObject, Env, Request, Response, State, durable_object};
-
 use super::limiter_growth::Ways;
 use super::limiter_store::LimiterStore;
 use super::readable::Readable;
 use super::store::Store;
 use crate::cluster::spread::{Counts, Spread};
 use crate::counter::id::CounterId;
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::limit::holders::Holders;
 use crate::limit::meter::Verdict;
 use crate::limit::policy::{Durability, Policy, Scope};
 use crate::limit::table::{self, Commit, Full, Table};
 use crate::platform::call;
-use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::memory::{self, Kind};
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{
-    Call, Check, Checked, Demand, EndReservation, Fault, HandOver, Judged, Lease, RecallLease,
-    Reserve, SentOn, Wish,
+    Check, Checked, Demand, EndReservation, Fault, HandOver, Judged, Lease, RecallLease, Reserve,
+    SentOn, Wish,
 };
 
 /// How long what was consumed may stay in memory alone. One row per second and limiter at most, however many verdicts.
@@ -40,15 +38,14 @@ const ROWS_AT_ONCE: usize = 64;
 pub(super) type Place = (PolicyName, CounterId);
 
 /// One limiter, as the platform sees it.
-#[durable_object]
 pub struct Limiter {
     core: Rc<LimiterCore>,
 }
 
 /// One limiter.
 pub(super) struct LimiterCore {
-    pub(super) env: Env,
-    pub(super) object: State,
+    pub(super) host: Host,
+    pub(super) object: Object,
     pub(super) rows: LimiterStore,
     pub(super) table: RefCell<Table>,
     /// What is known of how many limiters there are.
@@ -66,13 +63,13 @@ pub(super) struct LimiterCore {
     is_reporting: Cell<bool>,
 }
 
-impl DurableObject for Limiter {
-    fn new(object: State, env: Env) -> Self {
+impl Shell for Limiter {
+    fn start(object: Object, host: Host) -> Self {
         let core = LimiterCore {
-            spread: RefCell::new(Spread::new(call::limiters(&env))),
+            spread: RefCell::new(Spread::new(call::limiters(&host))),
             taken_over: RefCell::default(),
-            env,
-            rows: LimiterStore::new(Store::new(object.storage())),
+            host,
+            rows: LimiterStore::new(Store::new(object.clone())),
             object,
             table: RefCell::default(),
             recalling: RefCell::default(),
@@ -84,7 +81,8 @@ impl DurableObject for Limiter {
         };
         let core = Rc::new(core);
         let former = Rc::downgrade(&core);
-        memory::start(Kind::Limiters, core.object.id().to_string(), move || {
+        let id = core.object.platform().id();
+        memory::start(&core.host, Kind::Limiters, id, move || {
             if let Some(core) = former.upgrade() {
                 core.table.take();
                 core.holders.take();
@@ -94,33 +92,17 @@ impl DurableObject for Limiter {
         Self { core }
     }
 
-    async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
+    async fn answer(&self, arrived: Arrived) -> Reply {
         let core = &self.core;
-        let path = request.path();
-        match path.as_str() {
-            Check::PATH => {
-                call::reply::<Check>(&core.on_check(call::read(&mut request).await, None).await)
-            }
-            SentOn::PATH => {
-                call::reply::<SentOn>(&core.on_sent_on(call::read(&mut request).await).await)
-            }
-            HandOver::PATH => {
-                call::reply::<HandOver>(&core.on_hand_over(call::read(&mut request).await))
-            }
-            Reserve::PATH => {
-                call::reply::<Reserve>(&core.on_reserve(call::read(&mut request).await).await)
-            }
-            EndReservation::PATH => {
-                call::reply::<EndReservation>(&core.on_end(call::read(&mut request).await))
-            }
-            Lease::PATH => {
-                call::reply::<Lease>(&core.on_lease(call::read(&mut request).await).await)
-            }
-            RecallLease::PATH => {
-                call::reply::<RecallLease>(&core.on_recall(call::read(&mut request).await))
-            }
-            _ => Response::error("no such call", 404),
-        }
+        dispatch!(&arrived, asked, {
+            Check => core.on_check(asked, None).await,
+            SentOn => core.on_sent_on(asked).await,
+            HandOver => core.on_hand_over(asked),
+            Reserve => core.on_reserve(asked).await,
+            EndReservation => core.on_end(asked),
+            Lease => core.on_lease(asked).await,
+            RecallLease => core.on_recall(asked),
+        })
     }
 }
 
@@ -163,12 +145,17 @@ impl<'a> Asked<'a> {
 
 impl LimiterCore {
     fn load(&self) {
-        let loaded = self.rows.load(memory::share(Kind::Limiters), now_ms());
+        let loaded = self.rows.load(
+            memory::share(&self.host, Kind::Limiters),
+            self.host.now_ms(),
+        );
         let loaded = loaded.and_then(|table| Ok((table, self.rows.heard()?)));
         self.storage.note(loaded.map(|(table, heard)| {
             self.table.replace(table);
             if let Some((counts, heard_ms)) = heard {
-                self.spread.borrow_mut().hear(counts, heard_ms, now_ms());
+                self.spread
+                    .borrow_mut()
+                    .hear(counts, heard_ms, self.host.now_ms());
             }
         }));
     }
@@ -235,7 +222,7 @@ impl LimiterCore {
     }
 
     pub(super) fn judge(&self, asked: &Asked<'_>) -> Judged {
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let check = asked.check();
         let mut table = self.table.borrow_mut();
         match asked.demand.wish {
@@ -288,9 +275,9 @@ impl LimiterCore {
         self.object.wait_until(async move {
             let _ticking = Ended(&core.is_ticking);
             while !core.is_idle() {
-                sleep_ms(COMMIT_MS).await;
+                core.host.sleep_ms(COMMIT_MS).await;
                 if let Err(fault) = core.commit() {
-                    worker::console_error!("a limiter: {fault}");
+                    core.host.fail(&format!("a limiter: {fault}"));
                 }
                 core.report_beside();
             }

@@ -13,7 +13,6 @@ use crate::cluster::spread::{Counts, Home};
 use crate::limit::meter::Verdict;
 use crate::limit::table::{self, Full};
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::protocol::messages::{Checked, Fault, HandOver, Judged, SentOn, Wish};
 use crate::protocol::names::{self, LimiterAddress};
 
@@ -66,7 +65,7 @@ impl LimiterCore {
                 return Judged::Unreachable;
             }
             *remote_calls += 1;
-            return send_on(&self.env, home, asked, self.counts()).await;
+            return send_on(&self.host, home, asked, self.counts()).await;
         }
         self.judge_with_recalls(to, asked).await
     }
@@ -92,7 +91,10 @@ impl LimiterCore {
         self.readable()?;
         self.hear(Some(counts))?;
         let place = call::limiter_key(&name, &key);
-        let home = self.spread.borrow().home(&place, to.partition, now_ms());
+        let home = self
+            .spread
+            .borrow()
+            .home(&place, to.partition, self.host.now_ms());
         if !matches!(home, Home::At(_)) {
             let why = "two limiters know of numbers that exclude each other; try again";
             return Err(Fault::Unavailable(why.to_owned()));
@@ -103,13 +105,13 @@ impl LimiterCore {
             key: key.as_str(),
             cost: 1,
         };
-        Ok(self.table.borrow().peek(&check, now_ms()))
+        Ok(self.table.borrow().peek(&check, self.host.now_ms()))
     }
 
     /// Takes in how many limiters there are, as another knows it: stored before anything is answered.
     pub(super) fn hear(&self, counts: Option<Counts>) -> Result<(), Fault> {
         let Some(counts) = counts else { return Ok(()) };
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let mut spread = self.spread.borrow_mut();
         let mut changed = spread.clone();
         if changed.hear(counts, now_ms, now_ms) {
@@ -120,12 +122,14 @@ impl LimiterCore {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        self.spread.borrow().counts(now_ms())
+        self.spread.borrow().counts(self.host.now_ms())
     }
 
     fn home(&self, to: &LimiterAddress, asked: &Asked<'_>) -> Home {
         let place = call::limiter_key(asked.name, &asked.demand.key);
-        self.spread.borrow().home(&place, to.partition, now_ms())
+        self.spread
+            .borrow()
+            .home(&place, to.partition, self.host.now_ms())
     }
 
     /// The limiter that judges a key, if it is another.
@@ -165,7 +169,13 @@ impl LimiterCore {
     /// # Errors
     /// `Unavailable` while they do.
     pub(super) fn may_lend(&self, to: &LimiterAddress) -> Result<(), Fault> {
-        if to.datacenter.is_some() && self.spread.borrow().rings(now_ms()).are_changing() {
+        if to.datacenter.is_some()
+            && self
+                .spread
+                .borrow()
+                .rings(self.host.now_ms())
+                .are_changing()
+        {
             let why = "nothing is lent while the number of limiters changes";
             return Err(Fault::Unavailable(why.to_owned()));
         }
@@ -204,13 +214,13 @@ impl LimiterCore {
             counts: self.counts(),
         };
         let old = names::limiter(&over.to);
-        let verdict = call::object_within(&self.env, &old, &over, HAND_OVER_MS_MAX).await?;
+        let verdict = call::object_within(&self.host, &old, &over, HAND_OVER_MS_MAX).await?;
         let used = asked.policy.capacity().saturating_sub(verdict.remaining);
         // Somebody else may have taken it over meanwhile.
         if !self.must_fetch(to, asked) {
             return Ok(Taken::Over);
         }
-        if used > 0 && self.charge(asked, used, now_ms()) == Err(Full) {
+        if used > 0 && self.charge(asked, used, self.host.now_ms()) == Err(Full) {
             return Ok(Taken::NoRoom);
         }
         let mut taken_over = self.taken_over.borrow_mut();

@@ -9,14 +9,13 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 use futures_util::future::join_all;
-use worker::{Env, State};
 
 use crate::aggregator;
 use crate::counter::id::{CounterId, Datacenter};
+use crate::host::Host;
+use crate::host::object::Object;
 use crate::platform::call::CALL_MS_MAX;
-use crate::platform::clock::{now_ms, within_ms};
 use crate::platform::measure;
-use crate::platform::setting::setting;
 use crate::platform::settled::all_settled;
 use crate::protocol::live::pace::Pace;
 use crate::protocol::live::sight::{Shown, Sight, is_outdated};
@@ -49,18 +48,18 @@ struct Held {
 
 /// One lookout.
 pub(super) struct Lookout {
-    env: Env,
-    object: Rc<State>,
+    host: Host,
+    object: Object,
     held: RefCell<HashMap<CounterId, Held>>,
     /// All who watch are told the same: with a key or not.
     rounding: Rounding,
 }
 
 impl Lookout {
-    pub(super) fn new(object: Rc<State>, env: Env) -> Self {
-        let rounding = Rounding::parse(setting(&env, UNIQUES_ROUNDING).as_deref());
+    pub(super) fn new(object: Object, host: Host) -> Self {
+        let rounding = Rounding::parse(host.setting(UNIQUES_ROUNDING).as_deref());
         Self {
-            env,
+            host,
             object,
             held: RefCell::default(),
             // What cannot be read was meant to hide something.
@@ -82,7 +81,7 @@ impl Lookout {
         }
         let waits = self.begin(&counters, age_ms_max.into());
         // What takes longer is told of before, and comes with the next question.
-        let _ = within_ms(LOOK_MS_MAX, join_all(waits)).await;
+        let _ = self.host.within_ms(LOOK_MS_MAX, join_all(waits)).await;
         let held = self.held.borrow();
         let sight = |counter| held.get(counter).map(|held| held.sight.clone());
         let sights = counters.iter().map(|id| sight(id).unwrap_or_default());
@@ -95,7 +94,7 @@ impl Lookout {
         counters: &[CounterId],
         age_ms_max: u64,
     ) -> Vec<oneshot::Receiver<()>> {
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let mut all = self.held.borrow_mut();
         if all.len() + counters.len() > SIGHTS_MAX {
             let is_used = |held: &Held| held.asked_ms.abs_diff(now_ms) < UNUSED_MS;
@@ -136,18 +135,23 @@ impl Lookout {
 
     /// Reads a counter, and tells those who wait.
     async fn read(&self, counter: CounterId) {
-        let begun_ms = now_ms();
-        measure::count(Metric::LiveRead);
+        let begun_ms = self.host.now_ms();
+        measure::count(&self.host, Metric::LiveRead);
         let away = self.away(&counter);
-        let reading = aggregator::read_watched(&self.env, &counter, &away);
-        let read = within_ms(CALL_MS_MAX, reading).await;
+        let reading = aggregator::read_watched(&self.host, &counter, &away);
+        let read = self.host.within_ms(CALL_MS_MAX, reading).await;
         let mut all = self.held.borrow_mut();
         let Some(held) = all.get_mut(&counter) else {
             return;
         };
         held.is_reading = false;
         match read {
-            Some(Ok(sum)) => held.see(&counter, sum.as_ref(), begun_ms, self.rounding),
+            Some(Ok(sum)) => held.see(
+                &counter,
+                sum.as_ref(),
+                (begun_ms, self.host.now_ms()),
+                self.rounding,
+            ),
             // What was seen before stays, and is said to be of before.
             _ => held.sight.fail(),
         }
@@ -162,7 +166,7 @@ impl Held {
         &mut self,
         counter: &CounterId,
         sum: Option<&GlobalSum>,
-        begun_ms: i64,
+        (begun_ms, now_ms): (i64, i64),
         rounding: Rounding,
     ) {
         let shown = match sum {
@@ -178,7 +182,7 @@ impl Held {
                 self.away = silent.map(|(datacenter, _)| datacenter.clone()).collect();
                 let freshness = Freshness {
                     as_of_ms: begun_ms,
-                    now_ms: now_ms(),
+                    now_ms,
                     fresh: true,
                 };
                 self.pace.note(begun_ms, sum.root.generation, sum.added());

@@ -71,3 +71,9 @@ mod sink;
 mod store;
 mod telling;
 mod watcher;
+
+pub use cell::Cell;
+pub use directory::Directory;
+pub use inbox::Inbox;
+pub use limiter::Limiter;
+pub use watcher::Watcher;

@@ -15,7 +15,6 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::settings::{Settings, Ttl};
 use crate::counter::total::Value;
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
     Answered, Condition, DatacenterSum, Done, Fault, Keep, Operate, Operated, Operation, Put, Sum,
@@ -107,7 +106,7 @@ impl Directory {
         if unique_hash != root.settings.unique_hash {
             self.require_no_uniques(counter, &root).await?;
         }
-        let set_at_ms = now_ms();
+        let set_at_ms = self.host.now_ms();
         root.settings = Settings {
             number: root.settings.number + 1,
             shards: put.shards,
@@ -165,7 +164,7 @@ impl Directory {
         if let Some((datacenter, _)) = seen.iter().find(is_silent) {
             return Err(silent(datacenter).into());
         }
-        root.set(value, seen, now_ms());
+        root.set(value, seen, self.host.now_ms());
         root.revision += 1;
         let pending = root.operations.unsettled().to_vec();
         let duties: Vec<Duty> = duties(counter, &root, Telling::Settle)
@@ -238,7 +237,7 @@ impl Directory {
         let living = self.living_or_lost(&operate.counter, &operate.datacenter);
         Ok(match living.await? {
             Ok(root) => (root, false),
-            Err(ended) => (Root::create(ended.as_ref(), now_ms()), true),
+            Err(ended) => (Root::create(ended.as_ref(), self.host.now_ms()), true),
         })
     }
 
@@ -356,7 +355,7 @@ impl Directory {
                     to: to.clone(),
                     question,
                 };
-                let sum = call::cell(&self.env, &to, &sum).await.ok();
+                let sum = call::cell(&self.host, &to, &sum).await.ok();
                 (to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
             }
         };

@@ -5,6 +5,7 @@
 use super::directory::Directory;
 use super::directory_store::DirectoryStore;
 use super::store::{blob, integer, text};
+use crate::host::object::Value;
 use crate::limit::policy::Policy;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{
@@ -105,7 +106,7 @@ impl DirectoryStore {
             vec![after.into(), i64::from(limit).into()],
         )?;
         let broken = || Fault::Broken("a stored policy cannot be read".to_owned());
-        let read = |row: &Vec<worker::SqlStorageValue>| {
+        let read = |row: &Vec<Value>| {
             let name = row.first().and_then(text).ok_or_else(broken)?;
             let body = row.get(1).and_then(blob).ok_or_else(broken)?;
             let name = PolicyName::parse(name).map_err(|_| broken())?;

@@ -13,8 +13,8 @@ use crate::cluster::push::{CHECKPOINT_MS, PUSH_MS, Pusher, QUIET_MS};
 use crate::cluster::view::{DatacenterState, View};
 use crate::counter::flush::Refusal;
 use crate::counter::merge::Question;
+use crate::host::Host;
 use crate::platform::call;
-use crate::platform::clock::{now_ms, random, sleep_ms, within_ms};
 use crate::platform::measure;
 use crate::protocol::messages::{Fault, Push, Sum, Suspend, WatchLead, encode};
 use crate::protocol::metrics::Metric;
@@ -42,7 +42,7 @@ impl Pushing {
         self.pusher = None;
     }
 
-    fn of(&mut self, generation: u64) -> &mut Pusher {
+    fn of(&mut self, host: &Host, generation: u64) -> &mut Pusher {
         if self
             .pusher
             .as_ref()
@@ -50,7 +50,7 @@ impl Pushing {
         {
             self.pusher = None;
         }
-        let made = || (generation, Pusher::new(generation, random()));
+        let made = || (generation, Pusher::new(generation, host.random()));
         let (_, pusher) = self.pusher.get_or_insert_with(made);
         pusher
     }
@@ -62,7 +62,10 @@ impl Core {
         let Some(generation) = self.led_generation() else {
             return;
         };
-        self.pushing.borrow_mut().of(generation).changed(now_ms);
+        self.pushing
+            .borrow_mut()
+            .of(&self.host, generation)
+            .changed(now_ms);
         self.see_to_pushes(now_ms);
     }
 
@@ -87,9 +90,11 @@ impl Core {
         let watch = watch?;
         self.readable()?;
         if let Some((_, generation)) = self.as_lead().filter(|(_, own)| *own == watch.generation) {
-            let now_ms = now_ms();
+            let now_ms = self.host.now_ms();
             let mut pushing = self.pushing.borrow_mut();
-            pushing.of(generation).watch(now_ms, watch.for_ms);
+            pushing
+                .of(&self.host, generation)
+                .watch(now_ms, watch.for_ms);
             drop(pushing);
             self.see_to_pushes(now_ms);
         }
@@ -140,12 +145,12 @@ impl Core {
 
     async fn push_while_watched(self: Rc<Self>) {
         while let Some(due_ms) = self.next_watched_push() {
-            let now_ms = now_ms();
+            let now_ms = self.host.now_ms();
             if due_ms > now_ms {
                 let (wake, woken) = oneshot::channel();
                 self.pushing.borrow_mut().wake = Some(wake);
                 let wait_ms = u64::try_from(due_ms - now_ms).unwrap_or(1);
-                within_ms(wait_ms, woken).await;
+                self.host.within_ms(wait_ms, woken).await;
                 continue;
             }
             // None is waited for: a lost one must not cost its time-out.
@@ -156,20 +161,23 @@ impl Core {
                         .wait_until(async move { core.send_push(push).await });
                 }
                 // Without anything to wait for the clock would stand still.
-                None => sleep_ms(u64::try_from(PUSH_MS).unwrap_or(1)).await,
+                None => {
+                    let wait_ms = u64::try_from(PUSH_MS).unwrap_or(1);
+                    self.host.sleep_ms(wait_ms).await;
+                }
             }
         }
         self.pushing.borrow_mut().is_driven = false;
-        self.see_to_pushes(now_ms());
+        self.see_to_pushes(self.host.now_ms());
     }
 
     /// When the next push is due; `None` once nobody watches.
     fn next_watched_push(&self) -> Option<i64> {
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let (_, generation) = self.as_lead()?;
         let has_shards = self.state.borrow().spread() > 1;
         let mut pushing = self.pushing.borrow_mut();
-        let pusher = pushing.of(generation);
+        let pusher = pushing.of(&self.host, generation);
         if has_shards {
             // They do not tell each flush, so they are asked.
             pusher.changed(now_ms);
@@ -180,7 +188,11 @@ impl Core {
     /// The push that is due.
     async fn gather_push(&self, now_ms: i64) -> Option<Push> {
         let (me, generation) = self.as_lead()?;
-        let wants_state = self.pushing.borrow_mut().of(generation).wants_state(now_ms);
+        let wants_state = self
+            .pushing
+            .borrow_mut()
+            .of(&self.host, generation)
+            .wants_state(now_ms);
         let state = if wants_state {
             Some(self.gather(&me, generation).await?)
         } else {
@@ -189,7 +201,7 @@ impl Core {
         let push = self
             .pushing
             .borrow_mut()
-            .of(generation)
+            .of(&self.host, generation)
             .take(now_ms, state.as_ref())?;
         Some(Push {
             counter: me.counter,
@@ -200,7 +212,7 @@ impl Core {
 
     /// What the datacenter has counted, as far as its shards answer.
     async fn gather(&self, me: &CellAddress, generation: u64) -> Option<View> {
-        let as_of_ms = now_ms();
+        let as_of_ms = self.host.now_ms();
         let sum = Sum {
             to: me.clone(),
             question: Question::plain(generation),
@@ -218,14 +230,16 @@ impl Core {
     }
 
     async fn send_push(self: Rc<Self>, push: Push) {
-        count_push(&push);
-        let answer = call::root(&self.env, &push.counter, &push).await;
+        count_push(&self.host, &push);
+        let answer = call::root(&self.host, &push.counter, &push).await;
         match answer {
             Ok(pushed) => {
-                let now_ms = now_ms();
+                let now_ms = self.host.now_ms();
                 if let Some((_, generation)) = self.as_lead() {
                     let mut pushing = self.pushing.borrow_mut();
-                    pushing.of(generation).confirmed(now_ms, &pushed);
+                    pushing
+                        .of(&self.host, generation)
+                        .confirmed(now_ms, &pushed);
                 }
                 self.see_to_pushes(now_ms);
             }
@@ -236,7 +250,7 @@ impl Core {
                 }
             }
             Err(Fault::Superseded(_)) => self.stop_counting(push.push.delta.generation).await,
-            Err(_) => self.see_to_pushes(now_ms()),
+            Err(_) => self.see_to_pushes(self.host.now_ms()),
         }
     }
 
@@ -260,13 +274,13 @@ impl Core {
         let Some((_, generation)) = self.as_lead() else {
             return;
         };
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         {
             let mut pushing = self.pushing.borrow_mut();
             pushing.armed_ms = 0;
             if pushing.pusher.is_none() {
                 let since_ms = now_ms.saturating_sub(CHECKPOINT_MS);
-                pushing.of(generation).changed(since_ms);
+                pushing.of(&self.host, generation).changed(since_ms);
             }
         }
         match self.gather_push(now_ms).await {
@@ -281,13 +295,13 @@ impl Core {
 }
 
 /// Notes a push that leaves, and how large it is.
-fn count_push(push: &Push) {
+fn count_push(host: &Host, push: &Push) {
     let bytes = encode(push).map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     let (pushes, pushed_bytes) = if push.push.watched_for_ms > 0 {
         (Metric::PushWatched, Metric::PushBytesWatched)
     } else {
         (Metric::PushCheckpoint, Metric::PushBytesCheckpoint)
     };
-    measure::count(pushes);
-    measure::add(pushed_bytes, bytes);
+    measure::count(host, pushes);
+    measure::add(host, pushed_bytes, bytes);
 }

@@ -10,7 +10,6 @@ use crate::cluster::root::{Entry, Root};
 use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::protocol::messages::{Fault, Held};
 use crate::protocol::names::CellAddress;
 
@@ -30,7 +29,7 @@ impl Directory {
             return Ok(living);
         }
         let to = CellAddress::lead(counter, datacenter);
-        let held = call::cell(&self.env, &to.clone(), &Held { to }).await?;
+        let held = call::cell(&self.host, &to.clone(), &Held { to }).await?;
         match held {
             Some(held) => {
                 self.adopt(counter, datacenter, &held).await?;
@@ -54,8 +53,9 @@ impl Directory {
         if !is_lost || self.rows.is_closing(counter, held.generation)? {
             return Ok(());
         }
-        worker::console_warn!("a root was lost, and is made again from what its lead knows");
-        let root = Root::adopt(held, datacenter, now_ms());
+        self.host
+            .warn("a root was lost, and is made again from what its lead knows");
+        let root = Root::adopt(held, datacenter, self.host.now_ms());
         self.save(counter, Entry::Live(root), &[]).await
     }
 }

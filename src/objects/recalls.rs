@@ -12,7 +12,6 @@ use crate::limit::lease::{Answer, LeaseId, Request};
 use crate::limit::policy::Scope;
 use crate::limit::table::Full;
 use crate::platform::call;
-use crate::platform::clock::{now_ms, sleep_ms};
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Demand, Fault, Judged, Lease, RecallLease, Wish};
 use crate::protocol::names::{self, LimiterAddress};
@@ -67,7 +66,7 @@ impl LimiterCore {
                 sent_on: Some(self.counts()),
             };
             return call::object_within(
-                &self.env,
+                &self.host,
                 &names::limiter(&lease.to),
                 &lease,
                 SENT_ON_MS_MAX,
@@ -87,7 +86,7 @@ impl LimiterCore {
     fn answer(&self, asked: &Asked<'_>, request: &Request) -> Answer {
         let (name, key) = (asked.name.as_str(), asked.demand.key.as_str());
         let mut table = self.table.borrow_mut();
-        table.ask(name, asked.policy, key, request, now_ms())
+        table.ask(name, asked.policy, key, request, self.host.now_ms())
     }
 
     /// Answers the request of a holder, after what others do not use was recalled where it lacks that.
@@ -127,7 +126,7 @@ impl LimiterCore {
         if lends && wish == Wish::Look {
             self.recall(asked, None, false).await;
             let table = self.table.borrow();
-            return Judged::of(table.peek_left(&asked.check(), now_ms()));
+            return Judged::of(table.peek_left(&asked.check(), self.host.now_ms()));
         }
         let mut judged = self.judge(asked);
         for takes_all in [false, true] {
@@ -155,7 +154,7 @@ impl LimiterCore {
     fn recalled_in_vain(&self, asked: &Asked<'_>) {
         let (name, key) = (asked.name.as_str(), asked.demand.key.as_str());
         let mut table = self.table.borrow_mut();
-        table.recalled_in_vain(name, key, now_ms());
+        table.recalled_in_vain(name, key, self.host.now_ms());
     }
 
     /// Recalls what others than this lease hold of a key, or waits for the recall that goes on. Returns whether there was anything to.
@@ -170,13 +169,13 @@ impl LimiterCore {
         if self.recalling.borrow().contains(&place) {
             // It ends by itself: each call in it has a deadline.
             while self.recalling.borrow().contains(&place) {
-                sleep_ms(LOOK_EVERY_MS).await;
+                self.host.sleep_ms(LOOK_EVERY_MS).await;
             }
             return true;
         }
         let leases = {
             let mut table = self.table.borrow_mut();
-            table.recallable(name.as_str(), key.as_str(), but, now_ms())
+            table.recallable(name.as_str(), key.as_str(), but, self.host.now_ms())
         };
         if leases.is_empty() {
             return false;
@@ -185,7 +184,7 @@ impl LimiterCore {
         let recalls = leases.into_iter().filter_map(|lease| {
             let datacenter = Datacenter::parse(&lease.holder)?;
             Some(RecallLease {
-                to: call::limiter_of(&self.env, Some(&datacenter), name, key),
+                to: call::limiter_of(&self.host, Some(&datacenter), name, key),
                 name: name.clone(),
                 key: key.clone(),
                 lease,
@@ -199,11 +198,13 @@ impl LimiterCore {
 
     async fn recall_one(&self, recall: RecallLease) {
         let to = names::limiter(&recall.to);
-        let report = call::object_within(&self.env, &to, &recall, RECALL_MS_MAX).await;
+        let report = call::object_within(&self.host, &to, &recall, RECALL_MS_MAX).await;
         // What is lost is told by the holder's next request.
         if let Ok(Some(report)) = report {
             let (name, key) = (recall.name.as_str(), recall.key.as_str());
-            self.table.borrow_mut().hear(name, key, &report, now_ms());
+            self.table
+                .borrow_mut()
+                .hear(name, key, &report, self.host.now_ms());
         }
     }
 }

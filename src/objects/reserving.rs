@@ -6,7 +6,6 @@ use super::limiter::{Asked, LimiterCore};
 use super::limiter_growth::Taken;
 use crate::limit::policy::Durability;
 use crate::limit::table::{self, Full, Refusal};
-use crate::platform::clock::now_ms;
 use crate::protocol::messages::{EndReservation, Fault, Reserve, Reserved};
 
 impl LimiterCore {
@@ -40,7 +39,7 @@ impl LimiterCore {
             });
         }
         let checks: Vec<table::Check<'_>> = all.iter().map(Asked::check).collect();
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         let asked = {
             let mut table = self.table.borrow_mut();
             match id {
@@ -80,7 +79,7 @@ impl LimiterCore {
             id, is_cancelled, ..
         } = end?;
         self.readable()?;
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         {
             let mut table = self.table.borrow_mut();
             if is_cancelled {

@@ -7,7 +7,7 @@
 use super::directory::Directory;
 use super::directory_store::DirectoryStore;
 use super::store::{blob, text};
-use crate::platform::clock::{now_ms, random};
+use crate::host::Host;
 use crate::protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
 use crate::protocol::visitor::{Salt, forgotten_ms, may_make};
 use crate::sketch::HashKey;
@@ -25,8 +25,8 @@ const SALT_PREFIX: &str = "salt/";
 /// The first text after all that begin with [`SALT_PREFIX`].
 const SALT_END: &str = "salt0";
 
-fn random_bytes() -> Vec<u8> {
-    [random().to_le_bytes(), random().to_le_bytes()].concat()
+fn random_bytes(host: &Host) -> Vec<u8> {
+    [host.random().to_le_bytes(), host.random().to_le_bytes()].concat()
 }
 
 fn sixteen(bytes: Vec<u8>) -> Result<[u8; 16], Fault> {
@@ -52,32 +52,33 @@ impl Directory {
     ) -> Result<Secrets, Fault> {
         let GetSecrets { day } = get?;
         self.readable()?;
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         self.rows.delete_salts(now_ms)?;
         if let Some(day) = day.filter(|day| may_make(*day, now_ms))
             && self.rows.deployment_body(&salt_name(day))?.is_none()
         {
-            self.rows.deployment_value(&salt_name(day), random_bytes)?;
+            self.rows
+                .deployment_value(&salt_name(day), || random_bytes(&self.host))?;
             self.rows.arm(now_ms).await?;
         }
-        self.rows.secrets()
+        self.rows.secrets(&self.host)
     }
 
     pub(super) fn on_rotate_key(&self, rotate: Result<RotateKey, Fault>) -> Result<Secrets, Fault> {
         let RotateKey { from } = rotate?;
         self.readable()?;
-        let secrets = self.rows.secrets()?;
+        let secrets = self.rows.secrets(&self.host)?;
         if HashKey::from(secrets.elements).id() == from {
             self.rows
-                .put_deployment_value(ELEMENT_KEY, random_bytes())?;
+                .put_deployment_value(ELEMENT_KEY, random_bytes(&self.host))?;
         }
-        self.rows.secrets()
+        self.rows.secrets(&self.host)
     }
 }
 
 impl DirectoryStore {
-    fn secrets(&self) -> Result<Secrets, Fault> {
-        let names = sixteen(self.deployment_value(FIRST_KEY, random_bytes)?)?;
+    fn secrets(&self, host: &Host) -> Result<Secrets, Fault> {
+        let names = sixteen(self.deployment_value(FIRST_KEY, || random_bytes(host))?)?;
         let elements = match self.deployment_body(ELEMENT_KEY)? {
             Some(key) => sixteen(key)?,
             None => names,

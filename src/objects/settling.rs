@@ -8,7 +8,6 @@ use super::operate::silent;
 use crate::cluster::operation::Heard;
 use crate::cluster::root::{Entry, Root};
 use crate::counter::id::CounterId;
-use crate::platform::clock::now_ms;
 use crate::protocol::messages::{Fault, Settle, Wanted};
 
 /// How far into the future a write's stamp may lie: what is counted since an operation is asked for up to then.
@@ -39,7 +38,7 @@ impl Directory {
         let unsettled = root.operations.unsettled().to_vec();
         let from = root.operations.at_ms().div_euclid(1_000);
         let wanted = Wanted {
-            window: Some((from, now_ms().div_euclid(1_000) + AHEAD_SECONDS)),
+            window: Some((from, self.host.now_ms().div_euclid(1_000) + AHEAD_SECONDS)),
             totals_only: true,
             ..Wanted::default()
         };

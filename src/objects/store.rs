@@ -1,53 +1,32 @@
 //! SQL as the objects use it. Values that JavaScript numbers would not hold are blobs (postcard).
 
-use worker::js_sys::{Function, Reflect};
-use worker::wasm_bindgen::closure::ScopedClosure;
-use worker::wasm_bindgen::{JsCast, JsValue};
-use worker::{SqlStorage, SqlStorageValue, Storage};
-
+use crate::host::object::{Object, Rows, Value};
 use crate::protocol::messages::Fault;
 
 /// A failed statement, as a fault that says where.
-pub fn broken(place: &str) -> impl Fn(worker::Error) -> Fault + '_ {
+pub fn broken(place: &str) -> impl Fn(String) -> Fault + '_ {
     move |error| Fault::Unavailable(format!("storage failed ({place}): {error}"))
 }
 
 /// The object's database.
 #[derive(Clone)]
 pub struct Store {
-    storage: std::rc::Rc<Storage>,
-    sql: SqlStorage,
+    object: Object,
 }
 
 impl Store {
     /// The database of an object.
-    pub fn new(storage: Storage) -> Self {
-        let sql = storage.sql();
-        Self {
-            storage: std::rc::Rc::new(storage),
-            sql,
-        }
+    pub fn new(object: Object) -> Self {
+        Self { object }
     }
 
-    /// Runs a statement and returns its rows. Those that give none are read to their end too: a
-    /// cursor that is left open keeps its prepared statement from the next call, which cost a
-    /// flush a fifth of its time.
+    /// Runs a statement and returns its rows.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub fn run(
-        &self,
-        statement: &str,
-        values: Vec<SqlStorageValue>,
-    ) -> Result<Vec<Vec<SqlStorageValue>>, Fault> {
-        let cursor = self
-            .sql
-            .exec(statement, values)
-            .map_err(broken(statement))?;
-        cursor
-            .raw()
-            .collect::<worker::Result<Vec<_>>>()
-            .map_err(broken(statement))
+    pub fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, Fault> {
+        let ran = self.object.platform().run(statement, values);
+        ran.map_err(broken(statement))
     }
 
     /// Whether the object has tables, and of which version: `None` for a fresh one.
@@ -98,32 +77,13 @@ impl Store {
     /// # Errors
     /// That of the statement that failed.
     pub fn atomically(&self, mut body: impl FnMut() -> Result<(), Fault>) -> Result<(), Fault> {
-        let raw: &JsValue = self.storage.as_raw().as_ref();
-        let method = Reflect::get(raw, &JsValue::from_str("transactionSync"))
-            .ok()
-            .and_then(|method| method.dyn_into::<Function>().ok())
-            .ok_or_else(|| Fault::Broken("this runtime has no transactionSync".to_owned()))?;
         let mut outcome = Ok(());
-        let mut run = || -> Result<(), JsValue> {
+        let committed = self.object.platform().atomically(&mut || {
             outcome = body();
-            if outcome.is_ok() {
-                Ok(())
-            } else {
-                Err(JsValue::from_str("undo"))
-            }
-        };
-        let called = {
-            let callback: ScopedClosure<'_, dyn FnMut() -> Result<(), JsValue>> =
-                ScopedClosure::borrow_mut(&mut run);
-            method.call1(raw, callback.as_js_value())
-        };
+            outcome.is_ok()
+        });
         outcome?;
-        match called {
-            Ok(_) => Ok(()),
-            Err(error) => Err(Fault::Unavailable(format!(
-                "storage failed (commit): {error:?}"
-            ))),
-        }
+        committed.map_err(broken("commit"))
     }
 
     /// Waits until all that was written so far is durable.
@@ -131,7 +91,7 @@ impl Store {
     /// # Errors
     /// `Unavailable` where it will not be.
     pub async fn sync(&self) -> Result<(), Fault> {
-        self.storage.sync().await.map_err(broken("sync"))
+        self.object.platform().sync().await.map_err(broken("sync"))
     }
 
     /// Deletes everything, the schema too.
@@ -139,10 +99,8 @@ impl Store {
     /// # Errors
     /// `Unavailable` where the platform refuses.
     pub async fn delete_all(&self) -> Result<(), Fault> {
-        self.storage
-            .delete_all()
-            .await
-            .map_err(broken("delete all"))
+        let deleted = self.object.platform().delete_all().await;
+        deleted.map_err(broken("delete all"))
     }
 
     /// Sets the object's alarm to a time, unix milliseconds, unless it rings before.
@@ -150,7 +108,12 @@ impl Store {
     /// # Errors
     /// As [`Store::set_alarm`].
     pub async fn set_alarm_by(&self, at_ms: i64) -> Result<(), Fault> {
-        let set = self.storage.get_alarm().await.map_err(broken("alarm"))?;
+        let set = self
+            .object
+            .platform()
+            .alarm()
+            .await
+            .map_err(broken("alarm"))?;
         match set {
             Some(set_ms) if set_ms <= at_ms => Ok(()),
             _ => self.set_alarm(at_ms).await,
@@ -162,42 +125,31 @@ impl Store {
     /// # Errors
     /// `Unavailable` where the platform refuses.
     pub async fn set_alarm(&self, at_ms: i64) -> Result<(), Fault> {
-        let date = worker::js_sys::Date::new(&JsValue::from_f64(float(at_ms)));
-        self.storage
-            .set_alarm(worker::ScheduledTime::new(date))
-            .await
-            .map_err(broken("alarm"))
+        let set = self.object.platform().set_alarm(at_ms).await;
+        set.map_err(broken("alarm"))
     }
 }
 
 /// A column as a whole number.
-pub fn integer(value: &SqlStorageValue) -> Option<i64> {
+pub fn integer(value: &Value) -> Option<i64> {
     match value {
-        SqlStorageValue::Integer(number) => Some(*number),
+        Value::Integer(number) => Some(*number),
         _ => None,
     }
 }
 
 /// A column as bytes.
-pub fn blob(value: &SqlStorageValue) -> Option<&[u8]> {
+pub fn blob(value: &Value) -> Option<&[u8]> {
     match value {
-        SqlStorageValue::Blob(bytes) => Some(bytes),
+        Value::Blob(bytes) => Some(bytes),
         _ => None,
     }
 }
 
 /// A column as text.
-pub fn text(value: &SqlStorageValue) -> Option<&str> {
+pub fn text(value: &Value) -> Option<&str> {
     match value {
-        SqlStorageValue::String(text) => Some(text),
+        Value::Text(text) => Some(text),
         _ => None,
     }
-}
-
-#[expect(
-    clippy::as_conversions,
-    reason = "times in milliseconds are far below 2^53"
-)]
-fn float(number: i64) -> f64 {
-    number as f64
 }

@@ -10,7 +10,6 @@ use super::operation_store::Operation;
 use crate::cluster::root::{Entry, Root};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::platform::call;
-use crate::platform::clock::now_ms;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Close, Configure, Fault, Settle, Suspend, Wanted};
 use crate::protocol::names::CellAddress;
@@ -32,15 +31,15 @@ impl Directory {
         let Some(Entry::Live(mut root)) = entry else {
             return Ok(Err(entry));
         };
-        if !root.is_due(now_ms()) {
+        if !root.is_due(self.host.now_ms()) {
             return Ok(Ok(root));
         }
         match self.last_write_ms(counter, &root).await {
             Ok(last_write_ms) => root.last_write_ms = root.last_write_ms.max(last_write_ms),
-            Err(_) if for_write && root.is_sliding() => root.last_write_ms = now_ms(),
+            Err(_) if for_write && root.is_sliding() => root.last_write_ms = self.host.now_ms(),
             Err(fault) => return Err(fault),
         }
-        if !root.is_due(now_ms()) {
+        if !root.is_due(self.host.now_ms()) {
             self.save(counter, Entry::Live(root.clone()), &[]).await?;
             return Ok(Ok(root));
         }
@@ -101,7 +100,7 @@ impl Directory {
         self.release_inboxes(counter, root).await?;
         let ended = Entry::Ended {
             generation: root.generation,
-            at_ms: now_ms(),
+            at_ms: self.host.now_ms(),
         };
         let duties = duties(counter, root, Telling::Close);
         self.save_with(counter, ended, &duties, record).await?;
@@ -123,7 +122,7 @@ impl Directory {
                     to: to.clone(),
                     generation,
                 };
-                let told = call::cell(&self.env, &to, &suspend).await;
+                let told = call::cell(&self.host, &to, &suspend).await;
                 told.err().map(|_| to.datacenter)
             }
         };
@@ -148,7 +147,7 @@ impl Directory {
         duties: &[Duty],
         record: Option<Operation>,
     ) -> Result<(), Fault> {
-        let now_ms = now_ms();
+        let now_ms = self.host.now_ms();
         self.rows
             .put(counter, &entry, duties, record.as_ref(), now_ms)?;
         if let Entry::Ended { .. } = entry {
@@ -192,7 +191,7 @@ impl Directory {
             match told {
                 Ok(()) if is_newest || duty.telling == Telling::Close => self.rows.done(&duty)?,
                 _ => {
-                    self.rows.postpone(&duty, now_ms())?;
+                    self.rows.postpone(&duty, self.host.now_ms())?;
                     pending.push(duty.datacenter);
                 }
             }
@@ -213,7 +212,7 @@ impl Directory {
         match (telling, root.filter(|root| root.generation == generation)) {
             (Telling::Close, _) => {
                 call::cell(
-                    &self.env,
+                    &self.host,
                     &to,
                     &Close {
                         to: to.clone(),
@@ -225,7 +224,7 @@ impl Directory {
             (Telling::Configure, Some(root)) => {
                 let grant = root.grant(datacenter);
                 call::cell(
-                    &self.env,
+                    &self.host,
                     &to,
                     &Configure {
                         to: to.clone(),

@@ -3,15 +3,13 @@
 //!
 //! Invariant: a counter that has ended is not begun again by what was queued before.
 
-use worker::Env;
-
 use super::call;
-use super::clock::now_ms;
 use super::keyed::{count_keyed, count_unclaimed};
 use super::openings;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, KeyedOutcome};
 use crate::counter::queue::Due;
+use crate::host::Host;
 use crate::protocol::messages::Fault;
 use crate::protocol::names::CellAddress;
 use crate::protocol::openings::{LET_GO_MS, User};
@@ -24,15 +22,15 @@ const ROOM_MS_MAX: i64 = LET_GO_MS + 1_000;
 ///
 /// # Errors
 /// As [`call::root`].
-pub async fn is_living(env: &Env, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
-    let root = call::look_up(env, counter).await?;
+pub async fn is_living(host: &Host, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
+    let root = call::look_up(host, counter).await?;
     Ok(root.is_some_and(|root| root.generation == generation))
 }
 
 /// Counts writes of one counter and generation, all of clients' keys or none. Returns what became of each, in
 /// their order. Where its object may not be opened in time, none is counted.
 pub async fn count_dues(
-    env: &Env,
+    host: &Host,
     here: &Datacenter,
     dues: &[&Due],
 ) -> Vec<Result<KeyedOutcome, Fault>> {
@@ -40,16 +38,16 @@ pub async fn count_dues(
         return Vec::new();
     };
     let lead = CellAddress::lead(&first.counter, here);
-    if let Err(fault) = openings::room(env, &lead, User::Bulk, now_ms() + ROOM_MS_MAX).await {
+    if let Err(fault) = openings::room(host, &lead, User::Bulk, host.now_ms() + ROOM_MS_MAX).await {
         return dues.iter().map(|_| Err(fault.clone())).collect();
     }
-    let _turn = openings::turn(env, &lead).await;
+    let _turn = openings::turn(host, &lead).await;
     let writes: Vec<Keyed> = dues.iter().map(|due| due.write.clone()).collect();
     let landed = if first.is_clients {
-        count_keyed(env, &first.counter, here, &writes, first.keys()).await
+        count_keyed(host, &first.counter, here, &writes, first.keys()).await
     } else {
         // Nobody else knows the key, and it is always sent to this lead first: there is nothing to claim.
-        count_unclaimed(env, &first.counter, here, &writes, first.keys()).await
+        count_unclaimed(host, &first.counter, here, &writes, first.keys()).await
     };
     landed.into_iter().map(|(_, outcome)| outcome).collect()
 }

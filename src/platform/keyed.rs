@@ -2,12 +2,10 @@
 //!
 //! Invariant: every call here may be repeated without harm.
 
-use worker::Env;
-
 use super::call;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, Keys, WriteKey};
-use crate::platform::setting::setting;
+use crate::host::Host;
 use crate::protocol::batch::keyed::Calls;
 use crate::protocol::keyed::{self, Bounded, Carrier, Landed};
 use crate::protocol::messages::{
@@ -20,16 +18,16 @@ const ATTEMPTS_MS: [u64; 2] = [1_500, 1_000];
 
 /// Calls the objects of one counter: to count, or to ask what was counted, which changes nothing.
 struct Caller<'a> {
-    env: &'a Env,
+    host: &'a Host,
     counter: &'a CounterId,
     is_recall: bool,
     keys: Keys,
 }
 
 impl<'a> Caller<'a> {
-    fn new(env: &'a Env, counter: &'a CounterId, keys: Keys) -> Self {
+    fn new(host: &'a Host, counter: &'a CounterId, keys: Keys) -> Self {
         Self {
-            env,
+            host,
             counter,
             is_recall: false,
             keys,
@@ -37,10 +35,10 @@ impl<'a> Caller<'a> {
     }
 
     /// One that changes nothing.
-    fn asking(env: &'a Env, counter: &'a CounterId) -> Self {
+    fn asking(host: &'a Host, counter: &'a CounterId) -> Self {
         Self {
             is_recall: true,
-            ..Self::new(env, counter, Keys::Clients)
+            ..Self::new(host, counter, Keys::Clients)
         }
     }
 }
@@ -54,8 +52,8 @@ impl Carrier for Caller<'_> {
         keys: Vec<WriteKey>,
         struck_at: Option<Holder>,
     ) -> Result<Claimed, Fault> {
-        let (env, counter) = (self.env, self.counter);
-        if (struck_at.is_none() || self.is_recall) && is_local(env) {
+        let (host, counter) = (self.host, self.counter);
+        if (struck_at.is_none() || self.is_recall) && is_local(host) {
             return Ok(Claimed {
                 generation: 0,
                 owners: vec![Owner::Lead(Holder::first(here)); keys.len()],
@@ -66,7 +64,7 @@ impl Carrier for Caller<'_> {
                 counter: counter.clone(),
                 keys,
             };
-            return twice(|milliseconds| call::root_within(env, counter, &find, milliseconds))
+            return twice(|milliseconds| call::root_within(host, counter, &find, milliseconds))
                 .await;
         }
         let claim = Claim {
@@ -78,10 +76,10 @@ impl Carrier for Caller<'_> {
         };
         if self.keys == Keys::Numbered {
             let first = CellAddress::lead(counter, here);
-            return twice(|milliseconds| call::cell_within(env, &first, &claim, milliseconds))
+            return twice(|milliseconds| call::cell_within(host, &first, &claim, milliseconds))
                 .await;
         }
-        twice(|milliseconds| call::root_within(env, counter, &claim, milliseconds)).await
+        twice(|milliseconds| call::root_within(host, counter, &claim, milliseconds)).await
     }
 
     async fn count(
@@ -96,14 +94,14 @@ impl Carrier for Caller<'_> {
                 to: to.clone(),
                 writes,
             };
-            return twice(|milliseconds| call::cell_within(self.env, &to, &recall, milliseconds))
+            return twice(|milliseconds| call::cell_within(self.host, &to, &recall, milliseconds))
                 .await;
         }
         let count = Count::new(to.clone(), writes, moves, self.keys);
         let [first, second] = ATTEMPTS_MS;
-        match call::cell_within(self.env, &to, &count, first).await {
+        match call::cell_within(self.host, &to, &count, first).await {
             Err(Fault::Unavailable(_)) => {
-                let counted = call::cell_within(self.env, &to, &count, second).await?;
+                let counted = call::cell_within(self.host, &to, &count, second).await?;
                 keyed::after_unknown(moves, counted)
             }
             outcome => outcome,
@@ -114,20 +112,20 @@ impl Carrier for Caller<'_> {
 /// Counts keyed writes of one counter. Returns what became of each, in their order. Cost: as
 /// [`keyed::count_claimed`].
 pub async fn count_keyed(
-    env: &Env,
+    host: &Host,
     counter: &CounterId,
     here: &Datacenter,
     writes: &[Keyed],
     keys: Keys,
 ) -> Vec<Landed> {
-    let caller = Caller::new(env, counter, keys);
+    let caller = Caller::new(host, counter, keys);
     keyed::count_claimed(&caller, here, writes).await
 }
 
 /// As [`count_keyed`], or as [`recall_keyed`] where they are nobody's, with no more calls than are left: the writes of
 /// others fail with [`Fault::TooMany`].
 pub async fn count_bounded(
-    env: &Env,
+    host: &Host,
     counter: &CounterId,
     here: &Datacenter,
     writes: &[Keyed],
@@ -135,8 +133,8 @@ pub async fn count_bounded(
     keys: Option<Keys>,
 ) -> Vec<Landed> {
     let carrier = keys.map_or_else(
-        || Caller::asking(env, counter),
-        |keys| Caller::new(env, counter, keys),
+        || Caller::asking(host, counter),
+        |keys| Caller::new(host, counter, keys),
     );
     keyed::count_claimed(&Bounded { carrier, calls }, here, writes).await
 }
@@ -145,30 +143,30 @@ pub async fn count_bounded(
 /// range. Returns what became of each, in their order: [`crate::counter::ledger::KeyedOutcome::Unknown`] where it was not counted. Nothing is
 /// claimed, and no counter appears. Cost: as [`keyed::count_claimed`].
 pub async fn recall_keyed(
-    env: &Env,
+    host: &Host,
     counter: &CounterId,
     here: &Datacenter,
     writes: &[Keyed],
 ) -> Vec<Landed> {
-    let caller = Caller::asking(env, counter);
+    let caller = Caller::asking(host, counter);
     keyed::count_claimed(&caller, here, writes).await
 }
 
 /// Counts writes whose keys only their sender knows. Returns what became of each, in their order. Cost: as
 /// [`keyed::count_unclaimed`].
 pub async fn count_unclaimed(
-    env: &Env,
+    host: &Host,
     counter: &CounterId,
     lead: &Datacenter,
     writes: &[Keyed],
     keys: Keys,
 ) -> Vec<Landed> {
-    let caller = Caller::new(env, counter, keys);
+    let caller = Caller::new(host, counter, keys);
     keyed::count_unclaimed(&caller, lead, writes).await
 }
 
-fn is_local(env: &Env) -> bool {
-    setting(env, IDEMPOTENCY).as_deref() == Some(IDEMPOTENCY_DATACENTER)
+fn is_local(host: &Host) -> bool {
+    host.setting(IDEMPOTENCY).as_deref() == Some(IDEMPOTENCY_DATACENTER)
 }
 
 /// Calls, and once more where the outcome is unknown.

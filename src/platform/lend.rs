@@ -1,9 +1,8 @@
 //! How a holder of leases reaches the limiter that lends.
 
-use worker::Env;
-
 use super::call;
 use crate::counter::id::{CounterId, Datacenter};
+use crate::host::Host;
 use crate::limit::holders::Due;
 use crate::limit::lease::Answer;
 use crate::protocol::limits::PolicyName;
@@ -15,7 +14,7 @@ use crate::protocol::names;
 /// # Errors
 /// The limiter's, or `Unavailable`.
 pub async fn lend(
-    env: &Env,
+    host: &Host,
     datacenter: Option<&Datacenter>,
     due: &Due,
     milliseconds: u64,
@@ -24,12 +23,12 @@ pub async fn lend(
     let name = PolicyName::try_from(due.name.clone()).map_err(|_| broken())?;
     let key = CounterId::parse(&due.key).map_err(|_| broken())?;
     let lease = Lease {
-        to: call::limiter_of(env, datacenter, &name, &key),
+        to: call::limiter_of(host, datacenter, &name, &key),
         name,
         policy: due.policy.clone(),
         key,
         request: due.request.clone(),
         sent_on: None,
     };
-    call::object_within(env, &names::limiter(&lease.to), &lease, milliseconds).await
+    call::object_within(host, &names::limiter(&lease.to), &lease, milliseconds).await
 }

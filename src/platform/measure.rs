@@ -6,31 +6,39 @@
 
 use std::cell::RefCell;
 
-use crate::platform::clock::now_ms;
+use crate::host::{Host, State};
 use crate::protocol::batch::report::Report;
 use crate::protocol::metrics::{Metric, Metrics, Snapshot};
 use crate::protocol::problem::Code;
 use crate::protocol::routes::RouteName;
 
-thread_local! {
-    // Made at its first use, inside a request: before there is no clock.
-    static METRICS: RefCell<Metrics> = RefCell::new(Metrics::new(now_ms().div_euclid(1_000)));
+/// The numbers of an isolate.
+struct Numbers(RefCell<Metrics>);
+
+impl State for Numbers {
+    fn begin(host: &Host) -> Self {
+        Self(RefCell::new(Metrics::new(host.now_ms().div_euclid(1_000))))
+    }
+}
+
+fn with<T>(host: &Host, work: impl FnOnce(&mut Metrics) -> T) -> T {
+    work(&mut host.state::<Numbers>().0.borrow_mut())
 }
 
 /// Counts one.
-pub fn count(metric: Metric) {
-    add(metric, 1);
+pub fn count(host: &Host, metric: Metric) {
+    add(host, metric, 1);
 }
 
 /// Counts several.
-pub fn add(metric: Metric, amount: u64) {
-    METRICS.with_borrow_mut(|metrics| metrics.add(metric, amount));
+pub fn add(host: &Host, metric: Metric, amount: u64) {
+    with(host, |metrics| metrics.add(metric, amount));
 }
 
 /// Notes the answer to a request: its route, how long it took in milliseconds, and why it was refused
 /// if it was.
-pub fn answered(route: RouteName, milliseconds: i64, refusal: Option<Code>) {
-    METRICS.with_borrow_mut(|metrics| {
+pub fn answered(host: &Host, route: RouteName, milliseconds: i64, refusal: Option<Code>) {
+    with(host, |metrics| {
         metrics.observe(route, milliseconds);
         if let Some(code) = refusal {
             metrics.refuse(code);
@@ -40,8 +48,8 @@ pub fn answered(route: RouteName, milliseconds: i64, refusal: Option<Code>) {
 
 /// Notes what became of the lines of a bulk body that is answered; `accepted` is what they are
 /// acknowledged as.
-pub fn reported(report: &Report, accepted: Metric) {
-    METRICS.with_borrow_mut(|metrics| {
+pub fn reported(host: &Host, report: &Report, accepted: Metric) {
+    with(host, |metrics| {
         metrics.add(accepted, report.accepted);
         metrics.add(Metric::BotIgnored, report.bots_ignored);
         for rejected in &report.rejected_lines {
@@ -51,8 +59,8 @@ pub fn reported(report: &Report, accepted: Metric) {
 }
 
 /// Notes a flush that has ended: how, and how many writes it carried.
-pub fn flown(outcome: Metric, writes: u32) {
-    METRICS.with_borrow_mut(|metrics| {
+pub fn flown(host: &Host, outcome: Metric, writes: u32) {
+    with(host, |metrics| {
         metrics.add(outcome, 1);
         metrics.add(Metric::FlushWritesSum, writes.into());
         metrics.add(Metric::FlushWritesCount, 1);
@@ -60,8 +68,8 @@ pub fn flown(outcome: Metric, writes: u32) {
 }
 
 /// Notes a commit that was written, of so many flushes.
-pub fn committed(flushes: usize) {
-    METRICS.with_borrow_mut(|metrics| {
+pub fn committed(host: &Host, flushes: usize) {
+    with(host, |metrics| {
         let flushes = u64::try_from(flushes).unwrap_or(u64::MAX);
         metrics.add(Metric::CommitWritten, 1);
         metrics.add(Metric::CommitFlushesSum, flushes);
@@ -70,11 +78,11 @@ pub fn committed(flushes: usize) {
 }
 
 /// The counters of this isolate, to be sent.
-pub fn snapshot() -> Snapshot {
-    METRICS.with_borrow(Metrics::snapshot)
+pub fn snapshot(host: &Host) -> Snapshot {
+    with(host, |metrics| metrics.snapshot())
 }
 
 /// The text of `/metrics`, see [`Metrics::render`].
-pub fn render(aggregator: Option<&Snapshot>) -> String {
-    METRICS.with_borrow(|metrics| metrics.render(aggregator))
+pub fn render(host: &Host, aggregator: Option<&Snapshot>) -> String {
+    with(host, |metrics| metrics.render(aggregator))
 }

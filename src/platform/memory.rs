@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::counter::memory::{Memory, Share};
+use crate::host::{Host, State};
 
 /// What holds memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,32 +27,43 @@ const OBJECTS_MAX: usize = 10_000;
 
 type Free = Box<dyn Fn()>;
 
-thread_local! {
-    static LIMITERS: Memory = Memory::default();
-    static INBOXES: Memory = Memory::default();
-    static CELLS: Memory = Memory::default();
-    static VIEWS: Memory = Memory::default();
-    static LIVING: RefCell<HashMap<(Kind, String), Free>> = RefCell::default();
+/// What all objects of each kind hold in an isolate.
+#[derive(Default)]
+struct Held {
+    limiters: Memory,
+    inboxes: Memory,
+    cells: Memory,
+    views: Memory,
+    living: RefCell<HashMap<(Kind, String), Free>>,
+}
+
+impl State for Held {
+    fn begin(_host: &Host) -> Self {
+        Self::default()
+    }
 }
 
 /// A share of what all objects of this kind hold in this isolate.
-pub fn share(kind: Kind) -> Share {
+pub fn share(host: &Host, kind: Kind) -> Share {
+    let held = host.state::<Held>();
     match kind {
-        Kind::Limiters => LIMITERS.with(Memory::share),
-        Kind::Inboxes => INBOXES.with(Memory::share),
-        Kind::Cells => CELLS.with(Memory::share),
-        Kind::Views => VIEWS.with(Memory::share),
+        Kind::Limiters => held.limiters.share(),
+        Kind::Inboxes => held.inboxes.share(),
+        Kind::Cells => held.cells.share(),
+        Kind::Views => held.views.share(),
     }
 }
 
 /// Says that an object of this id starts, and how to free what it holds once the next one of its id does; `free` must not keep it.
-pub fn start(kind: Kind, id: String, free: impl Fn() + 'static) {
-    let before = LIVING.with_borrow_mut(|living| {
+pub fn start(host: &Host, kind: Kind, id: String, free: impl Fn() + 'static) {
+    let before = {
+        let held = host.state::<Held>();
+        let mut living = held.living.borrow_mut();
         if living.len() >= OBJECTS_MAX {
             living.clear();
         }
         living.insert((kind, id), Box::new(free))
-    });
+    };
     if let Some(free) = before {
         free();
     }

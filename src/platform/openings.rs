@@ -7,10 +7,7 @@
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use worker::Env;
-
-use super::clock::{now_ms, sleep_ms};
-use super::setting::number;
+use crate::host::{Host, State};
 use crate::protocol::messages::Fault;
 use crate::protocol::names::{CellAddress, OPEN_OBJECTS_MAX};
 use crate::protocol::openings::{Begun, Openings, REST_MS, User};
@@ -22,22 +19,25 @@ const LOOK_EVERY_MS: u64 = 2;
 /// How long a call that must wait for room sleeps at least: those that were let go are looked for every 100 ms.
 const ROOM_EVERY_MS: u64 = 50;
 
-thread_local! {
-    /// `None` before the first look; then `None` within where nothing bounds them.
-    static OPENINGS: RefCell<Option<Option<Openings>>> = const { RefCell::new(None) };
+/// The objects in use; `None` where nothing bounds them.
+struct InUse(RefCell<Option<Openings>>);
+
+impl State for InUse {
+    fn begin(host: &Host) -> Self {
+        Self(RefCell::new(
+            host.number(OPEN_OBJECTS_MAX).map(Openings::new),
+        ))
+    }
 }
 
 /// Works with them; `None` where nothing bounds them.
-fn with<T>(env: &Env, work: impl FnOnce(&mut Openings) -> T) -> Option<T> {
-    OPENINGS.with_borrow_mut(|openings| {
-        let bounded = || number(env, OPEN_OBJECTS_MAX).map(Openings::new);
-        openings.get_or_insert_with(bounded).as_mut().map(work)
-    })
+fn with<T>(host: &Host, work: impl FnOnce(&mut Openings) -> T) -> Option<T> {
+    host.state::<InUse>().0.borrow_mut().as_mut().map(work)
 }
 
 /// Whether they are bounded: one process has all objects then.
-pub fn are_bounded(env: &Env) -> bool {
-    with(env, |_| ()).is_some()
+pub fn are_bounded(host: &Host) -> bool {
+    with(host, |_| ()).is_some()
 }
 
 fn name_of(to: &impl Hash) -> u64 {
@@ -50,8 +50,10 @@ fn name_of(to: &impl Hash) -> u64 {
 ///
 /// # Errors
 /// How long to wait, milliseconds.
-pub fn admit(env: &Env, to: &CellAddress, user: User) -> Result<(), u64> {
-    let admitted = with(env, |openings| openings.admit(name_of(to), user, now_ms()));
+pub fn admit(host: &Host, to: &CellAddress, user: User) -> Result<(), u64> {
+    let admitted = with(host, |openings| {
+        openings.admit(name_of(to), user, host.now_ms())
+    });
     admitted.unwrap_or(Ok(()))
 }
 
@@ -66,33 +68,33 @@ pub fn overloaded(wait_ms: u64) -> Problem {
 ///
 /// # Errors
 /// `Unavailable` where there will be no room for it until then.
-pub async fn room(env: &Env, to: &CellAddress, user: User, until_ms: i64) -> Result<(), Fault> {
-    while let Err(wait_ms) = admit(env, to, user) {
+pub async fn room(host: &Host, to: &CellAddress, user: User, until_ms: i64) -> Result<(), Fault> {
+    while let Err(wait_ms) = admit(host, to, user) {
         let wait_ms = wait_ms.max(ROOM_EVERY_MS);
-        if now_ms().saturating_add_unsigned(wait_ms) > until_ms {
+        if host.now_ms().saturating_add_unsigned(wait_ms) > until_ms {
             let what = "too many counters are open here at once";
             return Err(Fault::Unavailable(what.to_owned()));
         }
-        sleep_ms(wait_ms).await;
+        host.sleep_ms(wait_ms).await;
     }
     Ok(())
 }
 
 /// Lets others be served, where they would wait for all that is begun here.
-pub async fn rest(env: &Env) {
-    if are_bounded(env) {
-        sleep_ms(REST_MS.unsigned_abs()).await;
+pub async fn rest(host: &Host) {
+    if are_bounded(host) {
+        host.sleep_ms(REST_MS.unsigned_abs()).await;
     }
 }
 
 /// How long it takes until so many objects have had room, milliseconds.
-pub fn time_for(env: &Env, objects: usize) -> i64 {
-    with(env, |openings| openings.time_for(objects)).unwrap_or(0)
+pub fn time_for(host: &Host, objects: usize) -> i64 {
+    with(host, |openings| openings.time_for(objects)).unwrap_or(0)
 }
 
 /// A call's turn, until it is dropped.
 pub struct Turn {
-    begun: Option<(Env, Begun)>,
+    begun: Option<(Host, Begun)>,
     was_made: bool,
 }
 
@@ -105,18 +107,18 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some((env, begun)) = self.begun.take() {
-            with(&env, |openings| {
-                openings.end(begun, self.was_made, now_ms())
+        if let Some((host, begun)) = self.begun.take() {
+            with(&host, |openings| {
+                openings.end(begun, self.was_made, host.now_ms())
             });
         }
     }
 }
 
 /// The turn of a call to an object by what calls many; `None` while it must wait.
-pub fn begin(env: &Env, to: &impl Hash) -> Option<Turn> {
-    let begun = match with(env, |openings| openings.begin(name_of(to), now_ms())) {
-        Some(begun) => Some((env.clone(), begun?)),
+pub fn begin(host: &Host, to: &impl Hash) -> Option<Turn> {
+    let begun = match with(host, |openings| openings.begin(name_of(to), host.now_ms())) {
+        Some(begun) => Some((host.clone(), begun?)),
         None => None,
     };
     let was_made = true;
@@ -124,11 +126,11 @@ pub fn begin(env: &Env, to: &impl Hash) -> Option<Turn> {
 }
 
 /// Waits for the turn of a call to an object by what calls many.
-pub async fn turn(env: &Env, to: &impl Hash) -> Turn {
+pub async fn turn(host: &Host, to: &impl Hash) -> Turn {
     loop {
-        if let Some(turn) = begin(env, to) {
+        if let Some(turn) = begin(host, to) {
             return turn;
         }
-        sleep_ms(LOOK_EVERY_MS).await;
+        host.sleep_ms(LOOK_EVERY_MS).await;
     }
 }

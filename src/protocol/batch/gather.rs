@@ -74,7 +74,7 @@ pub struct Gather {
     report: Report,
     /// The first line of a counter that is one too many.
     one_too_many: Option<u64>,
-    unique_hash_of: fn(&CounterId) -> UniqueHash,
+    unique_hash_of: Box<dyn Fn(&CounterId) -> UniqueHash>,
 }
 
 impl Gather {
@@ -88,15 +88,15 @@ impl Gather {
             memory_bytes: 0,
             report: Report::default(),
             one_too_many: None,
-            unique_hash_of: |_| UniqueHash::Keyed,
+            unique_hash_of: Box::new(|_| UniqueHash::Keyed),
         }
     }
 
     /// The same, where it is known of some counters which hash their elements go through.
     #[must_use]
-    pub fn knowing(self, unique_hash_of: fn(&CounterId) -> UniqueHash) -> Self {
+    pub fn knowing(self, unique_hash_of: impl Fn(&CounterId) -> UniqueHash + 'static) -> Self {
         Self {
-            unique_hash_of,
+            unique_hash_of: Box::new(unique_hash_of),
             ..self
         }
     }

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use worker::js_sys::Uint8Array;
 use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
-use worker::web_sys::{Headers, ReadableStream, Response};
+use worker::web_sys::{Headers, Response};
 
-/// Headers of one response.
-pub type HeaderList = Vec<(&'static str, String)>;
+use super::messages::carrier;
+use crate::host::http::{self, Body, HeaderList};
 
 /// Heads that are kept: about 1 KB each.
 const HEADS_MAX: usize = 64;
@@ -62,7 +62,7 @@ extern "C" {
 }
 
 /// A kept head, and the lines of [`CHANGING`] headers that it has now.
-pub struct Head {
+struct Head {
     made: Response,
     headers: Headers,
     changing: String,
@@ -80,23 +80,6 @@ impl Head {
         Ok(head)
     }
 
-    /// A head of 200.
-    ///
-    /// # Errors
-    /// As [`response`].
-    pub fn of(headers: &HeaderList) -> worker::Result<Self> {
-        let (lines, changing) = lines_of(headers)?;
-        Ok(Self::new(&(200, lines), &changing)?)
-    }
-
-    /// A response with these lines of all [`CHANGING`] headers that it has, and a text.
-    ///
-    /// # Errors
-    /// The platform's.
-    pub fn respond(&mut self, changing: &str, text: &str) -> worker::Result<Response> {
-        Ok(self.make(changing, Some(Body::Text(text)))?)
-    }
-
     fn change(&mut self, changing: &str) -> Result<(), JsValue> {
         if self.changing != changing {
             // Where one cannot be set, nobody knows which were.
@@ -107,9 +90,9 @@ impl Head {
         Ok(())
     }
 
-    fn make(&mut self, changing: &str, body: Option<Body<'_>>) -> Result<Response, JsValue> {
+    fn make(&mut self, changing: &str, body: &JsValue) -> Result<Response, JsValue> {
         self.change(changing)?;
-        respond(&self.made, &given(body))
+        respond(&self.made, body)
     }
 }
 
@@ -135,51 +118,6 @@ fn body_of(body: &str) -> JsValue {
         }
         known.clone()
     })
-}
-
-/// A response with a short text that is given several times.
-pub struct Again {
-    head: Response,
-    body: JsValue,
-}
-
-impl Again {
-    /// As this one, which had that text.
-    ///
-    /// # Errors
-    /// The platform's.
-    pub fn new(response: &Response, text: &str) -> worker::Result<Self> {
-        Ok(Self {
-            head: respond(response, &JsValue::NULL)?,
-            body: body_of(text),
-        })
-    }
-
-    /// Makes it once more.
-    ///
-    /// # Errors
-    /// The platform's.
-    pub fn response(&self) -> worker::Result<Response> {
-        Ok(respond(&self.head, &self.body)?)
-    }
-}
-
-/// What a response holds.
-#[derive(Clone, Copy)]
-pub enum Body<'a> {
-    /// Text.
-    Text(&'a str),
-    /// Bytes.
-    Bytes(&'a [u8]),
-}
-
-/// A body, or none, as JavaScript takes it.
-fn given(body: Option<Body<'_>>) -> JsValue {
-    match body {
-        None => JsValue::NULL,
-        Some(Body::Text(text)) => body_of(text),
-        Some(Body::Bytes(bytes)) => Uint8Array::from(bytes).into(),
-    }
 }
 
 /// The lines of a head, and those of [`CHANGING`] headers: their names alone stand in the first. No value has several lines, which
@@ -213,33 +151,28 @@ fn add_line(lines: &mut String, name: &str, value: &str) {
 ///
 /// # Errors
 /// The platform's, and that of a header with more than one line.
-pub fn response(
-    status: u16,
-    headers: &HeaderList,
-    body: Option<Body<'_>>,
-) -> worker::Result<Response> {
-    let (lines, changing) = lines_of(headers)?;
-    let key = (status, lines);
+pub(super) fn response(response: http::Response) -> worker::Result<Response> {
+    let body = match response.body {
+        Body::Empty => JsValue::NULL,
+        Body::Text(text) => body_of(&text),
+        Body::Bytes(bytes) => Uint8Array::from(&*bytes).into(),
+        Body::Stream(stream) => carrier(&stream)?
+            .body()
+            .map_or(JsValue::NULL, JsValue::from),
+        Body::Socket(stream) => return carrier(&stream).cloned(),
+    };
+    let (lines, changing) = lines_of(&response.headers)?;
+    let key = (response.status, lines);
     HEADS.with_borrow_mut(|heads| {
         if let Some(head) = heads.get_mut(&key) {
-            return Ok(head.make(&changing, body)?);
+            return Ok(head.make(&changing, &body)?);
         }
         let mut head = Head::new(&key, &changing)?;
-        let response = head.make(&changing, body)?;
+        let made = head.make(&changing, &body)?;
         if heads.len() >= HEADS_MAX {
             heads.clear();
         }
         heads.insert(key, head);
-        Ok(response)
+        Ok(made)
     })
-}
-
-/// Makes a response of 200 whose body is a stream; `None` for none.
-///
-/// # Errors
-/// As [`response`].
-pub fn streamed(headers: &HeaderList, stream: Option<&ReadableStream>) -> worker::Result<Response> {
-    let head = Head::of(headers)?;
-    let body = stream.map_or(JsValue::NULL, JsValue::from);
-    Ok(respond(&head.made, &body)?)
 }

@@ -1,0 +1,92 @@
+//! Requests of clients as they arrive, and responses as they leave.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::rc::Rc;
+
+use super::{Later, Stream};
+
+/// Headers of one response, in order.
+pub type HeaderList = Vec<(&'static str, String)>;
+
+/// A client's request, as the platform has it.
+pub trait Request {
+    /// All that is known of it without asking further, which tells it from any other.
+    fn text(&self) -> &str;
+
+    /// The method, upper case.
+    fn method(&self) -> &str;
+
+    /// The URL, absolute.
+    fn url(&self) -> &str;
+
+    /// A header's value; the name in lower case.
+    fn header(&self, name: &str) -> Option<String>;
+
+    /// The colo that the request entered at, where the platform says it.
+    fn colo(&self) -> Option<String>;
+
+    /// The client's address as the platform's connection has it, where it says that.
+    fn client_address(&self) -> Option<String>;
+
+    /// Whether there is a body, read or not. `GET` and `HEAD` have none here.
+    fn has_body(&self) -> bool;
+
+    /// Reads the body whole.
+    fn whole(&self) -> Later<Result<Vec<u8>, String>>;
+
+    /// The body in pieces of so many bytes, but for the last; `None` where there is none, or it was taken already.
+    fn pieces(&self, bytes: u32) -> Option<Box<dyn Pieces>>;
+}
+
+/// A body that is read piece by piece.
+pub trait Pieces {
+    /// The next piece; `None` at the end.
+    fn next(&mut self) -> Later<Result<Option<Vec<u8>>, String>>;
+}
+
+/// What lets work go on after a request was answered.
+pub trait Background {
+    /// Lets it go on, even if the client is gone.
+    fn wait_until(&self, work: Later<()>);
+}
+
+/// The request's own part of its platform. A copy costs a count.
+#[derive(Clone)]
+pub struct Context(Rc<dyn Background>);
+
+impl Context {
+    /// What this platform carries.
+    pub fn new(platform: Rc<dyn Background>) -> Self {
+        Self(platform)
+    }
+
+    /// Lets work go on after the answer, even if the client is gone.
+    pub fn wait_until(&self, work: impl Future<Output = ()> + 'static) {
+        self.0.wait_until(Box::pin(work));
+    }
+}
+
+/// What a response holds.
+pub enum Body {
+    /// Nothing.
+    Empty,
+    /// Text.
+    Text(Rc<str>),
+    /// Bytes.
+    Bytes(Cow<'static, [u8]>),
+    /// A stream of an object's, with the headers of this response.
+    Stream(Stream),
+    /// A socket of an object's: the answer is the object's own.
+    Socket(Stream),
+}
+
+/// A response.
+pub struct Response {
+    /// Its status.
+    pub status: u16,
+    /// Its headers. No value has several lines.
+    pub headers: HeaderList,
+    /// Its body.
+    pub body: Body,
+}

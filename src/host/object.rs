@@ -1,0 +1,244 @@
+//! What an object asks of its platform besides what its isolate does, and what it offers.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use super::{Host, Later, Stream};
+use crate::protocol::messages::{Call, Fault, encode};
+
+/// A value of SQL. Integers are those that a JavaScript number holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Nothing.
+    Null,
+    /// A whole number.
+    Integer(i64),
+    /// Any other number.
+    Real(f64),
+    /// A text.
+    Text(String),
+    /// Bytes.
+    Blob(Vec<u8>),
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Integer(number)
+    }
+}
+
+impl From<i32> for Value {
+    fn from(number: i32) -> Self {
+        Self::Integer(number.into())
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(known: Option<T>) -> Self {
+        known.map_or(Self::Null, Into::into)
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Blob(bytes)
+    }
+}
+
+/// The rows of an answer.
+pub type Rows = Vec<Vec<Value>>;
+
+/// What an object asks of its platform. What was written is durable before anything that is sent later leaves the object.
+pub trait ObjectPlatform {
+    /// Its name among all objects of its kind.
+    fn id(&self) -> String;
+
+    /// Lets work go on after the answer.
+    fn wait_until(&self, work: Later<()>);
+
+    /// Runs a statement of SQLite's SQL, and returns its rows.
+    ///
+    /// # Errors
+    /// Where SQLite refuses it.
+    fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, String>;
+
+    /// Runs several statements as one: all that `body` ran is kept where it returns `true`, and none otherwise.
+    ///
+    /// # Errors
+    /// Where nothing can be kept.
+    fn atomically(&self, body: &mut dyn FnMut() -> bool) -> Result<(), String>;
+
+    /// Waits until all that was written so far is durable.
+    fn sync(&self) -> Later<Result<(), String>>;
+
+    /// Deletes all that is stored, but for the alarm.
+    fn delete_all(&self) -> Later<Result<(), String>>;
+
+    /// When the alarm rings, unix milliseconds, where it is set.
+    fn alarm(&self) -> Later<Result<Option<i64>, String>>;
+
+    /// Sets the alarm to a time, unix milliseconds.
+    fn set_alarm(&self, at_ms: i64) -> Later<Result<(), String>>;
+
+    /// The sockets that it has accepted and that are open.
+    fn sockets(&self) -> Vec<Rc<dyn Socket>>;
+
+    /// Accepts a socket that keeps a name and a text as long as it is open, and the answer that carries its other end. What can fail
+    /// is done before it is accepted: one that is accepted and cannot be served would stay open.
+    ///
+    /// # Errors
+    /// Where none can be made.
+    fn accept(&self, name: &str, kept: String) -> Result<(Rc<dyn Socket>, Stream), String>;
+
+    /// A stream of server-sent events, and the answer that carries its other end.
+    ///
+    /// # Errors
+    /// Where none can be made.
+    fn events(&self) -> Result<(Rc<dyn Events>, Stream), String>;
+}
+
+/// A WebSocket that an object holds. It stays open while the object's memory is gone.
+pub trait Socket {
+    /// The name that it was accepted under.
+    fn name(&self) -> Option<String>;
+
+    /// The text that it keeps.
+    fn kept(&self) -> Option<String>;
+
+    /// Lets it keep another text.
+    ///
+    /// # Errors
+    /// Where the platform has no room for it.
+    fn keep(&self, text: String) -> Result<(), String>;
+
+    /// Sends a text; whether the socket is still open.
+    fn send(&self, text: &str) -> bool;
+
+    /// Closes it. One that is gone already is left as it is.
+    fn close(&self, code: Option<u16>, reason: Option<&str>);
+}
+
+/// Whether a stream can be sent something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// Yes.
+    Ready,
+    /// It has not taken yet what it was sent.
+    Slow,
+    /// Never again.
+    Gone,
+}
+
+/// A stream of server-sent events that an object holds. It takes one chunk at a time, and ends with the object's memory.
+pub trait Events {
+    /// Whether it can be sent something now.
+    fn readiness(&self) -> Readiness;
+
+    /// Sends a text.
+    fn send(&self, text: &str);
+}
+
+/// An object's platform. A copy costs a count.
+#[derive(Clone)]
+pub struct Object(Rc<dyn ObjectPlatform>);
+
+impl Object {
+    /// The object that this platform carries.
+    pub fn new(platform: Rc<dyn ObjectPlatform>) -> Self {
+        Self(platform)
+    }
+
+    /// What the platform does itself.
+    pub fn platform(&self) -> &dyn ObjectPlatform {
+        &*self.0
+    }
+
+    /// Lets work go on after the answer.
+    pub fn wait_until(&self, work: impl Future<Output = ()> + 'static) {
+        self.0.wait_until(Box::pin(work));
+    }
+}
+
+/// A call of an object or of the aggregator, as it arrives.
+pub struct Arrived {
+    /// Names the call, see [`Call::PATH`].
+    pub path: String,
+    /// The message.
+    pub message: Vec<u8>,
+    /// The protocol that the client of a stream wants instead of HTTP.
+    pub upgrade: Option<String>,
+}
+
+/// What a call is answered with.
+pub enum Reply {
+    /// The bytes of a result.
+    Answer(Vec<u8>),
+    /// A stream.
+    Stream(Stream),
+    /// No stream: a status, and why.
+    Refused(u16, String),
+    /// There is no such call.
+    Unknown,
+}
+
+/// Answers a call by the message whose path it has: reads it as `$asked`, which is a `Result`, and writes what stands beside it, a
+/// `Result` too. A message is named once, so its path, its type and its answer cannot part.
+macro_rules! dispatch {
+    ($arrived:expr, $asked:ident, { $($call:ty => $answer:expr),+ $(,)? }) => {{
+        let arrived: &$crate::host::object::Arrived = $arrived;
+        match arrived.path.as_str() {
+            $(<$call as $crate::protocol::messages::Call>::PATH => {
+                let $asked = $crate::protocol::messages::decode::<$call>(&arrived.message);
+                $crate::host::object::reply::<$call>(&$answer)
+            })+
+            _ => $crate::host::object::Reply::Unknown,
+        }
+    }};
+}
+pub(crate) use dispatch;
+
+/// What answers a call, see [`dispatch`].
+pub fn reply<C: Call>(answer: &Result<C::Answer, Fault>) -> Reply {
+    match encode(answer) {
+        Ok(bytes) => Reply::Answer(bytes),
+        Err(fault) => Reply::Refused(500, fault.to_string()),
+    }
+}
+
+/// An object: what the platform calls.
+pub trait Shell: Sized + 'static {
+    /// The object as it starts, from what is stored.
+    fn start(object: Object, host: Host) -> Self;
+
+    /// Answers a call.
+    fn answer(&self, arrived: Arrived) -> impl Future<Output = Reply>;
+
+    /// The alarm rings. Where it fails the platform rings again, a few times.
+    ///
+    /// # Errors
+    /// Where it must ring again.
+    fn alarm(&self) -> impl Future<Output = Result<(), Fault>> {
+        async { Ok(()) }
+    }
+
+    /// A socket says something; `None` for what is no text.
+    fn on_message(&self, _socket: Rc<dyn Socket>, _text: Option<String>) {}
+
+    /// A socket is closed, with the code and reason that its client sent, where it sent one.
+    fn on_close(&self, _socket: Rc<dyn Socket>, _said: Option<(u16, String)>) {}
+
+    /// A socket has failed: there is nothing to close.
+    fn on_error(&self, _socket: Rc<dyn Socket>) {}
+}
