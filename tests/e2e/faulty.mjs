@@ -1,6 +1,7 @@
 // The aggregator's module with faults: before each call the test is asked what is to happen.
 // "before": the call fails unseen. "after": it is carried out and its answer is lost. "hang": no answer. "unkept": nothing can be
-// kept of the sockets that it accepts.
+// kept of the sockets that it accepts. "cut": its answer is lost, and a copy of it comes when the cut is over. "over": the clock is
+// 90 s on, and the copies that this object was to get come before the call.
 // A batch of a queue is a call too: one that fails comes again, whatever was acknowledged of it.
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
 import Aggregator, {
@@ -18,21 +19,38 @@ WebSocket.prototype.serializeAttachment = function (value) {
   return serializeAttachment.call(this, value);
 };
 
-async function perhaps(env, kind, name, request, answer) {
+const CUT_MS = 90_000;
+let ahead_ms = 0;
+const machineNow = Date.now;
+Date.now = () => machineNow() + ahead_ms;
+
+async function copyOf(request) {
+  const { url, method, headers } = request;
+  const body = await request.clone().arrayBuffer();
+  return { url, init: { method, headers: [...headers], body } };
+}
+
+async function perhaps(env, kind, name, request, answer, copies = []) {
   const asked = JSON.stringify({ kind, name, path: request === null ? "" : new URL(request.url).pathname });
   const fault = await (await env.FAULTS.fetch("http://faults", { method: "POST", body: asked })).text();
   if (fault === "before") throw new Error("fault: unreachable");
   if (fault === "hang") return new Promise(() => {});
+  if (fault === "cut") copies.push(await copyOf(request));
+  if (fault === "over") {
+    ahead_ms = CUT_MS;
+    for (const { url, init } of copies.splice(0)) await answer(new Request(url, init));
+  }
   keepsNothing = fault === "unkept";
-  const answered = await answer();
+  const answered = await answer(request);
   keepsNothing = false;
-  if (fault === "after") throw new Error("fault: the answer is lost");
+  if (fault === "after" || fault === "cut") throw new Error("fault: the answer is lost");
   return answered;
 }
 
 const withFaults = (kind, Sound) =>
   class extends DurableObject {
     #sound;
+    #copies = [];
 
     constructor(state, env) {
       super(state, env);
@@ -40,7 +58,7 @@ const withFaults = (kind, Sound) =>
     }
 
     fetch(request) {
-      return perhaps(this.env, kind, this.ctx.id.name, request, () => this.#sound.fetch(request));
+      return perhaps(this.env, kind, this.ctx.id.name, request, (call) => this.#sound.fetch(call), this.#copies);
     }
 
     alarm() {

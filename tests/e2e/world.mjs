@@ -173,7 +173,7 @@ class World {
     return this.#miniflare.ready;
   }
 
-  /** In a world with faults: `rule({ kind, name, path })` returns "before", "after", "hang" or nothing. */
+  /** In a world with faults: `rule({ kind, name, path })` returns "before", "after", "hang", "cut", "over" or nothing. */
   fail(rule) {
     this.#rule = rule;
   }
