@@ -1,0 +1,310 @@
+//! What an isolate, or an object in it, has of its platform: the traits of `tally::host`.
+
+use std::rc::Rc;
+
+use tally::host::object::{Arrived, Events, ObjectPlatform, Reply, Rows, Socket, Value};
+use tally::host::{File, Later, Level, Platform, Stream, Target};
+use tally::protocol::names::Placement;
+
+use crate::core::Core;
+use crate::executor::{Owner, RequestId};
+use crate::files;
+use crate::isolate::Isolate;
+use crate::network::Site;
+use crate::place::{Life, Place};
+use crate::streams::{self, Carrier};
+
+/// One incarnation's view of the platform.
+#[derive(Clone)]
+pub(crate) struct Guest {
+    core: Rc<Core>,
+    isolate: Rc<Isolate>,
+    owner: Owner,
+    /// Where it is an object.
+    place: Option<Rc<Place>>,
+}
+
+impl Guest {
+    pub(crate) fn of_isolate(core: &Rc<Core>, isolate: &Rc<Isolate>) -> Self {
+        Self {
+            core: core.clone(),
+            isolate: isolate.clone(),
+            owner: isolate.owner(),
+            place: None,
+        }
+    }
+
+    pub(crate) fn of_object(place: &Rc<Place>, life: &Rc<Life>) -> Self {
+        Self {
+            core: place.core.clone(),
+            isolate: life.isolate.clone(),
+            owner: life.owner,
+            place: Some(place.clone()),
+        }
+    }
+
+    fn site(&self) -> Site {
+        self.place
+            .as_ref()
+            .map_or(self.isolate.site, |place| place.site)
+    }
+
+    fn label(&self) -> String {
+        let place = self.place.as_ref().map(|place| place.label());
+        place.unwrap_or_else(|| self.isolate.label.clone())
+    }
+
+    /// Lets something leave: from an object only once what it wrote is durable.
+    fn release(&self, action: impl FnOnce() + 'static) {
+        match &self.place {
+            Some(place) => place.release(self.owner, action),
+            None => action(),
+        }
+    }
+
+    fn place(&self) -> &Rc<Place> {
+        self.place.as_ref().expect("objects alone are asked this")
+    }
+
+    /// The storage, of an incarnation that runs and where it is not out.
+    fn store(&self) -> Result<&Rc<Place>, String> {
+        let place = self.place();
+        if !place.is_alive(self.owner) {
+            return Err("this incarnation of the object is over".to_owned());
+        }
+        match place.is_storage_out() {
+            true => Err("storage is out".to_owned()),
+            false => Ok(place),
+        }
+    }
+
+    async fn call(self, to: Target, arrived: Arrived) -> Result<Reply, String> {
+        let (core, site) = (self.core.clone(), self.site());
+        let slot = crate::slot::Slot::new();
+        let (known, from) = (slot.clone(), self.label());
+        self.release(move || core.send(site, &from, to, arrived, known));
+        slot.wait().await
+    }
+
+    /// Lets other tasks of this instant run before it goes on, half of the time.
+    async fn step_aside(core: Rc<Core>) {
+        if core.chance.once_in(2) {
+            let mut has_waited = false;
+            std::future::poll_fn(move |context| {
+                if has_waited {
+                    return std::task::Poll::Ready(());
+                }
+                has_waited = true;
+                context.waker().wake_by_ref();
+                std::task::Poll::Pending
+            })
+            .await;
+        }
+    }
+}
+
+impl Platform for Guest {
+    fn now_ms(&self) -> i64 {
+        self.core.now_ms() + self.isolate.skew_ms
+    }
+
+    fn random(&self) -> u64 {
+        self.core.chance.bits()
+    }
+
+    fn sleep(&self, milliseconds: u64) -> Later<()> {
+        let late_us = self
+            .core
+            .chance
+            .below(self.core.faults.get().timer_late_us_max + 1);
+        let us = milliseconds.saturating_mul(1_000).saturating_add(late_us);
+        Box::pin(self.core.executor.sleep(us))
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        self.core.setting(self.isolate.role, name)
+    }
+
+    fn send(
+        &self,
+        to: Target,
+        path: &'static str,
+        message: Vec<u8>,
+    ) -> Later<Result<Vec<u8>, String>> {
+        let arrived = Arrived {
+            path: path.to_owned(),
+            message,
+            upgrade: None,
+        };
+        let call = self.clone().call(to, arrived);
+        Box::pin(async move {
+            match call.await? {
+                Reply::Answer(bytes) => Ok(bytes),
+                Reply::Refused(status, why) => Err(format!("it answered {status}: {why}")),
+                Reply::Unknown => Err("it knows no such call".to_owned()),
+                Reply::Stream(_) => Err("it answered with a stream".to_owned()),
+            }
+        })
+    }
+
+    fn open(
+        &self,
+        to: Placement,
+        path: &'static str,
+        message: Vec<u8>,
+        upgrade: Option<String>,
+    ) -> Later<Result<Stream, String>> {
+        let arrived = Arrived {
+            path: path.to_owned(),
+            message,
+            upgrade,
+        };
+        let call = self.clone().call(Target::Object(to), arrived);
+        let refused = |status: u16, why: String| {
+            let carrier = Rc::new(Carrier::Refusal(why));
+            Stream { status, carrier }
+        };
+        Box::pin(async move {
+            match call.await? {
+                Reply::Stream(stream) => Ok(stream),
+                Reply::Refused(status, why) => Ok(refused(status, why)),
+                Reply::Unknown => Ok(refused(404, "no such call".to_owned())),
+                Reply::Answer(_) => Err("it answered without a stream".to_owned()),
+            }
+        })
+    }
+
+    fn has_queue(&self) -> bool {
+        self.core.options.has_queue
+    }
+
+    fn enqueue(&self, messages: Vec<Vec<u8>>) -> Later<Result<(), String>> {
+        let guest = self.clone();
+        Box::pin(async move {
+            let (core, site) = (guest.core.clone(), guest.site());
+            let slot = crate::slot::Slot::new();
+            let known = slot.clone();
+            guest.release(move || core.enqueue(site, messages, known));
+            slot.wait().await
+        })
+    }
+
+    fn file(&self, name: &str) -> Result<Option<File>, String> {
+        Ok(files::find(name))
+    }
+
+    fn log(&self, level: Level, text: &str) {
+        self.core.journal.count(|figures| match level {
+            Level::Warning => figures.said.0 += 1,
+            Level::Error => figures.said.1 += 1,
+        });
+        self.core
+            .note(|| format!("{level:?}  {}: {text}", self.label()));
+    }
+}
+
+impl ObjectPlatform for Guest {
+    fn id(&self) -> String {
+        let place = self.place();
+        let name = [place.binding, "/", &place.name].concat();
+        // As on the platform: 64 digits that tell an object from any other, and say nothing.
+        let parts = (0..4).map(|part| crate::core::digest(part, name.as_bytes()));
+        parts.map(|part| format!("{part:016x}")).collect()
+    }
+
+    fn wait_until(&self, work: Later<()>) {
+        if self.place().is_alive(self.owner) {
+            self.core.executor.spawn(self.owner, 0, work);
+        }
+    }
+
+    fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, String> {
+        let place = self.store()?;
+        let before = place.storage.figures();
+        let ran = place.storage.run(statement, &values);
+        let after = place.storage.figures();
+        self.core.journal.count(|figures| {
+            figures.statements += after.0 - before.0;
+            figures.rows_written += after.1 - before.1;
+        });
+        place.plan_commit();
+        if let Err(error) = &ran {
+            self.core
+                .note(|| format!("sql      {} refuses {statement}: {error}", place.label()));
+        }
+        ran
+    }
+
+    fn atomically(&self, body: &mut dyn FnMut() -> bool) -> Result<(), String> {
+        let place = self.store()?;
+        let ended = place.storage.atomically(body);
+        place.plan_commit();
+        ended
+    }
+
+    fn sync(&self) -> Later<Result<(), String>> {
+        let guest = self.clone();
+        Box::pin(async move {
+            let synced = guest.store()?.sync();
+            synced.await;
+            Ok(())
+        })
+    }
+
+    fn delete_all(&self) -> Later<Result<(), String>> {
+        let guest = self.clone();
+        Box::pin(async move {
+            let place = guest.store()?;
+            place.storage.delete_all()?;
+            place.plan_commit();
+            Self::step_aside(guest.core.clone()).await;
+            Ok(())
+        })
+    }
+
+    fn alarm(&self) -> Later<Result<Option<i64>, String>> {
+        let guest = self.clone();
+        Box::pin(async move {
+            let at_ms = guest.store()?.alarm.get();
+            Self::step_aside(guest.core.clone()).await;
+            Ok(at_ms)
+        })
+    }
+
+    fn set_alarm(&self, at_ms: i64) -> Later<Result<(), String>> {
+        let guest = self.clone();
+        Box::pin(async move {
+            let place = guest.store()?;
+            place.alarm.set(at_ms);
+            place.storage.touch();
+            place.plan_commit();
+            Self::step_aside(guest.core.clone()).await;
+            Ok(())
+        })
+    }
+
+    fn sockets(&self) -> Vec<Rc<dyn Socket>> {
+        streams::sockets(self.place(), self.owner)
+    }
+
+    fn accept(&self, name: &str, kept: String) -> Result<(Rc<dyn Socket>, Stream), String> {
+        streams::accept(self.place(), self.owner, name, kept)
+    }
+
+    fn events(&self) -> Result<(Rc<dyn Events>, Stream), String> {
+        Ok(streams::events(self.place(), self.owner))
+    }
+}
+
+/// Lets work of one request of an isolate go on after its answer.
+pub(crate) struct Backing {
+    pub(crate) core: Rc<Core>,
+    pub(crate) owner: Owner,
+    pub(crate) request: RequestId,
+}
+
+impl tally::host::http::Background for Backing {
+    fn wait_until(&self, work: Later<()>) {
+        self.core.executor.spawn(self.owner, self.request, work);
+    }
+}

@@ -1,0 +1,110 @@
+//! What is told of a world: a log, step by step, and figures.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+/// Lines that a log keeps; what comes later is counted. A world of 100,000 messages has about 400,000.
+const LINES_MAX: usize = 1_000_000;
+
+/// What was done, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Messages that arrived at objects and at the aggregator, by path; repeated ones too.
+    pub messages: BTreeMap<String, u64>,
+    /// Messages and answers that got lost.
+    pub lost: u64,
+    /// Messages that were delivered twice.
+    pub repeated: u64,
+    /// Statements of SQL that were run.
+    pub statements: u64,
+    /// Rows that they wrote, without those of indexes.
+    pub rows_written: u64,
+    /// Commits.
+    pub commits: u64,
+    /// Statements that failed because storage was out.
+    pub failed_statements: u64,
+    /// Alarms that rang.
+    pub alarms: u64,
+    /// Objects that were started, again too.
+    pub starts: u64,
+    /// Objects and isolates that crashed.
+    pub crashes: u64,
+    /// Objects and isolates that were evicted.
+    pub evictions: u64,
+    /// Requests of clients that arrived.
+    pub requests: u64,
+    /// Messages of the queue that were delivered, again too.
+    pub delivered: u64,
+    /// Texts that reached clients by streams.
+    pub texts: u64,
+    /// Lines that the service said in its log: warnings and errors.
+    pub said: (u64, u64),
+}
+
+impl Figures {
+    /// All messages together.
+    pub fn all_messages(&self) -> u64 {
+        self.messages.values().sum()
+    }
+}
+
+/// The log, where one is kept, and the figures.
+#[derive(Default)]
+pub struct Journal {
+    is_kept: Cell<bool>,
+    is_shown: Cell<bool>,
+    lines: RefCell<Vec<String>>,
+    left_out: Cell<u64>,
+    figures: RefCell<Figures>,
+}
+
+impl Journal {
+    /// Keeps a log from now on; `is_shown` prints it to standard error too.
+    pub fn keep(&self, is_shown: bool) {
+        self.is_kept.set(true);
+        self.is_shown.set(is_shown);
+    }
+
+    /// Notes a line, which is made only where it is kept.
+    pub fn note(&self, now_us: u64, line: impl FnOnce() -> String) {
+        if !self.is_kept.get() {
+            return;
+        }
+        let line = format!("{:>9}.{:03} ms  {}", now_us / 1_000, now_us % 1_000, line());
+        if self.is_shown.get() {
+            eprintln!("{line}");
+        }
+        let mut lines = self.lines.borrow_mut();
+        if lines.len() < LINES_MAX {
+            lines.push(line);
+        } else {
+            self.left_out.set(self.left_out.get() + 1);
+        }
+    }
+
+    /// The lines so far, and how many were left out after them.
+    pub fn lines(&self) -> (Vec<String>, u64) {
+        (self.lines.borrow().clone(), self.left_out.get())
+    }
+
+    /// Changes the figures.
+    pub fn count(&self, change: impl FnOnce(&mut Figures)) {
+        change(&mut self.figures.borrow_mut());
+    }
+
+    /// Counts a message.
+    pub fn count_message(&self, path: &str) {
+        let mut figures = self.figures.borrow_mut();
+        match figures.messages.get_mut(path) {
+            Some(count) => *count += 1,
+            None => {
+                figures.messages.insert(path.to_owned(), 1);
+            }
+        }
+    }
+
+    /// The figures so far.
+    pub fn figures(&self) -> Figures {
+        self.figures.borrow().clone()
+    }
+}

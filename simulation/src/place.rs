@@ -1,0 +1,297 @@
+//! Where an object lives: what is stored outlives its memory.
+//!
+//! Invariant: what an object sends leaves it only once all that it wrote before is durable (the output gate). A crash takes its memory, its
+//! tasks, what waits at the gate, and what was not durable.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use tally::host::object::{Arrived, Object, Reply, Shell, Socket};
+use tally::host::{Host, Later};
+use tally::protocol::messages::Fault;
+
+use crate::alarm::AlarmClock;
+use crate::core::Core;
+use crate::executor::Owner;
+use crate::guest::Guest;
+use crate::isolate::Isolate;
+use crate::network::Site;
+use crate::storage::Storage;
+use crate::streams::{Chunks, Wire};
+
+/// A [`Shell`] as this platform calls it.
+pub trait Running {
+    /// See [`Shell::answer`].
+    fn answer(self: Rc<Self>, arrived: Arrived) -> Later<Reply>;
+    /// See [`Shell::alarm`].
+    fn alarm(self: Rc<Self>) -> Later<Result<(), Fault>>;
+    /// See [`Shell::on_message`].
+    fn on_message(&self, socket: Rc<dyn Socket>, text: Option<String>);
+    /// See [`Shell::on_close`].
+    fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>);
+}
+
+struct Started<S>(S);
+
+impl<S: Shell> Running for Started<S> {
+    fn answer(self: Rc<Self>, arrived: Arrived) -> Later<Reply> {
+        Box::pin(async move { self.0.answer(arrived).await })
+    }
+
+    fn alarm(self: Rc<Self>) -> Later<Result<(), Fault>> {
+        Box::pin(async move { self.0.alarm().await })
+    }
+
+    fn on_message(&self, socket: Rc<dyn Socket>, text: Option<String>) {
+        self.0.on_message(socket, text);
+    }
+
+    fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>) {
+        self.0.on_close(socket, said);
+    }
+}
+
+/// Starts objects of one kind.
+pub type Starter = Rc<dyn Fn(Object, Host) -> Rc<dyn Running>>;
+
+/// Starts objects of a shell.
+pub fn starter<S: Shell>() -> Starter {
+    Rc::new(|object, host| Rc::new(Started(S::start(object, host))))
+}
+
+/// One incarnation of an object.
+pub(crate) struct Life {
+    pub(crate) owner: Owner,
+    pub(crate) isolate: Rc<Isolate>,
+    shell: RefCell<Option<Rc<dyn Running>>>,
+}
+
+impl Life {
+    /// The object that runs.
+    pub(crate) fn shell(&self) -> Rc<dyn Running> {
+        let shell = self.shell.borrow();
+        shell
+            .clone()
+            .expect("nothing reaches an object in its constructor")
+    }
+}
+
+/// Where an object lives.
+pub struct Place {
+    pub(crate) core: Rc<Core>,
+    pub(crate) binding: &'static str,
+    pub(crate) name: String,
+    pub(crate) site: Site,
+    pub(crate) storage: Storage,
+    pub(crate) alarm: AlarmClock,
+    pub(crate) wires: RefCell<Vec<Rc<Wire>>>,
+    pub(crate) chunks: RefCell<Vec<Rc<Chunks>>>,
+    life: RefCell<Option<Rc<Life>>>,
+    outbox: RefCell<Vec<Box<dyn FnOnce()>>>,
+    /// Counts commits, and crashes: a commit that was planned before one does not happen.
+    epoch: Cell<u64>,
+    is_planned: Cell<bool>,
+    commits: Cell<u64>,
+    syncing: RefCell<Vec<Waker>>,
+    out_until_us: Cell<u64>,
+}
+
+impl Place {
+    pub(crate) fn new(core: &Rc<Core>, binding: &'static str, name: &str, site: Site) -> Rc<Self> {
+        Rc::new(Self {
+            core: core.clone(),
+            binding,
+            name: name.to_owned(),
+            site,
+            storage: Storage::default(),
+            alarm: AlarmClock::default(),
+            wires: RefCell::default(),
+            chunks: RefCell::default(),
+            life: RefCell::default(),
+            outbox: RefCell::default(),
+            epoch: Cell::default(),
+            is_planned: Cell::default(),
+            commits: Cell::default(),
+            syncing: RefCell::default(),
+            out_until_us: Cell::default(),
+        })
+    }
+
+    /// How the log calls it.
+    pub(crate) fn label(&self) -> String {
+        format!("{} {}", self.binding, self.name)
+    }
+
+    /// The incarnation that runs, started where there is none.
+    pub(crate) fn life(self: &Rc<Self>) -> Rc<Life> {
+        if let Some(life) = &*self.life.borrow() {
+            return life.clone();
+        }
+        let core = &self.core;
+        let isolate = core.house(self);
+        let life = Rc::new(Life {
+            owner: core.executor.owner(),
+            isolate: isolate.clone(),
+            shell: RefCell::default(),
+        });
+        *self.life.borrow_mut() = Some(life.clone());
+        core.own_place(life.owner, self);
+        core.journal.count(|figures| figures.starts += 1);
+        core.note(|| format!("start    {} in {}", self.label(), isolate.label));
+        let guest = Rc::new(Guest::of_object(self, &life));
+        let host = Host::new(guest.clone(), isolate.memory());
+        let shell = core.starter(self.binding)(Object::new(guest), host);
+        *life.shell.borrow_mut() = Some(shell);
+        life
+    }
+
+    /// Whether this incarnation still runs.
+    pub(crate) fn is_alive(&self, owner: Owner) -> bool {
+        let life = self.life.borrow();
+        life.as_ref().is_some_and(|life| life.owner == owner)
+    }
+
+    /// Whether it runs in an isolate.
+    pub(crate) fn lives_in(&self, isolate: &Rc<Isolate>) -> bool {
+        let life = self.life.borrow();
+        life.as_ref()
+            .is_some_and(|life| Rc::ptr_eq(&life.isolate, isolate))
+    }
+
+    /// Whether any incarnation runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.life.borrow().is_some()
+    }
+
+    /// Lets something leave the object once all that it wrote is durable, in the order of these calls.
+    pub(crate) fn release(&self, owner: Owner, action: impl FnOnce() + 'static) {
+        if !self.is_alive(owner) {
+            return;
+        }
+        if self.storage.is_dirty() {
+            self.outbox.borrow_mut().push(Box::new(action));
+        } else {
+            action();
+        }
+    }
+
+    /// Whether storage is out, which chance may begin here.
+    pub(crate) fn is_storage_out(&self) -> bool {
+        let core = &self.core;
+        let (faults, now_us) = (core.faults.get(), core.executor.now_us());
+        if core.chance.once_in(faults.storage_out_once_in) {
+            let lasts_us = core.chance.between(1, faults.storage_out_ms_max.max(1)) * 1_000;
+            self.out_until_us.set(now_us + lasts_us);
+            core.note(|| format!("storage  {} is out for {lasts_us} µs", self.label()));
+        }
+        let is_out = now_us < self.out_until_us.get();
+        if is_out {
+            core.journal.count(|figures| figures.failed_statements += 1);
+        }
+        is_out
+    }
+
+    /// Plans the commit of what was written, where there is something.
+    pub(crate) fn plan_commit(self: &Rc<Self>) {
+        if !self.storage.is_dirty() || self.is_planned.replace(true) {
+            return;
+        }
+        let core = &self.core;
+        let after_us = core.chance.between(0, core.faults.get().commit_us_max);
+        let (place, epoch) = (self.clone(), self.epoch.get());
+        core.after(after_us, move || {
+            if place.epoch.get() == epoch {
+                place.commit();
+            }
+        });
+    }
+
+    fn begin_epoch(&self) {
+        self.epoch.set(self.epoch.get() + 1);
+        self.is_planned.set(false);
+    }
+
+    fn commit(self: &Rc<Self>) {
+        self.begin_epoch();
+        self.storage.commit();
+        self.commits.set(self.commits.get() + 1);
+        self.core.journal.count(|figures| figures.commits += 1);
+        self.core.note(|| format!("commit   {}", self.label()));
+        self.alarm.commit(self);
+        for action in self.outbox.take() {
+            action();
+        }
+        for waker in self.syncing.take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits until all that was written so far is durable.
+    pub(crate) fn sync(self: &Rc<Self>) -> impl Future<Output = ()> + use<> {
+        let place = self.clone();
+        let wanted = self.commits.get() + u64::from(self.storage.is_dirty());
+        std::future::poll_fn(move |context| {
+            if place.commits.get() >= wanted {
+                return Poll::Ready(());
+            }
+            place.syncing.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    /// The memory is gone, and with it what was under way and what was not durable. Its streams break.
+    pub(crate) fn crash(self: &Rc<Self>) {
+        let Some(life) = self.life.take() else {
+            return;
+        };
+        let core = &self.core;
+        core.journal.count(|figures| figures.crashes += 1);
+        core.note(|| format!("crash    {}", self.label()));
+        core.disown(life.owner);
+        self.begin_epoch();
+        self.storage.roll_back();
+        self.syncing.borrow_mut().clear();
+        let held = self.outbox.take();
+        let tasks = core.executor.take_tasks(life.owner);
+        self.alarm.roll_back(self);
+        for wire in self.wires.take() {
+            wire.break_off();
+        }
+        for chunks in self.chunks.take() {
+            chunks.end();
+        }
+        // Callers hear of it as these are dropped.
+        drop((held, tasks, life));
+    }
+
+    /// The memory is gone and nothing else, where nothing is under way. Returns whether it is.
+    pub(crate) fn evict(&self) -> bool {
+        let core = &self.core;
+        let Some(life) = self.life.borrow().clone() else {
+            return false;
+        };
+        self.chunks.borrow_mut().retain(|chunks| chunks.is_open());
+        let is_idle = !self.storage.is_dirty()
+            && !self.alarm.is_ringing()
+            && self.chunks.borrow().is_empty()
+            && !core.executor.has_tasks(life.owner);
+        if is_idle {
+            core.journal.count(|figures| figures.evictions += 1);
+            core.note(|| format!("evict    {}", self.label()));
+            core.disown(life.owner);
+            drop(self.life.take());
+        }
+        is_idle
+    }
+
+    /// Lets everything go, as the world ends.
+    pub(crate) fn clear(&self) {
+        let life = self.life.take();
+        let held = self.outbox.take();
+        let wires = self.wires.take();
+        let chunks = self.chunks.take();
+        drop((life, held, wires, chunks));
+    }
+}

@@ -1,0 +1,290 @@
+//! A world: what tests build, run and look into.
+
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use tally::host::http::{self, Request, Response};
+use tally::host::object::{Arrived, Reply, Shell};
+use tally::host::{Host, Later};
+use tally::protocol::names::Placement;
+
+use crate::chance::Chance;
+use crate::client::Client;
+use crate::core::Core;
+use crate::executor::Step;
+use crate::faults::{Faults, Options};
+use crate::isolate::Role;
+use crate::journal::Figures;
+use crate::network::Site;
+use crate::place::starter;
+use crate::queue::{Delivered, Verdict};
+
+/// Steps of one [`World::run`]; a world that needs more is taken to never end. The largest worlds have about 10 million.
+const STEPS_MAX: u64 = 100_000_000;
+
+/// A deployment, its network and its clients, decided by a seed.
+pub struct World {
+    core: Rc<Core>,
+}
+
+impl World {
+    /// An empty world.
+    pub fn new(seed: u64, options: Options) -> Self {
+        Self {
+            core: Core::new(seed, options),
+        }
+    }
+
+    /// Keeps a log from now on; `is_shown` prints it too.
+    pub fn keep_log(&self, is_shown: bool) {
+        self.core.journal.keep(is_shown);
+    }
+
+    /// The log so far.
+    pub fn log(&self) -> Vec<String> {
+        self.core.journal.lines().0
+    }
+
+    /// Notes a line in the log.
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        self.core.note(line);
+    }
+
+    /// What was done so far, in numbers.
+    pub fn figures(&self) -> Figures {
+        self.core.journal.figures()
+    }
+
+    /// How often a request of an isolate was woken by another's task, which Workers would resume in the wrong context.
+    pub fn crossed(&self) -> u64 {
+        self.core.executor.crossed()
+    }
+
+    /// What tells this run from others of the same world: steps, microseconds, and where chance stands.
+    pub fn fingerprint(&self) -> (u64, u64, u64) {
+        let executor = &self.core.executor;
+        (
+            executor.steps(),
+            executor.now_us(),
+            self.core.chance.state(),
+        )
+    }
+
+    /// The chance that decides everything.
+    pub fn chance(&self) -> &Chance {
+        &self.core.chance
+    }
+
+    /// Sets what goes wrong from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.core.faults.set(faults);
+    }
+
+    /// What goes wrong.
+    pub fn faults(&self) -> Faults {
+        self.core.faults.get()
+    }
+
+    /// Sets a setting of all isolates, or takes it away.
+    pub fn set(&self, name: &str, value: Option<&str>) {
+        self.core.set(None, name, value);
+    }
+
+    /// Sets a setting of the isolates of one role.
+    pub fn set_for(&self, role: Role, name: &str, value: Option<&str>) {
+        self.core.set(Some(role), name, value);
+    }
+
+    /// Objects of a binding are of this shell.
+    pub fn register<S: Shell>(&self, binding: &'static str) {
+        self.core.register(binding, starter::<S>());
+    }
+
+    /// What answers calls of the aggregator.
+    pub fn set_aggregator<F: Future<Output = Reply> + 'static>(
+        &self,
+        answer: impl Fn(Host, Arrived, http::Context) -> F + 'static,
+    ) {
+        let answer = move |host, arrived, context| -> Later<Reply> {
+            Box::pin(answer(host, arrived, context))
+        };
+        self.core.set_aggregator(Rc::new(answer));
+    }
+
+    /// What answers clients.
+    pub fn set_edge<F: Future<Output = Response> + 'static>(
+        &self,
+        answer: impl Fn(Host, Rc<dyn Request>, http::Context) -> F + 'static,
+    ) {
+        let answer = move |host, request, context| -> Later<Response> {
+            Box::pin(answer(host, request, context))
+        };
+        self.core.set_edge(Rc::new(answer));
+    }
+
+    /// What consumes the queue's messages.
+    pub fn set_consumer<F: Future<Output = Vec<Verdict>> + 'static>(
+        &self,
+        consume: impl Fn(Host, Vec<Delivered>) -> F + 'static,
+    ) {
+        let consume =
+            move |host, delivered| -> Later<Vec<Verdict>> { Box::pin(consume(host, delivered)) };
+        self.core.queue.set_consumer(Rc::new(consume));
+    }
+
+    /// A site with so many edges at least.
+    pub fn site(&self, name: &str, edges: usize) -> Site {
+        let site = self.core.network.site(name);
+        self.core.isolates(Role::Edge, site, edges);
+        site
+    }
+
+    /// Sets how long one way between two sites takes, milliseconds: least and most.
+    pub fn set_distance(&self, one: Site, other: Site, least_ms: u64, most_ms: u64) {
+        let us = (least_ms * 1_000, most_ms * 1_000);
+        self.core.network.set_distance(one, other, us);
+    }
+
+    /// Cuts two sites from each other for a time.
+    pub fn cut(&self, one: Site, other: Site, milliseconds: u64) {
+        let until_us = self.core.executor.now_us() + milliseconds * 1_000;
+        self.core
+            .note(|| format!("cut      {one:?} from {other:?} for {milliseconds} ms"));
+        self.core.network.cut(one, other, until_us);
+    }
+
+    /// Cuts a site from all others for a time.
+    pub fn cut_off(&self, site: Site, milliseconds: u64) {
+        for other in (0..self.core.network.len()).map(Site) {
+            if other != site {
+                self.cut(site, other, milliseconds);
+            }
+        }
+    }
+
+    /// Ends all cuts.
+    pub fn heal(&self) {
+        self.core.note(|| "heal".to_owned());
+        self.core.network.heal();
+    }
+
+    /// A client at a site.
+    pub fn client(&self, site: Site) -> Client {
+        Client {
+            core: self.core.clone(),
+            site,
+            address: format!("192.0.2.{}", site.0 % 256),
+            headers: Vec::new(),
+        }
+    }
+
+    /// Runs until the future ends, and everything else meanwhile.
+    ///
+    /// # Panics
+    /// Where nothing can happen any more and the future has not ended, and where there is no end of what happens.
+    pub fn run<T>(&self, main: impl Future<Output = T>) -> T {
+        let mut main = pin!(main);
+        let waker = self.core.executor.main();
+        let mut context = Context::from_waker(&waker);
+        let last = self.core.executor.steps() + STEPS_MAX;
+        while self.core.executor.steps() < last {
+            match self.core.step() {
+                Step::Main => {
+                    if let Poll::Ready(value) = main.as_mut().poll(&mut context) {
+                        return value;
+                    }
+                }
+                Step::Ran(..) | Step::Rang => {}
+                Step::Nothing => panic!("nothing can happen any more, and the test still waits"),
+            }
+        }
+        panic!("the world has made {STEPS_MAX} steps and does not end");
+    }
+
+    /// Lets a time pass.
+    pub fn run_for_ms(&self, milliseconds: u64) {
+        self.run(self.sleep_ms(milliseconds));
+    }
+
+    /// Waits, inside [`World::run`].
+    pub fn sleep_ms(&self, milliseconds: u64) -> impl Future<Output = ()> + use<> {
+        self.core.executor.sleep(milliseconds.saturating_mul(1_000))
+    }
+
+    /// True unix milliseconds.
+    pub fn now_ms(&self) -> i64 {
+        self.core.now_ms()
+    }
+
+    /// Lets an object crash. Returns whether it ran.
+    pub fn crash(&self, placement: &Placement) -> bool {
+        let place = self.core.known_place(placement.binding, &placement.name);
+        let place = place.filter(|place| place.is_running());
+        place.map(|place| place.crash()).is_some()
+    }
+
+    /// Evicts an object, where nothing is under way in it. Returns whether it did.
+    pub fn evict(&self, placement: &Placement) -> bool {
+        let place = self.core.known_place(placement.binding, &placement.name);
+        place.is_some_and(|place| place.evict())
+    }
+
+    /// Evicts every object and isolate that nothing is under way in. Returns how many.
+    pub fn evict_all(&self) -> usize {
+        let places = self.core.all_places();
+        let objects = places.iter().filter(|place| place.evict()).count();
+        let isolates = self.core.all_isolates();
+        objects
+            + isolates
+                .iter()
+                .filter(|isolate| self.core.evict_isolate(isolate))
+                .count()
+    }
+
+    /// Lets the isolates of a role at a site crash, and the objects in them.
+    pub fn crash_isolates(&self, role: Role, site: Site) {
+        for isolate in self.core.isolates(role, site, 0) {
+            self.core.crash_isolate(&isolate);
+        }
+    }
+
+    /// Lets every object crash.
+    pub fn crash_all_objects(&self) {
+        for place in self.core.all_places() {
+            place.crash();
+        }
+    }
+
+    /// Runs a statement in an object's database, past its object: for looking into it. `None` where there is no such object.
+    pub fn look(
+        &self,
+        placement: &Placement,
+        statement: &str,
+    ) -> Option<tally::host::object::Rows> {
+        let place = self.core.known_place(placement.binding, &placement.name)?;
+        place.storage.run(statement, &[]).ok()
+    }
+
+    /// The objects that there are: binding, name, statements run and rows written.
+    pub fn objects(&self) -> Vec<(&'static str, String, u64, u64)> {
+        let places = self.core.all_places();
+        let figures = places.iter().map(|place| {
+            let (statements, rows) = place.storage.figures();
+            (place.binding, place.name.clone(), statements, rows)
+        });
+        figures.collect()
+    }
+
+    /// Messages of the queue that are neither done nor dead, and those that are dead.
+    pub fn queue(&self) -> (usize, Vec<Vec<u8>>) {
+        (self.core.queue.left(), self.core.queue.dead())
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.core.close();
+    }
+}

@@ -1,0 +1,246 @@
+//! Objects to try the platform with.
+#![allow(dead_code)]
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tally::host::http::{Body, Context, Request, Response};
+use tally::host::object::{Arrived, Events, Object, Reply, Rows, Shell, Socket, Value};
+use tally::host::{Host, Level, Target};
+use tally::protocol::messages::Fault;
+use tally::protocol::names::Placement;
+use tally_simulation::{Options, Site, World};
+
+pub const TILLS: &str = "TILLS";
+pub const RELAYS: &str = "RELAYS";
+
+pub fn till(name: &str) -> Placement {
+    Placement {
+        binding: TILLS,
+        name: name.to_owned(),
+        location_hint: None,
+    }
+}
+
+/// Counts what it is told, each with a row of its own.
+pub struct Till {
+    object: Object,
+    host: Host,
+    sum: Cell<i64>,
+    rings: Cell<i64>,
+    streams: std::cell::RefCell<Vec<Rc<dyn Events>>>,
+}
+
+fn first(rows: &Rows) -> i64 {
+    match rows.first().and_then(|row| row.first()) {
+        Some(Value::Integer(number)) => *number,
+        _ => 0,
+    }
+}
+
+impl Till {
+    fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, String> {
+        self.object.platform().run(statement, values)
+    }
+
+    fn add(&self, count: i64) -> Result<i64, String> {
+        self.run(
+            "CREATE TABLE IF NOT EXISTS adds (number INTEGER PRIMARY KEY, count INTEGER NOT NULL)",
+            vec![],
+        )?;
+        self.run("INSERT INTO adds (count) VALUES (?)", vec![count.into()])?;
+        let sum = first(&self.run("SELECT SUM(count) FROM adds", vec![])?);
+        self.sum.set(sum);
+        Ok(sum)
+    }
+}
+
+fn said(text: impl Into<String>) -> Reply {
+    Reply::Answer(text.into().into_bytes())
+}
+
+fn refused(why: String) -> Reply {
+    Reply::Refused(500, why)
+}
+
+impl Shell for Till {
+    fn start(object: Object, host: Host) -> Self {
+        let till = Self {
+            object,
+            host,
+            sum: Cell::new(0),
+            rings: Cell::new(0),
+            streams: std::cell::RefCell::default(),
+        };
+        let sum = till.run("SELECT SUM(count) FROM adds", vec![]);
+        till.sum.set(sum.map_or(0, |rows| first(&rows)));
+        till
+    }
+
+    async fn answer(&self, arrived: Arrived) -> Reply {
+        match arrived.path.as_str() {
+            "/add" => match self.add(1) {
+                Ok(sum) => said(sum.to_string()),
+                Err(error) => refused(error),
+            },
+            "/add-slowly" => {
+                let added = self.add(1);
+                self.host.sleep_ms(50).await;
+                added.map_or_else(refused, |sum| said(sum.to_string()))
+            }
+            "/undone" => {
+                let platform = self.object.platform();
+                let done = platform.atomically(&mut || self.add(1).is_err());
+                done.map_or_else(refused, |()| said("undone"))
+            }
+            "/read" => said(self.sum.get().to_string()),
+            "/sync" => {
+                let added = self.add(1);
+                self.object.platform().sync().await.expect("no fault");
+                self.host.platform().log(Level::Warning, "durable");
+                added.map_or_else(refused, |sum| said(sum.to_string()))
+            }
+            "/wipe" => {
+                self.object.platform().delete_all().await.expect("no fault");
+                said("")
+            }
+            "/never" => std::future::pending().await,
+            "/arm" => {
+                let at_ms = self.host.now_ms() + 1_000;
+                let set = self.object.platform().set_alarm(at_ms).await;
+                set.map_or_else(refused, |()| said(at_ms.to_string()))
+            }
+            "/armed" => {
+                let armed = self.object.platform().alarm().await;
+                armed.map_or_else(refused, |at_ms| said(format!("{at_ms:?}")))
+            }
+            "/watch" => match arrived.upgrade {
+                Some(_) => {
+                    let (socket, stream) = self
+                        .object
+                        .platform()
+                        .accept("7", "kept".to_owned())
+                        .expect("room");
+                    socket.send("welcome");
+                    Reply::Stream(stream)
+                }
+                None => {
+                    let (events, stream) = self.object.platform().events().expect("room");
+                    events.send("data: first\n\n");
+                    self.streams.borrow_mut().push(events);
+                    Reply::Stream(stream)
+                }
+            },
+            "/tell" => {
+                let text = String::from_utf8_lossy(&arrived.message).into_owned();
+                let sockets = self.object.platform().sockets();
+                let heard = sockets.iter().filter(|socket| socket.send(&text)).count();
+                let streams = self.streams.borrow();
+                for stream in streams.iter() {
+                    stream.send(&text);
+                }
+                let states: Vec<_> = streams.iter().map(|stream| stream.readiness()).collect();
+                said(format!("{heard} {states:?}"))
+            }
+            _ => Reply::Unknown,
+        }
+    }
+
+    async fn alarm(&self) -> Result<(), Fault> {
+        self.rings.set(self.rings.get() + 1);
+        let failed = |error: String| Fault::Unavailable(error);
+        self.add(100).map_err(failed)?;
+        if self.host.setting("FAILS").is_some() {
+            return Err(Fault::Broken("as it was told".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn on_message(&self, socket: Rc<dyn Socket>, text: Option<String>) {
+        let (name, kept) = (
+            socket.name().unwrap_or_default(),
+            socket.kept().unwrap_or_default(),
+        );
+        socket.send(&format!("{name} {kept} heard {}", text.unwrap_or_default()));
+    }
+
+    fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>) {
+        self.host
+            .platform()
+            .log(Level::Warning, &format!("closed {said:?}"));
+        if let Some((code, reason)) = said {
+            socket.close(Some(code), Some(&reason));
+        }
+    }
+}
+
+/// `POST /TILL/PATH` calls a till, `GET /TILL/watch` opens a stream.
+pub async fn edge(host: Host, request: Rc<dyn Request>, _context: Context) -> Response {
+    let path = request
+        .url()
+        .strip_prefix(tally_simulation::ORIGIN)
+        .unwrap_or_default();
+    let (name, call) = path
+        .trim_start_matches('/')
+        .split_once('/')
+        .unwrap_or_default();
+    let paths = [
+        "/add",
+        "/add-slowly",
+        "/undone",
+        "/read",
+        "/sync",
+        "/wipe",
+        "/never",
+        "/arm",
+        "/armed",
+        "/watch",
+        "/tell",
+    ];
+    let call = paths
+        .into_iter()
+        .find(|path| &path[1..] == call)
+        .unwrap_or("/unknown");
+    let message = request.whole().await.unwrap_or_default();
+    let platform = host.platform();
+    if call == "/watch" {
+        let upgrade = request.header("upgrade");
+        let opened = host
+            .within_ms(5_000, platform.open(till(name), call, message, upgrade))
+            .await;
+        return match opened {
+            Some(Ok(stream)) => Response {
+                status: stream.status,
+                headers: vec![],
+                body: Body::Stream(stream),
+            },
+            _ => text(503, "no stream"),
+        };
+    }
+    let sent = platform.send(Target::Object(till(name)), call, message);
+    match host.within_ms(5_000, sent).await {
+        Some(Ok(bytes)) => text(200, &String::from_utf8_lossy(&bytes)),
+        Some(Err(error)) => text(503, &error),
+        None => text(504, "too late"),
+    }
+}
+
+fn text(status: u16, text: &str) -> Response {
+    Response {
+        status,
+        headers: vec![("content-type", "text/plain".to_owned())],
+        body: Body::Text(text.into()),
+    }
+}
+
+/// A world with two sites of two edges each, and tills.
+pub fn world(seed: u64, options: Options) -> (World, Site, Site) {
+    let world = World::new(seed, options);
+    if std::env::var_os("SEED").is_some() {
+        world.keep_log(true);
+    }
+    world.register::<Till>(TILLS);
+    world.set_edge(edge);
+    let (near, far) = (world.site("FRA", 2), world.site("SYD", 2));
+    (world, near, far)
+}
