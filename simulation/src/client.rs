@@ -340,7 +340,7 @@ impl Core {
         let (host, context, request) = self.enter(edge);
         let ended = task.clone();
         let work = async move {
-            let response = handler(host, Rc::new(incoming), context).await;
+            let response = handler(Box::new(incoming), host, context).await;
             ended.set(None);
             way_back.answer(response);
         };

@@ -37,7 +37,7 @@ pub(crate) type Outcome = Result<Reply, String>;
 pub(crate) type Aggregator = Rc<dyn Fn(Host, Arrived, Context) -> Later<Reply>>;
 
 /// Answers clients.
-pub(crate) type Edge = Rc<dyn Fn(Host, Rc<dyn Request>, Context) -> Later<Response>>;
+pub(crate) type Edge = Rc<dyn Fn(Box<dyn Request>, Host, Context) -> Later<Response>>;
 
 /// Whose tasks they are.
 #[derive(Clone)]

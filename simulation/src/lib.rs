@@ -25,7 +25,6 @@ pub use faults::{Faults, Housing, Options};
 pub use isolate::Role;
 pub use journal::Figures;
 pub use network::Site;
-pub use queue::{Delivered, Verdict};
 pub use request::{Ask, ORIGIN};
 pub use streams::{BROKEN, Received};
 pub use world::World;

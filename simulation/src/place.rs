@@ -31,6 +31,8 @@ pub trait Running {
     fn on_message(&self, socket: Rc<dyn Socket>, text: Option<String>);
     /// See [`Shell::on_close`].
     fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>);
+    /// See [`Shell::on_error`].
+    fn on_error(&self, socket: Rc<dyn Socket>);
 }
 
 struct Started<S>(S);
@@ -50,6 +52,10 @@ impl<S: Shell> Running for Started<S> {
 
     fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>) {
         self.0.on_close(socket, said);
+    }
+
+    fn on_error(&self, socket: Rc<dyn Socket>) {
+        self.0.on_error(socket);
     }
 }
 

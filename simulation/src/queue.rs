@@ -1,12 +1,12 @@
 //! The deployment's queue.
 //!
-//! Invariant: at least once. A message leaves the queue when its consumer has said [`Verdict::Done`], or after too many deliveries, to the
+//! Invariant: at least once. A message leaves the queue when its consumer has said [`Fate::Acknowledged`], or after too many deliveries, to the
 //! dead letters. Messages come in any order, in batches drawn by chance, and now and then once more after they were done.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use tally::host::{Host, Later};
+use tally::host::{Delivered, Fate, Host, Later};
 
 use crate::core::Core;
 use crate::isolate::Role;
@@ -19,29 +19,8 @@ const CONSUMER_MS_MAX: u64 = 15 * 60 * 1_000;
 /// When a batch is delivered again whose consumer has failed, milliseconds at most.
 const AGAIN_MS_MAX: u64 = 10_000;
 
-/// A message as it is delivered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivered {
-    /// What it says.
-    pub body: Vec<u8>,
-    /// How often it was delivered, with this time.
-    pub attempts: u32,
-}
-
-/// What a consumer says of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is done.
-    Done,
-    /// It is to be delivered again after a time.
-    Again {
-        /// How long, seconds.
-        seconds: u32,
-    },
-}
-
-/// Consumes a batch. A message that it gives no verdict of is delivered again.
-pub type Consumer = Rc<dyn Fn(Host, Vec<Delivered>) -> Later<Vec<Verdict>>>;
+/// Consumes a batch. A message that it gives no fate for is delivered again.
+pub type Consumer = Rc<dyn Fn(Host, Vec<Delivered>) -> Later<Vec<Fate>>>;
 
 struct Message {
     body: Vec<u8>,
@@ -150,7 +129,7 @@ impl Core {
         let delivered: Vec<Delivered> = batch
             .iter()
             .map(|message| Delivered {
-                body: message.body.clone(),
+                body: Some(message.body.clone()),
                 attempts: message.attempts,
             })
             .collect();
@@ -168,8 +147,8 @@ impl Core {
         let work = async move {
             let consumed = std::pin::pin!(consumer(host, delivered));
             let limited = futures_util::future::select(consumed, time_limit).await;
-            if let futures_util::future::Either::Left((verdicts, _)) = limited {
-                pending.end(&verdicts);
+            if let futures_util::future::Either::Left((fates, _)) = limited {
+                pending.end(&fates);
             }
         };
         self.executor
@@ -177,25 +156,25 @@ impl Core {
     }
 }
 
-/// A batch that its consumer has. Dropped without verdicts it is delivered again.
+/// A batch that its consumer has. Dropped without fates it is delivered again.
 struct Pending {
     core: Rc<Core>,
     batch: Vec<Message>,
 }
 
 impl Pending {
-    fn end(mut self, verdicts: &[Verdict]) {
+    fn end(mut self, fates: &[Fate]) {
         let core = self.core.clone();
         for (place, message) in std::mem::take(&mut self.batch).into_iter().enumerate() {
-            match verdicts.get(place) {
-                Some(Verdict::Done) => {
+            match fates.get(place) {
+                Some(Fate::Acknowledged) => {
                     if core.chance.once_in(core.faults.get().redelivers_once_in) {
                         core.requeue(message, core.chance.below(AGAIN_MS_MAX));
                     } else {
                         core.queue.left.set(core.queue.left.get() - 1);
                     }
                 }
-                Some(Verdict::Again { seconds }) => {
+                Some(Fate::Again { seconds }) => {
                     Self::again(&core, message, u64::from(*seconds) * 1_000);
                 }
                 None => Self::again(&core, message, 0),

@@ -104,7 +104,9 @@ impl Incoming {
             text.push_str(&format!("\n{name}:{value}"));
         }
         let is_read = matches!(ask.method.as_str(), "GET" | "HEAD");
-        let parts = ask.parts.filter(|_| !is_read);
+        let is_empty = |(name, value): &(String, String)| name == "content-length" && value == "0";
+        let has_none = is_read || ask.headers.iter().any(is_empty);
+        let parts = ask.parts.filter(|_| !has_none);
         Self {
             text,
             method: ask.method,

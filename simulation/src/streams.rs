@@ -1,7 +1,7 @@
 //! Streams between an object and a client: WebSockets, and server-sent events.
 //!
 //! Invariant: what one end sends reaches the other in order. A cut between the two sites breaks the connection at the next text: the client
-//! is told by code [`BROKEN`], the object without a code. A socket outlives the object's memory; it breaks where the object crashes, and
+//! is told by code [`BROKEN`], the object of a close without a code, or of an error. A socket outlives the object's memory; it breaks where the object crashes, and
 //! so does a stream of events.
 
 use std::cell::{Cell, RefCell};
@@ -205,7 +205,10 @@ impl Wire {
                     .wires
                     .borrow_mut()
                     .retain(|known| !Rc::ptr_eq(known, &wire));
-                life.shell().on_close(end, said);
+                match said.is_none() && core.chance.once_in(2) {
+                    true => life.shell().on_error(end),
+                    false => life.shell().on_close(end, said),
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tally::host::http::{self, Request, Response};
 use tally::host::object::{Arrived, Reply, Shell};
-use tally::host::{Host, Later};
+use tally::host::{Delivered, Fate, Host, Later};
 use tally::protocol::names::Placement;
 
 use crate::chance::Chance;
@@ -19,7 +19,6 @@ use crate::isolate::Role;
 use crate::journal::Figures;
 use crate::network::Site;
 use crate::place::starter;
-use crate::queue::{Delivered, Verdict};
 
 /// Steps of one [`World::run`]; a world that needs more is taken to never end. The largest worlds have about 10 million.
 const STEPS_MAX: u64 = 100_000_000;
@@ -116,21 +115,21 @@ impl World {
     /// What answers clients.
     pub fn set_edge<F: Future<Output = Response> + 'static>(
         &self,
-        answer: impl Fn(Host, Rc<dyn Request>, http::Context) -> F + 'static,
+        answer: impl Fn(Box<dyn Request>, Host, http::Context) -> F + 'static,
     ) {
-        let answer = move |host, request, context| -> Later<Response> {
-            Box::pin(answer(host, request, context))
+        let answer = move |request, host, context| -> Later<Response> {
+            Box::pin(answer(request, host, context))
         };
         self.core.set_edge(Rc::new(answer));
     }
 
     /// What consumes the queue's messages.
-    pub fn set_consumer<F: Future<Output = Vec<Verdict>> + 'static>(
+    pub fn set_consumer<F: Future<Output = Vec<Fate>> + 'static>(
         &self,
         consume: impl Fn(Host, Vec<Delivered>) -> F + 'static,
     ) {
         let consume =
-            move |host, delivered| -> Later<Vec<Verdict>> { Box::pin(consume(host, delivered)) };
+            move |host, delivered| -> Later<Vec<Fate>> { Box::pin(consume(host, delivered)) };
         self.core.queue.set_consumer(Rc::new(consume));
     }
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use common::{till, world};
-use tally::host::Target;
-use tally_simulation::{Ask, BROKEN, Delivered, Faults, Live, Options, Verdict, World};
+use tally::host::{Delivered, Fate, Target};
+use tally_simulation::{Ask, BROKEN, Faults, Live, Options, World};
 
 fn texts(live: &Live) -> Vec<String> {
     live.received()
@@ -187,15 +187,16 @@ fn the_queue_delivers_again_what_is_not_done_and_gives_up_at_last() {
             async move {
                 host.sleep_ms(20).await;
                 let mut noted = noted.borrow_mut();
-                let verdicts = batch.iter().map(|message| {
-                    *noted.entry(message.body[0]).or_default() += 1;
-                    match message.body[0] {
-                        0 => Verdict::Again { seconds: 1 },
-                        _ if message.attempts < 2 => Verdict::Again { seconds: 3 },
-                        _ => Verdict::Done,
+                let fates = batch.iter().map(|message| {
+                    let number = message.body.as_ref().expect("bytes")[0];
+                    *noted.entry(number).or_default() += 1;
+                    match number {
+                        0 => Fate::Again { seconds: 1 },
+                        _ if message.attempts < 2 => Fate::Again { seconds: 3 },
+                        _ => Fate::Acknowledged,
                     }
                 });
-                verdicts.collect()
+                fates.collect()
             }
         });
         let client = world.client(near);
@@ -226,7 +227,7 @@ trait Enqueuing {
 
 impl Enqueuing for World {
     fn register_enqueuing_edge(&self) {
-        self.set_edge(|host, request, _| async move {
+        self.set_edge(|request, host, _| async move {
             let body = request.whole().await.expect("no fault");
             let put = host.platform().enqueue(vec![body]).await;
             tally::host::http::Response {
@@ -241,7 +242,7 @@ impl Enqueuing for World {
 #[test]
 fn an_object_may_call_itself_and_others_only_once_its_writes_are_durable() {
     let (world, near, _) = world(8, Options::default());
-    world.set_edge(|host, _, _| async move {
+    world.set_edge(|_, host, _| async move {
         let calls = (0..3).map(|_| {
             host.platform()
                 .send(Target::Object(till("one")), "/add", vec![])

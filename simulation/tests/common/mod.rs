@@ -164,6 +164,10 @@ impl Shell for Till {
         socket.send(&format!("{name} {kept} heard {}", text.unwrap_or_default()));
     }
 
+    fn on_error(&self, _socket: Rc<dyn Socket>) {
+        self.host.platform().log(Level::Warning, "closed None");
+    }
+
     fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>) {
         self.host
             .platform()
@@ -175,7 +179,7 @@ impl Shell for Till {
 }
 
 /// `POST /TILL/PATH` calls a till, `GET /TILL/watch` opens a stream.
-pub async fn edge(host: Host, request: Rc<dyn Request>, _context: Context) -> Response {
+pub async fn edge(request: Box<dyn Request>, host: Host, _context: Context) -> Response {
     let path = request
         .url()
         .strip_prefix(tally_simulation::ORIGIN)
