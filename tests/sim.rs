@@ -6,6 +6,13 @@
     reason = "the helpers of a test fail it by panicking"
 )]
 
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "the other tests use the rest"
+)]
+#[path = "native/common/mod.rs"]
 mod common;
 #[path = "sim/mod.rs"]
 mod sim;

@@ -49,7 +49,7 @@ mod reader;
 mod rest;
 mod root;
 #[expect(dead_code, reason = "windows of unique elements have their own test")]
-#[path = "../common/rows.rs"]
+#[path = "../native/common/rows.rs"]
 mod rows;
 mod sampled;
 mod seeds;

@@ -1,0 +1,90 @@
+//! Dates and times are read exactly, and those that do not exist are refused.
+
+use tally::protocol::batch::civil::{parse_clf_time, parse_rfc3339};
+
+#[test]
+fn every_day_of_the_calendar_is_one_after_the_day_before() {
+    let names = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let mut days = 0;
+    for year in 1970..2420 {
+        let leap = year % 4 == 0 && year % 100 != 0 || year % 400 == 0;
+        for (month, name) in (1..).zip(names) {
+            let day_max = match month {
+                2 => 28 + i64::from(leap),
+                4 | 6 | 9 | 11 => 30,
+                _ => 31,
+            };
+            for day in 0..=32 {
+                let clf = format!("{day:02}/{name}/{year}:00:00:01 +0000");
+                let rfc = format!("{year}-{month:02}-{day:02}T00:00:01Z");
+                let real = (1..=day_max).contains(&day);
+                let expected = real.then_some(days * 86_400 + 1);
+                assert_eq!(parse_clf_time(clf.as_bytes()), expected, "{clf}");
+                assert_eq!(
+                    parse_rfc3339(&rfc),
+                    expected.map(|seconds| seconds * 1000),
+                    "{rfc}"
+                );
+                days += i64::from(real);
+            }
+        }
+    }
+}
+
+#[test]
+fn times_of_day_and_offsets_are_checked() {
+    let at = |text: &str| parse_clf_time(text.as_bytes());
+    assert_eq!(at("17/May/2015:10:05:03 +0000"), Some(1_431_857_103));
+    assert_eq!(at("17/May/2015:12:35:03 +0230"), Some(1_431_857_103));
+    assert_eq!(at("16/May/2015:22:05:03 -1200"), Some(1_431_857_103));
+    assert_eq!(
+        at("30/Jun/2015:23:59:60 +0000"),
+        at("30/Jun/2015:23:59:59 +0000")
+    );
+    assert_eq!(at("01/Jan/1970:00:00:00 +0000"), Some(0));
+    for text in [
+        "17/May/2015:24:00:00 +0000",
+        "17/May/2015:10:60:00 +0000",
+        "17/May/2015:10:05:61 +0000",
+        "17/may/2015:10:05:03 +0000",
+        "17/May/2015:10:05:03 +2400",
+        "17/May/2015:10:05:03 +0060",
+        "17/May/2015:10:05:03 00000",
+        "17/May/2015:10:05:03 +000",
+        "17/May/2015 10:05:03 +0000",
+        "7/May/2015:10:05:03 +0000",
+        "01/Jan/1970:00:00:00 +0001",
+        "31/Dec/1969:23:59:59 +0000",
+        "1x/May/2015:10:05:03 +0000",
+        "+1/May/2015:10:05:03 +0000",
+        "",
+    ] {
+        assert_eq!(at(text), None, "{text}");
+    }
+}
+
+#[test]
+fn rfc_3339_has_fractions_and_offsets() {
+    for (text, expected) in [
+        ("2015-05-17T10:05:03Z", Some(1_431_857_103_000)),
+        ("2015-05-17t10:05:03.5z", Some(1_431_857_103_500)),
+        (
+            "2015-05-17 12:05:03.123456789+02:00",
+            Some(1_431_857_103_123),
+        ),
+        ("2015-05-17T10:05:03.09-00:00", Some(1_431_857_103_090)),
+        ("2015-05-17T10:05:03", None),
+        ("2015-05-17T10:05:03.Z", None),
+        ("2015-05-17T10:05:03.1", None),
+        ("2015-05-17T10:05:03+0200", None),
+        ("2015-05-17T10:05:03Zx", None),
+        ("2015-5-17T10:05:03Z", None),
+        ("2015-05-17", None),
+        ("", None),
+        ("éééééééééééééééé", None),
+    ] {
+        assert_eq!(parse_rfc3339(text), expected, "{text}");
+    }
+}

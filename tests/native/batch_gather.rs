@@ -1,0 +1,374 @@
+//! Gathering sums what was sent, and a rejected record changes nothing.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use tally::counter::id::Datacenter;
+use tally::protocol::batch::Record;
+use tally::protocol::batch::gather::{
+    CLOCK_SKEW_MS, Gather, Hashed, Hashes, Limits, Manner, Times, coarsen,
+};
+use tally::protocol::batch::lines::LineNumbers;
+use tally::protocol::batch::plan::Plan;
+use tally::protocol::batch::report::{ERRORS_MAX, Report};
+use tally::protocol::problem::{Code, Problem};
+use tally::sketch::redis_hash;
+
+/// What was added, by stamp, the tokens, and the lines of one counter.
+type PlainSum = (u128, BTreeMap<i64, u128>, BTreeSet<(i64, Hashed)>, Vec<u64>);
+
+const NOW_MS: i64 = 1_700_000_000_500;
+const NOW: i64 = 1_700_000_000;
+
+fn limits(times: Times, counters_max: u64) -> Limits {
+    Limits {
+        counters_max,
+        times,
+        clock_skew_ms: CLOCK_SKEW_MS,
+    }
+}
+
+fn record<'a>(
+    key: &'a str,
+    delta: u128,
+    at_ms: Option<i64>,
+    unique: Option<&'static str>,
+) -> Record<'a> {
+    let unique = unique.map(|element| Cow::Borrowed(element.as_bytes()));
+    Record {
+        key: Cow::Borrowed(key),
+        delta,
+        unique,
+        at_ms,
+        id: None,
+        sample: None,
+    }
+}
+
+fn hash(element: &[u8]) -> u64 {
+    element.iter().fold(0, |sum: u64, &byte| {
+        sum.wrapping_mul(256).wrapping_add(byte.into())
+    })
+}
+
+fn hashed(element: &[u8]) -> Hashed {
+    Hashed {
+        keyed: hash(element),
+        redis: redis_hash(element),
+    }
+}
+
+fn codes(report: &Report) -> Vec<(u64, Code)> {
+    report
+        .errors
+        .iter()
+        .map(|error| (error.line, error.code))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, rng_seed: RngSeed::Fixed(2), ..ProptestConfig::default() })]
+
+    #[test]
+    fn sums_equal_a_plain_list(
+        events in prop::collection::vec(
+            (0usize..5, 1u128..9, prop::option::of(0i64..200_000), prop::option::of(0usize..6)), 0..600),
+        seed in any::<u64>(),
+    ) {
+        let keys = ["a", "/b", "c c", "d", "é"];
+        let elements = ["u", "v", "w", "x", "y", "z"];
+        let mut gather = Gather::new(limits(Times::Past, 10), seed);
+        let mut sums: BTreeMap<&str, PlainSum> = BTreeMap::new();
+        for (line, &(key, delta, age, element)) in (1..).zip(&events) {
+            let (key, element) = (keys[key], element.map(|element| elements[element]));
+            let at_ms = age.map(|age| NOW_MS - age * 1000);
+            gather.add(line, &record(key, delta, at_ms, element), NOW_MS, &hash);
+            let stamp = coarsen(NOW - age.unwrap_or(0), NOW);
+            let sum = sums.entry(key).or_default();
+            sum.0 += delta;
+            *sum.1.entry(stamp).or_default() += delta;
+            sum.2.extend(element.map(|element| (stamp, hashed(element.as_bytes()))));
+            sum.3.push(line);
+        }
+        prop_assert_eq!(gather.counters(), u64::try_from(sums.len()).unwrap());
+        let (gathered, report) = gather.finish();
+        prop_assert_eq!((report.accepted, report.rejected), (u64::try_from(events.len()).unwrap(), 0));
+        prop_assert_eq!(gathered.len(), sums.len());
+        for ((id, is), (key, (added, buckets, tokens, lines))) in gathered.iter().zip(&sums) {
+            prop_assert_eq!(id.as_str(), *key);
+            prop_assert_eq!(is.added, *added);
+            prop_assert_eq!(&is.buckets, buckets);
+            prop_assert_eq!(&is.tokens, &tokens.iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(is.lines.count(), u64::try_from(lines.len()).unwrap());
+            prop_assert_eq!(&is.lines, &LineNumbers::of(lines.iter().copied()));
+        }
+    }
+
+    #[test]
+    fn a_coarse_stamp_stays_in_its_hour_and_keeps_what_cells_keep(age in 0i64..1_000_000, now in 2_000_000i64..3_000_000) {
+        let stamp = now - age;
+        let coarse = coarsen(stamp, now);
+        prop_assert!(coarse <= stamp && coarse / 3600 == stamp / 3600);
+        prop_assert!(age > 15 * 60 || coarse == stamp, "seconds are kept for 15 minutes");
+        prop_assert!(age > 24 * 3600 || coarse / 60 == stamp / 60, "minutes are kept for 24 hours");
+        prop_assert_eq!(coarsen(coarse, now), coarse);
+    }
+}
+
+#[test]
+fn stamps_get_coarser_at_their_ages() {
+    for (age, step) in [(960, 1), (961, 60), (90_000, 60), (90_001, 3600), (-5, 1)] {
+        let stamp = NOW - age;
+        assert_eq!(coarsen(stamp, NOW), stamp - stamp % step, "{age} s ago");
+    }
+}
+
+#[test]
+fn a_live_time_is_near_the_clock_and_a_past_one_is_not_ahead() {
+    for (times, offset_ms, sound) in [
+        (Times::Live, 5_000, true),
+        (Times::Live, 5_001, false),
+        (Times::Live, -5_000, true),
+        (Times::Live, -5_001, false),
+        (Times::Past, 5_000, true),
+        (Times::Past, 5_001, false),
+        (Times::Past, -NOW_MS, true),
+        (Times::Past, i64::MAX - NOW_MS, false),
+    ] {
+        let mut gather = Gather::new(limits(times, 10), 1);
+        gather.add(
+            1,
+            &record("a", 1, Some(NOW_MS + offset_ms), None),
+            NOW_MS,
+            &hash,
+        );
+        let (gathered, report) = gather.finish();
+        assert_eq!(gathered.len(), usize::from(sound), "{times:?} {offset_ms}");
+        assert_eq!(
+            codes(&report),
+            if sound {
+                vec![]
+            } else {
+                vec![(1, Code::ClockSkew)]
+            }
+        );
+    }
+}
+
+#[test]
+fn a_record_with_an_id_whose_time_is_out_of_range_may_be_a_retry() {
+    for (times, at_ms, is_skewed) in [
+        (Times::Live, NOW_MS - CLOCK_SKEW_MS, false),
+        (Times::Live, NOW_MS - CLOCK_SKEW_MS - 1, true),
+        (Times::Live, NOW_MS + CLOCK_SKEW_MS + 1, true),
+        (Times::Live, i64::MIN, true),
+        (Times::Past, NOW_MS - 100 * CLOCK_SKEW_MS, false),
+        (Times::Past, i64::MAX, true),
+    ] {
+        let mut gather = Gather::new(limits(times, 10), 1);
+        let sent = Record {
+            id: Some("1".into()),
+            ..record("a", 3, Some(at_ms), Some("u"))
+        };
+        gather.add(1, &sent, NOW_MS, &hash);
+        let (gathered, report) = gather.finish();
+        // Until it is known whether it was counted.
+        assert_eq!((report.accepted, report.rejected), (1, 0));
+        let (_, of_counter) = &gathered[0];
+        assert_eq!(of_counter.identified[0].is_skewed, is_skewed, "{at_ms}");
+        assert_eq!((of_counter.added, of_counter.lines.count()), (0, 0));
+        // Elements are of their own time, not of the retry's.
+        let second = of_counter.identified[0].second;
+        assert!(second <= at_ms.div_euclid(1_000) && of_counter.tokens.is_empty());
+        let here = Datacenter::local();
+        let mut plan = Plan::new(gathered, manner(times), &here, |_| 1, |_| 0, None);
+        let keyed = plan.keyed();
+        assert_eq!(keyed.len(), 1);
+        assert_eq!(keyed[0].is_recall, is_skewed);
+    }
+}
+
+#[test]
+fn a_rejected_record_changes_nothing() {
+    let mut gather = Gather::new(limits(Times::Live, 2), 1);
+    let add =
+        |gather: &mut Gather, line, record: &Record<'_>| gather.add(line, record, NOW_MS, &hash);
+    add(&mut gather, 1, &record("a", 5, None, Some("u")));
+    add(&mut gather, 2, &record("b", 1, None, None));
+    let before = gather.memory_bytes();
+    add(&mut gather, 5, &record(".", 1, None, None));
+    add(&mut gather, 6, &record("a", 1, Some(0), Some("v")));
+    gather.reject(7, &Problem::new(Code::InvalidJson, "no"));
+    // But for a bit for each line, in four words at first for each of three codes.
+    assert_eq!(gather.memory_bytes() - before, 3 * 4 * 8);
+    assert_eq!(gather.counters(), 2);
+    add(&mut gather, 8, &record("a", 1, None, None));
+    let (gathered, report) = gather.finish();
+    assert_eq!((report.accepted, report.rejected), (3, 3));
+    assert_eq!(
+        codes(&report),
+        [
+            (5, Code::InvalidId),
+            (6, Code::ClockSkew),
+            (7, Code::InvalidJson)
+        ]
+    );
+    let (_, a) = &gathered[0];
+    assert_eq!(a.added, 6);
+    assert_eq!(a.buckets, BTreeMap::from([(NOW, 6)]));
+    assert_eq!(a.tokens, [(NOW, hashed(b"u"))]);
+    assert_eq!(a.lines, LineNumbers::of([1, 8]));
+}
+
+#[test]
+fn one_counter_too_many_refuses_the_body_and_names_the_line() {
+    let mut gather = Gather::new(limits(Times::Live, 2), 1);
+    for (line, key) in (1..).zip(["a", "b", "a", "b"]) {
+        gather.add(line, &record(key, 1, None, None), NOW_MS, &hash);
+        assert_eq!(gather.check_counters(), Ok(()));
+    }
+    for (line, key) in (5..).zip(["c", "a", "d"]) {
+        gather.add(line, &record(key, 1, None, None), NOW_MS, &hash);
+        let refused = gather.check_counters().unwrap_err();
+        assert_eq!(refused.code(), Code::TooManyCounters);
+        let detail = refused.detail();
+        assert!(detail.starts_with("line 5 names counter 3 "), "{detail}");
+    }
+}
+
+#[test]
+fn memory_grows_with_what_is_distinct_only() {
+    let mut gather = Gather::new(limits(Times::Past, 1_000_000), 1);
+    let elements = ["u", "v", "w"];
+    let fill = |gather: &mut Gather, rounds: u64| {
+        for line in 0..rounds {
+            let element = elements[usize::try_from(line % 3).unwrap()];
+            gather.add(line, &record("a", 1, None, Some(element)), NOW_MS, &hash);
+        }
+    };
+    fill(&mut gather, 1_000);
+    let before = gather.memory_bytes();
+    fill(&mut gather, 100_000);
+    assert_eq!(gather.memory_bytes(), before);
+    for (line, counter) in (0..).zip(0..1000u32) {
+        gather.add(
+            line,
+            &record(&format!("k{counter:05}"), 1, None, None),
+            NOW_MS,
+            &hash,
+        );
+    }
+    let grown = gather.memory_bytes() - before;
+    assert!(
+        (600_000..1_000_000).contains(&grown),
+        "{grown} bytes for 1,000 counters"
+    );
+    assert!(before < 10_000, "{before} bytes for one counter");
+}
+
+#[test]
+fn a_visitor_is_counted_by_its_element_and_known_again_by_what_was_sent() {
+    let today = record("a", 1, None, Some("auto"));
+    let keyed = Record {
+        id: Some("1".into()),
+        ..today.clone()
+    };
+    let gathers = [b"monday", b"sunday"].map(|element| {
+        let mut gather = Gather::new(limits(Times::Live, 10), 1);
+        gather.add_as(1, &today, Some(element), NOW_MS, &hash);
+        gather.add_as(2, &keyed, Some(element), NOW_MS, &hash);
+        gather.ignore_bot();
+        gather
+    });
+    let [one, other] = gathers.map(|gather| {
+        let (mut gathered, report) = gather.finish();
+        assert_eq!((report.accepted, report.bots_ignored), (2, 1));
+        gathered.remove(0).1
+    });
+    assert_eq!(one.tokens[0].1, hashed(b"monday"));
+    assert_eq!(one.identified[0].element, Some(hashed(b"monday")));
+    assert_ne!(one.identified[0].element, other.identified[0].element);
+    assert_eq!(
+        one.identified[0].fingerprint,
+        other.identified[0].fingerprint
+    );
+}
+
+#[test]
+fn elements_and_names_have_hashes_of_their_own() {
+    struct Two;
+    impl Hashes for Two {
+        fn element(&self, _: &[u8]) -> u64 {
+            1
+        }
+        fn name(&self, _: &[u8]) -> u64 {
+            2
+        }
+    }
+    let mut gather = Gather::new(limits(Times::Live, 10), 1);
+    let sent = Record {
+        id: Some("1".into()),
+        ..record("a", 1, None, Some("bob"))
+    };
+    gather.add(1, &sent, NOW_MS, &Two);
+    gather.add(2, &record("a", 1, None, Some("bob")), NOW_MS, &Two);
+    let (_, gathered) = gather.finish().0.remove(0);
+    let identified = &gathered.identified[0];
+    let element = Hashed {
+        keyed: 1,
+        redis: redis_hash(b"bob"),
+    };
+    assert_eq!(
+        (identified.element, identified.fingerprint),
+        (Some(element), 2)
+    );
+    assert_eq!(identified.key.0, [2, 0, 0, 0, 0, 0, 0, 0].repeat(2)[..]);
+    assert_eq!(gathered.tokens[0].1, element);
+}
+
+#[test]
+fn a_report_names_the_first_errors_of_the_whole_batch() {
+    let mut report = Report {
+        accepted: 1_000,
+        ..Report::default()
+    };
+    let bad = Problem::new(Code::InvalidJson, "no");
+    for line in (2..=400).step_by(2) {
+        report.reject(line, &bad);
+    }
+    assert_eq!((report.rejected, report.errors.len()), (200, ERRORS_MAX));
+    let lines = LineNumbers::of((1..=599).step_by(2));
+    report.fail(&lines, &Problem::new(Code::Unavailable, "later"));
+    assert_eq!((report.accepted, report.rejected), (700, 500));
+    let named: Vec<u64> = report.errors.iter().map(|error| error.line).collect();
+    assert_eq!(named, (1..=100).collect::<Vec<u64>>());
+    assert_eq!(report.errors[0].code, Code::Unavailable);
+}
+
+#[test]
+fn a_report_has_its_documented_form() {
+    let mut report = Report {
+        accepted: 2,
+        ..Report::default()
+    };
+    report.reject(3, &Problem::new(Code::InvalidLine, "why"));
+    assert_eq!(
+        serde_json::to_string(&report).unwrap(),
+        r#"{"accepted":2,"rejected":1,"errors":[{"line":3,"code":"invalid-line","detail":"why"}],"rejected_lines":[{"code":"invalid-line","count":1,"lines":"3"}]}"#
+    );
+    let with_bots = Report {
+        bots_ignored: 4,
+        ..Report::default()
+    };
+    assert_eq!(
+        serde_json::to_string(&with_bots).unwrap(),
+        r#"{"accepted":0,"rejected":0,"bots_ignored":4,"errors":[]}"#
+    );
+}
+
+fn manner(times: Times) -> Manner {
+    let hash = tally::sketch::HashKey::from([7; 16]).id();
+    Manner::new(times, hash)
+}

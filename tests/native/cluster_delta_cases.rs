@@ -1,0 +1,147 @@
+//! What a delta holds, case by case: what changed for whoever follows, digests for whoever does not.
+
+use crate::common::following;
+
+use following::{Lead, World, datacenter, elements};
+use tally::cluster::delta::{Applied, Basis, Feed, Gathering, Have, Mark, Replica, Taken};
+use tally::cluster::view::{DatacenterState, View};
+use tally::protocol::messages::encode;
+use tally::sketch::Uniques;
+
+/// A lead, a root and what is sent between them, without loss.
+fn followed(elements_seen: u32) -> (Lead, Gathering) {
+    let mut world = World::new();
+    world.leads[0].sequences = [7, 3];
+    world.leads[0].uniques = elements(elements_seen, 1, 1);
+    world.settle();
+    (world.leads.swap_remove(0), world.root)
+}
+
+#[test]
+fn whoever_follows_is_sent_what_changed_and_nothing_else() {
+    let (mut lead, mut root) = followed(10_000);
+    assert!(lead.feed.since(&lead.root_has).is_empty());
+    lead.sequences[1] += 1;
+    lead.uniques.merge(&elements(10_020, 1, 1));
+    lead.gather(0);
+    let delta = lead.feed.since(&lead.root_has);
+    assert!(matches!(delta.basis, Basis::Revision(_)));
+    assert_eq!(delta.parts.len(), 1);
+    assert_eq!(delta.parts[0].cells.len(), 1);
+    let bytes = encode(&delta).expect("a delta").len();
+    println!(
+        "one cell and {} bytes of registers: {bytes} bytes",
+        delta.uniques[0].1.len()
+    );
+    assert!(bytes <= 110, "{bytes}");
+    let applied = Applied {
+        news: true,
+        is_complete: true,
+    };
+    let have = Have::All(lead.feed.mark());
+    assert_eq!(
+        root.take(&datacenter(0), &delta),
+        Taken::Over(have.clone(), applied)
+    );
+    // Once more, late: no news, and nothing is taken back.
+    let repeated = Applied {
+        news: false,
+        is_complete: true,
+    };
+    assert_eq!(
+        root.take(&datacenter(0), &delta),
+        Taken::Over(have, repeated)
+    );
+}
+
+#[test]
+fn that_nothing_was_counted_since_is_no_news() {
+    let (mut lead, mut root) = followed(10);
+    let view = Have::All(root.feed().mark());
+    let state = View::of(DatacenterState {
+        generation: 1,
+        datacenter: &datacenter(0),
+        cells: &lead.feed.view().cells().cells_of(&datacenter(0)),
+        as_of_ms: 1_000_000,
+        last_write_ms: 0,
+        uniques: Uniques::new(),
+    });
+    assert!(!lead.feed.learn(&state));
+    assert!(!lead.feed.has_news_for(&lead.root_has) && lead.feed.is_ahead_of(&lead.root_has));
+    let delta = lead.feed.since(&lead.root_has);
+    assert!(matches!(root.take(&datacenter(0), &delta), Taken::Over(_, applied) if !applied.news));
+    assert!(!root.feed().has_news_for(&view) && root.feed().is_ahead_of(&view));
+    let mut replica = Replica::default();
+    replica.apply(&root.feed().since(&Have::Nothing));
+    let heard = replica.view().heard_of(&datacenter(0)).expect("heard of");
+    assert_eq!(heard.as_of_ms, 1_000_000);
+}
+
+#[test]
+fn a_new_incarnation_costs_digests_and_not_all_registers() {
+    let (lead, mut root) = followed(30_000);
+    let mut restarted = Feed::new(View::new(1), 77);
+    restarted.learn(&lead.state(0));
+    let first = restarted.since(&Have::Unknown);
+    assert_eq!(first.basis, Basis::Unclear);
+    let Taken::Over(have, _) = root.take(&datacenter(0), &first) else {
+        panic!("it is of the generation that lives");
+    };
+    assert!(matches!(have, Have::Digests { .. }));
+    let second = restarted.since(&have);
+    let bytes = encode(&first).expect("a delta").len() + encode(&second).expect("a delta").len();
+    assert!(bytes < 150, "{bytes}");
+    let have = Have::All(restarted.mark());
+    assert!(matches!(root.take(&datacenter(0), &second), Taken::Over(told, _) if told == have));
+}
+
+#[test]
+fn the_same_visitors_of_a_new_generation_are_not_taken_for_known_ones() {
+    let (lead, mut root) = followed(30_000);
+    let mut view = Replica::default();
+    view.apply(&root.feed().since(&view.have()));
+    let old = Have::Digests {
+        generation: 1,
+        digests: view.view().uniques().digests(),
+    };
+    let mut next = lead;
+    next.generation = 2;
+    let mut feed = Feed::new(View::new(2), 78);
+    feed.learn(&next.state(0));
+    root.take(&datacenter(0), &feed.since(&Have::Nothing));
+    view.apply(&root.feed().since(&old));
+    assert_eq!(view.view(), root.feed().view());
+}
+
+#[test]
+fn an_ended_generation_is_refused() {
+    let (lead, mut root) = followed(10);
+    let late = lead.feed.since(&Have::Nothing);
+    root.begin(2);
+    assert_eq!(root.take(&datacenter(0), &late), Taken::Outdated(2));
+    assert!(root.marks().is_empty());
+    let mut view = Replica::default();
+    view.apply(&root.feed().since(&Have::Nothing));
+    assert!(!view.apply(&late).news);
+    assert_eq!(view.view().generation(), 2);
+}
+
+#[test]
+fn whoever_lags_behind_the_log_is_asked_for_digests() {
+    let (mut lead, _) = followed(20_000);
+    let then = Have::All(lead.feed.mark());
+    for _ in 0..2_100 {
+        lead.sequences[0] += 1;
+        lead.gather(0);
+    }
+    // Each of them changed the same two things: the log is short.
+    assert!(matches!(lead.feed.since(&then).basis, Basis::Revision(_)));
+    lead.uniques.merge(&elements(90_000, 1, 1));
+    lead.gather(0);
+    assert_eq!(lead.feed.since(&then).basis, Basis::Unclear);
+    let unborn = Mark {
+        incarnation: lead.feed.mark().incarnation,
+        revision: u64::MAX - 1,
+    };
+    assert_eq!(lead.feed.since(&Have::All(unborn)).basis, Basis::Unclear);
+}

@@ -1,0 +1,341 @@
+//! When a lead pushes: often while watched, once a minute at most while not, and again until it is
+//! confirmed.
+
+use crate::common;
+
+use common::config;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tally::cluster::delta::{Basis, Gathering, Marks, Taken};
+use tally::cluster::push::{
+    CHECKPOINT_MS, DOUBT_MS, HEARTBEAT_MS, LEASE_MS, PUSH_MS, Push, Pushed, Pusher, QUIET_MS,
+    REPEAT_MS,
+};
+use tally::cluster::view::{DatacenterState, View};
+use tally::counter::id::Datacenter;
+use tally::counter::merge::CellTotals;
+use tally::sketch::Uniques;
+
+fn here() -> Datacenter {
+    Datacenter::parse("FRA").expect("a datacenter")
+}
+
+fn state(sequence: u64, now_ms: i64) -> View {
+    let totals = CellTotals {
+        generation: 1,
+        sequence,
+        added: u128::from(sequence).into(),
+        removed: 0.into(),
+    };
+    View::of(DatacenterState {
+        generation: 1,
+        datacenter: &here(),
+        cells: &[(0, totals)],
+        as_of_ms: now_ms,
+        last_write_ms: now_ms,
+        uniques: Uniques::new(),
+    })
+}
+
+/// A lead with its pusher and its root, on one clock.
+struct Lead {
+    pusher: Pusher,
+    root: Gathering,
+    sequence: u64,
+    now_ms: i64,
+    /// When pushes left.
+    sent_ms: Vec<i64>,
+    /// Answers on their way, with when they arrive.
+    answers: Vec<(i64, Pushed)>,
+}
+
+impl Lead {
+    fn new() -> Self {
+        Self {
+            pusher: Pusher::new(1, 9),
+            root: Gathering::new(View::new(1), Marks::new(), 5),
+            sequence: 0,
+            now_ms: 1_000_000,
+            sent_ms: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    fn write(&mut self) {
+        self.sequence += 1;
+        self.pusher.changed(self.now_ms);
+    }
+
+    fn take(&mut self) -> Option<Push> {
+        let fresh = state(self.sequence, self.now_ms);
+        let wants = self.pusher.wants_state(self.now_ms);
+        let push = self.pusher.take(self.now_ms, wants.then_some(&fresh));
+        self.sent_ms.extend(push.as_ref().map(|_| self.now_ms));
+        push
+    }
+
+    fn answer(&mut self, push: &Push, watch_for_ms: u32) -> Pushed {
+        let Taken::Over(have, _) = self.root.take(&here(), &push.delta) else {
+            unreachable!("there is one generation");
+        };
+        Pushed {
+            number: push.number,
+            have,
+            watch_for_ms,
+        }
+    }
+
+    /// Walks the clock to the end, millisecond by millisecond; what leaves is answered after
+    /// `round_trip_ms`, unless `is_lost` says so.
+    fn walk(
+        &mut self,
+        for_ms: i64,
+        round_trip_ms: i64,
+        lease_ms: u32,
+        is_lost: impl Fn(usize) -> bool,
+    ) {
+        for _ in 0..for_ms {
+            let arrived: Vec<_> = self
+                .answers
+                .extract_if(.., |(at_ms, _)| *at_ms <= self.now_ms)
+                .collect();
+            for (_, pushed) in arrived {
+                self.pusher.confirmed(self.now_ms, &pushed);
+            }
+            if let Some(push) = self.take()
+                && !is_lost(self.sent_ms.len())
+            {
+                let pushed = self.answer(&push, lease_ms);
+                self.answers.push((self.now_ms + round_trip_ms, pushed));
+            }
+            self.now_ms += 1;
+        }
+    }
+
+    fn intervals(&self) -> Vec<i64> {
+        self.sent_ms.windows(2).map(|two| two[1] - two[0]).collect()
+    }
+}
+
+const WATCHED: u32 = 10_000;
+
+#[test]
+fn a_lead_that_counted_nothing_is_silent() {
+    let mut lead = Lead::new();
+    lead.walk(3 * CHECKPOINT_MS, 80, 0, |_| false);
+    assert_eq!(lead.sent_ms, Vec::<i64>::new());
+}
+
+#[test]
+fn an_unwatched_lead_that_is_never_quiet_checkpoints_once_a_minute_and_only_after_a_change() {
+    let mut lead = Lead::new();
+    for _ in 0..100 {
+        lead.write();
+        lead.walk(2_000, 80, 0, |_| false);
+    }
+    // The minute begins with the first change after the last push.
+    assert_eq!(lead.intervals(), [CHECKPOINT_MS + 2_000; 2]);
+    assert_eq!(lead.sent_ms.len(), 3);
+    lead.walk(QUIET_MS.1, 80, 0, |_| false);
+    let told = lead.sent_ms.len();
+    assert_eq!(lead.root.feed().view().value().to_string(), "100");
+    lead.walk(5 * CHECKPOINT_MS, 80, 0, |_| false);
+    assert_eq!(lead.sent_ms.len(), told, "nothing has changed since");
+}
+
+#[test]
+fn a_lost_checkpoint_is_repeated_no_sooner_than_a_minute() {
+    let mut lead = Lead::new();
+    lead.write();
+    lead.walk(3 * CHECKPOINT_MS + 10, 80, 0, |number| number == 1);
+    assert_eq!(lead.intervals(), [CHECKPOINT_MS]);
+    assert_eq!(lead.root.feed().view().value().to_string(), "1");
+}
+
+#[test]
+fn a_watched_lead_pushes_a_change_at_once_and_then_every_250_ms() {
+    let mut lead = Lead::new();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.walk(1_000, 20, WATCHED, |_| false);
+    lead.sent_ms.clear();
+    for _ in 0..100 {
+        lead.write();
+        lead.walk(10, 20, WATCHED, |_| false);
+    }
+    let began_ms = lead.now_ms - 1_000;
+    let pushes = [0, 1, 2, 3].map(|number| began_ms + number * PUSH_MS);
+    assert_eq!(lead.sent_ms, pushes);
+}
+
+#[test]
+fn a_watched_lead_that_has_nothing_new_pushes_its_heartbeat() {
+    let mut lead = Lead::new();
+    lead.write();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.walk(20_000, 50, WATCHED, |_| false);
+    assert_eq!(lead.sent_ms.len(), 8);
+    assert_eq!(lead.intervals(), [HEARTBEAT_MS; 7]);
+    let heard = lead.root.feed().view().heard_of(&here()).expect("heard of");
+    assert!(lead.now_ms - heard.as_of_ms <= HEARTBEAT_MS);
+}
+
+#[test]
+fn what_is_not_confirmed_leaves_again_every_100_ms_until_it_is() {
+    let mut lead = Lead::new();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.write();
+    lead.walk(700, 300, WATCHED, |number| number <= 2);
+    // At 0, 100 and 200 ms, then at 300, 400 and 500 since the first answer takes 300 ms.
+    assert_eq!(lead.intervals(), [REPEAT_MS; 4]);
+    assert_eq!(lead.root.feed().view().value().to_string(), "1");
+}
+
+#[test]
+fn a_root_out_of_reach_is_tried_every_100_ms() {
+    let mut lead = Lead::new();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.write();
+    lead.walk(3 * LEASE_MS, 300, WATCHED, |_| true);
+    let intervals = lead.intervals();
+    assert_eq!(intervals, vec![REPEAT_MS; intervals.len()]);
+    assert!(intervals.len() > 290);
+}
+
+#[test]
+fn the_first_push_asks_what_the_root_lacks_and_later_ones_build_upon_its_answer() {
+    let mut lead = Lead::new();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.write();
+    let first = lead.take().expect("a push");
+    assert_eq!((first.number, first.delta.basis), (1, Basis::Whole));
+    assert_eq!(first.watched_for_ms, WATCHED);
+    let pushed = lead.answer(&first, WATCHED);
+    lead.pusher.confirmed(lead.now_ms, &pushed);
+    lead.now_ms += PUSH_MS;
+    lead.write();
+    let second = lead.take().expect("a push");
+    assert!(matches!(second.delta.basis, Basis::Revision(_)));
+}
+
+#[test]
+fn an_answer_that_is_late_takes_nothing_back() {
+    let mut lead = Lead::new();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.write();
+    let first = lead.take().expect("a push");
+    lead.now_ms += PUSH_MS;
+    lead.write();
+    let second = lead.take().expect("a push");
+    let one = lead.answer(&first, 0);
+    let other = lead.answer(&second, WATCHED);
+    lead.pusher.confirmed(lead.now_ms, &other);
+    lead.pusher.confirmed(lead.now_ms, &one);
+    // Neither does the root's older word that nobody watched end the lease.
+    assert!(lead.pusher.is_watched(lead.now_ms));
+    assert_eq!(
+        lead.pusher.due_ms(lead.now_ms),
+        Some(lead.now_ms + HEARTBEAT_MS)
+    );
+}
+
+#[test]
+fn a_root_that_has_forgotten_is_told_again() {
+    let mut lead = Lead::new();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.write();
+    lead.walk(500, 20, WATCHED, |_| false);
+    lead.root = Gathering::new(View::new(1), Marks::new(), 6);
+    lead.write();
+    lead.walk(500, 20, WATCHED, |_| false);
+    assert_eq!(lead.root.feed().view().value().to_string(), "2");
+    assert_eq!(lead.root.marks().len(), 1);
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_ends_no_watch() {
+    let mut lead = Lead::new();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.write();
+    lead.walk(1_000, 20, WATCHED, |_| false);
+    lead.now_ms += 600_000;
+    // It says that its lease is over, and the root, which is watched, renews it.
+    let told = lead.sent_ms.len();
+    lead.walk(400, 20, WATCHED, |number| number == told + 1);
+    assert!(lead.pusher.is_watched(lead.now_ms));
+    lead.write();
+    lead.walk(PUSH_MS, 20, WATCHED, |_| false);
+    assert_eq!(lead.root.feed().view().value().to_string(), "2");
+}
+
+#[test]
+fn a_lead_whose_lease_is_over_asks_until_it_is_answered() {
+    let mut lead = Lead::new();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.walk(LEASE_MS, 20, 0, |_| false);
+    let told = lead.sent_ms.len();
+    lead.walk(2 * CHECKPOINT_MS, 20, 0, |_| false);
+    // Nobody watches, and nothing has changed: nothing else is said.
+    assert_eq!(lead.sent_ms.len(), told + 1);
+    assert!(!lead.pusher.is_watched(lead.now_ms));
+}
+
+#[test]
+fn a_partition_that_outlasts_the_lease_heals_as_soon_as_a_short_one() {
+    let mut lead = Lead::new();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.walk(1_000, 20, WATCHED, |_| false);
+    lead.write();
+    lead.walk(60 * LEASE_MS, 20, WATCHED, |_| true);
+    lead.write();
+    lead.walk(REPEAT_MS + 20, 20, WATCHED, |_| false);
+    assert_eq!(lead.root.feed().view().value().to_string(), "2");
+    assert!(lead.pusher.is_watched(lead.now_ms));
+    // It does not go on for ever.
+    lead.walk(DOUBT_MS + LEASE_MS, 20, WATCHED, |_| true);
+    assert!(!lead.pusher.is_watched(lead.now_ms));
+}
+
+#[test]
+fn a_clock_that_steps_back_ten_minutes_delays_no_push() {
+    let mut lead = Lead::new();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.write();
+    lead.walk(1_000, 20, WATCHED, |_| false);
+    lead.now_ms -= 600_000;
+    lead.sent_ms.clear();
+    lead.write();
+    lead.walk(PUSH_MS + 1, 20, WATCHED, |_| false);
+    assert_eq!(lead.root.feed().view().value().to_string(), "2");
+    // The lease has not become ten minutes longer either.
+    lead.walk(LEASE_MS + 100, 20, 0, |_| false);
+    assert!(!lead.pusher.is_watched(lead.now_ms));
+}
+
+proptest! {
+    #![proptest_config(config(53, 64))]
+
+    /// Whatever happens: what was written is at the root within a repeat and a way after messages pass,
+    /// and pushes keep their distance.
+    #[test]
+    fn while_watched_all_is_told_and_no_faster_than_allowed(
+        writes in vec(0..600_i64, 1..12),
+        lost in vec(any::<bool>(), 40),
+        round_trip_ms in 1..300_i64,
+    ) {
+        let mut lead = Lead::new();
+        lead.pusher.watch(lead.now_ms, WATCHED);
+        let is_lost = |number: usize| lost.get(number).copied().unwrap_or(false);
+        for pause in writes {
+            lead.write();
+            lead.walk(pause, round_trip_ms, WATCHED, is_lost);
+        }
+        lead.walk(40 * REPEAT_MS, round_trip_ms, WATCHED, is_lost);
+        prop_assert_eq!(lead.root.feed().view().value().to_string(), lead.sequence.to_string());
+        prop_assert!(lead.intervals().iter().all(|gap| *gap >= 1));
+        // In any second: 10 that repeat, 4 between them at the most.
+        for (place, at_ms) in lead.sent_ms.iter().enumerate() {
+            let within = lead.sent_ms[place..].iter().filter(|other| *other - at_ms < 1_000);
+            prop_assert!(within.count() <= 14);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What tests of rate limits share: chance by seed, policies of all kinds.
+
+use tally::limit::policy::{Algorithm, Policy};
+
+/// Any time, not the beginning of a window.
+pub const BEGIN_MS: i64 = 1_777_593_630_123;
+
+use super::chance;
+
+pub use chance::Chance;
+
+impl Chance {
+    #[allow(dead_code, reason = "not every test draws places")]
+    pub fn place(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(u64::try_from(length).unwrap())).unwrap()
+    }
+
+    pub fn step_ms(&mut self, typical_ms: u64) -> i64 {
+        let ms = match self.below(20) {
+            0 => self.below(40 * typical_ms),
+            1..=4 => 0,
+            _ => self.below(2 * typical_ms),
+        };
+        i64::try_from(ms).unwrap()
+    }
+}
+
+pub fn policy(algorithm: Algorithm, limit: u64, window_seconds: u64) -> Policy {
+    Policy {
+        algorithm,
+        ..Policy::sliding(limit, window_seconds)
+    }
+}
+
+pub fn precise(limit: u64, window_seconds: u64) -> Policy {
+    Policy {
+        is_precise: true,
+        ..Policy::sliding(limit, window_seconds)
+    }
+}
+
+/// Policies of all kinds, of a size that random traffic meets.
+pub fn drawn(kind: u64, chance: &mut Chance) -> Policy {
+    let (limit, window) = (1 + chance.below(60), 1 + chance.below(120));
+    let drawn = match kind {
+        0 => policy(Algorithm::SlidingWindow, limit, window),
+        1 => precise(limit, window),
+        2 => policy(Algorithm::FixedWindow, limit, window),
+        _ => Policy {
+            burst: 1 + chance.below(80),
+            ..policy(Algorithm::TokenBucket, limit, window)
+        },
+    };
+    drawn.check().unwrap();
+    drawn
+}

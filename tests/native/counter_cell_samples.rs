@@ -1,0 +1,308 @@
+//! Law: a cell's rows hold each sample as often as its write was counted: once, however often the write comes, and
+//! through crashes; in the minute of its stamp; and no row where there are none.
+
+use crate::common;
+use crate::common::rows;
+
+use common::config;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rows::Rows;
+use tally::counter::cell::{Cell, clamp_stamp};
+use tally::counter::flush::{Changes, Load, Refusal};
+use tally::counter::grant::Grant;
+use tally::counter::history::{MINUTES_KEPT, Step};
+use tally::counter::ledger::{Keyed, Keys, WriteKey};
+use tally::counter::ledgers::LedgerLimits;
+use tally::counter::nonces::Nonce;
+use tally::counter::samples::{Samples, whole};
+use tally::sketch::{Histogram, Sample};
+
+/// 1 May 2026, 00:00:55 UTC.
+const BEGIN: i64 = 1_777_593_655;
+
+const LIMITS: LedgerLimits = LedgerLimits {
+    keys: Keys::Clients,
+    kept_ms: 86_400_000,
+    records_max: 1_000,
+};
+
+fn grant() -> Grant {
+    Grant {
+        generation: 7,
+        alone: true,
+        spread: 1,
+        ..Grant::default()
+    }
+}
+
+/// Samples as a lane or a body joins them: by their seconds.
+fn joined(samples: &[(i64, u16)]) -> Samples {
+    let mut load = Load::default();
+    for (second, value) in samples {
+        let sample = Sample::new(f64::from(*value) / 8.0).expect("a sample");
+        let one = Load {
+            samples: vec![(*second, Histogram::of(sample))],
+            ..Load::default()
+        };
+        assert!(load.absorb(&one));
+    }
+    load.samples
+}
+
+struct Shell {
+    cell: Cell,
+    rows: Rows,
+    now: i64,
+    /// Flushes and keyed writes that were counted, for repetitions.
+    flushes: Vec<(Nonce, Load)>,
+    writes: Vec<Keyed>,
+    /// Every sample that counts, with its minute.
+    truth: Vec<(i64, u16)>,
+}
+
+impl Shell {
+    fn new() -> Self {
+        let mut cell = Cell::default();
+        cell.take_grant(grant(), BEGIN * 1_000);
+        let mut rows = Rows::default();
+        rows.write_hot(&cell);
+        Self {
+            cell,
+            rows,
+            now: BEGIN,
+            flushes: Vec::new(),
+            writes: Vec::new(),
+            truth: Vec::new(),
+        }
+    }
+
+    /// A commit of these flushes together.
+    fn flush(&mut self, flushes: &[(Nonce, Load)]) {
+        let mut changes = Changes::default();
+        for (nonce, load) in flushes {
+            let applied = (self.cell).apply_in(*nonce, load, self.now * 1_000, &mut changes);
+            // One that is long past is a stray, and counts as little.
+            assert!(
+                matches!(applied, Ok(_) | Err(Refusal::Stray)),
+                "{applied:?}"
+            );
+        }
+        self.rows.write(&self.cell, &changes, self.now);
+    }
+
+    fn count(&mut self, writes: &[Keyed]) {
+        let mut changes = Changes::default();
+        let ledger = self.cell.record_slots(Keys::Clients);
+        let known = |key: WriteKey| self.rows.record(&ledger, key);
+        let now_ms = self.now * 1_000;
+        let counted = self
+            .cell
+            .apply_keyed(writes, Some(0), LIMITS, now_ms, &known, &mut changes);
+        assert!(counted.is_ok_and(|all| all.iter().all(|one| one.is_counted())));
+        self.rows.write(&self.cell, &changes, self.now);
+    }
+
+    fn note(&mut self, samples: &[(i64, u16)]) {
+        for (second, value) in samples {
+            let taken = clamp_stamp(*second, self.now).min(self.now);
+            self.truth.push((Step::Minute.start_of(taken), *value));
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let stamped = |samples: Vec<(i64, u16)>, now: i64| -> Vec<(i64, u16)> {
+            let stamp = |(ago, value): (i64, u16)| (now - ago, value);
+            samples.into_iter().map(stamp).collect()
+        };
+        match event {
+            Event::Tick(seconds) => self.now += seconds,
+            Event::Crash => self.cell = self.rows.load(),
+            Event::Flush(some, others) => {
+                let mut together = Vec::new();
+                for (lane, samples) in (1..).zip([some, others]) {
+                    let samples = stamped(samples, self.now);
+                    self.note(&samples);
+                    let number = u64::try_from(self.flushes.len()).expect("few") + 1;
+                    let load = Load {
+                        added: 1,
+                        samples: joined(&samples),
+                        ..Load::default()
+                    };
+                    together.push((Nonce { lane, number }, load));
+                }
+                self.flush(&together);
+                self.flushes.extend(together);
+            }
+            Event::Keyed(samples) => {
+                let samples = stamped(samples, self.now);
+                self.note(&samples);
+                let number = u8::try_from(self.writes.len()).expect("few");
+                let write = Keyed {
+                    key: WriteKey([number; 16]),
+                    fingerprint: 1,
+                    generation: 0,
+                    added: 1,
+                    removed: 0,
+                    live: Vec::new(),
+                    past: Vec::new(),
+                    seen: None,
+                    condition: None,
+                    samples: joined(&samples),
+                };
+                self.count(std::slice::from_ref(&write));
+                self.writes.push(write);
+            }
+            Event::Again => {
+                if let Some(last) = self.flushes.last().cloned() {
+                    self.flush(&[last.clone(), last]);
+                }
+                let writes = self.writes.clone();
+                self.count(&writes);
+            }
+        }
+    }
+
+    /// What the rows say of a window, beside all samples that fall into it.
+    fn check(&self) -> Result<(), TestCaseError> {
+        for ago in [0, 1_000, 86_000, 200_000] {
+            for seconds in [1, 60, 300, 3_600, 86_400, 300_000] {
+                let to = self.now - ago;
+                let (first, last) = whole(to - seconds + 1, to, self.now);
+                prop_assert!(first <= to - seconds + 1 && last >= to);
+                let mut truth = Histogram::new();
+                let inside = |(minute, _): &&(i64, u16)| (first..=last).contains(minute);
+                for (_, value) in self.truth.iter().filter(inside) {
+                    truth.insert(Sample::new(f64::from(*value) / 8.0).expect("a sample"));
+                }
+                let held = self.rows.window_samples(first, last);
+                prop_assert_eq!(held, truth, "{} s, {} s ago", seconds, ago);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Tick(i64),
+    Crash,
+    Flush(Vec<(i64, u16)>, Vec<(i64, u16)>),
+    Keyed(Vec<(i64, u16)>),
+    /// All that was counted once more.
+    Again,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let samples = || vec((-8..12_i64, 0..4_000_u16), 0..6);
+    prop_oneof![
+        3 => prop_oneof![0..4_i64, 40..80_i64, 3_000..40_000_i64].prop_map(Event::Tick),
+        1 => Just(Event::Crash),
+        4 => (samples(), samples()).prop_map(|(some, others)| Event::Flush(some, others)),
+        2 => samples().prop_map(Event::Keyed),
+        1 => Just(Event::Again),
+    ]
+}
+
+proptest! {
+    #![proptest_config(config(97, 256))]
+
+    #[test]
+    fn samples_are_there_once_whatever_comes_again(events in vec(event(), 1..40)) {
+        let mut shell = Shell::new();
+        for event in events {
+            shell.happen(event);
+            shell.check()?;
+        }
+        shell.happen(Event::Again);
+        shell.check()?;
+    }
+}
+
+#[test]
+fn without_samples_no_row_is_written_and_none_of_them_is_touched() {
+    let mut cell = Cell::default();
+    cell.take_grant(grant(), BEGIN * 1_000);
+    let nonce = Nonce { lane: 1, number: 1 };
+    let load = Load {
+        added: 3,
+        live: vec![(BEGIN, 3)],
+        ..Load::default()
+    };
+    let (_, changes) = cell.apply(nonce, &load, BEGIN * 1_000).expect("it counts");
+    // The shell then writes the hot row alone.
+    let only_hot = Changes {
+        hot: true,
+        ..Changes::default()
+    };
+    assert_eq!(changes, only_hot);
+    let mut rows = Rows::default();
+    rows.write(&cell, &changes, BEGIN);
+    assert_eq!(rows.times_of_samples(), (Vec::new(), Vec::new()));
+    // With samples it is a row more for their minute, however many they are.
+    let samples = joined(&[(BEGIN, 1), (BEGIN - 1, 800), (BEGIN + 4, 9)]);
+    assert_eq!(samples.len(), 3, "three seconds");
+    let load = Load { samples, ..load };
+    let nonce = Nonce { lane: 1, number: 2 };
+    let (_, changes) = cell.apply(nonce, &load, BEGIN * 1_000).expect("it counts");
+    assert_eq!(changes.samples.len(), 1);
+    let with_samples = Changes {
+        samples: changes.samples.clone(),
+        ..only_hot
+    };
+    assert_eq!(changes, with_samples);
+}
+
+#[test]
+fn a_refused_flush_leaves_no_samples() {
+    let mut cell = Cell::default();
+    let load = Load {
+        added: u128::MAX,
+        samples: joined(&[(BEGIN, 1)]),
+        ..Load::default()
+    };
+    let mut changes = Changes::default();
+    let apply = |cell: &mut Cell, number: u64, changes: &mut Changes| {
+        cell.apply_in(Nonce { lane: 1, number }, &load, BEGIN * 1_000, changes)
+    };
+    assert_eq!(apply(&mut cell, 1, &mut changes), Err(Refusal::NeedsGrant));
+    cell.take_grant(grant(), BEGIN * 1_000);
+    assert!(apply(&mut cell, 1, &mut Changes::default()).is_ok());
+    assert_eq!(changes, Changes::default());
+}
+
+#[test]
+fn minutes_become_hours_after_a_day_and_hours_go_after_ninety() {
+    let mut shell = Shell::new();
+    for _ in 0..1_700 {
+        shell.happen(Event::Flush(vec![(0, 8)], Vec::new()));
+        shell.happen(Event::Tick(60));
+    }
+    let (minutes, hours) = shell.rows.times_of_samples();
+    let now = shell.now - 60;
+    let oldest = now - MINUTES_KEPT - 3_600;
+    assert!(minutes.iter().all(|minute| *minute >= oldest));
+    assert_eq!((minutes.len(), hours.len()), (1_460, 4), "{hours:?}");
+    let count = |seconds: i64, now: i64| {
+        let (first, last) = whole(now - seconds + 1, now, now);
+        shell.rows.window_samples(first, last).count()
+    };
+    // A day begins and ends within a minute, and both count in full.
+    assert_eq!(count(86_400, now), 1_441);
+    assert_eq!(count(200_000, now), 1_700);
+    // It rests and comes back: hour by hour what is too old for minutes becomes hours, and then goes.
+    shell.happen(Event::Tick(3 * 86_400));
+    for _ in 0..60 {
+        shell.happen(Event::Flush(vec![(0, 8)], Vec::new()));
+        shell.happen(Event::Tick(60));
+    }
+    let (minutes, hours) = shell.rows.times_of_samples();
+    assert_eq!((minutes.len(), hours.len()), (60, 29));
+    shell.happen(Event::Tick(91 * 86_400));
+    for _ in 0..3 {
+        shell.happen(Event::Flush(vec![(0, 8)], Vec::new()));
+        shell.happen(Event::Tick(60));
+    }
+    let (minutes, hours) = shell.rows.times_of_samples();
+    assert_eq!((minutes.len(), hours.len()), (3, 0));
+}

@@ -1,0 +1,317 @@
+//! Law: a flush counts at most once over all generations of its counter, whenever its copies come. Only
+//! one of a lane that had seen no generation may count again, where the cell has crashed since and a
+//! generation lives that began within two seconds of its sending. Nothing is refused for good that is sent now.
+
+use crate::common;
+
+use std::collections::BTreeMap;
+
+use common::config;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tally::counter::cell::Cell;
+use tally::counter::flush::{Load, Refusal};
+use tally::counter::grant::Grant;
+use tally::counter::lane::{Lane, newest_at};
+use tally::counter::nonces::{LANES_MAX, Nonce, Nonces, Outcome};
+use tally::counter::settings::Settings;
+use tally::sketch::Uniques;
+
+const NOW_MS: i64 = 1_777_593_630_000;
+
+const NOW: u64 = 1_777_593_630_000;
+
+fn grant(generation: u64) -> Grant {
+    Grant {
+        generation,
+        settings: Settings {
+            number: 1,
+            shards: None,
+            ttl: None,
+            ..Settings::default()
+        },
+        last_write_ms: 0,
+        alone: true,
+        spread: 0,
+        ..Grant::default()
+    }
+}
+
+fn living(generation: u64) -> Cell {
+    let mut cell = Cell::default();
+    cell.take_grant(grant(generation), NOW_MS);
+    cell
+}
+
+fn load(newest: u64) -> Load {
+    Load {
+        added: 1,
+        newest,
+        ..Load::default()
+    }
+}
+
+fn flush(cell: &mut Cell, number: u64, newest: u64) -> Result<u64, Refusal> {
+    let nonce = Nonce { lane: 1, number };
+    let counted = cell.apply(nonce, &load(newest), NOW_MS);
+    counted.map(|(outcome, _)| outcome.sequence)
+}
+
+/// Memory is gone; what was on disk is there. Buckets and sketches are of no interest here.
+fn crash(cell: &Cell) -> Cell {
+    if cell.generation().is_none() {
+        return Cell::default();
+    }
+    let none = BTreeMap::new();
+    Cell::restore(cell.hot_row(), [], Uniques::new(), Uniques::new(), none)
+}
+
+/// What is on its way, or was.
+#[derive(Clone, Debug)]
+struct Sent {
+    nonce: Nonce,
+    load: Load,
+    sent_ms: i64,
+    /// Whether its lane had seen the newest generation that it may count in.
+    has_seen: bool,
+}
+
+/// A cell, its root and its lanes. Every message may come again at any time.
+struct World {
+    cell: Cell,
+    lanes: [Lane<(), ()>; 3],
+    now_ms: i64,
+    /// The newest generation that was ever granted.
+    newest: u64,
+    crashes: usize,
+    sent: Vec<Sent>,
+    /// Where each flush was counted, and how many crashes there had been.
+    counted: BTreeMap<(u64, u64), (u64, usize)>,
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    /// A lane sends a write, and hears of its first attempt or not.
+    Send {
+        lane: usize,
+        is_heard: bool,
+    },
+    /// A copy of what was sent arrives.
+    Copy(prop::sample::Index),
+    /// The counter is deleted.
+    End,
+    Crash,
+    Tick(i64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..3_usize, any::<bool>()).prop_map(|(lane, is_heard)| Event::Send { lane, is_heard }),
+        4 => any::<prop::sample::Index>().prop_map(Event::Copy),
+        2 => Just(Event::End),
+        1 => Just(Event::Crash),
+        // 60 events of at most 900 ms stay within the time that nonces are kept.
+        2 => (0..900_i64).prop_map(Event::Tick),
+    ]
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            cell: Cell::default(),
+            lanes: [Lane::new(1), Lane::new(2), Lane::new(3)],
+            now_ms: NOW_MS,
+            newest: 0,
+            crashes: 0,
+            sent: Vec::new(),
+            counted: BTreeMap::new(),
+        }
+    }
+
+    /// As the object's shell: where a grant is needed, the root makes a generation as `Root::create` does.
+    fn deliver(&mut self, sent: &Sent) -> Result<Outcome, Refusal> {
+        let before = self.cell.clone();
+        let applied = match self.cell.apply(sent.nonce, &sent.load, self.now_ms) {
+            Err(Refusal::NeedsGrant) => {
+                let from_clock = u64::try_from(self.now_ms).expect("after 1970");
+                self.newest = from_clock.max(self.newest + 1);
+                self.cell.take_grant(grant(self.newest), self.now_ms);
+                self.cell.apply(sent.nonce, &sent.load, self.now_ms)
+            }
+            applied => applied,
+        };
+        let (outcome, changes) = applied?;
+        if changes.hot {
+            self.note_counted(sent);
+        } else {
+            assert_eq!(self.cell, before, "a copy changed the cell");
+        }
+        Ok(outcome)
+    }
+
+    fn note_counted(&mut self, sent: &Sent) {
+        let generation = self.cell.generation().expect("it counts");
+        let name = (sent.nonce.lane, sent.nonce.number);
+        let before = self.counted.insert(name, (generation, self.crashes));
+        let Some((earlier, crashes)) = before else {
+            return;
+        };
+        assert!(!sent.has_seen, "{sent:?} was counted in {earlier}");
+        assert!(crashes < self.crashes, "{sent:?} was forgotten");
+        let allowed = u64::try_from(sent.sent_ms + 2_000).expect("after 1970");
+        assert!(earlier < generation && generation <= allowed, "{sent:?}");
+    }
+
+    /// As `lanes::fly`.
+    fn send(&mut self, lane: usize, is_heard: bool) {
+        let now_ms = self.now_ms;
+        let lane = &mut self.lanes[lane];
+        let has_seen = lane.knows_generation();
+        let ticket = lane.join(load(0), now_ms, None).expect("there is room");
+        let (nonce, load) = lane.take_for(&ticket, now_ms).expect("nothing flies");
+        let mut sent = Sent {
+            nonce,
+            load,
+            sent_ms: now_ms,
+            has_seen,
+        };
+        let number = usize::try_from(nonce.lane - 1).expect("three lanes");
+        self.sent.push(sent.clone());
+        let mut outcome = self.deliver(&sent);
+        if !is_heard {
+            self.now_ms += 500;
+            outcome = self.deliver(&sent);
+        } else if let Err(Refusal::Newer(generation)) = outcome {
+            sent.load.newest = generation.max(newest_at(now_ms));
+            sent.has_seen = false;
+            self.sent.push(sent.clone());
+            outcome = self.deliver(&sent);
+        }
+        let lane = &mut self.lanes[number];
+        match outcome {
+            Ok(_) => lane.learn(self.cell.generation().expect("it counts")),
+            Err(Refusal::Newer(generation)) => lane.learn(generation),
+            Err(Refusal::Stray) => {}
+            Err(other) => assert_eq!(other, Refusal::Stray),
+        }
+        lane.land(nonce.number, (), self.now_ms);
+        assert!(!is_heard || outcome.is_ok(), "{sent:?}: {outcome:?}");
+    }
+
+    fn step(&mut self, event: &Event) {
+        match event {
+            Event::Send { lane, is_heard } => self.send(*lane, *is_heard),
+            Event::Copy(which) if !self.sent.is_empty() => {
+                let copy = which.get(&self.sent).clone();
+                let _ = self.deliver(&copy);
+            }
+            Event::Copy(_) => {}
+            Event::End => {
+                self.cell.close(self.newest);
+            }
+            Event::Crash => {
+                self.cell = crash(&self.cell);
+                self.crashes += 1;
+            }
+            Event::Tick(milliseconds) => self.now_ms += milliseconds,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(43, 1_024))]
+
+    #[test]
+    fn a_flush_counts_at_most_once_over_all_generations(events in vec(event(), 1..60)) {
+        let mut world = World::new();
+        for event in &events {
+            world.step(event);
+        }
+    }
+}
+
+#[test]
+fn a_flush_counts_in_no_generation_that_is_newer_than_its_lane_has_seen() {
+    let mut cell = living(NOW);
+    let before = cell.clone();
+    assert_eq!(flush(&mut cell, 1, NOW - 1), Err(Refusal::Newer(NOW)));
+    assert!(cell == before, "a refusal changes nothing");
+    assert_eq!(flush(&mut cell, 1, NOW), Ok(1));
+    assert_eq!(flush(&mut cell, 2, 0), Ok(2), "whichever lives");
+    assert_eq!(flush(&mut cell, 3, NOW + 1), Ok(3));
+}
+
+#[test]
+fn a_copy_does_not_create_a_counter_again_that_was_deleted() {
+    let mut cell = living(NOW);
+    cell.close(NOW);
+    assert_eq!(flush(&mut cell, 1, NOW), Err(Refusal::Newer(NOW + 1)));
+    // Sent again, since its writes are of now: they may begin a generation.
+    assert_eq!(flush(&mut cell, 1, NOW + 1), Err(Refusal::NeedsGrant));
+}
+
+#[test]
+fn what_was_counted_before_an_end_is_a_stray_after_it_and_after_the_next() {
+    let mut cell = living(1);
+    assert_eq!(flush(&mut cell, 7, 0), Ok(1));
+    for generation in [1, 2] {
+        cell.close(generation);
+        assert_eq!(flush(&mut cell, 7, 0), Err(Refusal::Stray), "while unborn");
+        cell.take_grant(grant(generation + 1), NOW_MS);
+        assert_eq!(flush(&mut cell, 7, 0), Err(Refusal::Stray));
+        assert_eq!(flush(&mut cell, 6, 0), Err(Refusal::Stray), "older still");
+    }
+    // Replaced without having been told of the end.
+    assert_eq!(flush(&mut cell, 8, 0), Ok(1), "what is new counts");
+    cell.take_grant(grant(4), NOW_MS);
+    assert_eq!(flush(&mut cell, 8, 0), Err(Refusal::Stray));
+    // Storage failed, so that memory was read from it again.
+    cell.adopt(crash(&cell));
+    assert_eq!(flush(&mut cell, 8, 0), Err(Refusal::Stray));
+    assert_eq!(flush(&mut cell, 9, 0), Ok(1));
+}
+
+#[test]
+fn memory_of_former_generations_is_bounded_and_keeps_the_newest() {
+    let outcome = Outcome {
+        sequence: 1,
+        added: 1.into(),
+        removed: 0.into(),
+    };
+    let half = u64::try_from(LANES_MAX / 2).expect("2,048");
+    let full = |lanes: std::ops::Range<u64>, number: u64| {
+        let mut nonces = Nonces::default();
+        for lane in lanes {
+            nonces.remember(Nonce { lane, number }, outcome, NOW_MS);
+        }
+        nonces
+    };
+    let both = full(0..2 * half, 1).with_newer(full(half..3 * half, 2));
+    let seen = |lane: u64, number: u64| both.has_seen(Nonce { lane, number });
+    assert!(!seen(0, 1), "the oldest made room");
+    assert!(seen(half, 2) && seen(half, 1), "a lane is there once");
+    assert!(seen(3 * half - 1, 2) && !seen(3 * half - 1, 3));
+    let known = (0..3 * half).filter(|lane| seen(*lane, 1)).count();
+    assert_eq!(known, LANES_MAX);
+}
+
+#[test]
+fn a_lane_sends_what_it_has_seen_and_before_that_what_may_begin_now() {
+    let mut lane: Lane<(), ()> = Lane::new(1);
+    let mut newest = |seen: Option<u64>| {
+        if let Some(seen) = seen {
+            lane.learn(seen);
+        }
+        let ticket = lane.join(load(9), NOW_MS, None).expect("there is room");
+        let (_, load) = lane.take_for(&ticket, NOW_MS).expect("nothing flies");
+        lane.land(ticket.batch, (), NOW_MS);
+        load.newest
+    };
+    assert_eq!(newest(None), NOW + 2_000);
+    assert_eq!(newest(Some(77)), 77);
+    assert_eq!(newest(Some(78)), 78);
+    // Never 0, which would be whichever lives.
+    for clock_ms in [i64::MIN, -2_000, i64::MAX] {
+        assert!(newest_at(clock_ms) > 0, "{clock_ms}");
+    }
+}

@@ -1,0 +1,188 @@
+//! The laws of merging: a vector is a state-based CRDT, a summary is a plain sum.
+
+use crate::common;
+use crate::common::merging;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::config;
+use merging::{datacenter, laws_of_merging};
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use tally::counter::flush::Element;
+use tally::counter::history::Count;
+use tally::counter::merge::{CellTotals, Part, Summary, Vector};
+use tally::counter::total::{CellTotal, Sum};
+use tally::sketch::{HashKey, Uniques, hash};
+
+/// A message of a cell: (datacenter, shard, generation, sequence).
+type Said = (u8, u8, u64, u64);
+
+fn totals((place, shard, generation, sequence): Said) -> CellTotals {
+    merging::totals(place, shard, generation, sequence)
+}
+
+fn vector(said: &[Said]) -> Vector {
+    let mut vector = Vector::default();
+    for &message in said {
+        vector.note((datacenter(message.0), message.1), totals(message));
+    }
+    vector
+}
+
+fn said() -> impl Strategy<Value = Vec<Said>> {
+    vec((0..3_u8, 0..3_u8, 1..4_u64, 0..6_u64), 0..20)
+}
+
+laws_of_merging!(Vector, said, vector, 11);
+
+fn signed(total: CellTotal) -> i128 {
+    i128::try_from(Sum::from(total).low_bits()).expect("small")
+}
+
+proptest! {
+    #![proptest_config(config(11, 256))]
+
+    #[test]
+    fn the_value_is_that_of_the_newest_generation(messages in said()) {
+        let newest = messages.iter().map(|said| said.2).max();
+        let mut cells: BTreeMap<(u8, u8), Said> = BTreeMap::new();
+        for &said in messages.iter().filter(|said| Some(said.2) == newest) {
+            let known = cells.entry((said.0, said.1)).or_insert(said);
+            *known = said.max(*known);
+        }
+        let value: i128 = cells
+            .values()
+            .map(|said| totals(*said))
+            .map(|totals| signed(totals.added) - signed(totals.removed))
+            .sum();
+        prop_assert_eq!(vector(&messages).value().to_string(), value.to_string());
+    }
+
+    #[test]
+    fn a_note_is_news_exactly_if_it_is_newer(messages in said(), next in said()) {
+        for said in next {
+            let mut known = vector(&messages);
+            let before = known.clone();
+            let of_cell = messages.iter().filter(|other| (other.0, other.1) == (said.0, said.1));
+            let newest = of_cell.map(|other| (other.2, other.3)).max();
+            let is_news = newest.is_none_or(|newest| newest < (said.2, said.3));
+            prop_assert_eq!(known.note((datacenter(said.0), said.1), totals(said)), is_news);
+            prop_assert_eq!(known != before, is_news);
+        }
+    }
+}
+
+/// A cell's share in plain numbers.
+#[derive(Clone, Debug)]
+struct Share {
+    added: u64,
+    removed: u64,
+    last_write_ms: i64,
+    elements: Vec<u8>,
+    recent: Vec<u8>,
+    window: Option<(u64, u64)>,
+    points: BTreeMap<i64, u64>,
+    kept_from: i64,
+}
+
+fn share() -> impl Strategy<Value = Share> {
+    (
+        any::<u64>(),
+        any::<u64>(),
+        -5..5_i64,
+        vec(any::<u8>(), 0..6),
+        vec(any::<u8>(), 0..6),
+        proptest::option::of((any::<u64>(), any::<u64>())),
+        btree_map(0..6_i64, any::<u64>(), 0..5),
+        prop_oneof![Just(i64::MIN), -3..3_i64],
+    )
+        .prop_map(
+            |(added, removed, last_write_ms, elements, recent, window, points, kept_from)| Share {
+                added,
+                removed,
+                last_write_ms,
+                elements,
+                recent,
+                window,
+                points,
+                kept_from,
+            },
+        )
+}
+
+fn uniques<'a>(elements: impl IntoIterator<Item = &'a u8>) -> Uniques {
+    let key = HashKey::from([0; 16]);
+    let mut uniques = Uniques::new();
+    for element in elements {
+        let element = Element::of(hash(&key, &[*element]));
+        uniques.insert(element.source(key.id(), 4), element.token);
+    }
+    uniques
+}
+
+fn summary(shares: &[Share]) -> Summary {
+    let mut summary = Summary::default();
+    for share in shares {
+        let part = Part {
+            totals: CellTotals {
+                generation: 1,
+                sequence: 1,
+                added: u128::from(share.added).into(),
+                removed: u128::from(share.removed).into(),
+            },
+            last_write_ms: share.last_write_ms,
+            uniques: uniques(&share.elements),
+            window: share.window.map(|(count, max_error)| Count {
+                count: count.into(),
+                max_error: max_error.into(),
+            }),
+            points: share
+                .points
+                .iter()
+                .map(|(&start, &count)| (start, count.into()))
+                .collect(),
+            kept_from: share.kept_from,
+        };
+        summary.add_part(part, uniques(&share.recent));
+    }
+    summary
+}
+
+proptest! {
+    #![proptest_config(config(12, 256))]
+
+    #[test]
+    fn a_summary_is_the_sum_of_its_cells(shares in vec(share(), 0..6)) {
+        let sum = summary(&shares);
+        let total = |of: fn(&Share) -> u64| shares.iter().map(|share| u128::from(of(share))).sum::<u128>();
+        prop_assert_eq!(sum.added.to_string(), total(|share| share.added).to_string());
+        prop_assert_eq!(sum.removed.to_string(), total(|share| share.removed).to_string());
+        prop_assert_eq!(sum.window.count, total(|share| share.window.unwrap_or_default().0));
+        prop_assert_eq!(sum.window.max_error, total(|share| share.window.unwrap_or_default().1));
+        let newest = shares.iter().map(|share| share.last_write_ms).max();
+        prop_assert_eq!(sum.last_write_ms, newest.unwrap_or(i64::MIN));
+        let kept_from = shares.iter().map(|share| share.kept_from).max();
+        prop_assert_eq!(sum.kept_from, kept_from.unwrap_or(i64::MIN));
+        let starts: BTreeSet<i64> = shares.iter().flat_map(|share| share.points.keys().copied()).collect();
+        prop_assert_eq!(sum.points.keys().copied().collect::<BTreeSet<_>>(), starts);
+        for (start, count) in &sum.points {
+            let of_cells = shares.iter().filter_map(|share| share.points.get(start));
+            prop_assert_eq!(*count, of_cells.map(|count| u128::from(*count)).sum::<u128>());
+        }
+        let all = uniques(shares.iter().flat_map(|share| &share.elements));
+        prop_assert_eq!(&sum.uniques, &all);
+        let recent = uniques(shares.iter().flat_map(|share| &share.recent));
+        prop_assert_eq!(&sum.window_uniques, &recent);
+    }
+
+    #[test]
+    fn sums_of_sums_are_sums_in_any_order(shares in vec(share(), 0..6), at in 0..6_usize) {
+        let (left, right) = shares.split_at(at.min(shares.len()));
+        let (mut one, mut other) = (summary(left), summary(right));
+        one.add(summary(right));
+        other.add(summary(left));
+        prop_assert_eq!(&one, &summary(&shares));
+        prop_assert_eq!(&other, &one);
+    }
+}

@@ -1,0 +1,427 @@
+//! Law: a numbered write is counted once, however often, when and in whatever order it comes, and what is kept of many
+//! is one short row.
+
+use crate::common;
+use crate::common::home;
+use crate::common::rows;
+
+use std::cell::{Cell as Kept, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use common::config;
+use home::NOW_MS;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rows::Rows;
+use tally::counter::cell::Cell;
+use tally::counter::flush::Changes;
+use tally::counter::id::{CounterId, Datacenter};
+use tally::counter::ledger::{
+    DRAWN_KEPT_SECONDS, DRAWN_PER_SECOND, DRAWN_RECORDS_MAX, Keyed, KeyedOutcome, Keys, Ledger,
+    WriteKey,
+};
+use tally::counter::numbers::{
+    Decided, NUMBERED, Numbering, Numbers, SPANS_MAX, is_over, lane_and_number, slot_of,
+};
+use tally::protocol::keyed::{Carrier, count_unclaimed};
+use tally::protocol::messages::{Claimed, Counted, Fault, Holder, Owner};
+
+const DAY_MS: i64 = 86_400_000;
+
+fn counter(number: usize) -> CounterId {
+    CounterId::parse(format!("c{number}")).expect("an id")
+}
+
+fn write(key: WriteKey, added: u128) -> Keyed {
+    Keyed {
+        key,
+        fingerprint: NUMBERED,
+        generation: 1,
+        added,
+        removed: 0,
+        live: Vec::new(),
+        past: vec![(NOW_MS / 1_000, added)],
+        seen: Some(Default::default()),
+        condition: None,
+        samples: Vec::new(),
+    }
+}
+
+/// A cell with its rows.
+struct Shell {
+    cell: Cell,
+    rows: Rows,
+}
+
+impl Shell {
+    fn new() -> Self {
+        let mut rows = Rows::default();
+        let cell = home::cell(home::home(1, 0, None));
+        rows.write_hot(&cell);
+        Self { cell, rows }
+    }
+
+    fn count(&mut self, writes: &[Keyed], moves: Option<u32>, now_ms: i64) -> Vec<KeyedOutcome> {
+        let mut changes = Changes::default();
+        let known = |lane| self.rows.numbers(lane);
+        let outcomes = (self.cell).apply_numbered(writes, moves, now_ms, &known, &mut changes);
+        self.rows.write(&self.cell, &changes, now_ms / 1_000);
+        outcomes.expect("it has a grant")
+    }
+
+    fn strike(&mut self, write: &Keyed, moves: u32) -> KeyedOutcome {
+        let mut changes = Changes::default();
+        let known = |lane| self.rows.numbers(lane);
+        let only = std::slice::from_ref(write);
+        let home = Datacenter::parse("IAD").expect("a datacenter");
+        let moves = Some(moves);
+        let struck = (self.cell).strike_numbered(only, moves, &home, NOW_MS, &known, &mut changes);
+        self.rows.write(&self.cell, &changes, NOW_MS / 1_000);
+        struck[0]
+    }
+
+    fn restart(&mut self) {
+        self.cell = self.rows.load();
+    }
+}
+
+/// Leads of one counter, of which home alone counts, and a network that loses calls and answers.
+struct Leads {
+    shells: RefCell<Vec<Shell>>,
+    home: Kept<usize>,
+    /// Of each call: whether it is lost, and whether its answer is.
+    losses: RefCell<Vec<(bool, bool)>>,
+    counted: RefCell<BTreeSet<WriteKey>>,
+    /// What was sent: it may come once more, at any time.
+    copies: RefCell<Vec<Copied>>,
+}
+
+#[derive(Clone)]
+enum Copied {
+    Claim(Datacenter, Vec<WriteKey>, Option<Holder>),
+    Count(Datacenter, Option<u32>, Vec<Keyed>),
+}
+
+fn lead(number: usize) -> Datacenter {
+    Datacenter::parse(&format!("D{number:02}")).expect("a name")
+}
+
+impl Leads {
+    fn place_of(lead: &Datacenter) -> usize {
+        lead.as_str()[1..].parse().expect("a number")
+    }
+
+    fn receive(&self, message: &Copied) -> Result<Claimed, Counted> {
+        let mut shells = self.shells.borrow_mut();
+        let mut changes = Changes::default();
+        let home = self.home.get();
+        match message {
+            Copied::Claim(here, keys, struck_at) => {
+                let shell = &mut shells[Self::place_of(here)];
+                let next = (lead(home) != *here).then(|| lead(home));
+                let struck_at = struck_at.clone().map_or((None, 0), |holder| {
+                    let to = (holder.datacenter != *here).then_some(holder.datacenter);
+                    (to, holder.moves)
+                });
+                let known = |lane| shell.rows.numbers(lane);
+                let places = (shell.cell).place_numbered(
+                    keys,
+                    &struck_at,
+                    Some(&next),
+                    &known,
+                    &mut changes,
+                );
+                shell.rows.write(&shell.cell, &changes, NOW_MS / 1_000);
+                let owners = places.into_iter().map(|place| {
+                    let (to, moves) = place.expect("there is room");
+                    let datacenter = to.unwrap_or_else(|| here.clone());
+                    Owner::Lead(Holder { datacenter, moves })
+                });
+                Ok(Claimed {
+                    generation: 1,
+                    owners: owners.collect(),
+                })
+            }
+            Copied::Count(to, moves, writes) => {
+                let place = Self::place_of(to);
+                let shell = &mut shells[place];
+                let outcomes = if place == home {
+                    shell.count(writes, *moves, NOW_MS)
+                } else {
+                    let known = |lane| shell.rows.numbers(lane);
+                    let home = lead(home);
+                    let struck = (shell.cell).strike_numbered(
+                        writes,
+                        *moves,
+                        &home,
+                        NOW_MS,
+                        &known,
+                        &mut changes,
+                    );
+                    shell.rows.write(&shell.cell, &changes, NOW_MS / 1_000);
+                    struck
+                };
+                for (write, outcome) in writes.iter().zip(&outcomes) {
+                    if matches!(outcome, KeyedOutcome::Counted(_)) {
+                        assert!(self.counted.borrow_mut().insert(write.key), "counted twice");
+                    }
+                }
+                Err(Counted {
+                    outcomes,
+                    shards: 1,
+                    home: None,
+                })
+            }
+        }
+    }
+
+    fn call(&self, message: Copied) -> Result<Result<Claimed, Counted>, Fault> {
+        let (is_lost, is_unanswered) = self.losses.borrow_mut().pop().unwrap_or_default();
+        let lost = || Err(Fault::Unavailable("lost".to_owned()));
+        self.copies.borrow_mut().push(message.clone());
+        if is_lost {
+            return lost();
+        }
+        let answer = self.receive(&message);
+        if is_unanswered { lost() } else { Ok(answer) }
+    }
+}
+
+impl Carrier for Leads {
+    async fn claim(
+        &self,
+        here: &Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Holder>,
+    ) -> Result<Claimed, Fault> {
+        let answer = self.call(Copied::Claim(here.clone(), keys, struck_at))?;
+        Ok(answer.expect("it answers a claim"))
+    }
+
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        let answer = self.call(Copied::Count(lead.clone(), moves, writes))?;
+        Ok(answer.expect_err("it answers a count"))
+    }
+}
+
+/// Runs what never waits.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("nobody waits here"),
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    /// The first lead is asked to count this write, and sends it on.
+    Send(usize),
+    MoveHome(usize),
+    /// Something that was sent comes once more.
+    Copy(usize),
+    Restart(usize),
+}
+
+proptest! {
+    #![proptest_config(config(161, 256))]
+
+    #[test]
+    fn a_write_that_is_sent_on_is_counted_by_one_lead_wherever_home_goes(
+        events in vec(prop_oneof![
+            4 => (0..4_usize).prop_map(Event::Send),
+            2 => (0..3_usize).prop_map(Event::MoveHome),
+            2 => any::<usize>().prop_map(Event::Copy),
+            1 => (0..3_usize).prop_map(Event::Restart),
+        ], 1..40),
+        losses in vec((prop::bool::weighted(0.2), prop::bool::weighted(0.3)), 0..60),
+    ) {
+        let leads = Leads {
+            shells: RefCell::new((0..3).map(|_| Shell::new()).collect()),
+            home: Kept::new(1),
+            losses: RefCell::new(losses),
+            counted: RefCell::default(),
+            copies: RefCell::default(),
+        };
+        let mut numbering = Numbering::default();
+        let keys: Vec<WriteKey> = (0..4).map(|_| numbering.next(&counter(0), NOW_MS, &mut || 7)).collect();
+        let send = |place: usize| {
+            let only = [write(keys[place], 1)];
+            now(count_unclaimed(&leads, &lead(0), &only)).remove(0).1
+        };
+        for event in events {
+            match event {
+                Event::Send(place) => drop(send(place)),
+                Event::MoveHome(place) => leads.home.set(place),
+                Event::Restart(place) => leads.shells.borrow_mut()[place].restart(),
+                Event::Copy(pick) => {
+                    let copies = leads.copies.borrow().clone();
+                    if let Some(copied) = copies.get(pick % copies.len().max(1)) {
+                        drop(leads.receive(copied));
+                    }
+                }
+            }
+        }
+        // Once nothing is lost, each is counted, wherever it has been.
+        leads.losses.borrow_mut().clear();
+        for place in 0..4 {
+            let counted = (0..4).any(|_| send(place).is_ok_and(|outcome| outcome.is_counted()));
+            prop_assert!(counted, "{place}");
+            prop_assert_eq!(send(place), Ok(KeyedOutcome::CountedBefore));
+        }
+    }
+
+    #[test]
+    fn spans_say_what_was_noted_and_are_as_few_as_can_be(
+        puts in vec((1..40_u64, prop_oneof![3 => Just(Decided::Counted), 1 => (0..3_u32).prop_map(Decided::Struck), 1 => (0..3_u32).prop_map(|moves| Decided::Sent((None, moves)))]), 0..120),
+    ) {
+        let mut numbers = Numbers::default();
+        let mut model: BTreeMap<u64, Decided> = BTreeMap::new();
+        for (number, decided) in puts {
+            numbers.put(number, decided.clone());
+            model.insert(number, decided);
+            for number in 0..42 {
+                prop_assert_eq!(numbers.get(number), model.get(&number).cloned());
+            }
+            let is_new = |(number, decided): &(&u64, &Decided)| model.get(&(*number - 1)) != Some(*decided);
+            prop_assert_eq!(numbers.spans(), model.iter().filter(is_new).count());
+        }
+    }
+
+    #[test]
+    fn a_write_counts_once_through_copies_restarts_and_disorder(
+        sends in vec((0..3_usize, 0..12_usize, any::<bool>()), 1..80),
+    ) {
+        let mut shell = Shell::new();
+        let mut writes: BTreeMap<(usize, usize), Keyed> = BTreeMap::new();
+        for sender in 0..3 {
+            let mut numbering = Numbering::default();
+            for place in 0..12 {
+                let key = numbering.next(&counter(0), NOW_MS, &mut || u64::try_from(sender).unwrap() + 7);
+                writes.insert((sender, place), write(key, 1 << place));
+            }
+        }
+        let mut counted = BTreeMap::new();
+        for (sender, place, restarts) in sends {
+            let only = [writes[&(sender, place)].clone()];
+            let outcome = shell.count(&only, None, NOW_MS)[0];
+            let is_first = counted.insert((sender, place), only[0].added).is_none();
+            prop_assert_eq!(matches!(outcome, KeyedOutcome::Counted(_)), is_first);
+            prop_assert_eq!(outcome == KeyedOutcome::CountedBefore, !is_first);
+            if restarts {
+                shell.restart();
+            }
+        }
+        let part = shell.cell.answer(&tally::counter::merge::Question::plain(1)).expect("it counts");
+        prop_assert_eq!(part.totals.added, counted.values().sum::<u128>());
+    }
+
+    #[test]
+    fn a_sender_numbers_each_counter_from_one_and_never_gives_a_key_twice(
+        writes in vec((0..5_usize, 0..40_i64), 1..100),
+    ) {
+        let mut numbering = Numbering::default();
+        let (mut now_ms, mut lanes) = (NOW_MS, 0);
+        let mut given: BTreeMap<(WriteKey, usize), u64> = BTreeMap::new();
+        for (number, days) in writes {
+            now_ms += days / 30 * DAY_MS * 10;
+            let key = numbering.next(&counter(number), now_ms, &mut || { lanes += 1; lanes });
+            let (lane, place) = lane_and_number(key);
+            let before = given.insert((lane, number), place);
+            prop_assert_eq!(place, before.unwrap_or(0) + 1);
+            prop_assert!(!is_over(key, now_ms + 28 * DAY_MS), "kept for as long as a queue delivers, twice");
+            prop_assert!(slot_of(key) > now_ms + 30 * DAY_MS);
+        }
+    }
+}
+
+#[test]
+fn a_million_writes_of_a_sender_are_one_row_of_one_span() {
+    let mut numbers = Numbers::default();
+    for number in 1..=1_000_000 {
+        numbers.put(number, Decided::Counted);
+    }
+    assert_eq!(numbers.spans(), 1);
+    let bytes = postcard::to_allocvec(&numbers).expect("encoded");
+    assert!(bytes.len() < 10);
+}
+
+#[test]
+fn a_lane_with_too_many_gaps_takes_no_more() {
+    let mut shell = Shell::new();
+    let mut numbering = Numbering::default();
+    let mut keys = (0..).map(|_| numbering.next(&counter(0), NOW_MS, &mut || 7));
+    let gaps = SPANS_MAX + 10;
+    let every_other: Vec<Keyed> = (keys.by_ref().step_by(2).take(gaps))
+        .map(|key| write(key, 1))
+        .collect();
+    let outcomes = shell.count(&every_other, None, NOW_MS);
+    let full = outcomes
+        .iter()
+        .filter(|outcome| **outcome == KeyedOutcome::Full);
+    assert_eq!(full.count(), gaps - SPANS_MAX + 1);
+}
+
+#[test]
+fn what_is_too_old_to_be_known_is_never_counted() {
+    let mut shell = Shell::new();
+    let key = Numbering::default().next(&counter(0), NOW_MS, &mut || 7);
+    let late_ms = slot_of(key);
+    let outcomes = shell.count(&[write(key, 1)], None, late_ms);
+    assert_eq!(outcomes, [KeyedOutcome::Expired]);
+}
+
+#[test]
+fn a_struck_write_is_counted_only_by_a_claim_that_came_back() {
+    let mut shell = Shell::new();
+    let key = Numbering::default().next(&counter(0), NOW_MS, &mut || 7);
+    let write = write(key, 5);
+    assert_eq!(shell.strike(&write, 0), KeyedOutcome::Struck);
+    shell.restart();
+    let only = std::slice::from_ref(&write);
+    for late in [None, Some(0)] {
+        assert_eq!(shell.count(only, late, NOW_MS), [KeyedOutcome::Struck]);
+    }
+    assert!(shell.count(only, Some(2), NOW_MS)[0].is_counted());
+    assert_eq!(shell.strike(&write, 3), KeyedOutcome::CountedBefore);
+}
+
+#[test]
+fn an_unborn_cell_keeps_what_it_struck_out() {
+    let mut cell = Cell::default();
+    assert!(cell.is_blank());
+    let key = Numbering::default().next(&counter(0), NOW_MS, &mut || 7);
+    let mut changes = Changes::default();
+    let none = |_| Numbers::default();
+    let home = Datacenter::local();
+    cell.strike_numbered(&[write(key, 5)], None, &home, NOW_MS, &none, &mut changes);
+    assert!(!cell.is_blank());
+}
+
+#[test]
+fn drawn_keys_are_decided_a_thousand_times_a_second_for_an_hour_and_take_no_room_from_clients() {
+    let mut ledger = Ledger::default();
+    let kept_ms = i64::try_from(DRAWN_KEPT_SECONDS).expect("minutes") * 1_000;
+    let per_second = i64::try_from(DRAWN_PER_SECOND).expect("thousands");
+    let mut most = 0;
+    for number in 0..3_600 * per_second {
+        let now_ms = NOW_MS + number * 1_000 / per_second;
+        ledger.expire(now_ms);
+        let slot = ledger.admit(now_ms, kept_ms, DRAWN_RECORDS_MAX);
+        assert!(
+            slot.is_some_and(|slot| slot >= now_ms + kept_ms),
+            "{number}"
+        );
+        most = most.max(ledger.records());
+    }
+    assert!(most * 3 <= DRAWN_RECORDS_MAX, "{most}");
+    let mut cell = Cell::default();
+    cell.restore_ledger(Keys::Drawn, ledger);
+    assert_eq!(cell.ledger(Keys::Clients).records(), 0);
+}

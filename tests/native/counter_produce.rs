@@ -1,0 +1,321 @@
+//! Laws of an isolate's producer: each event is in one message of one batch, batches stay within the bounds of
+//! the platform, and whatever a queue does to messages, each counts once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use tally::counter::id::{CounterId, Datacenter};
+use tally::counter::ledger::WriteKey;
+use tally::counter::produce::{
+    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FULL_MAX, INBOX_LIMITS, MESSAGE_BYTES_MAX, Producer,
+    QUEUE_LIMITS, Sent, WAIT_MS_MAX,
+};
+use tally::counter::queue::SUMMED_MAX;
+use tally::protocol::queued::{Message, group};
+
+const NOW_MS: i64 = 1_777_593_630_000;
+
+fn event(counter: usize, added: u128, place: usize, clients: Option<u8>, drawn: u64) -> Sent {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&drawn.to_le_bytes());
+    Sent {
+        datacenter: Datacenter::parse(["FRA", "IAD"][place % 2]).expect("a datacenter"),
+        counter: CounterId::parse(format!("c{counter}")).expect("a counter id"),
+        generation: 5,
+        added,
+        second: NOW_MS / 1_000 + i64::try_from(place / 2).expect("a few seconds"),
+        is_clients: clients.is_some(),
+        key: clients.map_or(WriteKey(key), |key| WriteKey([key + 1; 16])),
+        fingerprint: clients.map_or(0, u64::from),
+    }
+}
+
+/// Takes what may fly, of whichever lane.
+fn take<O: Clone>(producer: &mut Producer<O>, now_ms: i64) -> Option<(u64, Vec<Sent>)> {
+    let taken = producer.take(now_ms, &mut || 7);
+    taken.map(|(nonce, messages)| (nonce.number, messages))
+}
+
+/// What an event or a message says of where, when and whose it is.
+type Name = (CounterId, Datacenter, i64);
+
+fn name(sent: &Sent) -> Name {
+    (sent.counter.clone(), sent.datacenter.clone(), sent.second)
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Join(usize, u128, usize, Option<u8>),
+    Take,
+    Land,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let amount = prop_oneof![
+        1_u128..10,
+        Just(SUMMED_MAX),
+        Just(SUMMED_MAX + 1),
+        Just(u128::MAX)
+    ];
+    let join = (
+        0_usize..300,
+        amount,
+        0_usize..4,
+        prop::option::weighted(0.2, 0_u8..5),
+    )
+        .prop_map(|(counter, added, place, key)| Step::Join(counter, added, place, key));
+    prop::collection::vec(
+        prop_oneof![60 => join, 1 => Just(Step::Take), 1 => Just(Step::Land)],
+        1..400,
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn each_event_is_in_one_message_of_the_batch_that_it_was_told(steps in steps()) {
+        let mut producer: Producer<u64> = Producer::new(QUEUE_LIMITS);
+        let mut joined: BTreeMap<u64, Vec<Sent>> = BTreeMap::new();
+        let mut batches: BTreeMap<u64, Vec<Sent>> = BTreeMap::new();
+        let mut flying = BTreeSet::new();
+        let mut drawn = 0;
+        for step in steps {
+            match step {
+                Step::Join(counter, added, place, clients) => {
+                    drawn += 1;
+                    let event = event(counter, added, place, clients, drawn);
+                    let number = producer.join(event.clone()).expect("there is room");
+                    prop_assert!(!batches.contains_key(&number), "a batch that was taken is closed");
+                    joined.entry(number).or_default().push(event);
+                }
+                Step::Take => if let Some((number, messages)) = take(&mut producer, NOW_MS) {
+                    prop_assert!(messages.len() <= BATCH_MESSAGES_MAX);
+                    prop_assert!(batches.insert(number, messages).is_none());
+                    flying.insert(number);
+                    prop_assert!(flying.len() <= QUEUE_LIMITS.flights_max);
+                },
+                Step::Land => if let Some(number) = flying.pop_first() {
+                    prop_assert_eq!(producer.outcome(number), None);
+                    producer.land(number, number * 2);
+                    prop_assert_eq!(producer.outcome(number), Some(number * 2));
+                },
+            }
+        }
+        loop {
+            while let Some(number) = flying.pop_first() {
+                producer.land(number, 0);
+            }
+            let Some((number, messages)) = take(&mut producer, NOW_MS) else { break };
+            batches.insert(number, messages);
+            flying.insert(number);
+        }
+        prop_assert_eq!(batches.len(), joined.len());
+        for (number, events) in &joined {
+            let messages = &batches[number];
+            let of_clients = |sent: &&Sent| sent.is_clients;
+            // A client's event goes as it is: its key stands for it alone.
+            prop_assert_eq!(
+                messages.iter().filter(of_clients).collect::<Vec<_>>(),
+                events.iter().filter(of_clients).collect::<Vec<_>>()
+            );
+            let sums = |list: &[Sent]| {
+                let mut sums: BTreeMap<Name, (u128, u64)> = BTreeMap::new();
+                for sent in list.iter().filter(|sent| !sent.is_clients) {
+                    let (sum, wraps) = sums.entry(name(sent)).or_default();
+                    let (next, wrapped) = sum.overflowing_add(sent.added);
+                    (*sum, *wraps) = (next, *wraps + u64::from(wrapped));
+                }
+                sums
+            };
+            prop_assert_eq!(sums(messages), sums(events));
+            // What no counter can hold is alone.
+            for event in events.iter().filter(|event| event.added > SUMMED_MAX) {
+                prop_assert!(messages.contains(event));
+            }
+        }
+    }
+
+    #[test]
+    fn messages_that_come_twice_and_in_any_order_count_once(
+        events in prop::collection::vec((0_usize..4, 1_u128..100, 0_usize..4, prop::option::weighted(0.3, 0_u8..4)), 1..60),
+        order in prop::collection::vec(any::<prop::sample::Index>(), 1..40),
+    ) {
+        let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
+        let mut acknowledged: BTreeMap<CounterId, u128> = BTreeMap::new();
+        let mut keys = BTreeSet::new();
+        for ((counter, added, place, clients), drawn) in events.into_iter().zip(1..) {
+            // A client sends the same amount with the same key, from wherever it is.
+            let added = clients.map_or(added, |key| u128::from(key) + 1);
+            let event = event(counter, added, place, clients, drawn);
+            if clients.is_none() || keys.insert((event.counter.clone(), event.key)) {
+                *acknowledged.entry(event.counter.clone()).or_default() += added;
+            }
+            producer.join(event);
+        }
+        let (_, messages) = take(&mut producer, NOW_MS).expect("a batch");
+        let mut counted = BTreeSet::new();
+        let mut totals: BTreeMap<CounterId, u128> = BTreeMap::new();
+        // Some batches of any messages, and then one of all.
+        let again = order.chunks(7).map(|some| some.iter().map(|which| which.get(&messages)).collect());
+        let all: Vec<&Sent> = messages.iter().collect();
+        for batch in again.chain([all]) {
+            let batch: Vec<Sent> = batch.into_iter().cloned().collect();
+            let length = batch.len();
+            let groups = group(batch.clone().into_iter().enumerate().collect());
+            let mut places: Vec<usize> = groups.iter().flat_map(|group| group.places.clone()).collect();
+            places.sort_unstable();
+            prop_assert_eq!(places, (0..length).collect::<Vec<_>>());
+            for group in groups {
+                let first = group.dues[0].clone();
+                for (place, due) in group.places.iter().zip(&group.dues) {
+                    prop_assert_eq!(&batch[*place].clone().into_due(), due);
+                    prop_assert_eq!(&group.datacenter, &batch[*place].datacenter);
+                    prop_assert_eq!((&due.counter, due.is_clients), (&first.counter, first.is_clients));
+                    prop_assert_eq!(due.write.generation, first.write.generation);
+                    if counted.insert((due.counter.clone(), due.write.key)) {
+                        *totals.entry(due.counter.clone()).or_default() += due.write.added;
+                    }
+                }
+            }
+        }
+        prop_assert_eq!(totals, acknowledged);
+    }
+}
+
+#[test]
+fn what_comes_while_a_batch_flies_flies_together_and_full_batches_fly_beside_it() {
+    let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
+    assert_eq!(take(&mut producer, NOW_MS), None);
+    assert_eq!(producer.join(event(0, 1, 0, None, 1)), Some(1));
+    let (number, messages) = take(&mut producer, NOW_MS).expect("nothing flies");
+    assert_eq!((number, messages.len()), (1, 1));
+    for drawn in 0..50 {
+        assert_eq!(producer.join(event(0, 1, 0, None, drawn)), Some(2));
+    }
+    assert_eq!(take(&mut producer, NOW_MS), None);
+    for counter in 0..100 {
+        producer.join(event(counter, 1, 0, None, 1));
+    }
+    assert_eq!(producer.join(event(100, 1, 0, None, 1)), Some(3));
+    let (number, messages) = take(&mut producer, NOW_MS).expect("a full one");
+    assert_eq!((number, messages.len(), messages[0].added), (2, 100, 51));
+    producer.land(2, ());
+    assert_eq!(take(&mut producer, NOW_MS), None);
+    producer.land(1, ());
+    assert_eq!(
+        take(&mut producer, NOW_MS).map(|(number, _)| number),
+        Some(3)
+    );
+}
+
+#[test]
+fn a_flight_that_nobody_hears_of_does_not_hold_up_others() {
+    let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
+    producer.join(event(0, 1, 0, None, 1));
+    assert!(take(&mut producer, NOW_MS).is_some());
+    producer.join(event(0, 1, 0, None, 2));
+    assert_eq!(take(&mut producer, NOW_MS + WAIT_MS_MAX), None);
+    assert!(take(&mut producer, NOW_MS + WAIT_MS_MAX + 1).is_some());
+}
+
+#[test]
+fn batches_to_an_inbox_fly_one_after_the_other_and_a_lost_one_ends_its_lane() {
+    let mut producer: Producer<()> = Producer::new(INBOX_LIMITS);
+    let mut lanes = 0;
+    let mut next = |producer: &mut Producer<()>, now_ms: i64| {
+        let taken = producer.take(now_ms, &mut || {
+            lanes += 1;
+            lanes
+        });
+        taken.map(|(nonce, messages)| (nonce.lane, nonce.number, messages.len()))
+    };
+    // Each as it came, though all are of one counter.
+    for drawn in 0..1_003 {
+        assert!(producer.join(event(0, 1, 0, None, drawn)).is_some());
+    }
+    let full = INBOX_LIMITS.messages_max;
+    assert_eq!(next(&mut producer, NOW_MS), Some((1, 1, full)));
+    assert_eq!(next(&mut producer, NOW_MS), None);
+    producer.land(1, ());
+    assert_eq!(next(&mut producer, NOW_MS), Some((1, 2, full)));
+    // Its request was ended: it may still arrive, after what flies now.
+    let later_ms = NOW_MS + WAIT_MS_MAX + 1;
+    assert_eq!(next(&mut producer, later_ms), Some((2, 3, 3)));
+    assert!(!producer.is_idle());
+    producer.land(2, ());
+    assert_eq!(producer.outcome(2), Some(()));
+    assert!(!producer.is_idle());
+    producer.land(3, ());
+    assert!(producer.is_idle());
+    producer.join(event(0, 1, 0, None, 1));
+    assert_eq!(next(&mut producer, later_ms), Some((2, 4, 1)));
+}
+
+#[test]
+fn an_inbox_is_given_the_event_of_a_message() {
+    let plain = event(1, 300, 0, None, 9);
+    let logged = plain.clone().into_event();
+    assert_eq!(
+        (&logged.counter, logged.delta, logged.second, logged.key),
+        (&plain.counter, 300, plain.second, None)
+    );
+    let keyed = event(1, 300, 0, Some(6), 9).into_event();
+    assert_eq!(keyed.key, Some((WriteKey([7; 16]), 6)));
+}
+
+#[test]
+fn too_many_that_wait_are_refused() {
+    let mut producer: Producer<()> = Producer::new(QUEUE_LIMITS);
+    let room = (FULL_MAX + 1) * BATCH_MESSAGES_MAX;
+    for counter in 0..room {
+        assert!(producer.join(event(counter, 1, 0, None, 1)).is_some());
+    }
+    assert_eq!(producer.join(event(room, 1, 0, None, 1)), None);
+    // Of a counter that is in the open batch there is always room for more.
+    assert!(producer.join(event(room - 1, 1, 0, None, 1)).is_some());
+    assert_eq!(
+        take(&mut producer, NOW_MS).map(|(number, _)| number),
+        Some(1)
+    );
+    assert!(producer.join(event(room, 1, 0, None, 1)).is_some());
+}
+
+#[test]
+fn the_longest_message_is_within_its_bound_and_a_batch_of_them_within_the_platforms() {
+    let longest = Sent {
+        datacenter: Datacenter::parse(&"X".repeat(16)).expect("a datacenter"),
+        counter: CounterId::parse("é".repeat(256)).expect("a counter id"),
+        generation: u64::MAX,
+        added: u128::MAX,
+        second: i64::MIN,
+        is_clients: true,
+        key: WriteKey([255; 16]),
+        fingerprint: u64::MAX,
+    };
+    let bytes = Message::write(longest.clone()).expect("it can be written");
+    assert_eq!(bytes.len(), MESSAGE_BYTES_MAX);
+    assert!(bytes.len() * BATCH_MESSAGES_MAX < BATCH_BYTES_MAX);
+    assert_eq!(Message::read(&bytes), Some(longest));
+}
+
+#[test]
+fn a_message_has_these_bytes_and_nothing_else_is_one() {
+    let sent = event(1, 300, 0, Some(6), 0);
+    let bytes = Message::write(sent.clone()).expect("it can be written");
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(
+        hex,
+        "000346524102633105ac02bcb49f9f0d010707070707070707070707070707070706"
+    );
+    assert_eq!(Message::read(&bytes), Some(sent.clone()));
+    for length in 0..bytes.len() {
+        assert_eq!(Message::read(&bytes[..length]), None);
+    }
+    let mut later = bytes.clone();
+    later[0] = 1;
+    assert_eq!(Message::read(&later), None, "a version that is not known");
+    let nothing = Message::write(Sent { added: 0, ..sent }).expect("it can be written");
+    assert_eq!(Message::read(&nothing), None);
+    assert_eq!(Message::read(&vec![0; MESSAGE_BYTES_MAX + 1]), None);
+}

@@ -1,0 +1,355 @@
+//! Law: however many leads have the keys of a body, it makes no more calls than it may; what is left over fails
+//! with nothing counted, and is told so.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use tally::counter::id::Datacenter;
+use tally::counter::ledger::{Keyed, KeyedOutcome, Recorded, Unchanged, WriteKey};
+use tally::protocol::batch::gather::Times;
+use tally::protocol::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
+use tally::protocol::keyed::{
+    Bounded, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed, element_second,
+};
+use tally::protocol::messages::{Claimed, Counted, Fault, Holder, Owner};
+
+/// A root that spreads keys over so many leads, which all answer at once.
+struct Spread<'a> {
+    leads: usize,
+    calls: &'a Cell<usize>,
+    counted: &'a RefCell<BTreeSet<WriteKey>>,
+    /// Whether the leads strike out all that they get.
+    strikes: bool,
+}
+
+fn lead(number: usize) -> Datacenter {
+    Datacenter::parse(&format!("D{number:03}")).expect("a name")
+}
+
+impl Carrier for Spread<'_> {
+    async fn claim(
+        &self,
+        _here: &Datacenter,
+        keys: Vec<WriteKey>,
+        _struck_at: Option<Holder>,
+    ) -> Result<Claimed, Fault> {
+        self.calls.set(self.calls.get() + 1);
+        let owners =
+            (0..keys.len()).map(|number| Owner::Lead(Holder::first(&lead(number % self.leads))));
+        Ok(Claimed {
+            generation: 1,
+            owners: owners.collect(),
+        })
+    }
+
+    async fn count(
+        &self,
+        _lead: &Datacenter,
+        _moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        self.calls.set(self.calls.get() + 1);
+        let outcome = |write: &Keyed| {
+            if self.strikes {
+                return KeyedOutcome::Struck;
+            }
+            self.counted.borrow_mut().insert(write.key);
+            KeyedOutcome::Full
+        };
+        Ok(Counted {
+            outcomes: writes.iter().map(outcome).collect(),
+            shards: 1,
+            home: None,
+        })
+    }
+}
+
+/// Runs what never waits.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("nobody waits here"),
+    }
+}
+
+fn write(number: u64) -> Keyed {
+    Keyed {
+        key: WriteKey(u128::from(number).to_le_bytes()),
+        fingerprint: 1,
+        generation: 0,
+        added: 1,
+        removed: 0,
+        live: Vec::new(),
+        past: Vec::new(),
+        seen: None,
+        condition: None,
+        samples: Vec::new(),
+    }
+}
+
+#[test]
+fn keys_that_lie_with_many_leads_make_a_bounded_number_of_calls() {
+    let messages = u64::try_from(KEYED_AT_ONCE_MAX).expect("2,000");
+    let writes: Vec<Keyed> = (0..2 * messages + 1).map(write).collect();
+    // One claim for each of three messages; the third is of one key.
+    for (leads, most, expected) in [
+        (1, 100, 6),
+        (40, 100, 84),
+        (40, 84, 84),
+        (40, 83, 83),
+        (500, 100, 100),
+        (500, 0, 0),
+    ] {
+        let (made, counted) = (Cell::new(0), RefCell::default());
+        let carrier = Spread {
+            leads,
+            calls: &made,
+            counted: &counted,
+            strikes: false,
+        };
+        let calls = Calls::new(most);
+        let bounded = Bounded {
+            carrier,
+            calls: &calls,
+        };
+        let landed = now(count_claimed(&bounded, &lead(0), &writes));
+        assert_eq!(made.get(), expected, "{leads} leads, {most} calls");
+        assert_eq!(landed.len(), writes.len());
+        for ((_, outcome), write) in landed.iter().zip(&writes) {
+            let is_counted = counted.borrow().contains(&write.key);
+            match outcome {
+                Ok(_) => assert!(is_counted),
+                Err(fault) => {
+                    assert!(matches!(fault, Fault::TooMany(_)), "{fault:?}");
+                    assert!(!is_counted, "it is told that nothing was counted");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_struck_out_again_and_again_makes_a_bounded_number_of_calls_too() {
+    let writes: Vec<Keyed> = (0..100).map(write).collect();
+    // Each round is a claim and a count at ten leads at most.
+    for most in [2, 7, 50, 1_000] {
+        let (made, counted) = (Cell::new(0), RefCell::default());
+        let carrier = Spread {
+            leads: 10,
+            calls: &made,
+            counted: &counted,
+            strikes: true,
+        };
+        let calls = Calls::new(most);
+        let bounded = Bounded {
+            carrier,
+            calls: &calls,
+        };
+        let landed = now(count_claimed(&bounded, &lead(0), &writes));
+        assert!(made.get() <= most, "{} calls", made.get());
+        assert!(made.get() <= MOVES_MAX * (1 + 10), "{} calls", made.get());
+        assert_eq!(landed.len(), writes.len());
+    }
+}
+
+/// A root that gives each key to another holder, and a first lead that has struck all of them out.
+struct Scattered {
+    /// Who has counted which key.
+    counted: RefCell<Vec<(Holder, WriteKey)>>,
+}
+
+impl Scattered {
+    /// Who has a key: its number tells.
+    fn holder_of(key: WriteKey) -> Holder {
+        let number = usize::from(key.0[0]);
+        Holder {
+            datacenter: lead(number % 2),
+            moves: u32::from(key.0[0]),
+        }
+    }
+}
+
+impl Carrier for Scattered {
+    async fn claim(
+        &self,
+        _here: &Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Holder>,
+    ) -> Result<Claimed, Fault> {
+        assert_eq!(struck_at, Some(Holder::first(&lead(0))));
+        let owners = keys.into_iter().map(Self::holder_of).map(Owner::Lead);
+        Ok(Claimed {
+            generation: 1,
+            owners: owners.collect(),
+        })
+    }
+
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        let outcome = |write: &Keyed| {
+            let Some(moves) = moves else {
+                return KeyedOutcome::Struck;
+            };
+            let datacenter = lead.clone();
+            let holder = Holder { datacenter, moves };
+            self.counted.borrow_mut().push((holder, write.key));
+            KeyedOutcome::Full
+        };
+        Ok(Counted {
+            outcomes: writes.iter().map(outcome).collect(),
+            shards: 1,
+            home: None,
+        })
+    }
+}
+
+/// Some of a batch were counted at one home and some at the next: what is sent again must find each where it is.
+#[test]
+fn drawn_keys_that_were_struck_out_go_each_to_whoever_has_it() {
+    let carrier = Scattered {
+        counted: RefCell::default(),
+    };
+    let writes: Vec<Keyed> = (1..6).map(write).collect();
+    let landed = now(count_unclaimed(&carrier, &lead(0), &writes));
+    let mut counted = carrier.counted.into_inner();
+    counted.sort();
+    let mut expected: Vec<(Holder, WriteKey)> = writes
+        .iter()
+        .map(|write| (Scattered::holder_of(write.key), write.key))
+        .collect();
+    expected.sort();
+    assert_eq!(counted, expected);
+    for ((at, outcome), write) in landed.into_iter().zip(&writes) {
+        let holder = Scattered::holder_of(write.key);
+        assert_eq!((at, outcome), (holder.datacenter, Ok(KeyedOutcome::Full)));
+    }
+}
+
+/// The first attempt may be counted still: only a record, or a strike, keeps it from that.
+#[test]
+fn a_refusal_after_an_attempt_that_was_not_answered_is_unknown_where_nothing_is_recorded() {
+    let recorded = Recorded {
+        fingerprint: 1,
+        generation: 1,
+        sequence: 1,
+        totals: (1_u128.into(), 0_u128.into()),
+        is_exact: true,
+        at_ms: 0,
+        operations: 0,
+    };
+    for (outcome, is_for_good) in [
+        (KeyedOutcome::Counted(recorded), true),
+        (KeyedOutcome::Replayed(recorded), true),
+        (KeyedOutcome::Struck, true),
+        (KeyedOutcome::BelowFloor, false),
+        (KeyedOutcome::Changed, false),
+        (KeyedOutcome::NeedsHome, false),
+        (KeyedOutcome::NotWhole, false),
+    ] {
+        let counted = |outcomes: Vec<KeyedOutcome>| Counted {
+            outcomes,
+            shards: 1,
+            home: None,
+        };
+        let both = counted(vec![KeyedOutcome::Counted(recorded), outcome]);
+        assert_eq!(after_unknown(Some(0), both.clone()), Ok(both.clone()));
+        let drawn = after_unknown(None, both.clone());
+        match is_for_good {
+            true => assert_eq!(drawn, Ok(both)),
+            false => assert!(matches!(drawn, Err(Fault::Unavailable(_))), "{drawn:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_retry_brings_nobody_back_into_a_window() {
+    let counted = 1_777_593_630;
+    for (times, given, expected) in [
+        (Times::Live, counted, counted),
+        // Without a time of its own a retry is of now, a day later.
+        (Times::Live, counted + 86_400, counted),
+        // What was given an earlier time keeps it.
+        (Times::Live, counted - 5, counted - 5),
+        // An edge whose clock is behind.
+        (Times::Live, counted - 600, counted - 5),
+        (Times::Past, counted - 600, counted - 600),
+        (Times::Past, counted + 600, counted),
+    ] {
+        assert_eq!(element_second(times, given, counted), expected);
+    }
+}
+
+/// A root that gives all keys to one lead, which keeps what it gets.
+struct Only {
+    lead: Datacenter,
+    got: RefCell<Vec<Keyed>>,
+}
+
+impl Carrier for Only {
+    async fn claim(
+        &self,
+        _here: &Datacenter,
+        keys: Vec<WriteKey>,
+        _struck_at: Option<Holder>,
+    ) -> Result<Claimed, Fault> {
+        Ok(Claimed {
+            generation: 7,
+            owners: vec![Owner::Lead(Holder::first(&self.lead)); keys.len()],
+        })
+    }
+
+    async fn count(
+        &self,
+        _lead: &Datacenter,
+        _moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        let outcomes = vec![KeyedOutcome::Changed; writes.len()];
+        self.got.borrow_mut().extend(writes);
+        Ok(Counted {
+            outcomes,
+            shards: 1,
+            home: None,
+        })
+    }
+}
+
+/// Home has moved since, and the next home's cell may have counted as often as the first one's.
+#[test]
+fn a_condition_holds_only_at_the_home_that_was_seen() {
+    let seen = Unchanged {
+        home: lead(1),
+        generation: 7,
+        sequence: 5,
+        operations: 2,
+    };
+    for (at, generation) in [(lead(1), 7), (lead(2), 0)] {
+        let carrier = Only {
+            lead: at.clone(),
+            got: RefCell::default(),
+        };
+        let conditional = Keyed {
+            condition: Some(seen.clone()),
+            ..write(1)
+        };
+        now(count_claimed(
+            &carrier,
+            &lead(0),
+            std::slice::from_ref(&conditional),
+        ));
+        now(count_unclaimed(&carrier, &at, &[conditional]));
+        for got in carrier.got.into_inner() {
+            let expected = Unchanged {
+                generation,
+                ..seen.clone()
+            };
+            assert_eq!(got.condition, Some(expected), "{at}");
+        }
+    }
+}

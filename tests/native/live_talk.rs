@@ -1,0 +1,390 @@
+//! Laws of what watchers say and are told: messages, frames, rates, and the bytes of what hubs and lookouts say to each other.
+
+use crate::common::sums;
+
+use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
+use tally::counter::id::CounterId;
+use tally::protocol::live::board::Update;
+use tally::protocol::live::pace::{Pace, WINDOW_MS, thousandths_json};
+use tally::protocol::live::sight::{Shown, Sight};
+use tally::protocol::live::talk::{self, Kept, Said};
+use tally::protocol::live::{
+    ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, PREFIXES_BYTES_MAX, next_second,
+};
+use tally::protocol::messages::{DatacenterSum, Join, Look, Origin, decode, encode};
+use tally::protocol::problem::{Code, Problem};
+use tally::protocol::public::Told;
+
+fn ids(texts: &[&str]) -> Vec<CounterId> {
+    texts.iter().map(|text| id(text)).collect()
+}
+
+fn code<T: std::fmt::Debug>(refused: Result<T, Problem>) -> Code {
+    refused.expect_err("a refusal").code()
+}
+
+fn kept(watches: &[&str], prefixes: &[&str]) -> Kept {
+    Kept {
+        ids: ids(watches),
+        as_strings: false,
+        prefixes: prefixes.iter().map(|prefix| (*prefix).to_owned()).collect(),
+    }
+}
+
+#[test]
+fn a_query_names_counters_in_any_order_and_each_once() {
+    let named = talk::asked("id=b&id=a%2Fx&id=b").expect("counters");
+    assert_eq!(named, (ids(&["a/x", "b"]), false));
+    let strings = talk::asked("numbers=string&id=a").expect("counters");
+    assert_eq!(strings, (ids(&["a"]), true));
+    assert_eq!(code(talk::asked("id=a&numbers=1")), Code::InvalidQuery);
+    assert_eq!(code(talk::asked("")), Code::InvalidQuery);
+    assert_eq!(code(talk::asked("id=a&ids=b")), Code::InvalidQuery);
+    assert_eq!(code(talk::asked("id=a&id=")), Code::InvalidId);
+    let query = |count: usize, length: usize| {
+        let one = |number| format!("id={number:0length$}");
+        (0..count).map(one).collect::<Vec<_>>().join("&")
+    };
+    let (most, _) = talk::asked(&query(IDS_MAX, 3)).expect("counters");
+    assert_eq!(most.len(), IDS_MAX);
+    assert_eq!(
+        code(talk::asked(&query(IDS_MAX + 1, 3))),
+        Code::TooManyCounters
+    );
+    assert!(talk::asked(&query(16, IDS_BYTES_MAX / 16)).is_ok());
+    assert_eq!(
+        code(talk::asked(&query(17, IDS_BYTES_MAX / 16))),
+        Code::TooManyCounters
+    );
+}
+
+#[test]
+fn whatever_a_socket_may_watch_can_be_kept_of_it_in_ascii() {
+    let texts = |character: char, count: usize, bytes: usize| -> Vec<String> {
+        let one = |number: usize| {
+            let mut text = number.to_string();
+            while text.len() + character.len_utf8() <= bytes {
+                text.push(character);
+            }
+            text
+        };
+        (0..count).map(one).collect()
+    };
+    let long = IDS_BYTES_MAX / 16;
+    for (count, bytes) in [(16, long), (IDS_MAX, IDS_BYTES_MAX / IDS_MAX), (1, 1)] {
+        for character in ['x', '"', '\\', 'ü', '漢', '😀'] {
+            let watches = texts(character, count, bytes);
+            let watches: Vec<&str> = watches.iter().map(String::as_str).collect();
+            // As the edge bounds them: prefixes of one byte are the most.
+            let prefixes = vec!["x"; PREFIXES_BYTES_MAX / 2];
+            let kept = kept(&watches, &prefixes);
+            let text = kept.to_attachment().expect("it can be kept");
+            assert!(text.is_ascii() && text.len() <= ATTACHMENT_BYTES_MAX);
+            assert_eq!(Kept::from_attachment(&text), Some(kept));
+        }
+    }
+    let prefix = "x".repeat(ATTACHMENT_BYTES_MAX);
+    assert!(kept(&["a"], &[&prefix]).to_attachment().is_err());
+    for text in [
+        "",
+        "{}",
+        r#"{"ids":["a"],"as_strings":false,"prefixes":[]}"#,
+    ] {
+        assert_eq!(Kept::from_attachment(text), None);
+    }
+}
+
+#[test]
+fn a_socket_says_ping_or_what_it_wants_to_watch() {
+    assert_eq!(Said::parse("ping"), Ok(Said::Ping));
+    let said = Said::parse(r#"{"remove":["b"],"add":["a","é"]}"#).expect("a change");
+    let (add, remove) = (ids(&["a", "é"]), ids(&["b"]));
+    assert_eq!(said, Said::Change { add, remove });
+    for (message, expected) in [
+        ("", Code::InvalidBody),
+        ("[]", Code::InvalidBody),
+        (r#"{"add":"a"}"#, Code::InvalidBody),
+        (r#"{"subscribe":["a"]}"#, Code::InvalidBody),
+        (r#"{"add":[""]}"#, Code::InvalidId),
+        (&"x".repeat(1 << 20), Code::BodyTooLarge),
+    ] {
+        assert_eq!(code(Said::parse(message)), expected);
+    }
+}
+
+#[test]
+fn a_change_keeps_to_what_may_be_read_and_to_the_limits() {
+    let before = kept(&["a", "b"], &["a", "c/"]);
+    let changed = talk::changed(&before, ids(&["c/1", "a"]), &ids(&["a", "z"])).expect("a change");
+    assert_eq!(changed, ids(&["a", "b", "c/1"]));
+    assert_eq!(
+        code(talk::changed(&before, ids(&["b"]), &[])),
+        Code::Forbidden
+    );
+    assert_eq!(
+        code(talk::changed(&kept(&[], &[]), ids(&["a"]), &[])),
+        Code::Forbidden
+    );
+    let many: Vec<CounterId> = (0..IDS_MAX)
+        .map(|number| id(&format!("a{number}")))
+        .collect();
+    assert_eq!(
+        code(talk::changed(&before, many, &[])),
+        Code::TooManyCounters
+    );
+    assert_eq!(
+        talk::changed(&before, Vec::new(), &ids(&["a", "b"])),
+        Ok(Vec::new())
+    );
+}
+
+#[test]
+fn frames_are_those_of_server_sent_events() {
+    let update = Update {
+        text: r#"{"type":"update"}"#.into(),
+        id: 0xab,
+    };
+    assert_eq!(talk::first_frame(), "retry: 2000\n\n");
+    let frame = "id: 00000000000000ab\ndata: {\"type\":\"update\"}\n\n";
+    assert_eq!(talk::update_frame(&update), frame);
+    assert_eq!(
+        talk::ping_frame(5),
+        "event: ping\ndata: {\"type\":\"ping\",\"at\":5}\n\n"
+    );
+    assert_eq!(talk::resumes(Some("00000000000000ab")), Some(0xab));
+    for none in [
+        None,
+        Some(""),
+        Some("ab"),
+        Some("zzzzzzzzzzzzzzzz"),
+        Some("+0000000000000ab1"),
+    ] {
+        assert_eq!(talk::resumes(none), None);
+    }
+    let refusal = talk::refusal(&Problem::new(Code::Forbidden, "no \"x\""));
+    let json: serde_json::Value = serde_json::from_str(&refusal).expect("JSON");
+    assert_eq!(
+        (&json["type"], &json["problem"]["code"]),
+        (&"error".into(), &"forbidden".into())
+    );
+}
+
+#[test]
+fn a_second_begins_once() {
+    assert_eq!(next_second(10_000), 11_000);
+    assert_eq!(next_second(10_899), 11_000);
+    // What rings early was set for the second that is about to begin.
+    assert_eq!(next_second(10_950), 12_000);
+    assert_eq!(next_second(-1), 1_000);
+}
+
+#[test]
+fn a_rate_is_of_the_last_ten_seconds_and_ends_at_zero() {
+    let mut pace = Pace::default();
+    pace.note(0, 1, 100);
+    assert_eq!(pace.rate_thousandths(), None);
+    // Five a second, read by a clock that is not exact.
+    for second in 1..=30 {
+        pace.note(
+            second * 1_000 + (second % 3) * 20,
+            1,
+            100 + u128::from(second.unsigned_abs()) * 5,
+        );
+        assert_eq!(pace.rate_thousandths(), Some(5_000), "{second}");
+    }
+    for second in 31..=39 {
+        pace.note(second * 1_000, 1, 250);
+        assert_ne!(pace.rate_thousandths(), Some(0), "{second}");
+    }
+    pace.note(30_000 + WINDOW_MS, 1, 250);
+    assert_eq!(pace.rate_thousandths(), Some(0));
+    // One increment in ten seconds keeps its rate, and is then gone.
+    pace.note(41_000, 1, 251);
+    for second in 42..=50 {
+        pace.note(second * 1_000 + 7, 1, 251);
+        assert_eq!(pace.rate_thousandths(), Some(100), "{second}");
+    }
+    // Reads a little less than ten seconds apart are ten seconds apart.
+    pace.note(50_990, 1, 251);
+    assert_eq!(pace.rate_thousandths(), Some(0));
+}
+
+#[test]
+fn a_rate_begins_anew_with_another_generation_and_where_a_total_falls() {
+    for (generation, added) in [(2, 500), (1, 40)] {
+        let mut pace = Pace::default();
+        pace.note(0, 1, 50);
+        pace.note(1_000, 1, 60);
+        pace.note(2_000, generation, added);
+        assert_eq!(pace.rate_thousandths(), None);
+        pace.note(3_000, generation, added + 3);
+        assert_eq!(pace.rate_thousandths(), Some(3_000));
+    }
+    // What is created while it is watched begins at nothing.
+    let mut pace = Pace::default();
+    pace.note(0, 7, 50);
+    pace.note_missing(1_000);
+    pace.note_missing(2_000);
+    assert_eq!(pace.rate_thousandths(), Some(0));
+    pace.note(3_000, 8, 4);
+    assert_eq!(pace.rate_thousandths(), Some(2_000));
+    // Nor does a clock that steps back make a rate of its own.
+    let mut pace = Pace::default();
+    pace.note(5_000, 1, 50);
+    pace.note(1_000, 1, 60);
+    assert_eq!(pace.rate_thousandths(), None);
+    pace.note(2_000, 1, u128::MAX);
+    assert!(pace.rate_thousandths().is_some());
+}
+
+#[test]
+fn rates_are_short_json_numbers() {
+    for (thousandths, text) in [
+        (0, "0"),
+        (1, "0.001"),
+        (100, "0.1"),
+        (12_340, "12.34"),
+        (7_000, "7"),
+    ] {
+        assert_eq!(thousandths_json(thousandths), text);
+    }
+}
+
+#[test]
+fn a_counter_is_told_with_its_truth_and_its_tag_knows_no_times() {
+    let counter = id("a");
+    let mut away = part(4, 1);
+    away.origin = Origin::Known(NOW_MS - 5_000);
+    let mut whole = sum(vec![
+        ("FRA", Some(part(20, 5))),
+        ("SYD", Some(away.clone())),
+    ]);
+    whole.uniques = sketch(0..2);
+    let told = Told::new(&counter, &whole, FRESH).live(Some(1_500));
+    assert_eq!(
+        told.members,
+        format!(
+            r#""value":18,"rate_per_second":1.5,"uniques":{{"estimate":2,"standard_error":0.01}},"datacenters":{{"FRA":{{"value":15,"reachable":true,"as_of":{}}},"SYD":{{"value":3,"reachable":false,"as_of":{}}}}}"#,
+            NOW_MS - 20,
+            NOW_MS - 5_000
+        )
+    );
+    assert_eq!((told.exact, told.as_of_ms), (false, NOW_MS - 5_000));
+    // Another time is no change, all else is.
+    let later = Told::new(&counter, &whole, CACHED).live(Some(1_500));
+    assert_ne!(later.members, told.members);
+    assert_eq!(later.tag, told.tag);
+    let mut tags = vec![told.tag];
+    tags.push(Told::new(&counter, &whole, FRESH).live(Some(1_501)).tag);
+    tags.push(Told::new(&counter, &whole, FRESH).live(None).tag);
+    let mut tag_of = |parts: Vec<(&str, Option<DatacenterSum>)>| {
+        let sum = sum(parts);
+        tags.push(Told::new(&counter, &sum, FRESH).live(Some(1_500)).tag);
+    };
+    tag_of(vec![("FRA", Some(part(20, 5))), ("SYD", Some(part(4, 1)))]);
+    tag_of(vec![("FRA", Some(part(21, 5))), ("SYD", Some(part(4, 1)))]);
+    tag_of(vec![("FRA", Some(part(4, 1))), ("SYD", Some(part(20, 5)))]);
+    tag_of(vec![("FRA", Some(part(18, 0)))]);
+    let count = tags.len();
+    tags.sort_unstable();
+    tags.dedup();
+    assert_eq!(tags.len(), count);
+    // Whether it is exact and could be read is in the tag of the sight.
+    let shown = |exact, is_read| Sight {
+        shown: Shown::Counter(tally::protocol::live::sight::Told {
+            exact,
+            ..told.clone()
+        }),
+        is_read,
+    };
+    let mut tags = [
+        shown(true, true).tag(),
+        shown(true, false).tag(),
+        shown(false, true).tag(),
+        Sight {
+            shown: Shown::Missing,
+            is_read: true,
+        }
+        .tag(),
+        Sight {
+            shown: Shown::Missing,
+            is_read: false,
+        }
+        .tag(),
+        Sight {
+            shown: Shown::Unknown,
+            is_read: false,
+        }
+        .tag(),
+    ];
+    tags.sort_unstable();
+    assert!(tags.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn numbers_that_javascript_would_not_hold_are_strings_for_those_who_ask() {
+    let counter = id("a");
+    let wide = sum(vec![
+        ("FRA", Some(part(1 << 60, 0))),
+        ("SYD", Some(part(0, 1 << 60))),
+        ("IAD", Some(part(5, 0))),
+    ]);
+    let told = Told::new(&counter, &wide, FRESH).live(None);
+    let sight = Sight {
+        shown: Shown::Counter(told),
+        is_read: true,
+    };
+    let text = |as_strings| {
+        let mut text = String::new();
+        sight.write(NOW_MS, as_strings, &mut text);
+        text
+    };
+    for (as_strings, expected) in [
+        (false, r#""FRA":{"value":1152921504606846976,"#),
+        (true, r#""FRA":{"value":"1152921504606846976","#),
+        (true, r#""SYD":{"value":"-1152921504606846976","#),
+        (true, r#"{"value":5,"rate"#),
+        (true, r#""IAD":{"value":5,"#),
+    ] {
+        assert!(text(as_strings).contains(expected), "{}", text(as_strings));
+    }
+    let plain = sum(vec![("FRA", Some(part(5, 0)))]);
+    let told = Told::new(&counter, &plain, FRESH).live(None);
+    assert_eq!(told.members_of_strings, None);
+}
+
+#[test]
+fn messages_between_edge_hub_and_lookout_have_these_bytes() {
+    let hex =
+        |bytes: Vec<u8>| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
+    let look = Look {
+        counters: ids(&["a"]),
+        age_ms_max: 500,
+    };
+    assert_eq!(hex(encode(&look).unwrap()), "010161f403");
+    let join = Join {
+        counters: ids(&["a"]),
+        as_strings: true,
+        resumes: Some(1),
+        prefixes: vec!["b".to_owned()],
+        visitor: Some(7),
+    };
+    assert_eq!(hex(encode(&join).unwrap()), "0101610101010101620107");
+    let told = tally::protocol::live::sight::Told {
+        members: "m".to_owned(),
+        members_of_strings: None,
+        tag: 2,
+        exact: true,
+        as_of_ms: 3,
+    };
+    let sight = |shown, is_read| Sight { shown, is_read };
+    let sights = vec![
+        Sight::default(),
+        sight(Shown::Unknown, false),
+        sight(Shown::Missing, true),
+        sight(Shown::Counter(told), true),
+    ];
+    let bytes = encode(&sights).unwrap();
+    assert_eq!(decode::<Vec<Sight>>(&bytes).as_ref(), Ok(&sights));
+    assert_eq!(hex(bytes), "0400000100020103016d0002010601");
+}

@@ -1,0 +1,259 @@
+//! Law: the published description of the API is whole: it has every call and no other, every
+//! reference resolves, and it knows exactly the codes that a refusal can carry.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tally::protocol::problem::Code;
+use tally::protocol::routes::PATHS;
+
+const METHODS: [&str; 8] = [
+    "get", "put", "post", "delete", "options", "head", "patch", "trace",
+];
+
+fn document() -> Value {
+    serde_json::from_str(include_str!("../../src/protocol/openapi.json")).expect("valid JSON")
+}
+
+/// Calls `see` with every value of the document and its JSON pointer.
+fn walk<'a>(value: &'a Value, at: &str, see: &mut impl FnMut(&str, &'a Value)) {
+    see(at, value);
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                walk(field, &format!("{at}/{name}"), see);
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                walk(item, &format!("{at}/{index}"), see);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The document's calls: "method path" to the operation and the parameters of its path.
+fn operations(document: &Value) -> BTreeMap<String, (&Value, Option<&Value>)> {
+    let paths = document["paths"].as_object().expect("paths");
+    let mut operations = BTreeMap::new();
+    for (path, item) in paths {
+        for method in METHODS {
+            if let Some(operation) = item.get(method) {
+                let call = format!("{} {path}", method.to_uppercase());
+                operations.insert(call, (operation, item.get("parameters")));
+            }
+        }
+    }
+    operations
+}
+
+fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    match value["$ref"]
+        .as_str()
+        .and_then(|reference| reference.strip_prefix('#'))
+    {
+        Some(pointer) => document
+            .pointer(pointer)
+            .expect("a reference that resolves"),
+        None => value,
+    }
+}
+
+fn text_set(value: &Value) -> BTreeSet<&str> {
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+#[test]
+fn it_is_openapi_3_1_and_has_every_call() {
+    let document = document();
+    let version = document["openapi"].as_str().expect("a version");
+    assert!(version.starts_with("3.1."), "{version}");
+    assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    let expected: BTreeSet<String> = PATHS
+        .iter()
+        .flat_map(|(path, methods)| methods.iter().map(move |method| format!("{method} {path}")))
+        .collect();
+    let calls: BTreeSet<String> = operations(&document).into_keys().collect();
+    assert_eq!(calls, expected);
+}
+
+#[test]
+fn every_reference_resolves_and_every_component_is_used() {
+    let document = document();
+    let mut referenced = BTreeSet::new();
+    walk(&document, "", &mut |at, value| {
+        if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
+            let pointer = reference
+                .strip_prefix('#')
+                .expect("a reference into this document");
+            assert!(
+                document.pointer(pointer).is_some(),
+                "{at} refers to {reference}"
+            );
+            referenced.insert(pointer.to_owned());
+        }
+    });
+    assert!(!referenced.is_empty());
+    for kind in ["schemas", "parameters", "headers"] {
+        for name in document["components"][kind]
+            .as_object()
+            .expect("components")
+            .keys()
+        {
+            let pointer = format!("/components/{kind}/{name}");
+            assert!(referenced.contains(&pointer), "{pointer} is never used");
+        }
+    }
+}
+
+#[test]
+fn every_operation_says_what_it_is_what_it_takes_and_what_it_answers() {
+    let document = document();
+    let tags: BTreeSet<&str> = document["tags"]
+        .as_array()
+        .expect("tags")
+        .iter()
+        .filter_map(|tag| tag["name"].as_str())
+        .collect();
+    let mut ids = BTreeSet::new();
+    for (call, (operation, shared)) in operations(&document) {
+        let id = operation["operationId"].as_str().unwrap_or_default();
+        assert!(
+            !id.is_empty() && ids.insert(id.to_owned()),
+            "{call}: operationId {id:?}"
+        );
+        assert!(
+            operation["summary"]
+                .as_str()
+                .is_some_and(|summary| !summary.is_empty()),
+            "{call}: summary"
+        );
+        assert!(
+            text_set(&operation["tags"]).is_subset(&tags),
+            "{call}: tags"
+        );
+
+        let responses = operation["responses"].as_object().expect("responses");
+        let is_answered = ["200", "202"]
+            .iter()
+            .any(|status| responses.contains_key(*status));
+        assert!(is_answered, "{call}: 200 or 202");
+        for (status, response) in responses {
+            assert!(
+                response["description"].is_string(),
+                "{call} {status}: description"
+            );
+            assert!(response["content"].is_object(), "{call} {status}: content");
+        }
+        let security = operation["security"].as_array().expect("security");
+        assert_eq!(
+            security.is_empty(),
+            !responses.get("4XX").is_some_and(|refused| {
+                let codes = refused["description"].as_str().unwrap_or_default();
+                codes.contains("`unauthorized`")
+            }),
+            "{call}: refusals"
+        );
+        for scope in security.iter().flat_map(|one| text_set(&one["bearer"])) {
+            assert!(
+                ["read", "write", "refund", "admin"].contains(&scope),
+                "{call}: scope {scope}"
+            );
+        }
+
+        let path = call.split(' ').nth(1).unwrap_or_default();
+        let in_path: BTreeSet<&str> = path
+            .split('{')
+            .skip(1)
+            .filter_map(|rest| rest.split_once('}'))
+            .map(|(name, _)| name)
+            .collect();
+        let lists = [operation.get("parameters"), shared];
+        let parameters = lists
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_array)
+            .flatten();
+        let declared: BTreeSet<&str> = parameters
+            .map(|parameter| resolved(&document, parameter))
+            .inspect(|parameter| {
+                assert!(parameter["description"].is_string(), "{call}: {parameter}")
+            })
+            .filter(|parameter| parameter["in"] == "path" && parameter["required"] == true)
+            .filter_map(|parameter| parameter["name"].as_str())
+            .collect();
+        assert_eq!(declared, in_path, "{call}: path parameters");
+    }
+}
+
+#[test]
+fn it_knows_exactly_the_codes_of_refusals() {
+    let document = document();
+    let known: BTreeSet<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    let code = resolved(
+        &document,
+        &document["components"]["schemas"]["Problem"]["properties"]["code"],
+    );
+    assert_eq!(text_set(&code["enum"]), known);
+
+    for (call, (operation, _)) in operations(&document) {
+        for (status, response) in operation["responses"].as_object().expect("responses") {
+            let Some(class) = status.strip_suffix("XX") else {
+                continue;
+            };
+            let description = response["description"].as_str().unwrap_or_default();
+            let named: Vec<&str> = description.split('`').skip(1).step_by(2).collect();
+            assert!(!named.is_empty(), "{call} {status} names no code");
+            for name in named {
+                let code = Code::ALL.iter().find(|code| code.as_str() == name);
+                let code = code.unwrap_or_else(|| panic!("{call} {status} names {name:?}"));
+                assert_eq!(
+                    code.status().to_string()[..1],
+                    *class,
+                    "{call} {status} names {name:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn examples_have_the_fields_of_their_schemas() {
+    let document = document();
+    let mut checked = 0;
+    walk(&document["paths"], "", &mut |at, value| {
+        let Some(schema) = value.get("schema") else {
+            return;
+        };
+        let mut examples: Vec<&Value> = value.get("example").into_iter().collect();
+        let several = value.get("examples").and_then(Value::as_object);
+        examples.extend(
+            several
+                .into_iter()
+                .flatten()
+                .map(|(_, example)| &example["value"]),
+        );
+        let schema = resolved(&document, schema);
+        for example in examples.into_iter().filter_map(Value::as_object) {
+            let fields: BTreeSet<&str> = example.keys().map(String::as_str).collect();
+            let properties = schema["properties"]
+                .as_object()
+                .expect("an object's schema");
+            let known: BTreeSet<&str> = properties.keys().map(String::as_str).collect();
+            assert!(fields.is_subset(&known), "{at}: {fields:?} of {known:?}");
+            assert!(
+                text_set(&schema["required"]).is_subset(&fields),
+                "{at}: {fields:?}"
+            );
+            checked += 1;
+        }
+    });
+    assert!(checked >= 12, "{checked} examples of objects");
+}

@@ -1,0 +1,302 @@
+//! Law: a body is a policy or a check with every value in its range, or a refusal that names the field.
+
+use serde_json::{Value, json};
+use tally::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
+use tally::protocol::limits::{
+    CHECKS_MAX, POLICY_NAME_BYTES_MAX, PolicyName, check_cost, parse_check, parse_checks,
+    parse_policy, policy_json,
+};
+use tally::protocol::problem::Code;
+
+fn name(text: &str) -> PolicyName {
+    PolicyName::parse(text).expect("a policy's name")
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn a_policy_has_the_defaults_that_the_description_names() {
+    let policy = parse_policy(br#"{"limit":100,"window_seconds":60}"#).expect("a policy");
+    assert_eq!(policy, Policy::sliding(100, 60));
+    let said = json!({
+        "policy": "login", "limit": 100, "window_seconds": 60, "algorithm": "sliding-window",
+        "scope": "datacenter", "on_error": "open", "shadow": false, "precise": false,
+        "durability": "memory",
+    });
+    assert_eq!(parsed(&policy_json(&name("login"), &policy)), said);
+}
+
+#[test]
+fn a_check_that_brings_its_policy_is_counted_by_a_name_that_no_client_can_say() {
+    let named = name("login");
+    let kinds = [
+        Policy::sliding(7, 60),
+        Policy::sliding(7, 2_592_000),
+        Policy {
+            is_precise: true,
+            ..Policy::sliding(7, 60)
+        },
+        Policy {
+            algorithm: Algorithm::FixedWindow,
+            ..Policy::sliding(7, 60)
+        },
+        Policy {
+            algorithm: Algorithm::TokenBucket,
+            ..Policy::sliding(7, 60)
+        },
+    ];
+    let mut names = vec![named.clone()];
+    for (policy, has_key) in kinds.iter().flat_map(|kind| [(kind, true), (kind, false)]) {
+        let counted = named.counted_inline(policy, has_key);
+        assert!(PolicyName::parse(counted.as_str()).is_err());
+        assert!(!names.contains(&counted), "{counted}");
+        // A message may hold it.
+        let sent = serde_json::to_string(&counted).expect("JSON");
+        assert_eq!(
+            serde_json::from_str::<PolicyName>(&sent).expect("a name"),
+            counted
+        );
+        let other = Policy {
+            limit: 9,
+            ..policy.clone()
+        };
+        assert_eq!(
+            named.counted_inline(&other, has_key),
+            counted,
+            "another limit"
+        );
+        names.push(counted);
+    }
+    for text in ["~s60", "a~s25920000", "a~s~6", "a b~s6"] {
+        assert!(
+            serde_json::from_value::<PolicyName>(json!(text)).is_err(),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_policy_that_is_told_can_be_sent_again() {
+    let sent =
+        br#"{"limit":7,"window_seconds":2592000,"algorithm":"token-bucket","burst":1000000000,
+        "scope":"global","on_error":"closed","shadow":true,"durability":"commit"}"#;
+    let policy = parse_policy(sent).expect("a policy");
+    let expected = Policy {
+        limit: 7,
+        window_ms: 2_592_000_000,
+        algorithm: Algorithm::TokenBucket,
+        burst: 1_000_000_000,
+        scope: Scope::Global,
+        on_error: OnError::Closed,
+        is_shadow: true,
+        is_precise: false,
+        durability: Durability::Commit,
+    };
+    assert_eq!(policy, expected);
+    let mut told = parsed(&policy_json(&name("p"), &policy));
+    told.as_object_mut().expect("an object").remove("policy");
+    let again = parse_policy(told.to_string().as_bytes()).expect("a policy");
+    assert_eq!(again, policy);
+}
+
+#[test]
+fn what_is_wrong_with_a_policy_is_named() {
+    let cases = [
+        ("", Code::InvalidPolicy, "limit"),
+        ("{}", Code::InvalidPolicy, "limit"),
+        (r#"{"limit":1}"#, Code::InvalidPolicy, "window_seconds"),
+        (
+            r#"{"limit":0,"window_seconds":1}"#,
+            Code::InvalidPolicy,
+            "limit",
+        ),
+        (
+            r#"{"limit":1000000001,"window_seconds":1}"#,
+            Code::InvalidPolicy,
+            "1000000000",
+        ),
+        (
+            r#"{"limit":1,"window_seconds":0}"#,
+            Code::InvalidPolicy,
+            "window_seconds",
+        ),
+        (
+            r#"{"limit":1,"window_seconds":2592001}"#,
+            Code::InvalidPolicy,
+            "2592000",
+        ),
+        (
+            r#"{"limit":1,"window_seconds":18446744073709551615}"#,
+            Code::InvalidPolicy,
+            "2592000",
+        ),
+        (
+            r#"{"limit":-1,"window_seconds":1}"#,
+            Code::InvalidBody,
+            "-1",
+        ),
+        (
+            r#"{"limit":1.5,"window_seconds":1}"#,
+            Code::InvalidBody,
+            "1.5",
+        ),
+        (
+            r#"{"limit":"1","window_seconds":1}"#,
+            Code::InvalidBody,
+            "string",
+        ),
+        (
+            r#"{"limit":1,"window_seconds":1,"burst":2}"#,
+            Code::InvalidPolicy,
+            "token-bucket",
+        ),
+        (
+            r#"{"limit":1,"window_seconds":1,"algorithm":"token-bucket","burst":0}"#,
+            Code::InvalidPolicy,
+            "burst",
+        ),
+        (
+            r#"{"limit":1001,"window_seconds":1,"precise":true}"#,
+            Code::InvalidPolicy,
+            "1000",
+        ),
+        (
+            r#"{"limit":1,"window_seconds":1,"precise":true,"algorithm":"fixed-window"}"#,
+            Code::InvalidPolicy,
+            "precise",
+        ),
+        (
+            r#"{"limit":1,"window_seconds":1,"algorithm":"leaky"}"#,
+            Code::InvalidPolicy,
+            "sliding-window",
+        ),
+        (
+            r#"{"limit":1,"window_seconds":1,"scope":"world"}"#,
+            Code::InvalidPolicy,
+            "global",
+        ),
+        (
+            r#"{"limit":1,"window_seconds":1,"cost":1}"#,
+            Code::UnknownField,
+            "cost",
+        ),
+        (
+            r#"{"limit":1,"window_seconds":1,"key":"a"}"#,
+            Code::UnknownField,
+            "key",
+        ),
+        (
+            r#"{"limit":1,"window_seconds":1,"windw":1}"#,
+            Code::UnknownField,
+            "windw",
+        ),
+        (r#"{"limit":1,"#, Code::InvalidJson, "EOF"),
+        ("[]", Code::InvalidBody, "object"),
+    ];
+    for (sent, code, said) in cases {
+        let problem = parse_policy(sent.as_bytes()).expect_err(sent);
+        assert_eq!(problem.code(), code, "{sent}: {problem}");
+        assert!(problem.detail().contains(said), "{sent}: {problem}");
+    }
+}
+
+#[test]
+fn a_check_costs_one_unless_it_says_more() {
+    for sent in ["", " ", "{}", r#"{"cost":1}"#] {
+        let asked = parse_check(sent.as_bytes()).expect("a check");
+        assert_eq!((asked.cost, asked.policy), (1, None), "{sent}");
+    }
+    let asked = parse_check(br#"{"cost":3,"limit":5,"window_seconds":1}"#).expect("a check");
+    assert_eq!((asked.cost, asked.policy), (3, Some(Policy::sliding(5, 1))));
+    for (sent, code) in [
+        (r#"{"cost":0}"#, Code::InvalidCost),
+        (r#"{"cost":-1}"#, Code::InvalidBody),
+        (r#"{"cost":null}"#, Code::InvalidBody),
+        (r#"{"cost":1,"policy":"a"}"#, Code::UnknownField),
+        (r#"{"checks":[]}"#, Code::UnknownField),
+        (r#"{"cost":1,"limit":5}"#, Code::InvalidPolicy),
+    ] {
+        let problem = parse_check(sent.as_bytes()).expect_err(sent);
+        assert_eq!(problem.code(), code, "{sent}: {problem}");
+    }
+}
+
+#[test]
+fn a_cost_is_at_most_what_a_policy_holds() {
+    let policy = Policy::sliding(10, 60);
+    assert!(check_cost(&name("p"), &policy, 10).is_ok());
+    let problem = check_cost(&name("p"), &policy, 11).expect_err("too much");
+    assert_eq!(problem.code(), Code::CostExceedsLimit);
+    let bucket = Policy {
+        algorithm: Algorithm::TokenBucket,
+        burst: 3,
+        ..policy
+    };
+    assert!(check_cost(&name("p"), &bucket, 4).is_err());
+}
+
+#[test]
+fn several_checks_are_read_whole_or_refused_by_number() {
+    let many = |count: usize| {
+        let one = json!({"policy": "p", "key": "a"});
+        json!({ "checks": vec![one; count] }).to_string()
+    };
+    assert_eq!(
+        parse_checks(many(CHECKS_MAX).as_bytes())
+            .expect("checks")
+            .len(),
+        CHECKS_MAX
+    );
+    for (sent, code, said) in [
+        (many(0), Code::InvalidBody, "1 to 100"),
+        (many(CHECKS_MAX + 1), Code::InvalidBody, "1 to 100"),
+        (
+            r#"{"checks":[{"policy":"p","key":"a"},{"policy":"p"}]}"#.to_owned(),
+            Code::InvalidBody,
+            "check 2: key",
+        ),
+        (
+            r#"{"checks":[{"policy":"a b","key":"a"}]}"#.to_owned(),
+            Code::InvalidId,
+            "check 1",
+        ),
+        (
+            r#"{"checks":[{"policy":"p","key":"a","cost":0}]}"#.to_owned(),
+            Code::InvalidCost,
+            "check 1",
+        ),
+        (
+            r#"{"checks":[{"policy":"p","key":"a","checks":[]}]}"#.to_owned(),
+            Code::UnknownField,
+            "checks",
+        ),
+    ] {
+        let problem = parse_checks(sent.as_bytes()).expect_err(&sent);
+        assert_eq!(problem.code(), code, "{sent}: {problem}");
+        assert!(problem.detail().contains(said), "{sent}: {problem}");
+    }
+}
+
+#[test]
+fn a_policys_name_may_stand_in_a_path_and_in_a_header() {
+    for good in ["a", "Login-2_b.c:d", &"x".repeat(POLICY_NAME_BYTES_MAX)] {
+        assert_eq!(name(good).as_str(), good);
+    }
+    let long = "x".repeat(POLICY_NAME_BYTES_MAX + 1);
+    for bad in [
+        "",
+        ".",
+        "..",
+        "a b",
+        "a\"b",
+        "ä",
+        "a/b",
+        "a\n",
+        long.as_str(),
+    ] {
+        let problem = PolicyName::parse(bad).expect_err(bad);
+        assert_eq!(problem.code(), Code::InvalidId, "{bad:?}");
+    }
+}

@@ -1,0 +1,375 @@
+//! Golden: bytes that are stored or cross between builds. A change here makes old rows unreadable,
+//! so it needs a new kind of row or a new path.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tally::cluster::operation::Operations;
+use tally::cluster::root::{Entry, Root};
+use tally::counter::cell::{Cell, Hot};
+use tally::counter::flush::{Element, Load, Refusal};
+use tally::counter::grant::Grant;
+use tally::counter::history::Step;
+use tally::counter::id::{CounterId, Datacenter};
+use tally::counter::merge::{CellTotals, Part, Question};
+use tally::counter::nonces::{Nonce, Outcome};
+use tally::counter::queue::InboxId;
+use tally::counter::settings::{Settings, Ttl, TtlMode};
+use tally::counter::total::Value;
+use tally::protocol::messages::{
+    Append, Ask, Call, Check, CheckStorage, Claim, Close, Configure, Count, DeletePolicy, Drain,
+    EndReservation, Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, GetSecrets, HandOver,
+    Held, Hello, Keep, Lease, LetInboxesGo, List, ListAll, ListPolicies, LookUp, MayHold, Measure,
+    Operate, Push, PutPolicy, Read, ReadDead, ReadDrained, ReadMany, Recall, RecallLease, Register,
+    RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal, SentOn, Settle, Sum,
+    SumExplained, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
+};
+use tally::protocol::names::CellAddress;
+use tally::protocol::problem::{Code, Problem};
+use tally::sketch::{HashKey, Histogram, Sample, Token, Uniques};
+
+/// 1 May 2026, 00:00:30 UTC.
+const NOW_MS: i64 = 1_777_593_630_000;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of a value, which must be read back as the same value.
+fn golden<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> String {
+    let bytes = encode(value).expect("a message");
+    assert_eq!(decode::<T>(&bytes).as_ref(), Ok(value));
+    hex(&bytes)
+}
+
+fn address() -> CellAddress {
+    CellAddress {
+        counter: CounterId::parse("page/ü").expect("an id"),
+        datacenter: Datacenter::parse("FRA").expect("a datacenter"),
+        shard: 5,
+    }
+}
+
+fn grant() -> Grant {
+    Grant {
+        generation: 1_777_593_000_000,
+        settings: Settings {
+            number: 2,
+            shards: Some(8),
+            ttl: Some(Ttl {
+                seconds: 3_600,
+                mode: TtlMode::Sliding,
+                set_at_ms: NOW_MS - 1_000,
+            }),
+            ..Settings::default()
+        },
+        last_write_ms: NOW_MS - 500,
+        alone: true,
+        spread: 8,
+        ..Grant::default()
+    }
+}
+
+fn load() -> Load {
+    let second = NOW_MS / 1_000;
+    Load {
+        added: u128::MAX - 300,
+        removed: 3,
+        live: vec![(second, 300), (second - 1, 1)],
+        past: vec![(1_431_820_800, 2)],
+        tokens: vec![(second, Element::of(0x0123_4567_89ab_cdef))],
+        past_tokens: vec![(1_431_820_800, Element::of(3))],
+        hash: HashKey::from([7; 16]).id(),
+        writes: 5,
+        newest: 300,
+        samples: vec![(second, Histogram::of(Sample::new(12.3).expect("a sample")))],
+        imported: Uniques::new(),
+    }
+}
+
+/// A cell with something in every field of its hot row.
+fn cell() -> Cell {
+    let mut cell = Cell::default();
+    cell.take_grant(grant(), NOW_MS);
+    let nonce = Nonce {
+        lane: u64::MAX,
+        number: 7,
+    };
+    let known = Load {
+        newest: grant().generation,
+        past_tokens: Vec::new(),
+        ..load()
+    };
+    let counted = cell.apply(nonce, &known, NOW_MS);
+    assert!(counted.is_ok(), "{counted:?}");
+    cell
+}
+
+#[test]
+fn a_flush_has_these_bytes() {
+    let flush = Flush {
+        to: address(),
+        nonce: Nonce {
+            lane: u64::MAX,
+            number: 300,
+        },
+        load: load(),
+    };
+    assert_eq!(
+        golden(&flush),
+        "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0d37c08a8d090180e8bed50a2c24cef29fe10705ac02\
+         01bcb49f9f0d1c0101e310019a999999999928409a99999999992840cd99b3e6cc993100"
+    );
+}
+
+#[test]
+fn an_answer_to_a_flush_has_these_bytes() {
+    let flushed = Flushed {
+        generation: 7,
+        outcome: Outcome {
+            sequence: 300,
+            added: u128::MAX.into(),
+            removed: 1.into(),
+        },
+        elsewhere: Some((300_u128.into(), 0_u128.into())),
+        shards: 8,
+        linger_ms: 20,
+        operations: 0,
+    };
+    assert_eq!(
+        golden(&Ok::<_, Fault>(flushed)),
+        "0007ac02ffffffffffffffffffffffffffffffffffff03010100ac020000081400"
+    );
+    let refused = Err::<Flushed, _>(Fault::Refused(Refusal::Stray));
+    assert_eq!(golden(&refused), "010101");
+}
+
+#[test]
+fn a_hot_row_has_these_bytes() {
+    assert_eq!(
+        golden::<Hot>(&cell().hot_row()),
+        "01c0c0b286de3302010801901c0190e5b18dbc670000f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d0180b49f9f0d"
+    );
+    assert_eq!(
+        golden::<Hot>(&Cell::default().hot_row()),
+        "00000000000000000000ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01000000"
+    );
+}
+
+#[test]
+fn pages_and_sketches_have_these_bytes() {
+    let cell = cell();
+    let day = Step::Day.page_of(1_431_820_800);
+    assert_eq!(golden(&cell.page_row(Step::Day, day)), "013802");
+    let minutes = Step::Minute.page_of(NOW_MS / 1_000);
+    assert_eq!(golden(&cell.page_row(Step::Minute, minutes)), "0100ad02");
+    assert_eq!(hex(&cell.all_time_row()), "");
+    assert_eq!(
+        hex(&cell.uniques().to_bytes()),
+        "024ef9277c0f0600010040452301"
+    );
+}
+
+#[test]
+fn a_sealed_shards_part_has_these_bytes() {
+    let part = cell().answer(&Question::plain(grant().generation));
+    assert_eq!(
+        golden::<Option<Part>>(&part),
+        "01c0c0b286de3301d3fdffffffffffffffffffffffffffffffff0303e0f4b18dbc670e024ef9277c0f06000100404523010000ffffffffffffffffff01"
+    );
+    assert_eq!(golden::<Option<Part>>(&None), "00");
+}
+
+fn totals() -> CellTotals {
+    CellTotals {
+        generation: 1_777_593_000_000,
+        sequence: 300,
+        added: 301.into(),
+        removed: 2.into(),
+    }
+}
+
+#[test]
+fn entries_of_the_directory_have_these_bytes() {
+    let names = ["IAD", "FRA"];
+    let mut operations = Operations::default();
+    let seen = vec![
+        (address().datacenter, Some(vec![(1, totals())])),
+        (Datacenter::local(), None),
+    ];
+    operations.set(Value::new(9_u128, 0_u128), seen, NOW_MS);
+    let root = Root {
+        generation: 1_777_593_000_000,
+        created_at_ms: NOW_MS,
+        settings: grant().settings,
+        datacenters: names
+            .iter()
+            .filter_map(|name| Datacenter::parse(name))
+            .collect(),
+        last_write_ms: NOW_MS + 1,
+        retry_end_ms: 7,
+        inboxes: [InboxId {
+            datacenter: address().datacenter,
+            number: 3,
+        }]
+        .into(),
+        revision: 4,
+        home: Some(address().datacenter),
+        held: vec![(address().datacenter, vec![(1, totals())])],
+        operations,
+        may_lack: false,
+    };
+    assert_eq!(
+        golden(&Entry::Live(root)),
+        "00c0c0b286de33e0f4b18dbc6702010801901c0190e5b18dbc670000020346524103494144e2f4b18dbc670e01034652410304010346524101034652410101c0c0b286de33ac02ad020201e0f4b18dbc6700090000010346524101ad020201054c4f43414c00"
+    );
+    let ended = Entry::Ended {
+        generation: 300,
+        at_ms: NOW_MS,
+    };
+    assert_eq!(golden(&ended), "01ac02e0f4b18dbc67");
+}
+
+#[test]
+fn an_address_has_these_bytes() {
+    assert_eq!(golden(&address()), "07706167652fc3bc0346524105");
+}
+
+#[test]
+fn each_call_has_its_own_path() {
+    let paths = [
+        (Flush::PATH, "/flush"),
+        (Count::PATH, "/count"),
+        (Claim::PATH, "/claim"),
+        (FindClaims::PATH, "/find-claims"),
+        (Recall::PATH, "/recall"),
+        (Hello::PATH, "/hello"),
+        (Report::PATH, "/report"),
+        (Seal::PATH, "/seal"),
+        (Configure::PATH, "/configure"),
+        (Suspend::PATH, "/suspend"),
+        (Close::PATH, "/close"),
+        (Ask::PATH, "/ask"),
+        (Sum::PATH, "/sum"),
+        (Register::PATH, "/register"),
+        (LookUp::PATH, "/look-up"),
+        (Operate::PATH, "/operate"),
+        (Keep::PATH, "/keep"),
+        (Settle::PATH, "/settle"),
+        (List::PATH, "/list"),
+        (GetSecrets::PATH, "/secrets"),
+        (RotateKey::PATH, "/rotate-key"),
+        (Measure::PATH, "/measure"),
+        (CheckStorage::PATH, "/check-storage"),
+        (Push::PATH, "/push"),
+        (WatchLead::PATH, "/watch"),
+        (ViewOf::PATH, "/view"),
+        (Held::PATH, "/held"),
+        (Explain::PATH, "/explain"),
+        (SumExplained::PATH, "/sum-explained"),
+        (TakeOver::PATH, "/take-over"),
+        (Append::PATH, "/append"),
+        (Drain::PATH, "/drain"),
+        (LetInboxesGo::PATH, "/let-inboxes-go"),
+        (ReleaseInbox::PATH, "/release-inbox"),
+        (MayHold::PATH, "/may-hold"),
+        (ReadDead::PATH, "/read-dead"),
+        (RegisterInbox::PATH, "/register-inbox"),
+        (ReadDrained::PATH, "/read-drained"),
+        (Read::PATH, "/read"),
+        (ReadMany::PATH, "/read-many"),
+        (ListAll::PATH, "/list-all"),
+        (Check::PATH, "/limit-check"),
+        (SentOn::PATH, "/limit-sent-on"),
+        (HandOver::PATH, "/limit-hand-over"),
+        (Reserve::PATH, "/limit-reserve"),
+        (EndReservation::PATH, "/limit-end-reservation"),
+        (Lease::PATH, "/limit-lease"),
+        (RecallLease::PATH, "/limit-recall"),
+        (PutPolicy::PATH, "/policy-put"),
+        (GetPolicy::PATH, "/policy-get"),
+        (DeletePolicy::PATH, "/policy-delete"),
+        (ListPolicies::PATH, "/policy-list"),
+    ];
+    for (path, expected) in paths {
+        assert_eq!(path, expected);
+    }
+    let tables = [
+        include_str!("../../src/protocol/messages.rs"),
+        include_str!("../../src/protocol/messages/keyed.rs"),
+        include_str!("../../src/protocol/messages/operate.rs"),
+        include_str!("../../src/protocol/messages/read.rs"),
+        include_str!("../../src/protocol/messages/converge.rs"),
+        include_str!("../../src/protocol/messages/explain.rs"),
+        include_str!("../../src/protocol/messages/queue.rs"),
+        include_str!("../../src/protocol/messages/limit.rs"),
+        include_str!("../../src/protocol/messages/secrets.rs"),
+    ];
+    let mut all: Vec<&str> = Vec::new();
+    for table in tables {
+        let (_, table) = table.split_once("calls! {").expect("the table");
+        let (table, _) = table.split_once('}').expect("its end");
+        all.extend(table.split('"').skip(1).step_by(2));
+    }
+    let distinct: BTreeSet<&str> = all.iter().copied().collect();
+    // A call that is not named above would show here.
+    assert_eq!(distinct, paths.iter().map(|(path, _)| *path).collect());
+    assert_eq!(distinct.len(), all.len(), "two calls share a path: {all:?}");
+}
+
+#[test]
+fn what_is_no_message_is_broken_and_names_are_checked() {
+    for bytes in [
+        &b""[..],
+        b"\x00",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+    ] {
+        let read = decode::<Flush>(bytes);
+        assert!(matches!(read, Err(Fault::Broken(_))), "{read:?}");
+    }
+    // A counter `.`, a datacenter `a/b`, and a token that no hash has.
+    assert!(decode::<LookUp>(b"\x01.").is_err());
+    assert!(decode::<LookUp>(b"\x01a").is_ok());
+    assert!(decode::<Datacenter>(b"\x03a/b").is_err());
+    assert!(decode::<Token>(b"\x3f").is_err());
+    assert!(decode::<Token>(b"\x26").is_ok());
+}
+
+#[test]
+fn faults_tell_clients_who_must_act() {
+    let unknown = "later; the write may or may not have been counted, try again";
+    let busy = "the counter is busy; nothing was counted, try again";
+    for (fault, code, detail) in [
+        (
+            Fault::Unavailable("later".to_owned()),
+            Code::Unavailable,
+            unknown,
+        ),
+        (Fault::Refused(Refusal::NeedsGrant), Code::Unavailable, busy),
+        (Fault::Refused(Refusal::Stray), Code::Unavailable, busy),
+        (
+            Fault::Refused(Refusal::TooManyLanes),
+            Code::Unavailable,
+            busy,
+        ),
+        (Fault::Refused(Refusal::Bounded), Code::Unavailable, busy),
+        (Fault::Refused(Refusal::Moved(2)), Code::Unavailable, busy),
+        (
+            Fault::Elsewhere(address().datacenter),
+            Code::Unavailable,
+            busy,
+        ),
+        (Fault::Superseded(7), Code::Unavailable, busy),
+        (
+            Fault::TooMany(5_000),
+            Code::TooManyCounters,
+            "more than 5000 counters would have to be read; ask for a longer prefix",
+        ),
+        (Fault::Broken("row 7".to_owned()), Code::Internal, "row 7"),
+    ] {
+        let problem = Problem::from(fault);
+        assert_eq!((problem.code(), problem.detail()), (code, detail));
+    }
+}

@@ -1,0 +1,201 @@
+//! Golden: bytes of keyed writes that are stored or cross between builds. A change here makes old records unreadable.
+
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tally::counter::id::{CounterId, Datacenter};
+use tally::counter::ledger::{
+    Keyed, KeyedOutcome, Keys, Ledger, Record, Recorded, SeenValue, Unchanged, WriteKey,
+};
+use tally::counter::total::Value;
+use tally::protocol::messages::{
+    Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall, decode, encode,
+};
+use tally::protocol::names::CellAddress;
+use tally::sketch::{Histogram, Sample};
+
+/// 1 May 2026, 00:00:30 UTC.
+const NOW_MS: i64 = 1_777_593_630_000;
+
+/// The bytes of a value, which must be read back as the same value.
+fn golden<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> String {
+    let bytes = encode(value).expect("a message");
+    assert_eq!(decode::<T>(&bytes).as_ref(), Ok(value));
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn address() -> CellAddress {
+    CellAddress {
+        counter: CounterId::parse("page/ü").expect("an id"),
+        datacenter: Datacenter::parse("FRA").expect("a datacenter"),
+        shard: 5,
+    }
+}
+
+fn recorded() -> Recorded {
+    Recorded {
+        fingerprint: u64::MAX,
+        generation: 1_777_593_000_000,
+        sequence: 300,
+        totals: (300_u128.into(), 1_u128.into()),
+        is_exact: true,
+        at_ms: NOW_MS,
+        operations: 2,
+    }
+}
+
+#[test]
+fn a_record_and_the_ledgers_counts_have_these_bytes() {
+    assert_eq!(
+        golden(&recorded()),
+        "ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc6702"
+    );
+    assert_eq!(
+        golden(&Record::Counted(recorded())),
+        "ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc6702"
+    );
+    let struck = |moves: u32| Record::Struck {
+        moves,
+        at_ms: NOW_MS,
+    };
+    assert_eq!(golden(&struck(0)), "0000000000000000e0f4b18dbc6700");
+    assert_eq!(golden(&struck(300)), "0000ac020000000000e0f4b18dbc6700");
+    let refused = Record::BelowFloor {
+        fingerprint: 300,
+        at_ms: NOW_MS,
+    };
+    assert_eq!(golden(&refused), "ac0200000000000000e0f4b18dbc6701");
+    // As it was written before moves had numbers, with a fingerprint.
+    let before = Recorded {
+        fingerprint: 300,
+        generation: 0,
+        sequence: 0,
+        totals: (0_u128.into(), 0_u128.into()),
+        is_exact: false,
+        at_ms: NOW_MS,
+        operations: 0,
+    };
+    let bytes = encode(&before).expect("a record");
+    assert_eq!(decode::<Record>(&bytes), Ok(struck(0)));
+    let mut ledger = Ledger::default();
+    assert_eq!(golden(&ledger), "00");
+    for later_ms in [0, 1, 30_000] {
+        ledger.admit(NOW_MS + later_ms, 60_000, 3);
+    }
+    assert_eq!(golden(&ledger), "02d088bb8dbc6702b0ddbe8dbc6701");
+}
+
+#[test]
+fn keyed_writes_and_claims_have_these_bytes() {
+    let keyed = Keyed {
+        key: WriteKey([7; 16]),
+        fingerprint: 300,
+        generation: 7,
+        added: 301,
+        removed: 2,
+        live: vec![(NOW_MS / 1_000, 300)],
+        past: vec![(1_431_820_800, 1)],
+        seen: Some(SeenValue {
+            value: Value::new(300_u128, 1_u128),
+            is_set: true,
+        }),
+        condition: Some(Unchanged {
+            home: address().datacenter,
+            generation: 7,
+            sequence: 300,
+            operations: 1,
+        }),
+        samples: Vec::new(),
+    };
+    let sampled = Keyed {
+        samples: vec![(
+            NOW_MS / 1_000,
+            Histogram::of(Sample::new(12.3).expect("a sample")),
+        )],
+        ..keyed.clone()
+    };
+    let writes = vec![keyed.clone(), sampled];
+    let count = Count::new(address(), writes.clone(), Some(300), Keys::Clients);
+    let bytes = golden(&count);
+    assert!(
+        bytes.ends_with(
+            "0101\
+             01bcb49f9f0d\
+             1c\
+             0101e310019a999999999928409a99999999992840cd99b3e6cc9931"
+        ),
+        "{bytes}"
+    );
+    // Samples travel beside their writes, and are with them again where they arrive.
+    let received = decode::<Count>(&encode(&count).expect("a message")).map(Count::received);
+    assert_eq!(received.map(|count| count.writes), Ok(writes));
+    let count = Count::new(address(), vec![keyed], Some(300), Keys::Clients);
+    assert_eq!(
+        golden(&count),
+        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac020000"
+    );
+    let counted = Counted {
+        outcomes: vec![
+            KeyedOutcome::Counted(recorded()),
+            KeyedOutcome::Replayed(recorded()),
+            KeyedOutcome::Reused,
+            KeyedOutcome::Full,
+            KeyedOutcome::NeedsView,
+            KeyedOutcome::Ended,
+            KeyedOutcome::Struck,
+            KeyedOutcome::BelowFloor,
+            KeyedOutcome::Changed,
+            KeyedOutcome::NeedsHome,
+            KeyedOutcome::NotWhole,
+            KeyedOutcome::Unknown,
+            KeyedOutcome::BelowFloorBefore,
+            KeyedOutcome::CountedBefore,
+            KeyedOutcome::Expired,
+        ],
+        shards: 8,
+        home: Some(address().datacenter),
+    };
+    assert_eq!(
+        golden(&counted),
+        "0f00ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670201ffffffffffffffffff01c0c0b286de33ac0200ac02000101e0f4b18dbc670202030405060708090a0b0c0d0e080103465241"
+    );
+    let claim = Claim {
+        counter: address().counter,
+        datacenter: address().datacenter,
+        keys: vec![WriteKey([7; 16])],
+        struck_at: Some(Holder::first(&address().datacenter).next(&address().datacenter)),
+        whose: Keys::Public,
+    };
+    assert_eq!(
+        golden(&claim),
+        "07706167652fc3bc03465241010707070707070707070707070707070701034652410103"
+    );
+    let claimed = Claimed {
+        generation: 7,
+        owners: vec![
+            Owner::Lead(Holder {
+                datacenter: address().datacenter,
+                moves: 300,
+            }),
+            Owner::Ended,
+            Owner::Full,
+            Owner::Operation,
+            Owner::Nobody,
+        ],
+    };
+    assert_eq!(golden(&claimed), "07050003465241ac0201020304");
+    let find = FindClaims {
+        counter: address().counter,
+        keys: vec![WriteKey([7; 16])],
+    };
+    assert_eq!(
+        golden(&find),
+        "07706167652fc3bc0107070707070707070707070707070707"
+    );
+    let recall = Recall {
+        to: address(),
+        writes: Vec::new(),
+    };
+    assert_eq!(golden(&recall), "07706167652fc3bc034652410500");
+}

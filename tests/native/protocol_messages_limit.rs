@@ -1,0 +1,128 @@
+//! Golden bytes of the messages of rate limits: limiters and edges of two builds meet during a deploy.
+
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tally::counter::id::{CounterId, Datacenter};
+use tally::limit::meter::Verdict;
+use tally::limit::policy::Policy;
+use tally::protocol::limits::PolicyName;
+use tally::protocol::messages::{
+    Check, Checked, Demand, EndReservation, GetPolicy, Judged, PolicyPut, PutPolicy, Reserve,
+    Reserved, Wish, decode, encode,
+};
+use tally::protocol::names::LimiterAddress;
+
+fn golden<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> String {
+    let bytes = encode(value).expect("a message");
+    assert_eq!(decode::<T>(&bytes).as_ref(), Ok(value));
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn name() -> PolicyName {
+    PolicyName::parse("api").expect("a policy's name")
+}
+
+fn to() -> LimiterAddress {
+    LimiterAddress {
+        datacenter: Datacenter::parse("FRA"),
+        partition: 3,
+    }
+}
+
+fn demand(wish: Wish) -> Demand {
+    Demand {
+        policy: 0,
+        key: CounterId::parse("bob").expect("a key"),
+        cost: 2,
+        wish,
+        times: 300,
+    }
+}
+
+fn verdict(is_allowed: bool) -> Verdict {
+    Verdict {
+        is_allowed,
+        limit: 100,
+        remaining: 98,
+        reset_ms: 60_000,
+        retry_after_ms: 0,
+    }
+}
+
+#[test]
+fn a_check_and_its_answer_have_these_bytes() {
+    let wishes = [Wish::Consume, Wish::Look, Wish::Refund, Wish::Forget];
+    let check = Check {
+        to: to(),
+        policies: vec![(name(), Policy::sliding(100, 60))],
+        demands: wishes.map(demand).to_vec(),
+        waits: true,
+    };
+    assert_eq!(
+        golden(&check),
+        "010346524103010361706964c0a90700640000000000040003626f620200ac020003626f620201ac020003626f620202ac020003626f620203ac0201"
+    );
+    let checked = Checked {
+        judged: vec![
+            Judged::Known {
+                admitted: 299,
+                first: Some(verdict(true)),
+                refused: Some(verdict(false)),
+            },
+            Judged::Later,
+            Judged::Full,
+            Judged::Unreachable,
+        ],
+        remote_calls: 1,
+    };
+    assert_eq!(
+        golden(&checked),
+        "0400ab0201016462e0d4030001006462e0d4030001020301"
+    );
+}
+
+#[test]
+fn a_reservation_and_its_end_have_these_bytes() {
+    let reserve = Reserve {
+        to: LimiterAddress {
+            datacenter: None,
+            partition: 3,
+        },
+        id: Some([7; 16]),
+        policies: vec![(name(), Policy::sliding(100, 60))],
+        demands: vec![demand(Wish::Consume)],
+    };
+    assert_eq!(
+        golden(&reserve),
+        "00030107070707070707070707070707070707010361706964c0a90700640000000000010003626f620200ac02"
+    );
+    let reserved = Reserved {
+        verdicts: vec![Some(verdict(true)), None],
+        is_reserved: true,
+        homes: vec![3],
+    };
+    assert_eq!(golden(&reserved), "0201016462e0d4030000010103");
+    let end = EndReservation {
+        to: to(),
+        id: [7; 16],
+        is_cancelled: true,
+    };
+    assert_eq!(
+        golden(&end),
+        "0103465241030707070707070707070707070707070701"
+    );
+}
+
+#[test]
+fn policies_have_these_bytes() {
+    let put = PutPolicy {
+        name: name(),
+        policy: Policy::sliding(100, 60),
+    };
+    assert_eq!(golden(&put), "0361706964c0a90700640000000000");
+    assert_eq!(golden(&GetPolicy { name: name() }), "03617069");
+    let puts = [PolicyPut::Created, PolicyPut::Replaced, PolicyPut::Full];
+    assert_eq!(puts.map(|put| golden(&put)), ["00", "01", "02"]);
+}

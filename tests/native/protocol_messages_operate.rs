@@ -1,0 +1,119 @@
+//! Golden: bytes of operations that are stored or cross between builds.
+
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tally::counter::id::{CounterId, Datacenter};
+use tally::counter::ledger::WriteKey;
+use tally::counter::settings::{TtlMode, UniqueHash};
+use tally::counter::total::Value;
+use tally::protocol::messages::{
+    Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
+    decode, encode,
+};
+use tally::protocol::version::{SeenCell, Version};
+
+fn datacenter(name: &str) -> Datacenter {
+    Datacenter::parse(name).expect("a datacenter")
+}
+
+fn golden<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> String {
+    let bytes = encode(value).expect("a message");
+    assert_eq!(decode::<T>(&bytes).as_ref(), Ok(value));
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn operate(operation: Operation) -> Operate {
+    Operate {
+        counter: CounterId::parse("a").expect("an id"),
+        datacenter: datacenter("FRA"),
+        operation,
+        key: None,
+        condition: None,
+    }
+}
+
+#[test]
+fn operations_have_these_bytes() {
+    let value = Value::new(9_u128, 2_u128);
+    let put = Put {
+        shards: Some(1),
+        ttl: Some((60, TtlMode::Sliding)),
+        floor: Some(value),
+        home: Some(datacenter("IAD")),
+        unique_hash: Some(UniqueHash::Redis),
+    };
+    let head = "016103465241";
+    for (operation, bytes) in [
+        (Operation::Put(put), "000101013c01010009000201034941440101"),
+        (Operation::Set(value), "0100090002"),
+        (Operation::Reset, "02"),
+        (Operation::Delete, "03"),
+        (Operation::SettleHome, "04"),
+    ] {
+        assert_eq!(golden(&operate(operation)), format!("{head}{bytes}0000"));
+    }
+    let conditional = Operate {
+        key: Some(OperationKey {
+            key: WriteKey([7; 16]),
+            fingerprint: 300,
+        }),
+        condition: Some(Condition::Unchanged(
+            Version::of([SeenCell {
+                datacenter: datacenter("FRA"),
+                shard: 0,
+                generation: 1,
+                sequence: 42,
+            }])
+            .with_operations(1),
+        )),
+        ..operate(Operation::Reset)
+    };
+    let key = "07".repeat(16);
+    assert_eq!(
+        golden(&conditional),
+        format!("{head}0201{key}ac02010101010346524100012a")
+    );
+    assert_eq!(golden(&Some(Condition::Exists)), "0100");
+}
+
+/// Golden: rows of operations hold these for as long as their keys are kept.
+#[test]
+fn what_was_done_and_answered_has_these_bytes() {
+    let done = Done {
+        created: true,
+        generation: 300,
+        pending: vec![datacenter("FRA")],
+        home: Some(datacenter("IAD")),
+        is_repeat: false,
+    };
+    assert_eq!(golden(&done), "01ac020103465241010349414400");
+    let answered = Answered {
+        status: 201,
+        body: "{}".to_owned(),
+    };
+    assert_eq!(golden(&answered), "c901027b7d");
+    for (told, bytes) in [
+        (Operated::Done(Done::default()), "000000000000"),
+        (Operated::Answered(answered.clone()), "01c901027b7d"),
+        (Operated::NotFound, "02"),
+        (Operated::Reused, "03"),
+        (Operated::Full, "04"),
+        (Operated::NeedsHome, "05"),
+        (Operated::BelowFloor, "06"),
+        (Operated::Changed, "07"),
+    ] {
+        assert_eq!(golden(&told), bytes);
+    }
+    let keep = Keep {
+        counter: CounterId::parse("a").expect("an id"),
+        key: WriteKey([7; 16]),
+        answer: answered,
+    };
+    assert_eq!(golden(&keep), format!("0161{}c901027b7d", "07".repeat(16)));
+    let settle = Settle {
+        counter: CounterId::parse("a").expect("an id"),
+    };
+    assert_eq!(golden(&settle), "0161");
+}

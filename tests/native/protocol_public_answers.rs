@@ -1,0 +1,218 @@
+//! Golden: the JSON of histories, unions, writes, deletions, listings and aggregates.
+
+use crate::common::sums;
+
+use std::collections::BTreeMap;
+
+use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sketch_of, sum};
+use tally::counter::history::Step;
+use tally::counter::merge::Range;
+use tally::counter::nonces::Outcome;
+use tally::counter::total::Value;
+use tally::protocol::messages::Flushed;
+use tally::protocol::names::CellAddress;
+use tally::protocol::public::{Aggregate, Told, deleted_json, list_json, union_json, write_json};
+use tally::protocol::query::Window;
+
+#[test]
+fn history_reads_so_with_null_where_nothing_is_known() {
+    let mut fra = part(7, 0);
+    fra.summary.points = BTreeMap::from([(60, 9), (120, 3), (240, 1 << 53)]);
+    fra.summary.kept_from = 120;
+    let sum = sum(vec![("FRA", Some(fra)), ("IAD", None)]);
+    let range = Range {
+        step: Step::Minute,
+        from: 60,
+        to: 240,
+    };
+    let id = id("a");
+    let told = Told::new(&id, &sum, FRESH);
+    assert_eq!(
+        told.history_json(range, true),
+        r#"{"id":"a","step":"1m","kept_from":120,"exact":false,"as_of":1777593540000,"staleness_ms":90000,"points":[[60,null],[120,3],[180,0],[240,"9007199254740992"]]}"#
+    );
+    for (step, name) in [(Step::Second, "1s"), (Step::Hour, "1h"), (Step::Day, "1d")] {
+        let one = Range {
+            step,
+            from: 0,
+            to: 0,
+        };
+        let expected = format!(r#"{{"id":"a","step":"{name}","kept_from":120,"#);
+        let json = told.history_json(one, false);
+        assert!(
+            json.starts_with(&expected) && json.ends_with(r#""points":[[0,null]]}"#),
+            "{json}"
+        );
+    }
+}
+
+#[test]
+fn history_that_lacks_nothing_has_no_beginning() {
+    let sum = sum(vec![("FRA", Some(part(7, 0)))]);
+    let range = Range {
+        step: Step::Day,
+        from: -86_400,
+        to: 0,
+    };
+    let json = Told::new(&id("a"), &sum, FRESH).history_json(range, false);
+    assert_eq!(
+        json,
+        r#"{"id":"a","step":"1d","kept_from":null,"exact":true,"as_of":1777593629980,"staleness_ms":20,"points":[[-86400,0],[0,0]]}"#
+    );
+}
+
+#[test]
+fn a_union_of_uniques_reads_so() {
+    let (mut one, mut other) = (part(1, 0), part(1, 0));
+    one.summary.uniques = sketch(0..300);
+    one.summary.window_uniques = sketch(0..1);
+    other.summary.uniques = sketch(200..400);
+    let sums = [
+        sum(vec![("FRA", Some(one))]),
+        sum(vec![("FRA", Some(other))]),
+    ];
+    let ids = [id("a"), id("b")];
+    let told = [
+        Told::new(&ids[0], &sums[0], FRESH),
+        Told::new(&ids[1], &sums[1], CACHED),
+    ];
+    assert_eq!(
+        union_json(&ids, &told, None).expect("one hash"),
+        r#"{"ids":["a","b"],"estimate":400,"standard_error":0.02,"exact":false,"as_of":1777593629700,"staleness_ms":300}"#
+    );
+    let window = Window {
+        seconds: 300,
+        at: NOW_MS / 1_000,
+        now: NOW_MS / 1_000,
+    };
+    assert_eq!(
+        union_json(&ids, &told[..1], Some(window)).expect("one hash"),
+        r#"{"ids":["a","b"],"estimate":1,"standard_error":0.01,"window":300,"uniques_cover":[1777593300,1777593659],"exact":true,"as_of":1777593629980,"staleness_ms":20}"#
+    );
+    let nothing = [sum(Vec::new())];
+    let told = [Told::new(&ids[0], &nothing[0], FRESH)];
+    assert_eq!(
+        union_json(&ids[..1], &told, None).expect("one hash"),
+        r#"{"ids":["a"],"estimate":0,"standard_error":0.0,"exact":true,"as_of":1777593629980,"staleness_ms":20}"#
+    );
+}
+
+#[test]
+fn counters_without_a_hash_in_common_have_no_union() {
+    let of = |uniques: tally::sketch::Uniques| {
+        let mut fra = part(1, 0);
+        fra.summary.uniques = uniques;
+        sum(vec![("FRA", Some(fra))])
+    };
+    let mut both = sketch(0..300);
+    both.merge(&sketch_of(2, 100..300));
+    let sums = [
+        of(sketch(200..400)),
+        of(both),
+        of(sketch(0..0)),
+        of(sketch_of(2, 0..10)),
+    ];
+    let ids = ["old", "both", "none", "new"].map(id);
+    let union = |numbers: &[usize]| {
+        let told: Vec<Told<'_>> = numbers
+            .iter()
+            .map(|&number| Told::new(&ids[number], &sums[number], FRESH))
+            .collect();
+        union_json(&ids[..1], &told, None)
+            .map_err(|problem| (problem.code(), problem.detail().to_owned()))
+    };
+    // Epoch by epoch: 400 under the one key, 200 under the other.
+    let told = union(&[0, 1, 2]).expect("a key in common");
+    assert!(
+        told.contains(r#""estimate":600,"standard_error":0.03,"epochs":2,"exact""#),
+        "{told}"
+    );
+    assert!(
+        union(&[1, 3])
+            .expect("a key in common")
+            .contains(r#""estimate":510,"#)
+    );
+    for pair in [[0, 3], [3, 0]] {
+        let (code, detail) = union(&pair).expect_err("no key in common");
+        assert_eq!(code.as_str(), "hash-mismatch");
+        assert!(
+            detail.contains(&format!("`{}`", ids[pair[1]].as_str())),
+            "{detail}"
+        );
+    }
+    let (code, _) = union(&[0, 1, 3]).expect_err("not one key is that of all");
+    assert_eq!(code.as_str(), "hash-mismatch");
+}
+
+#[test]
+fn a_write_reads_so() {
+    let cell = CellAddress {
+        counter: id("a"),
+        datacenter: datacenter("FRA"),
+        shard: 1,
+    };
+    let flushed = Flushed {
+        generation: 1,
+        outcome: Outcome {
+            sequence: 9,
+            added: 5.into(),
+            removed: 0.into(),
+        },
+        elsewhere: None,
+        shards: 2,
+        linger_ms: 0,
+        operations: 0,
+    };
+    let json = write_json(&cell, 3, Value::new(5, 0), true, &flushed, false);
+    assert_eq!(
+        json,
+        r#"{"id":"a","delta":3,"value":5,"exact":true,"status":"ok","datacenter":"FRA","version":"AQEDRlJBAQEJ"}"#
+    );
+    let json = write_json(
+        &cell,
+        1 << 53,
+        Value::new(0, 1 << 60),
+        false,
+        &flushed,
+        true,
+    );
+    assert_eq!(
+        json,
+        r#"{"id":"a","delta":"9007199254740992","value":"-1152921504606846976","exact":false,"status":"ok","datacenter":"FRA","version":"AQEDRlJBAQEJ"}"#
+    );
+}
+
+#[test]
+fn deletions_listings_and_aggregates_read_so() {
+    let pending = [datacenter("IAD")];
+    assert_eq!(
+        deleted_json(&id("a"), &pending),
+        r#"{"id":"a","status":"deleted","pending_datacenters":["IAD"]}"#
+    );
+    assert_eq!(
+        deleted_json(&id("a"), &[]),
+        r#"{"id":"a","status":"deleted","pending_datacenters":[]}"#
+    );
+    assert_eq!(
+        list_json(&[id("a"), id("b/ü")], Some("b/ü")),
+        r#"{"counters":[{"id":"a"},{"id":"b/ü"}],"cursor":"b/ü"}"#
+    );
+    assert_eq!(list_json(&[], None), r#"{"counters":[],"cursor":null}"#);
+    let sums = [
+        (id("a"), sum(vec![("FRA", Some(part(u128::MAX, 0)))])),
+        (id("b"), sum(vec![("FRA", Some(part(9, 1)))])),
+    ];
+    let all = Aggregate::new(&sums, FRESH.as_of_ms);
+    assert_eq!(
+        all.to_json("", true, FRESH.now_ms, true),
+        r#"{"prefix":"","counters":2,"value":"340282366920938463463374607431768211463","exact":true,"as_of":1777593629980,"staleness_ms":20}"#
+    );
+    // Somebody else's sum is never exact: the fetch began before this reader asked.
+    let shared = all.to_json("", false, FRESH.now_ms + 400, false);
+    assert!(shared.contains(r#""exact":false,"as_of":1777593629980,"staleness_ms":420}"#));
+    let away = Aggregate::new(&[(id("p/a"), sum(vec![("FRA", None)]))], FRESH.as_of_ms);
+    assert_eq!(
+        away.to_json("p/", true, FRESH.now_ms, false),
+        r#"{"prefix":"p/","counters":1,"value":0,"exact":false,"as_of":1777593540000,"staleness_ms":90000}"#
+    );
+}

@@ -1,0 +1,79 @@
+//! Golden: the JSON of a counter that was set, or has a home: what it was set to, who is pending, and its tag.
+
+use crate::common::sums;
+
+use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
+use tally::counter::total::Value;
+use tally::protocol::messages::GlobalSum;
+use tally::protocol::public::Told;
+
+/// FRA and IAD, set to 100 when IAD did not answer.
+fn set() -> GlobalSum {
+    let mut fra = part(7, 2);
+    fra.summary.uniques = sketch(0..0);
+    let mut sum = sum(vec![("FRA", Some(fra)), ("IAD", Some(part(10, 0)))]);
+    let mut seen = part(5, 2).cells;
+    seen[0].1.sequence = 3;
+    let seen = vec![(datacenter("FRA"), Some(seen)), (datacenter("IAD"), None)];
+    sum.root
+        .operations
+        .set(Value::new(100_u128, 0_u128), seen, NOW_MS - 500);
+    sum
+}
+
+#[test]
+fn a_counter_that_was_set_reads_so() {
+    let (id, mut sum) = (id("a"), set());
+    let told = Told::new(&id, &sum, FRESH);
+    assert!(!told.is_exact(), "IAD is not settled");
+    let pending = [datacenter("IAD")];
+    assert_eq!(
+        told.to_json(false, None, Some(&pending)),
+        r#"{"id":"a","value":102,"base":100,"exact":false,"updated_at":1777593629500,"expires_at":null,"version":"AgECA0ZSQQABCQNJQUQAAQk","as_of":1777593540000,"staleness_ms":90000,"uniques":null,"datacenters":[{"id":"FRA","value":2,"shards":2,"as_of":1777593629980,"staleness_ms":20,"reachable":true},{"id":"IAD","value":0,"shards":2,"as_of":1777593540000,"staleness_ms":90000,"reachable":false}],"settings":{"shards":"auto","ttl_seconds":null,"ttl_mode":null,"floor":null,"home":null,"unique_hash":"keyed"},"pending_datacenters":["IAD"]}"#
+    );
+    let seen = vec![
+        (datacenter("FRA"), Some(part(7, 2).cells)),
+        (datacenter("IAD"), Some(part(10, 0).cells)),
+    ];
+    let lowest = Value::new(u128::MAX, 0_u128).negated();
+    sum.root.operations.set(lowest, seen, NOW_MS - 400);
+    let told = Told::new(&id, &sum, FRESH);
+    assert!(told.is_exact());
+    let json = told.to_json(true, None, None);
+    let begin = r#"{"id":"a","value":"-340282366920938463463374607431768211455","base":"-340282366920938463463374607431768211455","exact":true,"updated_at":1777593629600,"#;
+    assert!(json.starts_with(begin), "{json}");
+    assert!(
+        !json.contains("settings") && !json.contains("pending"),
+        "{json}"
+    );
+}
+
+#[test]
+fn of_one_datacenter_alone_only_what_it_counted_since_is_told() {
+    let mut sum = set();
+    sum.datacenters
+        .retain(|(name, _)| *name == datacenter("FRA"));
+    sum.is_whole = false;
+    let id = id("a");
+    let told = Told::new(&id, &sum, FRESH);
+    assert_eq!(told.value().to_string(), "2");
+    assert!(told.is_exact());
+}
+
+#[test]
+fn a_counter_with_a_home_has_a_strong_tag_of_that() {
+    let id = id("a");
+    let mut sum = sum(vec![("FRA", Some(part(7, 0))), ("IAD", Some(part(3, 0)))]);
+    sum.root.home = Some(datacenter("IAD"));
+    sum.root.settings.floor = Some(Value::new(3_u128, 0_u128).negated());
+    let tag = |sum: &GlobalSum, freshness| Told::new(&id, sum, freshness).etag();
+    assert_eq!(tag(&sum, FRESH), "\"AQEDSUFEAAEJ\"");
+    assert_eq!(tag(&sum, CACHED), tag(&sum, FRESH));
+    let json = Told::new(&id, &sum, FRESH).to_json(false, None, Some(&[]));
+    let end = r#""floor":-3,"home":"IAD","unique_hash":"keyed"},"pending_datacenters":[]}"#;
+    assert!(json.ends_with(end), "{json}");
+    let before = tag(&sum, FRESH);
+    let seen = vec![(datacenter("IAD"), Some(part(3, 0).cells))];
+    sum.root.operations.set(Value::default(), seen, NOW_MS);
+    assert_ne!(tag(&sum, FRESH), before, "a set changes the counter");
+}

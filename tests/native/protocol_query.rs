@@ -1,0 +1,323 @@
+//! Law: a query says what it asks or is refused by name: no parameter is ignored, none is guessed.
+
+use tally::counter::history::Step;
+use tally::counter::id::Datacenter;
+use tally::counter::merge::Range;
+use tally::protocol::messages::Wanted;
+use tally::protocol::problem::{Code, Problem};
+use tally::protocol::query::{
+    LIST_LIMIT, POINTS_MAX, Query, UNION_MAX, WINDOW_SECONDS_MAX, WINDOW_UNIQUES_SECONDS_MAX,
+    Window,
+};
+use tally::protocol::version::Version;
+
+const KNOWN: &[&str] = &[
+    "consistency",
+    "datacenter",
+    "window",
+    "at",
+    "numbers",
+    "from",
+    "to",
+    "step",
+    "limit",
+    "id",
+    "at_least",
+];
+
+/// 1 May 2026, 00:00:30 UTC.
+const NOW: i64 = 1_777_593_630;
+
+fn query(text: &str) -> Query {
+    Query::parse(text, KNOWN).expect("known parameters")
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, Problem>) -> Code {
+    result.expect_err("a refusal").code()
+}
+
+#[test]
+fn unknown_and_repeated_parameters_are_refused_by_name() {
+    for (text, name) in [
+        ("consistancy=strong", "consistancy"),
+        ("Consistency=strong", "Consistency"),
+        ("window=1&x", "x"),
+        ("%00=1", "\\0"),
+        ("=1", "\"\""),
+    ] {
+        let problem = Query::parse(text, KNOWN).expect_err(text);
+        assert_eq!(problem.code(), Code::InvalidQuery, "{text}");
+        assert!(problem.detail().contains(name), "{}", problem.detail());
+        assert!(problem.detail().contains("consistency, datacenter"));
+    }
+    for text in ["window=1&window=1", "numbers=string&at=1&numbers=string"] {
+        let problem = Query::parse(text, KNOWN).expect_err(text);
+        assert!(
+            problem.detail().contains("stands twice"),
+            "{}",
+            problem.detail()
+        );
+    }
+    let nothing_known = Query::parse("a=1", &[]).expect_err("a refusal");
+    assert!(nothing_known.detail().ends_with("known: none"));
+    assert!(Query::parse("", &[]).is_ok());
+}
+
+#[test]
+fn ids_may_stand_several_times_and_are_decoded() {
+    let query = query("id=a&id=b%2Fc&id=a+b&id=%D0%BA");
+    assert_eq!(
+        query.all("id").collect::<Vec<_>>(),
+        ["a", "b/c", "a b", "к"]
+    );
+    assert_eq!(query.get("id"), Some("a"));
+    assert_eq!(query.get("window"), None);
+    assert_eq!(UNION_MAX, 100);
+}
+
+#[test]
+fn consistency_and_numbers_have_one_value_each() {
+    assert_eq!(query("").is_strong(), Ok(false));
+    assert_eq!(query("consistency=strong").is_strong(), Ok(true));
+    assert_eq!(query("").numbers_as_strings(), Ok(false));
+    assert_eq!(query("numbers=string").numbers_as_strings(), Ok(true));
+    for value in [
+        "",
+        "Strong",
+        "eventual",
+        "true",
+        "1",
+        "string%20",
+        "strings",
+    ] {
+        let strong = query(&format!("consistency={value}")).is_strong();
+        assert_eq!(code(strong), Code::InvalidQuery, "{value}");
+        let strings = query(&format!("numbers={value}")).numbers_as_strings();
+        assert_eq!(code(strings), Code::InvalidQuery, "{value}");
+    }
+}
+
+#[test]
+fn datacenters_are_names_in_any_case() {
+    assert_eq!(query("").datacenter(), Ok(None));
+    for value in ["FRA", "fra"] {
+        let datacenter = query(&format!("datacenter={value}")).datacenter();
+        assert_eq!(datacenter, Ok(Datacenter::parse("FRA")));
+    }
+    for value in ["", "F%2FA", "%C3%9C", "01234567890123456"] {
+        let datacenter = query(&format!("datacenter={value}")).datacenter();
+        assert_eq!(code(datacenter), Code::InvalidQuery, "{value}");
+    }
+}
+
+#[test]
+fn versions_are_read_whole_or_refused_with_the_reason() {
+    assert_eq!(query("").at_least(), Ok(None));
+    let version = Version::decode("AQEDRlJBAAEq").expect("a version");
+    let asked = query("at_least=AQEDRlJBAAEq").at_least();
+    assert_eq!(asked, Ok(Some(version.clone())));
+    let iad = Datacenter::parse("IAD").expect("a datacenter");
+    let only = query("datacenter=iad&at_least=AQEDRlJBAAEq").at_least();
+    assert_eq!(only, Ok(Some(version.only(&iad))));
+    for (value, why) in [
+        ("", "none of ours"),
+        ("AA", "its format is 0"),
+        ("AQEDRlJBAAE", "not whole"),
+        ("AQEDRlJBAAEq%20", "none of ours"),
+        ("AwEDRlJBAAEq", "its format is 3"),
+        (&"A".repeat(600_001), "longer than 600000"),
+    ] {
+        let refusal = query(&format!("at_least={value}")).at_least();
+        let problem = refusal.expect_err("a refusal");
+        assert_eq!(problem.code(), Code::InvalidQuery);
+        assert!(problem.detail().contains(why), "{}", problem.detail());
+    }
+}
+
+#[test]
+fn windows_end_now_or_at_a_given_second() {
+    let window = |seconds, at| {
+        Ok(Some(Window {
+            seconds,
+            at,
+            now: NOW,
+        }))
+    };
+    assert_eq!(query("").window(NOW), Ok(None));
+    assert_eq!(query("window=300").window(NOW), window(300, NOW));
+    assert_eq!(query("window=1&at=0").window(NOW), window(1, 0));
+    assert_eq!(query("at=-5&window=60").window(NOW), window(60, -5));
+    for at in [NOW, NOW + 1, 253_402_300_799] {
+        let ends_now = query(&format!("window=60&at={at}"));
+        assert_eq!(ends_now.window(NOW), window(60, NOW));
+        assert_eq!(
+            ends_now.samples_window(NOW),
+            query("window=60").samples_window(NOW)
+        );
+    }
+    // As long as samples are kept, and not as long as the window would be that ends then.
+    let far = query(&format!("window={WINDOW_SECONDS_MAX}&at=253402300799"));
+    assert_eq!(code(far.samples_window(NOW)), Code::InvalidQuery);
+    let most = WINDOW_SECONDS_MAX;
+    assert_eq!(most, 1_826 * 86_400);
+    assert_eq!(
+        query(&format!("window={most}")).window(NOW),
+        window(most, NOW)
+    );
+    for text in [
+        "window=0",
+        "window=-1",
+        "window=1.5",
+        "window=1e3",
+        "window=",
+        "window=5m",
+        "window=99999999999999999999",
+        &format!("window={}", most + 1),
+        "at=5",
+        "window=5&at=",
+        "window=5&at=now",
+        "window=5&at=1.5",
+        // Milliseconds, by mistake.
+        "window=5&at=1777593630000",
+        "window=5&at=253402300800",
+        "window=5&at=-62135596801",
+        "window=5&at=99999999999999999999",
+    ] {
+        assert_eq!(code(query(text).window(NOW)), Code::InvalidQuery, "{text}");
+    }
+}
+
+#[test]
+fn a_window_is_its_seconds_and_no_more() {
+    let bounds = |seconds, at| {
+        Window {
+            seconds,
+            at,
+            now: NOW,
+        }
+        .bounds()
+    };
+    assert_eq!(bounds(1, NOW), (NOW, NOW));
+    assert_eq!(bounds(300, NOW), (NOW - 299, NOW));
+    assert_eq!(
+        bounds(u64::MAX, i64::MIN),
+        (i64::MIN + 1, i64::MIN),
+        "no sum wraps"
+    );
+    let window = Window {
+        seconds: u64::try_from(WINDOW_UNIQUES_SECONDS_MAX).expect("400 days"),
+        at: NOW,
+        now: NOW,
+    };
+    assert!(window.has_uniques());
+    // What began before days are kept is gone, however short it was.
+    let past = Window {
+        seconds: 60,
+        at: NOW - WINDOW_UNIQUES_SECONDS_MAX,
+        now: NOW,
+    };
+    assert!(!past.has_uniques());
+    assert!(
+        Window {
+            at: past.at + 60,
+            ..past
+        }
+        .has_uniques()
+    );
+    let longer = Window {
+        seconds: window.seconds + 1,
+        ..window
+    };
+    assert!(!longer.has_uniques());
+    assert_eq!(longer.uniques_cover(), None);
+    assert_eq!(Window::wanted(Some(longer)).uniques, None);
+    let wanted = Window::wanted(Some(Window {
+        seconds: 2,
+        at: NOW,
+        now: NOW,
+    }));
+    assert_eq!(wanted.window, Some((NOW - 1, NOW)));
+    assert_eq!(Window::wanted(None), Wanted::default());
+}
+
+#[test]
+fn history_is_the_last_60_buckets_or_a_range_of_whole_ones() {
+    let range = |step, from, to| Ok(Range { step, from, to });
+    let minute = NOW - 30;
+    let history = |text: &str| query(text).history(NOW);
+    assert_eq!(history(""), range(Step::Minute, minute - 59 * 60, minute));
+    assert_eq!(history("step=1m"), history(""));
+    assert_eq!(history("step=1s"), range(Step::Second, NOW - 59, NOW));
+    assert_eq!(
+        history("step=1h"),
+        range(Step::Hour, minute - 59 * 3_600, minute)
+    );
+    assert_eq!(
+        history("step=1d"),
+        range(Step::Day, minute - 59 * 86_400, minute)
+    );
+    assert_eq!(
+        history("from=61&to=179"),
+        range(Step::Minute, 60, 120),
+        "both ends are moved to their buckets"
+    );
+    assert_eq!(
+        history("from=-1&to=0&step=1d"),
+        range(Step::Day, -86_400, 0)
+    );
+    assert_eq!(history("to=3600"), range(Step::Minute, 60, 3_600));
+    assert_eq!(history("from=5&to=5&step=1s"), range(Step::Second, 5, 5));
+    for text in [
+        "step=",
+        "step=1",
+        "step=2m",
+        "step=1M",
+        "from=x",
+        "to=",
+        "from=2&to=1",
+        "from=1777593630000",
+        "to=253402300800",
+        "from=1.5",
+    ] {
+        assert_eq!(code(history(text)), Code::InvalidQuery, "{text}");
+    }
+}
+
+#[test]
+fn a_history_has_at_most_10000_points() {
+    assert_eq!(POINTS_MAX, 10_000);
+    for (step, width) in [("1s", 1), ("1m", 60), ("1h", 3_600), ("1d", 86_400)] {
+        let to = 9_999 * width;
+        let most = query(&format!("step={step}&from=0&to={}", to + width - 1)).history(NOW);
+        assert_eq!(most.map(|range| range.to), Ok(to), "{step}");
+        let beyond = query(&format!("step={step}&from=0&to={}", to + width)).history(NOW);
+        let problem = beyond.expect_err("too many points");
+        assert_eq!(problem.code(), Code::RangeTooLarge, "{step}");
+        assert!(
+            problem.detail().contains("10001 points"),
+            "{}",
+            problem.detail()
+        );
+    }
+    let widest = query("from=-62135596800&to=253402300799&step=1s").history(NOW);
+    assert_eq!(code(widest), Code::RangeTooLarge);
+}
+
+#[test]
+fn listings_have_1_to_1000_names() {
+    assert_eq!(LIST_LIMIT, (100, 1_000));
+    for (text, limit) in [("", 100), ("limit=1", 1), ("limit=1000", 1_000)] {
+        assert_eq!(query(text).limit(), Ok(limit), "{text}");
+    }
+    for value in ["0", "1001", "-1", "", "x", "1.0", "4294967297"] {
+        let limit = query(&format!("limit={value}")).limit();
+        assert_eq!(code(limit), Code::InvalidQuery, "{value}");
+    }
+}
+
+#[test]
+fn who_asks_for_a_script_is_told_what_there_is_instead() {
+    let refused = Query::parse("callback=show", KNOWN).expect_err("a refusal");
+    assert_eq!(refused.code(), Code::InvalidQuery);
+    assert!(refused.detail().contains("CORS"), "{refused}");
+}

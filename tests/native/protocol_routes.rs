@@ -1,0 +1,303 @@
+//! Law: a method and a path are one call or a refusal that says what is known; an id is decoded
+//! strictly, once.
+
+use crate::common;
+
+use common::config;
+use proptest::prelude::*;
+use tally::counter::id::CounterId;
+use tally::protocol::limits::PolicyName;
+use tally::protocol::problem::Code;
+use tally::protocol::routes::{PATHS, Route, decode_segment, methods_of, resolve};
+
+fn id(text: &str) -> CounterId {
+    CounterId::parse(text).expect("a counter id")
+}
+
+fn policy(text: &str) -> PolicyName {
+    PolicyName::parse(text).expect("a policy's name")
+}
+
+/// The code of a refusal with its `Allow`.
+fn refusal(method: &str, path: &str) -> (Code, Option<String>) {
+    let refused = resolve(method, path).expect_err("a refusal");
+    (refused.problem.code(), refused.allow)
+}
+
+#[test]
+fn every_call_is_found() {
+    let calls = [
+        ("POST", "/counters/a/increment", Route::Increment(id("a"))),
+        ("POST", "/counters/a/decrement", Route::Decrement(id("a"))),
+        ("GET", "/counters/a", Route::Read(id("a"))),
+        ("PUT", "/counters/a", Route::Put(id("a"))),
+        ("DELETE", "/counters/a", Route::Delete(id("a"))),
+        ("PUT", "/counters/a/value", Route::Set(id("a"))),
+        ("POST", "/counters/a/reset", Route::Reset(id("a"))),
+        ("GET", "/counters/a/history", Route::History(id("a"))),
+        (
+            "GET",
+            "/counters/a/distribution",
+            Route::Distribution(id("a")),
+        ),
+        ("GET", "/counters", Route::List),
+        (
+            "GET",
+            "/counters/a*/aggregate",
+            Route::Aggregate("a".to_owned()),
+        ),
+        (
+            "GET",
+            "/counters/a%2Fb/uniques/hyll",
+            Route::ExportHyll(id("a/b")),
+        ),
+        (
+            "PUT",
+            "/counters/a/uniques/hyll",
+            Route::ImportHyll(id("a")),
+        ),
+        ("GET", "/uniques", Route::Uniques),
+        ("POST", "/uniques/rotate", Route::Rotate),
+        ("POST", "/events", Route::Events),
+        ("POST", "/ingest", Route::Ingest),
+        ("POST", "/api/event", Route::Event),
+        ("GET", "/api/counter", Route::Count),
+        ("GET", "/api/dead-letters", Route::DeadLetters),
+        ("GET", "/limits", Route::ListPolicies),
+        ("POST", "/limits", Route::CheckMany),
+        ("GET", "/limits/p", Route::GetPolicy(policy("p"))),
+        ("PUT", "/limits/p", Route::PutPolicy(policy("p"))),
+        ("DELETE", "/limits/p", Route::DeletePolicy(policy("p"))),
+        ("GET", "/limits/p/a", Route::Peek(policy("p"), id("a"))),
+        ("POST", "/limits/p/a", Route::Check(policy("p"), id("a"))),
+        ("DELETE", "/limits/p/a", Route::Forget(policy("p"), id("a"))),
+        (
+            "POST",
+            "/limits/p/a%2Fb/refund",
+            Route::Refund(policy("p"), id("a/b")),
+        ),
+        ("GET", "/pixel/a.gif", Route::Pixel(id("a"))),
+        ("GET", "/badge/a%2Fb.svg.svg", Route::Badge(id("a/b.svg"))),
+        ("GET", "/tally.js", Route::Script),
+        ("GET", "/metrics", Route::Metrics),
+        ("GET", "/dashboard", Route::Dashboard(None)),
+        ("GET", "/dashboard/", Route::Dashboard(Some(String::new()))),
+        (
+            "GET",
+            "/dashboard/app.js",
+            Route::Dashboard(Some("app.js".to_owned())),
+        ),
+        ("GET", "/healthz", Route::Health),
+        ("GET", "/openapi.json", Route::OpenApi),
+        ("GET", "/", Route::Index),
+    ];
+    for (method, path, route) in calls {
+        assert_eq!(resolve(method, path), Ok(route.clone()), "{method} {path}");
+        if method == "GET" {
+            assert_eq!(resolve("HEAD", path), Ok(route), "HEAD {path}");
+        }
+    }
+}
+
+#[test]
+fn each_template_knows_its_methods_and_no_other() {
+    for (template, methods) in PATHS {
+        let parameters = ["{id}", "{prefix}", "{policy}", "{key}"];
+        let path = parameters
+            .iter()
+            .fold((*template).to_owned(), |path, name| path.replace(name, "x"));
+        assert_eq!(methods_of(&path), Some(*methods), "{template}");
+        let mut allow = methods.join(", ");
+        if methods.contains(&"GET") {
+            allow.push_str(", HEAD");
+        }
+        allow.push_str(", OPTIONS");
+        for method in [
+            "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "TRACE", "get", "",
+        ] {
+            let looked_up = if method == "HEAD" { "GET" } else { method };
+            if methods.contains(&looked_up) {
+                assert!(resolve(method, &path).is_ok(), "{method} {path}");
+            } else {
+                let expected = (Code::MethodNotAllowed, Some(allow.clone()));
+                assert_eq!(refusal(method, &path), expected, "{method} {path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wrong_method_is_told_as_it_was_sent() {
+    let refused = resolve("HEAD", "/events").expect_err("a refusal");
+    assert!(
+        refused.problem.detail().ends_with("not HEAD"),
+        "{}",
+        refused.problem
+    );
+    let refused = resolve("PATCH", "/counters/a").expect_err("a refusal");
+    let detail = "/counters/{id} knows GET, PUT, DELETE, HEAD, OPTIONS, not PATCH";
+    assert_eq!(refused.problem.detail(), detail);
+}
+
+#[test]
+fn other_paths_are_not_found() {
+    for path in [
+        "",
+        "//",
+        "counters",
+        "/counter",
+        "/Counters/a",
+        "/counters/a/",
+        "/counters/a/b",
+        "/counters/a/increment/",
+        "/counters/a/increment/x",
+        "/counters//a/increment",
+        "//counters",
+        "/counters/a/aggregate",
+        "/counters/a%2A/aggregate",
+        "/uniques/a",
+        "/healthz/",
+        "/metrics/",
+        "/openapi.yaml",
+        "/events/",
+    ] {
+        for method in ["GET", "POST", "PUT", "DELETE"] {
+            assert_eq!(
+                refusal(method, path),
+                (Code::NotFound, None),
+                "{method} {path:?}"
+            );
+        }
+        assert_eq!(methods_of(path), None, "{path:?}");
+    }
+}
+
+#[test]
+fn ids_are_decoded_once() {
+    for (segment, text) in [
+        ("a%2Fb", "a/b"),
+        ("a%2fb", "a/b"),
+        ("%25", "%"),
+        ("%252F", "%2F"),
+        ("a+b", "a+b"),
+        ("a%20b", "a b"),
+        ("%D0%BA%D0%BB%D1%8E%D1%87", "ключ"),
+        ("ключ", "ключ"),
+        ("...", "..."),
+        ("%2E%2E%2E", "..."),
+        ("*", "*"),
+        ("increment", "increment"),
+        ("a%3Fb%23c", "a?b#c"),
+    ] {
+        let path = format!("/counters/{segment}");
+        assert_eq!(
+            resolve("GET", &path),
+            Ok(Route::Read(id(text))),
+            "{segment}"
+        );
+        let path = format!("{path}/increment");
+        assert_eq!(
+            resolve("POST", &path),
+            Ok(Route::Increment(id(text))),
+            "{segment}"
+        );
+    }
+    let longest = "%C3%A9".repeat(256);
+    let longest = resolve("GET", &format!("/counters/{longest}"));
+    assert_eq!(longest, Ok(Route::Read(id(&"é".repeat(256)))));
+}
+
+#[test]
+fn what_is_no_id_is_refused() {
+    let too_long = "a".repeat(513);
+    for segment in [
+        "",
+        ".",
+        "..",
+        "%2E",
+        "%2e%2E",
+        ".%2E",
+        "%",
+        "%1",
+        "a%",
+        "a%2",
+        "%G0",
+        "%0G",
+        "%+1",
+        "%-1",
+        "% 1",
+        "%u0041",
+        "%00",
+        "%0A",
+        "a%7Fb",
+        "%C2%85",
+        "%FF",
+        "%C3",
+        "%C0%AF",
+        "%ED%A0%80",
+        &too_long,
+    ] {
+        for (method, path) in [
+            ("GET", format!("/counters/{segment}")),
+            ("PUT", format!("/counters/{segment}")),
+            ("DELETE", format!("/counters/{segment}")),
+            ("POST", format!("/counters/{segment}/increment")),
+            ("POST", format!("/counters/{segment}/decrement")),
+            ("PUT", format!("/counters/{segment}/value")),
+            ("POST", format!("/counters/{segment}/reset")),
+            ("GET", format!("/counters/{segment}/history")),
+            ("GET", format!("/counters/{segment}/distribution")),
+        ] {
+            assert_eq!(
+                refusal(method, &path),
+                (Code::InvalidId, None),
+                "{method} {path}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_prefix_may_be_empty_and_is_decoded_too() {
+    for (segment, prefix) in [
+        ("*", ""),
+        ("page%2F*", "page/"),
+        ("a**", "a*"),
+        ("%2A*", "*"),
+        ("..*", ".."),
+    ] {
+        let path = format!("/counters/{segment}/aggregate");
+        let route = Route::Aggregate(prefix.to_owned());
+        assert_eq!(resolve("GET", &path), Ok(route), "{segment}");
+    }
+    for segment in ["%*", "%1*", "%+1*", "%-0*", "a%G1*", "%FF*"] {
+        let path = format!("/counters/{segment}/aggregate");
+        assert_eq!(refusal("GET", &path).0, Code::InvalidId, "{segment}");
+    }
+}
+
+proptest! {
+    #![proptest_config(config(111, 512))]
+
+    #[test]
+    fn what_is_encoded_is_decoded(text in "\\PC{1,40}", all in any::<bool>()) {
+        let plain = |byte: &u8| !all && (byte.is_ascii_alphanumeric() || b"-_.~".contains(byte));
+        let encoded: String = text
+            .bytes()
+            .map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+            .collect();
+        prop_assert_eq!(decode_segment(&encoded), Ok(text.clone()));
+        if let Ok(id) = CounterId::parse(text) {
+            let found = resolve("POST", &format!("/counters/{encoded}/increment"));
+            prop_assert_eq!(found, Ok(Route::Increment(id)));
+        }
+    }
+
+    #[test]
+    fn no_method_and_path_break_it(method in "[A-Z]{0,8}", path in "(/|counters|%|\\*|aggregate|\\PC){0,12}") {
+        match resolve(&method, &path) {
+            Ok(_) => prop_assert!(methods_of(&path).is_some()),
+            Err(refused) => prop_assert!(refused.problem.code().status() < 500),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Laws of keys that may change: how old one may be that is used, how often the directory is asked, and that an answer
+//! never replaces a later one.
+
+use crate::common;
+
+use common::config;
+use proptest::prelude::*;
+use tally::protocol::bounds::KEY_MS_MAX;
+use tally::protocol::refresh::{Next, PAUSE_MS, Refresh};
+
+/// 1 May 2026.
+const BEGIN_MS: i64 = 1_777_593_600_000;
+
+#[test]
+fn nothing_known_must_be_asked_for_however_often_that_fails() {
+    let mut refresh = Refresh::default();
+    for passed_ms in 0..10 {
+        assert_eq!(refresh.next(BEGIN_MS + passed_ms), Next::Need);
+        refresh.ask(BEGIN_MS + passed_ms);
+        refresh.fail(BEGIN_MS + passed_ms);
+    }
+    assert!(refresh.is_paused(BEGIN_MS + 9 + PAUSE_MS));
+    assert!(!refresh.is_paused(BEGIN_MS + 9 + PAUSE_MS + 1));
+}
+
+#[test]
+fn an_answer_that_was_overtaken_is_no_news() {
+    let mut refresh = Refresh::default();
+    assert!(refresh.learn(BEGIN_MS));
+    assert!(refresh.learn(BEGIN_MS + 2));
+    assert!(!refresh.learn(BEGIN_MS + 1));
+    // It does not make what is known older either.
+    assert_eq!(refresh.next(BEGIN_MS + 2 + KEY_MS_MAX), Next::Use);
+    assert_eq!(refresh.next(BEGIN_MS + 3 + KEY_MS_MAX), Next::Ask);
+}
+
+proptest! {
+    #![proptest_config(config(7, 1_000))]
+
+    #[test]
+    fn while_it_answers_nothing_older_is_used_than_is_named(steps in prop::collection::vec(0..200_000i64, 1..60)) {
+        let mut refresh = Refresh::default();
+        let (mut now_ms, mut learned_ms) = (BEGIN_MS, i64::MIN);
+        for step_ms in steps {
+            now_ms += step_ms;
+            if refresh.next(now_ms) != Next::Use {
+                refresh.ask(now_ms);
+                prop_assert!(refresh.learn(now_ms));
+                learned_ms = now_ms;
+            }
+            prop_assert!(now_ms - learned_ms <= KEY_MS_MAX);
+        }
+    }
+
+    #[test]
+    fn while_it_does_not_it_is_asked_seldom_and_what_is_known_is_used(steps in prop::collection::vec(0..2_000i64, 1..200)) {
+        let mut refresh = Refresh::default();
+        prop_assert!(refresh.learn(BEGIN_MS));
+        let (mut now_ms, mut asked_ms) = (BEGIN_MS + KEY_MS_MAX, None);
+        for step_ms in steps {
+            now_ms += step_ms;
+            match refresh.next(now_ms) {
+                Next::Use => {}
+                Next::Ask => {
+                    prop_assert!(asked_ms.is_none_or(|asked_ms| now_ms - asked_ms > PAUSE_MS));
+                    asked_ms = Some(now_ms);
+                    refresh.ask(now_ms);
+                    refresh.fail(now_ms);
+                }
+                Next::Need => prop_assert!(false, "something is known"),
+            }
+        }
+    }
+}
