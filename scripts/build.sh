@@ -34,7 +34,7 @@ rm -f build/.built
 # The last part of compiling keeps one core busy: on a fresh machine the tools are made on the other.
 scripts/setup.sh toolchain 9>&-
 say "compiling the program to Wasm (2 minutes on 2 cores the first time, 1 after a change)"
-WASM_BINDGEN_USE_JS_SYS=1 cargo build --locked --quiet --release --lib --target wasm32-unknown-unknown 9>&- &
+WASM_BINDGEN_USE_JS_SYS=1 cargo build --locked --quiet --release -p tally --lib --target wasm32-unknown-unknown 9>&- &
 compiling=$!
 trap 'kill $compiling 2>/dev/null || true' EXIT
 scripts/setup.sh 9>&-
