@@ -18,12 +18,7 @@ fn main() -> Result<(), Full> {
     let policy = Policy::sliding(3, 60);
     let mut table = Table::in_memory();
     for call in 1..=5 {
-        let check = Check {
-            name: "api",
-            policy: &policy,
-            key: "203.0.113.7",
-            cost: 1,
-        };
+        let check = Check::of("api", &policy, "203.0.113.7", 1);
         let verdict = table.check(&check, now_ms())?;
         println!(
             "call {call}: allowed {}, {} left, try again in {} ms",

@@ -37,12 +37,7 @@ fn thousand_verdicts_one_key(bencher: Bencher, kind: &str) {
         now_ms += 30_000;
         let mut allowed = 0_u64;
         for _ in 0..THOUSAND {
-            let check = Check {
-                name: "policy",
-                policy: &policy,
-                key: "203.0.113.7",
-                cost: 1,
-            };
+            let check = Check::of("policy", &policy, "203.0.113.7", 1);
             let verdict = table.check(black_box(&check), now_ms);
             allowed += u64::from(verdict.unwrap().is_allowed);
         }
@@ -64,12 +59,7 @@ fn thousand_verdicts_of_10_000_keys(bencher: Bencher, kind: &str) {
         for _ in 0..THOUSAND {
             now_ms += 1;
             let place = usize::try_from(random.next().unwrap() % 10_000).unwrap();
-            let check = Check {
-                name: "policy",
-                policy: &policy,
-                key: &keys[place],
-                cost: 1,
-            };
+            let check = Check::of("policy", &policy, &keys[place], 1);
             let verdict = table.check(black_box(&check), now_ms);
             allowed += u64::from(verdict.unwrap().is_allowed);
         }

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The most bytes that the tables of all limiters of an isolate hold, before those that hold less than an even part take more: see
+/// The most bytes that the tables of all limiters of an isolate, and the leases that they hold, take together, before those that hold less than an even part take more: see
 /// [`Share::has_room`]. At most twice that in all.
 pub const LIMITERS_BYTES_MAX: u64 = 24 << 20;
 
@@ -20,6 +20,10 @@ pub const CELLS_BYTES_MAX: u64 = 24 << 20;
 
 /// The most bytes of the views that the partitions of the directory in an isolate hold, as [`LIMITERS_BYTES_MAX`].
 pub const VIEWS_BYTES_MAX: u64 = 8 << 20;
+
+/// An even part is one of so many, also while there are fewer owners: eight limiters with a table and leases each, or all partitions of the
+/// directory. Were it larger while they are few, each that comes would add its part to what those before it took.
+pub const OWNERS_MIN: u64 = 16;
 
 /// Returns the places of the owners to let go, those of the oldest use first, until they hold `excess` bytes together. Each is given
 /// as (its last use, its bytes). Cost: O(n log n).
@@ -89,11 +93,12 @@ impl Share {
     }
 
     /// How many bytes more this owner may hold, where all may hold so many together: what is left of that, or of an even part of it. So no
-    /// owner keeps another from its part, and all hold at most twice as much.
+    /// owner keeps another of [`OWNERS_MIN`] from its part, and all hold at most twice as much, however many come one after the other.
     pub fn room(&self, bytes_max: u64) -> u64 {
-        let part = bytes_max / self.memory.0.shares.get().max(1);
-        let together = bytes_max.saturating_sub(self.together());
-        together.max(part.saturating_sub(self.bytes))
+        let part = bytes_max / self.memory.0.shares.get().max(OWNERS_MIN);
+        let left = |most: u64| most.saturating_sub(self.together());
+        let of_part = part.saturating_sub(self.bytes);
+        left(bytes_max).max(of_part.min(left(bytes_max.saturating_mul(2))))
     }
 
     /// Whether this owner may hold more, see [`Self::room`].

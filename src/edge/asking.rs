@@ -6,11 +6,13 @@ use super::limiters::policy_of;
 use super::visit::Visit;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::limit::meter::Verdict;
+use crate::limit::owner::Owner;
 use crate::limit::policy::{Policy, Scope};
+use crate::limit::table::Check;
 use crate::platform::call;
 use crate::protocol::limits::batch::Batch;
 use crate::protocol::limits::{Asked, Judgement, PolicyName, check_cost};
-use crate::protocol::messages::Wish;
+use crate::protocol::messages::{Demand, Wish};
 use crate::protocol::names::LimiterAddress;
 use crate::protocol::problem::Problem;
 
@@ -27,6 +29,8 @@ pub struct Asking {
     pub key: CounterId,
     /// What it costs.
     pub cost: u64,
+    /// Who sends the policy along.
+    pub owner: Owner,
     /// The limiter.
     pub to: LimiterAddress,
 }
@@ -43,12 +47,15 @@ impl Asking {
         key: CounterId,
         asked: Asked,
     ) -> Result<Self, Problem> {
-        let (policy, name) = match asked.policy {
+        let (policy, name, owner) = match asked.policy {
             Some(policy) => {
                 let name = told.counted_inline(&policy, !visit.is_public());
-                (Rc::new(policy), name)
+                (Rc::new(policy), name, visit.owner())
             }
-            None => (policy_of(visit, &told).await?, told.clone()),
+            None => {
+                let policy = policy_of(visit, &told).await?;
+                (policy, told.clone(), Owner::default())
+            }
         };
         check_cost(&told, &policy, asked.cost)?;
         Ok(Self {
@@ -58,12 +65,32 @@ impl Asking {
             policy,
             key,
             cost: asked.cost,
+            owner,
         })
     }
 
     /// The message of it alone.
     pub fn batch(&self, wish: Wish) -> Batch {
-        Batch::of(&self.name, &self.policy, &self.key, self.cost, wish)
+        Batch::of(&self.name, &self.policy, self.demand(wish))
+    }
+
+    /// What it asks of its policy.
+    pub fn demand(&self, wish: Wish) -> Demand {
+        Demand {
+            owner: self.owner,
+            ..Demand::of(&self.key, self.cost, wish)
+        }
+    }
+
+    /// It, as it is judged.
+    pub fn check(&self) -> Check<'_> {
+        Check {
+            name: self.name.as_str(),
+            policy: &self.policy,
+            key: self.key.as_str(),
+            cost: self.cost,
+            owner: self.owner,
+        }
     }
 
     /// What it was answered with.

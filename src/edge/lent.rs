@@ -70,12 +70,7 @@ impl Lent {
         }
         if let Some(holders) = self.of(Some(datacenter)) {
             // Where there is no room the limiter goes on to judge each check.
-            let _ = holders.begin(
-                asking.name.as_str(),
-                &asking.policy,
-                asking.key.as_str(),
-                now_ms,
-            );
+            let _ = holders.begin(&asking.check(), now_ms);
         }
     }
 }
@@ -85,12 +80,11 @@ pub fn take(visit: &Visit, asking: &Asking) -> Option<Verdict> {
     if !asking.policy.is_lent_to_isolates() {
         return None;
     }
-    let (name, key) = (asking.name.as_str(), asking.key.as_str());
     let (verdict, due) = with_limits(&visit.host, |limits| {
         let lent = &mut limits.lent;
         let now_ms = visit.host.now_ms();
         let holders = lent.of(asking.to.datacenter.as_ref());
-        let taken = holders.map(|all| all.take(name, &asking.policy, key, asking.cost, now_ms));
+        let taken = holders.map(|all| all.take(&asking.check(), now_ms));
         let (verdict, due) = taken.unwrap_or_default();
         if verdict.is_none() {
             lent.note(&visit.host, asking);

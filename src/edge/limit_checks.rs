@@ -238,7 +238,10 @@ async fn reserve(visit: &Visit, askings: &[Asking], group: &Group) -> Reserved {
     let chosen = group.places.iter().filter_map(|place| askings.get(*place));
     let Batch {
         policies, demands, ..
-    } = Batch::each(chosen.map(|asking| (&asking.name, &*asking.policy, &asking.key, asking.cost)));
+    } = Batch::each(chosen.map(|asking| {
+        let demand = asking.demand(Wish::Consume);
+        (&asking.name, &*asking.policy, demand)
+    }));
     let reserve = Reserve {
         to: group.to.clone(),
         id: group.id,

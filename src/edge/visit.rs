@@ -10,6 +10,7 @@ use crate::counter::id::Datacenter;
 use crate::counter::ledger::Keys;
 use crate::host::Host;
 use crate::host::http::{Context, Request};
+use crate::limit::owner::Owner;
 use crate::protocol::access::{Caller, origin_of_referrer};
 use crate::protocol::names::CLIENT_ADDRESS_HEADER;
 use crate::protocol::problem::{Code, Problem};
@@ -29,6 +30,8 @@ pub struct Visit {
     arrived_ms: i64,
     waited_ms: Cell<i64>,
     is_public: Cell<bool>,
+    /// The holder of a key, as far as limits tell callers apart.
+    key_owner: Cell<Owner>,
     visitor: OnceCell<Visitor>,
     path: String,
     query: String,
@@ -47,6 +50,7 @@ impl Visit {
             context,
             waited_ms: Cell::new(0),
             is_public: Cell::new(false),
+            key_owner: Cell::default(),
             visitor: OnceCell::new(),
         }
     }
@@ -97,8 +101,10 @@ impl Visit {
     }
 
     fn identified(&self, caller: Result<Caller, Problem>) -> Result<Caller, Problem> {
-        let is_public = caller.as_ref().is_ok_and(Caller::is_public);
-        self.is_public.set(is_public);
+        if let Ok(caller) = &caller {
+            self.is_public.set(caller.is_public());
+            self.key_owner.set(caller.owner());
+        }
         caller
     }
 
@@ -113,6 +119,15 @@ impl Visit {
             Keys::Public
         } else {
             Keys::Clients
+        }
+    }
+
+    /// Who asks, as far as limits leave each caller room for keys. It is asked for after [`Self::caller`].
+    pub fn owner(&self) -> Owner {
+        if self.is_public() {
+            self.visitor().owner()
+        } else {
+            self.key_owner.get()
         }
     }
 

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 
 use super::visit::Visit;
 use crate::host::{Host, State};
+use crate::limit::owner::Owner;
 use crate::limit::visitors::{
     Budget, COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, Spent, VisitorWrite, Visitors, WRITES,
 };
@@ -45,6 +46,7 @@ pub struct Visitor {
     /// Its hash; `None` for whoever holds a key.
     hash: Option<u64>,
     has_address: bool,
+    owner: Owner,
     /// Whether the last write was taken for the first of its counter.
     was_new: Cell<bool>,
 }
@@ -64,6 +66,7 @@ impl Visitor {
                 host,
                 hash: None,
                 has_address: true,
+                owner: Owner::default(),
                 was_new: Cell::new(false),
             };
         }
@@ -72,8 +75,14 @@ impl Visitor {
             hash: Some(hashed(&host, &bytes)),
             host,
             has_address: !bytes.is_empty(),
+            owner: Owner::of_address(&bytes),
             was_new: Cell::new(false),
         }
+    }
+
+    /// Who asks, as far as limits leave each caller room for keys.
+    pub fn owner(&self) -> Owner {
+        self.owner
     }
 
     /// Nothing where one more write to a counter, or check of a limit, is let in, which is then used. All else that could refuse

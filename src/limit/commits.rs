@@ -1,6 +1,6 @@
 //! How a table is written and read, row by row; what the rows are is told in [`super::log`].
 
-use super::log::{Broken, Reader, StoredRef, Writer};
+use super::log::{Broken, Reader, Stored, StoredRef, Writer};
 use super::table::{Commit, Full, Table};
 
 impl Table {
@@ -32,11 +32,12 @@ impl Table {
             };
             log.remove(entry.row, entry.stored_bytes);
             entry.row = row;
-            entry.stored_bytes = writer.push(&StoredRef {
+            let stored = StoredRef {
                 subject: &entry.subject,
                 policy: &entry.policy,
                 escrow: &entry.escrow,
-            });
+            };
+            entry.stored_bytes = writer.push(&stored, entry.owner);
             entry.is_dirty = false;
             written.push((place, entry.stored_bytes));
         }
@@ -68,10 +69,15 @@ impl Table {
             // What was held when it was stored may be loaded, even with what has become idle since.
             let place = match known {
                 Some(place) => place,
-                None => match self.slots.insert(&stored.subject, &stored.policy, true) {
-                    Ok(place) => place,
-                    Err(Full) => continue,
-                },
+                None => {
+                    let Stored {
+                        subject, policy, ..
+                    } = &stored;
+                    match self.slots.insert(subject, reader.owner(), policy, true) {
+                        Ok(place) => place,
+                        Err(Full) => continue,
+                    }
+                }
             };
             if let Some(entry) = self.slots.get_mut(place) {
                 if let Some(log) = &mut self.log {

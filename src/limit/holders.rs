@@ -11,11 +11,16 @@ use std::collections::HashMap;
 use super::holder::Holder;
 use super::lease::{Admission, Answer, LeaseId, Request};
 use super::meter::Verdict;
+use super::owner::Owner;
 use super::policy::Policy;
-use super::table::{Full, subject};
+use super::table::{Check, Full, subject};
+use crate::counter::memory::{LIMITERS_BYTES_MAX, Share};
 
-/// The most keys: about 600 bytes each, so 12 MB.
+/// The most keys: 20 MB. All limiters of an isolate hold no more of them than fits into [`LIMITERS_BYTES_MAX`] with their tables.
 pub const HOLDERS_MAX: usize = 20_000;
+
+/// What one takes: 500 bytes, 384 for the times of what was spent, and its name of about 100.
+pub const HELD_BYTES: u64 = 1_000;
 
 /// How often holders that are idle are looked for where there is no room.
 const SWEPT_EVERY_MS: i64 = 100;
@@ -32,6 +37,8 @@ pub struct Due {
     pub policy: Policy,
     /// The key.
     pub key: String,
+    /// Who sent the policy along.
+    pub owner: Owner,
     /// What to send.
     pub request: Request,
 }
@@ -39,6 +46,7 @@ pub struct Due {
 #[derive(Clone, Debug)]
 struct Held {
     policy: Policy,
+    owner: Owner,
     holder: Holder,
 }
 
@@ -62,6 +70,7 @@ impl Held {
             name: name.to_owned(),
             policy: self.policy.clone(),
             key: key.to_owned(),
+            owner: self.owner,
         })
     }
 }
@@ -76,6 +85,8 @@ pub struct Holders {
     held: HashMap<Box<str>, Held>,
     /// Holders that ever were.
     begun: u64,
+    /// What they take, beside others of the isolate.
+    memory: Share,
     scratch: String,
 }
 
@@ -90,41 +101,43 @@ impl Holders {
             swept_ms: i64::MIN,
             held: HashMap::new(),
             begun: 0,
+            memory: Share::default(),
             scratch: String::new(),
         }
+    }
+
+    /// The same, where what they take is counted with what others of the same memory do.
+    #[must_use]
+    pub fn sharing(self, memory: Share) -> Self {
+        Self { memory, ..self }
     }
 
     /// What becomes of a call of this cost.
     ///
     /// # Errors
     /// [`Full`] where the key is new and there is no room for it.
-    pub fn check(
-        &mut self,
-        name: &str,
-        policy: &Policy,
-        key: &str,
-        cost: u64,
-        wall_ms: i64,
-    ) -> Result<Admission, Full> {
+    pub fn check(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Admission, Full> {
         let now_ms = self.read(wall_ms);
-        if let Some(held) = self.find(name, key) {
+        let Check { policy, cost, .. } = *check;
+        if let Some(held) = self.find(check.name, check.key) {
             held.adapt(policy, now_ms);
             return Ok(held.holder.check(policy, now_ms, cost));
         }
-        Ok(self.hold(policy, now_ms)?.check(policy, now_ms, cost))
+        Ok(self.hold(check, now_ms)?.check(policy, now_ms, cost))
     }
 
     /// A holder of the key that was last looked for in vain.
-    fn hold(&mut self, policy: &Policy, now_ms: i64) -> Result<&mut Holder, Full> {
+    fn hold(&mut self, check: &Check<'_>, now_ms: i64) -> Result<&mut Holder, Full> {
         // Not for each call that finds no room: to look at all costs 0.2 ms.
-        if self.held.len() >= HOLDERS_MAX && now_ms >= self.swept_ms.saturating_add(SWEPT_EVERY_MS)
-        {
+        if self.is_full() && now_ms >= self.swept_ms.saturating_add(SWEPT_EVERY_MS) {
             self.swept_ms = now_ms;
-            self.held.retain(|_, held| !held.holder.is_idle(now_ms));
+            self.sweep(now_ms);
         }
-        if self.held.len() >= HOLDERS_MAX {
+        if self.is_full() {
             return Err(Full);
         }
+        let bytes = self.memory.bytes().saturating_add(HELD_BYTES);
+        self.memory.hold(bytes);
         let first = LeaseId {
             holder: self.name.clone(),
             incarnation: self.incarnation,
@@ -133,41 +146,47 @@ impl Holders {
         self.begun = self.begun.saturating_add(1);
         let place = Box::from(self.scratch.as_str());
         let held = self.held.entry(place).or_insert_with(|| Held {
-            policy: policy.clone(),
+            policy: check.policy.clone(),
+            owner: check.owner,
             holder: Holder::new(first),
         });
         Ok(&mut held.holder)
+    }
+
+    fn is_full(&self) -> bool {
+        self.held.len() >= HOLDERS_MAX || !self.memory.has_room(LIMITERS_BYTES_MAX)
+    }
+
+    /// Drops what is idle.
+    fn sweep(&mut self, now_ms: i64) {
+        self.held.retain(|_, held| !held.holder.is_idle(now_ms));
+        let held = u64::try_from(self.held.len()).unwrap_or(u64::MAX);
+        self.memory.hold(held.saturating_mul(HELD_BYTES));
     }
 
     /// Begins to hold a key whose calls [`Self::take`] admits.
     ///
     /// # Errors
     /// [`Full`] where there is no room for it.
-    pub fn begin(
-        &mut self,
-        name: &str,
-        policy: &Policy,
-        key: &str,
-        wall_ms: i64,
-    ) -> Result<(), Full> {
+    pub fn begin(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<(), Full> {
         let now_ms = self.read(wall_ms);
-        if self.find(name, key).is_none() {
-            self.hold(policy, now_ms)?;
+        if self.find(check.name, check.key).is_none() {
+            self.hold(check, now_ms)?;
         }
         Ok(())
     }
 
     /// Admits a call of this cost from what is held of a key, see [`Holder::take`], and gives the request to send now, if there is one.
     /// Neither where the key was never begun. What is held under a policy that allowed more, or counted otherwise, is returned.
-    pub fn take(
-        &mut self,
-        name: &str,
-        policy: &Policy,
-        key: &str,
-        cost: u64,
-        wall_ms: i64,
-    ) -> (Option<Verdict>, Option<Due>) {
+    pub fn take(&mut self, check: &Check<'_>, wall_ms: i64) -> (Option<Verdict>, Option<Due>) {
         let now_ms = self.read(wall_ms);
+        let Check {
+            name,
+            policy,
+            key,
+            cost,
+            ..
+        } = *check;
         let Some(held) = self.find(name, key) else {
             return (None, None);
         };
@@ -179,6 +198,7 @@ impl Holders {
     fn read(&mut self, wall_ms: i64) -> i64 {
         if wall_ms < self.last_ms {
             self.held.clear();
+            self.memory.hold(0);
         }
         self.last_ms = wall_ms;
         wall_ms
@@ -222,7 +242,7 @@ impl Holders {
         wall_ms: i64,
     ) -> Option<Request> {
         let now_ms = self.read(wall_ms);
-        let Held { policy, holder } = self.find(name, key)?;
+        let Held { policy, holder, .. } = self.find(name, key)?;
         holder.recall(policy, lease, takes_all, now_ms)
     }
 
@@ -243,7 +263,7 @@ impl Holders {
     /// dropped. Ask by a timer, about once a second while [`Self::is_empty`] is false. Cost: O(keys).
     pub fn all_due(&mut self, most: usize, wall_ms: i64) -> Vec<Due> {
         let now_ms = self.read(wall_ms);
-        self.held.retain(|_, held| !held.holder.is_idle(now_ms));
+        self.sweep(now_ms);
         let mut all = Vec::new();
         for (place, held) in &mut self.held {
             if all.len() >= most {

@@ -5,7 +5,8 @@
 //! once no key's newest state lies in it or before it. Where the log is much longer than what it holds, the keys of its oldest row are
 //! written anew: so it is at most [`ROWS_MAX`] rows, and the one that is written, and each byte of change costs at most about one more to keep.
 //!
-//! A body is a byte of version, the time of the table's clock, and entries until its end, in postcard.
+//! A body is a byte of version, the time of the table's clock, and entries until its end, in postcard. An entry whose subject begins with a zero
+//! is no key: it names the owner of those behind it. To builds that know of no owners it is a key that is idle.
 
 use std::collections::VecDeque;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::Monotone;
 use super::escrow::Escrow;
+use super::owner::Owner;
 use super::policy::Policy;
 
 /// The largest body of a row; the platform's rows are 2 MB at most. Entries are 50 KB at the most (a lease at each of 512 holders),
@@ -47,15 +49,23 @@ pub(super) struct Stored {
     pub(super) escrow: Escrow,
 }
 
+/// What the subject of an entry begins with that names an owner; no policy's name is empty.
+const OWNER: &str = "\0owner ";
+
 /// A body that is being written.
 pub(super) struct Writer {
     body: Vec<u8>,
+    /// Of the entry that was pushed last.
+    owner: Owner,
 }
 
 impl Writer {
     pub(super) fn new(clock: &Monotone) -> Self {
         let body = postcard::to_extend(clock, vec![VERSION]).unwrap_or_default();
-        Self { body }
+        Self {
+            body,
+            owner: Owner::default(),
+        }
     }
 
     /// Whether there is room for another entry.
@@ -63,8 +73,20 @@ impl Writer {
         self.body.len() < BODY_BYTES_MAX - 60_000
     }
 
-    /// Appends an entry. Returns how long it is.
-    pub(super) fn push(&mut self, entry: &StoredRef<'_>) -> u64 {
+    /// Appends an entry of this owner. Returns how long it is.
+    pub(super) fn push(&mut self, entry: &StoredRef<'_>, owner: Owner) -> u64 {
+        if owner != self.owner {
+            self.owner = owner;
+            self.append(&StoredRef {
+                subject: &format!("{OWNER}{}", owner.number()),
+                policy: entry.policy,
+                escrow: &Escrow::new(entry.policy),
+            });
+        }
+        self.append(entry)
+    }
+
+    fn append(&mut self, entry: &StoredRef<'_>) -> u64 {
         let before = self.body.len();
         // Writing into memory cannot fail, and no part of an entry is without a length.
         if let Ok(body) = postcard::to_extend(entry, std::mem::take(&mut self.body)) {
@@ -81,6 +103,7 @@ impl Writer {
 /// A body that is being read: the clock, then entries.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
+    owner: Owner,
 }
 
 impl<'a> Reader<'a> {
@@ -89,19 +112,29 @@ impl<'a> Reader<'a> {
             return Err(Broken);
         };
         let (clock, rest) = postcard::take_from_bytes(rest).map_err(|_| Broken)?;
-        Ok((clock, Self { rest }))
+        let owner = Owner::default();
+        Ok((clock, Self { rest, owner }))
+    }
+
+    /// The owner of the entry that was read last.
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
     }
 
     /// The next entry and its length; nothing at the end.
     pub(super) fn next(&mut self) -> Result<Option<(Stored, u64)>, Broken> {
-        if self.rest.is_empty() {
-            return Ok(None);
+        while !self.rest.is_empty() {
+            let before = self.rest.len();
+            let (stored, rest) =
+                postcard::take_from_bytes::<Stored>(self.rest).map_err(|_| Broken)?;
+            self.rest = rest;
+            let Some(number) = stored.subject.strip_prefix(OWNER) else {
+                let bytes = u64::try_from(before - rest.len()).unwrap_or(0);
+                return Ok(Some((stored, bytes)));
+            };
+            self.owner = Owner::of_number(number.parse().map_err(|_| Broken)?);
         }
-        let before = self.rest.len();
-        let (stored, rest) = postcard::take_from_bytes(self.rest).map_err(|_| Broken)?;
-        self.rest = rest;
-        let bytes = u64::try_from(before - rest.len()).unwrap_or(0);
-        Ok(Some((stored, bytes)))
+        Ok(None)
     }
 }
 

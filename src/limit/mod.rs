@@ -6,6 +6,7 @@
 //! | [`meter`] | what one key has used under one policy, and the verdict about the next call |
 //! | [`clock`] | a clock that never goes back |
 //! | [`table`] | the keys of one partition: bounded, atomic over several keys, with reservations |
+//! | [`owner`] | who has a part of a table |
 //! | `sharing` | what becomes of keys for which a table has no room |
 //! | [`log`] | how a table is stored: rows of changes, the oldest dropped once nothing in them counts |
 //! | [`escrow`] | the grantor's side of a limit of which others hold parts |
@@ -45,6 +46,7 @@ pub mod hot;
 pub mod lease;
 pub mod log;
 pub mod meter;
+pub mod owner;
 pub mod policy;
 mod recall;
 mod requests;

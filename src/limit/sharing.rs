@@ -3,20 +3,16 @@
 //! Invariant: all that a key is admitted counts in the place by which it is judged next. So it never gets more than its limit. It stays with the
 //! meter that it shares until there is room, and takes along then all that was used of that.
 
+use super::meter::Verdict;
 use super::policy::Policy;
-use super::slots::shared_subject;
-use super::table::{Full, Table, subject};
+use super::slots::{Entry, shared_subject};
+use super::table::{Check, Full, Table, subject};
 
 impl Table {
     /// The place of a key, new or not, under the policy as it is now.
-    pub(super) fn enter(
-        &mut self,
-        name: &str,
-        policy: &Policy,
-        key: &str,
-        now_ms: i64,
-    ) -> Result<usize, Full> {
-        subject(&mut self.scratch, name, key);
+    pub(super) fn enter(&mut self, check: &Check<'_>, now_ms: i64) -> Result<usize, Full> {
+        let Check { policy, owner, .. } = *check;
+        subject(&mut self.scratch, check.name, check.key);
         if let Some(place) = self.slots.place_of(&self.scratch) {
             self.compact(place);
             self.adapt(place, policy, now_ms);
@@ -29,14 +25,14 @@ impl Table {
                 .get(place)
                 .is_some_and(|entry| entry.escrow.lends())
         };
-        if self.slots.has_room_for(&self.scratch) && !known.is_some_and(lends) {
-            let place = self.slots.insert(&self.scratch, policy, false)?;
+        if self.slots.has_room_for(&self.scratch, owner) && !known.is_some_and(lends) {
+            let place = self.slots.insert(&self.scratch, owner, policy, false)?;
             self.inherit(place, known, policy, now_ms);
             return Ok(place);
         }
         let place = match known {
             Some(place) => place,
-            None => self.slots.insert_shared(&shared, policy)?,
+            None => self.slots.insert_shared(&shared, owner, policy)?,
         };
         self.compact(place);
         self.adapt(place, policy, now_ms);
@@ -62,6 +58,57 @@ impl Table {
             }
             self.slots.weigh(place);
         }
+    }
+
+    /// Gives back the cost of the check, never more than is used. Returns how it stands then.
+    ///
+    /// # Errors
+    /// [`Full`] where the key shares a meter, and there is no room for its own: what it has used of that nobody knows.
+    pub fn refund(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
+        self.correct(check, wall_ms, |entry, now_ms| {
+            let meter = entry.escrow.meter_mut();
+            meter.refund(&entry.policy, now_ms, check.cost);
+        })?;
+        Ok(self.peek(&Check { cost: 0, ..*check }, wall_ms))
+    }
+
+    /// Forgets what a key has used. Leases of a global limit go on. Returns how it stands then.
+    ///
+    /// # Errors
+    /// As [`Self::refund`].
+    pub fn reset(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
+        self.correct(check, wall_ms, |entry, _| {
+            entry.escrow.reset(&entry.policy);
+        })?;
+        Ok(self.peek(check, wall_ms))
+    }
+
+    /// Makes less of what is used in a key's own place. A key that shares a meter gets its own first.
+    fn correct(
+        &mut self,
+        check: &Check<'_>,
+        wall_ms: i64,
+        work: impl FnOnce(&mut Entry, i64),
+    ) -> Result<(), Full> {
+        let now_ms = self.clock.read(wall_ms);
+        let Some(known) = self.place(check.name, check.key) else {
+            return Ok(());
+        };
+        if self.slots.get(known).is_some_and(Entry::is_shared) {
+            self.make_room(&[*check], now_ms);
+        }
+        let place = self.enter(check, now_ms)?;
+        let shared = self.slots.get(place).filter(|entry| entry.is_shared());
+        if let Some(shared) = shared {
+            let is_unused = shared.is_unused(now_ms);
+            return is_unused.then_some(()).ok_or(Full);
+        }
+        if let Some(entry) = self.slots.get_mut(place) {
+            entry.escrow.settle(&entry.policy, now_ms);
+            work(entry, now_ms);
+        }
+        self.touch(place);
+        Ok(())
     }
 
     /// Where a key is judged: its own place, or the meter that it shares.

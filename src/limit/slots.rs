@@ -4,12 +4,12 @@
 //! once its key is idle and stored. A hand goes round the slots, a few with each call, and empties those.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::escrow::Escrow;
+use super::owner::{Group, Owner, groups, hash_of};
 use super::policy::Policy;
-use super::table::{BYTES_MAX, Full, GROWN_BYTES_MAX, KEYS_MAX};
+use super::table::{BYTES_MAX, Full, KEYS_MAX};
 use crate::counter::memory::Share;
 
 /// Slots that the hand looks at with each call. A call fills at most one, so it goes round before they are all used twice.
@@ -22,8 +22,10 @@ const SWEPT_FULL: usize = 1_000;
 const SHARED_EACH: u64 = 256;
 const SHARED_MAX: u64 = 4_096;
 
-/// A policy may hold so many times the keys for which there is still room: alone three quarters of all.
+/// A group may hold so many times the keys that could still come, of it and of those beside it: alone three quarters of all. Of
+/// shared meters as many.
 const ROOM_TIMES: u64 = 3;
+const SHARED_ROOM_TIMES: u64 = 1;
 
 /// What a key with few buckets takes.
 const KEY_BYTES: u64 = 320;
@@ -42,6 +44,7 @@ const PLACE_BYTES: usize = 64;
 pub(super) struct Entry {
     /// Policy's name, a zero, key.
     pub(super) subject: Arc<str>,
+    pub(super) owner: Owner,
     pub(super) policy: Policy,
     /// The policy before, if it counted in another way, and when it was left.
     pub(super) left: Option<Box<(Policy, i64)>>,
@@ -85,22 +88,8 @@ impl Entry {
     }
 }
 
-/// Who has a part of the table: a policy, all that callers bring with their checks (their names have a tilde), or all that callers without
-/// a key bring (a capital letter after it). Meters that are shared are counted by themselves.
-fn owner(subject: &str, is_shared: bool) -> (u64, bool) {
-    let (name, _) = subject.split_once('\0').unwrap_or((subject, ""));
-    let name = match name.split_once('~') {
-        Some((_, kind)) if kind.starts_with(|letter: char| letter.is_ascii_uppercase()) => "~V",
-        Some(_) => "~",
-        None => name,
-    };
-    (hash_of(name), is_shared)
-}
-
-fn hash_of(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
+fn name_of(subject: &str) -> &str {
+    subject.split_once('\0').map_or(subject, |(name, _)| name)
 }
 
 /// The name of the meter that a key shares where there is no room for its own.
@@ -118,8 +107,9 @@ pub(super) struct Slots {
     /// What all keys take, beside the other tables of the isolate.
     memory: Share,
     hand: usize,
-    /// How many keys each owner has, and how many meters are shared.
-    owned: HashMap<(u64, bool), u64>,
+    /// How many keys each group has, and how many meters that are shared: 40 bytes for each of at most 10,000 policies, 4,096 addresses
+    /// and the keys of the deployment, 0.6 MB.
+    held: HashMap<(Group, bool), u64>,
     shared: u64,
 }
 
@@ -154,53 +144,79 @@ impl Slots {
     /// Whether there is no room for another key.
     pub(super) fn is_full(&self) -> bool {
         let keys = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
-        keys >= KEYS_MAX || self.bytes() >= BYTES_MAX || !self.memory.has_room(BYTES_MAX)
+        keys >= KEYS_MAX || self.is_overgrown()
     }
 
     /// Whether the keys that are here may not grow either.
     pub(super) fn is_overgrown(&self) -> bool {
-        self.bytes() >= GROWN_BYTES_MAX
+        !self.memory.has_room(BYTES_MAX)
     }
 
-    /// Whether there is room for another key of this owner: so that no policy takes what others need, each may have three times as many as
+    /// Whether there is room for another key of this owner: so that none takes what others need, each group may have three times as many as
     /// could still come.
-    pub(super) fn has_room_for(&self, subject: &str) -> bool {
+    pub(super) fn has_room_for(&self, subject: &str, owner: Owner) -> bool {
         let keys = u64::try_from(self.places.len()).unwrap_or(u64::MAX);
         let bytes = self.memory.room(BYTES_MAX);
         let room = u64::from(KEYS_MAX)
             .saturating_sub(keys)
             .min(bytes / KEY_BYTES);
-        let owned = self.owned.get(&owner(subject, false));
-        !self.is_full() && owned.copied().unwrap_or(0) < room.saturating_mul(ROOM_TIMES)
+        !self.is_full() && self.has_part(groups(name_of(subject), owner), false, room, ROOM_TIMES)
+    }
+
+    /// Whether each of these groups, which lie in each other, holds less than so many times what could still come of it: of the first that is
+    /// the room, of one within it what the outer could still get, x where `held + x = times · (room - x)`.
+    fn has_part(
+        &self,
+        mut groups: impl Iterator<Item = Group>,
+        is_shared: bool,
+        mut room: u64,
+        times: u64,
+    ) -> bool {
+        groups.all(|group| {
+            let held = self.held.get(&(group, is_shared)).copied().unwrap_or(0);
+            let more = room.saturating_mul(times).saturating_sub(held);
+            room = more / times.saturating_add(1);
+            more > 0
+        })
     }
 
     /// A place for a meter that keys share.
     ///
     /// # Errors
     /// [`Full`] where there are too many, or its owner has more than could still come.
-    pub(super) fn insert_shared(&mut self, subject: &str, policy: &Policy) -> Result<usize, Full> {
+    pub(super) fn insert_shared(
+        &mut self,
+        subject: &str,
+        owner: Owner,
+        policy: &Policy,
+    ) -> Result<usize, Full> {
         let room = SHARED_MAX.saturating_sub(self.shared);
-        let owned = self.owned.get(&owner(subject, true));
-        if owned.copied().unwrap_or(0) >= room {
+        let groups = groups(name_of(subject), owner);
+        if !self.has_part(groups, true, room, SHARED_ROOM_TIMES) {
             return Err(Full);
         }
-        self.insert(subject, policy, true)
+        self.insert(subject, owner, policy, true)
     }
 
     /// Counts a key in, or out.
-    fn count(&mut self, entry_subject: &str, is_shared: bool, comes: bool) {
-        let owner = owner(entry_subject, is_shared);
-        let owned = self.owned.entry(owner).or_default();
-        if comes {
-            *owned = owned.saturating_add(1);
-            self.shared = self.shared.saturating_add(u64::from(is_shared));
-            return;
+    fn count(&mut self, subject: &str, owner: Owner, is_shared: bool, comes: bool) {
+        for group in groups(name_of(subject), owner) {
+            let held = self.held.entry((group, is_shared)).or_default();
+            *held = if comes {
+                held.saturating_add(1)
+            } else {
+                held.saturating_sub(1)
+            };
+            if *held == 0 {
+                self.held.remove(&(group, is_shared));
+            }
         }
-        *owned = owned.saturating_sub(1);
-        if *owned == 0 {
-            self.owned.remove(&owner);
-        }
-        self.shared = self.shared.saturating_sub(u64::from(is_shared));
+        let shared = u64::from(is_shared);
+        self.shared = if comes {
+            self.shared.saturating_add(shared)
+        } else {
+            self.shared.saturating_sub(shared)
+        };
     }
 
     /// A place for a new key.
@@ -210,6 +226,7 @@ impl Slots {
     pub(super) fn insert(
         &mut self,
         subject: &str,
+        owner: Owner,
         policy: &Policy,
         is_forced: bool,
     ) -> Result<usize, Full> {
@@ -220,6 +237,7 @@ impl Slots {
         let entry = Entry {
             left: None,
             subject: Arc::clone(&subject),
+            owner,
             policy: policy.clone(),
             escrow: Escrow::new(policy),
             row: 0,
@@ -235,7 +253,7 @@ impl Slots {
         if let Some(slot) = self.entries.get_mut(place) {
             *slot = Some(entry);
         }
-        self.count(&subject, is_shared, true);
+        self.count(&subject, owner, is_shared, true);
         self.places.insert(subject, place);
         self.weigh(place);
         Ok(place)
@@ -272,10 +290,11 @@ impl Slots {
             let others = self.memory.bytes().saturating_sub(entry.bytes);
             self.memory.hold(others);
             self.places.remove(&entry.subject);
-            let (subject, is_shared) = (Arc::clone(&entry.subject), entry.is_shared());
+            let (subject, owner, is_shared) =
+                (Arc::clone(&entry.subject), entry.owner, entry.is_shared());
             *slot = None;
             self.empty.push(place);
-            self.count(&subject, is_shared, false);
+            self.count(&subject, owner, is_shared, false);
         }
     }
 }

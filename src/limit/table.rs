@@ -1,6 +1,6 @@
 //! The keys of one partition. Times are wall times: the table keeps a clock that never goes back.
 //!
-//! Invariants: at most [`KEYS_MAX`] keys and about [`GROWN_BYTES_MAX`] bytes are held; a key for which there is no room shares a meter with others
+//! Invariants: at most [`KEYS_MAX`] keys and about [`BYTES_MAX`] bytes are held, see [`Share::room`]; a key for which there is no room shares a meter with others
 //! of its policy, so it never gets more than its limit, and may get less; a key is only dropped once nothing of it counts;
 //! checks of one call are all admitted or consume nothing; what was consumed by a reservation is given back at most once.
 
@@ -9,20 +9,18 @@ use super::escrow::Escrow;
 use super::lease::{Answer, Request};
 use super::log::Log;
 use super::meter::Verdict;
+use super::owner::Owner;
 use super::policy::Policy;
 use super::reservations::Reservations;
-use super::slots::{Entry, Slots};
+use super::slots::Slots;
 use crate::counter::memory::{LIMITERS_BYTES_MAX, Share};
 
 /// The most keys: at 320 bytes for one with few buckets they fill [`BYTES_MAX`].
 pub const KEYS_MAX: u32 = 75_000;
 
-/// The most bytes that keys may take: all that limiters may in their isolate.
+/// The most bytes that keys may take: all that limiters may in their isolate. A key with all its buckets has about 1,400, one with leases at all
+/// datacenters 60,000. Where there is no room for another key, those that are there keep times in fewer buckets, so that they grow no more.
 pub const BYTES_MAX: u64 = LIMITERS_BYTES_MAX;
-
-/// The most bytes that they may take once those which were let in have grown: a key with all its buckets has about 1,400, one with
-/// leases at all datacenters 60,000. Above it keys keep times in fewer buckets, so that they grow no more.
-pub const GROWN_BYTES_MAX: u64 = 48 << 20;
 
 /// One check of a call.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +33,21 @@ pub struct Check<'a> {
     pub key: &'a str,
     /// What the call costs, 1 to the policy's capacity.
     pub cost: u64,
+    /// Who sends the policy along; the default for one that is stored.
+    pub owner: Owner,
+}
+
+impl<'a> Check<'a> {
+    /// A check by a stored policy.
+    pub fn of(name: &'a str, policy: &'a Policy, key: &'a str, cost: u64) -> Self {
+        Self {
+            name,
+            policy,
+            key,
+            cost,
+            owner: Owner::default(),
+        }
+    }
 }
 
 /// How long a check waits that found no room.
@@ -166,7 +179,7 @@ impl Table {
     pub fn check(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
         let now_ms = self.clock.read(wall_ms);
         self.make_room(&[*check], now_ms);
-        let place = self.enter(check.name, check.policy, check.key, now_ms)?;
+        let place = self.enter(check, now_ms)?;
         let entry = self.slots.get_mut(place).ok_or(Full)?;
         let verdict = entry.escrow.check(&entry.policy, now_ms, check.cost);
         if verdict.is_allowed {
@@ -209,7 +222,7 @@ impl Table {
         self.make_room(checks, now_ms);
         let mut places = Vec::with_capacity(checks.len());
         for check in checks {
-            places.push(self.enter(check.name, check.policy, check.key, now_ms)?);
+            places.push(self.enter(check, now_ms)?);
         }
         let mut verdicts = Vec::with_capacity(checks.len());
         for (number, (check, place)) in checks.iter().zip(&places).enumerate() {
@@ -231,57 +244,6 @@ impl Table {
         Ok(verdicts)
     }
 
-    /// Gives back the cost of the check, never more than is used. Returns how it stands then.
-    ///
-    /// # Errors
-    /// [`Full`] where the key shares a meter, and there is no room for its own: what it has used of that nobody knows.
-    pub fn refund(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
-        self.correct(check, wall_ms, |entry, now_ms| {
-            let meter = entry.escrow.meter_mut();
-            meter.refund(&entry.policy, now_ms, check.cost);
-        })?;
-        Ok(self.peek(&Check { cost: 0, ..*check }, wall_ms))
-    }
-
-    /// Forgets what a key has used. Leases of a global limit go on. Returns how it stands then.
-    ///
-    /// # Errors
-    /// As [`Self::refund`].
-    pub fn reset(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<Verdict, Full> {
-        self.correct(check, wall_ms, |entry, _| {
-            entry.escrow.reset(&entry.policy);
-        })?;
-        Ok(self.peek(check, wall_ms))
-    }
-
-    /// Makes less of what is used in a key's own place. A key that shares a meter gets its own first.
-    fn correct(
-        &mut self,
-        check: &Check<'_>,
-        wall_ms: i64,
-        work: impl FnOnce(&mut Entry, i64),
-    ) -> Result<(), Full> {
-        let now_ms = self.clock.read(wall_ms);
-        let Some(known) = self.place(check.name, check.key) else {
-            return Ok(());
-        };
-        if self.slots.get(known).is_some_and(Entry::is_shared) {
-            self.make_room(&[*check], now_ms);
-        }
-        let place = self.enter(check.name, check.policy, check.key, now_ms)?;
-        let shared = self.slots.get(place).filter(|entry| entry.is_shared());
-        if let Some(shared) = shared {
-            let is_unused = shared.is_unused(now_ms);
-            return is_unused.then_some(()).ok_or(Full);
-        }
-        if let Some(entry) = self.slots.get_mut(place) {
-            entry.escrow.settle(&entry.policy, now_ms);
-            work(entry, now_ms);
-        }
-        self.touch(place);
-        Ok(())
-    }
-
     /// Whether a key has a place of its own.
     pub fn knows(&self, name: &str, key: &str) -> bool {
         let mut place = String::new();
@@ -296,7 +258,7 @@ impl Table {
     pub fn charge(&mut self, check: &Check<'_>, wall_ms: i64) -> Result<(), Full> {
         let now_ms = self.clock.read(wall_ms);
         self.make_room(&[*check], now_ms);
-        let place = self.enter(check.name, check.policy, check.key, now_ms)?;
+        let place = self.enter(check, now_ms)?;
         let entry = self.slots.get_mut(place).ok_or(Full)?;
         let meter = entry.escrow.meter_mut();
         meter.charge(&entry.policy, now_ms, check.cost);
@@ -307,32 +269,19 @@ impl Table {
     /// Answers a holder of leases for a key of a global limit. [`Answer::must_commit`] says whether the table must be
     /// committed before the answer is sent. A request for which no call waits changes no policy, since its holder may not have heard of a
     /// newer one, and is granted nothing under another. Where there is no room for the key, nothing is lent: see [`Full::answer`].
-    pub fn ask(
-        &mut self,
-        name: &str,
-        policy: &Policy,
-        key: &str,
-        request: &Request,
-        wall_ms: i64,
-    ) -> Answer {
+    pub fn ask(&mut self, check: &Check<'_>, request: &Request, wall_ms: i64) -> Answer {
         let now_ms = self.clock.read(wall_ms);
-        let check = Check {
-            name,
-            policy,
-            key,
-            cost: 0,
-        };
-        self.make_room(&[check], now_ms);
-        let known = self.place(name, key);
+        self.make_room(&[*check], now_ms);
+        let known = self.place(check.name, check.key);
         let place = match known.filter(|_| request.need == 0) {
             Some(place) => Ok(place),
-            None => self.enter(name, policy, key, now_ms),
+            None => self.enter(check, now_ms),
         };
         let entry = place.map(|place| (place, self.slots.get_mut(place)));
         let Ok((place, Some(entry))) = entry else {
             return Full::answer(request);
         };
-        let report = (entry.policy != *policy).then(|| Request {
+        let report = (entry.policy != *check.policy).then(|| Request {
             want: 0,
             ..request.clone()
         });
@@ -352,13 +301,12 @@ impl Table {
 
     /// Drops idle keys: a few, or many where a new key finds no room. Comes before keys are entered, since one that is as new is
     /// idle.
-    fn make_room(&mut self, checks: &[Check<'_>], now_ms: i64) {
-        let is_needed = self.slots.is_overgrown()
-            || checks.iter().any(|check| {
-                subject(&mut self.scratch, check.name, check.key);
-                !self.slots.has_room_for(&self.scratch)
-                    && self.slots.place_of(&self.scratch).is_none()
-            });
+    pub(super) fn make_room(&mut self, checks: &[Check<'_>], now_ms: i64) {
+        let is_needed = checks.iter().any(|check| {
+            subject(&mut self.scratch, check.name, check.key);
+            self.slots.place_of(&self.scratch).is_none()
+                && !self.slots.has_room_for(&self.scratch, check.owner)
+        });
         self.sweep(is_needed, now_ms);
     }
 

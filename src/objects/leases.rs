@@ -13,6 +13,7 @@ use crate::limit::lease::{self, Admission};
 use crate::limit::table::Full;
 use crate::platform::call;
 use crate::platform::lend::lend;
+use crate::platform::memory::{self, Kind};
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Check, Checked, Demand, Fault, Judged, RecallLease, SentOn, Wish};
 use crate::protocol::names::{self, LimiterAddress};
@@ -38,7 +39,8 @@ impl LimiterCore {
         work(holders.get_or_insert_with(|| {
             let datacenter = me.datacenter.as_ref();
             let name = datacenter.map_or_else(String::new, ToString::to_string);
-            Holders::new(&name, self.host.random())
+            let memory = memory::share(&self.host, Kind::Limiters);
+            Holders::new(&name, self.host.random()).sharing(memory)
         }))
     }
 
@@ -125,11 +127,8 @@ impl LimiterCore {
     }
 
     fn look(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Result<Admission, Full> {
-        let Demand { key, cost, .. } = asked.demand;
-        let (name, key) = (asked.name.as_str(), key.as_str());
-        self.with_holders(me, |holders| {
-            holders.check(name, asked.policy, key, *cost, self.host.now_ms())
-        })
+        let now_ms = self.host.now_ms();
+        self.with_holders(me, |holders| holders.check(&asked.check(), now_ms))
     }
 
     fn leave(&self, me: &LimiterAddress, asked: &Asked<'_>) {

@@ -139,6 +139,7 @@ impl<'a> Asked<'a> {
             policy: self.policy,
             key: self.demand.key.as_str(),
             cost: self.demand.cost,
+            owner: self.demand.owner,
         }
     }
 }

@@ -99,12 +99,7 @@ impl LimiterCore {
             let why = "two limiters know of numbers that exclude each other; try again";
             return Err(Fault::Unavailable(why.to_owned()));
         }
-        let check = table::Check {
-            name: name.as_str(),
-            policy: &policy,
-            key: key.as_str(),
-            cost: 1,
-        };
+        let check = table::Check::of(name.as_str(), &policy, key.as_str(), 1);
         Ok(self.table.borrow().peek(&check, self.host.now_ms()))
     }
 

@@ -41,10 +41,14 @@ impl LimiterCore {
             key,
             request,
             sent_on,
+            owner,
         } = lease?;
         self.readable()?;
         self.hear(sent_on)?;
-        let demand = Demand::look(&key);
+        let demand = Demand {
+            owner,
+            ..Demand::of(&key, 1, Wish::Look)
+        };
         let asked = Asked {
             name: &name,
             policy: &policy,
@@ -64,6 +68,7 @@ impl LimiterCore {
                 key,
                 request,
                 sent_on: Some(self.counts()),
+                owner,
             };
             return call::object_within(
                 &self.host,
@@ -84,9 +89,8 @@ impl LimiterCore {
 
     /// What the table answers to the request of a holder.
     fn answer(&self, asked: &Asked<'_>, request: &Request) -> Answer {
-        let (name, key) = (asked.name.as_str(), asked.demand.key.as_str());
         let mut table = self.table.borrow_mut();
-        table.ask(name, asked.policy, key, request, self.host.now_ms())
+        table.ask(&asked.check(), request, self.host.now_ms())
     }
 
     /// Answers the request of a holder, after what others do not use was recalled where it lacks that.

@@ -29,6 +29,7 @@ pub async fn lend(
         key,
         request: due.request.clone(),
         sent_on: None,
+        owner: due.owner,
     };
     call::object_within(host, &names::limiter(&lease.to), &lease, milliseconds).await
 }

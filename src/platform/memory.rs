@@ -12,7 +12,7 @@ use crate::host::{Host, State};
 /// What holds memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The tables of limiters.
+    /// The tables of limiters, and the leases that they hold.
     Limiters,
     /// Batches that inboxes are sending.
     Inboxes,

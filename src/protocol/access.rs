@@ -25,6 +25,7 @@ use self::config::Config;
 use self::key::FixedKey;
 use self::local::{OPEN_IS_LOCAL, is_loopback_origin};
 use super::problem::{Code, Problem};
+use crate::limit::owner::Owner;
 
 pub use self::caller::Caller;
 pub use self::config::{
@@ -137,11 +138,12 @@ impl Access {
                 "send the key as `Authorization: Bearer <key>`",
             ));
         };
-        let grants = presented.map_or_else(Vec::new, |key| config.grants_of(&key));
-        if grants.is_empty() {
+        let known = presented.and_then(|key| config.grants_of(&key));
+        let Some((grants, place)) = known else {
             return Err(unauthorized("this key is not known here"));
-        }
-        Ok(Caller::new(Who::KeyHolder { grants }))
+        };
+        let owner = Owner::of_key(place);
+        Ok(Caller::new(Who::KeyHolder { grants, owner }))
     }
 
     /// Nothing, if a request may be looked at by where it comes from: an open deployment is for this machine alone. `host` is the

@@ -70,10 +70,10 @@ fn a_report_changes_no_policy() {
     let [old, new] = [worlds(60), worlds(86_400)];
     let mut table = Table::in_memory();
     let mut far = Holders::new("FRA", 1);
-    let asked = far.check("p", &old, "a", 10, BEGIN_MS);
+    let asked = far.check(&check(&old, "a", 10), BEGIN_MS);
     assert_eq!(asked, Ok(Admission::Ask));
     let due = far.due("p", "a", BEGIN_MS).unwrap();
-    let answer = table.ask("p", &old, "a", &due.request, BEGIN_MS);
+    let answer = table.ask(&check(&old, "a", 1), &due.request, BEGIN_MS);
     far.answered("p", "a", &answer, BEGIN_MS);
     // The policy is replaced, and most of the new limit is used; the far datacenter has not heard of it.
     let changed_ms = BEGIN_MS + 30_000;
@@ -97,7 +97,7 @@ fn a_report_changes_no_policy() {
     };
     for due in reports {
         assert_eq!((due.request.need, due.policy == old), (0, true));
-        table.ask("p", &due.policy, "a", &due.request, now_ms);
+        table.ask(&check(&due.policy, "a", 1), &due.request, now_ms);
     }
     let later_ms = now_ms + 200_000;
     let left = left(&table, &new, "a", later_ms);

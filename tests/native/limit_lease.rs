@@ -6,6 +6,7 @@ use tally::limit::holder::Holder;
 use tally::limit::holders::Holders;
 use tally::limit::lease::{Admission, Answer, LeaseId, Request, Spent};
 use tally::limit::policy::{Algorithm, Policy, Scope};
+use tally::limit::table::Check;
 
 const BEGIN_MS: i64 = 1_777_593_630_123;
 
@@ -190,7 +191,7 @@ fn a_holder_that_is_not_asked_any_more_gives_back_what_it_has() {
     let mut escrow = Escrow::new(&policy);
     let mut holders = Holders::new("FRA", 1);
     assert_eq!(
-        holders.check("p", &policy, "k", 10, BEGIN_MS),
+        holders.check(&Check::of("p", &policy, "k", 10), BEGIN_MS),
         Ok(Admission::Ask)
     );
     let first = holders.due("p", "k", BEGIN_MS).unwrap().request;
@@ -222,20 +223,20 @@ fn a_clock_that_is_seen_to_step_back_forfeits_all_leases() {
     let mut escrow = Escrow::new(&policy);
     let mut holders = Holders::new("FRA", 1);
     assert_eq!(
-        holders.check("p", &policy, "k", 10, BEGIN_MS),
+        holders.check(&Check::of("p", &policy, "k", 10), BEGIN_MS),
         Ok(Admission::Ask)
     );
     let first = holders.due("p", "k", BEGIN_MS).unwrap().request;
     let answer = escrow.ask(&policy, &first, BEGIN_MS);
     assert_eq!(
-        holders.check("p", &policy, "k", 1, BEGIN_MS - 1),
+        holders.check(&Check::of("p", &policy, "k", 1), BEGIN_MS - 1),
         Ok(Admission::Ask)
     );
     let second = holders.due("p", "k", BEGIN_MS - 1).unwrap().request;
     assert_ne!(first.lease, second.lease, "no two leases are named alike");
     holders.answered("p", "k", &answer, BEGIN_MS);
     assert_eq!(
-        holders.check("p", &policy, "k", 1, BEGIN_MS),
+        holders.check(&Check::of("p", &policy, "k", 1), BEGIN_MS),
         Ok(Admission::Ask),
         "it is not of this lease"
     );

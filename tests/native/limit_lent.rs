@@ -28,7 +28,9 @@ struct Pair {
 impl Pair {
     fn new(policy: Policy) -> Self {
         let mut holders = Holders::new("FRA", 1);
-        holders.begin(NAME, &policy, KEY, BEGIN_MS).unwrap();
+        holders
+            .begin(&Check::of(NAME, &policy, KEY, 1), BEGIN_MS)
+            .unwrap();
         Self {
             policy,
             holders,
@@ -38,7 +40,9 @@ impl Pair {
     }
 
     fn take(&mut self, cost: u64, now_ms: i64) -> bool {
-        let (verdict, due) = self.holders.take(NAME, &self.policy, KEY, cost, now_ms);
+        let (verdict, due) = self
+            .holders
+            .take(&Check::of(NAME, &self.policy, KEY, cost), now_ms);
         self.due = due;
         verdict.is_some_and(|verdict| verdict.is_allowed)
     }
@@ -48,7 +52,7 @@ impl Pair {
         let due = self.due.take()?;
         let answer = self
             .table
-            .ask(NAME, &self.policy, KEY, &due.request, now_ms);
+            .ask(&Check::of(NAME, &self.policy, KEY, 1), &due.request, now_ms);
         self.holders.answered(NAME, KEY, &answer, now_ms);
         Some(answer)
     }
@@ -67,20 +71,15 @@ impl Pair {
     fn rest(&mut self, times: Range<i64>) {
         for now_ms in times {
             for due in self.holders.all_due(10, now_ms) {
-                let policy = &self.policy;
-                let answer = self.table.ask(NAME, policy, KEY, &due.request, now_ms);
+                let check = Check::of(NAME, &self.policy, KEY, 1);
+                let answer = self.table.ask(&check, &due.request, now_ms);
                 self.holders.answered(NAME, KEY, &answer, now_ms);
             }
         }
     }
 
     fn left(&self, now_ms: i64) -> u64 {
-        let check = Check {
-            name: NAME,
-            policy: &self.policy,
-            key: KEY,
-            cost: 1,
-        };
+        let check = Check::of(NAME, &self.policy, KEY, 1);
         self.table.peek(&check, now_ms).remaining
     }
 }
@@ -173,15 +172,15 @@ fn no_more_than_an_eighth_of_what_is_left_is_lent_to_all_together() {
     let mut pair = Pair::new(Policy::sliding(1_000, 60));
     for isolate in 0..30 {
         let mut other = Holders::new("FRA", 2 + isolate);
-        other.begin(NAME, &pair.policy, KEY, BEGIN_MS).unwrap();
+        let check = Check::of(NAME, &pair.policy, KEY, 1);
+        other.begin(&check, BEGIN_MS).unwrap();
         let mut first = None;
         for _ in 0..100 {
-            let taken = other.take(NAME, &pair.policy, KEY, 1, BEGIN_MS);
+            let taken = other.take(&check, BEGIN_MS);
             first = first.or(taken.1);
         }
         let due = first.unwrap();
-        pair.table
-            .ask(NAME, &pair.policy, KEY, &due.request, BEGIN_MS);
+        pair.table.ask(&check, &due.request, BEGIN_MS);
         let left = pair.left(BEGIN_MS);
         assert!(left >= 880, "{isolate} isolates leave {left} of 1,000");
     }
@@ -237,7 +236,9 @@ fn a_narrower_policy_returns_what_is_held_and_a_stranger_has_nothing() {
         pair.policy = policy;
         assert!(!pair.take(1, now_ms), "nothing is admitted from it");
         assert!(pair.due.is_some(), "and its limiter hears of that at once");
-        let stranger = pair.holders.take(NAME, &pair.policy, "other", 1, now_ms);
+        let stranger = pair
+            .holders
+            .take(&Check::of(NAME, &pair.policy, "other", 1), now_ms);
         assert_eq!(stranger, (None, None));
         pair.lend(now_ms);
         pair.policy = wide;
@@ -337,9 +338,11 @@ fn a_request_whose_sender_was_ended_is_given_up_and_its_late_answer_changes_noth
     let mut pair = Pair::new(Policy::sliding(1_000_000, 60));
     pair.take(1, BEGIN_MS);
     let lost = pair.due.take().unwrap();
-    let late = pair
-        .table
-        .ask(NAME, &pair.policy, KEY, &lost.request, BEGIN_MS);
+    let late = pair.table.ask(
+        &Check::of(NAME, &pair.policy, KEY, 1),
+        &lost.request,
+        BEGIN_MS,
+    );
     assert!(!pair.take(1, BEGIN_MS + 4_999) && pair.due.is_none());
     assert!(!pair.take(1, BEGIN_MS + 5_000));
     let again = pair.due.take().unwrap();

@@ -6,8 +6,9 @@ use crate::common::limits;
 use std::collections::BTreeMap;
 
 use tally::limit::log::{BODY_BYTES_MAX, Broken, ROWS_MAX};
+use tally::limit::owner::Owner;
 use tally::limit::policy::Policy;
-use tally::limit::table::Table;
+use tally::limit::table::{Check, Table};
 
 use checks::check;
 use limits::{BEGIN_MS, Chance, drawn, precise};
@@ -207,5 +208,55 @@ fn a_stored_row_keeps_its_bytes() {
     assert_eq!(
         hex,
         "01d6f6b18dbc67000570006b6579e807c0a90700e8070000000000d6f6b18dbc6700bcb49f9f0dac020100ac0200"
+    );
+}
+
+#[test]
+fn what_callers_have_brought_stays_theirs_when_it_is_loaded() {
+    let month = Policy::sliding(10, 2_592_000);
+    let [busy, other] = [0, 1].map(Owner::of_key);
+    let bring = |table: &mut Table, owner: Owner, key: u64| {
+        let key = key.to_string();
+        let brought = Check {
+            owner,
+            ..Check::of("p~s2592000", &month, &key, 1)
+        };
+        table.check(&brought, BEGIN_MS).unwrap();
+        table.knows("p~s2592000", &key)
+    };
+    let mut table = Table::default();
+    let mut rows = Rows::default();
+    let mut held = 0;
+    while bring(&mut table, busy, held) {
+        held += 1;
+        if held % 1_000 == 0 {
+            bring(&mut table, other, 1_000_000 + held);
+        }
+    }
+    rows.commit(&mut table);
+    let mut loaded = rows.load(BEGIN_MS);
+    assert_eq!(loaded.size().keys, table.size().keys);
+    for key in held + 1..held + 100 {
+        assert!(!bring(&mut loaded, busy, key), "{key} is one too many");
+        assert!(bring(&mut loaded, other, 2_000_000 + key));
+    }
+}
+
+#[test]
+fn a_row_of_several_owners_keeps_its_bytes() {
+    let policy = Policy::sliding(1_000, 60);
+    let mut table = Table::default();
+    for (key, owner) in [("a", Owner::default()), ("b", Owner::of_key(2))] {
+        let brought = Check {
+            owner,
+            ..Check::of("p~s60", &policy, key, 300)
+        };
+        table.check(&brought, BEGIN_MS).unwrap();
+    }
+    let body = table.commit().unwrap().body;
+    let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(
+        hex,
+        "01d6f6b18dbc67000c006f776e6572203635353338e807c0a90700e807000000000000000000000007707e7336300062e807c0a90700e8070000000000d6f6b18dbc6700bcb49f9f0dac020100ac020008006f776e65722030e807c0a90700e807000000000000000000000007707e7336300061e807c0a90700e8070000000000d6f6b18dbc6700bcb49f9f0dac020100ac0200"
     );
 }

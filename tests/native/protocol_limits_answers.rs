@@ -10,7 +10,7 @@ use tally::limit::meter::Verdict;
 use tally::limit::policy::{OnError, Policy};
 use tally::protocol::limits::batch::{Batch, DEMANDS_MAX, GATHER_MS, gather_ms};
 use tally::protocol::limits::{Judgement, PolicyName, many_json, refused_many_json};
-use tally::protocol::messages::{Judged, Wish};
+use tally::protocol::messages::{Demand, Judged, Wish};
 
 fn name(text: &str) -> PolicyName {
     PolicyName::parse(text).expect("a policy's name")
@@ -168,7 +168,7 @@ proptest! {
         let mut batch: Option<Batch> = None;
         let mut places = Vec::new();
         for (number, cost) in &sent {
-            let one = Batch::of(&name("p"), &policy, &key(&number.to_string()), *cost, Wish::Consume);
+            let one = Batch::of(&name("p"), &policy, Demand::of(&key(&number.to_string()), *cost, Wish::Consume));
             match batch.as_mut() {
                 Some(batch) => prop_assert!(batch.absorb(&one)),
                 None => batch = Some(one),
@@ -195,15 +195,13 @@ proptest! {
 #[test]
 fn a_message_has_at_most_so_many_demands() {
     let policy = Policy::sliding(1, 1);
-    let mut batch = Batch::of(&name("p"), &policy, &key("0"), 1, Wish::Consume);
+    let mut batch = Batch::of(&name("p"), &policy, Demand::of(&key("0"), 1, Wish::Consume));
     for number in 1..DEMANDS_MAX {
         assert!(batch.entries() < BATCH_ENTRIES_MAX, "{number}");
         let one = Batch::of(
             &name("p"),
             &policy,
-            &key(&number.to_string()),
-            1,
-            Wish::Consume,
+            Demand::of(&key(&number.to_string()), 1, Wish::Consume),
         );
         assert!(batch.absorb(&one));
     }

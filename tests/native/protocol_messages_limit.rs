@@ -33,11 +33,8 @@ fn to() -> LimiterAddress {
 
 fn demand(wish: Wish) -> Demand {
     Demand {
-        policy: 0,
-        key: CounterId::parse("bob").expect("a key"),
-        cost: 2,
-        wish,
         times: 300,
+        ..Demand::of(&CounterId::parse("bob").expect("a key"), 2, wish)
     }
 }
 
@@ -62,7 +59,7 @@ fn a_check_and_its_answer_have_these_bytes() {
     };
     assert_eq!(
         golden(&check),
-        "010346524103010361706964c0a90700640000000000040003626f620200ac020003626f620201ac020003626f620202ac020003626f620203ac0201"
+        "010346524103010361706964c0a90700640000000000040003626f620200ac02000003626f620201ac02000003626f620202ac02000003626f620203ac020001"
     );
     let checked = Checked {
         judged: vec![
@@ -96,7 +93,7 @@ fn a_reservation_and_its_end_have_these_bytes() {
     };
     assert_eq!(
         golden(&reserve),
-        "00030107070707070707070707070707070707010361706964c0a90700640000000000010003626f620200ac02"
+        "00030107070707070707070707070707070707010361706964c0a90700640000000000010003626f620200ac0200"
     );
     let reserved = Reserved {
         verdicts: vec![Some(verdict(true)), None],

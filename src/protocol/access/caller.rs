@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::grant::{Grant, Permission, Scope, Target};
+use crate::limit::owner::Owner;
 use crate::protocol::names::LIMIT_RIGHTS;
 use crate::protocol::problem::{Code, Problem};
 
@@ -18,6 +19,7 @@ pub(super) enum Who {
     Anyone,
     KeyHolder {
         grants: Vec<Arc<Grant>>,
+        owner: Owner,
     },
     Public {
         grants: Vec<Arc<Grant>>,
@@ -35,10 +37,18 @@ impl Caller {
         matches!(self.0, Who::KeyHolder { .. })
     }
 
+    /// The holder of a key among all, as far as limits leave each caller room for keys.
+    pub fn owner(&self) -> Owner {
+        match &self.0 {
+            Who::KeyHolder { owner, .. } => *owner,
+            Who::Anyone | Who::Public { .. } => Owner::default(),
+        }
+    }
+
     fn grants(&self) -> &[Arc<Grant>] {
         match &self.0 {
             Who::Anyone => &[],
-            Who::KeyHolder { grants } | Who::Public { grants, .. } => grants,
+            Who::KeyHolder { grants, .. } | Who::Public { grants, .. } => grants,
         }
     }
 

@@ -162,16 +162,18 @@ impl Config {
         })
     }
 
-    /// The grants of all entries with this key. Every entry is compared, in constant time: what
+    /// The grants of all entries with this key, and the place of its first entry. Every entry is compared, in constant time: what
     /// differs afterwards, only the holder of a valid key can measure.
-    pub(super) fn grants_of(&self, presented: &FixedKey) -> Vec<Arc<Grant>> {
+    pub(super) fn grants_of(&self, presented: &FixedKey) -> Option<(Vec<Arc<Grant>>, usize)> {
         let mut grants = Vec::new();
-        for (key, grant) in &self.keys {
+        let mut first = None;
+        for (place, (key, grant)) in self.keys.iter().enumerate() {
             if bool::from(key.ct_eq(presented)) {
+                first = first.or(Some(place));
                 grants.push(Arc::clone(grant));
             }
         }
-        grants
+        Some((grants, first?))
     }
 }
 

@@ -4,11 +4,10 @@
 //! not repeated, so that a hot key costs a message one entry.
 
 use crate::counter::cargo::Cargo;
-use crate::counter::id::CounterId;
 use crate::counter::lane::BATCH_ENTRIES_MAX;
 use crate::counter::split::Rate;
 use crate::limit::policy::Policy;
-use crate::protocol::messages::{Demand, Wish};
+use crate::protocol::messages::Demand;
 
 use super::PolicyName;
 
@@ -56,39 +55,28 @@ pub struct Place {
 }
 
 impl Batch {
-    /// One ask.
-    pub fn of(name: &PolicyName, policy: &Policy, key: &CounterId, cost: u64, wish: Wish) -> Self {
+    /// One demand, by the policy of this name.
+    pub fn of(name: &PolicyName, policy: &Policy, demand: Demand) -> Self {
         Self {
             policies: vec![(name.clone(), policy.clone())],
             demands: vec![Demand {
                 policy: 0,
-                key: key.clone(),
-                cost,
-                wish,
-                times: 1,
+                ..demand
             }],
             last: Place::default(),
         }
     }
 
-    /// Demands to be admitted, each by itself, in this order.
-    pub fn each<'a>(
-        all: impl Iterator<Item = (&'a PolicyName, &'a Policy, &'a CounterId, u64)>,
-    ) -> Self {
+    /// Demands, each by itself, in this order.
+    pub fn each<'a>(all: impl Iterator<Item = (&'a PolicyName, &'a Policy, Demand)>) -> Self {
         let mut batch = Self {
             policies: Vec::new(),
             demands: Vec::new(),
             last: Place::default(),
         };
-        for (name, policy, key, cost) in all {
+        for (name, policy, demand) in all {
             let policy = batch.policy_number(&(name.clone(), policy.clone()));
-            batch.demands.push(Demand {
-                policy,
-                key: key.clone(),
-                cost,
-                wish: Wish::Consume,
-                times: 1,
-            });
+            batch.demands.push(Demand { policy, ..demand });
         }
         batch
     }

@@ -7,6 +7,7 @@ use crate::cluster::spread::Counts;
 use crate::counter::id::CounterId;
 use crate::limit::lease;
 use crate::limit::meter::Verdict;
+use crate::limit::owner::Owner;
 use crate::limit::policy::Policy;
 use crate::limit::table::ReservationId;
 use crate::protocol::limits::PolicyName;
@@ -52,17 +53,20 @@ pub struct Demand {
     pub wish: Wish,
     /// How often: callers that asked the same at once.
     pub times: u32,
+    /// Who sends the policy along; the first of several callers.
+    pub owner: Owner,
 }
 
 impl Demand {
-    /// A look at a key, of the only policy of a message.
-    pub fn look(key: &CounterId) -> Self {
+    /// What is asked of a key once, by the only policy of a message.
+    pub fn of(key: &CounterId, cost: u64, wish: Wish) -> Self {
         Self {
             policy: 0,
             key: key.clone(),
-            cost: 1,
-            wish: Wish::Look,
+            cost,
+            wish,
             times: 1,
+            owner: Owner::default(),
         }
     }
 }
@@ -224,6 +228,8 @@ pub struct Lease {
     pub request: lease::Request,
     /// Where a limiter sends it on that does not lend the key itself: how many there are, as it knows it.
     pub sent_on: Option<Counts>,
+    /// Who sends the policy along.
+    pub owner: Owner,
 }
 
 /// Limiter of the world → that of a datacenter: give back what a lease holds. What its holder tells of it; nothing where it has ended.

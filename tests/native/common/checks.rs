@@ -4,12 +4,7 @@ use tally::limit::policy::Policy;
 use tally::limit::table::{Check, Table};
 
 pub fn check<'a>(policy: &'a Policy, key: &'a str, cost: u64) -> Check<'a> {
-    Check {
-        name: "p",
-        policy,
-        key,
-        cost,
-    }
+    Check::of("p", policy, key, cost)
 }
 
 /// How much is left of a key.

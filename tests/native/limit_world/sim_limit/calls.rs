@@ -2,6 +2,7 @@
 
 use tally::limit::lease::{Admission, Request};
 use tally::limit::policy::Scope;
+use tally::limit::table::Check;
 
 use super::{Event, Failures, KEY, POLICY, Waiting, World};
 
@@ -20,7 +21,7 @@ impl World {
             holders.leave(POLICY, KEY, call.cost);
         }
         let admission = holders
-            .check(POLICY, &policy, KEY, call.cost, clock_ms)
+            .check(&Check::of(POLICY, &policy, KEY, call.cost), clock_ms)
             .expect("room");
         let since_ms = call.since_ms.unwrap_or(self.now_ms);
         match admission {

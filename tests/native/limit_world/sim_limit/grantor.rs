@@ -2,6 +2,7 @@
 
 use tally::limit::lease::{Answer, LeaseId, Request};
 use tally::limit::policy::Scope;
+use tally::limit::table::Check;
 
 use super::{Event, KEY, POLICY, World};
 
@@ -59,8 +60,8 @@ impl World {
     }
 
     fn ask(&mut self, request: &Request) -> Answer {
-        let policy = &self.plan.policy;
-        self.grantor.ask(POLICY, policy, KEY, request, self.now_ms)
+        let check = Check::of(POLICY, &self.plan.policy, KEY, 1);
+        self.grantor.ask(&check, request, self.now_ms)
     }
 
     fn tell(&mut self, asker: &Asker, answer: Answer) {

@@ -10,7 +10,7 @@ impl World {
         let clock_ms = self.clock_ms(at);
         let policy = self.plan.policy.clone();
         let holders = &mut self.datacenters[at].holders;
-        let (verdict, due) = holders.take(POLICY, &policy, KEY, cost, clock_ms);
+        let (verdict, due) = holders.take(&Check::of(POLICY, &policy, KEY, cost), clock_ms);
         match verdict {
             Some(verdict) => {
                 assert!(verdict.is_allowed);
@@ -18,7 +18,8 @@ impl World {
             }
             None => {
                 if self.plan.lends {
-                    holders.begin(POLICY, &policy, KEY, clock_ms).expect("room");
+                    let check = Check::of(POLICY, &policy, KEY, cost);
+                    holders.begin(&check, clock_ms).expect("room");
                 }
                 self.judge.waited += 1;
                 if self.copies(at) > 0 {
@@ -37,14 +38,7 @@ impl World {
         if self.is_unheard(from) {
             return;
         }
-        let policy = &self.plan.policy;
-        let (name, key) = (POLICY, KEY);
-        let check = Check {
-            name,
-            policy,
-            key,
-            cost,
-        };
+        let check = Check::of(POLICY, &self.plan.policy, KEY, cost);
         let verdict = self.grantor.check(&check, self.now_ms).expect("room");
         if verdict.is_allowed {
             self.commit();
