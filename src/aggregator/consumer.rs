@@ -15,7 +15,6 @@ use crate::platform::settled::all_settled;
 use crate::platform::{call, measure};
 use crate::protocol::messages::{Appended, TakeOver};
 use crate::protocol::metrics::Metric;
-use crate::protocol::names;
 use crate::protocol::queued::{Group, Message, group};
 
 /// Groups that are counted at once: a batch of 100 messages may be of as many counters.
@@ -129,7 +128,7 @@ pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<Fate> {
 
 /// What an inbox has taken over: all places of a parcel, or none.
 async fn hand_over(host: &Host, Parcel { content, places }: Parcel) -> Judged {
-    let taken = call::object(host, &names::inbox(&content.to), &content).await;
+    let taken = call(host, &content).await;
     if taken != Ok(Appended::Logged) {
         return Judged::default();
     }

@@ -8,13 +8,12 @@ use std::cell::RefCell;
 use super::{LEAD_MS_MAX, read_drained, read_view};
 use crate::counter::id::Datacenter;
 use crate::host::Host;
-use crate::platform::call;
 use crate::platform::openings;
+use crate::platform::{call, call_within};
 use crate::protocol::messages::{
     DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, ReadDrained, Sum,
     SumExplained, Way,
 };
-use crate::protocol::names;
 use crate::protocol::openings::User;
 
 /// What is noted of a read, and what was before.
@@ -83,23 +82,23 @@ pub async fn ask_lead(host: &Host, sum: Sum, notes: Notes<'_>) -> Result<Datacen
             let what = "the aggregate took too long to ask all";
             return Err(Fault::Unavailable(what.to_owned()));
         }
-        return call::cell_within(host, &sum.to, &sum, LEAD_MS_MAX).await;
+        return call_within(host, &sum, LEAD_MS_MAX).await;
     }
     openings::room(host, &sum.to, User::Single, host.now_ms()).await?;
     let Some(way) = notes.way else {
         let is_away = notes.away.contains(&sum.to.datacenter);
         let most_ms = if is_away { AWAY_MS_MAX } else { LEAD_MS_MAX };
-        return call::cell_within(host, &sum.to, &sum, most_ms).await;
+        return call_within(host, &sum, most_ms).await;
     };
     let begun_ms = host.now_ms();
-    let to = sum.to.clone();
-    let answer = call::cell_within(host, &to, &SumExplained { sum }, LEAD_MS_MAX).await;
+    let datacenter = sum.to.datacenter.clone();
+    let answer = call_within(host, &SumExplained { sum }, LEAD_MS_MAX).await;
     let (answer, shards) = match answer {
         Ok((sum, shards)) => (Ok(sum), shards),
         Err(fault) => (Err(fault), Vec::new()),
     };
     way.borrow_mut().leads.push(LeadAsked {
-        datacenter: to.datacenter,
+        datacenter,
         latency_ms: since(host, begun_ms),
         shards,
     });
@@ -118,8 +117,7 @@ pub async fn ask_inbox(
         // What a queue of the platform holds cannot be asked for.
         Err(Fault::Unavailable("a queue cannot be drained".to_owned()))
     } else {
-        let to = names::inbox(&drain.to);
-        call::object_within(host, &to, &drain, milliseconds).await
+        call_within(host, &drain, milliseconds).await
     };
     if let (Some(way), Some(begun_ms)) = (notes.way, begun_ms) {
         way.borrow_mut().inboxes.push(InboxAsked {

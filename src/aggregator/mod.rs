@@ -24,10 +24,10 @@ use crate::platform::settled::all_settled;
 use crate::protocol::bounds::AGGREGATE_MAX;
 use crate::protocol::known;
 use crate::protocol::messages::{
-    DatacenterSum, Drain, Explain, Fault, GlobalSum, List, ListAll, Measure, Read, ReadDrained,
-    ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
+    DatacenterSum, Drain, Explain, Fault, GlobalSum, List, ListAll, LookUp, Measure, Read,
+    ReadDrained, ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
 };
-use crate::protocol::names::{self, CellAddress, DIRECTORY_PARTITIONS};
+use crate::protocol::names::{CellAddress, DIRECTORY_PARTITIONS};
 use crate::sketch::Uniques;
 
 /// How long a lead may take before its datacenter is called unreachable.
@@ -57,7 +57,7 @@ pub async fn answer(host: &Host, arrived: &Arrived) -> Reply {
         ReadDrained => read_drained(host, asked, Notes::default()).await,
         ReadMany => read_many(host, asked).await,
         ListAll => list_all(host, asked).await,
-        Measure => asked.map(|Measure {}| measure::snapshot(host)),
+        Measure => asked.map(|_| measure::snapshot(host)),
     })
 }
 
@@ -101,9 +101,7 @@ async fn read_view(
         watches: !wanted.is_passing,
         of_one: false,
     };
-    let Some(Viewed { root, view }) =
-        ask_root(host, call::root(host, &asked.counter, &view_of), notes).await?
-    else {
+    let Some(Viewed { root, view }) = ask_root(host, call(host, &view_of), notes).await? else {
         return Ok(None);
     };
     if let Some(view) = view {
@@ -143,7 +141,7 @@ async fn read(
                 let settle = Settle {
                     counter: counter.clone(),
                 };
-                known = call::root(host, &counter, &settle).await?;
+                known = call(host, &settle).await?;
                 continue;
             }
             return Ok((!sum.has_lapsed(host.now_ms())).then_some(sum));
@@ -159,7 +157,8 @@ async fn look_up(
     counter: &CounterId,
     notes: Notes<'_>,
 ) -> Result<Option<Root>, Fault> {
-    ask_root(host, call::look_up(host, counter), notes).await
+    let counter = counter.clone();
+    ask_root(host, call(host, &LookUp { counter }), notes).await
 }
 
 /// Sums a counter once its inboxes have counted what they had acknowledged.
@@ -279,7 +278,7 @@ async fn last_view(
         watches: false,
         of_one: true,
     };
-    let viewed = call::root(host, counter, &view_of).await.ok().flatten()?;
+    let viewed = call(host, &view_of).await.ok().flatten()?;
     let view = View::from_rest(viewed.view?);
     (view.generation() == generation).then_some(view)
 }
@@ -304,14 +303,14 @@ async fn list_partitions(
     after: Option<String>,
     limit: u32,
 ) -> Result<BTreeMap<CounterId, Root>, Fault> {
-    let list = List {
-        prefix: prefix.to_owned(),
-        after,
-        limit,
-    };
     let ask = |partition: u32| {
-        let list = &list;
-        async move { call::object(host, &names::directory(partition), list).await }
+        let list = List {
+            partition,
+            prefix: prefix.to_owned(),
+            after: after.clone(),
+            limit,
+        };
+        async move { call(host, &list).await }
     };
     let pages = all_settled((0..DIRECTORY_PARTITIONS).map(ask), LEADS_AT_ONCE).await;
     let mut roots = BTreeMap::new();

@@ -13,7 +13,7 @@ use super::respond::Answer;
 use super::views::VIEW_MS_MAX;
 use super::visit::Visit;
 use crate::host::{Host, State};
-use crate::platform::call;
+use crate::platform::call_within;
 use crate::platform::measure;
 use crate::protocol::messages::{Fault, ReadMany};
 use crate::protocol::metrics::Metric;
@@ -134,7 +134,7 @@ async fn fetch(visit: &Visit, prefix: &str, is_shared: bool) -> Result<Fetched, 
     let (done, doing) = oneshot::channel();
     // Others wait for it too, so it goes on if this client hangs up.
     visit.wait_until(async move {
-        let sums = call::aggregator_within(&host, &read, FETCH_MS_MAX).await;
+        let sums = call_within(&host, &read, FETCH_MS_MAX).await;
         let fetched = sums.map(|sums| {
             let cells = sums.iter().map(|(_, sum)| cells_of(sum)).sum();
             (Aggregate::new(&sums, begun_ms), cells)

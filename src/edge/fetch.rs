@@ -9,7 +9,8 @@ use futures_channel::oneshot;
 
 use super::views::{Fetched, Question, is_in_use, with_reads};
 use super::visit::Visit;
-use crate::platform::call::{self, CALL_MS_MAX};
+use crate::platform::call;
+use crate::platform::call::CALL_MS_MAX;
 use crate::platform::measure;
 use crate::protocol::messages::{Fault, GlobalSum, ReadDrained};
 use crate::protocol::metrics::Metric;
@@ -37,9 +38,7 @@ pub async fn fetch_now(visit: &Visit, question: &Question) -> Result<Seen, Probl
     let drained = ReadDrained {
         read: question.clone(),
     };
-    let sum = call::aggregator(&visit.host, &drained)
-        .await
-        .map_err(unread)?;
+    let sum = call(&visit.host, &drained).await.map_err(unread)?;
     visit.visitor().note_calls(sum.as_ref().map_or(0, cells_of));
     let freshness = Freshness {
         as_of_ms,
@@ -127,9 +126,7 @@ pub async fn fetch_shared(
     let (done, doing) = oneshot::channel();
     let (host, asked) = (visit.host.clone(), question.clone());
     visit.wait_until(async move {
-        let fetched: Fetched = call::aggregator(&host, &asked)
-            .await
-            .map(|sum| sum.map(Rc::new));
+        let fetched: Fetched = call(&host, &asked).await.map(|sum| sum.map(Rc::new));
         with_reads(&host, |reads| reads.end(&asked, begun_ms, fetched.clone()));
         let _ = done.send(fetched);
     });

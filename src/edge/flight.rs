@@ -11,7 +11,7 @@ use crate::counter::flush::{Load, Refusal};
 use crate::counter::lane::newest_at;
 use crate::counter::nonces::Nonce;
 use crate::host::Host;
-use crate::platform::call;
+use crate::platform::call_within;
 use crate::platform::{measure, openings};
 use crate::protocol::messages::{Fault, Flush, Flushed};
 use crate::protocol::metrics::Metric;
@@ -129,7 +129,7 @@ async fn send(host: &Host, to: &CellAddress, nonce: Nonce, load: Load) -> Outcom
         if matches!(last, Some(Fault::Unavailable(_))) {
             measure::count(host, Metric::FlushRetry);
         }
-        let outcome = call::cell_within(host, &flush.to, &flush, milliseconds).await;
+        let outcome = call_within(host, &flush, milliseconds).await;
         match (outcome, last) {
             (Err(fault @ Fault::Unavailable(_)), _) => last = Some(fault),
             // The attempt before may be on its way still, and be counted. Whoever took this for a

@@ -11,10 +11,9 @@ use super::respond::Answer;
 use super::visit::Visit;
 use crate::host::{Host, State};
 use crate::platform::settled::all_settled;
-use crate::platform::{call, openings};
+use crate::platform::{call_within, openings};
 use crate::protocol::health::{Ailment, Health};
 use crate::protocol::messages::CheckStorage;
-use crate::protocol::names;
 use crate::protocol::problem::Problem;
 
 /// How long a partition may take to answer, milliseconds. One that takes longer is not one that cannot read.
@@ -58,9 +57,11 @@ async fn ailment(visit: &Visit) -> Option<Ailment> {
         health.due(visit.host.now_ms(), has_all)
     });
     let ask = |partition| async move {
-        let to = names::directory(partition);
-        let told = call::object_within(&visit.host, &to, &CheckStorage {}, CHECK_MS_MAX).await;
-        (partition, told)
+        let check = CheckStorage { partition };
+        (
+            partition,
+            call_within(&visit.host, &check, CHECK_MS_MAX).await,
+        )
     };
     let told = all_settled(due.into_iter().map(ask), PARTITIONS_AT_ONCE).await;
     with(&visit.host, |health| {

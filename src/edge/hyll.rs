@@ -11,7 +11,7 @@ use super::{body, elements};
 use crate::counter::id::CounterId;
 use crate::counter::settings::UniqueHash;
 use crate::platform::call;
-use crate::protocol::messages::{Read, Wanted};
+use crate::protocol::messages::{LookUp, Read, Wanted};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Told, hyll_of, imported_json, not_of_redis, parse_hyll};
 use crate::protocol::query::{Query, Window};
@@ -57,7 +57,10 @@ pub async fn import(visit: &Visit, id: CounterId) -> Result<Answer, Problem> {
     visit.visitor().admit(id.as_str())?;
     let _waiting = visit.waiting();
     // A flush would create the counter, by the deployment's own hash: that is a setting, which is its owner's.
-    let root = call::look_up(&visit.host, &id).await.map_err(unread)?;
+    let counter = id.clone();
+    let root = call(&visit.host, &LookUp { counter })
+        .await
+        .map_err(unread)?;
     let unique_hash = root.map(|root| root.settings.unique_hash);
     match unique_hash {
         Some(UniqueHash::Redis) => learn_unique_hash(&visit.host, &id, UniqueHash::Redis),

@@ -14,7 +14,7 @@ use super::visit::Visit;
 use crate::host::Host;
 use crate::limit::meter::Verdict;
 use crate::limit::table::ReservationId;
-use crate::platform::call;
+use crate::platform::call_within;
 use crate::platform::measure;
 use crate::protocol::access::Caller;
 use crate::protocol::limits::batch::Batch;
@@ -249,8 +249,7 @@ async fn reserve(visit: &Visit, askings: &[Asking], group: &Group) -> Reserved {
         demands,
     };
     measure::count(&visit.host, Metric::LimitMessage);
-    let to = names::limiter(&group.to);
-    let reserved = call::object_within(&visit.host, &to, &reserve, CHECK_MS_MAX).await;
+    let reserved = call_within(&visit.host, &reserve, CHECK_MS_MAX).await;
     reserved.unwrap_or_else(|_| Reserved {
         verdicts: vec![None; group.places.len()],
         is_reserved: false,
@@ -260,6 +259,5 @@ async fn reserve(visit: &Visit, askings: &[Asking], group: &Group) -> Reserved {
 
 /// Where it does not get through, what was reserved stays consumed.
 async fn tell(host: &Host, end: &EndReservation) {
-    let to = names::limiter(&end.to);
-    let _ = call::object_within(host, &to, end, CHECK_MS_MAX).await;
+    let _ = call_within(host, end, CHECK_MS_MAX).await;
 }

@@ -19,13 +19,13 @@ use crate::counter::split::Meter;
 use crate::host::{Host, State};
 use crate::limit::meter::Verdict;
 use crate::limit::policy::Policy;
-use crate::platform::call;
+use crate::platform::call_within;
 use crate::platform::measure;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::limits::batch::{Batch, gather_ms};
 use crate::protocol::messages::{Check, Checked, Fault, GetPolicy};
 use crate::protocol::metrics::Metric;
-use crate::protocol::names::{self, LimiterAddress};
+use crate::protocol::names::LimiterAddress;
 use crate::protocol::problem::{Code, Problem};
 
 /// How long a limiter of the own datacenter may take: whoever asks waits for it.
@@ -150,8 +150,7 @@ impl Line for Limiters {
 /// The limiter's, or `Unavailable`.
 pub async fn send(host: &Host, check: &Check, milliseconds: u64) -> Result<Checked, Fault> {
     measure::count(host, Metric::LimitMessage);
-    let to = names::limiter(&check.to);
-    let checked = call::object_within(host, &to, check, milliseconds).await;
+    let checked = call_within(host, check, milliseconds).await;
     if let Ok(Checked { remote_calls, .. }) = &checked {
         measure::add(host, Metric::LimitRemoteCall, u64::from(*remote_calls));
     }
@@ -218,7 +217,7 @@ pub fn unread(fault: &Fault) -> Problem {
 /// `Unavailable`.
 pub async fn read_policy(host: &Host, name: &PolicyName) -> Result<Option<Rc<Policy>>, Fault> {
     let get = GetPolicy { name: name.clone() };
-    let read = call::object_within(host, &names::directory(0), &get, CHECK_MS_MAX).await;
+    let read = call_within(host, &get, CHECK_MS_MAX).await;
     let read = read.map(|policy| policy.map(Rc::new));
     match &read {
         Ok(policy) => learn_policy(host, name, policy.clone()),

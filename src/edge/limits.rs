@@ -293,8 +293,7 @@ pub async fn put_policy(visit: &Visit, name: PolicyName) -> Result<Answer, Probl
         policy: policy.clone(),
     };
     let _waiting = visit.waiting();
-    let to = names::directory(0);
-    let status = match call::object(&visit.host, &to, &put).await? {
+    let status = match call(&visit.host, &put).await? {
         PolicyPut::Created => 201,
         PolicyPut::Replaced => 200,
         PolicyPut::Full => {
@@ -331,7 +330,7 @@ pub async fn delete_policy(visit: &Visit, name: PolicyName) -> Result<Answer, Pr
     Query::parse(visit.query(), &[])?;
     let delete = DeletePolicy { name: name.clone() };
     let _waiting = visit.waiting();
-    let was_there = call::object(&visit.host, &names::directory(0), &delete).await?;
+    let was_there = call(&visit.host, &delete).await?;
     learn_policy(&visit.host, &name, None);
     if was_there {
         Ok(Answer::json(deleted_json(&name)))
@@ -356,8 +355,7 @@ pub async fn list_policies(visit: &Visit, caller: &Caller) -> Result<Answer, Pro
         after,
         limit: limit + 1,
     };
-    let to = names::directory(0);
-    let mut policies = call::object(&visit.host, &to, &list)
+    let mut policies = call(&visit.host, &list)
         .await
         .map_err(|fault| limiters::unread(&fault))?;
     let most = usize::try_from(limit).unwrap_or(usize::MAX);

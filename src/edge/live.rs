@@ -18,7 +18,6 @@ use crate::protocol::live::{
     HUBS_MAX, PREFIXES_BYTES_MAX, VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX,
 };
 use crate::protocol::messages::Join;
-use crate::protocol::names;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::routes::RouteName;
 use crate::sketch::hash;
@@ -112,7 +111,11 @@ async fn open(visit: &Visit) -> Result<Option<Stream>, Problem> {
         bytes += prefix.len() + 1;
         bytes <= PREFIXES_BYTES_MAX
     });
-    let join = Join {
+    let datacenter = visit.datacenter();
+    let region = location_hint(&datacenter);
+    let mut join = Join {
+        datacenter,
+        hub: 0,
         counters: ids,
         as_strings,
         resumes: resumes(visit.header("last-event-id").as_deref()),
@@ -120,7 +123,6 @@ async fn open(visit: &Visit) -> Result<Option<Stream>, Problem> {
         visitor: visitor_of(visit).await?,
     };
     let hubs = visit.host.state::<Hubs>();
-    let region = location_hint(&visit.datacenter());
     let (found_region, first, found_ms) = hubs.found.get();
     let is_recent = found_region == region && visit.host.now_ms().abs_diff(found_ms) < FOUND_MS;
     let first = if is_recent { first } else { 0 };
@@ -134,8 +136,8 @@ async fn open(visit: &Visit) -> Result<Option<Stream>, Problem> {
     }
     // Those before the one that was found may have room again.
     for number in (first..HUBS_MAX).chain(0..first) {
-        let hub = names::hub(region, number);
-        let stream = call::stream(&visit.host, &hub, &join, upgrade.as_deref()).await;
+        join.hub = number;
+        let stream = call::stream(&visit.host, &join, upgrade.as_deref()).await;
         let stream = stream
             .map_err(|fault| Problem::new(Code::Unavailable, format!("{fault}; connect again")))?;
         match stream.status {

@@ -9,15 +9,15 @@ use super::secrets::name_key;
 use super::views::with_reads;
 use super::visit::Visit;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::platform::call;
 use crate::platform::measure;
+use crate::platform::{call, call_within};
 use crate::protocol::access::Caller;
 use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use crate::protocol::bounds::OPERATE_MS_MAX;
 use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
 use crate::protocol::messages::{
-    Answered, Done, Keep, ListAll, Operate, Operated, Operation, OperationKey, Read, ReadDrained,
-    Wanted,
+    Answered, Done, Keep, ListAll, LookUp, Operate, Operated, Operation, OperationKey, Read,
+    ReadDrained, Wanted,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::DIRECTORY_PARTITIONS;
@@ -95,9 +95,9 @@ async fn operate(
         let drain = ReadDrained {
             read: question(&id),
         };
-        let _ = call::aggregator(&visit.host, &drain).await;
+        let _ = call(&visit.host, &drain).await;
     }
-    let operated = call::root_within(&visit.host, &id, &operate, OPERATE_MS_MAX).await?;
+    let operated = call_within(&visit.host, &operate, OPERATE_MS_MAX).await?;
     with_reads(&visit.host, |reads| reads.forget(&id));
     isolate::forget_home(&visit.host, &id);
     let done = match done_of(&id, operated)? {
@@ -132,7 +132,7 @@ async fn operate(
         key,
         answer: answered,
     };
-    let answer = answer_of(call::root(&visit.host, &id, &keep).await?);
+    let answer = answer_of(call(&visit.host, &keep).await?);
     Ok(if done.is_repeat {
         answer.replayed()
     } else {
@@ -212,7 +212,7 @@ async fn state_after(
     let as_of_ms = visit.host.now_ms();
     // Every datacenter is asked: what they had pushed is from before.
     let asked = ReadDrained { read: question(id) };
-    let sum = call::aggregator(&visit.host, &asked).await?;
+    let sum = call(&visit.host, &asked).await?;
     let sum = sum.ok_or_else(|| {
         Problem::new(
             Code::CounterNotFound,
@@ -239,7 +239,8 @@ pub async fn home_now(visit: &Visit, id: &CounterId) -> Result<Option<Datacenter
     if let Some(home) = isolate::home_of(&visit.host, id) {
         return Ok(Some(home));
     }
-    let root = call::look_up(&visit.host, id).await?;
+    let counter = id.clone();
+    let root = call(&visit.host, &LookUp { counter }).await?;
     let home = root.and_then(|root| root.home);
     match &home {
         Some(home) => isolate::learn_home(&visit.host, id, home),
@@ -272,7 +273,7 @@ pub async fn settle_home(visit: &Visit, id: &CounterId) -> Result<Datacenter, Pr
         key: None,
         condition: None,
     };
-    let operated = call::root(&visit.host, id, &operate).await?;
+    let operated = call(&visit.host, &operate).await?;
     if operated == Operated::NotFound {
         let detail = "there is no such counter any more; nothing was counted";
         return Err(Problem::new(Code::PreconditionFailed, detail));
@@ -306,7 +307,7 @@ pub async fn list(visit: &Visit, caller: &Caller) -> Result<Answer, Problem> {
         after,
         limit: limit + 1,
     };
-    let mut counters = call::aggregator(&visit.host, &list).await.map_err(unread)?;
+    let mut counters = call(&visit.host, &list).await.map_err(unread)?;
     let has_more = counters.len() > usize::try_from(limit).unwrap_or(usize::MAX);
     counters.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     let cursor = counters.last().filter(|_| has_more).map(CounterId::as_str);

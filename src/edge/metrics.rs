@@ -2,7 +2,7 @@
 
 use super::respond::Answer;
 use super::visit::Visit;
-use crate::platform::{call, measure};
+use crate::platform::{call_within, measure};
 use crate::protocol::messages::Measure;
 use crate::protocol::metrics::CONTENT_TYPE;
 use crate::protocol::problem::Problem;
@@ -19,7 +19,7 @@ pub async fn metrics(visit: &Visit) -> Result<Answer, Problem> {
     Query::parse(visit.query(), &[])?;
     let snapshot = {
         let _waiting = visit.waiting();
-        call::aggregator_within(&visit.host, &Measure {}, AGGREGATOR_MS_MAX).await
+        call_within(&visit.host, &Measure {}, AGGREGATOR_MS_MAX).await
     };
     let text = measure::render(&visit.host, snapshot.ok().as_ref());
     Ok(Answer::text(text).of_type(CONTENT_TYPE))

@@ -49,7 +49,7 @@ pub async fn generation_of(visit: &Visit, counter: &CounterId) -> Result<u64, Pr
             counter: counter.clone(),
             inbox: InboxId::of_queue(),
         };
-        match call::root(&visit.host, counter, &register).await {
+        match call(&visit.host, &register).await {
             Ok(generation) => {
                 leases.0.borrow_mut().keep(counter, generation, asked_ms);
             }

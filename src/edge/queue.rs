@@ -22,13 +22,12 @@ use crate::counter::produce::{INBOX_LIMITS, Producer, QUEUE_LIMITS, Sent, WAIT_M
 use crate::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, Verdict, verdict};
 use crate::host::{Host, State};
 use crate::platform::settled::all_settled;
-use crate::platform::{call, measure};
+use crate::platform::{call, call_within, measure};
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::bodies::parse_queued;
 use crate::protocol::keys::{Kind, fingerprint, parse_key, write_key};
 use crate::protocol::messages::{Append, Appended, DeadLetters, Fault, Read, ReadDead, Wanted};
 use crate::protocol::metrics::Metric;
-use crate::protocol::names;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::{Told, count_json, dead_letters_json, queued_json};
 use crate::protocol::query::{LIST_LIMIT, Query};
@@ -115,7 +114,7 @@ async fn send(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<Sent>) -> O
     };
     let mut is_unknown = false;
     for milliseconds in ATTEMPTS_MS {
-        match call::object_within(host, &names::inbox(to), &append, milliseconds).await {
+        match call_within(host, &append, milliseconds).await {
             Ok(Appended::Logged) => return Ok(()),
             Err(Fault::Unavailable(_)) => is_unknown = true,
             // The attempt before may be on its way still, and be logged.
@@ -295,11 +294,9 @@ pub async fn dead_letters(visit: &Visit) -> Result<Answer, Problem> {
     });
     // What cannot be read is of no datacenter that is known.
     let unread = visit.host.platform().has_queue().then(InboxId::of_queue);
-    let ask = |inbox: InboxId| async move {
-        let read = ReadDead {
-            limit: LIST_LIMIT.1,
-        };
-        call::object(&visit.host, &names::inbox(&inbox), &read).await
+    let ask = |to: InboxId| async move {
+        let limit = LIST_LIMIT.1;
+        call(&visit.host, &ReadDead { to, limit }).await
     };
     let _waiting = visit.waiting();
     let asked = all_settled(own.chain(unread).map(ask), INBOXES_MAX).await;

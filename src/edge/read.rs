@@ -230,7 +230,7 @@ async fn explained(
     let as_of_ms = visit.host.now_ms();
     let waiting = visit.waiting();
     let id = read.counter.clone();
-    let explained = call::aggregator(&visit.host, &Explain { read, strong }).await;
+    let explained = call(&visit.host, &Explain { read, strong }).await;
     drop(waiting);
     let Explained { sum, way } = explained.map_err(unread)?.ok_or_else(|| not_found(&id))?;
     visit.visitor().note_calls(cells_of(&sum));

@@ -8,9 +8,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::host::{Host, State};
-use crate::platform::call::{self, CALL_MS_MAX};
+use crate::platform::call;
+use crate::platform::call::CALL_MS_MAX;
+use crate::platform::call_within;
 use crate::protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
-use crate::protocol::names::{self, HASH_KEY};
+use crate::protocol::names::HASH_KEY;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::refresh::{Next, Refresh};
 use crate::protocol::settings;
@@ -65,8 +67,7 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut Known) -> T) -> T {
 async fn ask(host: &Host, day: Option<i64>, milliseconds: u64) -> Result<(), Problem> {
     let asked_ms = host.now_ms();
     with(host, |known| known.refresh.ask(asked_ms));
-    let get = GetSecrets { day };
-    let answer = call::object_within(host, &names::directory(0), &get, milliseconds).await;
+    let answer = call_within(host, &GetSecrets { day }, milliseconds).await;
     learn(host, answer, asked_ms)
 }
 
@@ -188,8 +189,7 @@ pub async fn rotate(host: &Host) -> Result<(HashId, HashId), Problem> {
     ask(host, None, CALL_MS_MAX).await?;
     let before = hashing(host).await?.id;
     let asked_ms = host.now_ms();
-    let rotate = RotateKey { from: before };
-    let answer = call::object(host, &names::directory(0), &rotate).await;
+    let answer = call(host, &RotateKey { from: before }).await;
     learn(host, answer, asked_ms)?;
     Ok((before, hashing(host).await?.id))
 }

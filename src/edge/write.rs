@@ -18,7 +18,7 @@ use crate::protocol::access::Caller;
 use crate::protocol::batch::gather::Times;
 use crate::protocol::keyed::element_second;
 use crate::protocol::keys::{Kind, fingerprint, write_key};
-use crate::protocol::messages::{Condition, Fault};
+use crate::protocol::messages::{Condition, Fault, LookUp};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
@@ -291,7 +291,8 @@ async fn decided_by(
         return Ok((claimed, None));
     }
     if let Some(Condition::Exists) = &write.condition {
-        if call::look_up(&visit.host, id).await?.is_none() {
+        let counter = id.clone();
+        if call(&visit.host, &LookUp { counter }).await?.is_none() {
             let detail = "there is no such counter; nothing was counted";
             return Err(Problem::new(Code::PreconditionFailed, detail));
         }

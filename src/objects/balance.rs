@@ -157,15 +157,7 @@ impl Core {
         let seal = |(shard, admissions): (u8, u64)| {
             let to = me.sibling(shard);
             async move {
-                let sealed = call::cell(
-                    &self.host,
-                    &to,
-                    &Seal {
-                        to: to.clone(),
-                        generation,
-                    },
-                )
-                .await;
+                let sealed = call(&self.host, &Seal { to, generation }).await;
                 (shard, admissions, sealed)
             }
         };
@@ -204,11 +196,8 @@ impl Core {
         }
         let (core, to) = (self.clone(), me.sibling(0));
         self.object.wait_until(async move {
-            let report = Report {
-                to: to.clone(),
-                per_second,
-            };
-            if let Ok(shards) = call::cell(&core.host, &to, &report).await {
+            let report = Report { to, per_second };
+            if let Ok(shards) = call(&core.host, &report).await {
                 core.state.borrow_mut().spread_as_told(shards);
             }
         });

@@ -166,16 +166,11 @@ impl Core {
         let grant = if me.is_lead() {
             self.register(me).await?
         } else {
-            let lead = me.sibling(0);
-            call::cell(
-                &self.host,
-                &lead,
-                &Hello {
-                    to: lead.clone(),
-                    shard: me.shard,
-                },
-            )
-            .await?
+            let hello = Hello {
+                to: me.sibling(0),
+                shard: me.shard,
+            };
+            call(&self.host, &hello).await?
         };
         if !self.state.borrow_mut().unseal(seals) {
             // Whoever waits for the grant finds that it needs one still, and asks again.
@@ -191,7 +186,7 @@ impl Core {
             datacenter: me.datacenter.clone(),
             holds: self.state.borrow().grant(),
         };
-        call::root(&self.host, &me.counter, &register).await
+        call(&self.host, &register).await
     }
 
     /// Tells a root that has lost its row what it had granted, and takes its word again.

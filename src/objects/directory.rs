@@ -78,7 +78,7 @@ impl Shell for Directory {
             Operate => self.on_operate(asked).await,
             Keep => self.on_keep(asked),
             Settle => self.on_settle(asked).await,
-            CheckStorage => asked.map(|CheckStorage {}| self.ailment()),
+            CheckStorage => asked.map(|_| self.ailment()),
             List => self.on_list(asked),
             Push => self.on_push(asked),
             ViewOf => self.on_view(asked),
@@ -218,6 +218,7 @@ impl Directory {
             prefix,
             after,
             limit,
+            ..
         } = list?;
         self.readable()?;
         let most = usize::try_from(limit).unwrap_or(usize::MAX);

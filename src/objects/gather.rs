@@ -173,11 +173,11 @@ impl Directory {
         let host = self.host.clone();
         self.object.wait_until(async move {
             let watch = WatchLead {
-                to: to.clone(),
+                to,
                 generation,
                 for_ms,
             };
-            let _ = call::cell(&host, &to, &watch).await;
+            let _ = call(&host, &watch).await;
         });
     }
 

@@ -13,9 +13,9 @@ use super::store::Store;
 use crate::counter::id::CounterId;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Readiness, Reply, Socket};
-use crate::platform::call;
 use crate::platform::measure;
 use crate::platform::settled::all_settled;
+use crate::platform::{call, call_within};
 use crate::protocol::live::board::{Board, Full, Made, Update, WatcherId};
 use crate::protocol::live::sight::Sight;
 use crate::protocol::live::talk::{self, Kept, Said};
@@ -24,7 +24,7 @@ use crate::protocol::live::{
 };
 use crate::protocol::messages::{Fault, Join, Look, decode};
 use crate::protocol::metrics::Metric;
-use crate::protocol::names::{self, LIVE_WATCHERS, Placement};
+use crate::protocol::names::LIVE_WATCHERS;
 use crate::protocol::problem::{Code, Problem};
 
 /// Lookouts that are asked at once: each of a ring of 16, and more where they are asked several times.
@@ -220,16 +220,15 @@ impl Hub {
         let mut looks = Vec::new();
         for (partition, counters) in partitions {
             for part in counters.chunks(LOOK_MAX) {
-                let look = Look {
+                looks.push(Look {
+                    partition,
                     counters: part.to_vec(),
                     age_ms_max: u32::try_from(age_ms_max).unwrap_or(u32::MAX),
-                };
-                looks.push((names::lookout(partition), look));
+                });
             }
         }
-        let ask = |(lookout, look): (Placement, Look)| async move {
-            let asked: Result<Vec<Sight>, Fault> =
-                call::object_within(&self.host, &lookout, &look, HUB_MS_MAX).await;
+        let ask = |look: Look| async move {
+            let asked: Result<Vec<Sight>, Fault> = call_within(&self.host, &look, HUB_MS_MAX).await;
             let now_ms = self.host.now_ms();
             let mut board = self.board.borrow_mut();
             match asked {

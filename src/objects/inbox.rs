@@ -199,7 +199,7 @@ impl InboxCore {
         }
         let ask = |register: RegisterInbox| async move {
             let releases = self.releases.get();
-            let generation = call::root(&self.host, &register.counter, &register).await?;
+            let generation = call(&self.host, &register).await?;
             if self.releases.get() == releases {
                 self.rows.put_generation(&register.counter, generation)?;
             }
@@ -291,7 +291,7 @@ impl InboxCore {
     }
 
     fn on_read_dead(&self, read: Result<ReadDead, Fault>) -> Result<DeadLetters, Fault> {
-        let ReadDead { limit } = read?;
+        let ReadDead { limit, .. } = read?;
         self.readable()?;
         self.rows.dead(limit)
     }

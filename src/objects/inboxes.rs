@@ -9,10 +9,9 @@ use super::directory_store::Telling;
 use crate::cluster::root::{Entry, Root};
 use crate::counter::id::CounterId;
 use crate::counter::queue::InboxId;
-use crate::platform::call;
 use crate::platform::settled::all_settled;
+use crate::platform::{call, call_within};
 use crate::protocol::messages::{Drain, Fault, LetInboxesGo, MayHold, RegisterInbox, ReleaseInbox};
-use crate::protocol::names;
 
 /// Inboxes that are called at once for one counter.
 const INBOXES_AT_ONCE: usize = 32;
@@ -79,8 +78,7 @@ impl Directory {
             async move {
                 self.release(counter, root, &to).await?;
                 let counter = counter.clone();
-                let may_hold = MayHold { to, counter };
-                call::object(&self.host, &names::inbox(&may_hold.to), &may_hold).await
+                call(&self.host, &MayHold { to, counter }).await
             }
         };
         let inboxes = root.inboxes.iter().filter(|inbox| !inbox.is_queue());
@@ -113,8 +111,7 @@ impl Directory {
         let host = self.host.clone();
         let counter = counter.clone();
         self.object.wait_until(async move {
-            let let_go = LetInboxesGo { counter };
-            let _ = call::root(&host, &let_go.counter, &let_go).await;
+            let _ = call(&host, &LetInboxesGo { counter }).await;
         });
     }
 
@@ -163,8 +160,7 @@ impl Directory {
             let (to, counter) = (inbox.clone(), counter.clone());
             async move {
                 let drain = Drain { to, counter };
-                let name = names::inbox(&drain.to);
-                call::object_within(&self.host, &name, &drain, DRAIN_MS_MAX).await
+                call_within(&self.host, &drain, DRAIN_MS_MAX).await
             }
         };
         let inboxes = root.inboxes.iter().filter(|inbox| !inbox.is_queue());
@@ -182,7 +178,7 @@ impl Directory {
             counter: counter.clone(),
             generation: root.generation,
         };
-        call::object(&self.host, &names::inbox(&release.to), &release).await
+        call(&self.host, &release).await
     }
 
     /// Lets all inboxes forget a generation.

@@ -11,8 +11,8 @@ use crate::counter::grant::Grant;
 use crate::counter::merge::{Part, Question};
 use crate::counter::samples::join_samples;
 use crate::counter::settings::SHARDS_MAX;
-use crate::platform::call;
 use crate::platform::settled::all_settled;
+use crate::platform::{call, call_within};
 use crate::protocol::messages::{
     Ask, CellAnswer, Close, Configure, DatacenterSum, Fault, Held, Hello, Seal, ShardAsked, Sum,
     SumExplained, Suspend,
@@ -105,7 +105,7 @@ impl Core {
             async move {
                 let begun_ms = notes.map(|_| self.host.now_ms());
                 let ask = Ask { to, question };
-                let answer = call::cell_within(&self.host, &ask.to, &ask, ASK_MS_MAX).await;
+                let answer = call_within(&self.host, &ask, ASK_MS_MAX).await;
                 if let (Some(notes), Some(begun_ms)) = (notes, begun_ms) {
                     let latency_ms = self.host.now_ms().saturating_sub(begun_ms);
                     notes.borrow_mut().push(ShardAsked {
@@ -202,11 +202,8 @@ impl Core {
         let seal = |shard: u8| {
             let to = to.sibling(shard);
             async move {
-                let seal = Seal {
-                    to: to.clone(),
-                    generation,
-                };
-                call::cell(&self.host, &to, &seal).await.map(|_| ())
+                let seal = Seal { to, generation };
+                call(&self.host, &seal).await.map(|_| ())
             }
         };
         let shards_ever = self.state.borrow().shards_ever();
@@ -243,17 +240,7 @@ impl Core {
         };
         let tell = |shard: u8| {
             let to = to.sibling(shard);
-            async move {
-                call::cell(
-                    &self.host,
-                    &to,
-                    &Configure {
-                        to: to.clone(),
-                        grant,
-                    },
-                )
-                .await
-            }
+            async move { call(&self.host, &Configure { to, grant }).await }
         };
         all_settled((1..shards_ever).map(tell), SHARDS_AT_ONCE)
             .await
@@ -285,18 +272,8 @@ impl Core {
         let tell = |(shard, generation): (u8, u64)| {
             let to = me.sibling(shard);
             async move {
-                (
-                    shard,
-                    call::cell(
-                        &self.host,
-                        &to,
-                        &Close {
-                            to: to.clone(),
-                            generation,
-                        },
-                    )
-                    .await,
-                )
+                let close = Close { to, generation };
+                (shard, call(&self.host, &close).await)
             }
         };
         let mut outcome = Ok(());

@@ -11,12 +11,12 @@ use crate::host::Host;
 use crate::limit::holders::{Due, Holders};
 use crate::limit::lease::{self, Admission};
 use crate::limit::table::Full;
-use crate::platform::call;
 use crate::platform::lend::lend;
 use crate::platform::memory::{self, Kind};
 use crate::platform::settled::all_settled;
+use crate::platform::{call, call_within};
 use crate::protocol::messages::{Check, Checked, Demand, Fault, Judged, RecallLease, SentOn, Wish};
-use crate::protocol::names::{self, LimiterAddress};
+use crate::protocol::names::LimiterAddress;
 
 /// How long another limiter may take to answer, most often that of the world: a round trip around it is 0.3 s.
 /// A recall there may take two more.
@@ -288,8 +288,7 @@ pub(super) async fn ask(
     demand: Demand,
 ) -> Judged {
     let check = check_of(to, asked, demand);
-    let to = names::limiter(&check.to);
-    judged_of(call::object_within(host, &to, &check, LEASE_MS_MAX).await)
+    judged_of(call_within(host, &check, LEASE_MS_MAX).await)
 }
 
 /// Has another limiter judge what this one does not.
@@ -300,8 +299,7 @@ pub(super) async fn send_on(
     counts: Counts,
 ) -> Judged {
     let check = check_of(to, asked, asked.demand.clone());
-    let to = names::limiter(&check.to);
-    judged_of(call::object_within(host, &to, &SentOn { check, counts }, LEASE_MS_MAX).await)
+    judged_of(call_within(host, &SentOn { check, counts }, LEASE_MS_MAX).await)
 }
 
 fn check_of(to: LimiterAddress, asked: &Asked<'_>, demand: Demand) -> Check {

@@ -12,9 +12,9 @@ use super::limiter::{Asked, LimiterCore};
 use crate::cluster::spread::{Counts, Home};
 use crate::limit::meter::Verdict;
 use crate::limit::table::{self, Full};
-use crate::platform::call;
+use crate::platform::{call, call_within};
 use crate::protocol::messages::{Checked, Fault, HandOver, Judged, SentOn, Wish};
-use crate::protocol::names::{self, LimiterAddress};
+use crate::protocol::names::LimiterAddress;
 
 /// How long an old limiter may take to hand a key over.
 const HAND_OVER_MS_MAX: u64 = 1_000;
@@ -208,8 +208,7 @@ impl LimiterCore {
             key: asked.demand.key.clone(),
             counts: self.counts(),
         };
-        let old = names::limiter(&over.to);
-        let verdict = call::object_within(&self.host, &old, &over, HAND_OVER_MS_MAX).await?;
+        let verdict = call_within(&self.host, &over, HAND_OVER_MS_MAX).await?;
         let used = asked.policy.capacity().saturating_sub(verdict.remaining);
         // Somebody else may have taken it over meanwhile.
         if !self.must_fetch(to, asked) {

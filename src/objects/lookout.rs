@@ -75,6 +75,7 @@ impl Lookout {
         let Look {
             counters,
             age_ms_max,
+            ..
         } = look?;
         if counters.len() > LOOK_MAX {
             return Err(Fault::Broken("a look has too many counters".to_owned()));

@@ -351,12 +351,9 @@ impl Directory {
         let ask = |datacenter: &Datacenter| {
             let to = CellAddress::lead(counter, datacenter);
             async move {
-                let sum = Sum {
-                    to: to.clone(),
-                    question,
-                };
-                let sum = call::cell(&self.host, &to, &sum).await.ok();
-                (to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
+                let ask = Sum { to, question };
+                let sum = call(&self.host, &ask).await.ok();
+                (ask.to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
             }
         };
         all_settled(datacenters.iter().map(ask), LEADS_AT_ONCE).await

@@ -231,7 +231,7 @@ impl Core {
 
     async fn send_push(self: Rc<Self>, push: Push) {
         count_push(&self.host, &push);
-        let answer = call::root(&self.host, &push.counter, &push).await;
+        let answer = call(&self.host, &push).await;
         match answer {
             Ok(pushed) => {
                 let now_ms = self.host.now_ms();

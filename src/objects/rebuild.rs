@@ -29,7 +29,7 @@ impl Directory {
             return Ok(living);
         }
         let to = CellAddress::lead(counter, datacenter);
-        let held = call::cell(&self.host, &to.clone(), &Held { to }).await?;
+        let held = call(&self.host, &Held { to }).await?;
         match held {
             Some(held) => {
                 self.adopt(counter, datacenter, &held).await?;

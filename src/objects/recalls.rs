@@ -11,10 +11,10 @@ use crate::counter::id::Datacenter;
 use crate::limit::lease::{Answer, LeaseId, Request};
 use crate::limit::policy::Scope;
 use crate::limit::table::Full;
-use crate::platform::call;
 use crate::platform::settled::all_settled;
+use crate::platform::{call, call_within};
 use crate::protocol::messages::{Demand, Fault, Judged, Lease, RecallLease, Wish};
-use crate::protocol::names::{self, LimiterAddress};
+use crate::protocol::names::LimiterAddress;
 
 /// How long a holder may take: a trip around the world is 0.3 s.
 const RECALL_MS_MAX: u64 = 500;
@@ -70,13 +70,7 @@ impl LimiterCore {
                 sent_on: Some(self.counts()),
                 owner,
             };
-            return call::object_within(
-                &self.host,
-                &names::limiter(&lease.to),
-                &lease,
-                SENT_ON_MS_MAX,
-            )
-            .await;
+            return call_within(&self.host, &lease, SENT_ON_MS_MAX).await;
         }
         self.may_lend(&to)?;
         if let Taken::NoRoom = self.fetch_before(&to, &asked).await? {
@@ -201,8 +195,7 @@ impl LimiterCore {
     }
 
     async fn recall_one(&self, recall: RecallLease) {
-        let to = names::limiter(&recall.to);
-        let report = call::object_within(&self.host, &to, &recall, RECALL_MS_MAX).await;
+        let report = call_within(&self.host, &recall, RECALL_MS_MAX).await;
         // What is lost is told by the holder's next request.
         if let Ok(Some(report)) = report {
             let (name, key) = (recall.name.as_str(), recall.key.as_str());

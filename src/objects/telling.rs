@@ -117,13 +117,10 @@ impl Directory {
         let generation = root.generation;
         let tell = |datacenter: &Datacenter| {
             let to = CellAddress::lead(counter, datacenter);
+            let suspend = Suspend { to, generation };
             async move {
-                let suspend = Suspend {
-                    to: to.clone(),
-                    generation,
-                };
-                let told = call::cell(&self.host, &to, &suspend).await;
-                told.err().map(|_| to.datacenter)
+                let told = call(&self.host, &suspend).await;
+                told.err().map(|_| suspend.to.datacenter)
             }
         };
         let told = all_settled(datacenters.iter().map(tell), LEADS_AT_ONCE).await;
@@ -210,28 +207,10 @@ impl Directory {
     ) -> Result<(), Fault> {
         let to = CellAddress::lead(counter, datacenter);
         match (telling, root.filter(|root| root.generation == generation)) {
-            (Telling::Close, _) => {
-                call::cell(
-                    &self.host,
-                    &to,
-                    &Close {
-                        to: to.clone(),
-                        generation,
-                    },
-                )
-                .await
-            }
+            (Telling::Close, _) => call(&self.host, &Close { to, generation }).await,
             (Telling::Configure, Some(root)) => {
                 let grant = root.grant(datacenter);
-                call::cell(
-                    &self.host,
-                    &to,
-                    &Configure {
-                        to: to.clone(),
-                        grant,
-                    },
-                )
-                .await
+                call(&self.host, &Configure { to, grant }).await
             }
             (Telling::Configure, None) => Ok(()),
             (Telling::Settle, _) => {

@@ -3,14 +3,14 @@
 
 use std::rc::Rc;
 
+use crate::cluster::region::location_hint;
 use crate::cluster::ring::Ring;
-use crate::cluster::root::Root;
 use crate::cluster::spread::{Counts, Rings};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::host::{Host, State, Stream, Target};
 use crate::protocol::limits::PolicyName;
-use crate::protocol::messages::{Call, Fault, LookUp, decode, encode};
-use crate::protocol::names::{self, CellAddress, LimiterAddress, Placement};
+use crate::protocol::messages::{Call, Fault, decode, encode};
+use crate::protocol::names::{self, Address, CellAddress, LimiterAddress, Placement};
 
 /// How long one message may take before its sender looks elsewhere.
 pub const CALL_MS_MAX: u64 = 5_000;
@@ -35,68 +35,46 @@ impl State for Spread {
     }
 }
 
-/// Calls the object at a placement.
+/// Sends a message to who receives it.
 ///
 /// # Errors
-/// What the object answers, or `Unavailable` where it does not.
-pub async fn object<C: Call>(
-    host: &Host,
-    placement: &Placement,
-    call: &C,
-) -> Result<C::Answer, Fault> {
-    let bytes = exchange(
-        host,
-        Target::Object(placement.clone()),
-        C::PATH,
-        encode(call)?,
-        CALL_MS_MAX,
-    )
-    .await?;
-    answer_of::<C>(&bytes)
+/// What the receiver answers, or `Unavailable` where it does not.
+pub async fn call<C: Call>(host: &Host, message: &C) -> Result<C::Answer, Fault> {
+    call_within(host, message, CALL_MS_MAX).await
 }
 
-/// Calls the object at a placement, which must answer within a time.
+/// Sends a message to who receives it, and must answer within a time.
 ///
 /// # Errors
-/// As [`object`].
-pub async fn object_within<C: Call>(
+/// As [`call`].
+pub async fn call_within<C: Call>(
     host: &Host,
-    to: &Placement,
-    call: &C,
+    message: &C,
     milliseconds: u64,
 ) -> Result<C::Answer, Fault> {
-    let bytes = exchange(
-        host,
-        Target::Object(to.clone()),
-        C::PATH,
-        encode(call)?,
-        milliseconds,
-    )
-    .await?;
+    let to = target(host, message.to());
+    let bytes = exchange(host, to, C::PATH, encode(message)?, milliseconds).await?;
     answer_of::<C>(&bytes)
 }
 
-/// Calls a cell that must answer within a time.
-///
-/// # Errors
-/// As [`object`].
-pub async fn cell_within<C: Call>(
-    host: &Host,
-    to: &CellAddress,
-    call: &C,
-    milliseconds: u64,
-) -> Result<C::Answer, Fault> {
-    let to = Target::Object(names::cell(to));
-    let bytes = exchange(host, to, C::PATH, encode(call)?, milliseconds).await?;
-    answer_of::<C>(&bytes)
+/// Where an address is reached.
+fn target(host: &Host, address: Address<'_>) -> Target {
+    placement(host, address).map_or(Target::Aggregator, Target::Object)
 }
 
-/// Calls a cell.
-///
-/// # Errors
-/// As [`object`].
-pub async fn cell<C: Call>(host: &Host, to: &CellAddress, call: &C) -> Result<C::Answer, Fault> {
-    object(host, &names::cell(to), call).await
+/// The object of an address; `None` for the aggregator, which is none.
+fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
+    Some(match address {
+        Address::Root(counter) => names::directory(partition_of(host, counter)),
+        Address::Directory(partition) => names::directory(partition),
+        Address::Cell(address) => names::cell(address),
+        Address::Lead(counter, datacenter) => names::cell(&CellAddress::lead(counter, datacenter)),
+        Address::Inbox(inbox) => names::inbox(inbox),
+        Address::Limiter(address) => names::limiter(address),
+        Address::Lookout(partition) => names::lookout(partition),
+        Address::Hub(datacenter, number) => names::hub(location_hint(datacenter), number),
+        Address::Aggregator => return None,
+    })
 }
 
 /// The partition of the directory that holds a counter's root.
@@ -129,70 +107,6 @@ pub fn limiters(host: &Host) -> Rc<Rings> {
     host.state::<Spread>().limiters.clone()
 }
 
-/// Calls the partition that holds a counter's root.
-///
-/// # Errors
-/// As [`object`].
-pub async fn root<C: Call>(host: &Host, counter: &CounterId, call: &C) -> Result<C::Answer, Fault> {
-    let partition = partition_of(host, counter);
-    object(host, &names::directory(partition), call).await
-}
-
-/// What is known of a counter that lives.
-///
-/// # Errors
-/// As [`object`].
-pub async fn look_up(host: &Host, counter: &CounterId) -> Result<Option<Root>, Fault> {
-    let look_up = LookUp {
-        counter: counter.clone(),
-    };
-    root(host, counter, &look_up).await
-}
-
-/// Calls the partition that holds a counter's root, which must answer within a time.
-///
-/// # Errors
-/// As [`object`].
-pub async fn root_within<C: Call>(
-    host: &Host,
-    counter: &CounterId,
-    call: &C,
-    milliseconds: u64,
-) -> Result<C::Answer, Fault> {
-    let partition = partition_of(host, counter);
-    let to = Target::Object(names::directory(partition));
-    let bytes = exchange(host, to, C::PATH, encode(call)?, milliseconds).await?;
-    answer_of::<C>(&bytes)
-}
-
-/// Calls the global aggregator.
-///
-/// # Errors
-/// As [`object`].
-pub async fn aggregator<C: Call>(host: &Host, call: &C) -> Result<C::Answer, Fault> {
-    aggregator_within(host, call, CALL_MS_MAX).await
-}
-
-/// Calls the global aggregator, which must answer within a time.
-///
-/// # Errors
-/// As [`object`].
-pub async fn aggregator_within<C: Call>(
-    host: &Host,
-    call: &C,
-    milliseconds: u64,
-) -> Result<C::Answer, Fault> {
-    let bytes = exchange(
-        host,
-        Target::Aggregator,
-        C::PATH,
-        encode(call)?,
-        milliseconds,
-    )
-    .await?;
-    answer_of::<C>(&bytes)
-}
-
 /// Carries bytes, and the answer back. Not generic, so that the code for it is there once (it was 30 KB of Wasm when it was not).
 async fn exchange(
     host: &Host,
@@ -221,17 +135,16 @@ fn answer_of<C: Call>(bytes: &[u8]) -> Result<C::Answer, Fault> {
 /// Asks an object for a stream; `upgrade` is the protocol that its client wants instead of HTTP.
 ///
 /// # Errors
-/// `Unavailable` where the object does not answer.
+/// `Unavailable` where the object does not answer, `Broken` where the message is for none.
 pub async fn stream<C: Call>(
     host: &Host,
-    to: &Placement,
-    call: &C,
+    message: &C,
     upgrade: Option<&str>,
 ) -> Result<Stream, Fault> {
     let upgrade = upgrade.map(str::to_owned);
-    let sent = host
-        .platform()
-        .open(to.clone(), C::PATH, encode(call)?, upgrade);
+    let no_object = || Fault::Broken(format!("{} has no stream", C::PATH));
+    let to = placement(host, message.to()).ok_or_else(no_object)?;
+    let sent = host.platform().open(to, C::PATH, encode(message)?, upgrade);
     let failed = |what: String| Fault::Unavailable(format!("{} {what}", C::PATH));
     match host.within_ms(CALL_MS_MAX, sent).await {
         Some(answered) => answered.map_err(|error| failed(format!("failed: {error}"))),

@@ -10,7 +10,7 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, KeyedOutcome};
 use crate::counter::queue::Due;
 use crate::host::Host;
-use crate::protocol::messages::Fault;
+use crate::protocol::messages::{Fault, LookUp};
 use crate::protocol::names::CellAddress;
 use crate::protocol::openings::{LET_GO_MS, User};
 
@@ -21,9 +21,10 @@ const ROOM_MS_MAX: i64 = LET_GO_MS + 1_000;
 /// Whether a generation is the living one, by its root.
 ///
 /// # Errors
-/// As [`call::root`].
+/// As [`call`].
 pub async fn is_living(host: &Host, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
-    let root = call::look_up(host, counter).await?;
+    let counter = counter.clone();
+    let root = call(host, &LookUp { counter }).await?;
     Ok(root.is_some_and(|root| root.generation == generation))
 }
 

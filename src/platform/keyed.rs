@@ -2,7 +2,7 @@
 //!
 //! Invariant: every call here may be repeated without harm.
 
-use super::call;
+use super::call_within;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, Keys, WriteKey};
 use crate::host::Host;
@@ -64,8 +64,7 @@ impl Carrier for Caller<'_> {
                 counter: counter.clone(),
                 keys,
             };
-            return twice(|milliseconds| call::root_within(host, counter, &find, milliseconds))
-                .await;
+            return twice(|milliseconds| call_within(host, &find, milliseconds)).await;
         }
         let claim = Claim {
             counter: counter.clone(),
@@ -74,12 +73,7 @@ impl Carrier for Caller<'_> {
             struck_at,
             whose: self.keys,
         };
-        if self.keys == Keys::Numbered {
-            let first = CellAddress::lead(counter, here);
-            return twice(|milliseconds| call::cell_within(host, &first, &claim, milliseconds))
-                .await;
-        }
-        twice(|milliseconds| call::root_within(host, counter, &claim, milliseconds)).await
+        twice(|milliseconds| call_within(host, &claim, milliseconds)).await
     }
 
     async fn count(
@@ -90,18 +84,14 @@ impl Carrier for Caller<'_> {
     ) -> Result<Counted, Fault> {
         let to = CellAddress::lead(self.counter, lead);
         if self.is_recall {
-            let recall = Recall {
-                to: to.clone(),
-                writes,
-            };
-            return twice(|milliseconds| call::cell_within(self.host, &to, &recall, milliseconds))
-                .await;
+            let recall = Recall { to, writes };
+            return twice(|milliseconds| call_within(self.host, &recall, milliseconds)).await;
         }
-        let count = Count::new(to.clone(), writes, moves, self.keys);
+        let count = Count::new(to, writes, moves, self.keys);
         let [first, second] = ATTEMPTS_MS;
-        match call::cell_within(self.host, &to, &count, first).await {
+        match call_within(self.host, &count, first).await {
             Err(Fault::Unavailable(_)) => {
-                let counted = call::cell_within(self.host, &to, &count, second).await?;
+                let counted = call_within(self.host, &count, second).await?;
                 keyed::after_unknown(moves, counted)
             }
             outcome => outcome,

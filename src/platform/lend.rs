@@ -1,13 +1,12 @@
 //! How a holder of leases reaches the limiter that lends.
 
-use super::call;
+use super::{call, call_within};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
 use crate::limit::holders::Due;
 use crate::limit::lease::Answer;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{Fault, Lease};
-use crate::protocol::names;
 
 /// Sends a holder's request to the limiter of a datacenter, or to that of the world.
 ///
@@ -31,5 +30,5 @@ pub async fn lend(
         sent_on: None,
         owner: due.owner,
     };
-    call::object_within(host, &names::limiter(&lease.to), &lease, milliseconds).await
+    call_within(host, &lease, milliseconds).await
 }

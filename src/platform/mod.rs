@@ -20,3 +20,5 @@ pub mod measure;
 pub mod memory;
 pub mod openings;
 pub mod settled;
+
+pub use call::{call, call_within};

@@ -1,11 +1,11 @@
-//! Messages between Workers and objects: a call is a type, its answer another, its path a constant.
+//! Messages between Workers and objects: a call is a type, its answer another, its path a constant; it knows who receives it.
 //!
 //! Encoded with postcard (its wire format is stable and specified). Both ends are the same build,
 //! except during a deploy: fields are only ever added by a new path.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::names::CellAddress;
+use super::names::{Address, CellAddress};
 use super::problem::{Code, Problem};
 use crate::cluster::root::Root;
 use crate::counter::cell::Cell;
@@ -23,13 +23,21 @@ pub trait Call: Serialize + DeserializeOwned {
     const PATH: &'static str;
     /// What comes back when it went well.
     type Answer: Serialize + DeserializeOwned;
+
+    /// Who receives it.
+    fn to(&self) -> Address<'_>;
 }
 
 macro_rules! calls {
-    ($($name:ty => $answer:ty, $path:literal;)*) => {
+    ($($name:ty => $answer:ty, $path:literal, |$message:pat_param| $to:expr;)*) => {
         $(impl Call for $name {
             const PATH: &'static str = $path;
             type Answer = $answer;
+
+            fn to(&self) -> Address<'_> {
+                let $message = self;
+                $to
+            }
         })*
     };
 }
@@ -63,17 +71,17 @@ pub use read::{CheckStorage, GlobalSum, List, ListAll, Measure, Read, ReadMany, 
 pub use secrets::{GetSecrets, RotateKey, Secrets};
 
 calls! {
-    Flush => Flushed, "/flush";
-    Hello => Grant, "/hello";
-    Report => u8, "/report";
-    Seal => Option<Part>, "/seal";
-    Configure => (), "/configure";
-    Suspend => (), "/suspend";
-    Close => (), "/close";
-    Ask => Option<CellAnswer>, "/ask";
-    Sum => DatacenterSum, "/sum";
-    Register => Grant, "/register";
-    LookUp => Option<Root>, "/look-up";
+    Flush => Flushed, "/flush", |it| Address::Cell(&it.to);
+    Hello => Grant, "/hello", |it| Address::Cell(&it.to);
+    Report => u8, "/report", |it| Address::Cell(&it.to);
+    Seal => Option<Part>, "/seal", |it| Address::Cell(&it.to);
+    Configure => (), "/configure", |it| Address::Cell(&it.to);
+    Suspend => (), "/suspend", |it| Address::Cell(&it.to);
+    Close => (), "/close", |it| Address::Cell(&it.to);
+    Ask => Option<CellAnswer>, "/ask", |it| Address::Cell(&it.to);
+    Sum => DatacenterSum, "/sum", |it| Address::Cell(&it.to);
+    Register => Grant, "/register", |it| Address::Root(&it.counter);
+    LookUp => Option<Root>, "/look-up", |it| Address::Root(&it.counter);
 }
 
 /// Why a call was not done. It changed nothing, unless it is `Unavailable`, which is unknown.

@@ -119,6 +119,29 @@ impl CellAddress {
     }
 }
 
+/// Who receives a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address<'a> {
+    /// The partition of the directory that holds a counter's root.
+    Root(&'a CounterId),
+    /// A partition of the directory.
+    Directory(u32),
+    /// A cell.
+    Cell(&'a CellAddress),
+    /// The lead of a counter in a datacenter.
+    Lead(&'a CounterId, &'a Datacenter),
+    /// An inbox.
+    Inbox(&'a InboxId),
+    /// A limiter.
+    Limiter(&'a LimiterAddress),
+    /// The lookout of a partition of the directory's ring.
+    Lookout(u32),
+    /// A hub of the region of a datacenter, by its number.
+    Hub(&'a Datacenter, u32),
+    /// The global aggregator.
+    Aggregator,
+}
+
 /// Where an object is found, and where it is created if it is new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {

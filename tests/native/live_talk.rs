@@ -358,18 +358,24 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
     let hex =
         |bytes: Vec<u8>| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
     let look = Look {
+        partition: 15,
         counters: ids(&["a"]),
         age_ms_max: 500,
     };
-    assert_eq!(hex(encode(&look).unwrap()), "010161f403");
+    assert_eq!(hex(encode(&look).unwrap()), "0f010161f403");
     let join = Join {
+        datacenter: tally::counter::id::Datacenter::parse("FRA").unwrap(),
+        hub: 2,
         counters: ids(&["a"]),
         as_strings: true,
         resumes: Some(1),
         prefixes: vec!["b".to_owned()],
         visitor: Some(7),
     };
-    assert_eq!(hex(encode(&join).unwrap()), "0101610101010101620107");
+    assert_eq!(
+        hex(encode(&join).unwrap()),
+        "03465241020101610101010101620107"
+    );
     let told = tally::protocol::live::sight::Told {
         members: "m".to_owned(),
         members_of_strings: None,

@@ -10,9 +10,9 @@ use tally::counter::ledger::{
 };
 use tally::counter::total::Value;
 use tally::protocol::messages::{
-    Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall, decode, encode,
+    Call, Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall, decode, encode,
 };
-use tally::protocol::names::CellAddress;
+use tally::protocol::names::{Address, CellAddress};
 use tally::sketch::{Histogram, Sample};
 
 /// 1 May 2026, 00:00:30 UTC.
@@ -198,4 +198,22 @@ fn keyed_writes_and_claims_have_these_bytes() {
         writes: Vec::new(),
     };
     assert_eq!(golden(&recall), "07706167652fc3bc034652410500");
+}
+
+#[test]
+fn claims_of_numbered_keys_go_to_their_senders_lead_and_others_to_the_root() {
+    let claim = |whose| Claim {
+        counter: address().counter,
+        datacenter: address().datacenter,
+        keys: Vec::new(),
+        struck_at: None,
+        whose,
+    };
+    let root = |claim: &Claim| assert_eq!(claim.to(), Address::Root(&claim.counter));
+    for whose in [Keys::Clients, Keys::Drawn, Keys::Public] {
+        root(&claim(whose));
+    }
+    let numbered = claim(Keys::Numbered);
+    let lead = Address::Lead(&numbered.counter, &numbered.datacenter);
+    assert_eq!(numbered.to(), lead);
 }

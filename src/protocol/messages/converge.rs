@@ -8,13 +8,13 @@ use crate::cluster::root::Root;
 use crate::cluster::view::ViewAtRest;
 use crate::counter::grant::Grant;
 use crate::counter::id::{CounterId, Datacenter};
-use crate::protocol::names::CellAddress;
+use crate::protocol::names::{Address, CellAddress};
 
 calls! {
-    Push => push::Pushed, "/push";
-    WatchLead => (), "/watch";
-    ViewOf => Option<Viewed>, "/view";
-    Held => Option<Grant>, "/held";
+    Push => push::Pushed, "/push", |it| Address::Root(&it.counter);
+    WatchLead => (), "/watch", |it| Address::Cell(&it.to);
+    ViewOf => Option<Viewed>, "/view", |it| Address::Root(&it.counter);
+    Held => Option<Grant>, "/held", |it| Address::Cell(&it.to);
 }
 
 /// Lead → root: what you may lack of my datacenter.

@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{Call, DatacenterSum, GlobalSum, Read, Sum};
 use crate::counter::id::Datacenter;
 use crate::counter::queue::InboxId;
+use crate::protocol::names::Address;
 
 calls! {
-    Explain => Option<Explained>, "/explain";
-    SumExplained => (DatacenterSum, Vec<ShardAsked>), "/sum-explained";
+    Explain => Option<Explained>, "/explain", |_| Address::Aggregator;
+    SumExplained => (DatacenterSum, Vec<ShardAsked>), "/sum-explained", |it| it.sum.to();
 }
 
 /// Edge → aggregator: sum a counter, and say how; `None` where it does not exist.

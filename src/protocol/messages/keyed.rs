@@ -6,13 +6,13 @@ use super::Call;
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
 use crate::counter::samples::Samples;
-use crate::protocol::names::CellAddress;
+use crate::protocol::names::{Address, CellAddress};
 
 calls! {
-    Count => Counted, "/count";
-    Claim => Claimed, "/claim";
-    Recall => Counted, "/recall";
-    FindClaims => Claimed, "/find-claims";
+    Count => Counted, "/count", |it| Address::Cell(&it.to);
+    Claim => Claimed, "/claim", |it| it.receiver();
+    Recall => Counted, "/recall", |it| Address::Cell(&it.to);
+    FindClaims => Claimed, "/find-claims", |it| Address::Root(&it.counter);
 }
 
 /// Edge → lead: count these keyed writes, each once however often it comes.
@@ -86,6 +86,15 @@ pub struct Claim {
     pub struck_at: Option<Holder>,
     /// Whose keys they are.
     pub whose: Keys,
+}
+
+impl Claim {
+    fn receiver(&self) -> Address<'_> {
+        match self.whose {
+            Keys::Numbered => Address::Lead(&self.counter, &self.datacenter),
+            Keys::Clients | Keys::Drawn | Keys::Public => Address::Root(&self.counter),
+        }
+    }
 }
 
 /// Who has the keys, durably.

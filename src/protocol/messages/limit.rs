@@ -11,20 +11,20 @@ use crate::limit::owner::Owner;
 use crate::limit::policy::Policy;
 use crate::limit::table::ReservationId;
 use crate::protocol::limits::PolicyName;
-use crate::protocol::names::LimiterAddress;
+use crate::protocol::names::{Address, LimiterAddress};
 
 calls! {
-    Check => Checked, "/limit-check";
-    SentOn => Checked, "/limit-sent-on";
-    HandOver => Verdict, "/limit-hand-over";
-    Reserve => Reserved, "/limit-reserve";
-    EndReservation => (), "/limit-end-reservation";
-    Lease => lease::Answer, "/limit-lease";
-    RecallLease => Option<lease::Request>, "/limit-recall";
-    PutPolicy => PolicyPut, "/policy-put";
-    GetPolicy => Option<Policy>, "/policy-get";
-    DeletePolicy => bool, "/policy-delete";
-    ListPolicies => Vec<(PolicyName, Policy)>, "/policy-list";
+    Check => Checked, "/limit-check", |it| Address::Limiter(&it.to);
+    SentOn => Checked, "/limit-sent-on", |it| it.check.to();
+    HandOver => Verdict, "/limit-hand-over", |it| Address::Limiter(&it.to);
+    Reserve => Reserved, "/limit-reserve", |it| Address::Limiter(&it.to);
+    EndReservation => (), "/limit-end-reservation", |it| Address::Limiter(&it.to);
+    Lease => lease::Answer, "/limit-lease", |it| Address::Limiter(&it.to);
+    RecallLease => Option<lease::Request>, "/limit-recall", |it| Address::Limiter(&it.to);
+    PutPolicy => PolicyPut, "/policy-put", |_| Address::Directory(0);
+    GetPolicy => Option<Policy>, "/policy-get", |_| Address::Directory(0);
+    DeletePolicy => bool, "/policy-delete", |_| Address::Directory(0);
+    ListPolicies => Vec<(PolicyName, Policy)>, "/policy-list", |_| Address::Directory(0);
 }
 
 /// What is asked of a key.

@@ -3,17 +3,20 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::counter::id::CounterId;
+use crate::counter::id::{CounterId, Datacenter};
 use crate::protocol::live::sight::Sight;
+use crate::protocol::names::Address;
 
 calls! {
-    Look => Vec<Sight>, "/look";
-    Join => (), "/live-join";
+    Look => Vec<Sight>, "/look", |it| Address::Lookout(it.partition);
+    Join => (), "/live-join", |it| Address::Hub(&it.datacenter, it.hub);
 }
 
 /// Hub → lookout: what do you see of these counters? Answered in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Look {
+    /// The lookout's partition of the directory's ring.
+    pub partition: u32,
     /// The counters, each once.
     pub counters: Vec<CounterId>,
     /// How old what it gives may be, milliseconds.
@@ -23,6 +26,10 @@ pub struct Look {
 /// Edge → hub: take this watcher. Answered by its stream, or else by a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Join {
+    /// Where the watcher is; the hub serves its region.
+    pub datacenter: Datacenter,
+    /// The hub's number in its region.
+    pub hub: u32,
     /// What it watches.
     pub counters: Vec<CounterId>,
     /// Whether it is sent strings for numbers that JavaScript would not hold.

@@ -8,12 +8,13 @@ use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::ledger::WriteKey;
 use crate::counter::settings::{TtlMode, UniqueHash};
 use crate::counter::total::Value;
+use crate::protocol::names::Address;
 use crate::protocol::version::Version;
 
 calls! {
-    Operate => Operated, "/operate";
-    Keep => Answered, "/keep";
-    Settle => Option<Root>, "/settle";
+    Operate => Operated, "/operate", |it| Address::Root(&it.counter);
+    Keep => Answered, "/keep", |it| Address::Root(&it.counter);
+    Settle => Option<Root>, "/settle", |it| Address::Root(&it.counter);
 }
 
 /// Edge → root: do this, once.

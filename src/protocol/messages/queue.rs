@@ -6,17 +6,18 @@ use super::{Call, GlobalSum, Read};
 use crate::counter::id::CounterId;
 use crate::counter::nonces::Nonce;
 use crate::counter::queue::{DeadLetter, Due, Event, InboxId};
+use crate::protocol::names::Address;
 
 calls! {
-    Append => Appended, "/append";
-    TakeOver => Appended, "/take-over";
-    Drain => (), "/drain";
-    ReleaseInbox => (), "/release-inbox";
-    MayHold => bool, "/may-hold";
-    LetInboxesGo => (), "/let-inboxes-go";
-    ReadDead => DeadLetters, "/read-dead";
-    RegisterInbox => u64, "/register-inbox";
-    ReadDrained => Option<GlobalSum>, "/read-drained";
+    Append => Appended, "/append", |it| Address::Inbox(&it.to);
+    TakeOver => Appended, "/take-over", |it| Address::Inbox(&it.to);
+    Drain => (), "/drain", |it| Address::Inbox(&it.to);
+    ReleaseInbox => (), "/release-inbox", |it| Address::Inbox(&it.to);
+    MayHold => bool, "/may-hold", |it| Address::Inbox(&it.to);
+    LetInboxesGo => (), "/let-inboxes-go", |it| Address::Root(&it.counter);
+    ReadDead => DeadLetters, "/read-dead", |it| Address::Inbox(&it.to);
+    RegisterInbox => u64, "/register-inbox", |it| Address::Root(&it.counter);
+    ReadDrained => Option<GlobalSum>, "/read-drained", |_| Address::Aggregator;
 }
 
 /// Root → inbox: may there be events of this counter that are acknowledged and not counted?
@@ -89,6 +90,8 @@ pub struct ReleaseInbox {
 /// Edge → inbox: what have you given up?
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadDead {
+    /// The inbox.
+    pub to: InboxId,
     /// At most this many, the newest.
     pub limit: u32,
 }

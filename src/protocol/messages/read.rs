@@ -9,24 +9,30 @@ use crate::counter::merge::{Question, Range, join};
 use crate::counter::total::{Sum as Total, Value};
 use crate::protocol::health::Ailment;
 use crate::protocol::metrics::Snapshot;
+use crate::protocol::names::Address;
 use crate::sketch::Uniques;
 
 calls! {
-    List => Vec<(CounterId, Root)>, "/list";
-    Read => Option<GlobalSum>, "/read";
-    ReadMany => Vec<(CounterId, GlobalSum)>, "/read-many";
-    ListAll => Vec<CounterId>, "/list-all";
-    Measure => Snapshot, "/measure";
-    CheckStorage => Option<Ailment>, "/check-storage";
+    List => Vec<(CounterId, Root)>, "/list", |it| Address::Directory(it.partition);
+    Read => Option<GlobalSum>, "/read", |_| Address::Aggregator;
+    ReadMany => Vec<(CounterId, GlobalSum)>, "/read-many", |_| Address::Aggregator;
+    ListAll => Vec<CounterId>, "/list-all", |_| Address::Aggregator;
+    Measure => Snapshot, "/measure", |_| Address::Aggregator;
+    CheckStorage => Option<Ailment>, "/check-storage", |it| Address::Directory(it.partition);
 }
 
 /// Edge → one partition of the directory: what keeps the aggregator from its work, if anything does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckStorage {}
+pub struct CheckStorage {
+    /// The partition.
+    pub partition: u32,
+}
 
 /// Aggregator → one partition: living counters in order of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct List {
+    /// The partition.
+    pub partition: u32,
     /// What their names begin with.
     pub prefix: String,
     /// Only names after this one.

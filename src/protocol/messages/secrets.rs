@@ -7,12 +7,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Call;
+use crate::protocol::names::Address;
 use crate::protocol::visitor::Salt;
 use crate::sketch::HashId;
 
 calls! {
-    GetSecrets => Secrets, "/secrets";
-    RotateKey => Secrets, "/rotate-key";
+    GetSecrets => Secrets, "/secrets", |_| Address::Directory(0);
+    RotateKey => Secrets, "/rotate-key", |_| Address::Directory(0);
 }
 
 /// Edge → partition 0: the deployment's own secrets, each made when it is first asked for.
