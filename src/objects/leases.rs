@@ -52,24 +52,9 @@ impl LimiterCore {
         waits: bool,
         remote_calls: &mut u32,
     ) -> Judged {
-        let Demand {
-            key, cost, wish, ..
-        } = asked.demand;
+        let Demand { cost, wish, .. } = asked.demand;
         if *wish == Wish::Refund {
-            let given = self.with_holders(me, |holders| {
-                holders.refund(asked.name.as_str(), key.as_str(), *cost, self.host.now_ms())
-            });
-            // What is not heard of now is told again; the rest is the world's to give back.
-            if let Some(due) = self.due(me, asked) {
-                *remote_calls += 1;
-                let _ = self.send(due).await;
-            }
-            *remote_calls += 1;
-            let judged = self.ask_world(asked, cost.saturating_sub(given)).await;
-            self.with_holders(me, |holders| {
-                holders.hope(asked.name.as_str(), key.as_str());
-            });
-            return judged;
+            return self.refund_worlds(me, asked, remote_calls).await;
         }
         if *wish != Wish::Consume {
             *remote_calls += 1;
@@ -115,6 +100,30 @@ impl LimiterCore {
             first,
             refused: None,
         }
+    }
+
+    /// Gives back at the lease what was spent of it, and the rest at the limiter of the world.
+    async fn refund_worlds(
+        &self,
+        me: &LimiterAddress,
+        asked: &Asked<'_>,
+        remote_calls: &mut u32,
+    ) -> Judged {
+        let Demand { key, cost, .. } = asked.demand;
+        let given = self.with_holders(me, |holders| {
+            holders.refund(asked.name.as_str(), key.as_str(), *cost, self.host.now_ms())
+        });
+        // What is not heard of now is told again; the rest is the world's to give back.
+        if let Some(due) = self.due(me, asked) {
+            *remote_calls += 1;
+            let _ = self.send(due).await;
+        }
+        *remote_calls += 1;
+        let judged = self.ask_world(asked, cost.saturating_sub(given)).await;
+        self.with_holders(me, |holders| {
+            holders.hope(asked.name.as_str(), key.as_str());
+        });
+        judged
     }
 
     /// What becomes of a demand as far as this limiter can tell. One that is to ask does not wait.
