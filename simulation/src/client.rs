@@ -45,10 +45,10 @@ pub struct Answer {
 
 impl Answer {
     fn new(response: Response, client: Site, core: &Rc<Core>) -> Self {
-        let headers = response.headers.into_iter();
-        let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value));
+        let named = |(name, value): (&str, &str)| (name.to_ascii_lowercase(), value.to_owned());
+        let headers = response.headers().map(named);
         let mut answer = Self {
-            status: response.status,
+            status: response.head.status,
             headers: headers.collect(),
             body: Vec::new(),
             live: None,
@@ -299,7 +299,7 @@ impl WayBack {
         let delay_us = core.network.delay_us(site, site, &core.chance);
         let known = core.clone();
         core.after(delay_us, move || {
-            let status = response.status;
+            let status = response.head.status;
             let answer = Answer::new(response, site, &known);
             known.note(|| format!("client   {name} is answered {status}, lost: {is_lost}"));
             slot.fill(match is_lost {

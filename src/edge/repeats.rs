@@ -13,7 +13,7 @@ use super::lent;
 use super::limits;
 use super::visit::Visit;
 use crate::counter::id::Datacenter;
-use crate::host::http::{Body, HeaderList, Response};
+use crate::host::http::{Body, Head, HeaderList, Response};
 use crate::host::{Host, State};
 use crate::platform::measure;
 use crate::protocol::limits::LIMIT_HEADER;
@@ -47,8 +47,7 @@ struct Known {
     since_ms: i64,
     until_ms: i64,
     repeat: Repeat,
-    status: u16,
-    headers: HeaderList,
+    head: Rc<Head>,
 }
 
 /// What is known again, by the text of its request.
@@ -76,7 +75,7 @@ pub fn again(visit: &Visit) -> Option<Response> {
     if known.here != visit.datacenter() {
         return None;
     }
-    let mut headers = known.headers.clone();
+    let mut changed = HeaderList::new();
     let (text, refusal) = match &known.repeat {
         Repeat::Refused(text) => {
             count_refused(&visit.host);
@@ -86,17 +85,14 @@ pub fn again(visit: &Visit) -> Option<Response> {
             let verdict = lent::take(visit, asking)?;
             limits::note(&visit.host, Some(verdict));
             let judgement = asking.judgement(&known.here, Some(verdict));
-            let left = headers.iter_mut().find(|(name, _)| *name == LIMIT_HEADER);
-            if let Some((_, left)) = left {
-                *left = judgement.limit_item().unwrap_or_default();
-            }
+            changed.push((LIMIT_HEADER, judgement.limit_item().unwrap_or_default()));
             (judgement.to_json().into(), None)
         }
     };
     measure::answered(&visit.host, RouteName::Check, 0, refusal);
     Some(Response {
-        status: known.status,
-        headers,
+        head: known.head.clone(),
+        changed,
         body: Body::Text(text),
     })
 }
@@ -123,8 +119,7 @@ pub fn note(visit: &Visit, repeatable: Repeatable, response: &Response) {
         since_ms,
         until_ms,
         repeat,
-        status: response.status,
-        headers: response.headers.clone(),
+        head: response.head.clone(),
     };
     all.insert(visit.request.text().to_owned(), known);
 }

@@ -275,11 +275,7 @@ pub fn respond(visit: &Visit, route: RouteName, answer: Answer) -> Response {
     if visit.method() == "HEAD" {
         body = Body::Empty;
     }
-    let response = Response {
-        status,
-        headers,
-        body,
-    };
+    let response = Response::new(status, headers, body);
     if let Some(repeatable) = answer.repeatable {
         repeats::note(visit, repeatable, &response);
     }
@@ -295,21 +291,13 @@ pub fn events(visit: &Visit, route: RouteName, stream: Option<Stream>) -> Respon
     // Who packs or buffers the stream on its way holds back what should be seen at once.
     headers.push(("cache-control", "no-store, no-transform".to_owned()));
     headers.push(("x-accel-buffering", "no".to_owned()));
-    Response {
-        status: 200,
-        headers,
-        body: stream.map_or(Body::Empty, Body::Stream),
-    }
+    Response::new(200, headers, stream.map_or(Body::Empty, Body::Stream))
 }
 
 /// Answers with a socket.
 pub fn socket(visit: &Visit, route: RouteName, stream: Stream) -> Response {
     measure::answered(&visit.host, route, visit.age_ms(), None);
-    Response {
-        status: stream.status,
-        headers: HeaderList::new(),
-        body: Body::Socket(stream),
-    }
+    Response::new(stream.status, HeaderList::new(), Body::Socket(stream))
 }
 
 /// Answers a CORS preflight, and a plain `OPTIONS`.
@@ -327,9 +315,5 @@ pub fn preflight(visit: &Visit) -> Response {
     headers.push(("access-control-allow-methods", allow));
     headers.push(("access-control-allow-headers", ALLOWED_HEADERS.to_owned()));
     headers.push(("access-control-max-age", PREFLIGHT_SECONDS.to_owned()));
-    Response {
-        status: 204,
-        headers,
-        body: Body::Empty,
-    }
+    Response::new(204, headers, Body::Empty)
 }

@@ -81,12 +81,40 @@ pub enum Body {
     Socket(Stream),
 }
 
-/// A response.
-pub struct Response {
-    /// Its status.
+/// Status and headers that are given again and again: the platform may keep what it has made of them.
+pub struct Head {
+    /// The status.
     pub status: u16,
-    /// Its headers. No value has several lines.
+    /// The headers.
     pub headers: HeaderList,
+}
+
+/// A response. No value of its headers has several lines.
+pub struct Response {
+    /// Its status and headers.
+    pub head: Rc<Head>,
+    /// Headers with another value than in the head, which has them too.
+    pub changed: HeaderList,
     /// Its body.
     pub body: Body,
+}
+
+impl Response {
+    /// A response with a head of its own.
+    pub fn new(status: u16, headers: HeaderList, body: Body) -> Self {
+        Self {
+            head: Rc::new(Head { status, headers }),
+            changed: HeaderList::new(),
+            body,
+        }
+    }
+
+    /// All its headers, in order.
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let value = |name: &str| self.changed.iter().find(|(changed, _)| *changed == name);
+        self.head.headers.iter().map(move |(name, first)| {
+            let value = value(name).map_or(first, |(_, value)| value);
+            (*name, value.as_str())
+        })
+    }
 }

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use worker::js_sys::Uint8Array;
 use worker::wasm_bindgen;
@@ -12,7 +13,7 @@ use worker::wasm_bindgen::prelude::*;
 use worker::web_sys::{Headers, Response};
 
 use super::messages::carrier;
-use crate::host::http::{self, Body, HeaderList};
+use crate::host::http::{self, Body};
 
 /// Heads that are kept: about 1 KB each.
 const HEADS_MAX: usize = 64;
@@ -80,6 +81,16 @@ impl Head {
         Ok(head)
     }
 
+    /// As this response has it.
+    fn copy(response: &Response) -> Result<Self, JsValue> {
+        let made = respond(response, &JsValue::NULL)?;
+        Ok(Self {
+            headers: made.headers(),
+            made,
+            changing: String::new(),
+        })
+    }
+
     fn change(&mut self, changing: &str) -> Result<(), JsValue> {
         if self.changing != changing {
             // Where one cannot be set, nobody knows which were.
@@ -99,6 +110,8 @@ impl Head {
 thread_local! {
     /// By status and lines: those of [`CHANGING`] headers without their values.
     static HEADS: RefCell<HashMap<(u16, String), Head>> = RefCell::default();
+    /// Those that somebody gives again and again, by themselves.
+    static SHARED: RefCell<Vec<(Rc<http::Head>, Head)>> = RefCell::default();
     /// The last short body, and what JavaScript has of it: what is hot answers the same again and again.
     static LAST: RefCell<(String, JsValue)> = RefCell::default();
 }
@@ -122,13 +135,15 @@ fn body_of(body: &str) -> JsValue {
 
 /// The lines of a head, and those of [`CHANGING`] headers: their names alone stand in the first. No value has several lines, which
 /// would be headers that nobody gave.
-fn lines_of(headers: &HeaderList) -> worker::Result<(String, String)> {
+fn lines_of<'a>(
+    headers: impl Iterator<Item = (&'static str, &'a str)>,
+) -> worker::Result<(String, String)> {
     let (mut head, mut changing) = (String::with_capacity(256), String::with_capacity(64));
     for (name, value) in headers {
         if value.bytes().any(|byte| matches!(byte, b'\r' | b'\n')) {
             return Err(format!("the header {name} has more than one line").into());
         }
-        if CHANGING.contains(name) {
+        if CHANGING.contains(&name) {
             add_line(&mut head, name, "");
             add_line(&mut changing, name, value);
         } else {
@@ -152,20 +167,23 @@ fn add_line(lines: &mut String, name: &str, value: &str) {
 /// # Errors
 /// The platform's, and that of a header with more than one line.
 pub(super) fn response(response: http::Response) -> worker::Result<Response> {
-    let body = match response.body {
+    let body = match &response.body {
         Body::Empty => JsValue::NULL,
-        Body::Text(text) => body_of(&text),
-        Body::Bytes(bytes) => Uint8Array::from(&*bytes).into(),
-        Body::Stream(stream) => carrier(&stream)?
-            .body()
-            .map_or(JsValue::NULL, JsValue::from),
-        Body::Socket(stream) => return carrier(&stream).cloned(),
+        Body::Text(text) => body_of(text),
+        Body::Bytes(bytes) => Uint8Array::from(&**bytes).into(),
+        Body::Stream(stream) => carrier(stream)?.body().map_or(JsValue::NULL, JsValue::from),
+        Body::Socket(stream) => return carrier(stream).cloned(),
     };
-    let (lines, changing) = lines_of(&response.headers)?;
-    let key = (response.status, lines);
-    HEADS.with_borrow_mut(|heads| {
+    // Whoever else has the head gives it again.
+    let is_shared = Rc::strong_count(&response.head) > 1;
+    if is_shared && let Some(made) = again(&response, &body)? {
+        return Ok(made);
+    }
+    let (lines, changing) = lines_of(response.headers())?;
+    let key = (response.head.status, lines);
+    let made = HEADS.with_borrow_mut(|heads| {
         if let Some(head) = heads.get_mut(&key) {
-            return Ok(head.make(&changing, &body)?);
+            return head.make(&changing, &body);
         }
         let mut head = Head::new(&key, &changing)?;
         let made = head.make(&changing, &body)?;
@@ -174,5 +192,33 @@ pub(super) fn response(response: http::Response) -> worker::Result<Response> {
         }
         heads.insert(key, head);
         Ok(made)
+    })?;
+    if is_shared {
+        let head = Head::copy(&made)?;
+        SHARED.with_borrow_mut(|shared| {
+            if shared.len() >= HEADS_MAX {
+                shared.clear();
+            }
+            shared.push((response.head, head));
+        });
+    }
+    Ok(made)
+}
+
+/// The response, where its head is known by itself: nobody compares its lines then.
+fn again(response: &http::Response, body: &JsValue) -> worker::Result<Option<Response>> {
+    SHARED.with_borrow_mut(|shared| {
+        let known = shared
+            .iter_mut()
+            .find(|(head, _)| Rc::ptr_eq(head, &response.head));
+        let Some((_, head)) = known else {
+            return Ok(None);
+        };
+        if response.changed.is_empty() && !head.changing.is_empty() {
+            return Ok(None);
+        }
+        let changed = response.changed.iter();
+        let (_, changing) = lines_of(changed.map(|(name, value)| (*name, value.as_str())))?;
+        Ok(Some(head.make(&changing, body)?))
     })
 }
