@@ -115,6 +115,16 @@ impl Live {
             .unwrap_or_default()
     }
 
+    /// All that [`Live::next`] and this have not given yet.
+    pub fn take(&self) -> Vec<Received> {
+        let Some(arrivals) = self.carrier.arrivals() else {
+            return Vec::new();
+        };
+        let received = arrivals.received.borrow();
+        let taken = arrivals.taken.replace(received.len());
+        received[taken..].to_vec()
+    }
+
     /// The next text that [`Live::next`] has not given yet; `None` once the stream is closed.
     pub async fn next(&self) -> Option<Received> {
         let arrivals = self.carrier.arrivals()?.clone();
@@ -241,7 +251,7 @@ impl Client {
         };
         let incoming = Incoming::new(
             ask,
-            Some(core.network.name(self.site)),
+            core.network.name(self.site),
             &self.address,
             &core.executor,
         );

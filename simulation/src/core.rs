@@ -17,6 +17,7 @@ use crate::chance::Chance;
 use crate::executor::{Executor, Owner, Step};
 use crate::faults::{Faults, Housing, Options};
 use crate::guest::{Backing, Guest};
+use crate::intervention::{Intervention, Verdict, judged};
 use crate::isolate::{Isolate, Role};
 use crate::journal::Journal;
 use crate::network::{Network, Site};
@@ -55,6 +56,9 @@ pub struct Core {
     pub(crate) options: Options,
     pub(crate) network: Network,
     pub(crate) queue: Queue,
+    pub(crate) intervention: Intervention,
+    /// Calls that are never answered.
+    unanswered: RefCell<Vec<WayBack>>,
     settings: RefCell<BTreeMap<(Option<Role>, String), String>>,
     starters: RefCell<BTreeMap<&'static str, Starter>>,
     aggregator: RefCell<Option<Aggregator>>,
@@ -82,6 +86,8 @@ impl Core {
             faults: Cell::new(Faults::NONE),
             network: Network::new(options.near_us, options.far_us),
             queue: Queue::default(),
+            intervention: Intervention::default(),
+            unanswered: RefCell::default(),
             options,
             settings: RefCell::default(),
             starters: RefCell::default(),
@@ -181,12 +187,13 @@ impl Core {
     }
 
     /// The isolate that an object starts in.
-    pub(crate) fn house(&self, place: &Rc<Place>) -> Rc<Isolate> {
+    pub(crate) fn house(self: &Rc<Self>, place: &Rc<Place>) -> Rc<Isolate> {
         let isolate = match self.options.housing {
             Housing::Alone => {
                 let number = self.places.borrow().len();
                 Isolate::new(self, Role::Objects, place.site, number)
             }
+            Housing::WithAggregator => self.aggregator_at(place.site),
             Housing::Shared(count) => {
                 let isolates = self.isolates(Role::Objects, place.site, count.max(1));
                 isolates[self.chance.pick(isolates.len())].clone()
@@ -315,9 +322,13 @@ impl Core {
             Receiver::Place(place) => {
                 let life = place.life();
                 let (place, owner, shell) = (place.clone(), life.owner, life.shell());
+                let verdict = self
+                    .intervention
+                    .verdict(place.binding, &place.name, &arrived.path);
+                let core = self.clone();
                 let work = async move {
-                    let reply = shell.answer(arrived).await;
-                    place.release(owner, move || way_back.answer(reply));
+                    let ended = judged(&core, verdict, || shell.answer(arrived)).await;
+                    place.release(owner, move || core.end_call(ended, way_back));
                 };
                 self.executor.spawn(owner, 0, Box::pin(work));
             }
@@ -325,13 +336,24 @@ impl Core {
                 let aggregator = self.aggregator.borrow().clone();
                 let aggregator = aggregator.expect("the world has no aggregator: set one");
                 let (host, context, request) = self.enter(isolate);
+                let verdict = self.intervention.verdict("AGGREGATOR", "", &arrived.path);
+                let core = self.clone();
                 let work = async move {
-                    let reply = aggregator(host, arrived, context).await;
-                    way_back.answer(reply);
+                    let ended = judged(&core, verdict, || aggregator(host, arrived, context)).await;
+                    core.end_call(ended, way_back);
                 };
                 self.executor
                     .spawn(isolate.owner(), request, Box::pin(work));
             }
+        }
+    }
+
+    /// Ends a call as it was judged.
+    fn end_call(&self, ended: Result<Reply, Verdict>, way_back: WayBack) {
+        match ended {
+            Ok(reply) => way_back.answer(reply),
+            Err(Verdict::Unanswered) => self.unanswered.borrow_mut().push(way_back),
+            Err(verdict) => way_back.fail(&format!("it was judged {verdict:?}")),
         }
     }
 
@@ -402,7 +424,11 @@ impl Core {
     /// An isolate's memory is gone, where nothing is under way there. Returns whether it is.
     pub(crate) fn evict_isolate(self: &Rc<Self>, isolate: &Rc<Isolate>) -> bool {
         let old = isolate.owner();
-        if self.executor.has_tasks(old) || isolate.role == Role::Objects {
+        let is_home = isolate
+            .residents()
+            .iter()
+            .any(|place| place.lives_in(isolate));
+        if is_home || self.executor.has_tasks(old) || isolate.role == Role::Objects {
             return false;
         }
         self.journal.count(|figures| figures.evictions += 1);
@@ -423,6 +449,8 @@ impl Core {
         let starters = self.starters.take();
         let handlers = (self.aggregator.take(), self.edge.take());
         self.queue.clear();
+        self.intervention.clear();
+        drop(self.unanswered.take());
         self.executor.clear();
         drop((owned, isolates, starters, handlers));
     }
@@ -477,6 +505,13 @@ impl WayBack {
             known.note(|| format!("answered {path}"));
             slot.fill(Ok(reply));
         });
+    }
+
+    /// The caller is told that it failed.
+    fn fail(mut self, why: &str) {
+        let Some(slot) = self.slot.take() else { return };
+        let (delay_us, why) = (self.core.delay_us(self.from, self.to), why.to_owned());
+        self.core.after(delay_us, move || slot.fill(Err(why)));
     }
 
     /// It got lost.

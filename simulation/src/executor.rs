@@ -148,6 +148,11 @@ impl Executor {
         self.now_us.get()
     }
 
+    /// Time passes, and nothing happens meanwhile: what was due is late.
+    pub fn skip(&self, microseconds: u64) {
+        self.now_us.set(self.now_us.get() + microseconds);
+    }
+
     /// How many steps were made.
     pub fn steps(&self) -> u64 {
         self.steps.get()

@@ -2,6 +2,8 @@
 //!
 //! `…_once_in` fields are true once in so many times, and never where they are 0.
 
+use std::path::PathBuf;
+
 /// What goes wrong, and how slow things are. A world may change them as it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
@@ -92,6 +94,8 @@ pub enum Housing {
     Alone,
     /// All of a site share so many isolates; each start draws one of them.
     Shared(usize),
+    /// In the isolates of the aggregator, as where one process runs everything.
+    WithAggregator,
 }
 
 /// What a world is built with, and keeps.
@@ -111,6 +115,8 @@ pub struct Options {
     pub queue_retries_max: u32,
     /// Messages of one batch of the queue, at most.
     pub queue_batch_max: usize,
+    /// Where databases are files, `BINDING/ID.sqlite`, for whoever looks into them; without, they are in memory.
+    pub folder: Option<PathBuf>,
     /// Paths of messages that are never delivered twice by the network.
     pub once: &'static [&'static str],
     /// One way within a site, microseconds: least and most.
@@ -130,6 +136,7 @@ impl Default for Options {
             has_queue: false,
             queue_retries_max: 100,
             queue_batch_max: 100,
+            folder: None,
             once: &[],
             near_us: (300, 2_000),
             far_us: (20_000, 150_000),

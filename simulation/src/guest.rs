@@ -198,6 +198,9 @@ impl Platform for Guest {
             Level::Warning => figures.said.0 += 1,
             Level::Error => figures.said.1 += 1,
         });
+        if level == Level::Error {
+            self.core.journal.error(text);
+        }
         self.core
             .note(|| format!("{level:?}  {}: {text}", self.label()));
     }
@@ -205,11 +208,7 @@ impl Platform for Guest {
 
 impl ObjectPlatform for Guest {
     fn id(&self) -> String {
-        let place = self.place();
-        let name = [place.binding, "/", &place.name].concat();
-        // As on the platform: 64 digits that tell an object from any other, and say nothing.
-        let parts = (0..4).map(|part| crate::core::digest(part, name.as_bytes()));
-        parts.map(|part| format!("{part:016x}")).collect()
+        self.place().id()
     }
 
     fn wait_until(&self, work: Later<()>) {

@@ -69,7 +69,13 @@ impl Isolate {
         }
     }
 
-    /// The objects that may live here.
+    /// The objects that may live here, still.
+    pub(crate) fn residents(&self) -> Vec<Rc<Place>> {
+        let residents = self.residents.borrow();
+        residents.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The objects that may live here, not any more.
     pub(crate) fn take_residents(&self) -> Vec<Rc<Place>> {
         let residents = self.residents.take();
         residents.iter().filter_map(Weak::upgrade).collect()

@@ -55,6 +55,7 @@ pub struct Journal {
     is_shown: Cell<bool>,
     lines: RefCell<Vec<String>>,
     left_out: Cell<u64>,
+    errors: RefCell<Vec<String>>,
     figures: RefCell<Figures>,
 }
 
@@ -85,6 +86,19 @@ impl Journal {
     /// The lines so far, and how many were left out after them.
     pub fn lines(&self) -> (Vec<String>, u64) {
         (self.lines.borrow().clone(), self.left_out.get())
+    }
+
+    /// The service has said that something failed.
+    pub fn error(&self, text: &str) {
+        let mut errors = self.errors.borrow_mut();
+        if errors.len() < LINES_MAX {
+            errors.push(text.to_owned());
+        }
+    }
+
+    /// What the service has said that failed.
+    pub fn errors(&self) -> Vec<String> {
+        self.errors.borrow().clone()
     }
 
     /// Changes the figures.

@@ -84,8 +84,15 @@ impl Life {
     }
 }
 
+fn id(binding: &str, name: &str) -> String {
+    let name = [binding, "/", name].concat();
+    let parts = (0..4).map(|part| crate::core::digest(part, name.as_bytes()));
+    parts.map(|part| format!("{part:016x}")).collect()
+}
+
 /// Where an object lives.
 pub struct Place {
+    id: String,
     pub(crate) core: Rc<Core>,
     pub(crate) binding: &'static str,
     pub(crate) name: String,
@@ -106,12 +113,16 @@ pub struct Place {
 
 impl Place {
     pub(crate) fn new(core: &Rc<Core>, binding: &'static str, name: &str, site: Site) -> Rc<Self> {
+        let id = id(binding, name);
+        let folder = core.options.folder.as_ref();
+        let file = folder.map(|folder| folder.join(binding).join(format!("{id}.sqlite")));
         Rc::new(Self {
+            id,
             core: core.clone(),
             binding,
             name: name.to_owned(),
             site,
-            storage: Storage::default(),
+            storage: Storage::new(file),
             alarm: AlarmClock::default(),
             wires: RefCell::default(),
             chunks: RefCell::default(),
@@ -123,6 +134,11 @@ impl Place {
             syncing: RefCell::default(),
             out_until_us: Cell::default(),
         })
+    }
+
+    /// Its id, as on the platform: 64 digits that tell an object from any other, and say nothing.
+    pub(crate) fn id(&self) -> String {
+        self.id.clone()
     }
 
     /// How the log calls it.

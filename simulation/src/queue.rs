@@ -9,6 +9,7 @@ use std::rc::Rc;
 use tally::host::{Delivered, Fate, Host, Later};
 
 use crate::core::Core;
+use crate::intervention::judged;
 use crate::isolate::Role;
 use crate::network::Site;
 use crate::slot::Slot;
@@ -144,10 +145,12 @@ impl Core {
             batch,
         };
         let time_limit = self.executor.sleep(CONSUMER_MS_MAX * 1_000);
+        let verdict = self.intervention.verdict("QUEUE", "", "");
+        let core = self.clone();
         let work = async move {
-            let consumed = std::pin::pin!(consumer(host, delivered));
+            let consumed = std::pin::pin!(judged(&core, verdict, || consumer(host, delivered)));
             let limited = futures_util::future::select(consumed, time_limit).await;
-            if let futures_util::future::Either::Left((fates, _)) = limited {
+            if let futures_util::future::Either::Left((Ok(fates), _)) = limited {
                 pending.end(&fates);
             }
         };

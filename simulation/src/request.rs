@@ -23,10 +23,12 @@ pub struct Ask {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) parts: Option<Vec<Part>>,
     pub(crate) edge: Option<usize>,
+    pub(crate) colo: Option<Option<String>>,
+    pub(crate) address: Option<Option<String>>,
 }
 
 impl Ask {
-    /// A method and a path with its query.
+    /// A method and a path with its query; or a whole URL, where the deployment is called by another name than [`ORIGIN`].
     pub fn new(method: &str, path: impl Into<String>) -> Self {
         Self {
             method: method.to_owned(),
@@ -76,6 +78,18 @@ impl Ask {
         self.edge = Some(edge);
         self
     }
+
+    /// The platform says this of where it enters, instead of the site's name; or nothing.
+    pub fn colo(mut self, colo: Option<&str>) -> Self {
+        self.colo = Some(colo.map(str::to_owned));
+        self
+    }
+
+    /// The platform says this of the client's address, instead of the client's own; or nothing.
+    pub fn address(mut self, address: Option<&str>) -> Self {
+        self.address = Some(address.map(str::to_owned));
+        self
+    }
 }
 
 /// A request as an edge sees it.
@@ -85,20 +99,18 @@ pub(crate) struct Incoming {
     url: String,
     headers: Vec<(String, String)>,
     colo: Option<String>,
-    address: String,
+    address: Option<String>,
     has_body: bool,
     parts: RefCell<Option<VecDeque<Part>>>,
     executor: Rc<Executor>,
 }
 
 impl Incoming {
-    pub(crate) fn new(
-        ask: Ask,
-        colo: Option<String>,
-        address: &str,
-        executor: &Rc<Executor>,
-    ) -> Self {
-        let url = format!("{ORIGIN}{}", ask.path);
+    pub(crate) fn new(ask: Ask, site: String, address: &str, executor: &Rc<Executor>) -> Self {
+        let url = match ask.path.starts_with('/') {
+            true => format!("{ORIGIN}{}", ask.path),
+            false => ask.path,
+        };
         let mut text = format!("{}\n{url}", ask.method);
         for (name, value) in &ask.headers {
             text.push_str(&format!("\n{name}:{value}"));
@@ -112,8 +124,8 @@ impl Incoming {
             method: ask.method,
             url,
             headers: ask.headers,
-            colo,
-            address: address.to_owned(),
+            colo: ask.colo.unwrap_or(Some(site)),
+            address: ask.address.unwrap_or_else(|| Some(address.to_owned())),
             has_body: parts.is_some(),
             parts: RefCell::new(parts.map(VecDeque::from)),
             executor: executor.clone(),
@@ -135,7 +147,10 @@ impl Request for Incoming {
     }
 
     fn header(&self, name: &str) -> Option<String> {
-        let mut values = self.headers.iter().filter(|(known, _)| known == name);
+        let mut values = self
+            .headers
+            .iter()
+            .filter(|(known, _)| known.eq_ignore_ascii_case(name));
         let first = values.next()?.1.clone();
         Some(values.fold(first, |joined, (_, value)| joined + ", " + value))
     }
@@ -145,7 +160,7 @@ impl Request for Incoming {
     }
 
     fn client_address(&self) -> Option<String> {
-        Some(self.address.clone())
+        self.address.clone()
     }
 
     fn has_body(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What an object stores: SQLite in memory, one database each, made at its first write.
+//! What an object stores: SQLite in memory, or in a file where somebody wants to look into it; one database each, made at its first write.
 //!
 //! Invariant: a transaction is open from the first write until its commit, so what was written in between is gone after a crash, as on
 //! the platform. Whoever owns this lets nothing leave the object meanwhile.
@@ -8,6 +8,7 @@
 //! turn back by their affinity.
 
 use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
 
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OpenFlags};
@@ -42,15 +43,32 @@ const REFUSED: [&str; 8] = [
 
 thread_local! {
     /// What a database is that nothing was written to.
-    static EMPTY: Connection = open();
+    static EMPTY: Connection = open(None);
 }
 
-fn open() -> Connection {
+/// For files: nobody waits for the disk, and what is deleted is gone from them.
+const OF_FILES: &str =
+    "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA secure_delete = ON;";
+
+fn open(file: Option<&Path>) -> Connection {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_MEMORY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(":memory:", flags).expect("memory for a database");
+    let connection = match file {
+        Some(file) => {
+            let folder = file.parent().expect("a file is in a folder");
+            std::fs::create_dir_all(folder).expect("room for a folder");
+            let connection = Connection::open_with_flags(file, flags).expect("a database's file");
+            connection
+                .execute_batch(OF_FILES)
+                .expect("settings that SQLite has");
+            connection
+        }
+        None => {
+            let flags = flags | OpenFlags::SQLITE_OPEN_MEMORY;
+            Connection::open_with_flags(":memory:", flags).expect("memory for a database")
+        }
+    };
     connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
     connection
 }
@@ -65,6 +83,7 @@ enum Ran {
 /// The database of one object.
 #[derive(Default)]
 pub struct Storage {
+    file: Option<PathBuf>,
     connection: RefCell<Option<Connection>>,
     is_open: Cell<bool>,
     /// Whether anything, the alarm too, was written since the last commit.
@@ -76,6 +95,22 @@ pub struct Storage {
 }
 
 impl Storage {
+    /// An empty one, in memory unless a file is named.
+    pub fn new(file: Option<PathBuf>) -> Self {
+        Self {
+            file,
+            ..Self::default()
+        }
+    }
+
+    /// Begins anew with what is in its file, where it has one: somebody may have changed or deleted that.
+    pub fn reopen(&self) {
+        if let Some(file) = &self.file {
+            let known = file.exists().then(|| open(Some(file)));
+            drop(self.connection.replace(known));
+        }
+    }
+
     /// Whether something was written that is not durable yet.
     pub fn is_dirty(&self) -> bool {
         self.is_dirty.get()
@@ -106,7 +141,7 @@ impl Storage {
         let (rows, written) = match ran {
             Ran::Rows(rows, written) => (rows, written),
             Ran::Writes => {
-                let own = connection.insert(open());
+                let own = connection.insert(open(self.file.as_deref()));
                 match self.query(own, statement, values, true)? {
                     Ran::Rows(rows, written) => (rows, written),
                     Ran::Writes => (Rows::new(), 0),

@@ -303,6 +303,9 @@ pub(crate) fn accept(
     kept: String,
 ) -> Result<(Rc<dyn Socket>, Stream), String> {
     check_kept(&kept)?;
+    if place.core.intervention.keeps_nothing.get() {
+        return Err("nothing can be kept".to_owned());
+    }
     let wire = Rc::new(Wire {
         place: Rc::downgrade(place),
         client: Cell::new(place.site),

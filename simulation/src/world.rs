@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use tally::host::http::{self, Request, Response};
-use tally::host::object::{Arrived, Reply, Shell};
+use tally::host::object::{Arrived, Reply, Rows, Shell, Value};
 use tally::host::{Delivered, Fate, Host, Later};
 use tally::protocol::names::Placement;
 
@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::core::Core;
 use crate::executor::Step;
 use crate::faults::{Faults, Options};
+use crate::intervention::{Judged, Verdict};
 use crate::isolate::Role;
 use crate::journal::Figures;
 use crate::network::Site;
@@ -121,6 +122,11 @@ impl World {
             Box::pin(answer(request, host, context))
         };
         self.core.set_edge(Rc::new(answer));
+    }
+
+    /// What decides what becomes of each call, before it is carried out.
+    pub fn set_judge(&self, judge: impl Fn(Judged) -> Later<Verdict> + 'static) {
+        self.core.intervention.set(Rc::new(judge));
     }
 
     /// What consumes the queue's messages.
@@ -242,6 +248,32 @@ impl World {
                 .count()
     }
 
+    /// Evicts every object that nothing is under way in. Returns how many still run.
+    pub fn evict_objects(&self) -> usize {
+        let places = self.core.all_places();
+        let running = places.iter().filter(|place| place.is_running());
+        running.filter(|place| !place.evict()).count()
+    }
+
+    /// Everything stops at once, and starts again after a time, milliseconds: all memory is gone, what is stored is not.
+    pub fn restart(&self, after_ms: u64) {
+        self.crash_all_objects();
+        for isolate in self.core.all_isolates() {
+            self.core.crash_isolate(&isolate);
+        }
+        for place in self.core.all_places() {
+            place.storage.reopen();
+        }
+        self.core.executor.skip(after_ms.saturating_mul(1_000));
+    }
+
+    /// No alarm that is set rings.
+    pub fn forget_alarms(&self) {
+        for place in self.core.all_places() {
+            place.alarm.forget();
+        }
+    }
+
     /// Lets the isolates of a role at a site crash, and the objects in them.
     pub fn crash_isolates(&self, role: Role, site: Site) {
         for isolate in self.core.isolates(role, site, 0) {
@@ -257,13 +289,34 @@ impl World {
     }
 
     /// Runs a statement in an object's database, past its object: for looking into it. `None` where there is no such object.
-    pub fn look(
+    pub fn look(&self, placement: &Placement, statement: &str) -> Option<Rows> {
+        let place = self.core.known_place(placement.binding, &placement.name)?;
+        place.storage.run(statement, &[]).ok()
+    }
+
+    /// Runs a statement in an object's database, past its object, and makes durable what it writes.
+    ///
+    /// # Errors
+    /// Where there is no such object, where it runs and has written something that is not durable yet, and where SQLite refuses it.
+    pub fn alter(
         &self,
         placement: &Placement,
         statement: &str,
-    ) -> Option<tally::host::object::Rows> {
-        let place = self.core.known_place(placement.binding, &placement.name)?;
-        place.storage.run(statement, &[]).ok()
+        values: &[Value],
+    ) -> Result<Rows, String> {
+        let place = self.core.known_place(placement.binding, &placement.name);
+        let place = place.ok_or("there is no such object")?;
+        if place.storage.is_dirty() {
+            return Err("the object is writing".to_owned());
+        }
+        let ran = place.storage.run(statement, values);
+        place.storage.commit();
+        ran
+    }
+
+    /// What the service has said that failed.
+    pub fn errors(&self) -> Vec<String> {
+        self.core.journal.errors()
     }
 
     /// The objects that there are: binding, name, statements run and rows written.

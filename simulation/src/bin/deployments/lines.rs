@@ -1,0 +1,97 @@
+//! What lines hold, as the simulation has it.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tally::host::object::{self, Rows};
+use tally_simulation::{Answer, Ask, Verdict};
+
+/// A text; empty where there is none.
+pub(crate) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
+}
+
+/// A number; `otherwise` where there is none.
+pub(crate) fn number<T: TryFrom<u64>>(value: &Value, name: &str, otherwise: T) -> T {
+    let number = value[name].as_u64();
+    let number = number.and_then(|number| number.try_into().ok());
+    number.unwrap_or(otherwise)
+}
+
+fn bytes(value: &Value) -> Option<Vec<u8>> {
+    let decoded = STANDARD.decode(value.as_str()?);
+    Some(decoded.expect("bytes are base64"))
+}
+
+/// A request: `body` has a length; `parts`, each with its delay in milliseconds, have none, and one without bytes is where the client goes
+/// away.
+pub(crate) fn ask(asked: &Value) -> Ask {
+    let mut ask = Ask::new(text(asked, "method"), text(asked, "url"))
+        .at(number(asked, "edge", 0))
+        .colo(asked["colo"].as_str())
+        .address(asked["address"].as_str());
+    for header in asked["headers"].as_array().into_iter().flatten() {
+        let part = |place: usize| header[place].as_str().unwrap_or_default();
+        ask = ask.header(part(0), part(1));
+    }
+    if let Some(body) = bytes(&asked["body"]) {
+        ask = ask.body(body);
+    }
+    for part in asked["parts"].as_array().into_iter().flatten() {
+        let after_ms = part[0].as_u64().unwrap_or_default();
+        ask = match bytes(&part[1]) {
+            Some(bytes) => ask.part(after_ms, bytes),
+            None => ask.breaks(after_ms),
+        };
+    }
+    ask
+}
+
+/// An answer.
+pub(crate) fn answer(id: u64, answer: &Answer) -> Value {
+    json!({
+        "id": id,
+        "status": answer.status,
+        "headers": answer.headers,
+        "body": STANDARD.encode(&answer.body),
+        "live": answer.live.is_some(),
+    })
+}
+
+/// What becomes of a call.
+pub(crate) fn verdict(name: &str) -> Verdict {
+    match name {
+        "" => Verdict::Answered,
+        "before" => Verdict::Unreached,
+        "after" => Verdict::AnswerLost,
+        "unkept" => Verdict::Unkept,
+        "hang" => Verdict::Unanswered,
+        other => panic!("a rule says {other:?}, which this platform cannot do"),
+    }
+}
+
+/// A value of SQL; bytes are `{"bytes": …}`.
+pub(crate) fn sql_value(value: &Value) -> object::Value {
+    match value {
+        Value::String(text) => object::Value::Text(text.clone()),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => object::Value::Integer(whole),
+            None => object::Value::Real(number.as_f64().expect("a number of JSON is one")),
+        },
+        Value::Object(_) => object::Value::Blob(bytes(&value["bytes"]).unwrap_or_default()),
+        _ => object::Value::Null,
+    }
+}
+
+/// Rows, as lists of values.
+pub(crate) fn rows(rows: Rows) -> Value {
+    let value = |value: object::Value| match value {
+        object::Value::Null => Value::Null,
+        object::Value::Integer(number) => number.into(),
+        object::Value::Real(number) => number.into(),
+        object::Value::Text(text) => text.into(),
+        object::Value::Blob(bytes) => json!({ "bytes": STANDARD.encode(bytes) }),
+    };
+    let row = |row: Vec<object::Value>| row.into_iter().map(value).collect::<Vec<_>>();
+    rows.into_iter().map(row).collect::<Vec<_>>().into()
+}

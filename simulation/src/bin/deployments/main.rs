@@ -1,0 +1,49 @@
+//! Simulated deployments over standard input and output, for tests that are not written in Rust.
+//!
+//! A line of JSON comes in, a line goes out, in turn. `{"open": {…}}` makes a deployment, and is answered by its number. Each other line
+//! names a deployment and what is to happen there; it then runs until something has ended, or somebody must decide what becomes of a call. What
+//! goes out holds the deployment's time and what has ended:
+//!
+//! `{"world": 1, "do": [{"fetch": {…}, "id": 7}, {"sleep": 100, "id": 8}]}` → `{"now": 1767225600000, "events": [{"id": 7, …}]}`
+//!
+//! Invariant: nothing happens in a deployment between two lines, so a test that does the same is the same run.
+
+mod deployment;
+mod lines;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+
+use serde_json::{Value, json};
+
+use deployment::Deployment;
+
+fn main() {
+    let mut deployments = BTreeMap::new();
+    let mut opened = 0_u64;
+    let input = std::io::stdin().lock();
+    let mut output = std::io::stdout().lock();
+    for line in input.lines() {
+        let line = line.expect("whoever began this says lines of text");
+        let asked: Value = serde_json::from_str(&line).expect("each line is JSON");
+        let answer = if let Some(options) = asked.get("open") {
+            opened += 1;
+            deployments.insert(opened, Deployment::open(options));
+            json!({ "world": opened })
+        } else {
+            let number = asked["world"].as_u64().unwrap_or_default();
+            let deployment = deployments.get_mut(&number);
+            let deployment = deployment.expect("no deployment has this number");
+            let answer = deployment.exchange(&asked);
+            if asked["closes"] == true {
+                deployments.remove(&number);
+            }
+            answer
+        };
+        let written = writeln!(output, "{answer}").and_then(|()| output.flush());
+        if written.is_err() {
+            // Whoever began this is gone.
+            return;
+        }
+    }
+}

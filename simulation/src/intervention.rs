@@ -1,0 +1,94 @@
+//! What a test lets become of single calls.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+
+use tally::host::Later;
+
+use crate::core::Core;
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is carried out and answered.
+    Answered,
+    /// It fails, and nobody has seen it.
+    Unreached,
+    /// It is carried out, and its answer is lost.
+    AnswerLost,
+    /// It is never answered, and nobody has seen it.
+    Unanswered,
+    /// It is carried out, and no socket that it accepts can keep anything.
+    Unkept,
+}
+
+/// A call that is about to be carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// The binding of the object that is called; `AGGREGATOR`, and `QUEUE` for a batch.
+    pub binding: &'static str,
+    /// The object's name.
+    pub name: String,
+    /// Names the call.
+    pub path: String,
+}
+
+/// Decides what becomes of calls.
+pub(crate) type Judge = Rc<dyn Fn(Judged) -> Later<Verdict>>;
+
+/// Whoever decides what becomes of calls, where somebody does.
+#[derive(Default)]
+pub(crate) struct Intervention {
+    judge: RefCell<Option<Judge>>,
+    /// See [`Verdict::Unkept`].
+    pub(crate) keeps_nothing: Cell<bool>,
+}
+
+impl Intervention {
+    pub(crate) fn set(&self, judge: Judge) {
+        *self.judge.borrow_mut() = Some(judge);
+    }
+
+    /// What becomes of a call; `None` where nobody decides.
+    pub(crate) fn verdict(
+        &self,
+        binding: &'static str,
+        name: &str,
+        path: &str,
+    ) -> Option<Later<Verdict>> {
+        let judge = self.judge.borrow().clone()?;
+        Some(judge(Judged {
+            binding,
+            name: name.to_owned(),
+            path: path.to_owned(),
+        }))
+    }
+
+    pub(crate) fn clear(&self) {
+        drop(self.judge.take());
+    }
+}
+
+/// Carries a call out as it is judged: its reply, or why there is none.
+pub(crate) async fn judged<T, F: Future<Output = T>>(
+    core: &Core,
+    verdict: Option<Later<Verdict>>,
+    carry_out: impl FnOnce() -> F,
+) -> Result<T, Verdict> {
+    let verdict = match verdict {
+        Some(verdict) => verdict.await,
+        None => Verdict::Answered,
+    };
+    if matches!(verdict, Verdict::Unreached | Verdict::Unanswered) {
+        return Err(verdict);
+    }
+    let keeps_nothing = &core.intervention.keeps_nothing;
+    keeps_nothing.set(verdict == Verdict::Unkept);
+    let reply = carry_out().await;
+    keeps_nothing.set(false);
+    match verdict {
+        Verdict::AnswerLost => Err(verdict),
+        _ => Ok(reply),
+    }
+}
