@@ -92,6 +92,15 @@ fn check_sums(askings: &[Asking]) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Whether a check only watches a key that another of this call must be admitted by.
+fn only_watches_another(askings: &[Asking], place: usize) -> bool {
+    let is_enforced = |other: &Asking| !other.policy.is_shadow;
+    askings.get(place).is_some_and(|asking| {
+        let mut others = askings.iter().filter(|other| is_enforced(other));
+        asking.policy.is_shadow && others.any(|other| are_alike(asking, other))
+    })
+}
+
 /// The verdict of each check, after all were admitted or what was has been given back.
 async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
     let mut groups: Vec<Group> = Vec::new();
@@ -116,11 +125,16 @@ async fn decide(visit: &Visit, askings: &[Asking]) -> Vec<Option<Verdict>> {
         groups.iter_mut().for_each(|group| group.id = Some(id));
     }
     let reserving = reserve_all(visit, askings, &mut groups);
-    let consuming = join_all(alone.iter().filter_map(|place| {
-        let asking = askings.get(*place)?;
-        Some(ask_alone(visit, asking, Wish::Consume))
-    }));
-    let (reserved, consumed) = join(reserving, consuming).await;
+    let consume = |places: &[usize]| {
+        let askings = places.iter().filter_map(|place| askings.get(*place));
+        join_all(askings.map(|asking| ask_alone(visit, asking, Wish::Consume)))
+    };
+    // One that came first would take what those of its key need that must be admitted.
+    alone.sort_by_key(|place| only_watches_another(askings, *place));
+    let late = alone.partition_point(|place| !only_watches_another(askings, *place));
+    let (first, last) = alone.split_at(late);
+    let (reserved, mut consumed) = join(reserving, consume(first)).await;
+    consumed.extend(consume(last).await);
 
     let mut verdicts: Vec<Option<Verdict>> = vec![None; askings.len()];
     for (group, reserved) in groups.iter().zip(&reserved) {
