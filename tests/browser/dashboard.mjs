@@ -5,7 +5,7 @@ import { openGate } from "./gate.mjs";
 
 /** Opens a world with a browser. `open(hash, options)` resolves to a page that shows a view. */
 export async function openDashboard(options) {
-  const world = await openWorld(options);
+  const world = await openWorld({ platform: "miniflare", ...options });
   const gate = await openGate(await world.url());
   const browser = await openBrowser();
   // A browser logs every answer of 4xx, also those that a page asked for on purpose.

@@ -222,7 +222,7 @@ describe("without a key", () => {
       post(id, "decrement"),
       post(id, "increment", { delta: 5 }),
       post(id, "increment", { delta: "5" }),
-      post(id, "increment", { at: Date.now() }),
+      post(id, "increment", { at: world.now() }),
       ["POST", "/api/event", { body: JSON.stringify({ key: id, increment: 5 }) }],
       ["POST", "/ingest?format=ndjson", { body: JSON.stringify({ key: id, at: Date.parse("2024-05-01T12:00:00Z") }) }],
       // Last, as it gives the counter a home.
@@ -237,7 +237,7 @@ describe("without a key", () => {
     await world.well(...post("page/b", "increment", undefined, { "idempotency-key": "1" }));
     expect((await world.call("GET", "/pixel/page%2Fb.gif?unique=bob")).status).toBe(200);
     expect((await world.call("POST", "/api/event", { body: '{"key":"page/b"}' })).status).toBe(202);
-    const lines = [{ key: "page/b", unique: "cy" }, { key: "page/b", increment: 2 }, { key: "page/b", at: Date.now() }, { key: "page/b", id: "x" }];
+    const lines = [{ key: "page/b", unique: "cy" }, { key: "page/b", increment: 2 }, { key: "page/b", at: world.now() }, { key: "page/b", id: "x" }];
     const report = await world.well("POST", "/events", { body: JSON.stringify(lines) });
     expect(report.errors.map(({ line, code }) => [line, code])).toEqual([[2, "unauthorized"], [3, "unauthorized"]]);
     expect(await state("page/b")).toMatchObject({ value: 7, uniques: { estimate: 3 } });

@@ -1,6 +1,4 @@
 // Bad input is answered with a problem and a stable code, and changes nothing.
-import { once } from "node:events";
-import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { API } from "./openapi.mjs";
@@ -172,21 +170,6 @@ describe("ids", () => {
     const id = "ü".repeat(256);
     expect(await world.add(id)).toMatchObject({ id, value: 1 });
   });
-
-  // URL parsers take `.` and `..` out of paths, so they are sent as they stand, by hand.
-  for (const dots of [".", "..", "%2e", "%2E%2e"]) {
-    test(`${dots} is no id`, () =>
-      unchanged(async () => {
-        const { hostname, port } = await world.ready();
-        const socket = connect(Number(port), hostname);
-        socket.write(`POST /counters/${dots}/increment HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
-        let answer = "";
-        socket.setEncoding("utf8").on("data", (text) => (answer += text));
-        await once(socket, "close");
-        expect(answer).toMatch(/^HTTP\/1\.1 4\d\d /);
-        expect(answer).toMatch(/application\/problem\+json/i);
-      }));
-  }
 });
 
 describe("routes and methods", () => {

@@ -1,6 +1,7 @@
 // What an address may have done without a key, over all counters: its budgets hold for it, whatever it sends, and for nobody else.
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { connect, watch } from "./live-client.mjs";
 import { openWorld, until } from "./world.mjs";
 
 // As src/limit/visitors.rs says.
@@ -108,22 +109,15 @@ test("reads are paid for by the calls that they need", async () => {
 });
 
 test("an address has streams of so many counters, however it spreads them, and gets them back when it closes one", async () => {
-  const url = await world.url();
   const path = (stream, count) => `/live?${numbers(count).map((index) => `id=stream/${stream}/${index}`).join("&")}`;
   const sockets = [];
-  for (let stream = 0; stream < VISITOR_COUNTERS_MAX / 100; stream += 1) {
-    const socket = new WebSocket(new URL(path(stream, 100), url));
-    await new Promise((done, failed) => {
-      socket.onopen = done;
-      socket.onerror = failed;
-    });
-    sockets.push(socket);
-  }
-  const ended = new AbortController();
-  const status = async () => (await fetch(new URL(path("one more", 1), url), { signal: ended.signal })).status;
-  expect(await status()).toBe(429);
+  for (let stream = 0; stream < VISITOR_COUNTERS_MAX / 100; stream += 1) sockets.push(await connect(world, path(stream, 100)));
+  const one = () => watch(world, path("one more", 1));
+  expect((await one()).status).toBe(429);
   sockets.pop().close();
-  await until(async () => (await status()) === 200, "room for another");
-  ended.abort();
-  for (const socket of sockets) socket.close();
+  const another = await until(async () => {
+    const watcher = await one();
+    return watcher.status === 200 && watcher;
+  }, "room for another");
+  for (const watcher of [another, ...sockets]) watcher.close();
 });

@@ -70,7 +70,7 @@ function aimed(requests, given) {
 }
 
 async function valid(requests, [path, method, item, operation]) {
-  const given = aimed(requests, requests.arguments(item, operation, Math.floor(Date.now() / 1000)));
+  const given = aimed(requests, requests.arguments(item, operation, Math.floor(world.now() / 1000)));
   const schema = schemaOf(operation);
   const wanted = schema && (operation.requestBody.required || requests.often(0.8));
   const body = wanted ? jsonOf(requests.value(schema)) : BODIES[operation.operationId]?.();
@@ -79,7 +79,7 @@ async function valid(requests, [path, method, item, operation]) {
 
 // A request that is valid but for one place; undefined where nothing can be broken.
 async function invalid(requests, [path, method, item, operation]) {
-  const given = aimed(requests, requests.arguments(item, operation, Math.floor(Date.now() / 1000)));
+  const given = aimed(requests, requests.arguments(item, operation, Math.floor(world.now() / 1000)));
   const schema = schemaOf(operation);
   const body = schema ? jsonOf(requests.value(schema)) : BODIES[operation.operationId]?.();
   const made = () => requests.request(path, method, operation, given, body);
@@ -90,7 +90,7 @@ async function invalid(requests, [path, method, item, operation]) {
   if (how === 0) return { ...made(), path: `${made().path}${made().path.includes("?") ? "&" : "?"}unknown=1` };
   if (how === 1 && name) {
     delete given[needed];
-    given[name] = BigInt(Math.floor(Date.now() / 1000));
+    given[name] = BigInt(Math.floor(world.now() / 1000));
     return made();
   }
   if (how === 2 && one) {

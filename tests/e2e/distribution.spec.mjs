@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { AGGREGATOR, each, openWorld, randomFrom } from "./world.mjs";
+import { objectFolder, each, openWorld, randomFrom } from "./world.mjs";
 
 const SEED = 8;
 const MAX_RELATIVE_ERROR = 1 / 128;
@@ -117,7 +117,7 @@ describe("without faults", () => {
 
   test("a window holds the minutes that it covers, and hours where it begins a day ago", async () => {
     await world.add("a", { sample: 7 });
-    const now = Math.floor(Date.now() / 1000);
+    const now = Math.floor(world.now() / 1000);
     const seen = await look("a", "&window=60");
     expect(seen).toMatchObject({ count: 1, window: { seconds: 60 } });
     expect(seen.window.to).toBeGreaterThanOrEqual(now);
@@ -199,7 +199,7 @@ describe("with a disk and a past", () => {
 
   // Does something with the rows of the one cell there is.
   function withRows(work) {
-    const objects = join(folder, "do", `${AGGREGATOR}-Cell`);
+    const objects = objectFolder(folder, "Cell");
     const [file] = readdirSync(objects).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
     const database = new DatabaseSync(join(objects, file));
     try {
@@ -218,7 +218,7 @@ describe("with a disk and a past", () => {
     world = await openWorld({ folder });
     await world.add("a", { sample: 3 });
     await world.close();
-    const now = Math.floor(Date.now() / 1000);
+    const now = Math.floor(world.now() / 1000);
     const hour = now - (now % 3_600) - 30 * 3_600;
     withRows((rows) => {
       const copy = "INSERT INTO rows SELECT kind, ?, body FROM rows WHERE kind = ? LIMIT 1";

@@ -29,7 +29,7 @@ class Ledger {
     const before = this.acknowledged;
     const answer = await world.add(id, { delta }, options);
     this.acknowledged += delta;
-    this.#log.push([Date.now(), this.acknowledged]);
+    this.#log.push([world.now(), this.acknowledged]);
     return { ...answer, before };
   }
 
@@ -67,23 +67,23 @@ async function underLoad(id, shards) {
   const readStrong = async (colo, edge) => {
     while (writing) {
       const known = ledger.acknowledged;
-      const began_ms = Date.now();
+      const began_ms = world.now();
       const seen = await world.strong(id, "", { colo, edge });
       expect(seen.exact).toBe(true);
       expect(seen.value).toBeGreaterThanOrEqual(known);
       expect(seen.value).toBeLessThanOrEqual(ledger.begun);
       const parts = seen.datacenters.reduce((sum, { value }) => sum + value, 0);
       expect(parts).toBe(seen.value);
-      checkTimes(seen, began_ms, Date.now());
+      checkTimes(seen, began_ms, world.now());
       counts.strong += 1;
     }
   };
   const readDefault = async (colo, edge) => {
     while (writing) {
       const known = ledger.acknowledged;
-      const began_ms = Date.now();
+      const began_ms = world.now();
       const seen = await world.read(id, "", { colo, edge });
-      const ended_ms = Date.now();
+      const ended_ms = world.now();
       expect(seen.value).toBeGreaterThanOrEqual(ledger.before(seen.as_of));
       expect(seen.value).toBeLessThanOrEqual(ledger.begun);
       if (seen.exact) expect(seen.value).toBeGreaterThanOrEqual(known);

@@ -23,7 +23,7 @@ const count = (events, from, to) =>
   events.filter(({ at }) => at >= from && at <= to).reduce((sum, { increment }) => sum + increment, 0);
 
 test("history equals the events, by every step", async () => {
-  const now = Math.floor(Date.now() / 1000);
+  const now = Math.floor(world.now() / 1000);
   const random = randomFrom(SEED);
   const reach = { "1s": 600, "1m": 20 * 3_600, "1h": 40 * 86_400, "1d": 900 * 86_400 };
   for (const [step, seconds] of Object.entries(STEPS)) {
@@ -68,7 +68,7 @@ test("the past of years ago is kept by hours and days", async () => {
 });
 
 test("windows equal the events, exactly up to 900 s and within max_error beyond", async () => {
-  const now = Math.floor(Date.now() / 1000);
+  const now = Math.floor(world.now() / 1000);
   const random = randomFrom(SEED + 1);
   const events = Array.from({ length: 400 }, (_, index) => ({
     at: now - 1 - Math.floor(random() ** 2 * 7_000),
@@ -98,7 +98,7 @@ test("windows equal the events, exactly up to 900 s and within max_error beyond"
 
 test("ranges are refused by their size, not cut", async () => {
   await world.add("ranges");
-  const now = Math.floor(Date.now() / 1000);
+  const now = Math.floor(world.now() / 1000);
   const ask = (from, to, step) => `/counters/ranges/history?from=${from}&to=${to}&step=${step}`;
   const most = await world.well("GET", ask(now - 9_999 * 60, now, "1m"));
   expect(most.points).toHaveLength(10_000);

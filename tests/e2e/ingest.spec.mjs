@@ -136,7 +136,7 @@ test("NDJSON brings its own times and amounts", async () => {
   const body = [
     JSON.stringify({ key: "nd", increment: 3, at: hour * 1000, unique: "ann" }),
     JSON.stringify({ key: "nd", increment: "4", at: (hour + 3_600) * 1000, unique: "ann" }),
-    JSON.stringify({ key: "nd", at: Date.now() + 60_000 }),
+    JSON.stringify({ key: "nd", at: world.now() + 60_000 }),
     JSON.stringify({ key: "nd", wrong: 1 }),
   ].join("\n");
   const report = await world.well("POST", "/ingest?format=ndjson", { body });

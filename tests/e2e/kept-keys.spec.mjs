@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { AGGREGATOR, openWorld, until } from "./world.mjs";
+import { objectFolder, openWorld, until } from "./world.mjs";
 
 const KEY = "admin-key-0123456789";
 const CONFIG = {
@@ -51,7 +51,7 @@ const varint = (number) => {
 
 /** The databases of all objects of a class. */
 function databases(className) {
-  const objects = join(folder, "do", `${AGGREGATOR}-${className}`);
+  const objects = objectFolder(folder, className);
   const files = readdirSync(objects).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
   return files.filter((name) => statSync(join(objects, name)).size > 0).map((name) => new DatabaseSync(join(objects, name)));
 }

@@ -102,7 +102,7 @@ describe("without faults", () => {
     const [first, again] = [await down(), await down()];
     expect(again.text).toBe(first.text);
     expect(first.json.value).toBe(5);
-    const now = Math.floor(Date.now() / 1_000);
+    const now = Math.floor(world.now() / 1_000);
     const { points } = await world.history("a", `&step=1m&from=${now - 120}&to=${now}`);
     expect(points.reduce((sum, [, count]) => sum + (count ?? 0), 0)).toBe(9);
   });
@@ -131,13 +131,13 @@ describe("without faults", () => {
   });
 
   test("a retry that comes late with its own time gets the first answer, and what was never counted is refused", async () => {
-    const at = Date.now() - 500;
+    const at = world.now() - 500;
     const write = { body: JSON.stringify({ delta: 5, at }) };
     const events = { body: JSON.stringify({ key: "b", at, id: "1" }) };
     const first = await world.call("POST", increment("a"), keyed("k", write));
     expect(first.status).toBe(200);
     expect(await world.well("POST", "/events", events)).toMatchObject({ accepted: 1 });
-    await until(() => Date.now() - at > 5_100, "the times to be out of range");
+    await until(() => world.now() - at > 5_100, "the times to be out of range");
     for (const options of [{}, { colo: "IAD" }]) {
       const again = await world.call("POST", increment("a"), keyed("k", { ...write, ...options }));
       expect([again.text, isReplay(again)]).toEqual([first.text, true]);

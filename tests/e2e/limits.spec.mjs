@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { body, check, items, numbers, peek, put } from "./limiting.mjs";
-import { AGGREGATOR, each, openWorld, unlessWritten, until } from "./world.mjs";
+import { objectFolder, each, openWorld, unlessWritten, until } from "./world.mjs";
 
 let world;
 afterEach(async () => {
@@ -83,11 +83,11 @@ describe("without faults", () => {
   test("quota returns when the answer said it would", async () => {
     await put(world, "quick", { limit: 2, window_seconds: 4 });
     for (const _ of numbers(2)) expect((await check(world, "quick", "a")).status).toBe(200);
-    const asked = performance.now();
+    const asked = world.now();
     const refused = await check(world, "quick", "a");
     expect(refused.status).toBe(429);
     await until(async () => (await check(world, "quick", "a")).status === 200, "quota");
-    const waited = performance.now() - asked;
+    const waited = world.now() - asked;
     expect(waited).toBeGreaterThanOrEqual(refused.json.retry_after_ms - 5);
   });
 
@@ -237,7 +237,7 @@ test("what is not said to be committed is written soon, and survives a crash fro
     world = await openWorld({ folder });
     const policy = { limit: 10, window_seconds: 3_600 };
     expect((await check(world, "soon", "a", { ...policy, cost: 3 })).json).toMatchObject({ remaining: 7 });
-    const objects = join(folder, "do", `${AGGREGATOR}-Limiter`);
+    const objects = objectFolder(folder, "Limiter");
     const written = () =>
       readdirSync(objects)
         .filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name) && statSync(join(objects, name)).size > 0)

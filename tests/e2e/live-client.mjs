@@ -1,11 +1,11 @@
-// Watchers, over real sockets: server-sent events and WebSockets.
+// Watchers: server-sent events and WebSockets, over real sockets under Miniflare.
 //
 // Invariant: each message is checked against the API's description before a test sees it.
 import http from "node:http";
 import { expect } from "vitest";
 import { WebSocket } from "ws";
 import { faults, API } from "./openapi.mjs";
-import { parseExact, until } from "./world.mjs";
+import { ORIGIN, parseExact, until } from "./world.mjs";
 
 const MESSAGE = API.components.schemas.LiveMessage;
 
@@ -21,9 +21,10 @@ class Watcher {
   /** The newest state of each counter. */
   counters = {};
   isClosed = false;
+  pongs = 0;
 
-  take(message) {
-    this.messages.push({ ...message, arrived_ms: Date.now() });
+  take(message, arrived_ms = Date.now()) {
+    this.messages.push({ ...message, arrived_ms });
     if (message.type === "update") Object.assign(this.counters, message.counters);
   }
 
@@ -37,8 +38,53 @@ class Watcher {
   }
 }
 
+// What is read of a stream of server-sent events: returns a function that takes its text.
+function reader(watcher) {
+  let rest = "";
+  return (text, arrived_ms) => {
+    const events = (rest + text).split("\n\n");
+    rest = events.pop();
+    for (const event of events) {
+      const fields = Object.fromEntries(event.split("\n").map((line) => line.split(/: (.*)/s).slice(0, 2)));
+      if (fields.retry) watcher.retry_ms = Number(fields.retry);
+      if (fields.id) watcher.lastEventId = fields.id;
+      if (!fields.data) continue;
+      const message = checked(fields.data);
+      expect(fields.event).toBe(message.type === "update" ? undefined : message.type);
+      watcher.take(message, arrived_ms);
+    }
+  };
+}
+
+function hear(watcher, text, arrived_ms) {
+  if (text === "pong") watcher.pongs += 1;
+  else watcher.take(checked(text), arrived_ms);
+}
+
+// A watcher of a deployment in memory. What is wrong with a message is told where the watcher is looked at next.
+async function open(world, path, options, hears) {
+  const watcher = new Watcher();
+  const reads = hears ?? reader(watcher);
+  const take = ({ text, at_ms, closed, reason }) => {
+    if (closed === undefined) reads(text, at_ms, watcher);
+    else Object.assign(watcher, { isClosed: true, code: closed, reason });
+  };
+  const { status, headers, body, live, say } = await world.host.open(ORIGIN + path, options, take);
+  Object.assign(watcher, { status, headers: Object.fromEntries(headers), isClosed: !live });
+  const text = Buffer.from(body, "base64").toString();
+  if (!live && text !== "") watcher.json = JSON.parse(text);
+  watcher.close = () => {
+    say({ hangs_up: true });
+    watcher.isClosed = true;
+  };
+  watcher.response = { pause: () => say({ pauses: true }), resume: () => say({ pauses: false }) };
+  watcher.say = (message) => say({ says: typeof message === "string" ? message : JSON.stringify(message) });
+  return watcher;
+}
+
 /** Opens a stream of server-sent events. Resolves with the answer's head; refusals have their JSON. */
-export async function watch(world, path, { headers = {}, colo } = {}) {
+export async function watch(world, path, { headers = {}, colo = null } = {}) {
+  if (world.host.open) return open(world, path, { headers, colo });
   const url = new URL(path, await world.url());
   const watcher = new Watcher();
   const cf = colo ? { "MF-CF-Blob": JSON.stringify({ colo }) } : {};
@@ -47,27 +93,16 @@ export async function watch(world, path, { headers = {}, colo } = {}) {
       watcher.status = response.statusCode;
       watcher.headers = response.headers;
       watcher.response = response;
-      let rest = "";
+      const read = reader(watcher);
+      let refusal = "";
       response.setEncoding("utf8");
       response.on("data", (text) => {
-        rest += text;
-        if (watcher.status !== 200) return;
-        const events = rest.split("\n\n");
-        rest = events.pop();
-        for (const event of events) {
-          const fields = Object.fromEntries(event.split("\n").map((line) => line.split(/: (.*)/s).slice(0, 2)));
-          if (fields.retry) watcher.retry_ms = Number(fields.retry);
-          if (fields.id) watcher.lastEventId = fields.id;
-          if (fields.data) {
-            const message = checked(fields.data);
-            expect(fields.event).toBe(message.type === "update" ? undefined : message.type);
-            watcher.take(message);
-          }
-        }
+        if (watcher.status === 200) read(text);
+        else refusal += text;
       });
       response.on("end", () => {
         watcher.isClosed = true;
-        if (watcher.status !== 200 && rest !== "") watcher.json = JSON.parse(rest);
+        if (refusal !== "") watcher.json = JSON.parse(refusal);
       });
       response.on("error", () => (watcher.isClosed = true));
       response.on("close", () => (watcher.isClosed = true));
@@ -81,16 +116,17 @@ export async function watch(world, path, { headers = {}, colo } = {}) {
 
 /** Opens a WebSocket. */
 export async function connect(world, path, { headers = {} } = {}) {
+  if (world.host.open) {
+    const asked = { ...headers, connection: "Upgrade", upgrade: "websocket" };
+    const watcher = await open(world, path, { headers: asked, colo: null }, (text, at_ms, watcher) => hear(watcher, text, at_ms));
+    if (watcher.status !== 101) throw new Error(`Unexpected server response: ${watcher.status}`);
+    return watcher;
+  }
   const url = new URL(path, await world.url());
   url.protocol = "ws:";
   const watcher = new Watcher();
   const socket = new WebSocket(url, { headers });
-  watcher.pongs = 0;
-  socket.on("message", (data) => {
-    const text = data.toString();
-    if (text === "pong") watcher.pongs += 1;
-    else watcher.take(checked(text));
-  });
+  socket.on("message", (data) => hear(watcher, data.toString()));
   socket.on("close", (code, reason) => {
     watcher.isClosed = true;
     watcher.code = code;

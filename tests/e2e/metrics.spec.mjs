@@ -261,9 +261,9 @@ test("no answer claims more time than it took", async () => {
     ["GET", "/healthz"],
     ["OPTIONS", INCREMENT],
   ]) {
-    const began_ms = performance.now();
+    const began_ms = world.now();
     const { headers } = await world.call(method, path);
-    const took_ms = performance.now() - began_ms;
+    const took_ms = world.now() - began_ms;
     // What took less than a millisecond says nothing.
     const [, total, cell = "0"] = (headers.get("server-timing") ?? "total;dur=0").match(TIMING);
     expect(Number(total), `${method} ${path}`).toBeLessThanOrEqual(took_ms + 2);

@@ -28,7 +28,7 @@ const isOf = (name, colo) => name.includes(`/${colo}/`);
 const cutOff = (colo) =>
   world.fail(({ kind, name, path }) => (kind === "cell" && isOf(name, colo) && path !== "/flush" ? "before" : undefined));
 const mended = () => world.fail(() => undefined);
-const second = () => Math.floor(Date.now() / 1_000);
+const second = () => Math.floor(world.now() / 1_000);
 const nextSecond = () => {
   const now = second();
   return until(() => second() > now, "the next second");

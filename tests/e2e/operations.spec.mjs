@@ -149,6 +149,8 @@ for (const [what, colos, settings] of stories) {
       let stage = "before";
       const writes = [];
       const write = async (bit) => {
+        // They come all the while that the set takes.
+        await world.advance((bit % width) * 5);
         const began = stage;
         const body = { delta: String(2n ** BigInt(bit)), unique: `${round}-${bit}` };
         await world.add("a", body, { colo: colos[bit % colos.length], edge: bit % 2 });

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { AGGREGATOR, openWorld, until } from "./world.mjs";
+import { objectFolder, openWorld, until } from "./world.mjs";
 
 const LOG_ROWS_MAX = 20_000;
 const DEAD_LETTERS_MAX = 10_000;
@@ -34,7 +34,7 @@ async function reopen(change, options = {}) {
     await world.well("GET", "/api/dead-letters");
   }
   await world.close();
-  const objects = join(folder, "do", `${AGGREGATOR}-Inbox`);
+  const objects = objectFolder(folder, "Inbox");
   const files = readdirSync(objects).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
   for (const file of files.filter((name) => statSync(join(objects, name)).size > 0)) {
     const database = new DatabaseSync(join(objects, file));

@@ -34,7 +34,7 @@ describe("without faults", () => {
     expect(await strong(world, "a")).toBe(5);
     await send(world, "a", 2);
     await until(async () => (await world.well("GET", "/api/counter?key=a")).count === 7, "the count");
-    const now = Math.floor(Date.now() / 1_000);
+    const now = Math.floor(world.now() / 1_000);
     const { points } = await world.history("a", `&step=1m&from=${now - 120}&to=${now}`);
     expect(points.reduce((sum, [, count]) => sum + (count ?? 0), 0)).toBe(7);
   });

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { AGGREGATOR, each, openWorld, until } from "./world.mjs";
+import { objectFolder, each, openWorld, until } from "./world.mjs";
 
 let folder;
 let world;
@@ -20,7 +20,7 @@ afterEach(async () => {
 const open = async () => (world = await openWorld({ folder }));
 
 function databases(className) {
-  const objects = join(folder, "do", `${AGGREGATOR}-${className}`);
+  const objects = objectFolder(folder, className);
   return readdirSync(objects)
     .filter((name) => name.endsWith(".sqlite"))
     .map((name) => join(objects, name));
@@ -37,7 +37,7 @@ function edit(file, work) {
 
 /** Ends the world, with the checkpoints that its leads have still to send: one that came early would bring a root back. */
 async function closeSilently() {
-  await world.close();
+  await world.close({ silently: true });
   for (const file of databases("Cell")) {
     edit(file, (database, tables) => {
       if (tables.includes("_cf_METADATA")) database.exec("DELETE FROM _cf_METADATA WHERE key = 1");

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { AGGREGATOR, openWorld } from "./world.mjs";
+import { objectFolder, openWorld } from "./world.mjs";
 
 let folder;
 let world;
@@ -23,7 +23,7 @@ const open = async (edgeVars) => (world = await openWorld({ folder, edgeVars }))
 /** Stops the world, and does this to every partition of the directory that has roots. */
 async function edit(work, edgeVars) {
   await world.close();
-  const objects = join(folder, "do", `${AGGREGATOR}-Directory`);
+  const objects = objectFolder(folder, "Directory");
   for (const name of readdirSync(objects).filter((file) => file.endsWith(".sqlite"))) {
     const database = new DatabaseSync(join(objects, name));
     try {

@@ -30,7 +30,7 @@ test("a setting creates a counter once", async () => {
   const created = await world.call("PUT", "/counters/set", { body: '{"shards":2,"ttl_seconds":3600}' });
   expect(created.status).toBe(201);
   expect(created.json).toMatchObject({ id: "set", value: 0, settings: { shards: 2, ttl_seconds: 3600, ttl_mode: "fixed" } });
-  const left_ms = created.json.expires_at - Date.now();
+  const left_ms = created.json.expires_at - world.now();
   expect(left_ms).toBeGreaterThan(3_500_000);
   expect(left_ms).toBeLessThanOrEqual(3_600_000);
   await world.add("set", { delta: 4 });
@@ -102,12 +102,12 @@ test("writes that race changes of shards are counted once", async () => {
 describe("time to live", () => {
   test("a fixed one ends from the setting, whatever is written", async () => {
     const id = "fixed";
-    const began_ms = Date.now();
+    const began_ms = world.now();
     const { expires_at } = await world.put(id, { ttl_seconds: 5, ttl_mode: "fixed" });
     expect(expires_at).toBeGreaterThanOrEqual(began_ms + 5_000);
     let last_alive_ms = 0;
     await until(async () => {
-      const asked_ms = Date.now();
+      const asked_ms = world.now();
       const answer = await world.call("GET", `/counters/${id}?consistency=strong`);
       if (answer.status === 404) return true;
       expect(answer.json.expires_at).toBe(expires_at);
@@ -116,7 +116,7 @@ describe("time to live", () => {
       if (asked_ms < expires_at - 4_000) await world.add(id, { delta: 3, unique: "old" });
       return false;
     }, "the end");
-    expect(Date.now()).toBeGreaterThanOrEqual(expires_at);
+    expect(world.now()).toBeGreaterThanOrEqual(expires_at);
     expect(last_alive_ms).toBeLessThan(expires_at + 5);
     expect(await world.add(id, { unique: "new" })).toMatchObject({ value: 1 });
     const seen = await expectNew(id, 1, 1);
@@ -128,29 +128,29 @@ describe("time to live", () => {
     const { expires_at } = await world.put(id, { ttl_seconds: 4 });
     await world.add(id);
     await until(async () => (await world.call("GET", `/counters/${id}`)).status === 404, "the end");
-    expect(Date.now()).toBeGreaterThanOrEqual(expires_at);
-    expect(Date.now()).toBeLessThan(expires_at + END_MS_MAX);
+    expect(world.now()).toBeGreaterThanOrEqual(expires_at);
+    expect(world.now()).toBeLessThan(expires_at + END_MS_MAX);
   });
 
   test("a sliding one ends after the last write, not before", async () => {
     const id = "sliding";
     const ttl_ms = 4_000;
     await world.put(id, { ttl_seconds: 4, ttl_mode: "sliding" });
-    const end_ms = Date.now() + 2 * ttl_ms;
+    const end_ms = world.now() + 2 * ttl_ms;
     let total = 0;
     let last_ms = 0;
     await until(async () => {
-      last_ms = Date.now();
+      last_ms = world.now();
       await world.add(id, { unique: "old" }, { colo: total % 2 ? "FRA" : "IAD" });
       total += 1;
       expect(await world.strong(id)).toMatchObject({ value: total, exact: true });
-      return Date.now() > end_ms;
+      return world.now() > end_ms;
     }, "twice its life");
     const { expires_at } = await world.strong(id);
     expect(expires_at).toBeGreaterThanOrEqual(last_ms + ttl_ms);
     await until(() => isGone(id), "the end");
-    expect(Date.now()).toBeGreaterThanOrEqual(expires_at);
-    expect(Date.now()).toBeLessThan(expires_at + END_MS_MAX);
+    expect(world.now()).toBeGreaterThanOrEqual(expires_at);
+    expect(world.now()).toBeLessThan(expires_at + END_MS_MAX);
     await world.add(id);
     await expectNew(id, 1, 0);
   });
@@ -169,7 +169,7 @@ describe("time to live", () => {
     const { expires_at } = await world.put("kept", { ttl_seconds: 4 });
     await world.add("kept");
     await world.put("kept", {});
-    await until(() => Date.now() > expires_at + 300, "the old end");
+    await until(() => world.now() > expires_at + 300, "the old end");
     expect(await world.strong("kept")).toMatchObject({ value: 1, expires_at: null });
   });
 });

@@ -110,7 +110,7 @@ test("the first body of a counter by Redis's hash counts whole, and so does that
     const bodies = {
       plain: (key) => send("/events", key, () => ({})),
       keyed: (key, generation) => send("/events", key, (index) => ({ id: `${generation} ${index}` })),
-      past: (key) => send("/ingest?format=ndjson", key, () => ({ at: Date.now() - 3_600_000 })),
+      past: (key) => send("/ingest?format=ndjson", key, () => ({ at: world.now() - 3_600_000 })),
     };
     for (const [name, sendAll] of Object.entries(bodies)) {
       for (const shards of [1, 4]) {
@@ -134,7 +134,7 @@ test("windows of minutes, hours and days hold who came in them, also of a log th
   const world = await openWorld({});
   const day = 86_400;
   try {
-    const now = Math.floor(Date.now() / 1_000);
+    const now = Math.floor(world.now() / 1_000);
     const stamp = (ago) => (now - ago) * 1_000;
     const agos = [5 * 60, 3 * 3_600, 3 * day, 20 * day, 300 * day, 450 * day];
     const lines = agos.flatMap((ago, index) =>
@@ -146,7 +146,7 @@ test("windows of minutes, hours and days hold who came in them, also of a log th
     // Less than minutes and days are kept for: the clock goes on while this runs.
     const windows = { 60: 1, 1_200: 3, 14_400: 4, 82_800: 4, [4 * day]: 5, [30 * day]: 6, [399 * day]: 7 };
     const look = async () => {
-      const at = Math.floor(Date.now() / 1_000);
+      const at = Math.floor(world.now() / 1_000);
       for (const [seconds, estimate] of Object.entries(windows)) {
         const union = await world.well("GET", `/uniques?id=w&window=${seconds}&at=${at}&consistency=strong`);
         expect([seconds, union.estimate]).toEqual([seconds, estimate]);

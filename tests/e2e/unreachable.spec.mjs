@@ -81,9 +81,9 @@ test("while answers are lost, what was refused may count and what was acknowledg
 test("a cell that hangs is given up in time, and holds nobody up afterwards", async () => {
   await world.add("a");
   failing(is("cell"), "hang");
-  const began_ms = performance.now();
+  const began_ms = world.now();
   await unavailable("POST", INCREMENT);
-  expect(performance.now() - began_ms).toBeLessThan(10_000);
+  expect(world.now() - began_ms).toBeLessThan(10_000);
   mended();
   const again = await until(async () => {
     const answer = await world.call("POST", INCREMENT);

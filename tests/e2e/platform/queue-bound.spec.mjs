@@ -1,6 +1,6 @@
 // The queued path of a deployment that binds a queue of the platform: 202 once the queue has accepted an event.
 import { afterEach, describe, expect, test } from "vitest";
-import { each, openWorld, randomFrom, until } from "./world.mjs";
+import { each, openWorld, randomFrom, until } from "../world.mjs";
 
 const SEED = 12;
 // As short as can be: a batch is delivered once the queue has waited for that many seconds.

@@ -1,7 +1,7 @@
 // The files that are served as they stand.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { dashboardFiles, servedFiles } from "../../scripts/dashboard.mjs";
-import { openWorld } from "./world.mjs";
+import { dashboardFiles, servedFiles } from "../../../scripts/dashboard.mjs";
+import { openWorld } from "../world.mjs";
 
 let world, url;
 beforeAll(async () => {

@@ -1,7 +1,7 @@
 // Cuts that last longer than keys are kept: 90 s where the deployment keeps them for 60. What nobody but Tally sends again counts once
 // all the same.
 import { afterEach, expect, test } from "vitest";
-import { openWorld, until } from "./world.mjs";
+import { openWorld, until } from "../world.mjs";
 
 const VARS = { TALLY_IDEMPOTENCY_SECONDS: "60" };
 let world;

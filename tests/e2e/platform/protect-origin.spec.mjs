@@ -1,6 +1,6 @@
 // The example Worker in front of an origin: what it lets through, and what it keeps from it.
 import { expect, test } from "vitest";
-import { openWorld, until } from "./world.mjs";
+import { openWorld, until } from "../world.mjs";
 
 const KEY = "front-0123456789abcdef";
 const KEYS = JSON.stringify({ keys: [{ key: KEY, scopes: ["write"], prefix: "limits/" }] });

@@ -1,7 +1,7 @@
 // Bulk bodies as they come: compressed without a word, slowly, or not at all.
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openWorld, until } from "./world.mjs";
+import { openWorld, until } from "../world.mjs";
 
 const CLF = "/ingest?format=clf";
 const LOG = '1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET /logged HTTP/1.1" 200 1 "-" "-"\n';

@@ -1,6 +1,6 @@
 // Visitors, salts and what is "today" change at midnight UTC: a test that begins shortly before it waits until it has passed.
 import { beforeEach } from "vitest";
-import { until } from "./world.mjs";
+import { until } from "../world.mjs";
 
 const DAY_MS = 86_400_000;
 // Longer than such a test takes.
