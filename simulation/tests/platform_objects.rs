@@ -230,11 +230,11 @@ impl Enqueuing for World {
         self.set_edge(|request, host, _| async move {
             let body = request.whole().await.expect("no fault");
             let put = host.platform().enqueue(vec![body]).await;
-            tally::host::http::Response {
-                status: if put.is_ok() { 200 } else { 503 },
-                headers: vec![],
-                body: tally::host::http::Body::Empty,
-            }
+            tally::host::http::Response::new(
+                if put.is_ok() { 200 } else { 503 },
+                vec![],
+                tally::host::http::Body::Empty,
+            )
         });
     }
 }
@@ -248,15 +248,15 @@ fn an_object_may_call_itself_and_others_only_once_its_writes_are_durable() {
                 .send(Target::Object(till("one")), "/add", vec![])
         });
         let answers = futures_util::future::join_all(calls).await;
-        tally::host::http::Response {
-            status: if answers.iter().all(Result::is_ok) {
+        tally::host::http::Response::new(
+            if answers.iter().all(Result::is_ok) {
                 200
             } else {
                 503
             },
-            headers: vec![],
-            body: tally::host::http::Body::Empty,
-        }
+            vec![],
+            tally::host::http::Body::Empty,
+        )
     });
     assert_eq!(
         world

@@ -213,11 +213,7 @@ pub async fn edge(request: Box<dyn Request>, host: Host, _context: Context) -> R
             .within_ms(5_000, platform.open(till(name), call, message, upgrade))
             .await;
         return match opened {
-            Some(Ok(stream)) => Response {
-                status: stream.status,
-                headers: vec![],
-                body: Body::Stream(stream),
-            },
+            Some(Ok(stream)) => Response::new(stream.status, vec![], Body::Stream(stream)),
             _ => text(503, "no stream"),
         };
     }
@@ -230,11 +226,11 @@ pub async fn edge(request: Box<dyn Request>, host: Host, _context: Context) -> R
 }
 
 fn text(status: u16, text: &str) -> Response {
-    Response {
+    Response::new(
         status,
-        headers: vec![("content-type", "text/plain".to_owned())],
-        body: Body::Text(text.into()),
-    }
+        vec![("content-type", "text/plain".to_owned())],
+        Body::Text(text.into()),
+    )
 }
 
 /// A world with two sites of two edges each, and tills.
