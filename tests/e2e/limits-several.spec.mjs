@@ -37,8 +37,7 @@ test("a policy that a caller brings touches nothing of the one of that name", as
   expect(await peek(world, "login", "a")).toMatchObject({ remaining: 1 });
 });
 
-// A limit of the world is given back to on the way of the next check: one that overtakes it sees less. The platform delivers in order.
-test.skipIf(process.env.PLATFORM !== "miniflare")("a refused call tells of each check how it stands without it", async () => {
+test("a refused call tells of each check how it stands without it", async () => {
   world = await openWorld();
   const limit = { limit: 10, window_seconds: 3_600 };
   const full = { policy: "full", key: "b", limit: 1, window_seconds: 3_600 };
@@ -46,6 +45,8 @@ test.skipIf(process.env.PLATFORM !== "miniflare")("a refused call tells of each 
   const one = { policy: "p", key: "a", cost: 3, ...limit };
   const world_one = { policy: "w", key: "a", cost: 2, scope: "global", ...limit };
   for (const checks of [[one, full], [one, { ...one, cost: 4 }, full], [world_one, full], [one, world_one, full]]) {
+    // A datacenter tells of a limit of the world what that has said last: a refund gets there on the side.
+    await world.advance(100);
     const refused = await many(checks);
     expect(refused.status, refused.text).toBe(429);
     expect(refused.json["violated-policies"]).toEqual(["full"]);

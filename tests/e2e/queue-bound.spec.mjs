@@ -1,6 +1,6 @@
 // The queued path of a deployment that binds a queue of the platform: 202 once the queue has accepted an event.
 import { afterEach, describe, expect, test } from "vitest";
-import { each, openWorld, randomFrom, until } from "../world.mjs";
+import { each, openWorld, randomFrom, until } from "./world.mjs";
 
 const SEED = 12;
 // As short as can be: a batch is delivered once the queue has waited for that many seconds.
@@ -73,27 +73,6 @@ describe("a queue", () => {
     }
     expect((await post(world, "a", 4, keyed("k", {}))).status).toBe(422);
     expect(await world.strong("a")).toMatchObject({ value: 3, exact: true });
-  });
-
-  test("delivers what nobody can read: dead letters, and the rest counts", async () => {
-    world = await openWorld({ queue: QUEUE });
-    const producer = await world.producer();
-    await producer.sendBatch([
-      { body: new Uint8Array([9, 9, 9]), contentType: "bytes" },
-      { body: new Uint8Array(2_000), contentType: "bytes" },
-      { body: { length: 1e9 }, contentType: "json" },
-      { body: "5", contentType: "text" },
-      { body: null, contentType: "v8" },
-    ]);
-    await Promise.all([send(world, "b", 2), send(world, "b", 3)]);
-    await reaches(world, "b", 5);
-    const dead = await until(async () => {
-      const found = await letters(world);
-      return found.length === 5 && found;
-    }, "five dead letters");
-    expect(dead.filter(({ code }) => code === "internal").map(({ key }) => key)).toEqual(["", "", "", "", ""]);
-    await world.evict();
-    expect((await letters(world)).length).toBe(5);
   });
 
   test("holds events of before a deletion: they are dead, those after it count in the new counter", async () => {
