@@ -77,10 +77,8 @@ mod write;
 
 use crate::host::Host;
 use crate::host::http::{Context, Request, Response};
-use crate::protocol::access::{Permission, Scope};
-use crate::protocol::names::limit_right;
 use crate::protocol::problem::Problem;
-use crate::protocol::routes::{Route, RouteName, resolve};
+use crate::protocol::routes::{Route, RouteName, resolve, route_table};
 use respond::Answer;
 use visit::Visit;
 
@@ -113,121 +111,16 @@ pub async fn fetch(request: Box<dyn Request>, host: Host, context: Context) -> R
     respond::respond(&visit, name, answer)
 }
 
-async fn handle(visit: &Visit, route: Route) -> Result<Answer, Problem> {
-    match (route, visit.caller()) {
-        (Route::Health, _) => health::health(visit).await,
-        (Route::Index, _) => Ok(files::index(visit)),
-        (Route::OpenApi, _) => files::openapi(&visit.host),
-        (Route::Script, _) => files::script(&visit.host),
-        (Route::Pixel(id), _) => pages::pixel(visit, &visit.caller_of_image()?, id).await,
-        (Route::Badge(id), _) => pages::badge(visit, &visit.caller_of_image()?, id).await,
-        (Route::Dashboard(name), _) => files::dashboard(&visit.host, name.as_deref()),
-        (_, Err(problem)) => Err(problem),
-        // It is answered by a stream.
-        (Route::Live, _) => Ok(Answer::text(String::new())),
-        // The numbers are of all counters, so a key for a prefix does not do.
-        (Route::Metrics, Ok(caller)) => {
-            caller.may(Scope::Admin, "")?;
-            metrics::metrics(visit).await
+macro_rules! handlers {
+    (($visit:ident, $caller:ident)
+        $($variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal $metric:literal
+            $right:expr => $handler:expr;)*
+    ) => {
+        async fn handle($visit: &Visit, route: Route) -> Result<Answer, Problem> {
+            let $caller = $visit.caller_with(&route.right())?;
+            match route { $(Route::$variant $(($($parameter),+))? => $handler,)* }
         }
-        (Route::Increment(id), Ok(caller)) => {
-            caller.may(Scope::Write, id.as_str())?;
-            write::increment(visit, &caller, id).await
-        }
-        (Route::Decrement(id), Ok(caller)) => {
-            caller.may(Scope::Write, id.as_str())?;
-            write::decrement(visit, &caller, id).await
-        }
-        (Route::Read(id), Ok(caller)) => {
-            caller.may(Scope::Read, id.as_str())?;
-            read::counter(visit, id).await
-        }
-        (Route::History(id), Ok(caller)) => {
-            caller.may(Scope::Read, id.as_str())?;
-            read::history(visit, id).await
-        }
-        (Route::Distribution(id), Ok(caller)) => {
-            caller.may(Scope::Read, id.as_str())?;
-            distribution::distribution(visit, id).await
-        }
-        (Route::ExportHyll(id), Ok(caller)) => {
-            caller.may(Scope::Read, id.as_str())?;
-            hyll::export(visit, id).await
-        }
-        (Route::ImportHyll(id), Ok(caller)) => {
-            caller.may(Scope::Write, id.as_str())?;
-            caller.may_write(id.as_str(), 0, &[Permission::Hyll])?;
-            hyll::import(visit, id).await
-        }
-        (Route::Uniques, Ok(caller)) => uniques::uniques(visit, &caller).await,
-        (Route::List, Ok(caller)) => manage::list(visit, &caller).await,
-        (Route::Aggregate(prefix), Ok(caller)) => {
-            caller.may_list(&prefix)?;
-            aggregate::aggregate(visit, prefix).await
-        }
-        (Route::Put(id), Ok(caller)) => {
-            caller.may(Scope::Admin, id.as_str())?;
-            manage::put(visit, id).await
-        }
-        (Route::Set(id), Ok(caller)) => {
-            caller.may(Scope::Admin, id.as_str())?;
-            manage::set(visit, id).await
-        }
-        (Route::Reset(id), Ok(caller)) => {
-            caller.may(Scope::Admin, id.as_str())?;
-            manage::reset(visit, id).await
-        }
-        (Route::Delete(id), Ok(caller)) => {
-            caller.may(Scope::Admin, id.as_str())?;
-            manage::delete(visit, id).await
-        }
-        (Route::Rotate, Ok(caller)) => {
-            caller.may(Scope::Admin, "")?;
-            uniques::rotate(visit).await
-        }
-        (Route::Events, Ok(caller)) => {
-            caller.may_somewhere(Scope::Write, &[])?;
-            bulk::events(visit, &caller).await
-        }
-        (Route::Event, Ok(caller)) => {
-            caller.may_somewhere(Scope::Write, &[])?;
-            queue::event(visit, &caller).await
-        }
-        (Route::Count, Ok(caller)) => queue::counter(visit, &caller).await,
-        (Route::DeadLetters, Ok(caller)) => {
-            caller.may(Scope::Admin, "")?;
-            queue::dead_letters(visit).await
-        }
-        (Route::ListPolicies, Ok(caller)) => limits::list_policies(visit, &caller).await,
-        (Route::CheckMany, Ok(caller)) => limit_checks::check_many(visit, &caller).await,
-        (Route::GetPolicy(name), Ok(caller)) => {
-            caller.may_limit(Scope::Read, &limit_right(&name, None))?;
-            limits::get_policy(visit, name).await
-        }
-        (Route::PutPolicy(name), Ok(caller)) => {
-            caller.may_limit(Scope::Admin, &limit_right(&name, None))?;
-            limits::put_policy(visit, name).await
-        }
-        (Route::DeletePolicy(name), Ok(caller)) => {
-            caller.may_limit(Scope::Admin, &limit_right(&name, None))?;
-            limits::delete_policy(visit, name).await
-        }
-        (Route::Check(name, key), Ok(caller)) => limits::check(visit, &caller, name, key).await,
-        (Route::Peek(name, key), Ok(caller)) => {
-            caller.may_limit(Scope::Read, &limit_right(&name, Some(&key)))?;
-            limits::peek(visit, name, key).await
-        }
-        (Route::Forget(name, key), Ok(caller)) => {
-            caller.may_limit(Scope::Admin, &limit_right(&name, Some(&key)))?;
-            limits::forget(visit, name, key).await
-        }
-        (Route::Refund(name, key), Ok(caller)) => {
-            caller.may_limit(Scope::Refund, &limit_right(&name, Some(&key)))?;
-            limits::refund(visit, name, key).await
-        }
-        (Route::Ingest, Ok(caller)) => {
-            caller.may_somewhere(Scope::Write, &[Permission::Ingest])?;
-            bulk::ingest(visit, &caller).await
-        }
-    }
+    };
 }
+
+route_table!(handlers);

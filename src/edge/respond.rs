@@ -11,7 +11,7 @@ use crate::host::http::{Body, HeaderList, Response};
 use crate::platform::measure;
 use crate::protocol::live::talk::EVENT_STREAM;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::routes::{NoRoute, RouteName, allow_header, methods_of};
+use crate::protocol::routes::{NoRoute, RouteName, allow_of};
 
 /// How long a browser may remember a preflight's answer.
 const PREFLIGHT_SECONDS: &str = "600";
@@ -302,7 +302,7 @@ pub fn socket(visit: &Visit, route: RouteName, stream: Stream) -> Response {
 
 /// Answers a CORS preflight, and a plain `OPTIONS`.
 pub fn preflight(visit: &Visit) -> Response {
-    let Some(methods) = methods_of(visit.path()) else {
+    let Some(allow) = allow_of(visit.path()) else {
         let detail = "there is no such path; GET /openapi.json lists every call";
         let problem = Problem::new(Code::NotFound, detail);
         return respond(visit, RouteName::Options, problem.into());
@@ -310,7 +310,6 @@ pub fn preflight(visit: &Visit) -> Response {
     let mut headers = HeaderList::new();
     timing(visit, RouteName::Options, None, &mut headers);
     cors(visit, &mut headers);
-    let allow = allow_header(methods);
     headers.push(("allow", allow.clone()));
     headers.push(("access-control-allow-methods", allow));
     headers.push(("access-control-allow-headers", ALLOWED_HEADERS.to_owned()));

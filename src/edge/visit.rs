@@ -11,7 +11,7 @@ use crate::counter::ledger::Keys;
 use crate::host::Host;
 use crate::host::http::{Context, Request};
 use crate::limit::owner::Owner;
-use crate::protocol::access::{Caller, origin_of_referrer};
+use crate::protocol::access::{Caller, Right, origin_of_referrer};
 use crate::protocol::names::CLIENT_ADDRESS_HEADER;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
@@ -156,11 +156,25 @@ impl Visit {
         self.header("origin").or_else(of_referrer)
     }
 
+    /// Who asks, if that caller has a right.
+    ///
+    /// # Errors
+    /// As [`Self::caller`] and [`Caller::has`].
+    pub fn caller_with(&self, right: &Right<'_>) -> Result<Caller, Problem> {
+        let caller = match right {
+            Right::Everybody => Caller::nobody(),
+            Right::Image(..) => self.caller_of_image()?,
+            _ => self.caller()?,
+        };
+        caller.has(right)?;
+        Ok(caller)
+    }
+
     /// Who asks for an image, which is sent without an `Origin`: its `Referer` stands for it.
     ///
     /// # Errors
     /// As [`Self::caller`].
-    pub fn caller_of_image(&self) -> Result<Caller, Problem> {
+    fn caller_of_image(&self) -> Result<Caller, Problem> {
         let access = isolate::access(&self.host)?;
         let authorization = self.header("authorization");
         let page = self.page();

@@ -17,6 +17,7 @@ mod config;
 mod grant;
 mod key;
 mod local;
+mod right;
 
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ pub use self::config::{
 };
 pub use self::grant::{Permission, Scope};
 pub use self::key::{KEY_BYTES_MAX, KEY_BYTES_MIN};
+pub use self::right::Right;
 
 const HOW_TO_SET_KEYS: &str = "Set the secret TALLY_KEYS to JSON such as \
     {\"keys\":[{\"key\":\"<at least 16 random characters>\",\"scopes\":[\"admin\"]}],\"public\":[]}: \

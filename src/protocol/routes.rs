@@ -1,240 +1,157 @@
-//! Which call a request is: method and path in, route or refusal out. The only place that knows paths.
+//! Which call a request is: method and path in, route or refusal out. Only the [`table`] knows paths.
 
 mod segment;
+mod table;
 
 pub use segment::decode_segment;
+pub(crate) use table::route_table;
 
+use std::array;
+
+use super::access::{Permission, Right, Scope};
 use super::limits::PolicyName;
 use super::problem::{Code, Problem};
 use crate::counter::id::CounterId;
 
-/// A call of the public API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// `POST /counters/{id}/increment`
-    Increment(CounterId),
-    /// `POST /counters/{id}/decrement`
-    Decrement(CounterId),
-    /// `GET /counters/{id}`
-    Read(CounterId),
-    /// `PUT /counters/{id}`
-    Put(CounterId),
-    /// `DELETE /counters/{id}`
-    Delete(CounterId),
-    /// `PUT /counters/{id}/value`
-    Set(CounterId),
-    /// `POST /counters/{id}/reset`
-    Reset(CounterId),
-    /// `GET /counters/{id}/history`
-    History(CounterId),
-    /// `GET /counters/{id}/distribution`
-    Distribution(CounterId),
-    /// `GET /counters`
-    List,
-    /// `GET /counters/{prefix}*/aggregate`
-    Aggregate(String),
-    /// `GET /counters/{id}/uniques/hyll`
-    ExportHyll(CounterId),
-    /// `PUT /counters/{id}/uniques/hyll`
-    ImportHyll(CounterId),
-    /// `GET /uniques`
-    Uniques,
-    /// `POST /uniques/rotate`
-    Rotate,
-    /// `GET /live`
-    Live,
-    /// `POST /events`
-    Events,
-    /// `POST /ingest`
-    Ingest,
-    /// `POST /api/event`
-    Event,
-    /// `GET /api/counter`
-    Count,
-    /// `GET /api/dead-letters`
-    DeadLetters,
-    /// `GET /limits`
-    ListPolicies,
-    /// `POST /limits`
-    CheckMany,
-    /// `GET /limits/{policy}`
-    GetPolicy(PolicyName),
-    /// `PUT /limits/{policy}`
-    PutPolicy(PolicyName),
-    /// `DELETE /limits/{policy}`
-    DeletePolicy(PolicyName),
-    /// `POST /limits/{policy}/{key}`
-    Check(PolicyName, CounterId),
-    /// `GET /limits/{policy}/{key}`
-    Peek(PolicyName, CounterId),
-    /// `DELETE /limits/{policy}/{key}`
-    Forget(PolicyName, CounterId),
-    /// `POST /limits/{policy}/{key}/refund`
-    Refund(PolicyName, CounterId),
-    /// `GET /pixel/{id}.gif`
-    Pixel(CounterId),
-    /// `GET /badge/{id}.svg`
-    Badge(CounterId),
-    /// `GET /tally.js`
-    Script,
-    /// `GET /`
-    Index,
-    /// `GET /metrics`
-    Metrics,
-    /// `GET /dashboard`, `GET /dashboard/{file}`: a file of the dashboard by its name, none for the folder itself
-    Dashboard(Option<String>),
-    /// `GET /healthz`
-    Health,
-    /// `GET /openapi.json`
-    OpenApi,
-}
+/// The most parameters of a template.
+const PARAMETERS_MAX: usize = 2;
 
-macro_rules! names {
-    ($($variant:ident $text:literal $what:literal;)*) => {
+/// How a template ends that knows what is below it too.
+const REST: &str = "{/file}";
+
+macro_rules! types {
+    (($visit:ident, $caller:ident)
+        $($variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal $metric:literal
+            $right:expr => $handler:expr;)*
+    ) => {
+        /// A call of the public API.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Route {
+            $(#[doc = concat!("`", $method, " ", $template, "`")] $variant $(($($type),+))?,)*
+        }
+
         /// What a request is counted as: one name for each call, whatever its id, and two for the rest.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RouteName {
-            $(#[doc = $what] $variant,)*
+            $(#[doc = concat!("[`Route::", stringify!($variant), "`]")] $variant,)*
+            /// `OPTIONS`, of any path.
+            Options,
+            /// What is no call, see [`NoRoute`].
+            Other,
         }
 
         impl RouteName {
             /// All names, in the order of the table.
-            pub const ALL: &'static [RouteName] = &[$(RouteName::$variant,)*];
+            pub const ALL: &'static [RouteName] =
+                &[$(RouteName::$variant,)* RouteName::Options, RouteName::Other];
 
             /// The name as metrics write it.
             pub const fn as_str(self) -> &'static str {
-                match self { $(RouteName::$variant => $text,)* }
+                match self {
+                    $(RouteName::$variant => $metric,)*
+                    RouteName::Options => "options",
+                    RouteName::Other => "other",
+                }
             }
         }
+
+        impl Route {
+            /// The name that the call is counted as.
+            pub const fn name(&self) -> RouteName {
+                match self { $(Self::$variant { .. } => RouteName::$variant,)* }
+            }
+
+            /// What its caller must have the right to do.
+            #[expect(unused_variables, reason = "not every right is about all parameters")]
+            pub fn right(&self) -> Right<'_> {
+                match self { $(Self::$variant $(($($parameter),+))? => $right,)* }
+            }
+        }
+
+        /// All calls, and the pages.
+        #[expect(unused_variables, reason = "not every call has parameters")]
+        pub const ROUTES: &[Row] = &[
+            $(Row {
+                method: $method,
+                template: $template,
+                read: |segments| Ok(Route::$variant $(($(segments.read::<$type>()?),+))?),
+            },)*
+        ];
     };
 }
 
-names! {
-    Increment "increment" "[`Route::Increment`]";
-    Decrement "decrement" "[`Route::Decrement`]";
-    Read "read" "[`Route::Read`]";
-    Put "put" "[`Route::Put`]";
-    Delete "delete" "[`Route::Delete`]";
-    Set "set" "[`Route::Set`]";
-    Reset "reset" "[`Route::Reset`]";
-    History "history" "[`Route::History`]";
-    Distribution "distribution" "[`Route::Distribution`]";
-    List "list" "[`Route::List`]";
-    Aggregate "aggregate" "[`Route::Aggregate`]";
-    ExportHyll "hyll_export" "[`Route::ExportHyll`]";
-    ImportHyll "hyll_import" "[`Route::ImportHyll`]";
-    Uniques "uniques" "[`Route::Uniques`]";
-    Rotate "uniques_rotate" "[`Route::Rotate`]";
-    Live "live" "[`Route::Live`]";
-    Events "events" "[`Route::Events`]";
-    Ingest "ingest" "[`Route::Ingest`]";
-    Event "api_event" "[`Route::Event`]";
-    Count "api_counter" "[`Route::Count`]";
-    DeadLetters "api_dead_letters" "[`Route::DeadLetters`]";
-    ListPolicies "limit_policies" "[`Route::ListPolicies`]";
-    CheckMany "limit_checks" "[`Route::CheckMany`]";
-    GetPolicy "limit_policy_get" "[`Route::GetPolicy`]";
-    PutPolicy "limit_policy_put" "[`Route::PutPolicy`]";
-    DeletePolicy "limit_policy_delete" "[`Route::DeletePolicy`]";
-    Check "limit_check" "[`Route::Check`]";
-    Peek "limit_peek" "[`Route::Peek`]";
-    Forget "limit_forget" "[`Route::Forget`]";
-    Refund "limit_refund" "[`Route::Refund`]";
-    Pixel "pixel" "[`Route::Pixel`]";
-    Badge "badge" "[`Route::Badge`]";
-    Script "script" "[`Route::Script`]";
-    Index "index" "[`Route::Index`]";
-    Metrics "metrics" "[`Route::Metrics`]";
-    Dashboard "dashboard" "[`Route::Dashboard`]";
-    Health "healthz" "[`Route::Health`]";
-    OpenApi "openapi" "[`Route::OpenApi`]";
-    Options "options" "`OPTIONS`, of any path";
-    Other "other" "What is no call: see [`NoRoute`]";
+route_table!(types);
+
+/// A row of the table.
+pub struct Row {
+    /// The method; `GET` answers `HEAD` too.
+    pub method: &'static str,
+    /// The path, with its parameters in braces.
+    pub template: &'static str,
+    read: fn(&mut Segments<'_>) -> Result<Route, Problem>,
 }
 
-impl Route {
-    /// The name that the call is counted as.
-    pub const fn name(&self) -> RouteName {
-        match self {
-            Self::Increment(_) => RouteName::Increment,
-            Self::Decrement(_) => RouteName::Decrement,
-            Self::Read(_) => RouteName::Read,
-            Self::Put(_) => RouteName::Put,
-            Self::Delete(_) => RouteName::Delete,
-            Self::Set(_) => RouteName::Set,
-            Self::Reset(_) => RouteName::Reset,
-            Self::History(_) => RouteName::History,
-            Self::Distribution(_) => RouteName::Distribution,
-            Self::List => RouteName::List,
-            Self::Aggregate(_) => RouteName::Aggregate,
-            Self::ExportHyll(_) => RouteName::ExportHyll,
-            Self::ImportHyll(_) => RouteName::ImportHyll,
-            Self::Uniques => RouteName::Uniques,
-            Self::Rotate => RouteName::Rotate,
-            Self::Live => RouteName::Live,
-            Self::Events => RouteName::Events,
-            Self::Ingest => RouteName::Ingest,
-            Self::Event => RouteName::Event,
-            Self::Count => RouteName::Count,
-            Self::DeadLetters => RouteName::DeadLetters,
-            Self::ListPolicies => RouteName::ListPolicies,
-            Self::CheckMany => RouteName::CheckMany,
-            Self::GetPolicy(_) => RouteName::GetPolicy,
-            Self::PutPolicy(_) => RouteName::PutPolicy,
-            Self::DeletePolicy(_) => RouteName::DeletePolicy,
-            Self::Check(..) => RouteName::Check,
-            Self::Peek(..) => RouteName::Peek,
-            Self::Forget(..) => RouteName::Forget,
-            Self::Refund(..) => RouteName::Refund,
-            Self::Pixel(_) => RouteName::Pixel,
-            Self::Badge(_) => RouteName::Badge,
-            Self::Script => RouteName::Script,
-            Self::Index => RouteName::Index,
-            Self::Metrics => RouteName::Metrics,
-            Self::Dashboard(_) => RouteName::Dashboard,
-            Self::Health => RouteName::Health,
-            Self::OpenApi => RouteName::OpenApi,
+/// The parameters of a path, as they stand in the URL.
+struct Segments<'a>(array::IntoIter<&'a str, PARAMETERS_MAX>);
+
+impl<'a> Segments<'a> {
+    /// Those of a path; `None` where the template is another's.
+    fn of(template: &str, path: &'a str) -> Option<Self> {
+        let mut found = [""; PARAMETERS_MAX];
+        if let Some(folder) = template.strip_suffix(REST) {
+            let rest = path.strip_prefix(folder)?;
+            found[0] = rest;
+            return (rest.is_empty() || rest.starts_with('/')).then(|| Self(found.into_iter()));
         }
+        let mut places = found.iter_mut();
+        let mut segments = path.split('/');
+        for part in template.split('/') {
+            let segment = segments.next()?;
+            match part.strip_prefix('{').and_then(|part| part.split_once('}')) {
+                Some((_, ending)) => *places.next()? = segment.strip_suffix(ending)?,
+                None if part == segment => {}
+                None => return None,
+            }
+        }
+        segments.next().is_none().then(|| Self(found.into_iter()))
+    }
+
+    fn read<T: Parameter>(&mut self) -> Result<T, Problem> {
+        T::read(self.0.next().unwrap_or_default())
     }
 }
 
-/// A path with the methods it knows, for OpenAPI and for `Allow`.
-type Known = &'static [&'static str];
+/// What a part of a path says.
+trait Parameter: Sized {
+    /// Reads it as it stands in the URL.
+    fn read(segment: &str) -> Result<Self, Problem>;
+}
 
-/// Every path template with its methods: what `/openapi.json` must describe, no more and no less.
-pub const PATHS: &[(&str, Known)] = &[
-    ("/counters", &["GET"]),
-    ("/counters/{id}", &["GET", "PUT", "DELETE"]),
-    ("/counters/{id}/increment", &["POST"]),
-    ("/counters/{id}/decrement", &["POST"]),
-    ("/counters/{id}/value", &["PUT"]),
-    ("/counters/{id}/reset", &["POST"]),
-    ("/counters/{id}/history", &["GET"]),
-    ("/counters/{id}/distribution", &["GET"]),
-    ("/counters/{id}/uniques/hyll", &["GET", "PUT"]),
-    ("/counters/{prefix}*/aggregate", &["GET"]),
-    ("/uniques", &["GET"]),
-    ("/uniques/rotate", &["POST"]),
-    ("/live", &["GET"]),
-    ("/events", &["POST"]),
-    ("/ingest", &["POST"]),
-    ("/api/event", &["POST"]),
-    ("/api/counter", &["GET"]),
-    ("/api/dead-letters", &["GET"]),
-    ("/limits", &["GET", "POST"]),
-    ("/limits/{policy}", &["GET", "PUT", "DELETE"]),
-    ("/limits/{policy}/{key}", &["GET", "POST", "DELETE"]),
-    ("/limits/{policy}/{key}/refund", &["POST"]),
-    ("/pixel/{id}.gif", &["GET"]),
-    ("/badge/{id}.svg", &["GET"]),
-    ("/tally.js", &["GET"]),
-    ("/metrics", &["GET"]),
-    ("/healthz", &["GET"]),
-    ("/openapi.json", &["GET"]),
-];
+impl Parameter for CounterId {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        decode_segment(segment).and_then(|text| Self::parse(text).map_err(Problem::from))
+    }
+}
 
-/// Paths that are pages and no calls: `/openapi.json` does not describe them.
-const PAGES: &[(&str, Known)] = &[("/", &["GET"]), ("/dashboard", &["GET"])];
+impl Parameter for PolicyName {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        decode_segment(segment).and_then(Self::parse)
+    }
+}
+
+/// What ids begin with.
+impl Parameter for String {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        decode_segment(segment)
+    }
+}
+
+/// A file by its name, none for the folder itself.
+impl Parameter for Option<String> {
+    fn read(rest: &str) -> Result<Self, Problem> {
+        Ok(rest.strip_prefix('/').map(str::to_owned))
+    }
+}
 
 /// Why a request is no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -254,133 +171,43 @@ impl From<Problem> for NoRoute {
     }
 }
 
-/// The methods of a path, if there is such a path. `GET` answers `HEAD` too.
-pub fn methods_of(path: &str) -> Option<Known> {
-    let template = template_of(path)?;
-    let mut known = PATHS.iter().chain(PAGES);
-    let found = known.find(|(path, _)| *path == template);
-    found.map(|(_, methods)| *methods)
-}
-
-fn template_of(path: &str) -> Option<&'static str> {
-    let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
-    Some(match segments.as_slice() {
-        [""] => "/",
-        ["counters"] => "/counters",
-        ["counters", _] => "/counters/{id}",
-        ["counters", _, "increment"] => "/counters/{id}/increment",
-        ["counters", _, "decrement"] => "/counters/{id}/decrement",
-        ["counters", _, "value"] => "/counters/{id}/value",
-        ["counters", _, "reset"] => "/counters/{id}/reset",
-        ["counters", _, "history"] => "/counters/{id}/history",
-        ["counters", _, "distribution"] => "/counters/{id}/distribution",
-        ["counters", _, "uniques", "hyll"] => "/counters/{id}/uniques/hyll",
-        ["counters", prefix, "aggregate"] if prefix.ends_with('*') => {
-            "/counters/{prefix}*/aggregate"
-        }
-        ["uniques"] => "/uniques",
-        ["uniques", "rotate"] => "/uniques/rotate",
-        ["live"] => "/live",
-        ["events"] => "/events",
-        ["ingest"] => "/ingest",
-        ["api", "event"] => "/api/event",
-        ["api", "counter"] => "/api/counter",
-        ["api", "dead-letters"] => "/api/dead-letters",
-        ["limits"] => "/limits",
-        ["limits", _] => "/limits/{policy}",
-        ["limits", _, _] => "/limits/{policy}/{key}",
-        ["limits", _, _, "refund"] => "/limits/{policy}/{key}/refund",
-        ["pixel", name] if name.ends_with(".gif") => "/pixel/{id}.gif",
-        ["badge", name] if name.ends_with(".svg") => "/badge/{id}.svg",
-        ["tally.js"] => "/tally.js",
-        ["metrics"] => "/metrics",
-        ["dashboard", ..] => "/dashboard",
-        ["healthz"] => "/healthz",
-        ["openapi.json"] => "/openapi.json",
-        _ => return None,
-    })
-}
-
 /// Finds the call of a request. `path` is as it stands in the URL, percent-encoded.
 ///
 /// # Errors
 /// `not-found`, `method-not-allowed` (with `Allow`), `invalid-id`.
 pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
-    let Some(template) = template_of(path) else {
+    let meant = if method == "HEAD" { "GET" } else { method };
+    let mut template = None;
+    for row in ROUTES {
+        if let Some(mut segments) = Segments::of(row.template, path) {
+            if row.method == meant {
+                return (row.read)(&mut segments).map_err(NoRoute::from);
+            }
+            template = Some(row.template);
+        }
+    }
+    let (Some(template), Some(allow)) = (template, allow_of(path)) else {
         let detail = format!("there is no {path:?}; GET /openapi.json lists every call");
         return Err(Problem::new(Code::NotFound, detail).into());
     };
-    let methods = methods_of(path).unwrap_or_default();
-    let sent = method;
-    let method = if sent == "HEAD" { "GET" } else { sent };
-    if !methods.contains(&method) {
-        let allow = allow_header(methods);
-        let detail = format!("{template} knows {allow}, not {sent}");
-        return Err(NoRoute {
-            problem: Problem::new(Code::MethodNotAllowed, detail),
-            allow: Some(allow),
-        });
-    }
-    let mut segments = path.split('/').skip(2);
-    let segment = segments.next().unwrap_or_default();
-    let id_of = |segment: &str| {
-        decode_segment(segment).and_then(|text| CounterId::parse(text).map_err(Problem::from))
-    };
-    let id = || id_of(segment);
-    let id_before = |ending| id_of(segment.strip_suffix(ending).unwrap_or_default());
-    let policy = || decode_segment(segment).and_then(PolicyName::parse);
-    let key_segment = segments.next().unwrap_or_default();
-    let key = || id_of(key_segment);
-    Ok(match (template, method) {
-        ("/counters", _) => Route::List,
-        ("/counters/{id}", "PUT") => Route::Put(id()?),
-        ("/counters/{id}", "DELETE") => Route::Delete(id()?),
-        ("/counters/{id}", _) => Route::Read(id()?),
-        ("/counters/{id}/increment", _) => Route::Increment(id()?),
-        ("/counters/{id}/decrement", _) => Route::Decrement(id()?),
-        ("/counters/{id}/value", _) => Route::Set(id()?),
-        ("/counters/{id}/reset", _) => Route::Reset(id()?),
-        ("/counters/{id}/history", _) => Route::History(id()?),
-        ("/counters/{id}/distribution", _) => Route::Distribution(id()?),
-        ("/counters/{id}/uniques/hyll", "PUT") => Route::ImportHyll(id()?),
-        ("/counters/{id}/uniques/hyll", _) => Route::ExportHyll(id()?),
-        ("/counters/{prefix}*/aggregate", _) => Route::Aggregate(decode_segment(
-            segment.strip_suffix('*').unwrap_or_default(),
-        )?),
-        ("/uniques", _) => Route::Uniques,
-        ("/uniques/rotate", _) => Route::Rotate,
-        ("/live", _) => Route::Live,
-        ("/events", _) => Route::Events,
-        ("/ingest", _) => Route::Ingest,
-        ("/api/event", _) => Route::Event,
-        ("/api/counter", _) => Route::Count,
-        ("/api/dead-letters", _) => Route::DeadLetters,
-        ("/limits", "POST") => Route::CheckMany,
-        ("/limits", _) => Route::ListPolicies,
-        ("/limits/{policy}", "PUT") => Route::PutPolicy(policy()?),
-        ("/limits/{policy}", "DELETE") => Route::DeletePolicy(policy()?),
-        ("/limits/{policy}", _) => Route::GetPolicy(policy()?),
-        ("/limits/{policy}/{key}", "POST") => Route::Check(policy()?, key()?),
-        ("/limits/{policy}/{key}", "DELETE") => Route::Forget(policy()?, key()?),
-        ("/limits/{policy}/{key}", _) => Route::Peek(policy()?, key()?),
-        ("/limits/{policy}/{key}/refund", _) => Route::Refund(policy()?, key()?),
-        ("/pixel/{id}.gif", _) => Route::Pixel(id_before(".gif")?),
-        ("/badge/{id}.svg", _) => Route::Badge(id_before(".svg")?),
-        ("/tally.js", _) => Route::Script,
-        ("/", _) => Route::Index,
-        ("/metrics", _) => Route::Metrics,
-        ("/dashboard", _) => Route::Dashboard(path.strip_prefix("/dashboard/").map(str::to_owned)),
-        ("/healthz", _) => Route::Health,
-        _ => Route::OpenApi,
+    let detail = format!("{template} knows {allow}, not {method}");
+    Err(NoRoute {
+        problem: Problem::new(Code::MethodNotAllowed, detail),
+        allow: Some(allow),
     })
 }
 
-/// The `Allow` header of a path with these methods.
-pub fn allow_header(methods: &[&str]) -> String {
-    let mut all: Vec<&str> = methods.to_vec();
-    if methods.contains(&"GET") {
-        all.push("HEAD");
+/// The `Allow` header of a path, if there is such a path.
+pub fn allow_of(path: &str) -> Option<String> {
+    let rows = ROUTES.iter();
+    let known = rows.filter(|row| Segments::of(row.template, path).is_some());
+    let mut methods: Vec<&str> = known.map(|row| row.method).collect();
+    if methods.is_empty() {
+        return None;
     }
-    all.push("OPTIONS");
-    all.join(", ")
+    if methods.contains(&"GET") {
+        methods.push("HEAD");
+    }
+    methods.push("OPTIONS");
+    Some(methods.join(", "))
 }

@@ -4,12 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use tally::protocol::access::Scope;
 use tally::protocol::problem::Code;
-use tally::protocol::routes::PATHS;
+use tally::protocol::routes::{ROUTES, resolve};
 
 const METHODS: [&str; 8] = [
     "get", "put", "post", "delete", "options", "head", "patch", "trace",
 ];
+
+/// Pages are no calls.
+const PAGES: [&str; 2] = ["/", "/dashboard{/file}"];
 
 fn document() -> Value {
     serde_json::from_str(include_str!("../../src/protocol/openapi.json")).expect("valid JSON")
@@ -76,12 +80,31 @@ fn it_is_openapi_3_1_and_has_every_call() {
     let version = document["openapi"].as_str().expect("a version");
     assert!(version.starts_with("3.1."), "{version}");
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
-    let expected: BTreeSet<String> = PATHS
+    let expected: BTreeSet<String> = ROUTES
         .iter()
-        .flat_map(|(path, methods)| methods.iter().map(move |method| format!("{method} {path}")))
+        .filter(|row| !PAGES.contains(&row.template))
+        .map(|row| format!("{} {}", row.method, row.template))
         .collect();
     let calls: BTreeSet<String> = operations(&document).into_keys().collect();
     assert_eq!(calls, expected);
+}
+
+#[test]
+fn every_call_asks_for_the_scope_that_is_described() {
+    let document = document();
+    for (call, (operation, _)) in operations(&document) {
+        let (method, path) = call.split_once(' ').expect("a method");
+        let path = ["{id}", "{prefix}", "{policy}", "{key}"]
+            .iter()
+            .fold(path.to_owned(), |path, name| path.replace(name, "x"));
+        let route = resolve(method, &path).expect("a call");
+        let asked = route.right().scope().map(Scope::as_str);
+        assert_eq!(
+            operation["security"][0]["bearer"][0].as_str(),
+            asked,
+            "{call}"
+        );
+    }
 }
 
 #[test]

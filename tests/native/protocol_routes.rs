@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tally::counter::id::CounterId;
 use tally::protocol::limits::PolicyName;
 use tally::protocol::problem::Code;
-use tally::protocol::routes::{PATHS, Route, decode_segment, methods_of, resolve};
+use tally::protocol::routes::{ROUTES, Route, allow_of, decode_segment, resolve};
 
 fn id(text: &str) -> CounterId {
     CounterId::parse(text).expect("a counter id")
@@ -101,17 +101,19 @@ fn every_call_is_found() {
 
 #[test]
 fn each_template_knows_its_methods_and_no_other() {
-    for (template, methods) in PATHS {
-        let parameters = ["{id}", "{prefix}", "{policy}", "{key}"];
-        let path = parameters
-            .iter()
-            .fold((*template).to_owned(), |path, name| path.replace(name, "x"));
-        assert_eq!(methods_of(&path), Some(*methods), "{template}");
+    for template in ROUTES.iter().map(|row| row.template) {
+        let rows = ROUTES.iter().filter(|row| row.template == template);
+        let methods: Vec<&str> = rows.map(|row| row.method).collect();
+        let parameters = ["{id}", "{prefix}", "{policy}", "{key}", "{/file}"];
+        let path = parameters.iter().fold(template.to_owned(), |path, name| {
+            path.replace(name, if *name == "{/file}" { "/x" } else { "x" })
+        });
         let mut allow = methods.join(", ");
         if methods.contains(&"GET") {
             allow.push_str(", HEAD");
         }
         allow.push_str(", OPTIONS");
+        assert_eq!(allow_of(&path), Some(allow.clone()), "{template}");
         for method in [
             "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "TRACE", "get", "",
         ] {
@@ -168,7 +170,7 @@ fn other_paths_are_not_found() {
                 "{method} {path:?}"
             );
         }
-        assert_eq!(methods_of(path), None, "{path:?}");
+        assert_eq!(allow_of(path), None, "{path:?}");
     }
 }
 
@@ -296,7 +298,7 @@ proptest! {
     #[test]
     fn no_method_and_path_break_it(method in "[A-Z]{0,8}", path in "(/|counters|%|\\*|aggregate|\\PC){0,12}") {
         match resolve(&method, &path) {
-            Ok(_) => prop_assert!(methods_of(&path).is_some()),
+            Ok(_) => prop_assert!(allow_of(&path).is_some()),
             Err(refused) => prop_assert!(refused.problem.code().status() < 500),
         }
     }

@@ -32,6 +32,14 @@ impl Caller {
         Self(who)
     }
 
+    /// Somebody who was not asked for a key, and has no right to anything.
+    pub const fn nobody() -> Self {
+        Self(Who::Public {
+            grants: Vec::new(),
+            origin: None,
+        })
+    }
+
     /// Returns whether the caller has shown a key.
     pub fn has_key(&self) -> bool {
         matches!(self.0, Who::KeyHolder { .. })
