@@ -8,6 +8,7 @@ use crate::counter::split::{self, Loads, Meter, Rate, Step, Thresholds};
 use crate::host::Host;
 use crate::platform::call;
 use crate::platform::measure;
+use crate::platform::openings;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Fault, Flush, Report, Seal};
 use crate::protocol::metrics::Metric;
@@ -157,7 +158,7 @@ impl Core {
         let seal = |(shard, admissions): (u8, u64)| {
             let to = me.sibling(shard);
             async move {
-                let sealed = call(&self.host, &Seal { to, generation }).await;
+                let sealed = openings::tell(&self.host, &Seal { to, generation }).await;
                 (shard, admissions, sealed)
             }
         };

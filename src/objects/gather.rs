@@ -15,8 +15,8 @@ use crate::counter::flush::Refusal;
 use crate::counter::id::CounterId;
 use crate::counter::memory::{Share, VIEWS_BYTES_MAX};
 use crate::host::Host;
-use crate::platform::call;
 use crate::platform::memory::{self, Kind};
+use crate::platform::openings;
 use crate::protocol::messages::{Fault, Push, ViewOf, Viewed, WatchLead};
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
@@ -177,7 +177,7 @@ impl Directory {
                 generation,
                 for_ms,
             };
-            let _ = call(&host, &watch).await;
+            let _ = openings::tell(&host, &watch).await;
         });
     }
 

@@ -11,13 +11,14 @@ use crate::counter::grant::Grant;
 use crate::counter::merge::{Part, Question};
 use crate::counter::samples::join_samples;
 use crate::counter::settings::SHARDS_MAX;
+use crate::platform::openings;
 use crate::platform::settled::all_settled;
-use crate::platform::{call, call_within};
 use crate::protocol::messages::{
     Ask, CellAnswer, Close, Configure, DatacenterSum, Fault, Held, Hello, Seal, ShardAsked, Sum,
     SumExplained, Suspend,
 };
 use crate::protocol::names::CellAddress;
+use crate::protocol::openings::User;
 use crate::protocol::order::in_order;
 use crate::sketch::Uniques;
 
@@ -105,7 +106,8 @@ impl Core {
             async move {
                 let begun_ms = notes.map(|_| self.host.now_ms());
                 let ask = Ask { to, question };
-                let answer = call_within(&self.host, &ask, ASK_MS_MAX).await;
+                let answer =
+                    openings::call_admitted(&self.host, &ask, User::Bulk, ASK_MS_MAX).await;
                 if let (Some(notes), Some(begun_ms)) = (notes, begun_ms) {
                     let latency_ms = self.host.now_ms().saturating_sub(begun_ms);
                     notes.borrow_mut().push(ShardAsked {
@@ -203,7 +205,7 @@ impl Core {
             let to = to.sibling(shard);
             async move {
                 let seal = Seal { to, generation };
-                call(&self.host, &seal).await.map(|_| ())
+                openings::tell(&self.host, &seal).await.map(|_| ())
             }
         };
         let shards_ever = self.state.borrow().shards_ever();
@@ -240,7 +242,7 @@ impl Core {
         };
         let tell = |shard: u8| {
             let to = to.sibling(shard);
-            async move { call(&self.host, &Configure { to, grant }).await }
+            async move { openings::tell(&self.host, &Configure { to, grant }).await }
         };
         all_settled((1..shards_ever).map(tell), SHARDS_AT_ONCE)
             .await
@@ -273,7 +275,7 @@ impl Core {
             let to = me.sibling(shard);
             async move {
                 let close = Close { to, generation };
-                (shard, call(&self.host, &close).await)
+                (shard, openings::tell(&self.host, &close).await)
             }
         };
         let mut outcome = Ok(());

@@ -14,7 +14,7 @@ use crate::cluster::root::{Entry, NeedsHome, Root};
 use crate::counter::id::{CounterId, Datacenter};
 use crate::counter::settings::{Settings, Ttl};
 use crate::counter::total::Value;
-use crate::platform::call;
+use crate::platform::openings;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{
     Answered, Condition, DatacenterSum, Done, Fault, Keep, Operate, Operated, Operation, Put, Sum,
@@ -352,7 +352,7 @@ impl Directory {
             let to = CellAddress::lead(counter, datacenter);
             async move {
                 let ask = Sum { to, question };
-                let sum = call(&self.host, &ask).await.ok();
+                let sum = openings::tell(&self.host, &ask).await.ok();
                 (ask.to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
             }
         };

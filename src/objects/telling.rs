@@ -9,7 +9,7 @@ use super::operate::silent;
 use super::operation_store::Operation;
 use crate::cluster::root::{Entry, Root};
 use crate::counter::id::{CounterId, Datacenter};
-use crate::platform::call;
+use crate::platform::openings;
 use crate::platform::settled::all_settled;
 use crate::protocol::messages::{Close, Configure, Fault, Settle, Suspend, Wanted};
 use crate::protocol::names::CellAddress;
@@ -119,7 +119,7 @@ impl Directory {
             let to = CellAddress::lead(counter, datacenter);
             let suspend = Suspend { to, generation };
             async move {
-                let told = call(&self.host, &suspend).await;
+                let told = openings::tell(&self.host, &suspend).await;
                 told.err().map(|_| suspend.to.datacenter)
             }
         };
@@ -207,10 +207,10 @@ impl Directory {
     ) -> Result<(), Fault> {
         let to = CellAddress::lead(counter, datacenter);
         match (telling, root.filter(|root| root.generation == generation)) {
-            (Telling::Close, _) => call(&self.host, &Close { to, generation }).await,
+            (Telling::Close, _) => openings::tell(&self.host, &Close { to, generation }).await,
             (Telling::Configure, Some(root)) => {
                 let grant = root.grant(datacenter);
-                call(&self.host, &Configure { to, grant }).await
+                openings::tell(&self.host, &Configure { to, grant }).await
             }
             (Telling::Configure, None) => Ok(()),
             (Telling::Settle, _) => {

@@ -1,15 +1,18 @@
 //! The objects that this isolate has in use, where the deployment says how many may be open at once.
 //!
-//! Invariant: a call to a cell whose object may have to be opened for a write, a read or what was queued is admitted here first;
-//! what calls many rests between groups, so that others are served. Each edge counts what its writes use, the aggregator what
-//! reads, inboxes and the queue do: each has a share of its own.
+//! Invariant: a call to a cell whose object may have to be opened for a write, a read, a change of a counter or what was queued is
+//! admitted here first; what calls many rests between groups, so that others are served. Each edge counts what its writes use, the
+//! aggregator, which has the objects, all else: each has a share of its own. Only a shard calls its lead unasked, so there are at
+//! most as many more as edges use.
 
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::host::{Host, State};
-use crate::protocol::messages::Fault;
-use crate::protocol::names::{CellAddress, OPEN_OBJECTS_MAX};
+
+use super::call::{CALL_MS_MAX, call_within};
+use crate::protocol::messages::{Call, Fault};
+use crate::protocol::names::{Address, CellAddress, OPEN_OBJECTS_MAX};
 use crate::protocol::openings::{Begun, Openings, REST_MS, User};
 use crate::protocol::problem::{Code, Problem};
 
@@ -78,6 +81,30 @@ pub async fn room(host: &Host, to: &CellAddress, user: User, until_ms: i64) -> R
         host.sleep_ms(wait_ms).await;
     }
     Ok(())
+}
+
+/// Sends a message to a cell, if its object may be open.
+///
+/// # Errors
+/// `Unavailable` where it may not; as [`call_within`].
+pub async fn call_admitted<C: Call>(
+    host: &Host,
+    message: &C,
+    user: User,
+    milliseconds: u64,
+) -> Result<C::Answer, Fault> {
+    if let Address::Cell(to) = message.to() {
+        room(host, to, user, host.now_ms()).await?;
+    }
+    call_within(host, message, milliseconds).await
+}
+
+/// Tells a cell what changes its counter, if its object may be open.
+///
+/// # Errors
+/// As [`call_admitted`].
+pub async fn tell<C: Call>(host: &Host, message: &C) -> Result<C::Answer, Fault> {
+    call_admitted(host, message, User::Change, CALL_MS_MAX).await
 }
 
 /// Lets others be served, where they would wait for all that is begun here.

@@ -7,6 +7,8 @@
 
 use std::collections::HashMap;
 
+use crate::counter::settings::SHARDS_MAX;
+
 /// How long after its last use an object counts as open, milliseconds: plain workerd lets one go after 10 s, and the timers
 /// for it may be late.
 pub const LET_GO_MS: i64 = 15_000;
@@ -38,6 +40,8 @@ pub enum User {
     Bulk,
     /// A call of its own, which is refused where there is none.
     Single,
+    /// What a change of a counter tells its cells: one needs all of its shards at once, so there is room for [`SHARDS_MAX`] more.
+    Change,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +101,7 @@ impl Openings {
         let most = match user {
             User::Bulk => self.bulk_max(),
             User::Single => self.objects_max,
+            User::Change => self.objects_max + usize::from(SHARDS_MAX),
         };
         if self.uses.len() >= most {
             self.sweep(now_ms);

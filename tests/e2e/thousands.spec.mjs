@@ -1,6 +1,6 @@
 // One batch that names thousands of counters: all of it is counted, part by part, or nothing; and others are served meanwhile.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openWorld } from "./world.mjs";
+import { each, openWorld } from "./world.mjs";
 
 // A first opening costs 5 to 10 ms on 2 cores, with other specs beside it: 3,200 of them, 32 s.
 const BATCH_MS_MAX = 110_000;
@@ -80,6 +80,30 @@ test("no more counters are opened to be read than may be open: the others are to
     const exact = counters.filter((counter) => counter.exact).length;
     expect(exact).toBeGreaterThan(0);
     expect(exact).toBeLessThan(ids.length);
+  } finally {
+    await small.close();
+  }
+});
+
+test("no more shards are opened to be read, and no more counters to be changed, than may be open", async () => {
+  const small = await openWorld({ vars: { TALLY_OPEN_OBJECTS_MAX: "8" }, edgeVars: { TALLY_OPEN_OBJECTS_MAX: OPEN_OBJECTS_MAX } });
+  try {
+    await small.put("wide", { shards: 64 });
+    await each(Array.from({ length: 400 }, (_, index) => index), 20, (index) => small.add("wide", { unique: `visitor ${index}` }));
+    const seen = await small.strong("wide");
+    expect(seen.exact).toBe(false);
+    expect(seen.value).toBeLessThanOrEqual(400);
+    expect(await small.strong("wide")).toMatchObject({ exact: false });
+    // There is room for the shards of one.
+    expect((await small.call("POST", "/counters/wide/reset")).status).toBe(200);
+    const ids = Array.from({ length: 100 }, (_, index) => `gone/${index}`);
+    for (const id of ids) await small.add(id);
+    const told = await each(ids, 10, (id) => small.call("DELETE", `/counters/${encodeURIComponent(id)}`));
+    const refused = told.filter(({ status }) => status !== 200);
+    expect(refused.length).toBeGreaterThan(0);
+    for (const { json } of refused) expect(json).toMatchObject({ status: 503, code: "unavailable" });
+    const left = await small.well("GET", "/counters?prefix=gone");
+    expect(left.counters.length, "what was refused is as it was").toBe(refused.length);
   } finally {
     await small.close();
   }

@@ -1,6 +1,7 @@
 //! Laws: no more objects are in use than may be open, none is kept from it for good, and what bulk bodies begin rests.
 
 use proptest::prelude::*;
+use tally::counter::settings::SHARDS_MAX;
 use tally::protocol::openings::{GROUP_COST, LET_GO_MS, OPENING_COST, Openings, REST_MS, User};
 
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -36,6 +37,20 @@ fn there_is_room_again_once_objects_have_been_let_go() {
         openings.admit(17, User::Single, NOW_MS + LET_GO_MS),
         Err(5_000)
     );
+}
+
+#[test]
+fn a_change_of_one_counter_reaches_all_of_its_shards_however_few_may_be_open() {
+    let mut openings = Openings::new(8);
+    for name in 0..8 {
+        assert_eq!(openings.admit(name, User::Single, NOW_MS), Ok(()));
+    }
+    let shards = u64::from(SHARDS_MAX);
+    for name in 100..100 + shards {
+        assert!(openings.admit(name, User::Single, NOW_MS).is_err());
+        assert_eq!(openings.admit(name, User::Change, NOW_MS), Ok(()));
+    }
+    assert!(openings.admit(99, User::Change, NOW_MS).is_err());
 }
 
 #[test]
