@@ -16,13 +16,13 @@ use super::ledger::{Keyed, Keys, WriteKey};
 use super::nonces::Nonce;
 use super::queue::{APPEND_ENTRIES_MAX, Due, Event, SUMMED_MAX, keys_of};
 
-/// The most messages that the platform takes at once. Source: Cloudflare Queues, "Limits".
+/// The most messages that a queue of the platform takes at once. Source: Cloudflare Queues, "Limits".
 pub const BATCH_MESSAGES_MAX: usize = 100;
 
-/// The most bytes that it takes at once; 1 KB is 1,000 bytes there.
+/// The most bytes of messages that the platform takes at once; 1 KB is 1,000 bytes there.
 pub const BATCH_BYTES_MAX: usize = 256_000;
 
-/// The longest message: a counter of 512 bytes, a datacenter of 16, each with its length, two tags, a key of
+/// The longest message of a queue of the platform, in bytes: a counter of 512 bytes, a datacenter of 16, each with its length, two tags, a key of
 /// 16, and four numbers of at most 19 + 3 × 10 bytes.
 pub const MESSAGE_BYTES_MAX: usize = 512 + 2 + 16 + 1 + 2 + 16 + 19 + 3 * 10;
 
@@ -32,7 +32,7 @@ const METADATA_BYTES: usize = 100;
 // A batch is full by its messages before it is by its bytes: 100 × 698 are 70 KB.
 const _: () = assert!(BATCH_MESSAGES_MAX * (MESSAGE_BYTES_MAX + METADATA_BYTES) <= BATCH_BYTES_MAX);
 
-/// The most full batches that wait: 8 of 500 messages of 600 bytes are 2.4 MB.
+/// The most full batches of messages that wait for the platform's queue: 8 of 500 messages of 600 bytes are 2.4 MB.
 pub const FULL_MAX: usize = 8;
 
 /// What batches are bound by.

@@ -51,7 +51,7 @@ const WAITING_SUM_MAX: u128 = 1 << 126;
 /// The shortest time between the beginnings of two batches.
 pub const BATCH_SPACING_MS: i64 = 250;
 
-/// The most batches that are sent for the first time: beyond it, events stay in the log.
+/// The most batches of an inbox that wait for their first answer: beyond it, events stay in the log.
 pub const BATCHES_MAX: u64 = 64;
 
 /// The most rows of what could not be counted yet, beyond it events stay in the log: 20,000 counters that cannot be

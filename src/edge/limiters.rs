@@ -28,10 +28,10 @@ use crate::protocol::metrics::Metric;
 use crate::protocol::names::LimiterAddress;
 use crate::protocol::problem::{Code, Problem};
 
-/// How long a limiter of the own datacenter may take: whoever asks waits for it.
+/// How long a limiter of the own datacenter may take to judge a check, milliseconds: whoever asks waits for it.
 pub const CHECK_MS_MAX: u64 = 1_500;
 
-/// How long one that asks the world may take: a round trip around it, twice.
+/// How long a limiter that asks the limiter of the world may take, milliseconds: a round trip around it, twice.
 pub const WORLD_MS_MAX: u64 = 2_500;
 
 /// Policies that an isolate remembers: 200 bytes each, so 2 MB.

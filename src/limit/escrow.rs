@@ -27,7 +27,7 @@ use super::meter::{Meter, Verdict};
 use super::policy::{Durability, Policy, Scope};
 use super::recall::HEARD_MS;
 
-/// The most leases of a key: more than there are datacenters (about 340), with room for some that started anew. 120 bytes each
+/// The most leases of one key of a limit: more than there are datacenters (about 340), with room for some that started anew. 120 bytes each
 /// are 60 KB.
 pub const LEASES_MAX: usize = 512;
 
@@ -43,10 +43,10 @@ const GRANTED_PART: u64 = 8;
 /// How long a holder waits where there is no room for its lease.
 const CROWDED_MS: u64 = 1_000;
 
-/// The shortest lease: a renewal across the world takes 0.6 s, and may be lost once.
+/// The shortest lease of a limit, milliseconds: a renewal across the world takes 0.6 s, and may be lost once.
 pub const LEASE_MS_MIN: i64 = 3_000;
 
-/// The longest, for windows of many minutes: what a datacenter that is cut off strands returns this much later.
+/// The longest lease of a limit, milliseconds, for windows of many minutes: what a datacenter that is cut off strands returns this much later.
 pub const LEASE_MS_MAX: i64 = 600_000;
 
 /// How long a lease lasts, in percent of the window. In a world of twenty datacenters that use half of 1,000 per minute, 100 % made

@@ -21,7 +21,7 @@ use super::policy::Policy;
 /// so one that begins below this fits.
 pub const BODY_BYTES_MAX: usize = 1_000_000;
 
-/// The most rows: a table is read from that many at a start.
+/// The most rows of a limiter's table: it is read from that many at a start.
 pub const ROWS_MAX: usize = 1_000;
 
 /// How much longer than twice what it holds the log may be.

@@ -15,10 +15,10 @@ use super::reservations::Reservations;
 use super::slots::Slots;
 use crate::counter::memory::{LIMITERS_BYTES_MAX, Share};
 
-/// The most keys: at 320 bytes for one with few buckets they fill [`BYTES_MAX`].
+/// The most keys of one limiter: at 320 bytes for one with few buckets they fill [`BYTES_MAX`].
 pub const KEYS_MAX: u32 = 75_000;
 
-/// The most bytes that keys may take: all that limiters may in their isolate. A key with all its buckets has about 1,400, one with leases at all
+/// The most bytes that the keys of a limiter may take: all that limiters may in their isolate. A key with all its buckets has about 1,400, one with leases at all
 /// datacenters 60,000. Where there is no room for another key, those that are there keep times in fewer buckets, so that they grow no more.
 pub const BYTES_MAX: u64 = LIMITERS_BYTES_MAX;
 

@@ -20,7 +20,7 @@ pub(super) fn claims_kept_ms(host: &Host) -> i64 {
     kept_ms(host).saturating_add(LONGER_MS)
 }
 
-/// The most keys of one call: 16 bytes each, and an answer of about as much.
+/// The most idempotency keys that one call claims: 16 bytes each, and an answer of about as much.
 pub const CLAIMS_AT_ONCE_MAX: usize = 50_000;
 
 impl Directory {

@@ -22,7 +22,7 @@ pub const BULK_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// answer and not a reset connection.
 pub const DRAIN_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// How long each piece of it may take, milliseconds: whoever sends more slowly may see no answer.
+/// How long each piece of a body that is read and thrown away may take, milliseconds: whoever sends more slowly may see no answer.
 pub const DRAIN_PIECE_MS_MAX: u64 = 2_000;
 
 /// How long each [`PIECE_BYTES`] of a body may take to arrive, and what is left at its end, milliseconds: so a body comes at

@@ -40,18 +40,18 @@ pub const OPERATE_MS_MAX: u64 = 10_000;
 /// is answered anew.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Counters of which an isolate remembers where all writes go, and for how long, milliseconds; about 100 bytes each.
+/// The most counters of which an isolate remembers where all writes go; about 100 bytes each.
 /// Forgetting costs one hop.
 pub const HOMES_MAX: usize = 10_000;
-/// See [`HOMES_MAX`].
+/// How long an isolate remembers where all writes of a counter go, milliseconds.
 pub const HOME_MS_MAX: i64 = 60_000;
 
 /// How long an isolate goes on with a key of elements before it asks whether there is a new one, milliseconds: one call a
 /// minute for each isolate that writes uniques.
 pub const KEY_MS_MAX: i64 = 60_000;
 
-/// How often, milliseconds, and how long a write waits at home until all other shards there are sealed, which a
-/// counter that was split before has to do once: well below the second that its sender's first attempt has.
+/// How often a write at a counter's home looks whether all other shards there are sealed, milliseconds.
 pub const WHOLE_EVERY_MS: u64 = 20;
-/// See [`WHOLE_EVERY_MS`].
+/// How long a write waits at a counter's home until all other shards there are sealed, milliseconds. A counter that was split before
+/// has to do that once: well below the second that its sender's first attempt has.
 pub const WHOLE_MS_MAX: i64 = 700;

@@ -8,7 +8,7 @@ use super::problem::{Code, Problem};
 use super::version::Version;
 use crate::counter::ledger::WriteKey;
 
-/// The longest key, in bytes.
+/// The longest `Idempotency-Key`, in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
 
 /// How much of a body is hashed at once. It is a part of the hash, which is kept with the key: never change it.

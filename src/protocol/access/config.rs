@@ -18,13 +18,13 @@ use super::key::{FixedKey, KEY_BYTES_MAX, KEY_BYTES_MIN};
 use crate::counter::id::COUNTER_ID_BYTES_MAX;
 use crate::protocol::problem::{Code, Problem};
 
-/// The longest configuration, in bytes: 1,000 keys of 64 bytes with scopes and prefixes are about 150 KB.
+/// The longest `TALLY_KEYS`, in bytes: 1,000 keys of 64 bytes with scopes and prefixes are about 150 KB.
 pub const CONFIG_BYTES_MAX: usize = 256 * 1024;
 
-/// The most keys. Each costs 128 bytes, and 16 word comparisons per request with a key: 128 KB, 16,000.
+/// The most entries with a key in `TALLY_KEYS`. Each costs 128 bytes, and 16 word comparisons per request with a key: 128 KB, 16,000.
 pub const KEYS_COUNT_MAX: usize = 1_000;
 
-/// The most public entries.
+/// The most public entries in `TALLY_KEYS`.
 pub const PUBLIC_ENTRIES_COUNT_MAX: usize = 1_000;
 
 /// The most origins of one public entry. The configuration's size bounds them all together: at 11
@@ -34,10 +34,10 @@ pub const ORIGINS_COUNT_MAX: usize = 64;
 /// What one write of a caller without a key adds at most, where its entry says nothing.
 pub const DELTA_MAX_DEFAULT: u64 = 1;
 
-/// The longest name of a key, in bytes.
+/// The longest name of an entry of `TALLY_KEYS`, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// The longest prefix, in bytes: a longer one would match no counter.
+/// The longest prefix of an entry of `TALLY_KEYS`, in bytes: a longer one would match no counter.
 pub const PREFIX_BYTES_MAX: usize = COUNTER_ID_BYTES_MAX;
 
 /// The parsed secret.

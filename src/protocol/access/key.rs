@@ -6,10 +6,10 @@
 
 use subtle::{Choice, ConstantTimeEq};
 
-/// The shortest key, in bytes: 16 random hexadecimal digits carry 64 bits.
+/// The shortest key of a caller, in bytes: 16 random hexadecimal digits carry 64 bits.
 pub const KEY_BYTES_MIN: usize = 16;
 
-/// The longest key, in bytes: 64 random bytes in hexadecimal.
+/// The longest key of a caller, in bytes: 64 random bytes in hexadecimal.
 pub const KEY_BYTES_MAX: usize = WORDS * WORD_BYTES;
 
 const WORD_BYTES: usize = 8;

@@ -61,7 +61,7 @@ pub const WATCHERS_MAX: usize = 2_000;
 /// Streams that callers without a key may have open at one address, in one hub: many people may share it, each with a page.
 pub const VISITOR_STREAMS_MAX: usize = 100;
 
-/// Counters that all these streams may name together: each is a read of a root once a second.
+/// Counters that all streams without a key at one address may name together, in one hub: each is a read of a root once a second.
 pub const VISITOR_COUNTERS_MAX: usize = 500;
 
 /// Different counters of one hub: 10 messages of [`LOOK_MAX`] each second, and about 1 KB of memory each.
@@ -81,7 +81,7 @@ pub const SIGHTS_MAX: usize = 10_000;
 /// from one that does, so this bounds what waits for it.
 pub const SILENT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The longest message of a client, bytes: all ids of a stream, escaped.
+/// The longest message of a client on a WebSocket, in bytes: all ids of a stream, escaped.
 pub const MESSAGE_BYTES_MAX: usize = 2 * IDS_BYTES_MAX;
 
 /// What of a caller's prefixes a socket is given, in bytes, one more for each: with the ids in base64 14 KB, of the 16 KB that the

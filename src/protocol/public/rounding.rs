@@ -12,7 +12,7 @@ use crate::protocol::names::UNIQUES_ROUNDING;
 use crate::protocol::problem::Problem;
 use crate::protocol::settings;
 
-/// The most significant digits: estimates err by 0.8 %, so the third hides nothing but noise, and a fourth would not.
+/// The most significant digits that `TALLY_UNIQUES_ROUNDING` keeps: estimates err by 0.8 %, so the third hides nothing but noise, and a fourth would not.
 pub const DIGITS_MAX: u8 = 3;
 
 /// How estimates are rounded: not at all, or to so many significant digits.

@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::BUCKETS_PER_OCTAVE;
 
-/// The least sample beside 0: 2^-30, a nanosecond in seconds.
+/// The least sample above 0: 2^-30, a nanosecond in seconds.
 pub const SAMPLE_MIN: f64 = 1.0 / 1_073_741_824.0;
 
 /// Every sample is below this: 2^44 = 17,592,186,044,416, half a year in microseconds, 16 TiB.
