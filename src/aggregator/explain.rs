@@ -113,7 +113,9 @@ pub async fn ask_inbox(
     notes: Notes<'_>,
 ) -> Result<(), Fault> {
     let begun_ms = notes.way.map(|_| host.now_ms());
-    let answer = if drain.to.is_queue() {
+    let answer = if drain.to.is_over(host.now_ms()) {
+        Ok(())
+    } else if drain.to.is_queue() {
         // What a queue of the platform holds cannot be asked for.
         Err(Fault::Unavailable("a queue cannot be drained".to_owned()))
     } else {

@@ -37,6 +37,9 @@ pub const SPANS_MAX: usize = 4_096;
 /// The most counters of a lane, about 100 bytes each; the next one begins another.
 const COUNTERS_MAX: usize = 10_000;
 
+/// How long after it was accepted an event may still be counted, milliseconds: its lane began no later, and lasts so long.
+pub const COUNTED_WITHIN_MS: i64 = (1 + KEPT_PERIODS) * PERIOD_MS - MARGIN_MS;
+
 /// Bytes of a key that name the period, and the lane with it; the others are the number.
 const PERIOD_BYTES: usize = 2;
 const LANE_BYTES: usize = 10;

@@ -16,7 +16,7 @@ use super::id::{CounterId, Datacenter};
 use super::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
 use super::ledgers::is_marked;
 use super::nonces::Nonce;
-use super::numbers::NUMBERED;
+use super::numbers::{COUNTED_WITHIN_MS, NUMBERED};
 
 /// Inboxes of one datacenter: each an object of about 1,000 requests/s, and each isolate stays with one.
 pub const INBOXES_PER_DATACENTER: u8 = 4;
@@ -77,6 +77,12 @@ pub const HAND_OVER_DELIVERIES: u32 = 3;
 /// The longest that a queue of the platform holds back what could neither be counted nor handed over, seconds.
 const QUEUE_RETRY_SECONDS_MAX: u32 = 600;
 
+/// How long after the day of its last lease a queue may hold events of a counter, milliseconds: what was accepted may be counted for
+/// [`COUNTED_WITHIN_MS`], and clocks may be a day apart.
+const QUEUE_HOLDS_MS: i64 = COUNTED_WITHIN_MS + DAY_MS;
+
+const DAY_MS: i64 = 86_400_000;
+
 /// The number that stands for a queue of the platform among the inboxes of a root.
 const QUEUE_NUMBER: u8 = u8::MAX;
 
@@ -90,13 +96,37 @@ pub struct InboxId {
 }
 
 impl InboxId {
-    /// What stands in a root for the deployment's queue: whatever waits there cannot be asked for, so that no
-    /// read of the counter is exact. The inbox of that name keeps what could not be read.
+    /// The deployment's queue, as its senders name it. The inbox of that name keeps what could not be read.
     pub fn of_queue() -> Self {
         Self {
             datacenter: Datacenter::local(),
             number: QUEUE_NUMBER,
         }
+    }
+
+    /// What stands in a root for the deployment's queue: whatever waits there cannot be asked for, so no read of the
+    /// counter is exact while it may hold what was accepted on that day.
+    pub fn of_queue_at(now_ms: i64) -> Self {
+        let day = now_ms.div_euclid(DAY_MS);
+        Self {
+            datacenter: Datacenter::parse(&format!("Q{day}")).unwrap_or_else(Datacenter::local),
+            ..Self::of_queue()
+        }
+    }
+
+    /// Whether it stands for the deployment's queue, and nothing of its day can wait there any more. One without a day, of
+    /// earlier builds, never says so.
+    pub fn is_over(&self, now_ms: i64) -> bool {
+        let day = self.datacenter.as_str().strip_prefix('Q');
+        let day = day
+            .filter(|_| self.is_queue())
+            .and_then(|day| day.parse::<i64>().ok());
+        day.is_some_and(|day| {
+            now_ms
+                >= (day + 1)
+                    .saturating_mul(DAY_MS)
+                    .saturating_add(QUEUE_HOLDS_MS)
+        })
     }
 
     /// Whether it stands for the deployment's queue.
@@ -153,6 +183,17 @@ pub struct Due {
 }
 
 impl Due {
+    /// Whether it was accepted so long ago that it is not counted any more. Of a numbered one its number tells that.
+    pub fn is_over(&self, now_ms: i64) -> bool {
+        if self.keys() == Keys::Numbered {
+            return false;
+        }
+        let seconds = self.write.past.iter().map(|(second, _)| *second);
+        seconds.max().is_some_and(|second| {
+            now_ms.saturating_sub(second.saturating_mul(1_000)) >= COUNTED_WITHIN_MS
+        })
+    }
+
     /// What its key is.
     pub fn keys(&self) -> Keys {
         keys_of(self.is_clients, self.write.fingerprint)

@@ -297,10 +297,19 @@ impl InboxCore {
             }
             _ => Verdict::Later,
         };
-        let counted = count_dues(&self.host, here, dues).await;
-        let verdicts = counted.into_iter().map(|outcome| match outcome {
-            Ok(outcome) => verdict(outcome),
-            Err(fault) => of_fault(&fault),
+        let now_ms = self.host.now_ms();
+        let live = dues.iter().filter(|due| !due.is_over(now_ms));
+        let live: Vec<&Due> = live.copied().collect();
+        let mut counted = count_dues(&self.host, here, &live).await.into_iter();
+        let verdicts = dues.iter().map(|due| {
+            if due.is_over(now_ms) {
+                return Verdict::Dead(Death::Broken);
+            }
+            match counted.next() {
+                Some(Ok(outcome)) => verdict(outcome),
+                Some(Err(fault)) => of_fault(&fault),
+                None => Verdict::Later,
+            }
         });
         verdicts.collect()
     }

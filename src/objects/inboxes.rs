@@ -52,7 +52,17 @@ impl Directory {
             let mut leases = self.leases.borrow_mut();
             leases.grant(&counter, generation, self.host.now_ms());
         }
-        if root.inboxes.insert(inbox) {
+        let inbox = if inbox.is_queue() {
+            InboxId::of_queue_at(self.host.now_ms())
+        } else {
+            inbox
+        };
+        if !root.inboxes.contains(&inbox) {
+            if inbox.is_queue() {
+                // What was accepted earlier is over sooner.
+                root.inboxes.retain(|known| !known.is_queue());
+            }
+            root.inboxes.insert(inbox);
             if let Some(lone) = root.sole().cloned().filter(|_| is_first) {
                 // Until the lone lead knows, it calls its own total exact: it must know first, and under the
                 // revision that it has, as in `admit`.
@@ -93,10 +103,11 @@ impl Directory {
 
     /// Sees whether the inboxes of a counter that is read hold events of it still: while they may, no default read is exact.
     pub(super) fn look_for_drained(&self, counter: &CounterId, root: &Root) {
-        if root.inboxes.iter().all(InboxId::is_queue) {
+        let now_ms = self.host.now_ms();
+        let stays = |inbox: &InboxId| inbox.is_queue() && !inbox.is_over(now_ms);
+        if root.inboxes.iter().all(stays) {
             return;
         }
-        let now_ms = self.host.now_ms();
         let mut looked = self.looked_for_drained.borrow_mut();
         let is_recent = |at_ms: &i64| now_ms.abs_diff(*at_ms) < DRAINED_EVERY_MS;
         if looked.get(counter).is_some_and(is_recent) {
@@ -143,7 +154,8 @@ impl Directory {
         for drained in self.drain_inboxes(&counter, &root).await {
             drained?;
         }
-        root.inboxes.retain(InboxId::is_queue);
+        let now_ms = self.host.now_ms();
+        (root.inboxes).retain(|inbox| inbox.is_queue() && !inbox.is_over(now_ms));
         root.revision += 1;
         let generation = root.generation;
         self.save(&counter, Entry::Live(root.clone()), &[]).await?;
@@ -195,7 +207,7 @@ impl Directory {
         for told in all_settled(inboxes.map(tell), INBOXES_AT_ONCE).await {
             told?;
         }
-        if root.inboxes.contains(&InboxId::of_queue()) {
+        if root.inboxes.iter().any(InboxId::is_queue) {
             let wait_ms = self.leases.borrow().wait_ms(counter, self.host.now_ms());
             let wait_ms = u64::try_from(wait_ms).unwrap_or(0);
             self.host.sleep_ms(wait_ms).await;

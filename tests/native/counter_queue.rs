@@ -7,9 +7,10 @@ use proptest::prelude::*;
 use tally::counter::id::CounterId;
 use tally::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
 use tally::counter::nonces::{Known, Nonce, Nonces, Outcome};
+use tally::counter::numbers::{COUNTED_WITHIN_MS, Numbering, is_over};
 use tally::counter::queue::{
-    BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Death, Due, Event, Gathered, Logged, SUMMED_MAX, Verdict,
-    gather, retry_after_ms, retry_seconds, verdict,
+    BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Death, Due, Event, Gathered, InboxId, Logged, SUMMED_MAX,
+    Verdict, gather, retry_after_ms, retry_seconds, verdict,
 };
 use tally::counter::total::CellTotal;
 
@@ -354,4 +355,30 @@ fn waits_double_and_end() {
     assert_eq!(waits, [250, 500, 1_000, 16_000, 30_000, 30_000]);
     let waits: Vec<u32> = [1, 2, 9, 10, u32::MAX].map(retry_seconds).into();
     assert_eq!(waits, [2, 4, 512, 600, 600]);
+}
+
+#[test]
+fn a_queue_is_over_once_nothing_that_it_was_given_can_be_counted_any_more() {
+    const DAY_MS: i64 = 86_400_000;
+    let first_ms = 20_000 * DAY_MS;
+    for given_ms in [first_ms, first_ms + DAY_MS / 2, first_ms + DAY_MS - 1] {
+        let queue = InboxId::of_queue_at(given_ms);
+        assert!(queue.is_queue());
+        assert_eq!(queue, InboxId::of_queue_at(first_ms));
+        // A day for clocks, besides.
+        assert!(!queue.is_over(given_ms + COUNTED_WITHIN_MS + DAY_MS));
+        assert!(queue.is_over(given_ms + COUNTED_WITHIN_MS + 2 * DAY_MS));
+        let counter = CounterId::parse("a".to_owned()).expect("an id");
+        let key = Numbering::default().next(&counter, given_ms, &mut || 7);
+        assert!(is_over(key, given_ms + COUNTED_WITHIN_MS));
+    }
+    for other in [
+        InboxId::of_queue(),
+        InboxId {
+            number: 0,
+            ..InboxId::of_queue_at(0)
+        },
+    ] {
+        assert!(!other.is_over(i64::MAX));
+    }
 }

@@ -3,6 +3,7 @@
 import { afterEach, expect, test } from "vitest";
 import { openWorld, until } from "../world.mjs";
 
+const OVER = "over 90000";
 const VARS = { TALLY_IDEMPOTENCY_SECONDS: "60" };
 let world;
 let isOver;
@@ -13,7 +14,7 @@ async function open(chosen, faults, options = {}) {
   calls = 0;
   world = await openWorld({ vars: VARS, faults: true, ...options });
   world.fail((call) => {
-    if (isOver) return "over";
+    if (isOver) return OVER;
     if (!chosen(call)) return undefined;
     calls += 1;
     return faults[Math.min(calls, faults.length) - 1];
@@ -33,7 +34,7 @@ test("a message of a queue that comes again", async () => {
   world.fail(({ kind }) => {
     batches += kind === "queue";
     // It is counted and acknowledged, and the platform forgets that.
-    return kind === "queue" && batches === 1 ? "after" : batches > 1 ? "over" : undefined;
+    return kind === "queue" && batches === 1 ? "after" : batches > 1 ? OVER : undefined;
   });
   await send(3);
   await until(async () => batches > 1, "the message once more");
@@ -61,4 +62,24 @@ test("a decrement with a floor of which a copy comes late", async () => {
   expect(await value()).toBe(7);
   // The next one is decided after the copy.
   expect(await world.subtract("a", { delta: 3 })).toMatchObject({ value: 4, exact: true });
+});
+
+test("a queue that may hold nothing any more leaves reads exact, and not a day before", async () => {
+  const DAY_MS = 86_400_000;
+  await open(() => false, [], { queue: { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 100 } });
+  await send(3);
+  await until(async () => (await value()) === 3, "the value");
+  const read = (query = "") => world.well("GET", `/counters/a${query}`);
+  const STRONG = "?consistency=strong";
+  for (const days of [0, 14, 47]) {
+    world.fail(() => `over ${days * DAY_MS}`);
+    for (const query of [STRONG, ""]) expect(await read(query), `after ${days} days`).toMatchObject({ exact: false });
+  }
+  world.fail(() => `over ${50 * DAY_MS}`);
+  expect(await read(STRONG)).toMatchObject({ value: 3, exact: true });
+  await until(async () => (await read()).exact, "an exact default read");
+  await until(async () => (await world.add("a", { delta: 1 })).exact, "an exact answer to a write");
+  // The next event is known of before it is acknowledged.
+  await send(4);
+  expect(await read(STRONG)).toMatchObject({ exact: false });
 });

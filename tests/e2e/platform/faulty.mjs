@@ -1,7 +1,7 @@
 // The aggregator's module with faults: before each call the test is asked what is to happen.
 // "before": the call fails unseen. "after": it is carried out and its answer is lost. "hang": no answer. "unkept": nothing can be
-// kept of the sockets that it accepts. "cut": its answer is lost, and a copy of it comes when the cut is over. "over": the clock is
-// 90 s on, and the copies that this object was to get come before the call.
+// kept of the sockets that it accepts. "cut": its answer is lost, and a copy of it comes when the cut is over. "over <ms>": the clock is
+// so long on, and the copies that this object was to get come before the call.
 // A batch of a queue is a call too: one that fails comes again, whatever was acknowledged of it.
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
 import Aggregator, {
@@ -19,7 +19,6 @@ WebSocket.prototype.serializeAttachment = function (value) {
   return serializeAttachment.call(this, value);
 };
 
-const CUT_MS = 90_000;
 let ahead_ms = 0;
 const machineNow = Date.now;
 Date.now = () => machineNow() + ahead_ms;
@@ -36,8 +35,8 @@ async function perhaps(env, kind, name, request, answer, copies = []) {
   if (fault === "before") throw new Error("fault: unreachable");
   if (fault === "hang") return new Promise(() => {});
   if (fault === "cut") copies.push(await copyOf(request));
-  if (fault === "over") {
-    ahead_ms = CUT_MS;
+  if (fault.startsWith("over ")) {
+    ahead_ms = Number(fault.slice("over ".length));
     for (const { url, init } of copies.splice(0)) await answer(new Request(url, init));
   }
   keepsNothing = fault === "unkept";
