@@ -30,7 +30,7 @@ use crate::protocol::names::{BODY_PIECE_MS, SUBREQUESTS};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;
 use crate::protocol::visitor::{day_of, visitor};
-use crate::sketch::{HashKey, hash};
+use crate::sketch::{HashId, HashKey, hash};
 
 /// What the records of a body are.
 enum Records {
@@ -198,7 +198,6 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
     };
     let keys = Keys { elements, names };
     let hash_of = |name: &[u8]| keys.name(name);
-    let datacenter = visit.datacenter();
     let calls_max = body_calls_max(visit.host.number(SUBREQUESTS));
     let limits = Limits {
         // Each needs a call at least.
@@ -257,18 +256,31 @@ async fn bulk(visit: &Visit, caller: &Caller, records: Records) -> Result<Answer
         key,
         fingerprint: body_hash.finish(&hash_of),
     });
+    count(visit, &records, gather, body_key, keys.elements.id).await
+}
+
+/// Counts what was gathered of a body.
+async fn count(
+    visit: &Visit,
+    records: &Records,
+    gather: Gather,
+    key: Option<BodyKey>,
+    hash_id: HashId,
+) -> Result<Answer, Problem> {
+    let datacenter = visit.datacenter();
+    let calls_max = body_calls_max(visit.host.number(SUBREQUESTS));
     let (sums, report) = gather.finish();
     let needed = CallsNeeded::of_body(
         &sums,
         |counter| shards_of(&visit.host, counter, &datacenter),
         |shards| own_shard(&visit.host, shards),
-        body_key.is_some(),
+        key.is_some(),
         calls_max,
     )?;
     let counting = Counting {
         datacenter,
-        manner: Manner::new(records.times(), keys.elements.id),
-        key: body_key,
+        manner: Manner::new(records.times(), hash_id),
+        key,
         keys: visit.keys(),
         calls: needed.for_keys(calls_max),
     };

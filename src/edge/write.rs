@@ -1,6 +1,8 @@
 //! Increments and decrements.
 
-use super::flight::Cells;
+use std::borrow::Cow;
+
+use super::flight::{Cells, Outcome};
 use super::increment::Write;
 use super::isolate::{forget_home, home_of, is_bounded, own_shard, shards_of};
 use super::keyed::How;
@@ -9,7 +11,8 @@ use super::secrets::name_key;
 use super::visit::Visit;
 use super::{elements, keyed, lanes, manage, read};
 use crate::counter::flush::{Element, Load, Refusal};
-use crate::counter::id::CounterId;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::counter::lane::Arrival;
 use crate::counter::ledger::{Keyed, Unchanged};
 use crate::counter::split::shard_of_element;
 use crate::counter::total::Value;
@@ -73,86 +76,130 @@ pub async fn one(visit: &Visit, id: CounterId, unique: Option<String>) -> Result
     }
 }
 
+type Landed = Arrival<Outcome, lanes::PlaceOf<Cells>>;
+
+/// A write on its way to the cell that counts it.
+struct Delivery<'a> {
+    visit: &'a Visit,
+    write: &'a Write,
+    cell: CellAddress,
+    load: Load,
+    unique: Option<Cow<'a, [u8]>>,
+    /// The hash of its element.
+    element: Option<u64>,
+}
+
+impl<'a> Delivery<'a> {
+    async fn new(visit: &'a Visit, id: CounterId, write: &'a Write) -> Result<Self, Problem> {
+        let host = &visit.host;
+        let datacenter = visit.datacenter();
+        let shards = shards_of(host, &id, &datacenter);
+        let mut load = Load {
+            samples: write.samples(),
+            ..Load::default()
+        };
+        if write.adds {
+            load.added = write.body.delta;
+            load.live = vec![(write.second, write.body.delta)];
+        } else {
+            load.removed = write.body.delta;
+        }
+        let unique = match &write.unique {
+            Some(unique) => Some(unique.bytes(host, write.second).await?),
+            None => None,
+        };
+        let mut delivery = Self {
+            visit,
+            write,
+            cell: CellAddress {
+                counter: id,
+                datacenter,
+                shard: 0,
+            },
+            load,
+            unique,
+            element: None,
+        };
+        delivery.hash().await?;
+        match home_of(host, &delivery.cell.counter) {
+            Some(home) => delivery.go_home(&home),
+            None => delivery.spread_over(shards),
+        }
+        Ok(delivery)
+    }
+
+    /// Hashes its element as the counter does.
+    async fn hash(&mut self) -> Result<(), Problem> {
+        if let Some(unique) = &self.unique {
+            let (by, hashed) = elements::hashed(self.visit, &self.cell.counter, unique).await?;
+            self.element = Some(hashed);
+            self.load.hash = by;
+            self.load.tokens = vec![(self.write.second, Element::by(by, hashed))];
+        }
+        Ok(())
+    }
+
+    fn go_home(&mut self, home: &Datacenter) {
+        self.cell = CellAddress::lead(&self.cell.counter, home);
+    }
+
+    fn spread_over(&mut self, shards: u8) {
+        self.cell.shard = match self.element {
+            Some(hashed) => shard_of_element(hashed, shards),
+            None => own_shard(&self.visit.host, shards),
+        };
+    }
+
+    async fn carry(&self, begun_ms: i64) -> Result<Landed, Problem> {
+        lanes::carry::<Cells>(self.visit, &self.cell, self.load.clone(), begun_ms).await
+    }
+
+    /// Goes where it is told by a cell that has counted nothing. Returns whether it is to be sent again.
+    async fn redirect(&mut self, fault: &Fault) -> Result<bool, Problem> {
+        match fault {
+            Fault::Refused(Refusal::Moved(shards)) => self.spread_over(*shards),
+            Fault::Elsewhere(home) => self.go_home(home),
+            // A decrement was in the same flight; it goes alone from now on.
+            Fault::Refused(Refusal::Bounded) => {}
+            // Its own element, or that of another write in the same flight.
+            Fault::Refused(Refusal::OtherHash(_)) => self.hash().await?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
 async fn deliver(
     visit: &Visit,
     id: CounterId,
     write: Write,
     strings: bool,
 ) -> Result<Answer, Problem> {
-    let (adds, second) = (write.adds, write.second);
+    let (adds, delta) = (write.adds, write.body.delta);
     visit.visitor().admit(id.as_str())?;
     if write.key.is_some() || write.condition.is_some() || (!adds && is_bounded(&visit.host, &id)) {
         return write_alone(visit, id, &write, strings).await;
     }
 
-    let datacenter = visit.datacenter();
-    let shards = shards_of(&visit.host, &id, &datacenter);
-    let mut load = Load::default();
-    let mut shard = own_shard(&visit.host, shards);
-    let delta = write.body.delta;
-    if adds {
-        load.added = delta;
-        load.live = vec![(second, delta)];
-    } else {
-        load.removed = delta;
-    }
-    load.samples = write.samples();
-    let mut element = None;
-    let unique = match &write.unique {
-        Some(unique) => Some(unique.bytes(&visit.host, second).await?),
-        None => None,
-    };
-    if let Some(unique) = &unique {
-        let hashed = elements::hashed(visit, &id, unique).await?;
-        element = Some(hashed.1);
-        shard = shard_of_element(hashed.1, shards);
-        load.hash = hashed.0;
-        load.tokens = vec![(second, Element::by(hashed.0, hashed.1))];
-    }
-
-    let mut cell = match home_of(&visit.host, &id) {
-        Some(home) => CellAddress::lead(&id, &home),
-        None => CellAddress {
-            counter: id,
-            datacenter,
-            shard,
-        },
-    };
+    let mut delivery = Delivery::new(visit, id, &write).await?;
     let begun_ms = visit.host.now_ms();
     let waiting = visit.waiting();
-    let mut arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
+    let mut arrival = delivery.carry(begun_ms).await?;
     for _ in 0..MOVES_MAX {
+        let Err(fault) = &arrival.outcome else { break };
         if visit.host.now_ms() - begun_ms > MOVES_MS_MAX {
             break;
         }
-        // The cell has counted nothing: the write goes where it is told.
-        match &arrival.outcome {
-            Err(Fault::Refused(Refusal::Moved(shards))) => {
-                cell.shard = match element {
-                    Some(hashed) => shard_of_element(hashed, *shards),
-                    None => own_shard(&visit.host, *shards),
-                };
-            }
-            Err(Fault::Elsewhere(home)) => cell = CellAddress::lead(&cell.counter, home),
-            Err(Fault::Refused(Refusal::Bounded)) if !adds => {
-                drop(waiting);
-                return write_alone(visit, cell.counter, &write, strings).await;
-            }
-            // A decrement was in the same flight; it goes alone from now on.
-            Err(Fault::Refused(Refusal::Bounded)) => {}
-            // Its own element, or that of another write in the same flight.
-            Err(Fault::Refused(Refusal::OtherHash(_))) => {
-                if let Some(unique) = &unique {
-                    let hashed = elements::hashed(visit, &cell.counter, unique).await?;
-                    element = Some(hashed.1);
-                    load.hash = hashed.0;
-                    load.tokens = vec![(second, Element::by(hashed.0, hashed.1))];
-                }
-            }
-            _ => break,
+        if !adds && *fault == Fault::Refused(Refusal::Bounded) {
+            drop(waiting);
+            return write_alone(visit, delivery.cell.counter, &write, strings).await;
         }
-        arrival = lanes::carry::<Cells>(visit, &cell, load.clone(), begun_ms).await?;
+        if !delivery.redirect(fault).await? {
+            break;
+        }
+        arrival = delivery.carry(begun_ms).await?;
     }
+    let Delivery { cell, load, .. } = delivery;
     let flushed = arrival.outcome.map_err(Problem::from)?;
     let own = Value::new(flushed.outcome.added, flushed.outcome.removed);
     let own = own.without(arrival.later.0, arrival.later.1);
@@ -205,6 +252,43 @@ async fn write_alone(
             Err(problem) => return Err(problem),
         },
     };
+    let keyed = keyed_of(visit, write, condition).await?;
+    let (answer, counted) = match keyed::count_one(visit, &id, keyed, &how, strings).await {
+        // Home may have moved since it was learned of: the next one asks.
+        Err(problem) if problem.code() == Code::PreconditionFailed => {
+            forget_home(&visit.host, &id);
+            return Err(problem);
+        }
+        Err(problem) if problem.code() == Code::ClockSkew => return Err(refused.unwrap_or(problem)),
+        outcome => outcome?,
+    };
+    if let (Some(unique), Some(counted)) = (&write.unique, counted) {
+        // Only now, since a write that is refused must change nothing; and with each retry,
+        // since an element may be sent again without harm. Its shard is chosen by its hash.
+        let second = element_second(Times::Live, write.second, counted);
+        // A visitor whose salt is forgotten was counted by then, or never is.
+        if let Some(unique) = unique.bytes_of_past(&visit.host, second).await? {
+            elements::send(visit, &id, &unique, second).await?;
+        }
+    }
+    drop(waiting);
+    measure::count(
+        &visit.host,
+        if answer.is_replay() {
+            Metric::Replayed
+        } else {
+            acknowledged(write.adds)
+        },
+    );
+    Ok(answer)
+}
+
+/// A write as it is decided by itself, under the key that its client sent or one that is drawn here.
+async fn keyed_of(
+    visit: &Visit,
+    write: &Write,
+    condition: Option<Unchanged>,
+) -> Result<Keyed, Problem> {
     let operation: &[u8] = if write.adds {
         b"increment"
     } else {
@@ -234,7 +318,7 @@ async fn write_alone(
         None => (visit.host.random_key(), 0),
     };
     let (added, removed) = if write.adds { (delta, 0) } else { (0, delta) };
-    let keyed = Keyed {
+    Ok(Keyed {
         key,
         fingerprint,
         generation: 0,
@@ -249,35 +333,7 @@ async fn write_alone(
         seen: None,
         condition,
         samples: write.samples(),
-    };
-    let (answer, counted) = match keyed::count_one(visit, &id, keyed, &how, strings).await {
-        // Home may have moved since it was learned of: the next one asks.
-        Err(problem) if problem.code() == Code::PreconditionFailed => {
-            forget_home(&visit.host, &id);
-            return Err(problem);
-        }
-        Err(problem) if problem.code() == Code::ClockSkew => return Err(refused.unwrap_or(problem)),
-        outcome => outcome?,
-    };
-    if let (Some(unique), Some(counted)) = (&write.unique, counted) {
-        // Only now, since a write that is refused must change nothing; and with each retry,
-        // since an element may be sent again without harm. Its shard is chosen by its hash.
-        let second = element_second(Times::Live, write.second, counted);
-        // A visitor whose salt is forgotten was counted by then, or never is.
-        if let Some(unique) = unique.bytes_of_past(&visit.host, second).await? {
-            elements::send(visit, &id, &unique, second).await?;
-        }
-    }
-    drop(waiting);
-    measure::count(
-        &visit.host,
-        if answer.is_replay() {
-            Metric::Replayed
-        } else {
-            acknowledged(write.adds)
-        },
-    );
-    Ok(answer)
+    })
 }
 
 /// Who decides a write, and what must hold there. One without a key of its client's goes straight home.

@@ -226,19 +226,11 @@ impl Gather {
             redis: redis_hash(element),
         };
         if let Some(id) = &record.id {
-            let unique = record.unique.as_deref().unwrap_or_default();
-            let at_ms = record.at_ms.map(i64::to_le_bytes);
-            let at_ms = at_ms.as_ref().map_or(&[][..], |bytes| bytes);
-            let delta = record.delta.to_le_bytes();
-            let sample = record.sample.map(|sample| sample.bits().to_le_bytes());
-            let mut asked: Vec<&[u8]> = vec![&delta, unique, at_ms];
-            // Left out where there is none: a record without asks for what it always did.
-            asked.extend(sample.as_ref().map(|bits| &bits[..]));
             let name = |bytes: &[u8]| hashes.name(bytes);
             gathered.identified.push(Identified {
                 line,
                 key: write_key(&name, Kind::Event, id),
-                fingerprint: fingerprint(&name, &asked),
+                fingerprint: fingerprint_of(record, &name),
                 second: stamp,
                 delta: record.delta,
                 element: element.map(hash_element),
@@ -264,6 +256,19 @@ impl Gather {
         self.memory_bytes += gathered.lines.push(line);
         Ok(())
     }
+}
+
+/// The hash of what a record asks for.
+fn fingerprint_of(record: &Record<'_>, name: &dyn Fn(&[u8]) -> u64) -> u64 {
+    let unique = record.unique.as_deref().unwrap_or_default();
+    let at_ms = record.at_ms.map(i64::to_le_bytes);
+    let at_ms = at_ms.as_ref().map_or(&[][..], |bytes| bytes);
+    let delta = record.delta.to_le_bytes();
+    let sample = record.sample.map(|sample| sample.bits().to_le_bytes());
+    let mut asked: Vec<&[u8]> = vec![&delta, unique, at_ms];
+    // Left out where there is none: a record without asks for what it always did.
+    asked.extend(sample.as_ref().map(|bits| &bits[..]));
+    fingerprint(name, &asked)
 }
 
 impl Limits {
