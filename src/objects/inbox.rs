@@ -104,8 +104,7 @@ impl Shell for Inbox {
     }
 
     async fn alarm(&self) -> Result<(), Fault> {
-        self.core.on_alarm().await;
-        Ok(())
+        self.core.on_alarm().await
     }
 }
 
@@ -226,25 +225,26 @@ impl InboxCore {
         Ok(())
     }
 
-    /// Re-arms first, while anything is left, and never fails: an alarm that fails is given up.
-    async fn on_alarm(self: &Rc<Self>) {
+    /// Re-arms first, while anything is left.
+    ///
+    /// # Errors
+    /// `Unavailable` where no alarm can be set: the platform rings this one again, a few times.
+    async fn on_alarm(self: &Rc<Self>) -> Result<(), Fault> {
         self.armed_ms.set(0);
         if let Err(fault) = self.readable() {
             self.host.fail(&format!("an inbox's alarm: {fault}"));
             // It may have been for a moment.
-            let _ = self.arm(ALARM_MS).await;
-            return;
+            return self.arm(ALARM_MS).await;
         }
-        match self.rows.next_due_ms() {
-            Ok(0) if self.head.borrow().is_empty() => return,
+        let armed = match self.rows.next_due_ms() {
+            Ok(0) if self.head.borrow().is_empty() => return Ok(()),
             Ok(due_ms) if self.head.borrow().is_empty() => {
-                let _ = self.arm((due_ms - self.host.now_ms()).max(ALARM_MS)).await;
+                self.arm((due_ms - self.host.now_ms()).max(ALARM_MS)).await
             }
-            _ => {
-                let _ = self.arm(ALARM_MS).await;
-            }
-        }
+            _ => self.arm(ALARM_MS).await,
+        };
         self.gather_all().await;
+        armed
     }
 
     /// Waits until everything is counted that was acknowledged of a counter when it was asked.
