@@ -7,6 +7,8 @@
 )]
 
 #[allow(
+    clippy::duplicate_mod,
+    clippy::unwrap_used,
     dead_code,
     unused_imports,
     unused_macros,

@@ -1,5 +1,6 @@
 //! All native tests but the simulations, as one program: it is linked once.
 #![allow(
+    clippy::as_conversions,
     clippy::expect_used,
     clippy::panic,
     clippy::unwrap_used,
