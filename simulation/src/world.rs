@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use tally::host::http::{self, Request, Response};
-use tally::host::object::{Arrived, Reply, Rows, Shell, Value};
+use tally::host::object::{Arrived, Reply, Rows, Shell};
 use tally::host::{Delivered, Fate, Host, Later};
 use tally::protocol::names::Placement;
 
@@ -292,26 +292,6 @@ impl World {
     pub fn look(&self, placement: &Placement, statement: &str) -> Option<Rows> {
         let place = self.core.known_place(placement.binding, &placement.name)?;
         place.storage.run(statement, &[]).ok()
-    }
-
-    /// Runs a statement in an object's database, past its object, and makes durable what it writes.
-    ///
-    /// # Errors
-    /// Where there is no such object, where it runs and has written something that is not durable yet, and where SQLite refuses it.
-    pub fn alter(
-        &self,
-        placement: &Placement,
-        statement: &str,
-        values: &[Value],
-    ) -> Result<Rows, String> {
-        let place = self.core.known_place(placement.binding, &placement.name);
-        let place = place.ok_or("there is no such object")?;
-        if place.storage.is_dirty() {
-            return Err("the object is writing".to_owned());
-        }
-        let ran = place.storage.run(statement, values);
-        place.storage.commit();
-        ran
     }
 
     /// What the service has said that failed.

@@ -45,8 +45,8 @@ test("a refused call tells of each check how it stands without it", async () => 
   const one = { policy: "p", key: "a", cost: 3, ...limit };
   const world_one = { policy: "w", key: "a", cost: 2, scope: "global", ...limit };
   for (const checks of [[one, full], [one, { ...one, cost: 4 }, full], [world_one, full], [one, world_one, full]]) {
-    // A datacenter tells of a limit of the world what that has said last: a refund gets there on the side.
-    await world.advance(100);
+    // What is given back while a request for more is on its way is told to the world within a second.
+    await world.advance(2_000);
     const refused = await many(checks);
     expect(refused.status, refused.text).toBe(429);
     expect(refused.json["violated-policies"]).toEqual(["full"]);

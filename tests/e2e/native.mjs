@@ -21,6 +21,7 @@ class Program {
   #piece = Buffer.alloc(PIECE_BYTES);
 
   constructor() {
+    if (!existsSync(PROGRAM)) throw new Error(`${PROGRAM} is not there: cargo build -p tally-simulation --bin deployments makes it`);
     const folder = mkdtempSync(join(tmpdir(), "tally-native-"));
     const pipe = (name) => {
       const path = join(folder, name);
@@ -37,7 +38,6 @@ class Program {
     closeSync(outside);
     rmSync(folder, { recursive: true });
     child.unref();
-    child.on("error", (error) => console.error(`${PROGRAM}: ${error.message}; \`cargo build -p tally-simulation\` makes it`));
     this.#input = input;
     this.#output = output;
   }
@@ -256,17 +256,6 @@ export class Deployment {
     return this.#ask({ objects: bindingOf(className) }).names;
   }
 
-  /** The rows that a statement gives of one object, as lists. */
-  sql(className, name, statement, values = []) {
-    const told = this.#ask({ sql: statement, binding: bindingOf(className), name, values: values.map(toLine) });
-    if (told.failed !== undefined) throw new Error(`${statement}: ${told.failed}`);
-    return told.rows.map((row) => row.map(fromLine));
-  }
-
-  names(className) {
-    return this.#ask({ objects: bindingOf(className) }).names;
-  }
-
   async evict() {
     const { left } = await this.#begin({ evict: true });
     if (left > 0) throw new Error(`${left} objects stay busy and are not evicted`);
@@ -283,6 +272,3 @@ export class Deployment {
     this.#isClosed = true;
   }
 }
-
-const toLine = (value) => (value instanceof Uint8Array ? { bytes: Buffer.from(value).toString("base64") } : typeof value === "bigint" ? Number(value) : value);
-const fromLine = (value) => (typeof value === "object" && value !== null ? new Uint8Array(Buffer.from(value.bytes, "base64")) : value);

@@ -10,8 +10,7 @@ use futures_util::StreamExt;
 use futures_util::future::{AbortHandle, Abortable, LocalBoxFuture};
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
-use tally::host::object;
-use tally::protocol::names::{self, Placement};
+use tally::protocol::names;
 use tally_simulation::{
     Client, Faults, Housing, Judged, Live, Options, Role, Site, Slot, Verdict, World,
 };
@@ -87,6 +86,9 @@ impl Deployment {
                 ..defaults
             },
         );
+        if std::env::var_os("LOG").is_some() {
+            world.keep_log(true);
+        }
         world.set_faults(Faults {
             queue_ms_max: lines::number(queue, "wait_ms", Faults::NONE.queue_ms_max),
             ..Faults::NONE
@@ -275,23 +277,6 @@ impl Deployment {
             let names = objects.into_iter().filter(|known| known.0 == binding);
             return json!({ "id": id, "names": names.map(|known| known.1).collect::<Vec<_>>() });
         }
-        if let Some(statement) = command["sql"].as_str() {
-            let binding = BINDINGS
-                .into_iter()
-                .find(|known| *known == lines::text(command, "binding"));
-            let placement = Placement {
-                binding: binding.expect("a binding of objects"),
-                name: lines::text(command, "name").to_owned(),
-                location_hint: None,
-            };
-            let values = command["values"].as_array();
-            let values: Vec<object::Value> =
-                values.into_iter().flatten().map(lines::sql_value).collect();
-            return match self.world.alter(&placement, statement, &values) {
-                Ok(rows) => json!({ "id": id, "rows": lines::rows(rows) }),
-                Err(error) => json!({ "id": id, "failed": error }),
-            };
-        }
         json!({ "id": id, "errors": self.world.errors() })
     }
 
@@ -330,11 +315,3 @@ impl Deployment {
         }
     }
 }
-
-const BINDINGS: [&str; 5] = [
-    names::CELLS,
-    names::DIRECTORY,
-    names::INBOXES,
-    names::LIMITERS,
-    names::WATCHERS,
-];

@@ -3,7 +3,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tally::host::object::{self, Rows};
 use tally_simulation::{Answer, Ask, Verdict};
 
 /// A text; empty where there is none.
@@ -68,30 +67,4 @@ pub(crate) fn verdict(name: &str) -> Verdict {
         "hang" => Verdict::Unanswered,
         other => panic!("a rule says {other:?}, which this platform cannot do"),
     }
-}
-
-/// A value of SQL; bytes are `{"bytes": …}`.
-pub(crate) fn sql_value(value: &Value) -> object::Value {
-    match value {
-        Value::String(text) => object::Value::Text(text.clone()),
-        Value::Number(number) => match number.as_i64() {
-            Some(whole) => object::Value::Integer(whole),
-            None => object::Value::Real(number.as_f64().expect("a number of JSON is one")),
-        },
-        Value::Object(_) => object::Value::Blob(bytes(&value["bytes"]).unwrap_or_default()),
-        _ => object::Value::Null,
-    }
-}
-
-/// Rows, as lists of values.
-pub(crate) fn rows(rows: Rows) -> Value {
-    let value = |value: object::Value| match value {
-        object::Value::Null => Value::Null,
-        object::Value::Integer(number) => number.into(),
-        object::Value::Real(number) => number.into(),
-        object::Value::Text(text) => text.into(),
-        object::Value::Blob(bytes) => json!({ "bytes": STANDARD.encode(bytes) }),
-    };
-    let row = |row: Vec<object::Value>| row.into_iter().map(value).collect::<Vec<_>>();
-    rows.into_iter().map(row).collect::<Vec<_>>().into()
 }
