@@ -17,6 +17,11 @@
 //! | [`edge`] | the Worker that clients talk to |
 //! | [`aggregator`] | the Worker that sums the world |
 
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "who reads these pages works on the program, and has its private items too"
+)]
+
 pub mod aggregator;
 pub mod cluster;
 pub mod counter;

@@ -21,7 +21,7 @@ const ROOM_MS_MAX: i64 = LET_GO_MS + 1_000;
 /// Whether a generation is the living one, by its root.
 ///
 /// # Errors
-/// As [`call`].
+/// As [`call()`].
 pub async fn is_living(host: &Host, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
     let counter = counter.clone();
     let root = call(host, &LookUp { counter }).await?;

@@ -3,7 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`call`] | sends a message to an object or a Worker, and answers one |
+//! | [`mod@call`] | sends a message to an object or a Worker, and answers one |
 //! | [`dues`] | queued writes, counted |
 //! | [`keyed`] | keyed writes, claimed and counted |
 //! | [`lend`] | how holders of leases reach who lends |
