@@ -42,9 +42,15 @@ class Program {
     this.#output = output;
   }
 
-  exchange(asked) {
-    const line = Buffer.from(`${JSON.stringify(asked)}\n`);
-    for (let sent = 0; sent < line.length; ) sent += writeSync(this.#input, line, sent);
+  #write(bytes) {
+    for (let sent = 0; sent < bytes.length; ) sent += writeSync(this.#input, bytes, sent);
+  }
+
+  /** A line, and the bodies of its requests. */
+  exchange(asked, bodies = []) {
+    const payload = bodies.reduce((sum, { length }) => sum + length, 0);
+    this.#write(Buffer.from(`${JSON.stringify({ ...asked, payload })}\n`));
+    for (const body of bodies) this.#write(body);
     const pieces = [];
     for (;;) {
       const length = readSync(this.#output, this.#piece);
@@ -56,7 +62,7 @@ class Program {
 }
 
 let program;
-const exchange = (asked) => (program ??= new Program()).exchange(asked);
+const exchange = (asked, bodies) => (program ??= new Program()).exchange(asked, bodies);
 
 // What stays where a folder was named: it is opened again with the folder.
 const kept = new Map();
@@ -90,6 +96,8 @@ export class Deployment {
   #rule = () => undefined;
   #ids = 0;
   #commands = [];
+  /** Those of the requests among the commands. */
+  #bodies = [];
   #waiting = new Map();
   #streams = new Map();
   #isPumping = false;
@@ -178,7 +186,7 @@ export class Deployment {
     }
     try {
       let events;
-      do events = this.#take(exchange({ world: this.#number, do: this.#commands.splice(0) }));
+      do events = this.#take(exchange({ world: this.#number, do: this.#commands.splice(0) }, this.#bodies.splice(0)));
       while (this.#commands.length > 0 && events.length === 0);
       for (const event of events) {
         this.#waiting.get(event.id)?.done(event);
@@ -224,9 +232,10 @@ export class Deployment {
     if (!list.has("user-agent")) list.set("user-agent", "node");
     if (!list.has("accept")) list.set("accept", "*/*");
     const bytes = await bytesOf(body);
-    const fetch = { method, url: new URL(url).href, headers: [...list], body: bytes?.toString("base64"), colo, address: clientIp, edge };
+    const fetch = { method, url: new URL(url).href, headers: [...list], length: bytes?.length, colo, address: clientIp, edge };
     const id = ++this.#ids;
     if (take) this.#streams.set(id, take);
+    if (bytes) this.#bodies.push(bytes);
     const ended = this.#wait(id, { fetch });
     signal?.addEventListener("abort", () => {
       this.#commands.push({ abort: id });

@@ -63,3 +63,8 @@ test("the API's description is served as it stands, and is no file of the dashbo
   expect(await answer.text()).toBe(servedFiles().get("openapi.json"));
   expect((await fetch(`${url}/dashboard/openapi.json`)).status).toBe(404);
 });
+
+test("the script for pages is served as it was built", async () => {
+  const answer = await fetch(`${url}/tally.js`);
+  expect([answer.status, await answer.text()]).toEqual([200, servedFiles().get("tally.js")]);
+});

@@ -12,7 +12,7 @@ use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use tally::protocol::names;
 use tally_simulation::{
-    Client, Faults, Housing, Judged, Live, Options, Role, Site, Slot, Verdict, World,
+    Ask, Client, Faults, Housing, Judged, Live, Options, Role, Site, Slot, Verdict, World,
 };
 
 use crate::lines;
@@ -135,10 +135,10 @@ impl Deployment {
     }
 
     /// Does what a line says, and runs until something has ended.
-    pub(crate) fn exchange(&mut self, asked: &Value) -> Value {
+    pub(crate) fn exchange(&mut self, asked: &Value, mut payload: &[u8]) -> Value {
         let mut events = Vec::new();
         for command in asked["do"].as_array().into_iter().flatten() {
-            events.extend(self.begin(command));
+            events.extend(self.begin(command, &mut payload));
         }
         if events.is_empty() {
             self.run(&mut events);
@@ -159,10 +159,10 @@ impl Deployment {
     }
 
     /// Begins a command. What ends at once is returned.
-    fn begin(&mut self, command: &Value) -> Option<Value> {
+    fn begin(&mut self, command: &Value, payload: &mut &[u8]) -> Option<Value> {
         let id = lines::number(command, "id", 0);
         if let Some(asked) = command.get("fetch") {
-            self.fetch(id, asked);
+            self.fetch(id, lines::ask(asked, payload));
             return None;
         }
         if let Some(milliseconds) = command["sleep"].as_u64() {
@@ -206,9 +206,8 @@ impl Deployment {
         Some(self.look(id, command))
     }
 
-    fn fetch(&mut self, id: u64, asked: &Value) {
+    fn fetch(&mut self, id: u64, ask: Ask) {
         let client: Client = self.world.client(self.site);
-        let ask = lines::ask(asked);
         let (abort, registration) = AbortHandle::new_pair();
         self.aborts.insert(id, abort);
         let answered = Abortable::new(async move { client.ask(ask).await }, registration);

@@ -17,14 +17,8 @@ pub(crate) fn number<T: TryFrom<u64>>(value: &Value, name: &str, otherwise: T) -
     number.unwrap_or(otherwise)
 }
 
-fn bytes(value: &Value) -> Option<Vec<u8>> {
-    let decoded = STANDARD.decode(value.as_str()?);
-    Some(decoded.expect("bytes are base64"))
-}
-
-/// A request: `body` has a length; `parts`, each with its delay in milliseconds, have none, and one without bytes is where the client goes
-/// away.
-pub(crate) fn ask(asked: &Value) -> Ask {
+/// A request; a body of `length` bytes begins the payload, and is taken from there.
+pub(crate) fn ask(asked: &Value, payload: &mut &[u8]) -> Ask {
     let mut ask = Ask::new(text(asked, "method"), text(asked, "url"))
         .at(number(asked, "edge", 0))
         .colo(asked["colo"].as_str())
@@ -33,15 +27,10 @@ pub(crate) fn ask(asked: &Value) -> Ask {
         let part = |place: usize| header[place].as_str().unwrap_or_default();
         ask = ask.header(part(0), part(1));
     }
-    if let Some(body) = bytes(&asked["body"]) {
+    if asked["length"].is_u64() {
+        let (body, rest) = payload.split_at(number(asked, "length", 0));
+        *payload = rest;
         ask = ask.body(body);
-    }
-    for part in asked["parts"].as_array().into_iter().flatten() {
-        let after_ms = part[0].as_u64().unwrap_or_default();
-        ask = match bytes(&part[1]) {
-            Some(bytes) => ask.part(after_ms, bytes),
-            None => ask.breaks(after_ms),
-        };
     }
     ask
 }

@@ -6,13 +6,15 @@
 //!
 //! `{"world": 1, "do": [{"fetch": {…}, "id": 7}, {"sleep": 100, "id": 8}]}` → `{"now": 1767225600000, "events": [{"id": 7, …}]}`
 //!
+//! Bodies of requests follow their line as they are; `payload` says how many bytes all of them have.
+//!
 //! Invariant: nothing happens in a deployment between two lines, so a test that does the same is the same run.
 
 mod deployment;
 mod lines;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read, Write};
 
 use serde_json::{Value, json};
 
@@ -21,11 +23,18 @@ use deployment::Deployment;
 fn main() {
     let mut deployments = BTreeMap::new();
     let mut opened = 0_u64;
-    let input = std::io::stdin().lock();
+    let mut input = std::io::stdin().lock();
     let mut output = std::io::stdout().lock();
-    for line in input.lines() {
-        let line = line.expect("whoever began this says lines of text");
+    loop {
+        let mut line = String::new();
+        let length = input.read_line(&mut line);
+        if length.expect("whoever began this says lines of text") == 0 {
+            return;
+        }
         let asked: Value = serde_json::from_str(&line).expect("each line is JSON");
+        let mut payload = vec![0; lines::number(&asked, "payload", 0)];
+        let whole = input.read_exact(&mut payload);
+        whole.expect("a line says how many bytes follow it");
         let answer = if let Some(options) = asked.get("open") {
             opened += 1;
             deployments.insert(opened, Deployment::open(options));
@@ -34,7 +43,7 @@ fn main() {
             let number = asked["world"].as_u64().unwrap_or_default();
             let deployment = deployments.get_mut(&number);
             let deployment = deployment.expect("no deployment has this number");
-            let answer = deployment.exchange(&asked);
+            let answer = deployment.exchange(&asked, &payload);
             if asked["closes"] == true {
                 deployments.remove(&number);
             }
