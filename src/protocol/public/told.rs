@@ -230,7 +230,10 @@ impl<'a> Told<'a> {
             None => return self.read.of_missing(&self.sum.root),
         };
         Freshness {
-            as_of_ms: as_of_ms.clamp(self.sum.root.created_at_ms, self.read.as_of_ms),
+            // By the clock of whoever reads, the counter may be made in the future.
+            as_of_ms: as_of_ms
+                .max(self.sum.root.created_at_ms)
+                .min(self.read.as_of_ms),
             ..self.read
         }
     }
