@@ -149,6 +149,15 @@ impl Delta {
         }
     }
 
+    /// Its cells and elements alone, for a receiver that lacks others.
+    fn without_times(&self) -> Self {
+        let mut cells = self.clone();
+        for part in &mut cells.parts {
+            part.heard = None;
+        }
+        cells
+    }
+
     /// Whether a receiver that holds `mark` has everything up to this delta's own mark once it has
     /// applied it.
     fn completes(&self, mark: Option<Mark>) -> bool {
@@ -299,9 +308,14 @@ impl Gathering {
             return Taken::Outdated(generation);
         }
         self.begin(delta.generation);
-        let news = self.feed.take(delta);
         let mark = self.marks.get(from).copied();
         let is_complete = delta.completes(mark);
+        // A root that was restored lacks what the delta builds upon, so it is no more current than it was.
+        let lacks_cells = !is_complete && delta.basis != Basis::Unclear;
+        let news = match lacks_cells {
+            true => self.feed.take(&delta.without_times()),
+            false => self.feed.take(delta),
+        };
         let applied = Applied { news, is_complete };
         if is_complete {
             let mark = delta.mark_after(mark);
