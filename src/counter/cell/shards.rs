@@ -35,9 +35,12 @@ impl Cell {
     }
 
     /// [`Cell::elsewhere`] for the answer to a flush. `None` besides where a repeated flush was counted
-    /// a while ago and shards may have counted since: its totals and theirs are of different moments.
+    /// a while ago, and shards may have counted or the counter may have been set since: its totals and the rest are of
+    /// different moments.
     pub fn elsewhere_after(&self, outcome: &Outcome) -> Option<(Sum, Sum)> {
-        let of_one_moment = outcome.sequence == self.sequence || self.shards_ever() == 1;
+        let is_never_set = self.grant.is_some_and(|grant| grant.operations == 0);
+        let has_no_rest = is_never_set && self.shards_ever() == 1;
+        let of_one_moment = outcome.sequence == self.sequence || has_no_rest;
         self.elsewhere().filter(|_| of_one_moment)
     }
 
