@@ -51,7 +51,7 @@ test: build
 # FROM is the first seed. Seeds of a run that is not named are those of its second.
 soak:
 	@SEED="$(SEED)" SEEDS="$${SEEDS:-10000}" FROM="$${FROM:-$$(date +%s)000000}" \
-		cargo test --locked --quiet --test sim -- --ignored --exact sim::seeds::soak --nocapture
+		cargo test --locked --quiet --profile simulation --package tally-simulation --test worlds -- --ignored --exact soak::soak --nocapture
 
 # Figures go to docs/converge-<datacenters>.json; the plot beside them and the table of docs/internals/convergence.md follow from those.
 converge: DATACENTERS ?= 100

@@ -1,0 +1,148 @@
+//! Whole services under faults: every object, edge and aggregator is the one that ships, and clients speak HTTP.
+//!
+//! A seed makes a world and all that happens in it; `make soak SEED=n` tells it step by step.
+//!
+//! # Laws
+//! The oracle is plain integers: what clients sent and were told. `A` is before `B` where a client had `A`'s answer before another began `B`.
+//!
+//! 1. A write is counted at most once, whatever is lost, late, repeated, crashes or is evicted: a value has one digit for each write.
+//! 2. A write that was refused is in no value.
+//! 3. A view that says `exact: true` has every write acknowledged before it began, and every write that any view before it had.
+//! 4. A view has every write that was acknowledged before its `as_of`, by whichever clock.
+//! 5. A view of a reader has all that its version had.
+//! 6. A write's own exact value has that write.
+//! 7. A key counts one write, once; every answer to it is the first one; who sends something else under it is refused.
+//! 8. A set, a reset and a deletion take away what was acknowledged before they began, and nothing that began after their answer; an exact
+//!    value was put to the last of them.
+//! 9. With a floor, no exact value is below it. A write with a condition is done only where nothing has changed since.
+//! 10. An event that was answered 202 is counted once, or a dead letter of a counter that was deleted.
+//! 11. At rest every view of every edge is the same exact value. Lists, sums, histories, unique elements and samples agree with it.
+
+mod bodies;
+mod digits;
+mod operations;
+mod oracle;
+mod plan;
+mod reads;
+mod rest;
+mod service;
+mod soak;
+mod writes;
+
+use futures_util::future::join_all;
+
+use plan::{Deed, Plan};
+use service::{Reader, Service};
+use tally::protocol::names;
+use tally_simulation::Ask;
+
+/// How long a datacenter is cut off, milliseconds.
+const CUT_MS_MAX: u64 = 30_000;
+
+impl Service {
+    /// Sets a setting that the deployment has, or takes it away.
+    fn change_setting(&self) {
+        let chance = self.world.chance();
+        let changing = [names::SPLIT_FLUSHES_PER_SECOND, names::QUIET_MS];
+        let values = [None, Some("1"), Some("20"), Some("1000")];
+        let (name, value) = (changing[chance.pick(2)], values[chance.pick(4)]);
+        self.say(|| format!("{name} becomes {value:?}"));
+        self.world.set(name, value);
+    }
+
+    /// Counters are made where their elements are hashed otherwise than usual.
+    async fn prepare(&self) {
+        for counter in 0..self.counters.len() {
+            if self.plan.is_redis {
+                let path = format!("/counters/{}", service::id(counter));
+                let ask = Ask::new("PUT", path).json(r#"{"unique_hash":"redis"}"#);
+                let answer = self
+                    .client(0)
+                    .ask(ask)
+                    .await
+                    .expect("nothing goes wrong yet");
+                assert_eq!(answer.status, 201, "{}", answer.text());
+            }
+        }
+    }
+
+    /// Does what a client does, one thing after the other.
+    async fn live(&self, client: usize) {
+        let chance = self.world.chance();
+        let site = client % self.sites.len();
+        let mut readers: Vec<Reader> = vec![None; self.counters.len()];
+        for _ in 0..self.plan.deeds {
+            self.world
+                .sleep_ms(chance.below(self.plan.pause_ms + 1))
+                .await;
+            let counter = chance.pick(self.counters.len());
+            let site = if chance.once_in(5) {
+                self.any_site()
+            } else {
+                site
+            };
+            match self.plan.deed(chance) {
+                Deed::Add => self.write(site, counter, true).await,
+                Deed::Take => self.write(site, counter, false).await,
+                Deed::Keyed => self.write_keyed(site, counter, !chance.once_in(4)).await,
+                Deed::Read => drop(self.read(site, counter, "", &None).await),
+                Deed::ReadStrong => {
+                    drop(self.read(site, counter, "&consistency=strong", &None).await);
+                }
+                Deed::ReadAgain => {
+                    let query = if chance.once_in(3) {
+                        "&consistency=strong"
+                    } else {
+                        ""
+                    };
+                    let seen = self.read(site, counter, query, &readers[counter]).await;
+                    readers[counter] = seen.or(readers[counter].take());
+                }
+                Deed::Body => self.send_body(site, false).await,
+                Deed::Log => self.send_body(site, true).await,
+                Deed::Event => self.send_event(site, counter).await,
+                Deed::Set => self.set(site, counter, false).await,
+                Deed::Reset => self.set(site, counter, true).await,
+                Deed::Delete => self.delete(site, counter).await,
+                Deed::Put => self.put(site, counter).await,
+                Deed::WriteIf => {
+                    let reader = match chance.once_in(2) {
+                        true => self.read(site, counter, "&consistency=strong", &None).await,
+                        false => readers[counter].clone(),
+                    };
+                    self.write_if(site, counter, &reader).await;
+                }
+                Deed::Import => self.import(site, counter).await,
+                Deed::Setting => self.change_setting(),
+                Deed::Cut => self
+                    .world
+                    .cut_off(self.sites[site], chance.below(CUT_MS_MAX)),
+                Deed::Outage => self.world.crash_all_objects(),
+                Deed::Wait => self.world.sleep_ms(chance.below(30_000)).await,
+            }
+        }
+    }
+}
+
+/// Lives the world of a seed.
+fn live(seed: u64, is_told: bool) -> tally_simulation::Figures {
+    let plan = Plan::draw(seed);
+    if is_told {
+        eprintln!("{plan:#?}");
+    }
+    let service = Service::new(seed, plan, is_told);
+    service.world.run(service.prepare());
+    service.world.set_faults(service.plan.faults);
+    let heals = async {
+        service.world.sleep_ms(120_000).await;
+        service.heal();
+    };
+    let clients = (0..service.plan.clients).map(|client| service.live(client));
+    service
+        .world
+        .run(futures_util::future::join(join_all(clients), heals));
+    service.heal();
+    service.world.run(service.check_rest());
+    assert_eq!(service.world.crossed(), 0, "requests woke each other");
+    service.world.figures()
+}

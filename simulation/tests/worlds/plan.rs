@@ -1,0 +1,234 @@
+//! What a world is like, drawn from its seed: how large, how it is set up, what goes wrong, and what its clients do.
+
+use tally_simulation::{Chance, Faults, Housing, Options};
+
+/// What clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    Add,
+    Take,
+    Keyed,
+    Read,
+    ReadStrong,
+    ReadAgain,
+    Wait,
+    /// A body of events, and one of lines of a log.
+    Body,
+    Log,
+    /// A queued event.
+    Event,
+    Set,
+    Reset,
+    Delete,
+    Put,
+    /// A write that depends on what its reader has seen.
+    WriteIf,
+    Import,
+    /// A setting of the deployment changes.
+    Setting,
+    /// A datacenter is cut off.
+    Cut,
+    /// Every object crashes at once.
+    Outage,
+}
+
+/// What every world has, with its weight.
+const USUAL: [(u64, Deed); 4] = [
+    (20, Deed::Add),
+    (6, Deed::Read),
+    (6, Deed::ReadStrong),
+    (6, Deed::ReadAgain),
+];
+
+/// What half of all worlds have, with the most that it weighs.
+const UNUSUAL: [(u64, Deed); 8] = [
+    (10, Deed::Take),
+    (16, Deed::Keyed),
+    (6, Deed::Wait),
+    (8, Deed::Body),
+    (5, Deed::Log),
+    (12, Deed::Event),
+    (2, Deed::Cut),
+    (1, Deed::Outage),
+];
+
+/// What owners do to counters as a whole, in half of all worlds, with the most that it weighs.
+const OPERATIONS: [(u64, Deed); 5] = [
+    (5, Deed::Set),
+    (3, Deed::Reset),
+    (3, Deed::Delete),
+    (6, Deed::Put),
+    (10, Deed::WriteIf),
+];
+
+/// Names of datacenters, in regions that are far from each other.
+const SITES: [&str; 3] = ["FRA", "SYD", "LHR"];
+
+/// Their regions.
+const REGIONS: [&str; 3] = ["WEUR", "OC", "WEUR"];
+
+/// Operations without a key: two copies of one are two of them.
+const ONCE: &[&str] = &["/operate"];
+
+/// How long messages may be held back, milliseconds.
+const SLOW_MS_MAX: [u64; 4] = [300, 3_000, 20_000, 90_000];
+
+/// How far clocks may be off, milliseconds.
+const SKEWS_MS: [i64; 4] = [0, 0, 2_000, 60_000];
+
+/// How long clients wait between what they do, at most, milliseconds.
+const PAUSES_MS: [u64; 4] = [50, 400, 2_000, 20_000];
+
+/// What a world is like.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub options: Options,
+    pub faults: Faults,
+    pub sites: &'static [&'static str],
+    pub edges: usize,
+    pub counters: usize,
+    pub clients: usize,
+    /// What each client does, in number.
+    pub deeds: usize,
+    pub pause_ms: u64,
+    /// Requests whose client hangs up, once in so many.
+    pub hangs_up: u64,
+    pub weights: Vec<(u64, Deed)>,
+    pub settings: Vec<(&'static str, String)>,
+    /// Whether writes bring unique elements, and samples.
+    pub has_elements: bool,
+    pub has_samples: bool,
+    /// Whether settings have times to live, and floors.
+    pub has_expiry: bool,
+    pub has_floors: bool,
+    /// Whether unique elements are hashed as Redis does.
+    pub is_redis: bool,
+}
+
+fn one_of<T: Copy>(chance: &Chance, all: &[T]) -> T {
+    all[chance.pick(all.len())]
+}
+
+/// Once in so many times, or never in half of all worlds.
+fn rate(chance: &Chance, least: u64, most: u64) -> u64 {
+    match chance.once_in(2) {
+        true => 0,
+        false => chance.between(least, most),
+    }
+}
+
+fn draw_faults(chance: &Chance) -> Faults {
+    Faults {
+        loses_request_once_in: rate(chance, 10, 200),
+        loses_answer_once_in: rate(chance, 10, 200),
+        repeats_once_in: rate(chance, 4, 60),
+        slow_once_in: rate(chance, 4, 60),
+        slow_ms_max: one_of(chance, &SLOW_MS_MAX),
+        crashes_object_once_in: rate(chance, 40, 1_000),
+        crashes_isolate_once_in: rate(chance, 100, 2_000),
+        evicts_once_in: rate(chance, 3, 60),
+        storage_out_once_in: rate(chance, 100, 2_000),
+        storage_out_ms_max: chance.between(50, 5_000),
+        commit_us_max: one_of(chance, &[0, 3_000, 50_000]),
+        timer_late_us_max: 2_000,
+        alarm_late_ms_max: one_of(chance, &[20, 500, 20_000]),
+        loses_client_once_in: rate(chance, 10, 100),
+        redelivers_once_in: rate(chance, 3, 40),
+        queue_ms_max: one_of(chance, &[1_000, 20_000]),
+        enqueue_fails_once_in: rate(chance, 5, 50),
+    }
+}
+
+fn draw_settings(chance: &Chance) -> Vec<(&'static str, String)> {
+    use tally::protocol::names;
+    let mut settings = Vec::new();
+    // Cells split and join all the time.
+    if chance.once_in(2) {
+        let rate = one_of(chance, &[1, 2, 10]);
+        settings.push((names::SPLIT_FLUSHES_PER_SECOND, rate.to_string()));
+        let quiet_ms = one_of(chance, &[500, 5_000, 60_000]);
+        settings.push((names::QUIET_MS, quiet_ms.to_string()));
+    }
+    if chance.once_in(4) {
+        settings.push((names::DATACENTERS, names::DATACENTERS_REGION.to_owned()));
+    }
+    settings
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let chance = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(17));
+        let options = Options {
+            skew_ms_max: one_of(&chance, &SKEWS_MS),
+            housing: match chance.below(3) {
+                0 => Housing::Alone,
+                count => Housing::Shared(chance.pick(4) + usize::from(count > 1)),
+            },
+            aggregators: 1 + chance.pick(2),
+            has_queue: chance.once_in(3),
+            queue_batch_max: 1 + chance.pick(20),
+            once: ONCE,
+            ..Options::default()
+        };
+        let is_redis = chance.once_in(6);
+        let mut weights = USUAL.to_vec();
+        for (most, deed) in UNUSUAL {
+            weights.push((rate(&chance, 1, most), deed));
+        }
+        if chance.once_in(2) {
+            for (most, deed) in OPERATIONS {
+                weights.push((rate(&chance, 1, most), deed));
+            }
+        }
+        if is_redis {
+            // A counter that is made anew by a write has the usual hash.
+            weights.retain(|(_, deed)| *deed != Deed::Delete);
+            weights.push((8, Deed::Import));
+        }
+        let settings = draw_settings(&chance);
+        if !settings.is_empty() {
+            weights.push((2, Deed::Setting));
+        }
+        Self {
+            options,
+            faults: draw_faults(&chance),
+            sites: &SITES[..1 + chance.pick(SITES.len())],
+            edges: 1 + chance.pick(3),
+            counters: 1 + chance.pick(3),
+            clients: 2 + chance.pick(8),
+            deeds: 4 + chance.pick(20),
+            pause_ms: one_of(&chance, &PAUSES_MS),
+            hangs_up: rate(&chance, 5, 40),
+            weights,
+            settings,
+            has_elements: is_redis || chance.once_in(2),
+            has_samples: chance.once_in(3),
+            has_expiry: !is_redis && chance.once_in(3),
+            has_floors: chance.once_in(2),
+            is_redis,
+        }
+    }
+
+    /// The name of the datacenter of a site.
+    pub fn datacenter(&self, site: usize) -> &'static str {
+        let is_region = |(name, _): &(&str, String)| *name == tally::protocol::names::DATACENTERS;
+        match self.settings.iter().any(is_region) {
+            true => REGIONS[site],
+            false => self.sites[site],
+        }
+    }
+
+    /// Draws what a client does next.
+    pub fn deed(&self, chance: &Chance) -> Deed {
+        let total = self.weights.iter().map(|(weight, _)| weight).sum();
+        let mut left = chance.below(total);
+        for (weight, deed) in &self.weights {
+            match left.checked_sub(*weight) {
+                Some(less) => left = less,
+                None => return *deed,
+            }
+        }
+        Deed::Wait
+    }
+}

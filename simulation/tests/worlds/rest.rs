@@ -1,0 +1,188 @@
+//! How a world comes to rest, and what must hold then.
+
+use std::collections::BTreeSet;
+
+use super::digits;
+use super::oracle::Write;
+use super::service::{Service, id, whole};
+use tally_simulation::Faults;
+
+/// Longer than anything is under way once nothing goes wrong any more, milliseconds: what was held back for 90 s, and alarms after it.
+const REST_MS: u64 = 400_000;
+
+/// How far back a history goes that has all of a world, seconds.
+const HISTORY_SECONDS: i64 = 20_000;
+
+/// How often a read at rest may be repeated until it is exact: whoever has been away is heard of by its next push.
+const READS_MAX: usize = 20;
+
+impl Service {
+    /// Lets nothing go wrong any more.
+    pub fn heal(&self) {
+        self.world.set_faults(Faults::NONE);
+        self.world.heal();
+    }
+
+    /// All that is under way arrives; then every edge says the same of every counter, and that is what clients know.
+    pub async fn check_rest(&self) {
+        self.world.sleep_ms(REST_MS).await;
+        for counter in 0..self.counters.len() {
+            let seen = self.settle(counter).await;
+            for site in 0..self.sites.len() {
+                for edge in 0..self.plan.edges {
+                    self.read_at_rest(counter, site, edge, seen).await;
+                }
+            }
+        }
+        self.check_all().await;
+    }
+
+    /// What is told of a counter besides its value agrees with it.
+    async fn check_parts(&self, counter: usize, value: i128) {
+        let known = self.counters[counter].borrow();
+        let held = digits::decode(value, &known.signs()).expect("it was read before");
+        let (least, most) = known.counted(&held);
+        let samples = |writes: &[&Write]| writes.iter().filter(|write| write.has_sample).count();
+        let samples = samples(&least)..=samples(&most);
+        let elements = |writes: &[&Write]| -> BTreeSet<String> {
+            let elements = writes.iter().filter_map(|write| write.element.clone());
+            elements.collect()
+        };
+        let mut fewest = elements(&least);
+        if !known.may_have_ended() {
+            fewest.extend(known.surely_seen());
+        }
+        let elements = fewest.len()..=known.maybe_seen().len();
+        let added = |writes: &[&Write]| -> BTreeSet<usize> {
+            let added = writes.iter().filter(|write| write.adds);
+            added.map(|write| write.slot).collect()
+        };
+        let (least, most) = (added(&least), added(&most));
+        let signs: Vec<bool> = known.writes.iter().map(|_| true).collect();
+        drop(known);
+
+        let path = format!("/counters/{}", id(counter));
+        let told = self.tell(&format!("{path}?consistency=strong")).await;
+        let estimate = told["uniques"]["estimate"].as_u64().unwrap_or(0);
+        let estimate = usize::try_from(estimate).expect("few elements");
+        assert!(
+            elements.contains(&estimate),
+            "{estimate} elements, not {elements:?}: {told}"
+        );
+        let told = self
+            .tell(&format!(
+                "{path}/distribution?window=80000&consistency=strong"
+            ))
+            .await;
+        let count = told["count"].as_u64().expect("a count");
+        let count = usize::try_from(count).expect("few samples");
+        assert!(
+            samples.contains(&count),
+            "{count} samples, not {samples:?}: {told}"
+        );
+        let now = self.world.now_ms() / 1_000;
+        let range = format!("from={}&to={now}", now - HISTORY_SECONDS);
+        let told = self.tell(&format!("{path}/history?step=1m&{range}")).await;
+        let points = told["points"].as_array().expect("points");
+        let sum = points.iter().filter_map(|point| whole(&point[1])).sum();
+        let counted = digits::decode(sum, &signs).unwrap_or_else(|error| panic!("{error}: {told}"));
+        let counted = counted.slots;
+        assert!(
+            counted.is_superset(&least),
+            "history lacks {:?}",
+            least.difference(&counted)
+        );
+        assert!(
+            counted.is_subset(&most),
+            "history has {:?}",
+            counted.difference(&most)
+        );
+        let told = self
+            .tell(&format!(
+                "/api/counter?key={}&consistency=strong&numbers=string",
+                id(counter)
+            ))
+            .await;
+        assert_eq!(whole(&told["count"]), Some(value), "{told}");
+    }
+
+    async fn tell(&self, path: &str) -> serde_json::Value {
+        let answer = self.client(0).get(path).await.expect("nothing goes wrong");
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer.json()
+    }
+
+    /// Reads a counter until the read is exact. Returns its value; None where there is none.
+    async fn settle(&self, counter: usize) -> Option<i128> {
+        for _ in 0..READS_MAX {
+            let what = format!("the last read of {}", id(counter));
+            let begun = self.now();
+            let path = format!(
+                "/counters/{}?numbers=string&consistency=strong",
+                id(counter)
+            );
+            let answer = self.client(0).get(&path).await.expect("nothing goes wrong");
+            if answer.status == 404 {
+                self.read(0, counter, "&consistency=strong", &None).await;
+                return None;
+            }
+            assert_eq!(answer.status, 200, "{what}: {}", answer.text());
+            let json = answer.json();
+            // What a queue of the platform holds nobody can ask.
+            let is_exact = json["exact"] == true || self.plan.options.has_queue;
+            self.check(counter, &answer, begun, None, &what);
+            if is_exact {
+                return whole(&json["value"]);
+            }
+            self.world.sleep_ms(5_000).await;
+        }
+        panic!("{} is never read exactly", id(counter));
+    }
+
+    async fn read_at_rest(&self, counter: usize, site: usize, edge: usize, seen: Option<i128>) {
+        for query in ["", "&consistency=strong"] {
+            let path = format!("/counters/{}?numbers=string{query}", id(counter));
+            let what = format!("at rest {path} at {site}/{edge}");
+            let ask = tally_simulation::Ask::new("GET", &path).at(edge);
+            let begun = self.now();
+            let answer = self
+                .client(site)
+                .ask(ask)
+                .await
+                .expect("nothing goes wrong");
+            let value = match answer.status {
+                404 => None,
+                _ => {
+                    self.check(counter, &answer, begun, None, &what);
+                    whole(&answer.json()["value"])
+                }
+            };
+            assert_eq!(value, seen, "{what}: {}", answer.text());
+        }
+    }
+
+    /// The sum of all is that of each.
+    async fn check_all(&self) {
+        let (mut sum, mut ids) = (0, Vec::new());
+        for counter in 0..self.counters.len() {
+            let Some(value) = self.settle(counter).await else {
+                continue;
+            };
+            sum += value;
+            ids.push(id(counter));
+            self.check_parts(counter, value).await;
+        }
+        let path = "/counters/hits-*/aggregate?numbers=string&consistency=strong";
+        let answer = self.client(0).get(path).await.expect("nothing goes wrong");
+        assert_eq!(
+            whole(&answer.json()["value"]),
+            Some(sum),
+            "{}",
+            answer.text()
+        );
+        let list = self.tell("/counters?prefix=hits-").await;
+        let listed = list["counters"].as_array().expect("counters");
+        let listed: Vec<&str> = listed.iter().filter_map(|one| one["id"].as_str()).collect();
+        assert_eq!(listed, ids, "{list}");
+    }
+}

@@ -1,0 +1,194 @@
+//! A deployment with its clients, and what is known of each counter.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use tally::protocol::names;
+use tally_simulation::{Answer, Ask, Client, NoAnswer, Site, World};
+
+use super::digits::Held;
+use super::oracle::{Counter, Fate, Moment, View};
+use super::plan::Plan;
+
+const KEY: &str = "simulated-key-of-32-characters--";
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Told {
+    Done(Answer),
+    /// Nothing was changed: the code.
+    Refused(String),
+    /// Nobody knows.
+    Unknown(String),
+}
+
+/// A reader of a counter: the version that it holds, and what that has seen.
+pub type Reader = Option<(String, Held)>;
+
+/// A deployment with its clients.
+pub struct Service {
+    pub world: World,
+    pub plan: Plan,
+    pub sites: Vec<Site>,
+    pub counters: Vec<RefCell<Counter>>,
+    order: Cell<u64>,
+}
+
+/// The id of a counter.
+pub fn id(counter: usize) -> String {
+    format!("hits-{counter}")
+}
+
+/// A whole number, or its decimal string.
+pub fn whole(value: &serde_json::Value) -> Option<i128> {
+    match value {
+        serde_json::Value::String(text) => text.parse().ok(),
+        value => value
+            .as_i64()
+            .map(i128::from)
+            .or(value.as_u64().map(i128::from)),
+    }
+}
+
+/// What an answer says was done.
+pub fn judge(outcome: Result<Answer, NoAnswer>, what: &str) -> Told {
+    let answer = match outcome {
+        Ok(answer) => answer,
+        Err(error) => return Told::Unknown(error.to_string()),
+    };
+    let code = || answer.json()["code"].as_str().unwrap_or("none").to_owned();
+    match answer.status {
+        200..300 => Told::Done(answer),
+        503 if code() == "overloaded" => Told::Refused(code()),
+        503 | 504 => Told::Unknown(code()),
+        400..500 => Told::Refused(code()),
+        status => panic!("{what}: {status} {}", answer.text()),
+    }
+}
+
+impl Service {
+    /// The deployment of a plan, where nothing has happened.
+    pub fn new(seed: u64, plan: Plan, is_told: bool) -> Self {
+        let world = World::new(seed, plan.options.clone());
+        if is_told {
+            world.keep_log(true);
+        }
+        world.register::<tally::objects::Cell>(names::CELLS);
+        world.register::<tally::objects::Directory>(names::DIRECTORY);
+        world.register::<tally::objects::Inbox>(names::INBOXES);
+        world.register::<tally::objects::Limiter>(names::LIMITERS);
+        world.register::<tally::objects::Watcher>(names::WATCHERS);
+        world.set_aggregator(|host, arrived, _| async move {
+            tally::aggregator::answer(&host, &arrived).await
+        });
+        world.set_consumer(|host, delivered| async move {
+            tally::aggregator::consumer::consume(&host, &delivered).await
+        });
+        world.set_edge(tally::edge::fetch);
+        let keys = format!(r#"{{"keys":[{{"key":"{KEY}","scopes":["admin"]}}]}}"#);
+        world.set(names::KEYS, Some(&keys));
+        for (name, value) in &plan.settings {
+            world.set(name, Some(value));
+        }
+        let sites = plan.sites.iter().map(|name| world.site(name, plan.edges));
+        let sites = sites.collect();
+        // One tick of the clock besides, since moments are whole milliseconds.
+        let clocks_ms = 2 * plan.options.skew_ms_max + 2;
+        let counter = |_| RefCell::new(Counter::new(clocks_ms));
+        Self {
+            sites,
+            counters: (0..plan.counters).map(counter).collect(),
+            order: Cell::default(),
+            world,
+            plan,
+        }
+    }
+
+    /// This moment, after all before it.
+    pub fn now(&self) -> Moment {
+        self.order.set(self.order.get() + 1);
+        Moment {
+            order: self.order.get(),
+            at_ms: self.world.now_ms(),
+        }
+    }
+
+    /// A client at a site.
+    pub fn client(&self, site: usize) -> Client {
+        self.world
+            .client(self.sites[site % self.sites.len()])
+            .with_key(KEY)
+    }
+
+    /// Draws a site.
+    pub fn any_site(&self) -> usize {
+        self.world.chance().pick(self.sites.len())
+    }
+
+    /// Makes a request; its client may hang up.
+    pub async fn ask(&self, site: usize, ask: Ask, what: &str) -> Told {
+        let client = self.client(site);
+        let outcome = self.impatient(client.ask(ask)).await;
+        let told = judge(outcome, what);
+        if let Told::Unknown(why) = &told {
+            self.say(|| format!("{what} is not known: {why}"));
+        }
+        told
+    }
+
+    async fn impatient(
+        &self,
+        asked: impl Future<Output = Result<Answer, NoAnswer>>,
+    ) -> Result<Answer, NoAnswer> {
+        let chance = self.world.chance();
+        if !chance.once_in(self.plan.hangs_up) {
+            return asked.await;
+        }
+        let patience = pin!(self.world.sleep_ms(chance.below(2_000)));
+        match select(pin!(asked), patience).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(_) => Err(NoAnswer("the client hung up".to_owned())),
+        }
+    }
+
+    /// What a client says.
+    pub fn say(&self, line: impl FnOnce() -> String) {
+        self.world.note(|| format!("CLIENT   {}", line()));
+    }
+
+    /// What became of a write, from what its one request was told.
+    pub fn fate(&self, told: &Told) -> Fate {
+        match told {
+            Told::Done(_) => Fate::Acknowledged(self.now()),
+            Told::Refused(_) => Fate::Refused,
+            Told::Unknown(_) => Fate::Unknown,
+        }
+    }
+
+    /// Holds what an answer says of a counter against the laws.
+    pub fn check(
+        &self,
+        counter: usize,
+        answer: &Answer,
+        begun: Moment,
+        held: Option<&Held>,
+        what: &str,
+    ) -> Held {
+        let json = answer.json();
+        let value = whole(&json["value"]).unwrap_or_else(|| panic!("{what}: {}", answer.text()));
+        let view = View {
+            value,
+            is_exact: json["exact"] == true,
+            as_of_ms: json["as_of"].as_i64(),
+            begun,
+            ended: self.now(),
+            held,
+            what,
+        };
+        let seen = self.counters[counter].borrow_mut().check(&view);
+        self.say(|| format!("{what} sees {seen:?}, exact: {}", view.is_exact));
+        seen
+    }
+}

@@ -1,0 +1,102 @@
+//! Many worlds, and one again.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use super::live;
+
+/// Seeds of every test run.
+const SEEDS: u64 = 100;
+
+/// Worlds between two lines of progress.
+const PROGRESS_EVERY: u64 = 500;
+
+/// Names the seed of a world that goes wrong.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!(
+                "the seed is {0}; live it again with: make soak SEED={0}",
+                self.0
+            );
+        }
+    }
+}
+
+/// Lives worlds on all cores, until so many went wrong. Returns the seeds of those.
+fn live_all(from: u64, seeds: u64, faults_max: usize) -> Vec<u64> {
+    let next = AtomicU64::new(0);
+    let wrong: Mutex<Vec<u64>> = Mutex::default();
+    let begun = Instant::now();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let faults = || wrong.lock().expect("no panic while it is held").len();
+    let work = || {
+        while faults() < faults_max {
+            let done = next.fetch_add(1, Ordering::Relaxed);
+            if done >= seeds {
+                return;
+            }
+            if done > 0 && done.is_multiple_of(PROGRESS_EVERY) {
+                let seconds = begun.elapsed().as_secs().max(1);
+                eprintln!(
+                    "soak: {done} of {seeds} worlds from seed {from}, {} a second",
+                    done / seconds
+                );
+            }
+            let lived = std::panic::catch_unwind(|| {
+                let _named = Named(from + done);
+                live(from + done, false);
+            });
+            if lived.is_err() {
+                wrong
+                    .lock()
+                    .expect("no panic while it is held")
+                    .push(from + done);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(work);
+        }
+    });
+    let millis = begun.elapsed().as_millis().max(1);
+    let lived = u128::from(next.load(Ordering::Relaxed).min(seeds));
+    eprintln!(
+        "soak: {lived} worlds in {millis} ms, {} a second",
+        lived * 1_000 / millis
+    );
+    wrong.into_inner().expect("no panic while it is held")
+}
+
+#[test]
+fn every_seed_keeps_the_laws() {
+    let wrong = live_all(0, SEEDS, 1);
+    assert!(wrong.is_empty(), "wrong worlds are {wrong:?}");
+}
+
+/// `make soak`: SEED is one seed, told step by step; SEEDS so many from FROM, until FAULTS of them went wrong, which is one unless it
+/// is set.
+#[test]
+#[ignore = "runs as long as it is asked to"]
+fn soak() {
+    let number = |name: &str| -> Option<u64> {
+        let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
+        Some(text.parse().expect("a number"))
+    };
+    if let Some(seed) = number("SEED") {
+        let figures = live(seed, true);
+        eprintln!("{figures:#?}");
+        return;
+    }
+    let from = number("FROM").unwrap_or(0);
+    let seeds = number("SEEDS").unwrap_or(SEEDS);
+    let faults_max = usize::try_from(number("FAULTS").unwrap_or(1)).expect("few");
+    let wrong = live_all(from, seeds, faults_max);
+    assert!(wrong.is_empty(), "soak: wrong worlds are {wrong:?}");
+    eprintln!("soak: all are well, seeds {from} up to {}", from + seeds);
+}
