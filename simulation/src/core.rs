@@ -40,6 +40,9 @@ pub(crate) type Aggregator = Rc<dyn Fn(Host, Arrived, Context) -> Later<Reply>>;
 /// Answers clients.
 pub(crate) type Edge = Rc<dyn Fn(Box<dyn Request>, Host, Context) -> Later<Response>>;
 
+/// The isolates of one role at one site.
+type Isolates = Vec<Rc<Isolate>>;
+
 /// Whose tasks they are.
 #[derive(Clone)]
 enum Owned {
@@ -64,7 +67,7 @@ pub struct Core {
     aggregator: RefCell<Option<Aggregator>>,
     edge: RefCell<Option<Edge>>,
     places: RefCell<BTreeMap<(&'static str, String), Rc<Place>>>,
-    isolates: RefCell<BTreeMap<(Role, Site), Vec<Rc<Isolate>>>>,
+    isolates: RefCell<BTreeMap<(Role, Site), Isolates>>,
     owned: RefCell<HashMap<Owner, Owned>>,
     is_closing: Cell<bool>,
 }

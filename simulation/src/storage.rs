@@ -271,7 +271,7 @@ fn execute(connection: &Connection, statement: &str) -> Result<(), String> {
 fn check(statement: &str, values: &[Value]) -> Result<(), String> {
     let first = statement.split_whitespace().next().unwrap_or_default();
     let is_refused = |refused: &&str| first.eq_ignore_ascii_case(refused);
-    if REFUSED.iter().any(|refused| is_refused(&refused)) {
+    if REFUSED.iter().any(is_refused) {
         return Err(format!("the platform refuses {first}"));
     }
     if first.eq_ignore_ascii_case("PRAGMA") && statement.contains("user_version") {
