@@ -149,13 +149,16 @@ impl Delta {
         }
     }
 
-    /// Its cells and elements alone, for a receiver that lacks others.
-    fn without_times(&self) -> Self {
-        let mut cells = self.clone();
-        for part in &mut cells.parts {
+    /// Its cells and elements alone, for a receiver that lacks others. Of a datacenter that it has not heard of it takes no cell:
+    /// a view tells of those alone that it has heard of.
+    fn without_times(&self, receiver: &View) -> Self {
+        let mut known = self.clone();
+        let is_heard = |part: &Part| receiver.heard_of(&part.datacenter).is_some();
+        known.parts.retain(is_heard);
+        for part in &mut known.parts {
             part.heard = None;
         }
-        cells
+        known
     }
 
     /// Whether a receiver that holds `mark` has everything up to this delta's own mark once it has
@@ -313,7 +316,7 @@ impl Gathering {
         // A root that was restored lacks what the delta builds upon, so it is no more current than it was.
         let lacks_cells = !is_complete && delta.basis != Basis::Unclear;
         let news = match lacks_cells {
-            true => self.feed.take(&delta.without_times()),
+            true => self.feed.take(&delta.without_times(self.feed.view())),
             false => self.feed.take(delta),
         };
         let applied = Applied { news, is_complete };
