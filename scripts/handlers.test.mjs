@@ -13,6 +13,9 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 // Like src/recovery.js: a class whose making gets a new instance of the Wasm after a trap.
 const BUILT = `
 const state = globalThis.__worker_init_state = { criticalError: false, instanceId: 0 };
+state.note = (error) => {
+  state.criticalError ||= error instanceof WebAssembly.RuntimeError;
+};
 export const seen = { made: 0, state };
 class Entrypoint {
   constructor(ctx, env) {

@@ -1,7 +1,8 @@
 // The classes that the platform gets, around those that wasm-bindgen makes of the module (`scripts/build.sh` bundles both).
 //
-// Invariant: nothing of an instance of the Wasm is called after a trap in it. A trap is noted, whoever meets it; the next call
-// of any class gets a new instance of the module, and an object of before is made again, from storage, as after an eviction.
+// Invariant: nothing of an instance of the Wasm is called after a trap in it, by a timer or a promise neither: what is half done
+// there may loop for ever. Whoever meets a trap begins a new instance of the module at once, which the closures of the one before
+// do not enter, and an object of before is made again at its next call, from storage, as after an eviction.
 import { WorkerEntrypoint } from "cloudflare:workers";
 import * as bindings from "bindings";
 
@@ -10,11 +11,19 @@ Error.stackTraceLimit = 100;
 // The module's own: it notes a panic here, and each start of an instance.
 const state = bindings.__worker_init_state();
 
+// A trap that passes through a task of the Wasm comes as the cause of another error.
+const isTrap = (error) => [error, error?.cause].some((one) => one instanceof WebAssembly.RuntimeError);
+
 function note(error) {
-  if (!(error instanceof WebAssembly.RuntimeError)) return;
-  console.error("Critical", error);
-  state.criticalError = true;
+  if (isTrap(error)) {
+    console.error("Critical", error);
+    state.criticalError = true;
+  }
+  restartAfterTrap();
 }
+
+// src/handlers.js meets traps too.
+state.note = note;
 
 // Traps of tasks, and of callbacks of promises: no call is there to throw them at.
 addEventListener("error", ({ error }) => note(error));
