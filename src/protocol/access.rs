@@ -17,6 +17,7 @@ mod config;
 mod grant;
 mod key;
 mod local;
+mod refusal;
 mod right;
 
 use std::sync::Arc;

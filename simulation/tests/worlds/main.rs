@@ -18,6 +18,11 @@
 //! 10. An event that was answered 202 is counted once, or a dead letter of a counter that was deleted.
 //! 11. At rest every view of every edge is the same exact value. Lists, sums, histories, unique elements and samples agree with it.
 
+#![allow(
+    clippy::await_holding_refcell_ref,
+    reason = "each is dropped before, which the lint does not see"
+)]
+
 mod bodies;
 mod digits;
 mod operations;
