@@ -66,6 +66,34 @@ pub fn unread(fault: Fault) -> Problem {
     }
 }
 
+/// What the fetch of another reader gives that began at that moment; `None` where it was forgotten, or takes longer than a call may.
+async fn fetched_by_another(
+    visit: &Visit,
+    question: &Question,
+    begun_ms: i64,
+    asked_ms: i64,
+) -> Option<Result<Seen, Problem>> {
+    while visit.host.now_ms() - asked_ms <= i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX) {
+        let fetched = with_reads(&visit.host, |reads| {
+            let view = reads
+                .view(question)
+                .filter(|view| view.begun_ms == begun_ms);
+            view.map(|view| view.fetched.clone())
+        })?;
+        if let Some(fetched) = fetched {
+            let freshness = Freshness {
+                as_of_ms: begun_ms,
+                now_ms: visit.host.now_ms(),
+                fresh: false,
+            };
+            let seen = |sum| Seen { sum, freshness };
+            return Some(fetched.map(seen).map_err(unread));
+        }
+        visit.host.sleep_ms(LOOK_EVERY_MS).await;
+    }
+    None
+}
+
 /// Reads through the cache: a view whose fetch began after that moment.
 ///
 /// # Errors
@@ -90,31 +118,10 @@ pub async fn fetch_shared(
             None => Metric::ReadCacheMiss,
         },
     );
-    if let Some(begun_ms) = shared {
-        while visit.host.now_ms() - asked_ms <= i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX) {
-            let fetched = with_reads(&visit.host, |reads| {
-                reads
-                    .view(question)
-                    .filter(|view| view.begun_ms == begun_ms)
-                    .map(|view| view.fetched.clone())
-            });
-            match fetched {
-                Some(Some(fetched)) => {
-                    let freshness = Freshness {
-                        as_of_ms: begun_ms,
-                        now_ms: visit.host.now_ms(),
-                        fresh: false,
-                    };
-                    return Ok(Seen {
-                        sum: fetched.map_err(unread)?,
-                        freshness,
-                    });
-                }
-                Some(None) => visit.host.sleep_ms(LOOK_EVERY_MS).await,
-                // It was forgotten meanwhile: fetch anew.
-                None => break,
-            }
-        }
+    if let Some(begun_ms) = shared
+        && let Some(seen) = fetched_by_another(visit, question, begun_ms, asked_ms).await
+    {
+        return seen;
     }
     // What a write is answered with was paid for by the write.
     let payer = (!question.wanted.is_passing).then(|| visit.visitor());

@@ -111,10 +111,8 @@ async fn open(visit: &Visit) -> Result<Option<Stream>, Problem> {
         bytes += prefix.len() + 1;
         bytes <= PREFIXES_BYTES_MAX
     });
-    let datacenter = visit.datacenter();
-    let region = location_hint(&datacenter);
-    let mut join = Join {
-        datacenter,
+    let join = Join {
+        datacenter: visit.datacenter(),
         hub: 0,
         counters: ids,
         as_strings,
@@ -122,6 +120,15 @@ async fn open(visit: &Visit) -> Result<Option<Stream>, Problem> {
         prefixes,
         visitor: visitor_of(visit).await?,
     };
+    join_hub(visit, join, upgrade.as_deref()).await.map(Some)
+}
+
+/// Joins a hub of the visitor's region that has room.
+///
+/// # Errors
+/// `overloaded`, `quota-exceeded`, `unavailable`.
+async fn join_hub(visit: &Visit, mut join: Join, upgrade: Option<&str>) -> Result<Stream, Problem> {
+    let region = location_hint(&join.datacenter);
     let hubs = visit.host.state::<Hubs>();
     let (found_region, first, found_ms) = hubs.found.get();
     let is_recent = found_region == region && visit.host.now_ms().abs_diff(found_ms) < FOUND_MS;
@@ -137,7 +144,7 @@ async fn open(visit: &Visit) -> Result<Option<Stream>, Problem> {
     // Those before the one that was found may have room again.
     for number in (first..HUBS_MAX).chain(0..first) {
         join.hub = number;
-        let stream = call::stream(&visit.host, &join, upgrade.as_deref()).await;
+        let stream = call::stream(&visit.host, &join, upgrade).await;
         let stream = stream
             .map_err(|fault| Problem::new(Code::Unavailable, format!("{fault}; connect again")))?;
         match stream.status {
@@ -152,7 +159,7 @@ async fn open(visit: &Visit) -> Result<Option<Stream>, Problem> {
         if !is_recent || number != first {
             hubs.found.set((region, number, visit.host.now_ms()));
         }
-        return Ok(Some(stream));
+        return Ok(stream);
     }
     hubs.all_full.set((region, visit.host.now_ms()));
     all_full()

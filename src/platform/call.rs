@@ -15,23 +15,26 @@ use crate::protocol::names::{self, Address, CellAddress, LimiterAddress, Placeme
 /// How long one message may take before its sender looks elsewhere.
 pub const CALL_MS_MAX: u64 = 5_000;
 
-/// The directory's partitions, and how keys are spread over limiters, as this isolate's variables say it: they never change.
-struct Spread {
-    partitions: Ring,
-    limiters: Rc<Rings>,
+/// The directory's partitions.
+struct Partitions(Ring);
+
+impl State for Partitions {
+    fn begin(_host: &Host) -> Self {
+        Self(Ring::new(names::DIRECTORY_PARTITIONS))
+    }
 }
 
-impl State for Spread {
+/// How keys are spread over limiters, as this isolate's variables say it: they never change. Apart from the partitions, since
+/// most isolates never ask a limiter, and rings take time to make.
+struct Limiters(Rc<Rings>);
+
+impl State for Limiters {
     fn begin(host: &Host) -> Self {
         let count = |name: &str| host.number(name);
-        let counts = Counts {
+        Self(Rc::new(Rings::new(Counts {
             now: count(names::LIMITER_COUNT).unwrap_or(names::LIMITER_PARTITIONS),
             before: count(names::LIMITER_COUNT_BEFORE),
-        };
-        Self {
-            partitions: Ring::new(names::DIRECTORY_PARTITIONS),
-            limiters: Rc::new(Rings::new(counts)),
-        }
+        })))
     }
 }
 
@@ -79,9 +82,7 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
 
 /// The partition of the directory that holds a counter's root.
 pub fn partition_of(host: &Host, counter: &CounterId) -> u32 {
-    host.state::<Spread>()
-        .partitions
-        .partition_of(counter.as_str())
+    host.state::<Partitions>().0.partition_of(counter.as_str())
 }
 
 /// The limiter of a key, in a datacenter or of the world.
@@ -104,7 +105,7 @@ pub fn limiter_key(policy: &PolicyName, key: &CounterId) -> String {
 
 /// How keys are spread over limiters, as this isolate's variables say it.
 pub fn limiters(host: &Host) -> Rc<Rings> {
-    host.state::<Spread>().limiters.clone()
+    host.state::<Limiters>().0.clone()
 }
 
 /// Carries bytes, and the answer back. Not generic, so that the code for it is there once (it was 30 KB of Wasm when it was not).
