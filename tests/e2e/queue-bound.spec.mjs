@@ -1,30 +1,11 @@
 // The queued path of a deployment that binds a queue of the platform: 202 once the queue has accepted an event.
 import { afterEach, describe, expect, test } from "vitest";
+import { QUEUE, letters, post, reaches, send, valueOf } from "./queueing.mjs";
 import { each, openWorld, randomFrom, until } from "./world.mjs";
 
 const SEED = 12;
-// As short as can be: a batch is delivered once the queue has waited for that many seconds.
-const QUEUE = { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 100 };
 const numbers = (length) => Array.from({ length }, (_, index) => index);
 const keyed = (key, options) => ({ ...options, headers: { "idempotency-key": key } });
-
-const post = (world, key, increment, options = {}) =>
-  world.call("POST", "/api/event", { ...options, body: JSON.stringify({ key, increment }) });
-
-async function send(world, key, increment = 1, options = {}) {
-  const answer = await post(world, key, increment, options);
-  expect(answer.status, answer.text).toBe(202);
-  return answer;
-}
-
-const valueOf = async (world, key, numbers = "") => {
-  const answer = await world.call("GET", `/counters/${key}?consistency=strong${numbers}`);
-  return answer.status === 404 ? 0 : answer.json.value;
-};
-const reaches = (world, key, value) =>
-  until(async () => (await valueOf(world, key)) === value, `a value of ${value} of ${key}`);
-const letters = async (world, datacenter = "FRA") =>
-  (await world.well("GET", `/api/dead-letters?numbers=string&datacenter=${datacenter}`)).dead_letters;
 
 describe("a queue", () => {
   let world;

@@ -1,27 +1,7 @@
 // A queue of the platform: its binding, its producer, what its consumer acknowledges and what comes again.
 import { afterEach, expect, test } from "vitest";
+import { QUEUE, letters, reaches, send, valueOf } from "../queueing.mjs";
 import { openWorld, until } from "../world.mjs";
-
-// As short as can be: a batch is delivered once the queue has waited for that many seconds.
-const QUEUE = { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 100 };
-
-const post = (world, key, increment, options = {}) =>
-  world.call("POST", "/api/event", { ...options, body: JSON.stringify({ key, increment }) });
-
-async function send(world, key, increment = 1, options = {}) {
-  const answer = await post(world, key, increment, options);
-  expect(answer.status, answer.text).toBe(202);
-  return answer;
-}
-
-const valueOf = async (world, key, numbers = "") => {
-  const answer = await world.call("GET", `/counters/${key}?consistency=strong${numbers}`);
-  return answer.status === 404 ? 0 : answer.json.value;
-};
-const reaches = (world, key, value) =>
-  until(async () => (await valueOf(world, key)) === value, `a value of ${value} of ${key}`);
-const letters = async (world, datacenter = "FRA") =>
-  (await world.well("GET", `/api/dead-letters?numbers=string&datacenter=${datacenter}`)).dead_letters;
 
 let world;
 afterEach(() => world.close());

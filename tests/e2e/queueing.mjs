@@ -1,0 +1,24 @@
+// What specs of a deployment that binds a queue of the platform share: events, and what becomes of them.
+import { expect } from "vitest";
+import { until } from "./world.mjs";
+
+// As short as can be: a batch is delivered once the queue has waited for that many seconds.
+export const QUEUE = { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 100 };
+
+export const post = (world, key, increment, options = {}) =>
+  world.call("POST", "/api/event", { ...options, body: JSON.stringify({ key, increment }) });
+
+export async function send(world, key, increment = 1, options = {}) {
+  const answer = await post(world, key, increment, options);
+  expect(answer.status, answer.text).toBe(202);
+  return answer;
+}
+
+export const valueOf = async (world, key, numbers = "") => {
+  const answer = await world.call("GET", `/counters/${key}?consistency=strong${numbers}`);
+  return answer.status === 404 ? 0 : answer.json.value;
+};
+export const reaches = (world, key, value) =>
+  until(async () => (await valueOf(world, key)) === value, `a value of ${value} of ${key}`);
+export const letters = async (world, datacenter = "FRA") =>
+  (await world.well("GET", `/api/dead-letters?numbers=string&datacenter=${datacenter}`)).dead_letters;
