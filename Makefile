@@ -13,7 +13,7 @@ help:
 	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n tells one step by step; FAULTS=n"
 	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
 	@echo "make docs    writes the table of limits and the picture that the documents have from the code"
-	@echo "make mutants breaks the code on purpose and sees the simulation catch each, about 20 minutes"
+	@echo "make mutants breaks the code on purpose and sees the simulation catch each, about 20 minutes; SIMULATION=worlds for that of whole services"
 	@echo "make check   formatting, lints, docs, licences, layering, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 6 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make bench-setup  how long a newcomer waits: make serve in a fresh clone and an empty home"
@@ -67,7 +67,7 @@ docs: setup
 	@$(NODE) scripts/plot-architecture.mjs docs/architecture.svg
 
 mutants: setup
-	@exec $(NODE) tests/sim/mutations.mjs
+	@exec $(NODE) simulation/mutants/mutations.mjs
 
 check: build setup-check
 	@$(NODE) scripts/check.mjs

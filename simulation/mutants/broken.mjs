@@ -1,143 +1,16 @@
-// How the code is broken on purpose, by `mutations.mjs`: each way is one that the simulation must catch.
+// How the code is broken on purpose, by `mutations.mjs`, for the worlds of whole services: as for the simulation of tests/sim, but
+// where that breaks a shell of its own the shell that ships is broken.
 //
 // Invariant: the text stands once in its file.
+import { MUTATIONS as OF_SIM } from "../../tests/sim/broken.mjs";
 
-/** [what is broken, file, text, in its place] */
-export const MUTATIONS = [
-  ["flushes are forgotten in a crash", "src/counter/cell/rows.rs", "nonces: hot.nonces,", "nonces: Default::default(),"],
-  ["a sealed cell counts", "src/counter/cell.rs", "self.is_sealed || self.grant.is_none()", "self.grant.is_none()"],
-  ["a cell forgets in a crash that it is sealed", "src/counter/cell/rows.rs", "is_sealed: hot.is_sealed,", "is_sealed: false,"],
-  [
-    "a grant from before a seal is taken",
-    "src/counter/cell/shards.rs",
-    "let is_current = self.seals == seals_when_asked;",
-    "let is_current = self.seals >= seals_when_asked;",
-  ],
-  [
-    "a part from before an admission is kept",
-    "src/counter/cell/shards.rs",
-    "self.admissions_of(shard) == admissions && shard",
-    "self.admissions_of(shard) >= admissions && shard",
-  ],
-  [
-    "a lead asks a shard that it let count again for its part no more",
-    "src/counter/cell/shards.rs",
-    "let was_sealed = self.sealed.remove(&shard).is_some();",
-    "let was_sealed = self.sealed.contains_key(&shard);",
-  ],
-  [
-    "a keyed write is recorded and not added",
-    "src/counter/cell/keyed.rs",
-    "        self.added = self.added.plus(write.added);\n",
-    "",
-  ],
-  [
-    "a numbered write is counted without its number",
-    "src/counter/cell/numbered.rs",
-    "                        numbers.put(number, Decided::Counted);\n",
-    "                        numbers.put(number + 1_000, Decided::Counted);\n",
-  ],
-  [
-    "a numbered write is struck out without its number",
-    "src/counter/cell/numbered.rs",
-    "                    numbers.put(number, moves.map_or_else(sent, Decided::Struck));\n",
-    "                    numbers.put(number + 1_000, moves.map_or_else(sent, Decided::Struck));\n",
-  ],
-  [
-    "a number that one lead was told to count is given to the next home, though that has not struck it out",
-    "src/counter/cell/numbered.rs",
-    "            if place != *struck_at {\n",
-    "            if place.1 < struck_at.1 {\n",
-  ],
-  [
-    "the ledger is lost in a crash",
-    "src/counter/cell/keyed.rs",
-    "        *self.ledgers.of_mut(keys) = ledger;\n",
-    "        drop((keys, ledger));\n",
-  ],
-  [
-    "a keyed write counts in another generation than it was claimed for",
-    "src/counter/cell/keyed.rs",
-    "if write.generation != 0 && write.generation != generation {",
-    "if write.generation != 0 && write.generation > generation {",
-  ],
-  [
-    "a key's payload is not compared",
-    "src/counter/cell/keyed.rs",
-    "Record::Counted(recorded) if is_same(recorded.fingerprint, write.fingerprint) => {",
-    "Record::Counted(recorded) if recorded.at_ms >= 0 => {",
-  ],
-  [
-    "a lone lead is not told that it is alone no more",
-    "src/cluster/root.rs",
-    "sole.filter(|lead| *lead != newcomer)",
-    "sole.filter(|lead| *lead == newcomer)",
-  ],
-  [
-    "a clock that stepped back makes an older generation",
-    "src/cluster/root.rs",
-    "generation: from_clock.max(above_old),",
-    "generation: from_clock,",
-  ],
-  [
-    "a stray copy of a flush counts",
-    "src/counter/nonces.rs",
-    "Some(seen) if seen.nonce.number > nonce.number => Known::Stray,",
-    "Some(seen) if seen.nonce.number > nonce.number => Known::New,",
-  ],
-  [
-    "a flush counts in a newer generation than its lane has seen",
-    "src/counter/cell/former.rs",
-    "if newest == 0 || oldest <= newest {",
-    "if newest < u64::MAX || oldest <= newest {",
-  ],
-  [
-    "an older view passes for a reader's version",
-    "src/protocol/version.rs",
-    "Ordering::Equal => self.sequence_of(cell) < cell.sequence,",
-    "Ordering::Equal => false,",
-  ],
-  [
-    "a batch is told the outcome of another",
-    "src/counter/lane.rs",
-    "newest_first.find(|landed| landed.number == ticket.batch)?",
-    "newest_first.find(|landed| landed.number >= ticket.batch.saturating_sub(1))?",
-  ],
-  [
-    "an inbox forgets in a crash which appends it has",
-    "src/counter/inbox.rs",
-    "head.nonces.remember(row.nonce, outcome_of(seq), row.at_ms);",
-    "let _ = row;",
-  ],
+/** [what is broken, file, text, in its place]; one of the name of another stands for that. */
+const OF_SHELLS = [
   [
     "rows that are in a batch stay in the log",
     "src/objects/inbox_store.rs",
     "DELETE FROM log WHERE seq <= ?",
     "DELETE FROM log WHERE seq < ?",
-  ],
-  [
-    "a strong read does not wait for batches",
-    "src/counter/inbox.rs",
-    "!dues.any(|due| due.counter == *counter)",
-    "!dues.any(|due| due.counter != due.counter || counter.as_str().is_empty())",
-  ],
-  [
-    "a strong read does not wait for the log",
-    "src/counter/inbox.rs",
-    "if self.horizon.is_none() && head.log.0 > self.last {",
-    "if self.horizon.is_none() && head.log.0 > i64::MIN {",
-  ],
-  [
-    "a queued write of unknown outcome is struck off",
-    "src/counter/inbox.rs",
-    "Verdict::Later => left.push(due),",
-    "Verdict::Later => drop(due),",
-  ],
-  [
-    "events of two generations are summed",
-    "src/counter/queue.rs",
-    "let place = (&event.counter, *generation);",
-    "let place = (&event.counter, 0);",
   ],
   [
     "an inbox notes a generation that was taken back",
@@ -146,22 +19,10 @@ export const MUTATIONS = [
     "if self.releases.get() >= releases {",
   ],
   [
-    "a lead calls its total exact while events wait",
-    "src/cluster/root.rs",
-    "alone: self.inboxes.is_empty() && is_sole && !self.may_lack,",
-    "alone: is_sole && !self.may_lack,",
-  ],
-  [
     "an operation looks at who counts alone before it stops that",
     "src/objects/operate.rs",
     "self.stop(counter, &root, &sole).await?;\n        let seen = self.observe(counter, &root, &root.counting()).await;",
     "let seen = self.observe(counter, &root, &root.counting()).await;\n        self.stop(counter, &root, &sole).await?;",
-  ],
-  [
-    "whoever counts alone is not stopped for an operation",
-    "src/cluster/root.rs",
-    "self.home.as_ref().or(only)",
-    "self.home.as_ref().or(only.filter(|_| false))",
   ],
   [
     "a set goes on though who counts alone is silent",
@@ -176,28 +37,10 @@ export const MUTATIONS = [
     "        if let Some(home) = &home {\n            let telling = Telling::Configure;\n            self.tell(counter, home, telling, generation, Some(&root))\n                .await?;\n        }\n        self.save(counter, Entry::Live(root.clone()), &[]).await?;\n",
   ],
   [
-    "a datacenter that was not observed counts as if it had held nothing",
-    "src/cluster/operation.rs",
-    "None => self.unsettled.push(datacenter),",
-    "None => drop(datacenter),",
-  ],
-  [
-    "what came after an operation is forgotten where a datacenter is settled",
-    "src/cluster/operation.rs",
-    "let since = Sum::from(heard.since).min(held);",
-    "let since = Sum::from(heard.since).min(held).min(Sum::ZERO);",
-  ],
-  [
     "an operation under a key is not noted",
     "src/objects/operation_store.rs",
     "        if self.claim_of(counter, &claims, key.key)?.is_none() {\n",
     "        if self.claim_of(counter, &claims, key.key)?.is_some() {\n",
-  ],
-  [
-    "a write that is struck out is not recorded",
-    "src/counter/cell/keyed.rs",
-    "            outcomes.push(KeyedOutcome::Struck);\n",
-    "            changes.records.pop();\n            outcomes.push(KeyedOutcome::Struck);\n",
   ],
   [
     "a claim moves away from a lead that has not struck the key out",
@@ -210,48 +53,6 @@ export const MUTATIONS = [
     "src/objects/claim_store.rs",
     "self.holder == claim.struck_at",
     "self.holder.as_ref().map(|one| &one.datacenter) == claim.struck_at.as_ref().map(|one| &one.datacenter)",
-  ],
-  [
-    "a late copy of a write lifts what struck it out",
-    "src/counter/cell/keyed.rs",
-    "if moves.unwrap_or(0) > struck =>",
-    "if moves.unwrap_or(0) >= struck =>",
-  ],
-  [
-    "a decrement that was refused is not recorded",
-    "src/counter/cell/keyed.rs",
-    "if moves.is_some() && outcome == KeyedOutcome::BelowFloor {",
-    "if moves.is_none() && outcome == KeyedOutcome::BelowFloor {",
-  ],
-  [
-    "a lead never counts what it has struck out",
-    "src/counter/cell/keyed.rs",
-    "if moves.unwrap_or(0) > struck =>",
-    "if moves.unwrap_or(0) > u32::MAX - struck =>",
-  ],
-  [
-    "keyed decrements do not see the floor",
-    "src/counter/cell/keyed.rs",
-    "floor.is_some_and(|floor| after.is_below(floor))",
-    "floor.is_some_and(|floor| floor.is_below(floor))",
-  ],
-  [
-    "flushes do not see the floor",
-    "src/counter/cell.rs",
-    "if has_floor && load.removed > 0 {",
-    "if has_floor && load.removed > 1_000 {",
-  ],
-  [
-    "a datacenter that counts no more is taken back while its home lives elsewhere",
-    "src/cluster/root.rs",
-    "self.home.as_ref().filter(|home| *home != datacenter)",
-    "self.home.as_ref().filter(|home| *home != datacenter && !self.datacenters.contains(datacenter))",
-  ],
-  [
-    "a cell counts whose time to live is over",
-    "src/counter/cell.rs",
-    "(self.has_lapsed(now_ms) && !just_granted)",
-    "(self.has_lapsed(now_ms) && just_granted)",
   ],
   [
     "a sliding counter ends without asking its leads",
@@ -272,52 +73,10 @@ export const MUTATIONS = [
     "        if self.rows.is_configuring(counter)? && root.generation == 0 {\n",
   ],
   [
-    "a lane joins elements of two hashes",
-    "src/counter/flush.rs",
-    "if self.has_tokens() && self.hash != other.hash {",
-    "if self.has_tokens() && self.hash != other.hash && false {",
-  ],
-  [
-    "elements are lost at a seal",
-    "src/counter/cell/shards.rs",
-    "let part = self.answer(&Question::plain(generation))?;",
-    "let part = self.answer(&Question { totals_only: true, ..Question::plain(generation) })?;",
-  ],
-  [
-    "elements of the open minute are lost in a crash",
-    "src/counter/cell/rows.rs",
-    "open_uniques: hot.open_uniques.map(|start| (start, open)),",
-    "open_uniques: hot.open_uniques.map(|start| (start, { drop(open); Sketch::new() })),",
-  ],
-  [
     "a home that moves raises no revision",
     "src/objects/operate.rs",
     "        root.revision += 1;\n        let duties = duties(counter, &root, Telling::Configure);\n",
     "        root.revision += u64::from(root.home.is_none());\n        let duties = duties(counter, &root, Telling::Configure);\n",
-  ],
-  [
-    "a home that moves has no number",
-    "src/cluster/root.rs",
-    "if self.home.is_some() || !held.is_empty() {",
-    "if self.home.is_some() && held.len() > 9 {",
-  ],
-  [
-    "a part that a lead takes over is no change of its own",
-    "src/counter/cell/shards.rs",
-    "            self.sequence += u64::from(part.is_some());\n",
-    "",
-  ],
-  [
-    "a condition is not looked at",
-    "src/counter/cell/keyed.rs",
-    "(seen.generation, seen.sequence, seen.operations) != own;",
-    "seen.generation != own.0;",
-  ],
-  [
-    "an operation does not look at home's shards",
-    "src/protocol/version.rs",
-    "self.at_home(home) == *now && cells.iter().all(is_named)",
-    "self.at_home(home) == *now && cells.iter().take(1).all(is_named)",
   ],
   [
     "a key names an operation and a write",
@@ -330,48 +89,6 @@ export const MUTATIONS = [
     "src/objects/operation_store.rs",
     "            return Ok(Some(Operated::Reused));\n        };\n",
     "            return Ok(None);\n        };\n",
-  ],
-  [
-    "a late retry is told that its key counted nothing",
-    "src/counter/cell/keyed.rs",
-    "            Known::Answered(outcome) => outcome,\n        });\n    recalled.collect()",
-    "            Known::Answered(_) => KeyedOutcome::Unknown,\n        });\n    recalled.collect()",
-  ],
-  [
-    "a clock that steps forward makes a cell forget flushes",
-    "src/counter/nonces.rs",
-    "gap_ms.saturating_sub(GAP_MS_MAX).max(0)",
-    "gap_ms.saturating_sub(GAP_MS_MAX).max(0).min(0)",
-  ],
-  [
-    "an element of a bulk body is left out",
-    "src/protocol/batch/plan.rs",
-    "for &(second, hashed) in &gathered.tokens {",
-    "for &(second, hashed) in gathered.tokens.iter().skip(1) {",
-  ],
-  [
-    "an element of a keyed line is left out",
-    "src/protocol/batch/keyed.rs",
-    "        for element in &writes.elements {",
-    "        for element in writes.elements.iter().skip(1) {",
-  ],
-  [
-    "a lead strikes out what goes with the generation that it must drop",
-    "src/counter/cell/keyed.rs",
-    "if self.generation().is_some() && self.is_before(write) {",
-    "if self.generation().is_some() && self.is_before(write) && write.added == 0 {",
-  ],
-  [
-    "a flush that comes again brings its samples again",
-    "src/counter/cell.rs",
-    "        match self.nonces.look_up(nonce, now_ms) {",
-    "        Self::apply_samples(&load.samples, now_ms.div_euclid(1_000), changes);\n        match self.nonces.look_up(nonce, now_ms) {",
-  ],
-  [
-    "samples that join in a lane are lost",
-    "src/counter/flush.rs",
-    "add_samples(&mut self.samples, *second, histogram);",
-    "let _ = (second, histogram);",
   ],
   [
     "a cell forgets nothing of a commit that storage refused",
@@ -392,3 +109,8 @@ export const MUTATIONS = [
     "            Err(_) => drop(datacenter),\n",
   ],
 ];
+
+const named = new Map([...OF_SIM, ...OF_SHELLS].map((mutation) => [mutation[0], mutation]));
+
+/** [what is broken, file, text, in its place] */
+export const MUTATIONS = [...named.values()];

@@ -7,17 +7,30 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { MUTATIONS } from "./broken.mjs";
+import { MUTATIONS as OF_SIM } from "../../tests/sim/broken.mjs";
+import { MUTATIONS as OF_WORLDS } from "./broken.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const COPIED = ["src", "simulation", "tests", "benches", "examples", "dashboard", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
-// About 100 a second.
+// Which simulation is to notice: SIMULATION=worlds is that of whole services.
+const SIMULATIONS = {
+  sim: { mutations: OF_SIM, test: ["--test", "sim"], soak: "sim::seeds::soak", rest: ["sim::", "--skip", "sim::seeds"] },
+  worlds: {
+    mutations: OF_WORLDS,
+    test: ["--profile", "simulation", "--package", "tally-simulation", "--test", "worlds"],
+    soak: "soak::soak",
+    rest: ["--skip", "soak::"],
+  },
+};
+const simulation = SIMULATIONS[process.env.SIMULATION ?? "sim"];
+if (simulation === undefined) throw new Error(`SIMULATION is one of ${Object.keys(SIMULATIONS).join(", ")}`);
+// 20 to 100 a second.
 const SEEDS = process.env.SEEDS ?? "3000";
 const RUN_MS_MAX = 600_000;
 
 // A number or two alone: node simulation/mutants/mutations.mjs 3 5
 const numbers = process.argv.slice(2).map(Number);
-const chosen = MUTATIONS.filter((_, index) => numbers.length === 0 || numbers.includes(index + 1));
+const chosen = simulation.mutations.filter((_, index) => numbers.length === 0 || numbers.includes(index + 1));
 
 const copy = mkdtempSync(join(tmpdir(), "tally-mutants-"));
 const target = process.env.CARGO_TARGET_DIR ?? join(ROOT, "target/mutants");
@@ -29,7 +42,7 @@ function fresh() {
 }
 
 function simulate(seeds, ...args) {
-  const { status, stdout, stderr, error } = spawnSync("cargo", ["test", "--locked", "--quiet", "--profile", "simulation", "--package", "tally-simulation", "--test", "worlds", "--", ...args], {
+  const { status, stdout, stderr, error } = spawnSync("cargo", ["test", "--locked", "--quiet", ...simulation.test, "--", ...args], {
     cwd: copy,
     encoding: "utf8",
     timeout: RUN_MS_MAX,
@@ -41,8 +54,8 @@ function simulate(seeds, ...args) {
 /** Lives the worlds of the seeds in the copy, then those that are written out. Returns whether all went well,
  * and what was printed. */
 function soak(seeds) {
-  const worlds = simulate(seeds, "--ignored", "--exact", "soak::soak", "--nocapture");
-  return worlds.isWell ? simulate(seeds, "--skip", "soak::") : worlds;
+  const worlds = simulate(seeds, "--ignored", "--exact", simulation.soak, "--nocapture");
+  return worlds.isWell ? simulate(seeds, ...simulation.rest) : worlds;
 }
 
 /** What a run died of: its seed, or the law of a world that is written out, and the first line of the panic. */
