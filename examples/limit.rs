@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tally::limit::policy::Policy;
-use tally::limit::table::{Check, Full, Table};
+use tally::core::limit::policy::Policy;
+use tally::core::limit::table::{Check, Full, Table};
 
 /// Unix milliseconds. The library takes the time as an argument: a Worker takes it from the platform.
 fn now_ms() -> i64 {

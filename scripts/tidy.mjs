@@ -11,22 +11,19 @@ const LINES_MAX = 400;
 const LONGER = {};
 const CODE = /\.(rs|mjs|js|ts|sh|capnp)$/;
 
-// Each folder of src with the folders that it must not use. One that is missing here has no layer.
-const SHELLS = ["objects", "edge", "aggregator"];
-const ABOVE_PURE = ["protocol", "host", "platform", ...SHELLS];
+// Each layer of src, by its folder, with the layers that it must not use. A folder that is in none has no layer.
+const PARTS_OF_NODE = ["node/edge", "node/objects", "node/aggregator"];
 const LAYERS = {
-  counter: ABOVE_PURE,
-  sketch: ABOVE_PURE,
-  limit: ABOVE_PURE,
-  cluster: ABOVE_PURE,
-  protocol: ["host", "platform", ...SHELLS],
-  host: ["platform", ...SHELLS],
-  // The platform itself: it carries the shells, and nobody names it.
+  core: ["protocol", "host", "node"],
+  protocol: ["host", "node"],
+  host: ["node"],
+  // The platform itself: it carries the node, and nobody names it.
   "host/workers": [],
-  platform: SHELLS,
-  objects: ["edge"],
-  edge: ["objects"],
-  aggregator: [],
+  node: [],
+  "node/shared": PARTS_OF_NODE,
+  "node/objects": ["node/edge"],
+  "node/edge": ["node/objects"],
+  "node/aggregator": [],
   "handlers.js": [],
   "recovery.js": [],
 };
@@ -49,47 +46,55 @@ export function codeOnly(source) {
 
 const lineOf = (text, index) => text.slice(0, index).split("\n").length;
 
-// Returns the top-level modules that a `use crate::…;` names, groups opened: [[name, index]…].
-function modulesUsed(code) {
+// Returns the paths that a group `{a::b, c::{d, e}}` opens to, each as its modules.
+function opened(group, before) {
   const found = [];
-  for (const match of code.matchAll(/\b(?:crate|tally)\s*::\s*(\w+)/g)) found.push([match[1], match.index]);
-  for (const match of code.matchAll(/\b(?:crate|tally)\s*::\s*\{([^;]*)\}\s*;/g)) {
-    let depth = 0;
-    let start = true;
-    for (const [word] of match[1].matchAll(/\w+|[{},]/g)) {
-      if (word === "{") depth += 1;
-      else if (word === "}") depth -= 1;
-      else if (word === ",") start = true;
-      else if (start && depth === 0) {
-        found.push([word, match.index]);
-        start = false;
-      }
+  let depth = 0;
+  let item = "";
+  for (const sign of `${group},`) {
+    if (sign === "," && depth === 0) {
+      const [, chain, rest] = item.match(/^\s*([\w\s:]*?)(?:::\s*\{([\s\S]*)\})?\s*$/) ?? [];
+      const modules = [...before, ...(chain ?? "").split("::").map((one) => one.trim())].filter(Boolean);
+      found.push(...(rest === undefined ? [modules] : opened(rest, modules)));
+      item = "";
+      continue;
     }
+    depth += sign === "{" ? 1 : sign === "}" ? -1 : 0;
+    item += sign;
   }
   return found;
 }
 
-// Returns the modules that chains of `super` name beside the file's own folder: [[name, index]…].
-// `levels` is how many of them lead from the file to the crate. A module inside the file needs one
-// more, so a longer chain counts as well.
-function modulesByParent(code, levels) {
-  return [...code.matchAll(/\b((?:super\s*::\s*)+)(\w+)/g)]
-    .filter((match) => match[1].split("super").length - 1 >= levels)
-    .map((match) => [match[2], match.index]);
+// Returns the modules that code names from the crate's root, groups opened, and by chains of `super`: [[modules, index]…].
+// own: the modules of the file itself.
+function modulesUsed(code, own) {
+  const found = [];
+  const base = (start) => (/^(?:crate|tally)$/.test(start) ? [] : own.slice(0, -start.split("super").length + 1));
+  const named = /\b(crate|tally|super(?:\s*::\s*super)*)\s*::\s*(?:\{([^;]*)\}\s*;|(\w+(?:\s*::\s*\w+)*)(?:\s*::\s*\{([^;]*)\}\s*;)?)/g;
+  for (const { index, 1: start, 2: group, 3: chain, 4: inside } of code.matchAll(named)) {
+    const before = [...base(start), ...(chain ?? "").split("::").map((one) => one.trim())].filter(Boolean);
+    const last = group ?? inside;
+    for (const modules of last === undefined ? [before] : opened(last, before)) found.push([modules, index]);
+  }
+  return found;
+}
+
+// Returns the layer of a module: the longest that holds it.
+function layerOf(modules) {
+  return [modules.slice(0, 2).join("/"), modules[0]].find((layer) => layer in LAYERS);
 }
 
 /** Returns what is wrong with one Rust file under src: "path:line: sentence" each. */
 export function layering(path, source) {
-  const parts = path.split("/").slice(1);
-  const folder = path.startsWith(`src/${GLUE}/`) ? GLUE : parts[0].replace(/\.rs$/, "");
-  if (folder === "lib") return [];
-  const forbidden = LAYERS[folder];
-  if (forbidden === undefined) return [`${path}:1: src/${folder} has no layer: name it in LAYERS of scripts/tidy.mjs`];
+  const own = path.replace(/^src\//, "").replace(/\/?(mod)?\.rs$/, "").split("/");
+  if (own[0] === "lib") return [];
+  const folder = layerOf(own);
+  if (folder === undefined) return [`${path}:1: src/${own[0]} has no layer: name it in LAYERS of scripts/tidy.mjs`];
   const code = codeOnly(source);
-  const levels = parts.at(-1) === "mod.rs" || parts.length === 1 ? parts.length - 1 || 1 : parts.length;
-  const findings = [...modulesUsed(code), ...modulesByParent(code, levels)]
-    .filter(([name]) => forbidden.includes(name))
-    .map(([name, index]) => `${path}:${lineOf(code, index)}: ${folder} must not use ${name}: dependencies point one way`);
+  const isForbidden = (modules) => LAYERS[folder].some((layer) => layer.split("/").every((one, at) => modules[at] === one));
+  const findings = modulesUsed(code, own)
+    .filter(([modules]) => isForbidden(modules))
+    .map(([modules, index]) => `${path}:${lineOf(code, index)}: ${folder} must not use ${layerOf(modules)}: dependencies point one way`);
   if (folder !== GLUE) {
     code.split("\n").forEach((line, index) => {
       const found = line.match(ONLY_GLUE);

@@ -12,50 +12,52 @@ test("blanking keeps every line and every column of the code", () => {
 
 test("a pure module must not use what stands above it, in any form of use", () => {
   for (const line of [
-    "use crate::edge::lane;",
-    "use crate::{counter::id, edge};",
-    "use crate::{\n counter::{a, b}, objects::Cell };",
-    "fn f() { crate::aggregator::g() }",
-    "use super::super::platform::now;",
+    "use crate::node::edge::lane;",
+    "use crate::{core::counter::id, node::edge};",
+    "use crate::{\n core::counter::{a, b}, node::{objects::Cell} };",
+    "fn f() { crate::node::aggregator::g() }",
+    "use super::super::super::host::now;",
+    "use super::super::super::{host};",
     "use crate::protocol::Problem;",
     "use worker::Env;",
     "let t = js_sys::Date::now();",
     "use getrandom;",
   ]) {
-    assert.equal(layering("src/counter/id.rs", `\n${line}\n`).length, 1, line);
+    assert.equal(layering("src/core/counter/id.rs", `\n${line}\n`).length, 1, line);
   }
 });
 
 test("what only looks like a layer is left alone", () => {
   for (const line of [
-    "// crate::edge joins lanes",
-    'let s = "crate::edge";',
-    "use crate::counter::{edge, objects};",
-    "use super::edge;",
-    "let edge = objects.len(); edge.worker(worker);",
+    "// crate::node joins lanes",
+    'let s = "crate::node";',
+    "use crate::core::counter::{host, protocol};",
+    "use super::node;",
+    "let node = host.len(); node.worker(worker);",
   ]) {
-    assert.deepEqual(layering("src/counter/id.rs", line), [], line);
+    assert.deepEqual(layering("src/core/counter/id.rs", line), [], line);
   }
-  assert.deepEqual(layering("src/protocol/route.rs", "use super::objects::name;"), []);
+  assert.deepEqual(layering("src/protocol/route.rs", "use super::node::name;"), []);
 });
 
 test("a finding names its line", () => {
-  assert.match(layering("src/edge/mod.rs", "use a;\n\nuse crate::objects::Cell;")[0], /^src\/edge\/mod\.rs:3: /);
+  assert.match(layering("src/node/edge/mod.rs", "use a;\n\nuse crate::node::objects::Cell;")[0], /^src\/node\/edge\/mod\.rs:3: /);
 });
 
-test("edge and objects do not import each other, and platform imports neither", () => {
-  assert.equal(layering("src/edge/mod.rs", "use crate::objects::Cell;").length, 1);
-  assert.equal(layering("src/objects/cell.rs", "use crate::edge::lane;").length, 1);
-  assert.equal(layering("src/objects/mod.rs", "use super::edge;").length, 1);
-  assert.equal(layering("src/platform/mod.rs", "use crate::edge;").length, 1);
-  assert.deepEqual(layering("src/edge/mod.rs", "use crate::{platform, protocol};"), []);
+test("edge and objects do not import each other, and what they share imports neither", () => {
+  assert.equal(layering("src/node/edge/mod.rs", "use crate::node::objects::Cell;").length, 1);
+  assert.equal(layering("src/node/objects/cell.rs", "use crate::node::{edge::lane, shared};").length, 1);
+  assert.equal(layering("src/node/objects/mod.rs", "use super::edge;").length, 1);
+  assert.equal(layering("src/node/objects/cell.rs", "use super::super::edge;").length, 1);
+  assert.equal(layering("src/node/shared/mod.rs", "use crate::node::edge;").length, 1);
+  assert.deepEqual(layering("src/node/edge/mod.rs", "use crate::{node::shared, protocol};"), []);
 });
 
 test("the platform is named in one place alone, which may use all", () => {
-  assert.equal(layering("src/edge/mod.rs", "use worker::Env;").length, 1);
+  assert.equal(layering("src/node/edge/mod.rs", "use worker::Env;").length, 1);
   assert.equal(layering("src/host/mod.rs", "use worker::Env;").length, 1);
-  assert.equal(layering("src/host/object.rs", "use crate::objects::Cell;").length, 1);
-  assert.deepEqual(layering("src/host/workers/entry.rs", "use crate::{edge, objects}; use worker::Env;"), []);
+  assert.equal(layering("src/host/object.rs", "use crate::node::objects::Cell;").length, 1);
+  assert.deepEqual(layering("src/host/workers/entry.rs", "use crate::node::{edge, objects}; use worker::Env;"), []);
 });
 
 test("a folder without a layer is a finding", () => {

@@ -9,7 +9,7 @@
 mod converge;
 
 use converge::{plan, run};
-use tally::cluster::push::QUIET_MS;
+use tally::core::cluster::push::QUIET_MS;
 
 /// What every view has: DESIGN's promise.
 const SECOND_MS: i64 = 1_000;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
+use tally::core::sketch::{HashKey, hash};
 use tally::protocol::batch::Record;
 use tally::protocol::batch::clf::LogLine;
 use tally::protocol::batch::event::parse_event;
@@ -14,7 +15,6 @@ use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
 use tally::protocol::batch::ingest::UniqueField;
 use tally::protocol::batch::split::Splitter;
 use tally::protocol::problem::Problem;
-use tally::sketch::{HashKey, hash};
 
 use crate::{BEGIN_MS, SplitMix64};
 

@@ -5,13 +5,13 @@
 //! pushes something out.
 
 use divan::{Bencher, black_box};
-use tally::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
-use tally::counter::flush::{Element, Load};
-use tally::counter::grant::Grant;
-use tally::counter::history::{DAYS_KEPT, HOURS_KEPT, MINUTES_KEPT, SECONDS_KEPT, Step};
-use tally::counter::merge::Question;
-use tally::counter::nonces::{LANES_MAX, Nonce};
-use tally::counter::settings::Settings;
+use tally::core::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
+use tally::core::counter::flush::{Element, Load};
+use tally::core::counter::grant::Grant;
+use tally::core::counter::history::{DAYS_KEPT, HOURS_KEPT, MINUTES_KEPT, SECONDS_KEPT, Step};
+use tally::core::counter::merge::Question;
+use tally::core::counter::nonces::{LANES_MAX, Nonce};
+use tally::core::counter::settings::Settings;
 use tally::protocol::messages::{decode, encode};
 
 use crate::{BEGIN_MS, SplitMix64};

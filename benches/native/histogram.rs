@@ -5,7 +5,7 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use tally::sketch::{Histogram, Sample};
+use tally::core::sketch::{Histogram, Sample};
 
 use crate::{SplitMix64, THOUSAND};
 

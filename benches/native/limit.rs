@@ -1,8 +1,8 @@
 //! Rate limits: what a verdict costs.
 
 use divan::{Bencher, black_box};
-use tally::limit::policy::{Algorithm, Policy};
-use tally::limit::table::{Check, Table};
+use tally::core::limit::policy::{Algorithm, Policy};
+use tally::core::limit::table::{Check, Table};
 
 use crate::{BEGIN_MS, SplitMix64, THOUSAND};
 

@@ -13,7 +13,7 @@ mod splitmix;
 
 use splitmix::SplitMix64;
 use std::hint::black_box;
-use tally::sketch::{Sketch, Token};
+use tally::core::sketch::{Sketch, Token};
 
 /// Six for each register: a sketch of them is dense and full.
 const ELEMENTS: usize = 100_000;

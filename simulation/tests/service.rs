@@ -9,15 +9,15 @@ fn service(seed: u64) -> (World, [Site; 2]) {
     if std::env::var_os("SEED").is_some() {
         world.keep_log(true);
     }
-    world.register::<tally::objects::Cell>(names::CELLS);
-    world.register::<tally::objects::Directory>(names::DIRECTORY);
-    world.register::<tally::objects::Inbox>(names::INBOXES);
-    world.register::<tally::objects::Limiter>(names::LIMITERS);
-    world.register::<tally::objects::Watcher>(names::WATCHERS);
+    world.register::<tally::node::objects::Cell>(names::CELLS);
+    world.register::<tally::node::objects::Directory>(names::DIRECTORY);
+    world.register::<tally::node::objects::Inbox>(names::INBOXES);
+    world.register::<tally::node::objects::Limiter>(names::LIMITERS);
+    world.register::<tally::node::objects::Watcher>(names::WATCHERS);
     world.set_aggregator(|host, arrived, _| async move {
-        tally::aggregator::answer(&host, &arrived).await
+        tally::node::aggregator::answer(&host, &arrived).await
     });
-    world.set_edge(tally::edge::fetch);
+    world.set_edge(tally::node::edge::fetch);
     let keys = r#"{"keys":[{"key":"simulated-key-of-32-characters--","scopes":["admin"]}]}"#;
     world.set(names::KEYS, Some(keys));
     let sites = [world.site("FRA", 2), world.site("SYD", 2)];

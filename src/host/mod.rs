@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 use futures_util::future::{Either, LocalBoxFuture, select};
 
-use crate::counter::ledger::WriteKey;
+use crate::core::counter::ledger::WriteKey;
 use crate::protocol::names::Placement;
 use crate::protocol::problem::Problem;
 use crate::protocol::settings;

@@ -27,7 +27,7 @@ use self::config::Config;
 use self::key::FixedKey;
 use self::local::{OPEN_IS_LOCAL, is_loopback_origin};
 use super::problem::{Code, Problem};
-use crate::limit::owner::Owner;
+use crate::core::limit::owner::Owner;
 
 pub use self::caller::Caller;
 pub use self::config::{

@@ -8,9 +8,9 @@ use super::batch::json::{Text, Whole, present, read_object};
 use super::delta::parse_value;
 use super::messages::Put;
 use super::problem::{Code, Problem};
-use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::settings::{SHARDS_MAX, TTL_SECONDS_MAX, TtlMode, UniqueHash};
-use crate::counter::total::Value;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::settings::{SHARDS_MAX, TTL_SECONDS_MAX, TtlMode, UniqueHash};
+use crate::core::counter::total::Value;
 
 /// The largest body of a call about one counter.
 pub const BODY_BYTES_MAX: u64 = 1024 * 1024;

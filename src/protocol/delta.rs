@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::problem::{Code, Problem};
-use crate::counter::total::{DELTA_MAX, Value};
+use crate::core::counter::total::{DELTA_MAX, Value};
 
 /// Reads one JSON value (its exact source text) as an amount.
 ///

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use super::batch::gather::Times;
 use super::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
 use super::messages::{Claimed, Counted, Fault, Holder, Owner};
-use crate::counter::cell::clamp_stamp;
-use crate::counter::id::Datacenter;
-use crate::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use crate::core::counter::cell::clamp_stamp;
+use crate::core::counter::id::Datacenter;
+use crate::core::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
 
 /// How many leads writes are sent to, one after the other: each before the last has struck them out, as the counter's
 /// home moved.

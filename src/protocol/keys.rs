@@ -6,7 +6,7 @@
 use super::messages::Condition;
 use super::problem::{Code, Problem};
 use super::version::Version;
-use crate::counter::ledger::WriteKey;
+use crate::core::counter::ledger::WriteKey;
 
 /// The longest `Idempotency-Key`, in bytes.
 pub const KEY_BYTES_MAX: usize = 255;

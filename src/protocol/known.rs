@@ -2,9 +2,9 @@
 //!
 //! Invariant: what is taken from memory is never called asked: its origin says of when it is.
 
-use crate::cluster::view::View;
-use crate::counter::id::Datacenter;
-use crate::counter::merge::{CellTotals, Summary};
+use crate::core::cluster::view::View;
+use crate::core::counter::id::Datacenter;
+use crate::core::counter::merge::{CellTotals, Summary};
 use crate::protocol::messages::{DatacenterSum, Origin};
 
 /// How old what a lead has pushed may be for a default read. While somebody watches, a lead pushes what changes within

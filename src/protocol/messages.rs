@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::names::{Address, CellAddress};
 use super::problem::{Code, Problem};
-use crate::cluster::root::Root;
-use crate::counter::cell::Cell;
-use crate::counter::flush::{Load, Refusal};
-use crate::counter::grant::Grant;
-use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::{CellTotals, Part, Question, Summary};
-use crate::counter::nonces::{Nonce, Outcome};
-use crate::counter::total::Sum as Total;
-use crate::sketch::Uniques;
+use crate::core::cluster::root::Root;
+use crate::core::counter::cell::Cell;
+use crate::core::counter::flush::{Load, Refusal};
+use crate::core::counter::grant::Grant;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::merge::{CellTotals, Part, Question, Summary};
+use crate::core::counter::nonces::{Nonce, Outcome};
+use crate::core::counter::total::Sum as Total;
+use crate::core::sketch::Uniques;
 
 /// A message that has an answer.
 pub trait Call: Serialize + DeserializeOwned {

@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::region::location_hint;
-use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::queue::InboxId;
+use crate::core::cluster::region::location_hint;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::queue::InboxId;
 use crate::protocol::limits::PolicyName;
 
 /// Binding of the cells' namespace, class `Cell`.

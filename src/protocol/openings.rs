@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::counter::settings::SHARDS_MAX;
+use crate::core::counter::settings::SHARDS_MAX;
 
 /// How long after its last use an object counts as open, milliseconds: plain workerd lets one go after 10 s, and the timers
 /// for it may be late.

@@ -171,8 +171,8 @@ impl std::fmt::Display for Problem {
     }
 }
 
-impl From<crate::counter::id::IdError> for Problem {
-    fn from(error: crate::counter::id::IdError) -> Self {
+impl From<crate::core::counter::id::IdError> for Problem {
+    fn from(error: crate::core::counter::id::IdError) -> Self {
         Self::new(Code::InvalidId, error.to_string())
     }
 }

@@ -4,11 +4,11 @@
 use super::messages::Wanted;
 use super::problem::{Code, Problem};
 use super::version::Version;
-use crate::counter::history::Step;
-use crate::counter::id::Datacenter;
-use crate::counter::merge::Range;
-use crate::counter::samples::{SAMPLES_SECONDS_MAX, whole};
-use crate::counter::spans::{self, BY_DAYS_SECONDS};
+use crate::core::counter::history::Step;
+use crate::core::counter::id::Datacenter;
+use crate::core::counter::merge::Range;
+use crate::core::counter::samples::{SAMPLES_SECONDS_MAX, whole};
+use crate::core::counter::spans::{self, BY_DAYS_SECONDS};
 
 /// The longest window, in seconds: as far as days reach, 1,826 × 86,400.
 pub const WINDOW_SECONDS_MAX: u64 = 157_766_400;

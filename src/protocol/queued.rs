@@ -5,9 +5,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::messages::{Fault, decode, encode};
-use crate::counter::id::Datacenter;
-use crate::counter::produce::{MESSAGE_BYTES_MAX, Sent};
-use crate::counter::queue::Due;
+use crate::core::counter::id::Datacenter;
+use crate::core::counter::produce::{MESSAGE_BYTES_MAX, Sent};
+use crate::core::counter::queue::Due;
 
 /// A message. A stored format, in postcard: the first byte is the version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

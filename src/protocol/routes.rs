@@ -11,7 +11,7 @@ use std::array;
 use super::access::{Permission, Right, Scope};
 use super::limits::PolicyName;
 use super::problem::{Code, Problem};
-use crate::counter::id::CounterId;
+use crate::core::counter::id::CounterId;
 
 /// The most parameters of a template.
 const PARAMETERS_MAX: usize = 2;

@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 use super::messages::{Flushed, GlobalSum};
 use super::names::CellAddress;
 use super::problem::{Code, Problem};
-use crate::counter::id::Datacenter;
-use crate::counter::ledger::Unchanged;
-use crate::counter::merge::CellTotals;
-use crate::sketch::{HashKey, hash};
+use crate::core::counter::id::Datacenter;
+use crate::core::counter::ledger::Unchanged;
+use crate::core::counter::merge::CellTotals;
+use crate::core::sketch::{HashKey, hash};
 
 /// First byte of an encoded version, and of one that names operations too.
 const FORMAT: u8 = 1;

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::sketch::{HashKey, hash};
+use crate::core::sketch::{HashKey, hash};
 
 /// What begins the addresses by which IPv4 clients reach servers that have IPv6 alone. Source: RFC 6052, section 2.1.
 const TRANSLATED: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tally::counter::id::Datacenter;
+use tally::core::counter::id::Datacenter;
+use tally::core::sketch::redis_hash;
 use tally::protocol::batch::Record;
 use tally::protocol::batch::gather::{
     CLOCK_SKEW_MS, Gather, Hashed, Hashes, Limits, Manner, Times, coarsen,
@@ -14,7 +15,6 @@ use tally::protocol::batch::lines::LineNumbers;
 use tally::protocol::batch::plan::Plan;
 use tally::protocol::batch::report::{ERRORS_MAX, Report};
 use tally::protocol::problem::{Code, Problem};
-use tally::sketch::redis_hash;
 
 /// What was added, by stamp, the tokens, and the lines of one counter.
 type PlainSum = (u128, BTreeMap<i64, u128>, BTreeSet<(i64, Hashed)>, Vec<u64>);
@@ -369,6 +369,6 @@ fn a_report_has_its_documented_form() {
 }
 
 fn manner(times: Times) -> Manner {
-    let hash = tally::sketch::HashKey::from([7; 16]).id();
+    let hash = tally::core::sketch::HashKey::from([7; 16]).id();
     Manner::new(times, hash)
 }

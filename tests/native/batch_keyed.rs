@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::flush::Element;
-use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::ledger::WriteKey;
-use tally::counter::split::shard_of_element;
+use tally::core::counter::flush::Element;
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::ledger::WriteKey;
+use tally::core::counter::split::shard_of_element;
 use tally::protocol::batch::Record;
 use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
 use tally::protocol::batch::keyed::{BodyKey, KeyedElements};
@@ -52,7 +52,7 @@ struct World {
 }
 
 fn hash(bytes: &[u8]) -> u64 {
-    tally::sketch::hash(&tally::sketch::HashKey::from([7; 16]), bytes)
+    tally::core::sketch::hash(&tally::core::sketch::HashKey::from([7; 16]), bytes)
 }
 
 fn hashed(element: usize) -> u64 {
@@ -369,6 +369,6 @@ proptest! {
 }
 
 fn manner(times: Times) -> Manner {
-    let hash = tally::sketch::HashKey::from([7; 16]).id();
+    let hash = tally::core::sketch::HashKey::from([7; 16]).id();
     Manner::new(times, hash)
 }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use tally::counter::flush::Load;
-use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::ledger::WriteKey;
-use tally::counter::settings::UniqueHash;
+use tally::core::counter::flush::Load;
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::ledger::WriteKey;
+use tally::core::counter::settings::UniqueHash;
+use tally::core::sketch::HashId;
 use tally::protocol::batch::gather::{Gathered, Hashed, Identified, Manner, Times};
 use tally::protocol::batch::keyed::{BodyKey, KEYED_AT_ONCE_MAX, KeyedElements};
 use tally::protocol::batch::lines::LineNumbers;
 use tally::protocol::batch::plan::{Addressed, CallsNeeded, Plan, body_calls_max};
 use tally::protocol::batch::report::Report;
 use tally::protocol::problem::{Code, Problem};
-use tally::sketch::HashId;
 
 /// Subrequests of one invocation on the paid plan, and how often a call may be made.
 const SUBREQUESTS_MAX: usize = 10_000;
@@ -287,6 +287,6 @@ fn a_counter_whose_elements_failed_is_not_counted_and_fails_once() {
 }
 
 fn manner(times: Times) -> Manner {
-    let hash = tally::sketch::HashKey::from([7; 16]).id();
+    let hash = tally::core::sketch::HashKey::from([7; 16]).id();
     Manner::new(times, hash)
 }

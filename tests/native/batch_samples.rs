@@ -1,15 +1,15 @@
 //! Samples in bulk bodies: read with their lines, joined by stamp, counted with their lines and in no other way, and
 //! in what a body may hold in memory.
 
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::WriteKey;
-use tally::counter::samples::Samples;
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::ledger::WriteKey;
+use tally::core::counter::samples::Samples;
+use tally::core::sketch::{HashKey, Histogram, Sample};
 use tally::protocol::batch::event::{parse_event, parse_increment};
 use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Gathered, Limits, Manner, Times};
 use tally::protocol::batch::keyed::BodyKey;
 use tally::protocol::batch::plan::Plan;
 use tally::protocol::problem::Code;
-use tally::sketch::{HashKey, Histogram, Sample};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;
@@ -48,7 +48,7 @@ fn histogram(values: &[f64]) -> Histogram {
 }
 
 fn plan(gathered: Gathered, key: Option<BodyKey>) -> Plan {
-    let counter = tally::counter::id::CounterId::parse("a").expect("an id");
+    let counter = tally::core::counter::id::CounterId::parse("a").expect("an id");
     let here = Datacenter::parse("FRA").expect("a datacenter");
     let sums = vec![(counter, gathered)];
     let manner = Manner::new(Times::Live, HashKey::from([7; 16]).id());

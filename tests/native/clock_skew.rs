@@ -10,15 +10,15 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally::counter::cell::Cell;
-use tally::counter::flush::{Element, Load};
-use tally::counter::grant::Grant;
-use tally::counter::history::{Count, Step};
-use tally::counter::merge::{Question, Range};
-use tally::counter::nonces::Nonce;
-use tally::counter::settings::Settings;
-use tally::counter::total::Sum;
-use tally::sketch::{HashKey, Uniques, hash};
+use tally::core::counter::cell::Cell;
+use tally::core::counter::flush::{Element, Load};
+use tally::core::counter::grant::Grant;
+use tally::core::counter::history::{Count, Step};
+use tally::core::counter::merge::{Question, Range};
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::settings::Settings;
+use tally::core::counter::total::Sum;
+use tally::core::sketch::{HashKey, Uniques, hash};
 
 /// The middle of a minute, hour and day.
 const BEGIN: i64 = 1_777_593_630;

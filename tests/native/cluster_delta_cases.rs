@@ -3,10 +3,10 @@
 use crate::common::following;
 
 use following::{Lead, World, datacenter, elements};
-use tally::cluster::delta::{Applied, Basis, Feed, Gathering, Have, Mark, Replica, Taken};
-use tally::cluster::view::{DatacenterState, View};
+use tally::core::cluster::delta::{Applied, Basis, Feed, Gathering, Have, Mark, Replica, Taken};
+use tally::core::cluster::view::{DatacenterState, View};
+use tally::core::sketch::Uniques;
 use tally::protocol::messages::encode;
-use tally::sketch::Uniques;
 
 /// A lead, a root and what is sent between them, without loss.
 fn followed(elements_seen: u32) -> (Lead, Gathering) {

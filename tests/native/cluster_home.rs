@@ -6,11 +6,11 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::cluster::operation::Cells;
-use tally::cluster::root::{NeedsHome, Root};
-use tally::counter::id::Datacenter;
-use tally::counter::merge::CellTotals;
-use tally::counter::total::Value;
+use tally::core::cluster::operation::Cells;
+use tally::core::cluster::root::{NeedsHome, Root};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::merge::CellTotals;
+use tally::core::counter::total::Value;
 
 const PLACES: [&str; 4] = ["FRA", "IAD", "SYD", "NRT"];
 const NOW_MS: i64 = 1_777_593_630_000;

@@ -1,8 +1,8 @@
 //! Laws of leases: from when a root has waited, nobody takes the generation that it ends for living.
 
 use proptest::prelude::*;
-use tally::cluster::lease::{Granted, Held, LEASE_MS, LEASES_MAX, Look, MARGIN_MS};
-use tally::counter::id::CounterId;
+use tally::core::cluster::lease::{Granted, Held, LEASE_MS, LEASES_MAX, Look, MARGIN_MS};
+use tally::core::counter::id::CounterId;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

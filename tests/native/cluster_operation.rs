@@ -6,10 +6,10 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::cluster::operation::{Cells, Heard, Operations};
-use tally::counter::id::Datacenter;
-use tally::counter::merge::CellTotals;
-use tally::counter::total::Value;
+use tally::core::cluster::operation::{Cells, Heard, Operations};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::merge::CellTotals;
+use tally::core::counter::total::Value;
 use tally::protocol::messages::{decode, encode};
 
 const PLACES: [&str; 3] = ["FRA", "IAD", "SYD"];

@@ -6,15 +6,15 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::cluster::delta::{Basis, Gathering, Marks, Taken};
-use tally::cluster::push::{
+use tally::core::cluster::delta::{Basis, Gathering, Marks, Taken};
+use tally::core::cluster::push::{
     CHECKPOINT_MS, DOUBT_MS, HEARTBEAT_MS, LEASE_MS, PUSH_MS, Push, Pushed, Pusher, QUIET_MS,
     REPEAT_MS,
 };
-use tally::cluster::view::{DatacenterState, View};
-use tally::counter::id::Datacenter;
-use tally::counter::merge::CellTotals;
-use tally::sketch::Uniques;
+use tally::core::cluster::view::{DatacenterState, View};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::merge::CellTotals;
+use tally::core::sketch::Uniques;
 
 fn here() -> Datacenter {
     Datacenter::parse("FRA").expect("a datacenter")

@@ -7,12 +7,12 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::cluster::delta::{Gathering, Marks, Taken};
-use tally::cluster::push::{CHECKPOINT_MS, Pushed, Pusher, QUIET_MS};
-use tally::cluster::view::{DatacenterState, View};
-use tally::counter::id::Datacenter;
-use tally::counter::merge::CellTotals;
-use tally::sketch::Uniques;
+use tally::core::cluster::delta::{Gathering, Marks, Taken};
+use tally::core::cluster::push::{CHECKPOINT_MS, Pushed, Pusher, QUIET_MS};
+use tally::core::cluster::view::{DatacenterState, View};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::merge::CellTotals;
+use tally::core::sketch::Uniques;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 const GENERATION: u64 = 1;

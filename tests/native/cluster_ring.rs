@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use common::config;
 use proptest::prelude::*;
-use tally::cluster::ring::{PARTITIONS_MAX, Ring, VIRTUAL_NODES};
+use tally::core::cluster::ring::{PARTITIONS_MAX, Ring, VIRTUAL_NODES};
 use tally::protocol::names::DIRECTORY_PARTITIONS;
 
 fn keys(count: u32) -> Vec<String> {

@@ -1,10 +1,10 @@
 //! Who asks when: views by the clock, the root its leads, and how long a poll waits.
 
-use tally::cluster::watch::{
+use tally::core::cluster::watch::{
     HELD_MAX, HOLD_MS, Held, OUTAGE_POLL_MS, POLL_MS, Poller, QUIET_POLL_MS, TELL_MS, WATCHED_MS,
     Watch,
 };
-use tally::counter::id::Datacenter;
+use tally::core::counter::id::Datacenter;
 
 const NOW_MS: i64 = 5_000_000;
 

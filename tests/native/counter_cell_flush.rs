@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
-use tally::counter::flush::{Changes, Element, Load, Refusal};
-use tally::counter::grant::Grant;
-use tally::counter::history::Step;
-use tally::counter::merge::{Question, Range};
-use tally::counter::nonces::{LANES_MAX, NONCE_KEPT_MS, Nonce, Outcome};
-use tally::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
-use tally::counter::total::{CellTotal, Value};
-use tally::sketch::{Class, HashId, HashKey, Uniques};
+use tally::core::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
+use tally::core::counter::flush::{Changes, Element, Load, Refusal};
+use tally::core::counter::grant::Grant;
+use tally::core::counter::history::Step;
+use tally::core::counter::merge::{Question, Range};
+use tally::core::counter::nonces::{LANES_MAX, NONCE_KEPT_MS, Nonce, Outcome};
+use tally::core::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
+use tally::core::counter::total::{CellTotal, Value};
+use tally::core::sketch::{Class, HashId, HashKey, Uniques};
 
 const BEGIN_MS: i64 = 1_777_593_630_000;
 

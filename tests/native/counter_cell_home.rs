@@ -8,11 +8,11 @@ use common::config;
 use home::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::flush::{Load, Refusal};
-use tally::counter::grant::Grant;
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Keyed, KeyedOutcome, Unchanged};
-use tally::counter::nonces::Nonce;
+use tally::core::counter::flush::{Load, Refusal};
+use tally::core::counter::grant::Grant;
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::ledger::{Keyed, KeyedOutcome, Unchanged};
+use tally::core::counter::nonces::Nonce;
 
 fn fra() -> Datacenter {
     Datacenter::parse("FRA").expect("a datacenter")

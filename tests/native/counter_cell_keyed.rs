@@ -8,12 +8,12 @@ use common::config;
 use keyed::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::cell::{Cell, recall};
-use tally::counter::flush::{Changes, Load, Refusal};
-use tally::counter::ledger::{Keyed, KeyedOutcome, Keys, SeenValue};
-use tally::counter::merge::Question;
-use tally::counter::nonces::Nonce;
-use tally::counter::total::Value;
+use tally::core::counter::cell::{Cell, recall};
+use tally::core::counter::flush::{Changes, Load, Refusal};
+use tally::core::counter::ledger::{Keyed, KeyedOutcome, Keys, SeenValue};
+use tally::core::counter::merge::Question;
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::total::Value;
 
 proptest! {
     #![proptest_config(config(91, 512))]

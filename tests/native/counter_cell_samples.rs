@@ -8,15 +8,15 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally::counter::cell::{Cell, clamp_stamp};
-use tally::counter::flush::{Changes, Load, Refusal};
-use tally::counter::grant::Grant;
-use tally::counter::history::{MINUTES_KEPT, Step};
-use tally::counter::ledger::{Keyed, Keys, WriteKey};
-use tally::counter::ledgers::LedgerLimits;
-use tally::counter::nonces::Nonce;
-use tally::counter::samples::{Samples, whole};
-use tally::sketch::{Histogram, Sample};
+use tally::core::counter::cell::{Cell, clamp_stamp};
+use tally::core::counter::flush::{Changes, Load, Refusal};
+use tally::core::counter::grant::Grant;
+use tally::core::counter::history::{MINUTES_KEPT, Step};
+use tally::core::counter::ledger::{Keyed, Keys, WriteKey};
+use tally::core::counter::ledgers::LedgerLimits;
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::samples::{Samples, whole};
+use tally::core::sketch::{Histogram, Sample};
 
 /// 1 May 2026, 00:00:55 UTC.
 const BEGIN: i64 = 1_777_593_655;

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::cell::Cell;
-use tally::counter::flush::{Load, Refusal};
-use tally::counter::grant::Grant;
-use tally::counter::lane::{Lane, newest_at};
-use tally::counter::nonces::{LANES_MAX, Nonce, Nonces, Outcome};
-use tally::counter::settings::Settings;
-use tally::sketch::Uniques;
+use tally::core::counter::cell::Cell;
+use tally::core::counter::flush::{Load, Refusal};
+use tally::core::counter::grant::Grant;
+use tally::core::counter::lane::{Lane, newest_at};
+use tally::core::counter::nonces::{LANES_MAX, Nonce, Nonces, Outcome};
+use tally::core::counter::settings::Settings;
+use tally::core::sketch::Uniques;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

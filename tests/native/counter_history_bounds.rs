@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::config;
 use proptest::prelude::*;
-use tally::counter::history::{
+use tally::core::counter::history::{
     DAYS_KEPT, DirtyPages, HOURS_KEPT, History, MINUTES_KEPT, SECONDS_KEPT, Step,
 };
 

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::id::CounterId;
-use tally::counter::inbox::{Admission, Head, NONCES_EVERY_ROWS, last_within};
-use tally::counter::nonces::{Nonce, Nonces};
-use tally::counter::queue::{
+use tally::core::counter::id::CounterId;
+use tally::core::counter::inbox::{Admission, Head, NONCES_EVERY_ROWS, last_within};
+use tally::core::counter::nonces::{Nonce, Nonces};
+use tally::core::counter::queue::{
     APPEND_ENTRIES_MAX, Event, LOG_ROWS_MAX, LOGGED_HEAD_BYTES, Logged, LoggedHead,
 };
 use tally::protocol::messages::{decode, encode};

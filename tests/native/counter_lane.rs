@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::flush::Load;
-use tally::counter::lane::{
+use tally::core::counter::flush::Load;
+use tally::core::counter::lane::{
     Arrival, BATCHES_MAX, FLIGHT_MS_MAX, LANDED_MAX, LINGER_MS_MAX, Lane, Ticket, UNATTENDED_MS_MAX,
 };
 

@@ -1,8 +1,8 @@
 //! Law: a lane is bounded: what does not fit flies in the next batch or is refused, and what nobody
 //! attends any more does not stop the lane.
 
-use tally::counter::flush::Load;
-use tally::counter::lane::{
+use tally::core::counter::flush::Load;
+use tally::core::counter::lane::{
     BATCH_ENTRIES_MAX, BATCH_ITEMS_MAX, BATCHES_MAX, FLIGHT_MS_MAX, LANDED_MAX, LINGER_MS_MAX,
     Lane, Ticket, UNATTENDED_MS_MAX,
 };

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::ledger::{Keys, Ledger};
-use tally::counter::ledgers::{
+use tally::core::counter::ledger::{Keys, Ledger};
+use tally::core::counter::ledgers::{
     LedgerLimits, Ledgers, PUBLIC_KEPT_SECONDS, is_marked, is_same, marked,
 };
 use tally::protocol::messages::{decode, encode};

@@ -1,6 +1,6 @@
 //! Laws of memory that several objects of one isolate hold together.
 
-use tally::counter::memory::{
+use tally::core::counter::memory::{
     CELLS_BYTES_MAX, INBOXES_BYTES_MAX, LIMITERS_BYTES_MAX, Memory, Share, VIEWS_BYTES_MAX,
     least_recent,
 };

@@ -1,6 +1,6 @@
 //! Law: every lane's newest flush is known for a minute, in bounded memory.
 
-use tally::counter::nonces::{Known, LANES_MAX, NONCE_KEPT_MS, Nonce, Nonces, Outcome};
+use tally::core::counter::nonces::{Known, LANES_MAX, NONCE_KEPT_MS, Nonce, Nonces, Outcome};
 
 fn nonce(lane: u64, number: u64) -> Nonce {
     Nonce { lane, number }

@@ -18,14 +18,14 @@ use leads::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally::counter::cell::Cell;
-use tally::counter::flush::Changes;
-use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::ledger::{
+use tally::core::counter::cell::Cell;
+use tally::core::counter::flush::Changes;
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::ledger::{
     DRAWN_KEPT_SECONDS, DRAWN_PER_SECOND, DRAWN_RECORDS_MAX, Keyed, KeyedOutcome, Keys, Ledger,
     WriteKey,
 };
-use tally::counter::numbers::{
+use tally::core::counter::numbers::{
     Decided, NUMBERED, Numbering, Numbers, SPANS_MAX, is_over, lane_and_number, slot_of,
 };
 use tally::protocol::keyed::{Carrier, count_unclaimed};
@@ -179,7 +179,7 @@ proptest! {
                 shell.restart();
             }
         }
-        let part = shell.cell.answer(&tally::counter::merge::Question::plain(1)).expect("it counts");
+        let part = shell.cell.answer(&tally::core::counter::merge::Question::plain(1)).expect("it counts");
         prop_assert_eq!(part.totals.added, counted.values().sum::<u128>());
     }
 

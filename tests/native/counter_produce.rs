@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::ledger::WriteKey;
-use tally::counter::produce::{
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::ledger::WriteKey;
+use tally::core::counter::produce::{
     BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FULL_MAX, INBOX_LIMITS, MESSAGE_BYTES_MAX, Producer,
     QUEUE_LIMITS, Sent, WAIT_MS_MAX,
 };
-use tally::counter::queue::SUMMED_MAX;
+use tally::core::counter::queue::SUMMED_MAX;
 use tally::protocol::queued::{Message, group};
 
 const NOW_MS: i64 = 1_777_593_630_000;

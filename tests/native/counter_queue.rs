@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use tally::counter::id::CounterId;
-use tally::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
-use tally::counter::nonces::{Known, Nonce, Nonces, Outcome};
-use tally::counter::numbers::{COUNTED_WITHIN_MS, Numbering, is_over};
-use tally::counter::queue::{
+use tally::core::counter::id::CounterId;
+use tally::core::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
+use tally::core::counter::nonces::{Known, Nonce, Nonces, Outcome};
+use tally::core::counter::numbers::{COUNTED_WITHIN_MS, Numbering, is_over};
+use tally::core::counter::queue::{
     BATCH_ENTRIES_MAX, DISTINCT_KEYS_MAX, Death, Due, Event, Gathered, InboxId, Logged, SUMMED_MAX,
     Verdict, gather, retry_after_ms, retry_seconds, verdict,
 };
-use tally::counter::total::CellTotal;
+use tally::core::counter::total::CellTotal;
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

@@ -6,15 +6,15 @@ use crate::common::rows;
 use common::config;
 use proptest::prelude::*;
 use rows::Rows as Stored;
-use tally::counter::cell::Cell;
-use tally::counter::flush::{Element, Load};
-use tally::counter::grant::Grant;
-use tally::counter::history::Step;
-use tally::counter::nonces::Nonce;
-use tally::counter::spans::{
+use tally::core::counter::cell::Cell;
+use tally::core::counter::flush::{Element, Load};
+use tally::core::counter::grant::Grant;
+use tally::core::counter::history::Step;
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::spans::{
     BY_DAYS_SECONDS, BY_HOURS_SECONDS, BY_MINUTES_SECONDS, Rows, kept_seconds, rows_of, told,
 };
-use tally::sketch::{HashKey, hash};
+use tally::core::sketch::{HashKey, hash};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW: i64 = 1_777_593_630;

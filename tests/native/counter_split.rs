@@ -5,9 +5,9 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
-use tally::counter::lane::LINGER_MS_MAX;
-use tally::counter::settings::SHARDS_MAX;
-use tally::counter::split::{
+use tally::core::counter::lane::LINGER_MS_MAX;
+use tally::core::counter::settings::SHARDS_MAX;
+use tally::core::counter::split::{
     FLUSHES_PER_SECOND_TARGET, Loads, Meter, Rate, Step, Thresholds, linger_ms,
 };
 

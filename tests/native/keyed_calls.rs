@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Keyed, KeyedOutcome, Recorded, Unchanged, WriteKey};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::ledger::{Keyed, KeyedOutcome, Recorded, Unchanged, WriteKey};
 use tally::protocol::batch::gather::Times;
 use tally::protocol::batch::keyed::{Calls, KEYED_AT_ONCE_MAX};
 use tally::protocol::keyed::{

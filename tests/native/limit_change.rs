@@ -2,10 +2,10 @@
 
 use crate::common::checks;
 
-use tally::limit::holders::Holders;
-use tally::limit::lease::Admission;
-use tally::limit::policy::{Algorithm, Policy, Scope};
-use tally::limit::table::Table;
+use tally::core::limit::holders::Holders;
+use tally::core::limit::lease::Admission;
+use tally::core::limit::policy::{Algorithm, Policy, Scope};
+use tally::core::limit::table::Table;
 
 use checks::{check, left};
 

@@ -5,12 +5,12 @@ use crate::common::limits;
 
 use std::collections::HashMap;
 
-use tally::counter::memory::{LIMITERS_BYTES_MAX, Memory, Share};
-use tally::limit::holders::{HELD_BYTES, HOLDERS_MAX, Holders};
-use tally::limit::lease::Admission;
-use tally::limit::owner::Owner;
-use tally::limit::policy::{OnError, Policy, Scope};
-use tally::limit::table::{BYTES_MAX, Check, Full, KEYS_MAX, Table};
+use tally::core::counter::memory::{LIMITERS_BYTES_MAX, Memory, Share};
+use tally::core::limit::holders::{HELD_BYTES, HOLDERS_MAX, Holders};
+use tally::core::limit::lease::Admission;
+use tally::core::limit::owner::Owner;
+use tally::core::limit::policy::{OnError, Policy, Scope};
+use tally::core::limit::table::{BYTES_MAX, Check, Full, KEYS_MAX, Table};
 
 use checks::{check, left};
 use limits::{BEGIN_MS, Chance, precise};

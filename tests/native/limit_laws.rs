@@ -2,9 +2,9 @@
 
 use crate::common::limits;
 
-use tally::limit::clock::Monotone;
-use tally::limit::meter::Meter;
-use tally::limit::policy::{Algorithm, LIMIT_MAX, Policy, PolicyFault, WINDOW_SECONDS_MAX};
+use tally::core::limit::clock::Monotone;
+use tally::core::limit::meter::Meter;
+use tally::core::limit::policy::{Algorithm, LIMIT_MAX, Policy, PolicyFault, WINDOW_SECONDS_MAX};
 
 use limits::{BEGIN_MS, Chance, drawn, policy, precise};
 

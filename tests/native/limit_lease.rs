@@ -1,12 +1,12 @@
 //! Laws of leases, each by itself: when one ends, what a dead datacenter strands, what is reported when, and the bytes of what is stored
 //! and sent.
 
-use tally::limit::escrow::{Escrow, LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, lease_ms};
-use tally::limit::holder::Holder;
-use tally::limit::holders::Holders;
-use tally::limit::lease::{Admission, Answer, LeaseId, Request, Spent};
-use tally::limit::policy::{Algorithm, Policy, Scope};
-use tally::limit::table::Check;
+use tally::core::limit::escrow::{Escrow, LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, lease_ms};
+use tally::core::limit::holder::Holder;
+use tally::core::limit::holders::Holders;
+use tally::core::limit::lease::{Admission, Answer, LeaseId, Request, Spent};
+use tally::core::limit::policy::{Algorithm, Policy, Scope};
+use tally::core::limit::table::Check;
 
 const BEGIN_MS: i64 = 1_777_593_630_123;
 

@@ -3,14 +3,14 @@
 
 use std::ops::Range;
 
-use tally::limit::escrow::ISOLATE_LEASE_MS;
-use tally::limit::holders::{Due, Holders};
-use tally::limit::hot::Hot;
-use tally::limit::lease::Answer;
-use tally::limit::policy::{
+use tally::core::limit::escrow::ISOLATE_LEASE_MS;
+use tally::core::limit::holders::{Due, Holders};
+use tally::core::limit::hot::Hot;
+use tally::core::limit::lease::Answer;
+use tally::core::limit::policy::{
     Algorithm, Durability, LENT_CAPACITY_MIN, LENT_WINDOW_MS_MIN, Policy, Scope,
 };
-use tally::limit::table::{Check, Table};
+use tally::core::limit::table::{Check, Table};
 
 const BEGIN_MS: i64 = 1_777_593_630_123;
 const NAME: &str = "p";

@@ -5,10 +5,10 @@ use crate::common::limits;
 
 use std::collections::BTreeMap;
 
-use tally::limit::log::{BODY_BYTES_MAX, Broken, ROWS_MAX};
-use tally::limit::owner::Owner;
-use tally::limit::policy::Policy;
-use tally::limit::table::{Check, Table};
+use tally::core::limit::log::{BODY_BYTES_MAX, Broken, ROWS_MAX};
+use tally::core::limit::owner::Owner;
+use tally::core::limit::policy::Policy;
+use tally::core::limit::table::{Check, Table};
 
 use checks::check;
 use limits::{BEGIN_MS, Chance, drawn, precise};

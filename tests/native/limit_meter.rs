@@ -4,8 +4,8 @@
 
 use crate::common::limits;
 
-use tally::limit::meter::{Meter, NEVER_MS, Verdict};
-use tally::limit::policy::{Algorithm, Policy};
+use tally::core::limit::meter::{Meter, NEVER_MS, Verdict};
+use tally::core::limit::policy::{Algorithm, Policy};
 
 use limits::{BEGIN_MS, Chance, drawn, policy, precise};
 

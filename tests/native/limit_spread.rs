@@ -5,9 +5,9 @@ use crate::common::limits;
 
 use std::rc::Rc;
 
-use tally::cluster::spread::{Counts, Home, Rings, Spread};
-use tally::limit::policy::Policy;
-use tally::limit::table::Table;
+use tally::core::cluster::spread::{Counts, Home, Rings, Spread};
+use tally::core::limit::policy::Policy;
+use tally::core::limit::table::Table;
 
 use checks::check;
 use limits::{BEGIN_MS, Chance};

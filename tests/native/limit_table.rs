@@ -5,9 +5,9 @@ use crate::common::limits;
 
 use std::collections::HashMap;
 
-use tally::limit::meter::Meter;
-use tally::limit::policy::Policy;
-use tally::limit::table::{RESERVED_MS_MAX, Refusal, Table};
+use tally::core::limit::meter::Meter;
+use tally::core::limit::policy::Policy;
+use tally::core::limit::table::{RESERVED_MS_MAX, Refusal, Table};
 
 use checks::{check, left};
 use limits::{BEGIN_MS, Chance, drawn};

@@ -1,7 +1,7 @@
 //! Laws of the budgets of visitors: one gets what its budgets say and no more, others keep theirs whatever it sends, and memory is
 //! fixed.
 
-use tally::limit::visitors::{
+use tally::core::limit::visitors::{
     Budget, COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, Spent, VisitorWrite, Visitors, WRITES,
 };
 

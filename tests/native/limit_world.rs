@@ -3,7 +3,7 @@
 //!
 //! Each world is lived through by its seed, which a failure names.
 
-use tally::limit::policy::{Algorithm, Durability, Policy, Scope};
+use tally::core::limit::policy::{Algorithm, Durability, Policy, Scope};
 
 use sim_limit::{Failures, Pace, Plan, World};
 

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use tally::counter::ledger::{Ledger, RECORDS_MAX};
+use tally::core::counter::ledger::{Ledger, RECORDS_MAX};
 use tally::protocol::batch::Record;
 use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Times};
 use tally::protocol::batch::plan::{CallsNeeded, body_calls_max};
@@ -44,7 +44,7 @@ fn a_ledger_has_room_for_all_its_records_and_for_no_other() {
 }
 
 fn hash(bytes: &[u8]) -> u64 {
-    tally::sketch::hash(&tally::sketch::HashKey::from([7; 16]), bytes)
+    tally::core::sketch::hash(&tally::core::sketch::HashKey::from([7; 16]), bytes)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
-use tally::counter::id::CounterId;
+use tally::core::counter::id::CounterId;
 use tally::protocol::live::board::{Board, Full, Made, Update};
 use tally::protocol::live::sight::{Shown, Sight, Told, is_outdated};
 use tally::protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS, second_of};

@@ -3,7 +3,7 @@
 use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
-use tally::counter::id::CounterId;
+use tally::core::counter::id::CounterId;
 use tally::protocol::live::board::Update;
 use tally::protocol::live::pace::{Pace, WINDOW_MS, thousandths_json};
 use tally::protocol::live::sight::{Shown, Sight};
@@ -364,7 +364,7 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
     };
     assert_eq!(hex(encode(&look).unwrap()), "0f010161f403");
     let join = Join {
-        datacenter: tally::counter::id::Datacenter::parse("FRA").unwrap(),
+        datacenter: tally::core::counter::id::Datacenter::parse("FRA").unwrap(),
         hub: 2,
         counters: ids(&["a"]),
         as_strings: true,

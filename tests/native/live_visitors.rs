@@ -1,6 +1,6 @@
 //! Law: a visitor without a key has so many streams of so many counters, however they are opened and changed, and others have theirs.
 
-use tally::counter::id::CounterId;
+use tally::core::counter::id::CounterId;
 use tally::protocol::live::board::{Board, Full, WatcherId};
 use tally::protocol::live::{VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX};
 

@@ -1,7 +1,7 @@
 //! Laws: no more objects are in use than may be open, none is kept from it for good, and what bulk bodies begin rests.
 
 use proptest::prelude::*;
-use tally::counter::settings::SHARDS_MAX;
+use tally::core::counter::settings::SHARDS_MAX;
 use tally::protocol::openings::{GROUP_COST, LET_GO_MS, OPENING_COST, Openings, REST_MS, User};
 
 const NOW_MS: i64 = 1_777_593_630_000;

@@ -1,6 +1,6 @@
 //! Law: settings are read whole or refused with the field's name; what is absent is the default.
 
-use tally::counter::settings::{TTL_SECONDS_MAX, TtlMode};
+use tally::core::counter::settings::{TTL_SECONDS_MAX, TtlMode};
 use tally::protocol::bodies::{BODY_BYTES_MAX, BULK_BYTES_MAX, DRAIN_BYTES_MAX, parse_settings};
 use tally::protocol::messages::Put;
 use tally::protocol::problem::Code;

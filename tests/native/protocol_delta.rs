@@ -5,7 +5,7 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
-use tally::counter::total::DELTA_MAX;
+use tally::core::counter::total::DELTA_MAX;
 use tally::protocol::delta::parse_delta;
 use tally::protocol::problem::Code;
 

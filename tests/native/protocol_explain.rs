@@ -3,8 +3,8 @@
 use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
-use tally::counter::merge::CellTotals;
-use tally::counter::queue::InboxId;
+use tally::core::counter::merge::CellTotals;
+use tally::core::counter::queue::InboxId;
 use tally::protocol::messages::{
     GlobalSum, InboxAsked, LeadAsked, Origin, ShardAsked, Way, decode, encode,
 };

@@ -4,10 +4,10 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tally::counter::id::CounterId;
-use tally::counter::ledger::{Keyed, WriteKey};
-use tally::counter::nonces::Nonce;
-use tally::counter::queue::{DeadLetter, Death, Due, Event, Logged};
+use tally::core::counter::id::CounterId;
+use tally::core::counter::ledger::{Keyed, WriteKey};
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::queue::{DeadLetter, Death, Due, Event, Logged};
 use tally::protocol::messages::{decode, encode};
 
 /// 1 May 2026, 00:00:30 UTC.

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tally::core::sketch::{HashKey, hash};
 use tally::protocol::batch::ingest::Ingest;
 use tally::protocol::keys::{BodyHash, KEY_BYTES_MAX, Kind, fingerprint, parse_key, write_key};
 use tally::protocol::problem::Code;
-use tally::sketch::{HashKey, hash};
 
 const KINDS: [Kind; 3] = [Kind::Write, Kind::Batch, Kind::Event];
 

@@ -1,7 +1,7 @@
 //! Law: a body is a policy or a check with every value in its range, or a refusal that names the field.
 
 use serde_json::{Value, json};
-use tally::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
+use tally::core::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
 use tally::protocol::limits::{
     CHECKS_MAX, POLICY_NAME_BYTES_MAX, PolicyName, check_cost, parse_check, parse_checks,
     parse_policy, policy_json,

@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tally::counter::cargo::Cargo;
-use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::lane::BATCH_ENTRIES_MAX;
-use tally::counter::split::Rate;
-use tally::limit::meter::Verdict;
-use tally::limit::policy::{OnError, Policy};
+use tally::core::counter::cargo::Cargo;
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::lane::BATCH_ENTRIES_MAX;
+use tally::core::counter::split::Rate;
+use tally::core::limit::meter::Verdict;
+use tally::core::limit::policy::{OnError, Policy};
 use tally::protocol::limits::batch::{Batch, DEMANDS_MAX, GATHER_MS, gather_ms};
 use tally::protocol::limits::{Judgement, PolicyName, many_json, refused_many_json};
 use tally::protocol::messages::{Demand, Judged, Wish};

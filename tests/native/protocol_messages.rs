@@ -6,18 +6,19 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tally::cluster::operation::Operations;
-use tally::cluster::root::{Entry, Root};
-use tally::counter::cell::{Cell, Hot};
-use tally::counter::flush::{Element, Load, Refusal};
-use tally::counter::grant::Grant;
-use tally::counter::history::Step;
-use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::merge::{CellTotals, Part, Question};
-use tally::counter::nonces::{Nonce, Outcome};
-use tally::counter::queue::InboxId;
-use tally::counter::settings::{Settings, Ttl, TtlMode};
-use tally::counter::total::Value;
+use tally::core::cluster::operation::Operations;
+use tally::core::cluster::root::{Entry, Root};
+use tally::core::counter::cell::{Cell, Hot};
+use tally::core::counter::flush::{Element, Load, Refusal};
+use tally::core::counter::grant::Grant;
+use tally::core::counter::history::Step;
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::merge::{CellTotals, Part, Question};
+use tally::core::counter::nonces::{Nonce, Outcome};
+use tally::core::counter::queue::InboxId;
+use tally::core::counter::settings::{Settings, Ttl, TtlMode};
+use tally::core::counter::total::Value;
+use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
     Append, Ask, Call, Check, CheckStorage, Claim, Close, Configure, Count, DeletePolicy, Drain,
     EndReservation, Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, GetSecrets, HandOver,
@@ -28,7 +29,6 @@ use tally::protocol::messages::{
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
-use tally::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;

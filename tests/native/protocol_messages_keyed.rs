@@ -4,16 +4,16 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::ledger::{
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::ledger::{
     Keyed, KeyedOutcome, Keys, Ledger, Record, Recorded, SeenValue, Unchanged, WriteKey,
 };
-use tally::counter::total::Value;
+use tally::core::counter::total::Value;
+use tally::core::sketch::{Histogram, Sample};
 use tally::protocol::messages::{
     Call, Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall, decode, encode,
 };
 use tally::protocol::names::{Address, CellAddress};
-use tally::sketch::{Histogram, Sample};
 
 /// 1 May 2026, 00:00:30 UTC.
 const NOW_MS: i64 = 1_777_593_630_000;

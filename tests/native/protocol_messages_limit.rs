@@ -4,9 +4,9 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tally::counter::id::{CounterId, Datacenter};
-use tally::limit::meter::Verdict;
-use tally::limit::policy::Policy;
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::limit::meter::Verdict;
+use tally::core::limit::policy::Policy;
 use tally::protocol::limits::PolicyName;
 use tally::protocol::messages::{
     Check, Checked, Demand, EndReservation, GetPolicy, Judged, PolicyPut, PutPolicy, Reserve,

@@ -4,10 +4,10 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::ledger::WriteKey;
-use tally::counter::settings::{TtlMode, UniqueHash};
-use tally::counter::total::Value;
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::ledger::WriteKey;
+use tally::core::counter::settings::{TtlMode, UniqueHash};
+use tally::core::counter::total::Value;
 use tally::protocol::messages::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
     decode, encode,

@@ -1,8 +1,8 @@
 //! Golden: names by which data is found, and the arguments that objects are created with. A change
 //! here loses data: a new name is a new object.
 
-use tally::counter::id::{COUNTER_ID_BYTES_MAX, CounterId, Datacenter, IdError};
-use tally::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
+use tally::core::counter::id::{COUNTER_ID_BYTES_MAX, CounterId, Datacenter, IdError};
+use tally::core::counter::queue::{INBOXES_PER_DATACENTER, InboxId};
 use tally::protocol::names::{self, CellAddress, LimiterAddress, Placement};
 
 fn id(text: &str) -> CounterId {

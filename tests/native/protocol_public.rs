@@ -5,8 +5,8 @@ use crate::common::sums;
 use std::collections::BTreeSet;
 
 use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
-use tally::counter::history::Count;
-use tally::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
+use tally::core::counter::history::Count;
+use tally::core::counter::settings::{Settings, Ttl, TtlMode, UniqueHash};
 use tally::protocol::messages::GlobalSum;
 use tally::protocol::public::{Freshness, Told};
 use tally::protocol::query::Window;

@@ -5,10 +5,10 @@ use crate::common::sums;
 use std::collections::BTreeMap;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sketch_of, sum};
-use tally::counter::history::Step;
-use tally::counter::merge::Range;
-use tally::counter::nonces::Outcome;
-use tally::counter::total::Value;
+use tally::core::counter::history::Step;
+use tally::core::counter::merge::Range;
+use tally::core::counter::nonces::Outcome;
+use tally::core::counter::total::Value;
 use tally::protocol::messages::Flushed;
 use tally::protocol::names::CellAddress;
 use tally::protocol::public::{Aggregate, Told, deleted_json, list_json, union_json, write_json};
@@ -99,7 +99,7 @@ fn a_union_of_uniques_reads_so() {
 
 #[test]
 fn counters_without_a_hash_in_common_have_no_union() {
-    let of = |uniques: tally::sketch::Uniques| {
+    let of = |uniques: tally::core::sketch::Uniques| {
         let mut fra = part(1, 0);
         fra.summary.uniques = uniques;
         sum(vec![("FRA", Some(fra))])

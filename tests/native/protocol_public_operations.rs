@@ -3,7 +3,7 @@
 use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
-use tally::counter::total::Value;
+use tally::core::counter::total::Value;
 use tally::protocol::messages::GlobalSum;
 use tally::protocol::public::Told;
 

@@ -1,8 +1,8 @@
 //! Law: a query says what it asks or is refused by name: no parameter is ignored, none is guessed.
 
-use tally::counter::history::Step;
-use tally::counter::id::Datacenter;
-use tally::counter::merge::Range;
+use tally::core::counter::history::Step;
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::merge::Range;
 use tally::protocol::messages::Wanted;
 use tally::protocol::problem::{Code, Problem};
 use tally::protocol::query::{

@@ -5,7 +5,7 @@ use crate::common;
 
 use common::config;
 use proptest::prelude::*;
-use tally::counter::id::CounterId;
+use tally::core::counter::id::CounterId;
 use tally::protocol::limits::PolicyName;
 use tally::protocol::problem::Code;
 use tally::protocol::routes::{ROUTES, Route, allow_of, decode_segment, resolve};

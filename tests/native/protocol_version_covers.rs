@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::cluster::root::Root;
-use tally::counter::id::Datacenter;
-use tally::counter::merge::CellTotals;
+use tally::core::cluster::root::Root;
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::merge::CellTotals;
 use tally::protocol::messages::{DatacenterSum, GlobalSum};
 use tally::protocol::problem::Code;
 use tally::protocol::version::{SeenCell, Version, not_reached};
@@ -59,8 +59,8 @@ fn sum(generation: u64, parts: &[(&str, Cells<'_>)]) -> GlobalSum {
         datacenters: datacenters.collect(),
         root,
         is_whole: true,
-        uniques: tally::sketch::Uniques::new(),
-        window_uniques: tally::sketch::Uniques::new(),
+        uniques: tally::core::sketch::Uniques::new(),
+        window_uniques: tally::core::sketch::Uniques::new(),
         is_drained: true,
     }
 }

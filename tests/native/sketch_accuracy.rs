@@ -6,7 +6,7 @@ use crate::common::errors;
 
 use drawn::{drawn_sketch, run};
 use errors::{Errors, errors};
-use tally::sketch::{STANDARD_ERROR, Sketch, Token};
+use tally::core::sketch::{STANDARD_ERROR, Sketch, Token};
 
 /// The tokens that are inserted at once: enough to be quick, and little memory.
 const CHUNK: u32 = 50_000;

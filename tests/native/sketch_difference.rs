@@ -5,7 +5,7 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::sketch::{BLOCKS, HashKey, Learnt, Sketch, Token, hash};
+use tally::core::sketch::{BLOCKS, HashKey, Learnt, Sketch, Token, hash};
 
 /// The form, the count, the parameter of 5 bits, then distances.
 const GOLDEN_TOKENS: [u8; 15] = [0, 3, 29, 16, 0, 0, 240, 251, 255, 0, 254, 0, 0, 222, 63];

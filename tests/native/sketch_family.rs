@@ -11,8 +11,8 @@ use errors::errors;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use tally::counter::split::shard_of_element;
-use tally::sketch::{Class, Families, STANDARD_ERROR, Sketch, Token};
+use tally::core::counter::split::shard_of_element;
+use tally::core::sketch::{Class, Families, STANDARD_ERROR, Sketch, Token};
 
 fn classes() -> Vec<Class> {
     (1..=127)

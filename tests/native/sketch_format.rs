@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tally::sketch::{HashKey, Sketch, Token, hash};
+use tally::core::sketch::{HashKey, Sketch, Token, hash};
 
 const DENSE_BYTES: usize = 12_290;
 

@@ -1,7 +1,7 @@
 //! The keyed hash is SipHash-1-3, and its key stays secret.
 
 use std::hash::Hasher;
-use tally::sketch::{HashId, HashKey, hash};
+use tally::core::sketch::{HashId, HashKey, hash};
 
 /// The message of `length` bytes that the SipHash paper uses: 0, 1, 2, …
 fn message(length: u8) -> Vec<u8> {

@@ -5,7 +5,7 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::sketch::{Histogram, MAX_RELATIVE_ERROR, SAMPLE_LIMIT, SAMPLE_MIN, Sample};
+use tally::core::sketch::{Histogram, MAX_RELATIVE_ERROR, SAMPLE_LIMIT, SAMPLE_MIN, Sample};
 
 fn sample(value: f64) -> Sample {
     Sample::new(value).unwrap()

@@ -6,7 +6,7 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::sketch::{Hyll, Sketch, Token, redis_hash, redis_token};
+use tally::core::sketch::{Hyll, Sketch, Token, redis_hash, redis_token};
 
 const REGISTERS: usize = 16_384;
 const DENSE_BYTES: usize = 12_304;

@@ -7,7 +7,7 @@
 use crate::common::chance;
 
 use chance::Chance;
-use tally::sketch::{Hyll, Sketch, Token};
+use tally::core::sketch::{Hyll, Sketch, Token};
 
 /// How many damaged strings are tried where nobody says more.
 const CASES: u64 = 3_000;

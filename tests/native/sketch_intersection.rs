@@ -4,7 +4,7 @@
 use crate::common::drawn;
 
 use drawn::{SplitMix, drawn_sketch, run};
-use tally::sketch::{Class, Families, Sketch, Token};
+use tally::core::sketch::{Class, Families, Sketch, Token};
 
 const RUNS: u32 = 40;
 

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use std::collections::BTreeSet;
-use tally::sketch::{HashKey, STANDARD_ERROR, Sketch, Token, hash};
+use tally::core::sketch::{HashKey, STANDARD_ERROR, Sketch, Token, hash};
 
 const TOKENS_MAX: usize = 3_072;
 const REGISTERS: usize = 16_384;

@@ -5,7 +5,7 @@ use crate::common::redis;
 
 use redis::{Redis, Reply};
 use std::collections::BTreeMap;
-use tally::sketch::{Hyll, Sketch, Token, redis_token};
+use tally::core::sketch::{Hyll, Sketch, Token, redis_token};
 
 const REGISTERS: u16 = 16_384;
 

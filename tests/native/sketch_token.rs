@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tally::sketch::Token;
+use tally::core::sketch::Token;
 
 /// Register and rank as the full hash gives them.
 fn of_full_hash(hash: u64) -> (u64, u32) {

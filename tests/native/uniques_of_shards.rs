@@ -7,16 +7,16 @@ use crate::common::errors;
 
 use drawn::run;
 use errors::{Errors, errors};
-use tally::cluster::delta::{Feed, Gathering, Have, Marks, Replica};
-use tally::cluster::view::{DatacenterState, View};
-use tally::counter::cell::Cell;
-use tally::counter::flush::{Element, Load};
-use tally::counter::grant::Grant;
-use tally::counter::id::Datacenter;
-use tally::counter::merge::{Question, Summary};
-use tally::counter::nonces::Nonce;
-use tally::counter::split::shard_of_element;
-use tally::sketch::{Estimated, HashKey, STANDARD_ERROR};
+use tally::core::cluster::delta::{Feed, Gathering, Have, Marks, Replica};
+use tally::core::cluster::view::{DatacenterState, View};
+use tally::core::counter::cell::Cell;
+use tally::core::counter::flush::{Element, Load};
+use tally::core::counter::grant::Grant;
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::merge::{Question, Summary};
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::split::shard_of_element;
+use tally::core::sketch::{Estimated, HashKey, STANDARD_ERROR};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 

@@ -1,7 +1,7 @@
 //! What clients of the world ask for, each through an isolate or of the root.
 
-use tally::counter::ledger::WriteKey;
-use tally::counter::settings::TtlMode;
+use tally::core::counter::ledger::WriteKey;
+use tally::core::counter::settings::TtlMode;
 
 use super::body::{self, Body};
 use super::chance::Chance;

@@ -7,14 +7,14 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use tally::counter::flush::Element;
-use tally::counter::id::CounterId;
-use tally::counter::ledger::{KeyedOutcome, WriteKey};
+use tally::core::counter::flush::Element;
+use tally::core::counter::id::CounterId;
+use tally::core::counter::ledger::{KeyedOutcome, WriteKey};
+use tally::core::sketch::HashKey;
 use tally::protocol::batch::Record;
 use tally::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Limits, Manner, Times};
 use tally::protocol::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
 use tally::protocol::batch::plan::{Addressed, Plan};
-use tally::sketch::HashKey;
 
 use super::chance::Chance;
 use super::client::count_keyed;

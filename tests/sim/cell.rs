@@ -5,11 +5,11 @@ use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::counter::cell::Cell as CellState;
-use tally::counter::flush::{Changes, Load, Refusal};
-use tally::counter::grant::{Grant, Taken};
-use tally::counter::merge::Part;
-use tally::counter::nonces::Nonce;
+use tally::core::counter::cell::Cell as CellState;
+use tally::core::counter::flush::{Changes, Load, Refusal};
+use tally::core::counter::grant::{Grant, Taken};
+use tally::core::counter::merge::Part;
+use tally::core::counter::nonces::Nonce;
 use tally::protocol::messages::{Fault, Flushed};
 
 use super::network::{Answer, Message, Reply, Turns, unavailable};

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Keyed, KeyedOutcome, Keys, SeenValue, WriteKey};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::ledger::{Keyed, KeyedOutcome, Keys, SeenValue, WriteKey};
 use tally::protocol::keyed::{self, Carrier, Landed};
 use tally::protocol::messages::{
     Claimed, Counted, Fault, Holder, Operate, Operated, Operation, OperationKey,

@@ -6,8 +6,8 @@
 
 use std::rc::Rc;
 
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Keyed, KeyedOutcome, Keys, Recorded, WriteKey};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::ledger::{Keyed, KeyedOutcome, Keys, Recorded, WriteKey};
 use tally::protocol::messages::{Condition, Done, Operate, Operated, Operation};
 use tally::protocol::version::Version;
 

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::inbox::{Batch, Draining, begin};
-use tally::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
-use tally::counter::queue::{
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::inbox::{Batch, Draining, begin};
+use tally::core::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use tally::core::counter::queue::{
     BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, Event, PARKED_MAX, SUMMED_MAX,
     Verdict, verdict,
 };

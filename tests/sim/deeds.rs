@@ -1,8 +1,8 @@
 //! What owners do to counters as a whole.
 
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::WriteKey;
-use tally::counter::total::Value;
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::ledger::WriteKey;
+use tally::core::counter::total::Value;
 use tally::protocol::messages::{Operation, OperationKey, Put};
 
 use super::chance::Chance;

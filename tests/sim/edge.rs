@@ -8,14 +8,14 @@ use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::counter::flush::{Element, Load, Refusal};
-use tally::counter::id::Datacenter;
-use tally::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket, newest_at};
-use tally::counter::nonces::Nonce;
-use tally::counter::split::shard_of_element;
+use tally::core::counter::flush::{Element, Load, Refusal};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket, newest_at};
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::split::shard_of_element;
+use tally::core::sketch::{HashId, HashKey, Token};
 use tally::protocol::messages::{Fault, Flushed, GlobalSum};
 use tally::protocol::version::{SeenCell, Version};
-use tally::sketch::{HashId, HashKey, Token};
 
 use super::isolate::Spawned;
 use super::network::{Answer, Message, unavailable};

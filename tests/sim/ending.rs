@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use tally::cluster::root::{Entry, Root};
-use tally::counter::id::Datacenter;
-use tally::counter::merge::Question;
-use tally::counter::queue::InboxId;
-use tally::counter::settings::{Settings, Ttl, TtlMode};
+use tally::core::cluster::root::{Entry, Root};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::merge::Question;
+use tally::core::counter::queue::InboxId;
+use tally::core::counter::settings::{Settings, Ttl, TtlMode};
 use tally::protocol::messages::Fault;
 
 use super::Boxed;

@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use tally::counter::ledger::WriteKey;
-use tally::counter::queue::{Death, Due, Event, Verdict};
+use tally::core::counter::ledger::WriteKey;
+use tally::core::counter::queue::{Death, Due, Event, Verdict};
 
 use super::oracle::{End, Oracle};
 

@@ -6,14 +6,14 @@ use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::counter::cell::STAMP_CLAMP_SECONDS;
-use tally::counter::id::CounterId;
-use tally::counter::inbox::{Admission, Draining, Head};
-use tally::counter::ledger::WriteKey;
-use tally::counter::nonces::Nonce;
-use tally::counter::numbers::Numbering;
-use tally::counter::parked::Parked;
-use tally::counter::queue::{Event, InboxId, Logged};
+use tally::core::counter::cell::STAMP_CLAMP_SECONDS;
+use tally::core::counter::id::CounterId;
+use tally::core::counter::inbox::{Admission, Draining, Head};
+use tally::core::counter::ledger::WriteKey;
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::numbers::Numbering;
+use tally::core::counter::parked::Parked;
+use tally::core::counter::queue::{Event, InboxId, Logged};
 use tally::protocol::messages::{Appended, Fault};
 
 use super::inbox_rows::InboxRows;

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use tally::counter::id::CounterId;
-use tally::counter::inbox::{Batch, Beginning, Head, NONCES_EVERY_ROWS};
-use tally::counter::nonces::Nonces;
-use tally::counter::queue::{Due, InboxId, LOGGED_HEAD_BYTES, Logged, LoggedHead, RETRY_MS};
+use tally::core::counter::id::CounterId;
+use tally::core::counter::inbox::{Batch, Beginning, Head, NONCES_EVERY_ROWS};
+use tally::core::counter::nonces::Nonces;
+use tally::core::counter::queue::{Due, InboxId, LOGGED_HEAD_BYTES, Logged, LoggedHead, RETRY_MS};
 use tally::protocol::messages::{Fault, decode, encode};
 
 use super::network::unavailable;

@@ -4,12 +4,12 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::counter::cell::{Cell, KnownNumbers, recall};
-use tally::counter::flush::{Changes, Refusal};
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, Keys, WriteKey};
-use tally::counter::ledgers::LedgerLimits;
-use tally::counter::numbers::Place;
+use tally::core::counter::cell::{Cell, KnownNumbers, recall};
+use tally::core::counter::flush::{Changes, Refusal};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::ledger::{Kept, Keyed, KeyedOutcome, Keys, WriteKey};
+use tally::core::counter::ledgers::LedgerLimits;
+use tally::core::counter::numbers::Place;
 use tally::protocol::messages::{Claimed, Counted, Fault, Holder, Owner};
 
 use super::GRANT_TRIES;

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
 use tally::protocol::messages::Fault;
 use tally::protocol::version::Version;
 

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use tally::counter::grant::Grant;
-use tally::counter::merge::{Part, Question};
-use tally::counter::split::Step;
+use tally::core::counter::grant::Grant;
+use tally::core::counter::merge::{Part, Question};
+use tally::core::counter::split::Step;
+use tally::core::sketch::Uniques;
 use tally::protocol::messages::{DatacenterSum, Fault};
-use tally::sketch::Uniques;
 
 use super::cell::Core;
 use super::network::{Answer, Message, Reply, all, unavailable};

@@ -3,7 +3,7 @@
 //! Invariant: a counter with a sliding time to live ends only when that has passed since everything that was
 //! counted, by the clocks of those who counted; clocks that differ may make it end so much earlier.
 
-use tally::counter::settings::{Ttl, TtlMode};
+use tally::core::counter::settings::{Ttl, TtlMode};
 
 use super::oracle::{Life, Oracle};
 

@@ -1,6 +1,6 @@
 //! Laws of conditions, each in a world of its own that is written out step by step.
 
-use tally::counter::ledger::WriteKey;
+use tally::core::counter::ledger::WriteKey;
 
 use super::deeds::Deed;
 use super::steps::Step;

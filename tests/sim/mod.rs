@@ -11,8 +11,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::queue::InboxId;
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::queue::InboxId;
 
 use network::{Message, Network, Reply};
 use oracle::Oracle;

@@ -11,15 +11,15 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
 
-use tally::cluster::root::Root;
-use tally::counter::flush::Load;
-use tally::counter::grant::Grant;
-use tally::counter::id::{CounterId, Datacenter};
-use tally::counter::ledger::{Keyed, Keys, WriteKey};
-use tally::counter::merge::{Part, Question};
-use tally::counter::nonces::Nonce;
-use tally::counter::queue::{Event, InboxId};
-use tally::counter::settings::TtlMode;
+use tally::core::cluster::root::Root;
+use tally::core::counter::flush::Load;
+use tally::core::counter::grant::Grant;
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::counter::ledger::{Keyed, Keys, WriteKey};
+use tally::core::counter::merge::{Part, Question};
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::queue::{Event, InboxId};
+use tally::core::counter::settings::TtlMode;
 use tally::protocol::messages::{
     Appended, Claimed, Counted, DatacenterSum, Fault, Flushed, Holder, Operate, Operated,
 };

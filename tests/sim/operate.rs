@@ -1,11 +1,11 @@
 //! Operations at the root, as `objects::operate`.
 
-use tally::cluster::operation::{Cells, Heard};
-use tally::cluster::root::{Entry, NeedsHome, Root};
-use tally::counter::id::Datacenter;
-use tally::counter::merge::Question;
-use tally::counter::settings::Settings;
-use tally::counter::total::Value;
+use tally::core::cluster::operation::{Cells, Heard};
+use tally::core::cluster::root::{Entry, NeedsHome, Root};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::merge::Question;
+use tally::core::counter::settings::Settings;
+use tally::core::counter::total::Value;
 use tally::protocol::messages::{
     Condition, DatacenterSum, Done, Fault, Operate, Operated, Operation, OperationKey, Put,
 };

@@ -6,16 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tally::cluster::root::Root;
-use tally::counter::cell::Cell;
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Recorded, WriteKey};
-use tally::counter::merge::{CellTotals, Question};
-use tally::counter::nonces::Nonce;
-use tally::counter::settings::Ttl;
-use tally::counter::total::Value;
+use tally::core::cluster::root::Root;
+use tally::core::counter::cell::Cell;
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::ledger::{Recorded, WriteKey};
+use tally::core::counter::merge::{CellTotals, Question};
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::settings::Ttl;
+use tally::core::counter::total::Value;
+use tally::core::sketch::{HashId, Token};
 use tally::protocol::messages::Flushed;
-use tally::sketch::{HashId, Token};
 
 use super::CELLS;
 use super::events::Events;

@@ -8,11 +8,11 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::WriteKey;
-use tally::counter::nonces::Nonce;
-use tally::counter::produce::{INBOX_LIMITS, Producer, Sent, WAIT_MS_MAX};
-use tally::counter::queue::Event;
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::ledger::WriteKey;
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::produce::{INBOX_LIMITS, Producer, Sent, WAIT_MS_MAX};
+use tally::core::counter::queue::Event;
 use tally::protocol::messages::{Appended, Fault};
 
 use super::isolate::Spawned;

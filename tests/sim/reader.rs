@@ -7,12 +7,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tally::counter::id::Datacenter;
-use tally::counter::merge::Question;
-use tally::counter::queue::InboxId;
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::merge::Question;
+use tally::core::counter::queue::InboxId;
+use tally::core::sketch::Uniques;
 use tally::protocol::messages::{Fault, GlobalSum};
 use tally::protocol::version::Version;
-use tally::sketch::Uniques;
 
 use super::edge::{Edge, View};
 use super::network::{Answer, Message, all, unavailable};

@@ -4,11 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use tally::cluster::root::{Entry, Root};
-use tally::counter::grant::Grant;
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::{Ledger, WriteKey};
-use tally::counter::queue::InboxId;
+use tally::core::cluster::root::{Entry, Root};
+use tally::core::counter::grant::Grant;
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::ledger::{Ledger, WriteKey};
+use tally::core::counter::queue::InboxId;
 use tally::protocol::messages::{Claimed, Done, Fault, Holder, Owner};
 
 use super::ending::Duty;

@@ -3,7 +3,7 @@
 //! Invariant: at rest a cell's rows hold the samples of exactly those writes that it has counted in its generation,
 //! whatever was lost, repeated, joined, refused by storage or crashed on the way.
 
-use tally::sketch::{Histogram, Sample};
+use tally::core::sketch::{Histogram, Sample};
 
 use super::oracle::Oracle;
 

@@ -2,10 +2,10 @@
 //!
 //! Invariant: as `oracle`: a sum has every cell at some moment since the read began, and nothing twice.
 
-use tally::counter::id::Datacenter;
-use tally::counter::total::{Sum, Value};
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::total::{Sum, Value};
+use tally::core::sketch::{Source, Uniques};
 use tally::protocol::messages::GlobalSum;
-use tally::sketch::{Source, Uniques};
 
 use super::oracle::{End, Oracle, plus, sum};
 use super::{CELLS, DATACENTERS};

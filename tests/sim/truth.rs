@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use tally::cluster::operation::Operations;
-use tally::cluster::root::Root;
-use tally::counter::id::Datacenter;
-use tally::counter::ledger::Keyed;
-use tally::counter::merge::CellTotals;
-use tally::counter::total::Value;
+use tally::core::cluster::operation::Operations;
+use tally::core::cluster::root::Root;
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::ledger::Keyed;
+use tally::core::counter::merge::CellTotals;
+use tally::core::counter::total::Value;
 use tally::protocol::messages::GlobalSum;
 use tally::protocol::version::Version;
 
@@ -79,7 +79,7 @@ fn baseline(operations: &Operations, place: usize, generation: u64) -> Totals {
     let beyond = operations.beyond(&datacenter(place / CELLS), &vec![(shard_of(place), none)]);
     // Counting nothing beyond a baseline is its negative.
     let (removed, added) = beyond.totals();
-    let number = |sum: tally::counter::total::Sum| sum.to_string().parse().expect("a number");
+    let number = |sum: tally::core::counter::total::Sum| sum.to_string().parse().expect("a number");
     (number(added), number(removed))
 }
 

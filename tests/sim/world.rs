@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 
-use tally::counter::split::Step as Change;
+use tally::core::counter::split::Step as Change;
 use tally::protocol::version::Version;
 
 use super::body::Body;

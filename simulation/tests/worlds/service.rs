@@ -75,18 +75,18 @@ impl Service {
         if is_told {
             world.keep_log(true);
         }
-        world.register::<tally::objects::Cell>(names::CELLS);
-        world.register::<tally::objects::Directory>(names::DIRECTORY);
-        world.register::<tally::objects::Inbox>(names::INBOXES);
-        world.register::<tally::objects::Limiter>(names::LIMITERS);
-        world.register::<tally::objects::Watcher>(names::WATCHERS);
+        world.register::<tally::node::objects::Cell>(names::CELLS);
+        world.register::<tally::node::objects::Directory>(names::DIRECTORY);
+        world.register::<tally::node::objects::Inbox>(names::INBOXES);
+        world.register::<tally::node::objects::Limiter>(names::LIMITERS);
+        world.register::<tally::node::objects::Watcher>(names::WATCHERS);
         world.set_aggregator(|host, arrived, _| async move {
-            tally::aggregator::answer(&host, &arrived).await
+            tally::node::aggregator::answer(&host, &arrived).await
         });
         world.set_consumer(|host, delivered| async move {
-            tally::aggregator::consumer::consume(&host, &delivered).await
+            tally::node::aggregator::consumer::consume(&host, &delivered).await
         });
-        world.set_edge(tally::edge::fetch);
+        world.set_edge(tally::node::edge::fetch);
         let keys = format!(r#"{{"keys":[{{"key":"{KEY}","scopes":["admin"]}}]}}"#);
         world.set(names::KEYS, Some(&keys));
         for (name, value) in &plan.settings {

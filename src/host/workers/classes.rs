@@ -11,7 +11,7 @@ use worker::{
 use super::storage::Stored;
 use super::{host, messages, sockets};
 use crate::host::object::{Object, Shell};
-use crate::objects;
+use crate::node::objects;
 
 /// Close code of a message that named none. It is never sent. Source: RFC 6455 section 7.4.1.
 const NO_CODE: u16 = 1_005;

@@ -16,7 +16,7 @@ use super::{host, messages, response};
 use crate::host::http::{Background, Context};
 use crate::host::{Host, Later};
 use crate::protocol::names::{ROLE, ROLE_AGGREGATOR};
-use crate::{aggregator, edge};
+use crate::{node::aggregator, node::edge};
 
 thread_local! {
     /// An isolate runs one Worker, so its role never changes.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::grant::{Grant, Permission, Scope, Target};
-use crate::limit::owner::Owner;
+use crate::core::limit::owner::Owner;
 use crate::protocol::names::LIMIT_RIGHTS;
 use crate::protocol::problem::{Code, Problem};
 

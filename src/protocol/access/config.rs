@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq;
 use super::grant::{Grant, Permission, PublicWrites, Scope};
 use super::key::{FixedKey, KEY_BYTES_MAX, KEY_BYTES_MIN};
 use super::refusal::{at_most, named, unreadable, wrong};
-use crate::counter::id::COUNTER_ID_BYTES_MAX;
+use crate::core::counter::id::COUNTER_ID_BYTES_MAX;
 use crate::protocol::problem::Problem;
 
 /// The longest `TALLY_KEYS`, in bytes: 1,000 keys of 64 bytes with scopes and prefixes are about 150 KB.

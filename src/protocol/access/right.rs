@@ -2,7 +2,7 @@
 
 use super::caller::Caller;
 use super::grant::{Permission, Scope};
-use crate::counter::id::CounterId;
+use crate::core::counter::id::CounterId;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::names::limit_right;
 use crate::protocol::problem::Problem;

@@ -11,7 +11,7 @@ use super::super::problem::{Code, Problem};
 use super::Record;
 use super::by::By;
 use super::json::{Text, Whole, bytes_of, present, read_object};
-use crate::sketch::Sample;
+use crate::core::sketch::Sample;
 
 /// The longest element that uniques are counted by, in bytes of UTF-8.
 pub const UNIQUE_BYTES_MAX: usize = 1024;

@@ -14,10 +14,10 @@ pub use super::gathered::{Gathered, Identified, Manner};
 pub use super::hashes::{Hashed, Hashes};
 use super::report::Report;
 use super::{Record, length};
-use crate::counter::id::CounterId;
-use crate::counter::samples::insert_sample;
-use crate::counter::settings::UniqueHash;
-use crate::sketch::redis_hash;
+use crate::core::counter::id::CounterId;
+use crate::core::counter::samples::insert_sample;
+use crate::core::counter::settings::UniqueHash;
+use crate::core::sketch::redis_hash;
 
 /// How far a record's time may be from the clock where nothing else is set, in milliseconds.
 pub const CLOCK_SKEW_MS: i64 = 5_000;

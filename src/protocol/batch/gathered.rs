@@ -7,10 +7,10 @@ use super::gather::Times;
 use super::hashes::Hashed;
 use super::lines::LineNumbers;
 use super::report::Report;
-use crate::counter::ledger::WriteKey;
-use crate::counter::samples::Samples;
-use crate::counter::settings::UniqueHash;
-use crate::sketch::{HashId, Sample};
+use crate::core::counter::ledger::WriteKey;
+use crate::core::counter::samples::Samples;
+use crate::core::counter::settings::UniqueHash;
+use crate::core::sketch::{HashId, Sample};
 
 /// How what a body holds is to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! The hashes of a batch: of elements, by the deployment's key, which may be rotated, and by Redis's own; and of names, whose
 //! key may not be rotated.
 
-use crate::counter::flush::Element;
-use crate::counter::settings::UniqueHash;
-use crate::sketch::HashId;
+use crate::core::counter::flush::Element;
+use crate::core::counter::settings::UniqueHash;
+use crate::core::sketch::HashId;
 
 /// An element's hashes. Which of them its counter counts by is often known only once its cell was asked, and then the
 /// element itself is gone.

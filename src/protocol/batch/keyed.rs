@@ -13,14 +13,14 @@ use super::hashes::Hashed;
 use super::lines::LineNumbers;
 use super::plan::{Addressed, Rehashed};
 use super::report::Report;
-use crate::counter::flush::Load;
-use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::{Keyed, WriteKey};
-use crate::counter::split::shard_of_element;
+use crate::core::counter::flush::Load;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::{Keyed, WriteKey};
+use crate::core::counter::split::shard_of_element;
+use crate::core::sketch::Histogram;
 use crate::protocol::keyed::element_second;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::Problem;
-use crate::sketch::Histogram;
 
 /// The most keyed writes that one message carries: each is two rows at the lead, so a message takes about
 /// 0.1 s.

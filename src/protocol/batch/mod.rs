@@ -29,8 +29,8 @@
 use std::borrow::Cow;
 
 use super::problem::Problem;
-use crate::counter::id::CounterId;
-use crate::sketch::Sample;
+use crate::core::counter::id::CounterId;
+use crate::core::sketch::Sample;
 
 pub mod by;
 pub mod civil;

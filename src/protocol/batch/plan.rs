@@ -13,14 +13,14 @@ use super::hashes::Hashed;
 use super::keyed::{BodyKey, Calls, KEYED_AT_ONCE_MAX, KeyedWrites};
 use super::lines::LineNumbers;
 use super::report::Report;
-use crate::counter::flush::{Element, Load};
-use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::settings::{SHARDS_MAX, UniqueHash};
-use crate::counter::split::shard_of_element;
+use crate::core::counter::flush::{Element, Load};
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::settings::{SHARDS_MAX, UniqueHash};
+use crate::core::counter::split::shard_of_element;
+use crate::core::sketch::HashId;
 use crate::protocol::bounds::CALLS_MAX;
 use crate::protocol::names::CellAddress;
 use crate::protocol::problem::{Code, Problem};
-use crate::sketch::HashId;
 
 /// Calls of an invocation that are left for the rest: secrets, settings.
 const OTHER_CALLS: usize = 200;

@@ -6,9 +6,9 @@
 use serde::Serialize;
 
 use super::PolicyName;
-use crate::counter::id::{CounterId, Datacenter};
-use crate::limit::meter::{NEVER_MS, Verdict};
-use crate::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::limit::meter::{NEVER_MS, Verdict};
+use crate::core::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
 use crate::protocol::problem::{Code, Problem};
 
 /// Header with the quota of each policy.

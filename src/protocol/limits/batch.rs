@@ -3,10 +3,10 @@
 //! Invariant: a check keeps its place, so that it gets its own verdict, in order of arrival; equal ones are counted and
 //! not repeated, so that a hot key costs a message one entry.
 
-use crate::counter::cargo::Cargo;
-use crate::counter::lane::BATCH_ENTRIES_MAX;
-use crate::counter::split::Rate;
-use crate::limit::policy::Policy;
+use crate::core::counter::cargo::Cargo;
+use crate::core::counter::lane::BATCH_ENTRIES_MAX;
+use crate::core::counter::split::Rate;
+use crate::core::limit::policy::Policy;
 use crate::protocol::messages::Demand;
 
 use super::PolicyName;

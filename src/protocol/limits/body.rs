@@ -3,8 +3,8 @@
 use serde::Deserialize;
 
 use super::PolicyName;
-use crate::counter::id::CounterId;
-use crate::limit::policy::{Algorithm, Durability, OnError, Policy, PolicyFault, Scope};
+use crate::core::counter::id::CounterId;
+use crate::core::limit::policy::{Algorithm, Durability, OnError, Policy, PolicyFault, Scope};
 use crate::protocol::batch::json::{Whole, present, read_object};
 use crate::protocol::problem::{Code, Problem};
 

@@ -7,7 +7,7 @@
 //! | `answer` | verdicts, policies and refusals as they are told |
 //! | [`batch`] | how checks of one isolate join into one message |
 //!
-//! What decides is [`crate::limit`].
+//! What decides is [`crate::core::limit`].
 
 mod answer;
 pub mod batch;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::limit::policy::{Algorithm, Policy};
+use crate::core::limit::policy::{Algorithm, Policy};
 use crate::protocol::problem::{Code, Problem};
 
 /// The longest name of a policy, in bytes: it stands in two headers of each answer.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use super::sight::{Shown, Sight, Tag};
 use super::{COUNTERS_MAX, LOST_MS, PING_MS};
-use crate::counter::id::CounterId;
+use crate::core::counter::id::CounterId;
 use crate::protocol::order::in_order;
 
 /// A watcher, by a number that the hub gives it.

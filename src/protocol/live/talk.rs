@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::board::Update;
 use super::{ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, MESSAGE_BYTES_MAX, RETRY_MS};
-use crate::counter::id::CounterId;
+use crate::core::counter::id::CounterId;
 use crate::protocol::messages::{Fault, decode, encode};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Query;

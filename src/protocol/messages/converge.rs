@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::cluster::push;
-use crate::cluster::root::Root;
-use crate::cluster::view::ViewAtRest;
-use crate::counter::grant::Grant;
-use crate::counter::id::{CounterId, Datacenter};
+use crate::core::cluster::push;
+use crate::core::cluster::root::Root;
+use crate::core::cluster::view::ViewAtRest;
+use crate::core::counter::grant::Grant;
+use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::names::{Address, CellAddress};
 
 calls! {

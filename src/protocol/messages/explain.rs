@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Call, DatacenterSum, GlobalSum, Read, Sum};
-use crate::counter::id::Datacenter;
-use crate::counter::queue::InboxId;
+use crate::core::counter::id::Datacenter;
+use crate::core::counter::queue::InboxId;
 use crate::protocol::names::Address;
 
 calls! {

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
-use crate::counter::samples::Samples;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
+use crate::core::counter::samples::Samples;
 use crate::protocol::names::{Address, CellAddress};
 
 calls! {

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::cluster::spread::Counts;
-use crate::counter::id::CounterId;
-use crate::limit::lease;
-use crate::limit::meter::Verdict;
-use crate::limit::owner::Owner;
-use crate::limit::policy::Policy;
-use crate::limit::table::ReservationId;
+use crate::core::cluster::spread::Counts;
+use crate::core::counter::id::CounterId;
+use crate::core::limit::lease;
+use crate::core::limit::meter::Verdict;
+use crate::core::limit::owner::Owner;
+use crate::core::limit::policy::Policy;
+use crate::core::limit::table::ReservationId;
 use crate::protocol::limits::PolicyName;
 use crate::protocol::names::{Address, LimiterAddress};
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::counter::id::{CounterId, Datacenter};
+use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::live::sight::Sight;
 use crate::protocol::names::Address;
 

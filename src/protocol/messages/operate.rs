@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::cluster::root::Root;
-use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::ledger::WriteKey;
-use crate::counter::settings::{TtlMode, UniqueHash};
-use crate::counter::total::Value;
+use crate::core::cluster::root::Root;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::WriteKey;
+use crate::core::counter::settings::{TtlMode, UniqueHash};
+use crate::core::counter::total::Value;
 use crate::protocol::names::Address;
 use crate::protocol::version::Version;
 

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Call, GlobalSum, Read};
-use crate::counter::id::CounterId;
-use crate::counter::nonces::Nonce;
-use crate::counter::queue::{DeadLetter, Due, Event, InboxId};
+use crate::core::counter::id::CounterId;
+use crate::core::counter::nonces::Nonce;
+use crate::core::counter::queue::{DeadLetter, Due, Event, InboxId};
 use crate::protocol::names::Address;
 
 calls! {

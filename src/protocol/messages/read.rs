@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Call, DatacenterSum, Origin};
-use crate::cluster::root::Root;
-use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::{Question, Range, join};
-use crate::counter::total::{Sum as Total, Value};
+use crate::core::cluster::root::Root;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::merge::{Question, Range, join};
+use crate::core::counter::total::{Sum as Total, Value};
+use crate::core::sketch::Uniques;
 use crate::protocol::health::Ailment;
 use crate::protocol::metrics::Snapshot;
 use crate::protocol::names::Address;
-use crate::sketch::Uniques;
 
 calls! {
     List => Vec<(CounterId, Root)>, "/list", |it| Address::Directory(it.partition);

@@ -7,9 +7,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Call;
+use crate::core::sketch::HashId;
 use crate::protocol::names::Address;
 use crate::protocol::visitor::Salt;
-use crate::sketch::HashId;
 
 calls! {
     GetSecrets => Secrets, "/secrets", |_| Address::Directory(0);

@@ -5,12 +5,12 @@ use serde::Serialize;
 use super::number::Exact;
 use super::to_json;
 use super::told::Told;
-use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::samples::samples_from_rest;
-use crate::counter::total::Value;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::samples::samples_from_rest;
+use crate::core::counter::total::Value;
+use crate::core::sketch::MAX_RELATIVE_ERROR;
 use crate::protocol::messages::DatacenterSum;
 use crate::protocol::query::SamplesWindow;
-use crate::sketch::MAX_RELATIVE_ERROR;
 
 #[derive(Serialize)]
 struct StretchView {

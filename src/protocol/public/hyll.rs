@@ -5,11 +5,11 @@ use serde::Serialize;
 use super::number::Estimate;
 use super::to_json;
 use super::told::Told;
-use crate::counter::id::CounterId;
-use crate::counter::settings::UniqueHash;
+use crate::core::counter::id::CounterId;
+use crate::core::counter::settings::UniqueHash;
+use crate::core::sketch::Hyll;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Window;
-use crate::sketch::Hyll;
 
 /// The unique elements of a counter, of a window if there is one, with their registers merged as Redis does.
 ///

@@ -3,7 +3,7 @@
 use super::number::Exact;
 use super::to_json;
 use super::told::Told;
-use crate::counter::total::Value;
+use crate::core::counter::total::Value;
 use crate::protocol::live::pace::thousandths_json;
 use crate::protocol::live::sight::{self, Tag};
 

@@ -21,10 +21,10 @@ use super::names::CellAddress;
 use super::order::in_order;
 use super::problem::Code;
 use super::version::Version;
-use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::queue::Death;
-use crate::counter::total::Value;
-use crate::sketch::HashId;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::queue::Death;
+use crate::core::counter::total::Value;
+use crate::core::sketch::HashId;
 
 mod distribution;
 mod explain;

@@ -4,8 +4,8 @@ use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::counter::total::Value;
-use crate::sketch::{Estimated, Uniques};
+use crate::core::counter::total::Value;
+use crate::core::sketch::{Estimated, Uniques};
 
 /// An exact number of any size: a JSON number, or a decimal string where the reader asked for
 /// strings and a JavaScript number would not hold it.

@@ -5,15 +5,15 @@ use serde::Serialize;
 use super::number::{Estimate, Exact};
 use super::rounding::Rounding;
 use super::to_json;
-use crate::cluster::root::Root;
-use crate::counter::id::{CounterId, Datacenter};
-use crate::counter::merge::{Range, Summary, join};
-use crate::counter::settings::{TtlMode, UniqueHash};
-use crate::counter::total::Value;
+use crate::core::cluster::root::Root;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::merge::{Range, Summary, join};
+use crate::core::counter::settings::{TtlMode, UniqueHash};
+use crate::core::counter::total::Value;
+use crate::core::sketch::Uniques;
 use crate::protocol::messages::{DatacenterSum, GlobalSum, Origin};
 use crate::protocol::query::Window;
 use crate::protocol::version::Version;
-use crate::sketch::Uniques;
 
 /// When and how a sum was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

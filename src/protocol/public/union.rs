@@ -6,10 +6,10 @@ use super::number::Estimate;
 use super::rounding::Rounding;
 use super::to_json;
 use super::told::Told;
-use crate::counter::id::CounterId;
+use crate::core::counter::id::CounterId;
+use crate::core::sketch::{HashId, Uniques};
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::query::Window;
-use crate::sketch::{HashId, Uniques};
 
 /// The unique elements of several counters, of a window if there is one. Counters that went through a new key together
 /// have epochs in common, and are joined epoch by epoch.

@@ -10,85 +10,85 @@
 /// Hands the table to a macro.
 macro_rules! route_table {
     ($generate:ident) => {
-        $generate! { (visit, caller)
+        $generate! { (context, caller)
             Increment(id: CounterId) "POST" "/counters/{id}/increment" "increment"
-                Right::Counter(Scope::Write, id.as_str()) => write::increment(visit, &caller, id).await;
+                Right::Counter(Scope::Write, id.as_str()) => write::increment(context, &caller, id).await;
             Decrement(id: CounterId) "POST" "/counters/{id}/decrement" "decrement"
-                Right::Counter(Scope::Write, id.as_str()) => write::decrement(visit, &caller, id).await;
+                Right::Counter(Scope::Write, id.as_str()) => write::decrement(context, &caller, id).await;
             Read(id: CounterId) "GET" "/counters/{id}" "read"
-                Right::Counter(Scope::Read, id.as_str()) => read::counter(visit, id).await;
+                Right::Counter(Scope::Read, id.as_str()) => read::counter(context, id).await;
             Put(id: CounterId) "PUT" "/counters/{id}" "put"
-                Right::Counter(Scope::Admin, id.as_str()) => manage::put(visit, id).await;
+                Right::Counter(Scope::Admin, id.as_str()) => administration::put(context, id).await;
             Delete(id: CounterId) "DELETE" "/counters/{id}" "delete"
-                Right::Counter(Scope::Admin, id.as_str()) => manage::delete(visit, id).await;
+                Right::Counter(Scope::Admin, id.as_str()) => administration::delete(context, id).await;
             Set(id: CounterId) "PUT" "/counters/{id}/value" "set"
-                Right::Counter(Scope::Admin, id.as_str()) => manage::set(visit, id).await;
+                Right::Counter(Scope::Admin, id.as_str()) => administration::set(context, id).await;
             Reset(id: CounterId) "POST" "/counters/{id}/reset" "reset"
-                Right::Counter(Scope::Admin, id.as_str()) => manage::reset(visit, id).await;
+                Right::Counter(Scope::Admin, id.as_str()) => administration::reset(context, id).await;
             History(id: CounterId) "GET" "/counters/{id}/history" "history"
-                Right::Counter(Scope::Read, id.as_str()) => read::history(visit, id).await;
+                Right::Counter(Scope::Read, id.as_str()) => read::history(context, id).await;
             Distribution(id: CounterId) "GET" "/counters/{id}/distribution" "distribution"
-                Right::Counter(Scope::Read, id.as_str()) => distribution::distribution(visit, id).await;
+                Right::Counter(Scope::Read, id.as_str()) => distribution::distribution(context, id).await;
             List "GET" "/counters" "list"
-                Right::Named(Scope::Read) => manage::list(visit, &caller).await;
+                Right::Named(Scope::Read) => administration::list(context, &caller).await;
             Aggregate(prefix: String) "GET" "/counters/{prefix}*/aggregate" "aggregate"
-                Right::Counter(Scope::Read, prefix) => aggregate::aggregate(visit, prefix).await;
+                Right::Counter(Scope::Read, prefix) => aggregate::aggregate(context, prefix).await;
             ExportHyll(id: CounterId) "GET" "/counters/{id}/uniques/hyll" "hyll_export"
-                Right::Counter(Scope::Read, id.as_str()) => hyll::export(visit, id).await;
+                Right::Counter(Scope::Read, id.as_str()) => hyll::export(context, id).await;
             ImportHyll(id: CounterId) "PUT" "/counters/{id}/uniques/hyll" "hyll_import"
-                Right::Write(id.as_str(), Permission::Hyll) => hyll::import(visit, id).await;
+                Right::Write(id.as_str(), Permission::Hyll) => hyll::import(context, id).await;
             Uniques "GET" "/uniques" "uniques"
-                Right::Named(Scope::Read) => uniques::uniques(visit, &caller).await;
+                Right::Named(Scope::Read) => uniques::uniques(context, &caller).await;
             Rotate "POST" "/uniques/rotate" "uniques_rotate"
-                Right::Counter(Scope::Admin, "") => uniques::rotate(visit).await;
+                Right::Counter(Scope::Admin, "") => uniques::rotate(context).await;
             // Answered by a stream, before this.
             Live "GET" "/live" "live"
                 Right::Named(Scope::Read) => Ok(Answer::text(String::new()));
             Events "POST" "/events" "events"
-                Right::Somewhere(Scope::Write, &[]) => bulk::events(visit, &caller).await;
+                Right::Somewhere(Scope::Write, &[]) => bulk::events(context, &caller).await;
             Ingest "POST" "/ingest" "ingest"
-                Right::Somewhere(Scope::Write, &[Permission::Ingest]) => bulk::ingest(visit, &caller).await;
+                Right::Somewhere(Scope::Write, &[Permission::Ingest]) => bulk::ingest(context, &caller).await;
             Event "POST" "/api/event" "api_event"
-                Right::Somewhere(Scope::Write, &[]) => queue::event(visit, &caller).await;
+                Right::Somewhere(Scope::Write, &[]) => queue::event(context, &caller).await;
             Count "GET" "/api/counter" "api_counter"
-                Right::Named(Scope::Read) => queue::counter(visit, &caller).await;
+                Right::Named(Scope::Read) => queue::counter(context, &caller).await;
             DeadLetters "GET" "/api/dead-letters" "api_dead_letters"
-                Right::Counter(Scope::Admin, "") => queue::dead_letters(visit).await;
+                Right::Counter(Scope::Admin, "") => queue::dead_letters(context).await;
             ListPolicies "GET" "/limits" "limit_policies"
-                Right::Named(Scope::Read) => limits::list_policies(visit, &caller).await;
+                Right::Named(Scope::Read) => limits::list_policies(context, &caller).await;
             CheckMany "POST" "/limits" "limit_checks"
-                Right::Named(Scope::Write) => limit_checks::check_many(visit, &caller).await;
+                Right::Named(Scope::Write) => limit_checks::check_many(context, &caller).await;
             GetPolicy(policy: PolicyName) "GET" "/limits/{policy}" "limit_policy_get"
-                Right::Limit(Scope::Read, policy, None) => limits::get_policy(visit, policy).await;
+                Right::Limit(Scope::Read, policy, None) => limits::get_policy(context, policy).await;
             PutPolicy(policy: PolicyName) "PUT" "/limits/{policy}" "limit_policy_put"
-                Right::Limit(Scope::Admin, policy, None) => limits::put_policy(visit, policy).await;
+                Right::Limit(Scope::Admin, policy, None) => limits::put_policy(context, policy).await;
             DeletePolicy(policy: PolicyName) "DELETE" "/limits/{policy}" "limit_policy_delete"
-                Right::Limit(Scope::Admin, policy, None) => limits::delete_policy(visit, policy).await;
+                Right::Limit(Scope::Admin, policy, None) => limits::delete_policy(context, policy).await;
             Peek(policy: PolicyName, key: CounterId) "GET" "/limits/{policy}/{key}" "limit_peek"
-                Right::Limit(Scope::Read, policy, Some(key)) => limits::peek(visit, policy, key).await;
+                Right::Limit(Scope::Read, policy, Some(key)) => limits::peek(context, policy, key).await;
             Check(policy: PolicyName, key: CounterId) "POST" "/limits/{policy}/{key}" "limit_check"
-                Right::Named(Scope::Write) => limits::check(visit, &caller, policy, key).await;
+                Right::Named(Scope::Write) => limits::check(context, &caller, policy, key).await;
             Forget(policy: PolicyName, key: CounterId) "DELETE" "/limits/{policy}/{key}" "limit_forget"
-                Right::Limit(Scope::Admin, policy, Some(key)) => limits::forget(visit, policy, key).await;
+                Right::Limit(Scope::Admin, policy, Some(key)) => limits::forget(context, policy, key).await;
             Refund(policy: PolicyName, key: CounterId) "POST" "/limits/{policy}/{key}/refund" "limit_refund"
-                Right::Limit(Scope::Refund, policy, Some(key)) => limits::refund(visit, policy, key).await;
+                Right::Limit(Scope::Refund, policy, Some(key)) => limits::refund(context, policy, key).await;
             Pixel(id: CounterId) "GET" "/pixel/{id}.gif" "pixel"
-                Right::Image(Scope::Write, id.as_str()) => pages::pixel(visit, &caller, id).await;
+                Right::Image(Scope::Write, id.as_str()) => embeds::pixel(context, &caller, id).await;
             Badge(id: CounterId) "GET" "/badge/{id}.svg" "badge"
-                Right::Image(Scope::Read, id.as_str()) => pages::badge(visit, &caller, id).await;
+                Right::Image(Scope::Read, id.as_str()) => embeds::badge(context, &caller, id).await;
             Script "GET" "/tally.js" "script"
-                Right::Everybody => files::script(&visit.host);
+                Right::Everybody => files::script(&context.host);
             Index "GET" "/" "index"
-                Right::Everybody => Ok(files::index(visit));
+                Right::Everybody => Ok(files::index(context));
             // The numbers are of all counters, so a key for a prefix does not do.
             Metrics "GET" "/metrics" "metrics"
-                Right::Counter(Scope::Admin, "") => metrics::metrics(visit).await;
+                Right::Counter(Scope::Admin, "") => metrics::metrics(context).await;
             Dashboard(file: Option<String>) "GET" "/dashboard{/file}" "dashboard"
-                Right::Everybody => files::dashboard(&visit.host, file.as_deref());
+                Right::Everybody => files::dashboard(&context.host, file.as_deref());
             Health "GET" "/healthz" "healthz"
-                Right::Everybody => health::health(visit).await;
+                Right::Everybody => health::health(context).await;
             OpenApi "GET" "/openapi.json" "openapi"
-                Right::Everybody => files::openapi(&visit.host);
+                Right::Everybody => files::openapi(&context.host);
         }
     };
 }

@@ -1,7 +1,7 @@
 //! What tests of tables of limits share: checks of a policy that is called "p".
 
-use tally::limit::policy::Policy;
-use tally::limit::table::{Check, Table};
+use tally::core::limit::policy::Policy;
+use tally::core::limit::table::{Check, Table};
 
 pub fn check<'a>(policy: &'a Policy, key: &'a str, cost: u64) -> Check<'a> {
     Check::of("p", policy, key, cost)

@@ -1,6 +1,6 @@
 //! Sketches for statistics: of random elements, and of any number of them without inserting each.
 
-use tally::sketch::Sketch;
+use tally::core::sketch::Sketch;
 
 /// Hashes for tests, 64 good bits each. Source: Steele, Lea and Flood, SplitMix (2014).
 pub struct SplitMix(u64);

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use tally::cluster::delta::{Delta, Feed, Gathering, Have, Marks, Replica, Taken};
-use tally::cluster::view::{DatacenterState, View, ViewAtRest};
-use tally::counter::flush::Element;
-use tally::counter::id::Datacenter;
-use tally::counter::merge::CellTotals;
+use tally::core::cluster::delta::{Delta, Feed, Gathering, Have, Marks, Replica, Taken};
+use tally::core::cluster::view::{DatacenterState, View, ViewAtRest};
+use tally::core::counter::flush::Element;
+use tally::core::counter::id::Datacenter;
+use tally::core::counter::merge::CellTotals;
+use tally::core::sketch::{HashKey, Uniques, hash};
 use tally::protocol::messages::{decode, encode};
-use tally::sketch::{HashKey, Uniques, hash};
 
 pub const LEADS: usize = 2;
 pub const VIEWS: usize = 2;

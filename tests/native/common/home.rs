@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use tally::counter::cell::Cell;
-use tally::counter::flush::{Changes, Load, Refusal};
-use tally::counter::grant::{Grant, Taken};
-use tally::counter::ledger::{Kept, Keyed, KeyedOutcome, Keys, RECORDS_MAX, WriteKey};
-use tally::counter::ledgers::LedgerLimits;
-use tally::counter::merge::Question;
-use tally::counter::nonces::Nonce;
-use tally::counter::settings::Settings;
-use tally::counter::total::{CellTotal, Sum, Value};
+use tally::core::counter::cell::Cell;
+use tally::core::counter::flush::{Changes, Load, Refusal};
+use tally::core::counter::grant::{Grant, Taken};
+use tally::core::counter::ledger::{Kept, Keyed, KeyedOutcome, Keys, RECORDS_MAX, WriteKey};
+use tally::core::counter::ledgers::LedgerLimits;
+use tally::core::counter::merge::Question;
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::settings::Settings;
+use tally::core::counter::total::{CellTotal, Sum, Value};
 
 pub const NOW_MS: i64 = 1_777_593_630_000;
 pub const LIMITS: LedgerLimits = LedgerLimits {

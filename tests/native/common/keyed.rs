@@ -4,16 +4,18 @@ use super::rows::Rows;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tally::counter::cell::Cell;
-use tally::counter::flush::{Changes, Load, Refusal};
-use tally::counter::grant::Grant;
-use tally::counter::history::Step;
-use tally::counter::ledger::{Keyed, KeyedOutcome, Keys, Record, Recorded, SeenValue, WriteKey};
-use tally::counter::ledgers::LedgerLimits;
-use tally::counter::merge::{Question, Range};
-use tally::counter::nonces::Nonce;
-use tally::counter::settings::Settings;
-use tally::counter::total::{CellTotal, DELTA_MAX, Value};
+use tally::core::counter::cell::Cell;
+use tally::core::counter::flush::{Changes, Load, Refusal};
+use tally::core::counter::grant::Grant;
+use tally::core::counter::history::Step;
+use tally::core::counter::ledger::{
+    Keyed, KeyedOutcome, Keys, Record, Recorded, SeenValue, WriteKey,
+};
+use tally::core::counter::ledgers::LedgerLimits;
+use tally::core::counter::merge::{Question, Range};
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::settings::Settings;
+use tally::core::counter::total::{CellTotal, DELTA_MAX, Value};
 use tally::protocol::messages::{decode, encode};
 
 /// 1 May 2026, 00:00:30 UTC.

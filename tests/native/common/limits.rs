@@ -1,6 +1,6 @@
 //! What tests of rate limits share: chance by seed, policies of all kinds.
 
-use tally::limit::policy::{Algorithm, Policy};
+use tally::core::limit::policy::{Algorithm, Policy};
 
 /// Any time, not the beginning of a window.
 pub const BEGIN_MS: i64 = 1_777_593_630_123;

@@ -2,15 +2,15 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally::counter::cell::Cell;
-use tally::counter::flush::{Changes, Element, Load};
-use tally::counter::grant::{Grant, Taken};
-use tally::counter::history::Step;
-use tally::counter::merge::{Question, Range};
-use tally::counter::nonces::Nonce;
-use tally::counter::settings::Settings;
-use tally::counter::spans::{BY_DAYS_SECONDS, told};
-use tally::sketch::{HashKey, Source, Token, Uniques, hash};
+use tally::core::counter::cell::Cell;
+use tally::core::counter::flush::{Changes, Element, Load};
+use tally::core::counter::grant::{Grant, Taken};
+use tally::core::counter::history::Step;
+use tally::core::counter::merge::{Question, Range};
+use tally::core::counter::nonces::Nonce;
+use tally::core::counter::settings::Settings;
+use tally::core::counter::spans::{BY_DAYS_SECONDS, told};
+use tally::core::sketch::{HashKey, Source, Token, Uniques, hash};
 
 use super::rows::Rows;
 

@@ -5,15 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use tally::counter::cell::{Cell, Hot};
-use tally::counter::flush::Changes;
-use tally::counter::history::Step;
-use tally::counter::ledger::{Kept, Keys, NewRecord, WriteKey};
-use tally::counter::numbers::{Numbers, slot_of};
-use tally::counter::samples::{hour_to_fold, hours_kept_from};
-use tally::counter::spans::{Rows as StretchRows, kept_seconds, rows_of};
+use tally::core::counter::cell::{Cell, Hot};
+use tally::core::counter::flush::Changes;
+use tally::core::counter::history::Step;
+use tally::core::counter::ledger::{Kept, Keys, NewRecord, WriteKey};
+use tally::core::counter::numbers::{Numbers, slot_of};
+use tally::core::counter::samples::{hour_to_fold, hours_kept_from};
+use tally::core::counter::spans::{Rows as StretchRows, kept_seconds, rows_of};
+use tally::core::sketch::{Histogram, Uniques};
 use tally::protocol::messages::{decode, encode};
-use tally::sketch::{Histogram, Uniques};
 
 const HOT: u8 = 1;
 const ALL_TIME: u8 = 2;

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use tally::cluster::delta::{Delta, Have, Taken};
-use tally::cluster::push::{Push, Pushed};
-use tally::cluster::view::{DatacenterState, View};
-use tally::counter::merge::CellTotals;
+use tally::core::cluster::delta::{Delta, Have, Taken};
+use tally::core::cluster::push::{Push, Pushed};
+use tally::core::cluster::view::{DatacenterState, View};
+use tally::core::counter::merge::CellTotals;
 
 use super::figures::Kind;
 use super::places::home_of;

@@ -8,8 +8,8 @@
 
 use std::rc::Rc;
 
-use tally::cluster::delta::{Basis, CellChange, Delta, Mark, Part};
-use tally::cluster::view::Heard;
+use tally::core::cluster::delta::{Basis, CellChange, Delta, Mark, Part};
+use tally::core::cluster::view::Heard;
 use tally::protocol::messages::encode;
 
 use super::air::Air;

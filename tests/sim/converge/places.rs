@@ -5,7 +5,7 @@
 //! 15 of its regions; of the two directions of a pair the slower one. Between two regions the median is
 //! 165 ms, the least 13 ms (London and Paris), the most 348 ms (Johannesburg and Sydney).
 
-use tally::counter::id::Datacenter;
+use tally::core::counter::id::Datacenter;
 
 use super::chance::Chance;
 

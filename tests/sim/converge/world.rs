@@ -5,13 +5,13 @@
 
 use std::rc::Rc;
 
-use tally::cluster::delta::{Delta, Gathering, Have, Marks, Replica};
-use tally::cluster::push::{Push, Pushed, Pusher};
-use tally::cluster::ring::Ring;
-use tally::cluster::view::View;
-use tally::cluster::watch::{Held, Poller, Watch};
-use tally::counter::id::{CounterId, Datacenter};
-use tally::sketch::{HashKey, Sketch, Source, Token, Uniques, hash};
+use tally::core::cluster::delta::{Delta, Gathering, Have, Marks, Replica};
+use tally::core::cluster::push::{Push, Pushed, Pusher};
+use tally::core::cluster::ring::Ring;
+use tally::core::cluster::view::View;
+use tally::core::cluster::watch::{Held, Poller, Watch};
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::core::sketch::{HashKey, Sketch, Source, Token, Uniques, hash};
 
 use super::air::Air;
 use super::chance::Chance;

@@ -93,17 +93,17 @@ impl Deployment {
             queue_ms_max: lines::number(queue, "wait_ms", Faults::NONE.queue_ms_max),
             ..Faults::NONE
         });
-        world.register::<tally::objects::Cell>(names::CELLS);
-        world.register::<tally::objects::Directory>(names::DIRECTORY);
-        world.register::<tally::objects::Inbox>(names::INBOXES);
-        world.register::<tally::objects::Limiter>(names::LIMITERS);
-        world.register::<tally::objects::Watcher>(names::WATCHERS);
+        world.register::<tally::node::objects::Cell>(names::CELLS);
+        world.register::<tally::node::objects::Directory>(names::DIRECTORY);
+        world.register::<tally::node::objects::Inbox>(names::INBOXES);
+        world.register::<tally::node::objects::Limiter>(names::LIMITERS);
+        world.register::<tally::node::objects::Watcher>(names::WATCHERS);
         world.set_aggregator(|host, arrived, _| async move {
-            tally::aggregator::answer(&host, &arrived).await
+            tally::node::aggregator::answer(&host, &arrived).await
         });
-        world.set_edge(tally::edge::fetch);
+        world.set_edge(tally::node::edge::fetch);
         world.set_consumer(|host, delivered| async move {
-            tally::aggregator::consumer::consume(&host, &delivered).await
+            tally::node::aggregator::consumer::consume(&host, &delivered).await
         });
         let site = world.site(SITE, lines::number(options, "edges", 1));
         let judging = Rc::<Judging>::default();

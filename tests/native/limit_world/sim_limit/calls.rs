@@ -1,8 +1,8 @@
 //! Calls of datacenters, and the messages that they cause.
 
-use tally::limit::lease::{Admission, Request};
-use tally::limit::policy::Scope;
-use tally::limit::table::Check;
+use tally::core::limit::lease::{Admission, Request};
+use tally::core::limit::policy::Scope;
+use tally::core::limit::table::Check;
 
 use super::{Event, Failures, KEY, POLICY, Waiting, World};
 

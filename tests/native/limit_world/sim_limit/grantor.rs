@@ -1,8 +1,8 @@
 //! The one that lends, and what it stores.
 
-use tally::limit::lease::{Answer, LeaseId, Request};
-use tally::limit::policy::Scope;
-use tally::limit::table::Check;
+use tally::core::limit::lease::{Answer, LeaseId, Request};
+use tally::core::limit::policy::Scope;
+use tally::core::limit::table::Check;
 
 use super::{Event, KEY, POLICY, World};
 

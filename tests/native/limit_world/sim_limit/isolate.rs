@@ -1,6 +1,6 @@
 //! Calls of isolates: from what they hold, else judged by the limiter of their datacenter.
 
-use tally::limit::table::Check;
+use tally::core::limit::table::Check;
 
 use super::{Event, KEY, POLICY, World};
 

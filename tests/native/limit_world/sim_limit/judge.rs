@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tally::limit::policy::{Algorithm, Policy};
+use tally::core::limit::policy::{Algorithm, Policy};
 
 /// What is said of a world.
 #[derive(Debug)]

@@ -8,10 +8,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use tally::limit::holders::Holders;
-use tally::limit::lease::{Answer, LeaseId, Request};
-use tally::limit::policy::{Policy, Scope};
-use tally::limit::table::Table;
+use tally::core::limit::holders::Holders;
+use tally::core::limit::lease::{Answer, LeaseId, Request};
+use tally::core::limit::policy::{Policy, Scope};
+use tally::core::limit::table::Table;
 
 use chance::Chance;
 pub use judge::Figures;

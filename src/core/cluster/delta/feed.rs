@@ -1,0 +1,256 @@
+//! The sending end: a view that remembers what changed in it, and so can tell what a receiver lacks.
+
+use std::collections::BTreeMap;
+
+use super::log::{Changed, Log};
+use super::{Basis, CellChange, Delta, Have, Mark, Part};
+use crate::core::cluster::view::{Heard, View};
+use crate::core::counter::id::Datacenter;
+use crate::core::counter::merge::CellTotals;
+use crate::core::sketch::{Learnt, Source};
+
+/// Up to so many unique elements are sent to a receiver of whom nothing is known, without asking for its
+/// digests: 128 tokens of 4 bytes are 512 bytes, as large as the digests themselves.
+const ITEMS_UNASKED_MAX: usize = 128;
+
+/// A view with a log of its changes.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    view: View,
+    incarnation: u64,
+    log: Log,
+    /// The last revision that counted something.
+    counted: u64,
+}
+
+/// What taking a delta over has done.
+pub(super) struct News {
+    /// Whether anything was counted that was not known.
+    pub is_news: bool,
+    /// Whether a newer generation has begun.
+    pub has_begun: bool,
+}
+
+/// Takes over what a delta knows better, and names each change.
+pub(super) fn take(view: &mut View, delta: &Delta, note: &mut dyn FnMut(Changed)) -> News {
+    let has_begun = view.begin(delta.generation);
+    let mut is_news = has_begun;
+    for part in &delta.parts {
+        if (part.heard).is_some_and(|heard| view.note_heard(&part.datacenter, heard)) {
+            note(Changed::Heard(part.datacenter.clone()));
+        }
+        for cell in &part.cells {
+            let key = (part.datacenter.clone(), cell.shard);
+            if view.note_cell(key.clone(), delta.totals(cell)) {
+                is_news = true;
+                note(Changed::Cell(key));
+            }
+        }
+    }
+    let learnt = view.uniques_mut().learn_packed(&delta.uniques);
+    is_news |= note_learnt(learnt, note);
+    News { is_news, has_begun }
+}
+
+fn note_learnt(learnt: Vec<(Source, Learnt)>, note: &mut dyn FnMut(Changed)) -> bool {
+    let mut is_news = false;
+    for (source, learnt) in learnt {
+        match learnt {
+            Learnt::Items(items) => {
+                is_news |= !items.is_empty();
+                let items = items.into_iter().map(|item| (source, item));
+                items.map(Changed::Unique).for_each(&mut *note);
+            }
+            Learnt::Form => {
+                note(Changed::Form);
+                is_news = true;
+            }
+        }
+    }
+    is_news
+}
+
+impl Feed {
+    /// A feed of what is known already, of which no receiver has anything. `incarnation` is drawn at
+    /// random.
+    pub fn new(view: View, incarnation: u64) -> Self {
+        Self {
+            view,
+            incarnation,
+            log: Log::default(),
+            counted: 0,
+        }
+    }
+
+    /// What is known.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// How far it has come.
+    pub fn mark(&self) -> Mark {
+        Mark {
+            incarnation: self.incarnation,
+            revision: self.log.revision(),
+        }
+    }
+
+    /// Goes over to a newer generation. True if it was newer.
+    pub fn begin(&mut self, generation: u64) -> bool {
+        let has_begun = self.view.begin(generation);
+        if has_begun {
+            self.note(Changed::Form);
+        }
+        has_begun
+    }
+
+    fn note(&mut self, changed: Changed) {
+        let is_counted = !matches!(changed, Changed::Heard(_));
+        self.log.note(changed);
+        if is_counted {
+            self.counted = self.log.revision();
+        }
+    }
+
+    /// Takes over what another view knows better. True if anything was counted that was not known. Cost:
+    /// as a merge.
+    pub fn learn(&mut self, other: &View) -> bool {
+        if other.generation() < self.view.generation() {
+            return false;
+        }
+        let mut is_news = self.begin(other.generation());
+        for (datacenter, heard) in other.datacenters() {
+            if self.view.note_heard(datacenter, *heard) {
+                self.note(Changed::Heard(datacenter.clone()));
+            }
+        }
+        for (cell, totals) in other.cells().iter() {
+            if self.view.note_cell(cell.clone(), *totals) {
+                is_news = true;
+                self.note(Changed::Cell(cell.clone()));
+            }
+        }
+        let learnt = self.view.uniques_mut().learn(other.uniques());
+        is_news | note_learnt(learnt, &mut |changed| self.note(changed))
+    }
+
+    /// Takes over what a delta knows better. True if anything was counted that was not known. Not for older
+    /// generations.
+    pub(super) fn take(&mut self, delta: &Delta) -> bool {
+        let mut changes = Vec::new();
+        let news = take(&mut self.view, delta, &mut |changed| changes.push(changed));
+        if news.has_begun {
+            self.note(Changed::Form);
+        }
+        for changed in changes {
+            self.note(changed);
+        }
+        news.is_news
+    }
+
+    /// Whether a receiver lacks anything that was counted, as far as its mark tells: what is worth a
+    /// message. That nothing was counted since goes along with the next.
+    pub fn has_news_for(&self, have: &Have) -> bool {
+        match have {
+            Have::All(mark) => {
+                mark.incarnation != self.incarnation
+                    || !(self.counted..=self.log.revision()).contains(&mark.revision)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether a receiver lacks anything at all, as far as its mark tells.
+    pub fn is_ahead_of(&self, have: &Have) -> bool {
+        *have != Have::All(self.mark())
+    }
+
+    /// What a receiver lacks. Cost: O(what changed) for one that follows; a pass over all that is
+    /// known, and over the unique elements, for others.
+    pub fn since(&self, have: &Have) -> Delta {
+        let followed = match have {
+            Have::All(mark) if mark.incarnation == self.incarnation => self
+                .log
+                .after(mark.revision)
+                .map(|changes| (mark.revision, changes)),
+            _ => None,
+        };
+        if let Some((revision, changes)) = followed {
+            return self.changes(revision, changes);
+        }
+        let items = match have {
+            Have::Digests {
+                generation,
+                digests,
+            } if *generation == self.view.generation() => {
+                Some(self.view.uniques().items_unlike(digests))
+            }
+            // Whoever is of another generation drops what it has, even where it is the same.
+            Have::Nothing | Have::Digests { .. } => Some(self.view.uniques().items()),
+            Have::Unknown | Have::All(_) => {
+                let items = self.view.uniques().items();
+                (items.len() <= ITEMS_UNASKED_MAX).then_some(items)
+            }
+        };
+        let basis = match items {
+            Some(_) => Basis::Whole,
+            None => Basis::Unclear,
+        };
+        self.delta(basis, self.all_parts(), items.unwrap_or_default())
+    }
+
+    fn changes<'a>(&self, revision: u64, changes: impl Iterator<Item = &'a Changed>) -> Delta {
+        let mut parts: BTreeMap<&Datacenter, Part> = BTreeMap::new();
+        let mut items = Vec::new();
+        for changed in changes {
+            match changed {
+                Changed::Heard(datacenter) => {
+                    let part = parts.entry(datacenter).or_insert_with(|| empty(datacenter));
+                    part.heard = self.view.heard_of(datacenter);
+                }
+                Changed::Cell(cell) => {
+                    let part = parts.entry(&cell.0).or_insert_with(|| empty(&cell.0));
+                    let totals = self.view.cells().get(cell);
+                    part.cells
+                        .extend(totals.map(|totals| CellChange::of(cell.1, totals)));
+                }
+                Changed::Unique(item) => items.push(*item),
+                // Never in the log: it empties it.
+                Changed::Form => {}
+            }
+        }
+        let parts = parts.into_values().collect();
+        self.delta(Basis::Revision(revision), parts, items)
+    }
+
+    fn all_parts(&self) -> Vec<Part> {
+        let part = |(datacenter, heard): (&Datacenter, &Heard)| {
+            let cells = self.view.cells().cells_of(datacenter);
+            let change = |(shard, totals): (u8, CellTotals)| CellChange::of(shard, &totals);
+            Part {
+                datacenter: datacenter.clone(),
+                heard: Some(*heard),
+                cells: cells.into_iter().map(change).collect(),
+            }
+        };
+        self.view.datacenters().map(part).collect()
+    }
+
+    fn delta(&self, basis: Basis, parts: Vec<Part>, items: Vec<(Source, u32)>) -> Delta {
+        Delta {
+            generation: self.view.generation(),
+            basis,
+            mark: self.mark(),
+            parts,
+            uniques: self.view.uniques().pack(items),
+        }
+    }
+}
+
+fn empty(datacenter: &Datacenter) -> Part {
+    Part {
+        datacenter: datacenter.clone(),
+        heard: None,
+        cells: Vec::new(),
+    }
+}

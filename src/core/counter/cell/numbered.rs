@@ -1,0 +1,133 @@
+//! Numbered writes at a cell: each is counted once, by what its lane's row says.
+//!
+//! Invariant: a write is counted, or struck out, only together with its number.
+
+use super::{Cell, Changes, Refusal};
+use crate::core::counter::id::Datacenter;
+use crate::core::counter::ledger::{Keyed, KeyedOutcome, WriteKey};
+use crate::core::counter::numbers::{Decided, Numbers, Place, is_over, lane_and_number};
+
+/// Looks up in storage what was decided of a lane.
+pub type KnownNumbers<'a> = &'a dyn Fn(WriteKey) -> Numbers;
+
+impl Cell {
+    /// Counts numbered writes, as [`Cell::apply_keyed`] counts others.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn apply_numbered(
+        &mut self,
+        writes: &[Keyed],
+        moves: Option<u32>,
+        now_ms: i64,
+        known: KnownNumbers<'_>,
+        changes: &mut Changes,
+    ) -> Result<Vec<KeyedOutcome>, Refusal> {
+        self.is_granted(writes, now_ms)?;
+        let mut outcomes = Vec::with_capacity(writes.len());
+        for write in writes {
+            let outcome = match decided(write, moves, now_ms, known, changes) {
+                Err(answer) => answer,
+                Ok((lane, number, mut numbers)) => match self.check(write) {
+                    Err(refused) => refused,
+                    Ok(elsewhere) => {
+                        numbers.put(number, Decided::Counted);
+                        changes.numbers.insert(lane, numbers);
+                        KeyedOutcome::Counted(self.add_keyed(write, elsewhere, now_ms, changes))
+                    }
+                },
+            };
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
+    }
+
+    /// Strikes numbered writes out, as [`Cell::strike`] does others. One that is asked for here first goes home.
+    pub fn strike_numbered(
+        &mut self,
+        writes: &[Keyed],
+        moves: Option<u32>,
+        home: &Datacenter,
+        now_ms: i64,
+        known: KnownNumbers<'_>,
+        changes: &mut Changes,
+    ) -> Vec<KeyedOutcome> {
+        let mut outcomes = Vec::with_capacity(writes.len());
+        for write in writes {
+            outcomes.push(match decided(write, moves, now_ms, known, changes) {
+                Err(answer) => answer,
+                Ok(_) if self.generation().is_some() && self.is_before(write) => {
+                    KeyedOutcome::NotWhole
+                }
+                Ok((lane, number, mut numbers)) => {
+                    let sent = || Decided::Sent((Some(home.clone()), 1));
+                    numbers.put(number, moves.map_or_else(sent, Decided::Struck));
+                    changes.numbers.insert(lane, numbers);
+                    self.has_numbers = true;
+                    KeyedOutcome::Struck
+                }
+            });
+        }
+        outcomes
+    }
+
+    /// Says where numbered writes are counted that were asked for here first. What `struck_at` was told to count, and has
+    /// struck out, goes to `next`, which is noted. `None` for those where that is needed, and not known or not to be noted.
+    pub fn place_numbered(
+        &self,
+        keys: &[WriteKey],
+        struck_at: &Place,
+        next: Option<&Option<Datacenter>>,
+        known: KnownNumbers<'_>,
+        changes: &mut Changes,
+    ) -> Vec<Option<Place>> {
+        let places = keys.iter().map(|key| {
+            let (lane, number) = lane_and_number(*key);
+            let pending = changes.numbers.get(&lane).cloned();
+            let mut numbers = pending.unwrap_or_else(|| known(lane));
+            let place = match numbers.get(number) {
+                Some(Decided::Sent(place)) => place,
+                Some(Decided::Struck(moves)) => (None, moves),
+                // It is answered to here.
+                Some(Decided::Counted) | None => return Some((None, 0)),
+            };
+            if place != *struck_at {
+                return Some(place);
+            }
+            let next = next.filter(|_| numbers.has_room())?;
+            let place = (next.clone(), place.1.saturating_add(1));
+            numbers.put(number, Decided::Sent(place.clone()));
+            changes.numbers.insert(lane, numbers);
+            Some(place)
+        });
+        places.collect()
+    }
+}
+
+/// The lane and number of a write that is to be decided, with what is known of the lane.
+///
+/// # Errors
+/// What is answered to it where it has been decided, or cannot be.
+fn decided(
+    write: &Keyed,
+    moves: Option<u32>,
+    now_ms: i64,
+    known: KnownNumbers<'_>,
+    changes: &Changes,
+) -> Result<(WriteKey, u64, Numbers), KeyedOutcome> {
+    if is_over(write.key, now_ms) {
+        return Err(KeyedOutcome::Expired);
+    }
+    let (lane, number) = lane_and_number(write.key);
+    let pending = changes.numbers.get(&lane).cloned();
+    let numbers = pending.unwrap_or_else(|| known(lane));
+    match numbers.get(number) {
+        Some(Decided::Counted) => Err(KeyedOutcome::CountedBefore),
+        Some(Decided::Struck(struck)) if moves.unwrap_or(0) <= struck => Err(KeyedOutcome::Struck),
+        Some(Decided::Sent((to, sent))) if to.is_some() || moves != Some(sent) => {
+            Err(KeyedOutcome::Struck)
+        }
+        _ if !numbers.has_room() => Err(KeyedOutcome::Full),
+        _ => Ok((lane, number, numbers)),
+    }
+}

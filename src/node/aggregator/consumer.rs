@@ -1,0 +1,164 @@
+//! The consumer of the deployment's queue, where it has one: messages become counts.
+//!
+//! Invariant: a message is acknowledged only when it is settled: counted under its key in the ledger of its
+//! lead, or durable in an inbox, as a dead letter or as a write that the inbox goes on trying. Every step
+//! before that may be repeated: a crash, or a queue that delivers twice, counts nothing twice.
+//!
+//! It is the aggregator's and not the edge's: it has no clients, calls objects only, and is deployed with them.
+
+use crate::core::counter::queue::{
+    DeadLetter, Death, Due, HAND_OVER_DELIVERIES, InboxId, Verdict, retry_seconds, verdict,
+};
+use crate::host::{Delivered, Fate, Host};
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::queued_writes::{count_dues, is_living};
+use crate::node::shared::{call, metrics};
+use crate::protocol::messages::{Appended, TakeOver};
+use crate::protocol::metrics::Metric;
+use crate::protocol::queued::{Group, Message, group};
+
+/// Groups that are counted at once: a batch of 100 messages may be of as many counters.
+const GROUPS_AT_ONCE: usize = 16;
+
+/// Places of messages, and what becomes of each. The type that an inbox has too: what runs many of these is
+/// there once for each type, 5 KB of Wasm.
+type Judged = (Vec<usize>, Vec<Verdict>);
+
+/// What an inbox is to take over, and the places of its messages: dead letters, or writes. Not both, since an
+/// inbox may have no room for the latter.
+struct Parcel {
+    content: TakeOver,
+    places: Vec<usize>,
+}
+
+/// The parcel for an inbox that has dead letters or writes as this one has; begun if need be.
+fn parcel(parcels: &mut Vec<Parcel>, to: InboxId, is_dead: bool) -> Option<&mut Parcel> {
+    let fits =
+        |parcel: &Parcel| parcel.content.to == to && parcel.content.dues.is_empty() == is_dead;
+    let place = parcels.iter().position(fits).unwrap_or_else(|| {
+        parcels.push(Parcel {
+            content: TakeOver {
+                to,
+                dead: Vec::new(),
+                dues: Vec::new(),
+            },
+            places: Vec::new(),
+        });
+        parcels.len() - 1
+    });
+    parcels.get_mut(place)
+}
+
+fn bury(parcels: &mut Vec<Parcel>, to: InboxId, place: usize, letter: DeadLetter) {
+    if let Some(parcel) = parcel(parcels, to, true) {
+        parcel.content.dead.push(letter);
+        parcel.places.push(place);
+    }
+}
+
+fn give(parcels: &mut Vec<Parcel>, to: InboxId, place: usize, due: Due) {
+    if let Some(parcel) = parcel(parcels, to, false) {
+        parcel.content.dues.push(due);
+        parcel.places.push(place);
+    }
+}
+
+/// Counts a batch, and says what becomes of each message, in their order. Each is acknowledged or will come again.
+pub async fn consume(host: &Host, delivered: &[Delivered]) -> Vec<Fate> {
+    let mut readable = Vec::with_capacity(delivered.len());
+    let mut parcels = Vec::new();
+    for (place, message) in delivered.iter().enumerate() {
+        match message.body.as_deref().and_then(Message::read) {
+            Some(sent) => readable.push((place, sent)),
+            None => {
+                let letter = DeadLetter::unreadable(host.now_ms());
+                bury(&mut parcels, InboxId::of_queue(), place, letter);
+            }
+        }
+    }
+    let oldest = readable.iter().map(|(_, sent)| sent.second).min();
+    let groups = group(readable);
+    let counts = groups.iter().map(|group| count(host, group));
+    let mut settled = vec![false; delivered.len()];
+    for (places, verdicts) in all_settled(counts, GROUPS_AT_ONCE).await {
+        let mut found = groups.iter().filter(|group| group.places == places);
+        let Some(group) = found.next() else { continue };
+        let inbox = InboxId {
+            datacenter: group.datacenter.clone(),
+            number: 0,
+        };
+        for ((place, due), verdict) in places.into_iter().zip(&group.dues).zip(verdicts) {
+            let deliveries = delivered.get(place).map_or(1, |message| message.attempts);
+            match verdict {
+                Verdict::Done => set(&mut settled, place),
+                Verdict::Dead(death) => {
+                    let letter = DeadLetter::of(due, death, host.now_ms());
+                    bury(&mut parcels, inbox.clone(), place, letter);
+                }
+                Verdict::Later if deliveries >= HAND_OVER_DELIVERIES => {
+                    give(&mut parcels, inbox.clone(), place, due.clone());
+                }
+                Verdict::Later => {}
+            }
+        }
+    }
+    let parcels = parcels.into_iter().map(|parcel| hand_over(host, parcel));
+    for (places, verdicts) in all_settled(parcels, GROUPS_AT_ONCE).await {
+        for place in places.into_iter().take(verdicts.len()) {
+            set(&mut settled, place);
+        }
+    }
+    if let Some(oldest) = oldest {
+        let lag_ms = host.now_ms().saturating_sub(oldest.saturating_mul(1_000));
+        metrics::add(
+            host,
+            Metric::QueueLagSum,
+            u64::try_from(lag_ms).unwrap_or(0),
+        );
+        metrics::add(host, Metric::QueueLagCount, 1);
+    }
+    let fate = |(message, is_settled): (&Delivered, bool)| match is_settled {
+        true => Fate::Acknowledged,
+        false => Fate::Again {
+            seconds: retry_seconds(message.attempts),
+        },
+    };
+    delivered.iter().zip(settled).map(fate).collect()
+}
+
+/// What an inbox has taken over: all places of a parcel, or none.
+async fn hand_over(host: &Host, Parcel { content, places }: Parcel) -> Judged {
+    let taken = call(host, &content).await;
+    if taken != Ok(Appended::Logged) {
+        return Judged::default();
+    }
+    let dead = u64::try_from(content.dead.len()).unwrap_or(u64::MAX);
+    metrics::add(host, Metric::DeadLetter, dead);
+    let verdicts = vec![Verdict::Done; places.len()];
+    (places, verdicts)
+}
+
+fn set(settled: &mut [bool], place: usize) {
+    if let Some(known) = settled.get_mut(place) {
+        *known = true;
+    }
+}
+
+/// Counts the writes of a group.
+async fn count(host: &Host, group: &Group) -> Judged {
+    let judged = |verdict: Verdict| (group.places.clone(), vec![verdict; group.dues.len()]);
+    let Some(first) = group.dues.first() else {
+        return Judged::default();
+    };
+    match is_living(host, &first.counter, first.write.generation).await {
+        Ok(true) => {}
+        Ok(false) => return judged(Verdict::Dead(Death::Ended)),
+        Err(_) => return judged(Verdict::Later),
+    }
+    let dues: Vec<&Due> = group.dues.iter().collect();
+    let counted = count_dues(host, &group.datacenter, &dues).await;
+    let verdicts = counted
+        .into_iter()
+        .map(|outcome| outcome.map_or(Verdict::Later, verdict));
+    (group.places.clone(), verdicts.collect())
+}

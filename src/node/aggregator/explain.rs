@@ -1,0 +1,132 @@
+//! The way of a read, noted while it is made.
+//!
+//! Invariant: a read that nobody wants explained notes nothing, reads no clock for it, and sends the same messages as
+//! ever.
+
+use std::cell::RefCell;
+
+use super::{LEAD_MS_MAX, read_drained, read_view};
+use crate::core::counter::id::Datacenter;
+use crate::host::Host;
+use crate::node::shared::open_objects;
+use crate::node::shared::{call, call_within};
+use crate::protocol::messages::{
+    DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, ReadDrained, Sum,
+    SumExplained, Way,
+};
+use crate::protocol::openings::User;
+
+/// What is noted of a read, and what was before.
+#[derive(Clone, Copy, Default)]
+pub struct Notes<'a> {
+    /// Where its way is noted, if somebody wants to know it.
+    pub way: Option<&'a RefCell<Way>>,
+    /// Datacenters that did not answer a moment ago: they are not waited for long.
+    pub away: &'a [Datacenter],
+    /// Of an aggregate, which makes its calls in turns: until when one waits for room to open its object, and until when leads are
+    /// asked at all.
+    pub until_ms: Option<(i64, i64)>,
+}
+
+/// How long a lead may take of a datacenter that did not answer a moment ago: as long as the way there and back takes between any
+/// two places.
+const AWAY_MS_MAX: u64 = 350;
+
+/// Sums a counter, and says how.
+pub async fn explain(
+    host: &Host,
+    asked: Result<Explain, Fault>,
+) -> Result<Option<Explained>, Fault> {
+    let Explain { read, strong } = asked?;
+    let noted = RefCell::new(Way {
+        partition: call::partition_of(host, &read.counter),
+        ..Way::default()
+    });
+    let notes = Notes {
+        way: Some(&noted),
+        ..Notes::default()
+    };
+    let sum = if strong {
+        read_drained(host, Ok(ReadDrained { read }), notes).await?
+    } else {
+        read_view(host, Ok(read), notes).await?
+    };
+    let way = noted.into_inner();
+    Ok(sum.map(|sum| Explained { sum, way }))
+}
+
+fn since(host: &Host, begun_ms: i64) -> u64 {
+    u64::try_from(host.now_ms().saturating_sub(begun_ms)).unwrap_or(0)
+}
+
+/// Waits for what a counter's root is asked.
+pub async fn ask_root<T>(
+    host: &Host,
+    asked: impl Future<Output = Result<T, Fault>>,
+    notes: Notes<'_>,
+) -> Result<T, Fault> {
+    let begun_ms = notes.way.map(|_| host.now_ms());
+    let answer = asked.await;
+    if let (Some(way), Some(begun_ms)) = (notes.way, begun_ms) {
+        way.borrow_mut().root_ms = since(host, begun_ms);
+    }
+    answer
+}
+
+/// Asks a lead for its datacenter's sum. Where no more objects may be opened it is as one that does not answer.
+pub async fn ask_lead(host: &Host, sum: Sum, notes: Notes<'_>) -> Result<DatacenterSum, Fault> {
+    if let Some((room_ms, end_ms)) = notes.until_ms {
+        open_objects::room(host, &sum.to, User::Bulk, room_ms).await?;
+        let _turn = open_objects::turn(host, &sum.to).await;
+        if host.now_ms() > end_ms {
+            let what = "the aggregate took too long to ask all";
+            return Err(Fault::Unavailable(what.to_owned()));
+        }
+        return call_within(host, &sum, LEAD_MS_MAX).await;
+    }
+    open_objects::room(host, &sum.to, User::Single, host.now_ms()).await?;
+    let Some(way) = notes.way else {
+        let is_away = notes.away.contains(&sum.to.datacenter);
+        let most_ms = if is_away { AWAY_MS_MAX } else { LEAD_MS_MAX };
+        return call_within(host, &sum, most_ms).await;
+    };
+    let begun_ms = host.now_ms();
+    let datacenter = sum.to.datacenter.clone();
+    let answer = call_within(host, &SumExplained { sum }, LEAD_MS_MAX).await;
+    let (answer, shards) = match answer {
+        Ok((sum, shards)) => (Ok(sum), shards),
+        Err(fault) => (Err(fault), Vec::new()),
+    };
+    way.borrow_mut().leads.push(LeadAsked {
+        datacenter,
+        latency_ms: since(host, begun_ms),
+        shards,
+    });
+    answer
+}
+
+/// Has an inbox count what it has acknowledged of a counter.
+pub async fn ask_inbox(
+    host: &Host,
+    drain: Drain,
+    milliseconds: u64,
+    notes: Notes<'_>,
+) -> Result<(), Fault> {
+    let begun_ms = notes.way.map(|_| host.now_ms());
+    let answer = if drain.to.is_over(host.now_ms()) {
+        Ok(())
+    } else if drain.to.is_queue() {
+        // What a queue of the platform holds cannot be asked for.
+        Err(Fault::Unavailable("a queue cannot be drained".to_owned()))
+    } else {
+        call_within(host, &drain, milliseconds).await
+    };
+    if let (Some(way), Some(begun_ms)) = (notes.way, begun_ms) {
+        way.borrow_mut().inboxes.push(InboxAsked {
+            inbox: drain.to,
+            latency_ms: since(host, begun_ms),
+            is_drained: answer.is_ok(),
+        });
+    }
+    answer
+}

@@ -1,0 +1,386 @@
+//! The global aggregator Worker: it sums counters over the world and lists them.
+//!
+//! It keeps nothing. Requests reach it through the edge's service binding alone: it has no public
+//! address (`workers_dev = false`, no route).
+
+pub mod consumer;
+mod explain;
+
+use self::explain::{Notes, ask_inbox, ask_lead, ask_root};
+
+use crate::protocol::order::in_order;
+use std::collections::BTreeMap;
+
+use crate::core::cluster::root::Root;
+use crate::core::cluster::view::View;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::queue::InboxId;
+use crate::core::sketch::Uniques;
+use crate::host::Host;
+use crate::host::object::{Arrived, Reply, dispatch};
+use crate::node::shared::call;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::metrics;
+use crate::node::shared::open_objects;
+use crate::protocol::bounds::AGGREGATE_MAX;
+use crate::protocol::known;
+use crate::protocol::messages::{
+    DatacenterSum, Drain, Explain, Fault, GlobalSum, List, ListAll, LookUp, Measure, Read,
+    ReadDrained, ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
+};
+use crate::protocol::names::{CellAddress, DIRECTORY_PARTITIONS};
+
+/// How long a lead may take before its datacenter is called unreachable.
+const LEAD_MS_MAX: u64 = 3_000;
+
+/// How long an inbox may take to count what it has acknowledged: with a lead's time still below a call's.
+const DRAIN_MS_MAX: u64 = 1_700;
+
+/// Leads that are called at once.
+const LEADS_AT_ONCE: usize = 64;
+
+/// How long an aggregate asks leads, and waits for room to open their objects: what is left of the edge's 45 s is for the last of them,
+/// and for what roots remember of 5,000 others, 1 to 2 ms each.
+const ROOM_MS_MAX: i64 = 32_000;
+
+/// How often a read begins again because the counter was ended and created meanwhile.
+const READ_TRIES: usize = 3;
+
+/// Names that one partition is asked for at once when an aggregate collects them.
+const AGGREGATE_PAGE: u32 = 1_000;
+
+/// Answers one call of the edge.
+pub async fn answer(host: &Host, arrived: &Arrived) -> Reply {
+    dispatch!(arrived, asked, {
+        Read => read_view(host, asked, Notes::default()).await,
+        Explain => explain::explain(host, asked).await,
+        ReadDrained => read_drained(host, asked, Notes::default()).await,
+        ReadMany => read_many(host, asked).await,
+        ListAll => list_all(host, asked).await,
+        Measure => asked.map(|_| metrics::snapshot(host)),
+    })
+}
+
+/// Sums a counter for those who watch it, as a default read does, but waits only briefly for datacenters that were `away` when it
+/// was read before: else all the others would be as late as these.
+///
+/// # Errors
+/// `Unavailable` where its root does not answer.
+pub async fn read_watched(
+    host: &Host,
+    counter: &CounterId,
+    away: &[Datacenter],
+) -> Result<Option<GlobalSum>, Fault> {
+    let asked = Read {
+        counter: counter.clone(),
+        datacenter: None,
+        wanted: Wanted::default(),
+    };
+    let notes = Notes {
+        away,
+        ..Notes::default()
+    };
+    read_view(host, Ok(asked), notes).await
+}
+
+/// Sums a counter for a reader who takes what leads push: of many datacenters only those are asked that have not
+/// pushed lately.
+async fn read_view(
+    host: &Host,
+    asked: Result<Read, Fault>,
+    notes: Notes<'_>,
+) -> Result<Option<GlobalSum>, Fault> {
+    let asked = asked?;
+    let wanted = asked.wanted;
+    // Times lie with the leads alone, and one datacenter is asked as fast as its root.
+    if wanted.is_about_times() || wanted.asks_all || asked.datacenter.is_some() {
+        return read(host, Ok(asked), None, notes).await;
+    }
+    let view_of = ViewOf {
+        counter: asked.counter.clone(),
+        watches: !wanted.is_passing,
+        of_one: false,
+    };
+    let Some(Viewed { root, view }) = ask_root(host, call(host, &view_of), notes).await? else {
+        return Ok(None);
+    };
+    if let Some(view) = view {
+        let view = View::from_rest(view);
+        let sum = sum_world(host, &asked.counter, root, None, wanted, Some(&view), notes).await;
+        if let Some(sum) = sum.filter(|sum| !sum.tells_unsettled()) {
+            return Ok((!sum.has_lapsed(host.now_ms())).then_some(sum));
+        }
+        return read(host, Ok(asked), None, notes).await;
+    }
+    read(host, Ok(asked), Some(root), notes).await
+}
+
+/// Sums a counter by asking all its datacenters; `known` is its root, where that has just been read.
+async fn read(
+    host: &Host,
+    read: Result<Read, Fault>,
+    mut known: Option<Root>,
+    notes: Notes<'_>,
+) -> Result<Option<GlobalSum>, Fault> {
+    let Read {
+        counter,
+        datacenter,
+        wanted,
+    } = read?;
+    for _ in 0..READ_TRIES {
+        let root = match known.take() {
+            Some(root) => Some(root),
+            None => look_up(host, &counter, notes).await?,
+        };
+        let Some(root) = root else {
+            return Ok(None);
+        };
+        let only = datacenter.as_ref();
+        if let Some(sum) = sum_world(host, &counter, root, only, wanted, None, notes).await {
+            if sum.tells_unsettled() {
+                let settle = Settle {
+                    counter: counter.clone(),
+                };
+                known = call(host, &settle).await?;
+                continue;
+            }
+            return Ok((!sum.has_lapsed(host.now_ms())).then_some(sum));
+        }
+    }
+    Err(Fault::Unavailable(
+        "the counter is being ended and created again".to_owned(),
+    ))
+}
+
+async fn look_up(
+    host: &Host,
+    counter: &CounterId,
+    notes: Notes<'_>,
+) -> Result<Option<Root>, Fault> {
+    let counter = counter.clone();
+    ask_root(host, call(host, &LookUp { counter }), notes).await
+}
+
+/// Sums a counter once its inboxes have counted what they had acknowledged.
+async fn read_drained(
+    host: &Host,
+    asked: Result<ReadDrained, Fault>,
+    notes: Notes<'_>,
+) -> Result<Option<GlobalSum>, Fault> {
+    let asked = asked?.read;
+    let Some(root) = look_up(host, &asked.counter, notes).await? else {
+        return Ok(None);
+    };
+    let drain = |inbox: &InboxId| {
+        let drain = Drain {
+            to: inbox.clone(),
+            counter: asked.counter.clone(),
+        };
+        ask_inbox(host, drain, DRAIN_MS_MAX, notes)
+    };
+    let drained = all_settled(root.inboxes.iter().map(drain), LEADS_AT_ONCE).await;
+    // What was drained may have made a datacenter appear.
+    let known = root.inboxes.is_empty().then_some(root);
+    let mut sum = read(host, Ok(asked), known, notes).await?;
+    if let Some(sum) = &mut sum {
+        sum.is_drained = drained.iter().all(Result::is_ok);
+    }
+    Ok(sum)
+}
+
+/// Sums the datacenters; `None` where a lead counts for a newer generation than the root that was read. With a
+/// view, those are not asked that have pushed lately. One that does not answer contributes what was last known.
+async fn sum_world(
+    host: &Host,
+    counter: &CounterId,
+    root: Root,
+    only: Option<&Datacenter>,
+    wanted: Wanted,
+    view: Option<&View>,
+    notes: Notes<'_>,
+) -> Option<GlobalSum> {
+    let now_ms = host.now_ms();
+    if let Some(way) = notes.way {
+        // Of a sum that was made again the last one is told.
+        way.borrow_mut().leads.clear();
+    }
+    let view = view.filter(|view| view.generation() == root.generation);
+    let question = wanted.of(root.generation);
+    let ask = |datacenter: &Datacenter| {
+        let to = CellAddress::lead(counter, datacenter);
+        async move {
+            let datacenter = to.datacenter.clone();
+            (
+                datacenter,
+                ask_lead(host, Sum { to, question }, notes).await,
+            )
+        }
+    };
+    let mut datacenters: Vec<(Datacenter, Option<DatacenterSum>)> = Vec::new();
+    let mut asked = Vec::new();
+    for datacenter in &root.datacenters {
+        match view.and_then(|view| known::pushed(view, datacenter, now_ms)) {
+            _ if only.is_some_and(|only| only != datacenter) => {}
+            Some(sum) => datacenters.push((datacenter.clone(), Some(sum))),
+            None => asked.push(datacenter),
+        }
+    }
+    for (datacenter, answer) in all_settled(asked.into_iter().map(ask), LEADS_AT_ONCE).await {
+        match answer {
+            Ok(sum) => datacenters.push((datacenter, Some(sum))),
+            Err(Fault::Superseded(_)) => return None,
+            Err(_) => datacenters.push((datacenter, None)),
+        }
+    }
+    let is_silent =
+        |part: &Option<DatacenterSum>| part.as_ref().is_none_or(|part| !part.missing.is_empty());
+    let mut memory = None;
+    // Nothing is remembered of samples, and what a datacenter had counted would not make its part of them newer.
+    let remembers = view.is_none() && wanted.samples.is_none();
+    if remembers && datacenters.iter().any(|(_, part)| is_silent(part)) {
+        memory = last_view(host, counter, root.generation, notes).await;
+    }
+    let view = view.or(memory.as_ref());
+    if let Some(view) = view {
+        known::fill_in(&mut datacenters, view, now_ms);
+    }
+    let datacenters = in_order(datacenters, |one, other| one.0.cmp(&other.0));
+    let is_drained = root.inboxes.is_empty();
+    let mut sum = GlobalSum {
+        root,
+        uniques: Uniques::new(),
+        window_uniques: Uniques::new(),
+        datacenters,
+        is_whole: only.is_none(),
+        is_drained,
+    };
+    // What was not asked for brings no sketch of its own: the root knows their union.
+    if let Some(view) = view.filter(|_| !wanted.totals_only && !sum.is_asked()) {
+        sum.uniques = view.uniques().clone();
+    }
+    sum.join_uniques();
+    Some(sum)
+}
+
+/// What the root remembers of a counter's generation, for what does not answer now.
+async fn last_view(
+    host: &Host,
+    counter: &CounterId,
+    generation: u64,
+    notes: Notes<'_>,
+) -> Option<View> {
+    let _turn = match notes.until_ms {
+        Some(_) => Some(open_objects::turn(host, &call::partition_of(host, counter)).await),
+        None => None,
+    };
+    let view_of = ViewOf {
+        counter: counter.clone(),
+        watches: false,
+        of_one: true,
+    };
+    let viewed = call(host, &view_of).await.ok().flatten()?;
+    let view = View::from_rest(viewed.view?);
+    (view.generation() == generation).then_some(view)
+}
+
+async fn list_all(host: &Host, list: Result<ListAll, Fault>) -> Result<Vec<CounterId>, Fault> {
+    let ListAll {
+        prefix,
+        after,
+        limit,
+    } = list?;
+    let found = list_partitions(host, &prefix, after, limit).await?;
+    Ok(found
+        .into_keys()
+        .take(usize::try_from(limit).unwrap_or(usize::MAX))
+        .collect())
+}
+
+/// One page of every partition, together in order.
+async fn list_partitions(
+    host: &Host,
+    prefix: &str,
+    after: Option<String>,
+    limit: u32,
+) -> Result<BTreeMap<CounterId, Root>, Fault> {
+    let ask = |partition: u32| {
+        let list = List {
+            partition,
+            prefix: prefix.to_owned(),
+            after: after.clone(),
+            limit,
+        };
+        async move { call(host, &list).await }
+    };
+    let pages = all_settled((0..DIRECTORY_PARTITIONS).map(ask), LEADS_AT_ONCE).await;
+    let mut roots = BTreeMap::new();
+    for page in pages {
+        roots.extend(page?);
+    }
+    Ok(roots)
+}
+
+async fn read_many(
+    host: &Host,
+    read: Result<ReadMany, Fault>,
+) -> Result<Vec<(CounterId, GlobalSum)>, Fault> {
+    let ReadMany { prefix } = read?;
+    let most = usize::try_from(AGGREGATE_MAX).unwrap_or(usize::MAX);
+    let page = usize::try_from(AGGREGATE_PAGE).unwrap_or(usize::MAX);
+    let mut roots = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let found = list_partitions(host, &prefix, after, AGGREGATE_PAGE).await?;
+        let found: Vec<(CounterId, Root)> = found.into_iter().take(page).collect();
+        let is_last = found.len() < page;
+        after = found.last().map(|(counter, _)| counter.as_str().to_owned());
+        roots.extend(found);
+        if roots.len() > most
+            || roots
+                .values()
+                .map(|root: &Root| root.datacenters.len())
+                .sum::<usize>()
+                > most
+        {
+            return Err(Fault::TooMany(AGGREGATE_MAX));
+        }
+        if is_last {
+            break;
+        }
+        open_objects::rest(host).await;
+    }
+    let wanted = Wanted {
+        totals_only: true,
+        ..Wanted::default()
+    };
+    let leads = roots.values().map(|root| root.datacenters.len()).sum();
+    // Where all cannot be opened in time, none waits: what roots remember is told at once.
+    let room_ms = match open_objects::time_for(host, leads) {
+        room_ms if room_ms <= ROOM_MS_MAX => ROOM_MS_MAX,
+        _ => 0,
+    };
+    let begun_ms = host.now_ms();
+    let notes = Notes {
+        until_ms: Some((begun_ms + room_ms, begun_ms + ROOM_MS_MAX)),
+        ..Notes::default()
+    };
+    let sum = |(counter, root): (CounterId, Root)| async move {
+        match sum_world(host, &counter, root, None, wanted, None, notes).await {
+            Some(sum) => Ok((!sum.has_lapsed(host.now_ms())).then_some((counter, sum))),
+            // Ended and created again between listing and summing: read it by itself.
+            None => {
+                let again = Read {
+                    counter: counter.clone(),
+                    datacenter: None,
+                    wanted,
+                };
+                Ok(self::read(host, Ok(again), None, notes)
+                    .await?
+                    .map(|sum| (counter, sum)))
+            }
+        }
+    };
+    let sums: Vec<Result<Option<_>, Fault>> =
+        all_settled(roots.into_iter().map(sum), LEADS_AT_ONCE).await;
+    sums.into_iter().filter_map(Result::transpose).collect()
+}

@@ -1,0 +1,321 @@
+//! Operations on a counter as a whole: settings, set, reset, deletion; and listings.
+
+use super::body;
+use super::hash_keys::name_key;
+use super::isolate;
+use super::keyed::needs_home;
+use super::read::{not_found, unread};
+use super::read_cache::with_reads;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::sketch::hash;
+use crate::node::shared::metrics;
+use crate::node::shared::{call, call_within};
+use crate::protocol::access::Caller;
+use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
+use crate::protocol::bounds::OPERATE_MS_MAX;
+use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
+use crate::protocol::messages::{
+    Answered, Done, Keep, ListAll, LookUp, Operate, Operated, Operation, OperationKey, Read,
+    ReadDrained, Wanted,
+};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::DIRECTORY_PARTITIONS;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::{Freshness, Told, deleted_json, list_json};
+use crate::protocol::query::Query;
+
+/// `PUT /counters/{id}`: replaces the settings, creating the counter if need be.
+///
+/// # Errors
+/// `invalid-body`, `unknown-field`, `needs-home`, `below-floor`, `hash-mismatch`, `precondition-failed`, `unavailable`.
+pub async fn put(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+    let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
+    let bytes = body::read_small(context).await?;
+    let operation = Operation::Put(parse_settings(&bytes)?);
+    operate(context, id, operation, strings, Metric::AcknowledgedPut).await
+}
+
+/// `PUT /counters/{id}/value`: sets the value, creating the counter if need be.
+///
+/// # Errors
+/// `invalid-body`, `unknown-field`, `below-floor`, `precondition-failed`, `needs-home`, `unavailable`.
+pub async fn set(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+    let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
+    let bytes = body::read_small(context).await?;
+    let operation = Operation::Set(parse_set(&bytes)?);
+    operate(context, id, operation, strings, Metric::AcknowledgedSet).await
+}
+
+/// `POST /counters/{id}/reset`: sets the value of a counter that exists to 0.
+///
+/// # Errors
+/// `counter-not-found`, and as [`set`].
+pub async fn reset(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+    let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
+    parse_nothing(&body::read_small(context).await?)?;
+    let metric = Metric::AcknowledgedReset;
+    operate(context, id, Operation::Reset, strings, metric).await
+}
+
+/// `DELETE /counters/{id}`: ends the counter, storage included.
+///
+/// # Errors
+/// `counter-not-found`, `precondition-failed`, `needs-home`, `unavailable`.
+pub async fn delete(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let metric = Metric::AcknowledgedDelete;
+    operate(context, id, Operation::Delete, false, metric).await
+}
+
+/// Has the root do something, and answers with the counter as it is then. Under a key it is done once, and
+/// whoever repeats it gets the answer that was kept first.
+async fn operate(
+    context: &RequestContext,
+    id: CounterId,
+    operation: Operation,
+    strings: bool,
+    metric: Metric,
+) -> Result<Answer, Problem> {
+    let key = key_of(context, &operation, strings).await?;
+    let header = context.header("if-match");
+    let condition = header.as_deref().map(parse_if_match).transpose()?;
+    let is_delete = operation == Operation::Delete;
+    let operate = Operate {
+        counter: id.clone(),
+        datacenter: context.datacenter(),
+        operation,
+        key,
+        condition,
+    };
+    let _waiting = context.waiting();
+    if matches!(operate.operation, Operation::Set(_) | Operation::Reset) {
+        // Events that were acknowledged before come before. What cannot be counted now counts after it.
+        let drain = ReadDrained {
+            read: question(&id),
+        };
+        let _ = call(&context.host, &drain).await;
+    }
+    let operated = call_within(&context.host, &operate, OPERATE_MS_MAX).await?;
+    with_reads(&context.host, |reads| reads.forget(&id));
+    isolate::forget_home(&context.host, &id);
+    let done = match done_of(&id, operated)? {
+        Ok(done) => done,
+        Err(answered) => {
+            metrics::count(&context.host, Metric::Replayed);
+            return Ok(answer_of(answered).replayed());
+        }
+    };
+    let answered = if is_delete {
+        Answered {
+            status: 200,
+            body: deleted_json(&id, &done.pending),
+        }
+    } else {
+        state_after(context, &id, &done, strings).await?
+    };
+    metrics::count(
+        &context.host,
+        if done.is_repeat {
+            Metric::Replayed
+        } else {
+            metric
+        },
+    );
+    let Some(OperationKey { key, .. }) = key else {
+        return Ok(answer_of(answered));
+    };
+    // Whoever repeats this gets the same, and so does whoever repeated it meanwhile.
+    let keep = Keep {
+        counter: id.clone(),
+        key,
+        answer: answered,
+    };
+    let answer = answer_of(call(&context.host, &keep).await?);
+    Ok(if done.is_repeat {
+        answer.replayed()
+    } else {
+        answer
+    })
+}
+
+fn answer_of(answered: Answered) -> Answer {
+    Answer::json(answered.body).with_status(answered.status)
+}
+
+/// The key of an operation, if its client sent one.
+async fn key_of(
+    context: &RequestContext,
+    operation: &Operation,
+    strings: bool,
+) -> Result<Option<OperationKey>, Problem> {
+    let Some(header) = context.header("idempotency-key") else {
+        return Ok(None);
+    };
+    let text = parse_key(&header)?;
+    let secret = name_key(&context.host).await?;
+    let hashed = |bytes: &[u8]| hash(&secret, bytes);
+    let asked = crate::protocol::messages::encode(operation)?;
+    Ok(Some(OperationKey {
+        key: write_key(&hashed, Kind::Write, text),
+        fingerprint: fingerprint(&hashed, &[&asked, &[u8::from(strings)]]),
+    }))
+}
+
+/// What was done; or the answer that it had before.
+fn done_of(id: &CounterId, operated: Operated) -> Result<Result<Done, Answered>, Problem> {
+    Err(match operated {
+        Operated::Done(done) => return Ok(Ok(done)),
+        Operated::Answered(answered) => return Ok(Err(answered)),
+        Operated::NotFound => not_found(id),
+        Operated::Reused => Problem::new(
+            Code::IdempotencyKeyReused,
+            "this key was used for another write; send another key with another write",
+        ),
+        Operated::Full => Problem::new(
+            Code::Overloaded,
+            "too many keys are remembered here; nothing was changed, try again later or without a key",
+        ),
+        Operated::NeedsHome => needs_home(),
+        Operated::BelowFloor => Problem::new(
+            Code::BelowFloor,
+            "the value would be below the counter's floor; nothing was changed",
+        ),
+        Operated::HashMismatch => Problem::new(
+            Code::HashMismatch,
+            "the counter has unique elements of another hash; nothing was changed, use another counter or delete this one",
+        ),
+        Operated::Changed => Problem::new(
+            Code::PreconditionFailed,
+            "the counter has changed since the version in If-Match; nothing was changed, read it again",
+        ),
+    })
+}
+
+/// The question for a counter's whole state.
+fn question(id: &CounterId) -> Read {
+    Read {
+        counter: id.clone(),
+        datacenter: None,
+        wanted: Wanted::default(),
+    }
+}
+
+/// The counter as it is after an operation.
+async fn state_after(
+    context: &RequestContext,
+    id: &CounterId,
+    done: &Done,
+    strings: bool,
+) -> Result<Answered, Problem> {
+    let as_of_ms = context.host.now_ms();
+    // Every datacenter is asked: what they had pushed is from before.
+    let asked = ReadDrained { read: question(id) };
+    let sum = call(&context.host, &asked).await?;
+    let sum = sum.ok_or_else(|| {
+        Problem::new(
+            Code::CounterNotFound,
+            "the counter was deleted right after it was set",
+        )
+    })?;
+    let freshness = Freshness {
+        as_of_ms,
+        now_ms: context.host.now_ms(),
+        fresh: true,
+    };
+    let told = Told::new(id, &sum, freshness).rounded(context.rounding()?);
+    Ok(Answered {
+        status: if done.created { 201 } else { 200 },
+        body: told.to_json(strings, None, Some(&done.pending)),
+    })
+}
+
+/// Where all writes of a counter go, if it has a home.
+///
+/// # Errors
+/// `unavailable`.
+pub async fn home_now(
+    context: &RequestContext,
+    id: &CounterId,
+) -> Result<Option<Datacenter>, Problem> {
+    if let Some(home) = isolate::home_of(&context.host, id) {
+        return Ok(Some(home));
+    }
+    let counter = id.clone();
+    let root = call(&context.host, &LookUp { counter }).await?;
+    let home = root.and_then(|root| root.home);
+    match &home {
+        Some(home) => isolate::learn_home(&context.host, id, home),
+        None => isolate::forget_home(&context.host, id),
+    }
+    Ok(home)
+}
+
+/// Where all writes of a counter go, given a home if it has none.
+///
+/// # Errors
+/// As [`settle_home`].
+pub async fn home_for_good(
+    context: &RequestContext,
+    id: &CounterId,
+) -> Result<Datacenter, Problem> {
+    if let Some(home) = isolate::home_of(&context.host, id) {
+        return Ok(home);
+    }
+    settle_home(context, id).await
+}
+
+/// Has a counter given a home, so that it can be decided by its value.
+///
+/// # Errors
+/// `needs-home` where several datacenters have written, `precondition-failed` where there is no such counter,
+/// `unavailable`.
+pub async fn settle_home(context: &RequestContext, id: &CounterId) -> Result<Datacenter, Problem> {
+    let operate = Operate {
+        counter: id.clone(),
+        datacenter: context.datacenter(),
+        operation: Operation::SettleHome,
+        key: None,
+        condition: None,
+    };
+    let operated = call(&context.host, &operate).await?;
+    if operated == Operated::NotFound {
+        let detail = "there is no such counter any more; nothing was counted";
+        return Err(Problem::new(Code::PreconditionFailed, detail));
+    }
+    match done_of(id, operated)? {
+        Ok(Done {
+            home: Some(home), ..
+        }) => {
+            isolate::learn_home(&context.host, id, &home);
+            Ok(home)
+        }
+        _ => Err(needs_home()),
+    }
+}
+
+/// `GET /counters`: names in order, page by page.
+///
+/// # Errors
+/// `invalid-query`, `unavailable`.
+pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &["prefix", "cursor", "limit"])?;
+    let prefix = query.get("prefix").unwrap_or_default().to_owned();
+    caller.may_list(&prefix)?;
+    let limit = query.limit()?;
+    let after = query.get("cursor").map(str::to_owned);
+    context.visitor().read(DIRECTORY_PARTITIONS.into())?;
+    let _waiting = context.waiting();
+    // One name more than asked for tells whether there is another page.
+    let list = ListAll {
+        prefix,
+        after,
+        limit: limit + 1,
+    };
+    let mut counters = call(&context.host, &list).await.map_err(unread)?;
+    let has_more = counters.len() > usize::try_from(limit).unwrap_or(usize::MAX);
+    counters.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let cursor = counters.last().filter(|_| has_more).map(CounterId::as_str);
+    Ok(Answer::json(list_json(&counters, cursor)))
+}

@@ -1,0 +1,198 @@
+//! Bodies: bounded before they are held, drained where they are refused.
+
+use super::request_context::RequestContext;
+use crate::host::Host;
+use crate::host::http::{Pieces, Request};
+use crate::protocol::batch::decode::Decoder;
+use crate::protocol::batch::split::BYTE_ORDER_MARK;
+use crate::protocol::bodies::{
+    ARRIVAL_MS_MAX, BODY_BYTES_MAX, BULK_BYTES_MAX, DRAIN_BYTES_MAX, DRAIN_PIECE_MS_MAX,
+    PIECE_BYTES, PIECE_MS_MAX,
+};
+use crate::protocol::problem::{Code, Problem};
+
+/// Bodies that announce no more are read at once and without a deadline: what they hold meanwhile is less than what their
+/// connection does.
+const UNTIMED_BYTES_MAX: u64 = 16 * 1024;
+
+fn too_large(limit: u64) -> Problem {
+    Problem::new(
+        Code::BodyTooLarge,
+        format!("send at most {} MiB in one body", limit / (1024 * 1024)),
+    )
+}
+
+fn broken_off(error: &str) -> Problem {
+    Problem::new(
+        Code::InvalidBody,
+        format!("the body broke off: {error}; nothing was counted, send it again"),
+    )
+}
+
+fn too_slow(piece_ms: u64) -> Problem {
+    Problem::new(
+        Code::BodyTooSlow,
+        format!(
+            "the body took too long; nothing was counted. Send each {} KiB of it within {} s, and all of it within {} s",
+            PIECE_BYTES / 1_024,
+            piece_ms.div_ceil(1_000),
+            ARRIVAL_MS_MAX / 1_000
+        ),
+    )
+}
+
+/// A body that is being read, piece by piece.
+struct Stream<'a> {
+    host: &'a Host,
+    pieces: Box<dyn Pieces>,
+    begun_ms: i64,
+    /// How long a piece may take.
+    piece_ms: u64,
+}
+
+impl<'a> Stream<'a> {
+    /// The body's stream; `None` where there is no body, or it was read before.
+    fn open(context: &'a RequestContext, piece_ms: u64) -> Option<Self> {
+        Some(Self {
+            host: &context.host,
+            pieces: context.request.pieces(PIECE_BYTES)?,
+            begun_ms: context.host.now_ms(),
+            piece_ms,
+        })
+    }
+
+    /// The next piece, [`PIECE_BYTES`] long but for the last; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, Problem> {
+        let piece = self
+            .host
+            .within_ms(self.wait_ms(), self.pieces.next())
+            .await;
+        let piece = piece.ok_or_else(|| too_slow(self.piece_ms))?;
+        piece.map_err(|error| broken_off(&error))
+    }
+
+    /// How long the next piece may take, milliseconds.
+    fn wait_ms(&self) -> u64 {
+        let taken_ms = self.host.now_ms().saturating_sub(self.begun_ms).max(0);
+        let left_ms = ARRIVAL_MS_MAX.saturating_sub(taken_ms);
+        self.piece_ms.min(u64::try_from(left_ms).unwrap_or(0))
+    }
+
+    async fn drain(&mut self, mut seen: u64) {
+        self.piece_ms = self.piece_ms.min(DRAIN_PIECE_MS_MAX);
+        while seen < DRAIN_BYTES_MAX {
+            match self.next().await {
+                Ok(Some(piece)) => seen += length(&piece),
+                _ => return,
+            }
+        }
+    }
+}
+
+fn length(piece: &[u8]) -> u64 {
+    u64::try_from(piece.len()).unwrap_or(u64::MAX)
+}
+
+/// Reads what is left of a body and throws it away, up to [`DRAIN_BYTES_MAX`].
+pub async fn drain(context: &RequestContext) {
+    if !context.request.has_body() {
+        return;
+    }
+    if let Some(mut stream) = Stream::open(context, PIECE_MS_MAX) {
+        stream.drain(0).await;
+    }
+}
+
+/// The length of the body that the client announced; the platform holds it to that.
+pub fn announced_length(request: &dyn Request) -> Option<u64> {
+    request.header("content-length")?.parse().ok()
+}
+
+/// Reads a small body whole, without a byte order mark.
+///
+/// # Errors
+/// `body-too-large` above [`BODY_BYTES_MAX`], after draining; `body-too-slow`.
+pub async fn read_small(context: &RequestContext) -> Result<Vec<u8>, Problem> {
+    let request = &*context.request;
+    // Most increments have no body: a stream for nothing took a tenth of their time.
+    if !request.has_body() {
+        return Ok(Vec::new());
+    }
+    refuse_encoded(request)?;
+    let announced = announced_length(request);
+    let mut body = Vec::new();
+    if announced.is_some_and(|bytes| bytes <= UNTIMED_BYTES_MAX) {
+        let whole = request.whole().await;
+        body = whole.map_err(|error| broken_off(&error))?;
+    } else {
+        each_piece(context, BODY_BYTES_MAX, PIECE_MS_MAX, |piece| {
+            body.extend_from_slice(piece);
+            Ok(())
+        })
+        .await?;
+    }
+    if body.starts_with(BYTE_ORDER_MARK) {
+        body.drain(..BYTE_ORDER_MARK.len());
+    }
+    Ok(body)
+}
+
+fn refuse_encoded(request: &dyn Request) -> Result<(), Problem> {
+    match encoding(request).as_deref() {
+        None | Some("identity") => Ok(()),
+        Some(other) => Err(Problem::new(
+            Code::UnsupportedEncoding,
+            format!("send this body as it is, not in the content encoding {other:?}"),
+        )),
+    }
+}
+
+fn encoding(request: &dyn Request) -> Option<String> {
+    let value = request.header("content-encoding")?;
+    let value = value.trim().to_ascii_lowercase();
+    (!value.is_empty()).then_some(value)
+}
+
+/// Reads a bulk body piece by piece, decoded; each piece may take `piece_ms`. `each` may refuse; nothing may be counted
+/// before this has returned well, since a fault at the end refuses the whole body.
+///
+/// # Errors
+/// `body-too-large` above [`BULK_BYTES_MAX`] before or after inflation, `body-too-slow`, `invalid-gzip`,
+/// `unsupported-encoding`, or what `each` says; after draining.
+pub async fn read_bulk(
+    context: &RequestContext,
+    piece_ms: u64,
+    mut each: impl FnMut(&[u8]) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let mut decoder = Decoder::new(encoding(&*context.request).as_deref(), BULK_BYTES_MAX)?;
+    each_piece(context, BULK_BYTES_MAX, piece_ms, |piece| {
+        decoder.push(piece, &mut each)
+    })
+    .await?;
+    decoder.finish(each)
+}
+
+async fn each_piece(
+    context: &RequestContext,
+    limit: u64,
+    piece_ms: u64,
+    mut each: impl FnMut(&[u8]) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let Some(mut stream) = Stream::open(context, piece_ms) else {
+        return Ok(());
+    };
+    let mut seen = 0;
+    while let Some(piece) = stream.next().await? {
+        seen += length(&piece);
+        let outcome = if seen > limit {
+            Err(too_large(limit))
+        } else {
+            each(&piece)
+        };
+        if let Err(problem) = outcome {
+            stream.drain(seen).await;
+            return Err(problem);
+        }
+    }
+    Ok(())
+}

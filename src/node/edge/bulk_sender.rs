@@ -1,0 +1,195 @@
+//! How a bulk body reaches its cells: it joins the lanes of all of them at once, so that bodies that
+//! arrive together share flushes, and flies what nobody else flies, a bounded number at a time.
+//!
+//! Invariant: a load is joined again only after a cell has refused it, so nothing counts twice.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use futures_util::future::{Either, FutureExt, LocalBoxFuture, select};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::flush_sender::{Cells, Progress, Watcher};
+use super::isolate::{home_of, own_shard, shards_of};
+use super::lanes::{self, Line};
+use crate::core::counter::flush::Refusal;
+use crate::core::counter::lane::Ticket;
+use crate::host::Host;
+use crate::node::shared::open_objects;
+use crate::protocol::batch::plan::Addressed;
+use crate::protocol::batch::wave;
+use crate::protocol::messages::Fault;
+use crate::protocol::names::CellAddress;
+use crate::protocol::problem::{Code, Problem};
+
+/// Flights that one body has under way. The first opening of an object is slow on plain workerd
+/// (3.4 ms, one thread), so more would only wait there.
+const FLIGHTS_MAX: usize = 48;
+
+/// How often a body looks for what others fly for it.
+const LOOK_EVERY_MS: u64 = 2;
+
+/// How long a part of a body may take: below the 65 s that a batch waits whom nobody attends. 1,000 first openings of 12 ms,
+/// as on a slow disk, take 12 s.
+const PART_MS_MAX: i64 = 50_000;
+
+/// How often a load is sent on to another cell because the one it was sent to has been sealed.
+const MOVES_MAX: u8 = 4;
+
+struct Fleet {
+    loads: Vec<Addressed>,
+    moves: Vec<u8>,
+    progress: Rc<RefCell<Progress>>,
+    /// Batches that this body's writes are in, until somebody flies them.
+    own: VecDeque<(CellAddress, Ticket)>,
+    failed: Vec<(usize, Problem)>,
+}
+
+/// Counts all loads. Returns those that failed, by their index, with the reason. A body that has company
+/// lets the others join before it flies.
+pub async fn count_many(
+    host: &Host,
+    loads: Vec<Addressed>,
+    has_company: bool,
+) -> Vec<(usize, Problem)> {
+    let begun_ms = host.now_ms();
+    let mut fleet = Fleet {
+        moves: vec![0; loads.len()],
+        loads,
+        progress: Rc::default(),
+        own: VecDeque::new(),
+        failed: Vec::new(),
+    };
+    fleet.progress.borrow_mut().landed = vec![false; fleet.loads.len()];
+    for number in 0..fleet.loads.len() {
+        fleet.join(host, number);
+    }
+    if has_company && !fleet.loads.is_empty() {
+        // All that go with it have looked by then.
+        host.sleep_ms(wave::LOOK_EVERY_MS + 1).await;
+        // They may have flown all of it already: where that failed, the loop below would not hear of it.
+        fleet.sort_out(host);
+    }
+    let mut flights: FuturesUnordered<LocalBoxFuture<'_, ()>> = FuturesUnordered::new();
+    while fleet.progress.borrow().pending > 0 {
+        if host.now_ms() - begun_ms > PART_MS_MAX {
+            fleet.give_up();
+            break;
+        }
+        for _ in 0..fleet.own.len() {
+            if flights.len() >= FLIGHTS_MAX {
+                break;
+            }
+            let Some((to, ticket)) = fleet.own.pop_front() else {
+                break;
+            };
+            let Some(turn) = open_objects::begin(host, &to) else {
+                fleet.own.push_front((to, ticket));
+                break;
+            };
+            match lanes::take::<Cells>(host, &to, &ticket) {
+                Some((nonce, load)) => {
+                    let fly = async move {
+                        Cells::fly(host, &to, nonce, load).await;
+                        drop(turn);
+                    };
+                    flights.push(fly.boxed_local());
+                }
+                // The flight before it is under way, or somebody else flies it.
+                None => {
+                    turn.give_back();
+                    if lanes::is_waiting::<Cells>(host, &to, &ticket) {
+                        fleet.own.push_back((to, ticket));
+                    }
+                }
+            }
+        }
+        next_event(host, &mut flights).await;
+        fleet.sort_out(host);
+    }
+    // Others may have joined what still flies.
+    while flights.next().await.is_some() {}
+    fleet.failed
+}
+
+impl Fleet {
+    fn join(&mut self, host: &Host, number: usize) {
+        let Some(Addressed { to, load, .. }) = self.loads.get(number) else {
+            return;
+        };
+        let watcher = Watcher {
+            progress: self.progress.clone(),
+            number,
+        };
+        match lanes::join::<Cells>(host, to, load.clone(), Some(watcher)) {
+            Ok(ticket) => {
+                let mut progress = self.progress.borrow_mut();
+                progress.pending += 1;
+                if let Some(landed) = progress.landed.get_mut(number) {
+                    *landed = false;
+                }
+                // Others' batches too: whoever opened one may be gone, and taking is exclusive.
+                self.own.push_back((to.clone(), ticket));
+            }
+            Err(problem) => self.failed.push((number, problem)),
+        }
+    }
+
+    /// Sends on what a sealed shard has refused, and notes what has failed for good.
+    fn sort_out(&mut self, host: &Host) {
+        let refused = std::mem::take(&mut self.progress.borrow_mut().failed);
+        for (number, fault) in refused {
+            let moves = self.moves.get(number).copied().unwrap_or(MOVES_MAX);
+            let goes_on = match (&fault, self.loads.get_mut(number)) {
+                // A decrement in the same flight may have made a counter with a floor refuse all of it.
+                (Fault::Refused(Refusal::Moved(_) | Refusal::Bounded) | Fault::Elsewhere(_), _) => {
+                    true
+                }
+                (Fault::Refused(Refusal::OtherHash(own)), Some(load)) => load.rehash(*own),
+                _ => false,
+            };
+            if goes_on && moves < MOVES_MAX {
+                self.send_on(host, number);
+            } else {
+                self.failed.push((number, fault.into()));
+            }
+        }
+    }
+
+    fn send_on(&mut self, host: &Host, number: usize) {
+        if let Some(Addressed { to, .. }) = self.loads.get_mut(number) {
+            if let Some(home) = home_of(host, &to.counter) {
+                to.datacenter = home;
+            }
+            to.shard = own_shard(host, shards_of(host, &to.counter, &to.datacenter));
+        }
+        if let Some(moves) = self.moves.get_mut(number) {
+            *moves += 1;
+        }
+        self.join(host, number);
+    }
+
+    /// Calls everything that is not known to be counted unknown.
+    fn give_up(&mut self) {
+        let detail = "the body took too long; this line may or may not have been counted";
+        let landed = std::mem::take(&mut self.progress.borrow_mut().landed);
+        let unknown = landed.iter().enumerate().filter(|(_, landed)| !**landed);
+        let problem = Problem::new(Code::Unavailable, detail);
+        self.failed
+            .extend(unknown.map(|(number, _)| (number, problem.clone())));
+    }
+}
+
+/// Waits until a flight of this body lands, or it is time to look what others have flown.
+async fn next_event(host: &Host, flights: &mut FuturesUnordered<LocalBoxFuture<'_, ()>>) {
+    let look = std::pin::pin!(host.sleep_ms(LOOK_EVERY_MS));
+    if flights.is_empty() {
+        look.await;
+        return;
+    }
+    if let Either::Left(_) = select(flights.next(), look).await {
+        // Whatever landed together is seen together.
+        while let Some(Some(())) = flights.next().now_or_never() {}
+    }
+}

@@ -1,0 +1,46 @@
+//! How the samples of a counter are distributed.
+
+use super::read::{not_found, see_version};
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::core::counter::id::CounterId;
+use crate::protocol::messages::{Read, Wanted};
+use crate::protocol::problem::Problem;
+use crate::protocol::public::Told;
+use crate::protocol::query::Query;
+
+/// `GET /counters/{id}/distribution`.
+///
+/// # Errors
+/// `counter-not-found`, `invalid-query`, `unavailable`, `version-not-reached`.
+pub async fn distribution(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+    let query = Query::parse(
+        context.query(),
+        &[
+            "window",
+            "at",
+            "consistency",
+            "datacenter",
+            "at_least",
+            "numbers",
+        ],
+    )?;
+    let window = query.samples_window(context.host.now_ms().div_euclid(1_000))?;
+    let strings = query.numbers_as_strings()?;
+    let question = Read {
+        counter: id,
+        datacenter: query.datacenter()?,
+        wanted: Wanted {
+            samples: Some(window.whole),
+            totals_only: true,
+            ..Wanted::default()
+        },
+    };
+    let asked = query.at_least()?;
+    let _waiting = context.waiting();
+    let seen = see_version(context, &question, query.is_strong()?, asked.as_ref()).await?;
+    let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
+    let told = Told::new(&question.counter, &sum, seen.freshness);
+    let answer = Answer::json(told.distribution_json(window, strings));
+    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+}

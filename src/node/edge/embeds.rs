@@ -1,0 +1,109 @@
+//! What pages embed: the pixel for mail and for pages without scripts, and badges. The script is one of the
+//! [`files`](super::files).
+//!
+//! Images send no `Origin`: whose pages they are on is told by their `Referer`, where there is one.
+
+use super::read::see;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use super::write;
+use crate::core::counter::id::CounterId;
+use crate::core::counter::total::Value;
+use crate::protocol::access::Caller;
+use crate::protocol::badge::{Badge, FRESH_SECONDS, NONE_YET};
+use crate::protocol::batch::event::UNIQUE_BYTES_MAX;
+use crate::protocol::messages::Read;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::Told;
+use crate::protocol::query::{Query, Window};
+
+/// One transparent point. Source: GIF89a specification, sections 17 to 27.
+const PIXEL: &[u8] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
+
+/// A badge that is opened by itself is a document: it may load and run nothing.
+const BADGE_POLICY: &str = "default-src 'none'; sandbox";
+
+/// A name of these bytes, for entity tags: FNV-1a. Source: draft-eastlake-fnv, section 2.
+fn tag_of(bytes: &[u8]) -> u64 {
+    let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash)
+}
+
+/// `GET /pixel/{id}.gif`: counts one, then answers with the image. `HEAD` counts nothing.
+///
+/// # Errors
+/// As an increment: an image that was not counted is no image, so that nobody takes it for one that was.
+pub async fn pixel(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &["unique"])?;
+    let unique = query.get("unique").map(str::to_owned);
+    if unique
+        .as_ref()
+        .is_some_and(|unique| unique.is_empty() || unique.len() > UNIQUE_BYTES_MAX)
+    {
+        let detail = format!("unique has 1 to {UNIQUE_BYTES_MAX} bytes of UTF-8");
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    if context.method() != "HEAD" {
+        caller.may_write(id.as_str(), 1, &[])?;
+        write::one(context, id, unique).await?;
+    }
+    Ok(Answer::bytes("image/gif", PIXEL).for_images())
+}
+
+/// `GET /badge/{id}.svg`. A counter that does not exist has a badge that says so, with status 200: proxies of images show
+/// no other.
+///
+/// # Errors
+/// `invalid-query`, `unavailable`.
+pub async fn badge(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
+    let badge = Badge::parse(context.query())?;
+    let window = badge.window(context.host.now_ms().div_euclid(1_000));
+    let question = Read {
+        counter: id,
+        datacenter: None,
+        wanted: Window::wanted(window),
+    };
+    let waiting = context.waiting();
+    let seen = see(context, &question, false).await?;
+    drop(waiting);
+    let told = seen
+        .sum
+        .as_ref()
+        .map(|sum| Told::new(&question.counter, sum, seen.freshness));
+    let text = match &told {
+        Some(told) => {
+            let value = match window {
+                Some(_) => Value::new(told.window_count(), 0),
+                None => told.value(),
+            };
+            badge.text_of(&value.to_string())
+        }
+        None => NONE_YET.to_owned(),
+    };
+    let svg = badge.draw(&text);
+    let tag = format!("\"{:016x}\"", tag_of(svg.as_bytes()));
+    // What a key shows is not for caches that others share.
+    let whose = if caller.is_public() {
+        "public"
+    } else {
+        "private"
+    };
+    let answer = Answer::text(svg)
+        .of_type("image/svg+xml")
+        .tagged(tag)
+        .cached(format!("{whose}, max-age={FRESH_SECONDS}"))
+        .with_header("content-security-policy", BADGE_POLICY.to_owned())
+        .for_images();
+    Ok(match told {
+        Some(told) => answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()),
+        None => answer,
+    })
+}

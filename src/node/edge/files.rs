@@ -1,0 +1,102 @@
+//! What is found at `/`, and the files that are served as they stand: those of the dashboard, at `/dashboard/`, the script
+//! for pages (without its comments), and the API's description.
+//!
+//! Invariant: no file is in the Wasm, whose size is start-up time. `scripts/dashboard.mjs` puts them as text at the
+//! end of the module around it, as a function that finds one by its name: a module is what every platform loads in
+//! the same way. They are public; what the dashboard asks for needs a key like any other call.
+
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::host::{File, Host};
+use crate::protocol::problem::{Code, Problem};
+
+/// What the page may do: load its own files, call its own origin, and nothing else. No script and no style stands in
+/// the page itself, so text that found its way into it would not run.
+const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+    object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A changed script reaches pages within the hour.
+const SCRIPT_CACHE: &str = "public, max-age=3600";
+
+/// Where things are.
+const PLACES: &str = r#"{"service":"tally","dashboard":"/dashboard/","description":"/openapi.json","health":"/healthz"}"#;
+
+/// The page itself.
+const INDEX: &str = "index.html";
+
+/// `GET /`: a browser is led to the dashboard, others are told where things are.
+pub fn index(context: &RequestContext) -> Answer {
+    let accepts = context.header("accept").unwrap_or_default();
+    let answer = match accepts.contains("text/html") {
+        true => Answer::text(String::new())
+            .with_status(303)
+            .with_header("location", "/dashboard/".to_owned()),
+        false => Answer::json(PLACES.to_owned()),
+    };
+    answer.with_header("vary", "Accept".to_owned())
+}
+
+/// A file of the dashboard, the page for an empty name, and the way to the page for none.
+///
+/// # Errors
+/// `not-found`, `internal`.
+pub fn dashboard(host: &Host, name: Option<&str>) -> Result<Answer, Problem> {
+    let Some(name) = name else {
+        let location = "/dashboard/".to_owned();
+        let answer = Answer::text(String::new()).with_status(308);
+        return Ok(answer.with_header("location", location));
+    };
+    let name = if name.is_empty() { INDEX } else { name };
+    let file = file(host, &format!("dashboard/{name}"))?.ok_or_else(|| {
+        let detail = "the dashboard has no such file; it begins at /dashboard/";
+        Problem::new(Code::NotFound, detail)
+    })?;
+    Ok(Answer::text(file.text)
+        .of_type(media_type(name))
+        .tagged(file.etag)
+        .with_header("content-security-policy", POLICY.to_owned())
+        .with_header("referrer-policy", "no-referrer".to_owned())
+        .with_header("x-content-type-options", "nosniff".to_owned()))
+}
+
+/// The script for pages.
+///
+/// # Errors
+/// `internal`.
+pub fn script(host: &Host) -> Result<Answer, Problem> {
+    let file = file(host, "tally.js")?.ok_or_else(missing)?;
+    Ok(Answer::text(file.text)
+        .of_type(media_type("tally.js"))
+        .tagged(file.etag)
+        .cached(SCRIPT_CACHE)
+        .for_every_page())
+}
+
+/// The API's description.
+///
+/// # Errors
+/// `internal`.
+pub fn openapi(host: &Host) -> Result<Answer, Problem> {
+    let file = file(host, "openapi.json")?.ok_or_else(missing)?;
+    Ok(Answer::json(file.text))
+}
+
+fn file(host: &Host, name: &str) -> Result<Option<File>, Problem> {
+    host.platform().file(name).map_err(|_| missing())
+}
+
+fn missing() -> Problem {
+    let detail = "this module was built without its files; run make build and deploy again";
+    Problem::new(Code::Internal, detail)
+}
+
+/// The media type of a file by its name.
+fn media_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, end)| end) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "text/plain; charset=utf-8",
+    }
+}

@@ -1,0 +1,146 @@
+//! How writes reach their cells: the line to cells.
+//!
+//! Invariant: a write is answered well only if the flush that holds it is durable.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::isolate::{learn_bounded, learn_home, learn_shards, learn_unique_hash};
+use super::lanes::{Lanes, Line, land};
+use crate::core::counter::flush::{Load, Refusal};
+use crate::core::counter::lane::newest_at;
+use crate::core::counter::nonces::Nonce;
+use crate::host::Host;
+use crate::node::shared::call_within;
+use crate::node::shared::{metrics, open_objects};
+use crate::protocol::messages::{Fault, Flush, Flushed};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::CellAddress;
+use crate::protocol::openings::User;
+use crate::protocol::problem::Problem;
+
+/// Time for the first attempt of a flight, and for its retry: together below [`crate::core::counter::lane::FLIGHT_MS_MAX`],
+/// so that no write waits past 5 s.
+const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
+
+/// What a flight ends with.
+pub type Outcome = Result<Flushed, Fault>;
+
+/// Where a bulk body learns what became of its writes: whoever lands a flight notes it here. That
+/// is memory which another request wrote; it wakes nobody.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Writes whose outcome is not known yet.
+    pub pending: usize,
+    /// Writes that failed: the body's own number of the write, and why.
+    pub failed: Vec<(usize, Fault)>,
+    /// Which writes have landed, well or not, by the body's own number.
+    pub landed: Vec<bool>,
+}
+
+/// One write of a bulk body.
+#[derive(Debug)]
+pub struct Watcher {
+    /// Its body.
+    pub progress: Rc<RefCell<Progress>>,
+    /// The body's number of the write.
+    pub number: usize,
+}
+
+/// The line to cells.
+pub struct Cells;
+
+impl Line for Cells {
+    type To = CellAddress;
+    type Cargo = Load;
+    type Outcome = Outcome;
+    type Watcher = Watcher;
+
+    fn admit(host: &Host, to: &CellAddress) -> Result<(), Problem> {
+        open_objects::admit(host, to, User::Single).map_err(open_objects::overloaded)
+    }
+
+    fn lost() -> Outcome {
+        Err(Fault::Unavailable(
+            "the request that carried this write was ended".to_owned(),
+        ))
+    }
+
+    fn tell(watcher: Watcher, outcome: &Outcome) {
+        let mut progress = watcher.progress.borrow_mut();
+        progress.pending = progress.pending.saturating_sub(1);
+        if let Some(landed) = progress.landed.get_mut(watcher.number) {
+            *landed = true;
+        }
+        if let Err(fault) = outcome {
+            progress.failed.push((watcher.number, fault.clone()));
+        }
+    }
+
+    async fn fly(host: &Host, to: &CellAddress, nonce: Nonce, load: Load) {
+        let writes = load.writes;
+        let outcome = send(host, to, nonce, load).await;
+        let ended = match &outcome {
+            Ok(_) => Metric::FlushCounted,
+            Err(Fault::Unavailable(_)) => Metric::FlushUnknown,
+            Err(_) => Metric::FlushRefused,
+        };
+        metrics::flown(host, ended, writes);
+        match &outcome {
+            Ok(Flushed { shards, .. }) | Err(Fault::Refused(Refusal::Moved(shards))) => {
+                learn_shards(host, &to.counter, &to.datacenter, *shards);
+            }
+            Err(Fault::Elsewhere(home)) => learn_home(host, &to.counter, home),
+            Err(Fault::Refused(Refusal::Bounded)) => learn_bounded(host, &to.counter),
+            Err(Fault::Refused(Refusal::OtherHash(own))) => {
+                learn_unique_hash(host, &to.counter, *own)
+            }
+            Err(_) => {}
+        }
+        Lanes::<Self>::with(host, |lanes| {
+            if let Some(lane) = lanes.known(to) {
+                match &outcome {
+                    Ok(flushed) => {
+                        lane.linger(flushed.linger_ms);
+                        lane.learn(flushed.generation);
+                    }
+                    Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
+                    Err(_) => {}
+                }
+                land::<Self>(host, lane, nonce, outcome);
+            }
+        });
+    }
+}
+
+/// Sends a flush, and once more under the same nonce where its outcome is unknown: only the cell
+/// it was sent to can tell whether it was counted.
+///
+/// It is sent once more, too, where the counter was deleted since the lane last flushed: nothing was counted,
+/// and the writes are of now, so they count in what lives now. Copies of what was refused are refused for ever.
+/// Not so after an attempt of unknown outcome, although that one will count nothing more: it may have been
+/// counted, and read by somebody, in the generation that ended. Its writes count at most once over all
+/// generations, and their clients are told that the outcome is unknown.
+async fn send(host: &Host, to: &CellAddress, nonce: Nonce, load: Load) -> Outcome {
+    let to = to.clone();
+    let mut flush = Flush { to, nonce, load };
+    let mut last = None;
+    for milliseconds in ATTEMPTS_MS {
+        if matches!(last, Some(Fault::Unavailable(_))) {
+            metrics::count(host, Metric::FlushRetry);
+        }
+        let outcome = call_within(host, &flush, milliseconds).await;
+        match (outcome, last) {
+            (Err(fault @ Fault::Unavailable(_)), _) => last = Some(fault),
+            // The attempt before may be on its way still, and be counted. Whoever took this for a
+            // refusal would send the write elsewhere, and it would count twice.
+            (Err(_), Some(fault @ Fault::Unavailable(_))) => return Err(fault),
+            (Err(Fault::Refused(refusal @ Refusal::Newer(generation))), _) => {
+                flush.load.newest = generation.max(newest_at(host.now_ms()));
+                last = Some(Fault::Refused(refusal));
+            }
+            (outcome, _) => return outcome,
+        }
+    }
+    last.map_or_else(Cells::lost, Err)
+}

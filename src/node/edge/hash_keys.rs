@@ -1,0 +1,201 @@
+//! The secrets that an isolate knows: what elements are hashed with, what idempotency keys are named by, the salts of
+//! visitors. All come from the deployment's variables or from the directory.
+//!
+//! Invariant: names never change their key, or a retry would not find what it had counted; elements may, and an isolate learns of
+//! it in the time of [`Refresh`]. What it hashes until then is of the old epoch, and says so by its [`HashId`].
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::core::sketch::{HashId, HashKey};
+use crate::host::{Host, State};
+use crate::node::shared::call;
+use crate::node::shared::call::CALL_MS_MAX;
+use crate::node::shared::call_within;
+use crate::protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
+use crate::protocol::names::HASH_KEY;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::refresh::{Next, Refresh};
+use crate::protocol::settings;
+use crate::protocol::visitor::{Salt, forgotten_ms};
+
+/// How long the directory may take where this isolate can go on without it.
+const REFRESH_MS_MAX: u64 = 1_000;
+
+/// What elements are hashed with, and which epoch that is.
+#[derive(Clone)]
+pub struct Hashing {
+    /// The key.
+    pub key: Rc<HashKey>,
+    /// Its identity, which sketches carry.
+    pub id: HashId,
+}
+
+impl Hashing {
+    fn of(bytes: [u8; 16]) -> Self {
+        let key = Rc::new(HashKey::from(bytes));
+        Self { id: key.id(), key }
+    }
+}
+
+/// What is known.
+#[derive(Default)]
+struct Known {
+    /// That of the variable, once it was looked for: it holds for as long as the isolate does.
+    set: Option<Option<Hashing>>,
+    /// That of the directory.
+    kept: Option<Hashing>,
+    names: Option<Rc<HashKey>>,
+    salts: Vec<(i64, Salt)>,
+    refresh: Refresh,
+}
+
+/// What this isolate knows.
+struct IsolateSecrets(RefCell<Known>);
+
+impl State for IsolateSecrets {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+fn with<T>(host: &Host, work: impl FnOnce(&mut Known) -> T) -> T {
+    work(&mut host.state::<IsolateSecrets>().0.borrow_mut())
+}
+
+/// Asks the directory, and keeps what it says; with a day, for the salt of that too.
+async fn ask(host: &Host, day: Option<i64>, milliseconds: u64) -> Result<(), Problem> {
+    let asked_ms = host.now_ms();
+    with(host, |known| known.refresh.ask(asked_ms));
+    let answer = call_within(host, &GetSecrets { day }, milliseconds).await;
+    learn(host, answer, asked_ms)
+}
+
+fn learn(host: &Host, answer: Result<Secrets, Fault>, asked_ms: i64) -> Result<(), Problem> {
+    let secrets = answer.map_err(|fault| {
+        with(host, |known| known.refresh.fail(host.now_ms()));
+        let detail = format!("the keys of hashes cannot be read ({fault}); try again");
+        Problem::new(Code::Unavailable, detail)
+    })?;
+    with(host, |known| {
+        known.names = Some(Rc::new(HashKey::from(secrets.names)));
+        for (day, salt) in secrets.salts {
+            if !known.salts.iter().any(|(known, _)| *known == day) {
+                known.salts.push((day, salt));
+            }
+        }
+        if known.refresh.learn(asked_ms) {
+            known.kept = Some(Hashing::of(secrets.elements));
+        }
+    });
+    Ok(())
+}
+
+/// The key that the deployment sets, if it does. Read once: a variable is a call into JavaScript.
+fn set_key(host: &Host) -> Result<Option<Hashing>, Problem> {
+    if let Some(known) = with(host, |known| known.set.clone()) {
+        return Ok(known);
+    }
+    let set = match host.setting(HASH_KEY) {
+        Some(digits) => Some(Hashing::of(parse_hash_key(&digits)?)),
+        None => None,
+    };
+    with(host, |known| known.set = Some(set.clone()));
+    Ok(set)
+}
+
+/// What elements are hashed with: by the deployment's own key, or by the one that the directory keeps for it, not
+/// older than [`Refresh`] allows.
+///
+/// # Errors
+/// `not-configured` for a key that is none, `unavailable` where nothing is known and the directory does not answer.
+pub async fn hashing(host: &Host) -> Result<Hashing, Problem> {
+    if let Some(set) = set_key(host)? {
+        return Ok(set);
+    }
+    match with(host, |known| known.refresh.next(host.now_ms())) {
+        Next::Use => {}
+        // Without an answer the old one is good: what it hashes is of its own epoch.
+        Next::Ask => drop(ask(host, None, REFRESH_MS_MAX).await),
+        Next::Need => ask(host, None, CALL_MS_MAX).await?,
+    }
+    with(host, |known| known.kept.clone()).ok_or_else(lost)
+}
+
+fn lost() -> Problem {
+    Problem::new(Code::Internal, "the key of elements is not in memory")
+}
+
+/// The key that idempotency keys, and what they stand for, are kept by. It is never rotated, and never set: with another
+/// one every retry that is under way would count again.
+///
+/// # Errors
+/// `unavailable` where it is not known and the directory does not answer.
+pub async fn name_key(host: &Host) -> Result<Rc<HashKey>, Problem> {
+    let known = || with(host, |known| known.names.clone());
+    if let Some(known) = known() {
+        return Ok(known);
+    }
+    ask(host, None, CALL_MS_MAX).await?;
+    known().ok_or_else(lost)
+}
+
+/// The salt of a day, as far as this isolate knows it.
+pub fn known_salt(host: &Host, day: i64) -> Option<Salt> {
+    let now_ms = host.now_ms();
+    with(host, |known| {
+        known.salts.retain(|(day, _)| forgotten_ms(*day) > now_ms);
+        let found = known.salts.iter().find(|(known, _)| *known == day);
+        found.map(|(_, salt)| *salt)
+    })
+}
+
+/// The salt of a day; `None` where it is forgotten.
+///
+/// # Errors
+/// `unavailable` where the directory does not answer.
+pub async fn salt(host: &Host, day: i64) -> Result<Option<Salt>, Problem> {
+    if let Some(known) = known_salt(host, day) {
+        return Ok(Some(known));
+    }
+    if forgotten_ms(day) <= host.now_ms() {
+        return Ok(None);
+    }
+    ask(host, Some(day), CALL_MS_MAX).await?;
+    Ok(known_salt(host, day))
+}
+
+/// Asks for what a body may need and is not known: the key of names, which is returned, and the salt of a day. What
+/// cannot be had is missed by the lines that need it.
+pub async fn prepare(host: &Host, day: Option<i64>) -> Option<Rc<HashKey>> {
+    let known = || with(host, |known| known.names.clone());
+    let is_missing = known().is_none() || day.is_some_and(|day| known_salt(host, day).is_none());
+    let is_paused = with(host, |known| known.refresh.is_paused(host.now_ms()));
+    if is_missing && !is_paused {
+        let _ = ask(host, day, REFRESH_MS_MAX).await;
+    }
+    known()
+}
+
+/// Lets elements be hashed with a new key. Returns the identities of the old and the new one.
+///
+/// # Errors
+/// `hash-key-set` where the key is a variable, `unavailable`.
+pub async fn rotate(host: &Host) -> Result<(HashId, HashId), Problem> {
+    if set_key(host)?.is_some() {
+        let detail = format!("the key is that of {HASH_KEY}; set another one, or none, and deploy");
+        return Err(Problem::new(Code::HashKeySet, detail));
+    }
+    ask(host, None, CALL_MS_MAX).await?;
+    let before = hashing(host).await?.id;
+    let asked_ms = host.now_ms();
+    let answer = call(host, &RotateKey { from: before }).await;
+    learn(host, answer, asked_ms)?;
+    Ok((before, hashing(host).await?.id))
+}
+
+fn parse_hash_key(digits: &str) -> Result<[u8; 16], Problem> {
+    settings::check(HASH_KEY, digits)?;
+    let key = u128::from_str_radix(digits, 16).map(u128::to_be_bytes);
+    key.map_err(|_| Problem::new(Code::NotConfigured, HASH_KEY))
+}

@@ -1,0 +1,75 @@
+//! `/healthz`: whether this edge can do its work.
+//!
+//! Invariant: however often it is asked, an isolate asks the directory 16 times a second at most, and a probe that asks once a second
+//! asks one partition each time. What is said is what nobody but the operator can mend: settings of either Worker that may not be as
+//! they are, and stored data that this build cannot read. A part that does not answer is no reason: an edge goes on without it.
+
+use std::cell::RefCell;
+
+use super::isolate;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::host::{Host, State};
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::{call_within, open_objects};
+use crate::protocol::health::{Ailment, Health};
+use crate::protocol::messages::CheckStorage;
+use crate::protocol::problem::Problem;
+
+/// How long a partition may take to answer, milliseconds. One that takes longer is not one that cannot read.
+const CHECK_MS_MAX: u64 = 1_000;
+
+/// All partitions at once, where all are asked: a probe waits for one round trip.
+const PARTITIONS_AT_ONCE: usize = 16;
+
+/// What this isolate has found.
+struct Found(RefCell<Health>);
+
+impl State for Found {
+    fn begin(host: &Host) -> Self {
+        Self(RefCell::new(Health::new(host.random())))
+    }
+}
+
+/// 200, or why not.
+///
+/// # Errors
+/// `not-configured` for keys that cannot be read and other settings that may not be so, `unavailable` for stored data that cannot be
+/// read.
+pub async fn health(context: &RequestContext) -> Result<Answer, Problem> {
+    isolate::access(&context.host)?;
+    context.host.check_settings()?;
+    match ailment(context).await {
+        None => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
+        Some(ailment) => Err(ailment.into()),
+    }
+}
+
+fn with<T>(host: &Host, work: impl FnOnce(&mut Health) -> T) -> T {
+    work(&mut host.state::<Found>().0.borrow_mut())
+}
+
+async fn ailment(context: &RequestContext) -> Option<Ailment> {
+    // A partition lives near whoever asks for it first, and a call to it is paid for: one is asked each time. Where one process has all
+    // of them neither is so, and `serve` wants to know of all at its start.
+    let has_all = open_objects::are_bounded(&context.host);
+    let due = with(&context.host, |health| {
+        health.due(context.host.now_ms(), has_all)
+    });
+    let ask = |partition| async move {
+        let check = CheckStorage { partition };
+        (
+            partition,
+            call_within(&context.host, &check, CHECK_MS_MAX).await,
+        )
+    };
+    let told = all_settled(due.into_iter().map(ask), PARTITIONS_AT_ONCE).await;
+    with(&context.host, |health| {
+        for (partition, told) in told {
+            if let Ok(ailment) = told {
+                health.note(partition, ailment);
+            }
+        }
+        health.ailment().cloned()
+    })
+}

@@ -1,0 +1,150 @@
+//! One increment or decrement as its client asks for it: read, and judged by all that needs nobody else.
+
+use super::body;
+use super::request_context::RequestContext;
+use super::unique_elements::{Unique, unique_of};
+use crate::core::counter::id::CounterId;
+use crate::core::counter::samples::Samples;
+use crate::core::sketch::Histogram;
+use crate::host::Host;
+use crate::node::shared::metrics;
+use crate::protocol::access::{Caller, Permission};
+use crate::protocol::batch::by::By;
+use crate::protocol::batch::event::{IncrementBody, parse_increment};
+use crate::protocol::batch::gather::CLOCK_SKEW_MS;
+use crate::protocol::keys::{parse_if_match, parse_key};
+use crate::protocol::messages::Condition;
+use crate::protocol::metrics::Metric;
+use crate::protocol::problem::{Code, Problem};
+
+/// What a client wants counted.
+pub struct Write {
+    /// Its body.
+    pub body: IncrementBody,
+    /// What uniques are counted by.
+    pub unique: Option<Unique>,
+    /// Whether it is an increment.
+    pub adds: bool,
+    /// Unix second.
+    pub second: i64,
+    /// Its idempotency key.
+    pub key: Option<String>,
+    /// Count it only while this holds.
+    pub condition: Option<Condition>,
+    /// Why it may not be counted now, if its time is out of range: one with a key is answered if it was counted before.
+    pub skewed: Option<Problem>,
+}
+
+impl Write {
+    /// Reads a write; `None` where a bot sent it, which is left out.
+    ///
+    /// # Errors
+    /// Why it may not be counted.
+    pub async fn read(
+        context: &RequestContext,
+        caller: &Caller,
+        id: &CounterId,
+        adds: bool,
+    ) -> Result<Option<Self>, Problem> {
+        let bytes = body::read_small(context).await?;
+        let body = parse_increment(&bytes)?;
+        if !adds && body.sample.is_some() {
+            let detail = "a sample goes with an increment; leave it out of a decrement";
+            return Err(Problem::new(Code::InvalidBody, detail));
+        }
+        let if_match = context.header("if-match");
+        if caller.is_public() {
+            let needs = needs(adds, body.at_ms.is_some(), if_match.is_some());
+            caller.may_write(id.as_str(), body.delta, &needs)?;
+        }
+        let key = context.header("idempotency-key");
+        let key = key.as_deref().map(parse_key).transpose()?;
+        let condition = if_match.as_deref().map(parse_if_match).transpose()?;
+        if is_ignored(context, &body) {
+            return Ok(None);
+        }
+        let unique = unique_of(context, &body)?;
+        let (at_ms, skewed) = stamp_ms(&context.host, body.at_ms);
+        if let Some(problem) = skewed.as_ref().filter(|_| key.is_none()) {
+            return Err(problem.clone());
+        }
+        Ok(Some(Self {
+            body,
+            unique,
+            adds,
+            second: at_ms.div_euclid(1_000),
+            key: key.map(str::to_owned),
+            condition,
+            skewed,
+        }))
+    }
+
+    /// An increment by one, of this element where there is one; `None` where a bot sent it.
+    ///
+    /// # Errors
+    /// `no-client-address`.
+    pub fn one(context: &RequestContext, unique: Option<String>) -> Result<Option<Self>, Problem> {
+        let body = IncrementBody {
+            delta: 1,
+            by: By::of_unique(unique.as_deref()),
+            unique,
+            at_ms: None,
+            sample: None,
+        };
+        if is_ignored(context, &body) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            unique: unique_of(context, &body)?,
+            body,
+            adds: true,
+            second: context.host.now_ms().div_euclid(1_000),
+            key: None,
+            condition: None,
+            skewed: None,
+        }))
+    }
+
+    /// Its sample, as loads carry it.
+    pub fn samples(&self) -> Samples {
+        let sample = self.body.sample.map(Histogram::of);
+        sample.map(|one| (self.second, one)).into_iter().collect()
+    }
+}
+
+/// What a write needs besides the right to increment by some amount now, where no key is sent.
+fn needs(adds: bool, has_time: bool, has_condition: bool) -> Vec<Permission> {
+    let needs = [
+        (Permission::Decrement, !adds),
+        (Permission::At, has_time),
+        (Permission::IfMatch, has_condition),
+    ];
+    let needed = needs.into_iter().filter(|(_, is_needed)| *is_needed);
+    needed.map(|(need, _)| need).collect()
+}
+
+/// Whether a write is left out since a bot sent it, which is counted then.
+fn is_ignored(context: &RequestContext, body: &IncrementBody) -> bool {
+    let is_ignored = body.by.is_ignored(|| context.header("user-agent"));
+    if is_ignored {
+        metrics::count(&context.host, Metric::BotIgnored);
+    }
+    is_ignored
+}
+
+/// The time of a write, the client's own where there is one; and what is told where it is too far from ours.
+fn stamp_ms(host: &Host, given_ms: Option<i64>) -> (i64, Option<Problem>) {
+    let now_ms = host.now_ms();
+    let at_ms = given_ms.unwrap_or(now_ms);
+    let is_near = at_ms.abs_diff(now_ms) <= CLOCK_SKEW_MS.unsigned_abs();
+    let skewed = || {
+        Problem::new(
+            Code::ClockSkew,
+            format!(
+                "`at` is unix milliseconds within {} s of our clock ({now_ms}); send older events to /ingest",
+                CLOCK_SKEW_MS / 1_000
+            ),
+        )
+    };
+    (at_ms, (!is_near).then(skewed))
+}

@@ -1,0 +1,259 @@
+//! How what clients send reaches its object: items join lanes, a batch is flown by whoever attends it, and
+//! every item waits for the outcome of its batch by its own timer.
+//!
+//! Invariant: an item is answered well only if the message that holds it was.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use futures_channel::oneshot;
+
+use super::request_context::RequestContext;
+use crate::core::counter::cargo::Cargo;
+use crate::core::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
+use crate::core::counter::nonces::Nonce;
+use crate::host::{Host, State};
+use crate::protocol::messages::Fault;
+use crate::protocol::problem::{Code, Problem};
+
+/// Lanes in memory: an idle one is about 300 bytes. Letting one go costs nothing but its name.
+const LANES_MAX: usize = 20_000;
+
+/// How often a waiting write looks for its outcome.
+const LOOK_EVERY_MS: u64 = 1;
+
+/// Batches of others that an attendant flies after its own. Its own client has its answer by then,
+/// but the platform lets a request go on for 30 s at most: 50 flights of 5 ms are 0.25 s.
+const FLIGHTS_ALONG_MAX: usize = 50;
+
+/// How long a write waits in all: for the flight before its own, and its own.
+const WAIT_MS_MAX: i64 = FLIGHT_MS_MAX - 200;
+
+/// The place of an item of a line.
+pub type PlaceOf<L> = <<L as Line>::Cargo as Cargo>::Place;
+
+/// A ticket of a line.
+pub type TicketOf<L> = Ticket<PlaceOf<L>>;
+
+/// A kind of lanes: where they lead, what they carry, how that is sent.
+pub trait Line: Sized + 'static {
+    /// Where a lane leads.
+    type To: Clone + Eq + Hash;
+    /// What it carries.
+    type Cargo: Cargo;
+    /// What a flight ends with.
+    type Outcome: Clone;
+    /// Who is told of it, besides those that look.
+    type Watcher;
+
+    /// Nothing where a place may be called now.
+    ///
+    /// # Errors
+    /// `overloaded`.
+    fn admit(_host: &Host, _to: &Self::To) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    /// What the items of a batch are told whose attendant is gone.
+    fn lost() -> Self::Outcome;
+
+    /// Tells a watcher.
+    fn tell(watcher: Self::Watcher, outcome: &Self::Outcome);
+
+    /// Sends a batch that was taken, and lands it.
+    fn fly(host: &Host, to: &Self::To, nonce: Nonce, load: Self::Cargo)
+    -> impl Future<Output = ()>;
+}
+
+/// A lane of a line.
+type LaneOf<L> = Lane<<L as Line>::Outcome, <L as Line>::Watcher, <L as Line>::Cargo>;
+
+/// The lanes of an isolate, of one line.
+pub struct Lanes<L: Line> {
+    lanes: HashMap<L::To, LaneOf<L>>,
+}
+
+impl<L: Line> Default for Lanes<L> {
+    fn default() -> Self {
+        Self {
+            lanes: HashMap::new(),
+        }
+    }
+}
+
+/// Those of this isolate.
+struct IsolateLanes<L: Line>(RefCell<Lanes<L>>);
+
+impl<L: Line> State for IsolateLanes<L> {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+impl<L: Line> Lanes<L> {
+    /// Works with the lanes of this isolate.
+    pub fn with<T>(host: &Host, work: impl FnOnce(&mut Self) -> T) -> T {
+        work(&mut host.state::<IsolateLanes<L>>().0.borrow_mut())
+    }
+
+    /// A lane that is there.
+    pub fn known(&mut self, to: &L::To) -> Option<&mut LaneOf<L>> {
+        self.lanes.get_mut(to)
+    }
+
+    /// The lane to a place, made if need be; `None` where too many are busy.
+    fn lane(&mut self, host: &Host, to: &L::To) -> Option<&mut LaneOf<L>> {
+        if !self.lanes.contains_key(to) {
+            if self.lanes.len() >= LANES_MAX {
+                let now_ms = host.now_ms();
+                self.lanes.retain(|_, lane| !lane.is_idle(now_ms));
+            }
+            if self.lanes.len() >= LANES_MAX {
+                return None;
+            }
+            self.lanes.insert(to.clone(), Lane::new(host.random()));
+        }
+        self.lanes.get_mut(to)
+    }
+}
+
+/// Lets an item join the lane to a place.
+///
+/// # Errors
+/// `overloaded` where the lane, or the isolate, is full.
+pub fn join<L: Line>(
+    host: &Host,
+    to: &L::To,
+    load: L::Cargo,
+    watcher: Option<L::Watcher>,
+) -> Result<TicketOf<L>, Problem> {
+    let now_ms = host.now_ms();
+    let joined = Lanes::<L>::with(host, |lanes| {
+        let lane = lanes.lane(host, to)?;
+        let lost = L::lost();
+        for watcher in lane.give_up_stale(now_ms, &lost) {
+            L::tell(watcher, &lost);
+        }
+        lane.join(load, now_ms, watcher)
+    });
+    joined.ok_or_else(|| {
+        let detail = "too many requests wait here; nothing was counted, try again";
+        Problem::new(Code::Overloaded, detail)
+    })
+}
+
+/// Takes a ticket's batch if it may fly now.
+pub fn take<L: Line>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> Option<(Nonce, L::Cargo)> {
+    Lanes::<L>::with(host, |lanes| {
+        lanes.known(to)?.take_for(ticket, host.now_ms())
+    })
+}
+
+/// Whether a ticket's batch has not been taken yet.
+pub fn is_waiting<L: Line>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
+    Lanes::<L>::with(host, |lanes| {
+        let lane = lanes.known(to);
+        lane.is_some_and(|lane| lane.is_waiting(ticket))
+    })
+}
+
+/// Lands a batch, and tells its watchers.
+pub fn land<L: Line>(host: &Host, lane: &mut LaneOf<L>, nonce: Nonce, outcome: L::Outcome) {
+    for watcher in lane.land(nonce.number, outcome.clone(), host.now_ms()) {
+        L::tell(watcher, &outcome);
+    }
+}
+
+/// Sends an item by the lane to a place, and returns what came of it. It waits [`WAIT_MS_MAX`] from when its request began
+/// to, unix milliseconds: an item that is sent on from place to place waits no longer in all.
+///
+/// # Errors
+/// `unavailable` where nothing is confirmed in time; `overloaded`.
+pub async fn carry<L: Line>(
+    context: &RequestContext,
+    to: &L::To,
+    load: L::Cargo,
+    begun_ms: i64,
+) -> Result<Arrival<L::Outcome, PlaceOf<L>>, Problem> {
+    L::admit(&context.host, to)?;
+    let ticket = join::<L>(&context.host, to, load, None)?;
+    if ticket.attends {
+        let (landed, landing) = oneshot::channel();
+        let (host, to) = (context.host.clone(), to.clone());
+        context.wait_until(async move {
+            let flew = fly_in_turn::<L>(&host, &to, &ticket).await;
+            // Nobody listens if the client is gone; the other items look for themselves.
+            let _ = landed.send(());
+            if flew {
+                fly_along::<L>(&host, &to).await;
+            }
+        });
+        // This wakes the attendant within its own request, which is allowed.
+        let left_ms =
+            WAIT_MS_MAX.saturating_sub(context.host.now_ms().saturating_sub(begun_ms).max(0));
+        let _ = context
+            .host
+            .within_ms(u64::try_from(left_ms).unwrap_or(0), landing)
+            .await;
+    }
+    loop {
+        let look = Lanes::<L>::with(&context.host, |lanes| {
+            lanes
+                .known(to)
+                .map(|lane| look::<L>(&context.host, lane, &ticket))
+        });
+        let wait_ms = match look {
+            Some(Ok(arrival)) => return Ok(arrival),
+            Some(Err(wait_ms)) => wait_ms,
+            None => LOOK_EVERY_MS,
+        };
+        if context.host.now_ms() - begun_ms > WAIT_MS_MAX {
+            let late = "the counter did not confirm in time".to_owned();
+            return Err(Fault::Unavailable(late).into());
+        }
+        context.host.sleep_ms(wait_ms).await;
+    }
+}
+
+/// What came of a ticket's batch, or in how many milliseconds to look again.
+fn look<L: Line>(
+    host: &Host,
+    lane: &LaneOf<L>,
+    ticket: &TicketOf<L>,
+) -> Result<Arrival<L::Outcome, PlaceOf<L>>, u64> {
+    lane.arrival(ticket)
+        .ok_or_else(|| lane.look_in_ms(ticket, host.now_ms()))
+}
+
+/// Waits for a batch's turn, and flies it; false if somebody else does.
+async fn fly_in_turn<L: Line>(host: &Host, to: &L::To, ticket: &TicketOf<L>) -> bool {
+    let begun_ms = host.now_ms();
+    while host.now_ms() - begun_ms <= FLIGHT_MS_MAX {
+        if let Some((nonce, load)) = take::<L>(host, to, ticket) {
+            L::fly(host, to, nonce, load).await;
+            return true;
+        }
+        // Somebody who has just landed may fly it along.
+        if !is_waiting::<L>(host, to, ticket) {
+            return false;
+        }
+        let gathers_ms = Lanes::<L>::with(host, |lanes| {
+            lanes.known(to).map(|lane| lane.gathers_ms(host.now_ms()))
+        });
+        let gathers_ms = gathers_ms.and_then(|left_ms| u64::try_from(left_ms).ok());
+        host.sleep_ms(gathers_ms.unwrap_or(0).max(LOOK_EVERY_MS))
+            .await;
+    }
+    false
+}
+
+/// Flies whatever has gathered meanwhile, so that a hot lane does not idle until its next attendant
+/// looks.
+async fn fly_along<L: Line>(host: &Host, to: &L::To) {
+    for _ in 0..FLIGHTS_ALONG_MAX {
+        let next = Lanes::<L>::with(host, |lanes| lanes.known(to)?.take_first(host.now_ms()));
+        let Some((nonce, load)) = next else { return };
+        L::fly(host, to, nonce, load).await;
+    }
+}

@@ -1,0 +1,281 @@
+//! `POST /limits`: several checks with one verdict.
+//!
+//! Invariant: all are admitted, or none stays consumed: what was reserved is given back before the answer. Where that
+//! does not get through, or the caller of this code is ended, it stays consumed: less is admitted, never more.
+
+use futures_util::future::{join, join_all};
+
+use super::body;
+use super::limiters::{CHECK_MS_MAX, forget_denial};
+use super::limits::{ask_alone, may_check, note, unreachable, with_headers};
+use super::request_context::RequestContext;
+use super::resolved_check::ResolvedCheck;
+use super::respond::Answer;
+use crate::core::limit::meter::Verdict;
+use crate::core::limit::table::ReservationId;
+use crate::host::Host;
+use crate::node::shared::call_within;
+use crate::node::shared::metrics;
+use crate::protocol::access::Caller;
+use crate::protocol::limits::batch::Batch;
+use crate::protocol::limits::{
+    Judgement, Line, check_cost, is_allowed, many_json, parse_checks, refused_many_json,
+};
+use crate::protocol::messages::{EndReservation, Reserve, Reserved, Wish};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::{self, LimiterAddress};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::Query;
+
+/// Checks of one limiter that it decides at once, by their places in the call.
+struct Group {
+    to: LimiterAddress,
+    places: Vec<usize>,
+    /// Name of its reservation; none where nothing else decides.
+    id: Option<ReservationId>,
+}
+
+/// Admits all of several checks, or none.
+///
+/// # Errors
+/// As [`super::limits::check`], saying which check is wrong.
+pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let lines = parse_checks(&body::read_small(context).await?)?;
+    let here = context.datacenter();
+    let mut askings = Vec::with_capacity(lines.len());
+    for Line { policy, key, asks } in lines {
+        may_check(caller, &names::limit_right(&policy, Some(&key)), &asks)?;
+        askings.push(ResolvedCheck::new(context, &here, policy, key, asks).await?);
+    }
+    check_sums(&askings)?;
+    for asking in &askings {
+        let right = names::limit_right(&asking.told, Some(&asking.key));
+        context.visitor().admit(&right)?;
+    }
+    let _waiting = context.waiting();
+    let verdicts = decide(context, &askings).await;
+    for verdict in &verdicts {
+        note(&context.host, *verdict);
+    }
+    let judged = askings.iter().zip(&verdicts);
+    let judgements: Vec<Judgement<'_>> = judged
+        .map(|(asking, verdict)| asking.judgement(&here, *verdict))
+        .collect();
+    let closed = judgements.iter().find(|one| one.is_closed());
+    let answer = if judgements.iter().all(Judgement::is_allowed) {
+        Answer::json(many_json(&judgements))
+    } else if let Some(closed) = closed {
+        unreachable(closed.name)
+    } else {
+        Answer::refused(Code::QuotaExceeded, refused_many_json(&judgements))
+    };
+    Ok(with_headers(answer, &judgements))
+}
+
+/// Whether two checks are of the same key.
+fn are_alike(one: &ResolvedCheck, other: &ResolvedCheck) -> bool {
+    one.name == other.name && one.key == other.key
+}
+
+/// Refuses checks of one key that could never be admitted together; one that only watches need not be.
+fn check_sums(askings: &[ResolvedCheck]) -> Result<(), Problem> {
+    let enforced = || askings.iter().filter(|asking| !asking.policy.is_shadow);
+    for asking in enforced() {
+        let of_key = enforced().filter(|other| are_alike(asking, other));
+        let sum = of_key.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
+        check_cost(&asking.told, &asking.policy, sum).map_err(|problem| {
+            let detail = format!("the costs of one key add up to {sum}: {}", problem.detail());
+            Problem::new(problem.code(), detail)
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether a check only watches a key that another of this call must be admitted by.
+fn only_watches_another(askings: &[ResolvedCheck], place: usize) -> bool {
+    let is_enforced = |other: &ResolvedCheck| !other.policy.is_shadow;
+    askings.get(place).is_some_and(|asking| {
+        let mut others = askings.iter().filter(|other| is_enforced(other));
+        asking.policy.is_shadow && others.any(|other| are_alike(asking, other))
+    })
+}
+
+/// The verdict of each check, after all were admitted or what was has been given back.
+async fn decide(context: &RequestContext, askings: &[ResolvedCheck]) -> Vec<Option<Verdict>> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut alone: Vec<usize> = Vec::new();
+    for (place, asking) in askings.iter().enumerate() {
+        // One that only watches must not stop the others from being consumed.
+        if asking.is_worlds() || asking.policy.is_shadow {
+            alone.push(place);
+            continue;
+        }
+        match groups.iter_mut().find(|group| group.to == asking.to) {
+            Some(group) => group.places.push(place),
+            None => groups.push(Group {
+                to: asking.to.clone(),
+                places: vec![place],
+                id: None,
+            }),
+        }
+    }
+    if groups.len() + alone.len() > 1 {
+        let id = context.host.random_key().0;
+        groups.iter_mut().for_each(|group| group.id = Some(id));
+    }
+    let reserving = reserve_all(context, askings, &mut groups);
+    let consume = |places: &[usize]| {
+        let askings = places.iter().filter_map(|place| askings.get(*place));
+        join_all(askings.map(|asking| ask_alone(context, asking, Wish::Consume)))
+    };
+    // One that came first would take what those of its key need that must be admitted.
+    alone.sort_by_key(|place| only_watches_another(askings, *place));
+    let late = alone.partition_point(|place| !only_watches_another(askings, *place));
+    let (first, last) = alone.split_at(late);
+    let (reserved, mut consumed) = join(reserving, consume(first)).await;
+    consumed.extend(consume(last).await);
+
+    let mut verdicts: Vec<Option<Verdict>> = vec![None; askings.len()];
+    for (group, reserved) in groups.iter().zip(&reserved) {
+        for (place, verdict) in group.places.iter().zip(&reserved.verdicts) {
+            put(&mut verdicts, *place, *verdict);
+        }
+    }
+    for (place, verdict) in alone.iter().zip(&consumed) {
+        put(&mut verdicts, *place, *verdict);
+    }
+    let mut decided = askings.iter().zip(&verdicts);
+    let is_admitted = decided.all(|(asking, verdict)| is_allowed(&asking.policy, *verdict));
+    end_all(context, &groups, is_admitted).await;
+    if !is_admitted {
+        let given_back = alone.iter().zip(&consumed).filter_map(|(place, verdict)| {
+            let asking = askings.get(*place)?;
+            verdict.filter(|verdict| verdict.is_allowed)?;
+            Some(ask_alone(context, asking, Wish::Refund))
+        });
+        join_all(given_back).await;
+        for asking in askings {
+            forget_denial(&context.host, &asking.to, &asking.name, &asking.key);
+        }
+        let reserved = groups.iter().zip(&reserved);
+        let reserved =
+            reserved.filter(|(group, reserved)| group.id.is_some() && reserved.is_reserved);
+        let given_back = reserved.flat_map(|(group, _)| group.places.iter().copied());
+        for place in given_back.chain(alone.iter().copied()) {
+            stand_by_itself(&mut verdicts, askings, place);
+        }
+    }
+    verdicts
+}
+
+/// Settles what was reserved.
+async fn end_all(context: &RequestContext, groups: &[Group], is_admitted: bool) {
+    let ends = groups.iter().filter_map(|group| {
+        Some(EndReservation {
+            to: group.to.clone(),
+            id: group.id?,
+            is_cancelled: !is_admitted,
+        })
+    });
+    let ends: Vec<EndReservation> = ends.collect();
+    if ends.is_empty() {
+        return;
+    }
+    let host = context.host.clone();
+    let ending = async move {
+        join_all(ends.iter().map(|end| tell(&host, end))).await;
+    };
+    if is_admitted {
+        // What it consumed stays consumed, whether or not the limiters hear of it.
+        context.wait_until(ending);
+    } else {
+        ending.await;
+    }
+}
+
+/// Tells how a check stands now that nothing of this call is consumed: what it and those of its key before it took is there again.
+fn stand_by_itself(verdicts: &mut [Option<Verdict>], askings: &[ResolvedCheck], place: usize) {
+    let (Some(asking), Some(Some(verdict))) = (askings.get(place), verdicts.get_mut(place)) else {
+        return;
+    };
+    if verdict.is_allowed {
+        let before = askings.iter().take(place + 1);
+        let before = before.filter(|other| are_alike(asking, other));
+        let consumed = before.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
+        let remaining = verdict.remaining.saturating_add(consumed);
+        verdict.remaining = remaining.min(asking.policy.capacity());
+    }
+}
+
+fn put(verdicts: &mut [Option<Verdict>], place: usize, verdict: Option<Verdict>) {
+    if let Some(known) = verdicts.get_mut(place) {
+        *known = verdict;
+    }
+}
+
+/// Reserves at each limiter, and what one does not judge since their number is being changed at those that it names.
+async fn reserve_all(
+    context: &RequestContext,
+    askings: &[ResolvedCheck],
+    groups: &mut Vec<Group>,
+) -> Vec<Reserved> {
+    let first = groups.iter().map(|group| reserve(context, askings, group));
+    let mut all = join_all(first).await;
+    if all.iter().all(|reserved| reserved.homes.is_empty()) {
+        return all;
+    }
+    let mut moved: Vec<Group> = Vec::new();
+    // Another name: one of these may have reserved others under the first.
+    let id = Some(context.host.random_key().0);
+    for (group, reserved) in groups.iter_mut().zip(&all) {
+        if reserved.homes.is_empty() {
+            continue;
+        }
+        for (place, partition) in group.places.drain(..).zip(&reserved.homes) {
+            let to = LimiterAddress {
+                partition: *partition,
+                ..group.to.clone()
+            };
+            match moved.iter_mut().find(|other| other.to == to) {
+                Some(other) => other.places.push(place),
+                None => moved.push(Group {
+                    to,
+                    places: vec![place],
+                    id,
+                }),
+            }
+        }
+    }
+    all.extend(join_all(moved.iter().map(|group| reserve(context, askings, group))).await);
+    groups.extend(moved);
+    all
+}
+
+async fn reserve(context: &RequestContext, askings: &[ResolvedCheck], group: &Group) -> Reserved {
+    let chosen = group.places.iter().filter_map(|place| askings.get(*place));
+    let Batch {
+        policies, demands, ..
+    } = Batch::each(chosen.map(|asking| {
+        let demand = asking.demand(Wish::Consume);
+        (&asking.name, &*asking.policy, demand)
+    }));
+    let reserve = Reserve {
+        to: group.to.clone(),
+        id: group.id,
+        policies,
+        demands,
+    };
+    metrics::count(&context.host, Metric::LimitMessage);
+    let reserved = call_within(&context.host, &reserve, CHECK_MS_MAX).await;
+    reserved.unwrap_or_else(|_| Reserved {
+        verdicts: vec![None; group.places.len()],
+        is_reserved: false,
+        homes: Vec::new(),
+    })
+}
+
+/// Where it does not get through, what was reserved stays consumed.
+async fn tell(host: &Host, end: &EndReservation) {
+    let _ = call_within(host, end, CHECK_MS_MAX).await;
+}

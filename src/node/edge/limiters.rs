@@ -1,0 +1,313 @@
+//! How checks reach their limiters: the line to limiters. And what an isolate remembers of limits: policies, and
+//! denials.
+//!
+//! Invariant: a message of unknown outcome is not sent again, since it may have consumed; its checks are answered as the
+//! policy says for errors.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::lanes::{Lanes, Line, land};
+use super::local_quota::LocalQuota;
+use super::repeated_checks;
+use super::request_context::RequestContext;
+use super::resolved_check::ResolvedCheck;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::nonces::Nonce;
+use crate::core::counter::split::Meter;
+use crate::core::limit::meter::Verdict;
+use crate::core::limit::policy::Policy;
+use crate::host::{Host, State};
+use crate::node::shared::call_within;
+use crate::node::shared::metrics;
+use crate::protocol::limits::PolicyName;
+use crate::protocol::limits::batch::{Batch, gather_ms};
+use crate::protocol::messages::{Check, Checked, Fault, GetPolicy};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::LimiterAddress;
+use crate::protocol::problem::{Code, Problem};
+
+/// How long a limiter of the own datacenter may take to judge a check, milliseconds: whoever asks waits for it.
+pub const CHECK_MS_MAX: u64 = 1_500;
+
+/// How long a limiter that asks the limiter of the world may take, milliseconds: a round trip around it, twice.
+pub const WORLD_MS_MAX: u64 = 2_500;
+
+/// Policies that an isolate remembers: 200 bytes each, so 2 MB.
+const POLICIES_MAX: usize = 10_000;
+
+/// For how long a policy is used as it was read; until the second, the next use reads it again on the side; until the
+/// third it is used where it cannot be read.
+const POLICY_FRESH_MS: i64 = 5_000;
+const POLICY_USABLE_MS: i64 = 15_000;
+const POLICY_STALE_MS_MAX: i64 = 3_600_000;
+
+/// Limiters whose flights are measured: 100 bytes each. One that is forgotten is not waited for, for a second.
+const METERS_MAX: usize = 1_000;
+
+/// Denials that an isolate remembers: at most 1 KB each and an answer of 2 KB, so 30 MB.
+const DENIALS_MAX: usize = 10_000;
+
+/// The longest that a key is refused from memory: what others give back or reset is seen by then.
+const DENIAL_MS_MAX: i64 = 1_000;
+
+/// What an isolate remembers of limits.
+#[derive(Default)]
+pub struct Limits {
+    /// How often lanes fly, and with how many checks.
+    flights: HashMap<LimiterAddress, Meter>,
+    policies: HashMap<PolicyName, Known>,
+    denials: HashMap<String, Denial>,
+    /// What it is lent of them.
+    pub(super) lent: LocalQuota,
+}
+
+/// Those of this isolate.
+struct IsolateLimits(RefCell<Limits>);
+
+impl State for IsolateLimits {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+/// Works with what this isolate remembers of limits.
+pub fn with_limits<T>(host: &Host, work: impl FnOnce(&mut Limits) -> T) -> T {
+    work(&mut host.state::<IsolateLimits>().0.borrow_mut())
+}
+
+impl Limits {
+    /// How long a lane should gather that has flown with so many checks, see [`gather_ms`]. A message costs both ends as much as
+    /// several answers: a hot key had 13 checks in each without, and has 30.
+    fn linger_ms(&mut self, to: &LimiterAddress, checks: u32, now_ms: i64) -> u32 {
+        if self.flights.len() >= METERS_MAX && !self.flights.contains_key(to) {
+            self.flights.clear();
+        }
+        let meter = self.flights.entry(to.clone()).or_default();
+        meter.note(checks, now_ms);
+        gather_ms(meter.per_second(now_ms))
+    }
+}
+
+struct Known {
+    policy: Rc<Policy>,
+    read_ms: i64,
+    is_being_read: bool,
+}
+
+/// A refusal that holds for a while.
+struct Denial {
+    policy: Rc<Policy>,
+    cost: u64,
+    verdict: Verdict,
+    since_ms: i64,
+    until_ms: i64,
+}
+
+/// The line to limiters.
+pub struct Limiters;
+
+impl Line for Limiters {
+    type To = LimiterAddress;
+    type Cargo = Batch;
+    type Outcome = Result<Rc<Checked>, Fault>;
+    type Watcher = ();
+
+    fn lost() -> Self::Outcome {
+        Err(Fault::Unavailable(
+            "the request that carried this check was ended".to_owned(),
+        ))
+    }
+
+    fn tell((): (), _: &Self::Outcome) {}
+
+    async fn fly(host: &Host, to: &LimiterAddress, nonce: Nonce, load: Batch) {
+        let Batch {
+            policies, demands, ..
+        } = load;
+        let check = Check {
+            to: to.clone(),
+            policies,
+            demands,
+            waits: false,
+        };
+        let checks = check.demands.iter().map(|demand| demand.times).sum();
+        let outcome = send(host, &check, CHECK_MS_MAX).await.map(Rc::new);
+        let linger_ms = with_limits(host, |limits| limits.linger_ms(to, checks, host.now_ms()));
+        Lanes::<Self>::with(host, |lanes| {
+            if let Some(lane) = lanes.known(to) {
+                lane.linger(linger_ms);
+                land::<Self>(host, lane, nonce, outcome);
+            }
+        });
+    }
+}
+
+/// Sends a message to a limiter.
+///
+/// # Errors
+/// The limiter's, or `Unavailable`.
+pub async fn send(host: &Host, check: &Check, milliseconds: u64) -> Result<Checked, Fault> {
+    metrics::count(host, Metric::LimitMessage);
+    let checked = call_within(host, check, milliseconds).await;
+    if let Ok(Checked { remote_calls, .. }) = &checked {
+        metrics::add(host, Metric::LimitRemoteCall, u64::from(*remote_calls));
+    }
+    checked
+}
+
+/// The policy of a name; a caller without a key pays for a look-up. Another isolate's change is seen within [`POLICY_USABLE_MS`], most often within
+/// [`POLICY_FRESH_MS`].
+///
+/// # Errors
+/// `policy-not-found`; `quota-exceeded`; `unavailable` where it cannot be read and is not remembered.
+pub async fn policy_of(context: &RequestContext, name: &PolicyName) -> Result<Rc<Policy>, Problem> {
+    let now_ms = context.host.now_ms();
+    let known = with_limits(&context.host, |limits| {
+        let known = limits.policies.get_mut(name)?;
+        let age_ms = now_ms.saturating_sub(known.read_ms);
+        let must_read = age_ms > POLICY_FRESH_MS && !known.is_being_read;
+        if must_read {
+            known.is_being_read = true;
+        }
+        Some((known.policy.clone(), age_ms, must_read))
+    });
+    if let Some((policy, age_ms, must_read)) = &known
+        && *age_ms <= POLICY_USABLE_MS
+    {
+        if *must_read {
+            let (host, name) = (context.host.clone(), name.clone());
+            context.wait_until(async move {
+                let _ = read_policy(&host, &name).await;
+            });
+        }
+        return Ok(policy.clone());
+    }
+    context.visitor().read(1)?;
+    match read_policy(&context.host, name).await {
+        Ok(Some(policy)) => Ok(policy),
+        Ok(None) => Err(not_found(name)),
+        Err(fault) => match known {
+            Some((policy, age_ms, _)) if age_ms <= POLICY_STALE_MS_MAX => Ok(policy),
+            _ => Err(unread(&fault)),
+        },
+    }
+}
+
+/// There is no policy of that name.
+pub fn not_found(name: &PolicyName) -> Problem {
+    Problem::new(
+        Code::PolicyNotFound,
+        format!(
+            "there is no policy {name}; PUT /limits/{name} makes it, or send it with the check"
+        ),
+    )
+}
+
+/// The policies cannot be read now.
+pub fn unread(fault: &Fault) -> Problem {
+    let detail = format!("the policy cannot be read now ({fault}); try again");
+    Problem::new(Code::Unavailable, detail)
+}
+
+/// Reads a policy, and remembers it.
+///
+/// # Errors
+/// `Unavailable`.
+pub async fn read_policy(host: &Host, name: &PolicyName) -> Result<Option<Rc<Policy>>, Fault> {
+    let get = GetPolicy { name: name.clone() };
+    let read = call_within(host, &get, CHECK_MS_MAX).await;
+    let read = read.map(|policy| policy.map(Rc::new));
+    match &read {
+        Ok(policy) => learn_policy(host, name, policy.clone()),
+        Err(_) => with_limits(host, |limits| {
+            if let Some(known) = limits.policies.get_mut(name) {
+                known.is_being_read = false;
+            }
+        }),
+    }
+    read
+}
+
+/// Remembers a policy as it is now, or that there is none.
+pub fn learn_policy(host: &Host, name: &PolicyName, policy: Option<Rc<Policy>>) {
+    repeated_checks::forget(host);
+    let read_ms = host.now_ms();
+    with_limits(host, |limits| {
+        let Some(policy) = policy else {
+            limits.policies.remove(name);
+            return;
+        };
+        if limits.policies.len() >= POLICIES_MAX && !limits.policies.contains_key(name) {
+            limits.policies.clear();
+        }
+        let known = Known {
+            policy,
+            read_ms,
+            is_being_read: false,
+        };
+        limits.policies.insert(name.clone(), known);
+    });
+}
+
+/// The place of a denial: where it holds, the policy's name and the key, none of which has control characters.
+fn place(to: &LimiterAddress, name: &PolicyName, key: &CounterId) -> String {
+    let datacenter = to.datacenter.as_ref().map_or("", Datacenter::as_str);
+    [datacenter, name.as_str(), key.as_str()].join("\0")
+}
+
+/// The refusal of a check from memory, if it is remembered and holds still.
+pub fn denied(host: &Host, asking: &ResolvedCheck) -> Option<Verdict> {
+    with_limits(host, |limits| {
+        if limits.denials.is_empty() {
+            return None;
+        }
+        let place = place(&asking.to, &asking.name, &asking.key);
+        let denial = limits.denials.get(&place)?;
+        let now_ms = host.now_ms();
+        let holds = (denial.since_ms..denial.until_ms).contains(&now_ms)
+            && asking.cost >= denial.cost
+            && *denial.policy == *asking.policy;
+        if !holds {
+            return None;
+        }
+        let passed_ms = u64::try_from(now_ms.saturating_sub(denial.since_ms)).unwrap_or(0);
+        let left_ms = denial.verdict.retry_after_ms.saturating_sub(passed_ms);
+        Some(Verdict {
+            reset_ms: denial.verdict.reset_ms.saturating_sub(passed_ms),
+            retry_after_ms: left_ms.max(1),
+            ..denial.verdict
+        })
+    })
+}
+
+/// Remembers a refusal for a while.
+pub fn learn_denial(host: &Host, asking: &ResolvedCheck, verdict: Verdict) {
+    let now_ms = host.now_ms();
+    let waits_ms = i64::try_from(verdict.retry_after_ms).unwrap_or(DENIAL_MS_MAX);
+    with_limits(host, |limits| {
+        if limits.denials.len() >= DENIALS_MAX {
+            limits.denials.retain(|_, denial| denial.until_ms > now_ms);
+        }
+        // Nothing but a call is lost.
+        if limits.denials.len() >= DENIALS_MAX {
+            limits.denials.clear();
+        }
+        let denial = Denial {
+            policy: asking.policy.clone(),
+            cost: asking.cost,
+            verdict,
+            since_ms: now_ms,
+            until_ms: now_ms.saturating_add(waits_ms.min(DENIAL_MS_MAX)),
+        };
+        let place = place(&asking.to, &asking.name, &asking.key);
+        limits.denials.insert(place, denial);
+    });
+}
+
+/// Forgets a refusal: something was given back.
+pub fn forget_denial(host: &Host, to: &LimiterAddress, name: &PolicyName, key: &CounterId) {
+    repeated_checks::forget(host);
+    with_limits(host, |limits| limits.denials.remove(&place(to, name, key)));
+}

@@ -1,0 +1,383 @@
+//! Rate limits: checks, looks, refunds, and the policies.
+
+use std::rc::Rc;
+
+use super::body;
+use super::lanes;
+use super::limiters::{
+    self, CHECK_MS_MAX, Limiters, WORLD_MS_MAX, denied, forget_denial, learn_denial, learn_policy,
+};
+use super::local_quota;
+use super::repeated_checks::{self, Repeatable};
+use super::request_context::RequestContext;
+use super::resolved_check::ResolvedCheck;
+use super::respond::Answer;
+use crate::core::counter::id::CounterId;
+use crate::core::limit::meter::Verdict;
+use crate::host::Host;
+use crate::node::shared::call;
+use crate::node::shared::metrics;
+use crate::protocol::access::{Caller, Permission, Scope as Right};
+use crate::protocol::limits::batch::{Batch, Place};
+use crate::protocol::limits::{
+    Asked, Judgement, LIMIT_HEADER, POLICY_HEADER, PolicyName, deleted_json, list_json,
+    parse_check, parse_policy, policy_json,
+};
+use crate::protocol::messages::{
+    Check, Checked, DeletePolicy, Judged, ListPolicies, PolicyPut, PutPolicy, Wish,
+};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::{self};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::Query;
+
+/// Header that says that the limiter could not be reached, and what the policy says for that.
+pub const ON_ERROR_HEADER: &str = "tally-on-error";
+
+/// `POST /limits/{policy}/{key}`: admits the call, or refuses it.
+///
+/// # Errors
+/// `invalid-policy`, `invalid-cost`, `cost-exceeds-limit`, `policy-not-found`, `limiter-unavailable`.
+pub async fn check(
+    context: &RequestContext,
+    caller: &Caller,
+    name: PolicyName,
+    key: CounterId,
+) -> Result<Answer, Problem> {
+    let right = names::limit_right(&name, Some(&key));
+    caller.may_limit(Right::Write, &right)?;
+    Query::parse(context.query(), &[])?;
+    let asked = parse_check(&body::read_small(context).await?)?;
+    may_check(caller, &right, &asked)?;
+    let here = context.datacenter();
+    let asking = ResolvedCheck::new(context, &here, name, key, asked).await?;
+    context.visitor().admit(&right)?;
+    if let Some(verdict) = denied(&context.host, &asking) {
+        repeated_checks::count_refused(&context.host);
+        let answer = answer_of(&asking.judgement(&here, Some(verdict)));
+        // One that only watches refuses nobody.
+        return Ok(if asking.policy.is_shadow || caller.is_public() {
+            answer
+        } else {
+            answer.repeatable(Repeatable::Refused)
+        });
+    }
+    if let Some(verdict) = local_quota::take(context, &asking) {
+        note(&context.host, Some(verdict));
+        let answer = answer_of(&asking.judgement(&here, Some(verdict)));
+        return Ok(if caller.is_public() {
+            answer
+        } else {
+            answer.repeatable(Repeatable::LocalQuota(asking))
+        });
+    }
+    let verdict = ask(context, &asking).await;
+    if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
+        learn_denial(&context.host, &asking, verdict);
+    }
+    note(&context.host, verdict);
+    Ok(answer_of(&asking.judgement(&here, verdict)))
+}
+
+/// Nothing where a caller may consume so much, by its own policy if it brings one.
+pub fn may_check(caller: &Caller, right: &str, asked: &Asked) -> Result<(), Problem> {
+    let needs: &[Permission] = match asked.policy {
+        Some(_) => &[Permission::Policy],
+        None => &[],
+    };
+    caller.may_check(right, asked.cost, needs)
+}
+
+/// Counts what came of a check.
+pub fn note(host: &Host, verdict: Option<Verdict>) {
+    metrics::count(
+        host,
+        match verdict {
+            Some(verdict) if verdict.is_allowed => Metric::LimitAllowed,
+            Some(_) => Metric::LimitRefused,
+            None => Metric::LimitError,
+        },
+    );
+}
+
+/// The verdict by the lane to the limiter. `None` where nobody can tell.
+async fn ask(context: &RequestContext, asking: &ResolvedCheck) -> Option<Verdict> {
+    let _waiting = context.waiting();
+    let batch = asking.batch(Wish::Consume);
+    let arrival = lanes::carry::<Limiters>(context, &asking.to, batch, context.host.now_ms())
+        .await
+        .ok()?;
+    let Place { ask, ordinal } = arrival.later;
+    let checked = arrival.outcome.ok()?;
+    match checked.judged.get(ask)? {
+        Judged::Full | Judged::Unreachable => None,
+        judged => match judged.verdict_of(ordinal, asking.cost) {
+            Some(verdict) => Some(verdict),
+            // The world must be asked, which those that share the message need not wait for.
+            None => ask_alone(context, asking, Wish::Consume).await,
+        },
+    }
+}
+
+/// Asks a limiter for one thing, and waits for the world where that is needed. `None` where nobody can tell.
+pub async fn ask_alone(
+    context: &RequestContext,
+    asking: &ResolvedCheck,
+    wish: Wish,
+) -> Option<Verdict> {
+    let judged = judge_alone(context, asking, wish).await;
+    judged.verdict_of(0, asking.cost)
+}
+
+async fn judge_alone(context: &RequestContext, asking: &ResolvedCheck, wish: Wish) -> Judged {
+    // What the world's limiter alone can tell is asked there at once.
+    let is_for_world = asking.is_worlds() && matches!(wish, Wish::Look | Wish::Forget);
+    let to = if is_for_world {
+        call::limiter_of(&context.host, None, &asking.name, &asking.key)
+    } else {
+        asking.to.clone()
+    };
+    let Batch {
+        policies, demands, ..
+    } = asking.batch(wish);
+    let check = Check {
+        to,
+        policies,
+        demands,
+        waits: true,
+    };
+    let milliseconds = if asking.is_worlds() {
+        WORLD_MS_MAX
+    } else {
+        CHECK_MS_MAX
+    };
+    let checked = limiters::send(&context.host, &check, milliseconds).await;
+    let first = |checked: Checked| checked.judged.first().copied();
+    checked.ok().and_then(first).unwrap_or(Judged::Unreachable)
+}
+
+/// The answer to a check.
+fn answer_of(judgement: &Judgement<'_>) -> Answer {
+    let answer = if judgement.is_closed() {
+        unreachable(judgement.name)
+    } else if judgement.is_allowed() {
+        Answer::json(judgement.to_json())
+    } else {
+        Answer::refused(Code::QuotaExceeded, judgement.refused_json())
+    };
+    with_headers(answer, &[*judgement])
+}
+
+/// The problem where the limiter cannot be reached, and the policy is closed then.
+pub fn unreachable(name: &PolicyName) -> Answer {
+    let detail = format!("policy {name} refuses while its limiter cannot be reached; try again");
+    Answer::from(Problem::new(Code::LimiterUnavailable, detail))
+}
+
+/// The headers of an answer about these checks.
+pub fn with_headers(answer: Answer, judgements: &[Judgement<'_>]) -> Answer {
+    let join = |items: Vec<String>| items.join(", ");
+    let mut answer = answer.with_header(
+        POLICY_HEADER,
+        join(judgements.iter().map(Judgement::policy_item).collect()),
+    );
+    let left: Vec<String> = judgements
+        .iter()
+        .filter_map(Judgement::limit_item)
+        .collect();
+    if !left.is_empty() {
+        answer = answer.with_header(LIMIT_HEADER, join(left));
+    }
+    let waits = judgements
+        .iter()
+        .filter_map(Judgement::retry_after_seconds)
+        .max();
+    if let Some(seconds) = waits {
+        answer = answer.with_header("retry-after", seconds.to_string());
+    }
+    if judgements.iter().any(|one| one.verdict.is_none()) {
+        // One that is closed decides for all.
+        let is_closed = judgements.iter().any(Judgement::is_closed);
+        let word = if is_closed { "closed" } else { "open" };
+        answer = answer.with_header(ON_ERROR_HEADER, word.to_owned());
+    }
+    answer
+}
+
+/// A call about a key that changes no quota for the worse: a look, a refund, a reset.
+async fn about(
+    context: &RequestContext,
+    name: PolicyName,
+    key: CounterId,
+    asked: Asked,
+    wish: Wish,
+) -> Result<Answer, Problem> {
+    let here = context.datacenter();
+    let asking = ResolvedCheck::new(context, &here, name, key, asked).await?;
+    let _waiting = context.waiting();
+    let judged = match wish {
+        Wish::Refund => give_back(context, &asking).await,
+        Wish::Look | Wish::Forget | Wish::Consume => judge_alone(context, &asking, wish).await,
+    };
+    forget_denial(&context.host, &asking.to, &asking.name, &asking.key);
+    if judged == Judged::Full {
+        let detail = "the limiter has no room for this key alone, which shares a meter with others: nothing is given back of that, \
+            since what the key has used of it is not known; it comes back with time";
+        return Err(Problem::new(Code::MeterShared, detail));
+    }
+    let Some(verdict) = judged.verdict_of(0, asking.cost) else {
+        let detail =
+            "the limiter did not answer; whether anything was changed is unknown, try again";
+        return Err(Problem::new(Code::LimiterUnavailable, detail));
+    };
+    let judgement = asking.judgement(&here, Some(verdict));
+    let answer = Answer::json(judgement.to_json());
+    Ok(with_headers(answer, &[judgement]))
+}
+
+/// Gives back what a check has consumed: from what the isolate was lent, and the rest at the limiter.
+async fn give_back(context: &RequestContext, asking: &ResolvedCheck) -> Judged {
+    let lent = local_quota::refund(&context.host, asking);
+    if lent < asking.cost {
+        let rest = ResolvedCheck {
+            cost: asking.cost - lent,
+            ..asking.clone()
+        };
+        return judge_alone(context, &rest, Wish::Refund).await;
+    }
+    let Some(verdict) = ask_alone(context, asking, Wish::Look).await else {
+        return Judged::Unreachable;
+    };
+    // The limiter hears of it with the next report, within a second.
+    let remaining = verdict.remaining.saturating_add(lent);
+    Judged::of(Verdict {
+        remaining: remaining.min(asking.policy.capacity()),
+        ..verdict
+    })
+}
+
+/// `GET /limits/{policy}/{key}`: how the key stands; consumes nothing.
+///
+/// # Errors
+/// `policy-not-found`, `limiter-unavailable`.
+pub async fn peek(
+    context: &RequestContext,
+    name: PolicyName,
+    key: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    context.visitor().read(1)?;
+    about(context, name, key, Asked::default(), Wish::Look).await
+}
+
+/// `DELETE /limits/{policy}/{key}`: forgets what the key has used.
+///
+/// # Errors
+/// As [`peek`].
+pub async fn forget(
+    context: &RequestContext,
+    name: PolicyName,
+    key: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    about(context, name, key, Asked::default(), Wish::Forget).await
+}
+
+/// `POST /limits/{policy}/{key}/refund`: gives back what a check has consumed.
+///
+/// # Errors
+/// As [`check`].
+pub async fn refund(
+    context: &RequestContext,
+    name: PolicyName,
+    key: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let asked = parse_check(&body::read_small(context).await?)?;
+    about(context, name, key, asked, Wish::Refund).await
+}
+
+/// `PUT /limits/{policy}`: makes a policy, or replaces it.
+///
+/// # Errors
+/// `invalid-policy`, `unknown-field`, `too-many-policies`, `unavailable`.
+pub async fn put_policy(context: &RequestContext, name: PolicyName) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let policy = parse_policy(&body::read_small(context).await?)?;
+    let put = PutPolicy {
+        name: name.clone(),
+        policy: policy.clone(),
+    };
+    let _waiting = context.waiting();
+    let status = match call(&context.host, &put).await? {
+        PolicyPut::Created => 201,
+        PolicyPut::Replaced => 200,
+        PolicyPut::Full => {
+            let detail = "delete a policy that is not used, or send policies with the checks";
+            return Err(Problem::new(Code::TooManyPolicies, detail));
+        }
+    };
+    let answer = Answer::json(policy_json(&name, &policy)).with_status(status);
+    learn_policy(&context.host, &name, Some(Rc::new(policy)));
+    Ok(answer)
+}
+
+/// `GET /limits/{policy}`
+///
+/// # Errors
+/// `policy-not-found`, `unavailable`.
+pub async fn get_policy(context: &RequestContext, name: PolicyName) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    context.visitor().read(1)?;
+    let _waiting = context.waiting();
+    let policy = limiters::read_policy(&context.host, &name).await;
+    match policy.map_err(|fault| limiters::unread(&fault))? {
+        Some(policy) => Ok(Answer::json(policy_json(&name, &policy))),
+        None => Err(limiters::not_found(&name)),
+    }
+}
+
+/// `DELETE /limits/{policy}`: forgets the policy. Checks that name it are refused from then on, in other isolates a few
+/// seconds later.
+///
+/// # Errors
+/// `policy-not-found`, `unavailable`.
+pub async fn delete_policy(context: &RequestContext, name: PolicyName) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let delete = DeletePolicy { name: name.clone() };
+    let _waiting = context.waiting();
+    let was_there = call(&context.host, &delete).await?;
+    learn_policy(&context.host, &name, None);
+    if was_there {
+        Ok(Answer::json(deleted_json(&name)))
+    } else {
+        Err(limiters::not_found(&name))
+    }
+}
+
+/// `GET /limits`: the policies that the caller may see, in order of their names, page by page.
+///
+/// # Errors
+/// `invalid-query`, `unavailable`.
+pub async fn list_policies(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &["cursor", "limit"])?;
+    caller.may_limit(Right::Read, names::LIMIT_RIGHTS)?;
+    let limit = query.limit()?;
+    let after = query.get("cursor").map(PolicyName::parse).transpose()?;
+    context.visitor().read(1)?;
+    let _waiting = context.waiting();
+    // One more than asked for tells whether there is another page.
+    let list = ListPolicies {
+        after,
+        limit: limit + 1,
+    };
+    let mut policies = call(&context.host, &list)
+        .await
+        .map_err(|fault| limiters::unread(&fault))?;
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = policies.len() > most;
+    policies.truncate(most);
+    let cursor = policies.last().filter(|_| has_more);
+    let cursor = cursor.map(|(name, _)| name.as_str());
+    Ok(Answer::json(list_json(&policies, cursor)))
+}

@@ -1,0 +1,165 @@
+//! What an isolate is lent of the limits of hot keys: checks that are admitted here, without a call.
+//!
+//! Invariant: only what is held is admitted, and nothing is ever refused here. A check for which too little is held goes to its
+//! limiter as if nothing were lent.
+//!
+//! The life of it: a key stands in the sample of hot keys; the next check of it asks for a part on the side; as long as checks come
+//! the part is renewed, about once a second; when they cease, the ticker gives it back.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::limiters::with_limits;
+use super::request_context::RequestContext;
+use super::resolved_check::ResolvedCheck;
+use crate::core::counter::id::Datacenter;
+use crate::core::limit::holders::{Due, Holders};
+use crate::core::limit::hot::Hot;
+use crate::core::limit::meter::Verdict;
+use crate::host::Host;
+use crate::node::shared::call;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::lease_requests::lend;
+use crate::node::shared::metrics;
+use crate::protocol::metrics::Metric;
+
+/// How long a limiter of the own datacenter may take: later its answer is of no use.
+const LEND_MS_MAX: u64 = 500;
+
+/// How often it is looked for parts that are to be given back: several times within the last eighth of a lease's second. And how
+/// often one request does so, which the platform lets go on for 30 s.
+const TICK_MS: u64 = 50;
+const TICKS_MAX: u32 = 400;
+
+/// Requests of one tick, and how many of them at once. What is left is sent in the next one.
+const REPORTS_MAX: usize = 1_000;
+const REPORTS_AT_ONCE: usize = 32;
+
+/// What an isolate is lent.
+#[derive(Default)]
+pub struct LocalQuota {
+    /// Made with the first hot key, for the datacenter of that: an isolate is in one, but for tests that say another.
+    held: Option<(Datacenter, Holders)>,
+    hot: Hot,
+    is_ticking: bool,
+}
+
+impl LocalQuota {
+    fn of(&mut self, datacenter: Option<&Datacenter>) -> Option<&mut Holders> {
+        let (held_in, holders) = self.held.as_mut()?;
+        (Some(&*held_in) == datacenter).then_some(holders)
+    }
+
+    /// Begins to hold a key, where it is hot.
+    fn note(&mut self, host: &Host, asking: &ResolvedCheck) {
+        if !self.hot.is_due() {
+            return;
+        }
+        let now_ms = host.now_ms();
+        let mut hasher = DefaultHasher::new();
+        (&asking.to, asking.name.as_str(), asking.key.as_str()).hash(&mut hasher);
+        let is_moving = || call::limiters(host).are_changing();
+        if !self.hot.note(hasher.finish(), now_ms) || is_moving() {
+            return;
+        }
+        let Some(datacenter) = &asking.to.datacenter else {
+            return;
+        };
+        if self.held.is_none() {
+            let holders = Holders::new(datacenter.as_str(), host.random());
+            self.held = Some((datacenter.clone(), holders));
+        }
+        if let Some(holders) = self.of(Some(datacenter)) {
+            // Where there is no room the limiter goes on to judge each check.
+            let _ = holders.begin(&asking.check(), now_ms);
+        }
+    }
+}
+
+/// Admits a check from what is held; `None` where its limiter is to judge it.
+pub fn take(context: &RequestContext, asking: &ResolvedCheck) -> Option<Verdict> {
+    if !asking.policy.is_lent_to_isolates() {
+        return None;
+    }
+    let (verdict, due) = with_limits(&context.host, |limits| {
+        let lent = &mut limits.lent;
+        let now_ms = context.host.now_ms();
+        let holders = lent.of(asking.to.datacenter.as_ref());
+        let taken = holders.map(|all| all.take(&asking.check(), now_ms));
+        let (verdict, due) = taken.unwrap_or_default();
+        if verdict.is_none() {
+            lent.note(&context.host, asking);
+        }
+        (verdict, due)
+    });
+    if let Some(due) = due {
+        send_soon(context, due);
+    }
+    if verdict.is_some() {
+        metrics::count(&context.host, Metric::LimitLent);
+    }
+    verdict
+}
+
+/// Notes that a caller gives back what a check has consumed: as far as that was lent, the limiter hears of it with the next report.
+/// Returns how much of it that is.
+pub fn refund(host: &Host, asking: &ResolvedCheck) -> u64 {
+    let (name, key) = (asking.name.as_str(), asking.key.as_str());
+    with_limits(host, |limits| {
+        let holders = limits.lent.of(asking.to.datacenter.as_ref());
+        holders.map_or(0, |holders| {
+            holders.refund(name, key, asking.cost, host.now_ms())
+        })
+    })
+}
+
+fn send_soon(context: &RequestContext, due: Due) {
+    let host = context.host.clone();
+    let is_first = with_limits(&context.host, |limits| {
+        !std::mem::replace(&mut limits.lent.is_ticking, true)
+    });
+    // Made here, since a request may be ended before its work begins.
+    let ticking = is_first.then(|| Ticking(context.host.clone()));
+    context.wait_until(async move {
+        send(&host, due).await;
+        if ticking.is_some() {
+            tick(&host).await;
+        }
+    });
+}
+
+async fn send(host: &Host, due: Due) {
+    metrics::count(host, Metric::LimitMessage);
+    let datacenter = with_limits(host, |limits| {
+        limits.lent.held.as_ref().map(|held| held.0.clone())
+    });
+    let answer = lend(host, datacenter.as_ref(), &due, LEND_MS_MAX).await;
+    with_limits(host, |limits| {
+        if let Some((_, holders)) = &mut limits.lent.held {
+            // What is lost is asked for, or reported, again.
+            let _ = holders.heard(&due, answer, host.now_ms());
+        }
+    });
+}
+
+/// Gives back what nobody asks for any more.
+async fn tick(host: &Host) {
+    for _ in 0..TICKS_MAX {
+        host.sleep_ms(TICK_MS).await;
+        let due = with_limits(host, |limits| {
+            let (_, holders) = limits.lent.held.as_mut()?;
+            let due = holders.all_due(REPORTS_MAX, host.now_ms());
+            (!holders.is_empty()).then_some(due)
+        });
+        let Some(due) = due else { break };
+        all_settled(due.into_iter().map(|due| send(host, due)), REPORTS_AT_ONCE).await;
+    }
+}
+
+/// Says that nobody ticks any more, however that ended.
+struct Ticking(Host);
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        with_limits(&self.0, |limits| limits.lent.is_ticking = false);
+    }
+}

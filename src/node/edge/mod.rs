@@ -1,0 +1,126 @@
+//! The Worker that clients talk to: parse, authenticate, join a lane or read through a cache, answer.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`request_context`] | one request and what is known of it |
+//! | [`isolate`] | what requests of one isolate share: lanes, cached reads, keys |
+//! | [`body`] | bodies, bounded, drained where they are refused |
+//! | [`keyed`] | writes that count once however often they come |
+//! | [`lanes`] | how what clients send joins into messages to objects |
+//! | [`flush_sender`] | how writes reach their cells by them |
+//! | [`bulk_sender`] | how a bulk body reaches many cells |
+//! | [`increment`] | one write as it is asked for |
+//! | [`mod@write`] | increments and decrements |
+//! | [`bulk`], [`bulk_counting`] | `/events` and `/ingest`: how bodies are read, and then counted |
+//! | [`mod@fetch`] | sums, fetched now or shared |
+//! | [`read`] | reads, cached or strong |
+//! | [`distribution`] | how samples are distributed |
+//! | [`hash_keys`], [`unique_elements`] | keys and salts of hashes; what uniques of one write are counted by |
+//! | [`uniques`] | unions of unique elements |
+//! | [`health`] | whether this edge can do its work |
+//! | [`hyll`] | unique elements from and for Redis |
+//! | [`read_cache`] | what default reads share |
+//! | [`mod@aggregate`] | sums of all counters whose names begin alike |
+//! | [`administration`] | settings, endings, listings |
+//! | [`live`] | streams of what is watched |
+//! | [`metrics`] | what is counted of the service itself |
+//! | [`queue`] | events that are acknowledged at once and counted soon |
+//! | [`producer`] | how they reach the deployment's queue, where it has one |
+//! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
+//! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
+//! | [`local_quota`] | what an isolate is lent of the limits of hot keys |
+//! | [`repeated_checks`] | checks that are asked again at once |
+//! | [`embeds`] | what pages embed: the pixel, badges |
+//! | [`visitors`] | how much visitors without a key may have done |
+//! | [`files`] | the dashboard, the script for pages and the API's description, as they stand |
+//! | [`respond`] | responses, problems, CORS |
+//!
+//! A request may read memory that another wrote, but none ever wakes another: the platform would
+//! resume it in the wrong background. Each waits by its own timer.
+
+mod administration;
+mod aggregate;
+mod body;
+mod bulk;
+mod bulk_counting;
+mod bulk_sender;
+mod distribution;
+mod embeds;
+mod fetch;
+mod files;
+mod flush_sender;
+mod hash_keys;
+mod health;
+mod hyll;
+mod increment;
+mod isolate;
+mod keyed;
+mod lanes;
+mod limit_checks;
+mod limiters;
+mod limits;
+mod live;
+mod local_quota;
+mod metrics;
+mod producer;
+mod queue;
+mod read;
+mod read_cache;
+mod repeated_checks;
+mod request_context;
+mod resolved_check;
+mod respond;
+mod unique_elements;
+mod uniques;
+mod visitors;
+mod write;
+
+use crate::host::Host;
+use crate::host::http::{Context, Request, Response};
+use crate::protocol::problem::Problem;
+use crate::protocol::routes::{Route, RouteName, resolve, route_table};
+use request_context::RequestContext;
+use respond::Answer;
+
+/// Answers one request of a client.
+pub async fn fetch(request: Box<dyn Request>, host: Host, background: Context) -> Response {
+    let context = RequestContext::new(request, host, background);
+    if let Some(known) = repeated_checks::again(&context) {
+        return known;
+    }
+    if let Err(problem) = context.check_local() {
+        context.drain().await;
+        return respond::respond(&context, RouteName::Other, Answer::from(problem));
+    }
+    if context.method() == "OPTIONS" {
+        return respond::preflight(&context);
+    }
+    let (name, answer) = match resolve(context.method(), context.path()) {
+        Ok(route) => {
+            let name = route.name();
+            if route == Route::Live {
+                return live::fetch(&context).await;
+            }
+            let answer = handle(&context, route).await;
+            (name, answer.unwrap_or_else(Answer::from))
+        }
+        Err(no_route) => (RouteName::Other, Answer::from(no_route)),
+    };
+    // A client that is refused before its body was read would see a reset connection instead.
+    context.drain().await;
+    respond::respond(&context, name, answer)
+}
+
+macro_rules! handlers {
+    (($context:ident, $caller:ident)
+        $($variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal $metric:literal
+            $right:expr => $handler:expr;)*
+    ) => {
+        async fn handle($context: &RequestContext, route: Route) -> Result<Answer, Problem> {
+            let $caller = $context.caller_with(&route.right())?;
+            match route { $(Route::$variant $(($($parameter),+))? => $handler,)* }
+        }
+    };
+}
+
+route_table!(handlers);

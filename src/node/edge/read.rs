@@ -1,0 +1,297 @@
+//! Reads: strong ones sum every cell now, default ones share a view that is at most 500 ms old.
+//!
+//! Invariant: every answer's `as_of` is the moment its fetch began (see [`mod@super::fetch`]): what was acknowledged before is included.
+//! A reader with a version takes any view that covers it, else joins or begins later fetches until one does.
+
+use std::rc::Rc;
+
+use super::fetch::{fetch_now, fetch_shared};
+use super::read_cache::{Question, with_reads};
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::core::counter::id::CounterId;
+use crate::core::counter::ledger::SeenValue;
+use crate::node::shared::call;
+use crate::node::shared::metrics;
+use crate::protocol::messages::{Explain, Explained, Fault, GlobalSum, Read, Wanted};
+use crate::protocol::metrics::Metric;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::{Freshness, Told};
+use crate::protocol::query::{Query, Window};
+use crate::protocol::version::{Version, not_reached};
+
+pub use super::fetch::{Seen, cells_of, see, unread};
+
+/// How long a reader waits for a version, from when it asked. Only its first sum may take longer, as any
+/// read may: a datacenter that hangs is given up after 3 s, and then there is something to tell.
+const VERSION_MS_MAX: u64 = 2_000;
+
+/// The first and the longest pause before a sum that lacked something is made again; each is double the
+/// one before. 25 + 50 + 100 + 200 + 4 × 400 ms: at most ten sums in 2 s.
+const PAUSE_MS: (u64, u64) = (25, 400);
+
+/// Reads until what is read covers the version that was asked for, if one was.
+pub async fn see_version(
+    context: &RequestContext,
+    question: &Question,
+    strong: bool,
+    asked: Option<&Version>,
+) -> Result<Seen, Problem> {
+    let Some(asked) = asked else {
+        return see(context, question, strong).await;
+    };
+    let began_ms = context.host.now_ms();
+    let mut seen = see(context, question, strong).await?;
+    // What is missing is fetched from where it is, not waited for until it is pushed.
+    let mut question = question.clone();
+    question.wanted.asks_all = true;
+    let question = &question;
+    // That there is no counter says that its generation has ended, if the reader had asked by then.
+    let mut is_final = seen.freshness.fresh;
+    let mut pause_ms = 0;
+    loop {
+        match &seen.sum {
+            Some(sum) => {
+                let version = Version::of_sum(sum);
+                if version.lacks(sum.root.generation, asked).is_none() {
+                    return Ok(seen);
+                }
+            }
+            None if is_final => return Ok(seen),
+            None => {}
+        }
+        let left_ms = VERSION_MS_MAX.saturating_sub(context.host.now_ms().abs_diff(began_ms));
+        if left_ms <= pause_ms {
+            break;
+        }
+        if pause_ms > 0 {
+            context.host.sleep_ms(pause_ms).await;
+        }
+        let again = async {
+            if strong {
+                fetch_now(context, question).await
+            } else {
+                fetch_shared(context, question, seen.freshness.as_of_ms).await
+            }
+        };
+        match context.host.within_ms(left_ms - pause_ms, again).await {
+            Some(Ok(later)) => {
+                seen = later;
+                is_final = true;
+            }
+            Some(Err(problem)) if problem.code() != Code::Unavailable => return Err(problem),
+            _ => {}
+        }
+        pause_ms = (2 * pause_ms).clamp(PAUSE_MS.0, PAUSE_MS.1);
+    }
+    Err(match &seen.sum {
+        Some(sum) => not_reached(asked, sum, VERSION_MS_MAX),
+        None => unread(Fault::Unavailable("the read took too long".to_owned())),
+    })
+}
+
+/// What a reader is told where there is no such counter.
+pub fn not_found(id: &CounterId) -> Problem {
+    Problem::new(
+        Code::CounterNotFound,
+        format!(
+            "nothing has been counted as {:?}; a write creates it",
+            id.as_str()
+        ),
+    )
+}
+
+/// How long a write that is durable already waits for the value to answer with.
+const VALUE_MS_MAX: u64 = 1_000;
+
+/// A counter as the isolate sees it, at most half a second old, or `None` where it takes too long.
+async fn sum_now(context: &RequestContext, id: &CounterId) -> Option<Rc<GlobalSum>> {
+    let question = Read {
+        counter: id.clone(),
+        datacenter: None,
+        // Writers are no readers: what they are told with their answer makes nobody push.
+        wanted: Wanted {
+            is_passing: true,
+            ..Wanted::default()
+        },
+    };
+    let seen = context
+        .host
+        .within_ms(VALUE_MS_MAX, fetch_shared(context, &question, i64::MIN))
+        .await;
+    seen?.ok()?.sum
+}
+
+/// A counter's value, or `None` where it cannot be seen in time or the view is of another generation.
+pub async fn value_now(
+    context: &RequestContext,
+    id: &CounterId,
+    generation: u64,
+) -> Option<SeenValue> {
+    let sum = sum_now(context, id).await?;
+    (sum.root.generation == generation).then(|| seen_of(&sum))
+}
+
+/// A counter's value; nothing where it cannot be seen in time.
+pub async fn value_seen(context: &RequestContext, id: &CounterId) -> SeenValue {
+    let sum = sum_now(context, id).await;
+    sum.map_or_else(SeenValue::default, |sum| seen_of(&sum))
+}
+
+fn seen_of(sum: &GlobalSum) -> SeenValue {
+    SeenValue {
+        value: sum.value(),
+        is_set: sum.root.operations.number() > 0,
+    }
+}
+
+/// `GET /counters/{id}`.
+///
+/// # Errors
+/// `counter-not-found`, `invalid-query`, `unavailable`, `version-not-reached`.
+pub async fn counter(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+    let as_text = accepts_text(context);
+    let sees_all = context.rounding()?.is_off();
+    let asked = format!(
+        "{as_text} {sees_all} {}?{}",
+        context.path(),
+        context.query()
+    );
+    if let Some(answer) = with_reads(&context.host, |reads| {
+        reads.answer(&asked, context.host.now_ms())
+    }) {
+        metrics::count(&context.host, Metric::ReadCacheHit);
+        return Ok(answer);
+    }
+    let (answer, is_shared) = fetch_counter(context, id, as_text).await?;
+    if is_shared {
+        with_reads(&context.host, |reads| {
+            reads.keep_answer(asked, &answer, context.host.now_ms())
+        });
+    }
+    Ok(answer)
+}
+
+/// The answer, and whether others may be given it too.
+async fn fetch_counter(
+    context: &RequestContext,
+    id: CounterId,
+    as_text: bool,
+) -> Result<(Answer, bool), Problem> {
+    let query = Query::parse(
+        context.query(),
+        &[
+            "consistency",
+            "datacenter",
+            "window",
+            "at",
+            "at_least",
+            "numbers",
+            "explain",
+        ],
+    )?;
+    let window = query.window(context.host.now_ms().div_euclid(1_000))?;
+    let question = Read {
+        counter: id,
+        datacenter: query.datacenter()?,
+        wanted: Window::wanted(window),
+    };
+    let strings = query.numbers_as_strings()?;
+    let is_strong = query.is_strong()?;
+    let asked = query.at_least()?;
+    if query.explains()? {
+        let answer = explained(context, question, is_strong, strings, window).await?;
+        return Ok((answer, false));
+    }
+    let waiting = context.waiting();
+    let seen = see_version(context, &question, is_strong, asked.as_ref()).await?;
+    drop(waiting);
+    let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
+    let told = Told::new(&question.counter, &sum, seen.freshness).rounded(context.rounding()?);
+    let answer = if as_text {
+        Answer::text(told.value().to_string())
+    } else {
+        Answer::json(told.to_json(strings, window, None))
+    };
+    let answer = answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms());
+    // A window moves with time, so its tag would not say what it holds.
+    let answer = if window.is_none() {
+        answer.tagged(told.etag())
+    } else {
+        answer
+    };
+    // Two readers that came within a millisecond see the same view, of the same age. A version is seldom
+    // sent twice, and too long to keep.
+    let is_shared = !is_strong && asked.is_none() && !seen.freshness.fresh;
+    Ok((answer, is_shared))
+}
+
+/// A read of its own, with the tree that was read. Nothing is shared, so that it tells of this read.
+async fn explained(
+    context: &RequestContext,
+    read: Read,
+    strong: bool,
+    strings: bool,
+    window: Option<Window>,
+) -> Result<Answer, Problem> {
+    context.visitor().read(1)?;
+    let as_of_ms = context.host.now_ms();
+    let waiting = context.waiting();
+    let id = read.counter.clone();
+    let explained = call(&context.host, &Explain { read, strong }).await;
+    drop(waiting);
+    let Explained { sum, way } = explained.map_err(unread)?.ok_or_else(|| not_found(&id))?;
+    context.visitor().note_calls(cells_of(&sum));
+    let freshness = Freshness {
+        as_of_ms,
+        now_ms: context.host.now_ms(),
+        fresh: true,
+    };
+    let told = Told::new(&id, &sum, freshness).rounded(context.rounding()?);
+    let answer = Answer::json(told.explained_json(strings, window, &way));
+    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+}
+
+fn accepts_text(context: &RequestContext) -> bool {
+    context
+        .header("accept")
+        .is_some_and(|accept| accept.trim_start().starts_with("text/plain"))
+}
+
+/// `GET /counters/{id}/history`.
+///
+/// # Errors
+/// As [`counter`], and `range-too-large`.
+pub async fn history(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+    let query = Query::parse(
+        context.query(),
+        &[
+            "from",
+            "to",
+            "step",
+            "consistency",
+            "datacenter",
+            "at_least",
+            "numbers",
+        ],
+    )?;
+    let range = query.history(context.host.now_ms().div_euclid(1_000))?;
+    let strings = query.numbers_as_strings()?;
+    let wanted = Wanted {
+        history: Some(range),
+        totals_only: true,
+        ..Wanted::default()
+    };
+    let question = Read {
+        counter: id,
+        datacenter: query.datacenter()?,
+        wanted,
+    };
+    let asked = query.at_least()?;
+    let _waiting = context.waiting();
+    let seen = see_version(context, &question, query.is_strong()?, asked.as_ref()).await?;
+    let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
+    let told = Told::new(&question.counter, &sum, seen.freshness);
+    let answer = Answer::json(told.history_json(range, strings));
+    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+}

@@ -1,0 +1,136 @@
+//! Checks of limits that are asked again at once: what is known of them is not found out again.
+//!
+//! Invariants: only a request that is the same to the letter, with no body, and in the same datacenter is known again. A refusal
+//! from memory is told again in the millisecond in which it was told; a check of a key of which the isolate holds a part is
+//! admitted from what is held, for [`KNOWN_MS`] as it was first understood. Neither is once this isolate has heard of a change.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::limits;
+use super::local_quota;
+use super::request_context::RequestContext;
+use super::resolved_check::ResolvedCheck;
+use crate::core::counter::id::Datacenter;
+use crate::host::http::{Body, Head, HeaderList, Response};
+use crate::host::{Host, State};
+use crate::node::shared::metrics;
+use crate::protocol::limits::LIMIT_HEADER;
+use crate::protocol::metrics::Metric;
+use crate::protocol::problem::Code;
+use crate::protocol::routes::RouteName;
+
+/// Requests that are known again: 2 KB each.
+const REPEATS_MAX: usize = 64;
+
+/// For how long a check is known that is admitted from what is held: a change of its policy is seen so much later.
+const KNOWN_MS: i64 = 100;
+
+/// How an answer may be given again.
+#[derive(Clone)]
+pub enum Repeatable {
+    /// It is a refusal from memory.
+    Refused,
+    /// The check was admitted from what is held.
+    LocalQuota(ResolvedCheck),
+}
+
+enum Repeat {
+    /// A refusal's text.
+    Refused(Rc<str>),
+    LocalQuota(ResolvedCheck),
+}
+
+struct Known {
+    here: Datacenter,
+    since_ms: i64,
+    until_ms: i64,
+    repeat: Repeat,
+    head: Rc<Head>,
+}
+
+/// What is known again, by the text of its request.
+struct Repeats(RefCell<HashMap<String, Known>>);
+
+impl State for Repeats {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+/// The answer to a request that is known again.
+pub fn again(context: &RequestContext) -> Option<Response> {
+    let repeats = context.host.state::<Repeats>();
+    let mut all = repeats.0.borrow_mut();
+    // All that are known are checks.
+    if all.is_empty() || context.method() != "POST" || context.request.has_body() {
+        return None;
+    }
+    let known = all.get(context.request.text())?;
+    if !(known.since_ms..known.until_ms).contains(&context.host.now_ms()) {
+        all.remove(context.request.text());
+        return None;
+    }
+    if known.here != context.datacenter() {
+        return None;
+    }
+    let mut changed = HeaderList::new();
+    let (text, refusal) = match &known.repeat {
+        Repeat::Refused(text) => {
+            count_refused(&context.host);
+            (text.clone(), Some(Code::QuotaExceeded))
+        }
+        Repeat::LocalQuota(asking) => {
+            let verdict = local_quota::take(context, asking)?;
+            limits::note(&context.host, Some(verdict));
+            let judgement = asking.judgement(&known.here, Some(verdict));
+            changed.push((LIMIT_HEADER, judgement.limit_item().unwrap_or_default()));
+            (judgement.to_json().into(), None)
+        }
+    };
+    metrics::answered(&context.host, RouteName::Check, 0, refusal);
+    Some(Response {
+        head: known.head.clone(),
+        changed,
+        body: Body::Text(text),
+    })
+}
+
+/// Remembers how a request was answered.
+pub fn note(context: &RequestContext, repeatable: Repeatable, response: &Response) {
+    // What took longer says how long.
+    if context.request.has_body() || context.age_ms() > 0 {
+        return;
+    }
+    let since_ms = context.host.now_ms();
+    let (until_ms, repeat) = match (repeatable, &response.body) {
+        (Repeatable::Refused, Body::Text(text)) => (since_ms + 1, Repeat::Refused(text.clone())),
+        (Repeatable::LocalQuota(asking), _) => (since_ms + KNOWN_MS, Repeat::LocalQuota(asking)),
+        _ => return,
+    };
+    let repeats = context.host.state::<Repeats>();
+    let mut all = repeats.0.borrow_mut();
+    if all.len() >= REPEATS_MAX {
+        all.clear();
+    }
+    let known = Known {
+        here: context.datacenter(),
+        since_ms,
+        until_ms,
+        repeat,
+        head: response.head.clone(),
+    };
+    all.insert(context.request.text().to_owned(), known);
+}
+
+/// Forgets them all: something was given back, or a policy has changed.
+pub fn forget(host: &Host) {
+    host.state::<Repeats>().0.borrow_mut().clear();
+}
+
+/// Counts a check that was refused from memory.
+pub fn count_refused(host: &Host) {
+    metrics::count(host, Metric::LimitDenialCached);
+    metrics::count(host, Metric::LimitRefused);
+}

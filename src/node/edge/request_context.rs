@@ -1,0 +1,301 @@
+//! One request and what is known of it.
+
+use std::cell::{Cell, OnceCell};
+
+use super::isolate::Datacenters;
+use super::visitors::Visitor;
+use super::{body, isolate};
+use crate::core::cluster::region::region_of;
+use crate::core::counter::id::Datacenter;
+use crate::core::counter::ledger::Keys;
+use crate::core::limit::owner::Owner;
+use crate::host::Host;
+use crate::host::http::{Context, Request};
+use crate::protocol::access::{Caller, Right, origin_of_referrer};
+use crate::protocol::names::CLIENT_ADDRESS_HEADER;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::Rounding;
+use crate::protocol::visitor::Address;
+
+/// Headers by which a proxy says that it is one.
+const FORWARDED: [&str; 3] = ["cf-connecting-ip", "x-forwarded-for", "x-real-ip"];
+
+/// One request of a client.
+pub struct RequestContext {
+    /// The request; its body can be read once.
+    pub request: Box<dyn Request>,
+    /// The platform, and what this isolate holds.
+    pub host: Host,
+    background: Context,
+    arrived_ms: i64,
+    waited_ms: Cell<i64>,
+    is_public: Cell<bool>,
+    /// The holder of a key, as far as limits tell callers apart.
+    key_owner: Cell<Owner>,
+    visitor: OnceCell<Visitor>,
+    path: String,
+    query: String,
+}
+
+impl RequestContext {
+    /// Takes a request apart.
+    pub fn new(request: Box<dyn Request>, host: Host, background: Context) -> Self {
+        let (path, query) = path_and_query(request.url());
+        Self {
+            path: path.to_owned(),
+            query: query.to_owned(),
+            arrived_ms: host.now_ms(),
+            request,
+            host,
+            background,
+            waited_ms: Cell::new(0),
+            is_public: Cell::new(false),
+            key_owner: Cell::default(),
+            visitor: OnceCell::new(),
+        }
+    }
+
+    /// The method, upper case.
+    pub fn method(&self) -> &str {
+        self.request.method()
+    }
+
+    /// The path as it stands in the URL, percent-encoded.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The query without its question mark, percent-encoded.
+    pub fn query(&self) -> &str {
+        &self.query
+    }
+
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<String> {
+        self.request.header(name)
+    }
+
+    /// Where the request entered: its colo or the region of that, or `LOCAL` where the platform gives none.
+    pub fn datacenter(&self) -> Datacenter {
+        let datacenters = isolate::datacenters(&self.host);
+        if datacenters == Datacenters::One {
+            return Datacenter::local();
+        }
+        let colo = self.request.colo();
+        match colo.and_then(|colo| Datacenter::parse(&colo)) {
+            Some(colo) if datacenters == Datacenters::Regions => region_of(colo),
+            Some(colo) => colo,
+            None => Datacenter::local(),
+        }
+    }
+
+    /// Who asks.
+    ///
+    /// # Errors
+    /// `not-configured`, `unauthorized`.
+    pub fn caller(&self) -> Result<Caller, Problem> {
+        let access = isolate::access(&self.host)?;
+        let authorization = self.header("authorization");
+        let origin = self.header("origin");
+        self.identified(access.identify(authorization.as_deref(), origin.as_deref()))
+    }
+
+    fn identified(&self, caller: Result<Caller, Problem>) -> Result<Caller, Problem> {
+        if let Ok(caller) = &caller {
+            self.is_public.set(caller.is_public());
+            self.key_owner.set(caller.owner());
+        }
+        caller
+    }
+
+    /// Whether who asks was found to have no key.
+    pub fn is_public(&self) -> bool {
+        self.is_public.get()
+    }
+
+    /// Whose the idempotency keys are that it sends.
+    pub fn keys(&self) -> Keys {
+        if self.is_public() {
+            Keys::Public
+        } else {
+            Keys::Clients
+        }
+    }
+
+    /// Who asks, as far as limits leave each caller room for keys. It is asked for after [`Self::caller`].
+    pub fn owner(&self) -> Owner {
+        if self.is_public() {
+            self.visitor().owner()
+        } else {
+            self.key_owner.get()
+        }
+    }
+
+    /// Who asks, as far as that is limited. It is asked for after [`Self::caller`].
+    pub fn visitor(&self) -> &Visitor {
+        self.visitor.get_or_init(|| Visitor::of(self))
+    }
+
+    /// Nothing where the request may be looked at: a deployment without keys is for this machine alone.
+    ///
+    /// # Errors
+    /// `forbidden`.
+    pub fn check_local(&self) -> Result<(), Problem> {
+        // Keys that cannot be read are told of where they are needed.
+        let Ok(access) = isolate::access(&self.host) else {
+            return Ok(());
+        };
+        let site = self.header("sec-fetch-site");
+        access.check_local(host_of(self.request.url()), site.as_deref(), || self.page())
+    }
+
+    /// The origin of the page that asks: its `Referer` where there is no `Origin`, as for images.
+    fn page(&self) -> Option<String> {
+        let referrer = || self.header("referer");
+        let of_referrer = || origin_of_referrer(&referrer()?).map(str::to_owned);
+        self.header("origin").or_else(of_referrer)
+    }
+
+    /// Who asks, if that caller has a right.
+    ///
+    /// # Errors
+    /// As [`Self::caller`] and [`Caller::has`].
+    pub fn caller_with(&self, right: &Right<'_>) -> Result<Caller, Problem> {
+        let caller = match right {
+            Right::Everybody => Caller::nobody(),
+            Right::Image(..) => self.caller_of_image()?,
+            _ => self.caller()?,
+        };
+        caller.has(right)?;
+        Ok(caller)
+    }
+
+    /// Who asks for an image, which is sent without an `Origin`: its `Referer` stands for it.
+    ///
+    /// # Errors
+    /// As [`Self::caller`].
+    fn caller_of_image(&self) -> Result<Caller, Problem> {
+        let access = isolate::access(&self.host)?;
+        let authorization = self.header("authorization");
+        let page = self.page();
+        self.identified(access.identify(authorization.as_deref(), page.as_deref()))
+    }
+
+    /// How the uniques are rounded that this client sees. Answers are shared only among those who see the same.
+    ///
+    /// # Errors
+    /// `not-configured`, `unauthorized`.
+    pub fn rounding(&self) -> Result<Rounding, Problem> {
+        let rounding = isolate::rounding(&self.host)?;
+        // Who asks is looked up once more only where it matters.
+        if rounding.is_off() || self.caller()?.has_key() {
+            return Ok(Rounding::OFF);
+        }
+        Ok(rounding)
+    }
+
+    /// The client's address: of the header that a setting names; else of the connection, which plain workerd tells; else
+    /// what Cloudflare says. In that order, as anybody can send a header.
+    ///
+    /// # Errors
+    /// `no-client-address` where there is none.
+    pub fn address(&self) -> Result<Address, Problem> {
+        if let Some(named) = isolate::address_header(&self.host) {
+            let value = self.header(&named);
+            return value.and_then(|value| Address::of_header(&value)).ok_or_else(|| {
+                no_address(&format!(
+                    "{CLIENT_ADDRESS_HEADER} names the header `{named}`, which this request does not have, or not with an address; \
+                     have the proxy in front set it"
+                ))
+            });
+        }
+        let of_connection = self.request.client_address();
+        let told = match &of_connection {
+            Some(told) => Address::parse(told),
+            None => Address::parse(&self.header("cf-connecting-ip").unwrap_or_default()),
+        };
+        let address = told.ok_or_else(|| {
+            no_address(&format!(
+                "the platform does not say it; set {CLIENT_ADDRESS_HEADER} to the header that the proxy in front writes it \
+                 into, or send the visitor's `ip` and `user_agent`"
+            ))
+        })?;
+        // All visitors behind a proxy would be one.
+        if of_connection.is_some() && address.is_loopback() {
+            let forwarded = FORWARDED.iter().find(|name| self.header(name).is_some());
+            if let Some(name) = forwarded {
+                return Err(no_address(&format!(
+                    "a proxy on this machine sends `{name}`; set {CLIENT_ADDRESS_HEADER} to it if clients cannot write it themselves"
+                )));
+            }
+        }
+        Ok(address)
+    }
+
+    /// How long ago the request arrived, in milliseconds. The platform moves the clock only when I/O
+    /// happens, so what was computed since the last await is not in it.
+    pub fn age_ms(&self) -> i64 {
+        self.host.now_ms().saturating_sub(self.arrived_ms).max(0)
+    }
+
+    /// How much of that it waited for cells, roots and the aggregator.
+    pub fn waited_ms(&self) -> i64 {
+        self.waited_ms.get()
+    }
+
+    /// Notes the time from now until it is dropped as waited. One at a time, or it is noted twice.
+    pub fn waiting(&self) -> Waiting<'_> {
+        Waiting {
+            context: self,
+            since_ms: self.host.now_ms(),
+        }
+    }
+
+    /// Lets work go on after the answer, even if the client is gone.
+    pub fn wait_until(&self, future: impl Future<Output = ()> + 'static) {
+        self.background.wait_until(future);
+    }
+
+    /// Reads the rest of a body that was refused, up to a limit, and throws it away.
+    pub async fn drain(&self) {
+        body::drain(self).await;
+    }
+}
+
+fn no_address(why: &str) -> Problem {
+    Problem::new(Code::NoClientAddress, why)
+}
+
+/// A wait that is under way.
+pub struct Waiting<'a> {
+    context: &'a RequestContext,
+    since_ms: i64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let waited_ms = self
+            .context
+            .host
+            .now_ms()
+            .saturating_sub(self.since_ms)
+            .max(0);
+        let all_ms = self.context.waited_ms.get().saturating_add(waited_ms);
+        self.context.waited_ms.set(all_ms);
+    }
+}
+
+/// The host of an absolute URL, with its port where it has one.
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or_default()
+}
+
+/// The path and the query of an absolute URL, without its fragment.
+fn path_and_query(url: &str) -> (&str, &str) {
+    let after_scheme = url.find("://").map_or(0, |at| at + 3);
+    let rest = &url[after_scheme..];
+    let rest = &rest[rest.find('/').unwrap_or(rest.len())..];
+    let rest = rest.split('#').next().unwrap_or_default();
+    rest.split_once('?').unwrap_or((rest, ""))
+}

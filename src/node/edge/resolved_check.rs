@@ -1,0 +1,115 @@
+//! A check of a limit, once it is known by which policy and where it is judged.
+
+use std::rc::Rc;
+
+use super::limiters::policy_of;
+use super::request_context::RequestContext;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::limit::meter::Verdict;
+use crate::core::limit::owner::Owner;
+use crate::core::limit::policy::{Policy, Scope};
+use crate::core::limit::table::Check;
+use crate::node::shared::call;
+use crate::protocol::limits::batch::Batch;
+use crate::protocol::limits::{Asked, Judgement, PolicyName, check_cost};
+use crate::protocol::messages::{Demand, Wish};
+use crate::protocol::names::LimiterAddress;
+use crate::protocol::problem::Problem;
+
+/// A check and where it goes.
+#[derive(Clone)]
+pub struct ResolvedCheck {
+    /// The policy's name, as the client says it.
+    pub told: PolicyName,
+    /// The name under which it is counted: another one where the check brings its policy.
+    pub name: PolicyName,
+    /// The policy.
+    pub policy: Rc<Policy>,
+    /// The key.
+    pub key: CounterId,
+    /// What it costs.
+    pub cost: u64,
+    /// Who sends the policy along.
+    pub owner: Owner,
+    /// The limiter.
+    pub to: LimiterAddress,
+}
+
+impl ResolvedCheck {
+    /// A check, by the policy that it brings or by the one of that name. It is asked for after [`RequestContext::caller`].
+    ///
+    /// # Errors
+    /// `policy-not-found`, `cost-exceeds-limit`, `unavailable`.
+    pub async fn new(
+        context: &RequestContext,
+        here: &Datacenter,
+        told: PolicyName,
+        key: CounterId,
+        asked: Asked,
+    ) -> Result<Self, Problem> {
+        let (policy, name, owner) = match asked.policy {
+            Some(policy) => {
+                let name = told.counted_inline(&policy, !context.is_public());
+                (Rc::new(policy), name, context.owner())
+            }
+            None => {
+                let policy = policy_of(context, &told).await?;
+                (policy, told.clone(), Owner::default())
+            }
+        };
+        check_cost(&told, &policy, asked.cost)?;
+        Ok(Self {
+            to: call::limiter_of(&context.host, Some(here), &name, &key),
+            told,
+            name,
+            policy,
+            key,
+            cost: asked.cost,
+            owner,
+        })
+    }
+
+    /// The message of it alone.
+    pub fn batch(&self, wish: Wish) -> Batch {
+        Batch::of(&self.name, &self.policy, self.demand(wish))
+    }
+
+    /// What it asks of its policy.
+    pub fn demand(&self, wish: Wish) -> Demand {
+        Demand {
+            owner: self.owner,
+            ..Demand::of(&self.key, self.cost, wish)
+        }
+    }
+
+    /// It, as it is judged.
+    pub fn check(&self) -> Check<'_> {
+        Check {
+            name: self.name.as_str(),
+            policy: &self.policy,
+            key: self.key.as_str(),
+            cost: self.cost,
+            owner: self.owner,
+        }
+    }
+
+    /// What it was answered with.
+    pub fn judgement<'a>(
+        &'a self,
+        here: &'a Datacenter,
+        verdict: Option<Verdict>,
+    ) -> Judgement<'a> {
+        Judgement {
+            name: &self.told,
+            key: &self.key,
+            policy: &self.policy,
+            datacenter: here,
+            verdict,
+        }
+    }
+
+    /// Whether the limiter of the world has the last word.
+    pub fn is_worlds(&self) -> bool {
+        self.policy.scope == Scope::Global
+    }
+}

@@ -1,0 +1,175 @@
+//! What uniques of one write are counted by: what its client says, or who its visitor is today; and how elements reach a
+//! shard by themselves.
+//!
+//! Invariant: a visitor's address is in memory while its request is, and leaves it only under the salt of a day.
+
+use std::borrow::Cow;
+
+use super::flush_sender::Cells;
+use super::hash_keys::{Hashing, hashing, salt};
+use super::isolate::{home_of, own_shard, shards_of, unique_hash_of};
+use super::lanes;
+use super::request_context::RequestContext;
+use super::write::MOVES_MAX;
+use crate::core::counter::flush::{Element, Load, Refusal};
+use crate::core::counter::id::CounterId;
+use crate::core::counter::settings::UniqueHash;
+use crate::core::counter::split::shard_of_element;
+use crate::core::sketch::{HashId, Hyll, Uniques, hash, redis_hash};
+use crate::host::Host;
+use crate::protocol::batch::event::IncrementBody;
+use crate::protocol::messages::Fault;
+use crate::protocol::names::CellAddress;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::not_of_redis;
+use crate::protocol::visitor::{Address, day_of, visitor};
+
+/// What uniques are counted by.
+pub enum Unique {
+    /// What the client said.
+    Given(String),
+    /// Who it is; an element only by the salt of a day.
+    Visitor(Address, String),
+}
+
+/// What a write's uniques are counted by, if by anything. Nothing is counted yet where this fails.
+///
+/// # Errors
+/// `no-client-address`.
+pub fn unique_of(
+    context: &RequestContext,
+    body: &IncrementBody,
+) -> Result<Option<Unique>, Problem> {
+    if !body.by.is_auto {
+        return Ok(body.unique.clone().map(Unique::Given));
+    }
+    let (address, user_agent) = match (body.by.address, &body.by.user_agent) {
+        (Some(address), Some(user_agent)) => (address, user_agent.to_string()),
+        _ => (
+            context.address()?,
+            context.header("user-agent").unwrap_or_default(),
+        ),
+    };
+    Ok(Some(Unique::Visitor(address, user_agent)))
+}
+
+impl Unique {
+    /// The element of a write of this unix second, which is now.
+    ///
+    /// # Errors
+    /// `unavailable` where there is no salt to be had.
+    pub async fn bytes(&self, host: &Host, second: i64) -> Result<Cow<'_, [u8]>, Problem> {
+        let bytes = self.bytes_of_past(host, second).await?;
+        bytes.ok_or_else(|| {
+            let detail = "there is no salt of this day: a clock is off by more than a day; nothing was counted";
+            Problem::new(Code::Unavailable, detail)
+        })
+    }
+
+    /// The element of a write that was counted in this unix second; `None` where the salt of its day is forgotten.
+    ///
+    /// # Errors
+    /// `unavailable` where the directory does not answer.
+    pub async fn bytes_of_past(
+        &self,
+        host: &Host,
+        second: i64,
+    ) -> Result<Option<Cow<'_, [u8]>>, Problem> {
+        match self {
+            Self::Given(unique) => Ok(Some(Cow::Borrowed(unique.as_bytes()))),
+            Self::Visitor(address, user_agent) => {
+                let salt = salt(host, day_of(second.saturating_mul(1_000))).await?;
+                Ok(salt.map(|salt| Cow::Owned(visitor(salt, *address, user_agent).to_vec())))
+            }
+        }
+    }
+}
+
+/// An element's hash, by the hash that its counter is known to have. What stands for a visitor is secret by its salt, so
+/// Redis's hash, which everybody knows, tells nothing of it either.
+pub async fn hashed(
+    context: &RequestContext,
+    id: &CounterId,
+    unique: &[u8],
+) -> Result<(HashId, u64), Problem> {
+    if unique_hash_of(&context.host, id) == UniqueHash::Redis {
+        return Ok((HashId::REDIS, redis_hash(unique)));
+    }
+    let Hashing { key, id } = hashing(&context.host).await?;
+    Ok((id, hash(&key, unique)))
+}
+
+/// Sends an element alone to its shard.
+///
+/// # Errors
+/// Any refusal, and `unavailable`.
+pub async fn send(
+    context: &RequestContext,
+    id: &CounterId,
+    unique: &[u8],
+    second: i64,
+) -> Result<(), Problem> {
+    let aim = async |shards, _| {
+        let (hash, hashed) = hashed(context, id, unique).await?;
+        let load = Load {
+            past_tokens: vec![(second, Element::by(hash, hashed))],
+            hash,
+            ..Load::default()
+        };
+        Ok((shard_of_element(hashed, shards), load))
+    };
+    let detail = "the counter is busy; nothing was counted, try again";
+    carry(context, id, aim, detail).await
+}
+
+/// Has a cell of the counter add these registers to its own, durably. Any cell will do: their union is what is told.
+///
+/// # Errors
+/// Any refusal, `hash-mismatch` and `unavailable`.
+pub async fn merge(context: &RequestContext, id: &CounterId, hyll: &Hyll) -> Result<(), Problem> {
+    let load = Load {
+        hash: HashId::REDIS,
+        imported: Uniques::from_hyll(hyll),
+        ..Load::default()
+    };
+    let aim = async |shards, other| match other {
+        // The counter was deleted since, and came back by another hash.
+        Some(UniqueHash::Keyed) => Err(not_of_redis(id)),
+        Some(UniqueHash::Redis) | None => Ok((own_shard(&context.host, shards), load.clone())),
+    };
+    let detail = "the counter is busy; nothing was changed, try again";
+    carry(context, id, aim, detail).await
+}
+
+/// Carries unique elements, which may be sent again without harm, to where the counter is: `aim` says to which of so many
+/// shards, and what, now that a cell has refused it for the hash that the counter has, if one did.
+async fn carry(
+    context: &RequestContext,
+    id: &CounterId,
+    aim: impl AsyncFn(u8, Option<UniqueHash>) -> Result<(u8, Load), Problem>,
+    busy: &str,
+) -> Result<(), Problem> {
+    let mut datacenter = home_of(&context.host, id).unwrap_or_else(|| context.datacenter());
+    let mut shards = shards_of(&context.host, id, &datacenter);
+    let mut other = None;
+    let begun_ms = context.host.now_ms();
+    for _ in 0..MOVES_MAX {
+        let (shard, load) = aim(shards, other).await?;
+        let cell = CellAddress {
+            counter: id.clone(),
+            datacenter: datacenter.clone(),
+            shard,
+        };
+        let arrival = lanes::carry::<Cells>(context, &cell, load, begun_ms).await?;
+        match arrival.outcome {
+            Err(Fault::Refused(Refusal::Moved(told))) => shards = told,
+            Err(Fault::Refused(Refusal::OtherHash(own))) => other = Some(own),
+            Err(Fault::Elsewhere(home)) => {
+                shards = 1;
+                datacenter = home;
+            }
+            outcome => return outcome.map(|_| ()).map_err(Problem::from),
+        }
+    }
+    Err(Problem::new(Code::Unavailable, busy))
+}

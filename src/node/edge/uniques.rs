@@ -1,0 +1,100 @@
+//! Unions and intersections of unique elements, over counters; and the key that they are hashed with.
+
+use std::collections::HashMap;
+
+use super::read::{Seen, not_found, see};
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use super::{body, hash_keys};
+use crate::core::counter::id::CounterId;
+use crate::protocol::access::{Caller, Scope};
+use crate::protocol::bodies::parse_nothing;
+use crate::protocol::messages::Read;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::{Told, intersection_json, rotated_json, union_json};
+use crate::protocol::query::{Query, UNION_MAX, Window};
+
+/// `GET /uniques`.
+///
+/// # Errors
+/// `counter-not-found`, `invalid-query`, `hash-mismatch`, `unavailable`.
+pub async fn uniques(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    let query = Query::parse(
+        context.query(),
+        &["id", "window", "at", "consistency", "op"],
+    )?;
+    let window = query.uniques_window(context.host.now_ms().div_euclid(1_000))?;
+    let mut ids = Vec::new();
+    for text in query.all("id") {
+        let id = CounterId::parse(text)?;
+        caller.may(Scope::Read, id.as_str())?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+        if ids.len() > UNION_MAX {
+            break;
+        }
+    }
+    if ids.is_empty() || ids.len() > UNION_MAX {
+        let detail = format!("name 1 to {UNION_MAX} counters: ?id=a&id=b");
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    let strong = query.is_strong()?;
+    let intersects = query.intersects()?;
+    if intersects && ids.len() != 2 {
+        let detail = "an intersection is of two different counters: ?id=a&id=b&op=intersection";
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    let rounding = context.rounding()?;
+    let ask = |id: &CounterId| {
+        let question = Read {
+            counter: id.clone(),
+            datacenter: None,
+            wanted: Window::wanted(window),
+        };
+        async move {
+            see(context, &question, strong)
+                .await
+                .map(|seen| (question.counter, seen))
+        }
+    };
+    let _waiting = context.waiting();
+    let answers =
+        crate::node::shared::concurrency::all_settled(ids.iter().map(ask), UNION_MAX).await;
+    let mut seen = answers
+        .into_iter()
+        .collect::<Result<HashMap<CounterId, Seen>, Problem>>()?;
+    let mut sums = Vec::new();
+    for id in &ids {
+        let Some(Seen {
+            sum: Some(sum),
+            freshness,
+        }) = seen.remove(id)
+        else {
+            return Err(not_found(id));
+        };
+        sums.push((sum, freshness));
+    }
+    let mut told: Vec<Told<'_>> = ids
+        .iter()
+        .zip(&sums)
+        .map(|(id, (sum, freshness))| Told::new(id, sum, *freshness).rounded(rounding))
+        .collect();
+    if intersects && let (Some(other), Some(one)) = (told.pop(), told.pop()) {
+        return intersection_json(&ids, (one, other), window).map(Answer::json);
+    }
+    union_json(&ids, &told, window).map(Answer::json)
+}
+
+/// `POST /uniques/rotate`: elements are hashed with a new key from now on, a new epoch.
+///
+/// # Errors
+/// `hash-key-set`, `invalid-json`, `unknown-field`, `unavailable`.
+pub async fn rotate(context: &RequestContext) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    parse_nothing(&body::read_small(context).await?)?;
+    let waiting = context.waiting();
+    let (before, now) = hash_keys::rotate(&context.host).await?;
+    drop(waiting);
+    Ok(Answer::json(rotated_json(before, now)))
+}

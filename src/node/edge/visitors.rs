@@ -1,0 +1,170 @@
+//! The limits on what callers without a key have done.
+//!
+//! Invariant: an address is held no longer than its request: what stays in memory is a hash of it by a key of this isolate. All whose
+//! address nobody can tell are one visitor, so that no limit is left by hiding it.
+
+use std::cell::{Cell, RefCell};
+
+use super::request_context::RequestContext;
+use crate::core::limit::owner::Owner;
+use crate::core::limit::visitors::{
+    Budget, COUNTER_WRITES, NEW_COUNTERS, READ_CALLS, Spent, VisitorWrite, Visitors, WRITES,
+};
+use crate::core::sketch::{HashKey, hash};
+use crate::host::{Host, State};
+use crate::protocol::names::CLIENT_ADDRESS_HEADER;
+use crate::protocol::problem::{Code, Problem};
+
+/// A counter whose generation is older than this was not created by the write that has just been counted, milliseconds: a write takes 5 s
+/// at most, and generations are of the directory's clock.
+const CREATED_MS_MAX: i64 = 30_000;
+
+/// The visitors of this isolate.
+struct IsolateVisitors {
+    visitors: RefCell<Visitors>,
+    /// They are hashed with it.
+    key: HashKey,
+}
+
+impl State for IsolateVisitors {
+    fn begin(host: &Host) -> Self {
+        Self {
+            visitors: RefCell::default(),
+            key: HashKey::from(host.random_key().0),
+        }
+    }
+}
+
+/// What stands in memory for whoever has this address, or for a counter.
+pub fn hashed(host: &Host, bytes: &[u8]) -> u64 {
+    hash(&host.state::<IsolateVisitors>().key, bytes)
+}
+
+/// Who asks, if that is limited.
+pub struct Visitor {
+    host: Host,
+    /// Its hash; `None` for whoever holds a key.
+    hash: Option<u64>,
+    has_address: bool,
+    owner: Owner,
+    /// Whether the last write was taken for the first of its counter.
+    was_new: Cell<bool>,
+}
+
+/// The address of a request's client, none where nobody tells it. The length tells the families apart.
+pub fn address_bytes(context: &RequestContext) -> Vec<u8> {
+    let address = context.address().ok();
+    address.map_or_else(Vec::new, |address| address.as_bytes().to_vec())
+}
+
+impl Visitor {
+    /// Who asks. Whoever holds a key is not limited.
+    pub fn of(context: &RequestContext) -> Self {
+        let host = context.host.clone();
+        if !context.is_public() {
+            return Self {
+                host,
+                hash: None,
+                has_address: true,
+                owner: Owner::default(),
+                was_new: Cell::new(false),
+            };
+        }
+        let bytes = address_bytes(context);
+        Self {
+            hash: Some(hashed(&host, &bytes)),
+            host,
+            has_address: !bytes.is_empty(),
+            owner: Owner::of_address(&bytes),
+            was_new: Cell::new(false),
+        }
+    }
+
+    /// Who asks, as far as limits leave each caller room for keys.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Nothing where one more write to a counter, or check of a limit, is let in, which is then used. All else that could refuse
+    /// it must have been looked at before.
+    ///
+    /// # Errors
+    /// `quota-exceeded`, with how long to wait.
+    pub fn admit(&self, counter: &str) -> Result<(), Problem> {
+        let Some(visitor) = self.hash else {
+            return Ok(());
+        };
+        let both = [&visitor.to_le_bytes()[..], counter.as_bytes()].concat();
+        let write = VisitorWrite {
+            visitor,
+            counter: hashed(&self.host, counter.as_bytes()),
+            both: hashed(&self.host, &both),
+        };
+        let admitted = self.with_all(|visitors, now_ms| visitors.write(write, now_ms));
+        self.was_new
+            .set(admitted.map_err(|spent| self.refusal(spent))?);
+        Ok(())
+    }
+
+    /// Gives back what a write has used for creating its counter, if that was there before: its cell had counted something, or its
+    /// generation is older than any write takes.
+    pub fn settle(&self, generation: u64, has_counted_before: bool) {
+        let (Some(visitor), true) = (self.hash, self.was_new.replace(false)) else {
+            return;
+        };
+        let now_ms = self.host.now_ms();
+        let oldest = u64::try_from(now_ms.saturating_sub(CREATED_MS_MAX)).unwrap_or(0);
+        if has_counted_before || generation < oldest {
+            self.with_all(|visitors, now_ms| visitors.was_there(visitor, now_ms));
+        }
+    }
+
+    /// Nothing where a read that needs so many calls to objects is let in.
+    ///
+    /// # Errors
+    /// `quota-exceeded`, with how long to wait.
+    pub fn read(&self, calls: u64) -> Result<(), Problem> {
+        let Some(visitor) = self.hash else {
+            return Ok(());
+        };
+        let read = self.with_all(|visitors, now_ms| visitors.read(visitor, calls, now_ms));
+        read.map_err(|spent| self.refusal(spent))
+    }
+
+    /// Notes calls that a read has made besides.
+    pub fn note_calls(&self, calls: u64) {
+        if let Some(visitor) = self.hash {
+            self.with_all(|visitors, now_ms| visitors.note_calls(visitor, calls, now_ms));
+        }
+    }
+
+    fn with_all<T>(&self, work: impl FnOnce(&mut Visitors, i64) -> T) -> T {
+        let own = self.host.state::<IsolateVisitors>();
+        work(&mut own.visitors.borrow_mut(), self.host.now_ms())
+    }
+
+    fn refusal(&self, Spent { budget, wait_ms }: Spent) -> Problem {
+        let seconds = u32::try_from(wait_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
+        let Budget { burst, interval_ms } = budget;
+        let what = match budget {
+            COUNTER_WRITES => "writes to one counter",
+            WRITES => "writes",
+            NEW_COUNTERS => "new counters",
+            READ_CALLS => "calls to objects for reads",
+            _ => "calls",
+        };
+        let who = if self.has_address {
+            String::new()
+        } else {
+            format!(
+                "; nobody says who asks here, so all are one: set {CLIENT_ADDRESS_HEADER} to the header that the proxy in front \
+                 writes addresses into"
+            )
+        };
+        let detail = format!(
+            "without a key an address has {burst} {what} at once and one more every {interval_ms} ms; \
+             this was not done, try again in {seconds} s or send a key{who}"
+        );
+        Problem::new(Code::QuotaExceeded, detail).with_retry_after(seconds)
+    }
+}

@@ -1,0 +1,390 @@
+//! Increments and decrements.
+
+use std::borrow::Cow;
+
+use super::flush_sender::{Cells, Outcome};
+use super::hash_keys::name_key;
+use super::increment::Write;
+use super::isolate::{forget_home, home_of, is_bounded, own_shard, shards_of};
+use super::keyed::How;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use super::{administration, keyed, lanes, read, unique_elements};
+use crate::core::counter::flush::{Element, Load, Refusal};
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::lane::Arrival;
+use crate::core::counter::ledger::{Keyed, Unchanged};
+use crate::core::counter::split::shard_of_element;
+use crate::core::counter::total::Value;
+use crate::core::sketch::hash;
+use crate::node::shared::{call, metrics};
+use crate::protocol::access::Caller;
+use crate::protocol::batch::gather::Times;
+use crate::protocol::keyed::element_second;
+use crate::protocol::keys::{Kind, fingerprint, write_key};
+use crate::protocol::messages::{Condition, Fault, LookUp};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::CellAddress;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::{ignored_json, write_json};
+use crate::protocol::query::Query;
+
+/// How often a write is sent on because the shard it was sent to has been sealed.
+pub const MOVES_MAX: usize = 4;
+
+/// How long a write is sent on: of the 4.8 s that it waits in all, 1.8 s are left for the last flight. On a machine that is
+/// busy a first flight alone took 0.5 s, and what it was told came too late to be followed.
+const MOVES_MS_MAX: i64 = 3_000;
+
+/// `POST /counters/{id}/increment`.
+///
+/// # Errors
+/// Any refusal; then nothing was counted, except `unavailable`, which says so.
+pub async fn increment(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
+    write(context, caller, id, true).await
+}
+
+/// `POST /counters/{id}/decrement`.
+///
+/// # Errors
+/// As [`increment`].
+pub async fn decrement(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
+    write(context, caller, id, false).await
+}
+
+async fn write(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+    adds: bool,
+) -> Result<Answer, Problem> {
+    let strings = Query::parse(context.query(), &["numbers"])?.numbers_as_strings()?;
+    match Write::read(context, caller, &id, adds).await? {
+        Some(write) => deliver(context, id, write, strings).await,
+        None => Ok(Answer::json(ignored_json(&id))),
+    }
+}
+
+/// Counts one, of this element where there is one.
+///
+/// # Errors
+/// As [`increment`].
+pub async fn one(
+    context: &RequestContext,
+    id: CounterId,
+    unique: Option<String>,
+) -> Result<(), Problem> {
+    match Write::one(context, unique)? {
+        Some(write) => deliver(context, id, write, false).await.map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+type Landed = Arrival<Outcome, lanes::PlaceOf<Cells>>;
+
+/// A write on its way to the cell that counts it.
+struct Delivery<'a> {
+    context: &'a RequestContext,
+    write: &'a Write,
+    cell: CellAddress,
+    load: Load,
+    unique: Option<Cow<'a, [u8]>>,
+    /// The hash of its element.
+    element: Option<u64>,
+}
+
+impl<'a> Delivery<'a> {
+    async fn new(
+        context: &'a RequestContext,
+        id: CounterId,
+        write: &'a Write,
+    ) -> Result<Self, Problem> {
+        let host = &context.host;
+        let datacenter = context.datacenter();
+        let shards = shards_of(host, &id, &datacenter);
+        let mut load = Load {
+            samples: write.samples(),
+            ..Load::default()
+        };
+        if write.adds {
+            load.added = write.body.delta;
+            load.live = vec![(write.second, write.body.delta)];
+        } else {
+            load.removed = write.body.delta;
+        }
+        let unique = match &write.unique {
+            Some(unique) => Some(unique.bytes(host, write.second).await?),
+            None => None,
+        };
+        let mut delivery = Self {
+            context,
+            write,
+            cell: CellAddress {
+                counter: id,
+                datacenter,
+                shard: 0,
+            },
+            load,
+            unique,
+            element: None,
+        };
+        delivery.hash().await?;
+        match home_of(host, &delivery.cell.counter) {
+            Some(home) => delivery.go_home(&home),
+            None => delivery.spread_over(shards),
+        }
+        Ok(delivery)
+    }
+
+    /// Hashes its element as the counter does.
+    async fn hash(&mut self) -> Result<(), Problem> {
+        if let Some(unique) = &self.unique {
+            let (by, hashed) =
+                unique_elements::hashed(self.context, &self.cell.counter, unique).await?;
+            self.element = Some(hashed);
+            self.load.hash = by;
+            self.load.tokens = vec![(self.write.second, Element::by(by, hashed))];
+        }
+        Ok(())
+    }
+
+    fn go_home(&mut self, home: &Datacenter) {
+        self.cell = CellAddress::lead(&self.cell.counter, home);
+    }
+
+    fn spread_over(&mut self, shards: u8) {
+        self.cell.shard = match self.element {
+            Some(hashed) => shard_of_element(hashed, shards),
+            None => own_shard(&self.context.host, shards),
+        };
+    }
+
+    async fn carry(&self, begun_ms: i64) -> Result<Landed, Problem> {
+        lanes::carry::<Cells>(self.context, &self.cell, self.load.clone(), begun_ms).await
+    }
+
+    /// Goes where it is told by a cell that has counted nothing. Returns whether it is to be sent again.
+    async fn redirect(&mut self, fault: &Fault) -> Result<bool, Problem> {
+        match fault {
+            Fault::Refused(Refusal::Moved(shards)) => self.spread_over(*shards),
+            Fault::Elsewhere(home) => self.go_home(home),
+            // A decrement was in the same flight; it goes alone from now on.
+            Fault::Refused(Refusal::Bounded) => {}
+            // Its own element, or that of another write in the same flight.
+            Fault::Refused(Refusal::OtherHash(_)) => self.hash().await?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+async fn deliver(
+    context: &RequestContext,
+    id: CounterId,
+    write: Write,
+    strings: bool,
+) -> Result<Answer, Problem> {
+    let (adds, delta) = (write.adds, write.body.delta);
+    context.visitor().admit(id.as_str())?;
+    if write.key.is_some() || write.condition.is_some() || (!adds && is_bounded(&context.host, &id))
+    {
+        return write_alone(context, id, &write, strings).await;
+    }
+
+    let mut delivery = Delivery::new(context, id, &write).await?;
+    let begun_ms = context.host.now_ms();
+    let waiting = context.waiting();
+    let mut arrival = delivery.carry(begun_ms).await?;
+    for _ in 0..MOVES_MAX {
+        let Err(fault) = &arrival.outcome else { break };
+        if context.host.now_ms() - begun_ms > MOVES_MS_MAX {
+            break;
+        }
+        if !adds && *fault == Fault::Refused(Refusal::Bounded) {
+            drop(waiting);
+            return write_alone(context, delivery.cell.counter, &write, strings).await;
+        }
+        if !delivery.redirect(fault).await? {
+            break;
+        }
+        arrival = delivery.carry(begun_ms).await?;
+    }
+    let Delivery { cell, load, .. } = delivery;
+    let flushed = arrival.outcome.map_err(Problem::from)?;
+    let own = Value::new(flushed.outcome.added, flushed.outcome.removed);
+    let own = own.without(arrival.later.0, arrival.later.1);
+    let has_counted_before = own != Value::new(load.added, load.removed);
+    context
+        .visitor()
+        .settle(flushed.generation, has_counted_before);
+    // One cell is the whole counter: its total right after this write, with what shards left that
+    // have been sealed since, is the exact value. Of several, a view at most half a second old is
+    // told, but never less than this cell holds by itself.
+    let (value, exact) = match flushed.elsewhere {
+        Some((added, removed)) => (own.plus(Value::new(added, removed)), true),
+        None => {
+            let view = read::value_now(context, &cell.counter, flushed.generation).await;
+            (view.map_or(own, |view| view.or_own(own)), false)
+        }
+    };
+    drop(waiting);
+    metrics::count(&context.host, acknowledged(adds));
+    Ok(Answer::json(write_json(
+        &cell, delta, value, exact, &flushed, strings,
+    )))
+}
+
+/// What a write is counted as that is answered as done.
+const fn acknowledged(adds: bool) -> Metric {
+    if adds {
+        Metric::AcknowledgedIncrement
+    } else {
+        Metric::AcknowledgedDecrement
+    }
+}
+
+/// A write that is decided by itself: because it counts once however often it comes, or by what the value is.
+async fn write_alone(
+    context: &RequestContext,
+    id: CounterId,
+    write: &Write,
+    strings: bool,
+) -> Result<Answer, Problem> {
+    let waiting = context.waiting();
+    let (how, condition, refused) = match &write.skewed {
+        Some(_) => (How::Recalled, None, None),
+        None => match decided_by(context, &id, write).await {
+            Ok((how, condition)) => (how, condition, None),
+            // What nobody can decide now may have been counted before.
+            Err(problem) if write.key.is_some() && problem.retry_after_seconds().is_none() => {
+                (How::Recalled, None, Some(problem))
+            }
+            Err(problem) => return Err(problem),
+        },
+    };
+    let keyed = keyed_of(context, write, condition).await?;
+    let (answer, counted) = match keyed::count_one(context, &id, keyed, &how, strings).await {
+        // Home may have moved since it was learned of: the next one asks.
+        Err(problem) if problem.code() == Code::PreconditionFailed => {
+            forget_home(&context.host, &id);
+            return Err(problem);
+        }
+        Err(problem) if problem.code() == Code::ClockSkew => return Err(refused.unwrap_or(problem)),
+        outcome => outcome?,
+    };
+    if let (Some(unique), Some(counted)) = (&write.unique, counted) {
+        // Only now, since a write that is refused must change nothing; and with each retry,
+        // since an element may be sent again without harm. Its shard is chosen by its hash.
+        let second = element_second(Times::Live, write.second, counted);
+        // A visitor whose salt is forgotten was counted by then, or never is.
+        if let Some(unique) = unique.bytes_of_past(&context.host, second).await? {
+            unique_elements::send(context, &id, &unique, second).await?;
+        }
+    }
+    drop(waiting);
+    metrics::count(
+        &context.host,
+        if answer.is_replay() {
+            Metric::Replayed
+        } else {
+            acknowledged(write.adds)
+        },
+    );
+    Ok(answer)
+}
+
+/// A write as it is decided by itself, under the key that its client sent or one that is drawn here.
+async fn keyed_of(
+    context: &RequestContext,
+    write: &Write,
+    condition: Option<Unchanged>,
+) -> Result<Keyed, Problem> {
+    let operation: &[u8] = if write.adds {
+        b"increment"
+    } else {
+        b"decrement"
+    };
+    let unique = write.body.unique.as_deref().map(str::as_bytes);
+    let at_ms = write.body.at_ms.map(i64::to_le_bytes);
+    let delta = write.body.delta;
+    let amount = delta.to_le_bytes();
+    let sample = write.body.sample.map(|sample| sample.bits().to_le_bytes());
+    let mut parts: Vec<&[u8]> = vec![
+        operation,
+        &amount,
+        unique.unwrap_or_default(),
+        at_ms.as_ref().map_or(&[], |bytes| bytes),
+    ];
+    // Left out where there is none: a write without asks for what it always did.
+    parts.extend(sample.as_ref().map(|bits| &bits[..]));
+    let (key, fingerprint) = match &write.key {
+        Some(key) => {
+            let names = name_key(&context.host).await?;
+            let hashed = |bytes: &[u8]| hash(&names, bytes);
+            let key = write_key(&hashed, Kind::Write, key);
+            (key, fingerprint(&hashed, &parts))
+        }
+        // Nobody else can send another write under a key that was drawn here.
+        None => (context.host.random_key(), 0),
+    };
+    let (added, removed) = if write.adds { (delta, 0) } else { (0, delta) };
+    Ok(Keyed {
+        key,
+        fingerprint,
+        generation: 0,
+        added,
+        removed,
+        live: if write.adds {
+            vec![(write.second, added)]
+        } else {
+            Vec::new()
+        },
+        past: Vec::new(),
+        seen: None,
+        condition,
+        samples: write.samples(),
+    })
+}
+
+/// Who decides a write, and what must hold there. One without a key of its client's goes straight home.
+async fn decided_by(
+    context: &RequestContext,
+    id: &CounterId,
+    write: &Write,
+) -> Result<(How, Option<Unchanged>), Problem> {
+    let claimed = How::Claimed(context.keys());
+    if write.key.is_some() && write.condition.is_none() {
+        return Ok((claimed, None));
+    }
+    if let Some(Condition::Exists) = &write.condition {
+        let counter = id.clone();
+        if call(&context.host, &LookUp { counter }).await?.is_none() {
+            let detail = "there is no such counter; nothing was counted";
+            return Err(Problem::new(Code::PreconditionFailed, detail));
+        }
+        let here =
+            || How::Unclaimed(home_of(&context.host, id).unwrap_or_else(|| context.datacenter()));
+        return Ok((write.key.as_ref().map_or_else(here, |_| claimed), None));
+    }
+    let Some(Condition::Unchanged(version)) = &write.condition else {
+        // The floor may have been taken away since it was learned of, and with it the home.
+        let home = administration::home_now(context, id).await?;
+        let home = home.unwrap_or_else(|| context.datacenter());
+        return Ok((How::Unclaimed(home), None));
+    };
+    let home = administration::home_for_good(context, id).await?;
+    let condition = Some(version.at_home(&home));
+    let how = match write.key {
+        Some(_) => claimed,
+        None => How::Unclaimed(home),
+    };
+    Ok((how, condition))
+}

@@ -1,0 +1,240 @@
+//! How a cell watches its load and what it does about it: it tells lanes how long to gather, a shard
+//! tells its lead how busy it is, and the lead doubles, halves and seals.
+
+use std::rc::Rc;
+
+use super::cell::Core;
+use crate::core::counter::split::{self, Loads, Meter, Rate, Step, Thresholds};
+use crate::host::Host;
+use crate::node::shared::call;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::metrics;
+use crate::node::shared::open_objects;
+use crate::protocol::messages::{Fault, Flush, Report, Seal};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::{CellAddress, QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
+
+/// How often a busy shard reports to its lead, and a quiet one that still gets flushes.
+const REPORT_EVERY_MS: (i64, i64) = (1_000, 10_000);
+
+/// Shards that are sealed at once: all that there can be.
+const SHARDS_AT_ONCE: usize = 64;
+
+/// How long a lead waits before it tries again to seal a shard that did not answer.
+const RESEAL_MS: i64 = 1_000;
+
+/// A cell's load, in memory.
+pub(super) struct Autoscaler {
+    thresholds: Thresholds,
+    meter: Meter,
+    loads: Loads,
+    reported_ms: i64,
+    is_sealing: bool,
+}
+
+impl Autoscaler {
+    /// Nothing measured yet; thresholds from the settings.
+    pub(super) fn new(host: &Host, now_ms: i64) -> Self {
+        let number = |name| host.number::<u32>(name);
+        let usual = Thresholds::default();
+        let thresholds = Thresholds {
+            split_flushes_per_second: number(SPLIT_FLUSHES_PER_SECOND)
+                .unwrap_or(usual.split_flushes_per_second),
+            quiet_ms: number(QUIET_MS).map_or(usual.quiet_ms, i64::from),
+        };
+        Self {
+            thresholds,
+            meter: Meter::default(),
+            loads: Loads::new(now_ms),
+            reported_ms: now_ms,
+            is_sealing: false,
+        }
+    }
+}
+
+impl Core {
+    /// Notes a flush and acts on the load. Returns how long the lane should gather.
+    pub(super) fn note_flush(self: &Rc<Self>, flush: &Flush, lanes: u32, now_ms: i64) -> u32 {
+        let rate = self.note(&flush.to, flush.load.writes, now_ms);
+        split::linger_ms(rate, lanes)
+    }
+
+    /// Notes a flush of keyed writes, as [`Core::note_flush`].
+    pub(super) fn note_writes(self: &Rc<Self>, me: &CellAddress, writes: usize, now_ms: i64) {
+        self.note(me, u32::try_from(writes).unwrap_or(u32::MAX), now_ms);
+    }
+
+    fn note(self: &Rc<Self>, me: &CellAddress, writes: u32, now_ms: i64) -> Rate {
+        let rate = {
+            let mut balance = self.balance.borrow_mut();
+            balance.meter.note(writes, now_ms);
+            balance.meter.per_second(now_ms)
+        };
+        let per_second = rate.flushes;
+        if me.is_lead() {
+            self.hear(per_second, now_ms);
+        } else {
+            self.report(me, per_second, now_ms);
+        }
+        rate
+    }
+
+    /// Lead: notes the load of one of its cells, and changes the number of shards if it must.
+    fn hear(self: &Rc<Self>, per_second: u32, now_ms: i64) {
+        {
+            let mut balance = self.balance.borrow_mut();
+            let thresholds = balance.thresholds;
+            balance.loads.hear(per_second, thresholds, now_ms);
+        }
+        self.choose_spread(now_ms);
+        self.seal_what_is_left();
+    }
+
+    /// Lead: doubles or halves the number of shards, if the load says so.
+    fn choose_spread(self: &Rc<Self>, now_ms: i64) {
+        let spread = self.state.borrow().spread();
+        let step = {
+            let balance = self.balance.borrow();
+            let by_load = self.state.borrow().spreads_by_load();
+            let step = balance.loads.decide(spread, balance.thresholds, now_ms);
+            if by_load { step } else { Step::Stay }
+        };
+        let wanted = match step {
+            Step::Double => spread.saturating_mul(2),
+            Step::Halve => spread / 2,
+            Step::Stay => spread,
+        };
+        if wanted != spread {
+            self.balance.borrow_mut().loads.changed(now_ms);
+            self.state.borrow_mut().spread_over(wanted);
+            // A write that failed has restored the old number with the rest of the state.
+            if self.save().is_ok() {
+                if wanted > spread {
+                    metrics::count(&self.host, Metric::ShardSplit);
+                }
+                if wanted > 1 {
+                    self.arm(self.balance.borrow().thresholds.quiet_ms);
+                }
+            }
+        }
+    }
+
+    fn arm(self: &Rc<Self>, in_ms: i64) {
+        self.arm_at(self.host.now_ms() + in_ms);
+    }
+
+    /// Rings at that time, unix milliseconds, or before.
+    pub(super) fn arm_at(self: &Rc<Self>, at_ms: i64) {
+        let core = self.clone();
+        self.object.wait_until(async move {
+            let _ = core.rows.set_alarm(at_ms).await;
+        });
+    }
+
+    /// Lead: seals the shards that writes no longer spread over.
+    pub(super) fn seal_what_is_left(self: &Rc<Self>) {
+        let left = self.state.borrow().to_seal();
+        let me = self.address.borrow().clone();
+        let (Some(me), false) = (me, left.is_empty()) else {
+            return;
+        };
+        if std::mem::replace(&mut self.balance.borrow_mut().is_sealing, true) {
+            return;
+        }
+        let core = self.clone();
+        self.object.wait_until(async move {
+            let is_done = core.seal_shards(&me, left).await;
+            core.balance.borrow_mut().is_sealing = false;
+            if !is_done {
+                core.arm(RESEAL_MS);
+            }
+        });
+    }
+
+    async fn seal_shards(&self, me: &CellAddress, shards: Vec<(u8, u64)>) -> bool {
+        let Some(generation) = self.state.borrow().generation() else {
+            return true;
+        };
+        let seal = |(shard, admissions): (u8, u64)| {
+            let to = me.sibling(shard);
+            async move {
+                let sealed = open_objects::tell(&self.host, &Seal { to, generation }).await;
+                (shard, admissions, sealed)
+            }
+        };
+        let mut is_done = true;
+        for (shard, admissions, sealed) in
+            all_settled(shards.into_iter().map(seal), SHARDS_AT_ONCE).await
+        {
+            let Ok(part) = sealed else {
+                is_done = false;
+                continue;
+            };
+            let is_current = self.state.borrow().generation() == Some(generation);
+            if is_current && self.state.borrow_mut().keep_sealed(shard, part, admissions) {
+                let written = self.rows.write_sealed(&self.state.borrow(), shard);
+                is_done &= self.written(written).is_ok();
+            }
+        }
+        is_done
+    }
+
+    /// Shard: tells the lead how busy it is, and learns how many shards there are.
+    fn report(self: &Rc<Self>, me: &CellAddress, per_second: u32, now_ms: i64) {
+        let (busy_ms, quiet_ms) = REPORT_EVERY_MS;
+        {
+            let mut balance = self.balance.borrow_mut();
+            let is_busy = balance.thresholds.is_busy(per_second);
+            let every_ms = if is_busy {
+                busy_ms.min(balance.thresholds.quiet_ms)
+            } else {
+                quiet_ms
+            };
+            if now_ms.saturating_sub(balance.reported_ms) < every_ms {
+                return;
+            }
+            balance.reported_ms = now_ms;
+        }
+        let (core, to) = (self.clone(), me.sibling(0));
+        self.object.wait_until(async move {
+            let report = Report { to, per_second };
+            if let Ok(shards) = call(&core.host, &report).await {
+                core.state.borrow_mut().spread_as_told(shards);
+            }
+        });
+    }
+
+    /// Lead: a shard tells how busy it is.
+    pub(super) fn on_report(self: &Rc<Self>, report: Result<Report, Fault>) -> Result<u8, Fault> {
+        let Report { per_second, .. } = report?;
+        self.readable()?;
+        self.hear(per_second, self.host.now_ms());
+        self.note_change(self.host.now_ms());
+        Ok(self.state.borrow().spread())
+    }
+
+    /// Lead: looks whether the load is gone, since a counter that nobody writes has no flushes to
+    /// notice it at.
+    pub(super) async fn on_alarm(self: &Rc<Self>) {
+        if self.readable().is_err() {
+            return;
+        }
+        // What could not be deleted now is deleted before the next keyed write.
+        let _ = self.let_records_go(self.host.now_ms());
+        self.arm_for_ledger();
+        self.push_from_alarm().await;
+        self.choose_spread(self.host.now_ms());
+        let left = self.state.borrow().to_seal();
+        let me = self.address.borrow().clone();
+        if let Some(me) = me.filter(|_| !left.is_empty()) {
+            // Within the alarm, so that the object stays until it is done.
+            self.seal_shards(&me, left).await;
+        }
+        let state = self.state.borrow();
+        if !state.to_seal().is_empty() {
+            self.arm(RESEAL_MS);
+        } else if state.spreads_by_load() && state.spread() > 1 {
+            self.arm(self.balance.borrow().thresholds.quiet_ms);
+        }
+    }
+}

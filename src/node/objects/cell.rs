@@ -1,0 +1,273 @@
+//! The Durable Object of one (counter, datacenter, shard).
+//!
+//! Invariant: memory never runs ahead of storage across an await. A flush is decided and written
+//! in one synchronous stretch, and the platform holds the answer back until the write is durable.
+//! Where a write fails, memory is read again from storage.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use futures_util::lock::Mutex;
+
+use super::autoscaler::Autoscaler;
+use super::cell_memory::{self, Busy, Held as HeldMemory};
+use super::cell_store::CellStore;
+use super::group_commit::Commits;
+use super::keyed_writes::ledger_limits;
+use super::push_sender::Pushing;
+use super::readable::Readable;
+use super::store::Store;
+use crate::core::counter::cell::Cell as CellState;
+use crate::core::counter::flush::Refusal;
+use crate::core::counter::grant::{Grant, Taken};
+use crate::core::counter::ledgers::LedgerLimits;
+use crate::core::counter::merge::{Part, Question};
+use crate::core::sketch::Uniques;
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
+use crate::node::shared::call;
+use crate::node::shared::metrics;
+use crate::protocol::messages::{
+    Ask, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed, Held, Hello, Recall,
+    Register, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
+};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::CellAddress;
+
+/// How often a flush asks for a grant before it is refused. The second time is for a generation
+/// that ended, or a seal that came, while the first grant was on its way.
+pub(super) const GRANT_TRIES: usize = 4;
+
+/// One cell, as the platform sees it.
+pub struct Cell {
+    core: Rc<Core>,
+}
+
+/// One cell. Shard 0 is the lead of its datacenter, see [`super::lead`].
+pub(super) struct Core {
+    pub(super) host: Host,
+    pub(super) object: Object,
+    pub(super) rows: CellStore,
+    pub(super) state: RefCell<CellState>,
+    pub(super) balance: RefCell<Autoscaler>,
+    pub(super) address: RefCell<Option<CellAddress>>,
+    pub(super) storage: Readable,
+    pub(super) held: HeldMemory,
+    pub(super) ledger_limits: LedgerLimits,
+    /// Held while a grant is asked for, so that many flushes ask once.
+    granting: Mutex<()>,
+    pub(super) commits: RefCell<Commits>,
+    pub(super) pushing: RefCell<Pushing>,
+}
+
+impl Shell for Cell {
+    fn start(object: Object, host: Host) -> Self {
+        let (rows, loaded) = CellStore::open(Store::new(object.clone()));
+        let core = Core {
+            balance: RefCell::new(Autoscaler::new(&host, host.now_ms())),
+            ledger_limits: ledger_limits(&host),
+            object,
+            rows,
+            state: RefCell::default(),
+            address: RefCell::default(),
+            storage: Readable::default(),
+            held: HeldMemory::new(&host),
+            host,
+            granting: Mutex::new(()),
+            commits: RefCell::default(),
+            pushing: RefCell::default(),
+        };
+        core.adopt(loaded);
+        let core = Rc::new(core);
+        cell_memory::note(&core);
+        Self { core }
+    }
+
+    async fn answer(&self, arrived: Arrived) -> Reply {
+        let core = &self.core;
+        let _busy = Busy::new(core);
+        dispatch!(&arrived, asked, {
+            Flush => core.on_flush(asked).await,
+            Recall => core.on_recall(asked),
+            Count => core.on_count(asked).await,
+            Claim => core.on_claim(asked).await,
+            Ask => core.on_ask(asked),
+            Sum => core.on_sum(asked).await,
+            SumExplained => core.on_sum_explained(asked).await,
+            Hello => core.on_hello(asked).await,
+            Report => core.on_report(asked),
+            Seal => core.on_seal(asked),
+            Configure => core.on_configure(asked).await,
+            Suspend => core.on_suspend(asked).await,
+            WatchLead => core.on_watch(asked),
+            Held => core.on_held(asked),
+            Close => core.on_close(asked).await,
+        })
+    }
+
+    async fn alarm(&self) -> Result<(), Fault> {
+        let _busy = Busy::new(&self.core);
+        self.core.on_alarm().await;
+        Ok(())
+    }
+}
+
+impl Core {
+    fn adopt(&self, loaded: Result<(CellState, Option<CellAddress>), Fault>) {
+        self.storage.note(loaded.map(|(state, address)| {
+            self.state.borrow_mut().adopt(state);
+            self.address.replace(address);
+        }));
+    }
+
+    /// Refuses while storage cannot be read.
+    pub(super) fn readable(&self) -> Result<(), Fault> {
+        self.storage.check(|| self.adopt(self.rows.load()))
+    }
+
+    /// Passes a write's outcome on; after a failed one, memory is read from storage again.
+    pub(super) fn written(&self, written: Result<(), Fault>) -> Result<(), Fault> {
+        if written.is_err() {
+            self.adopt(self.rows.load());
+        }
+        written
+    }
+
+    /// Writes the hot row.
+    pub(super) fn save(&self) -> Result<(), Fault> {
+        let written = self.rows.write_hot(&self.state.borrow());
+        self.written(written)
+    }
+
+    async fn on_flush(self: &Rc<Self>, flush: Result<Flush, Fault>) -> Result<Flushed, Fault> {
+        let flush = flush?;
+        self.readable()?;
+        for _ in 0..GRANT_TRIES {
+            match self.commit(&flush).await {
+                Err(Fault::Refused(Refusal::NeedsGrant)) => self.obtain_grant(&flush.to).await?,
+                outcome => return outcome,
+            }
+        }
+        Err(Fault::Unavailable(
+            "the counter is being ended and created again".to_owned(),
+        ))
+    }
+
+    /// Asks the root (a lead) or the lead (another shard) for permission to count.
+    ///
+    /// # Errors
+    /// `Unavailable`; [`Refusal::Moved`] for a shard that writes do not spread to.
+    pub(super) async fn obtain_grant(&self, me: &CellAddress) -> Result<(), Fault> {
+        let _asking = self.granting.lock().await;
+        if !self.state.borrow().needs_grant(self.host.now_ms()) {
+            return Ok(());
+        }
+        let (asked_ms, seals) = (self.host.now_ms(), self.state.borrow().seals());
+        let grant = if me.is_lead() {
+            self.register(me).await?
+        } else {
+            let hello = Hello {
+                to: me.sibling(0),
+                shard: me.shard,
+            };
+            call(&self.host, &hello).await?
+        };
+        if !self.state.borrow_mut().unseal(seals) {
+            // Whoever waits for the grant finds that it needs one still, and asks again.
+            return Ok(());
+        }
+        self.take_grant(me, grant, asked_ms)
+    }
+
+    /// Lead: asks the root, and says what it had granted.
+    async fn register(&self, me: &CellAddress) -> Result<Grant, Fault> {
+        let register = Register {
+            counter: me.counter.clone(),
+            datacenter: me.datacenter.clone(),
+            holds: self.state.borrow().grant(),
+        };
+        call(&self.host, &register).await
+    }
+
+    /// Tells a root that has lost its row what it had granted, and takes its word again.
+    pub(super) async fn register_again(&self, me: &CellAddress) -> Result<(), Fault> {
+        let _asking = self.granting.lock().await;
+        let (seals, asked_ms) = (self.state.borrow().seals(), self.host.now_ms());
+        let grant = self.register(me).await?;
+        if self.state.borrow().seals() != seals {
+            return Ok(());
+        }
+        self.take_grant(me, grant, asked_ms)
+    }
+
+    /// Takes a grant that was asked for at that time into memory and into storage.
+    fn take_grant(&self, me: &CellAddress, grant: Grant, asked_ms: i64) -> Result<(), Fault> {
+        let taken = self.state.borrow_mut().take_grant(grant, asked_ms);
+        match taken {
+            Taken::Outdated => Ok(()),
+            Taken::Renewed => self.save(),
+            Taken::Born => self.begin(me),
+            Taken::Replaced => {
+                let cleared = self.rows.clear();
+                self.written(cleared)?;
+                self.begin(me)
+            }
+        }
+    }
+
+    fn begin(&self, me: &CellAddress) -> Result<(), Fault> {
+        let written = self.rows.write_address(me);
+        self.written(written)?;
+        self.address.replace(Some(me.clone()));
+        self.save()
+    }
+
+    fn on_ask(&self, ask: Result<Ask, Fault>) -> Result<Option<CellAnswer>, Fault> {
+        let ask = ask?;
+        self.readable()?;
+        self.answer(&ask.question)
+    }
+
+    /// This cell's own part of an answer.
+    pub(super) fn answer(&self, question: &Question) -> Result<Option<CellAnswer>, Fault> {
+        let Some(part) = self.state.borrow().answer(question) else {
+            return Ok(None);
+        };
+        let window_uniques = match question.uniques {
+            Some(stretch) if !question.totals_only => {
+                let open_hour = self.state.borrow().open_hour();
+                self.rows.stretch_uniques(stretch, open_hour)?
+            }
+            _ => Uniques::new(),
+        };
+        let samples = match question.samples {
+            Some((from, to)) => self.rows.window_samples(from, to)?,
+            None => Vec::new(),
+        };
+        Ok(Some(CellAnswer {
+            part,
+            window_uniques,
+            samples,
+        }))
+    }
+
+    /// Counts nothing from now on until it is let count again.
+    fn on_seal(&self, seal: Result<Seal, Fault>) -> Result<Option<Part>, Fault> {
+        let Seal { generation, .. } = seal?;
+        self.readable()?;
+        self.seal(generation)
+    }
+
+    /// Seals this cell, durably.
+    pub(super) fn seal(&self, generation: u64) -> Result<Option<Part>, Fault> {
+        let was_sealed = self.state.borrow().is_sealed();
+        let part = self.state.borrow_mut().seal(generation);
+        if part.is_some() {
+            self.save()?;
+            if !was_sealed {
+                metrics::count(&self.host, Metric::ShardSeal);
+            }
+        }
+        Ok(part)
+    }
+}

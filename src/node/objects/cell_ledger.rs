@@ -1,0 +1,138 @@
+//! The rows of a cell's ledger: (slot, key) to the record of a keyed write.
+//!
+//! Invariant: a record is written in the commit that counts its write, and goes with its slot. A key has one record.
+
+use super::cell_store::{CellStore, Kind};
+use super::store::blob;
+use crate::core::counter::cell::Cell;
+use crate::core::counter::flush::Changes;
+use crate::core::counter::ledger::{Kept, Keys, Ledger, WriteKey};
+use crate::core::counter::numbers::{Numbers, slot_gone_before, slot_of};
+use crate::protocol::messages::{Fault, decode, encode};
+
+/// Where the counts of each ledger lie. Stored names.
+const LEDGERS: [(i64, Keys); 3] = [(0, Keys::Clients), (1, Keys::Drawn), (2, Keys::Public)];
+
+impl CellStore {
+    /// Writes records alone, of writes that are not counted.
+    pub(super) fn write_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
+        if changes.records.is_empty() && changes.numbers.is_empty() {
+            return Ok(());
+        }
+        self.create_schema()?;
+        self.store.atomically(|| self.put_records(cell, changes))
+    }
+
+    /// Writes the records of a commit, and how many there are now.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) fn put_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
+        for new in &changes.records {
+            let Kept { slot, record } = &new.kept;
+            let key = new.key.0.to_vec();
+            let (slot, body) = ((*slot).into(), encode(record)?.into());
+            match new.replaces {
+                None => (self.store).run(
+                    "INSERT INTO ledger VALUES (?, ?, ?)",
+                    vec![slot, key.into(), body],
+                )?,
+                Some(replaced) => self.store.run(
+                    "UPDATE ledger SET slot = ?, body = ? WHERE slot = ? AND key = ?",
+                    vec![slot, body, replaced.into(), key.into()],
+                )?,
+            };
+        }
+        for (lane, numbers) in &changes.numbers {
+            if numbers.are_new() {
+                // Lanes of long ago go when others begin.
+                let gone = slot_gone_before(*lane).into();
+                (self.store).run("DELETE FROM ledger WHERE slot <= ?", vec![gone])?;
+            }
+            self.store.run(
+                "INSERT INTO ledger VALUES (?, ?, ?) ON CONFLICT (slot, key) DO UPDATE SET body = excluded.body",
+                vec![
+                    slot_of(*lane).into(),
+                    lane.0.to_vec().into(),
+                    encode(numbers)?.into(),
+                ],
+            )?;
+        }
+        if changes.records.iter().any(|new| new.replaces.is_some()) {
+            // It may have lain in another ledger.
+            return self.put_ledgers(cell);
+        }
+        let mut own = LEDGERS.iter().filter(|(_, keys)| *keys == changes.keys);
+        match own.next().filter(|_| !changes.records.is_empty()) {
+            Some((start, keys)) => self.put(Kind::Ledger, *start, cell.ledger(*keys)),
+            None => Ok(()),
+        }
+    }
+
+    fn put_ledgers(&self, cell: &Cell) -> Result<(), Fault> {
+        let mut all = LEDGERS.iter();
+        all.try_for_each(|(start, keys)| self.put(Kind::Ledger, *start, cell.ledger(*keys)))
+    }
+
+    /// Takes the counts of all ledgers over.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) fn load_ledgers(&self, cell: &mut Cell) -> Result<(), Fault> {
+        for (start, keys) in LEDGERS {
+            let ledger: Option<Ledger> = self.get(Kind::Ledger, start)?;
+            cell.restore_ledger(keys, ledger.unwrap_or_default());
+        }
+        let first = self.store.run("SELECT 1 FROM ledger LIMIT 1", vec![])?;
+        if !first.is_empty() {
+            cell.restore_numbers();
+        }
+        Ok(())
+    }
+
+    /// What was decided of the numbers of a lane.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn numbers(&self, lane: WriteKey) -> Result<Numbers, Fault> {
+        if !self.has_schema.get() {
+            return Ok(Numbers::default());
+        }
+        let rows = self.store.run(
+            "SELECT body FROM ledger WHERE slot = ? AND key = ?",
+            vec![slot_of(lane).into(), lane.0.to_vec().into()],
+        )?;
+        let body = rows.first().and_then(|row| row.first()).and_then(blob);
+        body.map_or_else(|| Ok(Numbers::default()), decode)
+    }
+
+    /// The record of a keyed write, if there is one in these slots. Cost: a look-up for each slot.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn record(&self, slots: &[i64], key: WriteKey) -> Result<Option<Kept>, Fault> {
+        for &slot in slots {
+            let rows = self.store.run(
+                "SELECT body FROM ledger WHERE slot = ? AND key = ?",
+                vec![slot.into(), key.0.to_vec().into()],
+            )?;
+            if let Some(body) = rows.first().and_then(|row| row.first()).and_then(blob) {
+                let record = decode(body)?;
+                return Ok(Some(Kept { slot, record }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Deletes the records of a slot and of those before it.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn delete_records(&self, newest: i64, cell: &Cell) -> Result<(), Fault> {
+        self.store.atomically(|| {
+            self.store
+                .run("DELETE FROM ledger WHERE slot <= ?", vec![newest.into()])?;
+            self.put_ledgers(cell)
+        })
+    }
+}

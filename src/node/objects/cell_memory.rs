@@ -1,0 +1,170 @@
+//! What the cells of this isolate hold in memory together, and how those that rest give theirs back.
+//!
+//! Invariant: only a cell at rest is let go, one that nobody asks and that has nothing under way: what it has in memory is what
+//! its rows say, and its next call reads them. The platform forgets an idle object long before its memory in the Wasm is
+//! freed, so such objects are the first to be let go.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use super::cell::Core;
+use crate::core::counter::cell::Cell as CellState;
+use crate::core::counter::memory::{CELLS_BYTES_MAX, Share, least_recent};
+use crate::host::{Host, State};
+use crate::node::shared::memory::{self, Kind};
+use crate::protocol::messages::Fault;
+
+/// A cell says what it holds with its first call, and with every 64th: it grows by a few KB in so many.
+const MEASURED_EVERY: u64 = 64;
+
+/// Where nothing could be let go, as all cells are busy, it is tried again after so many calls of any of them.
+const TRIED_EVERY: u64 = 1_024;
+
+/// What a cell has beside its state: the object, its pusher and its load.
+const OBJECT_BYTES: u64 = 3_072;
+
+/// Who holds a cell that is at rest while that is looked at: its object, and who looks. What goes on after a call holds it too.
+const HOLDERS_AT_REST: usize = 2;
+
+/// How many cells there may be at first before the list is cleared of those that are gone.
+const CLEARED_AT: usize = 64;
+
+/// The cells of an isolate.
+struct Cells {
+    all: RefCell<Vec<Weak<Core>>>,
+    /// Counts the calls of all cells.
+    calls: Cell<u64>,
+    /// The call with which making room is tried next.
+    next_try: Cell<u64>,
+    /// How many cells there may be before the list is cleared of those that are gone.
+    cleared_at: Cell<usize>,
+}
+
+impl State for Cells {
+    fn begin(_host: &Host) -> Self {
+        Self {
+            all: RefCell::default(),
+            calls: Cell::new(0),
+            next_try: Cell::new(0),
+            cleared_at: Cell::new(CLEARED_AT),
+        }
+    }
+}
+
+/// What one cell holds, and whether it is at rest.
+pub(super) struct Held {
+    cells: Rc<Cells>,
+    share: RefCell<Share>,
+    /// Calls that are under way.
+    busy: Cell<u64>,
+    calls: Cell<u64>,
+    /// Its newest call among those of all cells.
+    used: Cell<u64>,
+}
+
+impl Held {
+    pub(super) fn new(host: &Host) -> Self {
+        Self {
+            cells: host.state(),
+            share: RefCell::new(memory::share(host, Kind::Cells)),
+            busy: Cell::new(0),
+            calls: Cell::new(0),
+            used: Cell::new(0),
+        }
+    }
+}
+
+/// A call that is under way: its cell is not let go.
+pub(super) struct Busy<'a>(&'a Rc<Core>);
+
+impl<'a> Busy<'a> {
+    pub(super) fn new(core: &'a Rc<Core>) -> Self {
+        let held = &core.held;
+        held.busy.set(held.busy.get() + 1);
+        Self(core)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let held = &self.0.held;
+        held.busy.set(held.busy.get().saturating_sub(1));
+        let call = held.cells.calls.get() + 1;
+        held.cells.calls.set(call);
+        held.used.set(call);
+        let calls = held.calls.get();
+        held.calls.set(calls + 1);
+        if calls.is_multiple_of(MEASURED_EVERY) {
+            self.0.measure();
+            held.cells
+                .make_room(memory::share(&self.0.host, Kind::Cells), call);
+        }
+    }
+}
+
+/// Notes a cell that has just been made.
+pub(super) fn note(core: &Rc<Core>) {
+    core.held.cells.note(core);
+}
+
+impl Cells {
+    fn note(&self, core: &Rc<Core>) {
+        let mut all = self.all.borrow_mut();
+        if all.len() >= self.cleared_at.get() {
+            all.retain(|one| one.strong_count() > 0);
+            self.cleared_at.set((2 * all.len()).max(CLEARED_AT));
+        }
+        all.push(Rc::downgrade(core));
+    }
+
+    fn make_room(&self, share: Share, call: u64) {
+        if share.together() < CELLS_BYTES_MAX || call < self.next_try.get() {
+            return;
+        }
+        let living: Vec<Rc<Core>> = {
+            let all = self.all.borrow();
+            all.iter().filter_map(Weak::upgrade).collect()
+        };
+        let resting: Vec<Rc<Core>> = living.into_iter().filter(Core::is_at_rest).collect();
+        let held = |core: &Rc<Core>| (core.held.used.get(), core.held.share.borrow().bytes());
+        let held: Vec<(u64, u64)> = resting.iter().map(held).collect();
+        // A tenth of room, so that this is seldom done.
+        let excess = share.together().saturating_sub(CELLS_BYTES_MAX / 10 * 9);
+        for place in least_recent(&held, excess) {
+            if let Some(core) = resting.get(place) {
+                core.let_go();
+            }
+        }
+        if share.together() >= CELLS_BYTES_MAX {
+            self.next_try.set(call.saturating_add(TRIED_EVERY));
+        }
+    }
+}
+
+impl Core {
+    fn measure(&self) {
+        let bytes = self.state.borrow().memory_bytes();
+        self.held
+            .share
+            .borrow_mut()
+            .hold(OBJECT_BYTES.saturating_add(bytes));
+    }
+
+    /// Whether nothing is under way: no call, and nothing that goes on after one, which would hold the cell.
+    fn is_at_rest(self: &Rc<Self>) -> bool {
+        self.held.busy.get() == 0
+            && Rc::strong_count(self) == HOLDERS_AT_REST
+            && self.held.share.borrow().bytes() > 0
+    }
+
+    /// Forgets what the rows say. The next call reads them.
+    fn let_go(&self) {
+        self.state.borrow_mut().adopt(CellState::default());
+        self.pushing.borrow_mut().forget();
+        let why = "the cell was let go to make room".to_owned();
+        self.storage.note(Err(Fault::Unavailable(why)));
+        // Its next call measures it again.
+        self.held.calls.set(0);
+        self.held.share.borrow_mut().hold(0);
+    }
+}

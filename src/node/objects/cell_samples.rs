@@ -1,0 +1,98 @@
+//! The rows of a cell's samples: one for each minute that has some, and for each hour whose minutes are gone.
+//!
+//! Invariant: the rows hold each sample as often as the write was counted that brought it, since both are written in one
+//! commit; and once, since minutes go in the commit that makes their hour. What a counter without samples pays is nothing.
+
+use super::cell_store::{CellStore, Kind};
+use super::store::integer;
+use crate::core::counter::flush::Changes;
+use crate::core::counter::history::Step;
+use crate::core::counter::samples::{hour_to_fold, hours_kept_from, samples_at_rest};
+use crate::core::sketch::Histogram;
+use crate::protocol::messages::Fault;
+
+/// Hours whose rows are in memory at once: 48 · 56,882 bytes = 2.7 MB.
+const HOURS_AT_ONCE: i64 = 48;
+
+impl CellStore {
+    /// Adds samples to the rows of their minutes, within the commit of their writes: a row for each minute, nearly
+    /// always one. When a new minute begins, minutes that were kept long enough become an hour.
+    pub(super) fn merge_samples(&self, changes: &Changes, now: i64) -> Result<(), Fault> {
+        for (minute, samples) in &changes.samples {
+            let stored = self.get_bytes(Kind::Samples, *minute)?;
+            if stored.is_none() {
+                self.fold_samples(now)?;
+            }
+            let mut merged = read(stored.as_deref())?;
+            merged.merge(samples);
+            self.put_bytes(Kind::Samples, *minute, merged.to_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Makes an hour of its minutes, if there is one to make, and lets go of hours that were kept long enough.
+    fn fold_samples(&self, now: i64) -> Result<(), Fault> {
+        let Some(hour) = hour_to_fold(self.next_row(Kind::Samples, 0)?, now) else {
+            return Ok(());
+        };
+        let mut merged = read(self.get_bytes(Kind::HourSamples, hour)?.as_deref())?;
+        let end = hour.saturating_add(Step::Hour.seconds());
+        merged.merge(&self.samples_between(Kind::Samples, hour, end)?);
+        self.put_bytes(Kind::HourSamples, hour, merged.to_bytes())?;
+        // The hour is that of the oldest minute.
+        self.delete_before(Kind::Samples, end)?;
+        self.delete_before(Kind::HourSamples, hours_kept_from(now))
+    }
+
+    /// The samples of the minutes and hours that begin in a window, merged; at rest, empty for none. Cost: one row read
+    /// and a merge for each, and two queries for each hour with rows by the minute, or two days with rows by the hour.
+    ///
+    /// # Errors
+    /// `Unavailable`; `Broken` for rows that this build cannot read.
+    pub fn window_samples(&self, from: i64, to: i64) -> Result<Vec<u8>, Fault> {
+        let mut all = Histogram::new();
+        let end = to.saturating_add(1);
+        if !self.has_schema.get() {
+            return Ok(Vec::new());
+        }
+        for (kind, hours) in [(Kind::Samples, 1), (Kind::HourSamples, HOURS_AT_ONCE)] {
+            let mut first = from;
+            // From row to row: however long the window is, this ends with the rows that are kept.
+            while let Some(row) = self.next_row(kind, first)?.filter(|row| *row < end) {
+                let next = Step::Hour.start_of(row) + hours * Step::Hour.seconds();
+                all.merge(&self.samples_between(kind, row, next.min(end))?);
+                first = next;
+            }
+        }
+        Ok(samples_at_rest(&all))
+    }
+
+    /// When the first row of a kind begins that begins then or later.
+    fn next_row(&self, kind: Kind, from: i64) -> Result<Option<i64>, Fault> {
+        let rows = self.store.run(
+            "SELECT start FROM rows WHERE kind = ? AND start >= ? ORDER BY start LIMIT 1",
+            vec![kind.number(), from.into()],
+        )?;
+        let start = rows.first().and_then(|row| row.first());
+        Ok(start.and_then(integer))
+    }
+
+    /// The samples of rows that begin in `from..before`, merged.
+    fn samples_between(&self, kind: Kind, from: i64, before: i64) -> Result<Histogram, Fault> {
+        let mut all = Histogram::new();
+        self.each_between(kind, (from, before), |body| {
+            all.merge(&read(Some(body))?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+}
+
+/// The histogram of a row; an empty one where there is none.
+fn read(body: Option<&[u8]>) -> Result<Histogram, Fault> {
+    let broken = |error: crate::core::sketch::HistogramError| Fault::Broken(error.to_string());
+    body.map_or_else(
+        || Ok(Histogram::new()),
+        |bytes| Histogram::from_bytes(bytes).map_err(broken),
+    )
+}

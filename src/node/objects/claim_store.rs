@@ -1,0 +1,348 @@
+//! The rows of a partition's claims.
+
+use super::claims::LONGER_MS;
+use super::directory_store::DirectoryStore;
+use super::store::{integer, text};
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::{Keys, WriteKey};
+use crate::core::counter::ledgers::{LedgerLimits, Ledgers};
+use crate::protocol::bounds::{CLAIMS_MAX, PUBLIC_CLAIMS_MAX};
+use crate::protocol::messages::{Claim, Fault, Holder, Owner, decode, encode};
+
+/// By slot first, as a cell's ledger.
+pub(super) const CLAIMS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS claims (slot INTEGER NOT NULL, \
+    id TEXT NOT NULL, key BLOB NOT NULL, datacenter TEXT NOT NULL, generation INTEGER NOT NULL, \
+    moves INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (slot, id, key)) WITHOUT ROWID";
+
+/// Names of the rows that count the claims of each slot, by whose keys. Stored names.
+const COUNTS: [(&str, Keys); 2] = [("claims", Keys::Clients), ("public_claims", Keys::Public)];
+
+/// A claim as it lies on disk.
+pub(super) struct Found {
+    slot: i64,
+    /// `None` for an operation.
+    holder: Option<Holder>,
+    generation: u64,
+}
+
+impl Found {
+    /// Who has it while this generation lives.
+    fn owner(&self, living: u64) -> Owner {
+        match &self.holder {
+            Some(holder) if self.generation == living => Owner::Lead(holder.clone()),
+            Some(_) => Owner::Ended,
+            None => Owner::Operation,
+        }
+    }
+
+    /// Has it be kept as if it were claimed now. Returns its slot; `None` where there is no room, as [`Ledgers::renew`]. One of an
+    /// ended generation leads to no record any more, and one of an operation was made together with its record.
+    fn renew(
+        &self,
+        claims: &mut Ledgers,
+        limits: LedgerLimits,
+        living: u64,
+        now_ms: i64,
+    ) -> Option<i64> {
+        if self.generation != living || self.holder.is_none() {
+            return Some(self.slot);
+        }
+        claims.renew(self.slot, limits, now_ms)
+    }
+
+    /// Whether the lead that has it has struck it out: a late copy of such a claim names an earlier holder.
+    fn is_struck(&self, claim: &Claim, living: u64) -> bool {
+        self.generation == living && self.holder.is_some() && self.holder == claim.struck_at
+    }
+}
+
+/// What comes of a call: who has each key, and whether a slot was begun.
+type Owners = (Vec<Owner>, bool);
+
+impl DirectoryStore {
+    /// Who has each key, claiming for `next` those that nobody has and those that were struck out, and renewing the
+    /// others; and whether a slot was begun.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; then nothing was claimed.
+    pub fn claim_all(
+        &self,
+        claim: &Claim,
+        next: &Holder,
+        generation: u64,
+        now_ms: i64,
+    ) -> Result<Owners, Fault> {
+        let before = self.claims()?;
+        let mut claims = before.clone();
+        let limits = self.limits_of(claim.whose);
+        let mut owners = Vec::with_capacity(claim.keys.len());
+        self.store().atomically(|| {
+            for key in &claim.keys {
+                // One by one, since a key may be there twice.
+                owners.push(match self.claim_of(&claim.counter, &claims, *key)? {
+                    // It is never counted with the claim that was struck out, so it may go on.
+                    Some(found) if found.is_struck(claim, generation) => {
+                        self.give_claim(claim, *key, found.slot, next)?;
+                        Owner::Lead(next.clone())
+                    }
+                    Some(found) => match found.renew(&mut claims, limits, generation, now_ms) {
+                        Some(slot) => {
+                            self.move_claim(claim, *key, found.slot, slot)?;
+                            found.owner(generation)
+                        }
+                        None => Owner::Full,
+                    },
+                    None => match claims.admit(limits, now_ms) {
+                        Some(slot) => {
+                            let (counter, holder) = (&claim.counter, Some(next));
+                            self.put_claim(counter, slot, *key, holder, generation)?;
+                            Owner::Lead(next.clone())
+                        }
+                        None => Owner::Full,
+                    },
+                });
+            }
+            self.put_claims(&claims, &before)
+        })?;
+        let newest = |claims: &Ledgers| COUNTS.map(|(_, keys)| claims.of(keys).slots().last());
+        Ok((owners, newest(&claims) != newest(&before)))
+    }
+
+    /// Who has each key, if all of them are claimed; as [`DirectoryStore::claim_all`] where one of the claims
+    /// must be renewed. Writes nothing otherwise.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub fn claims_of(
+        &self,
+        claim: &Claim,
+        generation: u64,
+        now_ms: i64,
+    ) -> Result<Option<Owners>, Fault> {
+        let claims = self.claims()?;
+        let limits = self.limits_of(claim.whose);
+        let mut owners = Vec::with_capacity(claim.keys.len());
+        let mut is_old = false;
+        for key in &claim.keys {
+            let Some(found) = self.claim_of(&claim.counter, &claims, *key)? else {
+                return Ok(None);
+            };
+            let renewed = found.renew(&mut claims.clone(), limits, generation, now_ms);
+            is_old |= renewed != Some(found.slot);
+            owners.push(found.owner(generation));
+        }
+        if is_old {
+            // Nobody gets a claim by it that had none.
+            let nobody = Holder::first(&claim.datacenter);
+            let renewed = self.claim_all(claim, &nobody, generation, now_ms);
+            return renewed.map(Some);
+        }
+        Ok(Some((owners, false)))
+    }
+
+    /// Who has each key. Claims nothing.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub fn find_claims(
+        &self,
+        counter: &CounterId,
+        keys: &[WriteKey],
+        generation: u64,
+    ) -> Result<Vec<Owner>, Fault> {
+        let claims = self.claims()?;
+        let owner_of = |key: &WriteKey| {
+            let found = self.claim_of(counter, &claims, *key)?;
+            Ok(found.map_or(Owner::Nobody, |found| found.owner(generation)))
+        };
+        keys.iter().map(owner_of).collect()
+    }
+
+    /// What the claims of these keys are bound by.
+    fn limits_of(&self, keys: Keys) -> LedgerLimits {
+        match keys {
+            Keys::Public => LedgerLimits::public(self.claims_kept_ms, LONGER_MS, PUBLIC_CLAIMS_MAX),
+            _ => LedgerLimits {
+                keys: Keys::Clients,
+                kept_ms: self.claims_kept_ms,
+                records_max: CLAIMS_MAX,
+            },
+        }
+    }
+
+    /// Claims a key for an operation of the root, which is nobody's to count. Returns its slot. The caller makes it
+    /// one commit with the operation.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses, and where there is no room: that is looked for before.
+    pub(super) fn claim_for_operation(
+        &self,
+        counter: &CounterId,
+        key: WriteKey,
+        generation: u64,
+        now_ms: i64,
+    ) -> Result<i64, Fault> {
+        let before = self.claims()?;
+        let mut claims = before.clone();
+        let full = || Fault::Unavailable("too many keys are remembered".to_owned());
+        let slot = claims.admit(self.limits_of(Keys::Clients), now_ms);
+        let slot = slot.ok_or_else(full)?;
+        self.put_claim(counter, slot, key, None, generation)?;
+        self.put_claims(&claims, &before)?;
+        Ok(slot)
+    }
+
+    /// Whether another key can be claimed.
+    pub(super) fn has_room(&self, claims: &Ledgers) -> bool {
+        claims.of(Keys::Clients).records() < CLAIMS_MAX
+    }
+
+    /// Gives a claim to the next lead.
+    fn give_claim(
+        &self,
+        claim: &Claim,
+        key: WriteKey,
+        slot: i64,
+        next: &Holder,
+    ) -> Result<(), Fault> {
+        self.store().run(
+            "UPDATE claims SET datacenter = ?, moves = ? WHERE slot = ? AND id = ? AND key = ?",
+            vec![
+                next.datacenter.as_str().into(),
+                i64::from(next.moves).into(),
+                slot.into(),
+                claim.counter.as_str().into(),
+                key.0.to_vec().into(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Who has a key: nobody in particular, where an operation has it.
+    pub(super) fn claim_of(
+        &self,
+        counter: &CounterId,
+        claims: &Ledgers,
+        key: WriteKey,
+    ) -> Result<Option<Found>, Fault> {
+        for slot in claims.slots(Keys::Clients) {
+            let rows = self.store().run(
+                "SELECT datacenter, generation, moves FROM claims WHERE slot = ? AND id = ? AND key = ?",
+                vec![slot.into(), counter.as_str().into(), key.0.to_vec().into()],
+            )?;
+            if let Some([datacenter, generation, moves]) = rows.first().map(Vec::as_slice) {
+                let generation = integer(generation).and_then(|number| u64::try_from(number).ok());
+                let moves = integer(moves).and_then(|number| u32::try_from(number).ok());
+                let datacenter = text(datacenter).and_then(Datacenter::parse);
+                return Ok(Some(Found {
+                    slot,
+                    holder: datacenter.map(|datacenter| Holder {
+                        datacenter,
+                        moves: moves.unwrap_or(0),
+                    }),
+                    generation: generation.unwrap_or(0),
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn move_claim(&self, claim: &Claim, key: WriteKey, from: i64, to: i64) -> Result<(), Fault> {
+        if from == to {
+            return Ok(());
+        }
+        self.store().run(
+            "UPDATE claims SET slot = ? WHERE slot = ? AND id = ? AND key = ?",
+            vec![
+                to.into(),
+                from.into(),
+                claim.counter.as_str().into(),
+                key.0.to_vec().into(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn put_claim(
+        &self,
+        counter: &CounterId,
+        slot: i64,
+        key: WriteKey,
+        holder: Option<&Holder>,
+        generation: u64,
+    ) -> Result<(), Fault> {
+        let generation = i64::try_from(generation)
+            .map_err(|_| Fault::Broken("a generation is too large".to_owned()))?;
+        self.store().run(
+            "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?)",
+            vec![
+                slot.into(),
+                counter.as_str().into(),
+                key.0.to_vec().into(),
+                holder
+                    .map_or("", |holder| holder.datacenter.as_str())
+                    .into(),
+                generation.into(),
+                holder.map_or(0, |holder| i64::from(holder.moves)).into(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Deletes claims that were kept long enough.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub fn delete_claims(&self, now_ms: i64) -> Result<(), Fault> {
+        let before = self.claims()?;
+        let mut claims = before.clone();
+        let Some(newest) = claims.expire(now_ms) else {
+            return Ok(());
+        };
+        self.store().atomically(|| {
+            self.store()
+                .run("DELETE FROM claims WHERE slot <= ?", vec![newest.into()])?;
+            self.store().run(
+                "DELETE FROM operations WHERE slot <= ?",
+                vec![newest.into()],
+            )?;
+            self.put_claims(&claims, &before)
+        })
+    }
+
+    /// When claims may next be deleted, unix milliseconds.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub fn claims_due_ms(&self) -> Result<Option<i64>, Fault> {
+        Ok(self.claims()?.due_at_ms())
+    }
+
+    pub(super) fn claims(&self) -> Result<Ledgers, Fault> {
+        let mut claims = Ledgers::default();
+        for (name, keys) in COUNTS {
+            if let Some(body) = self.deployment_body(name)? {
+                *claims.of_mut(keys) = decode(&body)?;
+            }
+        }
+        Ok(claims)
+    }
+
+    /// Writes the counts that have changed.
+    fn put_claims(&self, claims: &Ledgers, before: &Ledgers) -> Result<(), Fault> {
+        for (name, keys) in COUNTS {
+            if claims.of(keys) != before.of(keys) {
+                self.put_deployment_value(name, encode(claims.of(keys))?)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn put_deployment_value(&self, name: &str, body: Vec<u8>) -> Result<(), Fault> {
+        self.store().run(
+            "INSERT INTO deployment VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
+            vec![name.into(), body.into()],
+        )?;
+        Ok(())
+    }
+}

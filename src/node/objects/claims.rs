@@ -1,0 +1,96 @@
+//! Whose an idempotency key is: the first datacenter that asks has it, so a retry is found from any.
+//!
+//! Invariant: a claim is durable before anybody is told of it, and is kept for longer than was promised for
+//! any record that is counted under it: each answer renews it, since the count that follows may be the first
+//! that comes through, however old the claim is.
+
+use super::directory::Directory;
+use super::keyed_writes::kept_ms;
+use crate::core::cluster::root::Root;
+use crate::core::counter::ledger::WriteKey;
+use crate::host::Host;
+use crate::protocol::messages::{Claim, Claimed, Fault, FindClaims, Holder};
+
+/// How much longer a claim is kept than a record: a claim made or renewed just before its record was
+/// counted must not go first, whatever the two clocks say.
+pub(super) const LONGER_MS: i64 = 3_600_000;
+
+/// How long claims are kept, milliseconds.
+pub(super) fn claims_kept_ms(host: &Host) -> i64 {
+    kept_ms(host).saturating_add(LONGER_MS)
+}
+
+/// The most idempotency keys that one call claims: 16 bytes each, and an answer of about as much.
+pub const CLAIMS_AT_ONCE_MAX: usize = 50_000;
+
+impl Directory {
+    pub(super) async fn on_claim(&self, claim: Result<Claim, Fault>) -> Result<Claimed, Fault> {
+        let claim = claim?;
+        self.readable()?;
+        check_number(&claim.keys)?;
+        let lock = self.lock_of(&claim.counter);
+        let _alone = lock.lock().await;
+        // A retry makes no datacenter appear, nor a counter that was deleted.
+        let living = self
+            .living_or_lost(&claim.counter, &claim.datacenter)
+            .await?;
+        let generation = living.as_ref().map_or(0, |root| root.generation);
+        let known = match claim.struck_at {
+            None => self
+                .rows
+                .claims_of(&claim, generation, self.host.now_ms())?,
+            Some(_) => None,
+        };
+        let (generation, (owners, is_slot_new)) = match known {
+            Some(known) => (generation, known),
+            None => {
+                let root = match living {
+                    // All writes go home, so nobody else need appear.
+                    Ok(root) if root.home.is_some() => root,
+                    _ => self.admit(&claim.counter, &claim.datacenter).await?,
+                };
+                let generation = root.generation;
+                let next = next_holder(&root, &claim);
+                let claimed = (self.rows).claim_all(&claim, &next, generation, self.host.now_ms());
+                (generation, claimed?)
+            }
+        };
+        if is_slot_new {
+            self.rows.arm(self.host.now_ms()).await?;
+        }
+        Ok(Claimed { generation, owners })
+    }
+
+    /// Says whose keys are; a counter that nobody counts has none.
+    pub(super) async fn on_find_claims(
+        &self,
+        find: Result<FindClaims, Fault>,
+    ) -> Result<Claimed, Fault> {
+        let FindClaims { counter, keys } = find?;
+        self.readable()?;
+        check_number(&keys)?;
+        let lock = self.lock_of(&counter);
+        let _alone = lock.lock().await;
+        let living = self.living(&counter, true).await?;
+        let generation = living.as_ref().map_or(0, |root| root.generation);
+        let owners = self.rows.find_claims(&counter, &keys, generation)?;
+        Ok(Claimed { generation, owners })
+    }
+}
+
+fn check_number(keys: &[WriteKey]) -> Result<(), Fault> {
+    if keys.len() > CLAIMS_AT_ONCE_MAX {
+        let most = u32::try_from(CLAIMS_AT_ONCE_MAX).unwrap_or(u32::MAX);
+        return Err(Fault::TooMany(most));
+    }
+    Ok(())
+}
+
+/// Who gets keys that nobody has, or that were struck out: home's lead, or the claimer's. It may be the one that has
+/// struck them out, where home has come back since.
+fn next_holder(root: &Root, claim: &Claim) -> Holder {
+    let datacenter = root.home.as_ref().unwrap_or(&claim.datacenter);
+    let first = || Holder::first(datacenter);
+    let next = |struck_at: &Holder| struck_at.next(datacenter);
+    claim.struck_at.as_ref().map_or_else(first, next)
+}

@@ -1,0 +1,391 @@
+//! A hub: it holds the streams of watchers, and sends each what changed, once a second at most.
+//!
+//! Invariant: while somebody watches, an alarm is set for the beginning of a second, so a hub that lost its memory goes on with the sockets
+//! that it has; a stream of server-sent events ends with the memory, and its client connects again. What a watcher
+//! has not taken yet is at most one chunk, see [`Sink`].
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::live_streams::{FAILED, Sink, close, id_of, kept_of};
+use super::store::Store;
+use crate::core::counter::id::CounterId;
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Readiness, Reply, Socket};
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::metrics;
+use crate::node::shared::{call, call_within};
+use crate::protocol::live::board::{Board, Full, Made, Update, WatcherId};
+use crate::protocol::live::sight::Sight;
+use crate::protocol::live::talk::{self, Kept, Said};
+use crate::protocol::live::{
+    HUB_MS_MAX, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, next_second, second_of,
+};
+use crate::protocol::messages::{Fault, Join, Look, decode};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::LIVE_WATCHERS;
+use crate::protocol::problem::{Code, Problem};
+
+/// Lookouts that are asked at once: each of a ring of 16, and more where they are asked several times.
+const LOOKS_AT_ONCE: usize = 64;
+
+/// Between two questions about counters that have come new, milliseconds.
+const AGAIN_MS: u64 = 50;
+
+/// One hub.
+pub(super) struct Hub {
+    host: Host,
+    object: Object,
+    store: Store,
+    board: RefCell<Board>,
+    sinks: RefCell<BTreeMap<WatcherId, Sink>>,
+    is_armed: Cell<bool>,
+    is_asking: Cell<bool>,
+}
+
+impl Hub {
+    pub(super) fn new(object: Object, host: Host) -> Self {
+        let most = host.number(LIVE_WATCHERS);
+        let hub = Self {
+            host,
+            store: Store::new(object.clone()),
+            object,
+            board: RefCell::new(Board::new(most.unwrap_or(WATCHERS_MAX))),
+            sinks: RefCell::default(),
+            is_armed: Cell::new(false),
+            is_asking: Cell::new(false),
+        };
+        hub.restore();
+        hub
+    }
+
+    /// Takes back the sockets that are open. One that cannot be served is closed, so that its client connects again.
+    fn restore(&self) {
+        let now_ms = self.host.now_ms();
+        let mut board = self.board.borrow_mut();
+        for socket in self.object.platform().sockets() {
+            let known = id_of(&*socket).zip(kept_of(&*socket));
+            let restored = known.and_then(|(id, kept)| {
+                let restored = board.restore(id, now_ms, kept.ids, kept.as_strings);
+                restored.ok().map(|()| id)
+            });
+            match restored {
+                Some(id) => {
+                    self.sinks.borrow_mut().insert(id, Sink::Socket(socket, 0));
+                }
+                None => close(&*socket, FAILED),
+            }
+        }
+    }
+
+    /// Takes a watcher, and answers with its stream; 503 where the hub is full, 429 where its visitor has enough, 500 where it is broken.
+    pub(super) async fn on_join(self: &Rc<Self>, arrived: &Arrived) -> Reply {
+        let join: Join = match decode(&arrived.message) {
+            Ok(join) => join,
+            Err(fault) => return Reply::Refused(500, fault.to_string()),
+        };
+        let is_socket = arrived.upgrade.is_some();
+        if let Err(fault) = self.arm().await {
+            return Reply::Refused(500, fault.to_string());
+        }
+        let kept = Kept {
+            ids: join.counters.clone(),
+            as_strings: join.as_strings,
+            prefixes: join.prefixes,
+        };
+        let attachment = match is_socket.then(|| kept.to_attachment()).transpose() {
+            Ok(attachment) => attachment,
+            Err(fault) => return Reply::Refused(500, fault.to_string()),
+        };
+        let counters = join.counters.len();
+        let has_room = |visitor| self.board.borrow().has_room(visitor, counters, None);
+        if !join.visitor.is_none_or(has_room) {
+            return refused(429, "the visitor has as many streams as it may have");
+        }
+        let now_ms = self.host.now_ms();
+        let joined =
+            self.board
+                .borrow_mut()
+                .join(now_ms, join.counters, join.as_strings, join.resumes);
+        let Ok(id) = joined else {
+            return refused(503, "the hub is full");
+        };
+        if let Some(visitor) = join.visitor {
+            self.board.borrow_mut().note_visitor(id, visitor);
+        }
+        let opened = match attachment {
+            Some(attachment) => Sink::socket(&self.object, id, attachment),
+            None => Sink::events(&self.object),
+        };
+        let Ok((mut sink, stream)) = opened else {
+            self.board.borrow_mut().leave(id);
+            return refused(500, "no stream can be opened");
+        };
+        let second = second_of(self.host.now_ms());
+        if matches!(sink, Sink::Events(_)) {
+            // With what is known already, since the stream takes one chunk at a time.
+            let update = self.due(id, second, &mut Made::default());
+            let frame = update.as_ref().map(talk::update_frame);
+            sink.send(&[talk::first_frame(), frame.unwrap_or_default()].concat());
+            if update.is_some() {
+                self.note_sent(id, second, Metric::LiveUpdateEvents);
+            }
+        }
+        self.sinks.borrow_mut().insert(id, sink);
+        self.serve(id, second, &mut Made::default(), None);
+        self.ask_unheard();
+        Reply::Stream(stream)
+    }
+
+    fn due(&self, id: WatcherId, second: i64, made: &mut Made) -> Option<Update> {
+        let now_ms = self.host.now_ms();
+        self.board.borrow_mut().due(id, now_ms, second, made)
+    }
+
+    fn note_sent(&self, id: WatcherId, second: i64, metric: Metric) {
+        metrics::count(&self.host, metric);
+        self.board.borrow_mut().sent(id, self.host.now_ms(), second);
+    }
+
+    /// Sets the alarm for the next second, where it is not set.
+    async fn arm(&self) -> Result<(), Fault> {
+        if self.is_armed.get() {
+            return Ok(());
+        }
+        self.arm_at(next_second(self.host.now_ms())).await
+    }
+
+    async fn arm_at(&self, at_ms: i64) -> Result<(), Fault> {
+        self.is_armed.set(true);
+        let set = self.store.set_alarm(at_ms).await;
+        self.is_armed.set(set.is_ok());
+        set
+    }
+
+    /// A second begins: looks at all that is watched, and tells who watches.
+    ///
+    /// The next alarm is set last, since the platform holds back all that leaves the object until it is written. Should the object be gone
+    /// before, the platform rings this one again.
+    ///
+    /// # Errors
+    /// `Unavailable` where no alarm can be set: the platform rings this one again.
+    pub(super) async fn on_alarm(&self) -> Result<(), Fault> {
+        self.is_armed.set(true);
+        let begun_ms = self.host.now_ms();
+        let (watchers, watched) = {
+            let board = self.board.borrow();
+            (board.watchers(), board.watched())
+        };
+        if watchers > 0 {
+            let watchers = u64::try_from(watchers).unwrap_or(0);
+            metrics::add(&self.host, Metric::LiveWatcherSecond, watchers);
+            self.look(watched, SIGHT_MS_MAX).await;
+            self.flush(second_of(begun_ms), true);
+        }
+        if self.board.borrow().watchers() == 0 {
+            self.is_armed.set(false);
+            return Ok(());
+        }
+        self.arm_at(next_second(begun_ms)).await
+    }
+
+    /// Looks at counters that have come new, one time after the other.
+    fn ask_unheard(self: &Rc<Self>) {
+        if self.board.borrow().unheard().is_empty() || self.is_asking.replace(true) {
+            return;
+        }
+        let hub = self.clone();
+        self.object.wait_until(async move {
+            let _asking = Asking(&hub.is_asking);
+            loop {
+                let unheard = hub.board.borrow().unheard();
+                hub.look(unheard, SECOND_MS).await;
+                hub.flush(second_of(hub.host.now_ms()), false);
+                if hub.board.borrow().unheard().is_empty() {
+                    break;
+                }
+                hub.host.sleep_ms(AGAIN_MS).await;
+            }
+        });
+    }
+
+    /// Asks the lookouts of these counters, and learns what they say.
+    async fn look(&self, counters: Vec<CounterId>, age_ms_max: i64) {
+        let mut partitions: BTreeMap<u32, Vec<CounterId>> = BTreeMap::new();
+        for counter in counters {
+            let partition = call::partition_of(&self.host, &counter);
+            partitions.entry(partition).or_default().push(counter);
+        }
+        let mut looks = Vec::new();
+        for (partition, counters) in partitions {
+            for part in counters.chunks(LOOK_MAX) {
+                looks.push(Look {
+                    partition,
+                    counters: part.to_vec(),
+                    age_ms_max: u32::try_from(age_ms_max).unwrap_or(u32::MAX),
+                });
+            }
+        }
+        let ask = |look: Look| async move {
+            let asked: Result<Vec<Sight>, Fault> = call_within(&self.host, &look, HUB_MS_MAX).await;
+            let now_ms = self.host.now_ms();
+            let mut board = self.board.borrow_mut();
+            match asked {
+                Ok(sights) if sights.len() == look.counters.len() => {
+                    for (counter, sight) in look.counters.iter().zip(sights) {
+                        board.learn(counter, sight, now_ms);
+                    }
+                }
+                _ => {
+                    for counter in &look.counters {
+                        board.lose(counter, now_ms);
+                    }
+                }
+            }
+        };
+        all_settled(looks.into_iter().map(ask), LOOKS_AT_ONCE).await;
+    }
+
+    /// Sends each watcher what it lacks; each second also a ping to those who have long been sent nothing. Lets those go
+    /// who are gone.
+    fn flush(&self, second: i64, pings: bool) {
+        let ping_ms = pings.then(|| self.host.now_ms());
+        let mut made = Made::default();
+        let watchers = self.board.borrow().all();
+        for id in watchers {
+            self.serve(id, second, &mut made, ping_ms);
+        }
+    }
+
+    /// Sends one watcher what it is due, and a ping, by the time that is given, where that is; lets it go where it is gone.
+    fn serve(&self, id: WatcherId, second: i64, made: &mut Made, ping_ms: Option<i64>) {
+        let mut sinks = self.sinks.borrow_mut();
+        let Some(sink) = sinks.get_mut(&id) else {
+            return;
+        };
+        let is_there = match sink.readiness() {
+            Readiness::Slow => true,
+            Readiness::Gone => false,
+            Readiness::Ready => self.send(id, sink, second, made, ping_ms),
+        };
+        if !is_there {
+            sink.close();
+            sinks.remove(&id);
+            self.board.borrow_mut().leave(id);
+        }
+    }
+
+    fn send(
+        &self,
+        id: WatcherId,
+        sink: &mut Sink,
+        second: i64,
+        made: &mut Made,
+        ping_ms: Option<i64>,
+    ) -> bool {
+        if let Some(update) = self.due(id, second, made) {
+            let (metric, is_there) = match sink {
+                Sink::Events(_) => (
+                    Metric::LiveUpdateEvents,
+                    sink.send(&talk::update_frame(&update)),
+                ),
+                Sink::Socket(..) => (Metric::LiveUpdateSocket, sink.send(&update.text)),
+            };
+            self.note_sent(id, second, metric);
+            return is_there;
+        }
+        let ping_ms = ping_ms.filter(|now_ms| self.board.borrow_mut().pings(id, *now_ms));
+        ping_ms.is_none_or(|now_ms| {
+            sink.send(&match sink {
+                Sink::Events(_) => talk::ping_frame(now_ms),
+                Sink::Socket(..) => talk::ping(now_ms),
+            })
+        })
+    }
+
+    /// A socket says something; `None` for what is no text.
+    pub(super) fn on_message(self: &Rc<Self>, socket: &dyn Socket, text: Option<String>) {
+        let Some(id) = id_of(socket) else { return };
+        // Should the platform have given the alarm up, whoever is still there sets it again.
+        if !self.is_armed.get() {
+            let hub = self.clone();
+            self.object.wait_until(async move {
+                let _ = hub.arm().await;
+            });
+        }
+        if let Some(Sink::Socket(_, silent_bytes)) = self.sinks.borrow_mut().get_mut(&id) {
+            *silent_bytes = 0;
+        }
+        let said = match text {
+            Some(text) => Said::parse(&text),
+            None => {
+                let detail = "send text, not bytes";
+                Err(Problem::new(Code::InvalidBody, detail))
+            }
+        };
+        let done = match said {
+            Ok(Said::Ping) => {
+                socket.send("pong");
+                return;
+            }
+            Ok(Said::Change { add, remove }) => self.change(id, socket, add, &remove),
+            Err(problem) => Err(problem),
+        };
+        match done {
+            Ok(()) => {
+                let second = second_of(self.host.now_ms());
+                self.serve(id, second, &mut Made::default(), None);
+                self.ask_unheard();
+            }
+            Err(problem) => {
+                socket.send(&talk::refusal(&problem));
+            }
+        }
+    }
+
+    fn change(
+        &self,
+        id: WatcherId,
+        socket: &dyn Socket,
+        add: Vec<CounterId>,
+        remove: &[CounterId],
+    ) -> Result<(), Problem> {
+        let Some(mut kept) = kept_of(socket) else {
+            return Ok(());
+        };
+        kept.ids = talk::changed(&kept, add, remove)?;
+        let internal = |what: String| Problem::new(Code::Internal, what);
+        let attachment = kept.to_attachment();
+        let attachment = attachment.map_err(|fault| internal(fault.to_string()))?;
+        let now_ms = self.host.now_ms();
+        let changed = self.board.borrow_mut().change(id, now_ms, kept.ids);
+        changed.map_err(|Full| {
+            let detail =
+                "too many counters are watched together here; let some go, or open another socket";
+            Problem::new(Code::Overloaded, detail)
+        })?;
+        socket.keep(attachment).map_err(internal)
+    }
+
+    /// A socket is closed.
+    pub(super) fn on_close(&self, socket: &dyn Socket) {
+        if let Some(id) = id_of(socket) {
+            self.sinks.borrow_mut().remove(&id);
+            self.board.borrow_mut().leave(id);
+        }
+    }
+}
+
+fn refused(status: u16, why: &str) -> Reply {
+    Reply::Refused(status, why.to_owned())
+}
+
+/// Says that nobody asks any more, however that ended.
+struct Asking<'a>(&'a Cell<bool>);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}

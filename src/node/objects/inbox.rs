@@ -1,0 +1,298 @@
+//! The Durable Object of one inbox: events that are acknowledged at once and counted soon.
+//!
+//! Invariants: an append is acknowledged only when its row is durable and each of its counters' roots knows
+//! of this inbox, so that a strong read finds it; an append that is sent again is logged once; while anything
+//! is not counted the alarm is set.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use super::inbox_consumer::Sending;
+use super::inbox_store::InboxStore;
+use super::readable::Readable;
+use super::store::Store;
+use crate::core::counter::cell::STAMP_CLAMP_SECONDS;
+use crate::core::counter::id::CounterId;
+use crate::core::counter::inbox::{Admission, Draining, Head};
+use crate::core::counter::numbers::Numbering;
+use crate::core::counter::parked::Parked;
+use crate::core::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, Logged};
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
+use crate::node::shared::call;
+use crate::node::shared::concurrency::all_settled;
+use crate::protocol::messages::{
+    Append, Appended, DeadLetters, Drain, Fault, MayHold, ReadDead, RegisterInbox, ReleaseInbox,
+    TakeOver,
+};
+
+/// How long after an append the alarm rings at the latest, should whatever counts have been ended.
+const ALARM_MS: i64 = 5_000;
+
+/// Roots that are called at once for the counters of one append.
+const ROOTS_AT_ONCE: usize = 16;
+
+/// How often the counters of an append are registered, where they are released meanwhile.
+const REGISTER_TRIES: usize = 3;
+
+/// How long a strong read waits here: with 3 s for the leads it stays below the 5 s of a call.
+const DRAIN_MS_MAX: i64 = 1_500;
+
+/// How often it looks.
+const LOOK_EVERY_MS: u64 = 5;
+
+/// One inbox, as the platform sees it.
+pub struct Inbox {
+    core: Rc<InboxCore>,
+}
+
+/// One inbox.
+pub(super) struct InboxCore {
+    pub(super) host: Host,
+    pub(super) object: Object,
+    pub(super) rows: InboxStore,
+    pub(super) head: RefCell<Head>,
+    pub(super) sending: RefCell<Sending>,
+    /// What could not be counted when it was sent, once that was read.
+    pub(super) parked: RefCell<Option<Parked>>,
+    /// The numbers of this inbox's writes: its lane is of this life.
+    pub(super) numbering: RefCell<Numbering>,
+    /// Whether somebody gathers batches.
+    pub(super) is_gathering: Cell<bool>,
+    /// When the last batch was begun, unix milliseconds.
+    pub(super) begun_ms: Cell<i64>,
+    /// When the alarm rings, unix milliseconds; 0 where that is not known.
+    armed_ms: Cell<i64>,
+    /// How often a root took a generation back: what it said before may be on its way still.
+    releases: Cell<u64>,
+    storage: Readable,
+}
+
+impl Shell for Inbox {
+    fn start(object: Object, host: Host) -> Self {
+        let core = InboxCore {
+            rows: InboxStore::new(Store::new(object.clone())),
+            object,
+            head: RefCell::default(),
+            sending: RefCell::new(Sending::new(&host)),
+            host,
+            parked: RefCell::default(),
+            numbering: RefCell::default(),
+            is_gathering: Cell::default(),
+            begun_ms: Cell::new(0),
+            armed_ms: Cell::new(0),
+            releases: Cell::new(0),
+            storage: Readable::default(),
+        };
+        core.reload();
+        Self {
+            core: Rc::new(core),
+        }
+    }
+
+    async fn answer(&self, arrived: Arrived) -> Reply {
+        let core = &self.core;
+        dispatch!(&arrived, asked, {
+            Append => core.on_append(asked).await,
+            TakeOver => core.on_take_over(asked).await,
+            Drain => core.on_drain(asked).await,
+            ReleaseInbox => core.on_release(asked),
+            MayHold => core.on_may_hold(asked),
+            ReadDead => core.on_read_dead(asked),
+        })
+    }
+
+    async fn alarm(&self) -> Result<(), Fault> {
+        self.core.on_alarm().await
+    }
+}
+
+impl InboxCore {
+    /// Reads memory from storage.
+    fn reload(&self) {
+        let loaded = self.rows.load();
+        self.storage.note(loaded.map(|head| {
+            self.head.replace(head);
+        }));
+    }
+
+    /// Refuses while storage cannot be read.
+    pub(super) fn readable(&self) -> Result<(), Fault> {
+        self.storage.check(|| self.reload())
+    }
+
+    async fn on_append(self: &Rc<Self>, append: Result<Append, Fault>) -> Result<Appended, Fault> {
+        let Append { to, nonce, events } = append?;
+        self.readable()?;
+        if events.len() > APPEND_ENTRIES_MAX {
+            return Err(Fault::Broken("an append has too many events".to_owned()));
+        }
+        self.learn_name(&to)?;
+        for _ in 0..REGISTER_TRIES {
+            self.register(&events.iter().map(|event| &event.counter).collect())
+                .await?;
+            self.arm(ALARM_MS).await?;
+            // From here on there is no await: what was looked up is what is written.
+            let mut logged = Vec::with_capacity(events.len());
+            for event in &events {
+                let Some(generation) = self.rows.generation_of(&event.counter)? else {
+                    break;
+                };
+                logged.push((generation, event.clone()));
+            }
+            if logged.len() < events.len() || !self.is_armed(self.host.now_ms() + ALARM_MS) {
+                continue;
+            }
+            let now_ms = self.host.now_ms();
+            let admission = self.head.borrow().admit(nonce, now_ms, LOG_ROWS_MAX);
+            let seq = match admission {
+                Admission::New(seq) => seq,
+                Admission::Repeated => return Ok(Appended::Logged),
+                Admission::Stray => return Err(Fault::Broken("a stray append".to_owned())),
+                Admission::Full => return Ok(Appended::Full),
+            };
+            let now = now_ms.div_euclid(1_000);
+            for (_, event) in &mut logged {
+                let (earliest, latest) = (now - STAMP_CLAMP_SECONDS, now + STAMP_CLAMP_SECONDS);
+                event.second = event.second.clamp(earliest, latest);
+            }
+            let row = Logged {
+                nonce,
+                at_ms: now_ms,
+                events: logged,
+            };
+            let nonces = self.head.borrow().nonces_with(nonce, seq, now_ms);
+            self.rows.log(seq, &row, nonces.as_ref())?;
+            self.head.borrow_mut().logged(nonce, seq, now_ms);
+            self.go();
+            return Ok(Appended::Logged);
+        }
+        Err(Fault::Unavailable(
+            "a counter is being ended and created again".to_owned(),
+        ))
+    }
+
+    /// Learns which inbox this is.
+    pub(super) fn learn_name(&self, me: &InboxId) -> Result<(), Fault> {
+        if self.head.borrow().me.as_ref() != Some(me) {
+            self.rows.put_me(me)?;
+            self.head.borrow_mut().me = Some(me.clone());
+        }
+        Ok(())
+    }
+
+    /// Lets the roots of counters know of this inbox, where they do not. A generation that was taken back while
+    /// its name was on its way here is not noted, so the caller asks again.
+    async fn register(&self, counters: &HashSet<&CounterId>) -> Result<(), Fault> {
+        let me = self.head.borrow().me.clone();
+        let Some(me) = me else { return Ok(()) };
+        let mut unknown = Vec::new();
+        for counter in counters {
+            if self.rows.generation_of(counter)?.is_none() {
+                unknown.push(RegisterInbox {
+                    counter: (*counter).clone(),
+                    inbox: me.clone(),
+                });
+            }
+        }
+        let ask = |register: RegisterInbox| async move {
+            let releases = self.releases.get();
+            let generation = call(&self.host, &register).await?;
+            if self.releases.get() == releases {
+                self.rows.put_generation(&register.counter, generation)?;
+            }
+            Ok(())
+        };
+        for asked in all_settled(unknown.into_iter().map(ask), ROOTS_AT_ONCE).await {
+            asked?;
+        }
+        Ok(())
+    }
+
+    fn is_armed(&self, by_ms: i64) -> bool {
+        let armed_ms = self.armed_ms.get();
+        armed_ms != 0 && armed_ms <= by_ms
+    }
+
+    /// Sets the alarm to so many milliseconds from now, unless it rings before.
+    pub(super) async fn arm(&self, in_ms: i64) -> Result<(), Fault> {
+        let by_ms = self.host.now_ms() + in_ms;
+        if !self.is_armed(by_ms) {
+            self.rows.store().set_alarm_by(by_ms).await?;
+            self.armed_ms.set(by_ms);
+        }
+        Ok(())
+    }
+
+    /// Re-arms first, while anything is left.
+    ///
+    /// # Errors
+    /// `Unavailable` where no alarm can be set: the platform rings this one again, a few times.
+    async fn on_alarm(self: &Rc<Self>) -> Result<(), Fault> {
+        self.armed_ms.set(0);
+        if let Err(fault) = self.readable() {
+            self.host.fail(&format!("an inbox's alarm: {fault}"));
+            // It may have been for a moment.
+            return self.arm(ALARM_MS).await;
+        }
+        let armed = match self.rows.next_due_ms() {
+            Ok(0) if self.head.borrow().is_empty() => return Ok(()),
+            Ok(due_ms) if self.head.borrow().is_empty() => {
+                self.arm((due_ms - self.host.now_ms()).max(ALARM_MS)).await
+            }
+            _ => self.arm(ALARM_MS).await,
+        };
+        self.gather_all().await;
+        armed
+    }
+
+    /// Waits until everything is counted that was acknowledged of a counter when it was asked.
+    async fn on_drain(self: &Rc<Self>, drain: Result<Drain, Fault>) -> Result<(), Fault> {
+        let Drain { counter, .. } = drain?;
+        self.readable()?;
+        let begun_ms = self.host.now_ms();
+        let mut draining = Draining::new(&self.head.borrow());
+        self.rows.hurry(begun_ms)?;
+        self.go();
+        loop {
+            let horizon = draining.horizon(&self.head.borrow());
+            if let Some(horizon) = horizon
+                && !self.rows.holds(horizon, &counter)?
+            {
+                return Ok(());
+            }
+            if self.host.now_ms() - begun_ms > DRAIN_MS_MAX {
+                return Err(Fault::Unavailable("events wait to be counted".to_owned()));
+            }
+            self.host.sleep_ms(LOOK_EVERY_MS).await;
+        }
+    }
+
+    fn on_release(&self, release: Result<ReleaseInbox, Fault>) -> Result<(), Fault> {
+        let ReleaseInbox {
+            counter,
+            generation,
+            ..
+        } = release?;
+        self.readable()?;
+        self.releases.set(self.releases.get() + 1);
+        match self.rows.generation_of(&counter)? {
+            Some(known) if known <= generation => self.rows.forget(&counter),
+            _ => Ok(()),
+        }
+    }
+
+    fn on_may_hold(&self, may_hold: Result<MayHold, Fault>) -> Result<bool, Fault> {
+        let MayHold { counter, .. } = may_hold?;
+        self.readable()?;
+        let head = self.head.borrow();
+        Ok(!head.is_empty() || self.rows.holds(head.batch, &counter)?)
+    }
+
+    fn on_read_dead(&self, read: Result<ReadDead, Fault>) -> Result<DeadLetters, Fault> {
+        let ReadDead { limit, .. } = read?;
+        self.readable()?;
+        self.rows.dead(limit)
+    }
+}

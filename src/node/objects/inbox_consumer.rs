@@ -1,0 +1,323 @@
+//! How an inbox counts what it has logged.
+//!
+//! Invariant: every step may be repeated. Rows become a batch in one commit; what a batch sends has keys that
+//! its row holds; only what is counted, or never can be, is struck off.
+
+use std::cell::RefMut;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use super::inbox::InboxCore;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::inbox::{Batch, begin};
+use crate::core::counter::ledger::WriteKey;
+use crate::core::counter::memory::{INBOXES_BYTES_MAX, Share};
+use crate::core::counter::parked::Parked;
+use crate::core::counter::queue::{
+    BATCH_ROWS_MAX, BATCH_SPACING_MS, BATCHES_MAX, BROKEN_TRIES_MAX, Death, Due, InboxId,
+    PARKED_MAX, RETRY_MS, Verdict, verdict,
+};
+use crate::host::Host;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::memory::{self, Kind};
+use crate::node::shared::metrics;
+use crate::node::shared::queued_writes::{self, count_dues};
+use crate::protocol::messages::{Appended, Fault, TakeOver};
+use crate::protocol::metrics::Metric;
+
+/// Counters that one batch counts at once.
+const COUNTERS_AT_ONCE: usize = 32;
+
+/// What a batch takes in memory while it is sent, for each byte of its row: 64 bytes of an amount, of which at least 26 are
+/// stored, and its messages.
+const BYTES_IN_MEMORY: u64 = 4;
+
+/// Gives way to the next gatherer however this one ends.
+struct Gathering<'a>(&'a InboxCore);
+
+impl Drop for Gathering<'_> {
+    fn drop(&mut self) {
+        self.0.is_gathering.set(false);
+    }
+}
+
+/// Batches that are being sent, and what they take of the memory that all inboxes of this isolate share.
+pub(super) struct Sending {
+    bytes: HashMap<i64, u64>,
+    memory: Share,
+}
+
+impl Sending {
+    /// None.
+    pub(super) fn new(host: &Host) -> Self {
+        Self {
+            bytes: HashMap::new(),
+            memory: memory::share(host, Kind::Inboxes),
+        }
+    }
+
+    fn is_sent(&self, number: i64) -> bool {
+        self.bytes.contains_key(&number)
+    }
+
+    /// Whether another may be read. One may always: else nothing would ever be sent.
+    fn has_room(&self) -> bool {
+        self.bytes.is_empty() || self.memory.has_room(INBOXES_BYTES_MAX)
+    }
+
+    fn begin(&mut self, number: i64, row_bytes: u64) {
+        let bytes = row_bytes.saturating_mul(BYTES_IN_MEMORY);
+        self.bytes.insert(number, bytes);
+        self.hold();
+    }
+
+    fn end(&mut self, number: i64) {
+        self.bytes.remove(&number);
+        self.hold();
+    }
+
+    fn hold(&mut self) {
+        self.memory.hold(self.bytes.values().sum());
+    }
+}
+
+impl InboxCore {
+    /// Begins to gather what waits, unless somebody does.
+    pub(super) fn go(self: &Rc<Self>) {
+        if !self.is_gathering.get() {
+            let core = self.clone();
+            self.object
+                .wait_until(async move { core.gather_all().await });
+        }
+    }
+
+    /// Gathers batches and sends them, until nothing is left that may be sent now.
+    pub(super) async fn gather_all(self: &Rc<Self>) {
+        if self.is_gathering.replace(true) {
+            return;
+        }
+        let _gathering = Gathering(self);
+        loop {
+            let wait_ms = self.begun_ms.get() + BATCH_SPACING_MS - self.host.now_ms();
+            if (1..=BATCH_SPACING_MS).contains(&wait_ms) {
+                let wait_ms = u64::try_from(wait_ms).unwrap_or(0);
+                self.host.sleep_ms(wait_ms).await;
+            }
+            self.begun_ms.set(self.host.now_ms());
+            match self.gather_one().and_then(|()| self.send_due()) {
+                Ok(true) => {}
+                Ok(false) => return,
+                // The alarm is set, and tries again.
+                Err(fault) => {
+                    self.host.fail(&format!("an inbox: {fault}"));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Turns the first rows of the log into a batch: load, decide, write, no await.
+    fn gather_one(&self) -> Result<(), Fault> {
+        if self.head.borrow().is_empty() {
+            return Ok(());
+        }
+        let mut parked = self.parked()?;
+        let parked_rows = parked.rows();
+        let first_sent = self.rows.count_batches()?.saturating_sub(parked_rows);
+        if first_sent >= BATCHES_MAX || parked_rows >= PARKED_MAX {
+            return Ok(());
+        }
+        let now_ms = self.host.now_ms();
+        let rows = self.rows.first_rows(BATCH_ROWS_MAX)?;
+        let number = self.head.borrow().batch + 1;
+        let mut numbering = self.numbering.borrow_mut();
+        let mut new_key =
+            |counter: &CounterId| numbering.next(counter, now_ms, &mut || self.host.random());
+        let mut next = begin(number, rows, now_ms, &mut |counter| {
+            // What waits gets its key when it is known which write it joins.
+            let is_named_later = parked.holds(counter);
+            if is_named_later {
+                WriteKey([0; 16])
+            } else {
+                new_key(counter)
+            }
+        });
+        let stored = |row: i64| -> Result<Vec<Due>, Fault> {
+            Ok(self
+                .rows
+                .batch(row)?
+                .map_or_else(Vec::new, |batch| batch.dues))
+        };
+        let waiting = parked.set_aside(&mut next.batch, stored, &mut new_key)?;
+        let head = self.head.borrow().clone();
+        self.rows.begin(&next, &waiting, &head, now_ms)?;
+        let numbers = waiting.iter().map(|row| row.number);
+        let last = numbers.fold(number, i64::max);
+        self.head.borrow_mut().batched(last, next.upto_seq);
+        parked.wait_in(&waiting);
+        Ok(())
+    }
+
+    /// What could not be counted when it was sent; read from storage the first time.
+    fn parked(&self) -> Result<RefMut<'_, Parked>, Fault> {
+        let mut parked = self.parked.borrow_mut();
+        if parked.is_none() {
+            let mut known = Parked::default();
+            let mut last = 0;
+            while let Some(batch) = self.rows.next_batch(last)? {
+                last = batch.number;
+                known.restore(&[batch]);
+            }
+            *parked = Some(known);
+        }
+        Ok(RefMut::map(parked, |parked| parked.get_or_insert_default()))
+    }
+
+    /// Takes over from a queue what can never be counted, and what cannot be yet: a batch of its own.
+    pub(super) async fn on_take_over(
+        self: &Rc<Self>,
+        taken: Result<TakeOver, Fault>,
+    ) -> Result<Appended, Fault> {
+        let TakeOver { to, dead, dues } = taken?;
+        self.readable()?;
+        self.learn_name(&to)?;
+        if !dues.is_empty() {
+            if self.rows.count_batches()? >= PARKED_MAX {
+                return Ok(Appended::Full);
+            }
+            // Before the write, since what is not counted must have an alarm.
+            self.arm(RETRY_MS.0).await?;
+        }
+        let batch = Batch {
+            number: self.head.borrow().batch + 1,
+            tries: 0,
+            dues,
+            is_broken: false,
+        };
+        self.rows.end(&batch, self.host.now_ms(), &dead)?;
+        self.head.borrow_mut().batch = batch.number;
+        self.go();
+        Ok(Appended::Logged)
+    }
+
+    /// Sends the batches that are due, as many as there is memory for. Returns whether there is more to gather, or to send.
+    fn send_due(self: &Rc<Self>) -> Result<bool, Fault> {
+        for (number, bytes) in self.rows.due(self.host.now_ms())? {
+            if self.sending.borrow().is_sent(number) || self.parked()?.is_waiting(number) {
+                continue;
+            }
+            if !self.sending.borrow().has_room() {
+                return Ok(true);
+            }
+            let Some(batch) = self.rows.batch(number)? else {
+                continue;
+            };
+            self.sending.borrow_mut().begin(number, bytes);
+            let core = self.clone();
+            self.object.wait_until(async move {
+                if let Err(fault) = core.send(batch).await {
+                    core.host.fail(&format!("an inbox's batch: {fault}"));
+                }
+                core.sending.borrow_mut().end(number);
+            });
+        }
+        Ok(!self.head.borrow().is_empty())
+    }
+
+    /// Sends a batch once, and strikes off what is settled.
+    async fn send(&self, mut batch: Batch) -> Result<(), Fault> {
+        let me = self.head.borrow().me.clone();
+        let Some(InboxId { datacenter, .. }) = me else {
+            return Err(Fault::Broken("an inbox does not know its name".to_owned()));
+        };
+        let seconds = batch.dues.iter().flat_map(|due| &due.write.past);
+        let since_ms = seconds
+            .map(|(second, _)| second.saturating_mul(1_000))
+            .min();
+        let (dues, here, tries) = (&batch.dues, &datacenter, batch.tries);
+        let count = |places: Vec<usize>| async move {
+            let some: Vec<&Due> = places.iter().filter_map(|place| dues.get(*place)).collect();
+            let verdicts = self.count(here, &some, tries).await;
+            (places, verdicts)
+        };
+        let counted = all_settled(batch.groups().into_iter().map(count), COUNTERS_AT_ONCE).await;
+
+        let now_ms = self.host.now_ms();
+        let verdicts = counted
+            .into_iter()
+            .flat_map(|(places, some)| places.into_iter().zip(some));
+        let verdicts: Vec<(usize, Verdict)> = verdicts.collect();
+        let before: BTreeSet<CounterId> =
+            (batch.dues.iter()).map(|due| due.counter.clone()).collect();
+        // Before anything is settled: what is read from storage now is what was sent.
+        drop(self.parked()?);
+        let (dead, wait_ms) = batch.settle(verdicts, now_ms);
+        self.rows.end(&batch, now_ms + wait_ms, &dead)?;
+        let free = self.parked()?.settled(&batch, &before);
+        for row in &free {
+            self.rows.hurry_one(*row, now_ms)?;
+        }
+        if !free.is_empty() {
+            self.arm(0).await?;
+        }
+        let lag_ms = since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
+        metrics::add(
+            &self.host,
+            Metric::QueueLagSum,
+            u64::try_from(lag_ms).unwrap_or(0),
+        );
+        metrics::add(&self.host, Metric::QueueLagCount, 1);
+        metrics::add(
+            &self.host,
+            Metric::DeadLetter,
+            u64::try_from(dead.len()).unwrap_or(u64::MAX),
+        );
+        if batch.dues.is_empty() {
+            return Ok(());
+        }
+        self.arm(wait_ms).await
+    }
+
+    /// Counts writes of one counter and generation. Returns what becomes of each.
+    async fn count(&self, here: &Datacenter, dues: &[&Due], tries: u32) -> Vec<Verdict> {
+        let Some(first) = dues.first() else {
+            return Vec::new();
+        };
+        let (counter, generation) = (&first.counter, first.write.generation);
+        let all = |verdict: Verdict| vec![verdict; dues.len()];
+        // A write would create a counter that was deleted.
+        match self.is_living(counter, generation).await {
+            Ok(true) => {}
+            Ok(false) => return all(Verdict::Dead(Death::Ended)),
+            Err(_) => return all(Verdict::Later),
+        }
+        let of_fault = |fault: &Fault| match fault {
+            Fault::Broken(_) | Fault::TooMany(_) if tries + 1 >= BROKEN_TRIES_MAX => {
+                Verdict::Dead(Death::Broken)
+            }
+            _ => Verdict::Later,
+        };
+        let now_ms = self.host.now_ms();
+        let live = dues.iter().filter(|due| !due.is_over(now_ms));
+        let live: Vec<&Due> = live.copied().collect();
+        let mut counted = count_dues(&self.host, here, &live).await.into_iter();
+        let verdicts = dues.iter().map(|due| {
+            if due.is_over(now_ms) {
+                return Verdict::Dead(Death::Broken);
+            }
+            match counted.next() {
+                Some(Ok(outcome)) => verdict(outcome),
+                Some(Err(fault)) => of_fault(&fault),
+                None => Verdict::Later,
+            }
+        });
+        verdicts.collect()
+    }
+
+    async fn is_living(&self, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
+        if self.rows.generation_of(counter)? == Some(generation) {
+            return Ok(true);
+        }
+        queued_writes::is_living(&self.host, counter, generation).await
+    }
+}

@@ -1,0 +1,356 @@
+//! An inbox's rows.
+
+use std::cell::Cell;
+
+use super::store::{Store, blob, integer};
+use crate::core::counter::id::CounterId;
+use crate::core::counter::inbox::{Batch, Beginning, Draining, Head, last_within};
+use crate::core::counter::nonces::Nonces;
+use crate::core::counter::queue::{
+    BATCH_LOG_BYTES_MAX, DEAD_LETTERS_MAX, DeadLetter, InboxId, LOGGED_HEAD_BYTES, Logged,
+    LoggedHead, RETRY_MS,
+};
+use crate::host::object::Value;
+use crate::protocol::messages::{DeadLetters, Fault, decode, encode};
+
+const SCHEMA_VERSION: i64 = 1;
+
+const SCHEMA: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS log (seq INTEGER PRIMARY KEY, body BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, tries INTEGER NOT NULL, \
+        due_at INTEGER NOT NULL, body BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS known (id TEXT PRIMARY KEY, generation INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS dead (seq INTEGER PRIMARY KEY AUTOINCREMENT, body BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
+];
+
+/// The most counters whose generation is remembered, about 60 bytes each. Forgetting costs a call to the root.
+const KNOWN_MAX: i64 = 100_000;
+
+/// The rows of an inbox.
+pub struct InboxStore {
+    store: Store,
+    /// How many counters are known, at most.
+    known: Cell<i64>,
+}
+
+impl InboxStore {
+    /// The rows of an object's database.
+    pub fn new(store: Store) -> Self {
+        Self {
+            store,
+            known: Cell::new(KNOWN_MAX),
+        }
+    }
+
+    /// The database.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Makes the tables where there are none, and reads what is kept in memory: of the log only the heads of the newest
+    /// rows. Cost: O(rows since the nonces were written), which a build before this one wrote with batches alone.
+    ///
+    /// # Errors
+    /// `Broken` for a schema from the future, `Unavailable` where SQLite refuses; so all below.
+    pub fn load(&self) -> Result<Head, Fault> {
+        if self.store.schema_version(SCHEMA_VERSION)? != Some(SCHEMA_VERSION) {
+            self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
+        }
+        let nonces: Nonces = match self.state("nonces")? {
+            Some(body) => decode(&body)?,
+            None => Nonces::default(),
+        };
+        let me = self.state("me")?.map(|body| decode(&body)).transpose()?;
+        let nonces_upto = match self.state("nonces_upto")? {
+            Some(body) => decode(&body)?,
+            None => 0,
+        };
+        let log = self
+            .store
+            .run("SELECT MIN(seq), MAX(seq) FROM log", vec![])?;
+        let log = log.first().and_then(|row| match row.as_slice() {
+            [first, last] => Some((integer(first)?, integer(last)?)),
+            _ => None,
+        });
+        let rows = self.store.run(
+            "SELECT seq, substr(body, 1, ?) FROM log WHERE seq > ? ORDER BY seq",
+            vec![LOGGED_HEAD_BYTES.into(), nonces_upto.into()],
+        )?;
+        let read = |row: &Vec<_>| -> Option<(i64, Option<LoggedHead>)> {
+            let head = row.get(1).and_then(blob).map(decode::<LoggedHead>);
+            Some((row.first().and_then(integer)?, head.and_then(Result::ok)))
+        };
+        let batch = self.number("SELECT MAX(number) FROM batches")?;
+        let newer = rows.iter().filter_map(read);
+        Ok(Head::restore(me, (nonces, nonces_upto), batch, log, newer))
+    }
+
+    fn number(&self, sql: &str) -> Result<i64, Fault> {
+        let rows = self.store.run(sql, vec![])?;
+        let number = rows.first().and_then(|row| row.first()).and_then(integer);
+        Ok(number.unwrap_or(0))
+    }
+
+    fn state(&self, name: &str) -> Result<Option<Vec<u8>>, Fault> {
+        let rows = self
+            .store
+            .run("SELECT body FROM state WHERE name = ?", vec![name.into()])?;
+        let body = rows.first().and_then(|row| row.first()).and_then(blob);
+        Ok(body.map(<[u8]>::to_vec))
+    }
+
+    fn put_state(&self, name: &str, body: Vec<u8>) -> Result<(), Fault> {
+        self.store.run(
+            "INSERT OR REPLACE INTO state VALUES (?, ?)",
+            vec![name.into(), body.into()],
+        )?;
+        Ok(())
+    }
+
+    /// Writes which inbox this is.
+    pub fn put_me(&self, me: &InboxId) -> Result<(), Fault> {
+        self.put_state("me", encode(me)?)
+    }
+
+    /// The generation that the root has named for a counter.
+    pub fn generation_of(&self, counter: &CounterId) -> Result<Option<u64>, Fault> {
+        let rows = self.store.run(
+            "SELECT generation FROM known WHERE id = ?",
+            vec![counter.as_str().into()],
+        )?;
+        let generation = rows.first().and_then(|row| row.first()).and_then(integer);
+        Ok(generation.and_then(|number| u64::try_from(number).ok()))
+    }
+
+    /// Remembers a generation.
+    pub fn put_generation(&self, counter: &CounterId, generation: u64) -> Result<(), Fault> {
+        let generation = i64::try_from(generation)
+            .map_err(|_| Fault::Broken("a generation is too large".to_owned()))?;
+        if self.known.get() >= KNOWN_MAX {
+            self.known.set(self.number("SELECT COUNT(*) FROM known")?);
+        }
+        if self.known.get() >= KNOWN_MAX {
+            self.store.run("DELETE FROM known", vec![])?;
+            self.known.set(0);
+        }
+        self.known.set(self.known.get() + 1);
+        self.store.run(
+            "INSERT OR REPLACE INTO known VALUES (?, ?)",
+            vec![counter.as_str().into(), generation.into()],
+        )?;
+        Ok(())
+    }
+
+    /// Forgets a counter's generation.
+    pub fn forget(&self, counter: &CounterId) -> Result<(), Fault> {
+        let sql = "DELETE FROM known WHERE id = ?";
+        self.store.run(sql, vec![counter.as_str().into()])?;
+        Ok(())
+    }
+
+    /// Writes a row of the log, and with it what is remembered of appends where that is due.
+    pub fn log(&self, seq: i64, row: &Logged, nonces: Option<&Nonces>) -> Result<(), Fault> {
+        let body = encode(row)?;
+        let put = |body: Vec<u8>| {
+            let sql = "INSERT INTO log VALUES (?, ?)";
+            self.store.run(sql, vec![seq.into(), body.into()])
+        };
+        match nonces {
+            None => put(body).map(|_| ()),
+            Some(nonces) => self.store.atomically(|| {
+                put(body.clone())?;
+                self.put_nonces(nonces, seq)
+            }),
+        }
+    }
+
+    fn put_nonces(&self, nonces: &Nonces, upto_seq: i64) -> Result<(), Fault> {
+        self.put_state("nonces", encode(nonces)?)?;
+        self.put_state("nonces_upto", encode(&upto_seq)?)
+    }
+
+    /// The first rows of the log, so many and so long as one batch may be of; `None` for one that cannot be read.
+    pub fn first_rows(&self, limit: u32) -> Result<Vec<(i64, Option<Logged>)>, Fault> {
+        let sql = "SELECT seq, length(body) FROM log ORDER BY seq LIMIT ?";
+        let rows = self.store.run(sql, vec![i64::from(limit).into()])?;
+        let lengths: Vec<(i64, u64)> = rows.iter().filter_map(numbers).collect();
+        let Some(last) = last_within(&lengths, BATCH_LOG_BYTES_MAX) else {
+            return Ok(Vec::new());
+        };
+        let sql = "SELECT seq, body FROM log WHERE seq <= ? ORDER BY seq";
+        let rows = self.store.run(sql, vec![last.into()])?;
+        let read = |row: &Vec<_>| match row.as_slice() {
+            [seq, body] => Some((integer(seq)?, decode(blob(body)?).ok())),
+            _ => None,
+        };
+        Ok(rows.iter().filter_map(read).collect())
+    }
+
+    /// Turns rows of the log into a batch, and into rows of what must wait, all or nothing.
+    pub fn begin(
+        &self,
+        next: &Beginning,
+        waiting: &[Batch],
+        head: &Head,
+        now_ms: i64,
+    ) -> Result<(), Fault> {
+        self.store.atomically(|| {
+            self.put_nonces(&head.nonces, head.log.1)?;
+            let upto = vec![next.upto_seq.into()];
+            self.store.run("DELETE FROM log WHERE seq <= ?", upto)?;
+            self.bury(&next.dead)?;
+            for row in waiting {
+                self.put_batch(row, now_ms + RETRY_MS.1)?;
+            }
+            self.put_batch(&next.batch, now_ms)
+        })
+    }
+
+    fn put_batch(&self, batch: &Batch, due_at_ms: i64) -> Result<(), Fault> {
+        if batch.dues.is_empty() {
+            let sql = "DELETE FROM batches WHERE number = ?";
+            self.store.run(sql, vec![batch.number.into()])?;
+            return Ok(());
+        }
+        self.store.run(
+            "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)",
+            vec![
+                batch.number.into(),
+                i64::from(batch.tries).into(),
+                due_at_ms.into(),
+                encode(&batch.dues)?.into(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Keeps what is left of a batch, or nothing of it, and what was given up.
+    pub fn end(&self, batch: &Batch, due_at_ms: i64, dead: &[DeadLetter]) -> Result<(), Fault> {
+        self.store.atomically(|| {
+            self.bury(dead)?;
+            self.put_batch(batch, due_at_ms)
+        })
+    }
+
+    /// Batches that are due: their numbers and lengths in bytes.
+    pub fn due(&self, now_ms: i64) -> Result<Vec<(i64, u64)>, Fault> {
+        let sql = "SELECT number, length(body) FROM batches WHERE due_at <= ? ORDER BY number";
+        let rows = self.store.run(sql, vec![now_ms.into()])?;
+        Ok(rows.iter().filter_map(numbers).collect())
+    }
+
+    /// The next batch after a number.
+    pub fn next_batch(&self, number: i64) -> Result<Option<Batch>, Fault> {
+        let sql = "SELECT MIN(number) FROM batches WHERE number > ?";
+        let rows = self.store.run(sql, vec![number.into()])?;
+        match rows.first().and_then(|row| row.first()).and_then(integer) {
+            Some(next) => self.batch(next),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes a batch due now.
+    pub fn hurry_one(&self, number: i64, now_ms: i64) -> Result<(), Fault> {
+        let sql = "UPDATE batches SET due_at = ? WHERE number = ?";
+        self.store.run(sql, vec![now_ms.into(), number.into()])?;
+        Ok(())
+    }
+
+    /// Whether a batch up to a number holds something of a counter. One of them is in memory at a time.
+    pub fn holds(&self, upto: i64, counter: &CounterId) -> Result<bool, Fault> {
+        // What begins like its encoded id is mostly that.
+        let sql = "SELECT number FROM batches WHERE number <= ? AND instr(body, ?) > 0";
+        let id = encode(counter)?;
+        let rows = self.store.run(sql, vec![upto.into(), id.into()])?;
+        for number in rows.iter().filter_map(|row| row.first().and_then(integer)) {
+            let batch = self.batch(number)?;
+            if !Draining::is_done(batch.as_slice(), counter) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A batch, if it is not done.
+    pub fn batch(&self, number: i64) -> Result<Option<Batch>, Fault> {
+        let sql = "SELECT tries, body FROM batches WHERE number = ?";
+        let rows = self.store.run(sql, vec![number.into()])?;
+        let Some([tries, body]) = rows.first().map(Vec::as_slice) else {
+            return Ok(None);
+        };
+        let dues = decode(blob(body).unwrap_or_default());
+        Ok(Some(Batch {
+            number,
+            tries: integer(tries)
+                .and_then(|tries| u32::try_from(tries).ok())
+                .unwrap_or(0),
+            is_broken: dues.is_err(),
+            dues: dues.unwrap_or_default(),
+        }))
+    }
+
+    /// How many batches are not done.
+    pub fn count_batches(&self) -> Result<u64, Fault> {
+        let count = self.number("SELECT COUNT(*) FROM batches")?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// When a batch is next due, unix milliseconds; 0 for none.
+    pub fn next_due_ms(&self) -> Result<i64, Fault> {
+        self.number("SELECT MIN(due_at) FROM batches")
+    }
+
+    /// Makes all batches due now.
+    pub fn hurry(&self, now_ms: i64) -> Result<(), Fault> {
+        let sql = "UPDATE batches SET due_at = ? WHERE due_at > ?";
+        self.store.run(sql, vec![now_ms.into(), now_ms.into()])?;
+        Ok(())
+    }
+
+    fn bury(&self, dead: &[DeadLetter]) -> Result<(), Fault> {
+        if dead.is_empty() {
+            return Ok(());
+        }
+        for letter in dead {
+            let sql = "INSERT INTO dead (body) VALUES (?)";
+            self.store.run(sql, vec![encode(letter)?.into()])?;
+        }
+        let kept = u64::try_from(self.number("SELECT COUNT(*) FROM dead")?).unwrap_or(0);
+        let many = kept.saturating_sub(DEAD_LETTERS_MAX);
+        if many > 0 {
+            let dropped = self.dropped()?.saturating_add(many);
+            let many = i64::try_from(many).unwrap_or(i64::MAX);
+            let sql = "DELETE FROM dead WHERE seq IN (SELECT seq FROM dead ORDER BY seq LIMIT ?)";
+            self.store.run(sql, vec![many.into()])?;
+            self.put_state("dropped", encode(&dropped)?)?;
+        }
+        Ok(())
+    }
+
+    fn dropped(&self) -> Result<u64, Fault> {
+        let body = self.state("dropped")?;
+        body.map_or(Ok(0), |body| decode(&body))
+    }
+
+    /// The newest dead letters, newest first, and how many went before their time.
+    pub fn dead(&self, limit: u32) -> Result<DeadLetters, Fault> {
+        let rows = self.store.run(
+            "SELECT body FROM dead ORDER BY seq DESC LIMIT ?",
+            vec![i64::from(limit).into()],
+        )?;
+        let read = |row: &Vec<_>| decode(row.first().and_then(blob)?).ok();
+        Ok(DeadLetters {
+            letters: rows.iter().filter_map(read).collect(),
+            dropped: self.dropped()?,
+        })
+    }
+}
+
+/// Two columns that are whole numbers.
+fn numbers(row: &Vec<Value>) -> Option<(i64, u64)> {
+    let [one, other] = row.as_slice() else {
+        return None;
+    };
+    Some((integer(one)?, u64::try_from(integer(other)?).ok()?))
+}

@@ -1,0 +1,282 @@
+//! Keyed writes at a lead: claimed for it at the root, decided here alone.
+//!
+//! Invariant: a keyed write is answered only after it and its record were written in one commit.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::cell::{Core, GRANT_TRIES};
+use crate::core::counter::cell::{Cell, KnownNumbers, recall};
+use crate::core::counter::flush::{Changes, Refusal};
+use crate::core::counter::id::Datacenter;
+use crate::core::counter::ledger::{
+    DRAWN_KEPT_SECONDS, DRAWN_RECORDS_MAX, Kept, KeyedOutcome, Keys, RECORDS_MAX, WriteKey,
+};
+use crate::core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
+use crate::core::counter::numbers::{Numbers, Place};
+use crate::host::Host;
+use crate::node::shared::metrics;
+use crate::protocol::bounds::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
+use crate::protocol::messages::{Claim, Claimed, Count, Counted, Fault, Holder, Owner, Recall};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::{CellAddress, IDEMPOTENCY_SECONDS};
+
+/// How long keys are kept where nothing is set, seconds: a day.
+const KEPT_SECONDS: i64 = 86_400;
+
+/// As often as a write looks in [`WHOLE_MS_MAX`].
+const WHOLE_TRIES: usize = 35;
+
+/// Looks up in storage a key's record, and what was decided of a lane.
+struct Known<'a> {
+    record: &'a dyn Fn(WriteKey) -> Option<Kept>,
+    numbers: KnownNumbers<'a>,
+}
+
+/// How long keys are kept, milliseconds.
+pub(super) fn kept_ms(host: &Host) -> i64 {
+    let seconds: Option<i64> = host.number(IDEMPOTENCY_SECONDS);
+    seconds.unwrap_or(KEPT_SECONDS) * 1_000
+}
+
+/// What a cell's ledger is bound by; read once, since a variable is a call into JavaScript.
+pub(super) fn ledger_limits(host: &Host) -> LedgerLimits {
+    LedgerLimits {
+        kept_ms: kept_ms(host),
+        records_max: RECORDS_MAX,
+        keys: Keys::Clients,
+    }
+}
+
+/// What a cell's ledger of drawn keys is bound by, whatever the deployment promises its clients.
+const DRAWN: LedgerLimits = LedgerLimits {
+    kept_ms: DRAWN_KEPT_SECONDS.cast_signed() * 1_000,
+    records_max: DRAWN_RECORDS_MAX,
+    keys: Keys::Drawn,
+};
+
+impl Core {
+    pub(super) async fn on_count(
+        self: &Rc<Self>,
+        count: Result<Count, Fault>,
+    ) -> Result<Counted, Fault> {
+        let count = count?.received();
+        self.readable()?;
+        let begun_ms = self.host.now_ms();
+        for _ in 0..GRANT_TRIES + WHOLE_TRIES {
+            match self.try_count(&count) {
+                Err(Fault::Refused(Refusal::NeedsGrant)) => {
+                    match self.obtain_grant(&count.to).await {
+                        Err(Fault::Elsewhere(home)) => return self.strike(&count, home),
+                        outcome => outcome?,
+                    }
+                }
+                Ok(counted) if counted.outcomes.contains(&KeyedOutcome::NotWhole) => {
+                    // Home's shards are being sealed: it takes a call to each.
+                    self.seal_what_is_left();
+                    self.host.sleep_ms(WHOLE_EVERY_MS).await;
+                    if self.host.now_ms() - begun_ms > WHOLE_MS_MAX {
+                        return Ok(counted);
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
+        Err(Fault::Unavailable(
+            "the counter is being ended and created again".to_owned(),
+        ))
+    }
+
+    /// Says what was counted; nothing is counted now.
+    pub(super) fn on_recall(&self, recall_call: Result<Recall, Fault>) -> Result<Counted, Fault> {
+        let Recall { writes, .. } = recall_call?;
+        self.readable()?;
+        let state = self.state.borrow();
+        let slots = state.record_slots(Keys::Clients);
+        let broken: RefCell<Option<Fault>> = RefCell::default();
+        let known = |key: WriteKey| -> Option<Kept> {
+            self.rows.record(&slots, key).unwrap_or_else(|fault| {
+                broken.replace(Some(fault));
+                None
+            })
+        };
+        let outcomes = recall(&writes, &known);
+        match broken.take() {
+            Some(fault) => Err(fault),
+            None => Ok(Counted {
+                outcomes,
+                shards: state.spread(),
+                home: None,
+            }),
+        }
+    }
+
+    /// Load, decide, write: no await, so nothing comes between.
+    fn try_count(self: &Rc<Self>, count: &Count) -> Result<Counted, Fault> {
+        let now_ms = self.host.now_ms();
+        let Count { writes, moves, .. } = count;
+        let limits = self.limits_of(count.keys);
+        let (outcomes, changes) = self.decide(now_ms, count.keys, |state, known, changes| {
+            let (record, numbers) = (known.record, known.numbers);
+            let applied = match count.keys {
+                Keys::Numbered => state.apply_numbered(writes, *moves, now_ms, numbers, changes),
+                _ => state.apply_keyed(writes, *moves, limits, now_ms, record, changes),
+            };
+            applied.map_err(Fault::Refused)
+        })?;
+        if changes.hot {
+            self.note_change(now_ms);
+            metrics::committed(&self.host, 1);
+            self.note_writes(&count.to, count.writes.len(), now_ms);
+        }
+        Ok(Counted {
+            outcomes,
+            shards: self.state.borrow().spread(),
+            home: None,
+        })
+    }
+
+    /// All writes go home, so these are never counted here with the claims that they have, unless they were.
+    fn strike(self: &Rc<Self>, count: &Count, home: Datacenter) -> Result<Counted, Fault> {
+        let now_ms = self.host.now_ms();
+        let Count { writes, moves, .. } = count;
+        let limits = self.limits_of(count.keys);
+        let (outcomes, _) = self.decide(now_ms, count.keys, |state, known, changes| {
+            let (record, numbers) = (known.record, known.numbers);
+            Ok(match count.keys {
+                Keys::Numbered => {
+                    state.strike_numbered(writes, *moves, &home, now_ms, numbers, changes)
+                }
+                _ => state.strike(writes, *moves, limits, now_ms, record, changes),
+            })
+        })?;
+        Ok(Counted {
+            outcomes,
+            shards: 1,
+            home: Some(home),
+        })
+    }
+
+    /// Says where numbered writes are counted that their sender asks this lead for first.
+    pub(super) async fn on_claim(
+        self: &Rc<Self>,
+        claim: Result<Claim, Fault>,
+    ) -> Result<Claimed, Fault> {
+        let claim = claim?;
+        self.readable()?;
+        let me = CellAddress::lead(&claim.counter, &claim.datacenter);
+        let here = &me.datacenter;
+        let struck_at = claim.struck_at.as_ref().map_or((None, 0), |holder| {
+            let is_here = holder.datacenter == *here;
+            let to = (!is_here).then(|| holder.datacenter.clone());
+            (to, holder.moves)
+        });
+        let mut next = None;
+        loop {
+            let (places, _) = self.decide(
+                self.host.now_ms(),
+                Keys::Numbered,
+                |state, known, changes| {
+                    let (keys, next) = (&claim.keys, next.as_ref());
+                    Ok(state.place_numbered(keys, &struck_at, next, known.numbers, changes))
+                },
+            )?;
+            if next.is_none() && places.contains(&None) {
+                next = Some(match self.obtain_grant(&me).await {
+                    Ok(()) => None,
+                    Err(Fault::Elsewhere(home)) => Some(home),
+                    Err(fault) => return Err(fault),
+                });
+                continue;
+            }
+            let owner = |place: Option<Place>| match place {
+                Some((to, moves)) => Owner::Lead(Holder {
+                    datacenter: to.unwrap_or_else(|| here.clone()),
+                    moves,
+                }),
+                None => Owner::Full,
+            };
+            return Ok(Claimed {
+                generation: self.state.borrow().generation().unwrap_or(0),
+                owners: places.into_iter().map(owner).collect(),
+            });
+        }
+    }
+
+    fn limits_of(&self, keys: Keys) -> LedgerLimits {
+        match keys {
+            Keys::Drawn => DRAWN,
+            Keys::Public => LedgerLimits::public(self.ledger_limits.kept_ms, 0, PUBLIC_RECORDS_MAX),
+            Keys::Clients | Keys::Numbered => self.ledger_limits,
+        }
+    }
+
+    /// Decides by the ledger, and writes what comes of it in one commit.
+    fn decide<T>(
+        self: &Rc<Self>,
+        now_ms: i64,
+        keys: Keys,
+        decide: impl FnOnce(&mut Cell, Known<'_>, &mut Changes) -> Result<T, Fault>,
+    ) -> Result<(T, Changes), Fault> {
+        self.let_records_go(now_ms)?;
+        let newest = |core: &Self| core.state.borrow().ledger(keys).slots().last();
+        let newest_before = newest(self);
+        let slots = self.state.borrow().record_slots(keys);
+        let broken: RefCell<Option<Fault>> = RefCell::default();
+        let record = |key: WriteKey| -> Option<Kept> {
+            self.rows.record(&slots, key).unwrap_or_else(|fault| {
+                broken.replace(Some(fault));
+                None
+            })
+        };
+        let numbers = |lane: WriteKey| -> Numbers {
+            self.rows.numbers(lane).unwrap_or_else(|fault| {
+                broken.replace(Some(fault));
+                Numbers::default()
+            })
+        };
+        let known = Known {
+            record: &record,
+            numbers: &numbers,
+        };
+        let mut changes = Changes::default();
+        let (decided, written) = {
+            let mut state = self.state.borrow_mut();
+            let decided = decide(&mut state, known, &mut changes)?;
+            // A record that could not be looked up may be there: nothing may be kept of this.
+            let written = match broken.take() {
+                Some(fault) => Err(fault),
+                None => self.rows.write(&state, &changes, now_ms.div_euclid(1_000)),
+            };
+            (decided, written)
+        };
+        if written.is_err() {
+            metrics::count(&self.host, Metric::CommitFailed);
+        }
+        self.written(written)?;
+        if newest(self) != newest_before {
+            self.arm_for_ledger();
+        }
+        Ok((decided, changes))
+    }
+
+    /// Deletes records that were kept long enough.
+    pub(super) fn let_records_go(&self, now_ms: i64) -> Result<(), Fault> {
+        let newest = self.state.borrow_mut().expire_records(now_ms);
+        match newest {
+            Some(newest) => {
+                let deleted = self.rows.delete_records(newest, &self.state.borrow());
+                self.written(deleted)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Rings when the oldest records may go.
+    pub(super) fn arm_for_ledger(self: &Rc<Self>) {
+        let due_ms = self.state.borrow().records_due_ms();
+        if let Some(due_ms) = due_ms {
+            self.arm_at(due_ms);
+        }
+    }
+}

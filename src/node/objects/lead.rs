@@ -1,0 +1,292 @@
+//! What a lead does besides counting: it sums its datacenter, grants its shards permission to
+//! count, and hands settings and endings on to them.
+//!
+//! Invariant: the lead has durably noted a shard before that shard counts anything, so a sum over
+//! the shards that the lead knows of lacks none.
+
+use std::cell::RefCell;
+
+use super::cell::{Core, GRANT_TRIES};
+use crate::core::counter::grant::Grant;
+use crate::core::counter::merge::{Part, Question};
+use crate::core::counter::samples::join_samples;
+use crate::core::counter::settings::SHARDS_MAX;
+use crate::core::sketch::Uniques;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::open_objects;
+use crate::protocol::messages::{
+    Ask, CellAnswer, Close, Configure, DatacenterSum, Fault, Held, Hello, Seal, ShardAsked, Sum,
+    SumExplained, Suspend,
+};
+use crate::protocol::names::CellAddress;
+use crate::protocol::openings::User;
+use crate::protocol::order::in_order;
+
+/// How long a shard may take to answer: less than the 3 s that its lead has, so that one shard does
+/// not take its whole datacenter out of a read.
+const ASK_MS_MAX: u64 = 2_000;
+
+/// Shards that are called at once: all of them.
+const SHARDS_AT_ONCE: usize = 64;
+
+impl Core {
+    /// A shard asks whether it may count.
+    pub(super) async fn on_hello(&self, hello: Result<Hello, Fault>) -> Result<Grant, Fault> {
+        let Hello { to, shard } = hello?;
+        self.readable()?;
+        if shard == 0 || shard >= SHARDS_MAX {
+            return Err(Fault::Broken(format!(
+                "there is no shard {shard} besides the lead"
+            )));
+        }
+        for _ in 0..GRANT_TRIES {
+            if !self.state.borrow().needs_grant(self.host.now_ms()) {
+                return self.grant_shard(shard);
+            }
+            self.obtain_grant(&to).await?;
+        }
+        Err(Fault::Unavailable(
+            "the counter is being ended and created again".to_owned(),
+        ))
+    }
+
+    fn grant_shard(&self, shard: u8) -> Result<Grant, Fault> {
+        let admission = self
+            .state
+            .borrow_mut()
+            .admit(shard)
+            .map_err(Fault::Refused)?;
+        if admission.was_sealed {
+            let written = self.rows.write_sealed(&self.state.borrow(), shard);
+            self.written(written)?;
+        } else if admission.is_new {
+            self.save()?;
+        }
+        Ok(admission.grant)
+    }
+
+    /// Sums the datacenter: this cell and every shard there ever was in this generation.
+    pub(super) async fn on_sum(&self, sum: Result<Sum, Fault>) -> Result<DatacenterSum, Fault> {
+        self.sum(sum?, None).await
+    }
+
+    /// As [`Core::on_sum`], and says how long its shards took.
+    pub(super) async fn on_sum_explained(
+        &self,
+        asked: Result<SumExplained, Fault>,
+    ) -> Result<(DatacenterSum, Vec<ShardAsked>), Fault> {
+        let shards = RefCell::default();
+        let sum = self.sum(asked?.sum, Some(&shards)).await?;
+        let in_turn = |one: &ShardAsked, other: &ShardAsked| one.shard.cmp(&other.shard);
+        Ok((sum, in_order(shards.into_inner(), in_turn)))
+    }
+
+    /// Sums the datacenter, and notes whom it asked where somebody wants to know.
+    async fn sum(
+        &self,
+        sum: Sum,
+        notes: Option<&RefCell<Vec<ShardAsked>>>,
+    ) -> Result<DatacenterSum, Fault> {
+        let Sum { to, question } = sum;
+        self.readable()?;
+        match self.state.borrow().generation() {
+            Some(own) if own > question.generation => {
+                return Err(Fault::Superseded(own));
+            }
+            Some(own) if own == question.generation => {}
+            // It ended between the reading of the root and this: what others still hold of it is no sum.
+            _ if self.state.borrow().has_ended(question.generation) => {
+                return Err(Fault::Superseded(question.generation));
+            }
+            // Unborn, or of a generation whose end has not been told here yet: nothing to add.
+            _ => return Ok(DatacenterSum::default()),
+        }
+        let ask = |shard: u8| {
+            let to = to.sibling(shard);
+            async move {
+                let begun_ms = notes.map(|_| self.host.now_ms());
+                let ask = Ask { to, question };
+                let answer =
+                    open_objects::call_admitted(&self.host, &ask, User::Bulk, ASK_MS_MAX).await;
+                if let (Some(notes), Some(begun_ms)) = (notes, begun_ms) {
+                    let latency_ms = self.host.now_ms().saturating_sub(begun_ms);
+                    notes.borrow_mut().push(ShardAsked {
+                        shard,
+                        latency_ms: Some(u64::try_from(latency_ms).unwrap_or(0)),
+                        is_sealed: self.state.borrow().sealed_part(shard).is_some(),
+                    });
+                }
+                (shard, answer)
+            }
+        };
+        // The others first: they are asked before this cell looks at its own totals, in one turn.
+        let (kept, asked) = self.kept_and_asked(&question);
+        let others = asked.into_iter().map(ask);
+        let own = self.answer(&question)?;
+        let mut datacenter = DatacenterSum {
+            shards: self.state.borrow().spread(),
+            ..DatacenterSum::default()
+        };
+        let mut add = |shard: u8, answer: CellAnswer| {
+            datacenter.cells.push((shard, answer.part.totals));
+            join_samples(&mut datacenter.summary.samples, answer.samples);
+            datacenter
+                .summary
+                .add_part(answer.part, answer.window_uniques);
+        };
+        if let Some(own) = own {
+            add(0, own);
+        }
+        for (shard, part) in kept {
+            if let Some(notes) = notes {
+                notes.borrow_mut().push(ShardAsked {
+                    shard,
+                    latency_ms: None,
+                    is_sealed: true,
+                });
+            }
+            let window_uniques = Uniques::new();
+            add(
+                shard,
+                CellAnswer {
+                    part,
+                    window_uniques,
+                    samples: Vec::new(),
+                },
+            );
+        }
+        let mut missing = Vec::new();
+        for (shard, answer) in all_settled(others, SHARDS_AT_ONCE).await {
+            match answer {
+                Ok(Some(answer)) => add(shard, answer),
+                // A shard that never counted in this generation adds nothing.
+                Ok(None) => {}
+                Err(_) => missing.push(shard),
+            }
+        }
+        datacenter.cells = in_order(datacenter.cells, |one, other| one.0.cmp(&other.0));
+        datacenter.missing = missing;
+        Ok(datacenter)
+    }
+
+    /// The parts of sealed shards that this lead keeps, and the shards that must be asked. A question
+    /// about times goes to sealed shards too: what is kept of them are totals.
+    fn kept_and_asked(&self, question: &Question) -> (Vec<(u8, Part)>, Vec<u8>) {
+        let state = self.state.borrow();
+        let mut kept = Vec::new();
+        let mut asked = Vec::new();
+        for shard in 1..state.shards_ever() {
+            match state.sealed_part(shard) {
+                Some(part) if !question.is_about_times() => {
+                    kept.extend(part.map(|part| (shard, part.clone())));
+                }
+                _ => asked.push(shard),
+            }
+        }
+        (kept, asked)
+    }
+
+    /// A root that knows nothing of the counter asks for what this cell counts.
+    pub(super) fn on_held(&self, held: Result<Held, Fault>) -> Result<Option<Grant>, Fault> {
+        held?;
+        self.readable()?;
+        Ok(self.state.borrow().grant())
+    }
+
+    /// The counter is about to end: nothing is counted here, or by any shard, until the root has said
+    /// what holds.
+    pub(super) async fn on_suspend(&self, suspend: Result<Suspend, Fault>) -> Result<(), Fault> {
+        let Suspend { to, generation } = suspend?;
+        self.readable()?;
+        if self.seal(generation)?.is_none() {
+            return Ok(());
+        }
+        let seal = |shard: u8| {
+            let to = to.sibling(shard);
+            async move {
+                let seal = Seal { to, generation };
+                open_objects::tell(&self.host, &seal).await.map(|_| ())
+            }
+        };
+        let shards_ever = self.state.borrow().shards_ever();
+        all_settled((1..shards_ever).map(seal), SHARDS_AT_ONCE)
+            .await
+            .into_iter()
+            .collect()
+    }
+
+    /// Settings changed, or another datacenter counts now.
+    pub(super) async fn on_configure(
+        &self,
+        configure: Result<Configure, Fault>,
+    ) -> Result<(), Fault> {
+        let Configure { to, grant } = configure?;
+        self.readable()?;
+        if self.state.borrow().generation() != Some(grant.generation) {
+            // Unborn cells learn it all with their grant, but one that is on its way may not know of
+            // this yet: it is asked for again. Ended ones need not know.
+            self.state.borrow_mut().void_grants();
+            return Ok(());
+        }
+        self.state.borrow_mut().configure(grant);
+        self.save()?;
+        if !to.is_lead() {
+            return Ok(());
+        }
+        let shards_ever = self.state.borrow().shards_ever();
+        let grant = Grant {
+            alone: false,
+            is_home: false,
+            spread: self.state.borrow().spread(),
+            ..grant
+        };
+        let tell = |shard: u8| {
+            let to = to.sibling(shard);
+            async move { open_objects::tell(&self.host, &Configure { to, grant }).await }
+        };
+        all_settled((1..shards_ever).map(tell), SHARDS_AT_ONCE)
+            .await
+            .into_iter()
+            .collect()
+    }
+
+    /// A generation has ended: it is dropped here and by every shard, storage included.
+    pub(super) async fn on_close(&self, close: Result<Close, Fault>) -> Result<(), Fault> {
+        let Close { to, generation } = close?;
+        self.readable()?;
+        let shards_ever = self.state.borrow().shards_ever();
+        if self.state.borrow_mut().close(generation) {
+            let shards: Vec<u8> = (1..shards_ever).filter(|_| to.is_lead()).collect();
+            let stored = self.rows.close(generation, &shards);
+            self.written(stored)?;
+        }
+        let outcome = self.close_shards(&to).await;
+        // Another generation may have begun while the shards were told; or one that counts elsewhere has had writes
+        // struck out here.
+        if outcome.is_ok() && self.state.borrow().is_blank() {
+            self.rows.delete_all().await?;
+        }
+        outcome
+    }
+
+    /// Tells the shards that still hold an ended generation; those that cannot be told stay noted.
+    async fn close_shards(&self, me: &CellAddress) -> Result<(), Fault> {
+        let tell = |(shard, generation): (u8, u64)| {
+            let to = me.sibling(shard);
+            async move {
+                let close = Close { to, generation };
+                (shard, open_objects::tell(&self.host, &close).await)
+            }
+        };
+        let mut outcome = Ok(());
+        for (shard, told) in
+            all_settled(self.rows.closing()?.into_iter().map(tell), SHARDS_AT_ONCE).await
+        {
+            match told {
+                Ok(()) => self.rows.closed(shard)?,
+                Err(fault) => outcome = Err(fault),
+            }
+        }
+        outcome
+    }
+}

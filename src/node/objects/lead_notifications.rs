@@ -1,0 +1,248 @@
+//! How roots end, and how leads are told what the root decided.
+//!
+//! Invariant: what must be told is stored as a duty in the same commit as its cause; a duty is
+//! struck off only when its lead has confirmed.
+
+use super::directory::Directory;
+use super::directory_store::{Duty, Telling};
+use super::operation_store::Operation;
+use super::operations::silent;
+use crate::core::cluster::root::{Entry, Root};
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::open_objects;
+use crate::protocol::messages::{Close, Configure, Fault, Settle, Suspend, Wanted};
+use crate::protocol::names::CellAddress;
+use crate::protocol::order::in_order;
+
+/// Leads that are called at once for one counter.
+pub(super) const LEADS_AT_ONCE: usize = 64;
+
+impl Directory {
+    /// The living root; or what is known of the one that ended. A counter whose time has come is
+    /// ended here. `for_write`: where some lead does not say when it was last written, a write keeps
+    /// the counter alive, since only all of them together can let it end.
+    pub(super) async fn living(
+        &self,
+        counter: &CounterId,
+        for_write: bool,
+    ) -> Result<Result<Root, Option<Entry>>, Fault> {
+        let entry = self.rows.entry(counter)?;
+        let Some(Entry::Live(mut root)) = entry else {
+            return Ok(Err(entry));
+        };
+        if !root.is_due(self.host.now_ms()) {
+            return Ok(Ok(root));
+        }
+        match self.last_write_ms(counter, &root).await {
+            Ok(last_write_ms) => root.last_write_ms = root.last_write_ms.max(last_write_ms),
+            Err(_) if for_write && root.is_sliding() => root.last_write_ms = self.host.now_ms(),
+            Err(fault) => return Err(fault),
+        }
+        if !root.is_due(self.host.now_ms()) {
+            self.save(counter, Entry::Live(root.clone()), &[]).await?;
+            return Ok(Ok(root));
+        }
+        self.end(counter, &root, true, None).await?;
+        Ok(Err(self.rows.entry(counter)?))
+    }
+
+    /// The newest write that any lead knows of, where that matters, once all of them know of the time to live:
+    /// one that does not counts on after it.
+    async fn last_write_ms(&self, counter: &CounterId, root: &Root) -> Result<i64, Fault> {
+        if self.rows.is_configuring(counter)? {
+            let untold = self
+                .fulfil(&duties(counter, root, Telling::Configure))
+                .await?;
+            if let Some(datacenter) = untold.first() {
+                return Err(may_count(datacenter));
+            }
+        }
+        if !root.is_sliding() {
+            return Ok(i64::MIN);
+        }
+        // First: what an inbox hands over meanwhile is a write that a lead tells of.
+        self.none_holds(counter, root).await?;
+        let wanted = Wanted {
+            totals_only: true,
+            ..Wanted::default()
+        };
+        let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
+        let mut newest = i64::MIN;
+        for (datacenter, sum) in self.sums(counter, root, &all, wanted).await {
+            let sum = sum.ok_or_else(|| silent(&datacenter))?;
+            newest = newest.max(sum.summary.last_write_ms);
+        }
+        Ok(newest)
+    }
+
+    /// Ends a generation: first nobody counts for it any more, then its end is durable here, then the
+    /// leads drop it. Returns the leads that could not be told to drop it yet.
+    ///
+    /// # Errors
+    /// `Unavailable`, and nothing has ended, where a lead that may still count cannot be stopped: what
+    /// it acknowledged would end with the generation. Leads that know of a time to live which is over
+    /// stop by themselves (up to the difference of their clocks), so those need not answer.
+    pub(super) async fn end(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+        is_expiry: bool,
+        record: Option<Operation>,
+    ) -> Result<Vec<Datacenter>, Fault> {
+        let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
+        let unstopped = self.suspend(counter, root, &all).await;
+        // While it is deleted, its time may pass by what the root knows, and not by what a lead does.
+        let stop_by_themselves = is_expiry && !self.rows.is_configuring(counter)?;
+        if let Some(datacenter) = unstopped.first().filter(|_| !stop_by_themselves) {
+            return Err(may_count(datacenter));
+        }
+        self.release_inboxes(counter, root).await?;
+        let ended = Entry::Ended {
+            generation: root.generation,
+            at_ms: self.host.now_ms(),
+        };
+        let duties = duties(counter, root, Telling::Close);
+        self.save_with(counter, ended, &duties, record).await?;
+        self.fulfil(&duties).await
+    }
+
+    /// Stops leads. Returns those that did not answer.
+    pub(super) async fn suspend(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+        datacenters: &[Datacenter],
+    ) -> Vec<Datacenter> {
+        let generation = root.generation;
+        let tell = |datacenter: &Datacenter| {
+            let to = CellAddress::lead(counter, datacenter);
+            let suspend = Suspend { to, generation };
+            async move {
+                let told = open_objects::tell(&self.host, &suspend).await;
+                told.err().map(|_| suspend.to.datacenter)
+            }
+        };
+        let told = all_settled(datacenters.iter().map(tell), LEADS_AT_ONCE).await;
+        told.into_iter().flatten().collect()
+    }
+
+    pub(super) async fn save(
+        &self,
+        counter: &CounterId,
+        entry: Entry,
+        duties: &[Duty],
+    ) -> Result<(), Fault> {
+        self.save_with(counter, entry, duties, None).await
+    }
+
+    /// [`Directory::save`], with the operation that it is the outcome of, if that has a key.
+    pub(super) async fn save_with(
+        &self,
+        counter: &CounterId,
+        entry: Entry,
+        duties: &[Duty],
+        record: Option<Operation>,
+    ) -> Result<(), Fault> {
+        let now_ms = self.host.now_ms();
+        self.rows
+            .put(counter, &entry, duties, record.as_ref(), now_ms)?;
+        if let Entry::Ended { .. } = entry {
+            self.forget_gathered(counter);
+        }
+        if entry.due_at_ms().is_some() || !duties.is_empty() || record.is_some() {
+            self.rows.arm(now_ms).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells leads what they must know, and strikes off what is done. Returns the rest.
+    pub(super) async fn fulfil(&self, duties: &[Duty]) -> Result<Vec<Datacenter>, Fault> {
+        let tell = |duty: &Duty| {
+            let duty = duty.clone();
+            async move {
+                let root = match self.rows.entry(&duty.counter) {
+                    Ok(Some(Entry::Live(root))) => Some(root),
+                    _ => None,
+                };
+                let told = self
+                    .tell(
+                        &duty.counter,
+                        &duty.datacenter,
+                        duty.telling,
+                        duty.generation,
+                        root.as_ref(),
+                    )
+                    .await;
+                let number = root.map_or(0, |root| root.settings.number);
+                (duty, number, told)
+            }
+        };
+        let mut pending = Vec::new();
+        for (duty, number, told) in all_settled(duties.iter().map(tell), LEADS_AT_ONCE).await {
+            // Settings that were put while these were told are a duty of their own, under this name.
+            let is_newest = match self.rows.entry(&duty.counter)? {
+                Some(Entry::Live(root)) => root.settings.number == number,
+                _ => true,
+            };
+            match told {
+                Ok(()) if is_newest || duty.telling == Telling::Close => self.rows.done(&duty)?,
+                _ => {
+                    self.rows.postpone(&duty, self.host.now_ms())?;
+                    pending.push(duty.datacenter);
+                }
+            }
+        }
+        Ok(in_order(pending, Ord::cmp))
+    }
+
+    /// Tells one lead. Settings of a generation that has ended meanwhile need no telling.
+    pub(super) async fn tell(
+        &self,
+        counter: &CounterId,
+        datacenter: &Datacenter,
+        telling: Telling,
+        generation: u64,
+        root: Option<&Root>,
+    ) -> Result<(), Fault> {
+        let to = CellAddress::lead(counter, datacenter);
+        match (telling, root.filter(|root| root.generation == generation)) {
+            (Telling::Close, _) => open_objects::tell(&self.host, &Close { to, generation }).await,
+            (Telling::Configure, Some(root)) => {
+                let grant = root.grant(datacenter);
+                open_objects::tell(&self.host, &Configure { to, grant }).await
+            }
+            (Telling::Configure, None) => Ok(()),
+            (Telling::Settle, _) => {
+                let settle = Settle {
+                    counter: counter.clone(),
+                };
+                // Boxed: what it does may tell others in turn.
+                let root = Box::pin(self.on_settle(Ok(settle))).await?;
+                let is_settled = |root: &Root| root.operations.is_settled(datacenter);
+                if root.as_ref().is_none_or(is_settled) {
+                    return Ok(());
+                }
+                Err(Fault::Unavailable(format!("{datacenter} is not settled")))
+            }
+        }
+    }
+}
+
+fn may_count(datacenter: &Datacenter) -> Fault {
+    Fault::Unavailable(format!(
+        "datacenter {datacenter} does not answer and may still be counting, so the counter was not ended"
+    ))
+}
+
+/// What every lead of a counter must be told.
+pub(super) fn duties(counter: &CounterId, root: &Root, telling: Telling) -> Vec<Duty> {
+    let duty = |datacenter: &Datacenter| Duty {
+        counter: counter.clone(),
+        datacenter: datacenter.clone(),
+        telling,
+        generation: root.generation,
+        tries: 0,
+    };
+    root.datacenters.iter().map(duty).collect()
+}

@@ -1,0 +1,226 @@
+//! How limiters lend, and how that of the world has back what datacenters hold and do not use, before it refuses anything.
+//!
+//! Invariant: at most one recall of a key is on its way. Its first round takes what each holder does not need until the next answer could
+//! come, the second one all. So what is refused then was held by nobody who could be reached.
+
+use std::rc::Rc;
+
+use super::limiter::{Asked, LimiterCore};
+use super::limiter_growth::Taken;
+use crate::core::counter::id::Datacenter;
+use crate::core::limit::lease::{Answer, LeaseId, Request};
+use crate::core::limit::policy::Scope;
+use crate::core::limit::table::Full;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::{call, call_within};
+use crate::protocol::messages::{Demand, Fault, Judged, Lease, RecallLease, Wish};
+use crate::protocol::names::LimiterAddress;
+
+/// How long a holder may take: a trip around the world is 0.3 s.
+const RECALL_MS_MAX: u64 = 500;
+
+/// How long the limiter may take to which a request is sent on: a little less than its holder waits.
+const SENT_ON_MS_MAX: u64 = 1_300;
+
+/// How many holders are asked at once. There are at most [`crate::core::limit::escrow::LEASES_MAX`].
+const RECALLS_AT_ONCE: usize = 64;
+
+/// How often a request looks whether a recall that others have begun is over.
+const LOOK_EVERY_MS: u64 = 2;
+
+impl LimiterCore {
+    /// Answers a holder's request.
+    pub(super) async fn on_lease(
+        self: &Rc<Self>,
+        lease: Result<Lease, Fault>,
+    ) -> Result<Answer, Fault> {
+        let Lease {
+            to,
+            name,
+            policy,
+            key,
+            request,
+            sent_on,
+            owner,
+        } = lease?;
+        self.readable()?;
+        self.hear(sent_on)?;
+        let demand = Demand {
+            owner,
+            ..Demand::of(&key, 1, Wish::Look)
+        };
+        let asked = Asked {
+            name: &name,
+            policy: &policy,
+            demand: &demand,
+        };
+        if let Some(home) = self.elsewhere(&to, &asked) {
+            // Two limiters that lend one limit would lend it twice. Isolates ask their limiter for each check then.
+            if sent_on.is_some() || to.datacenter.is_some() {
+                let why =
+                    "the number of limiters changes, and this one does not lend the key; try again";
+                return Err(Fault::Unavailable(why.to_owned()));
+            }
+            let lease = Lease {
+                to: home,
+                name,
+                policy,
+                key,
+                request,
+                sent_on: Some(self.counts()),
+                owner,
+            };
+            return call_within(&self.host, &lease, SENT_ON_MS_MAX).await;
+        }
+        self.may_lend(&to)?;
+        if let Taken::NoRoom = self.fetch_before(&to, &asked).await? {
+            return Ok(Full::answer(&request));
+        }
+        let answer = self.lend(&to, &asked, &request).await?;
+        self.written(answer.must_commit)?;
+        Ok(answer)
+    }
+
+    /// What the table answers to the request of a holder.
+    fn answer(&self, asked: &Asked<'_>, request: &Request) -> Answer {
+        let mut table = self.table.borrow_mut();
+        table.ask(&asked.check(), request, self.host.now_ms())
+    }
+
+    /// Answers the request of a holder, after what others do not use was recalled where it lacks that.
+    async fn lend(
+        self: &Rc<Self>,
+        to: &LimiterAddress,
+        asked: &Asked<'_>,
+        request: &Request,
+    ) -> Result<Answer, Fault> {
+        let mut answer = self.answer(asked, request);
+        if to.datacenter.is_some() || asked.policy.scope != Scope::Global {
+            return Ok(answer);
+        }
+        for takes_all in [false, true] {
+            if !answer.is_short(request)
+                || !self.recall(asked, Some(&request.lease), takes_all).await
+            {
+                break;
+            }
+            self.is_here_still(to, asked)?;
+            answer = self.answer(asked, request);
+            if takes_all && answer.is_short(request) {
+                self.recalled_in_vain(asked);
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Judges a demand. The limiter of the world has back what is not used before it looks at a key, or refuses a call.
+    pub(super) async fn judge_with_recalls(
+        &self,
+        to: &LimiterAddress,
+        asked: &Asked<'_>,
+    ) -> Judged {
+        let lends = to.datacenter.is_none() && asked.policy.scope == Scope::Global;
+        let wish = asked.demand.wish;
+        if lends && wish == Wish::Look {
+            self.recall(asked, None, false).await;
+            let table = self.table.borrow();
+            return Judged::of(table.peek_left(&asked.check(), self.host.now_ms()));
+        }
+        let mut judged = self.judge(asked);
+        for takes_all in [false, true] {
+            let is_refused = matches!(
+                judged,
+                Judged::Known {
+                    refused: Some(_),
+                    ..
+                }
+            );
+            if !lends || wish != Wish::Consume || !is_refused {
+                break;
+            }
+            if !self.recall(asked, None, takes_all).await {
+                break;
+            }
+            if self.is_here_still(to, asked).is_err() {
+                return Judged::Unreachable;
+            }
+            judged = self.judge(asked);
+        }
+        judged
+    }
+
+    fn recalled_in_vain(&self, asked: &Asked<'_>) {
+        let (name, key) = (asked.name.as_str(), asked.demand.key.as_str());
+        let mut table = self.table.borrow_mut();
+        table.recalled_in_vain(name, key, self.host.now_ms());
+    }
+
+    /// Recalls what others than this lease hold of a key, or waits for the recall that goes on. Returns whether there was anything to.
+    pub(super) async fn recall(
+        &self,
+        asked: &Asked<'_>,
+        but: Option<&LeaseId>,
+        takes_all: bool,
+    ) -> bool {
+        let (name, key) = (asked.name, &asked.demand.key);
+        let place = (name.clone(), key.clone());
+        if self.recalling.borrow().contains(&place) {
+            // It ends by itself: each call in it has a deadline.
+            while self.recalling.borrow().contains(&place) {
+                self.host.sleep_ms(LOOK_EVERY_MS).await;
+            }
+            return true;
+        }
+        let leases = {
+            let mut table = self.table.borrow_mut();
+            table.recallable(name.as_str(), key.as_str(), but, self.host.now_ms())
+        };
+        if leases.is_empty() {
+            return false;
+        }
+        let _recalling = Recalling::begin(self, place);
+        let recalls = leases.into_iter().filter_map(|lease| {
+            let datacenter = Datacenter::parse(&lease.holder)?;
+            Some(RecallLease {
+                to: call::limiter_of(&self.host, Some(&datacenter), name, key),
+                name: name.clone(),
+                key: key.clone(),
+                lease,
+                takes_all,
+            })
+        });
+        let recalls: Vec<_> = recalls.map(|recall| self.recall_one(recall)).collect();
+        all_settled(recalls, RECALLS_AT_ONCE).await;
+        true
+    }
+
+    async fn recall_one(&self, recall: RecallLease) {
+        let report = call_within(&self.host, &recall, RECALL_MS_MAX).await;
+        // What is lost is told by the holder's next request.
+        if let Ok(Some(report)) = report {
+            let (name, key) = (recall.name.as_str(), recall.key.as_str());
+            self.table
+                .borrow_mut()
+                .hear(name, key, &report, self.host.now_ms());
+        }
+    }
+}
+
+/// A recall that goes on; it does no longer when this is dropped, however that comes.
+struct Recalling<'a> {
+    core: &'a LimiterCore,
+    place: super::limiter::Place,
+}
+
+impl<'a> Recalling<'a> {
+    fn begin(core: &'a LimiterCore, place: super::limiter::Place) -> Self {
+        core.recalling.borrow_mut().insert(place.clone());
+        Self { core, place }
+    }
+}
+
+impl Drop for Recalling<'_> {
+    fn drop(&mut self) {
+        self.core.recalling.borrow_mut().remove(&self.place);
+    }
+}

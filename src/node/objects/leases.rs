@@ -1,0 +1,331 @@
+//! How a limiter of a datacenter judges limits that hold for the world: from what it was lent, and by asking for more.
+//!
+//! Invariant: it admits only what it holds. What it holds ends with its memory. A lease that is spent is a refusal, whether or not the
+//! limiter of the world answers: an error is only what happens before anything is lent.
+
+use std::rc::Rc;
+
+use super::limiter::{Asked, LimiterCore};
+use crate::core::cluster::spread::Counts;
+use crate::core::limit::holders::{Due, Holders};
+use crate::core::limit::lease::{self, Admission};
+use crate::core::limit::table::Full;
+use crate::host::Host;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::lease_requests::lend;
+use crate::node::shared::memory::{self, Kind};
+use crate::node::shared::{call, call_within};
+use crate::protocol::messages::{Check, Checked, Demand, Fault, Judged, RecallLease, SentOn, Wish};
+use crate::protocol::names::LimiterAddress;
+
+/// How long another limiter may take to answer, most often that of the world: a round trip around it is 0.3 s.
+/// A recall there may take two more.
+const LEASE_MS_MAX: u64 = 1_500;
+
+/// How long a check waits for the world, and how often it looks whether what somebody else asked for has come.
+const WAIT_MS_MAX: i64 = 2_000;
+const LOOK_EVERY_MS: u64 = 2;
+
+/// How often a check has the world asked: others may have taken what the answer brought.
+const ASKED_TIMES_MAX: u32 = 8;
+
+/// Reports of one second, and how many of them at once. What is left is sent in the next one.
+const REPORTS_MAX: usize = 1_000;
+const REPORTS_AT_ONCE: usize = 32;
+
+impl LimiterCore {
+    fn with_holders<T>(&self, me: &LimiterAddress, work: impl FnOnce(&mut Holders) -> T) -> T {
+        let mut holders = self.holders.borrow_mut();
+        work(holders.get_or_insert_with(|| {
+            let datacenter = me.datacenter.as_ref();
+            let name = datacenter.map_or_else(String::new, ToString::to_string);
+            let memory = memory::share(&self.host, Kind::Limiters);
+            Holders::new(&name, self.host.random()).sharing(memory)
+        }))
+    }
+
+    /// Judges a demand of a limit that holds for the world.
+    pub(super) async fn judge_worlds(
+        self: &Rc<Self>,
+        me: &LimiterAddress,
+        asked: &Asked<'_>,
+        waits: bool,
+        remote_calls: &mut u32,
+    ) -> Judged {
+        let Demand { cost, wish, .. } = asked.demand;
+        if *wish == Wish::Refund {
+            return self.refund_worlds(me, asked, remote_calls).await;
+        }
+        if *wish != Wish::Consume {
+            *remote_calls += 1;
+            return self.ask_world(asked, 0).await;
+        }
+        let mut admitted = 0;
+        let mut first = None;
+        while admitted < asked.demand.times {
+            let decided = if waits {
+                self.admit(me, asked, remote_calls).await
+            } else {
+                self.try_admit(me, asked)
+            };
+            let refused = match decided {
+                Ok(Admission::Decided(verdict)) if verdict.is_allowed => {
+                    admitted += 1;
+                    first = first.or(Some(verdict));
+                    continue;
+                }
+                Ok(Admission::Decided(verdict)) => Some(verdict),
+                Ok(Admission::Away) if admitted == 0 => return Judged::Unreachable,
+                Ok(Admission::Ask) if admitted == 0 => return Judged::Later,
+                Err(Full) if !waits && admitted == 0 => return Judged::Later,
+                // No room to hold anything: the world judges each call.
+                Err(Full) if admitted == 0 => {
+                    *remote_calls += 1;
+                    return self.ask_world_to(asked, Wish::Consume, *cost).await;
+                }
+                // Those before have consumed: the others are judged by themselves, when they ask again.
+                Ok(Admission::Ask | Admission::Away) | Err(Full) => None,
+            };
+            return Judged::Known {
+                admitted,
+                first,
+                refused,
+            };
+        }
+        if self.ask_soon(me, asked) {
+            *remote_calls += 1;
+        }
+        Judged::Known {
+            admitted,
+            first,
+            refused: None,
+        }
+    }
+
+    /// Gives back at the lease what was spent of it, and the rest at the limiter of the world.
+    async fn refund_worlds(
+        &self,
+        me: &LimiterAddress,
+        asked: &Asked<'_>,
+        remote_calls: &mut u32,
+    ) -> Judged {
+        let Demand { key, cost, .. } = asked.demand;
+        let given = self.with_holders(me, |holders| {
+            holders.refund(asked.name.as_str(), key.as_str(), *cost, self.host.now_ms())
+        });
+        // What is not heard of now is told again; the rest is the world's to give back.
+        if let Some(due) = self.due(me, asked) {
+            *remote_calls += 1;
+            let _ = self.send(due).await;
+        }
+        *remote_calls += 1;
+        let judged = self.ask_world(asked, cost.saturating_sub(given)).await;
+        self.with_holders(me, |holders| {
+            holders.hope(asked.name.as_str(), key.as_str());
+        });
+        judged
+    }
+
+    /// What becomes of a demand as far as this limiter can tell. One that is to ask does not wait.
+    fn try_admit(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Result<Admission, Full> {
+        let admission = self.look(me, asked)?;
+        if admission == Admission::Ask {
+            self.leave(me, asked);
+        }
+        Ok(admission)
+    }
+
+    fn look(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Result<Admission, Full> {
+        let now_ms = self.host.now_ms();
+        self.with_holders(me, |holders| holders.check(&asked.check(), now_ms))
+    }
+
+    fn leave(&self, me: &LimiterAddress, asked: &Asked<'_>) {
+        let Demand { key, cost, .. } = asked.demand;
+        self.with_holders(me, |holders| {
+            holders.leave(asked.name.as_str(), key.as_str(), *cost);
+        });
+    }
+
+    /// What becomes of a demand, after the world was asked where that is needed.
+    async fn admit(
+        self: &Rc<Self>,
+        me: &LimiterAddress,
+        asked: &Asked<'_>,
+        remote_calls: &mut u32,
+    ) -> Result<Admission, Full> {
+        let begun_ms = self.host.now_ms();
+        let mut asked_times = 0;
+        loop {
+            let admission = self.look(me, asked)?;
+            if admission != Admission::Ask {
+                return Ok(admission);
+            }
+            let _waiting = Waiting {
+                core: self,
+                me,
+                asked,
+            };
+            if self.host.now_ms() - begun_ms > WAIT_MS_MAX || asked_times >= ASKED_TIMES_MAX {
+                break;
+            }
+            match self.due(me, asked) {
+                Some(due) => {
+                    asked_times += 1;
+                    *remote_calls += 1;
+                    // What is lost is told by the next look.
+                    let _ = self.send(due).await;
+                }
+                // Somebody else has asked for it.
+                None => self.host.sleep_ms(LOOK_EVERY_MS).await,
+            }
+        }
+        let key = asked.demand.key.as_str();
+        Ok(self.with_holders(me, |holders| {
+            holders.without_grantor(asked.name.as_str(), key, self.host.now_ms())
+        }))
+    }
+
+    fn due(&self, me: &LimiterAddress, asked: &Asked<'_>) -> Option<Due> {
+        let key = asked.demand.key.as_str();
+        self.with_holders(me, |holders| {
+            holders.due(asked.name.as_str(), key, self.host.now_ms())
+        })
+    }
+
+    /// Asks for more after the answer, where it is time to; whether it is.
+    fn ask_soon(self: &Rc<Self>, me: &LimiterAddress, asked: &Asked<'_>) -> bool {
+        let Some(due) = self.due(me, asked) else {
+            return false;
+        };
+        let core = self.clone();
+        self.object.wait_until(async move {
+            // What is lost is asked for again.
+            let _ = core.send(due).await;
+        });
+        true
+    }
+
+    async fn send(&self, due: Due) -> Result<(), Fault> {
+        let answer = lend(&self.host, None, &due, LEASE_MS_MAX).await;
+        match self.holders.borrow_mut().as_mut() {
+            Some(holders) => holders.heard(&due, answer, self.host.now_ms()),
+            None => Ok(()),
+        }
+    }
+
+    /// Reports what nobody asks for any more.
+    pub(super) async fn report(&self) {
+        let due = {
+            let mut holders = self.holders.borrow_mut();
+            let Some(holders) = holders.as_mut() else {
+                return;
+            };
+            holders.all_due(REPORTS_MAX, self.host.now_ms())
+        };
+        let send = |due: Due| async move {
+            // What is lost is reported again.
+            let _ = self.send(due).await;
+        };
+        all_settled(due.into_iter().map(send), REPORTS_AT_ONCE).await;
+    }
+
+    /// How a key stands in the world, after so much was given back there.
+    async fn ask_world(&self, asked: &Asked<'_>, refund: u64) -> Judged {
+        let (wish, cost) = if refund > 0 {
+            (Wish::Refund, refund)
+        } else {
+            (Wish::Look, asked.demand.cost)
+        };
+        self.ask_world_to(asked, wish, cost).await
+    }
+
+    async fn ask_world_to(&self, asked: &Asked<'_>, wish: Wish, cost: u64) -> Judged {
+        let demand = Demand {
+            wish,
+            cost,
+            times: 1,
+            ..asked.demand.clone()
+        };
+        let to = call::limiter_of(&self.host, None, asked.name, &asked.demand.key);
+        ask(&self.host, to, asked, demand).await
+    }
+
+    /// Gives back what a lease holds, for the limiter of the world.
+    pub(super) fn on_recall(
+        &self,
+        recall: Result<RecallLease, Fault>,
+    ) -> Result<Option<lease::Request>, Fault> {
+        let RecallLease {
+            name,
+            key,
+            lease,
+            takes_all,
+            ..
+        } = recall?;
+        let mut holders = self.holders.borrow_mut();
+        Ok(holders.as_mut().and_then(|holders| {
+            holders.recall(
+                name.as_str(),
+                key.as_str(),
+                &lease,
+                takes_all,
+                self.host.now_ms(),
+            )
+        }))
+    }
+}
+
+/// A demand that waits; it does no longer when this is dropped, however that comes.
+struct Waiting<'a> {
+    core: &'a LimiterCore,
+    me: &'a LimiterAddress,
+    asked: &'a Asked<'a>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.core.leave(self.me, self.asked);
+    }
+}
+
+/// Has another limiter judge a demand under the policy of this one.
+pub(super) async fn ask(
+    host: &Host,
+    to: LimiterAddress,
+    asked: &Asked<'_>,
+    demand: Demand,
+) -> Judged {
+    let check = check_of(to, asked, demand);
+    judged_of(call_within(host, &check, LEASE_MS_MAX).await)
+}
+
+/// Has another limiter judge what this one does not.
+pub(super) async fn send_on(
+    host: &Host,
+    to: LimiterAddress,
+    asked: &Asked<'_>,
+    counts: Counts,
+) -> Judged {
+    let check = check_of(to, asked, asked.demand.clone());
+    judged_of(call_within(host, &SentOn { check, counts }, LEASE_MS_MAX).await)
+}
+
+fn check_of(to: LimiterAddress, asked: &Asked<'_>, demand: Demand) -> Check {
+    Check {
+        to,
+        policies: vec![(asked.name.clone(), asked.policy.clone())],
+        demands: vec![Demand {
+            policy: 0,
+            ..demand
+        }],
+        waits: true,
+    }
+}
+
+fn judged_of(checked: Result<Checked, Fault>) -> Judged {
+    let judged = checked
+        .ok()
+        .and_then(|checked| checked.judged.into_iter().next());
+    judged.unwrap_or(Judged::Unreachable)
+}

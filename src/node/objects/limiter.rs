@@ -1,0 +1,334 @@
+//! The Durable Object of one limiter: a partition of the keys of a datacenter, or of those that the world shares.
+//!
+//! Invariants: verdicts are given one after the other, in order of arrival, from memory; what they consumed is written
+//! within [`COMMIT_MS`], so a crash forgets at most that; where a policy says `commit`, and where tokens are granted to a
+//! datacenter, it is written before the answer.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use super::limiter_growth::Ways;
+use super::limiter_store::LimiterStore;
+use super::readable::Readable;
+use super::store::Store;
+use crate::core::cluster::spread::{Counts, Spread};
+use crate::core::counter::id::CounterId;
+use crate::core::limit::holders::Holders;
+use crate::core::limit::meter::Verdict;
+use crate::core::limit::policy::{Durability, Policy, Scope};
+use crate::core::limit::table::{self, Commit, Full, Table};
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
+use crate::node::shared::call;
+use crate::node::shared::memory::{self, Kind};
+use crate::protocol::limits::PolicyName;
+use crate::protocol::messages::{
+    Check, Checked, Demand, EndReservation, Fault, HandOver, Judged, Lease, RecallLease, Reserve,
+    SentOn, Wish,
+};
+
+/// How long what was consumed may stay in memory alone. One row per second and limiter at most, however many verdicts.
+pub(super) const COMMIT_MS: u64 = 1_000;
+
+/// The most rows of one commit: 64 of at most 1 MB hold twice what a table does.
+const ROWS_AT_ONCE: usize = 64;
+
+/// A policy's name and a key.
+pub(super) type Place = (PolicyName, CounterId);
+
+/// One limiter, as the platform sees it.
+pub struct Limiter {
+    core: Rc<LimiterCore>,
+}
+
+/// One limiter.
+pub(super) struct LimiterCore {
+    pub(super) host: Host,
+    pub(super) object: Object,
+    pub(super) rows: LimiterStore,
+    pub(super) table: RefCell<Table>,
+    /// What is known of how many limiters there are.
+    pub(super) spread: RefCell<Spread>,
+    /// Keys that were taken over from their old limiters and have no place of their own.
+    pub(super) taken_over: RefCell<HashSet<Place>>,
+    /// Keys of which something is being recalled.
+    pub(super) recalling: RefCell<HashSet<Place>>,
+    /// What the table has handed out to be written and could not be.
+    unwritten: RefCell<Option<Commit>>,
+    /// What this limiter may admit of limits that hold for the world; made when it is first asked.
+    pub(super) holders: RefCell<Option<Holders>>,
+    storage: Readable,
+    is_ticking: Cell<bool>,
+    is_reporting: Cell<bool>,
+}
+
+impl Shell for Limiter {
+    fn start(object: Object, host: Host) -> Self {
+        let core = LimiterCore {
+            spread: RefCell::new(Spread::new(call::limiters(&host))),
+            taken_over: RefCell::default(),
+            host,
+            rows: LimiterStore::new(Store::new(object.clone())),
+            object,
+            table: RefCell::default(),
+            recalling: RefCell::default(),
+            unwritten: RefCell::default(),
+            holders: RefCell::default(),
+            storage: Readable::default(),
+            is_ticking: Cell::new(false),
+            is_reporting: Cell::new(false),
+        };
+        let core = Rc::new(core);
+        let former = Rc::downgrade(&core);
+        let id = core.object.platform().id();
+        memory::start(&core.host, Kind::Limiters, id, move || {
+            if let Some(core) = former.upgrade() {
+                core.table.take();
+                core.holders.take();
+            }
+        });
+        core.load();
+        Self { core }
+    }
+
+    async fn answer(&self, arrived: Arrived) -> Reply {
+        let core = &self.core;
+        dispatch!(&arrived, asked, {
+            Check => core.on_check(asked, None).await,
+            SentOn => core.on_sent_on(asked).await,
+            HandOver => core.on_hand_over(asked),
+            Reserve => core.on_reserve(asked).await,
+            EndReservation => core.on_end(asked),
+            Lease => core.on_lease(asked).await,
+            RecallLease => core.on_recall(asked),
+        })
+    }
+}
+
+/// A demand with the policy that it names.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) name: &'a PolicyName,
+    pub(super) policy: &'a Policy,
+    pub(super) demand: &'a Demand,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn all(
+        policies: &'a [(PolicyName, Policy)],
+        demands: &'a [Demand],
+    ) -> Result<Vec<Self>, Fault> {
+        let find = |demand: &'a Demand| {
+            let number = usize::try_from(demand.policy).unwrap_or(usize::MAX);
+            let (name, policy) = policies
+                .get(number)
+                .ok_or_else(|| Fault::Broken("a demand names no policy".to_owned()))?;
+            Ok(Self {
+                name,
+                policy,
+                demand,
+            })
+        };
+        demands.iter().map(find).collect()
+    }
+
+    pub(super) fn check(&self) -> table::Check<'a> {
+        table::Check {
+            name: self.name.as_str(),
+            policy: self.policy,
+            key: self.demand.key.as_str(),
+            cost: self.demand.cost,
+            owner: self.demand.owner,
+        }
+    }
+}
+
+impl LimiterCore {
+    fn load(&self) {
+        let loaded = self.rows.load(
+            memory::share(&self.host, Kind::Limiters),
+            self.host.now_ms(),
+        );
+        let loaded = loaded.and_then(|table| Ok((table, self.rows.heard()?)));
+        self.storage.note(loaded.map(|(table, heard)| {
+            self.table.replace(table);
+            if let Some((counts, heard_ms)) = heard {
+                self.spread
+                    .borrow_mut()
+                    .hear(counts, heard_ms, self.host.now_ms());
+            }
+        }));
+    }
+
+    pub(super) fn readable(&self) -> Result<(), Fault> {
+        self.storage.check(|| self.load())
+    }
+
+    /// Judges. What another limiter sends on, with the number of limiters that it knows, is sent on no further.
+    pub(super) async fn on_check(
+        self: &Rc<Self>,
+        check: Result<Check, Fault>,
+        sent_on: Option<Counts>,
+    ) -> Result<Checked, Fault> {
+        let Check {
+            to,
+            policies,
+            demands,
+            waits,
+        } = check?;
+        self.readable()?;
+        self.hear(sent_on)?;
+        let mut checked = Checked {
+            judged: Vec::with_capacity(demands.len()),
+            remote_calls: 0,
+        };
+        let mut must_commit = false;
+        for asked in Asked::all(&policies, &demands)? {
+            let is_worlds = asked.policy.scope == Scope::Global && to.datacenter.is_some();
+            let judged = if is_worlds {
+                self.judge_worlds(&to, &asked, waits, &mut checked.remote_calls)
+                    .await
+            } else {
+                must_commit |= asked.policy.durability == Durability::Commit;
+                let ways = Ways {
+                    waits,
+                    is_sent_on: sent_on.is_some(),
+                };
+                self.judge_here(&to, &asked, ways, &mut checked.remote_calls)
+                    .await
+            };
+            checked.judged.push(judged);
+        }
+        self.written(must_commit)?;
+        Ok(checked)
+    }
+
+    /// Whether a key has a place of its own here.
+    pub(super) fn knows(&self, asked: &Asked<'_>) -> bool {
+        let key = asked.demand.key.as_str();
+        self.table.borrow().knows(asked.name.as_str(), key)
+    }
+
+    /// Holds so much of a key as used.
+    ///
+    /// # Errors
+    /// [`Full`] where there is no room for the key.
+    pub(super) fn charge(&self, asked: &Asked<'_>, used: u64, now_ms: i64) -> Result<(), Full> {
+        let check = table::Check {
+            cost: used,
+            ..asked.check()
+        };
+        self.table.borrow_mut().charge(&check, now_ms)
+    }
+
+    pub(super) fn judge(&self, asked: &Asked<'_>) -> Judged {
+        let now_ms = self.host.now_ms();
+        let check = asked.check();
+        let mut table = self.table.borrow_mut();
+        match asked.demand.wish {
+            Wish::Consume => judge_all(asked.demand.times, || {
+                let checked = table.check(&check, now_ms);
+                checked.unwrap_or_else(|Full| Full::verdict(check.policy))
+            }),
+            Wish::Look => Judged::of(table.peek(&check, now_ms)),
+            Wish::Refund => given_back(table.refund(&check, now_ms)),
+            Wish::Forget => given_back(table.reset(&check, now_ms)),
+        }
+    }
+
+    /// Sees to it that what has changed is written: now, or soon.
+    pub(super) fn written(self: &Rc<Self>, now: bool) -> Result<(), Fault> {
+        if now {
+            self.commit()?;
+        }
+        self.tick();
+        Ok(())
+    }
+
+    /// Writes what has changed. What could not be written is kept, and written first the next time.
+    fn commit(&self) -> Result<(), Fault> {
+        for _ in 0..ROWS_AT_ONCE {
+            let kept = self.unwritten.borrow_mut().take();
+            let Some(commit) = kept.or_else(|| self.table.borrow_mut().commit()) else {
+                break;
+            };
+            if let Err(fault) = self.rows.write(&commit) {
+                self.unwritten.replace(Some(commit));
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        let holders = self.holders.borrow();
+        let holds = holders.as_ref().is_some_and(|holders| !holders.is_empty());
+        !holds && self.unwritten.borrow().is_none() && !self.table.borrow().is_dirty()
+    }
+
+    /// Commits and reports each second, as long as there is something to.
+    pub(super) fn tick(self: &Rc<Self>) {
+        if self.is_idle() || self.is_ticking.replace(true) {
+            return;
+        }
+        let core = self.clone();
+        self.object.wait_until(async move {
+            let _ticking = Ended(&core.is_ticking);
+            while !core.is_idle() {
+                core.host.sleep_ms(COMMIT_MS).await;
+                if let Err(fault) = core.commit() {
+                    core.host.fail(&format!("a limiter: {fault}"));
+                }
+                core.report_beside();
+            }
+        });
+    }
+
+    /// Reports beside the commits, which wait for no other limiter.
+    fn report_beside(self: &Rc<Self>) {
+        if self.is_reporting.replace(true) {
+            return;
+        }
+        let core = self.clone();
+        self.object.wait_until(async move {
+            let _reporting = Ended(&core.is_reporting);
+            core.report().await;
+        });
+    }
+}
+
+/// Says that something goes on no more, however that ended.
+struct Ended<'a>(&'a Cell<bool>);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+fn given_back(given: Result<Verdict, Full>) -> Judged {
+    given.map_or_else(|Full| Judged::Full, Judged::of)
+}
+
+/// Judges equal demands one after the other. Where one is refused, so are those behind it.
+fn judge_all(times: u32, mut judge: impl FnMut() -> Verdict) -> Judged {
+    let mut first = None;
+    for admitted in 0..times {
+        match judge() {
+            verdict if verdict.is_allowed => first = first.or(Some(verdict)),
+            verdict => {
+                return Judged::Known {
+                    admitted,
+                    first,
+                    refused: Some(verdict),
+                };
+            }
+        }
+    }
+    Judged::Known {
+        admitted: times,
+        first,
+        refused: None,
+    }
+}

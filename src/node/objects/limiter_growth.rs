@@ -1,0 +1,231 @@
+//! How keys find their new place when the number of limiters changes: a limiter that does not know a key has the one that had it before
+//! hand it over, and holds what was used there as used now.
+//!
+//! Invariant: while [`crate::protocol::names::LIMITER_COUNT_BEFORE`] is said, nothing is admitted of an unknown key before its old place
+//! has handed it over, and an old place that did, or has heard of the new number in another way, admits nothing of keys that are no longer
+//! its own: it sends them on. So a change makes no key admit more, only less for up to a window.
+
+use std::rc::Rc;
+
+use super::leases::send_on;
+use super::limiter::{Asked, LimiterCore};
+use crate::core::cluster::spread::{Counts, Home};
+use crate::core::limit::meter::Verdict;
+use crate::core::limit::table::{self, Full};
+use crate::node::shared::{call, call_within};
+use crate::protocol::messages::{Checked, Fault, HandOver, Judged, SentOn, Wish};
+use crate::protocol::names::LimiterAddress;
+
+/// How long an old limiter may take to hand a key over.
+const HAND_OVER_MS_MAX: u64 = 1_000;
+
+/// Keys that share meters and were taken over: 100 bytes each. Above it all are forgotten and, taken over again, count as used twice.
+const TAKEN_OVER_MAX: usize = 10_000;
+
+/// Whether what was used of a key at its old place counts here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It does, or there was nothing to take over.
+    Over,
+    /// There is no room for it: the key is to be refused.
+    NoRoom,
+}
+
+/// What may be done for a demand.
+#[derive(Clone, Copy)]
+pub(super) struct Ways {
+    /// Whether it may wait for others.
+    pub(super) waits: bool,
+    /// Whether another limiter sent it on; it is sent on no further.
+    pub(super) is_sent_on: bool,
+}
+
+impl LimiterCore {
+    /// Judges a demand that needs nobody else, unless the number of limiters is being changed.
+    pub(super) async fn judge_here(
+        self: &Rc<Self>,
+        to: &LimiterAddress,
+        asked: &Asked<'_>,
+        ways: Ways,
+        remote_calls: &mut u32,
+    ) -> Judged {
+        if self.must_fetch(to, asked) {
+            if !ways.waits && asked.demand.wish == Wish::Consume {
+                return Judged::Later;
+            }
+            *remote_calls += 1;
+            match self.fetch_before(to, asked).await {
+                Ok(Taken::Over) => {}
+                Ok(Taken::NoRoom) => return Judged::of(Full::verdict(asked.policy)),
+                Err(_) => return Judged::Unreachable,
+            }
+        }
+        if let Some(home) = self.elsewhere(to, asked) {
+            if ways.is_sent_on {
+                return Judged::Unreachable;
+            }
+            *remote_calls += 1;
+            return send_on(&self.host, home, asked, self.counts()).await;
+        }
+        self.judge_with_recalls(to, asked).await
+    }
+
+    /// Judges what another limiter sends on.
+    pub(super) async fn on_sent_on(
+        self: &Rc<Self>,
+        sent: Result<SentOn, Fault>,
+    ) -> Result<Checked, Fault> {
+        let SentOn { check, counts } = sent?;
+        self.on_check(Ok(check), Some(counts)).await
+    }
+
+    /// Hands a key over to its new limiter. From then on none is judged here that is another's by the number that this one told.
+    pub(super) fn on_hand_over(&self, over: Result<HandOver, Fault>) -> Result<Verdict, Fault> {
+        let HandOver {
+            to,
+            name,
+            policy,
+            key,
+            counts,
+        } = over?;
+        self.readable()?;
+        self.hear(Some(counts))?;
+        let place = call::limiter_key(&name, &key);
+        let home = self
+            .spread
+            .borrow()
+            .home(&place, to.partition, self.host.now_ms());
+        if !matches!(home, Home::At(_)) {
+            let why = "two limiters know of numbers that exclude each other; try again";
+            return Err(Fault::Unavailable(why.to_owned()));
+        }
+        let check = table::Check::of(name.as_str(), &policy, key.as_str(), 1);
+        Ok(self.table.borrow().peek(&check, self.host.now_ms()))
+    }
+
+    /// Takes in how many limiters there are, as another knows it: stored before anything is answered.
+    pub(super) fn hear(&self, counts: Option<Counts>) -> Result<(), Fault> {
+        let Some(counts) = counts else { return Ok(()) };
+        let now_ms = self.host.now_ms();
+        let mut spread = self.spread.borrow_mut();
+        let mut changed = spread.clone();
+        if changed.hear(counts, now_ms, now_ms) {
+            self.rows.write_heard(counts, now_ms)?;
+            *spread = changed;
+        }
+        Ok(())
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.spread.borrow().counts(self.host.now_ms())
+    }
+
+    fn home(&self, to: &LimiterAddress, asked: &Asked<'_>) -> Home {
+        let place = call::limiter_key(asked.name, &asked.demand.key);
+        self.spread
+            .borrow()
+            .home(&place, to.partition, self.host.now_ms())
+    }
+
+    /// The limiter that judges a key, if it is another.
+    pub(super) fn elsewhere(
+        &self,
+        to: &LimiterAddress,
+        asked: &Asked<'_>,
+    ) -> Option<LimiterAddress> {
+        match self.home(to, asked) {
+            Home::At(partition) => Some(LimiterAddress {
+                partition,
+                ..to.clone()
+            }),
+            Home::Here | Home::After(_) => None,
+        }
+    }
+
+    /// Nothing where a key that was judged here a moment ago still is.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) fn is_here_still(
+        &self,
+        to: &LimiterAddress,
+        asked: &Asked<'_>,
+    ) -> Result<(), Fault> {
+        match self.elsewhere(to, asked) {
+            None => Ok(()),
+            Some(_) => Err(Fault::Unavailable(
+                "the key was handed over to another limiter; try again".to_owned(),
+            )),
+        }
+    }
+
+    /// Whether isolates may be lent parts of a key: not while keys move, since what they hold could not be told to the new place.
+    ///
+    /// # Errors
+    /// `Unavailable` while they do.
+    pub(super) fn may_lend(&self, to: &LimiterAddress) -> Result<(), Fault> {
+        if to.datacenter.is_some()
+            && self
+                .spread
+                .borrow()
+                .rings(self.host.now_ms())
+                .are_changing()
+        {
+            let why = "nothing is lent while the number of limiters changes";
+            return Err(Fault::Unavailable(why.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn must_fetch(&self, to: &LimiterAddress, asked: &Asked<'_>) -> bool {
+        matches!(self.home(to, asked), Home::After(_))
+            && !self.knows(asked)
+            && !self.taken_over.borrow().contains(&taken(asked))
+    }
+
+    /// Takes a key over from its old place, where it is not known here.
+    ///
+    /// # Errors
+    /// `Unavailable` where the old place does not answer.
+    pub(super) async fn fetch_before(
+        &self,
+        to: &LimiterAddress,
+        asked: &Asked<'_>,
+    ) -> Result<Taken, Fault> {
+        let Home::After(partition) = self.home(to, asked) else {
+            return Ok(Taken::Over);
+        };
+        if !self.must_fetch(to, asked) {
+            return Ok(Taken::Over);
+        }
+        let over = HandOver {
+            to: LimiterAddress {
+                partition,
+                ..to.clone()
+            },
+            name: asked.name.clone(),
+            policy: asked.policy.clone(),
+            key: asked.demand.key.clone(),
+            counts: self.counts(),
+        };
+        let verdict = call_within(&self.host, &over, HAND_OVER_MS_MAX).await?;
+        let used = asked.policy.capacity().saturating_sub(verdict.remaining);
+        // Somebody else may have taken it over meanwhile.
+        if !self.must_fetch(to, asked) {
+            return Ok(Taken::Over);
+        }
+        if used > 0 && self.charge(asked, used, self.host.now_ms()) == Err(Full) {
+            return Ok(Taken::NoRoom);
+        }
+        let mut taken_over = self.taken_over.borrow_mut();
+        if taken_over.len() >= TAKEN_OVER_MAX {
+            taken_over.clear();
+        }
+        taken_over.insert(taken(asked));
+        Ok(Taken::Over)
+    }
+}
+
+fn taken(asked: &Asked<'_>) -> super::limiter::Place {
+    (asked.name.clone(), asked.demand.key.clone())
+}

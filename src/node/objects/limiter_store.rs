@@ -1,0 +1,110 @@
+//! The rows of a limiter: what its table says is to be written, as it says it.
+
+use super::store::{Store, blob, integer};
+use crate::core::cluster::spread::Counts;
+use crate::core::counter::memory::Share;
+use crate::core::limit::table::{Commit, Table};
+use crate::protocol::messages::Fault;
+
+const SCHEMA_VERSION: i64 = 1;
+
+const SCHEMA: &[&str] =
+    &["CREATE TABLE IF NOT EXISTS limits (number INTEGER PRIMARY KEY, body BLOB NOT NULL)"];
+
+/// What another limiter said of their number: one row. Made when that is changed for the first time.
+const HEARD: &str = "CREATE TABLE IF NOT EXISTS heard \
+    (id INTEGER PRIMARY KEY, now INTEGER NOT NULL, before INTEGER NOT NULL, at_ms INTEGER NOT NULL)";
+
+/// The rows of a limiter.
+pub(super) struct LimiterStore {
+    store: Store,
+}
+
+impl LimiterStore {
+    /// The rows in this database.
+    pub(super) fn new(store: Store) -> Self {
+        Self { store }
+    }
+
+    /// The table as it was last written; a fresh one where nothing was.
+    ///
+    /// # Errors
+    /// `Broken` for a schema from the future and for rows that cannot be read, `Unavailable` where SQLite refuses.
+    pub(super) fn load(&self, memory: Share, now_ms: i64) -> Result<Table, Fault> {
+        let mut table = Table::default().sharing(memory);
+        if self.store.schema_version(SCHEMA_VERSION)?.is_none() {
+            self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
+            return Ok(table);
+        }
+        let rows = self
+            .store
+            .run("SELECT number, body FROM limits ORDER BY number", vec![])?;
+        let broken = || Fault::Broken("a row of limits cannot be read".to_owned());
+        for row in &rows {
+            let number = row.first().and_then(integer);
+            let number = number.and_then(|number| u64::try_from(number).ok());
+            let (Some(number), Some(body)) = (number, row.get(1).and_then(blob)) else {
+                return Err(broken());
+            };
+            table.load(number, body, now_ms).map_err(|_| broken())?;
+        }
+        Ok(table)
+    }
+
+    /// What another limiter said of their number, and when; nothing where none did.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn heard(&self) -> Result<Option<(Counts, i64)>, Fault> {
+        let query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'heard'";
+        if self.store.run(query, vec![])?.is_empty() {
+            return Ok(None);
+        }
+        let query = "SELECT now, before, at_ms FROM heard WHERE id = 0";
+        let rows = self.store.run(query, vec![])?;
+        let column = |place: usize| integer(rows.first()?.get(place)?);
+        let count = |place| u32::try_from(column(place)?).ok();
+        let (Some(now), Some(before), Some(heard_ms)) = (count(0), count(1), column(2)) else {
+            return Ok(None);
+        };
+        let before = Some(before);
+        Ok(Some((Counts { now, before }, heard_ms)))
+    }
+
+    /// Writes what another limiter said of their number.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn write_heard(&self, counts: Counts, now_ms: i64) -> Result<(), Fault> {
+        self.store.run(HEARD, vec![])?;
+        let before = counts.before.unwrap_or(0);
+        self.store.run(
+            "INSERT OR REPLACE INTO heard VALUES (0, ?, ?, ?)",
+            vec![
+                i64::from(counts.now).into(),
+                i64::from(before).into(),
+                now_ms.into(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Writes what a table says, all or nothing.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn write(&self, commit: &Commit) -> Result<(), Fault> {
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        self.store.atomically(|| {
+            self.store.run(
+                "INSERT OR REPLACE INTO limits VALUES (?, ?)",
+                vec![number(commit.row).into(), commit.body.clone().into()],
+            )?;
+            self.store.run(
+                "DELETE FROM limits WHERE number < ?",
+                vec![number(commit.delete_below).into()],
+            )?;
+            Ok(())
+        })
+    }
+}

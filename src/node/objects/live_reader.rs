@@ -1,0 +1,204 @@
+//! A lookout: it reads the counters of its partition that are watched, once for all who watch them.
+//!
+//! Invariant: of a counter at most one read is under way, and none begins within the age that the asker takes; so it is read
+//! once a second however many hubs ask once a second. It keeps nothing that cannot be read again, and asks nobody by itself.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+use futures_util::future::join_all;
+
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::host::Host;
+use crate::host::object::Object;
+use crate::node::aggregator;
+use crate::node::shared::call::CALL_MS_MAX;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::metrics;
+use crate::protocol::live::pace::Pace;
+use crate::protocol::live::sight::{Shown, Sight, is_outdated};
+use crate::protocol::live::{LOOK_MAX, LOOK_MS_MAX, SIGHTS_MAX};
+use crate::protocol::messages::{DatacenterSum, Fault, GlobalSum, Look, Origin};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::UNIQUES_ROUNDING;
+use crate::protocol::public::{Freshness, Rounding, Told};
+
+/// Reads that are under way at once for one question.
+const READS_AT_ONCE: usize = 64;
+
+/// What nobody asked for in so long is forgotten where room is needed, milliseconds.
+const UNUSED_MS: u64 = 60_000;
+
+/// What is known of a counter.
+#[derive(Default)]
+struct Held {
+    sight: Sight,
+    pace: Pace,
+    /// When its last read began, unix milliseconds.
+    begun_ms: i64,
+    is_reading: bool,
+    /// Datacenters that did not answer it.
+    away: Vec<Datacenter>,
+    asked_ms: i64,
+    /// Those who wait for the read that is under way.
+    waiting: Vec<oneshot::Sender<()>>,
+}
+
+/// One lookout.
+pub(super) struct LiveReader {
+    host: Host,
+    object: Object,
+    held: RefCell<HashMap<CounterId, Held>>,
+    /// All who watch are told the same: with a key or not.
+    rounding: Rounding,
+}
+
+impl LiveReader {
+    pub(super) fn new(object: Object, host: Host) -> Self {
+        let rounding = Rounding::parse(host.setting(UNIQUES_ROUNDING).as_deref());
+        Self {
+            host,
+            object,
+            held: RefCell::default(),
+            // What cannot be read was meant to hide something.
+            rounding: rounding.unwrap_or(Rounding::COARSEST),
+        }
+    }
+
+    /// Answers what it sees of these counters, in their order.
+    pub(super) async fn on_look(
+        self: &Rc<Self>,
+        look: Result<Look, Fault>,
+    ) -> Result<Vec<Sight>, Fault> {
+        let Look {
+            counters,
+            age_ms_max,
+            ..
+        } = look?;
+        if counters.len() > LOOK_MAX {
+            return Err(Fault::Broken("a look has too many counters".to_owned()));
+        }
+        let waits = self.begin(&counters, age_ms_max.into());
+        // What takes longer is told of before, and comes with the next question.
+        let _ = self.host.within_ms(LOOK_MS_MAX, join_all(waits)).await;
+        let held = self.held.borrow();
+        let sight = |counter| held.get(counter).map(|held| held.sight.clone());
+        let sights = counters.iter().map(|id| sight(id).unwrap_or_default());
+        Ok(sights.collect())
+    }
+
+    /// Begins the reads that are needed; returns what tells when these and those under way are done.
+    fn begin(
+        self: &Rc<Self>,
+        counters: &[CounterId],
+        age_ms_max: u64,
+    ) -> Vec<oneshot::Receiver<()>> {
+        let now_ms = self.host.now_ms();
+        let mut all = self.held.borrow_mut();
+        if all.len() + counters.len() > SIGHTS_MAX {
+            let is_used = |held: &Held| held.asked_ms.abs_diff(now_ms) < UNUSED_MS;
+            all.retain(|_, held| held.is_reading || is_used(held));
+        }
+        let (mut due, mut waits) = (Vec::new(), Vec::new());
+        for counter in counters {
+            let held = all.entry(counter.clone()).or_default();
+            held.asked_ms = now_ms;
+            if !held.is_reading && is_outdated(held.begun_ms, now_ms, age_ms_max) {
+                held.is_reading = true;
+                held.begun_ms = now_ms;
+                due.push(counter.clone());
+            }
+            if held.is_reading {
+                let (done, doing) = oneshot::channel();
+                held.waiting.push(done);
+                waits.push(doing);
+            }
+        }
+        drop(all);
+        if !due.is_empty() {
+            let lookout = self.clone();
+            self.object.wait_until(async move {
+                let read = |counter| lookout.read(counter);
+                all_settled(due.into_iter().map(read), READS_AT_ONCE).await;
+            });
+        }
+        waits
+    }
+
+    /// The datacenters that did not answer when a counter was read last.
+    fn away(&self, counter: &CounterId) -> Vec<Datacenter> {
+        let held = self.held.borrow();
+        held.get(counter)
+            .map_or_else(Vec::new, |held| held.away.clone())
+    }
+
+    /// Reads a counter, and tells those who wait.
+    async fn read(&self, counter: CounterId) {
+        let begun_ms = self.host.now_ms();
+        metrics::count(&self.host, Metric::LiveRead);
+        let away = self.away(&counter);
+        let reading = aggregator::read_watched(&self.host, &counter, &away);
+        let read = self.host.within_ms(CALL_MS_MAX, reading).await;
+        let mut all = self.held.borrow_mut();
+        let Some(held) = all.get_mut(&counter) else {
+            return;
+        };
+        held.is_reading = false;
+        match read {
+            Some(Ok(sum)) => held.see(
+                &counter,
+                sum.as_ref(),
+                (begun_ms, self.host.now_ms()),
+                self.rounding,
+            ),
+            // What was seen before stays, and is said to be of before.
+            _ => held.sight.fail(),
+        }
+        for done in held.waiting.drain(..) {
+            let _ = done.send(());
+        }
+    }
+}
+
+impl Held {
+    fn see(
+        &mut self,
+        counter: &CounterId,
+        sum: Option<&GlobalSum>,
+        (begun_ms, now_ms): (i64, i64),
+        rounding: Rounding,
+    ) {
+        let shown = match sum {
+            None => {
+                self.pace.note_missing(begun_ms);
+                Shown::Missing
+            }
+            Some(sum) => {
+                let silent = sum
+                    .datacenters
+                    .iter()
+                    .filter(|(_, part)| is_silent(part.as_ref()));
+                self.away = silent.map(|(datacenter, _)| datacenter.clone()).collect();
+                let freshness = Freshness {
+                    as_of_ms: begun_ms,
+                    now_ms,
+                    fresh: true,
+                };
+                self.pace.note(begun_ms, sum.root.generation, sum.added());
+                let told = Told::new(counter, sum, freshness).rounded(rounding);
+                Shown::Counter(told.live(self.pace.rate_thousandths()))
+            }
+        };
+        self.sight = Sight {
+            shown,
+            is_read: true,
+        };
+    }
+}
+
+/// Whether a lead did not answer. One that lacks a shard did.
+fn is_silent(part: Option<&DatacenterSum>) -> bool {
+    part.is_none_or(|part| matches!(part.origin, Origin::Known(_)) && part.missing.is_empty())
+}

@@ -1,0 +1,79 @@
+//! Durable Object shells: load → decide (pure) → write → answer.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`cell`] | one (counter, datacenter, shard); shard 0 is the lead of its datacenter |
+//! | [`group_commit`] | how flushes that arrive together become one commit |
+//! | [`keyed_writes`] | keyed writes, each counted once |
+//! | [`lead`] | what a lead does besides: sums, grants, endings for its shards |
+//! | [`autoscaler`] | how a cell watches its load, and how the number of shards follows it |
+//! | [`cell_store`], [`cell_ledger`], [`cell_samples`] | a cell's rows, those of its keyed writes, and of its samples |
+//! | [`claims`], [`claim_store`] | whose an idempotency key is, and the rows of that |
+//! | [`inbox`], [`inbox_store`] | events that are acknowledged and not counted yet, and their rows |
+//! | [`inbox_consumer`] | how an inbox counts them |
+//! | [`inbox_registry`] | how a root knows of them |
+//! | [`directory`] | one partition of the directory: the roots of its counters |
+//! | [`operations`], [`operation_store`] | settings, set, reset and deletion at a root, each once; the rows of those with a key |
+//! | [`push_sender`] | how a lead tells the root what its datacenter has counted |
+//! | [`push_receiver`] | what a root has heard of its datacenters |
+//! | [`root_rebuild`] | roots whose row was lost, made again |
+//! | [`secrets`] | keys of hashes and salts of visitors, at one partition of the directory |
+//! | [`unsettled_datacenters`] | datacenters that a set or reset could not observe |
+//! | [`lead_notifications`] | how roots end, and how leads are told |
+//! | [`directory_store`] | its rows |
+//! | [`limiter`], [`limiter_store`] | rate limits of one partition of the keys, and their rows |
+//! | [`cell_memory`] | what the cells of an isolate hold together, and how those that rest give it back |
+//! | [`limiter_growth`] | how keys move when the number of limiters changes |
+//! | [`leases`] | how a limiter admits what the world shares |
+//! | [`policies`] | the deployment's policies, at one partition of the directory |
+//! | [`watcher`] | those who show counters to watchers: a hub or a lookout |
+//! | [`hub`], [`live_streams`] | holds the streams of watchers, and how each is reached |
+//! | [`live_reader`] | reads what is watched, once for all |
+//! | [`readable`] | refusing what comes while storage cannot be read |
+//! | [`store`] | SQL, and the schema's version |
+
+mod autoscaler;
+mod cell;
+mod cell_ledger;
+mod cell_memory;
+mod cell_samples;
+mod cell_store;
+mod cell_uniques;
+mod claim_store;
+mod claims;
+mod directory;
+mod directory_store;
+mod group_commit;
+mod hub;
+mod inbox;
+mod inbox_consumer;
+mod inbox_registry;
+mod inbox_store;
+mod keyed_writes;
+mod lead;
+mod lead_notifications;
+mod lease_recalls;
+mod leases;
+mod limiter;
+mod limiter_growth;
+mod limiter_store;
+mod live_reader;
+mod live_streams;
+mod operation_store;
+mod operations;
+mod policies;
+mod push_receiver;
+mod push_sender;
+mod readable;
+mod reservations;
+mod root_rebuild;
+mod secrets;
+mod store;
+mod unsettled_datacenters;
+mod watcher;
+
+pub use cell::Cell;
+pub use directory::Directory;
+pub use inbox::Inbox;
+pub use limiter::Limiter;
+pub use watcher::Watcher;

@@ -1,0 +1,128 @@
+//! The rows of operations that were done under a key, with the first answer that each was given.
+//!
+//! Invariant: the row is written in the commit of the operation. Its claim, among those of keyed writes, stops
+//! the same key from naming a write.
+
+use super::directory_store::DirectoryStore;
+use super::store::{blob, integer};
+use crate::core::counter::id::CounterId;
+use crate::core::counter::ledger::{Keys, WriteKey};
+use crate::protocol::bounds::ANSWER_BYTES_MAX;
+use crate::protocol::messages::{
+    Answered, Done, Fault, Keep, Operated, OperationKey, decode, encode,
+};
+
+/// By slot first, as claims.
+pub(super) const OPERATIONS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS operations (slot INTEGER NOT NULL, \
+    id TEXT NOT NULL, key BLOB NOT NULL, fingerprint BLOB NOT NULL, done BLOB NOT NULL, answer BLOB, \
+    PRIMARY KEY (slot, id, key)) WITHOUT ROWID";
+
+/// An operation that is done under a key.
+pub(super) struct Operation {
+    /// The key.
+    pub(super) key: OperationKey,
+    /// What was done.
+    pub(super) done: Done,
+}
+
+impl DirectoryStore {
+    /// What is known of an operation's key: what was done or answered, that it names something else, or that there is
+    /// no room for it; `None` where it is new.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn operated(
+        &self,
+        counter: &CounterId,
+        key: OperationKey,
+    ) -> Result<Option<Operated>, Fault> {
+        let claims = self.claims()?;
+        if self.claim_of(counter, &claims, key.key)?.is_none() {
+            let is_full = !self.has_room(&claims);
+            return Ok(is_full.then_some(Operated::Full));
+        }
+        let Some((_, fingerprint, done, answer)) = self.operation(counter, key.key)? else {
+            return Ok(Some(Operated::Reused));
+        };
+        if fingerprint != key.fingerprint.to_le_bytes() {
+            return Ok(Some(Operated::Reused));
+        }
+        Ok(Some(match answer {
+            Some(answer) => Operated::Answered(decode(&answer)?),
+            None => Operated::Done(Done {
+                is_repeat: true,
+                ..decode(&done)?
+            }),
+        }))
+    }
+
+    /// Keeps the first answer to an operation. Returns the one that is kept.
+    pub(super) fn keep_answer(&self, keep: &Keep) -> Result<Answered, Fault> {
+        let Some((slot, _, _, kept)) = self.operation(&keep.counter, keep.key)? else {
+            // It was done so long ago that nobody may repeat it.
+            return Ok(keep.answer.clone());
+        };
+        if let Some(kept) = kept {
+            return decode(&kept);
+        }
+        if keep.answer.body.len() <= ANSWER_BYTES_MAX {
+            self.store().run(
+                "UPDATE operations SET answer = ? WHERE slot = ? AND id = ? AND key = ?",
+                vec![
+                    encode(&keep.answer)?.into(),
+                    slot.into(),
+                    keep.counter.as_str().into(),
+                    keep.key.0.to_vec().into(),
+                ],
+            )?;
+        }
+        Ok(keep.answer.clone())
+    }
+
+    /// Writes an operation's row. The caller makes it one commit with the operation.
+    pub(super) fn put_operation(
+        &self,
+        counter: &CounterId,
+        operation: &Operation,
+        generation: u64,
+        now_ms: i64,
+    ) -> Result<(), Fault> {
+        let key = operation.key;
+        let slot = self.claim_for_operation(counter, key.key, generation, now_ms)?;
+        self.store().run(
+            "INSERT INTO operations VALUES (?, ?, ?, ?, ?, NULL)",
+            vec![
+                slot.into(),
+                counter.as_str().into(),
+                key.key.0.to_vec().into(),
+                key.fingerprint.to_le_bytes().to_vec().into(),
+                encode(&operation.done)?.into(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    #[expect(
+        clippy::type_complexity,
+        reason = "a row, taken apart where it is read"
+    )]
+    fn operation(
+        &self,
+        counter: &CounterId,
+        key: WriteKey,
+    ) -> Result<Option<(i64, Vec<u8>, Vec<u8>, Option<Vec<u8>>)>, Fault> {
+        for slot in self.claims()?.slots(Keys::Clients) {
+            let rows = self.store().run(
+                "SELECT slot, fingerprint, done, answer FROM operations WHERE slot = ? AND id = ? AND key = ?",
+                vec![slot.into(), counter.as_str().into(), key.0.to_vec().into()],
+            )?;
+            if let Some([slot, fingerprint, done, answer]) = rows.first().map(Vec::as_slice) {
+                let bytes = |value| blob(value).map(<[u8]>::to_vec).unwrap_or_default();
+                let answer = blob(answer).map(<[u8]>::to_vec);
+                let slot = integer(slot).unwrap_or(0);
+                return Ok(Some((slot, bytes(fingerprint), bytes(done), answer)));
+            }
+        }
+        Ok(None)
+    }
+}

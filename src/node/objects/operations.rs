@@ -1,0 +1,374 @@
+//! Operations on a counter as a whole, at its root: settings, set, reset, deletion. One after the other, since each
+//! holds the counter's lock; each with its key in the same commit.
+//!
+//! Invariants: what an operation observes of a datacenter never grows less, so a baseline is never above what its
+//! cell has counted. Whoever calls its own total the counter's value has stopped before an operation changes
+//! the value otherwise, and learns of it before it counts again.
+
+use super::directory::Directory;
+use super::directory_store::{Duty, Telling};
+use super::lead_notifications::{LEADS_AT_ONCE, duties};
+use super::operation_store::Operation as Record;
+use crate::core::cluster::operation::Cells;
+use crate::core::cluster::root::{Entry, NeedsHome, Root};
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::settings::{Settings, Ttl};
+use crate::core::counter::total::Value;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::open_objects;
+use crate::protocol::messages::{
+    Answered, Condition, DatacenterSum, Done, Fault, Keep, Operate, Operated, Operation, Put, Sum,
+    Wanted,
+};
+use crate::protocol::names::CellAddress;
+
+/// An operation, refused: nothing has changed.
+enum Refused {
+    Fault(Fault),
+    Told(Operated),
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<NeedsHome> for Refused {
+    fn from(_: NeedsHome) -> Self {
+        Self::Told(Operated::NeedsHome)
+    }
+}
+
+impl Directory {
+    pub(super) async fn on_operate(
+        &self,
+        operate: Result<Operate, Fault>,
+    ) -> Result<Operated, Fault> {
+        let operate = operate?;
+        self.readable()?;
+        let lock = self.lock_of(&operate.counter);
+        let _alone = lock.lock().await;
+        if let Some(key) = &operate.key
+            && let Some(known) = self.rows.operated(&operate.counter, *key)?
+        {
+            return Ok(known);
+        }
+        let done = match &operate.operation {
+            Operation::Put(put) => self.put(&operate, put).await,
+            Operation::Set(value) => self.set(&operate, *value, true).await,
+            Operation::Reset => self.set(&operate, Value::default(), false).await,
+            Operation::Delete => self.delete(&operate).await,
+            Operation::SettleHome => self.settle_home(&operate).await,
+        };
+        match done {
+            Ok(done) => Ok(Operated::Done(done)),
+            Err(Refused::Told(told)) => Ok(told),
+            Err(Refused::Fault(fault)) => Err(fault),
+        }
+    }
+
+    pub(super) fn on_keep(&self, keep: Result<Keep, Fault>) -> Result<Answered, Fault> {
+        let keep = keep?;
+        self.readable()?;
+        self.rows.keep_answer(&keep)
+    }
+
+    async fn put(&self, operate: &Operate, put: &Put) -> Result<Done, Refused> {
+        let counter = &operate.counter;
+        let (mut root, created) = self.living_or_new(operate).await?;
+        self.require(operate, &mut root, created).await?;
+        let home = match (&put.home, put.floor) {
+            (None, Some(_)) => root.home_for_bounds(None)?,
+            (home, _) => home.clone(),
+        };
+        if home != root.home {
+            self.require_settled(counter, &mut root).await?;
+            let mut held = root.held.clone();
+            let known =
+                |datacenter: &Datacenter| root.held.iter().any(|(other, _)| other == datacenter);
+            let mut to_stop = root.to_stop_for(home.as_ref());
+            to_stop.retain(|datacenter| !known(datacenter));
+            self.stop(counter, &root, &to_stop).await?;
+            for (datacenter, cells) in self.observe(counter, &root, &to_stop).await {
+                held.push((
+                    datacenter.clone(),
+                    cells.ok_or_else(|| silent(&datacenter))?,
+                ));
+            }
+            held.retain(|(datacenter, _)| Some(datacenter) != home.as_ref());
+            root.move_home(home, held);
+        }
+        if let Some(floor) = put.floor.filter(|_| put.floor != root.settings.floor) {
+            self.require_value_above(counter, &root, floor).await?;
+        }
+        let unique_hash = put.unique_hash.unwrap_or(root.settings.unique_hash);
+        if unique_hash != root.settings.unique_hash {
+            self.require_no_uniques(counter, &root).await?;
+        }
+        let set_at_ms = self.host.now_ms();
+        root.settings = Settings {
+            number: root.settings.number + 1,
+            shards: put.shards,
+            ttl: put.ttl.map(|(seconds, mode)| Ttl {
+                seconds,
+                mode,
+                set_at_ms,
+            }),
+            floor: put.floor,
+            unique_hash,
+        };
+        root.revision += 1;
+        let duties = duties(counter, &root, Telling::Configure);
+        let done = Done {
+            created,
+            generation: root.generation,
+            pending: Vec::new(),
+            home: root.home.clone(),
+            is_repeat: false,
+        };
+        let record = self.record_of(operate, &done);
+        self.save_with(counter, Entry::Live(root), &duties, record)
+            .await?;
+        let pending = self.fulfil(&duties).await?;
+        Ok(Done { pending, ..done })
+    }
+
+    async fn set(&self, operate: &Operate, value: Value, creates: bool) -> Result<Done, Refused> {
+        let counter = &operate.counter;
+        let (mut root, created) = if creates {
+            self.living_or_new(operate).await?
+        } else {
+            // No lead is asked whether it counts one: to be asked opens its object, and leaves a file of it. Also with a
+            // condition: one is looked at only where the call would be done without. Source: RFC 9110, 13.2.1.
+            match self.living(counter, true).await? {
+                Ok(root) => (root, false),
+                Err(_) => return Err(Refused::Told(Operated::NotFound)),
+            }
+        };
+        if root
+            .settings
+            .floor
+            .is_some_and(|floor| value.is_below(floor))
+        {
+            return Err(Refused::Told(Operated::BelowFloor));
+        }
+        self.require(operate, &mut root, created).await?;
+        // It would go on calling its own total the value.
+        let sole: Vec<Datacenter> = root.sole().cloned().into_iter().collect();
+        self.stop(counter, &root, &sole).await?;
+        let seen = self.observe(counter, &root, &root.counting()).await;
+        let is_silent = |(datacenter, cells): &&(Datacenter, Option<Cells>)| {
+            cells.is_none() && sole.contains(datacenter)
+        };
+        if let Some((datacenter, _)) = seen.iter().find(is_silent) {
+            return Err(silent(datacenter).into());
+        }
+        root.set(value, seen, self.host.now_ms());
+        root.revision += 1;
+        let pending = root.operations.unsettled().to_vec();
+        let duties: Vec<Duty> = duties(counter, &root, Telling::Settle)
+            .into_iter()
+            .filter(|duty| pending.contains(&duty.datacenter))
+            .collect();
+        let done = Done {
+            created,
+            generation: root.generation,
+            pending,
+            home: root.home.clone(),
+            is_repeat: false,
+        };
+        let record = self.record_of(operate, &done);
+        self.save_with(counter, Entry::Live(root), &duties, record)
+            .await?;
+        Ok(done)
+    }
+
+    async fn delete(&self, operate: &Operate) -> Result<Done, Refused> {
+        let counter = &operate.counter;
+        let Ok(mut root) = self.living(counter, true).await? else {
+            return Err(Refused::Told(Operated::NotFound));
+        };
+        self.require(operate, &mut root, false).await?;
+        let done = Done {
+            generation: root.generation,
+            ..Done::default()
+        };
+        let record = self.record_of(operate, &done);
+        let pending = self.end(counter, &root, false, record).await?;
+        Ok(Done { pending, ..done })
+    }
+
+    async fn settle_home(&self, operate: &Operate) -> Result<Done, Refused> {
+        let counter = &operate.counter;
+        let Ok(mut root) = self.living(counter, true).await? else {
+            return Err(Refused::Told(Operated::NotFound));
+        };
+        self.give_home(operate, &mut root)?;
+        let home = root.home.clone();
+        let generation = root.generation;
+        // What it is told must hold for good, also where this goes no further. It refuses to decide until it knows.
+        self.save(counter, Entry::Live(root.clone()), &[]).await?;
+        if let Some(home) = &home {
+            let telling = Telling::Configure;
+            self.tell(counter, home, telling, generation, Some(&root))
+                .await?;
+        }
+        Ok(Done {
+            generation,
+            home,
+            ..Done::default()
+        })
+    }
+
+    fn give_home(&self, operate: &Operate, root: &mut Root) -> Result<(), NeedsHome> {
+        let home = root.home_for_bounds(None)?;
+        if root.home.is_none() {
+            let home = home.unwrap_or_else(|| operate.datacenter.clone());
+            root.move_home(Some(home), Vec::new());
+            // Home has one shard, which is a setting to its cells.
+            root.settings.number += 1;
+            root.revision += 1;
+        }
+        Ok(())
+    }
+
+    async fn living_or_new(&self, operate: &Operate) -> Result<(Root, bool), Fault> {
+        let living = self.living_or_lost(&operate.counter, &operate.datacenter);
+        Ok(match living.await? {
+            Ok(root) => (root, false),
+            Err(ended) => (Root::create(ended.as_ref(), self.host.now_ms()), true),
+        })
+    }
+
+    /// Goes on only if the operation's condition holds. Whoever counts has stopped then, and so it holds until the
+    /// operation is done.
+    async fn require(
+        &self,
+        operate: &Operate,
+        root: &mut Root,
+        created: bool,
+    ) -> Result<(), Refused> {
+        let changed = || Refused::Told(Operated::Changed);
+        let asked = match &operate.condition {
+            None => return Ok(()),
+            Some(_) if created => return Err(changed()),
+            Some(Condition::Exists) => return Ok(()),
+            Some(Condition::Unchanged(asked)) => asked,
+        };
+        self.give_home(operate, root)?;
+        let Some(home) = root.home.clone() else {
+            return Err(changed());
+        };
+        let only = std::slice::from_ref(&home);
+        self.stop(&operate.counter, root, only).await?;
+        let seen = self.observe(&operate.counter, root, only).await;
+        let cells = seen.into_iter().next().and_then(|(_, cells)| cells);
+        let cells = cells.ok_or_else(|| silent(&home))?;
+        if asked.is_now(&home, &root.now_at(&home, &cells), &cells) {
+            Ok(())
+        } else {
+            Err(changed())
+        }
+    }
+
+    async fn require_value_above(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+        floor: Value,
+    ) -> Result<(), Refused> {
+        let home: Vec<Datacenter> = root.home.clone().into_iter().collect();
+        self.stop(counter, root, &home).await?;
+        let mut seen = self.observe(counter, root, &home).await;
+        let held = root.held.iter().cloned();
+        seen.extend(held.map(|(datacenter, cells)| (datacenter, Some(cells))));
+        let mut value = root.operations.base();
+        for (datacenter, cells) in seen {
+            let cells = cells.ok_or_else(|| silent(&datacenter))?;
+            value = value.plus(root.operations.beyond(&datacenter, &cells));
+        }
+        if value.is_below(floor) {
+            return Err(Refused::Told(Operated::BelowFloor));
+        }
+        Ok(())
+    }
+
+    /// Goes on only if no unique element was counted. Whoever counts has stopped then, and counts by what is put.
+    async fn require_no_uniques(&self, counter: &CounterId, root: &Root) -> Result<(), Refused> {
+        self.stop(counter, root, &root.counting()).await?;
+        let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
+        let sums = self.sums(counter, root, &all, Wanted::default()).await;
+        for (datacenter, sum) in sums {
+            let sum = sum.ok_or_else(|| silent(&datacenter))?;
+            if !sum.summary.uniques.is_empty() {
+                return Err(Refused::Told(Operated::HashMismatch));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops leads: they and their shards count nothing before they have asked again, which waits for this
+    /// operation.
+    async fn stop(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+        datacenters: &[Datacenter],
+    ) -> Result<(), Fault> {
+        let unstopped = self.suspend(counter, root, datacenters).await;
+        unstopped
+            .first()
+            .map_or(Ok(()), |datacenter| Err(silent(datacenter)))
+    }
+
+    /// What the cells of datacenters have counted; `None` for one that does not answer with all of them.
+    async fn observe(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+        datacenters: &[Datacenter],
+    ) -> Vec<(Datacenter, Option<Cells>)> {
+        let wanted = Wanted {
+            totals_only: true,
+            ..Wanted::default()
+        };
+        let sums = self.sums(counter, root, datacenters, wanted).await;
+        let cells = |(datacenter, sum): (Datacenter, Option<DatacenterSum>)| {
+            (datacenter, sum.map(|sum| sum.cells))
+        };
+        sums.into_iter().map(cells).collect()
+    }
+
+    pub(super) async fn sums(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+        datacenters: &[Datacenter],
+        wanted: Wanted,
+    ) -> Vec<(Datacenter, Option<DatacenterSum>)> {
+        let question = wanted.of(root.generation);
+        let ask = |datacenter: &Datacenter| {
+            let to = CellAddress::lead(counter, datacenter);
+            async move {
+                let ask = Sum { to, question };
+                let sum = open_objects::tell(&self.host, &ask).await.ok();
+                (ask.to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
+            }
+        };
+        all_settled(datacenters.iter().map(ask), LEADS_AT_ONCE).await
+    }
+
+    fn record_of(&self, operate: &Operate, done: &Done) -> Option<Record> {
+        operate.key.map(|key| Record {
+            key,
+            done: done.clone(),
+        })
+    }
+}
+
+pub(super) fn silent(datacenter: &Datacenter) -> Fault {
+    Fault::Unavailable(format!(
+        "datacenter {datacenter} does not answer, and this needs it; nothing was changed"
+    ))
+}

@@ -1,0 +1,218 @@
+//! What a root has heard of its counter's datacenters: leads push it, readers are given it.
+//!
+//! Invariant: it is a merge of what leads have said, so it is true of some moment of each datacenter, the one that
+//! `Heard` names. It is a memory: what is lost of it comes again, since a lead is told what the root has.
+
+use std::collections::HashMap;
+
+use super::directory::Directory;
+use crate::core::cluster::delta::{Gathering, Marks, Taken};
+use crate::core::cluster::push::Pushed;
+use crate::core::cluster::root::Entry;
+use crate::core::cluster::view::View;
+use crate::core::cluster::watch::Watch;
+use crate::core::counter::flush::Refusal;
+use crate::core::counter::id::CounterId;
+use crate::core::counter::memory::{Share, VIEWS_BYTES_MAX};
+use crate::host::Host;
+use crate::node::shared::memory::{self, Kind};
+use crate::node::shared::open_objects;
+use crate::protocol::messages::{Fault, Push, ViewOf, Viewed, WatchLead};
+use crate::protocol::names::CellAddress;
+use crate::protocol::order::in_order;
+
+/// Counters of which a partition has the view in memory at most. Letting one go costs reading its row.
+const GATHERED_MAX: usize = 1_000;
+
+/// What a view takes beside its cells and unique elements, and each of its cells with what is known of its datacenter.
+const VIEW_BYTES: (usize, usize) = (1_024, 256);
+
+/// How often the view of a counter that is watched is written: it changes four times a second, and what is lost is
+/// pushed again.
+const WRITE_EVERY_MS: i64 = 10_000;
+
+/// A counter's view in memory.
+pub(super) struct Gathered {
+    gathering: Gathering,
+    watch: Watch,
+    written_ms: i64,
+    used_ms: i64,
+    /// What it takes in memory, as of when it was last written.
+    bytes: u64,
+}
+
+/// The views that a partition has in memory.
+pub(super) struct PushReceivers {
+    views: HashMap<CounterId, Gathered>,
+    memory: Share,
+}
+
+impl PushReceivers {
+    /// None.
+    pub(super) fn new(host: &Host) -> Self {
+        Self {
+            views: HashMap::new(),
+            memory: memory::share(host, Kind::Views),
+        }
+    }
+
+    fn hold(&mut self) {
+        self.memory
+            .hold(self.views.values().map(|view| view.bytes).sum());
+    }
+
+    /// Lets the views go that were used longest ago, a tenth of them and at least one, where there are too many here or the partitions of
+    /// this isolate hold too much.
+    fn make_room(&mut self) {
+        self.hold();
+        if self.views.len() < GATHERED_MAX && self.memory.has_room(VIEWS_BYTES_MAX) {
+            return;
+        }
+        let used: Vec<i64> = self.views.values().map(|view| view.used_ms).collect();
+        let used = in_order(used, Ord::cmp);
+        let bound = used.get(used.len() / 10).copied().unwrap_or(i64::MAX);
+        self.views.retain(|_, view| view.used_ms > bound);
+        self.hold();
+    }
+}
+
+/// What a view takes in memory: twice what its unique elements take at rest, and its cells.
+fn bytes_of(view: &View) -> u64 {
+    let (one, cell) = VIEW_BYTES;
+    let cells = view.cells().known();
+    u64::try_from(one + cell * cells + 2 * view.uniques().rest_bytes()).unwrap_or(u64::MAX)
+}
+
+impl Directory {
+    /// A lead tells what its datacenter has counted.
+    pub(super) fn on_push(&self, push: Result<Push, Fault>) -> Result<Pushed, Fault> {
+        let Push {
+            counter,
+            datacenter,
+            mut push,
+        } = push?;
+        self.readable()?;
+        push.delta.not_after(self.host.now_ms());
+        let told = push.delta.generation;
+        match self.rows.entry(&counter)? {
+            Some(Entry::Live(root))
+                if root.generation == told && root.datacenters.contains(&datacenter) => {}
+            Some(entry) if entry.generation() > told => {
+                return Err(Fault::Superseded(entry.generation()));
+            }
+            Some(Entry::Ended { generation, .. }) if generation == told => {
+                return Err(Fault::Superseded(generation));
+            }
+            // It ended so long ago that the root has forgotten it, and the lead has yet to hear so.
+            _ if self.rows.is_closing(&counter, told)? => return Err(Fault::Superseded(told)),
+            _ => return Err(Fault::Refused(Refusal::NeedsGrant)),
+        }
+        let now_ms = self.host.now_ms();
+        self.with_gathered(&counter, told, |gathered| {
+            let have = match gathered.gathering.take(&datacenter, &push.delta) {
+                Taken::Over(have, _) => have,
+                Taken::Outdated(generation) => return Err(Fault::Superseded(generation)),
+            };
+            let watch = &mut gathered.watch;
+            watch.heard(now_ms, &datacenter, push.watched_for_ms);
+            let watch_for_ms = watch.lease_ms(now_ms);
+            let is_due = now_ms.abs_diff(gathered.written_ms) >= WRITE_EVERY_MS.unsigned_abs();
+            if watch_for_ms == 0 || is_due {
+                gathered.written_ms = now_ms;
+                let gathering = &gathered.gathering;
+                let at_rest = gathering.feed().view().at_rest();
+                gathered.bytes = bytes_of(gathering.feed().view());
+                self.rows.put_view(&counter, &at_rest, gathering.marks())?;
+            }
+            Ok(Pushed {
+                number: push.number,
+                have,
+                watch_for_ms,
+            })
+        })
+    }
+
+    /// What is known of a counter; whoever goes on asking has the leads push what changes.
+    pub(super) fn on_view(&self, asked: Result<ViewOf, Fault>) -> Result<Option<Viewed>, Fault> {
+        let ViewOf {
+            counter,
+            watches,
+            of_one,
+        } = asked?;
+        self.readable()?;
+        let Some(root) = self.listed(&counter)? else {
+            return Ok(None);
+        };
+        if !root.inboxes.is_empty() {
+            self.look_for_drained(&counter, &root);
+        }
+        if !of_one && root.datacenters.len() <= 1 {
+            return Ok(Some(Viewed { root, view: None }));
+        }
+        let now_ms = self.host.now_ms();
+        let view = self.with_gathered(&counter, root.generation, |gathered| {
+            if watches {
+                gathered.watch.asked(now_ms);
+                let due = gathered.watch.tell(now_ms, root.datacenters.iter());
+                let for_ms = gathered.watch.lease_ms(now_ms);
+                for datacenter in due {
+                    let to = CellAddress::lead(&counter, &datacenter);
+                    self.tell_watched(to, root.generation, for_ms);
+                }
+            }
+            Ok(gathered.gathering.feed().view().at_rest())
+        })?;
+        Ok(Some(Viewed {
+            root,
+            view: Some(view),
+        }))
+    }
+
+    /// Tells a lead that somebody watches. Nobody waits for it: it is told again until it pushes.
+    fn tell_watched(&self, to: CellAddress, generation: u64, for_ms: u32) {
+        let host = self.host.clone();
+        self.object.wait_until(async move {
+            let watch = WatchLead {
+                to,
+                generation,
+                for_ms,
+            };
+            let _ = open_objects::tell(&host, &watch).await;
+        });
+    }
+
+    /// Works with what is known of a counter's generation, read from its row where it is not in memory.
+    fn with_gathered<T>(
+        &self,
+        counter: &CounterId,
+        generation: u64,
+        work: impl FnOnce(&mut Gathered) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let now_ms = self.host.now_ms();
+        let mut all = self.gathered.borrow_mut();
+        if !all.views.contains_key(counter) {
+            let stored = self.rows.view(counter)?;
+            let (view, marks) = stored.unwrap_or_else(|| (View::new(generation), Marks::new()));
+            all.make_room();
+            let bytes = bytes_of(&view);
+            let gathered = Gathered {
+                gathering: Gathering::new(view, marks, self.host.random()),
+                watch: Watch::default(),
+                written_ms: 0,
+                used_ms: now_ms,
+                bytes,
+            };
+            all.views.insert(counter.clone(), gathered);
+        }
+        let missing = || Fault::Broken("a view is not in memory".to_owned());
+        let gathered = all.views.get_mut(counter).ok_or_else(missing)?;
+        gathered.used_ms = now_ms;
+        gathered.gathering.begin(generation);
+        work(gathered)
+    }
+
+    /// A counter has ended: what was known of it goes with its row.
+    pub(super) fn forget_gathered(&self, counter: &CounterId) {
+        self.gathered.borrow_mut().views.remove(counter);
+    }
+}

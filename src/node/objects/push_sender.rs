@@ -1,0 +1,307 @@
+//! How a lead tells the root what its datacenter has counted: often while somebody elsewhere watches, else at most
+//! once a minute.
+//!
+//! Invariant: what is pushed is state, gathered from all cells of the datacenter, so a push that is lost, late or
+//! repeated does no harm. Nothing that is acknowledged waits for a push.
+
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+
+use super::cell::Core;
+use crate::core::cluster::push::{CHECKPOINT_MS, PUSH_MS, Pusher, QUIET_MS};
+use crate::core::cluster::view::{DatacenterState, View};
+use crate::core::counter::flush::Refusal;
+use crate::core::counter::merge::Question;
+use crate::host::Host;
+use crate::node::shared::call;
+use crate::node::shared::metrics;
+use crate::protocol::messages::{Fault, Push, Sum, Suspend, WatchLead, encode};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::CellAddress;
+
+/// The shortest time until the alarm rings for a push.
+const ALARM_MS_MIN: i64 = 1_000;
+
+/// What a lead remembers of its pushes, in memory.
+#[derive(Default)]
+pub(super) struct Pushing {
+    /// Of one generation.
+    pusher: Option<(u64, Pusher)>,
+    /// Whether somebody sees to the pushes that are due while the counter is watched.
+    is_driven: bool,
+    /// Wakes whoever does, while it waits for the next one to be due.
+    wake: Option<oneshot::Sender<()>>,
+    /// When the alarm rings for the next push, unix milliseconds; 0 for never.
+    armed_ms: i64,
+}
+
+impl Pushing {
+    /// Forgets what was pushed, as a restart does. The alarm stays.
+    pub(super) fn forget(&mut self) {
+        self.pusher = None;
+    }
+
+    fn of(&mut self, host: &Host, generation: u64) -> &mut Pusher {
+        if self
+            .pusher
+            .as_ref()
+            .is_none_or(|(own, _)| *own != generation)
+        {
+            self.pusher = None;
+        }
+        let made = || (generation, Pusher::new(generation, host.random()));
+        let (_, pusher) = self.pusher.get_or_insert_with(made);
+        pusher
+    }
+}
+
+impl Core {
+    /// Lead: its datacenter has counted something, or may have.
+    pub(super) fn note_change(self: &Rc<Self>, now_ms: i64) {
+        let Some(generation) = self.led_generation() else {
+            return;
+        };
+        self.pushing
+            .borrow_mut()
+            .of(&self.host, generation)
+            .changed(now_ms);
+        self.see_to_pushes(now_ms);
+    }
+
+    /// What it counts for, if it is a lead that counts. With every commit, so nothing is copied.
+    fn led_generation(&self) -> Option<u64> {
+        let generation = self.state.borrow().generation()?;
+        let me = self.address.borrow();
+        me.as_ref()
+            .is_some_and(CellAddress::is_lead)
+            .then_some(generation)
+    }
+
+    /// Who it is besides.
+    fn as_lead(&self) -> Option<(CellAddress, u64)> {
+        let generation = self.led_generation()?;
+        let me = self.address.borrow().clone();
+        me.map(|me| (me, generation))
+    }
+
+    /// Lead: somebody elsewhere watches.
+    pub(super) fn on_watch(self: &Rc<Self>, watch: Result<WatchLead, Fault>) -> Result<(), Fault> {
+        let watch = watch?;
+        self.readable()?;
+        if let Some((_, generation)) = self.as_lead().filter(|(_, own)| *own == watch.generation) {
+            let now_ms = self.host.now_ms();
+            let mut pushing = self.pushing.borrow_mut();
+            pushing
+                .of(&self.host, generation)
+                .watch(now_ms, watch.for_ms);
+            drop(pushing);
+            self.see_to_pushes(now_ms);
+        }
+        Ok(())
+    }
+
+    /// Has the next push sent when it is due, by whoever does that already, by a loop while somebody watches,
+    /// or by the alarm.
+    fn see_to_pushes(self: &Rc<Self>, now_ms: i64) {
+        self.see_to_pushes_in(now_ms, ALARM_MS_MIN);
+    }
+
+    /// As [`Core::see_to_pushes`]; the alarm rings in `alarm_ms_min` at the earliest.
+    fn see_to_pushes_in(self: &Rc<Self>, now_ms: i64, alarm_ms_min: i64) {
+        let mut pushing = self.pushing.borrow_mut();
+        if pushing.is_driven {
+            // What is due next may be due sooner now.
+            if let Some(wake) = pushing.wake.take() {
+                let _ = wake.send(());
+            }
+            return;
+        }
+        // What it counted for has ended: nobody is told of it any more.
+        if pushing.pusher.as_ref().map(|(own, _)| *own) != self.led_generation() {
+            pushing.pusher = None;
+        }
+        let Some((_, pusher)) = pushing.pusher.as_ref() else {
+            return;
+        };
+        if pusher.is_watched(now_ms) && pusher.due_ms(now_ms).is_some() {
+            pushing.is_driven = true;
+            let core = self.clone();
+            self.object
+                .wait_until(async move { core.push_while_watched().await });
+            return;
+        }
+        let Some(due_ms) = pusher.due_ms(now_ms) else {
+            return;
+        };
+        // What could not be sent now is not tried at once again.
+        let due_ms = due_ms.max(now_ms.saturating_add(alarm_ms_min));
+        if pushing.armed_ms < now_ms || pushing.armed_ms > due_ms {
+            pushing.armed_ms = due_ms;
+            drop(pushing);
+            self.arm_at(due_ms);
+        }
+    }
+
+    async fn push_while_watched(self: Rc<Self>) {
+        while let Some(due_ms) = self.next_watched_push() {
+            let now_ms = self.host.now_ms();
+            if due_ms > now_ms {
+                let (wake, woken) = oneshot::channel();
+                self.pushing.borrow_mut().wake = Some(wake);
+                let wait_ms = u64::try_from(due_ms - now_ms).unwrap_or(1);
+                self.host.within_ms(wait_ms, woken).await;
+                continue;
+            }
+            // None is waited for: a lost one must not cost its time-out.
+            match self.gather_push(now_ms).await {
+                Some(push) => {
+                    let core = self.clone();
+                    self.object
+                        .wait_until(async move { core.send_push(push).await });
+                }
+                // Without anything to wait for the clock would stand still.
+                None => {
+                    let wait_ms = u64::try_from(PUSH_MS).unwrap_or(1);
+                    self.host.sleep_ms(wait_ms).await;
+                }
+            }
+        }
+        self.pushing.borrow_mut().is_driven = false;
+        self.see_to_pushes(self.host.now_ms());
+    }
+
+    /// When the next push is due; `None` once nobody watches.
+    fn next_watched_push(&self) -> Option<i64> {
+        let now_ms = self.host.now_ms();
+        let (_, generation) = self.as_lead()?;
+        let has_shards = self.state.borrow().spread() > 1;
+        let mut pushing = self.pushing.borrow_mut();
+        let pusher = pushing.of(&self.host, generation);
+        if has_shards {
+            // They do not tell each flush, so they are asked.
+            pusher.changed(now_ms);
+        }
+        pusher.due_ms(now_ms).filter(|_| pusher.is_watched(now_ms))
+    }
+
+    /// The push that is due.
+    async fn gather_push(&self, now_ms: i64) -> Option<Push> {
+        let (me, generation) = self.as_lead()?;
+        let wants_state = self
+            .pushing
+            .borrow_mut()
+            .of(&self.host, generation)
+            .wants_state(now_ms);
+        let state = if wants_state {
+            Some(self.gather(&me, generation).await?)
+        } else {
+            None
+        };
+        let push = self
+            .pushing
+            .borrow_mut()
+            .of(&self.host, generation)
+            .take(now_ms, state.as_ref())?;
+        Some(Push {
+            counter: me.counter,
+            datacenter: me.datacenter,
+            push,
+        })
+    }
+
+    /// What the datacenter has counted, as far as its shards answer.
+    async fn gather(&self, me: &CellAddress, generation: u64) -> Option<View> {
+        let as_of_ms = self.host.now_ms();
+        let sum = Sum {
+            to: me.clone(),
+            question: Question::plain(generation),
+        };
+        let sum = self.on_sum(Ok(sum)).await.ok()?;
+        Some(View::of(DatacenterState {
+            generation,
+            datacenter: &me.datacenter,
+            cells: &sum.cells,
+            // Of shards that do not answer it is not known what they have counted by now.
+            as_of_ms: if sum.missing.is_empty() { as_of_ms } else { 0 },
+            last_write_ms: sum.summary.last_write_ms,
+            uniques: sum.summary.uniques,
+        }))
+    }
+
+    async fn send_push(self: Rc<Self>, push: Push) {
+        count_push(&self.host, &push);
+        let answer = call(&self.host, &push).await;
+        match answer {
+            Ok(pushed) => {
+                let now_ms = self.host.now_ms();
+                if let Some((_, generation)) = self.as_lead() {
+                    let mut pushing = self.pushing.borrow_mut();
+                    pushing
+                        .of(&self.host, generation)
+                        .confirmed(now_ms, &pushed);
+                }
+                self.see_to_pushes(now_ms);
+            }
+            // The root has lost its row: it is told again what it had granted.
+            Err(Fault::Refused(Refusal::NeedsGrant)) => {
+                if let Some((me, _)) = self.as_lead() {
+                    let _ = self.register_again(&me).await;
+                }
+            }
+            Err(Fault::Superseded(_)) => self.stop_counting(push.push.delta.generation).await,
+            Err(_) => self.see_to_pushes(self.host.now_ms()),
+        }
+    }
+
+    /// Lead: what it counts for is over, though nobody has told it to drop it yet. What it acknowledged from now on
+    /// would be in no sum, so neither it nor its shards count before they have asked the root.
+    async fn stop_counting(&self, generation: u64) {
+        let Some((to, _)) = self.as_lead().filter(|(_, own)| *own == generation) else {
+            return;
+        };
+        if self
+            .on_suspend(Ok(Suspend { to, generation }))
+            .await
+            .is_ok()
+        {
+            self.pushing.borrow_mut().pusher = None;
+        }
+    }
+
+    /// Lead: pushes what is due, from its alarm. After a restart it does not know what the root has.
+    pub(super) async fn push_from_alarm(self: &Rc<Self>) {
+        let Some((_, generation)) = self.as_lead() else {
+            return;
+        };
+        let now_ms = self.host.now_ms();
+        {
+            let mut pushing = self.pushing.borrow_mut();
+            pushing.armed_ms = 0;
+            if pushing.pusher.is_none() {
+                let since_ms = now_ms.saturating_sub(CHECKPOINT_MS);
+                pushing.of(&self.host, generation).changed(since_ms);
+            }
+        }
+        match self.gather_push(now_ms).await {
+            Some(push) => {
+                self.clone().send_push(push).await;
+                self.see_to_pushes(now_ms);
+            }
+            // It is still being written. Each look costs a row, so the next is as late as finds the object open.
+            None => self.see_to_pushes_in(now_ms, QUIET_MS.1),
+        }
+    }
+}
+
+/// Notes a push that leaves, and how large it is.
+fn count_push(host: &Host, push: &Push) {
+    let bytes = encode(push).map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    let (pushes, pushed_bytes) = if push.push.watched_for_ms > 0 {
+        (Metric::PushWatched, Metric::PushBytesWatched)
+    } else {
+        (Metric::PushCheckpoint, Metric::PushBytesCheckpoint)
+    };
+    metrics::count(host, pushes);
+    metrics::add(host, pushed_bytes, bytes);
+}

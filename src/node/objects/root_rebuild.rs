@@ -1,0 +1,61 @@
+//! Roots whose row was lost: made again from what a lead still counts.
+//!
+//! Invariant: a counter is created only where nothing is known of it here, nor at the lead of the datacenter that asks
+//! for it. So a lost row does not become a second creation there, which would end what is counted. A datacenter
+//! that nobody asks is heard of with its next push, and until then what it holds is not in the sum: such a root
+//! says that it may lack some.
+
+use super::directory::Directory;
+use crate::core::cluster::root::{Entry, Root};
+use crate::core::counter::grant::Grant;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::node::shared::call;
+use crate::protocol::messages::{Fault, Held};
+use crate::protocol::names::CellAddress;
+
+impl Directory {
+    /// The living root; where nothing at all is known of the counter, the lead of this datacenter is asked first whether
+    /// it counts one. One call, where a counter is created. The caller holds the lock.
+    ///
+    /// # Errors
+    /// `Unavailable` where that lead does not answer.
+    pub(super) async fn living_or_lost(
+        &self,
+        counter: &CounterId,
+        datacenter: &Datacenter,
+    ) -> Result<Result<Root, Option<Entry>>, Fault> {
+        let living = self.living(counter, true).await?;
+        if !matches!(living, Err(None)) {
+            return Ok(living);
+        }
+        let to = CellAddress::lead(counter, datacenter);
+        let held = call(&self.host, &Held { to }).await?;
+        match held {
+            Some(held) => {
+                self.adopt(counter, datacenter, &held).await?;
+                self.living(counter, true).await
+            }
+            None => Ok(living),
+        }
+    }
+
+    /// Takes a lead's word for what the root had granted it, where nothing at all is known of the counter here, or of an
+    /// older generation only: the row, or its newest state, was lost.
+    pub(super) async fn adopt(
+        &self,
+        counter: &CounterId,
+        datacenter: &Datacenter,
+        held: &Grant,
+    ) -> Result<(), Fault> {
+        let known = self.rows.entry(counter)?;
+        let is_lost = known.is_none_or(|entry| entry.generation() < held.generation);
+        // A lead that was not told of an end yet knows of a generation that is over.
+        if !is_lost || self.rows.is_closing(counter, held.generation)? {
+            return Ok(());
+        }
+        self.host
+            .warn("a root was lost, and is made again from what its lead knows");
+        let root = Root::adopt(held, datacenter, self.host.now_ms());
+        self.save(counter, Entry::Live(root), &[]).await
+    }
+}

@@ -1,0 +1,72 @@
+//! Datacenters that the last set or reset could not observe: what they hold is part of no value before the root has
+//! heard of them.
+//!
+//! Invariant: a datacenter is settled once for each operation, in one commit of the root.
+
+use super::directory::Directory;
+use super::operations::silent;
+use crate::core::cluster::operation::Heard;
+use crate::core::cluster::root::{Entry, Root};
+use crate::core::counter::id::CounterId;
+use crate::protocol::messages::{Fault, Settle, Wanted};
+
+/// How far into the future a write's stamp may lie: what is counted since an operation is asked for up to then.
+const AHEAD_SECONDS: i64 = 60;
+
+impl Directory {
+    /// Settles whichever datacenters answer now that the last operation could not observe.
+    pub(super) async fn on_settle(
+        &self,
+        settle: Result<Settle, Fault>,
+    ) -> Result<Option<Root>, Fault> {
+        let Settle { counter } = settle?;
+        self.readable()?;
+        let lock = self.lock_of(&counter);
+        let _alone = lock.lock().await;
+        let Ok(mut root) = self.living(&counter, false).await? else {
+            return Ok(None);
+        };
+        if self.settle_those_that_answer(&counter, &mut root).await {
+            root.revision += 1;
+            self.save(&counter, Entry::Live(root.clone()), &[]).await?;
+        }
+        Ok(Some(root))
+    }
+
+    /// Settles what can be. Returns whether anything could.
+    async fn settle_those_that_answer(&self, counter: &CounterId, root: &mut Root) -> bool {
+        let unsettled = root.operations.unsettled().to_vec();
+        let from = root.operations.at_ms().div_euclid(1_000);
+        let wanted = Wanted {
+            window: Some((from, self.host.now_ms().div_euclid(1_000) + AHEAD_SECONDS)),
+            totals_only: true,
+            ..Wanted::default()
+        };
+        let mut is_news = false;
+        for (datacenter, sum) in self.sums(counter, root, &unsettled, wanted).await {
+            let Some(sum) = sum else { continue };
+            let heard = Heard {
+                since: sum.summary.window.count,
+                last_write_ms: sum.summary.last_write_ms,
+                cells: sum.cells,
+            };
+            is_news |= root.operations.settle(&datacenter, &heard);
+        }
+        is_news
+    }
+
+    /// Goes on only if all datacenters are part of the value: whoever becomes home decides by it, and is not
+    /// told of what is heard of others later.
+    pub(super) async fn require_settled(
+        &self,
+        counter: &CounterId,
+        root: &mut Root,
+    ) -> Result<(), Fault> {
+        if root.operations.unsettled().is_empty() {
+            return Ok(());
+        }
+        self.settle_those_that_answer(counter, root).await;
+        let unsettled = root.operations.unsettled().first();
+        unsettled.map_or(Ok(()), |datacenter| Err(silent(datacenter)))
+    }
+}

@@ -1,0 +1,51 @@
+//! The Durable Object of live views. An object is a hub or a lookout, by what it is asked; neither stores more than its alarm.
+
+use std::rc::Rc;
+
+use super::hub::Hub;
+use super::live_reader::LiveReader;
+use super::live_streams::answer_close;
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply, Shell, Socket, dispatch};
+use crate::protocol::messages::{Call, Fault, Join, Look};
+
+/// A hub or a lookout, as the platform sees it.
+pub struct Watcher {
+    hub: Rc<Hub>,
+    lookout: Rc<LiveReader>,
+}
+
+impl Shell for Watcher {
+    fn start(object: Object, host: Host) -> Self {
+        Self {
+            lookout: Rc::new(LiveReader::new(object.clone(), host.clone())),
+            hub: Rc::new(Hub::new(object, host)),
+        }
+    }
+
+    async fn answer(&self, arrived: Arrived) -> Reply {
+        if arrived.path == Join::PATH {
+            return self.hub.on_join(&arrived).await;
+        }
+        dispatch!(&arrived, asked, {
+            Look => self.lookout.on_look(asked).await,
+        })
+    }
+
+    async fn alarm(&self) -> Result<(), Fault> {
+        self.hub.on_alarm().await
+    }
+
+    fn on_message(&self, socket: Rc<dyn Socket>, text: Option<String>) {
+        self.hub.on_message(&*socket, text);
+    }
+
+    fn on_close(&self, socket: Rc<dyn Socket>, said: Option<(u16, String)>) {
+        answer_close(&*socket, said);
+        self.hub.on_close(&*socket);
+    }
+
+    fn on_error(&self, socket: Rc<dyn Socket>) {
+        self.hub.on_close(&*socket);
+    }
+}

@@ -1,0 +1,154 @@
+//! Messages on their way: a call is a POST whose path names it and whose body is postcard; the
+//! answer is a postcard `Result`. Any failure below that is `Unavailable`.
+
+use std::rc::Rc;
+
+use crate::core::cluster::region::location_hint;
+use crate::core::cluster::ring::Ring;
+use crate::core::cluster::spread::{Counts, Rings};
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::host::{Host, State, Stream, Target};
+use crate::protocol::limits::PolicyName;
+use crate::protocol::messages::{Call, Fault, decode, encode};
+use crate::protocol::names::{self, Address, CellAddress, LimiterAddress, Placement};
+
+/// How long one message may take before its sender looks elsewhere.
+pub const CALL_MS_MAX: u64 = 5_000;
+
+/// The directory's partitions.
+struct Partitions(Ring);
+
+impl State for Partitions {
+    fn begin(_host: &Host) -> Self {
+        Self(Ring::new(names::DIRECTORY_PARTITIONS))
+    }
+}
+
+/// How keys are spread over limiters, as this isolate's variables say it: they never change. Apart from the partitions, since
+/// most isolates never ask a limiter, and rings take time to make.
+struct Limiters(Rc<Rings>);
+
+impl State for Limiters {
+    fn begin(host: &Host) -> Self {
+        let count = |name: &str| host.number(name);
+        Self(Rc::new(Rings::new(Counts {
+            now: count(names::LIMITER_COUNT).unwrap_or(names::LIMITER_PARTITIONS),
+            before: count(names::LIMITER_COUNT_BEFORE),
+        })))
+    }
+}
+
+/// Sends a message to who receives it.
+///
+/// # Errors
+/// What the receiver answers, or `Unavailable` where it does not.
+pub async fn call<C: Call>(host: &Host, message: &C) -> Result<C::Answer, Fault> {
+    call_within(host, message, CALL_MS_MAX).await
+}
+
+/// Sends a message to who receives it, and must answer within a time.
+///
+/// # Errors
+/// As [`call`].
+pub async fn call_within<C: Call>(
+    host: &Host,
+    message: &C,
+    milliseconds: u64,
+) -> Result<C::Answer, Fault> {
+    let to = target(host, message.to());
+    let bytes = exchange(host, to, C::PATH, encode(message)?, milliseconds).await?;
+    answer_of::<C>(&bytes)
+}
+
+/// Where an address is reached.
+fn target(host: &Host, address: Address<'_>) -> Target {
+    placement(host, address).map_or(Target::Aggregator, Target::Object)
+}
+
+/// The object of an address; `None` for the aggregator, which is none.
+fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
+    Some(match address {
+        Address::Root(counter) => names::directory(partition_of(host, counter)),
+        Address::Directory(partition) => names::directory(partition),
+        Address::Cell(address) => names::cell(address),
+        Address::Lead(counter, datacenter) => names::cell(&CellAddress::lead(counter, datacenter)),
+        Address::Inbox(inbox) => names::inbox(inbox),
+        Address::Limiter(address) => names::limiter(address),
+        Address::Lookout(partition) => names::lookout(partition),
+        Address::Hub(datacenter, number) => names::hub(location_hint(datacenter), number),
+        Address::Aggregator => return None,
+    })
+}
+
+/// The partition of the directory that holds a counter's root.
+pub fn partition_of(host: &Host, counter: &CounterId) -> u32 {
+    host.state::<Partitions>().0.partition_of(counter.as_str())
+}
+
+/// The limiter of a key, in a datacenter or of the world.
+pub fn limiter_of(
+    host: &Host,
+    datacenter: Option<&Datacenter>,
+    policy: &PolicyName,
+    key: &CounterId,
+) -> LimiterAddress {
+    LimiterAddress {
+        datacenter: datacenter.cloned(),
+        partition: limiters(host).now(&limiter_key(policy, key)),
+    }
+}
+
+/// What decides by which limiter a key is judged.
+pub fn limiter_key(policy: &PolicyName, key: &CounterId) -> String {
+    [policy.as_str(), "/", key.as_str()].concat()
+}
+
+/// How keys are spread over limiters, as this isolate's variables say it.
+pub fn limiters(host: &Host) -> Rc<Rings> {
+    host.state::<Limiters>().0.clone()
+}
+
+/// Carries bytes, and the answer back. Not generic, so that the code for it is there once (it was 30 KB of Wasm when it was not).
+async fn exchange(
+    host: &Host,
+    to: Target,
+    path: &'static str,
+    message: Vec<u8>,
+    milliseconds: u64,
+) -> Result<Vec<u8>, Fault> {
+    let sent = host.platform().send(to, path, message);
+    match host.within_ms(milliseconds, sent).await {
+        Some(Ok(bytes)) => Ok(bytes),
+        Some(Err(error)) => Err(Fault::Unavailable(format!("{path} failed: {error}"))),
+        None => Err(Fault::Unavailable(format!(
+            "{path} took over {milliseconds} ms"
+        ))),
+    }
+}
+
+fn answer_of<C: Call>(bytes: &[u8]) -> Result<C::Answer, Fault> {
+    decode::<Result<C::Answer, Fault>>(bytes).unwrap_or_else(|_| {
+        // Not our encoding: the platform's own error page, so the call did not get through.
+        Err(Fault::Unavailable(format!("{} was not answered", C::PATH)))
+    })
+}
+
+/// Asks an object for a stream; `upgrade` is the protocol that its client wants instead of HTTP.
+///
+/// # Errors
+/// `Unavailable` where the object does not answer, `Broken` where the message is for none.
+pub async fn stream<C: Call>(
+    host: &Host,
+    message: &C,
+    upgrade: Option<&str>,
+) -> Result<Stream, Fault> {
+    let upgrade = upgrade.map(str::to_owned);
+    let no_object = || Fault::Broken(format!("{} has no stream", C::PATH));
+    let to = placement(host, message.to()).ok_or_else(no_object)?;
+    let sent = host.platform().open(to, C::PATH, encode(message)?, upgrade);
+    let failed = |what: String| Fault::Unavailable(format!("{} {what}", C::PATH));
+    match host.within_ms(CALL_MS_MAX, sent).await {
+        Some(answered) => answered.map_err(|error| failed(format!("failed: {error}"))),
+        None => Err(failed(format!("took over {CALL_MS_MAX} ms"))),
+    }
+}

@@ -1,0 +1,171 @@
+//! How messages about keyed writes are carried: [`crate::protocol::keyed`] says which.
+//!
+//! Invariant: every call here may be repeated without harm.
+
+use super::call_within;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::{Keyed, Keys, WriteKey};
+use crate::host::Host;
+use crate::protocol::batch::keyed::Calls;
+use crate::protocol::keyed::{self, Bounded, Carrier, Landed};
+use crate::protocol::messages::{
+    Claim, Claimed, Count, Counted, Fault, FindClaims, Holder, Owner, Recall,
+};
+use crate::protocol::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
+
+/// Time for the first attempt of a call, and for its retry.
+const ATTEMPTS_MS: [u64; 2] = [1_500, 1_000];
+
+/// Calls the objects of one counter: to count, or to ask what was counted, which changes nothing.
+struct Caller<'a> {
+    host: &'a Host,
+    counter: &'a CounterId,
+    is_recall: bool,
+    keys: Keys,
+}
+
+impl<'a> Caller<'a> {
+    fn new(host: &'a Host, counter: &'a CounterId, keys: Keys) -> Self {
+        Self {
+            host,
+            counter,
+            is_recall: false,
+            keys,
+        }
+    }
+
+    /// One that changes nothing.
+    fn asking(host: &'a Host, counter: &'a CounterId) -> Self {
+        Self {
+            is_recall: true,
+            ..Self::new(host, counter, Keys::Clients)
+        }
+    }
+}
+
+impl Carrier for Caller<'_> {
+    /// Where the deployment says that clients always come back to the same datacenter, the keys are there, and the
+    /// root is not asked.
+    async fn claim(
+        &self,
+        here: &Datacenter,
+        keys: Vec<WriteKey>,
+        struck_at: Option<Holder>,
+    ) -> Result<Claimed, Fault> {
+        let (host, counter) = (self.host, self.counter);
+        if (struck_at.is_none() || self.is_recall) && is_local(host) {
+            return Ok(Claimed {
+                generation: 0,
+                owners: vec![Owner::Lead(Holder::first(here)); keys.len()],
+            });
+        }
+        if self.is_recall {
+            let find = FindClaims {
+                counter: counter.clone(),
+                keys,
+            };
+            return twice(|milliseconds| call_within(host, &find, milliseconds)).await;
+        }
+        let claim = Claim {
+            counter: counter.clone(),
+            datacenter: here.clone(),
+            keys,
+            struck_at,
+            whose: self.keys,
+        };
+        twice(|milliseconds| call_within(host, &claim, milliseconds)).await
+    }
+
+    async fn count(
+        &self,
+        lead: &Datacenter,
+        moves: Option<u32>,
+        writes: Vec<Keyed>,
+    ) -> Result<Counted, Fault> {
+        let to = CellAddress::lead(self.counter, lead);
+        if self.is_recall {
+            let recall = Recall { to, writes };
+            return twice(|milliseconds| call_within(self.host, &recall, milliseconds)).await;
+        }
+        let count = Count::new(to, writes, moves, self.keys);
+        let [first, second] = ATTEMPTS_MS;
+        match call_within(self.host, &count, first).await {
+            Err(Fault::Unavailable(_)) => {
+                let counted = call_within(self.host, &count, second).await?;
+                keyed::after_unknown(moves, counted)
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// Counts keyed writes of one counter. Returns what became of each, in their order. Cost: as
+/// [`keyed::count_claimed`].
+pub async fn count_keyed(
+    host: &Host,
+    counter: &CounterId,
+    here: &Datacenter,
+    writes: &[Keyed],
+    keys: Keys,
+) -> Vec<Landed> {
+    let caller = Caller::new(host, counter, keys);
+    keyed::count_claimed(&caller, here, writes).await
+}
+
+/// As [`count_keyed`], or as [`recall_keyed`] where they are nobody's, with no more calls than are left: the writes of
+/// others fail with [`Fault::TooMany`].
+pub async fn count_bounded(
+    host: &Host,
+    counter: &CounterId,
+    here: &Datacenter,
+    writes: &[Keyed],
+    calls: &Calls,
+    keys: Option<Keys>,
+) -> Vec<Landed> {
+    let carrier = keys.map_or_else(
+        || Caller::asking(host, counter),
+        |keys| Caller::new(host, counter, keys),
+    );
+    keyed::count_claimed(&Bounded { carrier, calls }, here, writes).await
+}
+
+/// Says what became of keyed writes of one counter that may not be counted now, because their times are out of
+/// range. Returns what became of each, in their order: [`crate::core::counter::ledger::KeyedOutcome::Unknown`] where it was not counted. Nothing is
+/// claimed, and no counter appears. Cost: as [`keyed::count_claimed`].
+pub async fn recall_keyed(
+    host: &Host,
+    counter: &CounterId,
+    here: &Datacenter,
+    writes: &[Keyed],
+) -> Vec<Landed> {
+    let caller = Caller::asking(host, counter);
+    keyed::count_claimed(&caller, here, writes).await
+}
+
+/// Counts writes whose keys only their sender knows. Returns what became of each, in their order. Cost: as
+/// [`keyed::count_unclaimed`].
+pub async fn count_unclaimed(
+    host: &Host,
+    counter: &CounterId,
+    lead: &Datacenter,
+    writes: &[Keyed],
+    keys: Keys,
+) -> Vec<Landed> {
+    let caller = Caller::new(host, counter, keys);
+    keyed::count_unclaimed(&caller, lead, writes).await
+}
+
+fn is_local(host: &Host) -> bool {
+    host.setting(IDEMPOTENCY).as_deref() == Some(IDEMPOTENCY_DATACENTER)
+}
+
+/// Calls, and once more where the outcome is unknown.
+async fn twice<T, F: Future<Output = Result<T, Fault>>>(
+    attempt: impl Fn(u64) -> F,
+) -> Result<T, Fault> {
+    let [first, second] = ATTEMPTS_MS;
+    match attempt(first).await {
+        Err(Fault::Unavailable(_)) => attempt(second).await,
+        outcome => outcome,
+    }
+}

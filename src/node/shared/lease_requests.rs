@@ -1,0 +1,34 @@
+//! How a holder of leases reaches the limiter that lends.
+
+use super::{call, call_within};
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::limit::holders::Due;
+use crate::core::limit::lease::Answer;
+use crate::host::Host;
+use crate::protocol::limits::PolicyName;
+use crate::protocol::messages::{Fault, Lease};
+
+/// Sends a holder's request to the limiter of a datacenter, or to that of the world.
+///
+/// # Errors
+/// The limiter's, or `Unavailable`.
+pub async fn lend(
+    host: &Host,
+    datacenter: Option<&Datacenter>,
+    due: &Due,
+    milliseconds: u64,
+) -> Result<Answer, Fault> {
+    let broken = || Fault::Broken("a lease of no valid name or key".to_owned());
+    let name = PolicyName::try_from(due.name.clone()).map_err(|_| broken())?;
+    let key = CounterId::parse(&due.key).map_err(|_| broken())?;
+    let lease = Lease {
+        to: call::limiter_of(host, datacenter, &name, &key),
+        name,
+        policy: due.policy.clone(),
+        key,
+        request: due.request.clone(),
+        sent_on: None,
+        owner: due.owner,
+    };
+    call_within(host, &lease, milliseconds).await
+}

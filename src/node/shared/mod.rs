@@ -1,0 +1,24 @@
+//! What the shells (`objects`, `edge`, `aggregator`) share, and they share nothing else: calls between objects, and what the
+//! objects of one isolate hold together.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`mod@call`] | sends a message to an object or a Worker, and answers one |
+//! | [`queued_writes`] | queued writes, counted |
+//! | [`keyed_calls`] | keyed writes, claimed and counted |
+//! | [`lease_requests`] | how holders of leases reach who lends |
+//! | [`memory`] | what the objects of this isolate hold together |
+//! | [`open_objects`] | objects in use, where one process has them all |
+//! | [`metrics`] | the numbers of this isolate |
+//! | [`concurrency`] | runs many futures, a bounded number at a time |
+
+pub mod call;
+pub mod concurrency;
+pub mod keyed_calls;
+pub mod lease_requests;
+pub mod memory;
+pub mod metrics;
+pub mod open_objects;
+pub mod queued_writes;
+
+pub use call::{call, call_within};

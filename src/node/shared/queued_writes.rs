@@ -1,0 +1,56 @@
+//! Queued writes on their way to the lead of where they were accepted, whoever has them: an inbox, or a queue
+//! of the platform.
+//!
+//! Invariant: a counter that has ended is not begun again by what was queued before.
+
+use super::call;
+use super::keyed_calls::{count_keyed, count_unclaimed};
+use super::open_objects;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::{Keyed, KeyedOutcome};
+use crate::core::counter::queue::Due;
+use crate::host::Host;
+use crate::protocol::messages::{Fault, LookUp};
+use crate::protocol::names::CellAddress;
+use crate::protocol::openings::{LET_GO_MS, User};
+
+/// How long queued writes wait for room to open their counter's object, milliseconds: until those that are in use now may have been
+/// let go.
+const ROOM_MS_MAX: i64 = LET_GO_MS + 1_000;
+
+/// Whether a generation is the living one, by its root.
+///
+/// # Errors
+/// As [`call()`].
+pub async fn is_living(host: &Host, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
+    let counter = counter.clone();
+    let root = call(host, &LookUp { counter }).await?;
+    Ok(root.is_some_and(|root| root.generation == generation))
+}
+
+/// Counts writes of one counter and generation, all of clients' keys or none. Returns what became of each, in
+/// their order. Where its object may not be opened in time, none is counted.
+pub async fn count_dues(
+    host: &Host,
+    here: &Datacenter,
+    dues: &[&Due],
+) -> Vec<Result<KeyedOutcome, Fault>> {
+    let Some(first) = dues.first() else {
+        return Vec::new();
+    };
+    let lead = CellAddress::lead(&first.counter, here);
+    if let Err(fault) =
+        open_objects::room(host, &lead, User::Bulk, host.now_ms() + ROOM_MS_MAX).await
+    {
+        return dues.iter().map(|_| Err(fault.clone())).collect();
+    }
+    let _turn = open_objects::turn(host, &lead).await;
+    let writes: Vec<Keyed> = dues.iter().map(|due| due.write.clone()).collect();
+    let landed = if first.is_clients {
+        count_keyed(host, &first.counter, here, &writes, first.keys()).await
+    } else {
+        // Nobody else knows the key, and it is always sent to this lead first: there is nothing to claim.
+        count_unclaimed(host, &first.counter, here, &writes, first.keys()).await
+    };
+    landed.into_iter().map(|(_, outcome)| outcome).collect()
+}
