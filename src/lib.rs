@@ -10,6 +10,11 @@
 //! | [`host`] | what the service asks of its platform; in `host::workers`, for wasm32 only, the platform itself |
 //! | [`node`] | the service: edge, aggregator, objects |
 
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "who reads these pages works on the program, and has its private items too"
+)]
+
 pub mod core;
 pub mod host;
 pub mod node;
