@@ -112,15 +112,15 @@ impl AlarmClock {
         let core = place.core.clone();
         core.journal.count(|figures| figures.alarms += 1);
         core.note(|| format!("alarm    {}", place.label()));
-        let life = place.life();
+        let incarnation = place.incarnation();
         self.is_ringing.set(true);
         self.is_renewed.set(false);
         // One that the constructor has set stays.
         if !self.is_changed.get() {
             self.set.set(None);
         }
-        let (place, owner) = (place.clone(), life.owner);
-        let rings = life.shell().alarm();
+        let (place, owner) = (place.clone(), incarnation.owner);
+        let rings = incarnation.shell().alarm();
         let work = async move {
             let rung = rings.await;
             let known = place.clone();

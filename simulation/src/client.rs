@@ -11,8 +11,8 @@ use tally::host::http::{Body, Response};
 use crate::core::Core;
 use crate::isolate::{Isolate, Role};
 use crate::network::Site;
-use crate::request::{Ask, Incoming};
-use crate::slot::Slot;
+use crate::one_shot::OneShot;
+use crate::request::{ClientRequest, Incoming};
 use crate::streams::{Carrier, Received};
 
 /// How long a client waits for an answer, milliseconds.
@@ -212,7 +212,7 @@ impl Client {
     /// # Errors
     /// As [`Client::ask`].
     pub async fn get(&self, path: &str) -> Result<Answer, NoAnswer> {
-        self.ask(Ask::new("GET", path)).await
+        self.ask(ClientRequest::new("GET", path)).await
     }
 
     /// `POST` of JSON; without a body where that is empty.
@@ -220,7 +220,7 @@ impl Client {
     /// # Errors
     /// As [`Client::ask`].
     pub async fn post(&self, path: &str, json: &str) -> Result<Answer, NoAnswer> {
-        let ask = Ask::new("POST", path);
+        let ask = ClientRequest::new("POST", path);
         self.ask(if json.is_empty() { ask } else { ask.json(json) })
             .await
     }
@@ -229,14 +229,14 @@ impl Client {
     ///
     /// # Errors
     /// Where no answer comes.
-    pub async fn ask(&self, mut ask: Ask) -> Result<Answer, NoAnswer> {
+    pub async fn ask(&self, mut ask: ClientRequest) -> Result<Answer, NoAnswer> {
         let core = &self.core;
         ask.headers.extend(self.headers.iter().cloned());
         let edges = core.isolates(Role::Edge, self.site, 0);
         assert!(!edges.is_empty(), "the site has no edge: give it one");
         let chosen = ask.edge.unwrap_or_else(|| core.chance.pick(edges.len()));
         let edge = edges[chosen % edges.len()].clone();
-        let slot = Slot::new();
+        let slot = OneShot::new();
         let hangs_up = HangsUp {
             core: core.clone(),
             task: Rc::default(),
@@ -298,7 +298,7 @@ pub(crate) struct WayBack {
     core: Rc<Core>,
     site: Site,
     name: String,
-    slot: Option<Rc<Slot<Result<Answer, NoAnswer>>>>,
+    slot: Option<Rc<OneShot<Result<Answer, NoAnswer>>>>,
 }
 
 impl WayBack {

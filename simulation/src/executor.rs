@@ -4,18 +4,15 @@
 //! picks the next one. So a run is decided by its seed. Every task belongs to an [`Owner`], and ends where its owner does.
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 
 use tally::host::Later;
 
 use crate::chance::Chance;
+use crate::timers::{Sleep, TimerState, Timers};
 
 /// Whom tasks belong to: one incarnation of an isolate or of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,45 +69,6 @@ struct Task {
     future: Option<Later<()>>,
 }
 
-/// One timer's state, shared with whoever waits for it.
-#[derive(Default)]
-struct Alarm {
-    has_fired: Cell<bool>,
-    is_dropped: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
-}
-
-enum Action {
-    Wake(Rc<Alarm>),
-    Run(Box<dyn FnOnce()>),
-}
-
-struct Timer {
-    at_us: u64,
-    number: u64,
-    action: Action,
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at_us, self.number) == (other.at_us, other.number)
-    }
-}
-
-impl Eq for Timer {}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_us, self.number).cmp(&(other.at_us, other.number))
-    }
-}
-
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -133,7 +91,7 @@ pub struct Executor {
     ready: Arc<Ready>,
     tasks: RefCell<Vec<Option<Task>>>,
     free: RefCell<Vec<usize>>,
-    timers: RefCell<BinaryHeap<Reverse<Timer>>>,
+    timers: Timers,
     main: RefCell<Option<Arc<Wakeup>>>,
 }
 
@@ -237,25 +195,18 @@ impl Executor {
 
     /// Runs something at a time.
     pub fn at(&self, at_us: u64, action: Box<dyn FnOnce()>) {
-        self.push(at_us, Action::Run(action));
-    }
-
-    fn push(&self, at_us: u64, action: Action) {
-        let timer = Timer {
-            at_us,
-            number: self.number(),
-            action,
-        };
-        self.timers.borrow_mut().push(Reverse(timer));
+        self.timers.at(at_us, action);
     }
 
     /// Waits, from when it is polled first. The timer wakes whoever polled it last.
     pub fn sleep(self: &Rc<Self>, microseconds: u64) -> Sleep {
-        Sleep {
-            executor: self.clone(),
-            microseconds,
-            alarm: None,
-        }
+        Sleep::new(self, microseconds)
+    }
+
+    /// Begins a timer that fires after a time.
+    pub(crate) fn begin_timer(&self, microseconds: u64, timer: Rc<TimerState>) {
+        self.timers
+            .wake(self.now_us().saturating_add(microseconds), timer);
     }
 
     /// A waker for the main task, which is ready at once.
@@ -326,81 +277,20 @@ impl Executor {
 
     /// Moves time to the next timer that somebody waits for, and fires all of that time.
     fn ring(&self) -> Step {
-        let mut rung = false;
-        loop {
-            let mut timers = self.timers.borrow_mut();
-            let Some(Reverse(next)) = timers.peek() else {
-                break;
-            };
-            let is_dropped = matches!(&next.action, Action::Wake(alarm) if alarm.is_dropped.get());
-            if !is_dropped && rung && next.at_us > self.now_us.get() {
-                break;
-            }
-            let Some(Reverse(timer)) = timers.pop() else {
-                break;
-            };
-            drop(timers);
-            if is_dropped {
-                continue;
-            }
-            rung = true;
-            self.now_us.set(self.now_us.get().max(timer.at_us));
-            match timer.action {
-                Action::Run(action) => action(),
-                Action::Wake(alarm) => {
-                    alarm.has_fired.set(true);
-                    if let Some(waker) = alarm.waker.take() {
-                        waker.wake();
-                    }
-                }
-            }
+        let Some(first) = self.timers.pop(u64::MAX) else {
+            return Step::Nothing;
+        };
+        self.now_us.set(self.now_us.get().max(first.at_us()));
+        first.fire();
+        while let Some(timer) = self.timers.pop(self.now_us.get()) {
+            timer.fire();
         }
-        if rung { Step::Rang } else { Step::Nothing }
+        Step::Rang
     }
 
     /// Lets everything go.
     pub fn clear(&self) {
         drop(self.take(|_| true));
-        let timers = std::mem::take(&mut *self.timers.borrow_mut());
-        drop(timers);
-    }
-}
-
-/// A timer.
-pub struct Sleep {
-    executor: Rc<Executor>,
-    microseconds: u64,
-    alarm: Option<Rc<Alarm>>,
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Some(alarm) = &self.alarm else {
-            let alarm = Rc::new(Alarm::default());
-            *alarm.waker.borrow_mut() = Some(context.waker().clone());
-            let at_us = self.executor.now_us().saturating_add(self.microseconds);
-            self.executor.push(at_us, Action::Wake(alarm.clone()));
-            self.alarm = Some(alarm);
-            return Poll::Pending;
-        };
-        if alarm.has_fired.get() {
-            return Poll::Ready(());
-        }
-        let mut waker = alarm.waker.borrow_mut();
-        match &mut *waker {
-            Some(known) => known.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        if let Some(alarm) = &self.alarm {
-            alarm.is_dropped.set(true);
-        }
+        self.timers.clear();
     }
 }

@@ -11,8 +11,9 @@ use crate::executor::{Owner, RequestId};
 use crate::files;
 use crate::isolate::Isolate;
 use crate::network::Site;
-use crate::place::{Life, Place};
-use crate::streams::{self, Carrier};
+use crate::place::{Incarnation, Place};
+use crate::streams::Carrier;
+use crate::{events, sockets};
 
 /// One incarnation's view of the platform.
 #[derive(Clone)]
@@ -34,11 +35,11 @@ impl Guest {
         }
     }
 
-    pub(crate) fn of_object(place: &Rc<Place>, life: &Rc<Life>) -> Self {
+    pub(crate) fn of_object(place: &Rc<Place>, incarnation: &Rc<Incarnation>) -> Self {
         Self {
             core: place.core.clone(),
-            isolate: life.isolate.clone(),
-            owner: life.owner,
+            isolate: incarnation.isolate.clone(),
+            owner: incarnation.owner,
             place: Some(place.clone()),
         }
     }
@@ -80,7 +81,7 @@ impl Guest {
 
     async fn call(self, to: Target, arrived: Arrived) -> Result<Reply, String> {
         let (core, site) = (self.core.clone(), self.site());
-        let slot = crate::slot::Slot::new();
+        let slot = crate::one_shot::OneShot::new();
         let (known, from) = (slot.clone(), self.label());
         self.release(move || core.send(site, &from, to, arrived, known));
         slot.wait().await
@@ -182,7 +183,7 @@ impl Platform for Guest {
         let guest = self.clone();
         Box::pin(async move {
             let (core, site) = (guest.core.clone(), guest.site());
-            let slot = crate::slot::Slot::new();
+            let slot = crate::one_shot::OneShot::new();
             let known = slot.clone();
             guest.release(move || core.enqueue(site, messages, known));
             slot.wait().await
@@ -283,15 +284,15 @@ impl ObjectPlatform for Guest {
     }
 
     fn sockets(&self) -> Vec<Rc<dyn Socket>> {
-        streams::sockets(self.place(), self.owner)
+        sockets::sockets(self.place(), self.owner)
     }
 
     fn accept(&self, name: &str, kept: String) -> Result<(Rc<dyn Socket>, Stream), String> {
-        streams::accept(self.place(), self.owner, name, kept)
+        sockets::accept(self.place(), self.owner, name, kept)
     }
 
     fn events(&self) -> Result<(Rc<dyn Events>, Stream), String> {
-        Ok(streams::events(self.place(), self.owner))
+        Ok(events::events(self.place(), self.owner))
     }
 }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use tally::host::Later;
 
+use crate::calls::WayBack;
 use crate::core::Core;
 
 /// What becomes of a call.
@@ -41,6 +42,8 @@ pub(crate) type Judge = Rc<dyn Fn(Judged) -> Later<Verdict>>;
 #[derive(Default)]
 pub(crate) struct Intervention {
     judge: RefCell<Option<Judge>>,
+    /// Calls that are never answered.
+    unanswered: RefCell<Vec<WayBack>>,
     /// See [`Verdict::Unkept`].
     pub(crate) keeps_nothing: Cell<bool>,
 }
@@ -65,8 +68,14 @@ impl Intervention {
         }))
     }
 
+    /// Keeps the way back of a call, so that its caller does not hear of it.
+    pub(crate) fn leave_unanswered(&self, way_back: WayBack) {
+        self.unanswered.borrow_mut().push(way_back);
+    }
+
     pub(crate) fn clear(&self) {
         drop(self.judge.take());
+        drop(self.unanswered.take());
     }
 }
 

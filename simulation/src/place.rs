@@ -14,12 +14,13 @@ use tally::protocol::messages::Fault;
 
 use crate::alarm::AlarmClock;
 use crate::core::Core;
+use crate::events::EventStream;
 use crate::executor::Owner;
 use crate::guest::Guest;
 use crate::isolate::Isolate;
 use crate::network::Site;
+use crate::sockets::WebSocket;
 use crate::storage::Storage;
-use crate::streams::{Chunks, Wire};
 
 /// A [`Shell`] as this platform calls it.
 pub trait Running {
@@ -68,13 +69,13 @@ pub fn starter<S: Shell>() -> Starter {
 }
 
 /// One incarnation of an object.
-pub(crate) struct Life {
+pub(crate) struct Incarnation {
     pub(crate) owner: Owner,
     pub(crate) isolate: Rc<Isolate>,
     shell: RefCell<Option<Rc<dyn Running>>>,
 }
 
-impl Life {
+impl Incarnation {
     /// The object that runs.
     pub(crate) fn shell(&self) -> Rc<dyn Running> {
         let shell = self.shell.borrow();
@@ -99,9 +100,9 @@ pub struct Place {
     pub(crate) site: Site,
     pub(crate) storage: Storage,
     pub(crate) alarm: AlarmClock,
-    pub(crate) wires: RefCell<Vec<Rc<Wire>>>,
-    pub(crate) chunks: RefCell<Vec<Rc<Chunks>>>,
-    life: RefCell<Option<Rc<Life>>>,
+    pub(crate) web_sockets: RefCell<Vec<Rc<WebSocket>>>,
+    pub(crate) event_streams: RefCell<Vec<Rc<EventStream>>>,
+    incarnation: RefCell<Option<Rc<Incarnation>>>,
     outbox: RefCell<Vec<Box<dyn FnOnce()>>>,
     /// Counts commits, and crashes: a commit that was planned before one does not happen.
     epoch: Cell<u64>,
@@ -124,9 +125,9 @@ impl Place {
             site,
             storage: Storage::new(file),
             alarm: AlarmClock::default(),
-            wires: RefCell::default(),
-            chunks: RefCell::default(),
-            life: RefCell::default(),
+            web_sockets: RefCell::default(),
+            event_streams: RefCell::default(),
+            incarnation: RefCell::default(),
             outbox: RefCell::default(),
             epoch: Cell::default(),
             is_planned: Cell::default(),
@@ -147,44 +148,47 @@ impl Place {
     }
 
     /// The incarnation that runs, started where there is none.
-    pub(crate) fn life(self: &Rc<Self>) -> Rc<Life> {
-        if let Some(life) = &*self.life.borrow() {
-            return life.clone();
+    pub(crate) fn incarnation(self: &Rc<Self>) -> Rc<Incarnation> {
+        if let Some(incarnation) = &*self.incarnation.borrow() {
+            return incarnation.clone();
         }
         let core = &self.core;
         let isolate = core.house(self);
-        let life = Rc::new(Life {
+        let incarnation = Rc::new(Incarnation {
             owner: core.executor.owner(),
             isolate: isolate.clone(),
             shell: RefCell::default(),
         });
-        *self.life.borrow_mut() = Some(life.clone());
-        core.own_place(life.owner, self);
+        *self.incarnation.borrow_mut() = Some(incarnation.clone());
+        core.own_place(incarnation.owner, self);
         core.journal.count(|figures| figures.starts += 1);
         core.note(|| format!("start    {} in {}", self.label(), isolate.label));
-        let guest = Rc::new(Guest::of_object(self, &life));
+        let guest = Rc::new(Guest::of_object(self, &incarnation));
         let host = Host::new(guest.clone(), isolate.memory());
         let shell = core.starter(self.binding)(Object::new(guest), host);
-        *life.shell.borrow_mut() = Some(shell);
-        life
+        *incarnation.shell.borrow_mut() = Some(shell);
+        incarnation
     }
 
     /// Whether this incarnation still runs.
     pub(crate) fn is_alive(&self, owner: Owner) -> bool {
-        let life = self.life.borrow();
-        life.as_ref().is_some_and(|life| life.owner == owner)
+        let incarnation = self.incarnation.borrow();
+        incarnation
+            .as_ref()
+            .is_some_and(|incarnation| incarnation.owner == owner)
     }
 
     /// Whether it runs in an isolate.
     pub(crate) fn lives_in(&self, isolate: &Rc<Isolate>) -> bool {
-        let life = self.life.borrow();
-        life.as_ref()
-            .is_some_and(|life| Rc::ptr_eq(&life.isolate, isolate))
+        let incarnation = self.incarnation.borrow();
+        incarnation
+            .as_ref()
+            .is_some_and(|incarnation| Rc::ptr_eq(&incarnation.isolate, isolate))
     }
 
     /// Whether any incarnation runs.
     pub(crate) fn is_running(&self) -> bool {
-        self.life.borrow().is_some()
+        self.incarnation.borrow().is_some()
     }
 
     /// Lets something leave the object once all that it wrote is durable, in the order of these calls.
@@ -265,55 +269,57 @@ impl Place {
 
     /// The memory is gone, and with it what was under way and what was not durable. Its streams break.
     pub(crate) fn crash(self: &Rc<Self>) {
-        let Some(life) = self.life.take() else {
+        let Some(incarnation) = self.incarnation.take() else {
             return;
         };
         let core = &self.core;
         core.journal.count(|figures| figures.crashes += 1);
         core.note(|| format!("crash    {}", self.label()));
-        core.disown(life.owner);
+        core.disown(incarnation.owner);
         self.begin_epoch();
         self.storage.roll_back();
         self.syncing.borrow_mut().clear();
         let held = self.outbox.take();
-        let tasks = core.executor.take_tasks(life.owner);
+        let tasks = core.executor.take_tasks(incarnation.owner);
         self.alarm.roll_back(self);
-        for wire in self.wires.take() {
+        for wire in self.web_sockets.take() {
             wire.break_off();
         }
-        for chunks in self.chunks.take() {
-            chunks.end();
+        for event_streams in self.event_streams.take() {
+            event_streams.end();
         }
         // Callers hear of it as these are dropped.
-        drop((held, tasks, life));
+        drop((held, tasks, incarnation));
     }
 
     /// The memory is gone and nothing else, where nothing is under way. Returns whether it is.
     pub(crate) fn evict(&self) -> bool {
         let core = &self.core;
-        let Some(life) = self.life.borrow().clone() else {
+        let Some(incarnation) = self.incarnation.borrow().clone() else {
             return false;
         };
-        self.chunks.borrow_mut().retain(|chunks| chunks.is_open());
+        self.event_streams
+            .borrow_mut()
+            .retain(|event_streams| event_streams.is_open());
         let is_idle = !self.storage.is_dirty()
             && !self.alarm.is_ringing()
-            && self.chunks.borrow().is_empty()
-            && !core.executor.has_tasks(life.owner);
+            && self.event_streams.borrow().is_empty()
+            && !core.executor.has_tasks(incarnation.owner);
         if is_idle {
             core.journal.count(|figures| figures.evictions += 1);
             core.note(|| format!("evict    {}", self.label()));
-            core.disown(life.owner);
-            drop(self.life.take());
+            core.disown(incarnation.owner);
+            drop(self.incarnation.take());
         }
         is_idle
     }
 
     /// Lets everything go, as the world ends.
     pub(crate) fn clear(&self) {
-        let life = self.life.take();
+        let incarnation = self.incarnation.take();
         let held = self.outbox.take();
-        let wires = self.wires.take();
-        let chunks = self.chunks.take();
-        drop((life, held, wires, chunks));
+        let web_sockets = self.web_sockets.take();
+        let event_streams = self.event_streams.take();
+        drop((incarnation, held, web_sockets, event_streams));
     }
 }

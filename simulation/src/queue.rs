@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::intervention::judged;
 use crate::isolate::Role;
 use crate::network::Site;
-use crate::slot::Slot;
+use crate::one_shot::OneShot;
 
 /// How long the queue waits for a consumer, milliseconds. Source: <https://developers.cloudflare.com/queues/platform/limits/>.
 const CONSUMER_MS_MAX: u64 = 15 * 60 * 1_000;
@@ -67,7 +67,7 @@ impl Core {
         self: &Rc<Self>,
         from: Site,
         messages: Vec<Vec<u8>>,
-        slot: Rc<Slot<Result<(), String>>>,
+        slot: Rc<OneShot<Result<(), String>>>,
     ) {
         let fails = self.chance.once_in(self.faults.get().enqueue_fails_once_in);
         let is_there = !fails || self.chance.once_in(2);

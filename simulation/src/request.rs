@@ -17,7 +17,7 @@ type Part = (u64, Result<Vec<u8>, String>);
 
 /// A request that a client makes.
 #[derive(Clone, Debug, Default)]
-pub struct Ask {
+pub struct ClientRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
@@ -27,7 +27,7 @@ pub struct Ask {
     pub(crate) address: Option<Option<String>>,
 }
 
-impl Ask {
+impl ClientRequest {
     /// A method and a path with its query; or a whole URL, where the deployment is called by another name than [`ORIGIN`].
     pub fn new(method: &str, path: impl Into<String>) -> Self {
         Self {
@@ -106,7 +106,12 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    pub(crate) fn new(ask: Ask, site: String, address: &str, executor: &Rc<Executor>) -> Self {
+    pub(crate) fn new(
+        ask: ClientRequest,
+        site: String,
+        address: &str,
+        executor: &Rc<Executor>,
+    ) -> Self {
         let url = match ask.path.starts_with('/') {
             true => format!("{ORIGIN}{}", ask.path),
             false => ask.path,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use common::{till, world};
 use tally::host::{Delivered, Fate, Target};
-use tally_simulation::{Ask, BROKEN, Faults, Live, Options, World};
+use tally_simulation::{BROKEN, ClientRequest, Faults, Live, Options, World};
 
 fn texts(live: &Live) -> Vec<String> {
     live.received()
@@ -19,7 +19,7 @@ fn texts(live: &Live) -> Vec<String> {
 
 fn watch(world: &World, site: tally_simulation::Site, is_socket: bool) -> Live {
     let client = world.client(site);
-    let ask = Ask::new("GET", "/one/watch");
+    let ask = ClientRequest::new("GET", "/one/watch");
     let ask = if is_socket {
         ask.header("upgrade", "websocket")
     } else {
@@ -203,7 +203,9 @@ fn the_queue_delivers_again_what_is_not_done_and_gives_up_at_last() {
         let accepted = world.run(async {
             let mut accepted = Vec::new();
             for number in 0..30_u8 {
-                let answer = client.ask(Ask::new("POST", "/").body(vec![number])).await;
+                let answer = client
+                    .ask(ClientRequest::new("POST", "/").body(vec![number]))
+                    .await;
                 if answer.is_ok_and(|answer| answer.status == 200) {
                     accepted.push(number);
                 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::world;
 use futures_util::future::join_all;
-use tally_simulation::{Ask, Faults, Options};
+use tally_simulation::{ClientRequest, Faults, Options};
 
 /// One run: its log, and what tells it from others.
 fn run(seed: u64) -> (Vec<String>, (u64, u64, u64)) {
@@ -63,7 +63,7 @@ fn time_limits_fire_on_time() {
 fn a_client_that_hangs_up_ends_its_handler() {
     let (world, near, _) = world(5, Options::default());
     let client = world.client(near);
-    let asked = client.ask(Ask::new("POST", "/one/add").part(10_000, vec![1]));
+    let asked = client.ask(ClientRequest::new("POST", "/one/add").part(10_000, vec![1]));
     let hung_up = world.run(async {
         let waited = std::pin::pin!(asked);
         let sleep = std::pin::pin!(world.sleep_ms(100));

@@ -1,33 +1,22 @@
 //! Whole services: clients speak HTTP to edges of two datacenters, and every object is the real one.
 
 use futures_util::future::join_all;
-use tally::protocol::names;
-use tally_simulation::{Client, Options, Site, World};
+use tally_simulation::{
+    ADMIN_KEY, Client, ClientRequest, Faults, Figures, Options, Site, World, deploy,
+};
 
 fn service(seed: u64) -> (World, [Site; 2]) {
     let world = World::new(seed, Options::default());
     if std::env::var_os("SEED").is_some() {
         world.keep_log(true);
     }
-    world.register::<tally::node::objects::Cell>(names::CELLS);
-    world.register::<tally::node::objects::Directory>(names::DIRECTORY);
-    world.register::<tally::node::objects::Inbox>(names::INBOXES);
-    world.register::<tally::node::objects::Limiter>(names::LIMITERS);
-    world.register::<tally::node::objects::Watcher>(names::WATCHERS);
-    world.set_aggregator(|host, arrived, _| async move {
-        tally::node::aggregator::answer(&host, &arrived).await
-    });
-    world.set_edge(tally::node::edge::fetch);
-    let keys = r#"{"keys":[{"key":"simulated-key-of-32-characters--","scopes":["admin"]}]}"#;
-    world.set(names::KEYS, Some(keys));
+    deploy(&world);
     let sites = [world.site("FRA", 2), world.site("SYD", 2)];
     (world, sites)
 }
 
 fn client(world: &World, site: Site) -> Client {
-    world
-        .client(site)
-        .with_key("simulated-key-of-32-characters--")
+    world.client(site).with_key(ADMIN_KEY)
 }
 
 #[test]
@@ -55,13 +44,13 @@ fn increments_of_two_datacenters_are_summed() {
 }
 
 /// What one world with faults came to: its fingerprint and its log.
-fn faulty(seed: u64, log: bool) -> ((u64, u64, u64), Vec<String>, tally_simulation::Figures) {
+fn faulty(seed: u64, log: bool) -> ((u64, u64, u64), Vec<String>, Figures) {
     let (world, sites) = service(seed);
     if log {
         world.keep_log(false);
     }
     let clients = sites.map(|site| client(&world, site));
-    let faults = tally_simulation::Faults::SOME;
+    let faults = Faults::SOME;
     world.set_faults(faults);
     let acknowledged = world.run(join_all((0..60_usize).map(|number| {
         let (client, world) = (&clients[number % 2], &world);
@@ -70,7 +59,7 @@ fn faulty(seed: u64, log: bool) -> ((u64, u64, u64), Vec<String>, tally_simulati
             let counter = number % 5;
             let path = format!("/counters/hits-{counter}/increment");
             for _ in 0..20 {
-                let ask = tally_simulation::Ask::new("POST", &path)
+                let ask = ClientRequest::new("POST", &path)
                     .header("idempotency-key", format!("write-{seed}-{number}"));
                 match client.ask(ask).await {
                     Ok(answer) if answer.status == 200 => return Some(counter),
@@ -80,7 +69,7 @@ fn faulty(seed: u64, log: bool) -> ((u64, u64, u64), Vec<String>, tally_simulati
             None
         }
     })));
-    world.set_faults(tally_simulation::Faults::NONE);
+    world.set_faults(Faults::NONE);
     world.run_for_ms(120_000);
     let mut sums = [0_u64; 5];
     let mut unsure = 0;
@@ -110,15 +99,11 @@ fn with_faults_no_acknowledged_increment_is_lost_or_counted_twice() {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(20);
-    let begun = std::time::Instant::now();
     let mut last = None;
     for seed in 0..seeds {
         last = Some(faulty(seed, false).2);
     }
-    eprintln!(
-        "{seeds} worlds in {:?}; the last: {last:?}",
-        begun.elapsed()
-    );
+    eprintln!("{seeds} worlds; the last: {last:?}");
 }
 
 #[test]
@@ -130,4 +115,105 @@ fn the_same_seed_is_the_same_service() {
         }
         assert_eq!(one.0, other.0, "seed {seed}");
     }
+}
+
+#[test]
+fn a_watcher_sees_what_others_write() {
+    let (world, sites) = service(11);
+    let (near, far) = (client(&world, sites[0]), client(&world, sites[1]));
+    let ask = ClientRequest::new("GET", "/live?id=hits").header("upgrade", "websocket");
+    let answer = world.run(near.ask(ask)).expect("no fault");
+    assert_eq!(answer.status, 101, "{}", answer.text());
+    let live = answer.live.expect("a stream");
+    let events = world.run(near.get("/live?id=hits")).expect("no fault");
+    assert_eq!(events.status, 200);
+    let events = events.live.expect("a stream");
+    world.run(async {
+        for _ in 0..3 {
+            far.post("/counters/hits/increment", "")
+                .await
+                .expect("no fault");
+            world.sleep_ms(1_500).await;
+        }
+        world.sleep_ms(5_000).await;
+    });
+    for live in [&live, &events] {
+        let last = live.received().into_iter().rev();
+        let found = last
+            .map(|received| received.text)
+            .find(|text| text.contains("hits"));
+        assert!(
+            found.as_ref().is_some_and(|text| text.contains('3')),
+            "{:?}",
+            live.received()
+        );
+    }
+    live.close(1_000, "");
+    world.run_for_ms(1_000);
+    assert_eq!(live.closed().map(|(code, _)| code), Some(1_000));
+}
+
+#[test]
+fn events_that_are_queued_are_counted_with_and_without_a_queue_of_the_platform() {
+    for has_queue in [false, true] {
+        for seed in 0..10 {
+            let options = Options {
+                has_queue,
+                ..Options::default()
+            };
+            let world = World::new(seed, options);
+            if std::env::var_os("SEED").is_some() {
+                world.keep_log(true);
+            }
+            deploy(&world);
+            let site = world.site("FRA", 2);
+            world.site("SYD", 1);
+            let client = client(&world, site);
+            world.set_faults(Faults::SOME);
+            let mut accepted = 0;
+            world.run(async {
+                for number in 0..20 {
+                    let body = r#"{"key":"likes","increment":1}"#;
+                    let ask = ClientRequest::new("POST", "/api/event")
+                        .header("idempotency-key", format!("event-{number}"))
+                        .json(body);
+                    for _ in 0..20 {
+                        match client.ask(ask.clone()).await {
+                            Ok(answer) if answer.status == 202 => {
+                                accepted += 1;
+                                break;
+                            }
+                            _ => world.sleep_ms(300).await,
+                        }
+                    }
+                }
+            });
+            world.set_faults(Faults::NONE);
+            world.run_for_ms(600_000);
+            let read = world.run(client.get("/counters/likes")).expect("no fault");
+            assert!(accepted > 0);
+            assert_eq!(
+                read.json()["value"],
+                accepted,
+                "seed {seed}, {has_queue}: {}",
+                read.text()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_limit_admits_what_it_says_and_no_more() {
+    let (world, sites) = service(12);
+    let client = client(&world, sites[0]);
+    let policy =
+        ClientRequest::new("PUT", "/limits/login").json(r#"{"limit":5,"window_seconds":60}"#);
+    let made = world.run(client.ask(policy)).expect("no fault");
+    assert_eq!(made.status, 201, "{}", made.text());
+    let checks = (0..12).map(|_| client.post("/limits/login/somebody", ""));
+    let answers = world.run(join_all(checks));
+    let admitted = answers
+        .into_iter()
+        .filter(|answer| answer.as_ref().is_ok_and(|answer| answer.status == 200));
+    assert_eq!(admitted.count(), 5);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tally_simulation::{Answer, Ask};
+use tally_simulation::{Answer, ClientRequest};
 
 use super::digits::amount;
 use super::oracle::{Fate, Way};
@@ -52,7 +52,7 @@ impl Service {
             if lines.is_empty() {
                 return;
             }
-            let mut ask = Ask::new("POST", path).body(texts.concat());
+            let mut ask = ClientRequest::new("POST", path).body(texts.concat());
             if let Some(key) = &key {
                 ask = ask.header("idempotency-key", key.as_str());
             }
@@ -120,7 +120,7 @@ impl Service {
                 id(counter),
                 amount(slot)
             );
-            let mut ask = Ask::new("POST", "/api/event").json(body);
+            let mut ask = ClientRequest::new("POST", "/api/event").json(body);
             if let Some(key) = &key {
                 ask = ask.header("idempotency-key", key.as_str());
             }
@@ -151,7 +151,8 @@ impl Service {
         let what = format!("import of {} into {}", id(from), id(counter));
         let least = self.counters[from].borrow().surely_seen();
         let path = format!("/counters/{}/uniques/hyll?consistency=strong", id(from));
-        let Told::Done(answer) = self.ask(site, Ask::new("GET", path), &what).await else {
+        let Told::Done(answer) = self.ask(site, ClientRequest::new("GET", path), &what).await
+        else {
             return;
         };
         let is_exact = answer.header("tally-exact") == Some("true");
@@ -160,7 +161,11 @@ impl Service {
         let place = self.counters[counter].borrow_mut().import(least, most);
         let path = format!("/counters/{}/uniques/hyll", id(counter));
         let told = self
-            .ask(site, Ask::new("PUT", path).body(answer.body), &what)
+            .ask(
+                site,
+                ClientRequest::new("PUT", path).body(answer.body),
+                &what,
+            )
             .await;
         self.say(|| format!("{what} is told {told:?}"));
         let fate = self.fate(&told);

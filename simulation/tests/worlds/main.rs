@@ -39,7 +39,7 @@ use futures_util::future::join_all;
 use plan::{Deed, Plan};
 use service::{Reader, Service};
 use tally::protocol::names;
-use tally_simulation::Ask;
+use tally_simulation::ClientRequest;
 
 /// How long a datacenter is cut off, milliseconds.
 const CUT_MS_MAX: u64 = 30_000;
@@ -60,7 +60,7 @@ impl Service {
         for counter in 0..self.counters.len() {
             if self.plan.is_redis {
                 let path = format!("/counters/{}", service::id(counter));
-                let ask = Ask::new("PUT", path).json(r#"{"unique_hash":"redis"}"#);
+                let ask = ClientRequest::new("PUT", path).json(r#"{"unique_hash":"redis"}"#);
                 let answer = self
                     .client(0)
                     .ask(ask)

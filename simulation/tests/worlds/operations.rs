@@ -1,6 +1,6 @@
 //! Owners, who change counters as a whole, and writes that depend on what was seen.
 
-use tally_simulation::{Answer, Ask};
+use tally_simulation::{Answer, ClientRequest};
 
 use super::digits::{amount, set_to};
 use super::oracle::{Clear, Fate, Moment, Way};
@@ -15,7 +15,7 @@ const SHARDS: [u64; 4] = [1, 2, 4, 8];
 
 /// What an owner asks for, and what it is to the oracle.
 struct Operation {
-    ask: Ask,
+    ask: ClientRequest,
     /// The place among the clearings, if it is one.
     clearing: Option<usize>,
     /// The place among the settings, if it is some.
@@ -25,7 +25,7 @@ struct Operation {
 }
 
 impl Service {
-    fn operation(&self, counter: usize, ask: Ask, what: &str) -> Operation {
+    fn operation(&self, counter: usize, ask: ClientRequest, what: &str) -> Operation {
         let chance = self.world.chance();
         let key = (chance.once_in(3)).then(|| format!("operation-{}", self.now().order));
         Operation {
@@ -41,10 +41,13 @@ impl Service {
     pub async fn set(&self, site: usize, counter: usize, is_reset: bool) {
         let path = format!("/counters/{}", id(counter));
         let (number, ask) = match is_reset {
-            true => (0, Ask::new("POST", format!("{path}/reset?numbers=string"))),
+            true => (
+                0,
+                ClientRequest::new("POST", format!("{path}/reset?numbers=string")),
+            ),
             false => {
                 let number = self.counters[counter].borrow_mut().next_set();
-                let ask = Ask::new("PUT", format!("{path}/value?numbers=string"));
+                let ask = ClientRequest::new("PUT", format!("{path}/value?numbers=string"));
                 let body = format!(r#"{{"value":"{}"}}"#, set_to(number));
                 (number, ask.json(body))
             }
@@ -60,7 +63,7 @@ impl Service {
 
     /// Deletes a counter.
     pub async fn delete(&self, site: usize, counter: usize) {
-        let ask = Ask::new("DELETE", format!("/counters/{}", id(counter)));
+        let ask = ClientRequest::new("DELETE", format!("/counters/{}", id(counter)));
         let mut operation = self.operation(counter, ask, "deletion");
         let begun = self.now();
         let clearing = self.counters[counter]
@@ -101,7 +104,7 @@ impl Service {
         if self.plan.is_redis {
             fields.push(r#""unique_hash":"redis""#.to_owned());
         }
-        let ask = Ask::new("PUT", format!("/counters/{}?numbers=string", id(counter)));
+        let ask = ClientRequest::new("PUT", format!("/counters/{}?numbers=string", id(counter)));
         let ask = ask.json(format!("{{{}}}", fields.join(",")));
         let mut operation = self.operation(counter, ask, &format!("put {fields:?}"));
         let begun = self.now();

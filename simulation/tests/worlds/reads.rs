@@ -1,6 +1,6 @@
 //! Clients that read.
 
-use tally_simulation::Ask;
+use tally_simulation::ClientRequest;
 
 use super::oracle::View;
 use super::service::{Reader, Service, Told, id};
@@ -14,7 +14,7 @@ impl Service {
             path.push_str(&format!("&at_least={version}"));
         }
         let what = format!("read of {} ({query})", path);
-        let told = self.ask(site, Ask::new("GET", path), &what).await;
+        let told = self.ask(site, ClientRequest::new("GET", path), &what).await;
         let held = reader.as_ref().map(|(_, held)| held);
         match told {
             Told::Done(answer) => {

@@ -143,7 +143,7 @@ impl Service {
         for query in ["", "&consistency=strong"] {
             let path = format!("/counters/{}?numbers=string{query}", id(counter));
             let what = format!("at rest {path} at {site}/{edge}");
-            let ask = tally_simulation::Ask::new("GET", &path).at(edge);
+            let ask = tally_simulation::ClientRequest::new("GET", &path).at(edge);
             let begun = self.now();
             let answer = self
                 .client(site)

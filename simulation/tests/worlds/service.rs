@@ -6,7 +6,7 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use tally::protocol::names;
-use tally_simulation::{Answer, Ask, Client, NoAnswer, Site, World};
+use tally_simulation::{Answer, Client, ClientRequest, NoAnswer, Site, World};
 
 use super::digits::Held;
 use super::oracle::{Counter, Fate, Moment, View};
@@ -128,7 +128,7 @@ impl Service {
     }
 
     /// Makes a request; its client may hang up.
-    pub async fn ask(&self, site: usize, ask: Ask, what: &str) -> Told {
+    pub async fn ask(&self, site: usize, ask: ClientRequest, what: &str) -> Told {
         let client = self.client(site);
         let outcome = self.impatient(client.ask(ask)).await;
         let told = judge(outcome, what);

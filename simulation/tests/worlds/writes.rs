@@ -1,6 +1,6 @@
 //! Clients that write.
 
-use tally_simulation::{Answer, Ask};
+use tally_simulation::{Answer, ClientRequest};
 
 use super::digits::amount;
 use super::oracle::{Fate, Moment, Way};
@@ -16,10 +16,10 @@ const ELEMENTS: u64 = 20;
 pub const TRY_AGAIN_MS: u64 = 3_000;
 
 /// The request of a write, without its body.
-pub fn request(counter: usize, adds: bool) -> Ask {
+pub fn request(counter: usize, adds: bool) -> ClientRequest {
     let call = if adds { "increment" } else { "decrement" };
     let path = format!("/counters/{}/{call}?numbers=string", id(counter));
-    Ask::new("POST", path)
+    ClientRequest::new("POST", path)
 }
 
 /// The body of a write.

@@ -10,9 +10,9 @@ use futures_util::StreamExt;
 use futures_util::future::{AbortHandle, Abortable, LocalBoxFuture};
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
-use tally::protocol::names;
 use tally_simulation::{
-    Ask, Client, Faults, Housing, Judged, Live, Options, Role, Site, Slot, Verdict, World,
+    Client, ClientRequest, Faults, Housing, Judged, Live, OneShot, Options, Role, Site, Verdict,
+    World, install,
 };
 
 use crate::lines;
@@ -37,7 +37,7 @@ struct Judging {
     numbers: Cell<u64>,
     /// Not told yet.
     new: RefCell<Vec<(u64, Judged)>>,
-    open: RefCell<BTreeMap<u64, Rc<Slot<Verdict>>>>,
+    open: RefCell<BTreeMap<u64, Rc<OneShot<Verdict>>>>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -48,7 +48,7 @@ impl Judging {
         }
         let number = self.numbers.get() + 1;
         self.numbers.set(number);
-        let slot = Slot::new();
+        let slot = OneShot::new();
         self.open.borrow_mut().insert(number, slot.clone());
         self.new.borrow_mut().push((number, judged));
         if let Some(waker) = self.waker.take() {
@@ -93,18 +93,7 @@ impl Deployment {
             queue_ms_max: lines::number(queue, "wait_ms", Faults::NONE.queue_ms_max),
             ..Faults::NONE
         });
-        world.register::<tally::node::objects::Cell>(names::CELLS);
-        world.register::<tally::node::objects::Directory>(names::DIRECTORY);
-        world.register::<tally::node::objects::Inbox>(names::INBOXES);
-        world.register::<tally::node::objects::Limiter>(names::LIMITERS);
-        world.register::<tally::node::objects::Watcher>(names::WATCHERS);
-        world.set_aggregator(|host, arrived, _| async move {
-            tally::node::aggregator::answer(&host, &arrived).await
-        });
-        world.set_edge(tally::node::edge::fetch);
-        world.set_consumer(|host, delivered| async move {
-            tally::node::aggregator::consumer::consume(&host, &delivered).await
-        });
+        install(&world);
         let site = world.site(SITE, lines::number(options, "edges", 1));
         let judging = Rc::<Judging>::default();
         judging.is_on.set(options["judged"] == true);
@@ -206,7 +195,7 @@ impl Deployment {
         Some(self.look(id, command))
     }
 
-    fn fetch(&mut self, id: u64, ask: Ask) {
+    fn fetch(&mut self, id: u64, ask: ClientRequest) {
         let client: Client = self.world.client(self.site);
         let (abort, registration) = AbortHandle::new_pair();
         self.aborts.insert(id, abort);

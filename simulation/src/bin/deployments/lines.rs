@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tally_simulation::{Answer, Ask, Verdict};
+use tally_simulation::{Answer, ClientRequest, Verdict};
 
 /// A text; empty where there is none.
 pub(crate) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
@@ -18,8 +18,8 @@ pub(crate) fn number<T: TryFrom<u64>>(value: &Value, name: &str, otherwise: T) -
 }
 
 /// A request; a body of `length` bytes begins the payload, and is taken from there.
-pub(crate) fn ask(asked: &Value, payload: &mut &[u8]) -> Ask {
-    let mut ask = Ask::new(text(asked, "method"), text(asked, "url"))
+pub(crate) fn ask(asked: &Value, payload: &mut &[u8]) -> ClientRequest {
+    let mut ask = ClientRequest::new(text(asked, "method"), text(asked, "url"))
         .at(number(asked, "edge", 0))
         .colo(asked["colo"].as_str())
         .address(asked["address"].as_str());

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 /// Where it is put, and waited for.
-pub struct Slot<T> {
+pub struct OneShot<T> {
     value: RefCell<Option<T>>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl<T> Slot<T> {
+impl<T> OneShot<T> {
     /// An empty one.
     pub fn new() -> Rc<Self> {
         Rc::new(Self {

@@ -1,0 +1,231 @@
+//! How messages travel between isolates and objects.
+//!
+//! Invariant: a call is answered at most once. Whoever should have answered and is gone lets its [`WayBack`] fall, and the caller hears of
+//! it at a drawn time. A call that got lost fails at a drawn time too, or never ends: its caller has a time limit of its own.
+
+use std::rc::Rc;
+
+use tally::host::Target;
+use tally::host::object::{Arrived, Reply};
+
+use crate::core::Core;
+use crate::intervention::{Verdict, judged};
+use crate::isolate::{Isolate, Role};
+use crate::network::Site;
+use crate::one_shot::OneShot;
+use crate::place::Place;
+
+/// How long a lost call may take to fail, milliseconds. Half of them never do.
+const LOST_MS_MAX: u64 = 20_000;
+
+/// How long after its end the callers of an object or isolate hear of it, milliseconds.
+const GONE_MS_MAX: u64 = 500;
+
+/// What a call ends with.
+pub(crate) type Outcome = Result<Reply, String>;
+
+impl Core {
+    /// Sends a message on its way.
+    pub(crate) fn send(
+        self: &Rc<Self>,
+        from: Site,
+        label: &str,
+        to: Target,
+        arrived: Arrived,
+        slot: Rc<OneShot<Outcome>>,
+    ) {
+        let target = match to {
+            Target::Object(placement) => Receiver::Place(self.place(&placement, from)),
+            Target::Aggregator => Receiver::Isolate(self.aggregator_at(from)),
+        };
+        let faults = self.faults.get();
+        let path = arrived.path.clone();
+        self.note(|| format!("send     {path} from {label} to {}", target.label()));
+        let may_repeat = !self.options.once.contains(&path.as_str());
+        if may_repeat && self.chance.once_in(faults.repeats_once_in) {
+            self.journal.count(|figures| figures.repeated += 1);
+            let copy = Arrived {
+                path: arrived.path.clone(),
+                message: arrived.message.clone(),
+                upgrade: arrived.upgrade.clone(),
+            };
+            self.carry(from, &target, copy, OneShot::new());
+        }
+        self.carry(from, &target, arrived, slot);
+    }
+
+    /// An isolate of the aggregator at a site.
+    pub(crate) fn aggregator_at(self: &Rc<Self>, site: Site) -> Rc<Isolate> {
+        let isolates = self.isolates(Role::Aggregator, site, self.options.aggregators.max(1));
+        isolates[self.chance.pick(isolates.len())].clone()
+    }
+
+    fn carry(
+        self: &Rc<Self>,
+        from: Site,
+        target: &Receiver,
+        arrived: Arrived,
+        slot: Rc<OneShot<Outcome>>,
+    ) {
+        let way_back = WayBack {
+            core: self.clone(),
+            from: target.site(),
+            to: from,
+            path: arrived.path.clone(),
+            slot: Some(slot),
+        };
+        let is_lost = self.chance.once_in(self.faults.get().loses_request_once_in);
+        let (core, target) = (self.clone(), target.clone());
+        let delay_us = self.delay_us(from, target.site());
+        self.after(delay_us, move || {
+            if is_lost || core.is_cut(from, target.site()) {
+                return way_back.lose("request");
+            }
+            core.journal.count_message(&arrived.path);
+            core.note(|| format!("arrive   {} at {}", arrived.path, target.label()));
+            core.deliver(&target, arrived, way_back);
+        });
+    }
+
+    /// Draws how long a message takes.
+    pub(crate) fn delay_us(&self, from: Site, to: Site) -> u64 {
+        let faults = self.faults.get();
+        let slow_us = match self.chance.once_in(faults.slow_once_in) {
+            true => self.chance.below(faults.slow_ms_max.saturating_mul(1_000)),
+            false => 0,
+        };
+        self.network.delay_us(from, to, &self.chance) + slow_us
+    }
+
+    pub(crate) fn is_cut(&self, from: Site, to: Site) -> bool {
+        self.network.is_cut(from, to, self.executor.now_us())
+    }
+
+    fn deliver(self: &Rc<Self>, target: &Receiver, arrived: Arrived, way_back: WayBack) {
+        match target {
+            Receiver::Place(place) => {
+                let incarnation = place.incarnation();
+                let (place, owner, shell) = (place.clone(), incarnation.owner, incarnation.shell());
+                let verdict = self
+                    .intervention
+                    .verdict(place.binding, &place.name, &arrived.path);
+                let core = self.clone();
+                let work = async move {
+                    let ended = judged(&core, verdict, || shell.answer(arrived)).await;
+                    place.release(owner, move || core.end_call(ended, way_back));
+                };
+                self.executor.spawn(owner, 0, Box::pin(work));
+            }
+            Receiver::Isolate(isolate) => {
+                let aggregator = self.aggregator();
+                let (host, context, request) = self.enter(isolate);
+                let verdict = self.intervention.verdict("AGGREGATOR", "", &arrived.path);
+                let core = self.clone();
+                let work = async move {
+                    let ended = judged(&core, verdict, || aggregator(host, arrived, context)).await;
+                    core.end_call(ended, way_back);
+                };
+                self.executor
+                    .spawn(isolate.owner(), request, Box::pin(work));
+            }
+        }
+    }
+
+    /// Ends a call as it was judged.
+    fn end_call(&self, ended: Result<Reply, Verdict>, way_back: WayBack) {
+        match ended {
+            Ok(reply) => way_back.answer(reply),
+            Err(Verdict::Unanswered) => self.intervention.leave_unanswered(way_back),
+            Err(verdict) => way_back.fail(&format!("it was judged {verdict:?}")),
+        }
+    }
+}
+
+/// Who is sent a message.
+#[derive(Clone)]
+enum Receiver {
+    Place(Rc<Place>),
+    Isolate(Rc<Isolate>),
+}
+
+impl Receiver {
+    fn site(&self) -> Site {
+        match self {
+            Self::Place(place) => place.site,
+            Self::Isolate(isolate) => isolate.site,
+        }
+    }
+
+    fn label(&self) -> String {
+        match self {
+            Self::Place(place) => place.label(),
+            Self::Isolate(isolate) => isolate.label.clone(),
+        }
+    }
+}
+
+/// The way back of one call.
+pub(crate) struct WayBack {
+    core: Rc<Core>,
+    from: Site,
+    to: Site,
+    path: String,
+    slot: Option<Rc<OneShot<Outcome>>>,
+}
+
+impl WayBack {
+    /// Answers the call.
+    fn answer(mut self, reply: Reply) {
+        let Some(slot) = self.slot.take() else { return };
+        let (core, from, to) = (self.core.clone(), self.from, self.to);
+        let is_lost = core.chance.once_in(core.faults.get().loses_answer_once_in);
+        let delay_us = core.delay_us(from, to);
+        let path = std::mem::take(&mut self.path);
+        let known = core.clone();
+        core.after(delay_us, move || {
+            if is_lost || known.is_cut(from, to) {
+                drop(reply);
+                return lose(&known, &path, "answer", slot);
+            }
+            known.note(|| format!("answered {path}"));
+            slot.fill(Ok(reply));
+        });
+    }
+
+    /// The caller is told that it failed.
+    fn fail(mut self, why: &str) {
+        let Some(slot) = self.slot.take() else { return };
+        let (delay_us, why) = (self.core.delay_us(self.from, self.to), why.to_owned());
+        self.core.after(delay_us, move || slot.fill(Err(why)));
+    }
+
+    /// It got lost.
+    fn lose(mut self, what: &str) {
+        if let Some(slot) = self.slot.take() {
+            lose(&self.core, &self.path, what, slot);
+        }
+    }
+}
+
+fn lose(core: &Rc<Core>, path: &str, what: &str, slot: Rc<OneShot<Outcome>>) {
+    core.journal.count(|figures| figures.lost += 1);
+    core.note(|| format!("lose     {what} of {path}"));
+    if core.chance.once_in(2) {
+        let after_us = core.chance.below(LOST_MS_MAX * 1_000);
+        core.after(after_us, move || {
+            slot.fill(Err("the network lost it".to_owned()))
+        });
+    }
+}
+
+impl Drop for WayBack {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot.take() else { return };
+        if !self.core.is_closing() {
+            let after_us = self.core.chance.below(GONE_MS_MAX * 1_000);
+            let failed = "whoever should answer has crashed";
+            self.core
+                .after(after_us, move || slot.fill(Err(failed.to_owned())));
+        }
+    }
+}
