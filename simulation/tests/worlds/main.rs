@@ -25,6 +25,7 @@
 
 mod bodies;
 mod digits;
+mod laws;
 mod operations;
 mod oracle;
 mod plan;

@@ -2,7 +2,7 @@
 
 use tally_simulation::ClientRequest;
 
-use super::oracle::View;
+use super::laws::View;
 use super::service::{Reader, Service, Told, id};
 
 impl Service {

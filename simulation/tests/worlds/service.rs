@@ -5,14 +5,12 @@ use std::future::Future;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use tally::protocol::names;
-use tally_simulation::{Answer, Client, ClientRequest, NoAnswer, Site, World};
+use tally_simulation::{ADMIN_KEY, Answer, Client, ClientRequest, NoAnswer, Site, World, deploy};
 
 use super::digits::Held;
-use super::oracle::{Counter, Fate, Moment, View};
+use super::laws::View;
+use super::oracle::{Counter, Fate, Moment};
 use super::plan::Plan;
-
-const KEY: &str = "simulated-key-of-32-characters--";
 
 /// What became of a request.
 #[derive(Debug)]
@@ -75,20 +73,7 @@ impl Service {
         if is_told {
             world.keep_log(true);
         }
-        world.register::<tally::node::objects::Cell>(names::CELLS);
-        world.register::<tally::node::objects::Directory>(names::DIRECTORY);
-        world.register::<tally::node::objects::Inbox>(names::INBOXES);
-        world.register::<tally::node::objects::Limiter>(names::LIMITERS);
-        world.register::<tally::node::objects::Watcher>(names::WATCHERS);
-        world.set_aggregator(|host, arrived, _| async move {
-            tally::node::aggregator::answer(&host, &arrived).await
-        });
-        world.set_consumer(|host, delivered| async move {
-            tally::node::aggregator::consumer::consume(&host, &delivered).await
-        });
-        world.set_edge(tally::node::edge::fetch);
-        let keys = format!(r#"{{"keys":[{{"key":"{KEY}","scopes":["admin"]}}]}}"#);
-        world.set(names::KEYS, Some(&keys));
+        deploy(&world);
         for (name, value) in &plan.settings {
             world.set(name, Some(value));
         }
@@ -119,7 +104,7 @@ impl Service {
     pub fn client(&self, site: usize) -> Client {
         self.world
             .client(self.sites[site % self.sites.len()])
-            .with_key(KEY)
+            .with_key(ADMIN_KEY)
     }
 
     /// Draws a site.
