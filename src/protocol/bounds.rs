@@ -40,7 +40,7 @@ pub const OPERATE_MS_MAX: u64 = 10_000;
 /// is answered anew.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// The most counters of which an isolate remembers where all writes go; about 100 bytes each.
+/// The most counters of which an isolate remembers where all writes go and over how many shards; about 200 bytes each.
 /// Forgetting costs one hop.
 pub const HOMES_MAX: usize = 10_000;
 /// How long an isolate remembers where all writes of a counter go, milliseconds.

@@ -40,6 +40,7 @@ mod cluster_root;
 mod cluster_view;
 mod cluster_watch;
 mod common;
+mod counter_bounded_map;
 mod counter_cell_flush;
 mod counter_cell_grant;
 mod counter_cell_home;

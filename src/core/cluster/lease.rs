@@ -4,8 +4,7 @@
 //! said for [`LEASE_MS`] from before it asked, and the root waits for longer than that since it last said so
 //! before it ends the generation. Only lengths of time are compared, each by one clock.
 
-use std::collections::HashMap;
-
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
 
 /// How long an answer of the root may be relied on: one call a second for a counter and isolate that are busy,
@@ -27,19 +26,16 @@ struct Lease {
 }
 
 /// Both sides remember in the same way, so that the code for it is there once.
-type Leases = HashMap<CounterId, Lease>;
+type Leases = BoundedMap<CounterId, Lease, LEASES_MAX>;
 
 /// Puts a lease in its place. Returns whether all others were forgotten for it.
 fn put(leases: &mut Leases, counter: &CounterId, generation: u64, at_ms: i64) -> bool {
-    let is_full = leases.len() >= LEASES_MAX && !leases.contains_key(counter);
-    if is_full {
-        leases.clear();
-    }
     let lease = Lease {
         generation,
         at_ms,
         is_renewing: false,
     };
+    let is_full = !leases.has_room(counter);
     leases.insert(counter.clone(), lease);
     is_full
 }
@@ -57,7 +53,7 @@ impl Granted {
     pub fn new(now_ms: i64) -> Self {
         Self {
             since_ms: now_ms,
-            leases: Leases::new(),
+            leases: Leases::default(),
         }
     }
 

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 
 use super::cargo::Cargo;
 use super::flush::Load;
+use super::landed::Landed;
 use super::nonces::Nonce;
 
 /// The most writes in one batch: with stamps and tokens at most about 40 bytes each, 400 KB.
@@ -85,13 +86,6 @@ struct Batch<W, C> {
     watchers: Vec<W>,
 }
 
-#[derive(Debug)]
-struct Landed<R, P> {
-    number: u64,
-    last: P,
-    outcome: R,
-}
-
 /// A lane whose flights end with an `R`, whose bulk writes leave a `W`, and which carries `C`.
 #[derive(Debug)]
 pub struct Lane<R, W, C: Cargo = Load> {
@@ -99,7 +93,8 @@ pub struct Lane<R, W, C: Cargo = Load> {
     next: u64,
     waiting: VecDeque<Batch<W, C>>,
     flying: Option<Flight<W, C::Place>>,
-    landed: VecDeque<Landed<R, C::Place>>,
+    /// Outcomes of flights, and the place that each batch ended at.
+    landed: Landed<(C::Place, R), LANDED_MAX>,
     /// When a batch was last taken, and how long from then the next one gathers.
     taken_ms: i64,
     linger_ms: u32,
@@ -134,7 +129,7 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
             next: 1,
             waiting: VecDeque::new(),
             flying: None,
-            landed: VecDeque::new(),
+            landed: Landed::default(),
             taken_ms: i64::MIN,
             linger_ms: 0,
             flight_ms: 0,
@@ -302,22 +297,11 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
                 let took_ms = now_ms.saturating_sub(flight.since_ms).max(0);
                 // An eighth of the news: one slow flight must not make the next writes wait as long.
                 self.flight_ms = (self.flight_ms * 7 + took_ms.min(FLIGHT_MS_MAX)) / 8;
-                self.keep(flight.number, flight.last, outcome);
+                self.landed.keep(flight.number, (flight.last, outcome));
                 flight.watchers
             }
             None => Vec::new(),
         }
-    }
-
-    fn keep(&mut self, number: u64, last: C::Place, outcome: R) {
-        if self.landed.len() >= LANDED_MAX {
-            self.landed.pop_front();
-        }
-        self.landed.push_back(Landed {
-            number,
-            last,
-            outcome,
-        });
     }
 
     /// The outcome for a ticket, once its batch has landed. Cost: O([`LANDED_MAX`]).
@@ -325,12 +309,10 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
         if ticket.lane != self.id {
             return None;
         }
-        let mut newest_first = self.landed.iter().rev();
-        let landed = newest_first.find(|landed| landed.number == ticket.batch)?;
-        let later = C::seen_from(ticket.place, landed.last);
+        let (last, outcome) = self.landed.outcome(ticket.batch)?;
         Some(Arrival {
-            outcome: landed.outcome.clone(),
-            later,
+            outcome: outcome.clone(),
+            later: C::seen_from(ticket.place, *last),
         })
     }
 
@@ -344,7 +326,7 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
             .flying
             .take_if(|flight| age(flight.since_ms) > attended_max)
         {
-            self.keep(flight.number, flight.last, lost.clone());
+            self.landed.keep(flight.number, (flight.last, lost.clone()));
             watchers.extend(flight.watchers);
         }
         let is_stale = |batch: &mut Batch<W, C>| match batch.attended_ms {
@@ -352,7 +334,8 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
             None => age(batch.opened_ms) > UNATTENDED_MS_MAX,
         };
         while let Some(batch) = self.waiting.pop_front_if(is_stale) {
-            self.keep(batch.number, batch.load.place(), lost.clone());
+            self.landed
+                .keep(batch.number, (batch.load.place(), lost.clone()));
             watchers.extend(batch.watchers);
         }
         watchers

@@ -25,6 +25,7 @@
 //! A flush passes `cell` (nonce, overflow, grant) into totals, `history` and sketches; a read
 //! passes from each `cell` as a part through a lead's and the aggregator's `merge`.
 
+pub mod bounded_map;
 pub mod cargo;
 pub mod cell;
 pub mod flush;
@@ -32,6 +33,7 @@ pub mod grant;
 pub mod history;
 pub mod id;
 pub mod inbox;
+pub mod landed;
 pub mod lane;
 pub mod ledger;
 pub mod ledgers;

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::id::{CounterId, Datacenter};
+use super::landed::Landed;
 use super::ledger::{Keyed, Keys, WriteKey};
 use super::nonces::Nonce;
 use super::queue::{APPEND_ENTRIES_MAX, Due, Event, SUMMED_MAX, keys_of};
@@ -151,9 +152,7 @@ pub struct Producer<O> {
     full: VecDeque<(u64, Vec<Sent>)>,
     /// Batches in flight, and since when, unix milliseconds.
     flying: Vec<(u64, i64)>,
-    landed: VecDeque<(u64, O)>,
-    /// The newest batch that has landed: who waits for a later one need not look for it.
-    newest: u64,
+    landed: Landed<O, LANDED_MAX>,
 }
 
 impl<O: Clone> Producer<O> {
@@ -166,8 +165,7 @@ impl<O: Clone> Producer<O> {
             open: Vec::new(),
             full: VecDeque::new(),
             flying: Vec::new(),
-            landed: VecDeque::new(),
-            newest: 0,
+            landed: Landed::default(),
         }
     }
 
@@ -240,20 +238,11 @@ impl<O: Clone> Producer<O> {
     /// Notes how a batch ended.
     pub fn land(&mut self, number: u64, outcome: O) {
         self.flying.retain(|(flying, _)| *flying != number);
-        if self.landed.len() >= LANDED_MAX {
-            self.landed.pop_front();
-        }
-        self.landed.push_back((number, outcome));
-        self.newest = self.newest.max(number);
+        self.landed.keep(number, outcome);
     }
 
-    /// How a batch ended; `None` while that is not known. Cost: O(1) for those that wait for the next to land.
+    /// How a batch ended; `None` while that is not known. Cost: as [`Landed::outcome`].
     pub fn outcome(&self, number: u64) -> Option<O> {
-        if number > self.newest {
-            return None;
-        }
-        let mut newest_first = self.landed.iter().rev();
-        let found = newest_first.find(|(landed, _)| *landed == number);
-        found.map(|(_, outcome)| outcome.clone())
+        self.landed.outcome(number).cloned()
     }
 }

@@ -210,10 +210,8 @@ async fn sum_world(
         let to = CellAddress::lead(counter, datacenter);
         async move {
             let datacenter = to.datacenter.clone();
-            (
-                datacenter,
-                ask_lead(host, Sum { to, question }, notes).await,
-            )
+            let answer = ask_lead(host, Sum { to, question }, notes).await;
+            (datacenter, answer)
         }
     };
     let mut datacenters: Vec<(Datacenter, Option<DatacenterSum>)> = Vec::new();

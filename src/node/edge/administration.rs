@@ -239,8 +239,9 @@ pub async fn home_now(
     context: &RequestContext,
     id: &CounterId,
 ) -> Result<Option<Datacenter>, Problem> {
-    if let Some(home) = isolate::home_of(&context.host, id) {
-        return Ok(Some(home));
+    let known = isolate::known_of(&context.host, id);
+    if known.home.is_some() {
+        return Ok(known.home.clone());
     }
     let counter = id.clone();
     let root = call(&context.host, &LookUp { counter }).await?;
@@ -260,8 +261,8 @@ pub async fn home_for_good(
     context: &RequestContext,
     id: &CounterId,
 ) -> Result<Datacenter, Problem> {
-    if let Some(home) = isolate::home_of(&context.host, id) {
-        return Ok(home);
+    if let Some(home) = &isolate::known_of(&context.host, id).home {
+        return Ok(home.clone());
     }
     settle_home(context, id).await
 }

@@ -4,7 +4,6 @@
 //! [`SHARED_MS_MAX`] ago: a sum opens every cell of up to 5,000 counters.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
 use futures_channel::oneshot;
 
@@ -12,6 +11,7 @@ use super::read::{cells_of, unread};
 use super::read_cache::VIEW_MS_MAX;
 use super::request_context::RequestContext;
 use super::respond::Answer;
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::host::{Host, State};
 use crate::node::shared::call_within;
 use crate::node::shared::metrics;
@@ -56,7 +56,7 @@ impl Shared {
 }
 
 /// The sums that this isolate shares, by prefix.
-struct Sums(RefCell<HashMap<String, Shared>>);
+struct Sums(RefCell<BoundedMap<String, Shared, PREFIXES_MAX>>);
 
 impl State for Sums {
     fn begin(_host: &Host) -> Self {
@@ -159,15 +159,13 @@ async fn fetch(
 fn begin(host: &Host, prefix: &str, begun_ms: i64) {
     let sums = host.state::<Sums>();
     let mut all = sums.0.borrow_mut();
-    if all.len() >= PREFIXES_MAX {
-        all.retain(|_, known| known.is_in_use(begun_ms));
-    }
-    if all.len() < PREFIXES_MAX {
+    let prefix = prefix.to_owned();
+    if all.make_room(&prefix, |known| known.is_in_use(begun_ms)) {
         let new = Shared {
             begun_ms,
             fetched: None,
         };
-        all.insert(prefix.to_owned(), new);
+        all.insert(prefix, new);
     }
 }
 

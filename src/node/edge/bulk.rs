@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::body;
 use super::bulk_counting::{self, Counting};
 use super::hash_keys::{Hashing, hashing, known_salt, name_key, prepare};
-use super::isolate::{BulkMemory, BulkStage, own_shard, shards_of, unique_hash_of};
+use super::isolate::{BulkMemory, BulkStage, known_of, own_shard};
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::core::counter::id::CounterId;
@@ -216,7 +216,7 @@ async fn bulk(
     };
     let mut body_hash = body_key.map(|_| BodyHash::new(&hash_of, &records.asked()));
     let host = context.host.clone();
-    let hash_of_counter = move |counter: &CounterId| unique_hash_of(&host, counter);
+    let hash_of_counter = move |counter: &CounterId| known_of(&host, counter).unique_hash;
     let mut gather = Gather::new(limits, context.host.random()).knowing(hash_of_counter);
     let mut memory = BulkMemory::of(&context.host, context.address().ok());
     let reading_bytes = reading_bytes(body::announced_length(&*context.request));
@@ -276,7 +276,7 @@ async fn count(
     let (sums, report) = gather.finish();
     let needed = CallsNeeded::of_body(
         &sums,
-        |counter| shards_of(&context.host, counter, &datacenter),
+        |counter| known_of(&context.host, counter).shards_in(&datacenter),
         |shards| own_shard(&context.host, shards),
         key.is_some(),
         calls_max,

@@ -6,7 +6,7 @@
 use futures_channel::oneshot;
 
 use super::bulk_sender;
-use super::isolate::{BulkStage, own_shard, shards_of, with_waves};
+use super::isolate::{BulkStage, known_of, own_shard, with_waves};
 use super::keyed::problem_of;
 use super::request_context::RequestContext;
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -139,7 +139,7 @@ async fn count_part(
         keys,
         calls,
     } = counting;
-    let shards = |counter: &CounterId| shards_of(host, counter, datacenter);
+    let shards = |counter: &CounterId| known_of(host, counter).shards_in(datacenter);
     let own = |shards| own_shard(host, shards);
     let mut plan = Plan::new(part, *manner, datacenter, shards, own, *key);
     // Elements of plain lines first: they may be sent twice without harm, so where one of their cells fails, its

@@ -11,7 +11,7 @@ use futures_util::future::{Either, FutureExt, LocalBoxFuture, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::flush_sender::{Cells, Progress, Watcher};
-use super::isolate::{home_of, own_shard, shards_of};
+use super::isolate::{known_of, own_shard};
 use super::lanes::{self, Line};
 use crate::core::counter::flush::Refusal;
 use crate::core::counter::lane::Ticket;
@@ -159,10 +159,11 @@ impl Fleet {
 
     fn send_on(&mut self, host: &Host, number: usize) {
         if let Some(Addressed { to, .. }) = self.loads.get_mut(number) {
-            if let Some(home) = home_of(host, &to.counter) {
-                to.datacenter = home;
+            let known = known_of(host, &to.counter);
+            if let Some(home) = &known.home {
+                to.datacenter = home.clone();
             }
-            to.shard = own_shard(host, shards_of(host, &to.counter, &to.datacenter));
+            to.shard = own_shard(host, known.shards_in(&to.datacenter));
         }
         if let Some(moves) = self.moves.get_mut(number) {
             *moves += 1;

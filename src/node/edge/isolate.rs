@@ -3,10 +3,10 @@
 //! Invariant: no borrow of it lives across an await.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::visitors;
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::settings::UniqueHash;
 use crate::core::counter::split::shard_of_lot;
@@ -23,8 +23,8 @@ use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Rounding;
 use crate::protocol::visitor::Address;
 
-/// Counters whose number of shards is remembered; about 100 bytes each. Forgetting costs one hop.
-const SHARD_COUNTS_MAX: usize = 10_000;
+/// Datacenters of one counter whose number of shards is remembered: an isolate serves few. Forgetting costs one hop.
+const SHARD_PLACES_MAX: usize = 16;
 
 /// The settings that requests ask for, read once: a variable is a call into JavaScript.
 struct Settings {
@@ -50,20 +50,47 @@ impl State for Settings {
     }
 }
 
-/// What is known of where a counter's writes go, and how.
+/// What this isolate knows of a counter.
 #[derive(Clone, Default)]
-struct Home {
-    home: Option<Datacenter>,
+pub struct Known {
+    /// Where all its writes go.
+    pub home: Option<Datacenter>,
     /// Whether its decrements are decided one by one.
-    is_bounded: bool,
-    unique_hash: UniqueHash,
-    learned_ms: i64,
+    pub is_bounded: bool,
+    /// The hash that its unique elements go through.
+    pub unique_hash: UniqueHash,
+    /// When one of these was learned: a minute later they are forgotten.
+    learned_ms: Option<i64>,
+    /// The shards that its writes spread over, where they are several, by datacenter.
+    shards: Vec<(Datacenter, u8)>,
 }
 
-/// Where writes go, as far as known.
+impl Known {
+    /// Shards that its writes spread over in a datacenter, as far as known.
+    pub fn shards_in(&self, datacenter: &Datacenter) -> u8 {
+        let mut known = self.shards.iter();
+        let found = known.find(|(place, _)| place == datacenter);
+        found.map_or(1, |(_, shards)| *shards)
+    }
+
+    fn is_old(&self, now_ms: i64) -> bool {
+        let learned_ms = self.learned_ms;
+        learned_ms.is_some_and(|learned_ms| now_ms - learned_ms > HOME_MS_MAX)
+    }
+
+    fn forget_home(&mut self) {
+        *self = Self {
+            shards: std::mem::take(&mut self.shards),
+            ..Self::default()
+        };
+    }
+}
+
+/// What is known of counters.
 struct Places {
-    shards: RefCell<HashMap<(CounterId, Datacenter), u8>>,
-    homes: RefCell<HashMap<CounterId, Home>>,
+    known: RefCell<BoundedMap<CounterId, Rc<Known>, HOMES_MAX>>,
+    /// What is known of all others.
+    nothing: Rc<Known>,
     /// Decides which shard this isolate stays with.
     lot: u64,
 }
@@ -71,8 +98,8 @@ struct Places {
 impl State for Places {
     fn begin(host: &Host) -> Self {
         Self {
-            shards: RefCell::default(),
-            homes: RefCell::default(),
+            known: RefCell::default(),
+            nothing: Rc::default(),
             lot: host.random(),
         }
     }
@@ -130,59 +157,36 @@ pub fn rounding(host: &Host) -> Result<Rounding, Problem> {
     host.state::<Settings>().rounding.clone()
 }
 
-/// Shards that a counter's writes spread over in a datacenter, as far as known here.
-pub fn shards_of(host: &Host, counter: &CounterId, datacenter: &Datacenter) -> u8 {
+/// What this isolate knows of a counter. A request asks once, and again where it is told that something has changed.
+pub fn known_of(host: &Host, counter: &CounterId) -> Rc<Known> {
     let places = host.state::<Places>();
-    let shards = places.shards.borrow();
-    let known = shards.get(&(counter.clone(), datacenter.clone()));
-    known.copied().unwrap_or(1)
+    let mut known = places.known.borrow_mut();
+    let Some(known) = known.get_mut(counter) else {
+        return places.nothing.clone();
+    };
+    if known.is_old(host.now_ms()) {
+        Rc::make_mut(known).forget_home();
+    }
+    known.clone()
 }
 
 /// Learns a number of shards from a cell's reply.
 pub fn learn_shards(host: &Host, counter: &CounterId, datacenter: &Datacenter, shards: u8) {
-    let places = host.state::<Places>();
-    let mut known = places.shards.borrow_mut();
-    let key = (counter.clone(), datacenter.clone());
-    if shards <= 1 {
-        known.remove(&key);
+    if known_of(host, counter).shards_in(datacenter) == shards.max(1) {
         return;
     }
-    if known.len() >= SHARD_COUNTS_MAX && !known.contains_key(&key) {
-        known.clear();
-    }
-    known.insert(key, shards);
-}
-
-fn home_known(host: &Host, counter: &CounterId) -> Option<Home> {
-    let places = host.state::<Places>();
-    let homes = places.homes.borrow();
-    // Most isolates know of no home, and look nothing up.
-    if homes.is_empty() {
-        return None;
-    }
-    let known = homes.get(counter)?;
-    (host.now_ms() - known.learned_ms <= HOME_MS_MAX).then(|| known.clone())
-}
-
-/// Where all of a counter's writes go, as far as known here.
-pub fn home_of(host: &Host, counter: &CounterId) -> Option<Datacenter> {
-    home_known(host, counter)?.home
-}
-
-/// Whether a counter's decrements are known to be decided one by one.
-pub fn is_bounded(host: &Host, counter: &CounterId) -> bool {
-    home_known(host, counter).is_some_and(|known| known.is_bounded)
-}
-
-/// The hash that a counter's unique elements go through, as far as known here.
-pub fn unique_hash_of(host: &Host, counter: &CounterId) -> UniqueHash {
-    home_known(host, counter).map_or(UniqueHash::default(), |known| known.unique_hash)
+    change(host, counter, |known| {
+        known.shards.retain(|(place, _)| place != datacenter);
+        if known.shards.len() >= SHARD_PLACES_MAX {
+            known.shards.clear();
+        }
+        known.shards.push((datacenter.clone(), shards.max(1)));
+    });
 }
 
 /// Learns where all writes go, from whoever refused one.
 pub fn learn_home(host: &Host, counter: &CounterId, home: &Datacenter) {
-    let home = Some(home.clone());
-    learn(host, counter, |known| known.home = home);
+    learn(host, counter, |known| known.home = Some(home.clone()));
 }
 
 /// Learns that a counter's decrements are decided one by one.
@@ -195,22 +199,29 @@ pub fn learn_unique_hash(host: &Host, counter: &CounterId, unique_hash: UniqueHa
     learn(host, counter, |known| known.unique_hash = unique_hash);
 }
 
-/// Forgets what was known of a counter.
+/// Forgets where a counter's writes go, and how.
 pub fn forget_home(host: &Host, counter: &CounterId) {
-    host.state::<Places>().homes.borrow_mut().remove(counter);
+    let places = host.state::<Places>();
+    if let Some(known) = places.known.borrow_mut().get_mut(counter) {
+        Rc::make_mut(known).forget_home();
+    }
 }
 
-fn learn(host: &Host, counter: &CounterId, learn: impl FnOnce(&mut Home)) {
-    let learned_ms = host.now_ms();
-    let mut home = home_known(host, counter).unwrap_or_default();
-    home.learned_ms = learned_ms;
-    learn(&mut home);
+fn learn(host: &Host, counter: &CounterId, learn: impl FnOnce(&mut Known)) {
+    change(host, counter, |known| {
+        let now_ms = host.now_ms();
+        if known.is_old(now_ms) {
+            known.forget_home();
+        }
+        known.learned_ms = Some(now_ms);
+        learn(known);
+    });
+}
+
+fn change(host: &Host, counter: &CounterId, change: impl FnOnce(&mut Known)) {
     let places = host.state::<Places>();
-    let mut homes = places.homes.borrow_mut();
-    if homes.len() >= HOMES_MAX && !homes.contains_key(counter) {
-        homes.clear();
-    }
-    homes.insert(counter.clone(), home);
+    let mut known = places.known.borrow_mut();
+    change(Rc::make_mut(known.entry(counter, Rc::default)));
 }
 
 /// The shard that this isolate stays with, of so many: large flushes to one cell rather than

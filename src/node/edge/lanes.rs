@@ -4,12 +4,12 @@
 //! Invariant: an item is answered well only if the message that holds it was.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::hash::Hash;
 
 use futures_channel::oneshot;
 
 use super::request_context::RequestContext;
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::cargo::Cargo;
 use crate::core::counter::lane::{Arrival, FLIGHT_MS_MAX, Lane, Ticket};
 use crate::core::counter::nonces::Nonce;
@@ -71,13 +71,13 @@ type LaneOf<L> = Lane<<L as Line>::Outcome, <L as Line>::Watcher, <L as Line>::C
 
 /// The lanes of an isolate, of one line.
 pub struct Lanes<L: Line> {
-    lanes: HashMap<L::To, LaneOf<L>>,
+    lanes: BoundedMap<L::To, LaneOf<L>, LANES_MAX>,
 }
 
 impl<L: Line> Default for Lanes<L> {
     fn default() -> Self {
         Self {
-            lanes: HashMap::new(),
+            lanes: BoundedMap::default(),
         }
     }
 }
@@ -105,11 +105,8 @@ impl<L: Line> Lanes<L> {
     /// The lane to a place, made if need be; `None` where too many are busy.
     fn lane(&mut self, host: &Host, to: &L::To) -> Option<&mut LaneOf<L>> {
         if !self.lanes.contains_key(to) {
-            if self.lanes.len() >= LANES_MAX {
-                let now_ms = host.now_ms();
-                self.lanes.retain(|_, lane| !lane.is_idle(now_ms));
-            }
-            if self.lanes.len() >= LANES_MAX {
+            let now_ms = host.now_ms();
+            if !self.lanes.make_room(to, |lane| !lane.is_idle(now_ms)) {
                 return None;
             }
             self.lanes.insert(to.clone(), Lane::new(host.random()));

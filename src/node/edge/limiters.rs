@@ -5,7 +5,6 @@
 //! policy says for errors.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::lanes::{Lanes, Line, land};
@@ -13,6 +12,7 @@ use super::local_quota::LocalQuota;
 use super::repeated_checks;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::nonces::Nonce;
 use crate::core::counter::split::Meter;
@@ -56,9 +56,9 @@ const DENIAL_MS_MAX: i64 = 1_000;
 #[derive(Default)]
 pub struct Limits {
     /// How often lanes fly, and with how many checks.
-    flights: HashMap<LimiterAddress, Meter>,
-    policies: HashMap<PolicyName, Known>,
-    denials: HashMap<String, Denial>,
+    flights: BoundedMap<LimiterAddress, Meter, METERS_MAX>,
+    policies: BoundedMap<PolicyName, Known, POLICIES_MAX>,
+    denials: BoundedMap<String, Denial, DENIALS_MAX>,
     /// What it is lent of them.
     pub(super) lent: LocalQuota,
 }
@@ -81,10 +81,7 @@ impl Limits {
     /// How long a lane should gather that has flown with so many checks, see [`gather_ms`]. A message costs both ends as much as
     /// several answers: a hot key had 13 checks in each without, and has 30.
     fn linger_ms(&mut self, to: &LimiterAddress, checks: u32, now_ms: i64) -> u32 {
-        if self.flights.len() >= METERS_MAX && !self.flights.contains_key(to) {
-            self.flights.clear();
-        }
-        let meter = self.flights.entry(to.clone()).or_default();
+        let meter = self.flights.entry(to, Meter::default);
         meter.note(checks, now_ms);
         gather_ms(meter.per_second(now_ms))
     }
@@ -239,9 +236,6 @@ pub fn learn_policy(host: &Host, name: &PolicyName, policy: Option<Rc<Policy>>) 
             limits.policies.remove(name);
             return;
         };
-        if limits.policies.len() >= POLICIES_MAX && !limits.policies.contains_key(name) {
-            limits.policies.clear();
-        }
         let known = Known {
             policy,
             read_ms,
@@ -287,13 +281,6 @@ pub fn learn_denial(host: &Host, asking: &ResolvedCheck, verdict: Verdict) {
     let now_ms = host.now_ms();
     let waits_ms = i64::try_from(verdict.retry_after_ms).unwrap_or(DENIAL_MS_MAX);
     with_limits(host, |limits| {
-        if limits.denials.len() >= DENIALS_MAX {
-            limits.denials.retain(|_, denial| denial.until_ms > now_ms);
-        }
-        // Nothing but a call is lost.
-        if limits.denials.len() >= DENIALS_MAX {
-            limits.denials.clear();
-        }
         let denial = Denial {
             policy: asking.policy.clone(),
             cost: asking.cost,
@@ -302,6 +289,10 @@ pub fn learn_denial(host: &Host, asking: &ResolvedCheck, verdict: Verdict) {
             until_ms: now_ms.saturating_add(waits_ms.min(DENIAL_MS_MAX)),
         };
         let place = place(&asking.to, &asking.name, &asking.key);
+        // Where all hold still they are forgotten: nothing but a call is lost.
+        limits
+            .denials
+            .make_room(&place, |denial| denial.until_ms > now_ms);
         limits.denials.insert(place, denial);
     });
 }

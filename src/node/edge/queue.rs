@@ -5,7 +5,6 @@
 //! again to the same inbox under the same nonce only.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
 use super::hash_keys::name_key;
 use super::isolate::own_shard;
@@ -13,6 +12,7 @@ use super::keyed::{count_keyed, problem_of};
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use super::{body, producer, read};
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{KeyedOutcome, Keys, WriteKey};
 use crate::core::counter::ledgers::marked;
@@ -55,7 +55,7 @@ type Outcome = Result<(), Problem>;
 #[derive(Default)]
 struct Gathering {
     /// By where they go; the deployment's queue is one of them.
-    producers: RefCell<HashMap<InboxId, Producer<Outcome>>>,
+    producers: RefCell<BoundedMap<InboxId, Producer<Outcome>, INBOXES_MAX>>,
     /// The numbers of the messages to the deployment's queue.
     numbering: RefCell<Numbering>,
 }
@@ -66,25 +66,25 @@ impl State for Gathering {
     }
 }
 
-fn with<T>(host: &Host, to: &InboxId, work: impl FnOnce(&mut Producer<Outcome>) -> T) -> T {
+/// Works with what is gathered for an inbox or the queue; `None` where too many others are busy.
+fn with<T>(host: &Host, to: &InboxId, work: impl FnOnce(&mut Producer<Outcome>) -> T) -> Option<T> {
     let gathering = host.state::<Gathering>();
     let mut producers = gathering.producers.borrow_mut();
-    if producers.len() >= INBOXES_MAX && !producers.contains_key(to) {
-        producers.retain(|_, producer| !producer.is_idle());
+    if !producers.make_room(to, |producer| !producer.is_idle()) {
+        return None;
     }
     let limits = if to.is_queue() {
         QUEUE_LIMITS
     } else {
         INBOX_LIMITS
     };
-    let new = || Producer::new(limits);
-    work(producers.entry(to.clone()).or_insert_with(new))
+    Some(work(producers.entry(to, || Producer::new(limits))))
 }
 
 fn take(host: &Host, to: &InboxId) -> Option<(Nonce, Vec<Sent>)> {
     with(host, to, |producer| {
         producer.take(host.now_ms(), &mut || host.random())
-    })
+    })?
 }
 
 /// Flies batches until nothing is gathered, or for a while.
@@ -143,7 +143,7 @@ async fn put(context: &RequestContext, to: InboxId, event: Sent) -> Outcome {
             event.fingerprint = NUMBERED;
         }
     };
-    let Some(number) = with(&context.host, &to, |producer| {
+    let Some(Some(number)) = with(&context.host, &to, |producer| {
         producer.join_named(event, &mut name)
     }) else {
         return Err(Problem::new(
@@ -156,7 +156,8 @@ async fn put(context: &RequestContext, to: InboxId, event: Sent) -> Outcome {
             context.wait_until(fly(context.host.clone(), to.clone(), nonce, messages));
         }
         // Others read an outcome too: it stays until it is old.
-        if let Some(outcome) = with(&context.host, &to, |producer| producer.outcome(number)) {
+        let landed = with(&context.host, &to, |producer| producer.outcome(number));
+        if let Some(outcome) = landed.flatten() {
             return outcome;
         }
         context.host.sleep_ms(LOOK_EVERY_MS).await;

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::respond::Answer;
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
 use crate::host::{Host, State};
 use crate::node::shared::call::CALL_MS_MAX;
@@ -53,7 +54,7 @@ pub struct ReadCache {
     swept_ms: i64,
     bytes: usize,
     /// Answers of this millisecond, by what was asked: their ages are the same to the millisecond.
-    answers: HashMap<String, Answer>,
+    answers: BoundedMap<String, Answer, ANSWERS_MAX>,
     answers_ms: i64,
 }
 
@@ -137,7 +138,7 @@ impl ReadCache {
 
     /// Keeps an answer for requests of the same millisecond.
     pub fn keep_answer(&mut self, asked: String, answer: &Answer, now_ms: i64) {
-        if self.answers_ms != now_ms || self.answers.len() >= ANSWERS_MAX {
+        if self.answers_ms != now_ms {
             self.answers.clear();
             self.answers_ms = now_ms;
         }
@@ -156,8 +157,7 @@ fn bytes_of(view: &View) -> usize {
     let Some(Ok(Some(sum))) = &view.fetched else {
         return 0;
     };
-    let parts = sum.datacenters.iter().filter_map(|(_, part)| part.as_ref());
-    let bytes = parts.map(|part| {
+    let bytes = sum.parts().map(|part| {
         let sketches = part.summary.uniques.rest_bytes() + part.summary.window_uniques.rest_bytes();
         let sketches = sketches + part.summary.samples.len();
         sketches + 24 * part.summary.points.len() + 64 * part.cells.len()

@@ -5,13 +5,13 @@
 //! admitted from what is held, for [`KNOWN_MS`] as it was first understood. Neither is once this isolate has heard of a change.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::limits;
 use super::local_quota;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::Datacenter;
 use crate::host::http::{Body, Head, HeaderList, Response};
 use crate::host::{Host, State};
@@ -51,7 +51,7 @@ struct Known {
 }
 
 /// What is known again, by the text of its request.
-struct Repeats(RefCell<HashMap<String, Known>>);
+struct Repeats(RefCell<BoundedMap<String, Known, REPEATS_MAX>>);
 
 impl State for Repeats {
     fn begin(_host: &Host) -> Self {
@@ -110,10 +110,6 @@ pub fn note(context: &RequestContext, repeatable: Repeatable, response: &Respons
         _ => return,
     };
     let repeats = context.host.state::<Repeats>();
-    let mut all = repeats.0.borrow_mut();
-    if all.len() >= REPEATS_MAX {
-        all.clear();
-    }
     let known = Known {
         here: context.datacenter(),
         since_ms,
@@ -121,7 +117,8 @@ pub fn note(context: &RequestContext, repeatable: Repeatable, response: &Respons
         repeat,
         head: response.head.clone(),
     };
-    all.insert(context.request.text().to_owned(), known);
+    let text = context.request.text().to_owned();
+    repeats.0.borrow_mut().insert(text, known);
 }
 
 /// Forgets them all: something was given back, or a policy has changed.

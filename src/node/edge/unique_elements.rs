@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::flush_sender::Cells;
 use super::hash_keys::{Hashing, hashing, salt};
-use super::isolate::{home_of, own_shard, shards_of, unique_hash_of};
+use super::isolate::{known_of, own_shard};
 use super::lanes;
 use super::request_context::RequestContext;
 use super::write::MOVES_MAX;
@@ -89,10 +89,10 @@ impl Unique {
 /// Redis's hash, which everybody knows, tells nothing of it either.
 pub async fn hashed(
     context: &RequestContext,
-    id: &CounterId,
+    unique_hash: UniqueHash,
     unique: &[u8],
 ) -> Result<(HashId, u64), Problem> {
-    if unique_hash_of(&context.host, id) == UniqueHash::Redis {
+    if unique_hash == UniqueHash::Redis {
         return Ok((HashId::REDIS, redis_hash(unique)));
     }
     let Hashing { key, id } = hashing(&context.host).await?;
@@ -109,8 +109,10 @@ pub async fn send(
     unique: &[u8],
     second: i64,
 ) -> Result<(), Problem> {
-    let aim = async |shards, _| {
-        let (hash, hashed) = hashed(context, id, unique).await?;
+    let known = known_of(&context.host, id);
+    let aim = async |shards, other: Option<UniqueHash>| {
+        let unique_hash = other.unwrap_or(known.unique_hash);
+        let (hash, hashed) = hashed(context, unique_hash, unique).await?;
         let load = Load {
             past_tokens: vec![(second, Element::by(hash, hashed))],
             hash,
@@ -149,8 +151,10 @@ async fn carry(
     aim: impl AsyncFn(u8, Option<UniqueHash>) -> Result<(u8, Load), Problem>,
     busy: &str,
 ) -> Result<(), Problem> {
-    let mut datacenter = home_of(&context.host, id).unwrap_or_else(|| context.datacenter());
-    let mut shards = shards_of(&context.host, id, &datacenter);
+    let known = known_of(&context.host, id);
+    let home = known.home.clone();
+    let mut datacenter = home.unwrap_or_else(|| context.datacenter());
+    let mut shards = known.shards_in(&datacenter);
     let mut other = None;
     let begun_ms = context.host.now_ms();
     for _ in 0..MOVES_MAX {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::flush_sender::{Cells, Outcome};
 use super::hash_keys::name_key;
 use super::increment::Write;
-use super::isolate::{forget_home, home_of, is_bounded, own_shard, shards_of};
+use super::isolate::{Known, forget_home, known_of, own_shard};
 use super::keyed::How;
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -14,6 +14,7 @@ use crate::core::counter::flush::{Element, Load, Refusal};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::lane::Arrival;
 use crate::core::counter::ledger::{Keyed, Unchanged};
+use crate::core::counter::settings::UniqueHash;
 use crate::core::counter::split::shard_of_element;
 use crate::core::counter::total::Value;
 use crate::core::sketch::hash;
@@ -106,10 +107,11 @@ impl<'a> Delivery<'a> {
         context: &'a RequestContext,
         id: CounterId,
         write: &'a Write,
+        known: &Known,
     ) -> Result<Self, Problem> {
         let host = &context.host;
         let datacenter = context.datacenter();
-        let shards = shards_of(host, &id, &datacenter);
+        let shards = known.shards_in(&datacenter);
         let mut load = Load {
             samples: write.samples(),
             ..Load::default()
@@ -136,19 +138,18 @@ impl<'a> Delivery<'a> {
             unique,
             element: None,
         };
-        delivery.hash().await?;
-        match home_of(host, &delivery.cell.counter) {
-            Some(home) => delivery.go_home(&home),
+        delivery.hash(known.unique_hash).await?;
+        match &known.home {
+            Some(home) => delivery.go_home(home),
             None => delivery.spread_over(shards),
         }
         Ok(delivery)
     }
 
     /// Hashes its element as the counter does.
-    async fn hash(&mut self) -> Result<(), Problem> {
+    async fn hash(&mut self, unique_hash: UniqueHash) -> Result<(), Problem> {
         if let Some(unique) = &self.unique {
-            let (by, hashed) =
-                unique_elements::hashed(self.context, &self.cell.counter, unique).await?;
+            let (by, hashed) = unique_elements::hashed(self.context, unique_hash, unique).await?;
             self.element = Some(hashed);
             self.load.hash = by;
             self.load.tokens = vec![(self.write.second, Element::by(by, hashed))];
@@ -179,7 +180,7 @@ impl<'a> Delivery<'a> {
             // A decrement was in the same flight; it goes alone from now on.
             Fault::Refused(Refusal::Bounded) => {}
             // Its own element, or that of another write in the same flight.
-            Fault::Refused(Refusal::OtherHash(_)) => self.hash().await?,
+            Fault::Refused(Refusal::OtherHash(own)) => self.hash(*own).await?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -194,12 +195,12 @@ async fn deliver(
 ) -> Result<Answer, Problem> {
     let (adds, delta) = (write.adds, write.body.delta);
     context.visitor().admit(id.as_str())?;
-    if write.key.is_some() || write.condition.is_some() || (!adds && is_bounded(&context.host, &id))
-    {
+    let known = known_of(&context.host, &id);
+    if write.key.is_some() || write.condition.is_some() || (!adds && known.is_bounded) {
         return write_alone(context, id, &write, strings).await;
     }
 
-    let mut delivery = Delivery::new(context, id, &write).await?;
+    let mut delivery = Delivery::new(context, id, &write, &known).await?;
     let begun_ms = context.host.now_ms();
     let waiting = context.waiting();
     let mut arrival = delivery.carry(begun_ms).await?;
@@ -370,8 +371,10 @@ async fn decided_by(
             let detail = "there is no such counter; nothing was counted";
             return Err(Problem::new(Code::PreconditionFailed, detail));
         }
-        let here =
-            || How::Unclaimed(home_of(&context.host, id).unwrap_or_else(|| context.datacenter()));
+        let here = || {
+            let home = known_of(&context.host, id).home.clone();
+            How::Unclaimed(home.unwrap_or_else(|| context.datacenter()))
+        };
         return Ok((write.key.as_ref().map_or_else(here, |_| claimed), None));
     }
     let Some(Condition::Unchanged(version)) = &write.condition else {

@@ -11,11 +11,13 @@ use futures_util::lock::Mutex;
 
 use super::claims::claims_kept_ms;
 use super::directory_store::{DirectoryStore, Telling};
+use super::inbox_registry::LOOKED_MAX;
 use super::push_receiver::PushReceivers;
 use super::readable::Readable;
 use super::store::Store;
 use crate::core::cluster::lease::Granted;
 use crate::core::cluster::root::{DATACENTERS_MAX, Entry, Root};
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
@@ -46,7 +48,7 @@ pub struct Directory {
     locks: RefCell<HashMap<CounterId, Weak<Mutex<()>>>>,
     pub(super) leases: RefCell<Granted>,
     /// When inboxes of a counter were last asked whether they hold events of it, unix milliseconds.
-    pub(super) looked_for_drained: RefCell<HashMap<CounterId, i64>>,
+    pub(super) looked_for_drained: RefCell<BoundedMap<CounterId, i64, LOOKED_MAX>>,
 }
 
 impl Shell for Directory {

@@ -21,7 +21,7 @@ const DRAINED_EVERY_MS: u64 = 10_000;
 
 /// The most counters of which a partition remembers when it asked, about 100 bytes each; others wait until some are
 /// forgotten.
-const LOOKED_MAX: usize = 10_000;
+pub(super) const LOOKED_MAX: usize = 10_000;
 
 /// How long an inbox may take for that, milliseconds: it waits 1,500 itself.
 const DRAIN_MS_MAX: u64 = 1_700;
@@ -113,10 +113,7 @@ impl Directory {
         if looked.get(counter).is_some_and(is_recent) {
             return;
         }
-        if looked.len() >= LOOKED_MAX {
-            looked.retain(|_, at_ms| is_recent(at_ms));
-        }
-        if looked.len() < LOOKED_MAX {
+        if looked.make_room(counter, is_recent) {
             looked.insert(counter.clone(), now_ms);
         }
         let host = self.host.clone();

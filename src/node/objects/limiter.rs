@@ -8,11 +8,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::limiter_growth::Ways;
+use super::limiter_growth::{TAKEN_OVER_MAX, Ways};
 use super::limiter_store::LimiterStore;
 use super::readable::Readable;
 use super::store::Store;
 use crate::core::cluster::spread::{Counts, Spread};
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
 use crate::core::limit::holders::Holders;
 use crate::core::limit::meter::Verdict;
@@ -51,7 +52,7 @@ pub(super) struct LimiterCore {
     /// What is known of how many limiters there are.
     pub(super) spread: RefCell<Spread>,
     /// Keys that were taken over from their old limiters and have no place of their own.
-    pub(super) taken_over: RefCell<HashSet<Place>>,
+    pub(super) taken_over: RefCell<BoundedMap<Place, (), TAKEN_OVER_MAX>>,
     /// Keys of which something is being recalled.
     pub(super) recalling: RefCell<HashSet<Place>>,
     /// What the table has handed out to be written and could not be.

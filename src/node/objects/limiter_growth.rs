@@ -20,7 +20,7 @@ use crate::protocol::names::LimiterAddress;
 const HAND_OVER_MS_MAX: u64 = 1_000;
 
 /// Keys that share meters and were taken over: 100 bytes each. Above it all are forgotten and, taken over again, count as used twice.
-const TAKEN_OVER_MAX: usize = 10_000;
+pub(super) const TAKEN_OVER_MAX: usize = 10_000;
 
 /// Whether what was used of a key at its old place counts here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +180,7 @@ impl LimiterCore {
     fn must_fetch(&self, to: &LimiterAddress, asked: &Asked<'_>) -> bool {
         matches!(self.home(to, asked), Home::After(_))
             && !self.knows(asked)
-            && !self.taken_over.borrow().contains(&taken(asked))
+            && !self.taken_over.borrow().contains_key(&taken(asked))
     }
 
     /// Takes a key over from its old place, where it is not known here.
@@ -218,10 +218,7 @@ impl LimiterCore {
             return Ok(Taken::NoRoom);
         }
         let mut taken_over = self.taken_over.borrow_mut();
-        if taken_over.len() >= TAKEN_OVER_MAX {
-            taken_over.clear();
-        }
-        taken_over.insert(taken(asked));
+        taken_over.insert(taken(asked), ());
         Ok(Taken::Over)
     }
 }

@@ -4,8 +4,8 @@
 //! which nobody hastens. So an object that starts frees what the one before it of the same id still holds.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
+use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::memory::{Memory, Share};
 use crate::host::{Host, State};
 
@@ -34,7 +34,7 @@ struct Held {
     inboxes: Memory,
     cells: Memory,
     views: Memory,
-    living: RefCell<HashMap<(Kind, String), Free>>,
+    living: RefCell<BoundedMap<(Kind, String), Free, OBJECTS_MAX>>,
 }
 
 impl State for Held {
@@ -59,9 +59,6 @@ pub fn start(host: &Host, kind: Kind, id: String, free: impl Fn() + 'static) {
     let before = {
         let held = host.state::<Held>();
         let mut living = held.living.borrow_mut();
-        if living.len() >= OBJECTS_MAX {
-            living.clear();
-        }
         living.insert((kind, id), Box::new(free))
     };
     if let Some(free) = before {

@@ -121,14 +121,16 @@ impl GlobalSum {
         })
     }
 
+    /// The sums of the datacenters that answered.
+    pub fn parts(&self) -> impl Iterator<Item = &DatacenterSum> {
+        let parts = self.datacenters.iter();
+        parts.filter_map(|(_, part)| part.as_ref())
+    }
+
     /// What all cells have added, whatever the counter was set to: its lowest 128 bits, to compare with what was
     /// added before.
     pub fn added(&self) -> u128 {
-        let parts = self
-            .datacenters
-            .iter()
-            .filter_map(|(_, part)| part.as_ref());
-        let cells = parts.flat_map(|part| &part.cells);
+        let cells = self.parts().flat_map(|part| &part.cells);
         cells
             .map(|(_, cell)| Total::from(cell.added))
             .sum::<Total>()
@@ -187,11 +189,7 @@ impl GlobalSum {
 
     /// Whether all of it was asked for this read.
     pub fn is_asked(&self) -> bool {
-        let mut parts = self
-            .datacenters
-            .iter()
-            .filter_map(|(_, part)| part.as_ref());
-        parts.all(|part| part.origin == Origin::Asked)
+        self.parts().all(|part| part.origin == Origin::Asked)
     }
 }
 

@@ -134,7 +134,7 @@ impl<'a> Told<'a> {
     /// Adds up the datacenters of a sum.
     pub fn new(id: &'a CounterId, sum: &'a GlobalSum, freshness: Freshness) -> Self {
         let mut total = Summary::default();
-        for part in sum.datacenters.iter().filter_map(|(_, part)| part.as_ref()) {
+        for part in sum.parts() {
             total.add(part.summary.clone());
         }
         join(&mut total.uniques, sum.uniques.clone());
