@@ -93,6 +93,7 @@ test("the names that data on disk is found by do not change", () => {
   assert.match(text, /className = "Directory", uniqueKey = "tally-directory-v1", enableSql = true/);
   assert.match(text, /className = "Inbox", uniqueKey = "tally-inbox-v1", enableSql = true/);
   assert.match(text, /className = "Limiter", uniqueKey = "tally-limiter-v1", enableSql = true/);
+  assert.match(text, /className = "Tablet", uniqueKey = "tally-tablet-v1", enableSql = true/);
   assert.match(text, /className = "Watcher", uniqueKey = "tally-watcher-v1", enableSql = true/);
   assert.match(text, /path = "\/o\\""/);
   assert.match(text, /name = "TALLY_KEYS", fromEnvironment = "TALLY_KEYS"/);

@@ -10,6 +10,7 @@ export const UNIQUE_KEYS = {
   Directory: "tally-directory-v1",
   Inbox: "tally-inbox-v1",
   Limiter: "tally-limiter-v1",
+  Tablet: "tally-tablet-v1",
   Watcher: "tally-watcher-v1",
 };
 
@@ -75,6 +76,7 @@ const edgeWorker :Workerd.Worker = ${worker([
     `(name = "DIRECTORY", durableObjectNamespace = (className = "Directory", serviceName = "aggregator"))`,
     `(name = "INBOXES", durableObjectNamespace = (className = "Inbox", serviceName = "aggregator"))`,
     `(name = "LIMITERS", durableObjectNamespace = (className = "Limiter", serviceName = "aggregator"))`,
+    `(name = "TABLETS", durableObjectNamespace = (className = "Tablet", serviceName = "aggregator"))`,
     `(name = "WATCHERS", durableObjectNamespace = (className = "Watcher", serviceName = "aggregator"))`,
   ])};
 
@@ -85,6 +87,7 @@ const aggregatorWorker :Workerd.Worker = ${worker(
       `(name = "DIRECTORY", durableObjectNamespace = "Directory")`,
       `(name = "INBOXES", durableObjectNamespace = "Inbox")`,
       `(name = "LIMITERS", durableObjectNamespace = "Limiter")`,
+      `(name = "TABLETS", durableObjectNamespace = "Tablet")`,
       `(name = "WATCHERS", durableObjectNamespace = "Watcher")`,
     ],
     `

@@ -92,6 +92,7 @@ export const Cell = recovering(bindings.Cell);
 export const Directory = recovering(bindings.Directory);
 export const Inbox = recovering(bindings.Inbox);
 export const Limiter = recovering(bindings.Limiter);
+export const Tablet = recovering(bindings.Tablet);
 export const Watcher = recovering(bindings.Watcher);
 
 export default class extends WorkerEntrypoint {

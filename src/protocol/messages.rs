@@ -42,6 +42,7 @@ macro_rules! calls {
     };
 }
 
+mod batch;
 mod converge;
 mod explain;
 mod keyed;
@@ -52,6 +53,7 @@ mod queue;
 mod read;
 mod secrets;
 
+pub use batch::{Batch, BatchedCall, Receiver};
 pub use converge::{Held, Push, ViewOf, Viewed, WatchLead};
 pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ShardAsked, SumExplained, Way};
 pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall};

@@ -18,6 +18,8 @@ pub const INBOXES: &str = "INBOXES";
 pub const LIMITERS: &str = "LIMITERS";
 /// Binding of the watchers' namespace, class `Watcher`.
 pub const WATCHERS: &str = "WATCHERS";
+/// Binding of the tablets' namespace, class `Tablet`.
+pub const TABLETS: &str = "TABLETS";
 /// Binding of the global aggregator Worker on the edge.
 pub const AGGREGATOR: &str = "AGGREGATOR";
 /// Binding of a queue of the platform on the edge, where the deployment has one: queued events go there.
@@ -81,6 +83,10 @@ pub const LIMITER_COUNT: &str = "TALLY_LIMITERS";
 /// does not know is then looked for in its old place.
 pub const LIMITER_COUNT_BEFORE: &str = "TALLY_LIMITERS_BEFORE";
 
+/// Variable of both Workers: how many tablets of a datacenter host the leads of its counters. Without it each lead has an object of
+/// its own.
+pub const TABLET_COUNT: &str = "TALLY_TABLETS";
+
 /// Variable of the aggregator: streams of one hub; more than that go to another.
 pub const LIVE_WATCHERS: &str = "TALLY_LIVE_WATCHERS";
 
@@ -130,6 +136,8 @@ pub enum Address<'a> {
     Cell(&'a CellAddress),
     /// The lead of a counter in a datacenter.
     Lead(&'a CounterId, &'a Datacenter),
+    /// A tablet.
+    Tablet(&'a TabletAddress),
     /// An inbox.
     Inbox(&'a InboxId),
     /// A limiter.
@@ -164,6 +172,25 @@ pub fn cell(address: &CellAddress) -> Placement {
     Placement {
         binding: CELLS,
         name: format!("c1/{datacenter}/{shard}/{counter}"),
+        location_hint: location_hint(datacenter),
+    }
+}
+
+/// Which tablet: an object that hosts the leads of many counters of a datacenter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TabletAddress {
+    /// The datacenter.
+    pub datacenter: Datacenter,
+    /// Its number, below [`TABLET_COUNT`].
+    pub number: u32,
+}
+
+/// The placement of a tablet: near its datacenter.
+pub fn tablet(tablet: &TabletAddress) -> Placement {
+    let TabletAddress { datacenter, number } = tablet;
+    Placement {
+        binding: TABLETS,
+        name: format!("t1/{datacenter}/{number}"),
         location_hint: location_hint(datacenter),
     }
 }

@@ -11,12 +11,15 @@ use super::names::{
     ACCESS, ACCESS_OPEN, BODY_PIECE_MS, CLIENT_ADDRESS_HEADER, DATACENTERS, DATACENTERS_ONE,
     DATACENTERS_REGION, HASH_KEY, IDEMPOTENCY, IDEMPOTENCY_DATACENTER, IDEMPOTENCY_SECONDS,
     LIMITER_COUNT, LIMITER_COUNT_BEFORE, LIVE_WATCHERS, OPEN_OBJECTS_MAX, QUIET_MS,
-    SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS, UNIQUES_ROUNDING,
+    SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS, TABLET_COUNT, UNIQUES_ROUNDING,
 };
 use super::problem::{Code, Problem};
 
 /// The most limiters of a datacenter: about 4,096,000 messages a second.
 pub const LIMITERS_MAX: u64 = 4_096;
+
+/// The most tablets of a datacenter: as many as a ring has partitions.
+pub const TABLETS_MAX: u64 = 4_096;
 
 /// How much of a wrong value a refusal repeats, in characters.
 const SHOWN_CHARACTERS_MAX: usize = 32;
@@ -35,7 +38,7 @@ pub enum Takes {
 }
 
 /// All settings that are text but `TALLY_ROLE`, which is not the operator's, and `TALLY_KEYS`, which [`super::access`] reads.
-pub const SETTINGS: [(&str, Takes); 15] = [
+pub const SETTINGS: [(&str, Takes); 16] = [
     (ACCESS, Takes::Words(&[ACCESS_OPEN, "closed"])),
     (HASH_KEY, Takes::Key),
     (CLIENT_ADDRESS_HEADER, Takes::Header),
@@ -57,6 +60,7 @@ pub const SETTINGS: [(&str, Takes); 15] = [
     ),
     (LIMITER_COUNT, Takes::Whole(1, LIMITERS_MAX)),
     (LIMITER_COUNT_BEFORE, Takes::Whole(1, LIMITERS_MAX)),
+    (TABLET_COUNT, Takes::Whole(1, TABLETS_MAX)),
     // The platform accepts so many sockets of one object.
     (LIVE_WATCHERS, Takes::Whole(1, 32_768)),
     (SUBREQUESTS, Takes::Whole(1_000, 10_000_000)),

@@ -5,4 +5,5 @@ export const CLASSES = {
   INBOXES: "Inbox",
   LIMITERS: "Limiter",
   WATCHERS: "Watcher",
+  TABLETS: "Tablet",
 };

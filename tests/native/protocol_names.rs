@@ -127,6 +127,7 @@ fn bindings_and_variables_are_as_deployed() {
         (names::INBOXES, "INBOXES"),
         (names::LIMITERS, "LIMITERS"),
         (names::WATCHERS, "WATCHERS"),
+        (names::TABLETS, "TABLETS"),
         (names::AGGREGATOR, "AGGREGATOR"),
         (names::QUEUE, "TALLY_QUEUE"),
         (names::ROLE, "TALLY_ROLE"),
@@ -148,6 +149,7 @@ fn bindings_and_variables_are_as_deployed() {
         names::DIRECTORY,
         names::INBOXES,
         names::LIMITERS,
+        names::TABLETS,
         names::WATCHERS,
     ] {
         let quoted = format!("\"{binding}\"");

@@ -21,5 +21,6 @@ pub mod region;
 pub mod ring;
 pub mod root;
 pub mod spread;
+pub mod tablets;
 pub mod view;
 pub mod watch;

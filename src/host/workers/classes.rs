@@ -100,4 +100,5 @@ class!(Cell);
 class!(Directory);
 class!(Inbox);
 class!(Limiter);
+class!(Tablet);
 class!(Watcher);

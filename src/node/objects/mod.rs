@@ -69,6 +69,7 @@ mod reservations;
 mod root_rebuild;
 mod secrets;
 mod store;
+mod tablet;
 mod unsettled_datacenters;
 mod watcher;
 
@@ -76,4 +77,5 @@ pub use cell::Cell;
 pub use directory::Directory;
 pub use inbox::Inbox;
 pub use limiter::Limiter;
+pub use tablet::Tablet;
 pub use watcher::Watcher;

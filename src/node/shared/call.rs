@@ -6,11 +6,14 @@ use std::rc::Rc;
 use crate::core::cluster::region::location_hint;
 use crate::core::cluster::ring::Ring;
 use crate::core::cluster::spread::{Counts, Rings};
+use crate::core::cluster::tablets::TabletSpread;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::{Host, State, Stream, Target};
 use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::{Call, Fault, decode, encode};
-use crate::protocol::names::{self, Address, CellAddress, LimiterAddress, Placement};
+use crate::protocol::names::{
+    self, Address, CellAddress, LimiterAddress, Placement, TabletAddress,
+};
 
 /// How long one message may take before its sender looks elsewhere.
 pub const CALL_MS_MAX: u64 = 5_000;
@@ -21,6 +24,16 @@ struct Partitions(Ring);
 impl State for Partitions {
     fn begin(_host: &Host) -> Self {
         Self(Ring::new(names::DIRECTORY_PARTITIONS))
+    }
+}
+
+/// How leads are spread over tablets, as this isolate's variables say it; `None` where each has an object of its own.
+struct Tablets(Option<TabletSpread>);
+
+impl State for Tablets {
+    fn begin(host: &Host) -> Self {
+        let tablets = host.number(names::TABLET_COUNT);
+        Self(tablets.map(|tablets| TabletSpread::new(tablets, names::DIRECTORY_PARTITIONS)))
     }
 }
 
@@ -70,8 +83,15 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
     Some(match address {
         Address::Root(counter) => names::directory(partition_of(host, counter)),
         Address::Directory(partition) => names::directory(partition),
-        Address::Cell(address) => names::cell(address),
-        Address::Lead(counter, datacenter) => names::cell(&CellAddress::lead(counter, datacenter)),
+        Address::Cell(address) => match tablet_of_cell(host, address) {
+            Some(tablet) => names::tablet(&tablet),
+            None => names::cell(address),
+        },
+        Address::Lead(counter, datacenter) => {
+            let lead = CellAddress::lead(counter, datacenter);
+            return placement(host, Address::Cell(&lead));
+        }
+        Address::Tablet(address) => names::tablet(address),
         Address::Inbox(inbox) => names::inbox(inbox),
         Address::Limiter(address) => names::limiter(address),
         Address::Lookout(partition) => names::lookout(partition),
@@ -83,6 +103,16 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
 /// The partition of the directory that holds a counter's root.
 pub fn partition_of(host: &Host, counter: &CounterId) -> u32 {
     host.state::<Partitions>().0.partition_of(counter.as_str())
+}
+
+/// The tablet that hosts a cell; `None` where the cell has an object of its own.
+pub fn tablet_of_cell(host: &Host, cell: &CellAddress) -> Option<TabletAddress> {
+    let tablets = host.state::<Tablets>().0.filter(|_| cell.is_lead())?;
+    let partition = partition_of(host, &cell.counter);
+    Some(TabletAddress {
+        datacenter: cell.datacenter.clone(),
+        number: tablets.of(&cell.counter, partition),
+    })
 }
 
 /// The limiter of a key, in a datacenter or of the world.
