@@ -42,7 +42,7 @@ macro_rules! calls {
     };
 }
 
-mod batch;
+pub mod batch;
 mod converge;
 mod explain;
 mod keyed;

@@ -11,12 +11,14 @@ use futures_util::lock::Mutex;
 
 use super::autoscaler::Autoscaler;
 use super::cell_memory::{self, Busy, Held as HeldMemory};
+use super::cell_rows::{CellRows, OwnRows};
 use super::cell_store::CellStore;
 use super::group_commit::Commits;
 use super::keyed_writes::ledger_limits;
 use super::push_sender::Pushing;
 use super::readable::Readable;
 use super::store::Store;
+use super::tablet::Tenancy;
 use crate::core::counter::cell::Cell as CellState;
 use crate::core::counter::flush::Refusal;
 use crate::core::counter::grant::{Grant, Taken};
@@ -28,8 +30,8 @@ use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
-    Ask, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed, Held, Hello, Recall,
-    Register, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
+    Ask, Call, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed, Held, Hello,
+    Recall, Register, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -47,6 +49,8 @@ pub struct Cell {
 pub(super) struct Core {
     pub(super) host: Host,
     pub(super) object: Object,
+    /// Where it is hosted, if it has no object of its own.
+    pub(super) tenancy: Option<Tenancy>,
     pub(super) rows: CellStore,
     pub(super) state: RefCell<CellState>,
     pub(super) balance: RefCell<Autoscaler>,
@@ -62,11 +66,36 @@ pub(super) struct Core {
 
 impl Shell for Cell {
     fn start(object: Object, host: Host) -> Self {
-        let (rows, loaded) = CellStore::open(Store::new(object.clone()));
-        let core = Core {
+        let rows = CellRows::Own(OwnRows::new(Store::new(object.clone())));
+        Self {
+            core: Core::start(object, host, rows, None),
+        }
+    }
+
+    async fn answer(&self, arrived: Arrived) -> Reply {
+        self.core.answer_call(arrived).await
+    }
+
+    async fn alarm(&self) -> Result<(), Fault> {
+        self.core.ring().await;
+        Ok(())
+    }
+}
+
+impl Core {
+    /// A cell from its rows, in an object of its own or in a tablet.
+    pub(super) fn start(
+        object: Object,
+        host: Host,
+        rows: CellRows,
+        tenancy: Option<Tenancy>,
+    ) -> Rc<Self> {
+        let (rows, loaded) = CellStore::open(rows);
+        let core = Self {
             balance: RefCell::new(Autoscaler::new(&host, host.now_ms())),
             ledger_limits: ledger_limits(&host),
             object,
+            tenancy,
             rows,
             state: RefCell::default(),
             address: RefCell::default(),
@@ -80,11 +109,11 @@ impl Shell for Cell {
         core.adopt(loaded);
         let core = Rc::new(core);
         cell_memory::note(&core);
-        Self { core }
+        core
     }
 
-    async fn answer(&self, arrived: Arrived) -> Reply {
-        let core = &self.core;
+    pub(super) async fn answer_call(self: &Rc<Self>, arrived: Arrived) -> Reply {
+        let core = self;
         let _busy = Busy::new(core);
         dispatch!(&arrived, asked, {
             Flush => core.on_flush(asked).await,
@@ -105,14 +134,25 @@ impl Shell for Cell {
         })
     }
 
-    async fn alarm(&self) -> Result<(), Fault> {
-        let _busy = Busy::new(&self.core);
-        self.core.on_alarm().await;
-        Ok(())
+    /// Its alarm rings.
+    pub(super) async fn ring(self: &Rc<Self>) {
+        let _busy = Busy::new(self);
+        self.on_alarm().await;
     }
-}
 
-impl Core {
+    /// Reads the cell from its rows again: what memory holds was not written.
+    pub(super) fn reload(&self) {
+        self.adopt(self.rows.load());
+    }
+
+    /// Sends a message to the root; from a tablet together with those of other cells.
+    pub(super) async fn call_root<C: Call>(&self, message: &C) -> Result<C::Answer, Fault> {
+        match &self.tenancy {
+            Some(tenancy) => tenancy.outbox.call(message).await,
+            None => call(&self.host, message).await,
+        }
+    }
+
     fn adopt(&self, loaded: Result<(CellState, Option<CellAddress>), Fault>) {
         self.storage.note(loaded.map(|(state, address)| {
             self.state.borrow_mut().adopt(state);
@@ -186,7 +226,7 @@ impl Core {
             datacenter: me.datacenter.clone(),
             holds: self.state.borrow().grant(),
         };
-        call(&self.host, &register).await
+        self.call_root(&register).await
     }
 
     /// Tells a root that has lost its row what it had granted, and takes its word again.

@@ -3,7 +3,6 @@
 //! Invariant: a record is written in the commit that counts its write, and goes with its slot. A key has one record.
 
 use super::cell_store::{CellStore, Kind};
-use super::store::blob;
 use crate::core::counter::cell::Cell;
 use crate::core::counter::flush::Changes;
 use crate::core::counter::ledger::{Kept, Keys, Ledger, WriteKey};
@@ -20,7 +19,7 @@ impl CellStore {
             return Ok(());
         }
         self.create_schema()?;
-        self.store.atomically(|| self.put_records(cell, changes))
+        self.rows.atomically(|| self.put_records(cell, changes))
     }
 
     /// Writes the records of a commit, and how many there are now.
@@ -30,33 +29,19 @@ impl CellStore {
     pub(super) fn put_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
         for new in &changes.records {
             let Kept { slot, record } = &new.kept;
-            let key = new.key.0.to_vec();
-            let (slot, body) = ((*slot).into(), encode(record)?.into());
+            let body = encode(record)?;
             match new.replaces {
-                None => (self.store).run(
-                    "INSERT INTO ledger VALUES (?, ?, ?)",
-                    vec![slot, key.into(), body],
-                )?,
-                Some(replaced) => self.store.run(
-                    "UPDATE ledger SET slot = ?, body = ? WHERE slot = ? AND key = ?",
-                    vec![slot, body, replaced.into(), key.into()],
-                )?,
-            };
+                None => self.rows.put_record(*slot, new.key, body)?,
+                Some(replaced) => self.rows.move_record((replaced, *slot), new.key, body)?,
+            }
         }
         for (lane, numbers) in &changes.numbers {
             if numbers.are_new() {
                 // Lanes of long ago go when others begin.
-                let gone = slot_gone_before(*lane).into();
-                (self.store).run("DELETE FROM ledger WHERE slot <= ?", vec![gone])?;
+                self.rows.delete_records(slot_gone_before(*lane))?;
             }
-            self.store.run(
-                "INSERT INTO ledger VALUES (?, ?, ?) ON CONFLICT (slot, key) DO UPDATE SET body = excluded.body",
-                vec![
-                    slot_of(*lane).into(),
-                    lane.0.to_vec().into(),
-                    encode(numbers)?.into(),
-                ],
-            )?;
+            let body = encode(numbers)?;
+            self.rows.put_record(slot_of(*lane), *lane, body)?;
         }
         if changes.records.iter().any(|new| new.replaces.is_some()) {
             // It may have lain in another ledger.
@@ -83,8 +68,7 @@ impl CellStore {
             let ledger: Option<Ledger> = self.get(Kind::Ledger, start)?;
             cell.restore_ledger(keys, ledger.unwrap_or_default());
         }
-        let first = self.store.run("SELECT 1 FROM ledger LIMIT 1", vec![])?;
-        if !first.is_empty() {
+        if self.rows.has_records()? {
             cell.restore_numbers();
         }
         Ok(())
@@ -94,30 +78,22 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn numbers(&self, lane: WriteKey) -> Result<Numbers, Fault> {
-        if !self.has_schema.get() {
+    pub(super) fn numbers(&self, lane: WriteKey) -> Result<Numbers, Fault> {
+        if !self.rows.has_schema() {
             return Ok(Numbers::default());
         }
-        let rows = self.store.run(
-            "SELECT body FROM ledger WHERE slot = ? AND key = ?",
-            vec![slot_of(lane).into(), lane.0.to_vec().into()],
-        )?;
-        let body = rows.first().and_then(|row| row.first()).and_then(blob);
-        body.map_or_else(|| Ok(Numbers::default()), decode)
+        let body = self.rows.record(slot_of(lane), lane)?;
+        body.map_or_else(|| Ok(Numbers::default()), |body| decode(&body))
     }
 
     /// The record of a keyed write, if there is one in these slots. Cost: a look-up for each slot.
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn record(&self, slots: &[i64], key: WriteKey) -> Result<Option<Kept>, Fault> {
+    pub(super) fn record(&self, slots: &[i64], key: WriteKey) -> Result<Option<Kept>, Fault> {
         for &slot in slots {
-            let rows = self.store.run(
-                "SELECT body FROM ledger WHERE slot = ? AND key = ?",
-                vec![slot.into(), key.0.to_vec().into()],
-            )?;
-            if let Some(body) = rows.first().and_then(|row| row.first()).and_then(blob) {
-                let record = decode(body)?;
+            if let Some(body) = self.rows.record(slot, key)? {
+                let record = decode(&body)?;
                 return Ok(Some(Kept { slot, record }));
             }
         }
@@ -128,10 +104,9 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn delete_records(&self, newest: i64, cell: &Cell) -> Result<(), Fault> {
-        self.store.atomically(|| {
-            self.store
-                .run("DELETE FROM ledger WHERE slot <= ?", vec![newest.into()])?;
+    pub(super) fn delete_records(&self, newest: i64, cell: &Cell) -> Result<(), Fault> {
+        self.rows.atomically(|| {
+            self.rows.delete_records(newest)?;
             self.put_ledgers(cell)
         })
     }

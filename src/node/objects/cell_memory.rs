@@ -159,6 +159,9 @@ impl Core {
 
     /// Forgets what the rows say. The next call reads them.
     fn let_go(&self) {
+        if let Some(tenancy) = &self.tenancy {
+            tenancy.leave();
+        }
         self.state.borrow_mut().adopt(CellState::default());
         self.pushing.borrow_mut().forget();
         let why = "the cell was let go to make room".to_owned();

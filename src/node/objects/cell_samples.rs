@@ -4,7 +4,6 @@
 //! commit; and once, since minutes go in the commit that makes their hour. What a counter without samples pays is nothing.
 
 use super::cell_store::{CellStore, Kind};
-use super::store::integer;
 use crate::core::counter::flush::Changes;
 use crate::core::counter::history::Step;
 use crate::core::counter::samples::{hour_to_fold, hours_kept_from, samples_at_rest};
@@ -32,7 +31,7 @@ impl CellStore {
 
     /// Makes an hour of its minutes, if there is one to make, and lets go of hours that were kept long enough.
     fn fold_samples(&self, now: i64) -> Result<(), Fault> {
-        let Some(hour) = hour_to_fold(self.next_row(Kind::Samples, 0)?, now) else {
+        let Some(hour) = hour_to_fold(self.rows.first_from(Kind::Samples, 0)?, now) else {
             return Ok(());
         };
         let mut merged = read(self.get_bytes(Kind::HourSamples, hour)?.as_deref())?;
@@ -49,32 +48,22 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`; `Broken` for rows that this build cannot read.
-    pub fn window_samples(&self, from: i64, to: i64) -> Result<Vec<u8>, Fault> {
+    pub(super) fn window_samples(&self, from: i64, to: i64) -> Result<Vec<u8>, Fault> {
         let mut all = Histogram::new();
         let end = to.saturating_add(1);
-        if !self.has_schema.get() {
+        if !self.rows.has_schema() {
             return Ok(Vec::new());
         }
         for (kind, hours) in [(Kind::Samples, 1), (Kind::HourSamples, HOURS_AT_ONCE)] {
             let mut first = from;
             // From row to row: however long the window is, this ends with the rows that are kept.
-            while let Some(row) = self.next_row(kind, first)?.filter(|row| *row < end) {
+            while let Some(row) = self.rows.first_from(kind, first)?.filter(|row| *row < end) {
                 let next = Step::Hour.start_of(row) + hours * Step::Hour.seconds();
                 all.merge(&self.samples_between(kind, row, next.min(end))?);
                 first = next;
             }
         }
         Ok(samples_at_rest(&all))
-    }
-
-    /// When the first row of a kind begins that begins then or later.
-    fn next_row(&self, kind: Kind, from: i64) -> Result<Option<i64>, Fault> {
-        let rows = self.store.run(
-            "SELECT start FROM rows WHERE kind = ? AND start >= ? ORDER BY start LIMIT 1",
-            vec![kind.number(), from.into()],
-        )?;
-        let start = rows.first().and_then(|row| row.first());
-        Ok(start.and_then(integer))
     }
 
     /// The samples of rows that begin in `from..before`, merged.

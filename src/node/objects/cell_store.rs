@@ -1,34 +1,17 @@
-//! A cell's rows: one table, (kind, start) → bytes. It is made by the first write and goes with the
-//! last generation, so that an object that was only asked keeps nothing.
+//! What a cell keeps in its rows, and how it is read from them.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::store::{Store, blob, integer};
+use super::cell_rows::CellRows;
 use crate::core::counter::cell::{Cell, Hot};
 use crate::core::counter::flush::Changes;
 use crate::core::counter::history::Step;
 use crate::core::sketch::Uniques;
-use crate::host::object::Value;
 use crate::protocol::messages::{Fault, decode, encode};
 use crate::protocol::names::CellAddress;
-
-/// 2 added the ledger; since 3 sketches name their hash, since 4 there are hours and days of unique elements.
-const SCHEMA_VERSION: i64 = 4;
-
-/// Older rows cannot be read: nobody knows which hash their sketches are of.
-const SCHEMA_VERSION_MIN: i64 = 4;
-
-/// WITHOUT ROWID: an upsert writes one row, where a table with an index beside it bills two.
-const SCHEMA: &[&str] = &[
-    "CREATE TABLE IF NOT EXISTS rows (kind INTEGER NOT NULL, start INTEGER NOT NULL, \
-    body BLOB NOT NULL, PRIMARY KEY (kind, start)) WITHOUT ROWID",
-    // By slot first: what is let go lies together, and what is looked up in at most six places.
-    "CREATE TABLE IF NOT EXISTS ledger (slot INTEGER NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, \
-    PRIMARY KEY (slot, key)) WITHOUT ROWID",
-];
 
 /// Kinds of rows, a stored format: never renumbered.
 #[derive(Clone, Copy)]
@@ -56,8 +39,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn number(self) -> Value {
-        let number: i32 = match self {
+    pub(super) fn number(self) -> i32 {
+        match self {
             Self::Address => 0,
             Self::Hot => 1,
             Self::AllTime => 2,
@@ -72,8 +55,7 @@ impl Kind {
             Self::HourSamples => 11,
             Self::HourUniques => 12,
             Self::DayUniques => 13,
-        };
-        number.into()
+        }
     }
 
     fn of_page(step: Step) -> Self {
@@ -94,9 +76,8 @@ impl Kind {
 }
 
 /// The rows of a cell.
-pub struct CellStore {
-    pub(super) store: Store,
-    pub(super) has_schema: std::cell::Cell<bool>,
+pub(super) struct CellStore {
+    pub(super) rows: CellRows,
 }
 
 impl CellStore {
@@ -104,11 +85,8 @@ impl CellStore {
     ///
     /// # Errors
     /// `Broken` for rows that this build cannot read.
-    pub fn open(store: Store) -> (Self, Result<(Cell, Option<CellAddress>), Fault>) {
-        let rows = Self {
-            store,
-            has_schema: std::cell::Cell::new(false),
-        };
+    pub(super) fn open(rows: CellRows) -> (Self, Result<(Cell, Option<CellAddress>), Fault>) {
+        let rows = Self { rows };
         let loaded = rows.load();
         (rows, loaded)
     }
@@ -117,19 +95,16 @@ impl CellStore {
     ///
     /// # Errors
     /// As [`CellStore::open`].
-    pub fn load(&self) -> Result<(Cell, Option<CellAddress>), Fault> {
-        let version = self.store.schema_version(SCHEMA_VERSION)?;
-        if let Some(version) = version.filter(|version| *version < SCHEMA_VERSION_MIN) {
-            return Err(Fault::Broken(format!(
-                "the stored schema has version {version}, whose unique elements are laid out otherwise; this build reads from {SCHEMA_VERSION_MIN} on: delete the data, or go back to the build that wrote it"
-            )));
-        }
-        self.has_schema.set(version == Some(SCHEMA_VERSION));
-        if version.is_none() {
+    pub(super) fn load(&self) -> Result<(Cell, Option<CellAddress>), Fault> {
+        let loaded = self.read();
+        self.rows.is_read();
+        loaded
+    }
+
+    fn read(&self) -> Result<(Cell, Option<CellAddress>), Fault> {
+        if !self.rows.open()? {
             return Ok((Cell::default(), None));
         }
-        // An older schema is completed before anything else is done.
-        self.create_schema()?;
         let address = self.get::<CellAddress>(Kind::Address, 0)?;
         let Some(hot) = self.get::<Hot>(Kind::Hot, 0)? else {
             let mut unborn = Cell::default();
@@ -160,7 +135,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`; then nothing is written and the caller must load the cell again.
-    pub fn write(&self, cell: &Cell, changes: &Changes, now: i64) -> Result<(), Fault> {
+    pub(super) fn write(&self, cell: &Cell, changes: &Changes, now: i64) -> Result<(), Fault> {
         if !changes.hot {
             return self.write_records(cell, changes);
         }
@@ -174,12 +149,12 @@ impl CellStore {
         if only_hot
             && changes.late_tokens.is_empty()
             && changes.over.is_empty()
-            && self.has_schema.get()
+            && self.rows.has_schema()
         {
             return self.put(Kind::Hot, 0, &cell.hot_row());
         }
         self.create_schema()?;
-        self.store.atomically(|| {
+        self.rows.atomically(|| {
             for &(step, page) in &changes.pages {
                 let buckets = cell.page_row(step, page);
                 if buckets.is_empty() {
@@ -202,7 +177,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`, as [`CellStore::write`].
-    pub fn write_hot(&self, cell: &Cell) -> Result<(), Fault> {
+    pub(super) fn write_hot(&self, cell: &Cell) -> Result<(), Fault> {
         self.create_schema()?;
         self.put(Kind::Hot, 0, &cell.hot_row())
     }
@@ -211,9 +186,9 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`, as [`CellStore::write`].
-    pub fn write_sealed(&self, cell: &Cell, shard: u8) -> Result<(), Fault> {
+    pub(super) fn write_sealed(&self, cell: &Cell, shard: u8) -> Result<(), Fault> {
         self.create_schema()?;
-        self.store.atomically(|| {
+        self.rows.atomically(|| {
             match cell.sealed_part(shard) {
                 Some(part) => self.put(Kind::Sealed, i64::from(shard), &part)?,
                 None => self.delete(Kind::Sealed, i64::from(shard))?,
@@ -226,7 +201,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn write_address(&self, address: &CellAddress) -> Result<(), Fault> {
+    pub(super) fn write_address(&self, address: &CellAddress) -> Result<(), Fault> {
         self.create_schema()?;
         self.put(Kind::Address, 0, address)
     }
@@ -235,16 +210,12 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn close(&self, generation: u64, shards: &[u8]) -> Result<(), Fault> {
-        if !self.has_schema.get() {
+    pub(super) fn close(&self, generation: u64, shards: &[u8]) -> Result<(), Fault> {
+        if !self.rows.has_schema() {
             return Ok(());
         }
-        self.store.atomically(|| {
-            self.store.run(
-                "DELETE FROM rows WHERE kind NOT IN (?, ?)",
-                vec![Kind::Address.number(), Kind::Closing.number()],
-            )?;
-            self.store.run("DELETE FROM ledger", vec![])?;
+        self.rows.atomically(|| {
+            self.rows.keep_only([Kind::Address, Kind::Closing])?;
             shards
                 .iter()
                 .try_for_each(|shard| self.put(Kind::Closing, i64::from(*shard), &generation))
@@ -255,7 +226,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn clear(&self) -> Result<(), Fault> {
+    pub(super) fn clear(&self) -> Result<(), Fault> {
         self.close(0, &[])
     }
 
@@ -263,8 +234,8 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn closing(&self) -> Result<Vec<(u8, u64)>, Fault> {
-        if !self.has_schema.get() {
+    pub(super) fn closing(&self) -> Result<Vec<(u8, u64)>, Fault> {
+        if !self.rows.has_schema() {
             return Ok(Vec::new());
         }
         let rows = self.all(Kind::Closing)?;
@@ -277,7 +248,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn closed(&self, shard: u8) -> Result<(), Fault> {
+    pub(super) fn closed(&self, shard: u8) -> Result<(), Fault> {
         self.delete(Kind::Closing, i64::from(shard))
     }
 
@@ -285,33 +256,28 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable` where it will not be.
-    pub async fn sync(&self) -> Result<(), Fault> {
-        self.store.sync().await
+    pub(super) async fn sync(&self) -> Result<(), Fault> {
+        self.rows.sync().await
     }
 
-    /// Sets the object's alarm, unix milliseconds, unless there is an earlier one.
+    /// Sets the cell's alarm, unix milliseconds, unless there is an earlier one.
     ///
     /// # Errors
     /// `Unavailable`.
-    pub async fn set_alarm(&self, at_ms: i64) -> Result<(), Fault> {
-        self.store.set_alarm_by(at_ms).await
+    pub(super) async fn set_alarm(&self, at_ms: i64) -> Result<(), Fault> {
+        self.rows.set_alarm(at_ms).await
     }
 
-    /// Gives the object's storage back.
+    /// Gives the cell's storage back.
     ///
     /// # Errors
     /// `Unavailable`.
-    pub async fn delete_all(&self) -> Result<(), Fault> {
-        self.has_schema.set(false);
-        self.store.delete_all().await
+    pub(super) async fn delete_all(&self) -> Result<(), Fault> {
+        self.rows.delete_all().await
     }
 
     pub(super) fn create_schema(&self) -> Result<(), Fault> {
-        if !self.has_schema.get() {
-            self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
-            self.has_schema.set(true);
-        }
-        Ok(())
+        self.rows.create()
     }
 
     pub(super) fn get<T: DeserializeOwned>(
@@ -325,27 +291,11 @@ impl CellStore {
     }
 
     pub(super) fn get_bytes(&self, kind: Kind, start: i64) -> Result<Option<Vec<u8>>, Fault> {
-        let rows = self.store.run(
-            "SELECT body FROM rows WHERE kind = ? AND start = ?",
-            vec![kind.number(), start.into()],
-        )?;
-        Ok(rows
-            .first()
-            .and_then(|row| row.first())
-            .and_then(blob)
-            .map(<[u8]>::to_vec))
+        self.rows.get(kind, start)
     }
 
     fn all(&self, kind: Kind) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
-        let rows = self.store.run(
-            "SELECT start, body FROM rows WHERE kind = ?",
-            vec![kind.number()],
-        )?;
-        let read = |row: &Vec<Value>| match row.as_slice() {
-            [start, body] => Some((integer(start)?, blob(body)?.to_vec())),
-            _ => None,
-        };
-        Ok(rows.iter().filter_map(read).collect())
+        self.rows.between(kind, (i64::MIN, i64::MAX))
     }
 
     pub(super) fn put<T: Serialize>(&self, kind: Kind, start: i64, value: &T) -> Result<(), Fault> {
@@ -353,42 +303,26 @@ impl CellStore {
     }
 
     pub(super) fn put_bytes(&self, kind: Kind, start: i64, body: Vec<u8>) -> Result<(), Fault> {
-        self.store.run(
-            "INSERT INTO rows VALUES (?, ?, ?) ON CONFLICT (kind, start) DO UPDATE SET body = excluded.body",
-            vec![kind.number(), start.into(), body.into()],
-        )?;
-        Ok(())
+        self.rows.put(kind, start, body)
     }
 
     fn delete(&self, kind: Kind, start: i64) -> Result<(), Fault> {
-        self.store.run(
-            "DELETE FROM rows WHERE kind = ? AND start = ?",
-            vec![kind.number(), start.into()],
-        )?;
-        Ok(())
+        self.rows.delete(kind, start)
     }
 
     /// The bodies of the rows of a kind that begin in `from..before`, each handed to `read`.
     pub(super) fn each_between(
         &self,
         kind: Kind,
-        (from, before): (i64, i64),
+        between: (i64, i64),
         mut read: impl FnMut(&[u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let rows = self.store.run(
-            "SELECT body FROM rows WHERE kind = ? AND start >= ? AND start < ?",
-            vec![kind.number(), from.into(), before.into()],
-        )?;
-        let mut bodies = rows.iter().filter_map(|row| row.first()).filter_map(blob);
-        bodies.try_for_each(&mut read)
+        let rows = self.rows.between(kind, between)?;
+        rows.iter().try_for_each(|(_, body)| read(body))
     }
 
     /// Deletes the rows of a kind that begin before `start`.
     pub(super) fn delete_before(&self, kind: Kind, start: i64) -> Result<(), Fault> {
-        self.store.run(
-            "DELETE FROM rows WHERE kind = ? AND start < ?",
-            vec![kind.number(), start.into()],
-        )?;
-        Ok(())
+        self.rows.delete_before(kind, start)
     }
 }

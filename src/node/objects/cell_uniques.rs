@@ -85,13 +85,13 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn stretch_uniques(
+    pub(super) fn stretch_uniques(
         &self,
         stretch: (i64, i64),
         open_hour: Option<i64>,
     ) -> Result<Uniques, Fault> {
         let mut union = Uniques::new();
-        if self.has_schema.get() {
+        if self.rows.has_schema() {
             for rows in rows_of(stretch, open_hour) {
                 self.join_rows(rows, &mut union)?;
             }

@@ -14,7 +14,6 @@ use crate::core::cluster::view::{DatacenterState, View};
 use crate::core::counter::flush::Refusal;
 use crate::core::counter::merge::Question;
 use crate::host::Host;
-use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::messages::{Fault, Push, Sum, Suspend, WatchLead, encode};
 use crate::protocol::metrics::Metric;
@@ -231,7 +230,7 @@ impl Core {
 
     async fn send_push(self: Rc<Self>, push: Push) {
         count_push(&self.host, &push);
-        let answer = call(&self.host, &push).await;
+        let answer = self.call_root(&push).await;
         match answer {
             Ok(pushed) => {
                 let now_ms = self.host.now_ms();

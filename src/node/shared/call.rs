@@ -73,6 +73,19 @@ pub async fn call_within<C: Call>(
     answer_of::<C>(&bytes)
 }
 
+/// Carries a message that is encoded already, and the answer back as it is.
+///
+/// # Errors
+/// `Unavailable` where the receiver does not answer in [`CALL_MS_MAX`].
+pub async fn carry(
+    host: &Host,
+    to: Address<'_>,
+    path: &'static str,
+    message: Vec<u8>,
+) -> Result<Vec<u8>, Fault> {
+    exchange(host, target(host, to), path, message, CALL_MS_MAX).await
+}
+
 /// Where an address is reached.
 fn target(host: &Host, address: Address<'_>) -> Target {
     placement(host, address).map_or(Target::Aggregator, Target::Object)
@@ -156,7 +169,11 @@ async fn exchange(
     }
 }
 
-fn answer_of<C: Call>(bytes: &[u8]) -> Result<C::Answer, Fault> {
+/// What a call was answered with.
+///
+/// # Errors
+/// What the receiver answers, or `Unavailable` for what is no answer.
+pub fn answer_of<C: Call>(bytes: &[u8]) -> Result<C::Answer, Fault> {
     decode::<Result<C::Answer, Fault>>(bytes).unwrap_or_else(|_| {
         // Not our encoding: the platform's own error page, so the call did not get through.
         Err(Fault::Unavailable(format!("{} was not answered", C::PATH)))

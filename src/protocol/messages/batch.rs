@@ -1,8 +1,8 @@
 //! Many calls in one message, to an object that hosts many tenants.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::Call;
+use super::{Call, Fault};
 use crate::protocol::names::{Address, TabletAddress};
 
 calls! {
@@ -50,4 +50,17 @@ pub struct BatchedCall {
     pub path: String,
     /// The message.
     pub message: Vec<u8>,
+}
+
+/// What a message begins with.
+///
+/// # Errors
+/// `Broken` for bytes that do not begin so.
+pub fn prefix<T: DeserializeOwned>(message: &[u8]) -> Result<T, Fault> {
+    match postcard::take_from_bytes(message) {
+        Ok((prefix, _)) => Ok(prefix),
+        Err(error) => Err(Fault::Broken(format!(
+            "a message does not begin with its receiver: {error}"
+        ))),
+    }
 }

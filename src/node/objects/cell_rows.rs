@@ -1,0 +1,343 @@
+//! Where the rows of a cell lie: in the tables of an object of its own, or among those of the tablet that hosts it.
+//!
+//! Invariant: both hold the same rows, (kind, start) → bytes and (slot, key) → bytes, so a cell is decided alike in either.
+
+use std::cell::Cell as Flag;
+
+use super::cell_store::Kind;
+use super::store::{Store, blob, integer};
+use super::tablet_rows::HostedRows;
+use crate::core::counter::ledger::WriteKey;
+use crate::host::object::{Rows, Value};
+use crate::protocol::messages::Fault;
+
+/// 2 added the ledger; since 3 sketches name their hash, since 4 there are hours and days of unique elements.
+const SCHEMA_VERSION: i64 = 4;
+
+/// Older rows cannot be read: nobody knows which hash their sketches are of.
+const SCHEMA_VERSION_MIN: i64 = 4;
+
+/// WITHOUT ROWID: an upsert writes one row, where a table with an index beside it bills two.
+const SCHEMA: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS rows (kind INTEGER NOT NULL, start INTEGER NOT NULL, \
+    body BLOB NOT NULL, PRIMARY KEY (kind, start)) WITHOUT ROWID",
+    // By slot first: what is let go lies together, and what is looked up in at most six places.
+    "CREATE TABLE IF NOT EXISTS ledger (slot INTEGER NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, \
+    PRIMARY KEY (slot, key)) WITHOUT ROWID",
+];
+
+/// The rows of a cell.
+pub(super) enum CellRows {
+    /// In an object of its own.
+    Own(OwnRows),
+    /// In a tablet.
+    Hosted(HostedRows),
+}
+
+/// The rows of a cell that has an object of its own. The tables are made by the first write and go with the last generation, so that
+/// an object that was only asked keeps nothing.
+pub(super) struct OwnRows {
+    store: Store,
+    has_schema: Flag<bool>,
+}
+
+impl OwnRows {
+    pub(super) fn new(store: Store) -> Self {
+        Self {
+            store,
+            has_schema: Flag::new(false),
+        }
+    }
+
+    /// Reads the version of the tables; whether there are any.
+    fn open(&self) -> Result<bool, Fault> {
+        let version = self.store.schema_version(SCHEMA_VERSION)?;
+        if let Some(version) = version.filter(|version| *version < SCHEMA_VERSION_MIN) {
+            return Err(Fault::Broken(format!(
+                "the stored schema has version {version}, whose unique elements are laid out otherwise; this build reads from {SCHEMA_VERSION_MIN} on: delete the data, or go back to the build that wrote it"
+            )));
+        }
+        self.has_schema.set(version == Some(SCHEMA_VERSION));
+        if version.is_none() {
+            return Ok(false);
+        }
+        // An older schema is completed before anything else is done.
+        self.create()?;
+        Ok(true)
+    }
+
+    fn create(&self) -> Result<(), Fault> {
+        if !self.has_schema.get() {
+            self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
+            self.has_schema.set(true);
+        }
+        Ok(())
+    }
+
+    fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, Fault> {
+        self.store.run(statement, values)
+    }
+}
+
+impl CellRows {
+    /// Looks what there is; whether there is anything.
+    ///
+    /// # Errors
+    /// `Broken` for rows that this build cannot read.
+    pub(super) fn open(&self) -> Result<bool, Fault> {
+        match self {
+            Self::Own(own) => own.open(),
+            Self::Hosted(hosted) => hosted.open(),
+        }
+    }
+
+    /// The cell has been read: what was read ahead for it goes.
+    pub(super) fn is_read(&self) {
+        if let Self::Hosted(hosted) = self {
+            hosted.is_read();
+        }
+    }
+
+    /// Whether there may be rows.
+    pub(super) fn has_schema(&self) -> bool {
+        match self {
+            Self::Own(own) => own.has_schema.get(),
+            Self::Hosted(hosted) => hosted.may_hold(),
+        }
+    }
+
+    /// Makes the tables if need be.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) fn create(&self) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => own.create(),
+            Self::Hosted(hosted) => {
+                hosted.begin();
+                Ok(())
+            }
+        }
+    }
+
+    /// Does several writes as one: all are kept or, if one fails, none.
+    ///
+    /// # Errors
+    /// That of the write that failed.
+    pub(super) fn atomically(
+        &self,
+        mut body: impl FnMut() -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => own.store.atomically(body),
+            Self::Hosted(hosted) => hosted.tablet().turn(&mut body),
+        }
+    }
+
+    pub(super) fn get(&self, kind: Kind, start: i64) -> Result<Option<Vec<u8>>, Fault> {
+        match self {
+            Self::Own(own) => Ok(first_blob(own.run(
+                "SELECT body FROM rows WHERE kind = ? AND start = ?",
+                vec![kind.number().into(), start.into()],
+            )?)),
+            Self::Hosted(hosted) => hosted.get(kind.number(), start),
+        }
+    }
+
+    pub(super) fn put(&self, kind: Kind, start: i64, body: Vec<u8>) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => own.run(
+                "INSERT INTO rows VALUES (?, ?, ?) ON CONFLICT (kind, start) DO UPDATE SET body = excluded.body",
+                vec![kind.number().into(), start.into(), body.into()],
+            ).map(|_| ()),
+            Self::Hosted(hosted) => hosted.put(kind.number(), start, body),
+        }
+    }
+
+    pub(super) fn delete(&self, kind: Kind, start: i64) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => own
+                .run(
+                    "DELETE FROM rows WHERE kind = ? AND start = ?",
+                    vec![kind.number().into(), start.into()],
+                )
+                .map(|_| ()),
+            Self::Hosted(hosted) => hosted.delete(kind.number(), start),
+        }
+    }
+
+    /// The rows of a kind that begin in `from..before`, with their starts, in order.
+    pub(super) fn between(
+        &self,
+        kind: Kind,
+        (from, before): (i64, i64),
+    ) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
+        match self {
+            Self::Own(own) => {
+                let rows = own.run(
+                    "SELECT start, body FROM rows WHERE kind = ? AND start >= ? AND start < ?",
+                    vec![kind.number().into(), from.into(), before.into()],
+                )?;
+                let read = |row: &Vec<Value>| match row.as_slice() {
+                    [start, body] => Some((integer(start)?, blob(body)?.to_vec())),
+                    _ => None,
+                };
+                Ok(rows.iter().filter_map(read).collect())
+            }
+            Self::Hosted(hosted) => hosted.between(kind.number(), (from, before)),
+        }
+    }
+
+    /// When the first row of a kind begins that begins then or later.
+    pub(super) fn first_from(&self, kind: Kind, from: i64) -> Result<Option<i64>, Fault> {
+        match self {
+            Self::Own(own) => {
+                let rows = own.run(
+                    "SELECT start FROM rows WHERE kind = ? AND start >= ? ORDER BY start LIMIT 1",
+                    vec![kind.number().into(), from.into()],
+                )?;
+                Ok(rows.first().and_then(|row| row.first()).and_then(integer))
+            }
+            Self::Hosted(hosted) => {
+                let rows = hosted.between(kind.number(), (from, i64::MAX))?;
+                Ok(rows.first().map(|(start, _)| *start))
+            }
+        }
+    }
+
+    /// Deletes the rows of a kind that begin before `start`.
+    pub(super) fn delete_before(&self, kind: Kind, start: i64) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => own
+                .run(
+                    "DELETE FROM rows WHERE kind = ? AND start < ?",
+                    vec![kind.number().into(), start.into()],
+                )
+                .map(|_| ()),
+            Self::Hosted(hosted) => hosted.delete_between(kind.number(), (i64::MIN, start)),
+        }
+    }
+
+    /// Deletes the rows of all kinds but these, and the ledger.
+    pub(super) fn keep_only(&self, kinds: [Kind; 2]) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => {
+                own.run(
+                    "DELETE FROM rows WHERE kind NOT IN (?, ?)",
+                    kinds.map(|kind| kind.number().into()).to_vec(),
+                )?;
+                own.run("DELETE FROM ledger", vec![]).map(|_| ())
+            }
+            Self::Hosted(hosted) => hosted.keep_only(kinds.map(Kind::number)),
+        }
+    }
+
+    /// A row of the ledger.
+    pub(super) fn record(&self, slot: i64, key: WriteKey) -> Result<Option<Vec<u8>>, Fault> {
+        match self {
+            Self::Own(own) => Ok(first_blob(own.run(
+                "SELECT body FROM ledger WHERE slot = ? AND key = ?",
+                vec![slot.into(), key.0.to_vec().into()],
+            )?)),
+            Self::Hosted(hosted) => hosted.record(slot, key),
+        }
+    }
+
+    /// Writes a row of the ledger.
+    pub(super) fn put_record(&self, slot: i64, key: WriteKey, body: Vec<u8>) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => own
+                .run(
+                    "INSERT INTO ledger VALUES (?, ?, ?) ON CONFLICT (slot, key) DO UPDATE SET body = excluded.body",
+                    vec![slot.into(), key.0.to_vec().into(), body.into()],
+                )
+                .map(|_| ()),
+            Self::Hosted(hosted) => hosted.put_record(slot, key, body),
+        }
+    }
+
+    /// Writes a row of the ledger in place of one in another slot.
+    pub(super) fn move_record(
+        &self,
+        (replaced, slot): (i64, i64),
+        key: WriteKey,
+        body: Vec<u8>,
+    ) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => own
+                .run(
+                    "UPDATE ledger SET slot = ?, body = ? WHERE slot = ? AND key = ?",
+                    vec![
+                        slot.into(),
+                        body.into(),
+                        replaced.into(),
+                        key.0.to_vec().into(),
+                    ],
+                )
+                .map(|_| ()),
+            Self::Hosted(hosted) => {
+                hosted.delete_record(replaced, key)?;
+                hosted.put_record(slot, key, body)
+            }
+        }
+    }
+
+    /// Whether the ledger has a row.
+    pub(super) fn has_records(&self) -> Result<bool, Fault> {
+        match self {
+            Self::Own(own) => Ok(!own.run("SELECT 1 FROM ledger LIMIT 1", vec![])?.is_empty()),
+            Self::Hosted(hosted) => hosted.has_records(),
+        }
+    }
+
+    /// Deletes the rows of the ledger in a slot and in those before it.
+    pub(super) fn delete_records(&self, newest: i64) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => own
+                .run("DELETE FROM ledger WHERE slot <= ?", vec![newest.into()])
+                .map(|_| ()),
+            Self::Hosted(hosted) => hosted.delete_records(newest),
+        }
+    }
+
+    /// Waits until all that was written so far is durable.
+    ///
+    /// # Errors
+    /// `Unavailable` where it will not be.
+    pub(super) async fn sync(&self) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => own.store.sync().await,
+            Self::Hosted(hosted) => hosted.tablet().sync().await,
+        }
+    }
+
+    /// Sets the cell's alarm, unix milliseconds, unless there is an earlier one.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) async fn set_alarm(&self, at_ms: i64) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => own.store.set_alarm_by(at_ms).await,
+            Self::Hosted(hosted) => hosted.set_alarm_by(at_ms).await,
+        }
+    }
+
+    /// Gives the cell's storage back.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) async fn delete_all(&self) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => {
+                own.has_schema.set(false);
+                own.store.delete_all().await
+            }
+            Self::Hosted(hosted) => hosted.delete_all(),
+        }
+    }
+}
+
+fn first_blob(rows: Rows) -> Option<Vec<u8>> {
+    let body = rows.first().and_then(|row| row.first()).and_then(blob);
+    body.map(<[u8]>::to_vec)
+}
