@@ -75,13 +75,16 @@ function forget() {
   }
 }
 
-const KINDS = { ...Object.fromEntries(Object.entries(CLASSES).map(([binding, name]) => [binding, name.toLowerCase()])), AGGREGATOR: "aggregator", QUEUE: "queue" };
+const KINDS = { ...Object.fromEntries(Object.entries(CLASSES).map(([binding, name]) => [binding, name.toLowerCase()])), TABLETS: "cell", AGGREGATOR: "aggregator", QUEUE: "queue" };
 const bindingOf = (className) => Object.keys(CLASSES).find((binding) => CLASSES[binding] === className);
+
+// TABLETS=64 runs every spec with the leads in so many tablets.
+const TABLETS = process.env.TABLETS ? { TALLY_TABLETS: process.env.TABLETS } : {};
 
 function settingsOf({ vars, edgeVars }, before = {}) {
   const taken = Object.fromEntries(Object.keys({ ...before.edge, ...before.others }).map((name) => [name, null]));
   const set = (values) => Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value === undefined || value === null ? null : String(value)]));
-  return { edge: { ...taken, ...set(edgeVars) }, others: { ...taken, ...set(vars) } };
+  return { edge: { ...taken, ...set({ ...TABLETS, ...edgeVars }) }, others: { ...taken, ...set({ ...TABLETS, ...vars }) } };
 }
 
 async function bytesOf(body) {

@@ -95,6 +95,8 @@ pub struct Plan {
     pub hangs_up: u64,
     pub weights: Vec<(u64, Deed)>,
     pub settings: Vec<(&'static str, String)>,
+    /// How many tablets host the leads, if any do.
+    pub tablets: Option<u32>,
     /// Whether writes bring unique elements, and samples.
     pub has_elements: bool,
     pub has_samples: bool,
@@ -190,8 +192,11 @@ impl Plan {
         if !settings.is_empty() {
             weights.push((2, Deed::Setting));
         }
+        // Drawn apart, so that worlds without tablets are what they were.
+        let apart = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(18));
         Self {
             options,
+            tablets: apart.once_in(2).then(|| one_of(&apart, &[1, 2, 20])),
             faults: draw_faults(&chance),
             sites: &SITES[..1 + chance.pick(SITES.len())],
             edges: 1 + chance.pick(3),

@@ -74,6 +74,12 @@ impl Service {
             world.keep_log(true);
         }
         deploy(&world);
+        if let Some(tablets) = plan.tablets {
+            world.set(
+                tally::protocol::names::TABLET_COUNT,
+                Some(&tablets.to_string()),
+            );
+        }
         for (name, value) in &plan.settings {
             world.set(name, Some(value));
         }

@@ -5,7 +5,7 @@
 use std::cell::Cell as Flag;
 
 use super::cell_store::Kind;
-use super::store::{Store, blob, integer};
+use super::store::{Store, WHOLE_MAX, blob, integer};
 use super::tablet_rows::HostedRows;
 use crate::core::counter::ledger::WriteKey;
 use crate::host::object::{Rows, Value};
@@ -199,7 +199,7 @@ impl CellRows {
                 Ok(rows.first().and_then(|row| row.first()).and_then(integer))
             }
             Self::Hosted(hosted) => {
-                let rows = hosted.between(kind.number(), (from, i64::MAX))?;
+                let rows = hosted.between(kind.number(), (from, WHOLE_MAX))?;
                 Ok(rows.first().map(|(start, _)| *start))
             }
         }
@@ -214,7 +214,7 @@ impl CellRows {
                     vec![kind.number().into(), start.into()],
                 )
                 .map(|_| ()),
-            Self::Hosted(hosted) => hosted.delete_between(kind.number(), (i64::MIN, start)),
+            Self::Hosted(hosted) => hosted.delete_between(kind.number(), (-WHOLE_MAX, start)),
         }
     }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::cell_rows::CellRows;
+use super::store::WHOLE_MAX;
 use crate::core::counter::cell::{Cell, Hot};
 use crate::core::counter::flush::Changes;
 use crate::core::counter::history::Step;
@@ -295,7 +296,7 @@ impl CellStore {
     }
 
     fn all(&self, kind: Kind) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
-        self.rows.between(kind, (i64::MIN, i64::MAX))
+        self.rows.between(kind, (-WHOLE_MAX, WHOLE_MAX))
     }
 
     pub(super) fn put<T: Serialize>(&self, kind: Kind, start: i64, value: &T) -> Result<(), Fault> {

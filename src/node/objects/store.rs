@@ -3,6 +3,9 @@
 use crate::host::object::{Object, Rows, Value};
 use crate::protocol::messages::Fault;
 
+/// The largest whole number that a JavaScript number holds: 2^53 − 1. No moment and no number of a row is larger.
+pub const WHOLE_MAX: i64 = 9_007_199_254_740_991;
+
 /// A failed statement, as a fault that says where.
 pub fn broken(place: &str) -> impl Fn(String) -> Fault + '_ {
     move |error| Fault::Unavailable(format!("storage failed ({place}): {error}"))

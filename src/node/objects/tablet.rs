@@ -16,7 +16,7 @@ use super::cell::Core as Tenant;
 use super::cell_rows::CellRows;
 use super::outbox::Outbox;
 use super::readable::Readable;
-use super::store::Store;
+use super::store::{Store, WHOLE_MAX};
 use super::tablet_rows::{HostedRows, TabletRows};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
@@ -289,7 +289,7 @@ impl Core {
         })?;
         self.rows.fold()?;
         self.will_fold.set(false);
-        let next = self.rows.due(i64::MAX, 1)?;
+        let next = self.rows.due(WHOLE_MAX, 1)?;
         match next.first() {
             Some((_, at_ms)) => self.rows.arm((*at_ms).max(now_ms + 1)).await,
             None => Ok(()),
