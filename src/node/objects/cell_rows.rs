@@ -5,8 +5,8 @@
 use std::cell::Cell as Flag;
 
 use super::cell_store::Kind;
+use super::hosted_rows::HostedRows;
 use super::store::{Store, WHOLE_MAX, blob, integer};
-use super::tablet_rows::HostedRows;
 use crate::core::counter::ledger::WriteKey;
 use crate::host::object::{Rows, Value};
 use crate::protocol::messages::Fault;

@@ -30,6 +30,8 @@
 //! | [`hub`], [`live_streams`] | holds the streams of watchers, and how each is reached |
 //! | [`live_reader`] | reads what is watched, once for all |
 //! | [`readable`] | refusing what comes while storage cannot be read |
+//! | [`tablet`], [`tablet_rows`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
+//! | [`outbox`] | joins what tenants send to the directory |
 //! | [`store`] | SQL, and the schema's version |
 
 mod autoscaler;
@@ -45,6 +47,7 @@ mod claims;
 mod directory;
 mod directory_store;
 mod group_commit;
+mod hosted_rows;
 mod hub;
 mod inbox;
 mod inbox_consumer;
@@ -72,6 +75,7 @@ mod root_rebuild;
 mod secrets;
 mod store;
 mod tablet;
+mod tablet_alarms;
 mod tablet_rows;
 mod unsettled_datacenters;
 mod watcher;

@@ -14,10 +14,11 @@ use futures_util::future::LocalBoxFuture;
 
 use super::cell::Core as Tenant;
 use super::cell_rows::CellRows;
+use super::hosted_rows::HostedRows;
 use super::outbox::Outbox;
 use super::readable::Readable;
 use super::store::{Store, WHOLE_MAX};
-use super::tablet_rows::{HostedRows, TabletRows};
+use super::tablet_rows::TabletRows;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, reply};

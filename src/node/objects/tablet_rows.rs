@@ -8,9 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::store::{Store, blob, integer, text};
+use super::store::{Store, blob, integer};
 use crate::core::counter::id::CounterId;
-use crate::core::counter::ledger::WriteKey;
 use crate::host::object::Value;
 use crate::protocol::messages::{Fault, decode, encode};
 
@@ -37,11 +36,11 @@ const LOG_ROW_BYTES_MAX: usize = 1 << 20;
 /// Rows of the table that one statement writes: it may bind 100 values.
 const ROWS_AT_ONCE: usize = 33;
 
-/// Kind of a row of the ledger, behind those of cells.
-const LEDGER: u8 = 200;
-
 /// Kind of a cell's alarm.
-const ALARM: u8 = 201;
+pub(super) const ALARM: u8 = 201;
+
+/// Rows that were found, in order: the bytes of their names, and their bodies.
+pub(super) type Found = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A row: whose, and which.
 type Name = (CounterId, Vec<u8>);
@@ -51,16 +50,16 @@ type Before = Option<Option<Vec<u8>>>;
 
 /// The rows of all tenants of a tablet.
 pub(super) struct TabletRows {
-    store: Store,
-    has_schema: Cell<bool>,
+    pub(super) store: Store,
+    pub(super) has_schema: Cell<bool>,
     /// What the log holds: a body, or that the row is deleted.
-    unfolded: RefCell<BTreeMap<Name, Option<Vec<u8>>>>,
+    pub(super) unfolded: RefCell<BTreeMap<Name, Option<Vec<u8>>>>,
     turn: RefCell<Turn>,
     log_rows: Cell<u64>,
     log_bytes: Cell<usize>,
     next_number: Cell<i64>,
     /// When the object's alarm rings, unix milliseconds.
-    armed_ms: Cell<i64>,
+    pub(super) armed_ms: Cell<i64>,
 }
 
 /// What the turn under way has changed.
@@ -71,20 +70,11 @@ struct Turn {
 }
 
 /// The bytes of a row's name: its kind, and its start in big endian with the sign turned, so that they sort alike.
-fn row_key(kind: u8, start: i64) -> Vec<u8> {
+pub(super) fn row_key(kind: u8, start: i64) -> Vec<u8> {
     let mut key = Vec::with_capacity(9);
     key.push(kind);
     key.extend_from_slice(&(start ^ i64::MIN).to_be_bytes());
     key
-}
-
-fn start_of(key: &[u8]) -> Option<i64> {
-    let bytes = key.get(1..9)?.try_into().ok()?;
-    Some(i64::from_be_bytes(bytes) ^ i64::MIN)
-}
-
-fn kind_of(kind: i32) -> u8 {
-    u8::try_from(kind).unwrap_or(LEDGER)
 }
 
 fn no_rows(result: Result<Vec<Vec<Value>>, Fault>) -> Result<(), Fault> {
@@ -183,7 +173,7 @@ impl TabletRows {
         }
     }
 
-    fn change(&self, name: Name, body: Option<Vec<u8>>) -> Result<(), Fault> {
+    pub(super) fn change(&self, name: Name, body: Option<Vec<u8>>) -> Result<(), Fault> {
         self.turn(&mut || {
             let before = self
                 .unfolded
@@ -332,7 +322,7 @@ impl TabletRows {
     }
 
     /// A row.
-    fn get(&self, counter: &CounterId, key: Vec<u8>) -> Result<Option<Vec<u8>>, Fault> {
+    pub(super) fn get(&self, counter: &CounterId, key: Vec<u8>) -> Result<Option<Vec<u8>>, Fault> {
         let name = (counter.clone(), key);
         if let Some(body) = self.unfolded.borrow().get(&name) {
             return Ok(body.clone());
@@ -349,12 +339,12 @@ impl TabletRows {
     }
 
     /// The rows of a tenant in `from..before`, in order.
-    fn between(
+    pub(super) fn between(
         &self,
         counter: &CounterId,
         from: &[u8],
         before: &[u8],
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Fault> {
+    ) -> Result<Found, Fault> {
         let mut found = BTreeMap::new();
         if self.has_schema.get() {
             let rows = self.store.run(
@@ -382,7 +372,12 @@ impl TabletRows {
     }
 
     /// Whether a tenant has a row in `from..before`.
-    fn has_rows(&self, counter: &CounterId, from: &[u8], before: &[u8]) -> Result<bool, Fault> {
+    pub(super) fn has_rows(
+        &self,
+        counter: &CounterId,
+        from: &[u8],
+        before: &[u8],
+    ) -> Result<bool, Fault> {
         let range = (counter.clone(), from.to_vec())..(counter.clone(), before.to_vec());
         let (mut is_there, mut is_changed) = (false, false);
         for body in self.unfolded.borrow().range(range).map(|(_, body)| body) {
@@ -410,277 +405,4 @@ impl TabletRows {
     pub(super) async fn sync(&self) -> Result<(), Fault> {
         self.store.sync().await
     }
-
-    /// The tenants whose alarms ring by then, at most so many, with the times that they were set to; the earliest first.
-    ///
-    /// # Errors
-    /// `Unavailable`.
-    pub(super) fn due(&self, by_ms: i64, most: usize) -> Result<Vec<(CounterId, i64)>, Fault> {
-        let mut due = BTreeMap::new();
-        if self.has_schema.get() {
-            // What the log says of some of these is not in the table yet.
-            let limit = most.saturating_add(self.unfolded.borrow().len());
-            let rows = self.store.run(
-                "SELECT counter, at_ms FROM alarms WHERE at_ms <= ? ORDER BY at_ms LIMIT ?",
-                vec![
-                    by_ms.into(),
-                    i64::try_from(limit).unwrap_or(i64::MAX).into(),
-                ],
-            )?;
-            for row in &rows {
-                if let [counter, at_ms] = row.as_slice()
-                    && let (Some(counter), Some(at_ms)) = (text(counter), integer(at_ms))
-                    && let Ok(counter) = CounterId::parse(counter)
-                {
-                    due.insert(counter, at_ms);
-                }
-            }
-        }
-        for ((counter, key), body) in self.unfolded.borrow().iter() {
-            if key.first() == Some(&ALARM) {
-                due.remove(counter);
-                let at_ms = body.as_deref().map(decode::<i64>).transpose()?;
-                if let Some(at_ms) = at_ms.filter(|at_ms| *at_ms <= by_ms) {
-                    due.insert(counter.clone(), at_ms);
-                }
-            }
-        }
-        let mut due: Vec<(CounterId, i64)> = due.into_iter().collect();
-        due.sort_unstable_by_key(|(_, at_ms)| *at_ms);
-        due.truncate(most);
-        Ok(due)
-    }
-
-    /// Deletes the alarm of a tenant that has rung, unless it was set anew meanwhile.
-    ///
-    /// # Errors
-    /// `Unavailable`.
-    pub(super) fn rung(&self, counter: &CounterId, at_ms: i64) -> Result<(), Fault> {
-        if self.alarm(counter)? == Some(at_ms) {
-            self.change((counter.clone(), row_key(ALARM, 0)), None)?;
-        }
-        Ok(())
-    }
-
-    fn alarm(&self, counter: &CounterId) -> Result<Option<i64>, Fault> {
-        let name = (counter.clone(), row_key(ALARM, 0));
-        if let Some(body) = self.unfolded.borrow().get(&name) {
-            return body.as_deref().map(decode).transpose();
-        }
-        if !self.has_schema.get() {
-            return Ok(None);
-        }
-        let rows = self.store.run(
-            "SELECT at_ms FROM alarms WHERE counter = ?",
-            vec![counter.as_str().into()],
-        )?;
-        Ok(rows.first().and_then(|row| row.first()).and_then(integer))
-    }
-
-    /// Sets the object's alarm, unless it rings before.
-    ///
-    /// # Errors
-    /// `Unavailable`.
-    pub(super) async fn arm(&self, at_ms: i64) -> Result<(), Fault> {
-        if at_ms >= self.armed_ms.get() {
-            return Ok(());
-        }
-        self.armed_ms.set(at_ms);
-        let set = self.store.set_alarm_by(at_ms).await;
-        if set.is_err() {
-            self.armed_ms.set(i64::MAX);
-        }
-        set
-    }
-
-    /// The object's alarm has rung: it is not set any more.
-    pub(super) fn disarmed(&self) {
-        self.armed_ms.set(i64::MAX);
-    }
-}
-
-/// The rows of one tenant.
-pub(super) struct HostedRows {
-    tablet: Rc<TabletRows>,
-    counter: CounterId,
-    may_hold: Cell<bool>,
-    /// While its alarm rings, that alarm is not set any more.
-    rings_ms: Rc<Cell<Option<i64>>>,
-    /// While the cell is read: its rows of the kinds before [`READ_BEFORE`].
-    read: RefCell<Option<BTreeMap<Vec<u8>, Vec<u8>>>>,
-}
-
-/// The first kind of rows that a cell does not read when it wakes: address, totals, unique elements of all time and pages are before.
-const READ_BEFORE: u8 = 6;
-
-/// Alarms of tenants ring at whole seconds, so that those that are due together ring together.
-const ALARM_STEP_MS: i64 = 1_000;
-
-impl HostedRows {
-    /// The rows of a tenant; `rings_ms` says which of its alarms rings just now.
-    pub(super) fn new(
-        tablet: Rc<TabletRows>,
-        counter: CounterId,
-        rings_ms: Rc<Cell<Option<i64>>>,
-    ) -> Self {
-        Self {
-            tablet,
-            counter,
-            may_hold: Cell::new(false),
-            rings_ms,
-            read: RefCell::default(),
-        }
-    }
-
-    pub(super) fn tablet(&self) -> &TabletRows {
-        &self.tablet
-    }
-
-    /// Looks whether the tenant has rows, and reads at once what a cell reads when it wakes.
-    pub(super) fn open(&self) -> Result<bool, Fault> {
-        let read = self.tablet.between(&self.counter, &[0], &[READ_BEFORE])?;
-        let holds = !read.is_empty()
-            || self
-                .tablet
-                .has_rows(&self.counter, &[READ_BEFORE], &[ALARM])?;
-        self.may_hold.set(holds);
-        self.read.replace(Some(read.into_iter().collect()));
-        Ok(holds)
-    }
-
-    /// The cell has been read.
-    pub(super) fn is_read(&self) {
-        self.read.take();
-    }
-
-    pub(super) fn may_hold(&self) -> bool {
-        self.may_hold.get()
-    }
-
-    pub(super) fn begin(&self) {
-        self.may_hold.set(true);
-    }
-
-    pub(super) fn get(&self, kind: i32, start: i64) -> Result<Option<Vec<u8>>, Fault> {
-        let key = row_key(kind_of(kind), start);
-        if let Some(read) = self
-            .read
-            .borrow()
-            .as_ref()
-            .filter(|_| kind_of(kind) < READ_BEFORE)
-        {
-            return Ok(read.get(&key).cloned());
-        }
-        self.tablet.get(&self.counter, key)
-    }
-
-    pub(super) fn put(&self, kind: i32, start: i64, body: Vec<u8>) -> Result<(), Fault> {
-        self.change(row_key(kind_of(kind), start), Some(body))
-    }
-
-    pub(super) fn delete(&self, kind: i32, start: i64) -> Result<(), Fault> {
-        self.change(row_key(kind_of(kind), start), None)
-    }
-
-    pub(super) fn between(
-        &self,
-        kind: i32,
-        (from, before): (i64, i64),
-    ) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
-        let (from, before) = (row_key(kind_of(kind), from), row_key(kind_of(kind), before));
-        if let Some(read) = self
-            .read
-            .borrow()
-            .as_ref()
-            .filter(|_| kind_of(kind) < READ_BEFORE)
-        {
-            let rows = read.range(from..before);
-            return Ok(rows
-                .filter_map(|(key, body)| Some((start_of(key)?, body.clone())))
-                .collect());
-        }
-        let rows = self.tablet.between(&self.counter, &from, &before)?;
-        let read = |(key, body): (Vec<u8>, Vec<u8>)| Some((start_of(&key)?, body));
-        Ok(rows.into_iter().filter_map(read).collect())
-    }
-
-    pub(super) fn delete_between(&self, kind: i32, between: (i64, i64)) -> Result<(), Fault> {
-        let starts = self.between(kind, between)?;
-        self.tablet.turn(&mut || {
-            starts
-                .iter()
-                .try_for_each(|(start, _)| self.delete(kind, *start))
-        })
-    }
-
-    pub(super) fn keep_only(&self, kinds: [i32; 2]) -> Result<(), Fault> {
-        let kept = kinds.map(kind_of);
-        let rows = self.tablet.between(&self.counter, &[0], &[ALARM])?;
-        self.tablet.turn(&mut || {
-            rows.iter()
-                .filter(|(key, _)| !key.first().is_some_and(|kind| kept.contains(kind)))
-                .try_for_each(|(key, _)| self.change(key.clone(), None))
-        })
-    }
-
-    pub(super) fn delete_all(&self) -> Result<(), Fault> {
-        self.may_hold.set(false);
-        let rows = self.tablet.between(&self.counter, &[0], &[ALARM])?;
-        self.tablet.turn(&mut || {
-            rows.iter()
-                .try_for_each(|(key, _)| self.change(key.clone(), None))?;
-            self.change(row_key(ALARM, 0), None)
-        })
-    }
-
-    pub(super) fn record(&self, slot: i64, key: WriteKey) -> Result<Option<Vec<u8>>, Fault> {
-        self.tablet.get(&self.counter, record_key(slot, key))
-    }
-
-    pub(super) fn put_record(&self, slot: i64, key: WriteKey, body: Vec<u8>) -> Result<(), Fault> {
-        self.change(record_key(slot, key), Some(body))
-    }
-
-    pub(super) fn delete_record(&self, slot: i64, key: WriteKey) -> Result<(), Fault> {
-        self.change(record_key(slot, key), None)
-    }
-
-    pub(super) fn has_records(&self) -> Result<bool, Fault> {
-        self.tablet.has_rows(&self.counter, &[LEDGER], &[ALARM])
-    }
-
-    pub(super) fn delete_records(&self, newest: i64) -> Result<(), Fault> {
-        let before = row_key(LEDGER, newest.saturating_add(1));
-        let rows = self.tablet.between(&self.counter, &[LEDGER], &before)?;
-        self.tablet.turn(&mut || {
-            rows.iter()
-                .try_for_each(|(key, _)| self.change(key.clone(), None))
-        })
-    }
-
-    /// Sets the tenant's alarm, unless it rings before.
-    pub(super) async fn set_alarm_by(&self, at_ms: i64) -> Result<(), Fault> {
-        let at_ms = at_ms
-            .saturating_add(ALARM_STEP_MS - 1)
-            .div_euclid(ALARM_STEP_MS)
-            .saturating_mul(ALARM_STEP_MS);
-        let set = self.tablet.alarm(&self.counter)?;
-        let set = set.filter(|set_ms| self.rings_ms.get() != Some(*set_ms));
-        if set.is_none_or(|set_ms| set_ms > at_ms) {
-            let name = (self.counter.clone(), row_key(ALARM, 0));
-            self.tablet.change(name, Some(encode(&at_ms)?))?;
-        }
-        self.tablet.arm(at_ms).await
-    }
-
-    fn change(&self, key: Vec<u8>, body: Option<Vec<u8>>) -> Result<(), Fault> {
-        self.tablet.change((self.counter.clone(), key), body)
-    }
-}
-
-/// The bytes of the name of a row of the ledger.
-fn record_key(slot: i64, key: WriteKey) -> Vec<u8> {
-    let mut name = row_key(LEDGER, slot);
-    name.extend_from_slice(&key.0);
-    name
 }
