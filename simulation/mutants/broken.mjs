@@ -33,14 +33,14 @@ const OF_SHELLS = [
   [
     "a home is told before the root has written it down",
     "src/node/objects/operations.rs",
-    "        self.save(counter, Entry::Live(root.clone()), &[]).await?;\n        if let Some(home) = &home {\n            let telling = Telling::Configure;\n            self.tell(counter, home, telling, generation, Some(&root))\n                .await?;\n        }\n",
-    "        if let Some(home) = &home {\n            let telling = Telling::Configure;\n            self.tell(counter, home, telling, generation, Some(&root))\n                .await?;\n        }\n        self.save(counter, Entry::Live(root.clone()), &[]).await?;\n",
+    "        self.roots\n            .save(counter, Entry::Live(root.clone()), &[])\n            .await?;\n        if let Some(home) = &home {\n            let telling = Telling::Configure;\n            self.roots\n                .tell(counter, home, telling, generation, Some(&root))\n                .await?;\n        }\n",
+    "        if let Some(home) = &home {\n            let telling = Telling::Configure;\n            self.roots\n                .tell(counter, home, telling, generation, Some(&root))\n                .await?;\n        }\n        self.roots\n            .save(counter, Entry::Live(root.clone()), &[])\n            .await?;\n",
   ],
   [
     "an operation under a key is not noted",
     "src/node/objects/operation_store.rs",
-    "        if self.claim_of(counter, &claims, key.key)?.is_none() {\n",
-    "        if self.claim_of(counter, &claims, key.key)?.is_some() {\n",
+    "        if self.claims.claim_of(counter, &claims, key.key)?.is_none() {\n",
+    "        if self.claims.claim_of(counter, &claims, key.key)?.is_some() {\n",
   ],
   [
     "a claim moves away from a lead that has not struck the key out",
@@ -56,21 +56,21 @@ const OF_SHELLS = [
   ],
   [
     "a sliding counter ends without asking its leads",
-    "src/node/objects/lead_notifications.rs",
+    "src/node/objects/roots/lead_notifications.rs",
     "        if !root.is_sliding() {\n",
     "        if root.is_sliding() || !root.is_sliding() {\n",
   ],
   [
     "a deletion takes silent leads for stopped once the time is over",
-    "src/node/objects/lead_notifications.rs",
+    "src/node/objects/roots/lead_notifications.rs",
     "let stop_by_themselves = is_expiry && ",
     "let stop_by_themselves = (is_expiry || root.is_due(self.host.now_ms())) && ",
   ],
   [
     "a counter ends while a lead does not know that it will",
-    "src/node/objects/lead_notifications.rs",
-    "        if self.rows.is_configuring(counter)? {\n",
-    "        if self.rows.is_configuring(counter)? && root.generation == 0 {\n",
+    "src/node/objects/roots/lead_notifications.rs",
+    "        if self.duties.is_configuring(counter)? {\n",
+    "        if self.duties.is_configuring(counter)? && root.generation == 0 {\n",
   ],
   [
     "a home that moves raises no revision",
@@ -81,8 +81,8 @@ const OF_SHELLS = [
   [
     "a key names an operation and a write",
     "src/node/objects/operation_store.rs",
-    "        let slot = self.claim_for_operation(counter, key.key, generation, now_ms)?;\n",
-    "        let other = WriteKey([0; 16]);\n        let slot = self.claim_for_operation(counter, other, generation, now_ms)?;\n",
+    "        let slot = (self.claims).claim_for_operation(counter, key.key, generation, now_ms)?;\n",
+    "        let other = WriteKey([0; 16]);\n        let slot = (self.claims).claim_for_operation(counter, other, generation, now_ms)?;\n",
   ],
   [
     "an operation is done under the key of a write",

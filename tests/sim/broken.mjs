@@ -99,9 +99,9 @@ export const MUTATIONS = [
   ],
   [
     "a batch is told the outcome of another",
-    "src/core/counter/lane.rs",
-    "newest_first.find(|landed| landed.number == ticket.batch)?",
-    "newest_first.find(|landed| landed.number >= ticket.batch.saturating_sub(1))?",
+    "src/core/counter/landed.rs",
+    "newest_first.find(|(landed, _)| *landed == number)",
+    "newest_first.find(|(landed, _)| *landed >= number.saturating_sub(1))",
   ],
   [
     "an inbox forgets in a crash which appends it has",

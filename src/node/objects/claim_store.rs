@@ -1,11 +1,12 @@
 //! The rows of a partition's claims.
 
-use super::claims::LONGER_MS;
-use super::directory_store::DirectoryStore;
-use super::store::{integer, text};
+use super::claims::{LONGER_MS, claims_kept_ms};
+use super::deployment_values::DeploymentValues;
+use super::store::{Store, integer, text};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{Keys, WriteKey};
 use crate::core::counter::ledgers::{LedgerLimits, Ledgers};
+use crate::host::Host;
 use crate::protocol::bounds::{CLAIMS_MAX, PUBLIC_CLAIMS_MAX};
 use crate::protocol::messages::{Claim, Fault, Holder, Owner, decode, encode};
 
@@ -59,13 +60,30 @@ impl Found {
 /// What comes of a call: who has each key, and whether a slot was begun.
 type Owners = (Vec<Owner>, bool);
 
-impl DirectoryStore {
+/// The rows of claims.
+pub(super) struct ClaimStore {
+    store: Store,
+    /// How many there are in each slot.
+    counts: DeploymentValues,
+    kept_ms: i64,
+}
+
+impl ClaimStore {
+    /// Those of an object.
+    pub(super) fn new(host: &Host, store: &Store) -> Self {
+        Self {
+            store: store.clone(),
+            counts: DeploymentValues::new(store),
+            kept_ms: claims_kept_ms(host),
+        }
+    }
+
     /// Who has each key, claiming for `next` those that nobody has and those that were struck out, and renewing the
     /// others; and whether a slot was begun.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; then nothing was claimed.
-    pub fn claim_all(
+    pub(super) fn claim_all(
         &self,
         claim: &Claim,
         next: &Holder,
@@ -76,7 +94,7 @@ impl DirectoryStore {
         let mut claims = before.clone();
         let limits = self.limits_of(claim.whose);
         let mut owners = Vec::with_capacity(claim.keys.len());
-        self.store().atomically(|| {
+        self.store.atomically(|| {
             for key in &claim.keys {
                 // One by one, since a key may be there twice.
                 owners.push(match self.claim_of(&claim.counter, &claims, *key)? {
@@ -108,12 +126,12 @@ impl DirectoryStore {
         Ok((owners, newest(&claims) != newest(&before)))
     }
 
-    /// Who has each key, if all of them are claimed; as [`DirectoryStore::claim_all`] where one of the claims
+    /// Who has each key, if all of them are claimed; as [`ClaimStore::claim_all`] where one of the claims
     /// must be renewed. Writes nothing otherwise.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub fn claims_of(
+    pub(super) fn claims_of(
         &self,
         claim: &Claim,
         generation: u64,
@@ -144,7 +162,7 @@ impl DirectoryStore {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub fn find_claims(
+    pub(super) fn find_claims(
         &self,
         counter: &CounterId,
         keys: &[WriteKey],
@@ -161,10 +179,10 @@ impl DirectoryStore {
     /// What the claims of these keys are bound by.
     fn limits_of(&self, keys: Keys) -> LedgerLimits {
         match keys {
-            Keys::Public => LedgerLimits::public(self.claims_kept_ms, LONGER_MS, PUBLIC_CLAIMS_MAX),
+            Keys::Public => LedgerLimits::public(self.kept_ms, LONGER_MS, PUBLIC_CLAIMS_MAX),
             _ => LedgerLimits {
                 keys: Keys::Clients,
-                kept_ms: self.claims_kept_ms,
+                kept_ms: self.kept_ms,
                 records_max: CLAIMS_MAX,
             },
         }
@@ -205,7 +223,7 @@ impl DirectoryStore {
         slot: i64,
         next: &Holder,
     ) -> Result<(), Fault> {
-        self.store().run(
+        self.store.run(
             "UPDATE claims SET datacenter = ?, moves = ? WHERE slot = ? AND id = ? AND key = ?",
             vec![
                 next.datacenter.as_str().into(),
@@ -226,7 +244,7 @@ impl DirectoryStore {
         key: WriteKey,
     ) -> Result<Option<Found>, Fault> {
         for slot in claims.slots(Keys::Clients) {
-            let rows = self.store().run(
+            let rows = self.store.run(
                 "SELECT datacenter, generation, moves FROM claims WHERE slot = ? AND id = ? AND key = ?",
                 vec![slot.into(), counter.as_str().into(), key.0.to_vec().into()],
             )?;
@@ -251,7 +269,7 @@ impl DirectoryStore {
         if from == to {
             return Ok(());
         }
-        self.store().run(
+        self.store.run(
             "UPDATE claims SET slot = ? WHERE slot = ? AND id = ? AND key = ?",
             vec![
                 to.into(),
@@ -273,7 +291,7 @@ impl DirectoryStore {
     ) -> Result<(), Fault> {
         let generation = i64::try_from(generation)
             .map_err(|_| Fault::Broken("a generation is too large".to_owned()))?;
-        self.store().run(
+        self.store.run(
             "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?)",
             vec![
                 slot.into(),
@@ -289,23 +307,24 @@ impl DirectoryStore {
         Ok(())
     }
 
-    /// Deletes claims that were kept long enough.
+    /// Deletes claims that were kept long enough, in one commit with what `besides` deletes of the same slots: all up to that one.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub fn delete_claims(&self, now_ms: i64) -> Result<(), Fault> {
+    pub(super) fn delete_old(
+        &self,
+        now_ms: i64,
+        besides: impl Fn(i64) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let before = self.claims()?;
         let mut claims = before.clone();
         let Some(newest) = claims.expire(now_ms) else {
             return Ok(());
         };
-        self.store().atomically(|| {
-            self.store()
+        self.store.atomically(|| {
+            self.store
                 .run("DELETE FROM claims WHERE slot <= ?", vec![newest.into()])?;
-            self.store().run(
-                "DELETE FROM operations WHERE slot <= ?",
-                vec![newest.into()],
-            )?;
+            besides(newest)?;
             self.put_claims(&claims, &before)
         })
     }
@@ -314,14 +333,14 @@ impl DirectoryStore {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub fn claims_due_ms(&self) -> Result<Option<i64>, Fault> {
+    pub(super) fn next_due_ms(&self) -> Result<Option<i64>, Fault> {
         Ok(self.claims()?.due_at_ms())
     }
 
     pub(super) fn claims(&self) -> Result<Ledgers, Fault> {
         let mut claims = Ledgers::default();
         for (name, keys) in COUNTS {
-            if let Some(body) = self.deployment_body(name)? {
+            if let Some(body) = self.counts.get(name)? {
                 *claims.of_mut(keys) = decode(&body)?;
             }
         }
@@ -332,17 +351,9 @@ impl DirectoryStore {
     fn put_claims(&self, claims: &Ledgers, before: &Ledgers) -> Result<(), Fault> {
         for (name, keys) in COUNTS {
             if claims.of(keys) != before.of(keys) {
-                self.put_deployment_value(name, encode(claims.of(keys))?)?;
+                self.counts.put(name, encode(claims.of(keys))?)?;
             }
         }
-        Ok(())
-    }
-
-    pub(super) fn put_deployment_value(&self, name: &str, body: Vec<u8>) -> Result<(), Fault> {
-        self.store().run(
-            "INSERT INTO deployment VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
-            vec![name.into(), body.into()],
-        )?;
         Ok(())
     }
 }

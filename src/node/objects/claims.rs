@@ -4,8 +4,13 @@
 //! any record that is counted under it: each answer renews it, since the count that follows may be the first
 //! that comes through, however old the claim is.
 
-use super::directory::Directory;
+use std::rc::Rc;
+
+use super::alarm::Alarm;
+use super::claim_store::ClaimStore;
 use super::keyed_writes::kept_ms;
+use super::roots::Roots;
+use super::store::Store;
 use crate::core::cluster::root::Root;
 use crate::core::counter::ledger::WriteKey;
 use crate::host::Host;
@@ -23,15 +28,36 @@ pub(super) fn claims_kept_ms(host: &Host) -> i64 {
 /// The most idempotency keys that one call claims: 16 bytes each, and an answer of about as much.
 pub const CLAIMS_AT_ONCE_MAX: usize = 50_000;
 
-impl Directory {
-    pub(super) async fn on_claim(&self, claim: Result<Claim, Fault>) -> Result<Claimed, Fault> {
-        let claim = claim?;
-        self.readable()?;
+/// Whose the keys of a partition's counters are.
+pub(super) struct Claims {
+    host: Host,
+    roots: Rc<Roots>,
+    rows: ClaimStore,
+    alarm: Rc<Alarm>,
+}
+
+impl Claims {
+    /// Those of these roots.
+    pub(super) fn new(host: &Host, store: &Store, roots: Rc<Roots>, alarm: Rc<Alarm>) -> Self {
+        Self {
+            host: host.clone(),
+            roots,
+            rows: ClaimStore::new(host, store),
+            alarm,
+        }
+    }
+
+    /// Claims keys for a datacenter, and says whose they are.
+    ///
+    /// # Errors
+    /// `TooMany` keys; `Unavailable` where SQLite refuses, or a lead does not answer that must.
+    pub(super) async fn claim(&self, claim: Claim) -> Result<Claimed, Fault> {
         check_number(&claim.keys)?;
-        let lock = self.lock_of(&claim.counter);
+        let lock = self.roots.lock_of(&claim.counter);
         let _alone = lock.lock().await;
         // A retry makes no datacenter appear, nor a counter that was deleted.
         let living = self
+            .roots
             .living_or_lost(&claim.counter, &claim.datacenter)
             .await?;
         let generation = living.as_ref().map_or(0, |root| root.generation);
@@ -47,7 +73,7 @@ impl Directory {
                 let root = match living {
                     // All writes go home, so nobody else need appear.
                     Ok(root) if root.home.is_some() => root,
-                    _ => self.admit(&claim.counter, &claim.datacenter).await?,
+                    _ => self.roots.admit(&claim.counter, &claim.datacenter).await?,
                 };
                 let generation = root.generation;
                 let next = next_holder(&root, &claim);
@@ -56,22 +82,21 @@ impl Directory {
             }
         };
         if is_slot_new {
-            self.rows.arm(self.host.now_ms()).await?;
+            self.alarm.arm(self.host.now_ms()).await?;
         }
         Ok(Claimed { generation, owners })
     }
 
     /// Says whose keys are; a counter that nobody counts has none.
-    pub(super) async fn on_find_claims(
-        &self,
-        find: Result<FindClaims, Fault>,
-    ) -> Result<Claimed, Fault> {
-        let FindClaims { counter, keys } = find?;
-        self.readable()?;
+    ///
+    /// # Errors
+    /// As [`Claims::claim`].
+    pub(super) async fn find(&self, find: FindClaims) -> Result<Claimed, Fault> {
+        let FindClaims { counter, keys } = find;
         check_number(&keys)?;
-        let lock = self.lock_of(&counter);
+        let lock = self.roots.lock_of(&counter);
         let _alone = lock.lock().await;
-        let living = self.living(&counter, true).await?;
+        let living = self.roots.living(&counter, true).await?;
         let generation = living.as_ref().map_or(0, |root| root.generation);
         let owners = self.rows.find_claims(&counter, &keys, generation)?;
         Ok(Claimed { generation, owners })

@@ -11,16 +11,16 @@
 //! | [`claims`], [`claim_store`] | whose an idempotency key is, and the rows of that |
 //! | [`inbox`], [`inbox_store`] | events that are acknowledged and not counted yet, and their rows |
 //! | [`inbox_consumer`] | how an inbox counts them |
-//! | [`inbox_registry`] | how a root knows of them |
-//! | [`directory`] | one partition of the directory: the roots of its counters |
+//! | [`inbox_registry`] | how they get into roots, and out of them |
+//! | [`directory`] | one partition of the directory: dispatches to its parts, of which each has tables of its own |
+//! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, how they end, what their leads must be told, and the rows of that |
+//! | [`lead_calls`], [`inboxes`] | what a root asks leads and inboxes |
+//! | [`alarm`] | when something is due |
 //! | [`operations`], [`operation_store`] | settings, set, reset and deletion at a root, each once; the rows of those with a key |
 //! | [`push_sender`] | how a lead tells the root what its datacenter has counted |
-//! | [`push_receiver`] | what a root has heard of its datacenters |
-//! | [`root_rebuild`] | roots whose row was lost, made again |
+//! | [`push_receiver`] | what a root has heard of its datacenters, and the rows of that |
+//! | [`deployment_values`] | values by name: secrets, and how many claims there are |
 //! | [`secrets`] | keys of hashes and salts of visitors, at one partition of the directory |
-//! | [`unsettled_datacenters`] | datacenters that a set or reset could not observe |
-//! | [`lead_notifications`] | how roots end, and how leads are told |
-//! | [`directory_store`] | its rows |
 //! | [`limiter`], [`limiter_store`] | rate limits of one partition of the keys, and their rows |
 //! | [`cell_memory`] | what the cells of an isolate hold together, and how those that rest give it back |
 //! | [`limiter_growth`] | how keys move when the number of limiters changes |
@@ -34,6 +34,7 @@
 //! | [`outbox`] | joins what tenants send to the directory |
 //! | [`store`] | SQL, and the schema's version |
 
+mod alarm;
 mod autoscaler;
 mod cell;
 mod cell_ledger;
@@ -44,8 +45,9 @@ mod cell_store;
 mod cell_uniques;
 mod claim_store;
 mod claims;
+mod deployment_values;
 mod directory;
-mod directory_store;
+mod duty_store;
 mod group_commit;
 mod hosted_rows;
 mod hub;
@@ -53,9 +55,10 @@ mod inbox;
 mod inbox_consumer;
 mod inbox_registry;
 mod inbox_store;
+mod inboxes;
 mod keyed_writes;
 mod lead;
-mod lead_notifications;
+mod lead_calls;
 mod lease_recalls;
 mod leases;
 mod limiter;
@@ -71,13 +74,13 @@ mod push_receiver;
 mod push_sender;
 mod readable;
 mod reservations;
-mod root_rebuild;
+mod root_store;
+mod roots;
 mod secrets;
 mod store;
 mod tablet;
 mod tablet_alarms;
 mod tablet_rows;
-mod unsettled_datacenters;
 mod watcher;
 
 pub use cell::Cell;

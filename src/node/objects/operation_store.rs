@@ -3,10 +3,11 @@
 //! Invariant: the row is written in the commit of the operation. Its claim, among those of keyed writes, stops
 //! the same key from naming a write.
 
-use super::directory_store::DirectoryStore;
-use super::store::{blob, integer};
+use super::claim_store::ClaimStore;
+use super::store::{Store, blob, integer};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{Keys, WriteKey};
+use crate::host::Host;
 use crate::protocol::bounds::ANSWER_BYTES_MAX;
 use crate::protocol::messages::{
     Answered, Done, Fault, Keep, Operated, OperationKey, decode, encode,
@@ -25,7 +26,21 @@ pub(super) struct Operation {
     pub(super) done: Done,
 }
 
-impl DirectoryStore {
+/// The rows of such operations.
+pub(super) struct OperationStore {
+    store: Store,
+    claims: ClaimStore,
+}
+
+impl OperationStore {
+    /// Those of an object.
+    pub(super) fn new(host: &Host, store: &Store) -> Self {
+        Self {
+            store: store.clone(),
+            claims: ClaimStore::new(host, store),
+        }
+    }
+
     /// What is known of an operation's key: what was done or answered, that it names something else, or that there is
     /// no room for it; `None` where it is new.
     ///
@@ -36,9 +51,9 @@ impl DirectoryStore {
         counter: &CounterId,
         key: OperationKey,
     ) -> Result<Option<Operated>, Fault> {
-        let claims = self.claims()?;
-        if self.claim_of(counter, &claims, key.key)?.is_none() {
-            let is_full = !self.has_room(&claims);
+        let claims = self.claims.claims()?;
+        if self.claims.claim_of(counter, &claims, key.key)?.is_none() {
+            let is_full = !self.claims.has_room(&claims);
             return Ok(is_full.then_some(Operated::Full));
         }
         let Some((_, fingerprint, done, answer)) = self.operation(counter, key.key)? else {
@@ -66,7 +81,7 @@ impl DirectoryStore {
             return decode(&kept);
         }
         if keep.answer.body.len() <= ANSWER_BYTES_MAX {
-            self.store().run(
+            self.store.run(
                 "UPDATE operations SET answer = ? WHERE slot = ? AND id = ? AND key = ?",
                 vec![
                     encode(&keep.answer)?.into(),
@@ -80,7 +95,7 @@ impl DirectoryStore {
     }
 
     /// Writes an operation's row. The caller makes it one commit with the operation.
-    pub(super) fn put_operation(
+    pub(super) fn put(
         &self,
         counter: &CounterId,
         operation: &Operation,
@@ -88,8 +103,8 @@ impl DirectoryStore {
         now_ms: i64,
     ) -> Result<(), Fault> {
         let key = operation.key;
-        let slot = self.claim_for_operation(counter, key.key, generation, now_ms)?;
-        self.store().run(
+        let slot = (self.claims).claim_for_operation(counter, key.key, generation, now_ms)?;
+        self.store.run(
             "INSERT INTO operations VALUES (?, ?, ?, ?, ?, NULL)",
             vec![
                 slot.into(),
@@ -102,6 +117,14 @@ impl DirectoryStore {
         Ok(())
     }
 
+    /// Deletes operations, and their claims and all others, that were kept long enough.
+    pub(super) fn delete_old(&self, now_ms: i64) -> Result<(), Fault> {
+        self.claims.delete_old(now_ms, |newest| {
+            let sql = "DELETE FROM operations WHERE slot <= ?";
+            self.store.run(sql, vec![newest.into()]).map(|_| ())
+        })
+    }
+
     #[expect(
         clippy::type_complexity,
         reason = "a row, taken apart where it is read"
@@ -111,8 +134,8 @@ impl DirectoryStore {
         counter: &CounterId,
         key: WriteKey,
     ) -> Result<Option<(i64, Vec<u8>, Vec<u8>, Option<Vec<u8>>)>, Fault> {
-        for slot in self.claims()?.slots(Keys::Clients) {
-            let rows = self.store().run(
+        for slot in self.claims.claims()?.slots(Keys::Clients) {
+            let rows = self.store.run(
                 "SELECT slot, fingerprint, done, answer FROM operations WHERE slot = ? AND id = ? AND key = ?",
                 vec![slot.into(), counter.as_str().into(), key.0.to_vec().into()],
             )?;

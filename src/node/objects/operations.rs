@@ -5,22 +5,23 @@
 //! cell has counted. Whoever calls its own total the counter's value has stopped before an operation changes
 //! the value otherwise, and learns of it before it counts again.
 
-use super::directory::Directory;
-use super::directory_store::{Duty, Telling};
-use super::lead_notifications::{LEADS_AT_ONCE, duties};
-use super::operation_store::Operation as Record;
+use std::rc::Rc;
+
+use super::duty_store::{Duty, Telling};
+use super::lead_calls::{silent, sums, suspend};
+use super::operation_store::{Operation as Record, OperationStore};
+use super::roots::{Roots, duties};
+use super::store::Store;
 use crate::core::cluster::operation::Cells;
 use crate::core::cluster::root::{Entry, NeedsHome, Root};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::settings::{Settings, Ttl};
 use crate::core::counter::total::Value;
-use crate::node::shared::concurrency::all_settled;
-use crate::node::shared::open_objects;
+use crate::host::Host;
 use crate::protocol::messages::{
-    Answered, Condition, DatacenterSum, Done, Fault, Keep, Operate, Operated, Operation, Put, Sum,
+    Answered, Condition, DatacenterSum, Done, Fault, Keep, Operate, Operated, Operation, Put,
     Wanted,
 };
-use crate::protocol::names::CellAddress;
 
 /// An operation, refused: nothing has changed.
 enum Refused {
@@ -40,17 +41,32 @@ impl From<NeedsHome> for Refused {
     }
 }
 
-impl Directory {
-    pub(super) async fn on_operate(
-        &self,
-        operate: Result<Operate, Fault>,
-    ) -> Result<Operated, Fault> {
-        let operate = operate?;
-        self.readable()?;
-        let lock = self.lock_of(&operate.counter);
+/// Does operations on the roots of a partition.
+pub(super) struct Operations {
+    host: Host,
+    roots: Rc<Roots>,
+    records: OperationStore,
+}
+
+impl Operations {
+    /// Those on these roots.
+    pub(super) fn new(host: &Host, store: &Store, roots: Rc<Roots>) -> Self {
+        Self {
+            host: host.clone(),
+            roots,
+            records: OperationStore::new(host, store),
+        }
+    }
+
+    /// Does an operation, unless it was done under its key before.
+    ///
+    /// # Errors
+    /// `Unavailable` where a lead does not answer that must.
+    pub(super) async fn operate(&self, operate: Operate) -> Result<Operated, Fault> {
+        let lock = self.roots.lock_of(&operate.counter);
         let _alone = lock.lock().await;
         if let Some(key) = &operate.key
-            && let Some(known) = self.rows.operated(&operate.counter, *key)?
+            && let Some(known) = self.records.operated(&operate.counter, *key)?
         {
             return Ok(known);
         }
@@ -68,10 +84,20 @@ impl Directory {
         }
     }
 
-    pub(super) fn on_keep(&self, keep: Result<Keep, Fault>) -> Result<Answered, Fault> {
-        let keep = keep?;
-        self.readable()?;
-        self.rows.keep_answer(&keep)
+    /// Keeps the first answer to an operation. Returns the one that is kept.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn keep(&self, keep: &Keep) -> Result<Answered, Fault> {
+        self.records.keep_answer(keep)
+    }
+
+    /// Deletes what is kept of operations, and of all other keys, once that was long enough.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn delete_old(&self, now_ms: i64) -> Result<(), Fault> {
+        self.records.delete_old(now_ms)
     }
 
     async fn put(&self, operate: &Operate, put: &Put) -> Result<Done, Refused> {
@@ -83,7 +109,7 @@ impl Directory {
             (home, _) => home.clone(),
         };
         if home != root.home {
-            self.require_settled(counter, &mut root).await?;
+            self.roots.require_settled(counter, &mut root).await?;
             let mut held = root.held.clone();
             let known =
                 |datacenter: &Datacenter| root.held.iter().any(|(other, _)| other == datacenter);
@@ -128,9 +154,10 @@ impl Directory {
             is_repeat: false,
         };
         let record = self.record_of(operate, &done);
-        self.save_with(counter, Entry::Live(root), &duties, record)
+        self.roots
+            .save_with(counter, Entry::Live(root), &duties, record)
             .await?;
-        let pending = self.fulfil(&duties).await?;
+        let pending = self.roots.fulfil(&duties).await?;
         Ok(Done { pending, ..done })
     }
 
@@ -141,7 +168,7 @@ impl Directory {
         } else {
             // No lead is asked whether it counts one: to be asked opens its object, and leaves a file of it. Also with a
             // condition: one is looked at only where the call would be done without. Source: RFC 9110, 13.2.1.
-            match self.living(counter, true).await? {
+            match self.roots.living(counter, true).await? {
                 Ok(root) => (root, false),
                 Err(_) => return Err(Refused::Told(Operated::NotFound)),
             }
@@ -179,14 +206,15 @@ impl Directory {
             is_repeat: false,
         };
         let record = self.record_of(operate, &done);
-        self.save_with(counter, Entry::Live(root), &duties, record)
+        self.roots
+            .save_with(counter, Entry::Live(root), &duties, record)
             .await?;
         Ok(done)
     }
 
     async fn delete(&self, operate: &Operate) -> Result<Done, Refused> {
         let counter = &operate.counter;
-        let Ok(mut root) = self.living(counter, true).await? else {
+        let Ok(mut root) = self.roots.living(counter, true).await? else {
             return Err(Refused::Told(Operated::NotFound));
         };
         self.require(operate, &mut root, false).await?;
@@ -195,23 +223,26 @@ impl Directory {
             ..Done::default()
         };
         let record = self.record_of(operate, &done);
-        let pending = self.end(counter, &root, false, record).await?;
+        let pending = self.roots.end(counter, &root, false, record).await?;
         Ok(Done { pending, ..done })
     }
 
     async fn settle_home(&self, operate: &Operate) -> Result<Done, Refused> {
         let counter = &operate.counter;
-        let Ok(mut root) = self.living(counter, true).await? else {
+        let Ok(mut root) = self.roots.living(counter, true).await? else {
             return Err(Refused::Told(Operated::NotFound));
         };
         self.give_home(operate, &mut root)?;
         let home = root.home.clone();
         let generation = root.generation;
         // What it is told must hold for good, also where this goes no further. It refuses to decide until it knows.
-        self.save(counter, Entry::Live(root.clone()), &[]).await?;
+        self.roots
+            .save(counter, Entry::Live(root.clone()), &[])
+            .await?;
         if let Some(home) = &home {
             let telling = Telling::Configure;
-            self.tell(counter, home, telling, generation, Some(&root))
+            self.roots
+                .tell(counter, home, telling, generation, Some(&root))
                 .await?;
         }
         Ok(Done {
@@ -234,7 +265,9 @@ impl Directory {
     }
 
     async fn living_or_new(&self, operate: &Operate) -> Result<(Root, bool), Fault> {
-        let living = self.living_or_lost(&operate.counter, &operate.datacenter);
+        let living = self
+            .roots
+            .living_or_lost(&operate.counter, &operate.datacenter);
         Ok(match living.await? {
             Ok(root) => (root, false),
             Err(ended) => (Root::create(ended.as_ref(), self.host.now_ms()), true),
@@ -298,7 +331,7 @@ impl Directory {
     async fn require_no_uniques(&self, counter: &CounterId, root: &Root) -> Result<(), Refused> {
         self.stop(counter, root, &root.counting()).await?;
         let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
-        let sums = self.sums(counter, root, &all, Wanted::default()).await;
+        let sums = sums(&self.host, counter, root, &all, Wanted::default()).await;
         for (datacenter, sum) in sums {
             let sum = sum.ok_or_else(|| silent(&datacenter))?;
             if !sum.summary.uniques.is_empty() {
@@ -316,7 +349,7 @@ impl Directory {
         root: &Root,
         datacenters: &[Datacenter],
     ) -> Result<(), Fault> {
-        let unstopped = self.suspend(counter, root, datacenters).await;
+        let unstopped = suspend(&self.host, counter, root, datacenters).await;
         unstopped
             .first()
             .map_or(Ok(()), |datacenter| Err(silent(datacenter)))
@@ -333,30 +366,11 @@ impl Directory {
             totals_only: true,
             ..Wanted::default()
         };
-        let sums = self.sums(counter, root, datacenters, wanted).await;
+        let sums = sums(&self.host, counter, root, datacenters, wanted).await;
         let cells = |(datacenter, sum): (Datacenter, Option<DatacenterSum>)| {
             (datacenter, sum.map(|sum| sum.cells))
         };
         sums.into_iter().map(cells).collect()
-    }
-
-    pub(super) async fn sums(
-        &self,
-        counter: &CounterId,
-        root: &Root,
-        datacenters: &[Datacenter],
-        wanted: Wanted,
-    ) -> Vec<(Datacenter, Option<DatacenterSum>)> {
-        let question = wanted.of(root.generation);
-        let ask = |datacenter: &Datacenter| {
-            let to = CellAddress::lead(counter, datacenter);
-            async move {
-                let ask = Sum { to, question };
-                let sum = open_objects::tell(&self.host, &ask).await.ok();
-                (ask.to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
-            }
-        };
-        all_settled(datacenters.iter().map(ask), LEADS_AT_ONCE).await
     }
 
     fn record_of(&self, operate: &Operate, done: &Done) -> Option<Record> {
@@ -365,10 +379,4 @@ impl Directory {
             done: done.clone(),
         })
     }
-}
-
-pub(super) fn silent(datacenter: &Datacenter) -> Fault {
-    Fault::Unavailable(format!(
-        "datacenter {datacenter} does not answer, and this needs it; nothing was changed"
-    ))
 }

@@ -3,23 +3,27 @@
 //! Invariant: it is a merge of what leads have said, so it is true of some moment of each datacenter, the one that
 //! `Heard` names. It is a memory: what is lost of it comes again, since a lead is told what the root has.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
-use super::directory::Directory;
+use super::store::{Store, blob};
 use crate::core::cluster::delta::{Gathering, Marks, Taken};
 use crate::core::cluster::push::Pushed;
-use crate::core::cluster::root::Entry;
-use crate::core::cluster::view::View;
+use crate::core::cluster::root::Root;
+use crate::core::cluster::view::{View, ViewAtRest};
 use crate::core::cluster::watch::Watch;
-use crate::core::counter::flush::Refusal;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::memory::{Share, VIEWS_BYTES_MAX};
 use crate::host::Host;
+use crate::host::object::Object;
 use crate::node::shared::memory::{self, Kind};
 use crate::node::shared::open_objects;
-use crate::protocol::messages::{Fault, Push, ViewOf, Viewed, WatchLead};
+use crate::protocol::messages::{Fault, Push, WatchLead, decode, encode};
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
+
+pub(super) const VIEWS_SCHEMA: &str =
+    "CREATE TABLE IF NOT EXISTS views (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
 
 /// Counters of which a partition has the view in memory at most. Letting one go costs reading its row.
 const GATHERED_MAX: usize = 1_000;
@@ -32,7 +36,7 @@ const VIEW_BYTES: (usize, usize) = (1_024, 256);
 const WRITE_EVERY_MS: i64 = 10_000;
 
 /// A counter's view in memory.
-pub(super) struct Gathered {
+struct Gathered {
     gathering: Gathering,
     watch: Watch,
     written_ms: i64,
@@ -42,20 +46,12 @@ pub(super) struct Gathered {
 }
 
 /// The views that a partition has in memory.
-pub(super) struct PushReceivers {
+struct ViewMemory {
     views: HashMap<CounterId, Gathered>,
     memory: Share,
 }
 
-impl PushReceivers {
-    /// None.
-    pub(super) fn new(host: &Host) -> Self {
-        Self {
-            views: HashMap::new(),
-            memory: memory::share(host, Kind::Views),
-        }
-    }
-
+impl ViewMemory {
     fn hold(&mut self) {
         self.memory
             .hold(self.views.values().map(|view| view.bytes).sum());
@@ -83,30 +79,41 @@ fn bytes_of(view: &View) -> u64 {
     u64::try_from(one + cell * cells + 2 * view.uniques().rest_bytes()).unwrap_or(u64::MAX)
 }
 
-impl Directory {
-    /// A lead tells what its datacenter has counted.
-    pub(super) fn on_push(&self, push: Result<Push, Fault>) -> Result<Pushed, Fault> {
+/// What is known of the counters of a partition: in memory, and their rows.
+pub(super) struct Views {
+    host: Host,
+    object: Object,
+    store: Store,
+    gathered: RefCell<ViewMemory>,
+}
+
+impl Views {
+    /// Those of an object.
+    pub(super) fn new(host: &Host, object: Object) -> Self {
+        let gathered = ViewMemory {
+            views: HashMap::new(),
+            memory: memory::share(host, Kind::Views),
+        };
+        Self {
+            host: host.clone(),
+            store: Store::new(object.clone()),
+            object,
+            gathered: RefCell::new(gathered),
+        }
+    }
+
+    /// Takes what a lead tells that its datacenter has counted, of a generation that lives.
+    ///
+    /// # Errors
+    /// `Superseded` where a newer one does; `Unavailable` where SQLite refuses, so all below.
+    pub(super) fn take(&self, push: Push) -> Result<Pushed, Fault> {
         let Push {
             counter,
             datacenter,
             mut push,
-        } = push?;
-        self.readable()?;
+        } = push;
         push.delta.not_after(self.host.now_ms());
         let told = push.delta.generation;
-        match self.rows.entry(&counter)? {
-            Some(Entry::Live(root))
-                if root.generation == told && root.datacenters.contains(&datacenter) => {}
-            Some(entry) if entry.generation() > told => {
-                return Err(Fault::Superseded(entry.generation()));
-            }
-            Some(Entry::Ended { generation, .. }) if generation == told => {
-                return Err(Fault::Superseded(generation));
-            }
-            // It ended so long ago that the root has forgotten it, and the lead has yet to hear so.
-            _ if self.rows.is_closing(&counter, told)? => return Err(Fault::Superseded(told)),
-            _ => return Err(Fault::Refused(Refusal::NeedsGrant)),
-        }
         let now_ms = self.host.now_ms();
         self.with_gathered(&counter, told, |gathered| {
             let have = match gathered.gathering.take(&datacenter, &push.delta) {
@@ -122,7 +129,7 @@ impl Directory {
                 let gathering = &gathered.gathering;
                 let at_rest = gathering.feed().view().at_rest();
                 gathered.bytes = bytes_of(gathering.feed().view());
-                self.rows.put_view(&counter, &at_rest, gathering.marks())?;
+                self.put(&counter, &at_rest, gathering.marks())?;
             }
             Ok(Pushed {
                 number: push.number,
@@ -132,40 +139,26 @@ impl Directory {
         })
     }
 
-    /// What is known of a counter; whoever goes on asking has the leads push what changes.
-    pub(super) fn on_view(&self, asked: Result<ViewOf, Fault>) -> Result<Option<Viewed>, Fault> {
-        let ViewOf {
-            counter,
-            watches,
-            of_one,
-        } = asked?;
-        self.readable()?;
-        let Some(root) = self.listed(&counter)? else {
-            return Ok(None);
-        };
-        if !root.inboxes.is_empty() {
-            self.look_for_drained(&counter, &root);
-        }
-        if !of_one && root.datacenters.len() <= 1 {
-            return Ok(Some(Viewed { root, view: None }));
-        }
+    /// What is known of a counter's living generation; whoever goes on asking has the leads push what changes.
+    pub(super) fn view(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+        watches: bool,
+    ) -> Result<ViewAtRest, Fault> {
         let now_ms = self.host.now_ms();
-        let view = self.with_gathered(&counter, root.generation, |gathered| {
+        self.with_gathered(counter, root.generation, |gathered| {
             if watches {
                 gathered.watch.asked(now_ms);
                 let due = gathered.watch.tell(now_ms, root.datacenters.iter());
                 let for_ms = gathered.watch.lease_ms(now_ms);
                 for datacenter in due {
-                    let to = CellAddress::lead(&counter, &datacenter);
+                    let to = CellAddress::lead(counter, &datacenter);
                     self.tell_watched(to, root.generation, for_ms);
                 }
             }
             Ok(gathered.gathering.feed().view().at_rest())
-        })?;
-        Ok(Some(Viewed {
-            root,
-            view: Some(view),
-        }))
+        })
     }
 
     /// Tells a lead that somebody watches. Nobody waits for it: it is told again until it pushes.
@@ -191,7 +184,7 @@ impl Directory {
         let now_ms = self.host.now_ms();
         let mut all = self.gathered.borrow_mut();
         if !all.views.contains_key(counter) {
-            let stored = self.rows.view(counter)?;
+            let stored = self.stored(counter)?;
             let (view, marks) = stored.unwrap_or_else(|| (View::new(generation), Marks::new()));
             all.make_room();
             let bytes = bytes_of(&view);
@@ -211,8 +204,33 @@ impl Directory {
         work(gathered)
     }
 
+    fn stored(&self, counter: &CounterId) -> Result<Option<(View, Marks)>, Fault> {
+        let rows = self.store.run(
+            "SELECT body FROM views WHERE id = ?",
+            vec![counter.as_str().into()],
+        )?;
+        let body = rows.first().and_then(|row| row.first()).and_then(blob);
+        let stored: Option<(ViewAtRest, Marks)> = body.map(decode).transpose()?;
+        Ok(stored.map(|(view, marks)| (View::from_rest(view), marks)))
+    }
+
+    fn put(&self, counter: &CounterId, view: &ViewAtRest, marks: &Marks) -> Result<(), Fault> {
+        self.store.run(
+            "INSERT INTO views VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body",
+            vec![counter.as_str().into(), encode(&(view, marks))?.into()],
+        )?;
+        Ok(())
+    }
+
+    /// Deletes the row of a counter that ends. The caller makes it one commit with the end.
+    pub(super) fn delete(&self, counter: &CounterId) -> Result<(), Fault> {
+        let id = vec![counter.as_str().into()];
+        self.store.run("DELETE FROM views WHERE id = ?", id)?;
+        Ok(())
+    }
+
     /// A counter has ended: what was known of it goes with its row.
-    pub(super) fn forget_gathered(&self, counter: &CounterId) {
+    pub(super) fn forget(&self, counter: &CounterId) {
         self.gathered.borrow_mut().views.remove(counter);
     }
 }

@@ -4,9 +4,8 @@
 //! Invariant: a salt is deleted when its time has come, by the alarm or by the next that asks for secrets, whichever is
 //! first; and overwritten before, as SQLite leaves what is deleted where it was until the place is used again.
 
-use super::directory::Directory;
-use super::directory_store::DirectoryStore;
-use super::store::{blob, text};
+use super::deployment_values::DeploymentValues;
+use super::store::Store;
 use crate::core::sketch::HashKey;
 use crate::host::Host;
 use crate::protocol::messages::{Fault, GetSecrets, RotateKey, Secrets};
@@ -45,54 +44,58 @@ fn day_of_name(name: &str) -> Option<i64> {
     name.strip_prefix(SALT_PREFIX)?.parse().ok()
 }
 
-impl Directory {
-    pub(super) async fn on_secrets(
-        &self,
-        get: Result<GetSecrets, Fault>,
-    ) -> Result<Secrets, Fault> {
-        let GetSecrets { day } = get?;
-        self.readable()?;
-        let now_ms = self.host.now_ms();
-        self.rows.delete_salts(now_ms)?;
-        if let Some(day) = day.filter(|day| may_make(*day, now_ms))
-            && self.rows.deployment_body(&salt_name(day))?.is_none()
-        {
-            self.rows
-                .deployment_value(&salt_name(day), || random_bytes(&self.host))?;
-            self.rows.arm(now_ms).await?;
-        }
-        self.rows.secrets(&self.host)
-    }
-
-    pub(super) fn on_rotate_key(&self, rotate: Result<RotateKey, Fault>) -> Result<Secrets, Fault> {
-        let RotateKey { from } = rotate?;
-        self.readable()?;
-        let secrets = self.rows.secrets(&self.host)?;
-        if HashKey::from(secrets.elements).id() == from {
-            self.rows
-                .put_deployment_value(ELEMENT_KEY, random_bytes(&self.host))?;
-        }
-        self.rows.secrets(&self.host)
-    }
+/// The secrets of the deployment.
+pub(super) struct SecretStore {
+    host: Host,
+    values: DeploymentValues,
 }
 
-impl DirectoryStore {
-    fn secrets(&self, host: &Host) -> Result<Secrets, Fault> {
-        let names = sixteen(self.deployment_value(FIRST_KEY, || random_bytes(host))?)?;
-        let elements = match self.deployment_body(ELEMENT_KEY)? {
+impl SecretStore {
+    /// Those of an object.
+    pub(super) fn new(host: &Host, store: &Store) -> Self {
+        Self {
+            host: host.clone(),
+            values: DeploymentValues::new(store),
+        }
+    }
+
+    /// All of them, with the salt of a day, which is made if need be. Returns whether one was made: it must be deleted in time.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses, `Broken` where one cannot be read; so all below.
+    pub(super) fn get(&self, get: &GetSecrets) -> Result<(Secrets, bool), Fault> {
+        let now_ms = self.host.now_ms();
+        self.delete_old(now_ms)?;
+        let mut is_made = false;
+        if let Some(day) = get.day.filter(|day| may_make(*day, now_ms)) {
+            self.values.get_or_make(&salt_name(day), || {
+                is_made = true;
+                random_bytes(&self.host)
+            })?;
+        }
+        Ok((self.secrets()?, is_made))
+    }
+
+    /// Makes another key of elements, unless somebody has since the one who asks looked.
+    pub(super) fn rotate_key(&self, rotate: &RotateKey) -> Result<Secrets, Fault> {
+        let secrets = self.secrets()?;
+        if HashKey::from(secrets.elements).id() == rotate.from {
+            self.values.put(ELEMENT_KEY, random_bytes(&self.host))?;
+        }
+        self.secrets()
+    }
+
+    fn secrets(&self) -> Result<Secrets, Fault> {
+        let make = || random_bytes(&self.host);
+        let names = sixteen(self.values.get_or_make(FIRST_KEY, make)?)?;
+        let elements = match self.values.get(ELEMENT_KEY)? {
             Some(key) => sixteen(key)?,
             None => names,
         };
-        let rows = self.store().run(
-            "SELECT name, body FROM deployment WHERE name >= ? AND name < ? ORDER BY name",
-            vec![SALT_PREFIX.into(), SALT_END.into()],
-        )?;
         let mut salts = Vec::new();
-        for row in &rows {
-            let day = row.first().and_then(text).and_then(day_of_name);
-            let body = row.get(1).and_then(blob);
-            if let (Some(day), Some(body)) = (day, body) {
-                salts.push((day, Salt::from(sixteen(body.to_vec())?)));
+        for (name, body) in self.values.between(SALT_PREFIX, SALT_END)? {
+            if let Some(day) = day_of_name(&name) {
+                salts.push((day, Salt::from(sixteen(body)?)));
             }
         }
         Ok(Secrets {
@@ -103,30 +106,25 @@ impl DirectoryStore {
     }
 
     /// Deletes the salts whose time has come.
-    pub(super) fn delete_salts(&self, now_ms: i64) -> Result<(), Fault> {
+    pub(super) fn delete_old(&self, now_ms: i64) -> Result<(), Fault> {
         while let Some(day) = self
             .oldest_salt()?
             .filter(|day| forgotten_ms(*day) <= now_ms)
         {
             let name = salt_name(day);
-            self.put_deployment_value(&name, vec![0; 16])?;
-            self.store()
-                .run("DELETE FROM deployment WHERE name = ?", vec![name.into()])?;
+            self.values.put(&name, vec![0; 16])?;
+            self.values.remove(&name)?;
         }
         Ok(())
     }
 
     /// When the oldest salt must be gone, unix milliseconds.
-    pub(super) fn salts_due_ms(&self) -> Result<Option<i64>, Fault> {
+    pub(super) fn next_due_ms(&self) -> Result<Option<i64>, Fault> {
         Ok(self.oldest_salt()?.map(forgotten_ms))
     }
 
     fn oldest_salt(&self) -> Result<Option<i64>, Fault> {
-        let rows = self.store().run(
-            "SELECT MIN(name) FROM deployment WHERE name >= ? AND name < ?",
-            vec![SALT_PREFIX.into(), SALT_END.into()],
-        )?;
-        let name = rows.first().and_then(|row| row.first()).and_then(text);
-        Ok(name.and_then(day_of_name))
+        let name = self.values.first_between(SALT_PREFIX, SALT_END)?;
+        Ok(name.as_deref().and_then(day_of_name))
     }
 }

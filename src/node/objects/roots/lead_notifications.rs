@@ -3,26 +3,23 @@
 //! Invariant: what must be told is stored as a duty in the same commit as its cause; a duty is
 //! struck off only when its lead has confirmed.
 
-use super::directory::Directory;
-use super::directory_store::{Duty, Telling};
-use super::operation_store::Operation;
-use super::operations::silent;
+use super::super::duty_store::{Duty, Telling};
+use super::super::lead_calls::{LEADS_AT_ONCE, silent, sums, suspend};
+use super::super::operation_store::Operation;
+use super::Roots;
 use crate::core::cluster::root::{Entry, Root};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
-use crate::protocol::messages::{Close, Configure, Fault, Settle, Suspend, Wanted};
+use crate::protocol::messages::{Close, Configure, Fault, Settle, Wanted};
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
 
-/// Leads that are called at once for one counter.
-pub(super) const LEADS_AT_ONCE: usize = 64;
-
-impl Directory {
+impl Roots {
     /// The living root; or what is known of the one that ended. A counter whose time has come is
     /// ended here. `for_write`: where some lead does not say when it was last written, a write keeps
     /// the counter alive, since only all of them together can let it end.
-    pub(super) async fn living(
+    pub(in super::super) async fn living(
         &self,
         counter: &CounterId,
         for_write: bool,
@@ -50,7 +47,7 @@ impl Directory {
     /// The newest write that any lead knows of, where that matters, once all of them know of the time to live:
     /// one that does not counts on after it.
     async fn last_write_ms(&self, counter: &CounterId, root: &Root) -> Result<i64, Fault> {
-        if self.rows.is_configuring(counter)? {
+        if self.duties.is_configuring(counter)? {
             let untold = self
                 .fulfil(&duties(counter, root, Telling::Configure))
                 .await?;
@@ -62,14 +59,14 @@ impl Directory {
             return Ok(i64::MIN);
         }
         // First: what an inbox hands over meanwhile is a write that a lead tells of.
-        self.none_holds(counter, root).await?;
+        self.inboxes.none_holds(counter, root).await?;
         let wanted = Wanted {
             totals_only: true,
             ..Wanted::default()
         };
         let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
         let mut newest = i64::MIN;
-        for (datacenter, sum) in self.sums(counter, root, &all, wanted).await {
+        for (datacenter, sum) in sums(&self.host, counter, root, &all, wanted).await {
             let sum = sum.ok_or_else(|| silent(&datacenter))?;
             newest = newest.max(sum.summary.last_write_ms);
         }
@@ -83,7 +80,7 @@ impl Directory {
     /// `Unavailable`, and nothing has ended, where a lead that may still count cannot be stopped: what
     /// it acknowledged would end with the generation. Leads that know of a time to live which is over
     /// stop by themselves (up to the difference of their clocks), so those need not answer.
-    pub(super) async fn end(
+    pub(in super::super) async fn end(
         &self,
         counter: &CounterId,
         root: &Root,
@@ -91,13 +88,14 @@ impl Directory {
         record: Option<Operation>,
     ) -> Result<Vec<Datacenter>, Fault> {
         let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
-        let unstopped = self.suspend(counter, root, &all).await;
+        let unstopped = suspend(&self.host, counter, root, &all).await;
         // While it is deleted, its time may pass by what the root knows, and not by what a lead does.
-        let stop_by_themselves = is_expiry && !self.rows.is_configuring(counter)?;
+        let stop_by_themselves = is_expiry && !self.duties.is_configuring(counter)?;
         if let Some(datacenter) = unstopped.first().filter(|_| !stop_by_themselves) {
             return Err(may_count(datacenter));
         }
-        self.release_inboxes(counter, root).await?;
+        self.inboxes.release_all(counter, root).await?;
+        self.inboxes.outwait_leases(counter, root).await;
         let ended = Entry::Ended {
             generation: root.generation,
             at_ms: self.host.now_ms(),
@@ -107,57 +105,8 @@ impl Directory {
         self.fulfil(&duties).await
     }
 
-    /// Stops leads. Returns those that did not answer.
-    pub(super) async fn suspend(
-        &self,
-        counter: &CounterId,
-        root: &Root,
-        datacenters: &[Datacenter],
-    ) -> Vec<Datacenter> {
-        let generation = root.generation;
-        let tell = |datacenter: &Datacenter| {
-            let to = CellAddress::lead(counter, datacenter);
-            let suspend = Suspend { to, generation };
-            async move {
-                let told = open_objects::tell(&self.host, &suspend).await;
-                told.err().map(|_| suspend.to.datacenter)
-            }
-        };
-        let told = all_settled(datacenters.iter().map(tell), LEADS_AT_ONCE).await;
-        told.into_iter().flatten().collect()
-    }
-
-    pub(super) async fn save(
-        &self,
-        counter: &CounterId,
-        entry: Entry,
-        duties: &[Duty],
-    ) -> Result<(), Fault> {
-        self.save_with(counter, entry, duties, None).await
-    }
-
-    /// [`Directory::save`], with the operation that it is the outcome of, if that has a key.
-    pub(super) async fn save_with(
-        &self,
-        counter: &CounterId,
-        entry: Entry,
-        duties: &[Duty],
-        record: Option<Operation>,
-    ) -> Result<(), Fault> {
-        let now_ms = self.host.now_ms();
-        self.rows
-            .put(counter, &entry, duties, record.as_ref(), now_ms)?;
-        if let Entry::Ended { .. } = entry {
-            self.forget_gathered(counter);
-        }
-        if entry.due_at_ms().is_some() || !duties.is_empty() || record.is_some() {
-            self.rows.arm(now_ms).await?;
-        }
-        Ok(())
-    }
-
     /// Tells leads what they must know, and strikes off what is done. Returns the rest.
-    pub(super) async fn fulfil(&self, duties: &[Duty]) -> Result<Vec<Datacenter>, Fault> {
+    pub(in super::super) async fn fulfil(&self, duties: &[Duty]) -> Result<Vec<Datacenter>, Fault> {
         let tell = |duty: &Duty| {
             let duty = duty.clone();
             async move {
@@ -186,9 +135,9 @@ impl Directory {
                 _ => true,
             };
             match told {
-                Ok(()) if is_newest || duty.telling == Telling::Close => self.rows.done(&duty)?,
+                Ok(()) if is_newest || duty.telling == Telling::Close => self.duties.done(&duty)?,
                 _ => {
-                    self.rows.postpone(&duty, self.host.now_ms())?;
+                    self.duties.postpone(&duty, self.host.now_ms())?;
                     pending.push(duty.datacenter);
                 }
             }
@@ -197,7 +146,7 @@ impl Directory {
     }
 
     /// Tells one lead. Settings of a generation that has ended meanwhile need no telling.
-    pub(super) async fn tell(
+    pub(in super::super) async fn tell(
         &self,
         counter: &CounterId,
         datacenter: &Datacenter,
@@ -218,7 +167,7 @@ impl Directory {
                     counter: counter.clone(),
                 };
                 // Boxed: what it does may tell others in turn.
-                let root = Box::pin(self.on_settle(Ok(settle))).await?;
+                let root = Box::pin(self.settle(settle)).await?;
                 let is_settled = |root: &Root| root.operations.is_settled(datacenter);
                 if root.as_ref().is_none_or(is_settled) {
                     return Ok(());
@@ -236,7 +185,7 @@ fn may_count(datacenter: &Datacenter) -> Fault {
 }
 
 /// What every lead of a counter must be told.
-pub(super) fn duties(counter: &CounterId, root: &Root, telling: Telling) -> Vec<Duty> {
+pub(in super::super) fn duties(counter: &CounterId, root: &Root, telling: Telling) -> Vec<Duty> {
     let duty = |datacenter: &Datacenter| Duty {
         counter: counter.clone(),
         datacenter: datacenter.clone(),

@@ -5,7 +5,7 @@
 //! that nobody asks is heard of with its next push, and until then what it holds is not in the sum: such a root
 //! says that it may lack some.
 
-use super::directory::Directory;
+use super::Roots;
 use crate::core::cluster::root::{Entry, Root};
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -13,13 +13,13 @@ use crate::node::shared::call;
 use crate::protocol::messages::{Fault, Held};
 use crate::protocol::names::CellAddress;
 
-impl Directory {
+impl Roots {
     /// The living root; where nothing at all is known of the counter, the lead of this datacenter is asked first whether
     /// it counts one. One call, where a counter is created. The caller holds the lock.
     ///
     /// # Errors
     /// `Unavailable` where that lead does not answer.
-    pub(super) async fn living_or_lost(
+    pub(in super::super) async fn living_or_lost(
         &self,
         counter: &CounterId,
         datacenter: &Datacenter,
@@ -50,7 +50,7 @@ impl Directory {
         let known = self.rows.entry(counter)?;
         let is_lost = known.is_none_or(|entry| entry.generation() < held.generation);
         // A lead that was not told of an end yet knows of a generation that is over.
-        if !is_lost || self.rows.is_closing(counter, held.generation)? {
+        if !is_lost || self.duties.is_closing(counter, held.generation)? {
             return Ok(());
         }
         self.host

@@ -3,8 +3,8 @@
 //!
 //! Invariant: a datacenter is settled once for each operation, in one commit of the root.
 
-use super::directory::Directory;
-use super::operations::silent;
+use super::super::lead_calls::{silent, sums};
+use super::Roots;
 use crate::core::cluster::operation::Heard;
 use crate::core::cluster::root::{Entry, Root};
 use crate::core::counter::id::CounterId;
@@ -13,14 +13,10 @@ use crate::protocol::messages::{Fault, Settle, Wanted};
 /// How far into the future a write's stamp may lie: what is counted since an operation is asked for up to then.
 const AHEAD_SECONDS: i64 = 60;
 
-impl Directory {
+impl Roots {
     /// Settles whichever datacenters answer now that the last operation could not observe.
-    pub(super) async fn on_settle(
-        &self,
-        settle: Result<Settle, Fault>,
-    ) -> Result<Option<Root>, Fault> {
-        let Settle { counter } = settle?;
-        self.readable()?;
+    pub(in super::super) async fn settle(&self, settle: Settle) -> Result<Option<Root>, Fault> {
+        let Settle { counter } = settle;
         let lock = self.lock_of(&counter);
         let _alone = lock.lock().await;
         let Ok(mut root) = self.living(&counter, false).await? else {
@@ -43,7 +39,7 @@ impl Directory {
             ..Wanted::default()
         };
         let mut is_news = false;
-        for (datacenter, sum) in self.sums(counter, root, &unsettled, wanted).await {
+        for (datacenter, sum) in sums(&self.host, counter, root, &unsettled, wanted).await {
             let Some(sum) = sum else { continue };
             let heard = Heard {
                 since: sum.summary.window.count,
@@ -57,7 +53,7 @@ impl Directory {
 
     /// Goes on only if all datacenters are part of the value: whoever becomes home decides by it, and is not
     /// told of what is heard of others later.
-    pub(super) async fn require_settled(
+    pub(in super::super) async fn require_settled(
         &self,
         counter: &CounterId,
         root: &mut Root,

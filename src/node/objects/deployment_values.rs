@@ -1,0 +1,87 @@
+//! Values by name, few and small: what the deployment has made once for itself, at one partition of the directory; and how many claims
+//! a partition holds.
+
+use super::store::{Store, blob, text};
+use crate::protocol::messages::Fault;
+
+pub(super) const DEPLOYMENT_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS deployment (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
+
+/// The rows of such values.
+pub(super) struct DeploymentValues {
+    store: Store,
+}
+
+impl DeploymentValues {
+    /// Those of an object.
+    pub(super) fn new(store: &Store) -> Self {
+        Self {
+            store: store.clone(),
+        }
+    }
+
+    /// A value, if there is one.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn get(&self, name: &str) -> Result<Option<Vec<u8>>, Fault> {
+        let rows = self.store.run(
+            "SELECT body FROM deployment WHERE name = ?",
+            vec![name.into()],
+        )?;
+        let body = rows.first().and_then(|row| row.first()).and_then(blob);
+        Ok(body.map(<[u8]>::to_vec))
+    }
+
+    /// A value, made by `make` the first time it is asked for.
+    pub(super) fn get_or_make(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> Result<Vec<u8>, Fault> {
+        if let Some(body) = self.get(name)? {
+            return Ok(body);
+        }
+        let made = make();
+        self.put(name, made.clone())?;
+        Ok(made)
+    }
+
+    /// Puts a value in its place.
+    pub(super) fn put(&self, name: &str, body: Vec<u8>) -> Result<(), Fault> {
+        self.store.run(
+            "INSERT INTO deployment VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
+            vec![name.into(), body.into()],
+        )?;
+        Ok(())
+    }
+
+    /// The values whose names lie from one up to another, in order.
+    pub(super) fn between(&self, from: &str, to: &str) -> Result<Vec<(String, Vec<u8>)>, Fault> {
+        let rows = self.store.run(
+            "SELECT name, body FROM deployment WHERE name >= ? AND name < ? ORDER BY name",
+            vec![from.into(), to.into()],
+        )?;
+        let read = |row: &[_]| match row {
+            [name, body] => Some((text(name)?.to_owned(), blob(body)?.to_vec())),
+            _ => None,
+        };
+        Ok(rows.iter().filter_map(|row| read(row)).collect())
+    }
+
+    /// The first name that lies from one up to another.
+    pub(super) fn first_between(&self, from: &str, to: &str) -> Result<Option<String>, Fault> {
+        let rows = self.store.run(
+            "SELECT MIN(name) FROM deployment WHERE name >= ? AND name < ?",
+            vec![from.into(), to.into()],
+        )?;
+        let name = rows.first().and_then(|row| row.first()).and_then(text);
+        Ok(name.map(str::to_owned))
+    }
+
+    /// Deletes a value.
+    pub(super) fn remove(&self, name: &str) -> Result<(), Fault> {
+        self.store
+            .run("DELETE FROM deployment WHERE name = ?", vec![name.into()])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! The rows of what leads must still be told.
+
+use super::store::{Store, integer, text};
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::host::object::Value;
+use crate::protocol::messages::Fault;
+
+pub(super) const DUTIES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS duties (id TEXT NOT NULL, datacenter TEXT NOT NULL, kind INTEGER NOT NULL, \
+        generation INTEGER NOT NULL, due_at INTEGER NOT NULL, tries INTEGER NOT NULL, \
+        PRIMARY KEY (id, datacenter, kind, generation)) WITHOUT ROWID";
+
+/// First wait before an unreachable lead is told again, and the longest: waits double in between.
+const RETRY_MS: (i64, i64) = (1_000, 300_000);
+
+/// What a lead must still be told. A stored format: never renumbered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Telling {
+    /// A generation has ended.
+    Close,
+    /// Settings have changed.
+    Configure,
+    /// Nothing: it must be heard of, since an operation could not observe it.
+    Settle,
+}
+
+impl Telling {
+    fn number(self) -> i32 {
+        match self {
+            Self::Close => 0,
+            Self::Configure => 1,
+            Self::Settle => 2,
+        }
+    }
+}
+
+/// A lead that could not be told something yet.
+#[derive(Clone, Debug)]
+pub struct Duty {
+    /// The counter.
+    pub counter: CounterId,
+    /// The lead's datacenter.
+    pub datacenter: Datacenter,
+    /// What it must be told.
+    pub telling: Telling,
+    /// Of which generation.
+    pub generation: u64,
+    /// How often it was tried.
+    pub tries: u32,
+}
+
+/// The rows of duties.
+pub(super) struct DutyStore {
+    store: Store,
+}
+
+impl DutyStore {
+    /// Those of an object.
+    pub(super) fn new(store: &Store) -> Self {
+        Self {
+            store: store.clone(),
+        }
+    }
+
+    /// Writes a duty whose first attempt is made at once by the caller: this is for when it fails.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn put(&self, duty: &Duty, now_ms: i64) -> Result<(), Fault> {
+        self.put_at(duty, now_ms + RETRY_MS.0)
+    }
+
+    fn put_at(&self, duty: &Duty, due_at_ms: i64) -> Result<(), Fault> {
+        let mut values = key_of(duty)?;
+        values.extend([due_at_ms.into(), i64::from(duty.tries).into()]);
+        self.store.run(
+            "INSERT OR REPLACE INTO duties VALUES (?, ?, ?, ?, ?, ?)",
+            values,
+        )?;
+        Ok(())
+    }
+
+    /// Lets a duty wait longer, after another failure.
+    pub(super) fn postpone(&self, duty: &Duty, now_ms: i64) -> Result<(), Fault> {
+        let (first, longest) = RETRY_MS;
+        let wait = first.saturating_mul(1 << duty.tries.min(20)).min(longest);
+        self.put_at(
+            &Duty {
+                tries: duty.tries.saturating_add(1),
+                ..duty.clone()
+            },
+            now_ms + wait,
+        )
+    }
+
+    /// Strikes a duty off.
+    pub(super) fn done(&self, duty: &Duty) -> Result<(), Fault> {
+        let sql =
+            "DELETE FROM duties WHERE id = ? AND datacenter = ? AND kind = ? AND generation = ?";
+        self.store.run(sql, key_of(duty)?)?;
+        Ok(())
+    }
+
+    /// Whether some lead must still be told that this generation, or a newer one, has ended.
+    pub(super) fn is_closing(&self, counter: &CounterId, generation: u64) -> Result<bool, Fault> {
+        let generation = i64::try_from(generation).unwrap_or(i64::MAX);
+        let kind = Telling::Close.number().into();
+        let values = vec![counter.as_str().into(), kind, generation.into()];
+        let sql = "SELECT 1 FROM duties WHERE id = ? AND kind = ? AND generation >= ? LIMIT 1";
+        Ok(!self.store.run(sql, values)?.is_empty())
+    }
+
+    /// Whether some lead does not know a counter's settings yet.
+    pub(super) fn is_configuring(&self, counter: &CounterId) -> Result<bool, Fault> {
+        let values = vec![counter.as_str().into(), Telling::Configure.number().into()];
+        let sql = "SELECT 1 FROM duties WHERE id = ? AND kind = ? LIMIT 1";
+        Ok(!self.store.run(sql, values)?.is_empty())
+    }
+
+    /// Duties whose time has come, at most `limit`.
+    pub(super) fn due(&self, now_ms: i64, limit: i32) -> Result<Vec<Duty>, Fault> {
+        let rows = self.store.run(
+            "SELECT id, datacenter, kind, generation, tries FROM duties WHERE due_at <= ? ORDER BY due_at LIMIT ?",
+            vec![now_ms.into(), limit.into()],
+        )?;
+        Ok(rows.iter().filter_map(|row| duty_of(row)).collect())
+    }
+
+    /// When the next is due, unix milliseconds.
+    pub(super) fn next_due_ms(&self) -> Result<Option<i64>, Fault> {
+        let rows = self.store.run("SELECT MIN(due_at) FROM duties", vec![])?;
+        Ok(rows.first().and_then(|row| row.first()).and_then(integer))
+    }
+}
+
+/// Generations are milliseconds of a clock plus a few: far below the 2^53 that SQL numbers keep here.
+fn key_of(duty: &Duty) -> Result<Vec<Value>, Fault> {
+    let generation = i64::try_from(duty.generation)
+        .map_err(|_| Fault::Broken("a generation is too large".to_owned()))?;
+    Ok(vec![
+        duty.counter.as_str().into(),
+        duty.datacenter.as_str().into(),
+        duty.telling.number().into(),
+        generation.into(),
+    ])
+}
+
+fn duty_of(row: &[Value]) -> Option<Duty> {
+    let [id, datacenter, kind, generation, tries] = row else {
+        return None;
+    };
+    Some(Duty {
+        counter: CounterId::parse(text(id)?).ok()?,
+        datacenter: Datacenter::parse(text(datacenter)?)?,
+        telling: match integer(kind)? {
+            0 => Telling::Close,
+            2 => Telling::Settle,
+            _ => Telling::Configure,
+        },
+        generation: u64::try_from(integer(generation)?).ok()?,
+        tries: u32::try_from(integer(tries)?).ok()?,
+    })
+}

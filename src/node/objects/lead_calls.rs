@@ -1,0 +1,59 @@
+//! What a root asks the leads of its counter, many at once.
+
+use crate::core::cluster::root::Root;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::host::Host;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::open_objects;
+use crate::protocol::messages::{DatacenterSum, Fault, Sum, Suspend, Wanted};
+use crate::protocol::names::CellAddress;
+
+/// Leads that are called at once for one counter.
+pub(super) const LEADS_AT_ONCE: usize = 64;
+
+/// Stops leads. Returns those that did not answer.
+pub(super) async fn suspend(
+    host: &Host,
+    counter: &CounterId,
+    root: &Root,
+    datacenters: &[Datacenter],
+) -> Vec<Datacenter> {
+    let generation = root.generation;
+    let tell = |datacenter: &Datacenter| {
+        let to = CellAddress::lead(counter, datacenter);
+        let suspend = Suspend { to, generation };
+        async move {
+            let told = open_objects::tell(host, &suspend).await;
+            told.err().map(|_| suspend.to.datacenter)
+        }
+    };
+    let told = all_settled(datacenters.iter().map(tell), LEADS_AT_ONCE).await;
+    told.into_iter().flatten().collect()
+}
+
+/// Sums datacenters; `None` for one that does not answer with all of its shards.
+pub(super) async fn sums(
+    host: &Host,
+    counter: &CounterId,
+    root: &Root,
+    datacenters: &[Datacenter],
+    wanted: Wanted,
+) -> Vec<(Datacenter, Option<DatacenterSum>)> {
+    let question = wanted.of(root.generation);
+    let ask = |datacenter: &Datacenter| {
+        let to = CellAddress::lead(counter, datacenter);
+        async move {
+            let ask = Sum { to, question };
+            let sum = open_objects::tell(host, &ask).await.ok();
+            (ask.to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
+        }
+    };
+    all_settled(datacenters.iter().map(ask), LEADS_AT_ONCE).await
+}
+
+/// What is answered where a lead does not answer that must.
+pub(super) fn silent(datacenter: &Datacenter) -> Fault {
+    Fault::Unavailable(format!(
+        "datacenter {datacenter} does not answer, and this needs it; nothing was changed"
+    ))
+}

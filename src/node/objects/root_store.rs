@@ -1,0 +1,124 @@
+//! The rows of the roots of one partition of the directory.
+
+use super::store::{Store, blob, integer, text};
+use crate::core::cluster::root::{Entry, prefix_end};
+use crate::core::counter::id::CounterId;
+use crate::host::object::Value;
+use crate::protocol::messages::{Fault, decode, encode};
+
+pub(super) const ROOTS_SCHEMA: [&str; 2] = [
+    "CREATE TABLE IF NOT EXISTS roots (id TEXT PRIMARY KEY, live INTEGER NOT NULL, due_at INTEGER, \
+        body BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS roots_due ON roots (due_at) WHERE due_at IS NOT NULL",
+];
+
+/// The rows of roots, and of what is known of those that have ended.
+pub(super) struct RootStore {
+    store: Store,
+}
+
+impl RootStore {
+    /// Those of an object.
+    pub(super) fn new(store: &Store) -> Self {
+        Self {
+            store: store.clone(),
+        }
+    }
+
+    /// What is known of a counter.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn entry(&self, counter: &CounterId) -> Result<Option<Entry>, Fault> {
+        let rows = self.store.run(
+            "SELECT body FROM roots WHERE id = ?",
+            vec![counter.as_str().into()],
+        )?;
+        rows.first()
+            .and_then(|row| row.first())
+            .and_then(blob)
+            .map(decode)
+            .transpose()
+    }
+
+    /// Writes what is known of a counter, in one commit with what `besides` writes: all or nothing.
+    pub(super) fn put_with(
+        &self,
+        counter: &CounterId,
+        entry: &Entry,
+        besides: impl Fn() -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        self.store.atomically(|| {
+            besides()?;
+            self.put(counter, entry)
+        })
+    }
+
+    /// Writes what is known of a counter.
+    pub(super) fn put(&self, counter: &CounterId, entry: &Entry) -> Result<(), Fault> {
+        self.store.run(
+            "INSERT INTO roots VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET \
+                live = excluded.live, due_at = excluded.due_at, body = excluded.body",
+            vec![
+                counter.as_str().into(),
+                i32::from(matches!(entry, Entry::Live(_))).into(),
+                entry.due_at_ms().into(),
+                encode(entry)?.into(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Counters that must be looked at: expired ones and old tombstones, at most `limit`.
+    pub(super) fn due(&self, now_ms: i64, limit: i32) -> Result<Vec<CounterId>, Fault> {
+        let rows = self.store.run(
+            "SELECT id FROM roots WHERE due_at <= ? ORDER BY due_at LIMIT ?",
+            vec![now_ms.into(), limit.into()],
+        )?;
+        Ok(rows
+            .iter()
+            .filter_map(|row| CounterId::parse(text(row.first()?)?).ok())
+            .collect())
+    }
+
+    /// When the next must be looked at, unix milliseconds.
+    pub(super) fn next_due_ms(&self) -> Result<Option<i64>, Fault> {
+        let sql = "SELECT MIN(due_at) FROM roots WHERE due_at IS NOT NULL";
+        let rows = self.store.run(sql, vec![])?;
+        Ok(rows.first().and_then(|row| row.first()).and_then(integer))
+    }
+
+    /// Forgets a counter's last trace.
+    pub(super) fn forget(&self, counter: &CounterId) -> Result<(), Fault> {
+        self.store.run(
+            "DELETE FROM roots WHERE id = ?",
+            vec![counter.as_str().into()],
+        )?;
+        Ok(())
+    }
+
+    /// Living counters whose names begin with `prefix` and come after `after`, in order.
+    pub(super) fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<(CounterId, Entry)>, Fault> {
+        let (bound, end) = match prefix_end(prefix) {
+            Some(end) => ("AND id < ?", Some(end)),
+            None => ("", None),
+        };
+        let sql = format!(
+            "SELECT id, body FROM roots WHERE live = 1 AND id >= ? AND id > ? {bound} ORDER BY id LIMIT ?"
+        );
+        let mut values: Vec<Value> = vec![prefix.into(), after.unwrap_or_default().into()];
+        values.extend(end.map(Value::from));
+        values.push(i64::from(limit).into());
+        let rows = self.store.run(&sql, values)?;
+        let read = |row: &Vec<Value>| match row.as_slice() {
+            [id, body] => Some((CounterId::parse(text(id)?).ok()?, decode(blob(body)?).ok()?)),
+            _ => None,
+        };
+        Ok(rows.iter().filter_map(read).collect())
+    }
+}

@@ -1,0 +1,310 @@
+//! The roots of one partition of the directory.
+//!
+//! Invariants: what changes a root holds the lock of its counter; what must be told to leads is stored as a duty in the same commit as
+//! its cause, and tried until it is done.
+
+mod lead_notifications;
+mod root_rebuild;
+mod unsettled_datacenters;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+
+use futures_util::lock::Mutex;
+
+use super::alarm::Alarm;
+use super::duty_store::{Duty, DutyStore, Telling};
+use super::inboxes::Inboxes;
+use super::operation_store::{Operation, OperationStore};
+use super::push_receiver::Views;
+use super::root_store::RootStore;
+use super::store::Store;
+use crate::core::cluster::root::{DATACENTERS_MAX, Entry, Root};
+use crate::core::counter::flush::Refusal;
+use crate::core::counter::grant::Grant;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::host::Host;
+use crate::protocol::messages::{Fault, List, Push, Register};
+
+pub(super) use lead_notifications::duties;
+
+/// Counters and duties that one alarm looks at; the next alarm follows at once.
+const DUE_AT_ONCE: i32 = 200;
+
+/// How long a counter waits whose leads did not say when they were last written.
+const UNSURE_MS: i64 = 10_000;
+
+/// The roots of one partition.
+pub(super) struct Roots {
+    host: Host,
+    rows: RootStore,
+    duties: DutyStore,
+    operations: OperationStore,
+    views: Rc<Views>,
+    inboxes: Rc<Inboxes>,
+    alarm: Rc<Alarm>,
+    locks: RefCell<HashMap<CounterId, Weak<Mutex<()>>>>,
+}
+
+impl Roots {
+    /// Those of a partition, with what is written and ends together with them.
+    pub(super) fn new(
+        host: &Host,
+        store: &Store,
+        alarm: Rc<Alarm>,
+        views: Rc<Views>,
+        inboxes: Rc<Inboxes>,
+    ) -> Self {
+        Self {
+            host: host.clone(),
+            rows: RootStore::new(store),
+            duties: DutyStore::new(store),
+            operations: OperationStore::new(host, store),
+            views,
+            inboxes,
+            alarm,
+            locks: RefCell::default(),
+        }
+    }
+
+    /// What is known of a counter.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn entry(&self, counter: &CounterId) -> Result<Option<Entry>, Fault> {
+        self.rows.entry(counter)
+    }
+
+    /// The counter's lock. Locks that nobody holds are let go.
+    pub(super) fn lock_of(&self, counter: &CounterId) -> Rc<Mutex<()>> {
+        let mut locks = self.locks.borrow_mut();
+        if let Some(lock) = locks.get(counter).and_then(Weak::upgrade) {
+            return lock;
+        }
+        locks.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Rc::new(Mutex::new(()));
+        locks.insert(counter.clone(), Rc::downgrade(&lock));
+        lock
+    }
+
+    /// A datacenter has a write: it is recorded before that write is acknowledged.
+    pub(super) async fn register(&self, register: Register) -> Result<Grant, Fault> {
+        let Register {
+            counter,
+            datacenter,
+            holds,
+        } = register;
+        let lock = self.lock_of(&counter);
+        let _alone = lock.lock().await;
+        if let Some(held) = holds {
+            self.adopt(&counter, &datacenter, &held).await?;
+        }
+        let mut root = self.admit(&counter, &datacenter).await?;
+        // A lapsed cell asks again; its write keeps a sliding counter alive from now on. A newcomer's is saved already.
+        let written_ms = self.host.now_ms();
+        if written_ms > root.last_write_ms {
+            root.last_write_ms = written_ms;
+            self.save(&counter, Entry::Live(root.clone()), &[]).await?;
+        }
+        Ok(root.grant(&datacenter))
+    }
+
+    /// The living root with this datacenter in it, created if need be. The caller holds the lock.
+    pub(super) async fn admit(
+        &self,
+        counter: &CounterId,
+        datacenter: &Datacenter,
+    ) -> Result<Root, Fault> {
+        let mut root = match self.living(counter, true).await? {
+            Ok(root) => root,
+            Err(ended) => Root::create(ended.as_ref(), self.host.now_ms()),
+        };
+        if let Some(home) = root.home_elsewhere(datacenter) {
+            return Err(Fault::Elsewhere(home.clone()));
+        }
+        if root.datacenters.contains(datacenter) {
+            return Ok(root);
+        }
+        if root.datacenters.len() >= DATACENTERS_MAX {
+            return Err(Fault::Broken(format!(
+                "a counter has at most {DATACENTERS_MAX} datacenters"
+            )));
+        }
+        let lone = root.lone_lead(datacenter).cloned();
+        root.settle_home(datacenter);
+        root.datacenters.insert(datacenter.clone());
+        if let Some(lone) = lone {
+            // Until the lone lead knows, it calls its own total exact: it must know first. It is told under the
+            // revision that it has: should this go no further, the next one is for something else.
+            self.tell(
+                counter,
+                &lone,
+                Telling::Configure,
+                root.generation,
+                Some(&root),
+            )
+            .await?;
+        }
+        root.revision += 1;
+        // Not before: told of a write that is not in the root, the lone lead would count for longer than the root
+        // lets the counter live.
+        root.last_write_ms = root.last_write_ms.max(self.host.now_ms());
+        self.save(counter, Entry::Live(root.clone()), &[]).await?;
+        Ok(root)
+    }
+
+    /// The root of a counter that readers see.
+    pub(super) fn listed(&self, counter: &CounterId) -> Result<Option<Root>, Fault> {
+        Ok(match self.rows.entry(counter)? {
+            Some(Entry::Live(root)) if is_listed(&root, self.host.now_ms()) => Some(root),
+            _ => None,
+        })
+    }
+
+    /// The living counters whose names begin with a prefix and come after one, in order.
+    pub(super) fn list(&self, list: List) -> Result<Vec<(CounterId, Root)>, Fault> {
+        let List {
+            prefix,
+            after,
+            limit,
+            ..
+        } = list;
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut living = Vec::new();
+        let mut after = after;
+        // Names whose time has come are left out, and more are read for them: a page that is short for
+        // any other reason than the end of the rows would hide what comes after it.
+        loop {
+            let entries = self.rows.list(&prefix, after.as_deref(), limit)?;
+            let is_last = entries.len() < most;
+            after = entries
+                .last()
+                .map(|(counter, _)| counter.as_str().to_owned());
+            living.extend(
+                entries
+                    .into_iter()
+                    .filter_map(|(counter, entry)| match entry {
+                        Entry::Live(root) if is_listed(&root, self.host.now_ms()) => {
+                            Some((counter, root))
+                        }
+                        _ => None,
+                    }),
+            );
+            if is_last || living.len() >= most {
+                living.truncate(most);
+                return Ok(living);
+            }
+        }
+    }
+
+    /// Lets a lead tell what it has counted of a living generation.
+    ///
+    /// # Errors
+    /// `Superseded` for one that has ended, the refusal `NeedsGrant` for one that the root has not granted to its datacenter.
+    pub(super) fn admit_push(&self, push: &Push) -> Result<(), Fault> {
+        let told = push.push.delta.generation;
+        match self.rows.entry(&push.counter)? {
+            Some(Entry::Live(root))
+                if root.generation == told && root.datacenters.contains(&push.datacenter) =>
+            {
+                Ok(())
+            }
+            Some(entry) if entry.generation() > told => Err(Fault::Superseded(entry.generation())),
+            Some(Entry::Ended { generation, .. }) if generation == told => {
+                Err(Fault::Superseded(generation))
+            }
+            // It ended so long ago that the root has forgotten it, and the lead has yet to hear so.
+            _ if self.duties.is_closing(&push.counter, told)? => Err(Fault::Superseded(told)),
+            _ => Err(Fault::Refused(Refusal::NeedsGrant)),
+        }
+    }
+
+    /// Writes what is known of a counter, in one commit with the duties that arise from it.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; then nothing was written.
+    pub(super) async fn save(
+        &self,
+        counter: &CounterId,
+        entry: Entry,
+        duties: &[Duty],
+    ) -> Result<(), Fault> {
+        self.save_with(counter, entry, duties, None).await
+    }
+
+    /// [`Roots::save`], in one commit with the operation that it is the outcome of, if that has a key.
+    pub(super) async fn save_with(
+        &self,
+        counter: &CounterId,
+        entry: Entry,
+        duties: &[Duty],
+        record: Option<Operation>,
+    ) -> Result<(), Fault> {
+        let now_ms = self.host.now_ms();
+        let is_end = matches!(entry, Entry::Ended { .. });
+        self.rows.put_with(counter, &entry, || {
+            if let Some(operation) = &record {
+                let generation = entry.generation();
+                self.operations
+                    .put(counter, operation, generation, now_ms)?;
+            }
+            if is_end {
+                self.views.delete(counter)?;
+            }
+            // The first attempt is made at once by the caller; this is for when it fails.
+            duties
+                .iter()
+                .try_for_each(|duty| self.duties.put(duty, now_ms))
+        })?;
+        if is_end {
+            self.views.forget(counter);
+        }
+        if entry.due_at_ms().is_some() || !duties.is_empty() || record.is_some() {
+            self.alarm.arm(now_ms).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells leads what is due, and ends or forgets the counters whose time has come.
+    pub(super) async fn look_at_what_is_due(&self) -> Result<(), Fault> {
+        let due = self.duties.due(self.host.now_ms(), DUE_AT_ONCE)?;
+        self.fulfil(&due).await?;
+        for counter in self.rows.due(self.host.now_ms(), DUE_AT_ONCE)? {
+            if let Err(fault) = self.look_at(&counter).await {
+                self.host.fail(&format!("a counter that is due: {fault}"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_at(&self, counter: &CounterId) -> Result<(), Fault> {
+        let lock = self.lock_of(counter);
+        let _alone = lock.lock().await;
+        let Some(entry) = self.rows.entry(counter)? else {
+            return Ok(());
+        };
+        let is_due = entry
+            .due_at_ms()
+            .is_some_and(|due| due <= self.host.now_ms());
+        match entry {
+            Entry::Ended { .. } if is_due => self.rows.forget(counter),
+            Entry::Live(root) if is_due => self.end_if_it_may(counter, root).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends a counter whose time has come; one whose leads cannot be asked now waits a little longer.
+    async fn end_if_it_may(&self, counter: &CounterId, mut root: Root) -> Result<(), Fault> {
+        if self.living(counter, false).await.is_err() {
+            root.postpone_end(self.host.now_ms() + UNSURE_MS);
+            self.rows.put(counter, &Entry::Live(root))?;
+        }
+        Ok(())
+    }
+}
+
+/// Fixed ends are the root's own to see. Whether a sliding one has passed only leads can tell.
+fn is_listed(root: &Root, now_ms: i64) -> bool {
+    root.is_sliding() || !root.is_due(now_ms)
+}
