@@ -30,6 +30,8 @@ const EXIT_LOCKED = 75;
 // that ends as often as this within a minute has a reason that a new start does not mend.
 const ENDS_MAX = 5;
 const ENDS_WITHIN_MS = 60_000;
+// A tablet is an object of some 60 KB: 64 of them hold a million counters.
+const TABLETS_DEFAULT = "64";
 // Fewer overdue alarms than this are nothing to tell of.
 const ALARMS_TOLD_MIN = 1_000;
 
@@ -145,12 +147,23 @@ async function waitUntilHealthy(urls, stopped) {
   return undefined;
 }
 
+// How many tablets the counters of a data folder lie in: what was noted when it was made. One that was made without has none.
+function tabletsOf(folder) {
+  const note = join(folder, "tablets");
+  if (existsSync(note)) return readFileSync(note, "utf8").trim();
+  return existsSync(join(folder, "objects", UNIQUE_KEYS.Directory)) ? "" : TABLETS_DEFAULT;
+}
+
 async function serve() {
   const settings = serveSettings(process.env, await resolveHost(process.env.HOST || HOST_DEFAULT));
   const { host, address } = settings;
   const ports = [];
   for (const port of settings.ports) ports.push(await freePort(host, address, port));
   const folder = dataFolder(settings.data);
+  // All objects share one thread here, and each costs three files: cold counters share objects.
+  settings.variables.TALLY_TABLETS ??= tabletsOf(folder);
+  if (settings.variables.TALLY_TABLETS === "") delete settings.variables.TALLY_TABLETS;
+  else if (!existsSync(join(folder, "tablets"))) writeFileSync(join(folder, "tablets"), `${settings.variables.TALLY_TABLETS}\n`);
   settings.variables.TALLY_OPEN_OBJECTS_MAX ??= String(openObjectsMax(descriptorsMax(), totalmem(), ports.length));
   const bracketed = (name) => (isIPv6(name) ? `[${name}]` : name);
   const config = join(folder, "workerd.capnp");

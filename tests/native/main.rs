@@ -127,5 +127,6 @@ mod sketch_laws;
 mod sketch_redis;
 mod sketch_token;
 mod sketch_uniques;
+mod tablets;
 mod uniques_of_shards;
 mod visitor;

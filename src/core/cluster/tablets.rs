@@ -32,7 +32,7 @@ impl TabletSpread {
         let key = hash(&HashKey::from(KEY), counter.as_str().as_bytes());
         let partition = partition % self.partitions;
         if self.tablets <= self.partitions {
-            return jump(u64::from(partition), self.tablets);
+            return partition % self.tablets;
         }
         // Tablets p, p + P, p + 2 P … serve partition p.
         let own = (self.tablets - partition).div_ceil(self.partitions);

@@ -9,7 +9,8 @@ use std::rc::Rc;
 use super::alarm::Alarm;
 use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
-use super::deployment_values::DEPLOYMENT_SCHEMA;
+use super::deployment_values::{DEPLOYMENT_SCHEMA, DeploymentValues};
+use super::directory_tablets::check_tablets;
 use super::duty_store::DUTIES_SCHEMA;
 use super::inbox_registry::InboxRegistry;
 use super::inboxes::Inboxes;
@@ -18,7 +19,7 @@ use super::operations::Operations;
 use super::policies::{POLICIES_SCHEMA, PolicyStore};
 use super::push_receiver::{VIEWS_SCHEMA, Views};
 use super::readable::Readable;
-use super::root_store::ROOTS_SCHEMA;
+use super::root_store::{ROOTS_SCHEMA, RootStore};
 use super::roots::Roots;
 use super::secrets::SecretStore;
 use super::store::Store;
@@ -31,6 +32,7 @@ use crate::protocol::messages::{
     LetInboxesGo, List, ListPolicies, LookUp, Operate, Push, PutPolicy, Register, RegisterInbox,
     RotateKey, Secrets, Settle, ViewOf, Viewed,
 };
+use crate::protocol::names::TABLET_COUNT;
 
 /// 2 added claims, 3 operations and views, 4 policies and how often claims have moved; since 5 sketches name their hash, and settings the hash of a counter.
 const SCHEMA_VERSION: i64 = 5;
@@ -69,7 +71,7 @@ impl Shell for Directory {
     fn start(object: Object, host: Host) -> Self {
         let store = Store::new(object.clone());
         let storage = Readable::default();
-        storage.note(prepare(&store));
+        storage.note(prepare(&host, &store));
         let alarm = Rc::new(Alarm::new(&host, &store));
         let views = Rc::new(Views::new(&host, object.clone()));
         let inboxes = Rc::new(Inboxes::new(&host, object));
@@ -130,7 +132,7 @@ impl Shell for Directory {
 impl Directory {
     fn readable(&self) -> Result<(), Fault> {
         self.storage
-            .check(|| self.storage.note(prepare(&self.store)))
+            .check(|| self.storage.note(prepare(&self.host, &self.store)))
     }
 
     /// What is asked, once storage can be read.
@@ -204,12 +206,20 @@ impl Directory {
 ///
 /// # Errors
 /// `Broken` for a schema from the future or of long ago, `Unavailable` where SQLite refuses.
-fn prepare(store: &Store) -> Result<(), Fault> {
+fn prepare(host: &Host, store: &Store) -> Result<(), Fault> {
     match store.schema_version(SCHEMA_VERSION)? {
-        Some(SCHEMA_VERSION) => Ok(()),
-        Some(version @ ..SCHEMA_VERSION) => Err(Fault::Broken(format!(
-            "the stored schema has version {version}, whose settings do not name a hash; this build reads from {SCHEMA_VERSION} on: delete the data, or go back to the build that wrote it"
-        ))),
-        _ => store.create_schema(SCHEMA_VERSION, SCHEMA),
+        Some(SCHEMA_VERSION) => {}
+        Some(version @ ..SCHEMA_VERSION) => {
+            return Err(Fault::Broken(format!(
+                "the stored schema has version {version}, whose settings do not name a hash; this build reads from {SCHEMA_VERSION} on: delete the data, or go back to the build that wrote it"
+            )));
+        }
+        _ => store.create_schema(SCHEMA_VERSION, SCHEMA)?,
     }
+    let roots = RootStore::new(store);
+    check_tablets(
+        host.number(TABLET_COUNT),
+        &DeploymentValues::new(store),
+        &roots,
+    )
 }

@@ -47,6 +47,7 @@ mod claim_store;
 mod claims;
 mod deployment_values;
 mod directory;
+mod directory_tablets;
 mod duty_store;
 mod group_commit;
 mod hosted_rows;

@@ -25,6 +25,15 @@ impl RootStore {
         }
     }
 
+    /// Whether no counter has ever had its root here.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn is_empty(&self) -> Result<bool, Fault> {
+        let rows = self.store.run("SELECT 1 FROM roots LIMIT 1", vec![])?;
+        Ok(rows.is_empty())
+    }
+
     /// What is known of a counter.
     ///
     /// # Errors
