@@ -52,6 +52,7 @@ mod operate;
 mod queue;
 mod read;
 mod secrets;
+mod totals;
 
 pub use batch::{Batch, BatchedCall, Receiver};
 pub use converge::{Held, Push, ViewOf, Viewed, WatchLead};
@@ -69,8 +70,9 @@ pub use queue::{
     Append, Appended, DeadLetters, Drain, LetInboxesGo, MayHold, ReadDead, ReadDrained,
     RegisterInbox, ReleaseInbox, TakeOver,
 };
-pub use read::{CheckStorage, GlobalSum, List, ListAll, Measure, Read, ReadMany, Wanted};
+pub use read::{CheckStorage, GlobalSum, List, Measure, Read, ReadMany, Wanted};
 pub use secrets::{GetSecrets, RotateKey, Secrets};
+pub use totals::{KnownTotal, KnownUniques, ListAll, ListRows, Listed, Row};
 
 calls! {
     Flush => Flushed, "/flush", |it| Address::Cell(&it.to);

@@ -123,6 +123,18 @@ impl Query {
         }
     }
 
+    /// Whether `values=1` was asked for.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value.
+    pub fn wants_values(&self) -> Result<bool, Problem> {
+        match self.get("values") {
+            None => Ok(false),
+            Some("1") => Ok(true),
+            Some(_) => refuse("values can only be 1; leave it out for names alone".to_owned()),
+        }
+    }
+
     /// Whether `op=intersection` was asked for, and not the union.
     ///
     /// # Errors

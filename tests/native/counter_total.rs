@@ -129,6 +129,22 @@ proptest! {
     }
 
     #[test]
+    fn sizes_and_what_62_bits_hold_stand_in_the_order_of_values(
+        one in any::<(u128, u128)>(),
+        other in any::<(u128, u128)>(),
+        shifts in (0..128_u32, 0..128_u32),
+    ) {
+        let value = |(added, removed): (u128, u128), shift| Value::new(added >> shift, removed >> shift);
+        let (one, other) = (value(one, shifts.0), value(other, shifts.1));
+        let (least, most) = if one.is_below(other) { (one, other) } else { (other, one) };
+        prop_assert!(least.size() <= most.size());
+        prop_assert!(least.within_62_bits() <= most.within_62_bits());
+        prop_assert_eq!(least.negated().size(), -least.size());
+        let text = least.within_62_bits().to_string();
+        prop_assert!(text == least.to_string() || least.within_62_bits().unsigned_abs() == 1 << 62);
+    }
+
+    #[test]
     fn without_takes_back_what_came_later(
         added in numbers(), removed in numbers(), later in (any::<u128>(), any::<u128>()),
     ) {

@@ -22,9 +22,9 @@ use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
     Append, Ask, Call, Check, CheckStorage, Claim, Close, Configure, Count, DeletePolicy, Drain,
     EndReservation, Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, GetSecrets, HandOver,
-    Held, Hello, Keep, Lease, LetInboxesGo, List, ListAll, ListPolicies, LookUp, MayHold, Measure,
-    Operate, Push, PutPolicy, Read, ReadDead, ReadDrained, ReadMany, Recall, RecallLease, Register,
-    RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal, SentOn, Settle, Sum,
+    Held, Hello, Keep, Lease, LetInboxesGo, List, ListAll, ListPolicies, ListRows, LookUp, MayHold,
+    Measure, Operate, Push, PutPolicy, Read, ReadDead, ReadDrained, ReadMany, Recall, RecallLease,
+    Register, RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal, SentOn, Settle, Sum,
     SumExplained, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
 };
 use tally::protocol::names::CellAddress;
@@ -280,7 +280,8 @@ fn each_call_has_its_own_path() {
         (ReadDrained::PATH, "/read-drained"),
         (Read::PATH, "/read"),
         (ReadMany::PATH, "/read-many"),
-        (ListAll::PATH, "/list-all"),
+        (ListAll::PATH, "/list-all-rows"),
+        (ListRows::PATH, "/list-rows"),
         (Check::PATH, "/limit-check"),
         (SentOn::PATH, "/limit-sent-on"),
         (HandOver::PATH, "/limit-hand-over"),
@@ -306,6 +307,7 @@ fn each_call_has_its_own_path() {
         include_str!("../../src/protocol/messages/queue.rs"),
         include_str!("../../src/protocol/messages/limit.rs"),
         include_str!("../../src/protocol/messages/secrets.rs"),
+        include_str!("../../src/protocol/messages/totals.rs"),
     ];
     let mut all: Vec<&str> = Vec::new();
     for table in tables {

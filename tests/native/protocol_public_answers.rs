@@ -5,13 +5,18 @@ use crate::common::sums;
 use std::collections::BTreeMap;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sketch_of, sum};
+use tally::core::cluster::total::CounterTotal;
 use tally::core::counter::history::Step;
+use tally::core::counter::id::CounterId;
 use tally::core::counter::merge::Range;
 use tally::core::counter::nonces::Outcome;
 use tally::core::counter::total::Value;
 use tally::protocol::messages::Flushed;
+use tally::protocol::messages::{KnownTotal, KnownUniques, Listed};
 use tally::protocol::names::CellAddress;
-use tally::protocol::public::{Aggregate, Told, deleted_json, list_json, union_json, write_json};
+use tally::protocol::public::{
+    Aggregate, Rounding, Told, deleted_json, list_json, union_json, write_json,
+};
 use tally::protocol::query::Window;
 
 #[test]
@@ -193,11 +198,35 @@ fn deletions_listings_and_aggregates_read_so() {
         deleted_json(&id("a"), &[]),
         r#"{"id":"a","status":"deleted","pending_datacenters":[]}"#
     );
+    let listed = |rows: &[(CounterId, Option<KnownTotal>)], missing: &[u32], cursor| {
+        let listed = Listed {
+            rows: rows.to_vec(),
+            missing_partitions: missing.to_vec(),
+        };
+        list_json(&listed, cursor, Rounding::OFF, false)
+    };
     assert_eq!(
-        list_json(&[id("a"), id("b/ü")], Some("b/ü")),
+        listed(&[(id("a"), None), (id("b/ü"), None)], &[], Some("b/ü")),
         r#"{"counters":[{"id":"a"},{"id":"b/ü"}],"cursor":"b/ü"}"#
     );
-    assert_eq!(list_json(&[], None), r#"{"counters":[],"cursor":null}"#);
+    assert_eq!(listed(&[], &[], None), r#"{"counters":[],"cursor":null}"#);
+    let known = KnownTotal {
+        total: CounterTotal {
+            value: Value::new(7_u128, 2_u128),
+            count: 7_u128.into(),
+            as_of_ms: 1_000,
+            last_write_ms: 900,
+        },
+        uniques: Some(KnownUniques {
+            estimate: 3,
+            standard_error: 0.5,
+            epochs: 1,
+        }),
+    };
+    assert_eq!(
+        listed(&[(id("a"), Some(known))], &[3], None),
+        r#"{"counters":[{"id":"a","value":5,"count":7,"uniques":{"estimate":3,"standard_error":0.5},"as_of":1000}],"cursor":null,"exact":false,"missing_partitions":[3]}"#
+    );
     let sums = [
         (id("a"), sum(vec![("FRA", Some(part(u128::MAX, 0)))])),
         (id("b"), sum(vec![("FRA", Some(part(9, 1)))])),

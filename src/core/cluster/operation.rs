@@ -136,14 +136,14 @@ impl Operations {
     }
 
     /// What cells of a datacenter have counted beyond their baselines; nothing while it is unsettled. A
-    /// cell that is not among them adds and takes away nothing.
+    /// cell that is not among them adds and takes away nothing, and so does one that is known as it was before its baseline.
     pub fn beyond(&self, datacenter: &Datacenter, cells: &Cells) -> Value {
         if !self.is_settled(datacenter) {
             return Value::default();
         }
         cells.iter().fold(Value::default(), |sum, (shard, totals)| {
             let (added, removed) = self.baseline(datacenter, *shard);
-            let counted = Value::new(totals.added, totals.removed);
+            let counted = Value::new(totals.added.max(added), totals.removed.max(removed));
             sum.plus(counted.without(added, removed))
         })
     }

@@ -56,6 +56,27 @@ impl Sum {
         Some(Self { high, low })
     }
 
+    /// Bits up to its highest; 0 for zero.
+    fn bits(self) -> u32 {
+        match self.high {
+            0 => u128::BITS - self.low.leading_zeros(),
+            high => u128::BITS + u64::BITS - high.leading_zeros(),
+        }
+    }
+
+    /// The sum without so many of its lowest bits.
+    fn shifted_right(self, bits: u32) -> Self {
+        let high = u128::from(self.high);
+        match bits {
+            0 => self,
+            u128::BITS.. => Self::from(high >> (bits - u128::BITS)),
+            _ => Self {
+                high: self.high.checked_shr(bits).unwrap_or(0),
+                low: (self.low >> bits) | (high << (u128::BITS - bits)),
+            },
+        }
+    }
+
     /// Its lowest 128 bits.
     pub fn low_bits(self) -> u128 {
         self.low
@@ -223,6 +244,9 @@ pub struct Value {
 /// The largest whole number that JavaScript keeps exactly: 2^53 − 1.
 pub const JAVASCRIPT_SAFE_MAX: u128 = (1 << 53) - 1;
 
+/// Bits of what [`Value::within_62_bits`] tells: two of them may be added and subtracted in 64.
+const WITHIN_BITS: u32 = 62;
+
 impl Value {
     /// The value of these totals.
     pub fn new(added: impl Into<Sum>, removed: impl Into<Sum>) -> Self {
@@ -275,6 +299,36 @@ impl Value {
     pub fn is_below(self, other: Self) -> bool {
         // a − b < c − d exactly if a + d < c + b, which has no negative numbers in it.
         self.added.plus(other.removed) < other.added.plus(self.removed)
+    }
+
+    /// The value, within 62 bits and a sign: what is larger counts as 2^62.
+    pub fn within_62_bits(self) -> i64 {
+        let bound = Sum::from(1_u128 << WITHIN_BITS);
+        let magnitude = self.magnitude().min(bound).low_bits();
+        let magnitude = i64::try_from(magnitude).unwrap_or(i64::MAX);
+        if self.added < self.removed {
+            -magnitude
+        } else {
+            magnitude
+        }
+    }
+
+    /// A number that never falls while the value rises, and seldom changes: a step is an eighth of a power of two.
+    pub fn size(self) -> i32 {
+        let magnitude = self.magnitude();
+        let Some(bits) = magnitude.bits().checked_sub(1) else {
+            return 0;
+        };
+        // The three bits below the highest.
+        let below = (magnitude.shifted_right(bits.saturating_sub(3)).low_bits()
+            << 3_u32.saturating_sub(bits))
+            & 7;
+        let size = 1 + 8 * i32::try_from(bits).unwrap_or(0) + i32::try_from(below).unwrap_or(0);
+        if self.added < self.removed {
+            -size
+        } else {
+            size
+        }
     }
 
     /// Whether a JavaScript number holds it exactly.

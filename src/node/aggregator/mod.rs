@@ -5,6 +5,7 @@
 
 pub mod consumer;
 mod explain;
+mod many;
 
 use self::explain::{Notes, ask_inbox, ask_lead, ask_root};
 
@@ -56,7 +57,7 @@ pub async fn answer(host: &Host, arrived: &Arrived) -> Reply {
         Explain => explain::explain(host, asked).await,
         ReadDrained => read_drained(host, asked, Notes::default()).await,
         ReadMany => read_many(host, asked).await,
-        ListAll => list_all(host, asked).await,
+        ListAll => many::list_all(host, asked).await,
         Measure => asked.map(|_| metrics::snapshot(host)),
     })
 }
@@ -279,19 +280,6 @@ async fn last_view(
     let viewed = call(host, &view_of).await.ok().flatten()?;
     let view = View::from_rest(viewed.view?);
     (view.generation() == generation).then_some(view)
-}
-
-async fn list_all(host: &Host, list: Result<ListAll, Fault>) -> Result<Vec<CounterId>, Fault> {
-    let ListAll {
-        prefix,
-        after,
-        limit,
-    } = list?;
-    let found = list_partitions(host, &prefix, after, limit).await?;
-    Ok(found
-        .into_keys()
-        .take(usize::try_from(limit).unwrap_or(usize::MAX))
-        .collect())
 }
 
 /// One page of every partition, together in order.

@@ -1,10 +1,10 @@
-//! Operations on a counter as a whole: settings, set, reset, deletion; and listings.
+//! Operations on a counter as a whole: settings, set, reset, deletion.
 
 use super::body;
 use super::hash_keys::name_key;
 use super::isolate;
 use super::keyed::needs_home;
-use super::read::{not_found, unread};
+use super::read::not_found;
 use super::read_cache::with_reads;
 use super::request_context::RequestContext;
 use super::respond::Answer;
@@ -12,18 +12,16 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::sketch::hash;
 use crate::node::shared::metrics;
 use crate::node::shared::{call, call_within};
-use crate::protocol::access::Caller;
 use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use crate::protocol::bounds::OPERATE_MS_MAX;
 use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
 use crate::protocol::messages::{
-    Answered, Done, Keep, ListAll, LookUp, Operate, Operated, Operation, OperationKey, Read,
-    ReadDrained, Wanted,
+    Answered, Done, Keep, LookUp, Operate, Operated, Operation, OperationKey, Read, ReadDrained,
+    Wanted,
 };
 use crate::protocol::metrics::Metric;
-use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::problem::{Code, Problem};
-use crate::protocol::public::{Freshness, Told, deleted_json, list_json};
+use crate::protocol::public::{Freshness, Told, deleted_json};
 use crate::protocol::query::Query;
 
 /// `PUT /counters/{id}`: replaces the settings, creating the counter if need be.
@@ -294,29 +292,4 @@ pub async fn settle_home(context: &RequestContext, id: &CounterId) -> Result<Dat
         }
         _ => Err(needs_home()),
     }
-}
-
-/// `GET /counters`: names in order, page by page.
-///
-/// # Errors
-/// `invalid-query`, `unavailable`.
-pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    let query = Query::parse(context.query(), &["prefix", "cursor", "limit"])?;
-    let prefix = query.get("prefix").unwrap_or_default().to_owned();
-    caller.may_list(&prefix)?;
-    let limit = query.limit()?;
-    let after = query.get("cursor").map(str::to_owned);
-    context.visitor().read(DIRECTORY_PARTITIONS.into())?;
-    let _waiting = context.waiting();
-    // One name more than asked for tells whether there is another page.
-    let list = ListAll {
-        prefix,
-        after,
-        limit: limit + 1,
-    };
-    let mut counters = call(&context.host, &list).await.map_err(unread)?;
-    let has_more = counters.len() > usize::try_from(limit).unwrap_or(usize::MAX);
-    counters.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    let cursor = counters.last().filter(|_| has_more).map(CounterId::as_str);
-    Ok(Answer::json(list_json(&counters, cursor)))
 }

@@ -21,7 +21,8 @@
 //! | [`hyll`] | unique elements from and for Redis |
 //! | [`read_cache`] | what default reads share |
 //! | [`mod@aggregate`] | sums of all counters whose names begin alike |
-//! | [`administration`] | settings, endings, listings |
+//! | [`administration`] | settings, endings |
+//! | [`listing`] | counters by their names |
 //! | [`live`] | streams of what is watched |
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`queue`] | events that are acknowledged at once and counted soon |
@@ -59,6 +60,7 @@ mod lanes;
 mod limit_checks;
 mod limiters;
 mod limits;
+mod listing;
 mod live;
 mod local_quota;
 mod metrics;

@@ -11,9 +11,11 @@ use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
 use super::deployment_values::{DEPLOYMENT_SCHEMA, DeploymentValues};
 use super::directory_tablets::check_tablets;
+use super::directory_totals::DirectoryTotals;
 use super::duty_store::DUTIES_SCHEMA;
 use super::inbox_registry::InboxRegistry;
 use super::inboxes::Inboxes;
+use super::listings::Listings;
 use super::operation_store::OPERATIONS_SCHEMA;
 use super::operations::Operations;
 use super::policies::{POLICIES_SCHEMA, PolicyStore};
@@ -29,8 +31,8 @@ use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
     CheckStorage, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, GetSecrets, Keep,
-    LetInboxesGo, List, ListPolicies, LookUp, Operate, Push, PutPolicy, Register, RegisterInbox,
-    RotateKey, Secrets, Settle, ViewOf, Viewed,
+    LetInboxesGo, List, ListPolicies, ListRows, LookUp, Operate, Push, PutPolicy, Register,
+    RegisterInbox, RotateKey, Secrets, Settle, ViewOf, Viewed,
 };
 use crate::protocol::names::TABLET_COUNT;
 
@@ -63,6 +65,7 @@ pub struct Directory {
     registry: InboxRegistry,
     inboxes: Rc<Inboxes>,
     views: Rc<Views>,
+    listings: Listings,
     policies: PolicyStore,
     secrets: SecretStore,
 }
@@ -73,7 +76,8 @@ impl Shell for Directory {
         let storage = Readable::default();
         storage.note(prepare(&host, &store));
         let alarm = Rc::new(Alarm::new(&host, &store));
-        let views = Rc::new(Views::new(&host, object.clone()));
+        let totals = Rc::new(DirectoryTotals::new(&store));
+        let views = Rc::new(Views::new(&host, object.clone(), totals.clone()));
         let inboxes = Rc::new(Inboxes::new(&host, object));
         let roots = Roots::new(&host, &store, alarm.clone(), views.clone(), inboxes.clone());
         let roots = Rc::new(roots);
@@ -82,6 +86,7 @@ impl Shell for Directory {
             operations: Operations::new(&host, &store, roots.clone()),
             claims: Claims::new(&host, &store, roots.clone(), alarm.clone()),
             registry: InboxRegistry::new(&host, roots.clone(), inboxes.clone()),
+            listings: Listings::new(&host, &store, roots.clone(), views.clone(), totals),
             policies: PolicyStore::new(&store),
             secrets: SecretStore::new(&host, &store),
             host,
@@ -106,6 +111,7 @@ impl Shell for Directory {
             Settle => self.when_ready(asked, |asked| self.roots.settle(asked)).await,
             CheckStorage => asked.map(|_| self.ailment()),
             List => self.ready(asked).and_then(|asked| self.roots.list(asked)),
+            ListRows => self.when_ready(asked, |asked| self.listings.rows(asked)).await,
             Push => self.ready(asked).and_then(|asked| self.push(asked)),
             ViewOf => self.ready(asked).and_then(|asked| self.view(&asked)),
             GetPolicy => self.ready(asked).and_then(|asked| self.policies.get(&asked.name)),
@@ -125,7 +131,12 @@ impl Shell for Directory {
         // and always sets the next.
         (self.alarm)
             .arm(self.host.now_ms() + ALARM_SPACING_MS)
-            .await
+            .await?;
+        if let Err(fault) = self.listings.see_to_totals().await {
+            self.host
+                .fail(&format!("the totals of the directory: {fault}"));
+        }
+        Ok(())
     }
 }
 
@@ -165,8 +176,8 @@ impl Directory {
     }
 
     fn push(&self, push: Push) -> Result<Pushed, Fault> {
-        self.roots.admit_push(&push)?;
-        self.views.take(push)
+        let root = self.roots.admit_push(&push)?;
+        self.views.take(push, &root)
     }
 
     fn view(&self, asked: &ViewOf) -> Result<Option<Viewed>, Fault> {

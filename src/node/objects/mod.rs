@@ -13,6 +13,7 @@
 //! | [`inbox_consumer`] | how an inbox counts them |
 //! | [`inbox_registry`] | how they get into roots, and out of them |
 //! | [`directory`] | one partition of the directory: dispatches to its parts, of which each has tables of its own |
+//! | [`listings`], [`directory_totals`] | lists of its counters with what they come to, and the table of that |
 //! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, how they end, what their leads must be told, and the rows of that |
 //! | [`lead_calls`], [`inboxes`] | what a root asks leads and inboxes |
 //! | [`alarm`] | when something is due |
@@ -48,6 +49,7 @@ mod claims;
 mod deployment_values;
 mod directory;
 mod directory_tablets;
+mod directory_totals;
 mod duty_store;
 mod group_commit;
 mod hosted_rows;
@@ -65,6 +67,7 @@ mod leases;
 mod limiter;
 mod limiter_growth;
 mod limiter_store;
+mod listings;
 mod live_reader;
 mod live_streams;
 mod operation_store;

@@ -5,7 +5,9 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
+use super::directory_totals::DirectoryTotals;
 use super::store::{Store, blob};
 use crate::core::cluster::delta::{Gathering, Marks, Taken};
 use crate::core::cluster::push::Pushed;
@@ -84,12 +86,13 @@ pub(super) struct Views {
     host: Host,
     object: Object,
     store: Store,
+    totals: Rc<DirectoryTotals>,
     gathered: RefCell<ViewMemory>,
 }
 
 impl Views {
     /// Those of an object.
-    pub(super) fn new(host: &Host, object: Object) -> Self {
+    pub(super) fn new(host: &Host, object: Object, totals: Rc<DirectoryTotals>) -> Self {
         let gathered = ViewMemory {
             views: HashMap::new(),
             memory: memory::share(host, Kind::Views),
@@ -98,15 +101,16 @@ impl Views {
             host: host.clone(),
             store: Store::new(object.clone()),
             object,
+            totals,
             gathered: RefCell::new(gathered),
         }
     }
 
-    /// Takes what a lead tells that its datacenter has counted, of a generation that lives.
+    /// Takes what a lead tells that its datacenter has counted, of the generation that lives by the counter's root.
     ///
     /// # Errors
     /// `Superseded` where a newer one does; `Unavailable` where SQLite refuses, so all below.
-    pub(super) fn take(&self, push: Push) -> Result<Pushed, Fault> {
+    pub(super) fn take(&self, push: Push, root: &Root) -> Result<Pushed, Fault> {
         let Push {
             counter,
             datacenter,
@@ -129,6 +133,9 @@ impl Views {
                 let gathering = &gathered.gathering;
                 let at_rest = gathering.feed().view().at_rest();
                 gathered.bytes = bytes_of(gathering.feed().view());
+                // Before the view: that there are views tells that the table of totals is younger than they are.
+                let view = gathering.feed().view();
+                self.totals.note(&counter, root, view, now_ms)?;
                 self.put(&counter, &at_rest, gathering.marks())?;
             }
             Ok(Pushed {
@@ -204,7 +211,16 @@ impl Views {
         work(gathered)
     }
 
-    fn stored(&self, counter: &CounterId) -> Result<Option<(View, Marks)>, Fault> {
+    /// Notes what an operation has made of a counter's value, of which no lead tells.
+    pub(super) fn note_total(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
+        self.with_gathered(counter, root.generation, |gathered| {
+            let view = gathered.gathering.feed().view();
+            self.totals.note(counter, root, view, self.host.now_ms())
+        })
+    }
+
+    /// What is stored of a counter.
+    pub(super) fn stored(&self, counter: &CounterId) -> Result<Option<(View, Marks)>, Fault> {
         let rows = self.store.run(
             "SELECT body FROM views WHERE id = ?",
             vec![counter.as_str().into()],
@@ -226,7 +242,7 @@ impl Views {
     pub(super) fn delete(&self, counter: &CounterId) -> Result<(), Fault> {
         let id = vec![counter.as_str().into()];
         self.store.run("DELETE FROM views WHERE id = ?", id)?;
-        Ok(())
+        self.totals.delete(counter)
     }
 
     /// A counter has ended: what was known of it goes with its row.

@@ -198,17 +198,17 @@ impl Roots {
         }
     }
 
-    /// Lets a lead tell what it has counted of a living generation.
+    /// Lets a lead tell what it has counted of a living generation. Returns the root of that.
     ///
     /// # Errors
     /// `Superseded` for one that has ended, the refusal `NeedsGrant` for one that the root has not granted to its datacenter.
-    pub(super) fn admit_push(&self, push: &Push) -> Result<(), Fault> {
+    pub(super) fn admit_push(&self, push: &Push) -> Result<Root, Fault> {
         let told = push.push.delta.generation;
         match self.rows.entry(&push.counter)? {
             Some(Entry::Live(root))
                 if root.generation == told && root.datacenters.contains(&push.datacenter) =>
             {
-                Ok(())
+                Ok(root)
             }
             Some(entry) if entry.generation() > told => Err(Fault::Superseded(entry.generation())),
             Some(Entry::Ended { generation, .. }) if generation == told => {
@@ -257,8 +257,12 @@ impl Roots {
                 .iter()
                 .try_for_each(|duty| self.duties.put(duty, now_ms))
         })?;
-        if is_end {
-            self.views.forget(counter);
+        match &entry {
+            Entry::Ended { .. } => self.views.forget(counter),
+            Entry::Live(root) if root.operations.at_ms() > 0 || !root.held.is_empty() => {
+                self.views.note_total(counter, root)?;
+            }
+            Entry::Live(_) => {}
         }
         if entry.due_at_ms().is_some() || !duties.is_empty() || record.is_some() {
             self.alarm.arm(now_ms).await?;

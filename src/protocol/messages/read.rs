@@ -16,7 +16,6 @@ calls! {
     List => Vec<(CounterId, Root)>, "/list", |it| Address::Directory(it.partition);
     Read => Option<GlobalSum>, "/read", |_| Address::Aggregator;
     ReadMany => Vec<(CounterId, GlobalSum)>, "/read-many", |_| Address::Aggregator;
-    ListAll => Vec<CounterId>, "/list-all", |_| Address::Aggregator;
     Measure => Snapshot, "/measure", |_| Address::Aggregator;
     CheckStorage => Option<Ailment>, "/check-storage", |it| Address::Directory(it.partition);
 }
@@ -198,17 +197,6 @@ impl GlobalSum {
 pub struct ReadMany {
     /// The prefix.
     pub prefix: String,
-}
-
-/// Edge → aggregator: names of counters, from all partitions, in order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListAll {
-    /// The prefix.
-    pub prefix: String,
-    /// Only names after this one.
-    pub after: Option<String>,
-    /// At most this many.
-    pub limit: u32,
 }
 
 /// Edge → aggregator: the counters of the isolate that answers.

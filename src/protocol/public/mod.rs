@@ -5,6 +5,7 @@
 //! | `distribution` | how samples are distributed |
 //! | `explain` | how a counter's sum was made |
 //! | `hyll` | unique elements as Redis has them |
+//! | `listing` | counters by their names, with what the directory has been told of them |
 //! | `live` | a counter, as those who watch it are told |
 //! | `number` | exact numbers of any size, estimates |
 //! | `rounding` | estimates for readers without a key |
@@ -29,6 +30,7 @@ use crate::core::sketch::HashId;
 mod distribution;
 mod explain;
 mod hyll;
+mod listing;
 mod live;
 mod number;
 mod rounding;
@@ -36,6 +38,7 @@ mod told;
 mod union;
 
 pub use hyll::{hyll_of, imported_json, not_of_redis, parse_hyll};
+pub use listing::list_json;
 pub use number::{Estimate, Exact};
 pub use rounding::{DIGITS_MAX, Rounding};
 pub use told::{Freshness, SettingsView, Told};
@@ -177,21 +180,6 @@ pub fn deleted_json(id: &CounterId, pending: &[Datacenter]) -> String {
         status: "deleted",
         pending_datacenters: pending,
     })
-}
-
-/// The JSON of `GET /counters`.
-pub fn list_json(counters: &[CounterId], cursor: Option<&str>) -> String {
-    #[derive(Serialize)]
-    struct Item<'a> {
-        id: &'a CounterId,
-    }
-    #[derive(Serialize)]
-    struct ListView<'a> {
-        counters: Vec<Item<'a>>,
-        cursor: Option<&'a str>,
-    }
-    let counters = counters.iter().map(|id| Item { id }).collect();
-    to_json(&ListView { counters, cursor })
 }
 
 /// The sum of all counters whose names begin alike.

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::core::counter::total::Value;
 use crate::core::sketch::{Estimated, Uniques};
+use crate::protocol::messages::KnownUniques;
 
 /// An exact number of any size: a JSON number, or a decimal string where the reader asked for
 /// strings and a JavaScript number would not hold it.
@@ -60,6 +61,15 @@ impl Estimate {
             return None;
         }
         Some(Self::of_estimated(uniques.estimate(), uniques.epochs()))
+    }
+
+    /// The estimate that a partition of the directory has been told.
+    pub fn of_known(known: KnownUniques) -> Self {
+        Self {
+            estimate: known.estimate,
+            standard_error: known.standard_error,
+            epochs: usize::try_from(known.epochs).unwrap_or(usize::MAX),
+        }
     }
 
     /// The sum of the estimates of these epochs; of none it is nothing.

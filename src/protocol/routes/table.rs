@@ -30,7 +30,7 @@ macro_rules! route_table {
             Distribution(id: CounterId) "GET" "/counters/{id}/distribution" "distribution"
                 Right::Counter(Scope::Read, id.as_str()) => distribution::distribution(context, id).await;
             List "GET" "/counters" "list"
-                Right::Named(Scope::Read) => administration::list(context, &caller).await;
+                Right::Named(Scope::Read) => listing::list(context, &caller).await;
             Aggregate(prefix: String) "GET" "/counters/{prefix}*/aggregate" "aggregate"
                 Right::Counter(Scope::Read, prefix) => aggregate::aggregate(context, prefix).await;
             ExportHyll(id: CounterId) "GET" "/counters/{id}/uniques/hyll" "hyll_export"

@@ -1,0 +1,46 @@
+//! Counters by their names, with what the directory has been told of them.
+
+use super::read::unread;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::core::counter::id::CounterId;
+use crate::node::shared::call;
+use crate::protocol::access::Caller;
+use crate::protocol::messages::ListAll;
+use crate::protocol::names::DIRECTORY_PARTITIONS;
+use crate::protocol::problem::Problem;
+use crate::protocol::public::list_json;
+use crate::protocol::query::Query;
+
+/// `GET /counters`: names in order, page by page, with their values where those are asked for.
+///
+/// # Errors
+/// `invalid-query`, `quota-exceeded`, `unavailable`.
+pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    let known = ["prefix", "cursor", "limit", "values", "numbers"];
+    let query = Query::parse(context.query(), &known)?;
+    let prefix = query.get("prefix").unwrap_or_default().to_owned();
+    caller.may_list(&prefix)?;
+    let limit = query.limit()?;
+    let values = query.wants_values()?;
+    let strings = query.numbers_as_strings()?;
+    let after = query.get("cursor").map(str::to_owned);
+    let rounding = context.rounding()?;
+    context.visitor().read(DIRECTORY_PARTITIONS.into())?;
+    let _waiting = context.waiting();
+    // One name more than asked for tells whether there is another page.
+    let list = ListAll {
+        prefix,
+        after,
+        limit: limit + 1,
+        values,
+    };
+    let mut listed = call(&context.host, &list).await.map_err(unread)?;
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = listed.rows.len() > most;
+    listed.rows.truncate(most);
+    let last = listed.rows.last().filter(|_| has_more);
+    let cursor = last.map(|(counter, _)| counter.clone());
+    let cursor = cursor.as_ref().map(CounterId::as_str);
+    Ok(Answer::json(list_json(&listed, cursor, rounding, strings)))
+}

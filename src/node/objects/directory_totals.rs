@@ -1,0 +1,281 @@
+//! What one partition of the directory has been told of its counters, in a table of its own that SQL can sort and sum.
+//!
+//! Invariant: a row is written in the turn in which what it says is stored of its counter, and goes with its counter; its `as_of` is
+//! true. Nothing is asked of a counter for it. What was counted is kept at the beginnings of the last hours and days, so the count of
+//! a window is one subtraction.
+//!
+//! Life: the table is made with the first push, or the first question. A partition that has been pushed to before reads its rows a
+//! page at a time, by its alarm, until all are in; what windows began with is known from then on.
+
+use std::cell::Cell;
+
+use super::push_receiver::Views;
+use super::root_store::RootStore;
+use super::store::{Store, blob, integer, text};
+use crate::core::cluster::root::{Entry, Root};
+use crate::core::cluster::total::CounterTotal;
+use crate::core::cluster::view::View;
+use crate::core::counter::id::CounterId;
+use crate::core::counter::total::Value as Number;
+use crate::host::object::Value;
+use crate::protocol::messages::{Fault, KnownTotal, KnownUniques, decode, encode};
+use crate::protocol::public::Estimate;
+
+/// Beginnings of hours that are kept: the current one and the 24 before, so that a day of seconds is covered.
+pub const HOURS_KEPT: i64 = 25;
+
+/// Beginnings of days that are kept: today and the 29 before.
+pub const DAYS_KEPT: i64 = 30;
+
+/// Milliseconds of an hour, and hours of a day.
+const HOUR_MS: i64 = 3_600_000;
+const DAY_HOURS: i64 = 24;
+
+/// Counters whose rows are made in one step, where the table is younger than they are.
+const BUILT_AT_ONCE: u32 = 200;
+
+/// A row's columns besides the beginnings. Numbers that JavaScript would not hold go in and out as texts.
+const COLUMNS: &str = "id TEXT PRIMARY KEY, as_of INTEGER NOT NULL, hour INTEGER NOT NULL, \
+    value INTEGER NOT NULL, counted INTEGER NOT NULL, uniques INTEGER NOT NULL, \
+    value_size INTEGER NOT NULL, counted_size INTEGER NOT NULL, uniques_size INTEGER NOT NULL, body BLOB NOT NULL";
+
+/// The order of rows is found by sizes, which seldom change: most writes of a row write no index.
+const INDEXES: [&str; 4] = [
+    "CREATE INDEX IF NOT EXISTS totals_hour ON totals (hour)",
+    "CREATE INDEX IF NOT EXISTS totals_value ON totals (value_size)",
+    "CREATE INDEX IF NOT EXISTS totals_counted ON totals (counted_size)",
+    "CREATE INDEX IF NOT EXISTS totals_uniques ON totals (uniques_size)",
+];
+
+/// How far the table has come: the last name that was read, nothing where all are in; and since when it is written, unix
+/// milliseconds, 0 for always.
+const PROGRESS: &str =
+    "CREATE TABLE IF NOT EXISTS totals_progress (after TEXT, kept_from INTEGER NOT NULL)";
+
+/// The totals of a partition.
+pub(super) struct DirectoryTotals {
+    store: Store,
+    /// The last name that was read while the table is made, and since when it is written; nothing before it was looked for.
+    progress: Cell<Option<Progress>>,
+}
+
+/// How far the table has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Whether every counter that has been told of is in it.
+    pub(super) is_whole: bool,
+    /// Since when it is written, unix milliseconds; 0 for always.
+    pub(super) kept_from_ms: i64,
+}
+
+/// What is told of a counter, with its unique elements.
+pub(super) fn known_of(root: &Root, view: &View) -> KnownTotal {
+    let estimate = Estimate::of(view.uniques()).filter(|_| view.generation() == root.generation);
+    KnownTotal {
+        total: CounterTotal::of(root, view),
+        uniques: estimate.map(|told| KnownUniques {
+            estimate: told.estimate,
+            standard_error: told.standard_error,
+            epochs: u64::try_from(told.epochs).unwrap_or(u64::MAX),
+        }),
+    }
+}
+
+impl DirectoryTotals {
+    /// The totals in this database.
+    pub(super) fn new(store: &Store) -> Self {
+        Self {
+            store: store.clone(),
+            progress: Cell::new(None),
+        }
+    }
+
+    /// Makes the table where there is none.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn prepare(&self, now_ms: i64) -> Result<Progress, Fault> {
+        if let Some(progress) = self.progress.get() {
+            return Ok(progress);
+        }
+        if !self.exists()? {
+            let is_new = self
+                .store
+                .run("SELECT 1 FROM views LIMIT 1", vec![])?
+                .is_empty();
+            self.make(is_new, now_ms)?;
+        }
+        let sql = "SELECT after IS NULL, kept_from FROM totals_progress";
+        let rows = self.store.run(sql, vec![])?;
+        let mut columns = rows.iter().flatten().map(integer);
+        let progress = Progress {
+            is_whole: columns.next().flatten() == Some(1),
+            kept_from_ms: columns.next().flatten().unwrap_or(0),
+        };
+        self.progress.set(Some(progress));
+        Ok(progress)
+    }
+
+    fn exists(&self) -> Result<bool, Fault> {
+        let sql = "SELECT 1 FROM sqlite_master WHERE name = 'totals_progress'";
+        Ok(self.progress.get().is_some() || !self.store.run(sql, vec![])?.is_empty())
+    }
+
+    fn make(&self, is_new: bool, now_ms: i64) -> Result<(), Fault> {
+        let slots = (0..HOURS_KEPT).map(|hour| format!("h{hour}"));
+        let slots = slots.chain((0..DAYS_KEPT).map(|day| format!("d{day}")));
+        let slots: String = slots
+            .map(|slot| format!(", {slot} INTEGER NOT NULL DEFAULT 0"))
+            .collect();
+        let table = format!("CREATE TABLE IF NOT EXISTS totals ({COLUMNS}{slots}) WITHOUT ROWID");
+        self.store.atomically(|| {
+            self.store.run(&table, vec![])?;
+            for index in INDEXES {
+                self.store.run(index, vec![])?;
+            }
+            self.store.run(PROGRESS, vec![])?;
+            let (after, kept_from_ms) = if is_new {
+                (None, 0)
+            } else {
+                (Some(""), now_ms)
+            };
+            let values = vec![after.into(), kept_from_ms.into()];
+            self.store
+                .run("INSERT INTO totals_progress VALUES (?, ?)", values)?;
+            Ok(())
+        })
+    }
+
+    /// Notes what was told of a counter.
+    pub(super) fn note(
+        &self,
+        counter: &CounterId,
+        root: &Root,
+        view: &View,
+        now_ms: i64,
+    ) -> Result<(), Fault> {
+        let progress = self.prepare(now_ms)?;
+        let known = known_of(root, view);
+        let count = Number::new(known.total.count, 0);
+        let last_write_ms = known
+            .total
+            .last_write_ms
+            .clamp(root.created_at_ms, now_ms.max(root.created_at_ms));
+        let hour = last_write_ms.div_euclid(HOUR_MS);
+        let sql = "SELECT hour FROM totals WHERE id = ?";
+        let rows = self.store.run(sql, vec![counter.as_str().into()])?;
+        let before = rows.first().and_then(|row| integer(row.first()?));
+        let hour = before.map_or(hour, |before| before.max(hour));
+        let uniques = known.uniques.map_or(0, |uniques| uniques.estimate);
+        let uniques = Number::new(u128::from(uniques), 0);
+        let values: Vec<Value> = vec![
+            known.total.as_of_ms.into(),
+            hour.into(),
+            known.total.value.within_62_bits().to_string().into(),
+            count.within_62_bits().to_string().into(),
+            uniques.within_62_bits().to_string().into(),
+            known.total.value.size().into(),
+            count.size().into(),
+            uniques.size().into(),
+            encode(&known)?.into(),
+            counter.as_str().into(),
+        ];
+        if let Some(before) = before {
+            let begun = begun_between(before, hour);
+            let sql = format!(
+                "UPDATE totals SET as_of = ?, hour = ?, value = CAST(? AS INTEGER), counted = CAST(? AS INTEGER), \
+                 uniques = CAST(? AS INTEGER), value_size = ?, counted_size = ?, uniques_size = ?, body = ?{begun} WHERE id = ?"
+            );
+            self.store.run(&sql, values)?;
+            return Ok(());
+        }
+        let sql = "INSERT INTO totals (as_of, hour, value, counted, uniques, value_size, counted_size, uniques_size, body, id) \
+             VALUES (?, ?, CAST(? AS INTEGER), CAST(? AS INTEGER), CAST(? AS INTEGER), ?, ?, ?, ?, ?)";
+        self.store.run(sql, values)?;
+        if root.created_at_ms < progress.kept_from_ms {
+            // When it was counted is not known.
+            let all = (0..HOURS_KEPT).map(|hour| format!(", h{hour} = counted"));
+            let all: String = all
+                .chain((0..DAYS_KEPT).map(|day| format!(", d{day} = counted")))
+                .collect();
+            let sql = format!("UPDATE totals SET hour = hour{all} WHERE id = ?");
+            self.store.run(&sql, vec![counter.as_str().into()])?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the row of a counter that ends. The caller makes it one commit with the end.
+    pub(super) fn delete(&self, counter: &CounterId) -> Result<(), Fault> {
+        if self.exists()? {
+            let id = vec![counter.as_str().into()];
+            self.store.run("DELETE FROM totals WHERE id = ?", id)?;
+        }
+        Ok(())
+    }
+
+    /// What is known of the counters from one name to another, both included, in order.
+    pub(super) fn between(
+        &self,
+        first: &CounterId,
+        last: &CounterId,
+        now_ms: i64,
+    ) -> Result<Vec<(String, KnownTotal)>, Fault> {
+        self.prepare(now_ms)?;
+        let sql = "SELECT id, body FROM totals WHERE id >= ? AND id <= ? ORDER BY id";
+        let rows = self
+            .store
+            .run(sql, vec![first.as_str().into(), last.as_str().into()])?;
+        let read = |row: &Vec<Value>| match row.as_slice() {
+            [id, body] => Some((text(id)?.to_owned(), decode(blob(body)?).ok()?)),
+            _ => None,
+        };
+        Ok(rows.iter().filter_map(read).collect())
+    }
+
+    /// Makes the rows of the next counters, where the table is younger than they are. Whether it is whole then.
+    pub(super) fn build(
+        &self,
+        roots: &RootStore,
+        views: &Views,
+        now_ms: i64,
+    ) -> Result<bool, Fault> {
+        let progress = self.prepare(now_ms)?;
+        if progress.is_whole {
+            return Ok(true);
+        }
+        let rows = self
+            .store
+            .run("SELECT after FROM totals_progress", vec![])?;
+        let after = rows
+            .first()
+            .and_then(|row| text(row.first()?))
+            .unwrap_or_default();
+        let page = roots.list("", Some(after), BUILT_AT_ONCE)?;
+        let last = page.last().map(|(counter, _)| counter.as_str());
+        let is_last = page.len() < usize::try_from(BUILT_AT_ONCE).unwrap_or(usize::MAX);
+        for (counter, entry) in &page {
+            if let (Entry::Live(root), Some((view, _))) = (entry, views.stored(counter)?) {
+                self.note(counter, root, &view, now_ms)?;
+            }
+        }
+        let after: Option<&str> = last.filter(|_| !is_last);
+        self.store
+            .run("UPDATE totals_progress SET after = ?", vec![after.into()])?;
+        self.progress.set(None);
+        Ok(is_last)
+    }
+}
+
+/// What is noted of the hours and days that have begun from one hour to another: what had been counted by then.
+fn begun_between(before: i64, hour: i64) -> String {
+    let mut notes = String::new();
+    let mut note = |column: char, before: i64, now: i64, kept: i64| {
+        for start in (before + 1).max(now - kept + 1)..=now {
+            notes.push_str(&format!(", {column}{} = counted", start.rem_euclid(kept)));
+        }
+    };
+    note('h', before, hour, HOURS_KEPT);
+    let day = |hour: i64| hour.div_euclid(DAY_HOURS);
+    note('d', day(before), day(hour), DAYS_KEPT);
+    notes
+}

@@ -1,0 +1,101 @@
+//! Many counters of one partition of the directory, by what it has been told of them.
+//!
+//! Invariant: no counter is asked. A counter of which nothing is in the table of totals yet is told by its view.
+
+use std::rc::Rc;
+
+use super::directory_totals::{DirectoryTotals, known_of};
+use super::push_receiver::Views;
+use super::root_store::RootStore;
+use super::roots::Roots;
+use super::store::Store;
+use crate::core::cluster::root::Root;
+use crate::core::cluster::view::View;
+use crate::core::counter::id::CounterId;
+use crate::host::Host;
+use crate::protocol::messages::{Fault, KnownTotal, List, ListRows, Row};
+
+/// How long the alarm rests between two steps in which the table of totals is made.
+const STEP_MS: i64 = 100;
+
+/// Lists of the counters of one partition.
+pub(super) struct Listings {
+    host: Host,
+    store: Store,
+    rows: RootStore,
+    roots: Rc<Roots>,
+    views: Rc<Views>,
+    totals: Rc<DirectoryTotals>,
+}
+
+impl Listings {
+    /// Those of a partition.
+    pub(super) fn new(
+        host: &Host,
+        store: &Store,
+        roots: Rc<Roots>,
+        views: Rc<Views>,
+        totals: Rc<DirectoryTotals>,
+    ) -> Self {
+        Self {
+            host: host.clone(),
+            store: store.clone(),
+            rows: RootStore::new(store),
+            roots,
+            views,
+            totals,
+        }
+    }
+
+    /// Counters in order of their names, with what is known of each where that is asked for.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) async fn rows(&self, asked: ListRows) -> Result<Vec<Row>, Fault> {
+        let page = self.roots.list(List {
+            partition: asked.partition,
+            prefix: asked.prefix,
+            after: asked.after,
+            limit: asked.limit,
+        })?;
+        let (Some((first, _)), Some((last, _)), true) = (page.first(), page.last(), asked.values)
+        else {
+            return Ok(page
+                .into_iter()
+                .map(|(counter, _)| (counter, None))
+                .collect());
+        };
+        let known = self.totals.between(first, last, self.host.now_ms())?;
+        let mut known = known.into_iter().peekable();
+        let mut rows = Vec::new();
+        for (counter, root) in page {
+            // Both are in order of names. Of a counter whose lead has not pushed yet there is none.
+            let is_before = |(id, _): &(String, _)| id.as_str() < counter.as_str();
+            while known.next_if(is_before).is_some() {}
+            let total = match known.next_if(|(id, _)| id == counter.as_str()) {
+                Some((_, total)) => total,
+                None => self.known_by_view(&counter, &root)?,
+            };
+            rows.push((counter, Some(total)));
+        }
+        self.see_to_totals().await?;
+        Ok(rows)
+    }
+
+    /// What is known of a counter that is not in the table of totals.
+    fn known_by_view(&self, counter: &CounterId, root: &Root) -> Result<KnownTotal, Fault> {
+        let stored = self.views.stored(counter)?;
+        let view = stored.map_or_else(|| View::new(root.generation), |(view, _)| view);
+        Ok(known_of(root, &view))
+    }
+
+    /// Makes the next rows of a table of totals that is younger than its counters. Whether all are in.
+    pub(super) async fn see_to_totals(&self) -> Result<bool, Fault> {
+        let now_ms = self.host.now_ms();
+        let is_whole = self.totals.build(&self.rows, &self.views, now_ms)?;
+        if !is_whole {
+            self.store.set_alarm_by(now_ms + STEP_MS).await?;
+        }
+        Ok(is_whole)
+    }
+}
