@@ -70,9 +70,9 @@ pub use queue::{
     Append, Appended, DeadLetters, Drain, LetInboxesGo, MayHold, ReadDead, ReadDrained,
     RegisterInbox, ReleaseInbox, TakeOver,
 };
-pub use read::{CheckStorage, GlobalSum, List, Measure, Read, ReadMany, Wanted};
+pub use read::{CheckStorage, GlobalSum, List, Measure, Read, Wanted};
 pub use secrets::{GetSecrets, RotateKey, Secrets};
-pub use totals::{KnownTotal, KnownUniques, ListAll, ListRows, Listed, Row};
+pub use totals::{KnownTotal, KnownUniques, ListAll, ListRows, Listed, Row, SumMany};
 
 calls! {
     Flush => Flushed, "/flush", |it| Address::Cell(&it.to);

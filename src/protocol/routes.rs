@@ -202,6 +202,8 @@ pub fn allow_of(path: &str) -> Option<String> {
     let rows = ROUTES.iter();
     let known = rows.filter(|row| Segments::of(row.template, path).is_some());
     let mut methods: Vec<&str> = known.map(|row| row.method).collect();
+    // Of a path that two templates know.
+    methods.dedup();
     if methods.is_empty() {
         return None;
     }

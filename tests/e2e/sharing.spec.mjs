@@ -49,14 +49,14 @@ test("an aggregate that everybody asks for is fetched once, and given again for 
   calls = [];
   world.fail(async (asked) => {
     calls.push(asked);
-    if (asked.path === "/read-many") await held;
+    if (asked.path === "/sum-many") await held;
   });
   const path = "/counters/sum%2F*/aggregate";
   const asking = numbers(30).map((index) => world.well("GET", index % 2 ? path : `${path}?numbers=string`));
-  await until(() => counted("/read-many") === 1);
+  await until(() => counted("/sum-many") === 1);
   go();
   const seen = await Promise.all(asking);
-  expect(counted("/read-many")).toBe(1);
+  expect(counted("/sum-many")).toBe(1);
   expect(seen.every(({ counters, value }) => counters === 2 && value === 14)).toBe(true);
   expect(seen.filter(({ exact }) => exact).length).toBe(1);
   await world.add("sum/a");

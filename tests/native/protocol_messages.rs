@@ -23,9 +23,9 @@ use tally::protocol::messages::{
     Append, Ask, Call, Check, CheckStorage, Claim, Close, Configure, Count, DeletePolicy, Drain,
     EndReservation, Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, GetSecrets, HandOver,
     Held, Hello, Keep, Lease, LetInboxesGo, List, ListAll, ListPolicies, ListRows, LookUp, MayHold,
-    Measure, Operate, Push, PutPolicy, Read, ReadDead, ReadDrained, ReadMany, Recall, RecallLease,
-    Register, RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal, SentOn, Settle, Sum,
-    SumExplained, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
+    Measure, Operate, Push, PutPolicy, Read, ReadDead, ReadDrained, Recall, RecallLease, Register,
+    RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal, SentOn, Settle, Sum,
+    SumExplained, SumMany, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -279,7 +279,7 @@ fn each_call_has_its_own_path() {
         (RegisterInbox::PATH, "/register-inbox"),
         (ReadDrained::PATH, "/read-drained"),
         (Read::PATH, "/read"),
-        (ReadMany::PATH, "/read-many"),
+        (SumMany::PATH, "/sum-many"),
         (ListAll::PATH, "/list-all-rows"),
         (ListRows::PATH, "/list-rows"),
         (Check::PATH, "/limit-check"),

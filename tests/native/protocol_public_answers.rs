@@ -12,7 +12,7 @@ use tally::core::counter::merge::Range;
 use tally::core::counter::nonces::Outcome;
 use tally::core::counter::total::Value;
 use tally::protocol::messages::Flushed;
-use tally::protocol::messages::{KnownTotal, KnownUniques, Listed};
+use tally::protocol::messages::{GlobalSum, KnownTotal, KnownUniques, Listed};
 use tally::protocol::names::CellAddress;
 use tally::protocol::public::{
     Aggregate, Rounding, Told, deleted_json, list_json, union_json, write_json,
@@ -231,7 +231,14 @@ fn deletions_listings_and_aggregates_read_so() {
         (id("a"), sum(vec![("FRA", Some(part(u128::MAX, 0)))])),
         (id("b"), sum(vec![("FRA", Some(part(9, 1)))])),
     ];
-    let all = Aggregate::new(&sums, FRESH.as_of_ms);
+    let aggregate = |sums: &[(CounterId, GlobalSum)]| {
+        let mut all = Aggregate::new(FRESH.as_of_ms);
+        for (id, sum) in sums {
+            all.add(id, sum);
+        }
+        all
+    };
+    let all = aggregate(&sums);
     assert_eq!(
         all.to_json("", true, FRESH.now_ms, true),
         r#"{"prefix":"","counters":2,"value":"340282366920938463463374607431768211463","exact":true,"as_of":1777593629980,"staleness_ms":20}"#
@@ -239,7 +246,13 @@ fn deletions_listings_and_aggregates_read_so() {
     // Somebody else's sum is never exact: the fetch began before this reader asked.
     let shared = all.to_json("", false, FRESH.now_ms + 400, false);
     assert!(shared.contains(r#""exact":false,"as_of":1777593629980,"staleness_ms":420}"#));
-    let away = Aggregate::new(&[(id("p/a"), sum(vec![("FRA", None)]))], FRESH.as_of_ms);
+    let mut lacking = all.clone();
+    lacking.lacks([7, 3, 7]);
+    assert_eq!(
+        lacking.to_json("", true, 5, true),
+        r#"{"prefix":"","counters":2,"value":"340282366920938463463374607431768211463","exact":false,"as_of":0,"staleness_ms":5,"missing_partitions":[3,7]}"#
+    );
+    let away = aggregate(&[(id("p/a"), sum(vec![("FRA", None)]))]);
     assert_eq!(
         away.to_json("p/", true, FRESH.now_ms, false),
         r#"{"prefix":"p/","counters":1,"value":0,"exact":false,"as_of":1777593540000,"staleness_ms":90000}"#

@@ -41,6 +41,12 @@ fn every_call_is_found() {
             Route::Distribution(id("a")),
         ),
         ("GET", "/counters", Route::List),
+        ("GET", "/counters/a%2A/history", Route::History(id("a*"))),
+        (
+            "GET",
+            "/counters/a*/history",
+            Route::PrefixHistory("a".to_owned()),
+        ),
         (
             "GET",
             "/counters/a*/aggregate",

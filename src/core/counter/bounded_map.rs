@@ -35,7 +35,7 @@ impl<K: Eq + Hash, V, const MAX: usize> BoundedMap<K, V, MAX> {
     /// [`BoundedMap::has_room`], if need be once all entries are let go that are not needed. Cost: O(entries) where it is full.
     pub fn make_room(&mut self, key: &K, is_needed: impl Fn(&V) -> bool) -> bool {
         if !self.has_room(key) {
-            self.0.retain(|_, value| is_needed(value));
+            self.retain(is_needed);
         }
         self.has_room(key)
     }
@@ -73,6 +73,11 @@ impl<K: Eq + Hash, V, const MAX: usize> BoundedMap<K, V, MAX> {
         K: Borrow<Q>,
     {
         self.0.remove(key)
+    }
+
+    /// Forgets the entries that are not needed. Cost: O(entries).
+    pub fn retain(&mut self, is_needed: impl Fn(&V) -> bool) {
+        self.0.retain(|_, value| is_needed(value));
     }
 
     /// Forgets all entries.

@@ -9,9 +9,6 @@ mod many;
 
 use self::explain::{Notes, ask_inbox, ask_lead, ask_root};
 
-use crate::protocol::order::in_order;
-use std::collections::BTreeMap;
-
 use crate::core::cluster::root::Root;
 use crate::core::cluster::view::View;
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -23,13 +20,13 @@ use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
 use crate::node::shared::open_objects;
-use crate::protocol::bounds::AGGREGATE_MAX;
 use crate::protocol::known;
 use crate::protocol::messages::{
-    DatacenterSum, Drain, Explain, Fault, GlobalSum, List, ListAll, LookUp, Measure, Read,
-    ReadDrained, ReadMany, Settle, Sum, ViewOf, Viewed, Wanted,
+    DatacenterSum, Drain, Explain, Fault, GlobalSum, ListAll, LookUp, Measure, Read, ReadDrained,
+    Settle, Sum, SumMany, ViewOf, Viewed, Wanted,
 };
-use crate::protocol::names::{CellAddress, DIRECTORY_PARTITIONS};
+use crate::protocol::names::CellAddress;
+use crate::protocol::order::in_order;
 
 /// How long a lead may take before its datacenter is called unreachable.
 const LEAD_MS_MAX: u64 = 3_000;
@@ -40,15 +37,8 @@ const DRAIN_MS_MAX: u64 = 1_700;
 /// Leads that are called at once.
 const LEADS_AT_ONCE: usize = 64;
 
-/// How long an aggregate asks leads, and waits for room to open their objects: what is left of the edge's 45 s is for the last of them,
-/// and for what roots remember of 5,000 others, 1 to 2 ms each.
-const ROOM_MS_MAX: i64 = 32_000;
-
 /// How often a read begins again because the counter was ended and created meanwhile.
 const READ_TRIES: usize = 3;
-
-/// Names that one partition is asked for at once when an aggregate collects them.
-const AGGREGATE_PAGE: u32 = 1_000;
 
 /// Answers one call of the edge.
 pub async fn answer(host: &Host, arrived: &Arrived) -> Reply {
@@ -56,7 +46,7 @@ pub async fn answer(host: &Host, arrived: &Arrived) -> Reply {
         Read => read_view(host, asked, Notes::default()).await,
         Explain => explain::explain(host, asked).await,
         ReadDrained => read_drained(host, asked, Notes::default()).await,
-        ReadMany => read_many(host, asked).await,
+        SumMany => many::sum_many(host, asked).await,
         ListAll => many::list_all(host, asked).await,
         Measure => asked.map(|_| metrics::snapshot(host)),
     })
@@ -280,93 +270,4 @@ async fn last_view(
     let viewed = call(host, &view_of).await.ok().flatten()?;
     let view = View::from_rest(viewed.view?);
     (view.generation() == generation).then_some(view)
-}
-
-/// One page of every partition, together in order.
-async fn list_partitions(
-    host: &Host,
-    prefix: &str,
-    after: Option<String>,
-    limit: u32,
-) -> Result<BTreeMap<CounterId, Root>, Fault> {
-    let ask = |partition: u32| {
-        let list = List {
-            partition,
-            prefix: prefix.to_owned(),
-            after: after.clone(),
-            limit,
-        };
-        async move { call(host, &list).await }
-    };
-    let pages = all_settled((0..DIRECTORY_PARTITIONS).map(ask), LEADS_AT_ONCE).await;
-    let mut roots = BTreeMap::new();
-    for page in pages {
-        roots.extend(page?);
-    }
-    Ok(roots)
-}
-
-async fn read_many(
-    host: &Host,
-    read: Result<ReadMany, Fault>,
-) -> Result<Vec<(CounterId, GlobalSum)>, Fault> {
-    let ReadMany { prefix } = read?;
-    let most = usize::try_from(AGGREGATE_MAX).unwrap_or(usize::MAX);
-    let page = usize::try_from(AGGREGATE_PAGE).unwrap_or(usize::MAX);
-    let mut roots = BTreeMap::new();
-    let mut after = None;
-    loop {
-        let found = list_partitions(host, &prefix, after, AGGREGATE_PAGE).await?;
-        let found: Vec<(CounterId, Root)> = found.into_iter().take(page).collect();
-        let is_last = found.len() < page;
-        after = found.last().map(|(counter, _)| counter.as_str().to_owned());
-        roots.extend(found);
-        if roots.len() > most
-            || roots
-                .values()
-                .map(|root: &Root| root.datacenters.len())
-                .sum::<usize>()
-                > most
-        {
-            return Err(Fault::TooMany(AGGREGATE_MAX));
-        }
-        if is_last {
-            break;
-        }
-        open_objects::rest(host).await;
-    }
-    let wanted = Wanted {
-        totals_only: true,
-        ..Wanted::default()
-    };
-    let leads = roots.values().map(|root| root.datacenters.len()).sum();
-    // Where all cannot be opened in time, none waits: what roots remember is told at once.
-    let room_ms = match open_objects::time_for(host, leads) {
-        room_ms if room_ms <= ROOM_MS_MAX => ROOM_MS_MAX,
-        _ => 0,
-    };
-    let begun_ms = host.now_ms();
-    let notes = Notes {
-        until_ms: Some((begun_ms + room_ms, begun_ms + ROOM_MS_MAX)),
-        ..Notes::default()
-    };
-    let sum = |(counter, root): (CounterId, Root)| async move {
-        match sum_world(host, &counter, root, None, wanted, None, notes).await {
-            Some(sum) => Ok((!sum.has_lapsed(host.now_ms())).then_some((counter, sum))),
-            // Ended and created again between listing and summing: read it by itself.
-            None => {
-                let again = Read {
-                    counter: counter.clone(),
-                    datacenter: None,
-                    wanted,
-                };
-                Ok(self::read(host, Ok(again), None, notes)
-                    .await?
-                    .map(|sum| (counter, sum)))
-            }
-        }
-    };
-    let sums: Vec<Result<Option<_>, Fault>> =
-        all_settled(roots.into_iter().map(sum), LEADS_AT_ONCE).await;
-    sums.into_iter().filter_map(Result::transpose).collect()
 }

@@ -41,7 +41,7 @@ pub async fn fetch_now(context: &RequestContext, question: &Question) -> Result<
     let sum = call(&context.host, &drained).await.map_err(unread)?;
     context
         .visitor()
-        .note_calls(sum.as_ref().map_or(0, cells_of));
+        .note_calls(sum.as_ref().map_or(0, GlobalSum::cells));
     let freshness = Freshness {
         as_of_ms,
         now_ms: context.host.now_ms(),
@@ -51,13 +51,6 @@ pub async fn fetch_now(context: &RequestContext, question: &Question) -> Result<
         sum: sum.map(Rc::new),
         freshness,
     })
-}
-
-/// How many cells were asked for a sum, at most.
-pub fn cells_of(sum: &GlobalSum) -> u64 {
-    let parts = sum.datacenters.iter().map(|(_, part)| part.as_ref());
-    let cells = parts.map(|part| part.map_or(1, |part| part.cells.len().max(1)));
-    u64::try_from(cells.sum::<usize>()).unwrap_or(u64::MAX)
 }
 
 /// What a reader is told of a fault: unlike a write it may simply be tried again.
@@ -154,7 +147,7 @@ pub async fn fetch_shared(
     };
     let sum = fetched.map_err(unread)?;
     if let Some(payer) = payer {
-        payer.note_calls(sum.as_deref().map_or(0, cells_of));
+        payer.note_calls(sum.as_deref().map_or(0, GlobalSum::cells));
     }
     Ok(Seen { sum, freshness })
 }

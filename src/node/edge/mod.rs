@@ -20,7 +20,8 @@
 //! | [`health`] | whether this edge can do its work |
 //! | [`hyll`] | unique elements from and for Redis |
 //! | [`read_cache`] | what default reads share |
-//! | [`mod@aggregate`] | sums of all counters whose names begin alike |
+//! | [`mod@aggregate`] | sums and histories of all counters whose names begin alike |
+//! | [`gathered`] | how those that ask for such share what takes many calls |
 //! | [`administration`] | settings, endings |
 //! | [`listing`] | counters by their names |
 //! | [`live`] | streams of what is watched |
@@ -50,6 +51,7 @@ mod embeds;
 mod fetch;
 mod files;
 mod flush_sender;
+mod gathered;
 mod hash_keys;
 mod health;
 mod hyll;

@@ -20,7 +20,7 @@ use crate::protocol::public::{Freshness, Told};
 use crate::protocol::query::{Query, Window};
 use crate::protocol::version::{Version, not_reached};
 
-pub use super::fetch::{Seen, cells_of, see, unread};
+pub use super::fetch::{Seen, see, unread};
 
 /// How long a reader waits for a version, from when it asked. Only its first sum may take longer, as any
 /// read may: a datacenter that hangs is given up after 3 s, and then there is something to tell.
@@ -241,7 +241,7 @@ async fn explained(
     let explained = call(&context.host, &Explain { read, strong }).await;
     drop(waiting);
     let Explained { sum, way } = explained.map_err(unread)?.ok_or_else(|| not_found(&id))?;
-    context.visitor().note_calls(cells_of(&sum));
+    context.visitor().note_calls(sum.cells());
     let freshness = Freshness {
         as_of_ms,
         now_ms: context.host.now_ms(),

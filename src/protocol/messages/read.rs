@@ -15,7 +15,6 @@ use crate::protocol::names::Address;
 calls! {
     List => Vec<(CounterId, Root)>, "/list", |it| Address::Directory(it.partition);
     Read => Option<GlobalSum>, "/read", |_| Address::Aggregator;
-    ReadMany => Vec<(CounterId, GlobalSum)>, "/read-many", |_| Address::Aggregator;
     Measure => Snapshot, "/measure", |_| Address::Aggregator;
     CheckStorage => Option<Ailment>, "/check-storage", |it| Address::Directory(it.partition);
 }
@@ -172,6 +171,13 @@ impl GlobalSum {
         ttl.is_some_and(|ttl| now_ms >= ttl.expires_at_ms(last_write_ms))
     }
 
+    /// How many cells were asked for it, at most.
+    pub fn cells(&self) -> u64 {
+        let parts = self.datacenters.iter().map(|(_, part)| part.as_ref());
+        let cells = parts.map(|part| part.map_or(1, |part| part.cells.len().max(1)));
+        u64::try_from(cells.sum::<usize>()).unwrap_or(u64::MAX)
+    }
+
     /// Joins the unique elements of all datacenters, which nobody tells apart: 100 times 381 KB travel as 381 KB.
     pub fn join_uniques(&mut self) {
         for part in self
@@ -190,13 +196,6 @@ impl GlobalSum {
     pub fn is_asked(&self) -> bool {
         self.parts().all(|part| part.origin == Origin::Asked)
     }
-}
-
-/// Edge → aggregator: sum every counter whose name begins with `prefix`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReadMany {
-    /// The prefix.
-    pub prefix: String,
 }
 
 /// Edge → aggregator: the counters of the isolate that answers.

@@ -1,15 +1,18 @@
-//! Messages about many counters, answered by what partitions of the directory have been told, without a call to a counter.
+//! Messages about many counters: their sums, and what partitions of the directory have been told of them, without a call to a counter.
 
 use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::core::cluster::total::CounterTotal;
-use crate::core::counter::id::CounterId;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::merge::Range;
 use crate::protocol::names::Address;
+use crate::protocol::public::Aggregate;
 
 calls! {
     ListRows => Vec<Row>, "/list-rows", |it| Address::Directory(it.partition);
     ListAll => Listed, "/list-all-rows", |_| Address::Aggregator;
+    SumMany => Aggregate, "/sum-many", |_| Address::Aggregator;
 }
 
 /// A counter, and what is known of it where that was asked for.
@@ -61,6 +64,19 @@ pub struct ListAll {
     pub limit: u32,
     /// Whether to tell what is known of each.
     pub values: bool,
+}
+
+/// Edge → aggregator: sum every counter whose name begins with `prefix`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SumMany {
+    /// The prefix.
+    pub prefix: String,
+    /// Only what this datacenter has counted.
+    pub datacenter: Option<Datacenter>,
+    /// Name these buckets.
+    pub history: Option<Range>,
+    /// When the edge began to ask, unix milliseconds.
+    pub begun_ms: i64,
 }
 
 /// Counters of all partitions that answered.

@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `aggregate` | all counters whose names begin alike |
 //! | `distribution` | how samples are distributed |
 //! | `explain` | how a counter's sum was made |
 //! | `hyll` | unique elements as Redis has them |
@@ -17,7 +18,7 @@
 use serde::Serialize;
 
 use super::bounds::KEY_MS_MAX;
-use super::messages::{DeadLetters, Flushed, GlobalSum};
+use super::messages::{DeadLetters, Flushed};
 use super::names::CellAddress;
 use super::order::in_order;
 use super::problem::Code;
@@ -27,6 +28,7 @@ use crate::core::counter::queue::Death;
 use crate::core::counter::total::Value;
 use crate::core::sketch::HashId;
 
+mod aggregate;
 mod distribution;
 mod explain;
 mod hyll;
@@ -37,6 +39,7 @@ mod rounding;
 mod told;
 mod union;
 
+pub use aggregate::Aggregate;
 pub use hyll::{hyll_of, imported_json, not_of_redis, parse_hyll};
 pub use listing::list_json;
 pub use number::{Estimate, Exact};
@@ -180,62 +183,6 @@ pub fn deleted_json(id: &CounterId, pending: &[Datacenter]) -> String {
         status: "deleted",
         pending_datacenters: pending,
     })
-}
-
-/// The sum of all counters whose names begin alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Aggregate {
-    counters: u64,
-    value: Value,
-    is_complete: bool,
-    as_of_ms: i64,
-}
-
-impl Aggregate {
-    /// The sum of these, of a fetch that began then.
-    pub fn new(sums: &[(CounterId, GlobalSum)], begun_ms: i64) -> Self {
-        let freshness = Freshness {
-            as_of_ms: begun_ms,
-            now_ms: begun_ms,
-            fresh: true,
-        };
-        let empty = Self {
-            counters: 0,
-            value: Value::default(),
-            is_complete: true,
-            as_of_ms: begun_ms,
-        };
-        sums.iter().fold(empty, |all, (id, sum)| {
-            let told = Told::new(id, sum, freshness);
-            Self {
-                counters: all.counters + 1,
-                value: all.value.plus(told.value()),
-                is_complete: all.is_complete && told.is_exact(),
-                as_of_ms: all.as_of_ms.min(told.as_of_ms()),
-            }
-        })
-    }
-
-    /// The JSON of `GET /counters/{prefix}*/aggregate`; `is_fresh` says that the fetch began after the reader had asked.
-    pub fn to_json(&self, prefix: &str, is_fresh: bool, now_ms: i64, strings: bool) -> String {
-        #[derive(Serialize)]
-        struct AggregateView<'a> {
-            prefix: &'a str,
-            counters: u64,
-            value: Exact,
-            exact: bool,
-            as_of: i64,
-            staleness_ms: i64,
-        }
-        to_json(&AggregateView {
-            prefix,
-            counters: self.counters,
-            value: Exact::new(self.value, strings),
-            exact: is_fresh && self.is_complete,
-            as_of: self.as_of_ms,
-            staleness_ms: now_ms.saturating_sub(self.as_of_ms).max(0),
-        })
-    }
 }
 
 /// None of the types above can fail to be written; an empty object would only show in a test.

@@ -1,5 +1,7 @@
 //! One counter's sum, as it is told.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::number::{Estimate, Exact};
@@ -326,27 +328,18 @@ impl<'a> Told<'a> {
         self.sum.datacenters.iter().map(view).collect()
     }
 
+    /// Non-empty buckets, where they were asked for.
+    pub fn points(&self) -> &BTreeMap<i64, u128> {
+        &self.total.points
+    }
+
+    /// From when those are complete; `i64::MIN` where nothing was let go.
+    pub fn kept_from(&self) -> i64 {
+        self.total.kept_from
+    }
+
     /// The JSON of `GET /counters/{id}/history`.
     pub fn history_json(&self, range: Range, strings: bool) -> String {
-        let width = range.step.seconds();
-        let kept_from = self.total.kept_from;
-        let step = match width {
-            1 => "1s",
-            60 => "1m",
-            3_600 => "1h",
-            _ => "1d",
-        };
-        let mut points = Vec::new();
-        let mut start = range.from;
-        while start <= range.to {
-            let count = self.total.points.get(&start).copied().unwrap_or(0);
-            let known = start >= kept_from;
-            points.push((
-                start,
-                known.then(|| Exact::new(Value::new(count, 0), strings)),
-            ));
-            start += width;
-        }
         #[derive(Serialize)]
         struct HistoryView<'a> {
             id: &'a CounterId,
@@ -355,16 +348,47 @@ impl<'a> Told<'a> {
             exact: bool,
             as_of: i64,
             staleness_ms: i64,
-            points: Vec<(i64, Option<Exact>)>,
+            points: Vec<Point>,
         }
         to_json(&HistoryView {
             id: self.id,
-            step,
-            kept_from: (kept_from != i64::MIN).then_some(kept_from),
+            step: step_name(range),
+            kept_from: (self.kept_from() != i64::MIN).then(|| self.kept_from()),
             exact: self.is_exact(),
             as_of: self.as_of_ms(),
             staleness_ms: self.staleness_ms(),
-            points,
+            points: points_of(self.points(), self.kept_from(), range, strings),
         })
+    }
+}
+
+/// A bucket of a history: when it begins, unix seconds, and what was counted in it, if that is known.
+pub(super) type Point = (i64, Option<Exact>);
+
+/// Every bucket of a range, by the non-empty ones: nothing is known of those before `kept_from`.
+pub(super) fn points_of(
+    counted: &BTreeMap<i64, u128>,
+    kept_from: i64,
+    range: Range,
+    strings: bool,
+) -> Vec<Point> {
+    let mut points = Vec::new();
+    let mut start = range.from;
+    while start <= range.to {
+        let count = counted.get(&start).copied().unwrap_or(0);
+        let exact = || Exact::new(Value::new(count, 0), strings);
+        points.push((start, (start >= kept_from).then(exact)));
+        start += range.step.seconds();
+    }
+    points
+}
+
+/// The width of the buckets of a range, as it is asked for.
+pub(super) fn step_name(range: Range) -> &'static str {
+    match range.step.seconds() {
+        1 => "1s",
+        60 => "1m",
+        3_600 => "1h",
+        _ => "1d",
     }
 }

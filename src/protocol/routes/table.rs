@@ -25,6 +25,9 @@ macro_rules! route_table {
                 Right::Counter(Scope::Admin, id.as_str()) => administration::set(context, id).await;
             Reset(id: CounterId) "POST" "/counters/{id}/reset" "reset"
                 Right::Counter(Scope::Admin, id.as_str()) => administration::reset(context, id).await;
+            // Before the counter whose id ends in a star: that is written %2A.
+            PrefixHistory(prefix: String) "GET" "/counters/{prefix}*/history" "prefix_history"
+                Right::Counter(Scope::Read, prefix) => aggregate::history(context, prefix).await;
             History(id: CounterId) "GET" "/counters/{id}/history" "history"
                 Right::Counter(Scope::Read, id.as_str()) => read::history(context, id).await;
             Distribution(id: CounterId) "GET" "/counters/{id}/distribution" "distribution"

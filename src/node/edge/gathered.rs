@@ -1,0 +1,218 @@
+//! What many readers of an isolate ask for, and what takes many calls: sums, histories and tops of prefixes.
+//!
+//! Invariant: readers that ask the same share a fetch that is under way in this isolate, or one that began a moment ago; each is told
+//! whether it began after it had asked.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+
+use super::read::unread;
+use super::request_context::RequestContext;
+use crate::core::counter::bounded_map::BoundedMap;
+use crate::host::{Host, State};
+use crate::node::shared::call_within;
+use crate::node::shared::metrics;
+use crate::protocol::messages::{Fault, SumMany, encode};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::DIRECTORY_PARTITIONS;
+use crate::protocol::problem::Problem;
+use crate::protocol::public::Aggregate;
+
+/// How long a fetch may take: a sum opens every cell of up to 5,000 counters.
+const FETCH_MS_MAX: u64 = 45_000;
+
+/// Answers that are shared: at most 400 KB each, a history of 10,000 points.
+const SHARED_MAX: usize = 64;
+
+/// How often a reader looks for a fetch that another request began: it takes 20 ms or more.
+const LOOK_EVERY_MS: u64 = 5;
+
+/// What is asked of many counters.
+#[derive(Clone, Debug)]
+pub enum Asked {
+    /// Their sum, or their history.
+    Sum(SumMany),
+}
+
+/// What was answered.
+#[derive(Clone, Debug)]
+pub enum Gathered {
+    /// A sum or a history.
+    Sum(Aggregate),
+}
+
+impl Asked {
+    /// Names it, whenever it is asked.
+    fn key(&self) -> Result<Vec<u8>, Fault> {
+        match self {
+            Self::Sum(asked) => encode(&SumMany {
+                begun_ms: 0,
+                ..asked.clone()
+            }),
+        }
+    }
+
+    async fn fetch(self, host: &Host, begun_ms: i64) -> Result<Gathered, Fault> {
+        match self {
+            Self::Sum(asked) => {
+                let asked = SumMany { begun_ms, ..asked };
+                let sum = call_within(host, &asked, FETCH_MS_MAX).await?;
+                Ok(Gathered::Sum(sum))
+            }
+        }
+    }
+}
+
+impl Gathered {
+    /// How many calls it took besides those of partitions.
+    fn calls(&self) -> u64 {
+        match self {
+            Self::Sum(sum) => sum.cells(),
+        }
+    }
+}
+
+type Fetched = Result<Rc<Gathered>, Fault>;
+
+struct Shared {
+    begun_ms: i64,
+    shared_ms: i64,
+    /// `None` while it is being fetched.
+    fetched: Option<Fetched>,
+}
+
+impl Shared {
+    /// Whether it may be given to a reader that asks now. A fault is told to those who wait for it alone.
+    fn is_in_use(&self, now_ms: i64) -> bool {
+        let most_ms = match &self.fetched {
+            None => i64::try_from(FETCH_MS_MAX).unwrap_or(i64::MAX),
+            Some(Ok(_)) => self.shared_ms,
+            Some(Err(_)) => return false,
+        };
+        now_ms - self.begun_ms <= most_ms
+    }
+}
+
+/// What this isolate shares.
+struct Answers(RefCell<BoundedMap<Vec<u8>, Shared, SHARED_MAX>>);
+
+impl State for Answers {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+/// What was gathered, and whether that began after its reader had asked.
+pub struct Found {
+    /// What was gathered.
+    pub gathered: Rc<Gathered>,
+    /// Whether no other reader had begun it.
+    pub is_own: bool,
+}
+
+/// Gathers now, or takes what another reader of this isolate has begun to gather at most `shared_ms` ago; `None` for now.
+///
+/// # Errors
+/// `quota-exceeded`, `unavailable`, and what the calls are refused with.
+pub async fn gather(
+    context: &RequestContext,
+    asked: Asked,
+    shared_ms: Option<i64>,
+) -> Result<Found, Problem> {
+    let host = &context.host;
+    let key = asked.key()?;
+    let waiting = context.waiting();
+    let joined = match shared_ms {
+        Some(_) => join(host, &key).await,
+        None => None,
+    };
+    let metric = match joined {
+        Some(_) => Metric::ReadCacheHit,
+        None => Metric::ReadCacheMiss,
+    };
+    metrics::count(host, metric);
+    let is_own = joined.is_none();
+    let fetched = match joined {
+        Some(fetched) => fetched,
+        None => fetch(context, asked, key, shared_ms).await?,
+    };
+    drop(waiting);
+    let gathered = fetched.map_err(unread)?;
+    Ok(Found { gathered, is_own })
+}
+
+/// What another request fetches now, or has fetched a moment ago.
+async fn join(host: &Host, key: &[u8]) -> Option<Fetched> {
+    let answers = host.state::<Answers>();
+    let look = |begun_ms: Option<i64>| {
+        let all = answers.0.borrow();
+        let known = all.get(key)?;
+        let is_it = match begun_ms {
+            Some(begun_ms) => known.begun_ms == begun_ms,
+            None => known.is_in_use(host.now_ms()),
+        };
+        is_it.then(|| (known.begun_ms, known.fetched.clone()))
+    };
+    let asked_ms = host.now_ms();
+    let (begun_ms, mut fetched) = look(None)?;
+    while fetched.is_none() && host.now_ms().abs_diff(asked_ms) <= FETCH_MS_MAX {
+        host.sleep_ms(LOOK_EVERY_MS).await;
+        (_, fetched) = look(Some(begun_ms))?;
+    }
+    fetched
+}
+
+/// Gathers now, for others too where it is shared.
+async fn fetch(
+    context: &RequestContext,
+    asked: Asked,
+    key: Vec<u8>,
+    shared_ms: Option<i64>,
+) -> Result<Fetched, Problem> {
+    context.visitor().read(DIRECTORY_PARTITIONS.into())?;
+    let begun_ms = context.host.now_ms();
+    if let Some(shared_ms) = shared_ms {
+        begin(&context.host, &key, begun_ms, shared_ms);
+    }
+    let host = context.host.clone();
+    let (done, doing) = oneshot::channel();
+    // Others wait for it too, so it goes on if this client hangs up.
+    context.wait_until(async move {
+        let fetched = asked.fetch(&host, begun_ms).await.map(Rc::new);
+        if shared_ms.is_some() {
+            end(&host, &key, begun_ms, &fetched);
+        }
+        let _ = done.send(fetched);
+    });
+    let late = || Err(Fault::Unavailable("the read took too long".to_owned()));
+    let fetched = doing.await.unwrap_or_else(|_| late());
+    if let Ok(gathered) = &fetched {
+        context.visitor().note_calls(gathered.calls());
+    }
+    Ok(fetched)
+}
+
+fn begin(host: &Host, key: &Vec<u8>, begun_ms: i64, shared_ms: i64) {
+    let answers = host.state::<Answers>();
+    let mut all = answers.0.borrow_mut();
+    all.retain(|known| known.is_in_use(begun_ms));
+    if all.has_room(key) {
+        let new = Shared {
+            begun_ms,
+            shared_ms,
+            fetched: None,
+        };
+        all.insert(key.clone(), new);
+    }
+}
+
+fn end(host: &Host, key: &[u8], begun_ms: i64, fetched: &Fetched) {
+    let answers = host.state::<Answers>();
+    let mut all = answers.0.borrow_mut();
+    let known = all.get_mut(key);
+    if let Some(known) = known.filter(|known| known.begun_ms == begun_ms) {
+        known.fetched = Some(fetched.clone());
+    }
+}

@@ -1,0 +1,143 @@
+//! All counters whose names begin alike, as one.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::number::Exact;
+use super::to_json;
+use super::told::{Freshness, Point, Told, points_of, step_name};
+use crate::core::counter::id::CounterId;
+use crate::core::counter::merge::Range;
+use crate::core::counter::total::Value;
+use crate::protocol::messages::GlobalSum;
+use crate::protocol::order::in_order;
+
+/// The sum of all counters whose names begin alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aggregate {
+    counters: u64,
+    value: Value,
+    is_complete: bool,
+    begun_ms: i64,
+    as_of_ms: i64,
+    /// Non-empty buckets, where they were asked for.
+    points: BTreeMap<i64, u128>,
+    kept_from: i64,
+    /// How many cells were asked, at most.
+    cells: u64,
+    missing_partitions: Vec<u32>,
+}
+
+impl Aggregate {
+    /// The sum of none, of a fetch that began then.
+    pub fn new(begun_ms: i64) -> Self {
+        Self {
+            counters: 0,
+            value: Value::default(),
+            is_complete: true,
+            begun_ms,
+            as_of_ms: begun_ms,
+            points: BTreeMap::new(),
+            kept_from: i64::MIN,
+            cells: 0,
+            missing_partitions: Vec::new(),
+        }
+    }
+
+    /// Adds a counter.
+    pub fn add(&mut self, id: &CounterId, sum: &GlobalSum) {
+        let freshness = Freshness {
+            as_of_ms: self.begun_ms,
+            now_ms: self.begun_ms,
+            fresh: true,
+        };
+        let told = Told::new(id, sum, freshness);
+        self.counters += 1;
+        self.value = self.value.plus(told.value());
+        self.is_complete = self.is_complete && told.is_exact();
+        self.as_of_ms = self.as_of_ms.min(told.as_of_ms());
+        self.cells = self.cells.saturating_add(sum.cells());
+        for (start, count) in told.points() {
+            let held = self.points.entry(*start).or_insert(0);
+            *held = held.saturating_add(*count);
+        }
+        self.kept_from = self.kept_from.max(told.kept_from());
+    }
+
+    /// Notes partitions of the directory whose counters are not in it: nothing is promised of those.
+    pub fn lacks(&mut self, partitions: impl IntoIterator<Item = u32>) {
+        self.missing_partitions.extend(partitions);
+        if !self.missing_partitions.is_empty() {
+            self.is_complete = false;
+            self.as_of_ms = 0;
+            let missing = std::mem::take(&mut self.missing_partitions);
+            self.missing_partitions = in_order(missing, Ord::cmp);
+            self.missing_partitions.dedup();
+        }
+    }
+
+    /// How many cells were asked for it, at most.
+    pub fn cells(&self) -> u64 {
+        self.cells
+    }
+
+    /// The JSON of `GET /counters/{prefix}*/aggregate`; `is_fresh` says that the fetch began after the reader had asked.
+    pub fn to_json(&self, prefix: &str, is_fresh: bool, now_ms: i64, strings: bool) -> String {
+        #[derive(Serialize)]
+        struct AggregateView<'a> {
+            prefix: &'a str,
+            counters: u64,
+            value: Exact,
+            exact: bool,
+            as_of: i64,
+            staleness_ms: i64,
+            #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+            missing_partitions: &'a [u32],
+        }
+        to_json(&AggregateView {
+            prefix,
+            counters: self.counters,
+            value: Exact::new(self.value, strings),
+            exact: is_fresh && self.is_complete,
+            as_of: self.as_of_ms,
+            staleness_ms: now_ms.saturating_sub(self.as_of_ms).max(0),
+            missing_partitions: &self.missing_partitions,
+        })
+    }
+
+    /// The JSON of `GET /counters/{prefix}*/history`.
+    pub fn history_json(
+        &self,
+        prefix: &str,
+        range: Range,
+        is_fresh: bool,
+        now_ms: i64,
+        strings: bool,
+    ) -> String {
+        #[derive(Serialize)]
+        struct HistoryView<'a> {
+            prefix: &'a str,
+            counters: u64,
+            step: &'static str,
+            kept_from: Option<i64>,
+            exact: bool,
+            as_of: i64,
+            staleness_ms: i64,
+            #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+            missing_partitions: &'a [u32],
+            points: Vec<Point>,
+        }
+        to_json(&HistoryView {
+            prefix,
+            counters: self.counters,
+            step: step_name(range),
+            kept_from: (self.kept_from != i64::MIN).then_some(self.kept_from),
+            exact: is_fresh && self.is_complete,
+            as_of: self.as_of_ms,
+            staleness_ms: now_ms.saturating_sub(self.as_of_ms).max(0),
+            missing_partitions: &self.missing_partitions,
+            points: points_of(&self.points, self.kept_from, range, strings),
+        })
+    }
+}
