@@ -72,7 +72,10 @@ pub use queue::{
 };
 pub use read::{CheckStorage, GlobalSum, List, Measure, Read, Wanted};
 pub use secrets::{GetSecrets, RotateKey, Secrets};
-pub use totals::{KnownTotal, KnownUniques, ListAll, ListRows, Listed, Row, SumMany};
+pub use totals::{
+    AmountOf, AskTop, By, KnownTotal, KnownUniques, ListAll, ListRows, Listed, Order, PartitionTop,
+    Row, Since, SumMany, Sums, Top, TopOf, TopRow,
+};
 
 calls! {
     Flush => Flushed, "/flush", |it| Address::Cell(&it.to);

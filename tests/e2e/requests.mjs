@@ -125,6 +125,8 @@ export class Requests {
     // What is kept, and for how long, depends on the clock: the description says so in words.
     if ("at" in given) given.at = BigInt(now - between(this.random, 0, 3_600));
     if ("at" in given && "window" in given) given.window = BigInt(between(this.random, 1, 86_400));
+    // A window is of counts: the description says so in words, too.
+    if ("by" in given && "window" in given) given.by = "count";
     if ("from" in given || "to" in given) {
       given.to = BigInt(now - between(this.random, 0, YEAR_SECONDS));
       given.from = given.to - BigInt(between(this.random, 0, 9_999));

@@ -20,12 +20,13 @@ use tally::core::counter::settings::{Settings, Ttl, TtlMode};
 use tally::core::counter::total::Value;
 use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
-    Append, Ask, Call, Check, CheckStorage, Claim, Close, Configure, Count, DeletePolicy, Drain,
-    EndReservation, Explain, Fault, FindClaims, Flush, Flushed, GetPolicy, GetSecrets, HandOver,
-    Held, Hello, Keep, Lease, LetInboxesGo, List, ListAll, ListPolicies, ListRows, LookUp, MayHold,
-    Measure, Operate, Push, PutPolicy, Read, ReadDead, ReadDrained, Recall, RecallLease, Register,
-    RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal, SentOn, Settle, Sum,
-    SumExplained, SumMany, Suspend, TakeOver, ViewOf, WatchLead, decode, encode,
+    AmountOf, Append, Ask, AskTop, Call, Check, CheckStorage, Claim, Close, Configure, Count,
+    DeletePolicy, Drain, EndReservation, Explain, Fault, FindClaims, Flush, Flushed, GetPolicy,
+    GetSecrets, HandOver, Held, Hello, Keep, Lease, LetInboxesGo, List, ListAll, ListPolicies,
+    ListRows, LookUp, MayHold, Measure, Operate, Push, PutPolicy, Read, ReadDead, ReadDrained,
+    Recall, RecallLease, Register, RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal,
+    SentOn, Settle, Sum, SumExplained, SumMany, Suspend, TakeOver, TopOf, ViewOf, WatchLead,
+    decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -280,6 +281,9 @@ fn each_call_has_its_own_path() {
         (ReadDrained::PATH, "/read-drained"),
         (Read::PATH, "/read"),
         (SumMany::PATH, "/sum-many"),
+        (TopOf::PATH, "/top-of"),
+        (AmountOf::PATH, "/amount-of"),
+        (AskTop::PATH, "/top"),
         (ListAll::PATH, "/list-all-rows"),
         (ListRows::PATH, "/list-rows"),
         (Check::PATH, "/limit-check"),

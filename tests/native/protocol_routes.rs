@@ -41,6 +41,8 @@ fn every_call_is_found() {
             Route::Distribution(id("a")),
         ),
         ("GET", "/counters", Route::List),
+        ("GET", "/top", Route::Top),
+        ("GET", "/counters/a/rank", Route::Rank(id("a"))),
         ("GET", "/counters/a%2A/history", Route::History(id("a*"))),
         (
             "GET",

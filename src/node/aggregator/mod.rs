@@ -6,6 +6,7 @@
 pub mod consumer;
 mod explain;
 mod many;
+mod top;
 
 use self::explain::{Notes, ask_inbox, ask_lead, ask_root};
 
@@ -22,8 +23,8 @@ use crate::node::shared::metrics;
 use crate::node::shared::open_objects;
 use crate::protocol::known;
 use crate::protocol::messages::{
-    DatacenterSum, Drain, Explain, Fault, GlobalSum, ListAll, LookUp, Measure, Read, ReadDrained,
-    Settle, Sum, SumMany, ViewOf, Viewed, Wanted,
+    AskTop, DatacenterSum, Drain, Explain, Fault, GlobalSum, ListAll, LookUp, Measure, Read,
+    ReadDrained, Settle, Sum, SumMany, ViewOf, Viewed, Wanted,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
@@ -48,6 +49,7 @@ pub async fn answer(host: &Host, arrived: &Arrived) -> Reply {
         ReadDrained => read_drained(host, asked, Notes::default()).await,
         SumMany => many::sum_many(host, asked).await,
         ListAll => many::list_all(host, asked).await,
+        AskTop => top::top(host, asked).await,
         Measure => asked.map(|_| metrics::snapshot(host)),
     })
 }

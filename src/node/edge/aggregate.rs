@@ -1,11 +1,12 @@
 //! Sums and histories of all counters whose names begin alike.
 
-use super::gathered::{Asked, Found, Gathered, gather};
+use super::gathered::{Asked, Gathered, gather, mixed_up};
 use super::read_cache::VIEW_MS_MAX;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::protocol::messages::SumMany;
 use crate::protocol::problem::Problem;
+use crate::protocol::public::Aggregate;
 use crate::protocol::query::Query;
 
 /// How old a sum may be that others are given: as any default read.
@@ -22,10 +23,11 @@ pub async fn aggregate(context: &RequestContext, prefix: String) -> Result<Answe
         prefix: prefix.clone(),
         ..SumMany::default()
     };
-    let Found { gathered, is_own } = sum(context, asked, query.is_strong()?).await?;
-    let Gathered::Sum(sum) = &*gathered;
+    let (gathered, is_own) = sum(context, asked, query.is_strong()?).await?;
     let now_ms = context.host.now_ms();
-    Ok(Answer::json(sum.to_json(&prefix, is_own, now_ms, strings)))
+    Ok(Answer::json(
+        gathered.to_json(&prefix, is_own, now_ms, strings),
+    ))
 }
 
 /// `GET /counters/{prefix}*/history`.
@@ -43,14 +45,21 @@ pub async fn history(context: &RequestContext, prefix: String) -> Result<Answer,
         history: Some(range),
         begun_ms: 0,
     };
-    let Found { gathered, is_own } = sum(context, asked, query.is_strong()?).await?;
-    let Gathered::Sum(sum) = &*gathered;
+    let (gathered, is_own) = sum(context, asked, query.is_strong()?).await?;
     let now_ms = context.host.now_ms();
-    let json = sum.history_json(&prefix, range, is_own, now_ms, strings);
+    let json = gathered.history_json(&prefix, range, is_own, now_ms, strings);
     Ok(Answer::json(json))
 }
 
-async fn sum(context: &RequestContext, asked: SumMany, is_strong: bool) -> Result<Found, Problem> {
+async fn sum(
+    context: &RequestContext,
+    asked: SumMany,
+    is_strong: bool,
+) -> Result<(Aggregate, bool), Problem> {
     let shared_ms = (!is_strong).then_some(SHARED_MS_MAX);
-    gather(context, Asked::Sum(asked), shared_ms).await
+    let found = gather(context, Asked::Sum(asked), shared_ms).await?;
+    match &*found.gathered {
+        Gathered::Sum(sum) => Ok((sum.clone(), found.is_own)),
+        Gathered::Top(..) => Err(mixed_up()),
+    }
 }

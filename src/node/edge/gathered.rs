@@ -12,12 +12,12 @@ use super::read::unread;
 use super::request_context::RequestContext;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::host::{Host, State};
-use crate::node::shared::call_within;
 use crate::node::shared::metrics;
-use crate::protocol::messages::{Fault, SumMany, encode};
+use crate::node::shared::{call, call_within};
+use crate::protocol::messages::{AskTop, Fault, SumMany, Top, encode};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::DIRECTORY_PARTITIONS;
-use crate::protocol::problem::Problem;
+use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Aggregate;
 
 /// How long a fetch may take: a sum opens every cell of up to 5,000 counters.
@@ -34,6 +34,8 @@ const LOOK_EVERY_MS: u64 = 5;
 pub enum Asked {
     /// Their sum, or their history.
     Sum(SumMany),
+    /// The first of them, or where one of them stands.
+    Top(AskTop),
 }
 
 /// What was answered.
@@ -41,6 +43,8 @@ pub enum Asked {
 pub enum Gathered {
     /// A sum or a history.
     Sum(Aggregate),
+    /// The first of an order, and when that was asked for, unix milliseconds.
+    Top(Top, i64),
 }
 
 impl Asked {
@@ -51,6 +55,7 @@ impl Asked {
                 begun_ms: 0,
                 ..asked.clone()
             }),
+            Self::Top(asked) => encode(asked),
         }
     }
 
@@ -61,6 +66,7 @@ impl Asked {
                 let sum = call_within(host, &asked, FETCH_MS_MAX).await?;
                 Ok(Gathered::Sum(sum))
             }
+            Self::Top(asked) => Ok(Gathered::Top(call(host, &asked).await?, begun_ms)),
         }
     }
 }
@@ -70,6 +76,7 @@ impl Gathered {
     fn calls(&self) -> u64 {
         match self {
             Self::Sum(sum) => sum.cells(),
+            Self::Top(..) => 0,
         }
     }
 }
@@ -141,6 +148,11 @@ pub async fn gather(
     drop(waiting);
     let gathered = fetched.map_err(unread)?;
     Ok(Found { gathered, is_own })
+}
+
+/// Where a question was answered as another kind of question: two that are told apart have one name.
+pub fn mixed_up() -> Problem {
+    Problem::new(Code::Internal, "two questions have one name")
 }
 
 /// What another request fetches now, or has fetched a moment ago.

@@ -21,6 +21,7 @@
 //! | [`hyll`] | unique elements from and for Redis |
 //! | [`read_cache`] | what default reads share |
 //! | [`mod@aggregate`] | sums and histories of all counters whose names begin alike |
+//! | [`mod@top`] | which counters have most |
 //! | [`gathered`] | how those that ask for such share what takes many calls |
 //! | [`administration`] | settings, endings |
 //! | [`listing`] | counters by their names |
@@ -74,6 +75,7 @@ mod repeated_checks;
 mod request_context;
 mod resolved_check;
 mod respond;
+mod top;
 mod unique_elements;
 mod uniques;
 mod visitors;

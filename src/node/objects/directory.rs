@@ -30,9 +30,9 @@ use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
-    CheckStorage, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, GetSecrets, Keep,
+    AmountOf, CheckStorage, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, GetSecrets, Keep,
     LetInboxesGo, List, ListPolicies, ListRows, LookUp, Operate, Push, PutPolicy, Register,
-    RegisterInbox, RotateKey, Secrets, Settle, ViewOf, Viewed,
+    RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed,
 };
 use crate::protocol::names::TABLET_COUNT;
 
@@ -112,6 +112,8 @@ impl Shell for Directory {
             CheckStorage => asked.map(|_| self.ailment()),
             List => self.ready(asked).and_then(|asked| self.roots.list(asked)),
             ListRows => self.when_ready(asked, |asked| self.listings.rows(asked)).await,
+            TopOf => self.when_ready(asked, |asked| self.listings.top(asked)).await,
+            AmountOf => self.ready(asked).and_then(|asked| self.listings.amount(asked)),
             Push => self.ready(asked).and_then(|asked| self.push(asked)),
             ViewOf => self.ready(asked).and_then(|asked| self.view(&asked)),
             GetPolicy => self.ready(asked).and_then(|asked| self.policies.get(&asked.name)),

@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use super::directory_totals::{DirectoryTotals, known_of};
+use super::directory_totals::{DirectoryTotals, known_of, row_of_known};
 use super::push_receiver::Views;
 use super::root_store::RootStore;
 use super::roots::Roots;
@@ -13,7 +13,9 @@ use crate::core::cluster::root::Root;
 use crate::core::cluster::view::View;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
-use crate::protocol::messages::{Fault, KnownTotal, List, ListRows, Row};
+use crate::protocol::messages::{
+    AmountOf, Fault, KnownTotal, List, ListRows, PartitionTop, Row, TopOf, TopRow,
+};
 
 /// How long the alarm rests between two steps in which the table of totals is made.
 const STEP_MS: i64 = 100;
@@ -80,6 +82,42 @@ impl Listings {
         }
         self.see_to_totals().await?;
         Ok(rows)
+    }
+
+    /// The first counters of an order, and what all of it come to.
+    pub(super) async fn top(&self, asked: TopOf) -> Result<PartitionTop, Fault> {
+        let now_ms = self.host.now_ms();
+        let is_whole = self.see_to_totals().await?;
+        let sums = self.totals.sums(&asked.order, asked.above, now_ms)?;
+        let rows = match asked.limit {
+            0 => Vec::new(),
+            limit => self
+                .totals
+                .top(&asked.order, sums.counters, limit, now_ms)?,
+        };
+        Ok(PartitionTop {
+            rows,
+            sums,
+            is_whole,
+        })
+    }
+
+    /// What a counter has in an order; `None` where there is no such counter.
+    pub(super) fn amount(&self, asked: AmountOf) -> Result<Option<TopRow>, Fault> {
+        let AmountOf { counter, order } = asked;
+        let Some(root) = self.roots.listed(&counter)? else {
+            return Ok(None);
+        };
+        let known = self.totals.amount(&counter, &order, self.host.now_ms())?;
+        if known.is_some() {
+            return Ok(known);
+        }
+        let mut known = self.known_by_view(&counter, &root)?;
+        if order.since.is_some() {
+            // Of times nothing is known.
+            known.total.count = 0.into();
+        }
+        Ok(Some(row_of_known(counter, order.by, known)))
     }
 
     /// What is known of a counter that is not in the table of totals.

@@ -10,6 +10,7 @@
 //! | `live` | a counter, as those who watch it are told |
 //! | `number` | exact numbers of any size, estimates |
 //! | `rounding` | estimates for readers without a key |
+//! | `top` | which counters have most |
 //! | `told` | one counter's sum, as it is told |
 //! | `union` | unique elements of several counters |
 //!
@@ -37,6 +38,7 @@ mod live;
 mod number;
 mod rounding;
 mod told;
+mod top;
 mod union;
 
 pub use aggregate::Aggregate;
@@ -45,6 +47,7 @@ pub use listing::list_json;
 pub use number::{Estimate, Exact};
 pub use rounding::{DIGITS_MAX, Rounding};
 pub use told::{Freshness, SettingsView, Told};
+pub use top::{TopTold, rank_json, top_json};
 pub use union::{intersection_json, union_json, union_of};
 
 /// The JSON of `POST /uniques/rotate`.

@@ -34,6 +34,10 @@ macro_rules! route_table {
                 Right::Counter(Scope::Read, id.as_str()) => distribution::distribution(context, id).await;
             List "GET" "/counters" "list"
                 Right::Named(Scope::Read) => listing::list(context, &caller).await;
+            Top "GET" "/top" "top"
+                Right::Named(Scope::Read) => top::top(context, &caller).await;
+            Rank(id: CounterId) "GET" "/counters/{id}/rank" "rank"
+                Right::Counter(Scope::Read, id.as_str()) => top::rank(context, &caller, id).await;
             Aggregate(prefix: String) "GET" "/counters/{prefix}*/aggregate" "aggregate"
                 Right::Counter(Scope::Read, prefix) => aggregate::aggregate(context, prefix).await;
             ExportHyll(id: CounterId) "GET" "/counters/{id}/uniques/hyll" "hyll_export"

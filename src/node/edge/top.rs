@@ -1,0 +1,87 @@
+//! Which counters have most, and where one of them stands, by what the directory has been told.
+
+use super::gathered::{Asked, Gathered, gather, mixed_up};
+use super::read::not_found;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::core::counter::id::CounterId;
+use crate::protocol::access::Caller;
+use crate::protocol::messages::{AskTop, Order, Top};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::{TopTold, rank_json, top_json};
+use crate::protocol::query::{Query, TopQuery};
+
+/// How old a top may be that others are given, milliseconds: what the directory has been told is older.
+const SHARED_MS_MAX: i64 = 1_000;
+
+/// `GET /top`.
+///
+/// # Errors
+/// `invalid-query`, `quota-exceeded`, `unavailable`.
+pub async fn top(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    let known = ["prefix", "by", "window", "limit", "numbers"];
+    let query = Query::parse(context.query(), &known)?;
+    let limit = query.limit()?;
+    let (top, told) = ask(context, caller, &query, limit, None).await?;
+    Ok(Answer::json(top_json(&top, &told)))
+}
+
+/// `GET /counters/{id}/rank`.
+///
+/// # Errors
+/// `invalid-query`, `counter-not-found`, `quota-exceeded`, `unavailable`.
+pub async fn rank(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &["prefix", "by", "window", "numbers"])?;
+    let prefix = query.get("prefix").unwrap_or_default();
+    if !id.as_str().starts_with(prefix) {
+        let detail = "the id does not begin with prefix, so it has no rank there";
+        return Err(Problem::new(Code::InvalidQuery, detail));
+    }
+    let (top, told) = ask(context, caller, &query, 1, Some(id.clone())).await?;
+    match rank_json(&top, &told) {
+        Some(json) => Ok(Answer::json(json)),
+        None => Err(not_found(&id)),
+    }
+}
+
+async fn ask(
+    context: &RequestContext,
+    caller: &Caller,
+    query: &Query,
+    limit: u32,
+    counter: Option<CounterId>,
+) -> Result<(Top, TopTold), Problem> {
+    let prefix = query.get("prefix").unwrap_or_default().to_owned();
+    caller.may_list(&prefix)?;
+    let TopQuery { by, window, since } = query.top(context.host.now_ms().div_euclid(1_000))?;
+    let strings = query.numbers_as_strings()?;
+    let rounding = context.rounding()?;
+    let asked = AskTop {
+        order: Order {
+            prefix: prefix.clone(),
+            by,
+            since,
+        },
+        limit,
+        counter,
+    };
+    let found = gather(context, Asked::Top(asked), Some(SHARED_MS_MAX)).await?;
+    let Gathered::Top(top, begun_ms) = &*found.gathered else {
+        return Err(mixed_up());
+    };
+    let told = TopTold {
+        prefix,
+        by,
+        window,
+        since,
+        begun_ms: *begun_ms,
+        now_ms: context.host.now_ms(),
+        rounding,
+        strings,
+    };
+    Ok((top.clone(), told))
+}
