@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
-import { each, openWorld, until } from "./world.mjs";
+import { TABLETS, each, openWorld, until } from "./world.mjs";
 
 const COLOS = ["FRA", "GRU", "IAD", "NRT", "SYD"];
 const ROUNDS = 5;
@@ -106,7 +106,7 @@ test("while a counter is watched, a write is in every other datacenter's default
   expect((await world.strong("seen")).exact).toBe(true);
 });
 
-test("what is written once is told to its root within seconds, while its object is open, and is not told again", async () => {
+test.skipIf(TABLETS)("what is written once is told to its root within seconds, while its object is open, and is not told again", async () => {
   world = await openWorld();
   const ids = Array.from({ length: 20 }, (_, index) => `once-${index}`);
   for (const id of ids) await sendEvents(id, "FRA");

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { objectFolder, each, openWorld, until } from "./world.mjs";
+import { TABLETS, each, objectFolder, openWorld, until } from "./world.mjs";
 
 let folder;
 let world;
@@ -72,7 +72,7 @@ async function loseDirectory() {
 
 const keyed = (name, colo) => ({ colo, headers: { "idempotency-key": name } });
 
-test("a counter of one datacenter is whole again with its next keyed write", async () => {
+test.skipIf(TABLETS)("a counter of one datacenter is whole again with its next keyed write", async () => {
   await open();
   await world.add("alone", { delta: 40, unique: "ann" });
   await loseRoots();
@@ -87,7 +87,7 @@ test("a counter of one datacenter is whole again with its next keyed write", asy
   expect(await world.add("alone")).toMatchObject({ value: 43, exact: true });
 });
 
-test("it is whole again with a queued event, and with a setting", async () => {
+test.skipIf(TABLETS)("it is whole again with a queued event, and with a setting", async () => {
   await open();
   await world.add("queued", { delta: 40 });
   await world.add("put", { delta: 50 });
@@ -100,7 +100,7 @@ test("it is whole again with a queued event, and with a setting", async () => {
   expect(await world.strong("put")).toMatchObject({ value: 51, exact: true });
 });
 
-test("datacenters of a lost root come back as they write, and until then nothing is called exact", async () => {
+test.skipIf(TABLETS)("datacenters of a lost root come back as they write, and until then nothing is called exact", async () => {
   await open();
   await world.add("many", { delta: 1 }, { colo: "FRA" });
   await world.add("many", { delta: 20 }, { colo: "IAD" });
@@ -138,7 +138,7 @@ test("the shards of a counter come back with its lead, where the directory is a 
   expect(seen).toMatchObject({ value: 131, exact: true, window: { count: 131 }, datacenters: [{ id: "FRA", shards: 4 }] });
 });
 
-test("a plain write brings a lost root back with its datacenter's next checkpoint", async () => {
+test.skipIf(TABLETS)("a plain write brings a lost root back with its datacenter's next checkpoint", async () => {
   await open();
   await world.add("plain", { delta: 40 });
   await loseRoots();
@@ -147,7 +147,7 @@ test("a plain write brings a lost root back with its datacenter's next checkpoin
   expect(await world.strong("plain")).toMatchObject({ value: 42, exact: true });
 });
 
-test("what was deleted is not found again", async () => {
+test.skipIf(TABLETS)("what was deleted is not found again", async () => {
   await open();
   await world.add("gone", { delta: 40, unique: "ann" }, { colo: "FRA" });
   await world.add("gone", { delta: 40 }, { colo: "IAD" });

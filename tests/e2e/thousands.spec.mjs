@@ -1,6 +1,6 @@
 // One batch that names thousands of counters: all of it is counted, part by part, or nothing; and others are served meanwhile.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { each, openWorld } from "./world.mjs";
+import { TABLETS, each, openWorld } from "./world.mjs";
 
 // A first opening costs 5 to 10 ms on 2 cores, with other specs beside it: 3,200 of them, 32 s.
 const BATCH_MS_MAX = 110_000;
@@ -63,7 +63,7 @@ test("so is one under a key, and what fits is counted once, however often it is 
   expect(seen).toMatchObject({ counters: 130, value: sumOf(part), exact: true });
 });
 
-test("no more counters are opened to be read than may be open: the others are told as of what their datacenter has said last", async () => {
+test.skipIf(TABLETS)("no more counters are opened to be read than may be open: the others are told as of what their datacenter has said last", async () => {
   const small = await openWorld({ vars: { TALLY_OPEN_OBJECTS_MAX: "8" }, edgeVars: { TALLY_OPEN_OBJECTS_MAX: OPEN_OBJECTS_MAX } });
   try {
     const ids = Array.from({ length: 40 }, (_, index) => `read/${index}`);

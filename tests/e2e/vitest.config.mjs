@@ -19,6 +19,8 @@ export default defineConfig({
     projects: [
       // Files share a process, and so the program that runs the service. PLATFORM=miniflare runs them as they are deployed.
       { test: { ...shared, name: "native", env: environment(), include: ["*.spec.mjs"], pool: "threads", isolate: false } },
+      // The same again where the leads of all counters lie in tablets.
+      { test: { ...shared, name: "tablets", env: { ...environment(), TABLETS: "64" }, include: ["*.spec.mjs"], pool: "threads", isolate: false } },
       // Each file has a workerd of its own.
       {
         test: {

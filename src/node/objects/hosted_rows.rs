@@ -175,10 +175,13 @@ impl HostedRows {
 
     /// Sets the tenant's alarm, unless it rings before.
     pub(super) async fn set_alarm_by(&self, at_ms: i64) -> Result<(), Fault> {
-        let at_ms = at_ms
+        let mut at_ms = at_ms
             .saturating_add(ALARM_STEP_MS - 1)
             .div_euclid(ALARM_STEP_MS)
             .saturating_mul(ALARM_STEP_MS);
+        if self.rings_ms.get() == Some(at_ms) {
+            at_ms = at_ms.saturating_add(ALARM_STEP_MS);
+        }
         let set = self.tablet.alarm(&self.counter)?;
         let set = set.filter(|set_ms| self.rings_ms.get() != Some(*set_ms));
         if set.is_none_or(|set_ms| set_ms > at_ms) {

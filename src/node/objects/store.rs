@@ -1,5 +1,8 @@
 //! SQL as the objects use it. Values that JavaScript numbers would not hold are blobs (postcard).
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use crate::host::object::{Object, Rows, Value};
 use crate::protocol::messages::Fault;
 
@@ -11,16 +14,45 @@ pub fn broken(place: &str) -> impl Fn(String) -> Fault + '_ {
     move |error| Fault::Unavailable(format!("storage failed ({place}): {error}"))
 }
 
+/// Those that set the alarm unless it rings before, and are under way: each reads it first, so one that reads before another sets it
+/// would set it to a later time.
+#[derive(Default)]
+struct Setting {
+    under_way: Cell<u32>,
+    /// The earliest time that any of them sets it to, unix milliseconds.
+    earliest_ms: Cell<i64>,
+}
+
+/// One of them, until it is dropped.
+struct UnderWay<'a>(&'a Cell<u32>);
+
+impl<'a> UnderWay<'a> {
+    fn begin(count: &'a Cell<u32>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
 /// The object's database.
 #[derive(Clone)]
 pub struct Store {
     object: Object,
+    setting: Rc<Setting>,
 }
 
 impl Store {
     /// The database of an object.
     pub fn new(object: Object) -> Self {
-        Self { object }
+        Self {
+            object,
+            setting: Rc::default(),
+        }
     }
 
     /// Runs a statement and returns its rows.
@@ -111,13 +143,19 @@ impl Store {
     /// # Errors
     /// As [`Store::set_alarm`].
     pub async fn set_alarm_by(&self, at_ms: i64) -> Result<(), Fault> {
-        let set = self
-            .object
-            .platform()
-            .alarm()
-            .await
-            .map_err(broken("alarm"))?;
-        match set {
+        let Setting {
+            under_way,
+            earliest_ms,
+        } = &*self.setting;
+        let before_ms = match under_way.get() {
+            0 => i64::MAX,
+            _ => earliest_ms.get(),
+        };
+        earliest_ms.set(before_ms.min(at_ms));
+        let _turn = UnderWay::begin(under_way);
+        let set = self.object.platform().alarm().await;
+        let at_ms = earliest_ms.get();
+        match set.map_err(broken("alarm"))? {
             Some(set_ms) if set_ms <= at_ms => Ok(()),
             _ => self.set_alarm(at_ms).await,
         }

@@ -280,14 +280,21 @@ impl Core {
             let rings = tenant.tenancy.as_ref().map(|tenancy| &tenancy.rings_ms);
             rings.inspect(|rings| rings.set(Some(at_ms)));
             tenant.ring().await;
-            rings.inspect(|rings| rings.set(None));
-            (counter, at_ms)
+            (counter, at_ms, tenant)
         };
         let rung = all_settled(due.into_iter().map(ring), RING_AT_ONCE).await;
-        self.rows.turn(&mut || {
+        let noted = self.rows.turn(&mut || {
             let mut all = rung.iter();
-            all.try_for_each(|(counter, at_ms)| self.rows.rung(counter, *at_ms))
-        })?;
+            all.try_for_each(|(counter, at_ms, _)| self.rows.rung(counter, *at_ms))
+        });
+        // Only now: what a tenant sets in between is another alarm.
+        for tenancy in rung
+            .iter()
+            .filter_map(|(.., tenant)| tenant.tenancy.as_ref())
+        {
+            tenancy.rings_ms.set(None);
+        }
+        noted?;
         self.rows.fold()?;
         self.will_fold.set(false);
         let next = self.rows.due(WHOLE_MAX, 1)?;

@@ -1,0 +1,59 @@
+//! Whole services whose counters lie in tablets.
+
+use futures_util::future::join_all;
+use tally_simulation::{ADMIN_KEY, Client, Options, Site, World, deploy};
+
+fn service(seed: u64, settings: &[(&str, &str)]) -> (World, Site) {
+    let world = World::new(seed, Options::default());
+    if std::env::var_os("SEED").is_some() {
+        world.keep_log(true);
+    }
+    deploy(&world);
+    for (name, value) in settings {
+        world.set(name, Some(value));
+    }
+    let site = world.site("FRA", 4);
+    (world, site)
+}
+
+fn client(world: &World, site: Site) -> Client {
+    world.client(site).with_key(ADMIN_KEY)
+}
+
+#[test]
+fn a_hot_counter_splits_out_of_its_tablet_and_comes_back() {
+    let settings = [
+        ("TALLY_TABLETS", "2"),
+        ("TALLY_SPLIT_FLUSHES_PER_SECOND", "10"),
+        ("TALLY_QUIET_MS", "1000"),
+    ];
+    let (world, site) = service(1, &settings);
+    let clients: Vec<Client> = (0..16).map(|_| client(&world, site)).collect();
+    let shards = || {
+        let read = world.run(clients[0].get("/counters/hot?consistency=strong"));
+        let read = read.expect("no fault").json();
+        assert_eq!(read["exact"], true, "{read}");
+        (
+            read["value"].as_u64(),
+            read["datacenters"][0]["shards"].as_u64(),
+        )
+    };
+    world.run(join_all(clients.iter().map(|client| async {
+        for _ in 0..300 {
+            let answer = client.post("/counters/hot/increment", "").await;
+            assert_eq!(answer.expect("no fault").status, 200);
+            world.sleep_ms(5).await;
+        }
+    })));
+    let (value, loaded) = shards();
+    assert_eq!(value, Some(4_800));
+    assert!(loaded >= Some(4), "{loaded:?} shards");
+    for second in 0..60 {
+        world.run_for_ms(1_000);
+        if shards().1 == Some(1) {
+            eprintln!("one shard again after {second} s");
+            return;
+        }
+    }
+    panic!("still {:?} shards after a minute of rest", shards().1);
+}
