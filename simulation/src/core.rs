@@ -176,6 +176,13 @@ impl Core {
         self.isolates.borrow().values().flatten().cloned().collect()
     }
 
+    /// All isolates that have a clock: those of objects that live alone too, while they run. One may come twice.
+    pub(crate) fn all_clocks(&self) -> Vec<Rc<Isolate>> {
+        let places = self.all_places();
+        let housed = places.iter().filter_map(|place| place.isolate());
+        self.all_isolates().into_iter().chain(housed).collect()
+    }
+
     /// All places, in the order of their names.
     pub(crate) fn all_places(&self) -> Vec<Rc<Place>> {
         self.places.borrow().values().cloned().collect()

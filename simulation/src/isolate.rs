@@ -26,7 +26,8 @@ pub struct Isolate {
     pub(crate) role: Role,
     pub(crate) site: Site,
     pub(crate) label: String,
-    pub(crate) skew_ms: i64,
+    /// How far its clock is off.
+    skew_ms: Cell<i64>,
     memory: RefCell<Rc<Memory>>,
     owner: Cell<Owner>,
     residents: RefCell<Vec<Weak<Place>>>,
@@ -40,7 +41,7 @@ impl Isolate {
             role,
             site,
             label: format!("{role:?} {name}/{number}"),
-            skew_ms: core.chance.around(core.options.skew_ms_max),
+            skew_ms: Cell::new(core.chance.around(core.options.skew_ms_max)),
             memory: RefCell::default(),
             owner: Cell::new(core.executor.owner()),
             residents: RefCell::default(),
@@ -50,6 +51,16 @@ impl Isolate {
     /// Whom its tasks belong to.
     pub(crate) fn owner(&self) -> Owner {
         self.owner.get()
+    }
+
+    /// How far its clock is off, milliseconds.
+    pub(crate) fn skew_ms(&self) -> i64 {
+        self.skew_ms.get()
+    }
+
+    /// Its clock is stepped.
+    pub(crate) fn set_skew(&self, skew_ms: i64) {
+        self.skew_ms.set(skew_ms);
     }
 
     /// What it holds in memory.

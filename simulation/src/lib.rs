@@ -36,7 +36,7 @@
 //!
 //! - Tasks run one at a time; chance picks among those that can. Computing takes no time; time moves to the next timer. Whoever crashes
 //!   loses its tasks at any await.
-//! - Isolates have a memory and a clock of their own, which is off by up to [`Options::skew_ms_max`]. Objects live alone or share isolates.
+//! - Isolates have a memory and a clock of their own, which is off by up to [`Options::skew_ms_max`], and is stepped. Objects live alone or share isolates.
 //! - Objects handle calls concurrently, are evicted when idle, and crash; what they send leaves only once what they wrote is durable,
 //!   which takes a time. A crash takes what was not durable.
 //! - Storage is SQLite, with the platform's limits of statements and values; it goes out for a time.

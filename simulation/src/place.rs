@@ -110,6 +110,8 @@ pub struct Place {
     commits: Cell<u64>,
     syncing: RefCell<Vec<Waker>>,
     out_until_us: Cell<u64>,
+    /// Takes storage out so long, microseconds, once so many more statements have run.
+    pub(crate) fails_after: Cell<Option<(u64, u64)>>,
 }
 
 impl Place {
@@ -134,6 +136,7 @@ impl Place {
             commits: Cell::default(),
             syncing: RefCell::default(),
             out_until_us: Cell::default(),
+            fails_after: Cell::default(),
         })
     }
 
@@ -186,6 +189,14 @@ impl Place {
             .is_some_and(|incarnation| Rc::ptr_eq(&incarnation.isolate, isolate))
     }
 
+    /// The isolate that it runs in, if it runs.
+    pub(crate) fn isolate(&self) -> Option<Rc<Isolate>> {
+        let incarnation = self.incarnation.borrow();
+        incarnation
+            .as_ref()
+            .map(|incarnation| incarnation.isolate.clone())
+    }
+
     /// Whether any incarnation runs.
     pub(crate) fn is_running(&self) -> bool {
         self.incarnation.borrow().is_some()
@@ -207,6 +218,14 @@ impl Place {
     pub(crate) fn is_storage_out(&self) -> bool {
         let core = &self.core;
         let (faults, now_us) = (core.faults.get(), core.executor.now_us());
+        match self.fails_after.get() {
+            Some((0, lasts_us)) => {
+                self.fails_after.set(None);
+                self.out_until_us.set(now_us + lasts_us);
+            }
+            Some((statements, lasts_us)) => self.fails_after.set(Some((statements - 1, lasts_us))),
+            None => {}
+        }
         if core.chance.once_in(faults.storage_out_once_in) {
             let lasts_us = core.chance.between(1, faults.storage_out_ms_max.max(1)) * 1_000;
             self.out_until_us.set(now_us + lasts_us);

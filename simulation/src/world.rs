@@ -223,11 +223,35 @@ impl World {
         self.core.now_ms()
     }
 
+    /// Steps the clocks of all isolates that run: each is off as [`Options::skew_ms_max`] says, anew.
+    pub fn step_clocks(&self) {
+        self.core.note(|| "the clocks are stepped".to_owned());
+        for isolate in self.core.all_clocks() {
+            let skew_ms = self.core.chance.around(self.core.options.skew_ms_max);
+            isolate.set_skew(skew_ms);
+        }
+    }
+
+    /// Sets how far the clocks are off of the isolates of a role that run, milliseconds.
+    pub fn set_clocks(&self, role: Role, skew_ms: i64) {
+        let isolates = self.core.all_clocks();
+        for isolate in isolates.iter().filter(|isolate| isolate.role == role) {
+            isolate.set_skew(skew_ms);
+        }
+    }
+
     /// Lets an object crash. Returns whether it ran.
     pub fn crash(&self, placement: &Placement) -> bool {
         let place = self.core.known_place(placement.binding, &placement.name);
         let place = place.filter(|place| place.is_running());
         place.map(|place| place.crash()).is_some()
+    }
+
+    /// Takes an object's storage out for a time, once so many more statements have run. Returns whether there is such an object.
+    pub fn fail_storage(&self, placement: &Placement, statements: u64, milliseconds: u64) -> bool {
+        let place = self.core.known_place(placement.binding, &placement.name);
+        let fails = Some((statements, milliseconds * 1_000));
+        place.map(|place| place.fails_after.set(fails)).is_some()
     }
 
     /// Evicts an object, where nothing is under way in it. Returns whether it did.

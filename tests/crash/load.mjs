@@ -235,12 +235,11 @@ export class Load {
 
 // How a write ended that was refused for good: "end" where it may have been counted in what was deleted since, or done
 // before that; "drop" where it surely was not; undefined where it was not refused so.
-function endingOf({ path, operates, parts }, { status, json } = {}) {
+function endingOf({ operates, parts }, { status, json } = {}) {
   const id = operates?.id ?? parts[0]?.id;
   if (!isOperated(id)) return undefined;
   if (status === 409 && json?.code === "counter-ended") return "end";
-  // Whoever sets what is deleted right after is told so.
-  if (status === 404 && json?.code === "counter-not-found" && operates !== undefined) return path.endsWith("/value") ? undefined : "end";
+  if (status === 404 && json?.code === "counter-not-found" && operates !== undefined) return "end";
   return undefined;
 }
 

@@ -54,6 +54,19 @@ impl Counter {
 
     /// Whether something has surely taken a write away between two moments.
     fn is_cleared(&self, counted: Moment, by: Moment) -> bool {
+        // A datacenter that tells later what it counted since a set may take it for that, by its clock of then.
+        let slack_ms = self.clocks_ms + 2_000;
+        let may_revive = |one: &Clearing| match one.fate {
+            Fate::Refused => false,
+            Fate::Acknowledged(_) => one.is_loose,
+            Fate::Unknown | Fate::Ended(_) => true,
+        };
+        let is_near = |one: &Clearing| counted.at_ms + slack_ms >= one.begun.at_ms;
+        let sets = |one: &Clearing| matches!(one.clear, Clear::Set(_));
+        let mut revivals = self.clearings.iter();
+        if revivals.any(|one| sets(one) && may_revive(one) && is_near(one)) {
+            return false;
+        }
         self.clearings.iter().any(|clearing| {
             let is_done = matches!(clearing.fate, Fate::Acknowledged(done) if done < by);
             is_done && !clearing.is_loose && counted < clearing.begun
@@ -116,7 +129,7 @@ impl Counter {
         held
     }
 
-    fn may_be_set(&self, by: Moment) -> bool {
+    pub fn may_be_set(&self, by: Moment) -> bool {
         self.clearings.iter().any(|one| {
             matches!(one.clear, Clear::Set(_)) && one.begun < by && one.fate != Fate::Refused
         })
@@ -167,6 +180,16 @@ impl Counter {
     }
 
     fn check_lacks(&self, view: &View, write: &Write) {
+        let why = self.why_in(view, write);
+        assert!(
+            why.is_none(),
+            "{}: {why:?}, and is not in it: {write:?} {view:?}",
+            view.what
+        );
+    }
+
+    /// Why a view must have a write, if it must.
+    pub fn why_in(&self, view: &View, write: &Write) -> Option<&'static str> {
         let acknowledged = match write.fate {
             Fate::Acknowledged(at) => Some(at),
             _ => None,
@@ -174,10 +197,8 @@ impl Counter {
         let is_before = |at: Moment| at < view.begun;
         let as_of_ms = view.as_of_ms.unwrap_or(i64::MIN);
         let is_older = |at: Moment| at.at_ms + self.clocks_ms < as_of_ms;
-        let why = if view
-            .held
-            .is_some_and(|held| held.slots.contains(&write.slot))
-        {
+        let is_held = |held: &Held| held.slots.contains(&write.slot);
+        let why = if view.held.is_some_and(is_held) {
             "its reader had it"
         } else if view.is_exact && acknowledged.is_some_and(is_before) {
             "it was acknowledged before"
@@ -186,14 +207,54 @@ impl Counter {
         } else if write.way == Way::Direct && acknowledged.is_some_and(is_older) {
             "it is older than as_of"
         } else {
-            return;
+            return None;
         };
-        let is_gone = self.may_be_cleared(write, view.ended);
-        assert!(
-            is_gone,
-            "{}: {why}, and is not in it: {write:?} {view:?}",
-            view.what
-        );
+        (!self.may_be_cleared(write, view.ended)).then_some(why)
+    }
+
+    /// Whether a view may have a write.
+    pub fn may_be_in(view: &View, write: &Write) -> bool {
+        write.begun < view.ended && write.fate != Fate::Refused
+    }
+
+    /// Holds what was counted, which sets and resets leave, against the laws: of a window or a history that has all of the world, of
+    /// isolates whose clocks are right.
+    pub fn check_counted(&self, view: &View) {
+        let what = view.what;
+        let adds = vec![true; self.writes.len()];
+        let counted = digits::decode(view.value, &adds);
+        let counted = counted.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(counted.set, 0, "{what}: more than all");
+        let ends = |one: &&Clearing| !matches!(one.clear, Clear::Set(_));
+        let mut ends = self.clearings.iter().filter(ends);
+        let may_have_ended = ends.any(|one| one.fate != Fate::Refused && one.begun < view.ended);
+        for write in &self.writes {
+            if counted.slots.contains(&write.slot) {
+                let may_be = write.adds && Self::may_be_in(view, write);
+                assert!(may_be, "{what}: it has {write:?}");
+            } else if view.is_exact && write.adds && !may_have_ended {
+                let is_in = matches!(write.fate, Fate::Acknowledged(at) if at < view.begun);
+                assert!(!is_in, "{what}: it lacks {write:?}");
+            }
+        }
+    }
+
+    /// Whether a list must have the counter, and whether it may.
+    pub fn is_listed(&self, begun: Moment, ended: Moment) -> (bool, bool) {
+        let is_done = |fate: Fate| matches!(fate, Fate::Acknowledged(at) if at < begun);
+        let is_direct = |write: &&Write| write.way == Way::Direct;
+        let mut writes = self.writes.iter().filter(is_direct);
+        let is_made = writes.any(|write| is_done(write.fate));
+        let sets = |one: &Clearing| matches!(one.clear, Clear::Set(number) if number > 0);
+        let mut clearings = self.clearings.iter();
+        let is_set = clearings.any(|one| sets(one) && is_done(one.fate));
+        let is_put = self.puts.iter().any(|put| is_done(put.fate));
+        let is_imported = !self.imports.is_empty();
+        let begins = self.writes.iter().map(|write| write.begun);
+        let begins = begins.chain(self.clearings.iter().map(|one| one.begun));
+        let mut begins = begins.chain(self.puts.iter().map(|put| put.begun));
+        let must = (is_made || is_set || is_put) && !self.may_have_ended();
+        (must, is_imported || begins.any(|at| at < ended))
     }
 
     /// The floor that surely holds during a view.

@@ -17,6 +17,10 @@
 //! 9. With a floor, no exact value is below it. A write with a condition is done only where nothing has changed since.
 //! 10. An event that was answered 202 is counted once, or a dead letter of a counter that was deleted.
 //! 11. At rest every view of every edge is the same exact value. Lists, sums, histories, unique elements and samples agree with it.
+//! 12. What a window or a history counts, each write counts once in it; where it is exact all acknowledged ones do. Sets leave it.
+//! 13. A sum of all counters is one of what each may hold. A list has what was acknowledged before it, and nothing that was never sent.
+//! 14. Each update that a watcher hears is a view; a stream that is open at rest has told the last value.
+//! 15. Limits: see `limits.rs`.
 
 #![allow(
     clippy::await_holding_refcell_ref,
@@ -26,6 +30,8 @@
 mod bodies;
 mod digits;
 mod laws;
+mod limits;
+mod looks;
 mod operations;
 mod oracle;
 mod plan;
@@ -33,6 +39,7 @@ mod reads;
 mod rest;
 mod service;
 mod soak;
+mod watchers;
 mod writes;
 
 use futures_util::future::join_all;
@@ -56,6 +63,14 @@ impl Service {
         self.world.set(name, value);
     }
 
+    /// Elements are hashed by another key from now on.
+    async fn rotate(&self, site: usize) {
+        self.rotations.set(self.rotations.get() + 1);
+        let ask = ClientRequest::new("POST", "/uniques/rotate");
+        let told = self.ask(site, ask, "rotation").await;
+        self.say(|| format!("the rotation is told {told:?}"));
+    }
+
     /// Counters are made where their elements are hashed otherwise than usual.
     async fn prepare(&self) {
         for counter in 0..self.counters.len() {
@@ -69,6 +84,9 @@ impl Service {
                     .expect("nothing goes wrong yet");
                 assert_eq!(answer.status, 201, "{}", answer.text());
             }
+        }
+        if self.plan.limits.is_some() {
+            self.prepare_limits().await;
         }
     }
 
@@ -124,6 +142,13 @@ impl Service {
                     .world
                     .cut_off(self.sites[site], chance.below(CUT_MS_MAX)),
                 Deed::Outage => self.world.crash_all_objects(),
+                Deed::Window => self.read_window(site, counter).await,
+                Deed::History => self.read_history(site, counter).await,
+                Deed::Sum => self.read_sum(site).await,
+                Deed::List => self.list(site).await,
+                Deed::Watch => self.watch(site).await,
+                Deed::Clocks => self.world.step_clocks(),
+                Deed::Rotate => self.rotate(site).await,
                 Deed::Wait => self.world.sleep_ms(chance.below(30_000)).await,
             }
         }
@@ -131,8 +156,7 @@ impl Service {
 }
 
 /// Lives the world of a seed.
-fn live(seed: u64, is_told: bool) -> tally_simulation::Figures {
-    let plan = Plan::draw(seed);
+fn live(seed: u64, plan: Plan, is_told: bool) -> tally_simulation::Figures {
     if is_told {
         eprintln!("{plan:#?}");
     }
@@ -143,10 +167,16 @@ fn live(seed: u64, is_told: bool) -> tally_simulation::Figures {
         service.world.sleep_ms(120_000).await;
         service.heal();
     };
-    let clients = (0..service.plan.clients).map(|client| service.live(client));
+    let clients = join_all((0..service.plan.clients).map(|client| service.live(client)));
+    let limited = service
+        .plan
+        .limits
+        .as_ref()
+        .map_or(0, |limits| limits.clients);
+    let limited = join_all((0..limited).map(|client| service.use_limits(client)));
     service
         .world
-        .run(futures_util::future::join(join_all(clients), heals));
+        .run(futures_util::future::join3(clients, limited, heals));
     service.heal();
     service.world.run(service.check_rest());
     assert_eq!(service.world.crossed(), 0, "requests woke each other");

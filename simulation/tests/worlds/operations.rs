@@ -21,6 +21,8 @@ struct Operation {
     /// The place among the settings, if it is some.
     put: Option<usize>,
     key: Option<String>,
+    /// Whether it makes the counter where there is none.
+    creates: bool,
     what: String,
 }
 
@@ -33,6 +35,7 @@ impl Service {
             clearing: None,
             put: None,
             key,
+            creates: false,
             what: format!("{what} of {}", id(counter)),
         }
     }
@@ -58,6 +61,7 @@ impl Service {
             .borrow_mut()
             .clear(Clear::Set(number), begun);
         operation.clearing = Some(clearing);
+        operation.creates = !is_reset;
         self.operate(site, counter, operation).await;
     }
 
@@ -113,6 +117,7 @@ impl Service {
             known.clear(Clear::Expiry(ttl_ms, is_sliding), begun);
         }
         operation.put = Some(known.put(floor, begun));
+        operation.creates = true;
         drop(known);
         self.operate(site, counter, operation).await;
     }
@@ -155,6 +160,8 @@ impl Service {
                         "precondition-failed",
                     ];
                     assert!(known.contains(&code.as_str()), "{what}: {code}");
+                    let is_missing = code == "counter-not-found";
+                    assert!(!is_missing || !operation.creates, "{what}: {code}");
                     assert!(is_first, "{what}: {code} after it was done");
                     // An attempt before may be on its way still.
                     if tries == 0 {

@@ -77,7 +77,7 @@ pub struct Put {
 
 /// Unique elements that an import brings: these at least, and these at most.
 #[derive(Debug)]
-struct Import {
+pub struct Import {
     least: BTreeSet<String>,
     most: BTreeSet<String>,
     fate: Fate,
@@ -90,7 +90,7 @@ pub struct Counter {
     pub clearings: Vec<Clearing>,
     pub puts: Vec<Put>,
     sets: usize,
-    imports: Vec<Import>,
+    pub imports: Vec<Import>,
     /// Conditional writes that were done, by what they had seen.
     conditions: BTreeMap<String, usize>,
     /// How far clocks may be apart, milliseconds.

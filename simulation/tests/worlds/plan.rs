@@ -1,5 +1,6 @@
 //! What a world is like, drawn from its seed: how large, how it is set up, what goes wrong, and what its clients do.
 
+use super::limits;
 use tally_simulation::{Chance, Faults, Housing, Options};
 
 /// What clients do.
@@ -30,6 +31,17 @@ pub enum Deed {
     Cut,
     /// Every object crashes at once.
     Outage,
+    /// What has all that was counted, and what is told of all counters.
+    Window,
+    History,
+    Sum,
+    List,
+    /// Watches all counters.
+    Watch,
+    /// The clocks of all isolates are stepped.
+    Clocks,
+    /// Elements are hashed by another key from now on.
+    Rotate,
 }
 
 /// What every world has, with its weight.
@@ -61,14 +73,25 @@ const OPERATIONS: [(u64, Deed); 5] = [
     (10, Deed::WriteIf),
 ];
 
+/// What else clients do, in half of all worlds each, with the most that it weighs.
+const LOOKS: [(u64, Deed); 7] = [
+    (6, Deed::Window),
+    (4, Deed::History),
+    (4, Deed::Sum),
+    (3, Deed::List),
+    (4, Deed::Watch),
+    (2, Deed::Clocks),
+    (1, Deed::Rotate),
+];
+
 /// Names of datacenters, in regions that are far from each other.
 const SITES: [&str; 3] = ["FRA", "SYD", "LHR"];
 
 /// Their regions.
 const REGIONS: [&str; 3] = ["WEUR", "OC", "WEUR"];
 
-/// Operations without a key: two copies of one are two of them.
-const ONCE: &[&str] = &["/operate"];
+/// What is not sent again where its outcome is open: operations without a key, and what limits consume and give back.
+const ONCE: &[&str] = &["/operate", "/limit-check", "/limit-reserve"];
 
 /// How long messages may be held back, milliseconds.
 const SLOW_MS_MAX: [u64; 4] = [300, 3_000, 20_000, 90_000];
@@ -105,6 +128,8 @@ pub struct Plan {
     pub has_floors: bool,
     /// Whether unique elements are hashed as Redis does.
     pub is_redis: bool,
+    /// Clients of rate limits.
+    pub limits: Option<limits::Plan>,
 }
 
 fn one_of<T: Copy>(chance: &Chance, all: &[T]) -> T {
@@ -160,6 +185,17 @@ fn draw_settings(chance: &Chance) -> Vec<(&'static str, String)> {
 impl Plan {
     /// The plan of a seed.
     pub fn draw(seed: u64) -> Self {
+        let mut plan = Self::draw_first(seed);
+        let chance = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(23));
+        for (most, deed) in LOOKS {
+            plan.weights.push((rate(&chance, 1, most), deed));
+        }
+        plan.limits = chance.once_in(3).then(|| limits::Plan::draw(&chance));
+        plan
+    }
+
+    /// The plan of a seed as it was drawn first: worlds that saw faults are lived through by theirs.
+    pub fn draw_first(seed: u64) -> Self {
         let chance = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(17));
         let options = Options {
             skew_ms_max: one_of(&chance, &SKEWS_MS),
@@ -212,6 +248,7 @@ impl Plan {
             has_expiry: !is_redis && chance.once_in(3),
             has_floors: chance.once_in(2),
             is_redis,
+            limits: None,
         }
     }
 

@@ -25,9 +25,13 @@ impl Service {
 
     /// All that is under way arrives; then every edge says the same of every counter, and that is what clients know.
     pub async fn check_rest(&self) {
+        // Each is read once a second until then.
+        self.watchers.borrow_mut().truncate(1);
         self.world.sleep_ms(REST_MS).await;
+        let mut values = Vec::new();
         for counter in 0..self.counters.len() {
             let seen = self.settle(counter).await;
+            values.push(seen);
             for site in 0..self.sites.len() {
                 for edge in 0..self.plan.edges {
                     self.read_at_rest(counter, site, edge, seen).await;
@@ -35,6 +39,11 @@ impl Service {
             }
         }
         self.check_all().await;
+        if self.plan.limits.is_some() {
+            self.check_admitted();
+            self.check_limits_at_rest().await;
+        }
+        self.check_watchers(&values).await;
     }
 
     /// What is told of a counter besides its value agrees with it.
@@ -52,7 +61,9 @@ impl Service {
         if !known.may_have_ended() {
             fewest.extend(known.surely_seen());
         }
-        let elements = fewest.len()..=known.maybe_seen().len();
+        // Each key of elements makes others of them.
+        let keys = 1 + self.rotations.get();
+        let elements = fewest.len()..=known.maybe_seen().len() * keys;
         let added = |writes: &[&Write]| -> BTreeSet<usize> {
             let added = writes.iter().filter(|write| write.adds);
             added.map(|write| write.slot).collect()

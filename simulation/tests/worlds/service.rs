@@ -9,8 +9,10 @@ use tally_simulation::{ADMIN_KEY, Answer, Client, ClientRequest, NoAnswer, Site,
 
 use super::digits::Held;
 use super::laws::View;
+use super::limits;
 use super::oracle::{Counter, Fate, Moment};
 use super::plan::Plan;
+use super::watchers::Watcher;
 
 /// What became of a request.
 #[derive(Debug)]
@@ -31,6 +33,10 @@ pub struct Service {
     pub plan: Plan,
     pub sites: Vec<Site>,
     pub counters: Vec<RefCell<Counter>>,
+    pub watchers: RefCell<Vec<Watcher>>,
+    pub limits: limits::Known,
+    /// How often the key of elements was changed, at most.
+    pub rotations: Cell<usize>,
     order: Cell<u64>,
 }
 
@@ -58,7 +64,7 @@ pub fn judge(outcome: Result<Answer, NoAnswer>, what: &str) -> Told {
     };
     let code = || answer.json()["code"].as_str().unwrap_or("none").to_owned();
     match answer.status {
-        200..300 => Told::Done(answer),
+        101 | 200..300 => Told::Done(answer),
         503 if code() == "overloaded" => Told::Refused(code()),
         503 | 504 => Told::Unknown(code()),
         400..500 => Told::Refused(code()),
@@ -92,6 +98,9 @@ impl Service {
             sites,
             counters: (0..plan.counters).map(counter).collect(),
             order: Cell::default(),
+            watchers: RefCell::default(),
+            limits: limits::Known::default(),
+            rotations: Cell::default(),
             world,
             plan,
         }

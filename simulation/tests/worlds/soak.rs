@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::live;
+use super::plan::Plan;
 
 /// Seeds of every test run.
 const SEEDS: u64 = 100;
@@ -49,7 +50,7 @@ fn live_all(from: u64, seeds: u64, faults_max: usize) -> Vec<u64> {
             }
             let lived = std::panic::catch_unwind(|| {
                 let _named = Named(from + done);
-                live(from + done, false);
+                live(from + done, Plan::draw(from + done), false);
             });
             if lived.is_err() {
                 wrong
@@ -79,15 +80,22 @@ fn every_seed_keeps_the_laws() {
     assert!(wrong.is_empty(), "wrong worlds are {wrong:?}");
 }
 
+/// Worlds that saw faults, as they are drawn now: a write that was acknowledged though storage had refused it (772).
+const FOUND_SINCE: [u64; 1] = [772];
+
 /// Worlds that saw faults: reads that named an `as_of` later than what they had (282, 419), and the value of a repeated flush that was
-/// called exact after a set (553).
-const FOUND: [u64; 3] = [282, 419, 553];
+/// called exact after a set (553), and a set that was done and was answered 404, since its counter had ended by another clock (1465).
+const FOUND: [u64; 4] = [282, 419, 553, 1_465];
 
 #[test]
 fn seeds_that_saw_faults_keep_the_laws() {
     for seed in FOUND {
         let _named = Named(seed);
-        live(seed, false);
+        live(seed, Plan::draw_first(seed), false);
+    }
+    for seed in FOUND_SINCE {
+        let _named = Named(seed);
+        live(seed, Plan::draw(seed), false);
     }
 }
 
@@ -101,7 +109,7 @@ fn soak() {
         Some(text.parse().expect("a number"))
     };
     if let Some(seed) = number("SEED") {
-        let figures = live(seed, true);
+        let figures = live(seed, Plan::draw(seed), true);
         eprintln!("{figures:#?}");
         return;
     }

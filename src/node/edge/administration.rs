@@ -8,16 +8,17 @@ use super::read::not_found;
 use super::read_cache::with_reads;
 use super::request_context::RequestContext;
 use super::respond::Answer;
+use crate::core::cluster::root::Root;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::core::sketch::hash;
+use crate::core::sketch::{Uniques, hash};
 use crate::node::shared::metrics;
 use crate::node::shared::{call, call_within};
 use crate::protocol::bodies::{parse_nothing, parse_set, parse_settings};
 use crate::protocol::bounds::OPERATE_MS_MAX;
 use crate::protocol::keys::{Kind, fingerprint, parse_if_match, parse_key, write_key};
 use crate::protocol::messages::{
-    Answered, Done, Keep, LookUp, Operate, Operated, Operation, OperationKey, Read, ReadDrained,
-    Wanted,
+    Answered, Done, GlobalSum, Keep, LookUp, Operate, Operated, Operation, OperationKey, Read,
+    ReadDrained, Wanted,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
@@ -88,6 +89,7 @@ async fn operate(
         condition,
     };
     let _waiting = context.waiting();
+    let asked_ms = context.host.now_ms();
     if matches!(operate.operation, Operation::Set(_) | Operation::Reset) {
         // Events that were acknowledged before come before. What cannot be counted now counts after it.
         let drain = ReadDrained {
@@ -111,7 +113,12 @@ async fn operate(
             body: deleted_json(&id, &done.pending),
         }
     } else {
-        state_after(context, &id, &done, strings).await?
+        let outcome = Outcome {
+            operation: &operate.operation,
+            done: &done,
+            asked_ms,
+        };
+        state_after(context, &id, &outcome, strings).await?
     };
     metrics::count(
         &context.host,
@@ -200,28 +207,57 @@ fn question(id: &CounterId) -> Read {
     }
 }
 
-/// The counter as it is after an operation.
+/// What was asked of a root, what came of it, and when the client asked, unix milliseconds.
+struct Outcome<'a> {
+    operation: &'a Operation,
+    done: &'a Done,
+    asked_ms: i64,
+}
+
+impl Outcome<'_> {
+    /// The counter where nothing can be read of it any more: it was deleted since, or its time to live is over by the clock of
+    /// whoever read it. It holds what it was set to, if it was, and that is not exact.
+    fn of_ended(&self) -> GlobalSum {
+        let mut root = Root::create(None, self.asked_ms);
+        root.generation = self.done.generation;
+        if let Operation::Set(value) = self.operation {
+            root.set(*value, Vec::new(), self.asked_ms);
+        }
+        GlobalSum {
+            root,
+            datacenters: Vec::new(),
+            is_whole: true,
+            uniques: Uniques::new(),
+            window_uniques: Uniques::new(),
+            is_drained: false,
+        }
+    }
+}
+
+/// The counter as it is after an operation. The operation was done, so this is never "no such counter".
 async fn state_after(
     context: &RequestContext,
     id: &CounterId,
-    done: &Done,
+    outcome: &Outcome<'_>,
     strings: bool,
 ) -> Result<Answered, Problem> {
-    let as_of_ms = context.host.now_ms();
+    let begun_ms = context.host.now_ms();
     // Every datacenter is asked: what they had pushed is from before.
     let asked = ReadDrained { read: question(id) };
-    let sum = call(&context.host, &asked).await?;
-    let sum = sum.ok_or_else(|| {
-        Problem::new(
-            Code::CounterNotFound,
-            "the counter was deleted right after it was set",
-        )
-    })?;
+    let found = call(&context.host, &asked).await?;
+    // What it was set to it was at least since then; what other operations leave of it is nothing now.
+    let is_set = matches!(outcome.operation, Operation::Set(_) | Operation::Reset);
+    let as_of_ms = match &found {
+        None if is_set => outcome.asked_ms,
+        _ => begun_ms,
+    };
     let freshness = Freshness {
         as_of_ms,
         now_ms: context.host.now_ms(),
-        fresh: true,
+        fresh: found.is_some(),
     };
+    let sum = found.unwrap_or_else(|| outcome.of_ended());
+    let done = outcome.done;
     let told = Told::new(id, &sum, freshness).rounded(context.rounding()?);
     Ok(Answered {
         status: if done.created { 201 } else { 200 },

@@ -170,7 +170,9 @@ impl Core {
                 is_done = false;
                 continue;
             };
-            let is_current = self.state.borrow().generation() == Some(generation);
+            let is_readable = self.readable().is_ok();
+            is_done &= is_readable;
+            let is_current = is_readable && self.state.borrow().generation() == Some(generation);
             if is_current && self.state.borrow_mut().keep_sealed(shard, part, admissions) {
                 let written = self.rows.write_sealed(&self.state.borrow(), shard);
                 is_done &= self.written(written).is_ok();
@@ -223,6 +225,9 @@ impl Core {
         let _ = self.let_records_go(self.host.now_ms());
         self.arm_for_ledger();
         self.push_from_alarm().await;
+        if self.readable().is_err() {
+            return;
+        }
         self.choose_spread(self.host.now_ms());
         let left = self.state.borrow().to_seal();
         let me = self.address.borrow().clone();

@@ -160,7 +160,11 @@ impl Core {
         }));
     }
 
-    /// Refuses while storage cannot be read.
+    /// Refuses while storage cannot be read: memory may hold then what no commit has. To be asked after every await, before memory is
+    /// looked at.
+    ///
+    /// # Errors
+    /// Why it could not be read.
     pub(super) fn readable(&self) -> Result<(), Fault> {
         self.storage.check(|| self.adopt(self.rows.load()))
     }
@@ -199,6 +203,7 @@ impl Core {
     /// `Unavailable`; [`Refusal::Moved`] for a shard that writes do not spread to.
     pub(super) async fn obtain_grant(&self, me: &CellAddress) -> Result<(), Fault> {
         let _asking = self.granting.lock().await;
+        self.readable()?;
         if !self.state.borrow().needs_grant(self.host.now_ms()) {
             return Ok(());
         }
@@ -212,6 +217,7 @@ impl Core {
             };
             call(&self.host, &hello).await?
         };
+        self.readable()?;
         if !self.state.borrow_mut().unseal(seals) {
             // Whoever waits for the grant finds that it needs one still, and asks again.
             return Ok(());
@@ -232,8 +238,10 @@ impl Core {
     /// Tells a root that has lost its row what it had granted, and takes its word again.
     pub(super) async fn register_again(&self, me: &CellAddress) -> Result<(), Fault> {
         let _asking = self.granting.lock().await;
+        self.readable()?;
         let (seals, asked_ms) = (self.state.borrow().seals(), self.host.now_ms());
         let grant = self.register(me).await?;
+        self.readable()?;
         if self.state.borrow().seals() != seals {
             return Ok(());
         }

@@ -87,6 +87,10 @@ impl Core {
     fn write_together(self: &Rc<Self>, flushes: &[&Flush]) -> (Vec<Outcome>, bool) {
         let now_ms = self.host.now_ms();
         let mut together = Changes::default();
+        // It may have failed since they came.
+        if let Err(fault) = self.readable() {
+            return (vec![Err(fault); flushes.len()], false);
+        }
         let mut outcomes = Vec::with_capacity(flushes.len());
         let written = {
             let mut state = self.state.borrow_mut();

@@ -218,6 +218,7 @@ impl Core {
         keys: Keys,
         decide: impl FnOnce(&mut Cell, Known<'_>, &mut Changes) -> Result<T, Fault>,
     ) -> Result<(T, Changes), Fault> {
+        self.readable()?;
         self.let_records_go(now_ms)?;
         let newest = |core: &Self| core.state.borrow().ledger(keys).slots().last();
         let newest_before = newest(self);

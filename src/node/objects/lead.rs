@@ -263,6 +263,7 @@ impl Core {
         let outcome = self.close_shards(&to).await;
         // Another generation may have begun while the shards were told; or one that counts elsewhere has had writes
         // struck out here.
+        self.readable()?;
         if outcome.is_ok() && self.state.borrow().is_blank() {
             self.rows.delete_all().await?;
         }

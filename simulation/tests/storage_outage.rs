@@ -1,0 +1,57 @@
+//! Storage that goes out in the middle of what an object writes: what was acknowledged is there afterwards.
+
+use tally::core::counter::id::{CounterId, Datacenter};
+use tally::protocol::names::{self, CellAddress};
+use tally_simulation::{ADMIN_KEY, Faults, Options, World, deploy};
+
+/// How long storage is out, milliseconds.
+const OUT_MS: u64 = 1_500;
+
+/// A world whose only increment is counted as storage goes out, so many statements after the cell asked whether it may count. Every
+/// message comes twice, so the increment waits twice for that.
+fn acknowledged_and_read(seed: u64, statements: u64) -> (bool, u64) {
+    let world = World::new(seed, Options::default());
+    deploy(&world);
+    let (near, far) = (world.site("FRA", 1), world.site("SYD", 1));
+    let client = |site| world.client(site).with_key(ADMIN_KEY);
+    // The root is far away, which takes the grant a while.
+    world.set_distance(near, far, 500, 600);
+    let made = world.run(client(far).post("/counters/hits/increment", ""));
+    assert_eq!(made.expect("no fault").status, 200);
+    world.set_faults(Faults {
+        repeats_once_in: 1,
+        ..Faults::NONE
+    });
+    let (near_client, far_client) = (client(near), client(far));
+    let write = near_client.post("/counters/hits/increment", "");
+    let outage = async {
+        world.sleep_ms(300).await;
+        let datacenter = Datacenter::parse("FRA").expect("a name");
+        let lead = CellAddress::lead(&CounterId::parse("hits").expect("an id"), &datacenter);
+        assert!(world.fail_storage(&names::cell(&lead), statements, OUT_MS));
+    };
+    let (answer, ()) = world.run(futures_util::future::join(write, outage));
+    world.set_faults(Faults::NONE);
+    world.run_for_ms(30_000);
+    let read = world.run(far_client.get("/counters/hits?consistency=strong"));
+    let read = read.expect("no fault");
+    assert_eq!(read.json()["exact"], true, "{}", read.text());
+    let value = read.json()["value"].as_u64().expect("a value");
+    (answer.is_ok_and(|answer| answer.status == 200), value)
+}
+
+#[test]
+fn an_increment_is_acknowledged_only_once_it_is_stored() {
+    let mut acknowledged = 0;
+    for statements in 0..12 {
+        for seed in 0..6 {
+            let (is_acknowledged, value) = acknowledged_and_read(seed, statements);
+            assert!(
+                !is_acknowledged || value == 2,
+                "seed {seed}, {statements} statements: it was acknowledged, and {value} is counted"
+            );
+            acknowledged += u64::from(is_acknowledged);
+        }
+    }
+    assert!(acknowledged > 6, "few writes were acknowledged");
+}
