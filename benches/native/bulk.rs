@@ -124,7 +124,6 @@ impl Body {
         let key = HashKey::from(*b"a key of a bench");
         let hash_of = |element: &[u8]| hash(&key, element);
         let limits = Limits {
-            counters_max: 3_000,
             times,
             clock_skew_ms: CLOCK_SKEW_MS,
         };

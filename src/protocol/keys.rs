@@ -25,6 +25,8 @@ pub enum Kind {
     Event,
     /// One event that is queued.
     Queued,
+    /// A section of a bulk body after its first.
+    Section,
 }
 
 /// Returns what a client has seen of a counter, from the value of `If-Match`: `*`, or one version in quotes.
@@ -61,6 +63,7 @@ impl Kind {
             Self::Batch => 2,
             Self::Event => 3,
             Self::Queued => 4,
+            Self::Section => 5,
         }
     }
 }
@@ -94,6 +97,27 @@ pub fn parse_key(header: &str) -> Result<&str, Problem> {
 /// by chance, nor by intent without the secret. `hash` is the keyed hash that elements have too.
 pub fn write_key(hash: &dyn Fn(&[u8]) -> u64, kind: Kind, text: &str) -> WriteKey {
     let half = |part: u8| hash(&[&[kind.number(), part], text.as_bytes()].concat()).to_le_bytes();
+    let mut name = [0; 16];
+    name[..8].copy_from_slice(&half(0));
+    name[8..].copy_from_slice(&half(1));
+    WriteKey(name)
+}
+
+/// Returns the name that the key of a body is kept by for its section of that number. The first is the key's own: a body of one section
+/// has no other.
+pub fn section_key(hash: &dyn Fn(&[u8]) -> u64, key: WriteKey, section: u32) -> WriteKey {
+    if section == 0 {
+        return key;
+    }
+    let half = |part: u8| {
+        let named = [
+            &[Kind::Section.number(), part],
+            &section.to_le_bytes()[..],
+            &key.0,
+        ]
+        .concat();
+        hash(&named).to_le_bytes()
+    };
     let mut name = [0; 16];
     name[..8].copy_from_slice(&half(0));
     name[8..].copy_from_slice(&half(1));

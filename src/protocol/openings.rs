@@ -71,6 +71,7 @@ pub struct Openings {
 pub struct Begun {
     name: u64,
     cost: u32,
+    opens: bool,
 }
 
 impl Openings {
@@ -132,12 +133,17 @@ impl Openings {
         (self.objects_max * BULK_OF_FOUR / 4).max(1)
     }
 
-    /// Begins a call of a bulk body to an object; `None` while it must wait: until all that began is over, and then for
-    /// [`REST_MS`].
-    pub fn begin(&mut self, name: u64, now_ms: i64) -> Option<Begun> {
+    /// Begins a call of a bulk body to an object, or a batch that costs as many; `None` while it must wait: until all that began is over,
+    /// and then for [`REST_MS`].
+    pub fn begin(&mut self, name: u64, calls: u32, now_ms: i64) -> Option<Begun> {
         let known = self.uses.get(&name).copied();
         let is_open = known.is_some_and(|known| known.is_open && is_in_use(&known, now_ms));
-        let cost = if is_open { 1 } else { OPENING_COST };
+        let calls = calls.clamp(1, GROUP_COST - OPENING_COST);
+        let cost = if is_open {
+            calls
+        } else {
+            OPENING_COST + calls - 1
+        };
         if self.spent + cost > GROUP_COST {
             if self.under_way > 0 {
                 if now_ms.saturating_sub(self.begun_ms) < GROUP_MS_MAX {
@@ -163,7 +169,8 @@ impl Openings {
                 is_open: true,
             },
         );
-        Some(Begun { name, cost })
+        let opens = !is_open;
+        Some(Begun { name, cost, opens })
     }
 
     /// Ends a call that began; one that was not made after all costs nothing.
@@ -174,7 +181,7 @@ impl Openings {
         }
         if let Some(known) = self.uses.get_mut(&begun.name) {
             known.last_ms = now_ms;
-            known.is_open &= was_made || begun.cost < OPENING_COST;
+            known.is_open &= was_made || !begun.opens;
         }
     }
 

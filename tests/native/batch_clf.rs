@@ -235,7 +235,6 @@ fn the_fixture_counts_as_a_plain_count_does() {
     let log = include_str!("../fixtures/access.log");
     let now_ms = 1_800_000_000_000;
     let limits = Limits {
-        counters_max: 10_000,
         times: Times::Past,
         clock_skew_ms: CLOCK_SKEW_MS,
     };

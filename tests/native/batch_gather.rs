@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tally::core::counter::id::Datacenter;
+use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::sketch::redis_hash;
 use tally::protocol::batch::Record;
 use tally::protocol::batch::gather::{
-    CLOCK_SKEW_MS, Gather, Hashed, Hashes, Limits, Manner, Times, coarsen,
+    CLOCK_SKEW_MS, Gather, Gathered, Hashed, Hashes, Limits, Manner, Times, coarsen,
 };
 use tally::protocol::batch::lines::LineNumbers;
 use tally::protocol::batch::plan::Plan;
@@ -22,9 +22,8 @@ type PlainSum = (u128, BTreeMap<i64, u128>, BTreeSet<(i64, Hashed)>, Vec<u64>);
 const NOW_MS: i64 = 1_700_000_000_500;
 const NOW: i64 = 1_700_000_000;
 
-fn limits(times: Times, counters_max: u64) -> Limits {
+fn limits(times: Times) -> Limits {
     Limits {
-        counters_max,
         times,
         clock_skew_ms: CLOCK_SKEW_MS,
     }
@@ -79,7 +78,7 @@ proptest! {
     ) {
         let keys = ["a", "/b", "c c", "d", "é"];
         let elements = ["u", "v", "w", "x", "y", "z"];
-        let mut gather = Gather::new(limits(Times::Past, 10), seed);
+        let mut gather = Gather::new(limits(Times::Past), seed);
         let mut sums: BTreeMap<&str, PlainSum> = BTreeMap::new();
         for (line, &(key, delta, age, element)) in (1..).zip(&events) {
             let (key, element) = (keys[key], element.map(|element| elements[element]));
@@ -137,7 +136,7 @@ fn a_live_time_is_near_the_clock_and_a_past_one_is_not_ahead() {
         (Times::Past, -NOW_MS, true),
         (Times::Past, i64::MAX - NOW_MS, false),
     ] {
-        let mut gather = Gather::new(limits(times, 10), 1);
+        let mut gather = Gather::new(limits(times), 1);
         gather.add(
             1,
             &record("a", 1, Some(NOW_MS + offset_ms), None),
@@ -167,7 +166,7 @@ fn a_record_with_an_id_whose_time_is_out_of_range_may_be_a_retry() {
         (Times::Past, NOW_MS - 100 * CLOCK_SKEW_MS, false),
         (Times::Past, i64::MAX, true),
     ] {
-        let mut gather = Gather::new(limits(times, 10), 1);
+        let mut gather = Gather::new(limits(times), 1);
         let sent = Record {
             id: Some("1".into()),
             ..record("a", 3, Some(at_ms), Some("u"))
@@ -192,7 +191,7 @@ fn a_record_with_an_id_whose_time_is_out_of_range_may_be_a_retry() {
 
 #[test]
 fn a_rejected_record_changes_nothing() {
-    let mut gather = Gather::new(limits(Times::Live, 2), 1);
+    let mut gather = Gather::new(limits(Times::Live), 1);
     let add =
         |gather: &mut Gather, line, record: &Record<'_>| gather.add(line, record, NOW_MS, &hash);
     add(&mut gather, 1, &record("a", 5, None, Some("u")));
@@ -223,24 +222,47 @@ fn a_rejected_record_changes_nothing() {
 }
 
 #[test]
-fn one_counter_too_many_refuses_the_body_and_names_the_line() {
-    let mut gather = Gather::new(limits(Times::Live, 2), 1);
-    for (line, key) in (1..).zip(["a", "b", "a", "b"]) {
+fn what_was_taken_and_what_comes_later_are_the_whole_and_lines_go_on() {
+    let mut gather = Gather::new(limits(Times::Live), 1);
+    for (line, key) in (1..).zip(["a", "b", "a"]) {
         gather.add(line, &record(key, 1, None, None), NOW_MS, &hash);
-        assert_eq!(gather.check_counters(), Ok(()));
     }
-    for (line, key) in (5..).zip(["c", "a", "d"]) {
+    let first = gather.take();
+    assert_eq!((gather.counters(), gather.memory_bytes()), (0, 0));
+    for (line, key) in (4..).zip(["a", "c"]) {
         gather.add(line, &record(key, 1, None, None), NOW_MS, &hash);
-        let refused = gather.check_counters().unwrap_err();
-        assert_eq!(refused.code(), Code::TooManyCounters);
-        let detail = refused.detail();
-        assert!(detail.starts_with("line 5 names counter 3 "), "{detail}");
     }
+    let problem = Problem::new(Code::Overloaded, "no room");
+    for (_, gathered) in &first {
+        gathered.fail(&problem, gather.report());
+    }
+    let (second, report) = gather.finish();
+    let told = |sums: &[(CounterId, Gathered)]| -> Vec<(String, u128, Vec<(u64, u64)>)> {
+        let sums = sums.iter();
+        sums.map(|(id, sum)| {
+            (
+                id.as_str().to_owned(),
+                sum.added,
+                sum.lines.runs().collect(),
+            )
+        })
+        .collect()
+    };
+    let of = |id: &str, added, runs: &[(u64, u64)]| (id.to_owned(), added, runs.to_vec());
+    assert_eq!(
+        told(&first),
+        [of("a", 2, &[(1, 1), (3, 3)]), of("b", 1, &[(2, 2)])]
+    );
+    assert_eq!(
+        told(&second),
+        [of("a", 1, &[(4, 4)]), of("c", 1, &[(5, 5)])]
+    );
+    assert_eq!((report.accepted, report.rejected), (2, 3));
 }
 
 #[test]
 fn memory_grows_with_what_is_distinct_only() {
-    let mut gather = Gather::new(limits(Times::Past, 1_000_000), 1);
+    let mut gather = Gather::new(limits(Times::Past), 1);
     let elements = ["u", "v", "w"];
     let fill = |gather: &mut Gather, rounds: u64| {
         for line in 0..rounds {
@@ -276,7 +298,7 @@ fn a_visitor_is_counted_by_its_element_and_known_again_by_what_was_sent() {
         ..today.clone()
     };
     let gathers = [b"monday", b"sunday"].map(|element| {
-        let mut gather = Gather::new(limits(Times::Live, 10), 1);
+        let mut gather = Gather::new(limits(Times::Live), 1);
         gather.add_as(1, &today, Some(element), NOW_MS, &hash);
         gather.add_as(2, &keyed, Some(element), NOW_MS, &hash);
         gather.ignore_bot();
@@ -307,7 +329,7 @@ fn elements_and_names_have_hashes_of_their_own() {
             2
         }
     }
-    let mut gather = Gather::new(limits(Times::Live, 10), 1);
+    let mut gather = Gather::new(limits(Times::Live), 1);
     let sent = Record {
         id: Some("1".into()),
         ..record("a", 1, None, Some("bob"))

@@ -105,7 +105,6 @@ impl World {
         now_ms: i64,
     ) -> Report {
         let limits = Limits {
-            counters_max: 10,
             times,
             clock_skew_ms: CLOCK_SKEW_MS,
         };

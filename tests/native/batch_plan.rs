@@ -1,4 +1,4 @@
-//! A body never needs more calls than one invocation may make: one that would is refused whole.
+//! A body never makes more calls than one invocation may: which calls a counter needs is known before it is counted.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use tally::core::counter::ledger::WriteKey;
 use tally::core::counter::settings::UniqueHash;
 use tally::core::sketch::HashId;
 use tally::protocol::batch::gather::{Gathered, Hashed, Identified, Manner, Times};
-use tally::protocol::batch::keyed::{BodyKey, KEYED_AT_ONCE_MAX, KeyedElements};
+use tally::protocol::batch::keyed::{BodyKey, Calls, KEYED_AT_ONCE_MAX, KeyedElements};
 use tally::protocol::batch::lines::LineNumbers;
-use tally::protocol::batch::plan::{Addressed, CallsNeeded, Plan, body_calls_max};
+use tally::protocol::batch::plan::{Addressed, CallsNeeded, Plan, body_calls_max, part_calls_max};
 use tally::protocol::batch::report::Report;
 use tally::protocol::problem::{Code, Problem};
 
@@ -96,39 +96,51 @@ const BODIES: [(u64, u8, u64, u64, bool); 9] = [
 fn a_body_makes_just_the_calls_that_it_is_judged_by() {
     for (counters, shards, elements, ids, has_key) in BODIES {
         let sums = sums(counters, elements, ids);
-        let of_body = |calls_max| CallsNeeded::of_body(&sums, |_| shards, own, has_key, calls_max);
-        let needed = of_body(usize::MAX).expect("room for all");
-        let all = needed.flushes + needed.keyed;
-        assert_eq!(of_body(all), Ok(needed));
-        let refused = of_body(all - 1).expect_err("one too few");
-        assert_eq!(refused.code(), Code::TooManyCounters);
-        let detail = refused.detail();
-        assert!(detail.contains(&format!(
-            "the {counters} counters of the body need {all} calls"
-        )));
-        assert!(
-            detail.contains("nothing was counted. Send it in 2 parts"),
-            "{detail}"
-        );
-        // Where keys lie with many leads, they get what is left and no more.
-        let for_keys = needed.for_keys(all + 5);
-        let for_keys = std::iter::from_fn(|| for_keys.take().then_some(())).count();
-        assert_eq!(for_keys, needed.keyed + 5);
-
+        let needed = |is_hosted: bool| {
+            let all = sums.iter().map(|(_, gathered)| {
+                CallsNeeded::of(gathered, shards, own(shards), has_key, is_hosted)
+            });
+            all.fold((0, 0), |sum, one| (sum.0 + one.flushes, sum.1 + one.keyed))
+        };
         let mut plan = plan_of(sums.clone(), shards, has_key.then_some(BODY_KEY));
-        let flushes = plan.elements().len() + plan.amounts().len();
+        let mut loads = plan.elements();
+        loads.extend(plan.amounts());
         let keyed = plan.keyed();
         let chunks = keyed
             .iter()
             .map(|some| some.writes.len().div_ceil(KEYED_AT_ONCE_MAX));
-        assert_eq!(2 * chunks.sum::<usize>(), needed.keyed);
+        let claims_and_counts = 2 * chunks.sum::<usize>();
         let mut late = KeyedElements::default();
         for some in keyed {
             let counted = vec![Some(i64::MAX); some.writes.len()];
             late.add(some, &Datacenter::local(), &counted);
         }
-        assert_eq!(flushes + late.loads().len(), needed.flushes);
+        loads.extend(late.loads());
+        assert_eq!(needed(false), (loads.len(), claims_and_counts));
+        // What goes to a lead that a tablet hosts travels with others.
+        let by_themselves = loads.iter().filter(|load| !load.to.is_lead()).count();
+        assert_eq!(needed(true), (by_themselves, 0));
     }
+}
+
+#[test]
+fn calls_are_taken_all_or_none_and_what_is_not_used_is_given_back() {
+    let calls = Calls::new(10);
+    assert!(calls.take_many(9));
+    assert!(!calls.take_many(2));
+    assert!(calls.take());
+    assert!(!calls.take());
+    calls.give_back(3);
+    assert!(calls.take_many(3));
+    assert!(!calls.take());
+    assert!(Calls::unbounded().take_many(usize::MAX));
+}
+
+#[test]
+fn a_part_never_sends_more_messages_to_tablets_than_it_has_counters_for() {
+    assert_eq!(part_calls_max(0, 8_192), 0);
+    assert_eq!(part_calls_max(64, 8_192), 4 * 64 + 16);
+    assert_eq!(part_calls_max(4_096, 3), 4 * 3 + 3);
 }
 
 #[test]

@@ -16,7 +16,6 @@ const NOW_MS: i64 = 1_777_593_630_000;
 const NOW: i64 = NOW_MS / 1_000;
 
 const LIMITS: Limits = Limits {
-    counters_max: 10,
     times: Times::Live,
     clock_skew_ms: CLOCK_SKEW_MS,
 };

@@ -246,7 +246,13 @@ impl Both {
                 prop_assert!((1..=50).contains(&look_in_ms));
             }
         }
-        for (_, batch, end) in self.landed.iter().rev().take(LANDED_MAX) {
+        let landed = self.landed.iter().rev();
+        let (awaited, watched): (Vec<_>, Vec<_>) =
+            landed.partition(|(_, batch, _)| batch.watchers.len() < batch.writes.len());
+        for (ticket, _) in watched.iter().flat_map(|(_, batch, _)| &batch.writes) {
+            prop_assert_eq!(self.lane.arrival(ticket), None, "its watcher was told");
+        }
+        for (_, batch, end) in awaited.into_iter().take(LANDED_MAX) {
             let mut later = batch.sum();
             for (ticket, delta) in &batch.writes {
                 later -= delta;

@@ -74,7 +74,6 @@ fn hash(bytes: &[u8]) -> u64 {
 pub async fn send(edges: Vec<Rc<Edge>>, body: Body, written: Vec<Written>) -> bool {
     let now_ms = edges[0].now_ms();
     let limits = Limits {
-        counters_max: 10,
         times: Times::Live,
         clock_skew_ms: CLOCK_SKEW_MS,
     };

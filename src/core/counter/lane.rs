@@ -86,6 +86,13 @@ struct Batch<W, C> {
     watchers: Vec<W>,
 }
 
+impl<W, C> Batch<W, C> {
+    /// Whether any of its writes looks for the outcome itself: all others have watchers.
+    fn is_awaited(&self) -> bool {
+        usize::try_from(self.items).is_ok_and(|items| items > self.watchers.len())
+    }
+}
+
 /// A lane whose flights end with an `R`, whose bulk writes leave a `W`, and which carries `C`.
 #[derive(Debug)]
 pub struct Lane<R, W, C: Cargo = Load> {
@@ -110,6 +117,7 @@ struct Flight<W, P> {
     last: P,
     since_ms: i64,
     watchers: Vec<W>,
+    is_awaited: bool,
 }
 
 /// What came of a ticket's batch.
@@ -222,6 +230,7 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
             number: batch.number,
             last: batch.load.place(),
             since_ms: now_ms,
+            is_awaited: batch.is_awaited(),
             watchers: batch.watchers,
         });
         let nonce = Nonce {
@@ -297,14 +306,19 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
                 let took_ms = now_ms.saturating_sub(flight.since_ms).max(0);
                 // An eighth of the news: one slow flight must not make the next writes wait as long.
                 self.flight_ms = (self.flight_ms * 7 + took_ms.min(FLIGHT_MS_MAX)) / 8;
-                self.landed.keep(flight.number, (flight.last, outcome));
+                if flight.is_awaited {
+                    self.landed.keep(flight.number, (flight.last, outcome));
+                } else if self.waiting.is_empty() {
+                    // A bulk body passes thousands of lanes once: what one held for it is given back.
+                    self.waiting = VecDeque::new();
+                }
                 flight.watchers
             }
             None => Vec::new(),
         }
     }
 
-    /// The outcome for a ticket, once its batch has landed. Cost: O([`LANDED_MAX`]).
+    /// The outcome for a ticket, once its batch has landed; none where all writes of the batch have watchers. Cost: O([`LANDED_MAX`]).
     pub fn arrival(&self, ticket: &Ticket<C::Place>) -> Option<Arrival<R, C::Place>> {
         if ticket.lane != self.id {
             return None;
@@ -326,7 +340,9 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
             .flying
             .take_if(|flight| age(flight.since_ms) > attended_max)
         {
-            self.landed.keep(flight.number, (flight.last, lost.clone()));
+            if flight.is_awaited {
+                self.landed.keep(flight.number, (flight.last, lost.clone()));
+            }
             watchers.extend(flight.watchers);
         }
         let is_stale = |batch: &mut Batch<W, C>| match batch.attended_ms {
@@ -334,8 +350,10 @@ impl<R: Clone, W, C: Cargo> Lane<R, W, C> {
             None => age(batch.opened_ms) > UNATTENDED_MS_MAX,
         };
         while let Some(batch) = self.waiting.pop_front_if(is_stale) {
-            self.landed
-                .keep(batch.number, (batch.load.place(), lost.clone()));
+            if batch.is_awaited() {
+                self.landed
+                    .keep(batch.number, (batch.load.place(), lost.clone()));
+            }
             watchers.extend(batch.watchers);
         }
         watchers

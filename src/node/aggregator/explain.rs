@@ -8,10 +8,11 @@ use std::cell::RefCell;
 use super::{LEAD_MS_MAX, read_drained, read_view};
 use crate::core::counter::id::Datacenter;
 use crate::host::Host;
+use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::open_objects;
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
-    DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, ReadDrained, Sum,
+    Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, ReadDrained, Sum,
     SumExplained, Way,
 };
 use crate::protocol::openings::User;
@@ -26,6 +27,23 @@ pub struct Notes<'a> {
     /// Of an aggregate, which makes its calls in turns: until when one waits for room to open its object, and until when leads are
     /// asked at all.
     pub until_ms: Option<(i64, i64)>,
+    /// Of an aggregate: joins its calls to objects that host many.
+    pub batcher: Option<&'a Batcher>,
+}
+
+impl Notes<'_> {
+    /// Calls an object, together with others of the same read where there are any.
+    pub async fn call<C: Call>(
+        &self,
+        host: &Host,
+        message: &C,
+        milliseconds: u64,
+    ) -> Result<C::Answer, Fault> {
+        match self.batcher {
+            Some(batcher) => batcher.call(message, milliseconds).await,
+            None => call_within(host, message, milliseconds).await,
+        }
+    }
 }
 
 /// How long a lead may take of a datacenter that did not answer a moment ago: as long as the way there and back takes between any
@@ -82,7 +100,7 @@ pub async fn ask_lead(host: &Host, sum: Sum, notes: Notes<'_>) -> Result<Datacen
             let what = "the aggregate took too long to ask all";
             return Err(Fault::Unavailable(what.to_owned()));
         }
-        return call_within(host, &sum, LEAD_MS_MAX).await;
+        return notes.call(host, &sum, LEAD_MS_MAX).await;
     }
     open_objects::room(host, &sum.to, User::Single, host.now_ms()).await?;
     let Some(way) = notes.way else {

@@ -17,10 +17,9 @@ use crate::core::counter::queue::InboxId;
 use crate::core::sketch::Uniques;
 use crate::host::Host;
 use crate::host::object::{Arrived, Reply, dispatch};
-use crate::node::shared::call;
+use crate::node::shared::call::{CALL_MS_MAX, call};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
-use crate::node::shared::open_objects;
 use crate::protocol::known;
 use crate::protocol::messages::{
     AskTop, DatacenterSum, Drain, Explain, Fault, GlobalSum, ListAll, LookUp, Measure, Read,
@@ -151,7 +150,8 @@ async fn look_up(
     notes: Notes<'_>,
 ) -> Result<Option<Root>, Fault> {
     let counter = counter.clone();
-    ask_root(host, call(host, &LookUp { counter }), notes).await
+    let look_up = LookUp { counter };
+    ask_root(host, notes.call(host, &look_up, CALL_MS_MAX), notes).await
 }
 
 /// Sums a counter once its inboxes have counted what they had acknowledged.
@@ -260,16 +260,13 @@ async fn last_view(
     generation: u64,
     notes: Notes<'_>,
 ) -> Option<View> {
-    let _turn = match notes.until_ms {
-        Some(_) => Some(open_objects::turn(host, &call::partition_of(host, counter)).await),
-        None => None,
-    };
     let view_of = ViewOf {
         counter: counter.clone(),
         watches: false,
         of_one: true,
     };
-    let viewed = call(host, &view_of).await.ok().flatten()?;
+    let viewed = notes.call(host, &view_of, CALL_MS_MAX).await;
+    let viewed = viewed.ok().flatten()?;
     let view = View::from_rest(viewed.view?);
     (view.generation() == generation).then_some(view)
 }

@@ -45,7 +45,8 @@ fn too_slow(piece_ms: u64) -> Problem {
 struct Stream<'a> {
     host: &'a Host,
     pieces: Box<dyn Pieces>,
-    begun_ms: i64,
+    /// How long its pieces were waited for in all.
+    waited_ms: i64,
     /// How long a piece may take.
     piece_ms: u64,
 }
@@ -56,25 +57,26 @@ impl<'a> Stream<'a> {
         Some(Self {
             host: &context.host,
             pieces: context.request.pieces(PIECE_BYTES)?,
-            begun_ms: context.host.now_ms(),
+            waited_ms: 0,
             piece_ms,
         })
     }
 
     /// The next piece, [`PIECE_BYTES`] long but for the last; `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Problem> {
+        let begun_ms = self.host.now_ms();
         let piece = self
             .host
             .within_ms(self.wait_ms(), self.pieces.next())
             .await;
+        self.waited_ms += self.host.now_ms().saturating_sub(begun_ms).max(0);
         let piece = piece.ok_or_else(|| too_slow(self.piece_ms))?;
         piece.map_err(|error| broken_off(&error))
     }
 
     /// How long the next piece may take, milliseconds.
     fn wait_ms(&self) -> u64 {
-        let taken_ms = self.host.now_ms().saturating_sub(self.begun_ms).max(0);
-        let left_ms = ARRIVAL_MS_MAX.saturating_sub(taken_ms);
+        let left_ms = ARRIVAL_MS_MAX.saturating_sub(self.waited_ms).max(0);
         self.piece_ms.min(u64::try_from(left_ms).unwrap_or(0))
     }
 
@@ -153,23 +155,74 @@ fn encoding(request: &dyn Request) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// Reads a bulk body piece by piece, decoded; each piece may take `piece_ms`. `each` may refuse; nothing may be counted
-/// before this has returned well, since a fault at the end refuses the whole body.
-///
-/// # Errors
-/// `body-too-large` above [`BULK_BYTES_MAX`] before or after inflation, `body-too-slow`, `invalid-gzip`,
-/// `unsupported-encoding`, or what `each` says; after draining.
-pub async fn read_bulk(
-    context: &RequestContext,
-    piece_ms: u64,
-    mut each: impl FnMut(&[u8]) -> Result<(), Problem>,
-) -> Result<(), Problem> {
-    let mut decoder = Decoder::new(encoding(&*context.request).as_deref(), BULK_BYTES_MAX)?;
-    each_piece(context, BULK_BYTES_MAX, piece_ms, |piece| {
-        decoder.push(piece, &mut each)
-    })
-    .await?;
-    decoder.finish(each)
+/// How much of a body is decoded at once: what comes out of gzip is up to a thousand times as much, of lines that differ ten times.
+const SLICE_BYTES: usize = 4 * 1_024;
+
+/// A bulk body that is being read, a few KiB at a time.
+pub struct BulkBody<'a> {
+    stream: Option<Stream<'a>>,
+    decoder: Decoder,
+    piece: Vec<u8>,
+    /// How much of the piece was decoded.
+    at: usize,
+    seen: u64,
+}
+
+impl<'a> BulkBody<'a> {
+    /// The body of a request; each piece may take `piece_ms`.
+    ///
+    /// # Errors
+    /// `unsupported-encoding`.
+    pub fn open(context: &'a RequestContext, piece_ms: u64) -> Result<Self, Problem> {
+        Ok(Self {
+            stream: Stream::open(context, piece_ms),
+            decoder: Decoder::new(encoding(&*context.request).as_deref(), BULK_BYTES_MAX)?,
+            piece: Vec::new(),
+            at: 0,
+            seen: 0,
+        })
+    }
+
+    /// Reads on, and hands what comes out to `each`, which may refuse; false at the end.
+    ///
+    /// # Errors
+    /// `body-too-large` above [`BULK_BYTES_MAX`] before or after inflation, `body-too-slow`, `invalid-gzip`,
+    /// `unsupported-encoding`, or what `each` says; after draining.
+    pub async fn next(
+        &mut self,
+        each: impl FnMut(&[u8]) -> Result<(), Problem>,
+    ) -> Result<bool, Problem> {
+        let Some(stream) = &mut self.stream else {
+            return Ok(false);
+        };
+        let mut outcome = Ok(());
+        if self.at >= self.piece.len() {
+            let Some(piece) = stream.next().await? else {
+                return Ok(false);
+            };
+            self.seen += length(&piece);
+            (self.piece, self.at) = (piece, 0);
+            if self.seen > BULK_BYTES_MAX {
+                outcome = Err(too_large(BULK_BYTES_MAX));
+            }
+        }
+        let rest = self.piece.get(self.at..).unwrap_or_default();
+        let slice = rest.get(..SLICE_BYTES).unwrap_or(rest);
+        self.at += slice.len();
+        let outcome = outcome.and_then(|()| self.decoder.push(slice, each));
+        if outcome.is_err() {
+            stream.drain(self.seen).await;
+        }
+        outcome.map(|()| true)
+    }
+
+    /// Ends a body that was read to its end.
+    ///
+    /// # Errors
+    /// As [`BulkBody::next`].
+    pub fn finish(self, each: impl FnMut(&[u8]) -> Result<(), Problem>) -> Result<(), Problem> {
+        self.decoder.finish(each)
+    }
 }
 
 async fn each_piece(

@@ -3,6 +3,9 @@
 //!
 //! Invariant: a line that is not known to be counted is among the rejected ones.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use futures_channel::oneshot;
 
 use super::bulk_sender;
@@ -12,21 +15,29 @@ use super::request_context::RequestContext;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{KeyedOutcome, Keys};
 use crate::host::Host;
+use crate::node::shared::call::has_tablets;
+use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::concurrency::all_settled;
-use crate::node::shared::keyed_calls::count_bounded;
+use crate::node::shared::keyed_calls::{ManyKeyed, count_bounded};
 use crate::node::shared::open_objects;
 use crate::protocol::batch::gather::{Gathered, Manner};
 use crate::protocol::batch::keyed::{BodyKey, Calls, KeyedElements, KeyedWrites};
-use crate::protocol::batch::plan::{PART_COUNTERS_MAX, Plan};
+use crate::protocol::batch::plan::{
+    CallsNeeded, HOSTED_PART_COUNTERS_MAX, PART_COUNTERS_MAX, Plan, part_calls_max,
+};
 use crate::protocol::batch::report::Report;
 use crate::protocol::batch::wave::{LOOK_EVERY_MS, Stage};
+use crate::protocol::keyed::Landed;
 use crate::protocol::messages::Fault;
-use crate::protocol::names::CellAddress;
+use crate::protocol::names::{CellAddress, TABLET_COUNT};
 use crate::protocol::openings::User;
 use crate::protocol::problem::{Code, Problem};
 
 /// Counters whose keyed writes are counted at once, of one body: each is two calls.
 const KEYED_AT_ONCE: usize = 48;
+
+/// The same where tablets host their leads: these calls travel together.
+const HOSTED_KEYED_AT_ONCE: usize = 4_096;
 
 /// How often a body looks whether more objects may be opened for it.
 const ROOM_EVERY_MS: u64 = 100;
@@ -41,32 +52,45 @@ pub struct Counting {
     pub datacenter: Datacenter,
     /// How its sums are.
     pub manner: Manner,
-    /// Its key, if it has one.
-    pub key: Option<BodyKey>,
     /// Whose keys those of the body and its lines are.
     pub keys: Keys,
-    /// The calls that keys may make.
+    /// The calls that are left.
     pub calls: Calls,
+    /// When it began to be counted, unix milliseconds; 0 before.
+    pub begun_ms: Cell<i64>,
 }
 
-/// Counts a body that has been read, with the others that are there. Returns what became of its lines, and whether all that
-/// was counted had been counted before.
+/// A section of a body.
+pub struct Section {
+    /// What its records sum to.
+    pub sums: Vec<(CounterId, Gathered)>,
+    /// Its key, if the body has one.
+    pub key: Option<BodyKey>,
+    /// The line after its last.
+    pub before: u64,
+    /// Whether it is all of its body.
+    pub is_whole: bool,
+}
+
+/// Counts a section that has been read; one that is all of its body with the others that are there. Returns what became of the body's
+/// lines, and whether all that was counted had been counted before.
 ///
 /// # Errors
 /// `unavailable` where the platform ended the request.
-pub async fn count_body(
+pub async fn count_section(
     context: &RequestContext,
-    counting: Counting,
-    sums: Vec<(CounterId, Gathered)>,
+    counting: Rc<Counting>,
+    section: Section,
     report: Report,
 ) -> Result<(Report, bool), Problem> {
-    let has_company = gather_with_others(&context.host, sums.len()).await;
+    let has_company =
+        section.is_whole && gather_with_others(&context.host, section.sums.len()).await;
     let flying = BulkStage::enter(&context.host, Stage::Flying);
     let host = context.host.clone();
     let (done, doing) = oneshot::channel();
     // Other bodies may have joined what this one flies, so it goes on if the client hangs up.
     context.wait_until(async move {
-        let counted = count_all(&host, &counting, has_company, sums, report).await;
+        let counted = count_all(&host, &counting, has_company, section, report).await;
         drop(flying);
         let _ = done.send(counted);
     });
@@ -96,14 +120,23 @@ async fn count_all(
     host: &Host,
     counting: &Counting,
     has_company: bool,
-    sums: Vec<(CounterId, Gathered)>,
+    section: Section,
     mut report: Report,
 ) -> (Report, bool) {
-    let begun_ms = host.now_ms();
+    let now_ms = host.now_ms();
+    if counting.begun_ms.get() == 0 {
+        counting.begun_ms.set(now_ms);
+    }
+    let begun_ms = counting.begun_ms.get();
+    let Section { sums, key, .. } = section;
     let mut is_replay = !sums.is_empty();
     let has_room = |(counter, _): &(CounterId, Gathered)| {
         let cell = CellAddress::lead(counter, &counting.datacenter);
         open_objects::admit(host, &cell, User::Bulk).is_ok()
+    };
+    let part_max = match has_tablets(host) {
+        true => HOSTED_PART_COUNTERS_MAX,
+        false => PART_COUNTERS_MAX,
     };
     let mut sums = sums.into_iter().peekable();
     while sums.peek().is_some() {
@@ -114,34 +147,70 @@ async fn count_all(
             break;
         }
         let next = std::iter::from_fn(|| sums.next_if(has_room));
-        let part: Vec<_> = next.take(PART_COUNTERS_MAX).collect();
+        let part: Vec<_> = next.take(part_max).collect();
         if part.is_empty() {
             host.sleep_ms(ROOM_EVERY_MS).await;
             continue;
         }
-        is_replay &= count_part(host, counting, has_company, part, &mut report).await;
+        let Some(part) = affordable(host, counting, key.is_some(), part, &mut report) else {
+            is_replay = false;
+            continue;
+        };
+        is_replay &= count_part(host, counting, key, has_company, part, &mut report).await;
     }
     (report, is_replay)
+}
+
+/// Those of a part whose calls are left; the lines of the others are rejected. `None` where there are none.
+fn affordable(
+    host: &Host,
+    counting: &Counting,
+    has_key: bool,
+    mut part: Vec<(CounterId, Gathered)>,
+    report: &mut Report,
+) -> Option<Vec<(CounterId, Gathered)>> {
+    let Counting {
+        datacenter, calls, ..
+    } = counting;
+    let tablets = host.number(TABLET_COUNT).unwrap_or(0);
+    let shared = part_calls_max(tablets, part.len());
+    if !calls.take_many(shared) {
+        part.iter()
+            .for_each(|(_, gathered)| gathered.fail(&too_many_calls(), report));
+        return None;
+    }
+    // Keyed calls are taken as they are made.
+    let mut keyed = 0;
+    part.retain(|(counter, gathered)| {
+        let shards = known_of(host, counter).shards_in(datacenter);
+        let own = own_shard(host, shards);
+        let needed = CallsNeeded::of(gathered, shards, own, has_key, tablets > 0);
+        let is_left = calls.take_many(needed.all());
+        match is_left {
+            true => keyed += needed.keyed,
+            false => gathered.fail(&too_many_calls(), report),
+        }
+        is_left
+    });
+    calls.give_back(keyed);
+    (!part.is_empty()).then_some(part)
 }
 
 /// Counts a part of a body. Returns whether all that was counted had been counted before.
 async fn count_part(
     host: &Host,
     counting: &Counting,
+    key: Option<BodyKey>,
     has_company: bool,
     part: Vec<(CounterId, Gathered)>,
     report: &mut Report,
 ) -> bool {
     let Counting {
-        datacenter,
-        manner,
-        key,
-        keys,
-        calls,
+        datacenter, manner, ..
     } = counting;
     let shards = |counter: &CounterId| known_of(host, counter).shards_in(datacenter);
     let own = |shards| own_shard(host, shards);
-    let mut plan = Plan::new(part, *manner, datacenter, shards, own, *key);
+    let mut plan = Plan::new(part, *manner, datacenter, shards, own, key);
     // Elements of plain lines first: they may be sent twice without harm, so where one of their cells fails, its
     // lines fail with nothing counted, and sending them again counts nothing twice.
     for (number, problem) in bulk_sender::count_many(host, plan.elements(), has_company).await {
@@ -153,15 +222,8 @@ async fn count_part(
     for (number, problem) in bulk_sender::count_many(host, plain, has_company).await {
         plan.fail_amounts(number, &problem, report);
     }
-    let count = |some: KeyedWrites| async move {
-        let (counter, writes) = (&some.counter, &some.writes);
-        let _turn = open_objects::turn(host, &CellAddress::lead(counter, datacenter)).await;
-        let whose = (!some.is_recall).then_some(*keys);
-        let landed = count_bounded(host, counter, datacenter, writes, calls, whose).await;
-        (some, landed)
-    };
     let mut elements = KeyedElements::default();
-    for (some, landed) in all_settled(keyed.into_iter().map(count), KEYED_AT_ONCE).await {
+    for (some, landed) in count_keyed(host, counting, keyed).await {
         let mut counted = vec![None; landed.len()];
         for (number, ((_, outcome), counted)) in landed.into_iter().zip(&mut counted).enumerate() {
             is_replay &= matches!(outcome, Ok(KeyedOutcome::Replayed(_)));
@@ -182,10 +244,54 @@ async fn count_part(
     is_replay
 }
 
+/// Counts keyed writes. Returns what became of each.
+async fn count_keyed(
+    host: &Host,
+    counting: &Counting,
+    keyed: Vec<KeyedWrites>,
+) -> Vec<(KeyedWrites, Vec<Landed>)> {
+    let Counting {
+        datacenter,
+        keys,
+        calls,
+        ..
+    } = counting;
+    let batcher = Batcher::new(host);
+    let is_hosted = has_tablets(host);
+    let unbounded = Calls::unbounded();
+    let many = ManyKeyed {
+        batcher: &batcher,
+        calls: if is_hosted { &unbounded } else { calls },
+        here: datacenter,
+    };
+    let many = &many;
+    let count = |some: KeyedWrites| async move {
+        let (counter, writes) = (&some.counter, &some.writes);
+        let _turn = open_objects::turn(host, &CellAddress::lead(counter, datacenter)).await;
+        let whose = (!some.is_recall).then_some(*keys);
+        let landed = count_bounded(host, counter, many, writes, whose).await;
+        (some, landed)
+    };
+    let at_once = if is_hosted {
+        HOSTED_KEYED_AT_ONCE
+    } else {
+        KEYED_AT_ONCE
+    };
+    let all = all_settled(keyed.into_iter().map(count), at_once);
+    batcher.run(all).await
+}
+
 fn too_late() -> Problem {
     Problem::new(
         Code::Overloaded,
         "the body's other counters took too long; nothing of this line was counted, send it again",
+    )
+}
+
+fn too_many_calls() -> Problem {
+    Problem::new(
+        Code::TooManyCounters,
+        "the body names more counters than one request may call here; nothing of this line was counted, send it in another body",
     )
 }
 

@@ -10,12 +10,14 @@ use std::rc::Rc;
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::flush_sender::{Cells, Progress, Watcher};
+use super::flush_sender::{Cells, Progress, Watcher, fly};
 use super::isolate::{known_of, own_shard};
-use super::lanes::{self, Line};
+use super::lanes;
 use crate::core::counter::flush::Refusal;
 use crate::core::counter::lane::Ticket;
 use crate::host::Host;
+use crate::node::shared::call::has_tablets;
+use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::open_objects;
 use crate::protocol::batch::plan::Addressed;
 use crate::protocol::batch::wave;
@@ -26,6 +28,9 @@ use crate::protocol::problem::{Code, Problem};
 /// Flights that one body has under way. The first opening of an object is slow on plain workerd
 /// (3.4 ms, one thread), so more would only wait there.
 const FLIGHTS_MAX: usize = 48;
+
+/// The same where tablets host cells: these fly together, so 16 messages at once.
+const HOSTED_FLIGHTS_MAX: usize = 8_192;
 
 /// How often a body looks for what others fly for it.
 const LOOK_EVERY_MS: u64 = 2;
@@ -43,6 +48,8 @@ struct Fleet {
     progress: Rc<RefCell<Progress>>,
     /// Batches that this body's writes are in, until somebody flies them.
     own: VecDeque<(CellAddress, Ticket)>,
+    /// Writes that found no room in their lanes yet, and why.
+    late: VecDeque<(usize, Problem)>,
     failed: Vec<(usize, Problem)>,
 }
 
@@ -53,12 +60,12 @@ pub async fn count_many(
     loads: Vec<Addressed>,
     has_company: bool,
 ) -> Vec<(usize, Problem)> {
-    let begun_ms = host.now_ms();
     let mut fleet = Fleet {
         moves: vec![0; loads.len()],
         loads,
         progress: Rc::default(),
         own: VecDeque::new(),
+        late: VecDeque::new(),
         failed: Vec::new(),
     };
     fleet.progress.borrow_mut().landed = vec![false; fleet.loads.len()];
@@ -71,14 +78,27 @@ pub async fn count_many(
         // They may have flown all of it already: where that failed, the loop below would not hear of it.
         fleet.sort_out(host);
     }
+    let batcher = Batcher::new(host);
+    batcher.run(fly_all(host, &batcher, &mut fleet)).await;
+    fleet.failed
+}
+
+/// Flies what nobody else flies until all have landed.
+async fn fly_all(host: &Host, batcher: &Batcher, fleet: &mut Fleet) {
+    let begun_ms = host.now_ms();
+    let most = if has_tablets(host) {
+        HOSTED_FLIGHTS_MAX
+    } else {
+        FLIGHTS_MAX
+    };
     let mut flights: FuturesUnordered<LocalBoxFuture<'_, ()>> = FuturesUnordered::new();
-    while fleet.progress.borrow().pending > 0 {
+    while fleet.is_under_way() {
         if host.now_ms() - begun_ms > PART_MS_MAX {
             fleet.give_up();
             break;
         }
         for _ in 0..fleet.own.len() {
-            if flights.len() >= FLIGHTS_MAX {
+            if flights.len() >= most {
                 break;
             }
             let Some((to, ticket)) = fleet.own.pop_front() else {
@@ -90,11 +110,11 @@ pub async fn count_many(
             };
             match lanes::take::<Cells>(host, &to, &ticket) {
                 Some((nonce, load)) => {
-                    let fly = async move {
-                        Cells::fly(host, &to, nonce, load).await;
+                    let flight = async move {
+                        fly(host, Some(batcher), &to, nonce, load).await;
                         drop(turn);
                     };
-                    flights.push(fly.boxed_local());
+                    flights.push(flight.boxed_local());
                 }
                 // The flight before it is under way, or somebody else flies it.
                 None => {
@@ -110,10 +130,13 @@ pub async fn count_many(
     }
     // Others may have joined what still flies.
     while flights.next().await.is_some() {}
-    fleet.failed
 }
 
 impl Fleet {
+    fn is_under_way(&self) -> bool {
+        self.progress.borrow().pending > 0 || !self.late.is_empty()
+    }
+
     fn join(&mut self, host: &Host, number: usize) {
         let Some(Addressed { to, load, .. }) = self.loads.get(number) else {
             return;
@@ -132,12 +155,27 @@ impl Fleet {
                 // Others' batches too: whoever opened one may be gone, and taking is exclusive.
                 self.own.push_back((to.clone(), ticket));
             }
-            Err(problem) => self.failed.push((number, problem)),
+            Err(problem) => self.late.push_back((number, problem)),
+        }
+    }
+
+    /// Lets those join that found no room, as far as there is some now.
+    fn join_late(&mut self, host: &Host) {
+        for _ in 0..self.late.len() {
+            let Some((number, _)) = self.late.pop_front() else {
+                return;
+            };
+            let late = self.late.len();
+            self.join(host, number);
+            if self.late.len() > late {
+                return;
+            }
         }
     }
 
     /// Sends on what a sealed shard has refused, and notes what has failed for good.
     fn sort_out(&mut self, host: &Host) {
+        self.join_late(host);
         let refused = std::mem::take(&mut self.progress.borrow_mut().failed);
         for (number, fault) in refused {
             let moves = self.moves.get(number).copied().unwrap_or(MOVES_MAX);
@@ -173,8 +211,16 @@ impl Fleet {
 
     /// Calls everything that is not known to be counted unknown.
     fn give_up(&mut self) {
+        let late: Vec<usize> = self.late.iter().map(|(number, _)| *number).collect();
+        self.failed.extend(std::mem::take(&mut self.late));
         let detail = "the body took too long; this line may or may not have been counted";
-        let landed = std::mem::take(&mut self.progress.borrow_mut().landed);
+        let mut landed = std::mem::take(&mut self.progress.borrow_mut().landed);
+        // Of these it is known that they are not.
+        for number in late {
+            if let Some(landed) = landed.get_mut(number) {
+                *landed = true;
+            }
+        }
         let unknown = landed.iter().enumerate().filter(|(_, landed)| !**landed);
         let problem = Problem::new(Code::Unavailable, detail);
         self.failed

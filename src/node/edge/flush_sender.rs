@@ -11,6 +11,7 @@ use crate::core::counter::flush::{Load, Refusal};
 use crate::core::counter::lane::newest_at;
 use crate::core::counter::nonces::Nonce;
 use crate::host::Host;
+use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::call_within;
 use crate::node::shared::{metrics, open_objects};
 use crate::protocol::messages::{Fault, Flush, Flushed};
@@ -78,39 +79,48 @@ impl Line for Cells {
     }
 
     async fn fly(host: &Host, to: &CellAddress, nonce: Nonce, load: Load) {
-        let writes = load.writes;
-        let outcome = send(host, to, nonce, load).await;
-        let ended = match &outcome {
-            Ok(_) => Metric::FlushCounted,
-            Err(Fault::Unavailable(_)) => Metric::FlushUnknown,
-            Err(_) => Metric::FlushRefused,
-        };
-        metrics::flown(host, ended, writes);
-        match &outcome {
-            Ok(Flushed { shards, .. }) | Err(Fault::Refused(Refusal::Moved(shards))) => {
-                learn_shards(host, &to.counter, &to.datacenter, *shards);
-            }
-            Err(Fault::Elsewhere(home)) => learn_home(host, &to.counter, home),
-            Err(Fault::Refused(Refusal::Bounded)) => learn_bounded(host, &to.counter),
-            Err(Fault::Refused(Refusal::OtherHash(own))) => {
-                learn_unique_hash(host, &to.counter, *own)
-            }
-            Err(_) => {}
-        }
-        Lanes::<Self>::with(host, |lanes| {
-            if let Some(lane) = lanes.known(to) {
-                match &outcome {
-                    Ok(flushed) => {
-                        lane.linger(flushed.linger_ms);
-                        lane.learn(flushed.generation);
-                    }
-                    Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
-                    Err(_) => {}
-                }
-                land::<Self>(host, lane, nonce, outcome);
-            }
-        });
+        fly(host, None, to, nonce, load).await;
     }
+}
+
+/// Sends a batch of a lane that was taken, together with others of this request where there is a batcher, and lands it.
+pub async fn fly(
+    host: &Host,
+    batcher: Option<&Batcher>,
+    to: &CellAddress,
+    nonce: Nonce,
+    load: Load,
+) {
+    let writes = load.writes;
+    let outcome = send(host, batcher, to, nonce, load).await;
+    let ended = match &outcome {
+        Ok(_) => Metric::FlushCounted,
+        Err(Fault::Unavailable(_)) => Metric::FlushUnknown,
+        Err(_) => Metric::FlushRefused,
+    };
+    metrics::flown(host, ended, writes);
+    match &outcome {
+        Ok(Flushed { shards, .. }) | Err(Fault::Refused(Refusal::Moved(shards))) => {
+            learn_shards(host, &to.counter, &to.datacenter, *shards);
+        }
+        Err(Fault::Elsewhere(home)) => learn_home(host, &to.counter, home),
+        Err(Fault::Refused(Refusal::Bounded)) => learn_bounded(host, &to.counter),
+        Err(Fault::Refused(Refusal::OtherHash(own))) => learn_unique_hash(host, &to.counter, *own),
+        Err(_) => {}
+    }
+    Lanes::<Cells>::with(host, |lanes| {
+        if let Some(lane) = lanes.known(to) {
+            match &outcome {
+                Ok(flushed) => {
+                    lane.linger(flushed.linger_ms);
+                    lane.learn(flushed.generation);
+                }
+                Err(Fault::Refused(Refusal::Newer(generation))) => lane.learn(*generation),
+                Err(_) => {}
+            }
+            land::<Cells>(host, lane, nonce, outcome);
+        }
+    });
 }
 
 /// Sends a flush, and once more under the same nonce where its outcome is unknown: only the cell
@@ -121,7 +131,13 @@ impl Line for Cells {
 /// Not so after an attempt of unknown outcome, although that one will count nothing more: it may have been
 /// counted, and read by somebody, in the generation that ended. Its writes count at most once over all
 /// generations, and their clients are told that the outcome is unknown.
-async fn send(host: &Host, to: &CellAddress, nonce: Nonce, load: Load) -> Outcome {
+async fn send(
+    host: &Host,
+    batcher: Option<&Batcher>,
+    to: &CellAddress,
+    nonce: Nonce,
+    load: Load,
+) -> Outcome {
     let to = to.clone();
     let mut flush = Flush { to, nonce, load };
     let mut last = None;
@@ -129,7 +145,10 @@ async fn send(host: &Host, to: &CellAddress, nonce: Nonce, load: Load) -> Outcom
         if matches!(last, Some(Fault::Unavailable(_))) {
             metrics::count(host, Metric::FlushRetry);
         }
-        let outcome = call_within(host, &flush, milliseconds).await;
+        let outcome = match batcher {
+            Some(batcher) => batcher.call(&flush, milliseconds).await,
+            None => call_within(host, &flush, milliseconds).await,
+        };
         match (outcome, last) {
             (Err(fault @ Fault::Unavailable(_)), _) => last = Some(fault),
             // The attempt before may be on its way still, and be counted. Whoever took this for a

@@ -20,6 +20,9 @@ use crate::protocol::problem::{Code, Problem};
 /// Lanes in memory: an idle one is about 300 bytes. Letting one go costs nothing but its name.
 const LANES_MAX: usize = 20_000;
 
+/// How often idle lanes are looked for where there is no room for another, milliseconds.
+const SWEEP_EVERY_MS: i64 = 20;
+
 /// How often a waiting write looks for its outcome.
 const LOOK_EVERY_MS: u64 = 1;
 
@@ -72,12 +75,14 @@ type LaneOf<L> = Lane<<L as Line>::Outcome, <L as Line>::Watcher, <L as Line>::C
 /// The lanes of an isolate, of one line.
 pub struct Lanes<L: Line> {
     lanes: BoundedMap<L::To, LaneOf<L>, LANES_MAX>,
+    swept_ms: i64,
 }
 
 impl<L: Line> Default for Lanes<L> {
     fn default() -> Self {
         Self {
             lanes: BoundedMap::default(),
+            swept_ms: i64::MIN,
         }
     }
 }
@@ -106,6 +111,13 @@ impl<L: Line> Lanes<L> {
     fn lane(&mut self, host: &Host, to: &L::To) -> Option<&mut LaneOf<L>> {
         if !self.lanes.contains_key(to) {
             let now_ms = host.now_ms();
+            let since_ms = now_ms.saturating_sub(self.swept_ms);
+            if self.lanes.len() >= LANES_MAX {
+                if (0..SWEEP_EVERY_MS).contains(&since_ms) {
+                    return None;
+                }
+                self.swept_ms = now_ms;
+            }
             if !self.lanes.make_room(to, |lane| !lane.is_idle(now_ms)) {
                 return None;
             }

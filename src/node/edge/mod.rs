@@ -46,6 +46,7 @@ mod aggregate;
 mod body;
 mod bulk;
 mod bulk_counting;
+mod bulk_reader;
 mod bulk_sender;
 mod distribution;
 mod embeds;

@@ -6,7 +6,10 @@
 use std::future::Future;
 use std::rc::Rc;
 
+use futures_util::future::FutureExt;
+
 use super::alarm::Alarm;
+use super::batch::answer_batch;
 use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
 use super::deployment_values::{DEPLOYMENT_SCHEMA, DeploymentValues};
@@ -27,12 +30,12 @@ use super::secrets::SecretStore;
 use super::store::Store;
 use crate::core::cluster::push::Pushed;
 use crate::host::Host;
-use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
+use crate::host::object::{Arrived, Object, Reply, Shell, dispatch, reply};
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
-    AmountOf, CheckStorage, Claim, DeletePolicy, Fault, FindClaims, GetPolicy, GetSecrets, Keep,
-    LetInboxesGo, List, ListPolicies, ListRows, LookUp, Operate, Push, PutPolicy, Register,
-    RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed,
+    AmountOf, Batch, Call, CheckStorage, Claim, DeletePolicy, Fault, FindClaims, GetPolicy,
+    GetSecrets, Keep, LetInboxesGo, List, ListPolicies, ListRows, LookUp, Operate, Push, PutPolicy,
+    Register, RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed, decode,
 };
 use crate::protocol::names::TABLET_COUNT;
 
@@ -53,9 +56,38 @@ const SCHEMA: &[&str] = &[
 /// The shortest time between two alarms, so that something that stays due does not spin.
 const ALARM_SPACING_MS: i64 = 100;
 
+/// One partition of the directory, as the platform sees it.
+pub struct Directory(Rc<Partition>);
+
+impl Shell for Directory {
+    fn start(object: Object, host: Host) -> Self {
+        Self(Rc::new(Partition::start(object, host)))
+    }
+
+    async fn answer(&self, arrived: Arrived) -> Reply {
+        if arrived.path != Batch::PATH {
+            return self.0.answer(arrived).await;
+        }
+        let each = |arrived: Arrived| {
+            let partition = self.0.clone();
+            async move { partition.answer(arrived).await }.boxed_local()
+        };
+        let answered = match decode(&arrived.message) {
+            Ok(batch) => answer_batch(&self.0.host, &self.0.object, batch, each).await,
+            Err(fault) => Err(fault),
+        };
+        reply::<Batch>(&answered)
+    }
+
+    async fn alarm(&self) -> Result<(), Fault> {
+        self.0.ring().await
+    }
+}
+
 /// One partition of the directory.
-pub struct Directory {
+struct Partition {
     host: Host,
+    object: Object,
     store: Store,
     storage: Readable,
     alarm: Rc<Alarm>,
@@ -70,7 +102,7 @@ pub struct Directory {
     secrets: SecretStore,
 }
 
-impl Shell for Directory {
+impl Partition {
     fn start(object: Object, host: Host) -> Self {
         let store = Store::new(object.clone());
         let storage = Readable::default();
@@ -78,7 +110,7 @@ impl Shell for Directory {
         let alarm = Rc::new(Alarm::new(&host, &store));
         let totals = Rc::new(DirectoryTotals::new(&store));
         let views = Rc::new(Views::new(&host, object.clone(), totals.clone()));
-        let inboxes = Rc::new(Inboxes::new(&host, object));
+        let inboxes = Rc::new(Inboxes::new(&host, object.clone()));
         let roots = Roots::new(&host, &store, alarm.clone(), views.clone(), inboxes.clone());
         let roots = Rc::new(roots);
         Self {
@@ -90,6 +122,7 @@ impl Shell for Directory {
             policies: PolicyStore::new(&store),
             secrets: SecretStore::new(&host, &store),
             host,
+            object,
             store,
             alarm,
             roots,
@@ -125,7 +158,8 @@ impl Shell for Directory {
         })
     }
 
-    async fn alarm(&self) -> Result<(), Fault> {
+    /// The alarm rings.
+    async fn ring(&self) -> Result<(), Fault> {
         if let Err(fault) = self.look_at_what_is_due().await {
             self.host.fail(&format!("the directory's alarm: {fault}"));
         }
@@ -140,9 +174,7 @@ impl Shell for Directory {
         }
         Ok(())
     }
-}
 
-impl Directory {
     fn readable(&self) -> Result<(), Fault> {
         self.storage
             .check(|| self.storage.note(prepare(&self.host, &self.store)))

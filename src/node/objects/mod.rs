@@ -9,6 +9,7 @@
 //! | [`autoscaler`] | how a cell watches its load, and how the number of shards follows it |
 //! | [`cell_store`], [`cell_ledger`], [`cell_samples`] | a cell's rows, those of its keyed writes, and of its samples |
 //! | [`claims`], [`claim_store`] | whose an idempotency key is, and the rows of that |
+//! | [`batch`] | how an object answers many calls in one message |
 //! | [`inbox`], [`inbox_store`] | events that are acknowledged and not counted yet, and their rows |
 //! | [`inbox_consumer`] | how an inbox counts them |
 //! | [`inbox_registry`] | how they get into roots, and out of them |
@@ -37,6 +38,7 @@
 
 mod alarm;
 mod autoscaler;
+mod batch;
 mod cell;
 mod cell_ledger;
 mod cell_memory;

@@ -10,7 +10,7 @@ use crate::core::cluster::tablets::TabletSpread;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::{Host, State, Stream, Target};
 use crate::protocol::limits::PolicyName;
-use crate::protocol::messages::{Call, Fault, decode, encode};
+use crate::protocol::messages::{Call, Fault, Receiver, decode, encode};
 use crate::protocol::names::{
     self, Address, CellAddress, LimiterAddress, Placement, TabletAddress,
 };
@@ -87,7 +87,7 @@ pub async fn carry(
 }
 
 /// Where an address is reached.
-fn target(host: &Host, address: Address<'_>) -> Target {
+pub(super) fn target(host: &Host, address: Address<'_>) -> Target {
     placement(host, address).map_or(Target::Aggregator, Target::Object)
 }
 
@@ -116,6 +116,30 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
 /// The partition of the directory that holds a counter's root.
 pub fn partition_of(host: &Host, counter: &CounterId) -> u32 {
     host.state::<Partitions>().0.partition_of(counter.as_str())
+}
+
+/// Who takes a message to an address together with others; `None` where its object hosts one tenant alone.
+pub fn receiver_of(host: &Host, address: Address<'_>) -> Option<Receiver> {
+    match address {
+        Address::Root(counter) => Some(Receiver::Directory(partition_of(host, counter))),
+        Address::Directory(partition) => Some(Receiver::Directory(partition)),
+        Address::Cell(cell) => tablet_of_cell(host, cell).map(Receiver::Tablet),
+        Address::Lead(counter, datacenter) => {
+            let lead = CellAddress::lead(counter, datacenter);
+            tablet_of_cell(host, &lead).map(Receiver::Tablet)
+        }
+        Address::Tablet(tablet) => Some(Receiver::Tablet(tablet.clone())),
+        Address::Inbox(_)
+        | Address::Limiter(_)
+        | Address::Lookout(_)
+        | Address::Hub(..)
+        | Address::Aggregator => None,
+    }
+}
+
+/// Whether tablets host leads here.
+pub fn has_tablets(host: &Host) -> bool {
+    host.state::<Tablets>().0.is_some()
 }
 
 /// The tablet that hosts a cell; `None` where the cell has an object of its own.
@@ -152,7 +176,7 @@ pub fn limiters(host: &Host) -> Rc<Rings> {
 }
 
 /// Carries bytes, and the answer back. Not generic, so that the code for it is there once (it was 30 KB of Wasm when it was not).
-async fn exchange(
+pub(super) async fn exchange(
     host: &Host,
     to: Target,
     path: &'static str,

@@ -2,6 +2,7 @@
 //!
 //! Invariant: every call here may be repeated without harm.
 
+use super::call_batcher::Batcher;
 use super::call_within;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{Keyed, Keys, WriteKey};
@@ -9,7 +10,7 @@ use crate::host::Host;
 use crate::protocol::batch::keyed::Calls;
 use crate::protocol::keyed::{self, Bounded, Carrier, Landed};
 use crate::protocol::messages::{
-    Claim, Claimed, Count, Counted, Fault, FindClaims, Holder, Owner, Recall,
+    Call, Claim, Claimed, Count, Counted, Fault, FindClaims, Holder, Owner, Recall,
 };
 use crate::protocol::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
 
@@ -22,6 +23,8 @@ struct Caller<'a> {
     counter: &'a CounterId,
     is_recall: bool,
     keys: Keys,
+    /// Joins its calls with others of its request, if there is one.
+    batcher: Option<&'a Batcher>,
 }
 
 impl<'a> Caller<'a> {
@@ -31,6 +34,7 @@ impl<'a> Caller<'a> {
             counter,
             is_recall: false,
             keys,
+            batcher: None,
         }
     }
 
@@ -39,6 +43,13 @@ impl<'a> Caller<'a> {
         Self {
             is_recall: true,
             ..Self::new(host, counter, Keys::Clients)
+        }
+    }
+
+    async fn call<C: Call>(&self, message: &C, milliseconds: u64) -> Result<C::Answer, Fault> {
+        match self.batcher {
+            Some(batcher) => batcher.call(message, milliseconds).await,
+            None => call_within(self.host, message, milliseconds).await,
         }
     }
 }
@@ -52,8 +63,8 @@ impl Carrier for Caller<'_> {
         keys: Vec<WriteKey>,
         struck_at: Option<Holder>,
     ) -> Result<Claimed, Fault> {
-        let (host, counter) = (self.host, self.counter);
-        if (struck_at.is_none() || self.is_recall) && is_local(host) {
+        let counter = self.counter;
+        if (struck_at.is_none() || self.is_recall) && is_local(self.host) {
             return Ok(Claimed {
                 generation: 0,
                 owners: vec![Owner::Lead(Holder::first(here)); keys.len()],
@@ -64,7 +75,7 @@ impl Carrier for Caller<'_> {
                 counter: counter.clone(),
                 keys,
             };
-            return twice(|milliseconds| call_within(host, &find, milliseconds)).await;
+            return twice(|milliseconds| self.call(&find, milliseconds)).await;
         }
         let claim = Claim {
             counter: counter.clone(),
@@ -73,7 +84,7 @@ impl Carrier for Caller<'_> {
             struck_at,
             whose: self.keys,
         };
-        twice(|milliseconds| call_within(host, &claim, milliseconds)).await
+        twice(|milliseconds| self.call(&claim, milliseconds)).await
     }
 
     async fn count(
@@ -85,13 +96,13 @@ impl Carrier for Caller<'_> {
         let to = CellAddress::lead(self.counter, lead);
         if self.is_recall {
             let recall = Recall { to, writes };
-            return twice(|milliseconds| call_within(self.host, &recall, milliseconds)).await;
+            return twice(|milliseconds| self.call(&recall, milliseconds)).await;
         }
         let count = Count::new(to, writes, moves, self.keys);
         let [first, second] = ATTEMPTS_MS;
-        match call_within(self.host, &count, first).await {
+        match self.call(&count, first).await {
             Err(Fault::Unavailable(_)) => {
-                let counted = call_within(self.host, &count, second).await?;
+                let counted = self.call(&count, second).await?;
                 keyed::after_unknown(moves, counted)
             }
             outcome => outcome,
@@ -112,21 +123,32 @@ pub async fn count_keyed(
     keyed::count_claimed(&caller, here, writes).await
 }
 
-/// As [`count_keyed`], or as [`recall_keyed`] where they are nobody's, with no more calls than are left: the writes of
-/// others fail with [`Fault::TooMany`].
+/// How many keyed writes of one request are counted.
+pub struct ManyKeyed<'a> {
+    /// Joins their calls.
+    pub batcher: &'a Batcher,
+    /// The calls that are left to them.
+    pub calls: &'a Calls,
+    /// Where the request entered.
+    pub here: &'a Datacenter,
+}
+
+/// As [`count_keyed`], or as [`recall_keyed`] where they are nobody's, beside those of other counters, with no more calls than are
+/// left: the writes of others fail with [`Fault::TooMany`].
 pub async fn count_bounded(
     host: &Host,
     counter: &CounterId,
-    here: &Datacenter,
+    many: &ManyKeyed<'_>,
     writes: &[Keyed],
-    calls: &Calls,
     keys: Option<Keys>,
 ) -> Vec<Landed> {
-    let carrier = keys.map_or_else(
+    let mut carrier = keys.map_or_else(
         || Caller::asking(host, counter),
         |keys| Caller::new(host, counter, keys),
     );
-    keyed::count_claimed(&Bounded { carrier, calls }, here, writes).await
+    carrier.batcher = Some(many.batcher);
+    let calls = many.calls;
+    keyed::count_claimed(&Bounded { carrier, calls }, many.here, writes).await
 }
 
 /// Says what became of keyed writes of one counter that may not be counted now, because their times are out of

@@ -4,6 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`mod@call`] | sends a message to an object or a Worker, and answers one |
+//! | [`call_batcher`] | joins the calls of one request into batches |
 //! | [`queued_writes`] | queued writes, counted |
 //! | [`keyed_calls`] | keyed writes, claimed and counted |
 //! | [`lease_requests`] | how holders of leases reach who lends |
@@ -13,6 +14,7 @@
 //! | [`concurrency`] | runs many futures, a bounded number at a time |
 
 pub mod call;
+pub mod call_batcher;
 pub mod concurrency;
 pub mod keyed_calls;
 pub mod lease_requests;

@@ -57,8 +57,6 @@ pub enum Times {
 /// What a batch may hold, and how its times are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most distinct counters.
-    pub counters_max: u64,
     /// Which times a record may give.
     pub times: Times,
     /// How far a record's time may be from the clock, in milliseconds: either way for [`Times::Live`],
@@ -72,8 +70,6 @@ pub struct Gather {
     counters: HashMap<String, Gathered, Seeded>,
     memory_bytes: u64,
     report: Report,
-    /// The first line of a counter that is one too many.
-    one_too_many: Option<u64>,
     unique_hash_of: Box<dyn Fn(&CounterId) -> UniqueHash>,
 }
 
@@ -87,7 +83,6 @@ impl Gather {
             counters,
             memory_bytes: 0,
             report: Report::default(),
-            one_too_many: None,
             unique_hash_of: Box::new(|_| UniqueHash::Keyed),
         }
     }
@@ -104,8 +99,7 @@ impl Gather {
     /// Adds a record, or notes why not. `now_ms` is the clock in unix milliseconds; `hashes` are the keyed
     /// ones. Costs one look-up, and allocates only for what is new.
     ///
-    /// The reasons: `clock-skew` and `invalid-id`. A counter too many refuses the whole body, see
-    /// [`Gather::check_counters`].
+    /// The reasons: `clock-skew` and `invalid-id`.
     pub fn add(&mut self, line: u64, record: &Record<'_>, now_ms: i64, hashes: &dyn Hashes) {
         self.add_as(line, record, record.unique.as_deref(), now_ms, hashes);
     }
@@ -150,26 +144,15 @@ impl Gather {
         self.report.reject(line, problem);
     }
 
-    /// Nothing, while the body may still be counted whole.
-    ///
-    /// # Errors
-    /// `too-many-counters`, which names the line up to which there are not too many.
-    pub fn check_counters(&self) -> Result<(), Problem> {
-        self.one_too_many.map_or(Ok(()), |line| {
-            let most = self.limits.counters_max;
-            let detail = format!(
-                "line {line} names counter {} of the body, and one body counts at most {most}; nothing was counted. \
-                 Send the lines before it, and the rest in another body",
-                most.saturating_add(1)
-            );
-            Err(Problem::new(Code::TooManyCounters, detail))
-        })
-    }
-
     /// The bytes that the sums and the numbers of rejected lines hold, estimated: growing vectors by what they have
     /// allocated, the rest by named sizes. The errors are not in it, they are few.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes + self.report.memory_bytes()
+    }
+
+    /// The bytes that the sums alone hold.
+    pub fn sums_bytes(&self) -> u64 {
+        self.memory_bytes
     }
 
     /// The distinct counters so far.
@@ -177,10 +160,12 @@ impl Gather {
         length(self.counters.len())
     }
 
-    /// Returns the sums in the order of their ids, and the report.
-    pub fn finish(self) -> (Vec<(CounterId, Gathered)>, Report) {
-        let sums: Vec<_> = self
-            .counters
+    /// Takes the sums so far, in the order of their ids; what comes later is summed anew.
+    pub fn take(&mut self) -> Vec<(CounterId, Gathered)> {
+        let seed = self.counters.hasher().clone();
+        let counters = std::mem::replace(&mut self.counters, HashMap::with_hasher(seed));
+        self.memory_bytes = 0;
+        let sums: Vec<_> = counters
             .into_iter()
             .filter_map(|(key, mut gathered)| {
                 compact(&mut gathered.tokens);
@@ -188,8 +173,17 @@ impl Gather {
                 CounterId::parse(key).ok().map(|id| (id, gathered))
             })
             .collect();
-        let sums = in_order(sums, |(one, _), (other, _)| one.cmp(other));
-        (sums, self.report)
+        in_order(sums, |(one, _), (other, _)| one.cmp(other))
+    }
+
+    /// What became of the records so far. Sums that were taken may fail later.
+    pub fn report(&mut self) -> &mut Report {
+        &mut self.report
+    }
+
+    /// Returns the sums in the order of their ids, and the report.
+    pub fn finish(mut self) -> (Vec<(CounterId, Gathered)>, Report) {
+        (self.take(), self.report)
     }
 
     fn try_add(
@@ -210,10 +204,6 @@ impl Gather {
             Some(gathered) => gathered,
             None => {
                 let id = record.counter_id()?;
-                if length(self.counters.len()) >= self.limits.counters_max {
-                    self.one_too_many.get_or_insert(line);
-                    return Ok(());
-                }
                 self.memory_bytes += COUNTER_BYTES + length(id.as_str().len());
                 let unique_hash = (self.unique_hash_of)(&id);
                 let gathered = self.counters.entry(id.into()).or_default();

@@ -250,8 +250,8 @@ impl KeyedElements {
     }
 }
 
-/// The calls that the keyed lines of a body may make, shared by all its counters: first come, first served. A body is
-/// judged with one lead for each counter; only where its keys lie with many can there be too few.
+/// The calls that a body may make still, shared by all its counters: first come, first served. A counter is judged with one lead for its
+/// keys; where they lie with many, what is left to the others is used, and there may be too few.
 #[derive(Debug)]
 pub struct Calls(Cell<usize>);
 
@@ -261,11 +261,29 @@ impl Calls {
         Self(Cell::new(calls))
     }
 
+    /// As many as anybody wants: of calls that travel with others.
+    pub fn unbounded() -> Self {
+        Self::new(usize::MAX)
+    }
+
     /// Takes one of them; false where none is left.
     #[must_use]
     pub fn take(&self) -> bool {
-        let left = self.0.get();
-        self.0.set(left.saturating_sub(1));
-        left > 0
+        self.take_many(1)
+    }
+
+    /// Takes so many of them, all or none; false where they are not left.
+    #[must_use]
+    pub fn take_many(&self, calls: usize) -> bool {
+        let left = self.0.get().checked_sub(calls);
+        if let Some(left) = left {
+            self.0.set(left);
+        }
+        left.is_some()
+    }
+
+    /// Gives back what was taken and not used.
+    pub fn give_back(&self, calls: usize) {
+        self.0.set(self.0.get().saturating_add(calls));
     }
 }

@@ -1,8 +1,8 @@
 //! Bulk bodies, read as they stream. However large a body is, memory holds one piece of it, at most
-//! one partial record, and what its records sum to.
+//! one partial record, and what the records of one section sum to.
 //!
 //! ```text
-//! chunk ─► decode ─► split ─► event | ingest (clf, logpush, ndjson) ─► gather ─► one sum per counter
+//! chunk ─► decode ─► split ─► event | ingest (clf, logpush, ndjson) ─► gather ─► one sum per counter and section
 //! ```
 //!
 //! | module | does |
@@ -23,6 +23,7 @@
 //! | [`keyed`] | the lines that have keys, and the elements of those that count |
 //! | [`lines`] | which lines of a body |
 //! | [`report`] | what was accepted, what was rejected and why |
+//! | [`sections`] | where a body is cut, so that memory holds the sums of a part |
 //! | [`shares`] | the memory of bodies, shared among their senders |
 //! | [`wave`] | when a body that has been read sends its sums |
 
@@ -48,6 +49,7 @@ pub mod lines;
 pub mod logpush;
 pub mod plan;
 pub mod report;
+pub mod sections;
 pub mod shares;
 pub mod split;
 pub mod wave;

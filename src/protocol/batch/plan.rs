@@ -1,16 +1,16 @@
 //! Which cells a bulk body writes to, and what each gets.
 //!
-//! Invariants: the amounts of a counter go to one cell, in one load; a body never needs more calls than one invocation may
-//! make: one that would is refused whole, before anything of it is counted ([`CallsNeeded::of_body`]).
+//! Invariants: the amounts of a counter go to one cell, in one load; a body never makes more calls than one invocation may:
+//! before a counter is counted it is known which it needs ([`CallsNeeded`]), and where they are not left its lines are rejected.
 //!
-//! A body with many counters is counted in parts of [`PART_COUNTERS_MAX`], one after the other, so that only the loads of
-//! one part are held besides the sums.
+//! A body with many counters is counted in parts, one after the other, so that only the loads of one part are held besides the
+//! sums.
 
 use std::collections::BTreeMap;
 
 use super::gather::{Gathered, Manner, Times};
 use super::hashes::Hashed;
-use super::keyed::{BodyKey, Calls, KEYED_AT_ONCE_MAX, KeyedWrites};
+use super::keyed::{BodyKey, KEYED_AT_ONCE_MAX, KeyedWrites};
 use super::lines::LineNumbers;
 use super::report::Report;
 use crate::core::counter::flush::{Element, Load};
@@ -19,14 +19,27 @@ use crate::core::counter::settings::{SHARDS_MAX, UniqueHash};
 use crate::core::counter::split::shard_of_element;
 use crate::core::sketch::HashId;
 use crate::protocol::bounds::CALLS_MAX;
-use crate::protocol::names::CellAddress;
-use crate::protocol::problem::{Code, Problem};
+use crate::protocol::names::{CellAddress, DIRECTORY_PARTITIONS};
+use crate::protocol::problem::Problem;
 
 /// Calls of an invocation that are left for the rest: secrets, settings.
 const OTHER_CALLS: usize = 200;
 
 /// The most counters that are counted at once: their loads are about 1 KB each.
 pub const PART_COUNTERS_MAX: usize = 1_000;
+
+/// The same where tablets host cells: with 64 tablets 128 counters in a message. About 2 KB each while they are counted, 16 MB.
+pub const HOSTED_PART_COUNTERS_MAX: usize = 8_192;
+
+/// The most messages of one part for the cells that so many tablets host, and for their roots: for elements of plain lines, amounts,
+/// claims, counts and elements of keyed lines.
+pub fn part_calls_max(tablets: usize, counters: usize) -> usize {
+    let partitions = usize::try_from(DIRECTORY_PARTITIONS).unwrap_or(usize::MAX);
+    match tablets {
+        0 => 0,
+        _ => 4 * tablets.min(counters) + partitions.min(counters),
+    }
+}
 
 /// Returns the most calls of one body, flushes and what keys need, where an invocation may make so many: each may be sent
 /// twice. Of 10,000 they are 4,900.
@@ -35,7 +48,7 @@ pub fn body_calls_max(invocation: Option<usize>) -> usize {
     invocation.unwrap_or(0).saturating_sub(OTHER_CALLS) / 2
 }
 
-/// The calls that a body needs at least.
+/// The calls that a counter of a body needs by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallsNeeded {
     /// Flushes, those of keyed lines' elements too.
@@ -45,36 +58,10 @@ pub struct CallsNeeded {
 }
 
 impl CallsNeeded {
-    /// Returns what all sums of a body need. Cost: a look at each of their elements.
-    ///
-    /// # Errors
-    /// `too-many-counters` where that is more than `calls_max`.
-    pub fn of_body(
-        sums: &[(CounterId, Gathered)],
-        shards_of: impl Fn(&CounterId) -> u8,
-        own_shard: impl Fn(u8) -> u8,
-        has_key: bool,
-        calls_max: usize,
-    ) -> Result<Self, Problem> {
+    /// Returns what a counter with so many shards needs whose amounts go to shard `own`. Where a tablet hosts its lead, what goes there
+    /// travels with the rest of the body. Cost: a look at each of its elements.
+    pub fn of(gathered: &Gathered, shards: u8, own: u8, has_key: bool, is_hosted: bool) -> Self {
         let mut calls = Self::default();
-        for (counter, gathered) in sums {
-            let shards = shards_of(counter);
-            calls.add(gathered, shards, own_shard(shards), has_key);
-        }
-        let needed = calls.flushes + calls.keyed;
-        if needed <= calls_max {
-            return Ok(calls);
-        }
-        let counters = sums.len();
-        let parts = needed.div_ceil(calls_max.max(1));
-        let detail = format!(
-            "the {counters} counters of the body need {needed} calls, and one body has {calls_max}; nothing was counted. \
-             Send it in {parts} parts or more"
-        );
-        Err(Problem::new(Code::TooManyCounters, detail))
-    }
-
-    fn add(&mut self, gathered: &Gathered, shards: u8, own: u8, has_key: bool) {
         let shard_of = |hashed: Hashed| shard_of_element(hashed.of(gathered.unique_hash), shards);
         let tokens = gathered.tokens.iter();
         let of_tokens = tokens.fold(0, |bits, (_, hashed)| bits | bit(shard_of(*hashed)));
@@ -88,20 +75,24 @@ impl CallsNeeded {
             *writes += 1;
             *bits |= record.element.map_or(0, |hashed| bit(shard_of(hashed)));
         }
+        let of_lead = if is_hosted { bit(0) } else { 0 };
         match (gathered.lines.is_empty(), has_key) {
             (true, _) => {}
             (false, true) => counted = (counted.0 + 1, counted.1 | of_tokens),
-            (false, false) => self.flushes += ones(of_tokens | bit(own)),
+            (false, false) => calls.flushes += ones((of_tokens | bit(own)) & !of_lead),
         }
         for (writes, bits) in [counted, recalled] {
-            self.keyed += 2 * writes.div_ceil(KEYED_AT_ONCE_MAX);
-            self.flushes += ones(bits);
+            if !is_hosted {
+                calls.keyed += 2 * writes.div_ceil(KEYED_AT_ONCE_MAX);
+            }
+            calls.flushes += ones(bits & !of_lead);
         }
+        calls
     }
 
-    /// The calls that keys may make: those that they need, and what is left.
-    pub fn for_keys(self, calls_max: usize) -> Calls {
-        Calls::new(calls_max.saturating_sub(self.flushes))
+    /// Both.
+    pub fn all(self) -> usize {
+        self.flushes + self.keyed
     }
 }
 

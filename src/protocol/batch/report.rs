@@ -121,6 +121,22 @@ impl Report {
         &mut rejected.lines
     }
 
+    /// The rejected lines before one as a text such as `3,5-120`: their first [`ERRORS_MAX`] runs.
+    pub fn rejected_before(&self, line: u64) -> String {
+        let runs = |rejected: &Rejected| rejected.lines.runs().collect::<Vec<_>>();
+        let mut all: Vec<(u64, u64)> = self.rejected_lines.iter().flat_map(runs).collect();
+        all.sort_unstable();
+        let before = all.into_iter().filter(|(first, _)| *first < line);
+        let told =
+            before
+                .take(ERRORS_MAX)
+                .map(|(first, last)| match last.min(line.saturating_sub(1)) {
+                    last if last == first => first.to_string(),
+                    last => format!("{first}-{last}"),
+                });
+        told.collect::<Vec<String>>().join(",")
+    }
+
     /// The bytes that the numbers of the rejected hold.
     pub fn memory_bytes(&self) -> u64 {
         let all = self.rejected_lines.iter();

@@ -25,7 +25,8 @@ pub enum Receiver {
 }
 
 impl Receiver {
-    fn address(&self) -> Address<'_> {
+    /// Where it is.
+    pub fn address(&self) -> Address<'_> {
         match self {
             Self::Tablet(tablet) => Address::Tablet(tablet),
             Self::Directory(partition) => Address::Directory(*partition),

@@ -1,0 +1,323 @@
+//! How a bulk body is read: section by section, each summed per counter as it streams, and counted before the next is read.
+//!
+//! Invariants: of a body of one section nothing is counted before all of it has been read well. Where a later section cannot be read, its
+//! sender is told up to which line the body was counted.
+
+use std::rc::Rc;
+
+use super::body::{self, BulkBody};
+use super::bulk::Records;
+use super::bulk_counting::{self, Counting, Section};
+use super::hash_keys::{Hashing, known_salt};
+use super::isolate::{BulkMemory, BulkStage, known_of};
+use super::request_context::RequestContext;
+use crate::core::counter::id::CounterId;
+use crate::core::sketch::{HashKey, hash};
+use crate::host::Host;
+use crate::protocol::access::{Caller, Permission, Scope};
+use crate::protocol::batch::Record;
+use crate::protocol::batch::by::By;
+use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Hashes, Limits};
+use crate::protocol::batch::keyed::BodyKey;
+use crate::protocol::batch::report::Report;
+use crate::protocol::batch::sections::{SECTION_BYTES_MAX, Sections};
+use crate::protocol::batch::split::Splitter;
+use crate::protocol::batch::wave::Stage;
+use crate::protocol::bodies::reading_bytes;
+use crate::protocol::keys::BodyHash;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::visitor::{day_of, visitor};
+
+/// What a body is hashed with.
+pub struct Keys {
+    /// Elements.
+    pub elements: Hashing,
+    /// Not there while the directory does not answer: what has an id or a key is refused then, the rest is counted.
+    pub names: Option<Rc<HashKey>>,
+}
+
+impl Hashes for Keys {
+    fn element(&self, bytes: &[u8]) -> u64 {
+        hash(&self.elements.key, bytes)
+    }
+
+    fn name(&self, bytes: &[u8]) -> u64 {
+        // Nothing that needs a name gets here without one.
+        self.names.as_ref().map_or(0, |names| hash(names, bytes))
+    }
+}
+
+/// Nothing where a caller without a key may have this record counted, which is then noted against what it may write. All else that could
+/// refuse the record is looked at before: what is refused uses nothing.
+fn admit(
+    context: &RequestContext,
+    caller: &Caller,
+    gather: &Gather,
+    record: &Record<'_>,
+    needs: &[Permission],
+    now_ms: i64,
+) -> Result<(), Problem> {
+    let needs = match record.at_ms {
+        Some(_) if needs.is_empty() => &[Permission::At],
+        _ => needs,
+    };
+    caller.may_write(&record.key, record.delta, needs)?;
+    gather.check(record, now_ms)?;
+    context.visitor().admit(&record.key)
+}
+
+/// Adds one record of a body to what it sums to.
+fn take(
+    host: &Host,
+    gather: &mut Gather,
+    line: u64,
+    (record, by): &(Record<'_>, By<'_>),
+    now_ms: i64,
+    keys: &Keys,
+) -> Result<(), Problem> {
+    if by.is_ignored(|| None) {
+        gather.ignore_bot();
+        return Ok(());
+    }
+    if record.id.is_some() && keys.names.is_none() {
+        let detail = "ids cannot be looked up now; nothing of this line was counted, try again";
+        return Err(Problem::new(Code::Unavailable, detail));
+    }
+    if !by.is_auto {
+        gather.add(line, record, now_ms, keys);
+        return Ok(());
+    }
+    // A retry is of the day that it says; after the salt of that day is gone, of today.
+    let today = day_of(now_ms);
+    let day = record.at_ms.map_or(today, day_of);
+    let salt = known_salt(host, day).or_else(|| known_salt(host, today));
+    let (Some(salt), Some(address)) = (salt, by.address) else {
+        let detail =
+            "visitors cannot be told apart now; nothing of this line was counted, try again";
+        return Err(Problem::new(Code::Unavailable, detail));
+    };
+    let element = visitor(salt, address, by.user_agent.as_deref().unwrap_or_default());
+    gather.add_as(line, record, Some(&element), now_ms, keys);
+    Ok(())
+}
+
+/// A body that is being read.
+pub struct Reader<'a> {
+    context: &'a RequestContext,
+    caller: &'a Caller,
+    records: Records,
+    keys: Keys,
+    /// Where it has a key: the hash of all of it, and its sections.
+    body_key: Option<(BodyHash, Sections)>,
+    gather: Gather,
+    now_ms: i64,
+    /// Sections that have ended and are not counted yet, oldest first.
+    ended: Vec<Section>,
+    memory: BulkMemory,
+    reading_bytes: u64,
+    /// What the sections that have ended hold.
+    ended_bytes: u64,
+    /// The most that a body with a key has held: its next section needs as much, and may not end before it is full.
+    held_bytes: u64,
+    /// The line that was taken last.
+    line: u64,
+    /// The first line that is in no section that was counted.
+    counted_before: u64,
+    /// Whether all that was counted had been counted before; `None` while nothing was counted.
+    is_replay: Option<bool>,
+}
+
+impl<'a> Reader<'a> {
+    /// Nothing of it was read yet.
+    ///
+    /// # Errors
+    /// `overloaded` where too many bodies are being read.
+    pub fn new(
+        context: &'a RequestContext,
+        caller: &'a Caller,
+        records: Records,
+        keys: Keys,
+        body_key: Option<(BodyHash, Sections)>,
+    ) -> Result<Self, Problem> {
+        let limits = Limits {
+            times: records.times(),
+            clock_skew_ms: CLOCK_SKEW_MS,
+        };
+        let host = context.host.clone();
+        let hash_of_counter = move |counter: &CounterId| known_of(&host, counter).unique_hash;
+        let mut memory = BulkMemory::of(&context.host, context.address().ok());
+        let reading_bytes = reading_bytes(body::announced_length(&*context.request));
+        memory.hold(reading_bytes)?;
+        Ok(Self {
+            gather: Gather::new(limits, context.host.random()).knowing(hash_of_counter),
+            now_ms: context.host.now_ms(),
+            context,
+            caller,
+            records,
+            keys,
+            body_key,
+            ended: Vec::new(),
+            memory,
+            reading_bytes,
+            ended_bytes: 0,
+            held_bytes: 0,
+            line: 0,
+            counted_before: 1,
+            is_replay: None,
+        })
+    }
+
+    /// Reads all of it and counts it. Returns what became of its lines, and whether all that was counted had been counted before.
+    ///
+    /// # Errors
+    /// Those of the whole body; `unavailable` where the platform ended the request.
+    pub async fn read(
+        mut self,
+        mut body: BulkBody<'_>,
+        counting: Rc<Counting>,
+    ) -> Result<(Report, bool), Problem> {
+        let mut splitter = self.records.splitter();
+        let mut reading = BulkStage::enter(&self.context.host, Stage::Reading);
+        loop {
+            let read = body.next(|chunk| self.push(&mut splitter, chunk)).await;
+            if !read.map_err(|problem| self.cut_short(problem))? {
+                break;
+            }
+            if !self.ended.is_empty() {
+                drop(reading);
+                self.count_ended(&counting).await?;
+                reading = BulkStage::enter(&self.context.host, Stage::Reading);
+            }
+        }
+        let finished = body
+            .finish(|chunk| self.push(&mut splitter, chunk))
+            .and_then(|()| splitter.finish(|line, record| self.take(line, record)));
+        finished.map_err(|problem| self.cut_short(problem))?;
+        let hash_of = |name: &[u8]| self.keys.name(name);
+        let key = self.body_key.take().map(|(hash, sections)| {
+            let of_body = hash.finish(&hash_of);
+            sections.finish(&hash_of, of_body)
+        });
+        drop(reading);
+        self.end_section(key, true);
+        self.count_ended(&counting).await?;
+        let report = std::mem::take(self.gather.report());
+        Ok((report, self.is_replay.unwrap_or(false)))
+    }
+
+    /// Reads what was decoded.
+    fn push(&mut self, splitter: &mut Splitter, chunk: &[u8]) -> Result<(), Problem> {
+        if let Some((body_hash, _)) = &mut self.body_key {
+            body_hash.push(&|name| self.keys.name(name), chunk);
+        }
+        splitter.push(chunk, |line, record| self.take(line, record))?;
+        self.hold()
+    }
+
+    /// Holds the memory that is in use. Where others leave no room for more, the section ends here, unless its key says where.
+    fn hold(&mut self) -> Result<(), Problem> {
+        let mut bytes = self.reading_bytes + self.gather.memory_bytes() + self.ended_bytes;
+        let has_key = self.body_key.is_some();
+        if has_key {
+            bytes = bytes.max(self.held_bytes);
+            self.held_bytes = bytes;
+        }
+        match self.memory.hold(bytes) {
+            Err(problem)
+                if problem.code() == Code::Overloaded && !has_key && self.gather.counters() > 0 =>
+            {
+                self.end_section(None, false);
+                Ok(())
+            }
+            held => held,
+        }
+    }
+
+    /// Takes a record, and ends the section if that is full.
+    fn take(&mut self, line: u64, record: Result<&[u8], Problem>) {
+        self.line = line;
+        let mut ends = None;
+        let taken = record.and_then(|bytes| {
+            let read = self.records.read(bytes);
+            if let Some((_, sections)) = &mut self.body_key {
+                let hash_of = |name: &[u8]| self.keys.name(name);
+                let known = read.as_ref().ok().and_then(Option::as_ref);
+                if sections.note(&hash_of, bytes, known.map(|(record, _)| record)) {
+                    ends = Some(sections.end(&hash_of));
+                }
+            }
+            match read? {
+                Some(read) => self.take_read(line, &read),
+                None => Ok(()),
+            }
+        });
+        if let Err(problem) = taken {
+            self.gather.reject(line, &problem);
+        }
+        let is_full = self.body_key.is_none() && self.gather.sums_bytes() >= SECTION_BYTES_MAX;
+        if is_full || ends.is_some() {
+            self.end_section(ends, false);
+        }
+    }
+
+    fn take_read(&mut self, line: u64, read: &(Record<'_>, By<'_>)) -> Result<(), Problem> {
+        let (context, caller) = (self.context, self.caller);
+        caller.may(Scope::Write, &read.0.key)?;
+        if caller.is_public() {
+            let needs = self.records.needs();
+            admit(context, caller, &self.gather, &read.0, needs, self.now_ms)?;
+        }
+        let host = &context.host;
+        take(host, &mut self.gather, line, read, self.now_ms, &self.keys)
+    }
+
+    fn end_section(&mut self, key: Option<BodyKey>, is_last: bool) {
+        self.ended_bytes += self.gather.sums_bytes();
+        let is_first = self.counted_before == 1 && self.ended.is_empty();
+        self.ended.push(Section {
+            sums: self.gather.take(),
+            key,
+            before: self.line + 1,
+            is_whole: is_first && is_last,
+        });
+    }
+
+    /// Counts the sections that have ended.
+    async fn count_ended(&mut self, counting: &Rc<Counting>) -> Result<(), Problem> {
+        for section in std::mem::take(&mut self.ended) {
+            let (before, is_empty) = (section.before, section.sums.is_empty());
+            let report = std::mem::take(self.gather.report());
+            let counting = counting.clone();
+            let counted = bulk_counting::count_section(self.context, counting, section, report);
+            let (report, was_replay) = counted.await?;
+            *self.gather.report() = report;
+            if !is_empty {
+                self.is_replay = Some(self.is_replay.unwrap_or(true) && was_replay);
+            }
+            self.counted_before = before;
+        }
+        self.ended_bytes = 0;
+        self.now_ms = self.context.host.now_ms();
+        // Where even the little that is left has no room, what comes next is refused.
+        let _ = self.hold();
+        Ok(())
+    }
+
+    /// What is told where a body cannot be read to its end.
+    fn cut_short(&mut self, problem: Problem) -> Problem {
+        let line = self.counted_before;
+        if line <= 1 {
+            return problem;
+        }
+        let rejected = self.gather.report().rejected_before(line);
+        let but = match rejected.is_empty() {
+            true => String::new(),
+            false => format!(" but for {rejected}"),
+        };
+        let detail = format!(
+            "{}: the lines before line {line} were counted{but}; send it again under the same `Idempotency-Key`, or from line {line} on",
+            problem.code().title()
+        );
+        Problem::new(problem.code(), detail)
+    }
+}

@@ -1,0 +1,84 @@
+//! How an object answers many calls in one message.
+//!
+//! Invariants: all calls of a batch are begun in one turn, in their order; a call is answered as it would be by itself, or with `None`
+//! while it is under way: it goes on then, and whoever sent it asks again.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use futures_util::future::{FutureExt, LocalBoxFuture};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply};
+use crate::protocol::messages::{Batch, Fault, batch};
+
+/// How long a batch waits for its calls, milliseconds: what takes longer waits for another object.
+const ANSWER_MS_MAX: u64 = 100;
+
+/// The most bytes of an answer, but for the last call's: what comes after them is asked for again.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// Answers the calls of a batch, each by `answer`.
+///
+/// # Errors
+/// `Broken` for more calls than a batch may have.
+pub(super) async fn answer_batch(
+    host: &Host,
+    object: &Object,
+    asked: Batch,
+    answer: impl Fn(Arrived) -> LocalBoxFuture<'static, Reply>,
+) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+    if asked.calls.len() > batch::CALLS_MAX {
+        let most = format!("a batch has at most {} calls", batch::CALLS_MAX);
+        return Err(Fault::Broken(most));
+    }
+    let mut answers: Vec<Option<Vec<u8>>> = vec![None; asked.calls.len()];
+    let calls = asked.calls.into_iter().enumerate().map(|(place, call)| {
+        let arrived = Arrived {
+            path: call.path,
+            message: call.message,
+            upgrade: None,
+        };
+        answer(arrived)
+            .map(move |reply| (place, reply))
+            .boxed_local()
+    });
+    let mut calls: FuturesUnordered<LocalBoxFuture<'static, (usize, Reply)>> = calls.collect();
+    let mut bytes = 0;
+    let mut take = |(place, reply): (usize, Reply)| {
+        // Anything else than an answer is none to whoever sent the call, as it would be by itself.
+        let told = match reply {
+            Reply::Answer(told) => told,
+            Reply::Stream(_) | Reply::Refused(..) | Reply::Unknown => Vec::new(),
+        };
+        if bytes <= ANSWER_BYTES_MAX
+            && let Some(place) = answers.get_mut(place)
+        {
+            bytes += told.len();
+            *place = Some(told);
+        }
+    };
+    // Most calls end in the turn in which they begin, and need no timer.
+    let begun = poll_fn(|context| {
+        loop {
+            match calls.poll_next_unpin(context) {
+                Poll::Ready(Some(ended)) => take(ended),
+                Poll::Ready(None) => return Poll::Ready(true),
+                Poll::Pending => return Poll::Ready(false),
+            }
+        }
+    });
+    if !begun.await {
+        let rest = async {
+            while let Some(ended) = calls.next().await {
+                take(ended);
+            }
+        };
+        let _ = host.within_ms(ANSWER_MS_MAX, rest).await;
+    }
+    if !calls.is_empty() {
+        object.wait_until(async move { while calls.next().await.is_some() {} });
+    }
+    Ok(answers)
+}

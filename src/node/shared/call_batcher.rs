@@ -1,0 +1,314 @@
+//! Calls that one request makes at the same time, joined into batches by who receives them.
+//!
+//! Invariants: each call gets its own answer, or [`Fault::Unavailable`] where nobody knows; a receiver has one batch of a batcher under
+//! way at a time; a batcher belongs to one request, since no request may wake another.
+//!
+//! Life of a call: it is *queued*, *sent* in a batch with all that are queued for its receiver, or by itself where its object hosts
+//! nothing else, and *answered*. A call of a batch that is under way still is sent again, with the same message: all calls that are made
+//! here may be repeated without harm.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use futures_channel::oneshot;
+use futures_util::future::{FutureExt, LocalBoxFuture, join_all};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::call::{answer_of, call_within, exchange, receiver_of, target};
+use super::open_objects;
+use crate::host::{Host, Target};
+use crate::protocol::messages::{Batch, BatchedCall, Call, Fault, Receiver, batch, encode};
+
+/// Batches of a batcher that are under way at once: 16 MiB of messages at most.
+pub const BATCHES_AT_ONCE: usize = 16;
+
+/// Calls of a batcher that are under way by themselves at once.
+pub const ALONE_AT_ONCE: usize = 64;
+
+/// Of a batch so many calls that are under way still are repeated by themselves; where there are more, they are a batch again.
+pub const REPEATED_ALONE_MAX: usize = 64;
+
+/// What a call takes besides its message, bytes.
+const CALL_BYTES: usize = 32;
+
+/// What is told of a call, as bytes.
+type Told = Result<Vec<u8>, Fault>;
+
+/// A call that waits to be sent.
+struct Queued {
+    path: &'static str,
+    message: Vec<u8>,
+    milliseconds: u64,
+    /// When its time is up, once it was sent.
+    until_ms: Option<i64>,
+    told: oneshot::Sender<Told>,
+}
+
+impl Queued {
+    /// How much time it has left, which begins when it is first sent.
+    fn left_ms(&mut self, now_ms: i64) -> u64 {
+        let whole_ms = self.milliseconds;
+        let until_ms = *self
+            .until_ms
+            .get_or_insert_with(|| now_ms.saturating_add_unsigned(whole_ms));
+        u64::try_from(until_ms.saturating_sub(now_ms)).unwrap_or(0)
+    }
+
+    fn tell(self, told: Told) {
+        // Nobody listens if the caller was dropped.
+        let _ = self.told.send(told);
+    }
+}
+
+#[derive(Default)]
+struct Queues {
+    batched: BTreeMap<Receiver, VecDeque<Queued>>,
+    alone: VecDeque<(Target, Queued)>,
+    /// Who has a batch under way.
+    busy: BTreeSet<Receiver>,
+    sent_alone: usize,
+}
+
+/// The calls of one request.
+pub struct Batcher {
+    host: Host,
+    queues: RefCell<Queues>,
+}
+
+/// What is under way.
+type Sent<'a> = FuturesUnordered<LocalBoxFuture<'a, ()>>;
+
+impl Batcher {
+    /// None.
+    pub fn new(host: &Host) -> Self {
+        Self {
+            host: host.clone(),
+            queues: RefCell::default(),
+        }
+    }
+
+    /// Sends a message to who receives it, with others where it can be; it must answer within a time from when it is sent. Only within
+    /// [`Batcher::run`].
+    ///
+    /// # Errors
+    /// What the receiver answers, or `Unavailable` where it does not.
+    pub async fn call<C: Call>(&self, message: &C, milliseconds: u64) -> Result<C::Answer, Fault> {
+        let bytes = encode(message)?;
+        let receiver = receiver_of(&self.host, message.to());
+        let to = match receiver {
+            Some(receiver) => Ok(receiver),
+            None => Err(target(&self.host, message.to())),
+        };
+        let told = self.queue(to, C::PATH, bytes, milliseconds).await;
+        answer_of::<C>(&told?)
+    }
+
+    /// Queues a call. Not generic, so that the code for it is there once.
+    async fn queue(
+        &self,
+        to: Result<Receiver, Target>,
+        path: &'static str,
+        message: Vec<u8>,
+        milliseconds: u64,
+    ) -> Told {
+        let (told, telling) = oneshot::channel();
+        let queued = Queued {
+            path,
+            message,
+            milliseconds,
+            until_ms: None,
+            told,
+        };
+        {
+            let mut queues = self.queues.borrow_mut();
+            match to {
+                Ok(receiver) => queues
+                    .batched
+                    .entry(receiver)
+                    .or_default()
+                    .push_back(queued),
+                Err(target) => queues.alone.push_back((target, queued)),
+            }
+        }
+        let dropped = |_| Err(Fault::Unavailable(format!("{path} was not sent")));
+        telling.await.unwrap_or_else(dropped)
+    }
+
+    /// Does what makes calls here, and sends them.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let mut sent = Sent::new();
+        poll_fn(|context| {
+            loop {
+                if let Poll::Ready(done) = work.as_mut().poll(context) {
+                    return Poll::Ready(done);
+                }
+                self.begin(&mut sent);
+                // What has landed wakes the work, and lets others begin.
+                if !land(&mut sent, context) {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Begins to send what may be sent now.
+    fn begin<'a>(&'a self, sent: &mut Sent<'a>) {
+        let mut queues = self.queues.borrow_mut();
+        let queues = &mut *queues;
+        let Queues { batched, busy, .. } = queues;
+        let mut done = Vec::new();
+        for (receiver, queue) in batched.iter_mut() {
+            if busy.len() >= BATCHES_AT_ONCE {
+                break;
+            }
+            if queue.is_empty() {
+                done.push(receiver.clone());
+            } else if busy.insert(receiver.clone()) {
+                let calls = take(queue);
+                sent.push(self.send(receiver.clone(), calls).boxed_local());
+            }
+        }
+        for receiver in done {
+            batched.remove(&receiver);
+        }
+        while queues.sent_alone < ALONE_AT_ONCE
+            && let Some((to, queued)) = queues.alone.pop_front()
+        {
+            queues.sent_alone += 1;
+            sent.push(self.send_alone(to, queued).boxed_local());
+        }
+    }
+
+    async fn send_alone(&self, to: Target, mut queued: Queued) {
+        let left_ms = queued.left_ms(self.host.now_ms());
+        let message = std::mem::take(&mut queued.message);
+        let told = exchange(&self.host, to, queued.path, message, left_ms).await;
+        queued.tell(told);
+        let mut queues = self.queues.borrow_mut();
+        queues.sent_alone = queues.sent_alone.saturating_sub(1);
+    }
+
+    async fn send(&self, to: Receiver, calls: Vec<Queued>) {
+        let turn = open_objects::turn_of_batch(&self.host, &to, calls.len()).await;
+        self.exchange(&to, calls).await;
+        drop(turn);
+        self.queues.borrow_mut().busy.remove(&to);
+    }
+
+    /// Sends calls to who receives them, and tells what is answered.
+    async fn exchange(&self, to: &Receiver, mut calls: Vec<Queued>) {
+        let now_ms = self.host.now_ms();
+        // One that was sent before has less left; the others are not given up for it.
+        let left_ms = calls.iter_mut().map(|queued| queued.left_ms(now_ms)).max();
+        let left_ms = left_ms.unwrap_or(0);
+        if let [_] = &calls[..] {
+            // By itself it is the same message as ever.
+            for mut queued in calls {
+                let target = target(&self.host, to.address());
+                let message = std::mem::take(&mut queued.message);
+                let told = exchange(&self.host, target, queued.path, message, left_ms).await;
+                queued.tell(told);
+            }
+            return;
+        }
+        let batch = Batch {
+            to: to.clone(),
+            calls: calls.iter_mut().map(batched_call).collect(),
+        };
+        let answers = match call_within(&self.host, &batch, left_ms).await {
+            Ok(answers) => answers,
+            Err(fault) => {
+                for queued in calls {
+                    queued.tell(Err(fault.clone()));
+                }
+                return;
+            }
+        };
+        let mut again = Vec::new();
+        let mut answers = answers.into_iter();
+        for (mut queued, sent) in calls.into_iter().zip(batch.calls) {
+            match answers.next() {
+                Some(Some(bytes)) => queued.tell(Ok(bytes)),
+                Some(None) => {
+                    queued.message = sent.message;
+                    again.push(queued);
+                }
+                None => {
+                    let what = format!("{} was not answered in its batch", queued.path);
+                    queued.tell(Err(Fault::Unavailable(what)));
+                }
+            }
+        }
+        self.repeat(to, again);
+    }
+
+    /// Queues calls once more that are under way at their receiver.
+    fn repeat(&self, to: &Receiver, calls: Vec<Queued>) {
+        let now_ms = self.host.now_ms();
+        let is_alone = calls.len() <= REPEATED_ALONE_MAX;
+        let mut queues = self.queues.borrow_mut();
+        for mut queued in calls {
+            if queued.left_ms(now_ms) == 0 {
+                let what = format!("{} took too long", queued.path);
+                queued.tell(Err(Fault::Unavailable(what)));
+            } else if is_alone {
+                let target = target(&self.host, to.address());
+                queues.alone.push_back((target, queued));
+            } else {
+                let queue = queues.batched.entry(to.clone()).or_default();
+                queue.push_back(queued);
+            }
+        }
+    }
+}
+
+/// Lets what was sent land; whether anything did.
+fn land(sent: &mut Sent<'_>, context: &mut Context<'_>) -> bool {
+    let mut has_landed = false;
+    while let Poll::Ready(Some(())) = sent.poll_next_unpin(context) {
+        has_landed = true;
+    }
+    has_landed
+}
+
+/// Takes as many calls as one batch holds, one at least.
+fn take(queue: &mut VecDeque<Queued>) -> Vec<Queued> {
+    let mut calls = Vec::new();
+    let mut bytes = 0;
+    while calls.len() < batch::CALLS_MAX
+        && let Some(next) = queue.front()
+    {
+        bytes += next.message.len() + CALL_BYTES;
+        if bytes > batch::BYTES_MAX && !calls.is_empty() {
+            break;
+        }
+        calls.extend(queue.pop_front());
+    }
+    calls
+}
+
+fn batched_call(queued: &mut Queued) -> BatchedCall {
+    BatchedCall {
+        path: queued.path.to_owned(),
+        message: std::mem::take(&mut queued.message),
+    }
+}
+
+/// Sends many messages, joined into batches where they can be. Returns what each was answered, in their order. Each must answer within a
+/// time from when it is sent. All may be repeated without harm.
+pub async fn call_many<C: Call>(
+    host: &Host,
+    messages: &[C],
+    milliseconds: u64,
+) -> Vec<Result<C::Answer, Fault>> {
+    let batcher = Batcher::new(host);
+    let calls = messages
+        .iter()
+        .map(|message| batcher.call(message, milliseconds).boxed_local());
+    batcher.run(join_all(calls)).await
+}

@@ -1,0 +1,102 @@
+//! Where a bulk body is cut: each section is summed, counted and let go before the next is read, so that however many counters a body
+//! names, memory holds the sums of one section.
+//!
+//! Invariant: under a key, where a body is cut is decided by its bytes alone. Each section has a key of its own, so a body that is sent
+//! again must be cut as before. What is charged here may therefore never change.
+
+use std::collections::HashSet;
+
+use super::super::keys::{fingerprint, section_key};
+use super::keyed::BodyKey;
+use super::{Record, length};
+use crate::core::counter::ledger::WriteKey;
+
+/// What the sums of one section may hold: 12,000 counters of about 700 bytes. Four senders at once have room for one section each.
+pub const SECTION_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// What is charged under a key, bytes: as much as a record may make the sums grow. For a counter that is new; for its stamp and its line;
+/// besides for an element, an id, a sample.
+const CHARGES: [u64; 5] = [700, 64, 96, 176, 256];
+
+/// A body that has a key, cut into sections.
+#[derive(Debug)]
+pub struct Sections {
+    key: WriteKey,
+    bytes_max: u64,
+    /// How many have ended.
+    number: u32,
+    bytes: u64,
+    names: HashSet<u64>,
+    /// Hash of all records up to here, and of the call.
+    chain: u64,
+}
+
+impl Sections {
+    /// The first section of a body of that key, which holds so many bytes. `asked` is what else says what the body asks for.
+    pub fn new(
+        key: WriteKey,
+        hash: &dyn Fn(&[u8]) -> u64,
+        asked: &[&[u8]],
+        bytes_max: u64,
+    ) -> Self {
+        Self {
+            key,
+            bytes_max,
+            number: 0,
+            bytes: 0,
+            names: HashSet::new(),
+            chain: fingerprint(hash, asked),
+        }
+    }
+
+    /// Notes a record: its bytes, and what was read of them. Whether the section ends with it. Cost: a hash of its bytes.
+    pub fn note(
+        &mut self,
+        hash: &dyn Fn(&[u8]) -> u64,
+        bytes: &[u8],
+        record: Option<&Record<'_>>,
+    ) -> bool {
+        self.chain = fingerprint(hash, &[&self.chain.to_le_bytes(), bytes]);
+        if let Some(record) = record {
+            let [counter, line, element, id, sample] = CHARGES;
+            let name = record.key.as_bytes();
+            let is_new = self.names.insert(hash(name));
+            let charges = [
+                (is_new, counter + length(name.len())),
+                (true, line),
+                (record.unique.is_some(), element),
+                (record.id.is_some(), id),
+                (record.sample.is_some(), sample),
+            ];
+            let charges = charges.iter().filter(|(applies, _)| *applies);
+            self.bytes += charges.map(|(_, bytes)| bytes).sum::<u64>();
+        }
+        self.bytes >= self.bytes_max
+    }
+
+    /// Ends a section that is not the body's last, and returns its key.
+    pub fn end(&mut self, hash: &dyn Fn(&[u8]) -> u64) -> BodyKey {
+        let key = section_key(hash, self.key, self.number);
+        self.number += 1;
+        self.bytes = 0;
+        self.names = HashSet::new();
+        BodyKey {
+            key,
+            fingerprint: self.chain,
+        }
+    }
+
+    /// Ends the body's last section, and returns its key. A body of one section is named by the hash of its bytes, as a body without
+    /// sections would be.
+    pub fn finish(self, hash: &dyn Fn(&[u8]) -> u64, of_body: u64) -> BodyKey {
+        let fingerprint = if self.number == 0 {
+            of_body
+        } else {
+            self.chain
+        };
+        BodyKey {
+            key: section_key(hash, self.key, self.number),
+            fingerprint,
+        }
+    }
+}
