@@ -26,9 +26,10 @@ async function value(url) {
 const strong = (server) => (id) => value(`${server.urls[0]}/counters/${id}?consistency=strong`);
 
 // The release build, as `make serve` runs it.
-async function tally(folder, edges) {
+async function tally(folder, edges, { variables = {}, nofile } = {}) {
   const server = await start("Tally", [process.execPath, path("../scripts/serve.mjs")], {
-    env: { PORT: "0", DATA: folder, SERVE_EDGES: String(edges) },
+    env: { PORT: "0", DATA: folder, SERVE_EDGES: String(edges), ...variables },
+    nofile,
     announced: (text) => text.match(/^Tally is ready on (http:.*)$/m)?.[1].split(", "),
   });
   return { ...server, total: strong(server) };
@@ -41,7 +42,7 @@ function listening(text, count) {
 }
 
 // The release build with counters around its objects. Its rates are not those of what is shipped.
-async function counted(folder, edges) {
+async function counted(folder, edges, { variables = {} } = {}) {
   const build = path("../build");
   const objects = join(folder, "objects");
   mkdirSync(objects);
@@ -50,7 +51,7 @@ async function counted(folder, edges) {
     build,
     objects,
     compatibilityDate: readFileSync(path("../wrangler.toml"), "utf8").match(/^compatibility_date = "([\d-]+)"/m)[1],
-    environment: ["TALLY_ACCESS"],
+    environment: ["TALLY_ACCESS", ...Object.keys(variables)],
     cfBlobHeader: undefined,
   });
   const embedded = `esModule = embed ${JSON.stringify(`${build}/index.js`)}`;
@@ -64,7 +65,7 @@ async function counted(folder, edges) {
   const config = join(folder, "workerd.capnp");
   writeFileSync(config, wrapped);
   const server = await start("the counted Tally", [WORKERD, "serve", "--import-path", "/", "--control-fd=3", config], {
-    env: { TALLY_ACCESS: "open" },
+    env: { TALLY_ACCESS: "open", ...variables },
     stream: 3,
     announced: (text) => listening(text, edges),
   });
@@ -140,4 +141,12 @@ export function missing(name) {
 export async function startServer(name, folder) {
   mkdirSync(folder, { recursive: true });
   return SERVERS[name](folder);
+}
+
+/**
+ * As `startServer`, of Tally with these variables; counts: whether it counts rows and calls. nofile: how many files it may open.
+ */
+export async function startTally(folder, { variables, nofile, counts = false }) {
+  mkdirSync(folder, { recursive: true });
+  return (counts ? counted : tally)(folder, 1, { variables, nofile });
 }

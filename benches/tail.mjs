@@ -1,0 +1,297 @@
+// `make bench-tail`: what many cold counters cost, each with an object of its own, and in 64 tablets; one run has both.
+//
+// Invariants: what was acknowledged is compared with what an aggregate or a read says; where they differ the run fails. workerd may open
+// 1,024 files, as on a machine that nobody has set up. Objects of their own are measured with few counters: each costs 10 ms.
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { Agent, request } from "node:http";
+import { join } from "node:path";
+import { loadavg } from "node:os";
+import { fileURLToPath } from "node:url";
+import { startTally } from "./servers.mjs";
+import { BenchError } from "./load.mjs";
+import { machine } from "./machine.mjs";
+import { slownessSentence } from "./report.mjs";
+import { slowness } from "./slowness.mjs";
+import { bodies, linesOf, pathOf, randomFrom, zipf } from "./tail-log.mjs";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const OUT = join(ROOT, "bench-out");
+const NOFILE = 1_024;
+const TABLETS = 64;
+const BODY_BYTES = 24 * 1024 * 1024;
+const CLIENTS = 64;
+const BATCH_EVENTS = 50_000;
+const BATCH_COUNTERS = 1_000;
+const README_LOG = join(ROOT, "tests/fixtures/access.log");
+
+const whole = (name, otherwise) => {
+  const number = Number(process.env[name] ?? otherwise);
+  if (!Number.isSafeInteger(number) || number < 1) throw new BenchError(`${name} must be a whole number from 1`);
+  return number;
+};
+const SEED = whole("SEED", 20_260_101);
+const SECONDS = whole("SECONDS", 10);
+const COUNTERS = whole("COUNTERS", 100_000);
+
+const agent = new Agent({ keepAlive: true, maxSockets: 256 });
+
+/** Resolves to the JSON of an answer of 200. */
+function ask(url, method, path, body) {
+  return new Promise((done, failed) => {
+    const sent = request(`${url}${path}`, { method, agent, headers: body === undefined ? {} : { "content-length": Buffer.byteLength(body) } }, (answer) => {
+      const parts = [];
+      answer.on("data", (part) => parts.push(part));
+      answer.on("end", () => {
+        const text = Buffer.concat(parts).toString();
+        if (answer.statusCode === 200) done(JSON.parse(text));
+        else failed(new BenchError(`${method} ${path.slice(0, 80)} answers ${answer.statusCode}: ${text.slice(0, 300)}`));
+      });
+    });
+    sent.on("error", failed);
+    sent.end(body);
+  });
+}
+
+async function timed(work) {
+  const began = performance.now();
+  const value = await work();
+  return { ms: performance.now() - began, value };
+}
+
+const quantile = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? NaN;
+
+// `clients` at once call `work` until the time is over, or `stopped` says so. Resolves to the milliseconds of each, sorted.
+async function during(clients, seconds, work, stopped = () => false) {
+  const until = performance.now() + seconds * 1_000;
+  const took = [];
+  await Promise.all(Array.from({ length: clients }, async () => {
+    while (performance.now() < until && !stopped()) took.push((await timed(work)).ms);
+  }));
+  return took.sort((one, other) => one - other);
+}
+
+// workerd is the server that serve.mjs starts, or what was started itself.
+function workerdOf(pid) {
+  const found = spawnSync("ps", ["-eo", "pid=,ppid=,comm="], { encoding: "utf8" }).stdout.split("\n").map((line) => line.trim().split(/\s+/));
+  const within = new Set([String(pid)]);
+  for (let round = 0; round < 4; round += 1) for (const [one, parent] of found) if (within.has(parent)) within.add(one);
+  return found.find(([one, , name]) => within.has(one) && name === "workerd")?.[0];
+}
+
+const memory = (pid, what) => Number(readFileSync(`/proc/${workerdOf(pid)}/status`, "utf8").match(new RegExp(`^${what}:\\s+(\\d+) kB`, "m"))?.[1]) / 1024;
+
+const diskBytes = (folder) => Number(spawnSync("du", ["-s", "--block-size=1", folder], { encoding: "utf8" }).stdout.split("\t")[0]);
+
+const eventsOf = (ids) => ids.map((id) => `{"key":"${id}"}`).join("\n");
+
+function check(what, is, expected) {
+  if (is !== expected) throw new BenchError(`${what}: ${is}, and ${expected} were acknowledged`);
+}
+
+async function newCounters({ url, counters }) {
+  const ids = Array.from({ length: counters }, (_, index) => `new/${index}`);
+  const { ms, value } = await timed(() => ask(url, "POST", "/events", eventsOf(ids)));
+  check("new counters", value.accepted, counters);
+  return (counters / ms) * 1_000;
+}
+
+// Imports the log while a hot counter is incremented beside it.
+async function importLog({ url, pid, folder, counters }) {
+  const before = diskBytes(folder);
+  let isOver = false;
+  let beside = 0;
+  const hot = during(4, 1e6, async () => {
+    await ask(url, "POST", "/counters/hot/increment");
+    beside += 1;
+  }, () => isOver);
+  let lines = 0;
+  const { ms } = await timed(async () => {
+    for (const body of bodies(counters, SEED, BODY_BYTES, Date.now())) {
+      const told = await ask(url, "POST", "/ingest?format=clf&key=path&unique=ip", body);
+      if (told.rejected > 0) throw new BenchError(`${told.rejected} lines were rejected: ${JSON.stringify(told.errors[0])}`);
+      lines += told.accepted;
+    }
+  });
+  isOver = true;
+  const took = await hot;
+  check("lines", lines, linesOf(counters));
+  check("the hot counter", (await ask(url, "GET", "/counters/hot?consistency=strong")).value, beside);
+  return { ms, p99_ms: quantile(took, 0.99), bytes: (diskBytes(folder) - before) / counters, peak: memory(pid, "VmHWM") };
+}
+
+async function reads({ url, counters }) {
+  const random = randomFrom(SEED + 1);
+  const path = () => `/counters/${encodeURIComponent(pathOf(Math.floor(random() * counters)))}`;
+  const cold = await during(1, SECONDS / 5, () => ask(url, "GET", path()));
+  const one = path();
+  await ask(url, "GET", one);
+  const warm = await during(1, SECONDS / 5, () => ask(url, "GET", one));
+  return { cold_ms: quantile(cold, 0.5), warm_ms: quantile(warm, 0.5) };
+}
+
+async function increments({ url, counters }) {
+  const draw = zipf(counters, randomFrom(SEED + 2));
+  const took = await during(CLIENTS, SECONDS, () => ask(url, "POST", `/counters/${encodeURIComponent(`zipf/${draw()}`)}/increment`));
+  return { rate: took.length / SECONDS, p99_ms: quantile(took, 0.99) };
+}
+
+async function batches({ url }) {
+  const body = eventsOf(Array.from({ length: BATCH_EVENTS }, (_, index) => `batch/${(index * 37) % BATCH_COUNTERS}`));
+  await ask(url, "POST", "/events", body);
+  const took = await during(16, SECONDS, () => ask(url, "POST", "/events", body));
+  const { value } = await ask(url, "GET", "/counters/batch%2F*/aggregate?consistency=strong");
+  check("events", value, (took.length + 1) * BATCH_EVENTS);
+  return (took.length * BATCH_EVENTS) / SECONDS;
+}
+
+async function aggregate({ url, counters }) {
+  const sum = () => ask(url, "GET", "/counters/%2Ftail%2F*/aggregate?consistency=strong");
+  try {
+    const { ms, value } = await timed(sum);
+    check("the aggregate", value.counters, counters);
+    check("its value", value.value, linesOf(counters));
+    return ms;
+  } catch (error) {
+    if (/too-many-counters|too many counters|more than/.test(error.message)) return NaN;
+    throw error;
+  }
+}
+
+// The README's own log, as a newcomer imports it, beside one upsert for each of its lines.
+async function readme({ url, folder }) {
+  const log = readFileSync(README_LOG);
+  const { ms: first } = await timed(() => ask(url, "POST", "/ingest?format=clf&key=path&unique=ip", log));
+  const { ms: second } = await timed(() => ask(url, "POST", "/ingest?format=clf&key=path&unique=ip", log));
+  const { DatabaseSync } = await import("node:sqlite");
+  const database = new DatabaseSync(join(folder, "upserts.sqlite"));
+  database.exec("PRAGMA journal_mode = WAL; CREATE TABLE hits (path TEXT PRIMARY KEY, hits INTEGER) WITHOUT ROWID");
+  const upsert = database.prepare("INSERT INTO hits VALUES (?, 1) ON CONFLICT DO UPDATE SET hits = hits + 1");
+  const { ms: sqlite } = await timed(() => {
+    database.exec("BEGIN");
+    for (const line of log.toString().split("\n")) {
+      const path = line.match(/"[A-Z]+ ([^ ?"]+)/)?.[1];
+      if (path !== undefined) upsert.run(path);
+    }
+    database.exec("COMMIT");
+  });
+  database.close();
+  return { first, second, sqlite };
+}
+
+// Rows and calls of 64 clients over 10,000 counters that are there already.
+async function billed(folder, variables) {
+  const server = await startTally(folder, { variables, counts: true });
+  try {
+    const [url] = server.urls;
+    const counters = variables.TALLY_TABLETS ? 10_000 : 1_000;
+    await ask(url, "POST", "/events", eventsOf(Array.from({ length: counters }, (_, index) => `zipf/${index}`)));
+    const before = await server.counts();
+    const draw = zipf(counters, randomFrom(SEED + 3));
+    const took = await during(CLIENTS, SECONDS, () => ask(url, "POST", `/counters/zipf%2F${draw()}/increment`));
+    const after = await server.counts();
+    const of = (what) => ((after[what] - before[what]) / took.length) * 1_000;
+    return { counters, rows: of("rows"), calls: of("calls") };
+  } finally {
+    await server.end();
+  }
+}
+
+async function measure(name, folder, { variables, counters, fresh }) {
+  const say = (what) => console.error(`tail: ${name}: ${what}`);
+  const options = { variables, nofile: NOFILE };
+  const data = join(folder, name);
+  let server = await startTally(data, options);
+  const found = { name, counters, fresh };
+  const on = () => ({ url: server.urls[0], pid: server.pid, folder: data });
+  try {
+    say("the README's log");
+    found.readme = await readme({ ...on(), folder });
+    say(`${fresh} new counters`);
+    found.new = await newCounters({ ...on(), counters: fresh });
+    say(`a log over ${counters} counters`);
+    found.log = await importLog({ ...on(), counters });
+    say("reads");
+    found.reads = await reads({ ...on(), counters });
+    say("the aggregate");
+    found.aggregate = await aggregate({ ...on(), counters });
+    say("increments by Zipf");
+    found.increments = await increments({ ...on(), counters: Math.min(counters, 100_000) });
+    say("bodies of 50,000 events");
+    found.events = await batches(on());
+    found.peak = memory(server.pid, "VmHWM");
+    await server.end();
+    say("the restart");
+    const { ms, value } = await timed(() => startTally(data, options));
+    server = value;
+    found.restart = ms;
+  } finally {
+    await server.end();
+  }
+  say("rows and calls");
+  found.billed = await billed(join(folder, `${name}-counted`), variables);
+  return found;
+}
+
+const figure = (number, digits = 0) => (Number.isFinite(number) ? number.toLocaleString("en-US", { maximumFractionDigits: digits, minimumFractionDigits: digits }) : "–");
+
+function report(found, facts) {
+  const lines = [
+    ["counters of the log", (of) => figure(of.counters), ""],
+    ["the README's 10,000 lines, first time, ms", (of) => figure(of.readme.first), ""],
+    ["… a second time, ms", (of) => figure(of.readme.second), ""],
+    ["… first ÷ one upsert a line in SQLite", (of) => figure(of.readme.first / of.readme.sqlite, 1), "≤ 10"],
+    ["new counters/s, in one body", (of) => figure(of.new), "≥ 20,000"],
+    ["import of the log, s", (of) => figure(of.log.ms / 1_000, 1), ""],
+    ["… lines/s", (of) => figure((linesOf(of.counters) / of.log.ms) * 1_000), ""],
+    ["… p99 of a hot counter beside it, ms", (of) => figure(of.log.p99_ms), ""],
+    ["disk of a cold counter with uniques of three visitors, bytes", (of) => figure(of.log.bytes), "≤ 1,024"],
+    ["memory of workerd at most, MiB", (of) => figure(of.peak), "≤ 700"],
+    ["a cold read, median, ms", (of) => figure(of.reads.cold_ms, 1), ""],
+    ["a warm read, median, ms", (of) => figure(of.reads.warm_ms, 1), ""],
+    ["aggregate over the log's counters, ms", (of) => figure(of.aggregate), "≤ 50"],
+    ["increments/s over as many counters by Zipf, 64 clients", (of) => figure(of.increments.rate), ""],
+    ["… p99, ms", (of) => figure(of.increments.p99_ms), ""],
+    ["rows of 1,000 increments by Zipf, 64 clients", (of) => figure(of.billed.rows), "≤ 100"],
+    ["calls of those", (of) => figure(of.billed.calls), "≤ 100"],
+    ["events/s, 50,000 a body over 1,000 counters, 16 in flight", (of) => figure(of.events), "≥ 1,500,000"],
+    ["restart to ready, s", (of) => figure(of.restart / 1_000, 1), ""],
+  ];
+  const row = (cells) => `| ${cells.join(" | ")} |`;
+  return [
+    row(["figure", ...found.map(({ name }) => name), "target"]),
+    row(["---", ...found.map(() => "---"), "---"]),
+    ...lines.map(([what, told, target]) => row([what, ...found.map(told), target])),
+    "",
+    ...[...facts, `seed ${SEED}; ${SECONDS} s for each load; workerd may open ${NOFILE} files`].map((fact) => `- ${fact}`),
+  ].join("\n");
+}
+
+async function main() {
+  mkdirSync(OUT, { recursive: true });
+  const folder = mkdtempSync(join(process.env.BENCH_DATA ?? OUT, "tail-"));
+  process.on("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
+  const [before] = loadavg();
+  console.error(`tail: seed ${SEED}; ${slownessSentence([slowness(folder)])}`);
+  const own = Math.min(COUNTERS, whole("OWN_COUNTERS", 1_000));
+  const plans = {
+    tablets: { variables: { TALLY_TABLETS: String(TABLETS) }, counters: COUNTERS, fresh: 50_000 },
+    own: { variables: { TALLY_TABLETS: "" }, counters: own, fresh: own },
+  };
+  const wanted = process.argv.slice(2);
+  const found = [];
+  for (const [name, plan] of Object.entries(plans)) {
+    if (wanted.length === 0 || wanted.includes(name)) found.push(await measure(name, folder, plan));
+  }
+  const text = report(found, machine({ root: ROOT, data: folder, wrk: "not used", before }));
+  const file = join(OUT, `tail-${new Date().toISOString().replace(/[:.]/g, "-")}.md`);
+  writeFileSync(file, text);
+  console.log(`\n${text}\ntail: written to ${file}`);
+}
+
+main().catch((error) => {
+  if (!(error instanceof BenchError)) throw error;
+  console.error(`tail: ${error.message}`);
+  process.exitCode = 1;
+});
