@@ -203,6 +203,40 @@ fn events_that_are_queued_are_counted_with_and_without_a_queue_of_the_platform()
 }
 
 #[test]
+fn reads_are_exact_again_soon_after_a_queue_of_the_platform_was_drained() {
+    let options = Options {
+        has_queue: true,
+        ..Options::default()
+    };
+    let world = World::new(13, options);
+    deploy(&world);
+    let sites = [world.site("FRA", 2), world.site("SYD", 1)];
+    let clients = sites.map(|site| client(&world, site));
+    let read = |query: &str| {
+        let path = format!("/counters/likes{query}");
+        let read = world.run(clients[0].get(&path)).expect("no fault").json();
+        (read["value"].as_u64(), read["exact"] == true)
+    };
+    for number in 1..=3 {
+        for (edge, client) in [(0, &clients[0]), (1, &clients[0]), (0, &clients[1])] {
+            let body = r#"{"key":"likes","increment":2}"#;
+            let event = ClientRequest::new("POST", "/api/event").json(body).at(edge);
+            let answer = world.run(client.ask(event)).expect("no fault");
+            assert_eq!(answer.status, 202, "{}", answer.text());
+        }
+        assert!(!read("?consistency=strong").1);
+        // Until a batch is delivered, sessions are closed, and a read has asked for it.
+        world.run_for_ms(30_000);
+        assert_eq!(read("?consistency=strong"), (Some(6 * number), true));
+        world.run_for_ms(1_000);
+        assert_eq!(read(""), (Some(6 * number), true));
+        let write = world.run(clients[1].post("/counters/dislikes/increment", ""));
+        assert_eq!(write.expect("no fault").json()["exact"], true);
+    }
+    assert_eq!(world.queue(), (0, Vec::new()));
+}
+
+#[test]
 fn a_limit_admits_what_it_says_and_no_more() {
     let (world, sites) = service(12);
     let client = client(&world, sites[0]);

@@ -67,8 +67,8 @@ pub use operate::{
     Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
 };
 pub use queue::{
-    Append, Appended, DeadLetters, Drain, LetInboxesGo, MayHold, ReadDead, ReadDrained,
-    RegisterInbox, ReleaseInbox, TakeOver,
+    Append, Appended, CloseSession, DeadLetters, Drain, LetInboxesGo, MayHold, OpenSession,
+    ReadDead, ReadDrained, ReadNumbers, RegisterInbox, ReleaseInbox, TakeOver,
 };
 pub use read::{CheckStorage, GlobalSum, List, Measure, Read, Wanted};
 pub use secrets::{GetSecrets, RotateKey, Secrets};

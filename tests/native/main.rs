@@ -66,6 +66,7 @@ mod counter_numbers;
 mod counter_parked;
 mod counter_produce;
 mod counter_queue;
+mod counter_sessions;
 mod counter_spans;
 mod counter_split;
 mod counter_total;

@@ -15,18 +15,20 @@ use tally::core::counter::history::Step;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::merge::{CellTotals, Part, Question};
 use tally::core::counter::nonces::{Nonce, Outcome};
+use tally::core::counter::numbers::{Decided, Numbers};
 use tally::core::counter::queue::InboxId;
+use tally::core::counter::sessions::SenderLane;
 use tally::core::counter::settings::{Settings, Ttl, TtlMode};
 use tally::core::counter::total::Value;
 use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
-    AmountOf, Append, Ask, AskTop, Call, Check, CheckStorage, Claim, Close, Configure, Count,
-    DeletePolicy, Drain, EndReservation, Explain, Fault, FindClaims, Flush, Flushed, GetPolicy,
-    GetSecrets, HandOver, Held, Hello, Keep, Lease, LetInboxesGo, List, ListAll, ListPolicies,
-    ListRows, LookUp, MayHold, Measure, Operate, Push, PutPolicy, Read, ReadDead, ReadDrained,
-    Recall, RecallLease, Register, RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal,
-    SentOn, Settle, Sum, SumExplained, SumMany, Suspend, TakeOver, TopOf, ViewOf, WatchLead,
-    decode, encode,
+    AmountOf, Append, Ask, AskTop, Call, Check, CheckStorage, Claim, Close, CloseSession,
+    Configure, Count, DeletePolicy, Drain, EndReservation, Explain, Fault, FindClaims, Flush,
+    Flushed, GetPolicy, GetSecrets, HandOver, Held, Hello, Keep, Lease, LetInboxesGo, List,
+    ListAll, ListPolicies, ListRows, LookUp, MayHold, Measure, OpenSession, Operate, Push,
+    PutPolicy, Read, ReadDead, ReadDrained, ReadNumbers, Recall, RecallLease, Register,
+    RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal, SentOn, Settle, Sum,
+    SumExplained, SumMany, Suspend, TakeOver, TopOf, ViewOf, WatchLead, decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -234,6 +236,19 @@ fn entries_of_the_directory_have_these_bytes() {
 }
 
 #[test]
+fn what_a_root_knows_of_a_sender_has_these_bytes() {
+    let mut accepted = Numbers::default();
+    for number in [1, 2, 4] {
+        accepted.put(number, Decided::Counted);
+    }
+    let mut lane = SenderLane::default();
+    lane.open(1_777_593_000_000, 1);
+    lane.close(1, &accepted);
+    lane.open(1_777_593_000_000, 300);
+    assert_eq!(golden(&lane), "c0c0b286de33ac0201ac0202010200040400");
+}
+
+#[test]
 fn an_address_has_these_bytes() {
     assert_eq!(golden(&address()), "07706167652fc3bc0346524105");
 }
@@ -278,6 +293,9 @@ fn each_call_has_its_own_path() {
         (MayHold::PATH, "/may-hold"),
         (ReadDead::PATH, "/read-dead"),
         (RegisterInbox::PATH, "/register-inbox"),
+        (OpenSession::PATH, "/open-session"),
+        (CloseSession::PATH, "/close-session"),
+        (ReadNumbers::PATH, "/read-numbers"),
         (ReadDrained::PATH, "/read-drained"),
         (Read::PATH, "/read"),
         (SumMany::PATH, "/sum-many"),

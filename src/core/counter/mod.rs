@@ -12,6 +12,7 @@
 //! | [`inbox`] | what an inbox decides about its log and its batches |
 //! | [`parked`] | queued writes of counters that could not be counted when they were sent |
 //! | [`numbers`] | which writes of queues and inboxes were counted, by the numbers of their senders |
+//! | [`sessions`] | which writes a queue of the platform may hold, by what its senders and the leads say |
 //! | [`produce`] | how queued events of one isolate join into batches, to an inbox or a queue of the platform |
 //! | [`settings`] | shards and time to live |
 //! | [`memory`] | memory that the objects of one isolate hold together |
@@ -45,6 +46,7 @@ pub mod parked;
 pub mod produce;
 pub mod queue;
 pub mod samples;
+pub mod sessions;
 pub mod settings;
 pub mod spans;
 pub mod split;

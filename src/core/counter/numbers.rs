@@ -80,35 +80,43 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// The key of the next write to a counter. A lane is drawn by `random` where there is none of this period.
+    /// The lane of the next write to a counter, and the number of the last one in it. A lane is drawn by `random` where
+    /// there is none of this period.
+    pub fn lane(
+        &mut self,
+        counter: &CounterId,
+        now_ms: i64,
+        random: &mut dyn FnMut() -> u64,
+    ) -> (WriteKey, u64) {
+        let period = u16::try_from(now_ms.div_euclid(PERIOD_MS)).unwrap_or(0);
+        let given = self.given.get(counter).copied();
+        let is_full = self.given.len() >= COUNTERS_MAX && given.is_none();
+        let period = period.to_be_bytes();
+        let known = (self.lane).filter(|lane| lane.0.starts_with(&period) && !is_full);
+        if let Some(lane) = known {
+            return (lane, given.unwrap_or(0));
+        }
+        self.given.clear();
+        let mut lane = [0; 16];
+        lane[..PERIOD_BYTES].copy_from_slice(&period);
+        lane[PERIOD_BYTES..LANE_BYTES].copy_from_slice(&random().to_be_bytes());
+        self.lane = Some(WriteKey(lane));
+        (WriteKey(lane), 0)
+    }
+
+    /// The key of the next write to a counter, in its [`Numbering::lane`].
     pub fn next(
         &mut self,
         counter: &CounterId,
         now_ms: i64,
         random: &mut dyn FnMut() -> u64,
     ) -> WriteKey {
-        let period = u16::try_from(now_ms.div_euclid(PERIOD_MS)).unwrap_or(0);
-        let is_full = self.given.len() >= COUNTERS_MAX && !self.given.contains_key(counter);
-        let period = period.to_be_bytes();
-        let known = (self.lane).filter(|lane| lane.0.starts_with(&period) && !is_full);
-        let mut key = known.unwrap_or_else(|| {
-            self.given.clear();
-            let mut lane = [0; 16];
-            lane[..PERIOD_BYTES].copy_from_slice(&period);
-            lane[PERIOD_BYTES..LANE_BYTES].copy_from_slice(&random().to_be_bytes());
-            WriteKey(lane)
-        });
-        self.lane = Some(key);
-        let number = match self.given.get_mut(counter) {
-            Some(given) => {
-                *given += 1;
-                *given
-            }
-            None => {
-                self.given.insert(counter.clone(), 1);
-                1
-            }
-        };
+        let (mut key, given) = self.lane(counter, now_ms, random);
+        let number = given + 1;
+        match self.given.get_mut(counter) {
+            Some(given) => *given = number,
+            None => drop(self.given.insert(counter.clone(), number)),
+        }
         key.0[LANE_BYTES..].copy_from_slice(&number.to_be_bytes()[PERIOD_BYTES..]);
         key
     }
@@ -185,6 +193,49 @@ impl Numbers {
                 place += 1;
             }
         }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Adds other numbers that were counted to those that were. Beyond [`SPANS_MAX`] spans what lies between is added too.
+    pub fn add_all(&mut self, others: &Self) {
+        let mut spans = std::mem::take(&mut self.spans);
+        spans.extend(others.spans.iter().cloned());
+        spans.sort_by_key(|(first, _, _)| *first);
+        for span in spans {
+            let is_full = self.spans.len() >= SPANS_MAX;
+            match self.spans.last_mut() {
+                Some((_, last, _)) if is_full || span.0 <= last.saturating_add(1) => {
+                    *last = span.1.max(*last);
+                }
+                _ => self.spans.push(span),
+            }
+        }
+    }
+
+    /// Whether each of these numbers was counted, by what leads have decided. Cost: O(spans of all × leads).
+    pub fn are_counted(&self, by: &[&Self]) -> bool {
+        self.spans.iter().all(|(first, last, _)| {
+            let mut number = *first;
+            while number <= *last {
+                let counted = by.iter().find_map(|decided| decided.counted_up_to(number));
+                let Some(counted) = counted else {
+                    return false;
+                };
+                number = counted.saturating_add(1);
+            }
+            true
+        })
+    }
+
+    /// The last number of those that were counted from this one on without a gap; `None` where this one was not.
+    fn counted_up_to(&self, number: u64) -> Option<u64> {
+        let place = self.spans.partition_point(|(_, last, _)| *last < number);
+        let (first, last, decided) = self.spans.get(place)?;
+        (*first <= number && *decided == Decided::Counted).then_some(*last)
     }
 
     /// How many spans there are.

@@ -81,9 +81,9 @@ pub const HAND_OVER_DELIVERIES: u32 = 3;
 /// The longest that a queue of the platform holds back what could neither be counted nor handed over, seconds.
 const QUEUE_RETRY_SECONDS_MAX: u32 = 600;
 
-/// How long after the day of its last lease a queue may hold events of a counter, milliseconds: what was accepted may be counted for
-/// [`COUNTED_WITHIN_MS`], and clocks may be a day apart.
-const QUEUE_HOLDS_MS: i64 = COUNTED_WITHIN_MS + DAY_MS;
+/// How long after a sender last opened a session a queue may hold events of it, milliseconds: what was accepted may be counted for
+/// [`COUNTED_WITHIN_MS`], and clocks may be a day apart. It counts where the sender has ended without closing the session.
+pub const QUEUE_HOLDS_MS: i64 = COUNTED_WITHIN_MS + DAY_MS;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -108,8 +108,18 @@ impl InboxId {
         }
     }
 
-    /// What stands in a root for the deployment's queue: whatever waits there cannot be asked for, so no read of the
-    /// counter is exact while it may hold what was accepted on that day.
+    /// What stands in a root for the deployment's queue while sessions of its senders, see [`super::sessions`], are open, or
+    /// something that they put there is not counted. No read of the counter is exact meanwhile.
+    pub fn of_sessions() -> Self {
+        Self {
+            // No day begins so.
+            datacenter: Datacenter::parse("SESSIONS").unwrap_or_else(Datacenter::local),
+            ..Self::of_queue()
+        }
+    }
+
+    /// What stands in a root for the deployment's queue where a sender has no session: it is of an earlier build, or there are
+    /// too many. No read of the counter is exact while the queue may hold what was accepted on that day.
     pub fn of_queue_at(now_ms: i64) -> Self {
         let day = now_ms.div_euclid(DAY_MS);
         Self {
@@ -133,7 +143,7 @@ impl InboxId {
         })
     }
 
-    /// Whether it stands for the deployment's queue.
+    /// Whether it stands for the deployment's queue, in one way or the other.
     pub fn is_queue(&self) -> bool {
         self.number == QUEUE_NUMBER
     }

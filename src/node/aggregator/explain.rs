@@ -7,13 +7,14 @@ use std::cell::RefCell;
 
 use super::{LEAD_MS_MAX, read_drained, read_view};
 use crate::core::counter::id::Datacenter;
+use crate::core::counter::queue::InboxId;
 use crate::host::Host;
 use crate::node::shared::call_batcher::Batcher;
 use crate::node::shared::open_objects;
 use crate::node::shared::{call, call_within};
 use crate::protocol::messages::{
-    Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, ReadDrained, Sum,
-    SumExplained, Way,
+    Call, DatacenterSum, Drain, Explain, Explained, Fault, InboxAsked, LeadAsked, LetInboxesGo,
+    ReadDrained, Sum, SumExplained, Way,
 };
 use crate::protocol::openings::User;
 
@@ -133,6 +134,9 @@ pub async fn ask_inbox(
     let begun_ms = notes.way.map(|_| host.now_ms());
     let answer = if drain.to.is_over(host.now_ms()) {
         Ok(())
+    } else if drain.to == InboxId::of_sessions() {
+        let counter = drain.counter.clone();
+        call_within(host, &LetInboxesGo { counter }, milliseconds).await
     } else if drain.to.is_queue() {
         // What a queue of the platform holds cannot be asked for.
         Err(Fault::Unavailable("a queue cannot be drained".to_owned()))

@@ -102,6 +102,7 @@ pub async fn fetch(request: Box<dyn Request>, host: Host, background: Context) -
     if context.method() == "OPTIONS" {
         return respond::preflight(&context);
     }
+    producer::close_later(&context);
     let (name, answer) = match resolve(context.method(), context.path()) {
         Ok(route) => {
             let name = route.name();

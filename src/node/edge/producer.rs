@@ -1,17 +1,21 @@
-//! The deployment's queue, where it has one: what an isolate must know before it puts events there, and how.
+//! The deployment's queue, where it has one: what an isolate must know before it puts events there, how, and what it says
+//! of them afterwards.
 //!
-//! Invariant: each message has its key before it is first sent, so a batch of unknown outcome may be sent again.
+//! Invariants: each message has its key before it is first sent, so a batch of unknown outcome may be sent again. The root of a
+//! counter knows of the session, see [`crate::core::counter::sessions`], that a message is of.
 
 use std::cell::RefCell;
 
 use super::request_context::RequestContext;
 use crate::core::cluster::lease::{Held, Look};
 use crate::core::counter::id::CounterId;
+use crate::core::counter::numbers::{NUMBERED, Numbering};
 use crate::core::counter::produce::Sent;
-use crate::core::counter::queue::InboxId;
+use crate::core::counter::sessions::{IDLE_MS, RETRY_MS, Session, Sessions};
 use crate::host::{Host, State};
 use crate::node::shared::call;
-use crate::protocol::messages::{Fault, RegisterInbox};
+use crate::node::shared::concurrency::all_settled;
+use crate::protocol::messages::{CloseSession, Fault, OpenSession};
 use crate::protocol::problem::Problem;
 use crate::protocol::queued::Message;
 
@@ -21,42 +25,94 @@ const ATTEMPTS_MS: [u64; 2] = [2_500, 2_000];
 /// How often a root is asked that does not answer, or so late that its answer cannot be relied on.
 const ASK_TRIES: usize = 2;
 
-/// The generations that this isolate knows of.
-struct Leases(RefCell<Held>);
+/// How long one request goes on closing sessions, milliseconds: the platform ends what outlives its answer by 30 s.
+const CLOSING_MS: i64 = 28_000;
 
-impl State for Leases {
+/// How long before its end another request takes over, milliseconds: until an event that comes now is idle, with a call, another
+/// one, and the time between two looks.
+const TAKES_OVER_MS: i64 = IDLE_MS + RETRY_MS + 3_000;
+
+/// How often it is looked which sessions are idle.
+const LOOK_EVERY_MS: u64 = 1_000;
+
+/// The most sessions that are closed at once: the platform opens six connections for one request.
+const CLOSED_AT_ONCE: usize = 6;
+
+/// The most calls of one request for that, of the 1,000 that one may make where the platform allows the fewest; the next event
+/// goes on.
+const CLOSED_MAX: usize = 900;
+
+/// What this isolate has put into the queue.
+#[derive(Default)]
+struct Sender {
+    leases: Held,
+    numbering: Numbering,
+    sessions: Sessions,
+    /// Until when a request closes sessions, unix milliseconds.
+    closing_until_ms: i64,
+}
+
+struct Sending(RefCell<Sender>);
+
+impl State for Sending {
     fn begin(_host: &Host) -> Self {
         Self(RefCell::default())
     }
 }
 
-/// The living generation of a counter, which is created if need be. Its root knows from then on that reads of
-/// it may lack what is queued.
+fn with<T>(host: &Host, work: impl FnOnce(&mut Sender) -> T) -> T {
+    work(&mut host.state::<Sending>().0.borrow_mut())
+}
+
+/// The living generation of a counter, which is created if need be. Its root knows from then on that reads of it may lack what
+/// is queued. An event that is put into the queue without an await after it is of a session that is open.
 ///
 /// # Errors
 /// `unavailable` where the root does not answer.
 pub async fn generation_of(context: &RequestContext, counter: &CounterId) -> Result<u64, Problem> {
-    let leases = context.host.state::<Leases>();
+    let host = &context.host;
     let mut fault = Fault::Unavailable("the counter's root took too long".to_owned());
     for _ in 0..=ASK_TRIES {
-        // One of those who come asks before the answer is too old, so that the others need not wait.
-        let look = leases.0.borrow_mut().look(counter, context.host.now_ms());
+        let asked_ms = host.now_ms();
+        let (lane, session, look) = with(host, |sender| {
+            let lane = (sender.numbering).lane(counter, asked_ms, &mut || host.random());
+            let (session, generation) = sender.sessions.of_next(counter, lane, asked_ms);
+            // One of those who come asks before the answer is too old, so that the others need not wait.
+            let look = match generation {
+                0 => Look::Ask,
+                _ => sender.leases.look(counter, asked_ms),
+            };
+            (lane.0, session, look)
+        });
+        close_later(context);
         if let Look::Known(generation) = look {
             return Ok(generation);
         }
-        let asked_ms = context.host.now_ms();
-        let register = RegisterInbox {
+        let open = OpenSession {
             counter: counter.clone(),
-            inbox: InboxId::of_queue(),
+            lane,
+            session,
         };
-        match call(&context.host, &register).await {
-            Ok(generation) => {
-                leases.0.borrow_mut().keep(counter, generation, asked_ms);
-            }
+        match call(host, &open).await {
+            Ok(generation) => with(host, |sender| {
+                let is_open = sender.sessions.told(counter, session, generation);
+                if let Some(generation) = generation.filter(|_| is_open) {
+                    sender.leases.keep(counter, generation, asked_ms);
+                }
+            }),
             Err(failed) => fault = failed,
         }
     }
     Err(fault.into())
+}
+
+/// Gives an event its key.
+pub fn name(host: &Host, event: &mut Sent) {
+    let now_ms = host.now_ms();
+    event.key = with(host, |sender| {
+        (sender.numbering).next(&event.counter, now_ms, &mut || host.random())
+    });
+    event.fingerprint = NUMBERED;
 }
 
 /// Sends a batch to the queue.
@@ -64,14 +120,70 @@ pub async fn generation_of(context: &RequestContext, counter: &CounterId) -> Res
 /// # Errors
 /// `Unavailable`, after which it is unknown whether the queue has it.
 pub async fn send(host: &Host, messages: Vec<Sent>) -> Result<(), Fault> {
-    let batch: Result<Vec<Vec<u8>>, Fault> = messages.into_iter().map(Message::write).collect();
-    let batch = batch?;
+    let batch = messages.iter().cloned().map(Message::write);
+    let batch: Vec<Vec<u8>> = batch.collect::<Result<_, Fault>>()?;
     for milliseconds in ATTEMPTS_MS {
         let attempt = host.platform().enqueue(batch.clone());
         if let Some(Ok(())) = host.within_ms(milliseconds, attempt).await {
+            with(host, |sender| {
+                for message in &messages {
+                    sender.sessions.accept(&message.counter, message.key);
+                }
+            });
             return Ok(());
         }
     }
     let unknown = "the queue did not answer".to_owned();
     Err(Fault::Unavailable(unknown))
+}
+
+/// Sees to it that a request closes the sessions of this isolate, if it has any, while they become idle.
+pub fn close_later(context: &RequestContext) {
+    let now_ms = context.host.now_ms();
+    let until_ms = now_ms + CLOSING_MS;
+    let is_needed = with(&context.host, |sender| {
+        let left_ms = sender.closing_until_ms - now_ms;
+        let is_enough = (TAKES_OVER_MS..=CLOSING_MS).contains(&left_ms);
+        let is_needed = !is_enough && !sender.sessions.is_empty();
+        if is_needed {
+            sender.closing_until_ms = until_ms;
+        }
+        is_needed
+    });
+    if is_needed {
+        context.wait_until(close_idle(context.host.clone(), until_ms));
+    }
+}
+
+/// Closes sessions at their roots once they are idle, until there are none, or for a while.
+async fn close_idle(host: Host, until_ms: i64) {
+    let close = |(counter, session): (CounterId, Session)| {
+        let host = &host;
+        async move {
+            let close = CloseSession {
+                counter,
+                lane: session.lane,
+                session: session.number,
+                accepted: session.accepted,
+            };
+            if call(host, &close).await.is_ok() {
+                with(host, |sender| sender.sessions.closed(close.session));
+            }
+        }
+    };
+    let mut closed = 0;
+    while host.now_ms() <= until_ms && closed < CLOSED_MAX {
+        let now_ms = host.now_ms();
+        let idle = with(&host, |sender| sender.sessions.idle(now_ms, CLOSED_AT_ONCE));
+        if idle.is_empty() {
+            if with(&host, |sender| sender.sessions.is_empty()) {
+                break;
+            }
+            host.sleep_ms(LOOK_EVERY_MS).await;
+            continue;
+        }
+        closed += idle.len();
+        all_settled(idle.into_iter().map(close), CLOSED_AT_ONCE).await;
+    }
+    with(&host, |sender| sender.closing_until_ms = 0);
 }

@@ -17,7 +17,6 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{KeyedOutcome, Keys, WriteKey};
 use crate::core::counter::ledgers::marked;
 use crate::core::counter::nonces::Nonce;
-use crate::core::counter::numbers::{NUMBERED, Numbering};
 use crate::core::counter::produce::{INBOX_LIMITS, Producer, QUEUE_LIMITS, Sent, WAIT_MS_MAX};
 use crate::core::counter::queue::{Due, INBOXES_PER_DATACENTER, InboxId, Verdict, verdict};
 use crate::core::sketch::hash;
@@ -56,8 +55,6 @@ type Outcome = Result<(), Problem>;
 struct Gathering {
     /// By where they go; the deployment's queue is one of them.
     producers: RefCell<BoundedMap<InboxId, Producer<Outcome>, INBOXES_MAX>>,
-    /// The numbers of the messages to the deployment's queue.
-    numbering: RefCell<Numbering>,
 }
 
 impl State for Gathering {
@@ -135,12 +132,8 @@ async fn send(host: &Host, to: &InboxId, nonce: Nonce, messages: Vec<Sent>) -> O
 async fn put(context: &RequestContext, to: InboxId, event: Sent) -> Outcome {
     let begun_ms = context.host.now_ms();
     let mut name = |event: &mut Sent| {
-        if to.is_queue() && !event.is_clients {
-            let gathering = context.host.state::<Gathering>();
-            let mut numbering = gathering.numbering.borrow_mut();
-            let random = &mut || context.host.random();
-            event.key = numbering.next(&event.counter, begun_ms, random);
-            event.fingerprint = NUMBERED;
+        if to.is_queue() {
+            producer::name(&context.host, event);
         }
     };
     let Some(Some(number)) = with(&context.host, &to, |producer| {
@@ -192,9 +185,10 @@ async fn count_now(context: &RequestContext, event: &Sent) -> Option<Result<bool
     }
 }
 
-/// Puts an event into the deployment's queue, or into an inbox where it has none.
+/// Puts an event into the deployment's queue, or into an inbox where it has none. One with a client's key too: what is counted of
+/// a queue is told by numbers, and an inbox can be asked.
 async fn enqueue(context: &RequestContext, mut event: Sent) -> Outcome {
-    if !context.host.platform().has_queue() {
+    if !context.host.platform().has_queue() || event.is_clients {
         let to = InboxId {
             datacenter: event.datacenter.clone(),
             number: own_shard(&context.host, INBOXES_PER_DATACENTER),

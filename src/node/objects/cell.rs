@@ -31,7 +31,7 @@ use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
     Ask, Call, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed, Held, Hello,
-    Recall, Register, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
+    ReadNumbers, Recall, Register, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -120,6 +120,7 @@ impl Core {
             Recall => core.on_recall(asked),
             Count => core.on_count(asked).await,
             Claim => core.on_claim(asked).await,
+            ReadNumbers => core.on_read_numbers(asked),
             Ask => core.on_ask(asked),
             Sum => core.on_sum(asked).await,
             SumExplained => core.on_sum_explained(asked).await,

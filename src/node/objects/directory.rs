@@ -27,15 +27,17 @@ use super::readable::Readable;
 use super::root_store::{ROOTS_SCHEMA, RootStore};
 use super::roots::Roots;
 use super::secrets::SecretStore;
+use super::sender_sessions::SENDERS_SCHEMA;
 use super::store::Store;
 use crate::core::cluster::push::Pushed;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch, reply};
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
-    AmountOf, Batch, Call, CheckStorage, Claim, DeletePolicy, Fault, FindClaims, GetPolicy,
-    GetSecrets, Keep, LetInboxesGo, List, ListPolicies, ListRows, LookUp, Operate, Push, PutPolicy,
-    Register, RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed, decode,
+    AmountOf, Batch, Call, CheckStorage, Claim, CloseSession, DeletePolicy, Fault, FindClaims,
+    GetPolicy, GetSecrets, Keep, LetInboxesGo, List, ListPolicies, ListRows, LookUp, OpenSession,
+    Operate, Push, PutPolicy, Register, RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf,
+    Viewed, decode,
 };
 use crate::protocol::names::TABLET_COUNT;
 
@@ -51,6 +53,7 @@ const SCHEMA: &[&str] = &[
     POLICIES_SCHEMA,
     VIEWS_SCHEMA,
     DEPLOYMENT_SCHEMA,
+    SENDERS_SCHEMA,
 ];
 
 /// The shortest time between two alarms, so that something that stays due does not spin.
@@ -117,7 +120,7 @@ impl Partition {
             storage,
             operations: Operations::new(&host, &store, roots.clone()),
             claims: Claims::new(&host, &store, roots.clone(), alarm.clone()),
-            registry: InboxRegistry::new(&host, roots.clone(), inboxes.clone()),
+            registry: InboxRegistry::new(&host, &store, roots.clone(), inboxes.clone()),
             listings: Listings::new(&host, &store, roots.clone(), views.clone(), totals),
             policies: PolicyStore::new(&store),
             secrets: SecretStore::new(&host, &store),
@@ -137,6 +140,8 @@ impl Partition {
             FindClaims => self.when_ready(asked, |asked| self.claims.find(asked)).await,
             Claim => self.when_ready(asked, |asked| self.claims.claim(asked)).await,
             RegisterInbox => self.when_ready(asked, |asked| self.registry.register(asked)).await,
+            OpenSession => self.when_ready(asked, |asked| self.registry.open_session(asked)).await,
+            CloseSession => self.ready(asked).and_then(|asked| self.registry.close_session(&asked)),
             LetInboxesGo => self.when_ready(asked, |asked| self.registry.let_go(asked)).await,
             LookUp => self.ready(asked).and_then(|asked| self.roots.listed(&asked.counter)),
             Operate => self.when_ready(asked, |asked| self.operations.operate(asked)).await,
@@ -253,7 +258,8 @@ impl Partition {
 /// `Broken` for a schema from the future or of long ago, `Unavailable` where SQLite refuses.
 fn prepare(host: &Host, store: &Store) -> Result<(), Fault> {
     match store.schema_version(SCHEMA_VERSION)? {
-        Some(SCHEMA_VERSION) => {}
+        // Earlier builds of this version do not have it, and leave it alone.
+        Some(SCHEMA_VERSION) => drop(store.run(SENDERS_SCHEMA, vec![])?),
         Some(version @ ..SCHEMA_VERSION) => {
             return Err(Fault::Broken(format!(
                 "the stored schema has version {version}, whose settings do not name a hash; this build reads from {SCHEMA_VERSION} on: delete the data, or go back to the build that wrote it"

@@ -2,32 +2,38 @@
 //!
 //! Invariants: an inbox is in the root before it acknowledges an event of that generation, and until it holds none; a generation ends
 //! only after its inboxes have let it go, so that what they acknowledge from then on is of the next. A queue of
-//! the platform stands there as one inbox; isolates that put events into it hold a lease of the generation.
+//! the platform stands there as one inbox, see [`super::sender_sessions`]; isolates that put events into it hold a lease of the
+//! generation.
 
 use std::rc::Rc;
 
 use super::duty_store::Telling;
 use super::inboxes::Inboxes;
 use super::roots::Roots;
+use super::sender_sessions::Senders;
+use super::store::Store;
 use crate::core::cluster::root::{Entry, Root};
+use crate::core::counter::id::CounterId;
 use crate::core::counter::queue::InboxId;
 use crate::host::Host;
-use crate::protocol::messages::{Fault, LetInboxesGo, RegisterInbox};
+use crate::protocol::messages::{CloseSession, Fault, LetInboxesGo, OpenSession, RegisterInbox};
 
 /// Puts inboxes into the roots of a partition, and takes them out.
 pub(super) struct InboxRegistry {
     host: Host,
     roots: Rc<Roots>,
     inboxes: Rc<Inboxes>,
+    senders: Senders,
 }
 
 impl InboxRegistry {
     /// That of these roots.
-    pub(super) fn new(host: &Host, roots: Rc<Roots>, inboxes: Rc<Inboxes>) -> Self {
+    pub(super) fn new(host: &Host, store: &Store, roots: Rc<Roots>, inboxes: Rc<Inboxes>) -> Self {
         Self {
             host: host.clone(),
             roots,
             inboxes,
+            senders: Senders::new(host, store),
         }
     }
 
@@ -36,11 +42,43 @@ impl InboxRegistry {
         let RegisterInbox { counter, inbox } = register;
         let lock = self.roots.lock_of(&counter);
         let _alone = lock.lock().await;
+        let inbox = if inbox.is_queue() {
+            InboxId::of_queue_at(self.host.now_ms())
+        } else {
+            inbox
+        };
+        self.record(&counter, inbox).await
+    }
+
+    /// A sender is about to put writes into the queue: it is recorded first. Returns the living generation; `None` where the
+    /// session is closed.
+    pub(super) async fn open_session(&self, open: OpenSession) -> Result<Option<u64>, Fault> {
+        let lock = self.roots.lock_of(&open.counter);
+        let _alone = lock.lock().await;
+        if self.senders.is_closed(&open)? {
+            return Ok(None);
+        }
+        if !self.senders.has_room(&open)? {
+            let day = InboxId::of_queue_at(self.host.now_ms());
+            return Ok(Some(self.record(&open.counter, day).await?));
+        }
+        let generation = self.record(&open.counter, InboxId::of_sessions()).await?;
+        let is_open = self.senders.open(&open, generation)?;
+        Ok(is_open.then_some(generation))
+    }
+
+    /// A sender puts no further writes of a session into the queue.
+    pub(super) fn close_session(&self, close: &CloseSession) -> Result<(), Fault> {
+        self.senders.close(close)
+    }
+
+    /// Records an inbox, or what stands for a queue of the platform. Returns the living generation. The caller holds the lock.
+    async fn record(&self, counter: &CounterId, inbox: InboxId) -> Result<u64, Fault> {
         let living = if inbox.is_queue() {
-            self.roots.living(&counter, true).await?
+            self.roots.living(counter, true).await?
         } else {
             self.roots
-                .living_or_lost(&counter, &inbox.datacenter)
+                .living_or_lost(counter, &inbox.datacenter)
                 .await?
         };
         let mut root = match living {
@@ -49,16 +87,16 @@ impl InboxRegistry {
         };
         let generation = root.generation;
         let is_first = root.inboxes.is_empty();
-        let inbox = if inbox.is_queue() {
-            self.inboxes.lease(&counter, generation);
-            InboxId::of_queue_at(self.host.now_ms())
-        } else {
-            inbox
-        };
+        if inbox.is_queue() {
+            self.inboxes.lease(counter, generation);
+        }
         if !root.inboxes.contains(&inbox) {
-            if inbox.is_queue() {
+            let of_sessions = InboxId::of_sessions();
+            if inbox == of_sessions {
+                self.senders.void(counter)?;
+            } else if inbox.is_queue() {
                 // What was accepted earlier is over sooner.
-                root.inboxes.retain(|known| !known.is_queue());
+                (root.inboxes).retain(|known| !known.is_queue() || *known == of_sessions);
             }
             root.inboxes.insert(inbox);
             if let Some(lone) = root.sole().cloned().filter(|_| is_first) {
@@ -66,24 +104,29 @@ impl InboxRegistry {
                 // revision that it has, as in `admit`.
                 let telling = Telling::Configure;
                 self.roots
-                    .tell(&counter, &lone, telling, generation, Some(&root))
+                    .tell(counter, &lone, telling, generation, Some(&root))
                     .await?;
             }
             root.revision += 1;
             root.last_write_ms = root.last_write_ms.max(self.host.now_ms());
-            self.roots.save(&counter, Entry::Live(root), &[]).await?;
+            self.roots.save(counter, Entry::Live(root), &[]).await?;
         }
         Ok(generation)
     }
 
-    /// Forgets inboxes that hold none of a counter's events any more. One that has let the generation go asks before it
-    /// acknowledges another, and waits for the counter's lock: so nothing comes between.
+    /// Forgets inboxes that hold none of a counter's events any more, and a queue of the platform that does not. An inbox that has let
+    /// the generation go asks before it acknowledges another, and waits for the counter's lock: so nothing comes between. So does a
+    /// sender that opens a session.
+    ///
+    /// # Errors
+    /// `Unavailable` where some may hold events.
     pub(super) async fn let_go(&self, let_go: LetInboxesGo) -> Result<(), Fault> {
         let LetInboxesGo { counter } = let_go;
         let Some(Entry::Live(root)) = self.roots.entry(&counter)? else {
             return Ok(());
         };
         // First without the lock, as it may take its time.
+        self.senders.settle(&counter, &root).await?;
         self.inboxes.drain(&counter, &root).await?;
         let lock = self.roots.lock_of(&counter);
         let _alone = lock.lock().await;
@@ -93,17 +136,33 @@ impl InboxRegistry {
         self.inboxes.release_all(&counter, &root).await?;
         self.inboxes.drain(&counter, &root).await?;
         let now_ms = self.host.now_ms();
-        (root.inboxes).retain(|inbox| inbox.is_queue() && !inbox.is_over(now_ms));
+        let of_sessions = InboxId::of_sessions();
+        let known = root.inboxes.len();
+        let senders_hold = !self.senders.that_hold(&counter, &root)?.is_empty();
+        root.inboxes.retain(|inbox| match *inbox == of_sessions {
+            true => senders_hold,
+            false => inbox.is_queue() && !inbox.is_over(now_ms),
+        });
+        if root.inboxes.len() < known {
+            self.save_fewer(&counter, &mut root).await?;
+        }
+        if root.inboxes.is_empty() {
+            return Ok(());
+        }
+        let detail = "a queue of the platform may hold events of the counter";
+        Err(Fault::Unavailable(detail.to_owned()))
+    }
+
+    async fn save_fewer(&self, counter: &CounterId, root: &mut Root) -> Result<(), Fault> {
         root.revision += 1;
         let generation = root.generation;
-        self.roots
-            .save(&counter, Entry::Live(root.clone()), &[])
-            .await?;
+        let entry = Entry::Live(root.clone());
+        self.roots.save(counter, entry, &[]).await?;
         if let Some(lone) = root.sole().cloned() {
             // Until it knows, its answers to writes are not called exact: nothing else depends on it.
-            let told =
-                self.roots
-                    .tell(&counter, &lone, Telling::Configure, generation, Some(&root));
+            let told = self
+                .roots
+                .tell(counter, &lone, Telling::Configure, generation, Some(root));
             let _ = told.await;
         }
         Ok(())

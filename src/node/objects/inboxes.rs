@@ -83,7 +83,9 @@ impl Inboxes {
     /// Sees whether the inboxes of a counter that is read hold events of it still: while they may, no default read is exact.
     pub(super) fn look_for_drained(&self, counter: &CounterId, root: &Root) {
         let now_ms = self.host.now_ms();
-        let stays = |inbox: &InboxId| inbox.is_queue() && !inbox.is_over(now_ms);
+        let of_sessions = InboxId::of_sessions();
+        let stays =
+            |inbox: &InboxId| inbox.is_queue() && *inbox != of_sessions && !inbox.is_over(now_ms);
         if root.inboxes.iter().all(stays) {
             return;
         }

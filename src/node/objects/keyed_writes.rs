@@ -17,7 +17,9 @@ use crate::core::counter::numbers::{Numbers, Place};
 use crate::host::Host;
 use crate::node::shared::metrics;
 use crate::protocol::bounds::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
-use crate::protocol::messages::{Claim, Claimed, Count, Counted, Fault, Holder, Owner, Recall};
+use crate::protocol::messages::{
+    Claim, Claimed, Count, Counted, Fault, Holder, Owner, ReadNumbers, Recall,
+};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::{CellAddress, IDEMPOTENCY_SECONDS};
 
@@ -201,6 +203,19 @@ impl Core {
                 owners: places.into_iter().map(owner).collect(),
             });
         }
+    }
+
+    /// Says what was decided of lanes.
+    pub(super) fn on_read_numbers(
+        &self,
+        read: Result<ReadNumbers, Fault>,
+    ) -> Result<Vec<Numbers>, Fault> {
+        let ReadNumbers { lanes, .. } = read?;
+        self.readable()?;
+        lanes
+            .into_iter()
+            .map(|lane| self.rows.numbers(lane))
+            .collect()
     }
 
     fn limits_of(&self, keys: Keys) -> LedgerLimits {

@@ -13,6 +13,7 @@
 //! | [`inbox`], [`inbox_store`] | events that are acknowledged and not counted yet, and their rows |
 //! | [`inbox_consumer`] | how an inbox counts them |
 //! | [`inbox_registry`] | how they get into roots, and out of them |
+//! | [`sender_sessions`] | what a root knows of those who put events into a queue of the platform, and the rows of that |
 //! | [`directory`] | one partition of the directory: dispatches to its parts, of which each has tables of its own |
 //! | [`listings`], [`directory_totals`] | lists of its counters with what they come to, and the table of that |
 //! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, how they end, what their leads must be told, and the rows of that |
@@ -83,6 +84,7 @@ mod reservations;
 mod root_store;
 mod roots;
 mod secrets;
+mod sender_sessions;
 mod store;
 mod tablet;
 mod tablet_alarms;

@@ -4,9 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Call, GlobalSum, Read};
 use crate::core::counter::id::CounterId;
+use crate::core::counter::ledger::WriteKey;
 use crate::core::counter::nonces::Nonce;
+use crate::core::counter::numbers::Numbers;
 use crate::core::counter::queue::{DeadLetter, Due, Event, InboxId};
-use crate::protocol::names::Address;
+use crate::protocol::names::{Address, CellAddress};
 
 calls! {
     Append => Appended, "/append", |it| Address::Inbox(&it.to);
@@ -17,6 +19,9 @@ calls! {
     LetInboxesGo => (), "/let-inboxes-go", |it| Address::Root(&it.counter);
     ReadDead => DeadLetters, "/read-dead", |it| Address::Inbox(&it.to);
     RegisterInbox => u64, "/register-inbox", |it| Address::Root(&it.counter);
+    OpenSession => Option<u64>, "/open-session", |it| Address::Root(&it.counter);
+    CloseSession => (), "/close-session", |it| Address::Root(&it.counter);
+    ReadNumbers => Vec<Numbers>, "/read-numbers", |it| Address::Cell(&it.to);
     ReadDrained => Option<GlobalSum>, "/read-drained", |_| Address::Aggregator;
 }
 
@@ -105,13 +110,47 @@ pub struct DeadLetters {
     pub dropped: u64,
 }
 
-/// Inbox → root: I am about to acknowledge events of this counter. The answer is the living generation.
+/// Inbox, or an edge of an earlier build for a queue of the platform → root: I am about to acknowledge events of this counter. The answer is the living generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterInbox {
     /// The counter; it is created if need be.
     pub counter: CounterId,
     /// The inbox.
     pub inbox: InboxId,
+}
+
+/// Edge → root: I am about to put writes of this counter into the queue of the platform. The answer is the living generation,
+/// or `None` where the session is closed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenSession {
+    /// The counter; it is created if need be.
+    pub counter: CounterId,
+    /// The lane of the writes.
+    pub lane: WriteKey,
+    /// The number of the session.
+    pub session: u64,
+}
+
+/// Edge → root: no further write of this session is accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CloseSession {
+    /// The counter.
+    pub counter: CounterId,
+    /// The lane of the writes.
+    pub lane: WriteKey,
+    /// The number of the session.
+    pub session: u64,
+    /// The numbers of the writes that the queue has accepted.
+    pub accepted: Numbers,
+}
+
+/// Root → lead: what have you decided of these lanes?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadNumbers {
+    /// The lead.
+    pub to: CellAddress,
+    /// The lanes; the answer is in their order.
+    pub lanes: Vec<WriteKey>,
 }
 
 /// Edge → aggregator: sum a counter once its inboxes have counted what they had acknowledged.

@@ -22,8 +22,9 @@ async function open(chosen, faults, options = {}) {
 }
 afterEach(() => world.close());
 
-const send = async (increment) => {
-  const answer = await world.call("POST", "/api/event", { body: JSON.stringify({ key: "a", increment }) });
+const send = async (increment, options) => {
+  const body = JSON.stringify({ key: "a", increment });
+  const answer = await world.call("POST", "/api/event", { ...options, body });
   expect(answer.status, answer.text).toBe(202);
 };
 const value = async () => (await world.call("GET", "/counters/a?consistency=strong")).json?.value;
@@ -64,22 +65,36 @@ test("a decrement with a floor of which a copy comes late", async () => {
   expect(await world.subtract("a", { delta: 3 })).toMatchObject({ value: 4, exact: true });
 });
 
+const QUEUE = { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 100 };
+const read = (query = "") => world.well("GET", `/counters/a${query}`);
+const STRONG = "?consistency=strong";
+
 test("a queue that may hold nothing any more leaves reads exact, and not a day before", async () => {
   const DAY_MS = 86_400_000;
-  await open(() => false, [], { queue: { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 100 } });
+  // Whoever has put it there ends without a word.
+  const ahead = (days) => world.fail(({ path }) => (path === "/close-session" ? "before" : `over ${days * DAY_MS}`));
+  await open(() => false, [], { queue: QUEUE, edges: 2 });
+  ahead(0);
   await send(3);
   await until(async () => (await value()) === 3, "the value");
-  const read = (query = "") => world.well("GET", `/counters/a${query}`);
-  const STRONG = "?consistency=strong";
   for (const days of [0, 14, 47]) {
-    world.fail(() => `over ${days * DAY_MS}`);
+    ahead(days);
     for (const query of [STRONG, ""]) expect(await read(query), `after ${days} days`).toMatchObject({ exact: false });
   }
-  world.fail(() => `over ${50 * DAY_MS}`);
+  ahead(50);
   expect(await read(STRONG)).toMatchObject({ value: 3, exact: true });
   await until(async () => (await read()).exact, "an exact default read");
   await until(async () => (await world.add("a", { delta: 1 })).exact, "an exact answer to a write");
   // The next event is known of before it is acknowledged.
-  await send(4);
+  await send(4, { edge: 1 });
   expect(await read(STRONG)).toMatchObject({ exact: false });
 });
+
+test("a queue that was drained leaves reads exact soon after its last event", async () => {
+  world = await openWorld({ queue: QUEUE });
+  await send(3);
+  expect(await read(STRONG)).toMatchObject({ exact: false });
+  await until(async () => (await read(STRONG)).exact, "an exact strong read", 60_000);
+  expect(await read(STRONG)).toMatchObject({ value: 3, exact: true });
+  await until(async () => (await read()).exact, "an exact default read");
+}, 90_000);

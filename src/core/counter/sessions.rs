@@ -1,0 +1,232 @@
+//! Which writes of a counter a queue of the platform may hold: nobody can ask it, so its senders say it, and the counter's
+//! leads say what was counted.
+//!
+//! Invariants: a sender, which is an isolate, gives numbers to writes of a counter only in an open *session*, and the root
+//! knows of the session before its first number. A session is closed when no client can be told any more that a write of it
+//! was accepted. The root then hears which numbers were. It holds them until leads have counted all of them. So while a
+//! write that was accepted may still be counted, the root knows of an open session or of its number.
+//!
+//! Messages may be lost, repeated and late. A sender closes a session until the root has answered. Sessions of a lane are
+//! numbered, so a late copy of what opened one that is closed is known. A sender that ends without closing its session leaves it
+//! open: [`super::queue`] says for how long it counts.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::id::CounterId;
+use super::ledger::WriteKey;
+use super::numbers::{Decided, Numbers, lane_and_number};
+use super::produce::WAIT_MS_MAX;
+
+/// How long after its last write a session is closed, milliseconds: as long as a request waits for its batch, and 2 s, since
+/// a write may join a message of the second before, which has the number of an earlier session.
+pub const IDLE_MS: i64 = WAIT_MS_MAX + 2_000;
+
+/// After how long a session is closed again whose root has not answered, milliseconds: a call takes 5 s at most.
+pub const RETRY_MS: i64 = 6_000;
+
+/// The most sessions that a sender remembers, about 200 bytes each. Beyond it all are forgotten, and stay open at their roots.
+const SESSIONS_MAX: usize = 10_000;
+
+/// One session of a sender.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Its number: those of a sender rise.
+    pub number: u64,
+    /// The lane of its writes.
+    pub lane: WriteKey,
+    /// The numbers of its writes that the queue has accepted.
+    pub accepted: Numbers,
+    /// The last number of the lane before it.
+    after: u64,
+    /// The generation of its writes; 0 until the root has answered.
+    generation: u64,
+    used_ms: i64,
+}
+
+impl Session {
+    /// Whether a write may still be told accepted, or joined to one of it.
+    fn is_used(&self, now_ms: i64) -> bool {
+        now_ms.saturating_sub(self.used_ms) <= IDLE_MS
+    }
+}
+
+/// The sessions of a sender.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    last: u64,
+    open: HashMap<CounterId, Session>,
+    /// Those that give no more numbers, and that their roots have not closed yet.
+    left: Vec<(CounterId, Session)>,
+}
+
+impl Sessions {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.left.is_empty()
+    }
+
+    /// The session for the next write of a counter, with the generation that its root has told; 0 for none. Another one is
+    /// begun where it is of another lane or was not used for long. `lane` is the lane and the last number in it.
+    pub fn of_next(
+        &mut self,
+        counter: &CounterId,
+        lane: (WriteKey, u64),
+        now_ms: i64,
+    ) -> (u64, u64) {
+        if let Some(session) = self.open.get_mut(counter) {
+            let fits = session.lane == lane.0 && session.accepted.has_room();
+            if fits && session.is_used(now_ms) {
+                session.used_ms = now_ms;
+                return (session.number, session.generation);
+            }
+        }
+        if self.open.len() + self.left.len() >= SESSIONS_MAX {
+            self.open.clear();
+            self.left.clear();
+        }
+        if let Some(before) = self.open.remove(counter) {
+            self.left.push((counter.clone(), before));
+        }
+        self.last += 1;
+        let session = Session {
+            number: self.last,
+            lane: lane.0,
+            accepted: Numbers::default(),
+            after: lane.1,
+            generation: 0,
+            used_ms: now_ms,
+        };
+        self.open.insert(counter.clone(), session);
+        (self.last, 0)
+    }
+
+    /// Notes what a root has said: the living generation, or that the session is closed. Returns whether the session may be
+    /// used: it is of one generation.
+    pub fn told(&mut self, counter: &CounterId, number: u64, generation: Option<u64>) -> bool {
+        let open = self.open.get_mut(counter);
+        let Some(session) = open.filter(|session| session.number == number) else {
+            return false;
+        };
+        match generation {
+            Some(living) if session.generation == 0 || session.generation == living => {
+                session.generation = living;
+                true
+            }
+            _ => {
+                self.open.remove(counter);
+                false
+            }
+        }
+    }
+
+    /// Notes that the queue has accepted a write.
+    pub fn accept(&mut self, counter: &CounterId, key: WriteKey) {
+        let (lane, number) = lane_and_number(key);
+        let left = self.left.iter_mut();
+        let left = left.filter_map(|(of, session)| (of == counter).then_some(session));
+        let all = left.chain(self.open.get_mut(counter));
+        let of_lane = all.filter(|session| session.lane == lane && session.after < number);
+        if let Some(session) = of_lane.max_by_key(|session| session.after) {
+            session.accepted.put(number, Decided::Counted);
+        }
+    }
+
+    /// Sessions that are to be closed now, so many at most. Each is told again after [`RETRY_MS`], until it is
+    /// [`Sessions::closed`].
+    pub fn idle(&mut self, now_ms: i64, most: usize) -> Vec<(CounterId, Session)> {
+        let idle = |(counter, session): (&CounterId, &Session)| {
+            (!session.is_used(now_ms)).then(|| counter.clone())
+        };
+        let idle: Vec<CounterId> = self.open.iter().filter_map(idle).take(most).collect();
+        for counter in idle {
+            self.left.extend(self.open.remove_entry(&counter));
+        }
+        let left = self.left.iter_mut();
+        let idle = left.filter(|(_, session)| !session.is_used(now_ms));
+        let told = idle.take(most).map(|(counter, session)| {
+            session.used_ms = now_ms + RETRY_MS - IDLE_MS;
+            (counter.clone(), session.clone())
+        });
+        told.collect()
+    }
+
+    /// Notes that a root has closed a session.
+    pub fn closed(&mut self, number: u64) {
+        self.left.retain(|(_, session)| session.number != number);
+    }
+}
+
+/// What the root of a counter knows of one sender's lane. A stored format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SenderLane {
+    /// The generation that all of it is of.
+    generation: u64,
+    /// The newest session.
+    newest: u64,
+    /// Sessions that are not closed.
+    open: Vec<u64>,
+    /// Numbers that the queue has accepted, and that are not known to be counted.
+    accepted: Numbers,
+}
+
+impl SenderLane {
+    /// Whether this session was closed, or is older than one that was begun since.
+    pub fn is_closed(&self, session: u64) -> bool {
+        session <= self.newest && !self.open.contains(&session)
+    }
+
+    /// Opens a session of a generation, if it is not closed. Returns whether anything has changed.
+    pub fn open(&mut self, generation: u64, session: u64) -> bool {
+        if self.generation != generation {
+            // What waits of an ended generation is never counted.
+            *self = Self {
+                generation,
+                newest: self.newest,
+                ..Self::default()
+            };
+        }
+        let is_new = session > self.newest;
+        if is_new {
+            self.newest = session;
+            self.open.push(session);
+        }
+        is_new
+    }
+
+    /// Closes a session, of which the queue has accepted these writes.
+    pub fn close(&mut self, session: u64, accepted: &Numbers) {
+        let open = self.open.len();
+        self.open.retain(|known| *known != session);
+        // Else it is a copy: what it says is known.
+        if self.open.len() < open {
+            self.accepted.add_all(accepted);
+        }
+        self.newest = self.newest.max(session);
+    }
+
+    /// Forgets the numbers if leads have counted all of them. Returns whether it did.
+    pub fn settle(&mut self, by: &[&Numbers]) -> bool {
+        let are_counted = !self.accepted.is_empty() && self.accepted.are_counted(by);
+        if are_counted {
+            self.accepted = Numbers::default();
+        }
+        are_counted
+    }
+
+    /// Whether the queue may be given more writes of this generation.
+    pub fn is_open(&self, generation: u64) -> bool {
+        self.generation == generation && !self.open.is_empty()
+    }
+
+    /// Whether writes of its generation may wait in the queue, or come.
+    pub fn holds(&self) -> bool {
+        !(self.open.is_empty() && self.accepted.is_empty())
+    }
+
+    /// Whether writes of this generation may.
+    pub fn may_hold(&self, generation: u64) -> bool {
+        self.generation == generation && self.holds()
+    }
+}

@@ -1,0 +1,218 @@
+//! What the root of a counter knows of those who put writes of it into a queue of the platform, and the rows of that.
+//!
+//! Invariants: a session of a sender is in its row, and [`InboxId::of_sessions`] in the root, before the sender is told that it
+//! may send; that stands there until no session is open and the leads have counted all that was accepted in those before.
+
+use std::cell::Cell;
+
+use super::lead_calls::LEADS_AT_ONCE;
+use super::store::{Store, blob, integer};
+use crate::core::cluster::root::Root;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::WriteKey;
+use crate::core::counter::numbers::Numbers;
+use crate::core::counter::queue::{InboxId, QUEUE_HOLDS_MS};
+use crate::core::counter::sessions::SenderLane;
+use crate::host::Host;
+use crate::host::object::Value;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::open_objects;
+use crate::protocol::messages::{CloseSession, Fault, OpenSession, ReadNumbers, decode, encode};
+use crate::protocol::names::CellAddress;
+use crate::protocol::openings::User;
+
+/// One row for each sender of a counter. `holds`: whether a write of it may wait; `at`: when it was written.
+pub(super) const SENDERS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS senders (id TEXT NOT NULL, lane BLOB NOT NULL, \
+    at INTEGER NOT NULL, holds INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (id, lane)) WITHOUT ROWID";
+
+/// The most senders of a counter that its root remembers, of usually 80 bytes each: 330 KB are read when a read asks whether all
+/// is counted. For another one stands the day when it came.
+const SENDERS_MAX: i64 = 4_096;
+
+/// How often the row of an open session is written again, milliseconds: it tells until when the queue may hold writes of it.
+const WRITTEN_EVERY_MS: i64 = 86_400_000;
+
+/// For how long the row of a sender is kept that has nothing in the queue, milliseconds: a late copy of a message that opened
+/// a session is known by it. Also how often those that are older are deleted.
+const KEPT_MS: i64 = 3_600_000;
+
+/// How long a lead may take to say what it has decided, milliseconds.
+const NUMBERS_MS_MAX: u64 = 1_000;
+
+/// The row of a sender: its lane, when it was written, and what is known.
+type Sender = (WriteKey, i64, SenderLane);
+
+/// The senders of the counters of one partition.
+pub(super) struct Senders {
+    host: Host,
+    store: Store,
+    /// When rows were last deleted, unix milliseconds.
+    deleted_ms: Cell<i64>,
+}
+
+impl Senders {
+    /// Those of an object.
+    pub(super) fn new(host: &Host, store: &Store) -> Self {
+        Self {
+            host: host.clone(),
+            store: store.clone(),
+            deleted_ms: Cell::default(),
+        }
+    }
+
+    /// Whether the session that is to be opened is closed.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses, `Broken` for a row that cannot be read; so all below.
+    pub(super) fn is_closed(&self, open: &OpenSession) -> Result<bool, Fault> {
+        let known = self.row(&open.counter, open.lane)?;
+        Ok(known.is_some_and(|(_, _, known)| known.is_closed(open.session)))
+    }
+
+    /// Whether a sender is known, or there is room for another.
+    pub(super) fn has_room(&self, open: &OpenSession) -> Result<bool, Fault> {
+        if self.row(&open.counter, open.lane)?.is_some() {
+            return Ok(true);
+        }
+        let rows = self.store.run(
+            "SELECT COUNT(*) FROM senders WHERE id = ? AND holds = 1",
+            vec![open.counter.as_str().into()],
+        )?;
+        let count = rows.first().and_then(|row| row.first());
+        Ok(count.and_then(integer).unwrap_or(0) < SENDERS_MAX)
+    }
+
+    /// Opens a session of the living generation. Returns whether it is open: it may have been closed by now.
+    pub(super) fn open(&self, open: &OpenSession, generation: u64) -> Result<bool, Fault> {
+        let known = self.row(&open.counter, open.lane)?;
+        let (_, at_ms, mut known) = known.unwrap_or((open.lane, 0, SenderLane::default()));
+        let is_new = known.open(generation, open.session);
+        if known.is_closed(open.session) {
+            return Ok(false);
+        }
+        if is_new || self.host.now_ms().saturating_sub(at_ms) >= WRITTEN_EVERY_MS {
+            self.put(&open.counter, open.lane, &known)?;
+        }
+        Ok(true)
+    }
+
+    /// Closes a session.
+    pub(super) fn close(&self, close: &CloseSession) -> Result<(), Fault> {
+        let known = self.row(&close.counter, close.lane)?;
+        let mut known = known.map(|(_, _, known)| known).unwrap_or_default();
+        if !known.is_closed(close.session) {
+            known.close(close.session, &close.accepted);
+            self.put(&close.counter, close.lane, &known)?;
+        }
+        let now_ms = self.host.now_ms();
+        if now_ms.abs_diff(self.deleted_ms.get()) >= KEPT_MS.unsigned_abs() {
+            self.deleted_ms.set(now_ms);
+            self.delete_old(now_ms)?;
+        }
+        Ok(())
+    }
+
+    /// Asks leads whether all is counted that was accepted in sessions which are closed, if none is open. Needs no lock.
+    pub(super) async fn settle(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
+        let held = self.that_hold(counter, root)?;
+        let is_open = |(_, _, known): &Sender| known.is_open(root.generation);
+        if held.is_empty() || held.iter().any(is_open) {
+            return Ok(());
+        }
+        let lanes: Vec<WriteKey> = held.iter().map(|(lane, _, _)| *lane).collect();
+        let ask = |datacenter: &Datacenter| {
+            let read = ReadNumbers {
+                to: CellAddress::lead(counter, datacenter),
+                lanes: lanes.clone(),
+            };
+            async move {
+                open_objects::call_admitted(&self.host, &read, User::Change, NUMBERS_MS_MAX).await
+            }
+        };
+        let told = all_settled(root.datacenters.iter().map(ask), LEADS_AT_ONCE).await;
+        let told: Vec<Vec<Numbers>> = told.into_iter().flatten().collect();
+        for (place, lane) in lanes.into_iter().enumerate() {
+            let by: Vec<&Numbers> = told.iter().filter_map(|lanes| lanes.get(place)).collect();
+            // What was accepted meanwhile is in the row, too.
+            let Some((_, _, mut known)) = self.row(counter, lane)? else {
+                continue;
+            };
+            if known.settle(&by) {
+                self.put(counter, lane, &known)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Senders of which the queue may hold something of the living generation.
+    pub(super) fn that_hold(&self, counter: &CounterId, root: &Root) -> Result<Vec<Sender>, Fault> {
+        if !root.inboxes.contains(&InboxId::of_sessions()) {
+            return Ok(Vec::new());
+        }
+        let rows = self.store.run(
+            "SELECT lane, at, body FROM senders WHERE id = ? AND holds = 1",
+            vec![counter.as_str().into()],
+        )?;
+        let senders = rows.iter().map(|row| sender_of(row));
+        let mut senders: Vec<Sender> = senders.collect::<Result<_, Fault>>()?;
+        let since_ms = self.host.now_ms() - WRITTEN_EVERY_MS - QUEUE_HOLDS_MS;
+        senders.retain(|(_, at_ms, known)| *at_ms > since_ms && known.may_hold(root.generation));
+        Ok(senders)
+    }
+
+    /// Notes that nothing in the queue is of the living generation: its root did not know of any sender.
+    pub(super) fn void(&self, counter: &CounterId) -> Result<(), Fault> {
+        self.store.run(
+            "UPDATE senders SET holds = 0 WHERE id = ? AND holds = 1",
+            vec![counter.as_str().into()],
+        )?;
+        Ok(())
+    }
+
+    fn row(&self, counter: &CounterId, lane: WriteKey) -> Result<Option<Sender>, Fault> {
+        let rows = self.store.run(
+            "SELECT lane, at, body FROM senders WHERE id = ? AND lane = ?",
+            vec![counter.as_str().into(), lane.0.to_vec().into()],
+        )?;
+        rows.first().map(|row| sender_of(row)).transpose()
+    }
+
+    fn put(&self, counter: &CounterId, lane: WriteKey, known: &SenderLane) -> Result<(), Fault> {
+        self.store.run(
+            "INSERT OR REPLACE INTO senders VALUES (?, ?, ?, ?, ?)",
+            vec![
+                counter.as_str().into(),
+                lane.0.to_vec().into(),
+                self.host.now_ms().into(),
+                i32::from(known.holds()).into(),
+                encode(known)?.into(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Deletes rows of which no message can come any more, and those whose writes are over.
+    fn delete_old(&self, now_ms: i64) -> Result<(), Fault> {
+        self.store.run(
+            "DELETE FROM senders WHERE (holds = 0 AND at <= ?) OR at <= ?",
+            vec![
+                (now_ms - KEPT_MS).into(),
+                (now_ms - WRITTEN_EVERY_MS - QUEUE_HOLDS_MS).into(),
+            ],
+        )?;
+        Ok(())
+    }
+}
+
+fn sender_of(row: &[Value]) -> Result<Sender, Fault> {
+    let broken = || Fault::Broken("the row of a sender cannot be read".to_owned());
+    let [lane, at_ms, body] = row else {
+        return Err(broken());
+    };
+    let lane = blob(lane).and_then(|lane| lane.try_into().ok());
+    Ok((
+        WriteKey(lane.ok_or_else(broken)?),
+        integer(at_ms).ok_or_else(broken)?,
+        decode(blob(body).ok_or_else(broken)?)?,
+    ))
+}
