@@ -1,6 +1,7 @@
 //! Whole services: clients speak HTTP to edges of two datacenters, and every object is the real one.
 
 use futures_util::future::join_all;
+use tally::protocol::names;
 use tally_simulation::{
     ADMIN_KEY, Client, ClientRequest, Faults, Figures, Options, Site, World, deploy,
 };
@@ -234,6 +235,41 @@ fn reads_are_exact_again_soon_after_a_queue_of_the_platform_was_drained() {
         assert_eq!(write.expect("no fault").json()["exact"], true);
     }
     assert_eq!(world.queue(), (0, Vec::new()));
+}
+
+#[test]
+fn a_counter_that_nobody_writes_has_one_shard_again_though_storage_was_out_when_its_alarm_rang() {
+    let (world, sites) = service(14);
+    world.set(names::SPLIT_FLUSHES_PER_SECOND, Some("1"));
+    world.set(names::QUIET_MS, Some("20000"));
+    let client = client(&world, sites[0]);
+    let shards = || {
+        let read = client.get("/counters/hits?consistency=strong");
+        let read = world.run(read).expect("no fault");
+        read.json()["datacenters"][0]["shards"].as_u64()
+    };
+    for _ in 0..30 {
+        let write = client.post("/counters/hits/increment", "");
+        let answer = world.run(write).expect("no fault");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        world.run_for_ms(100);
+    }
+    assert!(shards() > Some(1), "{:?}", shards());
+    world.run_for_ms(12_000);
+    world.evict_objects();
+    let before = world.figures().alarms;
+    world.set_faults(Faults {
+        storage_out_once_in: 1,
+        storage_out_ms_max: 100,
+        ..Faults::NONE
+    });
+    while world.figures().alarms == before {
+        world.run_for_ms(100);
+    }
+    world.run_for_ms(1_000);
+    world.set_faults(Faults::NONE);
+    world.run_for_ms(300_000);
+    assert_eq!(shards(), Some(1));
 }
 
 #[test]

@@ -23,6 +23,9 @@ const SHARDS_AT_ONCE: usize = 64;
 /// How long a lead waits before it tries again to seal a shard that did not answer.
 const RESEAL_MS: i64 = 1_000;
 
+/// When an alarm rings again that found storage unreadable, milliseconds.
+const UNREADABLE_MS: i64 = 60_000;
+
 /// A cell's load, in memory.
 pub(super) struct Autoscaler {
     thresholds: Thresholds,
@@ -215,19 +218,31 @@ impl Core {
         Ok(self.state.borrow().spread())
     }
 
+    /// Does what is due, and sees to it that the alarm rings again where that could not be done.
+    ///
+    /// # Errors
+    /// `Unavailable` where the next alarm cannot be set: the platform rings this one again, a few times.
+    pub(super) async fn on_alarm(self: &Rc<Self>) -> Result<(), Fault> {
+        let Err(fault) = self.do_what_is_due().await else {
+            return Ok(());
+        };
+        self.host.fail(&format!("a cell's alarm: {fault}"));
+        // It may have been for a moment.
+        self.arm_in(UNREADABLE_MS).await
+    }
+
     /// Lead: looks whether the load is gone, since a counter that nobody writes has no flushes to
     /// notice it at.
-    pub(super) async fn on_alarm(self: &Rc<Self>) {
-        if self.readable().is_err() {
-            return;
-        }
+    async fn do_what_is_due(self: &Rc<Self>) -> Result<(), Fault> {
+        self.readable()?;
         // What could not be deleted now is deleted before the next keyed write.
         let _ = self.let_records_go(self.host.now_ms());
-        self.arm_for_ledger();
-        self.push_from_alarm().await;
-        if self.readable().is_err() {
-            return;
+        let due_ms = self.state.borrow().records_due_ms();
+        if let Some(due_ms) = due_ms {
+            self.rows.set_alarm(due_ms).await?;
         }
+        self.push_from_alarm().await;
+        self.readable()?;
         self.choose_spread(self.host.now_ms());
         let left = self.state.borrow().to_seal();
         let me = self.address.borrow().clone();
@@ -235,11 +250,20 @@ impl Core {
             // Within the alarm, so that the object stays until it is done.
             self.seal_shards(&me, left).await;
         }
-        let state = self.state.borrow();
-        if !state.to_seal().is_empty() {
-            self.arm(RESEAL_MS);
-        } else if state.spreads_by_load() && state.spread() > 1 {
-            self.arm(self.balance.borrow().thresholds.quiet_ms);
+        let (is_sealed, is_spread) = {
+            let state = self.state.borrow();
+            let is_spread = state.spreads_by_load() && state.spread() > 1;
+            (state.to_seal().is_empty(), is_spread)
+        };
+        let quiet_ms = self.balance.borrow().thresholds.quiet_ms;
+        match (is_sealed, is_spread) {
+            (false, _) => self.arm_in(RESEAL_MS).await,
+            (true, true) => self.arm_in(quiet_ms).await,
+            (true, false) => Ok(()),
         }
+    }
+
+    async fn arm_in(&self, in_ms: i64) -> Result<(), Fault> {
+        self.rows.set_alarm(self.host.now_ms() + in_ms).await
     }
 }

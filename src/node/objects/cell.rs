@@ -77,8 +77,7 @@ impl Shell for Cell {
     }
 
     async fn alarm(&self) -> Result<(), Fault> {
-        self.core.ring().await;
-        Ok(())
+        self.core.ring().await
     }
 }
 
@@ -136,9 +135,12 @@ impl Core {
     }
 
     /// Its alarm rings.
-    pub(super) async fn ring(self: &Rc<Self>) {
+    ///
+    /// # Errors
+    /// `Unavailable` where the next one cannot be set.
+    pub(super) async fn ring(self: &Rc<Self>) -> Result<(), Fault> {
         let _busy = Busy::new(self);
-        self.on_alarm().await;
+        self.on_alarm().await
     }
 
     /// Reads the cell from its rows again: what memory holds was not written.
