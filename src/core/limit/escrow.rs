@@ -248,6 +248,12 @@ impl Escrow {
         }
     }
 
+    /// Whether a request begins a lease.
+    pub(super) fn begins(&self, request: &Request) -> bool {
+        let is_known = |lease: &Lease| lease.id == request.lease;
+        request.known_granted == 0 && !self.leases.iter().any(is_known)
+    }
+
     /// A place for a lease that begins; none where it began before and has ended, or there are too many.
     fn admit(&mut self, request: &Request) -> Option<usize> {
         if request.known_granted > 0 || self.leases.len() >= LEASES_MAX {
@@ -376,13 +382,15 @@ impl Escrow {
         i64::MAX
     }
 
-    /// Bytes that it occupies beside its own size.
-    pub fn heap_bytes(&self) -> u64 {
+    /// Bytes that its leases occupy.
+    pub(super) fn lease_bytes(&self) -> u64 {
         let leases = self.leases.capacity().saturating_mul(size_of::<Lease>());
         let names = self.leases.iter().map(|lease| lease.id.holder.len()).sum();
-        let bytes = leases.saturating_add(names);
-        self.meter
-            .heap_bytes()
-            .saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX))
+        u64::try_from(leases.saturating_add(names)).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes that it occupies beside its own size.
+    pub fn heap_bytes(&self) -> u64 {
+        self.meter.heap_bytes().saturating_add(self.lease_bytes())
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::escrow::Escrow;
 use super::owner::{Group, Owner, groups, hash_of};
 use super::policy::Policy;
-use super::table::{BYTES_MAX, Full, KEYS_MAX};
+use super::table::{BYTES_MAX, Full, KEYS_MAX, LEASES_BYTES_MIN};
 use crate::core::counter::memory::Share;
 
 /// Slots that the hand looks at with each call. A call fills at most one, so it goes round before they are all used twice.
@@ -55,6 +55,7 @@ pub(super) struct Entry {
     /// Whether it has changed since.
     pub(super) is_dirty: bool,
     bytes: u64,
+    lease_bytes: u64,
 }
 
 impl Entry {
@@ -106,6 +107,8 @@ pub(super) struct Slots {
     empty: Vec<usize>,
     /// What all keys take, beside the other tables of the isolate.
     memory: Share,
+    /// What the leases of all keys take of it.
+    lease_bytes: u64,
     hand: usize,
     /// How many keys each group has, and how many meters that are shared: 40 bytes for each of at most 10,000 policies, 4,096 addresses
     /// and the keys of the deployment, 0.6 MB.
@@ -150,6 +153,11 @@ impl Slots {
     /// Whether the keys that are here may not grow either.
     pub(super) fn is_overgrown(&self) -> bool {
         !self.memory.has_room(BYTES_MAX)
+    }
+
+    /// Whether another lease may begin.
+    pub(super) fn has_room_for_lease(&self) -> bool {
+        self.lease_bytes < LEASES_BYTES_MIN || !self.is_overgrown()
     }
 
     /// Whether there is room for another key of this owner: so that none takes what others need, each group may have three times as many as
@@ -244,6 +252,7 @@ impl Slots {
             stored_bytes: 0,
             is_dirty: false,
             bytes: 0,
+            lease_bytes: 0,
         };
         let place = self.empty.pop().unwrap_or(self.entries.len());
         if place == self.entries.len() {
@@ -266,6 +275,10 @@ impl Slots {
             let others = self.memory.bytes().saturating_sub(entry.bytes);
             self.memory.hold(others.saturating_add(bytes));
             entry.bytes = bytes;
+            let of_leases = entry.escrow.lease_bytes();
+            let others = self.lease_bytes.saturating_sub(entry.lease_bytes);
+            self.lease_bytes = others.saturating_add(of_leases);
+            entry.lease_bytes = of_leases;
         }
     }
 
@@ -289,6 +302,7 @@ impl Slots {
             gone(entry);
             let others = self.memory.bytes().saturating_sub(entry.bytes);
             self.memory.hold(others);
+            self.lease_bytes = self.lease_bytes.saturating_sub(entry.lease_bytes);
             self.places.remove(&entry.subject);
             let (subject, owner, is_shared) =
                 (Arc::clone(&entry.subject), entry.owner, entry.is_shared());

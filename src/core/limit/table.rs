@@ -22,6 +22,11 @@ pub const KEYS_MAX: u32 = 75_000;
 /// datacenters 60,000. Where there is no room for another key, those that are there keep times in fewer buckets, so that they grow no more.
 pub const BYTES_MAX: u64 = LIMITERS_BYTES_MAX;
 
+/// The bytes of leases that a limiter may hold whatever its keys take: 4,300 of 120 bytes. Beyond it a lease begins only while there is room in
+/// [`BYTES_MAX`]. So the leases of eight limiters of an isolate take 4 MB besides at most, and one list of 60 KB that has just grown. A holder that gets none is
+/// told to wait, as where [`super::escrow::LEASES_MAX`] is reached.
+pub const LEASES_BYTES_MIN: u64 = 512 << 10;
+
 /// One check of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
@@ -268,7 +273,7 @@ impl Table {
 
     /// Answers a holder of leases for a key of a global limit. [`Answer::must_commit`] says whether the table must be
     /// committed before the answer is sent. A request for which no call waits changes no policy, since its holder may not have heard of a
-    /// newer one, and is granted nothing under another. Where there is no room for the key, nothing is lent: see [`Full::answer`].
+    /// newer one, and is granted nothing under another. Where there is no room for the key, or for another lease, nothing is lent: see [`Full::answer`].
     pub fn ask(&mut self, check: &Check<'_>, request: &Request, wall_ms: i64) -> Answer {
         let now_ms = self.clock.read(wall_ms);
         self.make_room(&[*check], now_ms);
@@ -277,10 +282,14 @@ impl Table {
             Some(place) => Ok(place),
             None => self.enter(check, now_ms),
         };
+        let has_room = self.slots.has_room_for_lease();
         let entry = place.map(|place| (place, self.slots.get_mut(place)));
         let Ok((place, Some(entry))) = entry else {
             return Full::answer(request);
         };
+        if !has_room && entry.escrow.begins(request) {
+            return Full::answer(request);
+        }
         let report = (entry.policy != *check.policy).then(|| Request {
             want: 0,
             ..request.clone()
