@@ -29,6 +29,19 @@ const ASK_MS_MAX: u64 = 2_000;
 /// Shards that are called at once: all of them.
 const SHARDS_AT_ONCE: usize = 64;
 
+/// Where it is noted which shards were asked, if somebody wants to know.
+type Notes<'a> = Option<&'a RefCell<Vec<ShardAsked>>>;
+
+fn note(notes: Notes<'_>, shard: u8, latency_ms: Option<u64>, is_sealed: bool) {
+    if let Some(notes) = notes {
+        notes.borrow_mut().push(ShardAsked {
+            shard,
+            latency_ms,
+            is_sealed,
+        });
+    }
+}
+
 impl Core {
     /// A shard asks whether it may count.
     pub(super) async fn on_hello(&self, hello: Result<Hello, Fault>) -> Result<Grant, Fault> {
@@ -82,11 +95,7 @@ impl Core {
     }
 
     /// Sums the datacenter, and notes whom it asked where somebody wants to know.
-    async fn sum(
-        &self,
-        sum: Sum,
-        notes: Option<&RefCell<Vec<ShardAsked>>>,
-    ) -> Result<DatacenterSum, Fault> {
+    async fn sum(&self, sum: Sum, notes: Notes<'_>) -> Result<DatacenterSum, Fault> {
         let Sum { to, question } = sum;
         self.readable()?;
         match self.state.borrow().generation() {
@@ -101,26 +110,9 @@ impl Core {
             // Unborn, or of a generation whose end has not been told here yet: nothing to add.
             _ => return Ok(DatacenterSum::default()),
         }
-        let ask = |shard: u8| {
-            let to = to.sibling(shard);
-            async move {
-                let begun_ms = notes.map(|_| self.host.now_ms());
-                let ask = Ask { to, question };
-                let answer =
-                    open_objects::call_admitted(&self.host, &ask, User::Bulk, ASK_MS_MAX).await;
-                if let (Some(notes), Some(begun_ms)) = (notes, begun_ms) {
-                    let latency_ms = self.host.now_ms().saturating_sub(begun_ms);
-                    notes.borrow_mut().push(ShardAsked {
-                        shard,
-                        latency_ms: Some(u64::try_from(latency_ms).unwrap_or(0)),
-                        is_sealed: self.state.borrow().sealed_part(shard).is_some(),
-                    });
-                }
-                (shard, answer)
-            }
-        };
         // The others first: they are asked before this cell looks at its own totals, in one turn.
         let (kept, asked) = self.kept_and_asked(&question);
+        let ask = |shard: u8| self.ask_shard(to.sibling(shard), question, notes);
         let others = asked.into_iter().map(ask);
         let own = self.answer(&question)?;
         let mut datacenter = DatacenterSum {
@@ -138,20 +130,15 @@ impl Core {
             add(0, own);
         }
         for (shard, part) in kept {
-            if let Some(notes) = notes {
-                notes.borrow_mut().push(ShardAsked {
-                    shard,
-                    latency_ms: None,
-                    is_sealed: true,
-                });
-            }
+            note(notes, shard, None, true);
             let window_uniques = Uniques::new();
+            let samples = Vec::new();
             add(
                 shard,
                 CellAnswer {
                     part,
                     window_uniques,
-                    samples: Vec::new(),
+                    samples,
                 },
             );
         }
@@ -167,6 +154,26 @@ impl Core {
         datacenter.cells = in_order(datacenter.cells, |one, other| one.0.cmp(&other.0));
         datacenter.missing = missing;
         Ok(datacenter)
+    }
+
+    /// Asks a shard, and notes how long that took.
+    async fn ask_shard(
+        &self,
+        to: CellAddress,
+        question: Question,
+        notes: Notes<'_>,
+    ) -> (u8, Result<Option<CellAnswer>, Fault>) {
+        let shard = to.shard;
+        let begun_ms = notes.map(|_| self.host.now_ms());
+        let ask = Ask { to, question };
+        let answer = open_objects::call_admitted(&self.host, &ask, User::Bulk, ASK_MS_MAX).await;
+        if let Some(begun_ms) = begun_ms {
+            let latency_ms = self.host.now_ms().saturating_sub(begun_ms);
+            let latency_ms = Some(u64::try_from(latency_ms).unwrap_or(0));
+            let is_sealed = self.state.borrow().sealed_part(shard).is_some();
+            note(notes, shard, latency_ms, is_sealed);
+        }
+        (shard, answer)
     }
 
     /// The parts of sealed shards that this lead keeps, and the shards that must be asked. A question
