@@ -12,33 +12,25 @@ use std::cell::Cell;
 use super::push_receiver::Views;
 use super::root_store::RootStore;
 use super::store::{Store, blob, integer, text};
-use crate::core::cluster::root::{Entry, Root, prefix_end};
+use crate::core::cluster::root::{Entry, Root};
 use crate::core::cluster::total::CounterTotal;
 use crate::core::cluster::view::View;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value as Number;
 use crate::host::object::Value;
-use crate::protocol::messages::{
-    By, Fault, KnownTotal, KnownUniques, Order, Since, Sums, TopRow, decode, encode,
-};
+use crate::protocol::messages::{Fault, KnownTotal, KnownUniques, decode, encode};
 use crate::protocol::public::Estimate;
 
 /// Beginnings of hours that are kept: the current one and the 24 before, so that a day of seconds is covered, and one more where
 /// clocks differ.
-const HOURS_KEPT: i64 = 26;
+pub(super) const HOURS_KEPT: i64 = 26;
 
 /// Beginnings of days that are kept: today and the 29 before, and one more where clocks differ.
-const DAYS_KEPT: i64 = 31;
-
-/// Counters of a prefix up to which they are found by their names, and put in order then; more are found by the index of the order.
-const FEW: u64 = 1_000;
-
-/// What [`Number::within_62_bits`] stops at.
-const WITHIN_MAX: i64 = 1 << 62;
+pub(super) const DAYS_KEPT: i64 = 31;
 
 /// Milliseconds of an hour, and hours of a day.
 const HOUR_MS: i64 = 3_600_000;
-const DAY_HOURS: i64 = 24;
+pub(super) const DAY_HOURS: i64 = 24;
 
 /// Counters whose rows are made in one step, where the table is younger than they are.
 const BUILT_AT_ONCE: u32 = 200;
@@ -63,7 +55,7 @@ const PROGRESS: &str =
 
 /// The totals of a partition.
 pub(super) struct DirectoryTotals {
-    store: Store,
+    pub(super) store: Store,
     /// The last name that was read while the table is made, and since when it is written; nothing before it was looked for.
     progress: Cell<Option<Progress>>,
 }
@@ -241,130 +233,6 @@ impl DirectoryTotals {
         Ok(rows.iter().filter_map(read).collect())
     }
 
-    /// What is known of all counters of an order together.
-    pub(super) fn sums(
-        &self,
-        order: &Order,
-        above: Option<Number>,
-        now_ms: i64,
-    ) -> Result<Sums, Fault> {
-        let progress = self.prepare(now_ms)?;
-        let amount = amount_sql(order);
-        let (within, ids) = within_sql(order, "");
-        let above = above.map_or(i64::MAX, Number::within_62_bits);
-        let counts = match (order.by, order.since) {
-            (By::Value, _) => "COUNT(*)".to_owned(),
-            _ => format!("SUM({amount} > 0)"),
-        };
-        let sum = format!("CASE WHEN abs({amount}) < {WITHIN_MAX} THEN {amount} ELSE 0 END");
-        let sql = format!(
-            "SELECT {counts}, CAST(SUM(({sum}) >> 32) AS TEXT), CAST(SUM(({sum}) & 4294967295) AS TEXT), \
-             MIN(as_of), SUM({amount} > {above}), SUM(abs({amount}) >= {WITHIN_MAX}) FROM totals WHERE {within}"
-        );
-        let rows = self.store.run(&sql, ids.clone())?;
-        let [counters, high, low, as_of, above, wide] =
-            rows.first().map(Vec::as_slice).unwrap_or_default()
-        else {
-            return Err(Fault::Broken(
-                "a sum of totals has other columns".to_owned(),
-            ));
-        };
-        let unsigned = |value: &Value| {
-            integer(value)
-                .and_then(|count| u64::try_from(count).ok())
-                .unwrap_or(0)
-        };
-        let of = |value: &Value| i128::from(number(value).unwrap_or(0));
-        let total = (of(high) << 32) + of(low);
-        let magnitude = Number::new(total.unsigned_abs(), 0);
-        let mut total = if total < 0 {
-            magnitude.negated()
-        } else {
-            magnitude
-        };
-        if unsigned(wide) > 0 && order.since.is_none() {
-            // What 62 bits do not hold is in the rows.
-            let sql = format!(
-                "SELECT id, as_of, body FROM totals WHERE {within} AND abs({amount}) >= {WITHIN_MAX}"
-            );
-            for row in &self.store.run(&sql, ids)? {
-                total =
-                    total.plus(row_of(order, row).map_or_else(Number::default, |row| row.amount));
-            }
-        }
-        Ok(Sums {
-            counters: unsigned(counters),
-            total,
-            above: unsigned(above),
-            as_of_ms: integer(as_of),
-            kept_from_ms: if order.since.is_some() {
-                progress.kept_from_ms
-            } else {
-                0
-            },
-        })
-    }
-
-    /// The first counters of an order, of so many that there are.
-    pub(super) fn top(
-        &self,
-        order: &Order,
-        counters: u64,
-        limit: u32,
-        now_ms: i64,
-    ) -> Result<Vec<TopRow>, Fault> {
-        self.prepare(now_ms)?;
-        let amount = amount_sql(order);
-        let (by_name, by_order) = if counters <= FEW {
-            ("", "+")
-        } else {
-            ("+", "")
-        };
-        let (within, mut values) = within_sql(order, by_name);
-        let size = match order.by {
-            By::Value => "value_size",
-            By::Count => "counted_size",
-            By::Uniques => "uniques_size",
-        };
-        let sql = match order.since {
-            Some(since) => format!(
-                "SELECT id, as_of, CAST({amount} AS TEXT) FROM totals WHERE {within} AND {by_order}hour >= {} AND {amount} > 0 \
-                 ORDER BY {amount} DESC, id LIMIT ?",
-                hour_of(since)
-            ),
-            None => {
-                let counts = match order.by {
-                    By::Value => String::new(),
-                    By::Count | By::Uniques => format!("AND {by_order}{size} > 0"),
-                };
-                format!(
-                    "SELECT id, as_of, body FROM totals WHERE {within} {counts} \
-                     ORDER BY {by_order}{size} DESC, {amount} DESC, id LIMIT ?"
-                )
-            }
-        };
-        values.push(i64::from(limit).into());
-        let rows = self.store.run(&sql, values)?;
-        Ok(rows.iter().filter_map(|row| row_of(order, row)).collect())
-    }
-
-    /// What one counter has in an order, where it is in the table.
-    pub(super) fn amount(
-        &self,
-        counter: &CounterId,
-        order: &Order,
-        now_ms: i64,
-    ) -> Result<Option<TopRow>, Fault> {
-        self.prepare(now_ms)?;
-        let told = match order.since {
-            Some(_) => format!("CAST({} AS TEXT)", amount_sql(order)),
-            None => "body".to_owned(),
-        };
-        let sql = format!("SELECT id, as_of, {told} FROM totals WHERE id = ?");
-        let rows = self.store.run(&sql, vec![counter.as_str().into()])?;
-        Ok(rows.first().and_then(|row| row_of(order, row)))
-    }
-
     /// Makes the rows of the next counters, where the table is younger than they are. Whether it is whole then.
     pub(super) fn build(
         &self,
@@ -397,79 +265,6 @@ impl DirectoryTotals {
         self.progress.set(None);
         Ok(is_last)
     }
-}
-
-/// What a row is ordered by, as SQL.
-fn amount_sql(order: &Order) -> String {
-    let slot = |column: char, at: i64, kept: i64| {
-        let hour = order.since.map_or(0, hour_of);
-        let slot = at.rem_euclid(kept);
-        format!("(CASE WHEN hour >= {hour} THEN counted - {column}{slot} ELSE 0 END)")
-    };
-    match (order.since, order.by) {
-        (Some(Since::Hour(hour)), _) => slot('h', hour, HOURS_KEPT),
-        (Some(Since::Day(day)), _) => slot('d', day, DAYS_KEPT),
-        (None, By::Value) => "value".to_owned(),
-        (None, By::Count) => "counted".to_owned(),
-        (None, By::Uniques) => "uniques".to_owned(),
-    }
-}
-
-/// The hour of unix time with which it begins.
-fn hour_of(since: Since) -> i64 {
-    match since {
-        Since::Hour(hour) => hour,
-        Since::Day(day) => day * DAY_HOURS,
-    }
-}
-
-/// Which names are meant, as SQL and its values; with a plus before them they are not looked for by their order.
-fn within_sql(order: &Order, plus: &str) -> (String, Vec<Value>) {
-    let mut values: Vec<Value> = vec![order.prefix.as_str().into()];
-    let mut sql = format!("{plus}id >= ?");
-    if let Some(end) = prefix_end(&order.prefix) {
-        sql.push_str(&format!(" AND {plus}id < ?"));
-        values.push(end.into());
-    }
-    (sql, values)
-}
-
-fn row_of(order: &Order, row: &[Value]) -> Option<TopRow> {
-    let [id, as_of, told] = row else {
-        return None;
-    };
-    let counter = CounterId::parse(text(id)?).ok()?;
-    let as_of_ms = integer(as_of)?;
-    if order.since.is_some() {
-        let count = u128::try_from(number(told)?).unwrap_or(0);
-        return Some(TopRow {
-            counter,
-            amount: Number::new(count, 0),
-            uniques: None,
-            as_of_ms,
-        });
-    }
-    Some(row_of_known(counter, order.by, decode(blob(told)?).ok()?))
-}
-
-/// What a counter has in an order of all time.
-pub(super) fn row_of_known(counter: CounterId, by: By, known: KnownTotal) -> TopRow {
-    let estimate = known.uniques.map_or(0, |uniques| uniques.estimate);
-    TopRow {
-        counter,
-        amount: match by {
-            By::Value => known.total.value,
-            By::Count => Number::new(known.total.count, 0),
-            By::Uniques => Number::new(u128::from(estimate), 0),
-        },
-        uniques: known.uniques.filter(|_| by == By::Uniques),
-        as_of_ms: known.total.as_of_ms,
-    }
-}
-
-/// A whole number that was read as a text.
-fn number(value: &Value) -> Option<i64> {
-    text(value)?.parse().ok()
 }
 
 /// What is noted of the hours and days that have begun from one hour to another: what had been counted by then.

@@ -15,7 +15,7 @@
 //! | [`inbox_registry`] | how they get into roots, and out of them |
 //! | [`sender_sessions`] | what a root knows of those who put events into a queue of the platform, and the rows of that |
 //! | [`directory`] | one partition of the directory: dispatches to its parts, of which each has tables of its own |
-//! | [`listings`], [`directory_totals`] | lists of its counters with what they come to, and the table of that |
+//! | [`listings`], [`directory_totals`], [`directory_tops`] | lists of its counters with what they come to, the table of that, and its orders |
 //! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, how they end, what their leads must be told, and the rows of that |
 //! | [`lead_calls`], [`inboxes`] | what a root asks leads and inboxes |
 //! | [`alarm`] | when something is due |
@@ -52,6 +52,7 @@ mod claims;
 mod deployment_values;
 mod directory;
 mod directory_tablets;
+mod directory_tops;
 mod directory_totals;
 mod duty_store;
 mod group_commit;

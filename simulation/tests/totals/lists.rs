@@ -1,0 +1,250 @@
+//! Lists with values against plain integers.
+
+use super::{TOLD_MS, ask, client, forget_totals, get, service};
+use futures_util::future::join_all;
+use std::cell::RefCell;
+use tally::core::cluster::ring::Ring;
+use tally::host::object::Value;
+use tally::protocol::names::{DIRECTORY_PARTITIONS, directory};
+use tally_simulation::{Faults, Options, Verdict};
+
+/// An increment that was begun and, where it was acknowledged, ended at these times.
+struct Write {
+    counter: u64,
+    begun_ms: i64,
+    done_ms: Option<i64>,
+}
+
+/// What one list says, held against what was written: no row is newer than now, or older than it says.
+fn check_rows(list: &serde_json::Value, begun_ms: i64, now_ms: i64, writes: &[Write], what: &str) {
+    assert_eq!(list["exact"], false, "{what}");
+    for row in list["counters"].as_array().expect("rows") {
+        let id = row["id"].as_str().expect("an id");
+        let (value, as_of) = (
+            row["value"].as_i64().unwrap(),
+            row["as_of"].as_i64().unwrap(),
+        );
+        let of_it = || {
+            writes
+                .iter()
+                .filter(|write| format!("a/{}", write.counter) == id)
+        };
+        let before = of_it().filter(|write| write.done_ms.is_some_and(|at| at < as_of));
+        let begun = of_it().filter(|write| write.begun_ms < now_ms);
+        let (least, most) = (before.count(), begun.count());
+        let range = i64::try_from(least).unwrap()..=i64::try_from(most).unwrap();
+        assert!(range.contains(&value), "{what}: {row} of {range:?}");
+        assert_eq!(row["count"], row["value"], "{what}: {row}");
+        assert!(as_of <= begun_ms.max(now_ms), "{what}: {row}");
+    }
+}
+
+#[test]
+fn a_list_tells_values_that_are_as_old_as_they_say_whatever_is_lost() {
+    for seed in 0..8 {
+        let (world, sites) = service(seed, Options::default());
+        let clients = sites.map(|site| client(&world, site));
+        let writes = RefCell::new(Vec::new());
+        world.set_faults(Faults::SOME);
+        world.run(join_all((0..60_usize).map(|number| {
+            let (client, world, writes) = (&clients[number % 2], &world, &writes);
+            async move {
+                world.sleep_ms(world.chance().below(100_000)).await;
+                let begun_ms = world.now_ms();
+                if number % 6 == 0 {
+                    let path = "/counters?prefix=a%2F&values=1";
+                    if let Some(list) = ask(client, "GET", path, "").await {
+                        let what = format!("seed {seed} at {begun_ms}");
+                        let now_ms = world.now_ms();
+                        check_rows(&list.json(), begun_ms, now_ms, &writes.borrow(), &what);
+                    }
+                    return;
+                }
+                let counter = world.chance().below(5);
+                let slot = writes.borrow().len();
+                writes.borrow_mut().push(Write {
+                    counter,
+                    begun_ms,
+                    done_ms: None,
+                });
+                let path = format!("/counters/a%2F{counter}/increment");
+                let done = ask(client, "POST", &path, "").await;
+                writes.borrow_mut()[slot].done_ms = done.map(|_| world.now_ms());
+            }
+        })));
+        world.set_faults(Faults::NONE);
+        world.run_for_ms(2 * TOLD_MS);
+        let list = get(&world, &clients[0], "/counters?values=1");
+        for row in list["counters"].as_array().expect("rows") {
+            let id = row["id"].as_str().expect("an id").replace('/', "%2F");
+            let read = get(
+                &world,
+                &clients[0],
+                &format!("/counters/{id}?consistency=strong"),
+            );
+            assert_eq!(row["value"], read["value"], "seed {seed}: {row} {read}");
+        }
+        let now_ms = world.now_ms();
+        check_rows(
+            &list,
+            now_ms,
+            now_ms,
+            &writes.borrow(),
+            &format!("seed {seed}"),
+        );
+    }
+}
+
+#[test]
+fn a_list_tells_values_after_decrements_sets_resets_moves_and_deletions() {
+    for seed in 0..8 {
+        let (world, sites) = service(100 + seed, Options::default());
+        let clients = sites.map(|site| client(&world, site));
+        let chance = world.chance();
+        let mut values = [None::<(i64, i64)>; 6];
+        for number in 0..80 {
+            let counter = chance.pick(values.len());
+            let client = &clients[chance.pick(2)];
+            let amount = i64::try_from(chance.below(1_000)).unwrap();
+            let path = format!("/counters/a%2F{counter}");
+            let delta = format!(r#"{{"delta":{amount},"unique":"{number}"}}"#);
+            let taken = format!(r#"{{"delta":{amount}}}"#);
+            let value = format!(r#"{{"value":{amount}}}"#);
+            let home = r#"{"home":"SYD"}"#;
+            let (method, rest, body) = match chance.below(9) {
+                0 => ("PUT", "/value", value.as_str()),
+                1 => ("POST", "/reset", "{}"),
+                2 => ("POST", "/decrement", taken.as_str()),
+                3 => ("DELETE", "", ""),
+                4 => ("PUT", "", home),
+                _ => ("POST", "/increment", delta.as_str()),
+            };
+            let done = world.run(ask(client, method, &format!("{path}{rest}"), body));
+            let held = &mut values[counter];
+            if done.is_some() {
+                let (before, counted) = held.unwrap_or_default();
+                *held = match (method, rest) {
+                    ("DELETE", _) => None,
+                    ("PUT", "/value") => Some((amount, counted)),
+                    (_, "/reset") => Some((0, counted)),
+                    (_, "/decrement") => Some((before - amount, counted)),
+                    (_, "/increment") => Some((before + amount, counted + amount)),
+                    _ => Some((before, counted)),
+                };
+            }
+            if let (Some((value, _)), "/value" | "/reset") = (*held, rest) {
+                // What the directory knew before is older than what was set.
+                let list = get(
+                    &world,
+                    client,
+                    &format!("/counters?values=1&prefix=a%2F{counter}"),
+                );
+                assert_eq!(list["counters"][0]["value"], value, "seed {seed}: {list}");
+            }
+            if chance.once_in(4) {
+                world.run_for_ms(chance.below(20_000));
+            }
+        }
+        world.run_for_ms(TOLD_MS);
+        let list = get(&world, &clients[0], "/counters?values=1&numbers=string");
+        let told: Vec<(String, i64, i64)> = list["counters"]
+            .as_array()
+            .expect("rows")
+            .iter()
+            .map(|row| {
+                let number = |name: &str| row[name].as_i64().expect("a number");
+                let id = row["id"].as_str().expect("an id").to_owned();
+                (id, number("value"), number("count"))
+            })
+            .collect();
+        let expected: Vec<(String, i64, i64)> = (0..)
+            .zip(&values)
+            .filter_map(|(counter, held): (u64, _)| {
+                held.map(|(value, count)| (format!("a/{counter}"), value, count))
+            })
+            .collect();
+        assert_eq!(told, expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_list_names_the_partitions_that_are_missing_and_tells_the_rest() {
+    let (world, sites) = service(3, Options::default());
+    let client = client(&world, sites[0]);
+    for number in 0..40 {
+        let path = format!("/counters/page-{number}/increment");
+        world.run(client.post(&path, "")).expect("no fault");
+    }
+    world.run_for_ms(TOLD_MS);
+    let whole = get(&world, &client, "/counters?values=1");
+    assert_eq!(whole["counters"].as_array().map(Vec::len), Some(40));
+    assert!(whole.get("missing_partitions").is_none(), "{whole}");
+    let names = get(&world, &client, "/counters");
+    assert_eq!(names.get("exact"), None, "{names}");
+    world.set_judge(|judged| {
+        let is_missing =
+            judged.binding == "DIRECTORY" && ["d1/3", "d1/7"].contains(&judged.name.as_str());
+        let verdict = if is_missing {
+            Verdict::Unreached
+        } else {
+            Verdict::Answered
+        };
+        Box::pin(async move { verdict })
+    });
+    for path in ["/counters", "/counters?values=1"] {
+        let part = get(&world, &client, path);
+        assert_eq!(
+            part["missing_partitions"],
+            serde_json::json!([3, 7]),
+            "{part}"
+        );
+        assert_eq!(part["exact"], false, "{part}");
+        let rows = part["counters"].as_array().map_or(0, Vec::len);
+        assert!((20..40).contains(&rows), "{part}");
+    }
+    world.set_judge(|judged| {
+        let is_missing = judged.binding == "DIRECTORY";
+        let verdict = if is_missing {
+            Verdict::Unreached
+        } else {
+            Verdict::Answered
+        };
+        Box::pin(async move { verdict })
+    });
+    let none = world.run(client.get("/counters")).expect("an answer");
+    assert_eq!(none.status, 503, "{}", none.text());
+}
+
+#[test]
+fn a_directory_of_before_tells_values_at_once_and_makes_its_totals() {
+    let (world, sites) = service(4, Options::default());
+    let client = client(&world, sites[0]);
+    let ring = Ring::new(DIRECTORY_PARTITIONS);
+    let all = (0..).map(|number| format!("page-{number:05}"));
+    // More than one step makes.
+    let ids: Vec<String> = all
+        .filter(|id| ring.partition_of(id) == 0)
+        .take(450)
+        .collect();
+    let line =
+        |(id, amount): (&String, i64)| format!("{{\"key\":\"{id}\",\"increment\":{amount}}}\n");
+    let body: String = ids.iter().zip(1..).map(line).collect();
+    let done = world.run(client.post("/events", &body)).expect("no fault");
+    assert_eq!(done.status, 200, "{}", done.text());
+    world.run_for_ms(TOLD_MS);
+    forget_totals(&world, 0);
+    let list = get(&world, &client, "/counters?values=1&limit=1000");
+    let rows = list["counters"].as_array().expect("rows");
+    assert!(
+        rows.iter()
+            .zip(1..)
+            .all(|(row, value)| row["value"] == value),
+        "{list}"
+    );
+    assert_eq!(rows.len(), 450);
+    world.run_for_ms(10_000);
+    let made = world
+        .look(&directory(0), "SELECT COUNT(*) FROM totals")
+        .expect("a table");
+    assert_eq!(made, [[Value::Integer(450)]]);
+}

@@ -1,0 +1,50 @@
+//! What the directory has been told of counters, in whole services against plain integers.
+
+mod lists;
+mod sums;
+mod tops;
+
+use tally::protocol::names::directory;
+use tally_simulation::{ADMIN_KEY, Answer, Client, ClientRequest, Options, Site, World, deploy};
+
+/// By when everything is told that nobody writes any more: 8 s of quiet, or what a fault has made late.
+const TOLD_MS: u64 = 70_000;
+
+fn service(seed: u64, options: Options) -> (World, [Site; 2]) {
+    let world = World::new(seed, options);
+    if std::env::var_os("SEED").is_some() {
+        world.keep_log(true);
+    }
+    deploy(&world);
+    let sites = [world.site("FRA", 2), world.site("SYD", 2)];
+    (world, sites)
+}
+
+fn client(world: &World, site: Site) -> Client {
+    world.client(site).with_key(ADMIN_KEY)
+}
+
+fn get(world: &World, client: &Client, path: &str) -> serde_json::Value {
+    let answer = world.run(client.get(path)).expect("no fault");
+    assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    answer.json()
+}
+
+async fn ask(client: &Client, method: &str, path: &str, json: &str) -> Option<Answer> {
+    let mut ask = ClientRequest::new(method, path);
+    if !json.is_empty() {
+        ask = ask.json(json);
+    }
+    let answer = client.ask(ask).await.ok();
+    answer.filter(|answer| answer.status < 300)
+}
+
+/// Lets a partition of the directory be as a build left it that knew no totals.
+fn forget_totals(world: &World, partition: u32) {
+    world.crash(&directory(partition));
+    for statement in ["DROP TABLE totals", "DROP TABLE totals_progress"] {
+        world
+            .look(&directory(partition), statement)
+            .expect("a table");
+    }
+}

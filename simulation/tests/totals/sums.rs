@@ -1,0 +1,86 @@
+//! Sums and histories of prefixes.
+
+use super::{client, get, service};
+use tally_simulation::{Options, Verdict};
+
+#[test]
+fn the_history_of_a_prefix_is_the_sum_of_the_histories_of_its_counters() {
+    let (world, sites) = service(5, Options::default());
+    let clients = sites.map(|site| client(&world, site));
+    let chance = world.chance();
+    for _ in 0..80 {
+        let prefix = if chance.once_in(4) { "other" } else { "a%2F" };
+        let path = format!("/counters/{prefix}{}/increment", chance.below(6));
+        let client = &clients[chance.pick(2)];
+        let delta = format!(r#"{{"delta":{}}}"#, chance.below(100));
+        world.run(client.post(&path, &delta)).expect("no fault");
+        world.run_for_ms(chance.below(60_000));
+    }
+    let first = &clients[0];
+    for rest in ["", "&datacenter=SYD", "&step=1h", "&step=1m&numbers=string"] {
+        let query = format!("history?consistency=strong{rest}");
+        let all = get(&world, first, &format!("/counters/a%2F*/{query}"));
+        assert_eq!(
+            (&all["prefix"], &all["exact"]),
+            (&"a/".into(), &true.into()),
+            "{all}"
+        );
+        assert_eq!(all["counters"], 6, "{all}");
+        let mut sum = Vec::new();
+        for counter in 0..6 {
+            let one = get(&world, first, &format!("/counters/a%2F{counter}/{query}"));
+            assert_eq!(one["step"], all["step"], "{all}");
+            for (index, point) in one["points"].as_array().expect("points").iter().enumerate() {
+                let (start, count) = (point[0].as_i64().unwrap(), point[1].as_i64().unwrap());
+                sum.resize(sum.len().max(index + 1), (start, 0));
+                assert_eq!(sum[index].0, start);
+                sum[index].1 += count;
+            }
+        }
+        assert!(sum.iter().any(|(_, count)| *count > 0));
+        assert_eq!(all["points"], serde_json::json!(sum), "{rest}");
+    }
+    let shared = get(&world, first, "/counters/a%2F*/history");
+    assert_eq!(shared["points"].as_array().map(Vec::len), Some(60));
+    for (query, code) in [
+        ("step=1w", "invalid-query"),
+        ("from=2&to=1", "invalid-query"),
+        ("from=0&to=99999&step=1s", "range-too-large"),
+        ("at_least=x", "invalid-query"),
+        ("datacenter=%21", "invalid-query"),
+    ] {
+        let path = format!("/counters/a%2F*/history?{query}");
+        let refused = world.run(first.get(&path)).expect("an answer");
+        assert_eq!(refused.json()["code"], code, "{query}: {}", refused.text());
+    }
+}
+
+#[test]
+fn sums_and_histories_name_the_partitions_that_are_missing() {
+    let (world, sites) = service(6, Options::default());
+    let client = client(&world, sites[0]);
+    for number in 0..40 {
+        let path = format!("/counters/page-{number}/increment");
+        world.run(client.post(&path, "")).expect("no fault");
+    }
+    world.set_judge(|judged| {
+        let verdict = match judged.name.as_str() {
+            "d1/5" => Verdict::Unanswered,
+            _ => Verdict::Answered,
+        };
+        Box::pin(async move { verdict })
+    });
+    for path in ["/counters/page*/aggregate", "/counters/page*/history"] {
+        let part = get(&world, &client, path);
+        assert_eq!(part["missing_partitions"], serde_json::json!([5]), "{part}");
+        assert_eq!(
+            (&part["exact"], &part["as_of"]),
+            (&false.into(), &0.into()),
+            "{part}"
+        );
+        assert!(
+            (20..40).contains(&part["counters"].as_u64().unwrap()),
+            "{part}"
+        );
+    }
+}
