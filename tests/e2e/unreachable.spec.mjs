@@ -21,15 +21,19 @@ async function unavailable(method, path, options) {
   return answer;
 }
 
-test("without the aggregator reads are refused and writes of one datacenter go on", async () => {
-  await world.add("a", { delta: 3 });
+test("without the aggregator default reads tell what is known nearby, others are refused, and writes of one datacenter go on", async () => {
+  await world.add("a", { delta: 3, unique: "ann" });
   failing(is("aggregator"), "before");
-  await unavailable("GET", "/counters/a");
+  expect(await world.well("GET", "/counters/a")).toMatchObject({ value: 3, exact: false, uniques: { estimate: 1 } });
+  expect(await world.well("GET", "/uniques?id=a")).toMatchObject({ estimate: 1, exact: false });
+  await unavailable("GET", "/counters/none");
+  await unavailable("GET", "/counters/a?window=300");
   await unavailable("GET", "/counters/a?consistency=strong");
   await unavailable("GET", "/counters/a/history");
   await unavailable("GET", "/counters");
   await unavailable("GET", "/counters/*/aggregate");
-  await unavailable("GET", "/uniques?id=a");
+  await unavailable("GET", "/counters/*/history");
+  await unavailable("GET", "/top");
   expect(await world.add("a", { delta: 4 })).toMatchObject({ value: 7 });
   mended();
   expect(await world.strong("a")).toMatchObject({ value: 7, exact: true });

@@ -1,5 +1,6 @@
 //! What the directory has been told of counters, in whole services against plain integers.
 
+mod away;
 mod lists;
 mod sums;
 mod tops;

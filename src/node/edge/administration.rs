@@ -4,6 +4,7 @@ use super::body;
 use super::hash_keys::name_key;
 use super::isolate;
 use super::keyed::needs_home;
+use super::last_seen;
 use super::read::not_found;
 use super::read_cache::with_reads;
 use super::request_context::RequestContext;
@@ -99,6 +100,7 @@ async fn operate(
     }
     let operated = call_within(&context.host, &operate, OPERATE_MS_MAX).await?;
     with_reads(&context.host, |reads| reads.forget(&id));
+    last_seen::forget(&context.host, &id);
     isolate::forget_home(&context.host, &id);
     let done = match done_of(&id, operated)? {
         Ok(done) => done,

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
+use super::last_seen;
 use super::read_cache::{Fetched, Question, is_in_use, with_reads};
 use super::request_context::RequestContext;
 use crate::node::shared::call;
@@ -152,7 +153,7 @@ pub async fn fetch_shared(
     Ok(Seen { sum, freshness })
 }
 
-/// Reads a sum now, or through the cache.
+/// Reads a sum now, or through the cache. A default read is answered by what is known without its root, where that does not answer.
 ///
 /// # Errors
 /// `unavailable`.
@@ -162,8 +163,20 @@ pub async fn see(
     strong: bool,
 ) -> Result<Seen, Problem> {
     if strong {
-        fetch_now(context, question).await
-    } else {
-        fetch_shared(context, question, i64::MIN).await
+        return fetch_now(context, question).await;
+    }
+    if let Some(absence) = last_seen::absence(&context.host, question) {
+        return Ok(absence);
+    }
+    match fetch_shared(context, question, i64::MIN).await {
+        Ok(seen) => {
+            last_seen::remember(&context.host, question, &seen);
+            Ok(seen)
+        }
+        Err(problem) if problem.code() == Code::Unavailable => {
+            let known = last_seen::without_root(context, question).await;
+            known.ok_or(problem)
+        }
+        Err(problem) => Err(problem),
     }
 }

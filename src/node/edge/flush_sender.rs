@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use super::isolate::{learn_bounded, learn_home, learn_shards, learn_unique_hash};
 use super::lanes::{Lanes, Line, land};
+use super::last_seen;
 use crate::core::counter::flush::{Load, Refusal};
 use crate::core::counter::lane::newest_at;
 use crate::core::counter::nonces::Nonce;
@@ -99,6 +100,9 @@ pub async fn fly(
         Err(_) => Metric::FlushRefused,
     };
     metrics::flown(host, ended, writes);
+    if outcome.is_ok() {
+        last_seen::note_counted(host, &to.counter);
+    }
     match &outcome {
         Ok(Flushed { shards, .. }) | Err(Fault::Refused(Refusal::Moved(shards))) => {
             learn_shards(host, &to.counter, &to.datacenter, *shards);

@@ -19,6 +19,7 @@
 //! | [`uniques`] | unions of unique elements |
 //! | [`health`] | whether this edge can do its work |
 //! | [`hyll`] | unique elements from and for Redis |
+//! | [`last_seen`] | what is told where a root does not answer, and that a counter does not exist |
 //! | [`read_cache`] | what default reads share |
 //! | [`mod@aggregate`] | sums and histories of all counters whose names begin alike |
 //! | [`mod@top`] | which counters have most |
@@ -61,6 +62,7 @@ mod increment;
 mod isolate;
 mod keyed;
 mod lanes;
+mod last_seen;
 mod limit_checks;
 mod limiters;
 mod limits;

@@ -171,6 +171,20 @@ impl GlobalSum {
         ttl.is_some_and(|ttl| now_ms >= ttl.expires_at_ms(last_write_ms))
     }
 
+    /// About how much memory it takes.
+    pub fn bytes(&self) -> usize {
+        let parts = self
+            .datacenters
+            .iter()
+            .filter_map(|(_, part)| part.as_ref());
+        let bytes = parts.map(|part| {
+            let summary = &part.summary;
+            let sketches = summary.uniques.rest_bytes() + summary.window_uniques.rest_bytes();
+            sketches + summary.samples.len() + 24 * summary.points.len() + 64 * part.cells.len()
+        });
+        bytes.sum::<usize>() + self.uniques.rest_bytes() + self.window_uniques.rest_bytes() + 256
+    }
+
     /// How many cells were asked for it, at most.
     pub fn cells(&self) -> u64 {
         let parts = self.datacenters.iter().map(|(_, part)| part.as_ref());

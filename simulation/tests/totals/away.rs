@@ -1,0 +1,105 @@
+//! Reads where the directory does not answer, and of counters that do not exist.
+
+use tally_simulation::{ClientRequest, Options, Verdict, World};
+
+use super::{TOLD_MS, client, service};
+
+/// No partition of the directory answers.
+fn lose_directory(world: &World) {
+    world.set_judge(|judged| {
+        let is_missing = judged.binding == "DIRECTORY";
+        let verdict = if is_missing {
+            Verdict::Unreached
+        } else {
+            Verdict::Answered
+        };
+        Box::pin(async move { verdict })
+    });
+}
+
+#[test]
+fn a_read_whose_root_is_away_tells_what_was_last_seen_or_what_its_datacenter_has() {
+    let (world, sites) = service(9, Options::default());
+    let clients = sites.map(|site| client(&world, site));
+    for client in &clients {
+        world
+            .run(client.post("/counters/hits/increment", r#"{"delta":5,"unique":"ann"}"#))
+            .expect("no fault");
+    }
+    world.run_for_ms(TOLD_MS);
+    let at = |edge: usize, path: &str| {
+        let read = ClientRequest::new("GET", path).at(edge);
+        world.run(clients[0].ask(read)).expect("an answer").json()
+    };
+    let seen_ms = world.now_ms();
+    assert_eq!(at(0, "/counters/hits")["value"], 10);
+    world.run_for_ms(2_000);
+    for client in &clients {
+        world
+            .run(client.post("/counters/hits/increment", r#"{"delta":5}"#))
+            .expect("no fault");
+    }
+    world.run_for_ms(2_000);
+    lose_directory(&world);
+    let last = at(0, "/counters/hits");
+    assert_eq!(
+        (&last["value"], &last["exact"]),
+        (&10.into(), &false.into()),
+        "{last}"
+    );
+    let as_of = last["as_of"].as_i64().expect("as_of");
+    assert!(
+        (seen_ms - 1_000..=seen_ms + 1_000).contains(&as_of),
+        "{seen_ms}: {last}"
+    );
+    assert_eq!(last["uniques"]["estimate"], 1, "{last}");
+    // The other isolate has never read it.
+    let local = at(1, "/counters/hits");
+    assert_eq!(
+        (&local["value"], &local["exact"]),
+        (&10.into(), &false.into()),
+        "{local}"
+    );
+    assert_eq!(local["datacenters"][0]["id"], "FRA", "{local}");
+    assert!(
+        local["as_of"]
+            .as_i64()
+            .is_some_and(|as_of| as_of < seen_ms - 60_000),
+        "{local}"
+    );
+    for path in [
+        "/counters/none",
+        "/counters/hits?consistency=strong",
+        "/counters/hits?window=60",
+    ] {
+        assert_eq!(at(0, path)["code"], "unavailable", "{path}");
+    }
+}
+
+#[test]
+fn a_counter_that_does_not_exist_is_asked_for_once_a_second_until_it_is_written_here() {
+    let (world, sites) = service(10, Options::default());
+    let client = client(&world, sites[0]);
+    let asked = std::rc::Rc::new(std::cell::Cell::new(0));
+    let count = asked.clone();
+    world.set_judge(move |judged| {
+        if judged.path.ends_with("/view") || judged.path.ends_with("/look-up") {
+            count.set(count.get() + 1);
+        }
+        Box::pin(async { Verdict::Answered })
+    });
+    let read = || {
+        let read = ClientRequest::new("GET", "/counters/none").at(0);
+        world.run(client.ask(read)).expect("an answer").status
+    };
+    for _ in 0..20 {
+        assert_eq!(read(), 404);
+        world.run_for_ms(10);
+    }
+    assert_eq!(asked.get(), 1);
+    world.run_for_ms(1_100);
+    assert_eq!((read(), asked.get()), (404, 2));
+    let write = ClientRequest::new("POST", "/counters/none/increment").at(0);
+    assert_eq!(world.run(client.ask(write)).expect("an answer").status, 200);
+    assert_eq!(read(), 200);
+}

@@ -1,0 +1,205 @@
+//! What an isolate knows of counters where their root does not answer, and that a counter does not exist.
+//!
+//! Invariant: what is told from here is never exact, and its `as_of` is that of the read which saw it, or the counter's creation.
+//! That there is no such counter is remembered for a second, unless this isolate counts it meanwhile.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::fetch::Seen;
+use super::request_context::RequestContext;
+use crate::core::cluster::root::Root;
+use crate::core::counter::bounded_map::BoundedMap;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::sketch::Uniques;
+use crate::host::{Host, State};
+use crate::node::shared::open_objects;
+use crate::protocol::messages::{DatacenterSum, Fault, GlobalSum, Read, Sum};
+use crate::protocol::names::CellAddress;
+use crate::protocol::openings::User;
+use crate::protocol::public::Freshness;
+
+/// How long it is remembered that there is no such counter, milliseconds.
+const ABSENT_MS: i64 = 1_000;
+
+/// Counters that do not exist, about 100 bytes each.
+const ABSENT_MAX: usize = 4_096;
+
+/// Counters whose last sum is kept.
+const SUMS_MAX: usize = 1_000;
+
+/// What the last sums may take together: 8 of the isolate's 128 MB.
+const SUMS_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// How long the lead of the own datacenter is waited for, milliseconds.
+const LEAD_MS_MAX: u64 = 1_500;
+
+/// A sum, and every write that was acknowledged before then is in it, unix milliseconds.
+struct Last {
+    sum: Rc<GlobalSum>,
+    as_of_ms: i64,
+}
+
+#[derive(Default)]
+struct Memory {
+    absent_ms: BoundedMap<CounterId, i64, ABSENT_MAX>,
+    sums: BoundedMap<CounterId, Last, SUMS_MAX>,
+    bytes: usize,
+}
+
+/// What this isolate remembers.
+struct LastSeen(RefCell<Memory>);
+
+impl State for LastSeen {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+fn with<T>(host: &Host, work: impl FnOnce(&mut Memory) -> T) -> T {
+    work(&mut host.state::<LastSeen>().0.borrow_mut())
+}
+
+/// Whether a question is about the whole of a counter, now.
+fn is_plain(question: &Read) -> bool {
+    let wanted = question.wanted;
+    question.datacenter.is_none() && !wanted.is_about_times() && wanted.uniques.is_none()
+}
+
+/// That there is no such counter, where that was seen a moment ago.
+pub fn absence(host: &Host, question: &Read) -> Option<Seen> {
+    let now_ms = host.now_ms();
+    let as_of_ms = with(host, |memory| {
+        memory.absent_ms.get(&question.counter).copied()
+    })?;
+    let freshness = Freshness {
+        as_of_ms,
+        now_ms,
+        fresh: false,
+    };
+    let is_known = now_ms.abs_diff(as_of_ms) <= ABSENT_MS.unsigned_abs();
+    is_known.then_some(Seen {
+        sum: None,
+        freshness,
+    })
+}
+
+/// Remembers what a read has seen.
+pub fn remember(host: &Host, question: &Read, seen: &Seen) {
+    let as_of_ms = seen.freshness.as_of_ms;
+    let Some(sum) = &seen.sum else {
+        forget(host, &question.counter);
+        with(host, |memory| {
+            memory.absent_ms.insert(question.counter.clone(), as_of_ms)
+        });
+        return;
+    };
+    if !is_plain(question) {
+        return;
+    }
+    with(host, |memory| {
+        if let Some(known) = memory.sums.get_mut(&question.counter)
+            && (known.as_of_ms >= as_of_ms || Rc::ptr_eq(&known.sum, sum))
+        {
+            return;
+        }
+        memory.bytes += sum.bytes();
+        if memory.bytes > SUMS_BYTES_MAX || !memory.sums.has_room(&question.counter) {
+            memory.sums.clear();
+            memory.bytes = sum.bytes();
+        }
+        let last = Last {
+            sum: sum.clone(),
+            as_of_ms,
+        };
+        if let Some(before) = memory.sums.insert(question.counter.clone(), last) {
+            memory.bytes = memory.bytes.saturating_sub(before.sum.bytes());
+        }
+    });
+}
+
+/// A counter was counted here, so it exists.
+pub fn note_counted(host: &Host, counter: &CounterId) {
+    with(host, |memory| {
+        if !memory.absent_ms.is_empty() {
+            memory.absent_ms.remove(counter);
+        }
+    });
+}
+
+/// Forgets a counter, after something about it was changed here.
+pub fn forget(host: &Host, counter: &CounterId) {
+    with(host, |memory| {
+        memory.absent_ms.remove(counter);
+        if let Some(last) = memory.sums.remove(counter) {
+            memory.bytes = memory.bytes.saturating_sub(last.sum.bytes());
+        }
+    });
+}
+
+/// What can be told of a counter whose root does not answer: the last sum that was seen here, else what the lead of this datacenter
+/// has counted; `None` where neither is known.
+pub async fn without_root(context: &RequestContext, question: &Read) -> Option<Seen> {
+    let host = &context.host;
+    if !is_plain(question) {
+        return None;
+    }
+    let freshness = |as_of_ms: i64| Freshness {
+        as_of_ms,
+        now_ms: host.now_ms(),
+        fresh: false,
+    };
+    let known = with(host, |memory| {
+        let last = memory.sums.get(&question.counter)?;
+        Some((last.sum.clone(), last.as_of_ms))
+    });
+    if let Some((sum, as_of_ms)) = known {
+        return Some(Seen {
+            sum: Some(sum),
+            freshness: freshness(as_of_ms),
+        });
+    }
+    let asked_ms = host.now_ms();
+    let (generation, sum) = ask_lead(context, question).await?;
+    Some(Seen {
+        sum: Some(Rc::new(local(generation, context.datacenter(), sum))),
+        freshness: freshness(asked_ms),
+    })
+}
+
+/// What the lead of this datacenter has counted, and of which generation: it names the one that lives where it is asked for one before.
+async fn ask_lead(context: &RequestContext, question: &Read) -> Option<(u64, DatacenterSum)> {
+    let ask = |generation: u64| Sum {
+        to: CellAddress::lead(&question.counter, &context.datacenter()),
+        question: question.wanted.of(generation),
+    };
+    let host = &context.host;
+    let asked = open_objects::call_admitted(host, &ask(0), User::Single, LEAD_MS_MAX).await;
+    let Err(Fault::Superseded(generation)) = asked else {
+        return None;
+    };
+    let sum = open_objects::call_admitted(host, &ask(generation), User::Single, LEAD_MS_MAX).await;
+    Some((generation, sum.ok()?))
+}
+
+/// A counter as one datacenter knows it: others may have counted, and what sets have made of it is not known.
+fn local(generation: u64, datacenter: Datacenter, part: DatacenterSum) -> GlobalSum {
+    // Generations begin as the clock in milliseconds.
+    let created_at_ms = i64::try_from(generation).unwrap_or(0);
+    let mut root = Root {
+        generation,
+        may_lack: true,
+        ..Root::create(None, created_at_ms)
+    };
+    root.datacenters.insert(datacenter.clone());
+    let mut sum = GlobalSum {
+        root,
+        datacenters: vec![(datacenter, Some(part))],
+        is_whole: false,
+        uniques: Uniques::new(),
+        window_uniques: Uniques::new(),
+        is_drained: false,
+    };
+    sum.join_uniques();
+    sum
+}
