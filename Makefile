@@ -58,7 +58,7 @@ soak:
 converge: DATACENTERS ?= 100
 converge: setup
 	@DATACENTERS=$(DATACENTERS) SEED="$(SEED)" JSON="$(CURDIR)/docs/converge-$(DATACENTERS).json" \
-		cargo test --locked --quiet --profile simulation --test converge -- --ignored --nocapture
+		cargo test --locked --quiet --profile simulation --package tally-simulation --test converge -- --ignored --nocapture
 	@$(NODE) scripts/plot-converge.mjs docs/converge-$(DATACENTERS).json docs/converge-$(DATACENTERS).svg
 	@$(NODE) scripts/table-converge.mjs docs/internals/convergence.md docs/converge-100.json docs/converge-300.json
 

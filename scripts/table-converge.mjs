@@ -1,5 +1,5 @@
 // Writes what `make converge` has measured into the table of docs/internals/convergence.md, a column for each number of
-// datacenters. node scripts/table-converge.mjs docs/internals/convergence.md docs/converge-100.json docs/converge-300.json
+// datacenters. node scripts/table-converge.mjs docs/internals/convergence.md docs/converge-100.json
 //
 // Invariant: what stands between the two marks follows from the figures, and nothing else is touched.
 import { readFileSync, writeFileSync } from "node:fs";
@@ -7,42 +7,38 @@ import { fileURLToPath } from "node:url";
 
 const BEGIN = "<!-- written by make converge -->";
 const END = "<!-- up to here -->";
-const GOSSIP_ROUND_MS = 100;
+const UNMEASURED = "not measured";
 
 /** Returns the table of these figures, as Markdown. */
 export function table(all) {
   const rows = [
     ["what", (figures) => `${figures.datacenters} datacenters`],
     ["---", () => "---"],
-    ["last write → every view agrees: median, p99, max", ({ agreed }) => times(agreed)],
+    ["seed", ({ seed }) => seed],
+    ["last write → every reader is told: median, p99, max", ({ agreed }) => times(agreed)],
+    ["the same while two clocks are ten minutes off", ({ off }) => times(off)],
+    ["the same of watchers of `/live`, which is sent once a second", ({ watched }) => times(watched)],
     ...all[0].healed.map(({ split_ms }, number) => [
-      `split of ${split_ms / 1000} s healed → every view agrees`,
+      `split of ${split_ms / 1000} s healed → every reader is told`,
       ({ healed }) => times(healed[number].times),
     ]),
     [
-      "views in which that was measured",
-      ({ agreed, healed }) => [agreed, ...healed.map(({ times }) => times)].map(({ views }) => grouped(views)).join(", "),
+      "readers and counters in which that was measured",
+      ({ agreed, off, healed }) => [agreed, off, ...healed.map(({ times }) => times)].map(({ views }) => grouped(views)).join(", "),
     ],
-    ["gossip: last write → every view agrees", ({ gossip }) => times(gossip.times)],
-    [
-      "gossip: rounds until half, and all of the views agree",
-      ({ gossip }) => [gossip.times.median_ms, gossip.times.max_ms].map((ms) => (ms / GOSSIP_ROUND_MS).toFixed(1)).join(", "),
-    ],
-    ["hot, written: a write", ({ writing }) => traffic(writing, writing.writes)],
-    [
-      "hot, written: a write and view",
-      ({ writing, datacenters }) => traffic(writing, writing.writes * datacenters),
-    ],
-    ["hot, written: a counter and second", ({ writing, hot }) => perSecond(writing, hot)],
-    ["… pushes, their answers, watches", ({ writing, hot }) => perSecond(some(writing, 0, 3), hot)],
-    ["… polls and their answers", ({ writing, hot }) => perSecond(some(writing, 3, 5), hot)],
-    ["hot, viewed, not written: a counter and second", ({ quiet, hot }) => perSecond(quiet, hot)],
-    ["gossip, written: a write", ({ gossip }) => traffic(gossip, gossip.writes)],
-    ["gossip, written: a counter and second", ({ gossip, hot }) => perSecond(gossip, hot)],
-    ["cold, nobody views: a counter and second", ({ cold, counters, hot }) => perSecond(cold, counters - hot)],
-    ["hot writes, nobody views: a counter and second", ({ hot_unviewed, hot }) => perSecond(hot_unviewed, hot)],
-    ["nobody views: pushes of a lead in a minute", ({ cold, hot_unviewed, leads }) => pushes(cold, hot_unviewed, leads)],
-    ["nobody views: shortest time between two pushes of a lead", ({ cold_interval_ms }) => `${cold_interval_ms / 1000} s`],
+    ["reads, of them not answered by a value", ({ reads, failed_reads }) => [reads, failed_reads].map(grouped).join(", ")],
+    ["hot, written and read: a write", ({ written }) => calls(written, written.writes)],
+    ["hot, written and read: a counter and second", ({ written, hot }) => perSecond(written, hot)],
+    ...all[0].kinds.map((kind, number) => [
+      `… ${kind}`,
+      ({ written, hot }) => perSecond({ ...written, by_kind: [written.by_kind[number]] }, hot),
+    ]),
+    ["hot, read, not written: a counter and second", ({ quiet, hot }) => perSecond(quiet, hot)],
+    ["hot, written and read: rows written, a counter and second", ({ written, hot }) => rowsPerSecond(written, hot)],
+    ["cold, written, nobody reads: a counter and second", ({ cold, counters, hot }) => perSecond(between(cold), counters - hot)],
+    ["cold: rows written, a counter and second", ({ cold, counters, hot }) => rowsPerSecond(cold, counters - hot)],
+    ["hot writes, nobody reads: a counter and second", ({ hot_unread, hot }) => perSecond(between(hot_unread), hot)],
+    ["nobody reads: pushes of a lead in a minute", ({ cold, hot_unread, leads }) => pushes(cold, hot_unread, leads)],
   ];
   return rows.map(([name, figure]) => `| ${[name, ...all.map(figure)].join(" | ")} |`.replaceAll(" --- ", "---")).join("\n");
 }
@@ -58,23 +54,30 @@ function times({ median_ms, p99_ms, max_ms }) {
   return `${median_ms}, ${p99_ms}, ${max_ms} ms`;
 }
 
-function some({ by_kind, milliseconds }, from, to) {
-  const sum = (place) => by_kind.slice(from, to).reduce((sum, kind) => sum + kind[place], 0);
-  return { messages: sum(0), bytes: sum(1), milliseconds };
+// What goes between datacenters, of what is counted by kind: writes reach their own cell, which is not told here.
+function between(of) {
+  return { ...of, by_kind: of.by_kind.slice(0, -1) };
 }
 
 function perSecond(of, counters) {
-  return traffic(of, (counters * of.milliseconds) / 1000);
+  return calls(of, (counters * of.milliseconds) / 1000);
 }
 
-function traffic({ messages, bytes }, divisor) {
-  return `${short(messages / divisor)} messages, ${short(bytes / divisor)} bytes`;
+function rowsPerSecond({ rows, milliseconds }, counters) {
+  return milliseconds === 0 ? UNMEASURED : short(rows / ((counters * milliseconds) / 1000));
 }
 
-function pushes(cold, unviewed, leads) {
-  const of = [cold, unviewed].map(({ by_kind }) => by_kind[0]);
-  const [messages, bytes] = [0, 1].map((place) => of[0][place] + of[1][place]);
-  return `${short(messages / (leads * (cold.milliseconds / 60_000)))}, of ${short(bytes / messages)} bytes`;
+function calls({ by_kind }, divisor) {
+  if (divisor === 0) return UNMEASURED;
+  const sum = (place) => by_kind.reduce((sum, kind) => sum + kind[place], 0);
+  return `${short(sum(0) / divisor)} calls, ${short(sum(1) / divisor)} bytes`;
+}
+
+function pushes(cold, unread, leads) {
+  if (cold.milliseconds === 0) return UNMEASURED;
+  const of = [cold, unread].map(({ by_kind }) => by_kind[0]);
+  const [calls, bytes] = [0, 1].map((place) => of[0][place] + of[1][place]);
+  return `${short(calls / (leads * (cold.milliseconds / 60_000)))}, of ${short(bytes / calls)} bytes with the answer`;
 }
 
 /** Two digits that count below 10, and no fraction from 100 on. */
@@ -89,6 +92,7 @@ function grouped(number) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [to, ...from] = process.argv.slice(2);
-  writeFileSync(to, written(readFileSync(to, "utf8"), from.map((file) => JSON.parse(readFileSync(file, "utf8")))));
-  console.log(`table: ${to}`);
+  const all = from.map((file) => JSON.parse(readFileSync(file, "utf8")));
+  writeFileSync(to, written(readFileSync(to, "utf8"), all));
+  console.log(`table: ${to}\n${table(all)}`);
 }

@@ -6,14 +6,15 @@ import { table, written } from "./table-converge.mjs";
 
 const root = new URL("..", import.meta.url);
 const read = (file) => readFileSync(new URL(file, root), "utf8");
-const all = [100, 300].map((datacenters) => JSON.parse(read(`docs/converge-${datacenters}.json`)));
+const [measured, larger] = [100, 300].map((datacenters) => JSON.parse(read(`docs/converge-${datacenters}.json`)));
 
 test("the page has the table of the figures that were measured last", () => {
   const page = read("docs/internals/convergence.md");
-  assert.equal(written(page, all), page);
+  assert.equal(written(page, [measured, larger]), page);
 });
 
 test("other figures make another table, and a column each", () => {
+  const all = [measured, measured];
   const other = structuredClone(all);
   other[1].agreed.max_ms = 999_999;
   assert.notEqual(table(other), table(all));
@@ -22,5 +23,5 @@ test("other figures make another table, and a column each", () => {
 });
 
 test("a page without the marks is refused", () => {
-  assert.throws(() => written("# Nothing here", all), /no table/);
+  assert.throws(() => written("# Nothing here", [measured]), /no table/);
 });

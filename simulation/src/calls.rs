@@ -42,7 +42,8 @@ impl Core {
         let path = arrived.path.clone();
         self.note(|| format!("send     {path} from {label} to {}", target.label()));
         let may_repeat = !self.options.once.contains(&path.as_str());
-        if may_repeat && self.chance.once_in(faults.repeats_once_in) {
+        let is_spared = faults.spares_sites && from == target.site();
+        if may_repeat && !is_spared && self.chance.once_in(faults.repeats_once_in) {
             self.journal.count(|figures| figures.repeated += 1);
             let copy = Arrived {
                 path: arrived.path.clone(),
@@ -74,14 +75,17 @@ impl Core {
             path: arrived.path.clone(),
             slot: Some(slot),
         };
-        let is_lost = self.chance.once_in(self.faults.get().loses_request_once_in);
+        let faults = self.faults.get();
+        let is_spared = faults.spares_sites && from == target.site();
+        let is_lost = !is_spared && self.chance.once_in(faults.loses_request_once_in);
         let (core, target) = (self.clone(), target.clone());
         let delay_us = self.delay_us(from, target.site());
         self.after(delay_us, move || {
             if is_lost || core.is_cut(from, target.site()) {
                 return way_back.lose("request");
             }
-            core.journal.count_message(&arrived.path);
+            core.journal
+                .count_message(&arrived.path, arrived.message.len());
             core.note(|| format!("arrive   {} at {}", arrived.path, target.label()));
             core.deliver(&target, arrived, way_back);
         });
@@ -178,7 +182,12 @@ impl WayBack {
     fn answer(mut self, reply: Reply) {
         let Some(slot) = self.slot.take() else { return };
         let (core, from, to) = (self.core.clone(), self.from, self.to);
-        let is_lost = core.chance.once_in(core.faults.get().loses_answer_once_in);
+        let faults = core.faults.get();
+        let is_spared = faults.spares_sites && from == to;
+        let is_lost = !is_spared && core.chance.once_in(faults.loses_answer_once_in);
+        if let Reply::Answer(bytes) = &reply {
+            core.journal.count_answer(&self.path, bytes.len());
+        }
         let delay_us = core.delay_us(from, to);
         let path = std::mem::take(&mut self.path);
         let known = core.clone();

@@ -74,7 +74,7 @@ impl Core {
             chance: Chance::new(seed),
             journal: Journal::default(),
             faults: Cell::new(Faults::NONE),
-            network: Network::new(options.near_us, options.far_us),
+            network: Network::new(&options),
             queue: Queue::default(),
             intervention: Intervention::default(),
             options,

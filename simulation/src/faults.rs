@@ -13,6 +13,8 @@ pub struct Faults {
     pub loses_answer_once_in: u64,
     /// Requests that arrive twice; nobody hears the second answer. Not those that [`crate::Options::once`] names.
     pub repeats_once_in: u64,
+    /// Whether messages within a site neither get lost nor arrive twice.
+    pub spares_sites: bool,
     /// Messages that take up to [`Faults::slow_ms_max`] longer.
     pub slow_once_in: u64,
     /// See [`Faults::slow_once_in`].
@@ -49,6 +51,7 @@ impl Faults {
         loses_request_once_in: 0,
         loses_answer_once_in: 0,
         repeats_once_in: 0,
+        spares_sites: false,
         slow_once_in: 0,
         slow_ms_max: 0,
         crashes_object_once_in: 0,
@@ -70,6 +73,7 @@ impl Faults {
         loses_request_once_in: 40,
         loses_answer_once_in: 40,
         repeats_once_in: 20,
+        spares_sites: false,
         slow_once_in: 10,
         slow_ms_max: 3_000,
         crashes_object_once_in: 200,
@@ -121,6 +125,8 @@ pub struct Options {
     pub once: &'static [&'static str],
     /// One way within a site, microseconds: least and most.
     pub near_us: (u64, u64),
+    /// Messages that take up to twice as long as the longest of their way.
+    pub detour_once_in: u64,
     /// One way between two sites that [`crate::World::set_distance`] says nothing of, microseconds: least and most.
     pub far_us: (u64, u64),
 }
@@ -138,6 +144,7 @@ impl Default for Options {
             queue_batch_max: 100,
             folder: None,
             once: &[],
+            detour_once_in: 8,
             near_us: (300, 2_000),
             far_us: (20_000, 150_000),
         }

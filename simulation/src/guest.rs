@@ -106,7 +106,7 @@ impl Guest {
 
 impl Platform for Guest {
     fn now_ms(&self) -> i64 {
-        self.core.now_ms() + self.isolate.skew_ms()
+        self.core.now_ms() + self.isolate.skew_ms() + self.core.network.clock_off_ms(self.site())
     }
 
     fn random(&self) -> u64 {

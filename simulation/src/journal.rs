@@ -11,6 +11,8 @@ const LINES_MAX: usize = 1_000_000;
 pub struct Figures {
     /// Messages that arrived at objects and at the aggregator, by path; repeated ones too.
     pub messages: BTreeMap<String, u64>,
+    /// Bytes of these messages and of the answers to them, by path.
+    pub bytes: BTreeMap<String, u64>,
     /// Messages and answers that got lost.
     pub lost: u64,
     /// Messages that were delivered twice.
@@ -106,19 +108,30 @@ impl Journal {
         change(&mut self.figures.borrow_mut());
     }
 
-    /// Counts a message.
-    pub fn count_message(&self, path: &str) {
-        let mut figures = self.figures.borrow_mut();
-        match figures.messages.get_mut(path) {
-            Some(count) => *count += 1,
-            None => {
-                figures.messages.insert(path.to_owned(), 1);
-            }
-        }
+    /// Counts a message of so many bytes.
+    pub fn count_message(&self, path: &str, bytes: usize) {
+        let figures = &mut *self.figures.borrow_mut();
+        add(&mut figures.messages, path, 1);
+        add(&mut figures.bytes, path, bytes);
+    }
+
+    /// Counts the answer to a message, of so many bytes.
+    pub fn count_answer(&self, path: &str, bytes: usize) {
+        add(&mut self.figures.borrow_mut().bytes, path, bytes);
     }
 
     /// The figures so far.
     pub fn figures(&self) -> Figures {
         self.figures.borrow().clone()
+    }
+}
+
+fn add(sums: &mut BTreeMap<String, u64>, path: &str, more: usize) {
+    let more = u64::try_from(more).unwrap_or(u64::MAX);
+    match sums.get_mut(path) {
+        Some(sum) => *sum += more,
+        None => {
+            sums.insert(path.to_owned(), more);
+        }
     }
 }

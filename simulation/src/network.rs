@@ -10,6 +10,7 @@ use tally::core::cluster::region::location_hint;
 use tally::core::counter::id::Datacenter;
 
 use crate::chance::Chance;
+use crate::faults::Options;
 
 /// A place where isolates and objects live: a datacenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +26,10 @@ pub struct Network {
     sites: RefCell<Vec<Place>>,
     near_us: (u64, u64),
     far_us: (u64, u64),
+    detour_once_in: u64,
     distances: RefCell<BTreeMap<(Site, Site), (u64, u64)>>,
+    /// How far clocks of a site are off, milliseconds; none where all are right.
+    clocks: RefCell<BTreeMap<Site, i64>>,
     /// Until when two sites do not reach each other.
     cuts: RefCell<BTreeMap<(Site, Site), u64>>,
 }
@@ -35,13 +39,15 @@ fn pair(one: Site, other: Site) -> (Site, Site) {
 }
 
 impl Network {
-    /// No site; one way within a site and between sites takes from the first to the second of each, microseconds.
-    pub fn new(near_us: (u64, u64), far_us: (u64, u64)) -> Self {
+    /// No site; what a world was built with says how long ways take.
+    pub fn new(options: &Options) -> Self {
         Self {
             sites: RefCell::default(),
-            near_us,
-            far_us,
+            near_us: options.near_us,
+            far_us: options.far_us,
+            detour_once_in: options.detour_once_in,
             distances: RefCell::default(),
+            clocks: RefCell::default(),
             cuts: RefCell::default(),
         }
     }
@@ -84,7 +90,7 @@ impl Network {
         self.distances.borrow_mut().insert(pair(one, other), us);
     }
 
-    /// Draws how long a message takes, microseconds. One in eight takes up to twice the most.
+    /// Draws how long a message takes, microseconds. One in [`Options::detour_once_in`] takes up to twice the most.
     pub fn delay_us(&self, from: Site, to: Site, chance: &Chance) -> u64 {
         let known = self.distances.borrow().get(&pair(from, to)).copied();
         let other = || {
@@ -95,8 +101,30 @@ impl Network {
             }
         };
         let (least, most) = known.unwrap_or_else(other);
-        let longer = if chance.once_in(8) { most } else { 0 };
+        let longer = if chance.once_in(self.detour_once_in) {
+            most
+        } else {
+            0
+        };
         chance.between(least, most + longer)
+    }
+
+    /// Sets how far the clocks of a site are off, milliseconds.
+    pub fn set_clock(&self, site: Site, off_ms: i64) {
+        let mut clocks = self.clocks.borrow_mut();
+        match off_ms {
+            0 => clocks.remove(&site),
+            _ => clocks.insert(site, off_ms),
+        };
+    }
+
+    /// How far the clocks of a site are off, milliseconds.
+    pub fn clock_off_ms(&self, site: Site) -> i64 {
+        let clocks = self.clocks.borrow();
+        match clocks.is_empty() {
+            true => 0,
+            false => clocks.get(&site).copied().unwrap_or(0),
+        }
     }
 
     /// Cuts two sites from each other until a time.

@@ -152,6 +152,13 @@ impl World {
         self.core.network.set_distance(one, other, us);
     }
 
+    /// Sets how far all clocks of a site are off from now on, milliseconds. Alarms that are set already ring when they would have.
+    pub fn set_clock(&self, site: Site, off_ms: i64) {
+        self.core
+            .note(|| format!("clock    {site:?} is off by {off_ms} ms"));
+        self.core.network.set_clock(site, off_ms);
+    }
+
     /// Cuts two sites from each other for a time.
     pub fn cut(&self, one: Site, other: Site, milliseconds: u64) {
         let until_us = self.core.executor.now_us() + milliseconds * 1_000;

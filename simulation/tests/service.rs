@@ -1,9 +1,12 @@
 //! Whole services: clients speak HTTP to edges of two datacenters, and every object is the real one.
 
-use futures_util::future::join_all;
+use std::cell::Cell;
+use std::rc::Rc;
+
+use futures_util::future::{join, join_all};
 use tally::protocol::names;
 use tally_simulation::{
-    ADMIN_KEY, Client, ClientRequest, Faults, Figures, Options, Site, World, deploy,
+    ADMIN_KEY, Client, ClientRequest, Faults, Figures, Options, Site, Verdict, World, deploy,
 };
 
 fn service(seed: u64) -> (World, [Site; 2]) {
@@ -286,4 +289,79 @@ fn a_limit_admits_what_it_says_and_no_more() {
         .into_iter()
         .filter(|answer| answer.as_ref().is_ok_and(|answer| answer.status == 200));
     assert_eq!(admitted.count(), 5);
+}
+
+/// How many fetches of a view are under way, at most at once, and in all.
+#[derive(Default)]
+struct Fetches {
+    now: Cell<usize>,
+    most: Cell<usize>,
+    all: Cell<usize>,
+}
+
+fn at_one_edge(path: &str) -> ClientRequest {
+    ClientRequest::new("GET", path).at(0)
+}
+
+/// Reads a counter for a while by readers of one isolate, each 20 ms after its last answer.
+async fn read_for_ms(world: &World, reader: &Client, path: &str, milliseconds: i64) {
+    let until_ms = world.now_ms() + milliseconds;
+    let readers = (0..10).map(|_| async move {
+        while world.now_ms() < until_ms {
+            reader.ask(at_one_edge(path)).await.expect("no fault");
+            world.sleep_ms(20).await;
+        }
+    });
+    join_all(readers).await;
+}
+
+#[test]
+fn only_a_view_that_changes_is_fetched_twice_at_once() {
+    let (world, [near, far]) = service(1);
+    // A fetch takes as long as it is held below.
+    world.set_distance(near, far, 1, 2);
+    let (writer, reader) = (client(&world, near), client(&world, far));
+    let fetches = Rc::new(Fetches::default());
+    let (world, counted) = (Rc::new(world), fetches.clone());
+    let sleeping = Rc::downgrade(&world);
+    world.set_judge(move |judged| {
+        let (fetches, sleeping) = (counted.clone(), sleeping.clone());
+        Box::pin(async move {
+            if judged.path == "/read" {
+                fetches.all.set(fetches.all.get() + 1);
+                fetches.now.set(fetches.now.get() + 1);
+                fetches.most.set(fetches.most.get().max(fetches.now.get()));
+                let sleep = sleeping.upgrade().expect("a world").sleep_ms(600);
+                sleep.await;
+                fetches.now.set(fetches.now.get() - 1);
+            }
+            Verdict::Answered
+        })
+    });
+    let write = || writer.post("/counters/hits/increment", "");
+    world.run(write()).expect("no fault");
+    for (path, status) in [("/counters/hits", 200), ("/counters/none", 404)] {
+        fetches.all.set(0);
+        let asked = world.run(join_all((0..20).map(|_| reader.ask(at_one_edge(path)))));
+        assert!(
+            asked
+                .into_iter()
+                .all(|answer| answer.expect("no fault").status == status)
+        );
+        assert_eq!(fetches.all.get(), 1, "{path}");
+    }
+    let writing = join_all((0..80).map(|number| {
+        let (sleep, write) = (world.sleep_ms(number * 50), &write);
+        async move {
+            sleep.await;
+            write().await.expect("no fault");
+        }
+    }));
+    let reading = read_for_ms(&world, &reader, "/counters/hits", 4_000);
+    world.run(join(writing, reading));
+    assert_eq!(fetches.most.get(), 2, "while it changes");
+    world.run(read_for_ms(&world, &reader, "/counters/hits", 3_000));
+    fetches.most.set(0);
+    world.run(read_for_ms(&world, &reader, "/counters/hits", 3_000));
+    assert_eq!(fetches.most.get(), 1, "at rest");
 }

@@ -2,13 +2,13 @@
 //!
 //! Invariant: what is taken from memory is never called asked: its origin says of when it is.
 
-use crate::core::cluster::view::View;
+use crate::core::cluster::view::{Heard, View};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::merge::{CellTotals, Summary};
 use crate::protocol::messages::{DatacenterSum, Origin};
 
 /// How old what a lead has pushed may be for a default read. While somebody watches, a lead pushes what changes within
-/// 250 ms, and every 2.5 s that nothing has: one push that is lost makes its datacenter be asked. So while a counter is
+/// 250 ms, and every 2 s that nothing has, again where that was lost. So while a counter is
 /// written, a default read is 0.3 s old and its cached view 0.5 s more; up to 3 s are told only where nothing has changed. To say one second
 /// then too would take heartbeats three times as often, or a question to each lead by most reads.
 pub const PUSHED_MS_MAX: i64 = 3_000;
@@ -16,11 +16,22 @@ pub const PUSHED_MS_MAX: i64 = 3_000;
 /// What a lead has pushed lately, if it has: a default read need not ask it.
 pub fn pushed(view: &View, datacenter: &Datacenter, now_ms: i64) -> Option<DatacenterSum> {
     let heard = view.heard_of(datacenter)?;
-    // A clock that is far ahead of ours proves nothing: such a datacenter is asked.
-    let is_fresh = now_ms.abs_diff(heard.as_of_ms) <= PUSHED_MS_MAX.unsigned_abs();
     // One that is a little ahead does not make it newer than now.
     let origin = Origin::Pushed(heard.as_of_ms.min(now_ms));
-    is_fresh.then(|| remembered(view, datacenter, heard.last_write_ms, origin))
+    is_fresh(&heard, now_ms).then(|| remembered(view, datacenter, heard.last_write_ms, origin))
+}
+
+/// Whether a lead has pushed lately. A clock that is far ahead of ours proves nothing: such a datacenter is asked.
+fn is_fresh(heard: &Heard, now_ms: i64) -> bool {
+    now_ms.abs_diff(heard.as_of_ms) <= PUSHED_MS_MAX.unsigned_abs()
+}
+
+/// The datacenters that were heard of and have not pushed lately.
+pub fn silent(view: &View, now_ms: i64) -> Vec<Datacenter> {
+    let silent = view
+        .datacenters()
+        .filter(|(_, heard)| !is_fresh(heard, now_ms));
+    silent.map(|(datacenter, _)| datacenter.clone()).collect()
 }
 
 /// What was last known of a datacenter that does not answer, if anything was.

@@ -8,7 +8,7 @@ import { TABLETS, each, openWorld, until } from "./world.mjs";
 const COLOS = ["FRA", "GRU", "IAD", "NRT", "SYD"];
 const ROUNDS = 5;
 const AGREE_MS_MAX = 1_000;
-// Longer than a heartbeat of 2.5 s.
+// Longer than a heartbeat of 2 s.
 const LATE_MS = 3_000;
 // How long a lead may take to answer, how much earlier that may seem here, and how much later on a busy machine: far from a call's own 5 s.
 const LEAD_MS_MAX = 3_000;

@@ -2,8 +2,8 @@
 
 use crate::common::following;
 
-use following::{Lead, World, datacenter, elements};
-use tally::core::cluster::delta::{Applied, Basis, Feed, Gathering, Have, Mark, Replica, Taken};
+use following::{Lead, World, datacenter, elements, nothing};
+use tally::core::cluster::delta::{Basis, Feed, Gathering, Have, Mark, Taken};
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::sketch::Uniques;
 use tally::protocol::messages::encode;
@@ -20,7 +20,7 @@ fn followed(elements_seen: u32) -> (Lead, Gathering) {
 #[test]
 fn whoever_follows_is_sent_what_changed_and_nothing_else() {
     let (mut lead, mut root) = followed(10_000);
-    assert!(lead.feed.since(&lead.root_has).is_empty());
+    assert!(lead.feed.since(&lead.root_has).parts.is_empty());
     lead.sequences[1] += 1;
     lead.uniques.merge(&elements(10_020, 1, 1));
     lead.gather(0);
@@ -34,30 +34,17 @@ fn whoever_follows_is_sent_what_changed_and_nothing_else() {
         delta.uniques[0].1.len()
     );
     assert!(bytes <= 110, "{bytes}");
-    let applied = Applied {
-        news: true,
-        is_complete: true,
-    };
     let have = Have::All(lead.feed.mark());
-    assert_eq!(
-        root.take(&datacenter(0), &delta),
-        Taken::Over(have.clone(), applied)
-    );
-    // Once more, late: no news, and nothing is taken back.
-    let repeated = Applied {
-        news: false,
-        is_complete: true,
-    };
-    assert_eq!(
-        root.take(&datacenter(0), &delta),
-        Taken::Over(have, repeated)
-    );
+    assert_eq!(root.take(&datacenter(0), &delta), Taken::Over(have.clone()));
+    // Once more, late: nothing is taken back.
+    let known = root.view().clone();
+    assert_eq!(root.take(&datacenter(0), &delta), Taken::Over(have));
+    assert_eq!(root.view(), &known);
 }
 
 #[test]
 fn that_nothing_was_counted_since_is_no_news() {
     let (mut lead, mut root) = followed(10);
-    let view = Have::All(root.feed().mark());
     let state = View::of(DatacenterState {
         generation: 1,
         datacenter: &datacenter(0),
@@ -66,14 +53,12 @@ fn that_nothing_was_counted_since_is_no_news() {
         last_write_ms: 0,
         uniques: Uniques::new(),
     });
-    assert!(!lead.feed.learn(&state));
-    assert!(!lead.feed.has_news_for(&lead.root_has) && lead.feed.is_ahead_of(&lead.root_has));
+    lead.feed.learn(&state);
+    assert!(!lead.feed.has_news_for(&lead.root_has));
+    assert_ne!(lead.root_has, Have::All(lead.feed.mark()));
     let delta = lead.feed.since(&lead.root_has);
-    assert!(matches!(root.take(&datacenter(0), &delta), Taken::Over(_, applied) if !applied.news));
-    assert!(!root.feed().has_news_for(&view) && root.feed().is_ahead_of(&view));
-    let mut replica = Replica::default();
-    replica.apply(&root.feed().since(&Have::Nothing));
-    let heard = replica.view().heard_of(&datacenter(0)).expect("heard of");
+    root.take(&datacenter(0), &delta);
+    let heard = root.view().heard_of(&datacenter(0)).expect("heard of");
     assert_eq!(heard.as_of_ms, 1_000_000);
 }
 
@@ -84,7 +69,7 @@ fn a_new_incarnation_costs_digests_and_not_all_registers() {
     restarted.learn(&lead.state(0));
     let first = restarted.since(&Have::Unknown);
     assert_eq!(first.basis, Basis::Unclear);
-    let Taken::Over(have, _) = root.take(&datacenter(0), &first) else {
+    let Taken::Over(have) = root.take(&datacenter(0), &first) else {
         panic!("it is of the generation that lives");
     };
     assert!(matches!(have, Have::Digests { .. }));
@@ -92,38 +77,32 @@ fn a_new_incarnation_costs_digests_and_not_all_registers() {
     let bytes = encode(&first).expect("a delta").len() + encode(&second).expect("a delta").len();
     assert!(bytes < 150, "{bytes}");
     let have = Have::All(restarted.mark());
-    assert!(matches!(root.take(&datacenter(0), &second), Taken::Over(told, _) if told == have));
+    assert!(matches!(root.take(&datacenter(0), &second), Taken::Over(told) if told == have));
 }
 
 #[test]
 fn the_same_visitors_of_a_new_generation_are_not_taken_for_known_ones() {
     let (lead, mut root) = followed(30_000);
-    let mut view = Replica::default();
-    view.apply(&root.feed().since(&view.have()));
     let old = Have::Digests {
         generation: 1,
-        digests: view.view().uniques().digests(),
+        digests: root.view().uniques().digests(),
     };
     let mut next = lead;
     next.generation = 2;
     let mut feed = Feed::new(View::new(2), 78);
     feed.learn(&next.state(0));
-    root.take(&datacenter(0), &feed.since(&Have::Nothing));
-    view.apply(&root.feed().since(&old));
-    assert_eq!(view.view(), root.feed().view());
+    root.take(&datacenter(0), &feed.since(&old));
+    assert_eq!(root.view(), feed.view());
 }
 
 #[test]
 fn an_ended_generation_is_refused() {
     let (lead, mut root) = followed(10);
-    let late = lead.feed.since(&Have::Nothing);
+    let late = lead.feed.since(&nothing());
     root.begin(2);
     assert_eq!(root.take(&datacenter(0), &late), Taken::Outdated(2));
     assert!(root.marks().is_empty());
-    let mut view = Replica::default();
-    view.apply(&root.feed().since(&Have::Nothing));
-    assert!(!view.apply(&late).news);
-    assert_eq!(view.view().generation(), 2);
+    assert_eq!(root.view().generation(), 2);
 }
 
 #[test]

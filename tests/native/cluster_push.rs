@@ -8,13 +8,14 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::cluster::delta::{Basis, Gathering, Marks, Taken};
 use tally::core::cluster::push::{
-    CHECKPOINT_MS, DOUBT_MS, HEARTBEAT_MS, LEASE_MS, PUSH_MS, Push, Pushed, Pusher, QUIET_MS,
-    REPEAT_MS,
+    CHECKPOINT_MS, DOUBT_MS, HEARTBEAT_AGAIN_MS, HEARTBEAT_MS, LEASE_MS, PUSH_MS, Push, Pushed,
+    Pusher, QUIET_MS, REPEAT_MS,
 };
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::merge::CellTotals;
 use tally::core::sketch::Uniques;
+use tally::protocol::known::PUSHED_MS_MAX;
 
 fn here() -> Datacenter {
     Datacenter::parse("FRA").expect("a datacenter")
@@ -53,7 +54,7 @@ impl Lead {
     fn new() -> Self {
         Self {
             pusher: Pusher::new(1, 9),
-            root: Gathering::new(View::new(1), Marks::new(), 5),
+            root: Gathering::new(View::new(1), Marks::new()),
             sequence: 0,
             now_ms: 1_000_000,
             sent_ms: Vec::new(),
@@ -75,7 +76,7 @@ impl Lead {
     }
 
     fn answer(&mut self, push: &Push, watch_for_ms: u32) -> Pushed {
-        let Taken::Over(have, _) = self.root.take(&here(), &push.delta) else {
+        let Taken::Over(have) = self.root.take(&here(), &push.delta) else {
             unreachable!("there is one generation");
         };
         Pushed {
@@ -138,7 +139,7 @@ fn an_unwatched_lead_that_is_never_quiet_checkpoints_once_a_minute_and_only_afte
     assert_eq!(lead.sent_ms.len(), 3);
     lead.walk(QUIET_MS.1, 80, 0, |_| false);
     let told = lead.sent_ms.len();
-    assert_eq!(lead.root.feed().view().value().to_string(), "100");
+    assert_eq!(lead.root.view().value().to_string(), "100");
     lead.walk(5 * CHECKPOINT_MS, 80, 0, |_| false);
     assert_eq!(lead.sent_ms.len(), told, "nothing has changed since");
 }
@@ -149,7 +150,7 @@ fn a_lost_checkpoint_is_repeated_no_sooner_than_a_minute() {
     lead.write();
     lead.walk(3 * CHECKPOINT_MS + 10, 80, 0, |number| number == 1);
     assert_eq!(lead.intervals(), [CHECKPOINT_MS]);
-    assert_eq!(lead.root.feed().view().value().to_string(), "1");
+    assert_eq!(lead.root.view().value().to_string(), "1");
 }
 
 #[test]
@@ -173,10 +174,25 @@ fn a_watched_lead_that_has_nothing_new_pushes_its_heartbeat() {
     lead.write();
     lead.pusher.watch(lead.now_ms, WATCHED);
     lead.walk(20_000, 50, WATCHED, |_| false);
-    assert_eq!(lead.sent_ms.len(), 8);
-    assert_eq!(lead.intervals(), [HEARTBEAT_MS; 7]);
-    let heard = lead.root.feed().view().heard_of(&here()).expect("heard of");
+    assert_eq!(lead.sent_ms.len(), 10);
+    assert_eq!(lead.intervals(), [HEARTBEAT_MS; 9]);
+    let heard = lead.root.view().heard_of(&here()).expect("heard of");
     assert!(lead.now_ms - heard.as_of_ms <= HEARTBEAT_MS);
+}
+
+#[test]
+fn a_heartbeat_that_gets_lost_leaves_again_until_one_is_answered() {
+    let mut lead = Lead::new();
+    lead.write();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    lead.walk(7_000, 50, WATCHED, |number| (3..=4).contains(&number));
+    let again_ms = HEARTBEAT_AGAIN_MS;
+    assert_eq!(
+        lead.intervals(),
+        [HEARTBEAT_MS, HEARTBEAT_MS, again_ms, again_ms, HEARTBEAT_MS]
+    );
+    // Two may be lost, and its word still is young enough for readers.
+    const { assert!(HEARTBEAT_MS + 2 * HEARTBEAT_AGAIN_MS + 174 < PUSHED_MS_MAX) };
 }
 
 #[test]
@@ -187,7 +203,7 @@ fn what_is_not_confirmed_leaves_again_every_100_ms_until_it_is() {
     lead.walk(700, 300, WATCHED, |number| number <= 2);
     // At 0, 100 and 200 ms, then at 300, 400 and 500 since the first answer takes 300 ms.
     assert_eq!(lead.intervals(), [REPEAT_MS; 4]);
-    assert_eq!(lead.root.feed().view().value().to_string(), "1");
+    assert_eq!(lead.root.view().value().to_string(), "1");
 }
 
 #[test]
@@ -244,10 +260,10 @@ fn a_root_that_has_forgotten_is_told_again() {
     lead.pusher.watch(lead.now_ms, WATCHED);
     lead.write();
     lead.walk(500, 20, WATCHED, |_| false);
-    lead.root = Gathering::new(View::new(1), Marks::new(), 6);
+    lead.root = Gathering::new(View::new(1), Marks::new());
     lead.write();
     lead.walk(500, 20, WATCHED, |_| false);
-    assert_eq!(lead.root.feed().view().value().to_string(), "2");
+    assert_eq!(lead.root.view().value().to_string(), "2");
     assert_eq!(lead.root.marks().len(), 1);
 }
 
@@ -264,7 +280,7 @@ fn a_clock_that_jumps_ahead_ends_no_watch() {
     assert!(lead.pusher.is_watched(lead.now_ms));
     lead.write();
     lead.walk(PUSH_MS, 20, WATCHED, |_| false);
-    assert_eq!(lead.root.feed().view().value().to_string(), "2");
+    assert_eq!(lead.root.view().value().to_string(), "2");
 }
 
 #[test]
@@ -288,7 +304,7 @@ fn a_partition_that_outlasts_the_lease_heals_as_soon_as_a_short_one() {
     lead.walk(60 * LEASE_MS, 20, WATCHED, |_| true);
     lead.write();
     lead.walk(REPEAT_MS + 20, 20, WATCHED, |_| false);
-    assert_eq!(lead.root.feed().view().value().to_string(), "2");
+    assert_eq!(lead.root.view().value().to_string(), "2");
     assert!(lead.pusher.is_watched(lead.now_ms));
     // It does not go on for ever.
     lead.walk(DOUBT_MS + LEASE_MS, 20, WATCHED, |_| true);
@@ -305,7 +321,7 @@ fn a_clock_that_steps_back_ten_minutes_delays_no_push() {
     lead.sent_ms.clear();
     lead.write();
     lead.walk(PUSH_MS + 1, 20, WATCHED, |_| false);
-    assert_eq!(lead.root.feed().view().value().to_string(), "2");
+    assert_eq!(lead.root.view().value().to_string(), "2");
     // The lease has not become ten minutes longer either.
     lead.walk(LEASE_MS + 100, 20, 0, |_| false);
     assert!(!lead.pusher.is_watched(lead.now_ms));
@@ -330,7 +346,7 @@ proptest! {
             lead.walk(pause, round_trip_ms, WATCHED, is_lost);
         }
         lead.walk(40 * REPEAT_MS, round_trip_ms, WATCHED, is_lost);
-        prop_assert_eq!(lead.root.feed().view().value().to_string(), lead.sequence.to_string());
+        prop_assert_eq!(lead.root.view().value().to_string(), lead.sequence.to_string());
         prop_assert!(lead.intervals().iter().all(|gap| *gap >= 1));
         // In any second: 10 that repeat, 4 between them at the most.
         for (place, at_ms) in lead.sent_ms.iter().enumerate() {

@@ -41,7 +41,7 @@ const IDLE_MS: i64 = 10_000;
 fn pushes(writes_ms: &[i64]) -> Vec<i64> {
     let fra = Datacenter::parse("FRA").unwrap_or_else(Datacenter::local);
     let mut pusher = Pusher::new(GENERATION, 5);
-    let mut root = Gathering::new(View::new(GENERATION), Marks::new(), 6);
+    let mut root = Gathering::new(View::new(GENERATION), Marks::new());
     let mut sent_ms = Vec::new();
     let mut writes = writes_ms.iter().peekable();
     for now_ms in 0..10 * CHECKPOINT_MS {
@@ -54,7 +54,7 @@ fn pushes(writes_ms: &[i64]) -> Vec<i64> {
             .then(|| state(&fra, sequence, now_ms));
         if let Some(push) = pusher.take(now_ms, gathered.as_ref()) {
             sent_ms.push(now_ms);
-            if let Taken::Over(have, _) = root.take(&fra, &push.delta) {
+            if let Taken::Over(have) = root.take(&fra, &push.delta) {
                 let number = push.number;
                 pusher.confirmed(
                     now_ms,
@@ -116,7 +116,7 @@ proptest! {
     ) {
         let fra = Datacenter::parse("FRA").unwrap_or_else(Datacenter::local);
         let mut pusher = Pusher::new(GENERATION, 5);
-        let mut root = Gathering::new(View::new(GENERATION), Marks::new(), 6);
+        let mut root = Gathering::new(View::new(GENERATION), Marks::new());
         let mut pushed_ms: Vec<i64> = Vec::new();
         let mut now_ms = NOW_MS;
         let mut sequence = 0;
@@ -141,7 +141,7 @@ proptest! {
                 pushed_ms.push(now_ms);
                 // At the end everything gets through.
                 if !writes || confirms.next().unwrap_or(true) {
-                    let Taken::Over(have, _) = root.take(&fra, &push.delta) else { continue };
+                    let Taken::Over(have) = root.take(&fra, &push.delta) else { continue };
                     pusher.confirmed(now_ms, &Pushed { number: push.number, have, watch_for_ms: 0 });
                 }
             }
@@ -153,7 +153,7 @@ proptest! {
                 unseen_since_ms.get_or_insert(now_ms);
             }
         }
-        let known = root.feed().view().heard_of(&fra).map(|heard| heard.progress);
+        let known = root.view().heard_of(&fra).map(|heard| heard.progress);
         prop_assert_eq!(known, Some(sequence), "the root has all in the end");
         prop_assert_eq!(pusher.due_ms(now_ms), None, "nothing is said where nothing changed");
     }

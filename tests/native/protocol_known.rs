@@ -288,3 +288,25 @@ fn what_was_last_known_neither_settles_a_datacenter_nor_ends_a_counter() {
         assert_eq!(sum.tells_unsettled(), is_heard, "{origin:?}");
     }
 }
+
+/// With this the read ended in a panic.
+#[test]
+fn a_reader_whose_clock_is_behind_the_creation_of_a_counter_is_told_its_own_time() {
+    let part = DatacenterSum {
+        origin: Origin::Pushed(NOW_MS - 3),
+        ..answer(&BTreeMap::from([(0, 7)]), &BTreeSet::new())
+    };
+    let mut sum = sum(vec![("FRA", Some(part.clone())), ("IAD", Some(part))]);
+    sum.root.created_at_ms = FRESH.as_of_ms + 600_000;
+    let id = id("a");
+    let told = Told::new(&id, &sum, FRESH);
+    assert_eq!(told.as_of_ms(), FRESH.as_of_ms);
+    assert!(told.to_json(false, None, None).contains("\"value\":14"));
+}
+
+#[test]
+fn who_has_not_pushed_lately_is_silent() {
+    let mut view = heard("FRA", &[(0, 4)], NOW_MS - PUSHED_MS_MAX);
+    view.merge(&heard("IAD", &[(0, 4)], NOW_MS - PUSHED_MS_MAX - 1));
+    assert_eq!(known::silent(&view, NOW_MS), [datacenter("IAD")]);
+}

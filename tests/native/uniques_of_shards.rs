@@ -5,9 +5,10 @@
 use crate::common::drawn;
 use crate::common::errors;
 
+use crate::common::following::nothing;
 use drawn::run;
 use errors::{Errors, errors};
-use tally::core::cluster::delta::{Feed, Gathering, Have, Marks, Replica};
+use tally::core::cluster::delta::{Feed, Gathering, Marks};
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::counter::cell::Cell;
 use tally::core::counter::flush::{Element, Load};
@@ -95,16 +96,14 @@ impl Place {
     }
 }
 
-/// What a view far away is told.
+/// What a reader far away is told.
 fn told(places: &[Place]) -> Estimated {
-    let mut root = Gathering::new(View::new(1), Marks::new(), 7);
+    let mut root = Gathering::new(View::new(1), Marks::new());
     for place in places {
         let feed = Feed::new(place.view(), 9);
-        root.take(&place.name, &feed.since(&Have::Nothing));
+        root.take(&place.name, &feed.since(&nothing()));
     }
-    let mut replica = Replica::default();
-    replica.apply(&root.feed().since(&replica.have()));
-    replica.view().uniques().estimate()
+    root.view().uniques().estimate()
 }
 
 fn hashes(seed: u64, count: usize) -> Vec<u64> {

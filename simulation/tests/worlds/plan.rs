@@ -149,6 +149,7 @@ fn draw_faults(chance: &Chance) -> Faults {
         loses_request_once_in: rate(chance, 10, 200),
         loses_answer_once_in: rate(chance, 10, 200),
         repeats_once_in: rate(chance, 4, 60),
+        spares_sites: false,
         slow_once_in: rate(chance, 4, 60),
         slow_ms_max: one_of(chance, &SLOW_MS_MAX),
         crashes_object_once_in: rate(chance, 40, 1_000),

@@ -1,5 +1,4 @@
-//! What travels between leads, roots and views: what changed since the receiver was last known to be
-//! complete, or what its digests show to be missing.
+//! What travels from leads to roots: what changed since the root was last known to be complete, or what its digests show to be missing.
 //!
 //! Invariant: a [`Delta`] is state. Applying one is a merge, so it never does harm, whatever was lost,
 //! repeated or reordered before. Whether the receiver now has *everything* that the sender had is
@@ -19,8 +18,7 @@
 //! the digests of its unique elements, so that only blocks that differ follow.
 //!
 //! ```text
-//! lead:  Feed ── since(what the root has) ──► Delta ──► root: Gathering.take ──► Have ──► lead
-//! view:  Replica.have ──► Have ──► root: Feed.since ──► Delta ──► view: Replica.apply
+//! lead: Feed ── since(what the root has) ──► Delta ──► root: Gathering.take ──► Have ──► lead
 //! ```
 
 use std::collections::BTreeMap;
@@ -52,8 +50,6 @@ pub struct Mark {
 pub enum Have {
     /// The sender does not know. It sends all cells and, where they are few, all unique elements.
     Unknown,
-    /// Nothing: it needs the whole.
-    Nothing,
     /// All that the feed had at this mark.
     All(Mark),
     /// Unique elements with these digests; of cells it may lack any.
@@ -136,29 +132,12 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// Whether it tells nothing but its mark.
-    pub fn is_empty(&self) -> bool {
-        self.parts.is_empty() && self.uniques.is_empty()
-    }
-
     /// Takes back what it says of times after `now_ms`, the receiver's own clock: a lead whose clock is ahead must
     /// not seem current once it has fallen silent.
     pub fn not_after(&mut self, now_ms: i64) {
         for heard in self.parts.iter_mut().filter_map(|part| part.heard.as_mut()) {
             heard.as_of_ms = heard.as_of_ms.min(now_ms);
         }
-    }
-
-    /// Its cells and elements alone, for a receiver that lacks others. Of a datacenter that it has not heard of it takes no cell:
-    /// a view tells of those alone that it has heard of.
-    fn without_times(&self, receiver: &View) -> Self {
-        let mut known = self.clone();
-        let is_heard = |part: &Part| receiver.heard_of(&part.datacenter).is_some();
-        known.parts.retain(is_heard);
-        for part in &mut known.parts {
-            part.heard = None;
-        }
-        known
     }
 
     /// Whether a receiver that holds `mark` has everything up to this delta's own mark once it has
@@ -197,73 +176,13 @@ impl Delta {
     }
 }
 
-/// What applying a delta has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Applied {
-    /// Whether anything was counted that was not known. That a datacenter has counted nothing more until
-    /// some later moment is no news.
-    pub news: bool,
-    /// Whether the receiver has all that the sender had.
-    pub is_complete: bool,
-}
-
-/// A view that follows one feed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Replica {
-    view: View,
-    mark: Option<Mark>,
-    /// Whether digests must tell what is missing.
-    is_unclear: bool,
-}
-
-impl Replica {
-    /// What is known.
-    pub fn view(&self) -> &View {
-        &self.view
-    }
-
-    /// What to tell the feed that one has. Cost: constant, and a pass over the unique elements only
-    /// where digests are needed.
-    pub fn have(&self) -> Have {
-        match self.mark {
-            _ if self.is_unclear => Have::digests_of(&self.view),
-            Some(mark) => Have::All(mark),
-            None => Have::Nothing,
-        }
-    }
-
-    /// Takes a delta. One of an older generation changes nothing.
-    pub fn apply(&mut self, delta: &Delta) -> Applied {
-        if delta.generation < self.view.generation() {
-            return Applied {
-                news: false,
-                is_complete: false,
-            };
-        }
-        if delta.generation > self.view.generation() {
-            self.mark = None;
-            self.is_unclear = false;
-        }
-        // The log of what changed has no reader here.
-        let news = feed::take(&mut self.view, delta, &mut |_| ()).is_news;
-        let is_complete = delta.completes(self.mark);
-        if is_complete {
-            self.mark = Some(delta.mark_after(self.mark));
-            self.is_unclear = false;
-        } else if delta.basis == Basis::Unclear {
-            self.is_unclear = true;
-        }
-        Applied { news, is_complete }
-    }
-}
-
 /// What a root has of each lead's feed: everything up to a mark.
 pub type Marks = BTreeMap<Datacenter, Mark>;
 
-/// What a root has gathered from the leads of a counter, and hands on to views.
+/// What a root has gathered from the leads of a counter.
 #[derive(Clone, Debug)]
 pub struct Gathering {
-    feed: Feed,
+    view: View,
     marks: Marks,
 }
 
@@ -272,24 +191,20 @@ pub struct Gathering {
 pub enum Taken {
     /// It is taken over, durable with the next write of the view and the marks. The lead is told
     /// what the root has now.
-    Over(Have, Applied),
+    Over(Have),
     /// It is of a generation that has ended; this one lives.
     Outdated(u64),
 }
 
 impl Gathering {
-    /// A root's memory, from what it had stored; `incarnation` is drawn at random. The view and the
-    /// marks must have been written in one commit.
-    pub fn new(view: View, marks: Marks, incarnation: u64) -> Self {
-        Self {
-            feed: Feed::new(view, incarnation),
-            marks,
-        }
+    /// A root's memory, from what it had stored. The view and the marks must have been written in one commit.
+    pub fn new(view: View, marks: Marks) -> Self {
+        Self { view, marks }
     }
 
-    /// What views follow.
-    pub fn feed(&self) -> &Feed {
-        &self.feed
+    /// What is known.
+    pub fn view(&self) -> &View {
+        &self.view
     }
 
     /// What to store beside the view.
@@ -299,14 +214,14 @@ impl Gathering {
 
     /// Goes over to a newer generation; an older one changes nothing.
     pub fn begin(&mut self, generation: u64) {
-        if self.feed.begin(generation) {
+        if self.view.begin(generation) {
             self.marks.clear();
         }
     }
 
     /// Takes over what a lead has sent, and says what to answer.
     pub fn take(&mut self, from: &Datacenter, delta: &Delta) -> Taken {
-        let generation = self.feed.view().generation();
+        let generation = self.view.generation();
         if delta.generation < generation {
             return Taken::Outdated(generation);
         }
@@ -314,24 +229,36 @@ impl Gathering {
         let mark = self.marks.get(from).copied();
         let is_complete = delta.completes(mark);
         // A root that was restored lacks what the delta builds upon, so it is no more current than it was.
-        let lacks_cells = !is_complete && delta.basis != Basis::Unclear;
-        let news = match lacks_cells {
-            true => self.feed.take(&delta.without_times(self.feed.view())),
-            false => self.feed.take(delta),
-        };
-        let applied = Applied { news, is_complete };
+        self.learn(delta, is_complete || delta.basis == Basis::Unclear);
         if is_complete {
             let mark = delta.mark_after(mark);
             self.marks.insert(from.clone(), mark);
-            return Taken::Over(Have::All(mark), applied);
+            return Taken::Over(Have::All(mark));
         }
         // An older state of the same feed was restored: its log may reach back there. If not, its next
         // delta is unclear, and digests follow.
         let same_feed = mark.filter(|mark| mark.incarnation == delta.mark.incarnation);
-        let have = match same_feed {
+        Taken::Over(match same_feed {
             Some(mark) if delta.basis != Basis::Unclear => Have::All(mark),
-            _ => Have::digests_of(self.feed.view()),
-        };
-        Taken::Over(have, applied)
+            _ => Have::digests_of(&self.view),
+        })
+    }
+
+    /// Takes over what a delta of this generation knows better; its times only from one that leaves no cell out. Of another it takes no cell
+    /// of a datacenter that was not heard of: the view tells of those alone that were.
+    fn learn(&mut self, delta: &Delta, has_times: bool) {
+        for part in &delta.parts {
+            if !has_times && self.view.heard_of(&part.datacenter).is_none() {
+                continue;
+            }
+            if let Some(heard) = part.heard.filter(|_| has_times) {
+                self.view.note_heard(&part.datacenter, heard);
+            }
+            for cell in &part.cells {
+                let key = (part.datacenter.clone(), cell.shard);
+                self.view.note_cell(key, delta.totals(cell));
+            }
+        }
+        self.view.uniques_mut().learn_packed(&delta.uniques);
     }
 }

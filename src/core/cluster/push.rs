@@ -10,16 +10,8 @@
 //! Life: the shell says [`Pusher::changed`] with each commit, looks at [`Pusher::due_ms`], gathers its
 //! datacenter where [`Pusher::wants_state`], sends what [`Pusher::take`] gives, and hands back the
 //! answer by [`Pusher::confirmed`]. Of pushes in flight none is waited for: a repeat leaves before a
-//! round trip of 300 ms is over, since a loss must not cost that much of the second that all views have
+//! round trip of 300 ms is over, since a loss must not cost that much of the second that all readers have
 //! to agree in. What is pushed is state, so that repeats do no harm.
-//!
-//! The second, for a lead and a view that are each a round trip of 300 ms from the root. Such a lead always
-//! has a repeat to send, which takes the change along; one that is near waits for up to 250 ms instead:
-//!
-//! ```text
-//! change ≤ 100 ms ► push 150 ms ► root ≤ 100 ms ► the view's next poll, its answer 150 ms ► view
-//! 100 + 150 + 100 + 150 = 500 ms; 500 ms are left for five losses at 100 ms each
-//! ```
 //!
 //! Clocks: times are the lead's own. Where the clock has stepped back, an interval that seems to have begun
 //! later than now is over: what is due leaves at once, and no lease becomes longer.
@@ -33,13 +25,16 @@ use super::view::View;
 pub const PUSH_MS: i64 = 250;
 
 /// How soon what is not confirmed is sent again, while watched, however long nothing was confirmed: once a root can be
-/// reached again, a view at 150 ms from it, as the lead is, has the state within 100 + 150 + 100 + 150 ms, and five
-/// losses at 100 ms each fit into the second.
+/// reached again it soon is told, and a push that is lost costs that much of the second.
 pub const REPEAT_MS: i64 = 100;
 
 /// The longest silence while watched: a push then renews the lease, and tells that nothing changed. Four
 /// times in a lease, so that it is not lost with one message.
-pub const HEARTBEAT_MS: i64 = 2_500;
+pub const HEARTBEAT_MS: i64 = 2_000;
+
+/// How soon a push that told nothing new is sent again while it is not answered: after any round trip. So two of them may be lost, and
+/// the third still is there within the 3 s that a reader takes a lead's word for: 2 s + 2 × 0.4 s, and 0.2 s on its way.
+pub const HEARTBEAT_AGAIN_MS: i64 = 400;
 
 /// The longest that a change waits for its push while nobody watches: a counter that is written all the time pushes so
 /// often. A push that was not confirmed is repeated as late.
@@ -200,7 +195,11 @@ impl Pusher {
         Some(if has_news {
             after(self.gathered_ms, PUSH_MS, now_ms)
         } else if self.lease_ms(now_ms) > 0 {
-            after(self.sent_ms, HEARTBEAT_MS, now_ms)
+            let interval_ms = match self.unanswered_ms {
+                Some(_) => HEARTBEAT_AGAIN_MS,
+                None => HEARTBEAT_MS,
+            };
+            after(self.sent_ms, interval_ms, now_ms)
         } else {
             after(self.sent_ms, REPEAT_MS, now_ms)
         })

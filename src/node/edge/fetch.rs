@@ -1,14 +1,13 @@
 //! Sums of one counter: fetched now, or shared with others who ask for the same.
 //!
-//! Invariant: at most one fetch per (counter, question) that others may share is under way in an isolate, and every sum's `as_of` is
-//! the moment its fetch began. Whoever has it fetched pays for the calls that it takes.
+//! Invariant: every sum's `as_of` is the moment its fetch began, and fetches that others may share begin as [`mod@super::read_cache`] says. Whoever has it fetched pays for the calls that it takes.
 
 use std::rc::Rc;
 
 use futures_channel::oneshot;
 
 use super::last_seen;
-use super::read_cache::{Fetched, Question, is_in_use, with_reads};
+use super::read_cache::{Ended, Look, Question, RENEW_MS, with_reads};
 use super::request_context::RequestContext;
 use crate::node::shared::call;
 use crate::node::shared::call::CALL_MS_MAX;
@@ -62,34 +61,6 @@ pub fn unread(fault: Fault) -> Problem {
     }
 }
 
-/// What the fetch of another reader gives that began at that moment; `None` where it was forgotten, or takes longer than a call may.
-async fn fetched_by_another(
-    context: &RequestContext,
-    question: &Question,
-    begun_ms: i64,
-    asked_ms: i64,
-) -> Option<Result<Seen, Problem>> {
-    while context.host.now_ms() - asked_ms <= i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX) {
-        let fetched = with_reads(&context.host, |reads| {
-            let view = reads
-                .view(question)
-                .filter(|view| view.begun_ms == begun_ms);
-            view.map(|view| view.fetched.clone())
-        })?;
-        if let Some(fetched) = fetched {
-            let freshness = Freshness {
-                as_of_ms: begun_ms,
-                now_ms: context.host.now_ms(),
-                fresh: false,
-            };
-            let seen = |sum| Seen { sum, freshness };
-            return Some(fetched.map(seen).map_err(unread));
-        }
-        context.host.sleep_ms(LOOK_EVERY_MS).await;
-    }
-    None
-}
-
 /// Reads through the cache: a view whose fetch began after that moment.
 ///
 /// # Errors
@@ -100,57 +71,98 @@ pub async fn fetch_shared(
     after_ms: i64,
 ) -> Result<Seen, Problem> {
     let asked_ms = context.host.now_ms();
-    // A view that somebody fetches now, or that is young enough, serves this reader too.
-    let shared = with_reads(&context.host, |reads| {
-        reads
-            .view(question)
-            .filter(|view| is_in_use(view, asked_ms) && view.begun_ms > after_ms)
-            .map(|view| view.begun_ms)
+    let look = with_reads(&context.host, |reads| {
+        reads.look(question, after_ms, asked_ms)
     });
     metrics::count(
         &context.host,
-        match shared {
-            Some(_) => Metric::ReadCacheHit,
-            None => Metric::ReadCacheMiss,
+        match look {
+            Look::Fetch => Metric::ReadCacheMiss,
+            _ => Metric::ReadCacheHit,
         },
     );
-    if let Some(begun_ms) = shared
-        && let Some(seen) = fetched_by_another(context, question, begun_ms, asked_ms).await
-    {
-        return seen;
-    }
     // What a write is answered with was paid for by the write.
     let payer = (!question.wanted.is_passing).then(|| context.visitor());
-    if let Some(payer) = payer {
-        payer.read(1)?;
+    match look {
+        Look::Take(begun_ms, sum, is_due) => {
+            // Whoever may not pay for a new one is given what is there.
+            if is_due && payer.is_none_or(|payer| payer.read(1).is_ok()) {
+                drop(fetch(context, question, asked_ms));
+            }
+            seen(context, (begun_ms, Ok(Some(sum))), false)
+        }
+        Look::Wait(begun_ms) => wait(context, question, begun_ms, false).await,
+        Look::Fetch => {
+            if let Some(payer) = payer {
+                payer.read(1)?;
+            }
+            let ended = fetch(context, question, asked_ms);
+            // By then another may have begun that ends before.
+            let alone_ms = RENEW_MS.unsigned_abs();
+            context.host.within_ms(alone_ms, ended).await;
+            let seen = wait(context, question, asked_ms, true).await?;
+            if let Some(payer) = payer {
+                payer.note_calls(seen.sum.as_deref().map_or(0, GlobalSum::cells));
+            }
+            Ok(seen)
+        }
     }
-    let begun_ms = context.host.now_ms();
-    with_reads(&context.host, |reads| reads.begin(question, begun_ms));
-    let (done, doing) = oneshot::channel();
-    let (host, asked) = (context.host.clone(), question.clone());
-    context.wait_until(async move {
-        let fetched: Fetched = call(&host, &asked).await.map(|sum| sum.map(Rc::new));
-        with_reads(&host, |reads| reads.end(&asked, begun_ms, fetched.clone()));
-        let _ = done.send(fetched);
-    });
-    let late = || Fault::Unavailable("the read took too long".to_owned());
-    let fetched = context
-        .host
-        .within_ms(CALL_MS_MAX, doing)
-        .await
-        .ok_or_else(late)
-        .map_err(unread)?;
-    let fetched = fetched.map_err(|_| unread(late()))?;
+}
+
+fn seen(
+    context: &RequestContext,
+    (begun_ms, fetched): Ended,
+    fresh: bool,
+) -> Result<Seen, Problem> {
     let freshness = Freshness {
         as_of_ms: begun_ms,
         now_ms: context.host.now_ms(),
-        fresh: true,
+        fresh,
     };
-    let sum = fetched.map_err(unread)?;
-    if let Some(payer) = payer {
-        payer.note_calls(sum.as_deref().map_or(0, GlobalSum::cells));
+    Ok(Seen {
+        sum: fetched.map_err(unread)?,
+        freshness,
+    })
+}
+
+/// Begins a fetch, which others may share. Returns what tells this request when it has ended.
+fn fetch(context: &RequestContext, question: &Question, begun_ms: i64) -> oneshot::Receiver<()> {
+    let (done, ended) = oneshot::channel();
+    with_reads(&context.host, |reads| reads.begin(question, begun_ms));
+    let (host, asked) = (context.host.clone(), question.clone());
+    context.wait_until(async move {
+        let fetched = call(&host, &asked).await;
+        let fetched = fetched.map(|sum| sum.map(Rc::new));
+        let now_ms = host.now_ms();
+        with_reads(&host, |reads| reads.end(&asked, begun_ms, now_ms, fetched));
+        let _ = done.send(());
+    });
+    ended
+}
+
+/// Waits for a fetch that began at a moment, or for a later one: another begins where that one takes long.
+async fn wait(
+    context: &RequestContext,
+    question: &Question,
+    begun_ms: i64,
+    fresh: bool,
+) -> Result<Seen, Problem> {
+    let asked_ms = context.host.now_ms();
+    loop {
+        let now_ms = context.host.now_ms();
+        match with_reads(&context.host, |reads| {
+            reads.wait(question, begun_ms, now_ms)
+        }) {
+            Ok(ended) => return seen(context, ended, fresh),
+            Err(true) => drop(fetch(context, question, now_ms)),
+            Err(false) => {}
+        }
+        if now_ms.abs_diff(asked_ms) > CALL_MS_MAX {
+            let late = Fault::Unavailable("the read took too long".to_owned());
+            return Err(unread(late));
+        }
+        context.host.sleep_ms(LOOK_EVERY_MS).await;
     }
-    Ok(Seen { sum, freshness })
 }
 
 /// Reads a sum now, or through the cache. A default read is answered by what is known without its root, where that does not answer.

@@ -1,7 +1,8 @@
 //! The views that default reads of one isolate share.
 //!
-//! Invariant: at most one fetch per (counter, question) is under way, and memory is bounded by
-//! [`VIEWS_MAX`], [`QUESTIONS_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`].
+//! Invariant: of one (counter, question) one fetch is under way. A second one may be while the view changes, [`RENEW_MS`] after the first
+//! began: so news are told as fast where the way is long, and a fetch that is lost delays them little. Readers are given what began last of
+//! those that have ended. Memory is bounded by [`VIEWS_MAX`], [`QUESTIONS_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`].
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,6 +17,16 @@ use crate::protocol::messages::{Fault, GlobalSum, Read};
 
 /// How old a view may be that a default read is given.
 pub const VIEW_MS_MAX: i64 = 500;
+
+/// How soon a view that changes is fetched again while readers come. Where the root is further than 200 ms there and back the second fetch
+/// leaves before the first has ended.
+pub const RENEW_MS: i64 = 200;
+
+/// Fetches for one view that are under way at most.
+const FETCHES_MAX: usize = 2;
+
+/// For how long after the last news a view counts as one that changes, milliseconds.
+const NEWS_MS: i64 = 1_000;
 
 /// Counters whose views are kept.
 const VIEWS_MAX: usize = 1_000;
@@ -36,14 +47,133 @@ pub type Fetched = Result<Option<Rc<GlobalSum>>, Fault>;
 /// Which question about a counter a view answers.
 pub type Question = Read;
 
-/// One view.
-pub struct View {
-    /// When its fetch began, unix milliseconds.
-    pub begun_ms: i64,
-    /// `None` while it is being fetched.
-    pub fetched: Option<Fetched>,
-    /// Whether only those who wait for it already may see it.
-    is_aged: bool,
+/// A fetch that has ended: when it began, unix milliseconds, and what it gave.
+pub type Ended = (i64, Fetched);
+
+/// What only those may see who wait for it: that there is no such counter, or that it cannot be read.
+struct Void {
+    begun_ms: i64,
+    ended_ms: i64,
+    fetched: Fetched,
+}
+
+/// What is known of the answer to a question.
+#[derive(Default)]
+struct View {
+    /// When the fetches began that are under way, the latest last, unix milliseconds.
+    fetches_ms: Vec<i64>,
+    /// When a fetch began last.
+    newest_ms: i64,
+    /// The sum that readers are given.
+    told: Option<(i64, Rc<GlobalSum>)>,
+    void: Option<Void>,
+    /// When the last fetch began that told anything new.
+    news_ms: Option<i64>,
+}
+
+impl View {
+    /// Whether a reader may still be given it, or waits for it; or the next fetch should know whether it tells news.
+    fn is_in_use(&self, now_ms: i64) -> bool {
+        let told = self.told.as_ref();
+        let is_recent = told.is_some_and(|(begun_ms, _)| is_within(*begun_ms, now_ms, NEWS_MS));
+        is_recent || self.fetches(now_ms).count() > 0
+    }
+
+    /// What a reader may be given that asks now.
+    fn young(&self, now_ms: i64) -> Option<(i64, &Rc<GlobalSum>)> {
+        let told = self.told.as_ref();
+        told.filter(|(begun_ms, _)| is_within(*begun_ms, now_ms, VIEW_MS_MAX))
+            .map(|(begun_ms, sum)| (*begun_ms, sum))
+    }
+
+    /// The fetches that may still end, by when they began.
+    fn fetches(&self, now_ms: i64) -> impl Iterator<Item = i64> {
+        let most_ms = i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX);
+        let begun_ms = self.fetches_ms.iter().copied();
+        begun_ms.filter(move |begun_ms| is_within(*begun_ms, now_ms, most_ms))
+    }
+
+    /// Whether another fetch should begin, since the view changes. What asks every lead, or is a word beside the answer to a write, is
+    /// fetched once at a time.
+    fn is_due(&self, question: &Question, now_ms: i64) -> bool {
+        let news_ms = self.news_ms;
+        let is_changing = news_ms.is_some_and(|news_ms| is_within(news_ms, now_ms, NEWS_MS));
+        let is_light = !question.asks_leads() && !question.wanted.is_passing;
+        let is_free = self.fetches(now_ms).count() < FETCHES_MAX;
+        is_changing && is_light && is_free && !is_within(self.newest_ms, now_ms, RENEW_MS - 1)
+    }
+
+    fn begin(&mut self, begun_ms: i64) {
+        if self.newest_ms > begun_ms {
+            // The clock has stepped back: what was fetched before cannot be told from what comes later.
+            *self = Self::default();
+        }
+        if self.fetches_ms.len() >= FETCHES_MAX {
+            // It takes too long, or began too early for the reader that wants this one.
+            self.fetches_ms.remove(0);
+        }
+        self.fetches_ms.push(begun_ms);
+        self.newest_ms = begun_ms;
+    }
+
+    fn end(&mut self, begun_ms: i64, now_ms: i64, fetched: Fetched) {
+        self.fetches_ms.retain(|known_ms| *known_ms != begun_ms);
+        match fetched {
+            Ok(Some(sum)) => {
+                if let Some((known_ms, known)) = &self.told {
+                    if *known_ms >= begun_ms {
+                        return;
+                    }
+                    if (known.added(), known.value()) != (sum.added(), sum.value()) {
+                        self.news_ms = Some(begun_ms);
+                    }
+                }
+                self.told = Some((begun_ms, sum));
+            }
+            fetched => {
+                let void = self.void.as_ref();
+                if void.is_none_or(|void| void.begun_ms < begun_ms) {
+                    self.void = Some(Void {
+                        begun_ms,
+                        ended_ms: now_ms,
+                        fetched,
+                    });
+                }
+            }
+        }
+    }
+
+    /// What a reader is given that waits for a fetch that began at a moment, or for a later one.
+    fn ended(&self, since_ms: i64, now_ms: i64) -> Option<Ended> {
+        let told = self.told.as_ref();
+        if let Some((begun_ms, sum)) = told.filter(|(begun_ms, _)| *begun_ms >= since_ms) {
+            return Some((*begun_ms, Ok(Some(sum.clone()))));
+        }
+        let void = self
+            .void
+            .as_ref()
+            .filter(|void| void.begun_ms >= since_ms)?;
+        // One that was under way beside it may still give a sum.
+        let has_ended = self
+            .fetches(now_ms)
+            .all(|begun_ms| begun_ms >= void.ended_ms);
+        has_ended.then(|| (void.begun_ms, void.fetched.clone()))
+    }
+}
+
+/// Whether a moment is no further away, on either side: a clock may have stepped back.
+fn is_within(at_ms: i64, now_ms: i64, milliseconds: i64) -> bool {
+    now_ms.abs_diff(at_ms) <= milliseconds.unsigned_abs()
+}
+
+/// What a reader does.
+pub enum Look {
+    /// Takes this sum, whose fetch began then. Another fetch should begin, where that is said.
+    Take(i64, Rc<GlobalSum>, bool),
+    /// Waits for a fetch that began then, or a later one.
+    Wait(i64),
+    /// Has one fetched.
+    Fetch,
 }
 
 /// The views of an isolate.
@@ -73,13 +203,40 @@ pub fn with_reads<T>(host: &Host, work: impl FnOnce(&mut ReadCache) -> T) -> T {
 }
 
 impl ReadCache {
-    /// The view that answers a question, however old.
-    pub fn view(&self, question: &Question) -> Option<&View> {
+    fn view(&self, question: &Question) -> Option<&View> {
         self.views
             .get(&question.counter)?
             .iter()
             .find(|(known, _)| known == question)
             .map(|(_, view)| view)
+    }
+
+    /// What a reader does that asks now, for a sum whose fetch began after a moment.
+    pub fn look(&self, question: &Question, after_ms: i64, now_ms: i64) -> Look {
+        let Some(view) = self.view(question) else {
+            return Look::Fetch;
+        };
+        match view.young(now_ms) {
+            Some((begun_ms, sum)) if begun_ms > after_ms => {
+                Look::Take(begun_ms, sum.clone(), view.is_due(question, now_ms))
+            }
+            _ => {
+                let mut fetches = view.fetches(now_ms);
+                let first_ms = fetches.find(|begun_ms| *begun_ms > after_ms);
+                first_ms.map_or(Look::Fetch, Look::Wait)
+            }
+        }
+    }
+
+    /// What a reader is given that waits for a fetch that began at a moment, or for a later one: nothing yet, or, where another should
+    /// begin meanwhile, that.
+    pub fn wait(&self, question: &Question, begun_ms: i64, now_ms: i64) -> Result<Ended, bool> {
+        let Some(view) = self.view(question) else {
+            // It was forgotten meanwhile.
+            return Err(true);
+        };
+        let ended = view.ended(begun_ms, now_ms);
+        ended.ok_or_else(|| view.is_due(question, now_ms))
     }
 
     /// Lets views go that nobody may be given any more, twice a second; and all that are not being
@@ -93,7 +250,7 @@ impl ReadCache {
         self.bytes = 0;
         self.views.retain(|_, views| {
             views.retain(|(_, view)| {
-                is_in_use(view, now_ms) && !(is_full && view.fetched.is_some())
+                view.is_in_use(now_ms) && (!is_full || view.fetches(now_ms).count() > 0)
             });
             self.bytes += views.iter().map(|(_, view)| bytes_of(view)).sum::<usize>();
             !views.is_empty()
@@ -104,29 +261,29 @@ impl ReadCache {
     pub fn begin(&mut self, question: &Question, begun_ms: i64) {
         self.sweep(begun_ms);
         let views = self.views.entry(question.counter.clone()).or_default();
-        views.retain(|(known, view)| known != question && is_in_use(view, begun_ms));
+        views.retain(|(known, view)| known == question || view.is_in_use(begun_ms));
+        if let Some((_, known)) = views.iter_mut().find(|(known, _)| known == question) {
+            known.begin(begun_ms);
+            return;
+        }
         if views.len() >= QUESTIONS_MAX {
             views.remove(0);
         }
-        views.push((
-            question.clone(),
-            View {
-                begun_ms,
-                fetched: None,
-                is_aged: false,
-            },
-        ));
+        let mut view = View::default();
+        view.begin(begun_ms);
+        views.push((question.clone(), view));
     }
 
     /// Ends a fetch. That there is no such counter, or that it cannot be read, is told to those who
     /// wait, and kept for nobody else: it may change with the next write.
-    pub fn end(&mut self, question: &Question, begun_ms: i64, fetched: Fetched) {
+    pub fn end(&mut self, question: &Question, begun_ms: i64, now_ms: i64, fetched: Fetched) {
         let views = self.views.get_mut(&question.counter);
         let view = views.and_then(|views| views.iter_mut().find(|(known, _)| known == question));
-        if let Some((_, view)) = view.filter(|(_, view)| view.begun_ms == begun_ms) {
-            view.is_aged = !matches!(fetched, Ok(Some(_)));
-            view.fetched = Some(fetched);
-            self.bytes += bytes_of(view);
+        // What began before it was forgotten may lack why it was.
+        if let Some((_, view)) = view.filter(|(_, view)| view.fetches_ms.contains(&begun_ms)) {
+            let before = bytes_of(view);
+            view.end(begun_ms, now_ms, fetched);
+            self.bytes = (self.bytes + bytes_of(view)).saturating_sub(before);
         }
     }
 
@@ -154,7 +311,7 @@ impl ReadCache {
 
 /// About how much memory a view takes.
 fn bytes_of(view: &View) -> usize {
-    let Some(Ok(Some(sum))) = &view.fetched else {
+    let Some((_, sum)) = &view.told else {
         return 0;
     };
     let bytes = sum.parts().map(|part| {
@@ -163,14 +320,4 @@ fn bytes_of(view: &View) -> usize {
         sketches + 24 * part.summary.points.len() + 64 * part.cells.len()
     });
     bytes.sum::<usize>() + sum.uniques.rest_bytes() + sum.window_uniques.rest_bytes() + 256
-}
-
-/// Whether a view may be given to a reader that asks now.
-pub fn is_in_use(view: &View, now_ms: i64) -> bool {
-    let most = if view.fetched.is_some() {
-        VIEW_MS_MAX
-    } else {
-        i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX)
-    };
-    !view.is_aged && now_ms - view.begun_ms <= most
 }

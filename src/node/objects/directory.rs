@@ -228,12 +228,17 @@ impl Partition {
             self.inboxes.look_for_drained(counter, &root);
         }
         let is_one = !asked.of_one && root.datacenters.len() <= 1;
-        let view = if is_one {
-            None
+        let (view, is_watched) = if is_one {
+            (None, false)
         } else {
-            Some(self.views.view(counter, &root, asked.watches)?)
+            let (view, is_watched) = self.views.view(counter, &root, asked.watches)?;
+            (Some(view), is_watched)
         };
-        Ok(Some(Viewed { root, view }))
+        Ok(Some(Viewed {
+            root,
+            view,
+            is_watched,
+        }))
     }
 
     async fn secrets(&self, get: GetSecrets) -> Result<Secrets, Fault> {

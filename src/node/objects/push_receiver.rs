@@ -20,6 +20,7 @@ use crate::host::Host;
 use crate::host::object::Object;
 use crate::node::shared::memory::{self, Kind};
 use crate::node::shared::open_objects;
+use crate::protocol::known::PUSHED_MS_MAX;
 use crate::protocol::messages::{Fault, Push, WatchLead, decode, encode};
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
@@ -121,7 +122,7 @@ impl Views {
         let now_ms = self.host.now_ms();
         self.with_gathered(&counter, told, |gathered| {
             let have = match gathered.gathering.take(&datacenter, &push.delta) {
-                Taken::Over(have, _) => have,
+                Taken::Over(have) => have,
                 Taken::Outdated(generation) => return Err(Fault::Superseded(generation)),
             };
             let watch = &mut gathered.watch;
@@ -131,10 +132,10 @@ impl Views {
             if watch_for_ms == 0 || is_due {
                 gathered.written_ms = now_ms;
                 let gathering = &gathered.gathering;
-                let at_rest = gathering.feed().view().at_rest();
-                gathered.bytes = bytes_of(gathering.feed().view());
+                let at_rest = gathering.view().at_rest();
+                gathered.bytes = bytes_of(gathering.view());
                 // Before the view: that there are views tells that the table of totals is younger than they are.
-                let view = gathering.feed().view();
+                let view = gathering.view();
                 self.totals.note(&counter, root, view, now_ms)?;
                 self.put(&counter, &at_rest, gathering.marks())?;
             }
@@ -146,13 +147,14 @@ impl Views {
         })
     }
 
-    /// What is known of a counter's living generation; whoever goes on asking has the leads push what changes.
+    /// What is known of a counter's living generation, and whether its leads have known for a while that somebody watches; whoever goes on
+    /// asking has them push what changes.
     pub(super) fn view(
         &self,
         counter: &CounterId,
         root: &Root,
         watches: bool,
-    ) -> Result<ViewAtRest, Fault> {
+    ) -> Result<(ViewAtRest, bool), Fault> {
         let now_ms = self.host.now_ms();
         self.with_gathered(counter, root.generation, |gathered| {
             if watches {
@@ -164,7 +166,8 @@ impl Views {
                     self.tell_watched(to, root.generation, for_ms);
                 }
             }
-            Ok(gathered.gathering.feed().view().at_rest())
+            let is_watched = gathered.watch.is_watched_for(now_ms, PUSHED_MS_MAX);
+            Ok((gathered.gathering.view().at_rest(), is_watched))
         })
     }
 
@@ -196,7 +199,7 @@ impl Views {
             all.make_room();
             let bytes = bytes_of(&view);
             let gathered = Gathered {
-                gathering: Gathering::new(view, marks, self.host.random()),
+                gathering: Gathering::new(view, marks),
                 watch: Watch::default(),
                 written_ms: 0,
                 used_ms: now_ms,
@@ -214,7 +217,7 @@ impl Views {
     /// Notes what an operation has made of a counter's value, of which no lead tells.
     pub(super) fn note_total(&self, counter: &CounterId, root: &Root) -> Result<(), Fault> {
         self.with_gathered(counter, root.generation, |gathered| {
-            let view = gathered.gathering.feed().view();
+            let view = gathered.gathering.view();
             self.totals.note(counter, root, view, self.host.now_ms())
         })
     }

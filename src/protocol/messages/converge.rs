@@ -58,6 +58,8 @@ pub struct Viewed {
     /// What it has heard of the datacenters. `None` for a watcher of a counter that one datacenter counts: that
     /// one is asked as fast.
     pub view: Option<ViewAtRest>,
+    /// Whether leads that can be reached have known for a while that somebody watches: one that has not pushed lately is away.
+    pub is_watched: bool,
 }
 
 /// Root → lead: for what do you count? `None` where it counts nothing. A root that knows nothing of a counter asks

@@ -88,6 +88,13 @@ pub struct Read {
     pub wanted: Wanted,
 }
 
+impl Read {
+    /// Whether leads must be asked whatever their root knows: times lie with them alone, and one datacenter is asked as fast as its root.
+    pub fn asks_leads(&self) -> bool {
+        self.wanted.is_about_times() || self.wanted.asks_all || self.datacenter.is_some()
+    }
+}
+
 /// A counter summed over the world.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GlobalSum {

@@ -1,11 +1,10 @@
-//! Leads, a root and views that tell each other what they have, in a world that loses, repeats, reorders and
-//! forgets.
+//! Leads that tell a root what they have, in a world that loses, repeats, reorders and forgets.
 //!
 //! Invariant: [`World::check_marks`]: whoever holds a mark has all of the state that it stands for.
 
 use std::collections::BTreeMap;
 
-use tally::core::cluster::delta::{Delta, Feed, Gathering, Have, Marks, Replica, Taken};
+use tally::core::cluster::delta::{Delta, Feed, Gathering, Have, Marks, Taken};
 use tally::core::cluster::view::{DatacenterState, View, ViewAtRest};
 use tally::core::counter::flush::Element;
 use tally::core::counter::id::Datacenter;
@@ -14,7 +13,6 @@ use tally::core::sketch::{HashKey, Uniques, hash};
 use tally::protocol::messages::{decode, encode};
 
 pub const LEADS: usize = 2;
-pub const VIEWS: usize = 2;
 
 pub fn datacenter(number: usize) -> Datacenter {
     Datacenter::parse(&format!("DC{number}")).expect("a datacenter")
@@ -69,12 +67,11 @@ impl Lead {
     }
 }
 
-/// A lead's delta, a root's word to a lead, a delta to a view: on their way.
+/// A lead's delta, and a root's word to a lead: on their way.
 #[derive(Clone)]
 pub enum Message {
     Up(usize, Delta),
     Answer(usize, Have),
-    Down(usize, Delta),
 }
 
 pub struct World {
@@ -82,10 +79,8 @@ pub struct World {
     pub root: Gathering,
     /// What the root has stored.
     pub disk: (ViewAtRest, Marks),
-    pub views: Vec<Replica>,
     pub air: Vec<Message>,
     pub incarnations: u64,
-    pub root_states: BTreeMap<(u64, u64), View>,
 }
 
 /// What happens next: (what, who, how much).
@@ -102,15 +97,13 @@ impl World {
             root_has: Have::Unknown,
             states: BTreeMap::new(),
         };
-        let root = Gathering::new(View::new(1), Marks::new(), 100);
+        let root = Gathering::new(View::new(1), Marks::new());
         Self {
             leads: (0..).take(LEADS).map(lead).collect(),
-            disk: (root.feed().view().at_rest(), Marks::new()),
+            disk: (root.view().at_rest(), Marks::new()),
             root,
-            views: vec![Replica::default(); VIEWS],
             air: Vec::new(),
             incarnations: 1_000,
-            root_states: BTreeMap::new(),
         }
     }
 
@@ -124,7 +117,6 @@ impl World {
         match what {
             0..=2 => self.write(lead, much),
             3..=5 => self.push(lead),
-            6..=8 => self.poll(who % VIEWS),
             9..=14 if !self.air.is_empty() => {
                 let place = usize::try_from(much).expect("small") % self.air.len();
                 let message = self.air.swap_remove(place);
@@ -138,12 +130,11 @@ impl World {
                 self.air
                     .swap_remove(usize::try_from(much).expect("small") % self.air.len());
             }
-            16 => self.disk = (self.root.feed().view().at_rest(), self.root.marks().clone()),
+            16 => self.disk = (self.root.view().at_rest(), self.root.marks().clone()),
             // The root begins anew, from what it stored.
             17 => {
                 let (view, marks) = self.disk.clone();
-                let incarnation = self.next_incarnation();
-                self.root = Gathering::new(View::from_rest(view), marks, incarnation);
+                self.root = Gathering::new(View::from_rest(view), marks);
             }
             // A lead begins anew: its cells are durable, its feed is not.
             18 => {
@@ -152,7 +143,6 @@ impl World {
                 self.leads[lead].feed = Feed::new(View::new(generation), incarnation);
                 self.leads[lead].root_has = Have::Unknown;
             }
-            19 => self.views[who % VIEWS] = Replica::default(),
             // The counter ends, and begins again at a lead.
             20 if much % 4 == 0 => {
                 let newest = self.leads.iter().map(|lead| lead.generation).max();
@@ -186,30 +176,17 @@ impl World {
         self.air.push(Message::Up(number, delta));
     }
 
-    pub fn poll(&mut self, number: usize) {
-        let mark = self.root.feed().mark();
-        self.root_states.insert(
-            (mark.incarnation, mark.revision),
-            self.root.feed().view().clone(),
-        );
-        let delta = self.root.feed().since(&self.views[number].have());
-        self.air.push(Message::Down(number, delta));
-    }
-
     pub fn deliver(&mut self, message: Message) {
         match message {
             Message::Up(number, delta) => {
                 let delta: Delta =
                     decode(&encode(&delta).expect("a delta")).expect("the same delta");
                 match self.root.take(&datacenter(number), &delta) {
-                    Taken::Over(have, _) => self.air.push(Message::Answer(number, have)),
+                    Taken::Over(have) => self.air.push(Message::Answer(number, have)),
                     Taken::Outdated(generation) => self.leads[number].close(generation),
                 }
             }
             Message::Answer(number, have) => self.leads[number].root_has = have,
-            Message::Down(number, delta) => {
-                self.views[number].apply(&delta);
-            }
         }
     }
 
@@ -226,14 +203,7 @@ impl World {
             };
             let state = lead.states.get(&(mark.incarnation, mark.revision));
             let state = state.expect("a mark is of a state that there was");
-            assert!(covers(self.root.feed().view(), state), "the root, {mark:?}");
-        }
-        for view in &self.views {
-            if let Have::All(mark) = view.have() {
-                let state = self.root_states.get(&(mark.incarnation, mark.revision));
-                let state = state.expect("a mark is of a state that there was");
-                assert!(covers(view.view(), state), "a view, {mark:?}");
-            }
+            assert!(covers(self.root.view(), state), "the root, {mark:?}");
         }
     }
 
@@ -248,12 +218,8 @@ impl World {
                 let state = self.leads[number].state(number);
                 let lead = &mut self.leads[number];
                 lead.feed.learn(&state);
-                is_quiet &= !lead.feed.is_ahead_of(&lead.root_has);
+                is_quiet &= lead.root_has == Have::All(lead.feed.mark());
                 self.push(number);
-            }
-            for number in 0..VIEWS {
-                is_quiet &= !self.root.feed().is_ahead_of(&self.views[number].have());
-                self.poll(number);
             }
             self.check_marks();
             if is_quiet {
@@ -261,6 +227,14 @@ impl World {
             }
         }
         panic!("nine rounds without loss leave something missing");
+    }
+}
+
+/// What a receiver has that has nothing: it needs the whole.
+pub fn nothing() -> Have {
+    Have::Digests {
+        generation: 0,
+        digests: Vec::new(),
     }
 }
 

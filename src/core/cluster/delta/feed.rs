@@ -23,53 +23,6 @@ pub struct Feed {
     counted: u64,
 }
 
-/// What taking a delta over has done.
-pub(super) struct News {
-    /// Whether anything was counted that was not known.
-    pub is_news: bool,
-    /// Whether a newer generation has begun.
-    pub has_begun: bool,
-}
-
-/// Takes over what a delta knows better, and names each change.
-pub(super) fn take(view: &mut View, delta: &Delta, note: &mut dyn FnMut(Changed)) -> News {
-    let has_begun = view.begin(delta.generation);
-    let mut is_news = has_begun;
-    for part in &delta.parts {
-        if (part.heard).is_some_and(|heard| view.note_heard(&part.datacenter, heard)) {
-            note(Changed::Heard(part.datacenter.clone()));
-        }
-        for cell in &part.cells {
-            let key = (part.datacenter.clone(), cell.shard);
-            if view.note_cell(key.clone(), delta.totals(cell)) {
-                is_news = true;
-                note(Changed::Cell(key));
-            }
-        }
-    }
-    let learnt = view.uniques_mut().learn_packed(&delta.uniques);
-    is_news |= note_learnt(learnt, note);
-    News { is_news, has_begun }
-}
-
-fn note_learnt(learnt: Vec<(Source, Learnt)>, note: &mut dyn FnMut(Changed)) -> bool {
-    let mut is_news = false;
-    for (source, learnt) in learnt {
-        match learnt {
-            Learnt::Items(items) => {
-                is_news |= !items.is_empty();
-                let items = items.into_iter().map(|item| (source, item));
-                items.map(Changed::Unique).for_each(&mut *note);
-            }
-            Learnt::Form => {
-                note(Changed::Form);
-                is_news = true;
-            }
-        }
-    }
-    is_news
-}
-
 impl Feed {
     /// A feed of what is known already, of which no receiver has anything. `incarnation` is drawn at
     /// random.
@@ -95,13 +48,10 @@ impl Feed {
         }
     }
 
-    /// Goes over to a newer generation. True if it was newer.
-    pub fn begin(&mut self, generation: u64) -> bool {
-        let has_begun = self.view.begin(generation);
-        if has_begun {
+    fn begin(&mut self, generation: u64) {
+        if self.view.begin(generation) {
             self.note(Changed::Form);
         }
-        has_begun
     }
 
     fn note(&mut self, changed: Changed) {
@@ -112,13 +62,12 @@ impl Feed {
         }
     }
 
-    /// Takes over what another view knows better. True if anything was counted that was not known. Cost:
-    /// as a merge.
-    pub fn learn(&mut self, other: &View) -> bool {
+    /// Takes over what another view knows better. Cost: as a merge.
+    pub fn learn(&mut self, other: &View) {
         if other.generation() < self.view.generation() {
-            return false;
+            return;
         }
-        let mut is_news = self.begin(other.generation());
+        self.begin(other.generation());
         for (datacenter, heard) in other.datacenters() {
             if self.view.note_heard(datacenter, *heard) {
                 self.note(Changed::Heard(datacenter.clone()));
@@ -126,26 +75,19 @@ impl Feed {
         }
         for (cell, totals) in other.cells().iter() {
             if self.view.note_cell(cell.clone(), *totals) {
-                is_news = true;
                 self.note(Changed::Cell(cell.clone()));
             }
         }
-        let learnt = self.view.uniques_mut().learn(other.uniques());
-        is_news | note_learnt(learnt, &mut |changed| self.note(changed))
-    }
-
-    /// Takes over what a delta knows better. True if anything was counted that was not known. Not for older
-    /// generations.
-    pub(super) fn take(&mut self, delta: &Delta) -> bool {
-        let mut changes = Vec::new();
-        let news = take(&mut self.view, delta, &mut |changed| changes.push(changed));
-        if news.has_begun {
-            self.note(Changed::Form);
+        for (source, learnt) in self.view.uniques_mut().learn(other.uniques()) {
+            match learnt {
+                Learnt::Items(items) => {
+                    for item in items {
+                        self.note(Changed::Unique((source, item)));
+                    }
+                }
+                Learnt::Form => self.note(Changed::Form),
+            }
         }
-        for changed in changes {
-            self.note(changed);
-        }
-        news.is_news
     }
 
     /// Whether a receiver lacks anything that was counted, as far as its mark tells: what is worth a
@@ -158,11 +100,6 @@ impl Feed {
             }
             _ => true,
         }
-    }
-
-    /// Whether a receiver lacks anything at all, as far as its mark tells.
-    pub fn is_ahead_of(&self, have: &Have) -> bool {
-        *have != Have::All(self.mark())
     }
 
     /// What a receiver lacks. Cost: O(what changed) for one that follows; a pass over all that is
@@ -186,7 +123,7 @@ impl Feed {
                 Some(self.view.uniques().items_unlike(digests))
             }
             // Whoever is of another generation drops what it has, even where it is the same.
-            Have::Nothing | Have::Digests { .. } => Some(self.view.uniques().items()),
+            Have::Digests { .. } => Some(self.view.uniques().items()),
             Have::Unknown | Have::All(_) => {
                 let items = self.view.uniques().items();
                 (items.len() <= ITEMS_UNASKED_MAX).then_some(items)

@@ -5,10 +5,6 @@
 //! 15 of its regions; of the two directions of a pair the slower one. Between two regions the median is
 //! 165 ms, the least 13 ms (London and Paris), the most 348 ms (Johannesburg and Sydney).
 
-use tally::core::counter::id::Datacenter;
-
-use super::chance::Chance;
-
 /// Regions, as their source names them.
 pub const REGIONS: [&str; 15] = [
     "West US 2",
@@ -30,7 +26,7 @@ pub const REGIONS: [&str; 15] = [
 
 /// Round trips between regions, milliseconds; 10 between two datacenters of one region.
 #[rustfmt::skip]
-const ROUND_TRIPS_MS: [[i64; 15]; 15] = [
+const ROUND_TRIPS_MS: [[u64; 15]; 15] = [
     [10, 58, 76, 179, 145, 153, 160, 168, 285, 256, 218, 165, 103, 128, 180],
     [58, 10, 47, 142, 120, 122, 132, 142, 252, 229, 249, 211, 140, 165, 194],
     [76, 47, 10, 121, 80, 90, 97, 107, 226, 191, 218, 229, 165, 192, 207],
@@ -70,17 +66,13 @@ pub fn home_of(partition: usize) -> usize {
 }
 
 /// A datacenter's name.
-pub fn name_of(datacenter: usize) -> Datacenter {
-    Datacenter::parse(&format!("C{datacenter:02}")).expect("a datacenter")
+pub fn name_of(datacenter: usize) -> String {
+    format!("C{datacenter:02}")
 }
 
-/// How long a message takes: half a round trip, up to a tenth more or less, so that messages overtake
+/// How long a message takes at least and at most, milliseconds: half a round trip, up to a tenth more or less, so that messages overtake
 /// each other.
-pub fn latency_ms(from: usize, to: usize, chance: &mut Chance) -> i64 {
+pub fn one_way_ms(from: usize, to: usize) -> (u64, u64) {
     let round_trip_ms = ROUND_TRIPS_MS[region_of(from)][region_of(to)];
-    if from == to {
-        return 1;
-    }
-    let thousandths = 900 + i64::try_from(chance.below(201)).expect("small");
-    (round_trip_ms * thousandths + 1_999) / 2_000
+    (round_trip_ms * 9 / 20, (round_trip_ms * 11).div_ceil(20))
 }

@@ -1,0 +1,57 @@
+//! How soon all datacenters agree, and at what cost: `make converge` for the figures, a smaller world in every test run.
+//!
+//! What runs is the service that ships: edges with their caches, aggregators, roots, leads and cells. Writers and readers are clients
+//! that speak HTTP to the edge of their datacenter. The network loses 5 % of the messages between datacenters, repeats 2 %, lets them
+//! overtake each other, and splits the world now and then.
+
+mod figures;
+mod places;
+mod plan;
+mod run;
+mod service;
+
+/// How soon readers are told.
+const PROMISED_MS: i64 = 1_000;
+
+/// Of a thousand readers so many are told in time: the promise, and in a world of a hundred views, whose slowest is chance.
+const PROMISED: usize = 990;
+const PROMISED_SMALL: usize = 950;
+
+fn check(shown: &run::Shown, thousandths: usize) {
+    assert_eq!(shown.missing, 0, "readers that were not told all");
+    let told_ms = shown.agreed.thousandth(thousandths);
+    assert!(told_ms <= PROMISED_MS, "{told_ms} ms after the last write");
+    for (split_ms, times) in &shown.healed {
+        assert!(times.len() > 0, "a split of {split_ms} ms cut nothing off");
+        let told_ms = times.thousandth(thousandths);
+        assert!(
+            told_ms <= PROMISED_MS,
+            "{told_ms} ms after a split of {split_ms} ms"
+        );
+    }
+}
+
+#[test]
+fn a_small_world_agrees_within_a_second() {
+    let shown = run::run(plan::bounded());
+    shown.print();
+    check(&shown, PROMISED_SMALL);
+}
+
+/// The run that docs/internals/convergence.md shows. DATACENTERS, SEED and JSON (a file to write) come from the environment.
+#[test]
+#[ignore = "takes minutes: make converge"]
+fn the_whole_world_agrees_within_a_second() {
+    let number = |name: &str, otherwise: usize| {
+        let text = std::env::var(name).unwrap_or_default();
+        text.parse().unwrap_or(otherwise)
+    };
+    let seed = u64::try_from(number("SEED", 1)).expect("a seed");
+    println!("seed {seed}");
+    let shown = run::run(plan::full(number("DATACENTERS", 100), seed));
+    shown.print();
+    if let Ok(file) = std::env::var("JSON") {
+        std::fs::write(file, shown.json()).expect("a file that can be written");
+    }
+    check(&shown, PROMISED);
+}
