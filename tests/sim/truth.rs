@@ -11,8 +11,7 @@ use tally::core::cluster::operation::Operations;
 use tally::core::cluster::root::Root;
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::ledger::Keyed;
-use tally::core::counter::merge::CellTotals;
-use tally::core::counter::total::Value;
+use tally::core::counter::total::{CellTotal, Sum, Value};
 use tally::protocol::messages::GlobalSum;
 use tally::protocol::version::Version;
 
@@ -69,17 +68,9 @@ impl Truth {
 }
 
 /// What the operations say that a cell had counted.
-fn baseline(operations: &Operations, place: usize, generation: u64) -> Totals {
-    let none = CellTotals {
-        generation,
-        sequence: 0,
-        added: 0.into(),
-        removed: 0.into(),
-    };
-    let beyond = operations.beyond(&datacenter(place / CELLS), &vec![(shard_of(place), none)]);
-    // Counting nothing beyond a baseline is its negative.
-    let (removed, added) = beyond.totals();
-    let number = |sum: tally::core::counter::total::Sum| sum.to_string().parse().expect("a number");
+fn baseline(operations: &Operations, place: usize) -> Totals {
+    let (added, removed) = operations.baseline(&datacenter(place / CELLS), shard_of(place));
+    let number = |total: CellTotal| Sum::from(total).to_string().parse().expect("a number");
     (number(added), number(removed))
 }
 
@@ -208,7 +199,7 @@ impl Oracle {
             if !operations.is_settled(&datacenter(place / CELLS)) {
                 continue;
             }
-            let (added, removed) = baseline(operations, place, generation);
+            let (added, removed) = baseline(operations, place);
             offset = offset.without(added, removed);
             let known = self.truth.newest.baselines.insert(place, (added, removed));
             if let Some(known) = known {

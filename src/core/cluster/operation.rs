@@ -148,7 +148,8 @@ impl Operations {
         })
     }
 
-    fn baseline(&self, datacenter: &Datacenter, shard: u8) -> (CellTotal, CellTotal) {
+    /// What the last operation observed that a cell had counted: (added, removed); nothing where it observed none of it.
+    pub fn baseline(&self, datacenter: &Datacenter, shard: u8) -> (CellTotal, CellTotal) {
         // Most counters were never set: they pay for no key.
         if self.baselines.is_empty() {
             return Default::default();
