@@ -4,7 +4,7 @@ use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, datacenter, id, part, sketch, sum};
 use tally::core::counter::total::Value;
-use tally::protocol::messages::GlobalSum;
+use tally::protocol::messages::{GlobalSum, Origin};
 use tally::protocol::public::Told;
 
 /// FRA and IAD, set to 100 when IAD did not answer.
@@ -76,4 +76,24 @@ fn a_counter_with_a_home_has_a_strong_tag_of_that() {
     let seen = vec![(datacenter("IAD"), Some(part(3, 0).cells))];
     sum.root.operations.set(Value::default(), seen, NOW_MS);
     assert_ne!(tag(&sum, FRESH), before, "a set changes the counter");
+}
+
+/// The clock of whoever reads may be behind that of the root which has made the counter.
+#[test]
+fn a_counter_that_is_made_in_the_future_is_as_of_no_later_than_its_read() {
+    let (id, mut sum) = (id("a"), set());
+    sum.root.created_at_ms = NOW_MS + 60_000;
+    for origin in [
+        Origin::Asked,
+        Origin::Pushed(NOW_MS - 2_000),
+        Origin::Known(NOW_MS - 90_000),
+    ] {
+        let part = sum.datacenters[0].1.as_mut().expect("a part");
+        part.origin = origin;
+        for read in [FRESH, CACHED] {
+            let told = Told::new(&id, &sum, read);
+            assert!(told.as_of_ms() <= read.as_of_ms, "{origin:?}");
+            assert!(told.staleness_ms() >= 0, "{origin:?}");
+        }
+    }
 }

@@ -287,7 +287,7 @@ export const MUTATIONS = [
     "elements of the open minute are lost in a crash",
     "src/core/counter/cell/rows.rs",
     "open_uniques: hot.open_uniques.map(|start| (start, open)),",
-    "open_uniques: hot.open_uniques.map(|start| (start, { drop(open); Sketch::new() })),",
+    "open_uniques: hot.open_uniques.map(|start| (start, { drop(open); Default::default() })),",
   ],
   [
     "a home that moves raises no revision",

@@ -4,6 +4,7 @@ use tally_simulation::{Answer, ClientRequest};
 
 use super::digits::{amount, set_to};
 use super::oracle::{Clear, Fate, Moment, Way};
+use super::plan::Topic;
 use super::service::{Reader, Service, Told, id};
 use super::writes::{TRIES_MAX, TRY_AGAIN_MS, delta, request};
 
@@ -82,7 +83,7 @@ impl Service {
         let chance = self.world.chance();
         let mut fields = Vec::new();
         // Where one datacenter decides, one cell does.
-        let has_shards = chance.once_in(3);
+        let has_shards = chance.once_in(3) && self.plan.topic != Some(Topic::Moves);
         if has_shards {
             fields.push(format!(r#""shards":{}"#, SHARDS[chance.pick(SHARDS.len())]));
         }
@@ -95,7 +96,7 @@ impl Service {
             let ttl_ms = i64::try_from(seconds * 1_000).expect("few seconds");
             ttl = Some((ttl_ms, is_sliding));
         }
-        if !has_shards && chance.once_in(2) {
+        if !has_shards && (chance.once_in(2) || self.plan.topic == Some(Topic::Moves)) {
             let home = self.plan.datacenter(chance.pick(self.sites.len()));
             fields.push(format!(r#""home":"{home}""#));
         }

@@ -44,6 +44,27 @@ pub enum Deed {
     Rotate,
 }
 
+/// What a world dwells on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Keyed writes of counters whose home moves.
+    Moves,
+    Floors,
+    /// Times to live and deletions.
+    Endings,
+    /// Queued events.
+    Events,
+    Sets,
+}
+
+const TOPICS: [Topic; 5] = [
+    Topic::Moves,
+    Topic::Floors,
+    Topic::Endings,
+    Topic::Events,
+    Topic::Sets,
+];
+
 /// What every world has, with its weight.
 const USUAL: [(u64, Deed); 4] = [
     (20, Deed::Add),
@@ -128,6 +149,8 @@ pub struct Plan {
     pub has_floors: bool,
     /// Whether unique elements are hashed as Redis does.
     pub is_redis: bool,
+    /// What nearly all is about, if it is.
+    pub topic: Option<Topic>,
     /// Clients of rate limits.
     pub limits: Option<limits::Plan>,
 }
@@ -192,7 +215,82 @@ impl Plan {
             plan.weights.push((rate(&chance, 1, most), deed));
         }
         plan.limits = chance.once_in(3).then(|| limits::Plan::draw(&chance));
+        if chance.once_in(2) && !plan.is_redis {
+            plan.dwell_on(one_of(&chance, &TOPICS), &chance);
+        }
         plan
+    }
+
+    /// Little else happens than what belongs to a topic, while much goes wrong.
+    fn dwell_on(&mut self, topic: Topic, chance: &Chance) {
+        self.topic = Some(topic);
+        self.faults.loses_request_once_in = one_of(chance, &[8, 20]);
+        self.faults.loses_answer_once_in = one_of(chance, &[8, 20]);
+        self.faults.repeats_once_in = one_of(chance, &[4, 20]);
+        self.faults.slow_once_in = one_of(chance, &[3, 8]);
+        self.faults.slow_ms_max = one_of(chance, &[300, 3_000, 20_000]);
+        self.faults.crashes_object_once_in = one_of(chance, &[30, 100, 1_000]);
+        self.faults.crashes_isolate_once_in = 0;
+        self.faults.evicts_once_in = one_of(chance, &[0, 3]);
+        self.faults.storage_out_once_in = 0;
+        self.pause_ms = one_of(chance, &[50, 400, 2_000]);
+        self.clients = self.clients.max(4);
+        self.deeds = self.deeds.max(12);
+        self.counters = 1 + chance.pick(2);
+        let (sites, extra): (usize, &[(u64, Deed)]) = match topic {
+            Topic::Moves => (
+                3,
+                &[
+                    (30, Deed::Keyed),
+                    (8, Deed::Put),
+                    (4, Deed::WriteIf),
+                    (4, Deed::ReadStrong),
+                ],
+            ),
+            Topic::Floors => (
+                2,
+                &[
+                    (16, Deed::Take),
+                    (8, Deed::Add),
+                    (8, Deed::Keyed),
+                    (1, Deed::Put),
+                    (10, Deed::ReadStrong),
+                ],
+            ),
+            Topic::Endings => (
+                2,
+                &[
+                    (16, Deed::Add),
+                    (8, Deed::Event),
+                    (6, Deed::Put),
+                    (4, Deed::Delete),
+                    (8, Deed::ReadStrong),
+                ],
+            ),
+            Topic::Events => (
+                2,
+                &[
+                    (30, Deed::Event),
+                    (2, Deed::Delete),
+                    (4, Deed::Set),
+                    (10, Deed::ReadStrong),
+                ],
+            ),
+            Topic::Sets => (
+                2,
+                &[
+                    (20, Deed::Add),
+                    (8, Deed::Set),
+                    (2, Deed::Reset),
+                    (10, Deed::ReadStrong),
+                ],
+            ),
+        };
+        self.sites = &SITES[..sites];
+        self.weights = extra.to_vec();
+        self.has_expiry = topic == Topic::Endings;
+        self.has_floors = topic == Topic::Floors;
+        self.options.has_queue = false;
     }
 
     /// The plan of a seed as it was drawn first: worlds that saw faults are lived through by theirs.
@@ -250,6 +348,7 @@ impl Plan {
             has_floors: chance.once_in(2),
             is_redis,
             limits: None,
+            topic: None,
         }
     }
 
