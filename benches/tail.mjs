@@ -159,12 +159,16 @@ async function aggregate({ url, counters }) {
 }
 
 // The README's own log, as a newcomer imports it, beside one upsert for each of its lines.
-async function readme({ url, folder }) {
+async function readme({ url, folder, name }) {
   const log = readFileSync(README_LOG);
   const { ms: first } = await timed(() => ask(url, "POST", "/ingest?format=clf&key=path&unique=ip", log));
   const { ms: second } = await timed(() => ask(url, "POST", "/ingest?format=clf&key=path&unique=ip", log));
+  // Without Node's notice that the module is new.
+  const { emitWarning } = process;
+  process.emitWarning = () => {};
   const { DatabaseSync } = await import("node:sqlite");
-  const database = new DatabaseSync(join(folder, "upserts.sqlite"));
+  process.emitWarning = emitWarning;
+  const database = new DatabaseSync(join(folder, `upserts-${name}.sqlite`));
   database.exec("PRAGMA journal_mode = WAL; CREATE TABLE hits (path TEXT PRIMARY KEY, hits INTEGER) WITHOUT ROWID");
   const upsert = database.prepare("INSERT INTO hits VALUES (?, 1) ON CONFLICT DO UPDATE SET hits = hits + 1");
   const { ms: sqlite } = await timed(() => {
@@ -198,38 +202,34 @@ async function billed(folder, variables) {
 }
 
 async function measure(name, folder, { variables, counters, fresh }) {
-  const say = (what) => console.error(`tail: ${name}: ${what}`);
   const options = { variables, nofile: NOFILE };
   const data = join(folder, name);
   let server = await startTally(data, options);
   const found = { name, counters, fresh };
+  const stage = async (what, told, work) => {
+    found[what] = await work();
+    console.error(`tail: ${name}: ${told}: ${JSON.stringify(found[what])}`);
+  };
   const on = () => ({ url: server.urls[0], pid: server.pid, folder: data });
   try {
-    say("the README's log");
-    found.readme = await readme({ ...on(), folder });
-    say(`${fresh} new counters`);
-    found.new = await newCounters({ ...on(), counters: fresh });
-    say(`a log over ${counters} counters`);
-    found.log = await importLog({ ...on(), counters });
-    say("reads");
-    found.reads = await reads({ ...on(), counters });
-    say("the aggregate");
-    found.aggregate = await aggregate({ ...on(), counters });
-    say("increments by Zipf");
-    found.increments = await increments({ ...on(), counters: Math.min(counters, 100_000) });
-    say("bodies of 50,000 events");
-    found.events = await batches(on());
+    await stage("readme", "the README's log", () => readme({ ...on(), folder, name }));
+    await stage("new", `${fresh} new counters`, () => newCounters({ ...on(), counters: fresh }));
+    await stage("log", `a log over ${counters} counters`, () => importLog({ ...on(), counters }));
+    await stage("reads", "reads", () => reads({ ...on(), counters }));
+    await stage("aggregate", "the aggregate", () => aggregate({ ...on(), counters }));
+    await stage("increments", "increments by Zipf", () => increments({ ...on(), counters: Math.min(counters, 100_000) }));
+    await stage("events", "bodies of 50,000 events", () => batches(on()));
     found.peak = memory(server.pid, "VmHWM");
     await server.end();
-    say("the restart");
-    const { ms, value } = await timed(() => startTally(data, options));
-    server = value;
-    found.restart = ms;
+    await stage("restart", "the restart", async () => {
+      const { ms, value } = await timed(() => startTally(data, options));
+      server = value;
+      return ms;
+    });
   } finally {
     await server.end();
   }
-  say("rows and calls");
-  found.billed = await billed(join(folder, `${name}-counted`), variables);
+  await stage("billed", "rows and calls", () => billed(join(folder, `${name}-counted`), variables));
   return found;
 }
 
@@ -276,7 +276,7 @@ async function main() {
   console.error(`tail: seed ${SEED}; ${slownessSentence([slowness(folder)])}`);
   const own = Math.min(COUNTERS, whole("OWN_COUNTERS", 1_000));
   const plans = {
-    tablets: { variables: { TALLY_TABLETS: String(TABLETS) }, counters: COUNTERS, fresh: 50_000 },
+    tablets: { variables: { TALLY_TABLETS: String(TABLETS) }, counters: COUNTERS, fresh: whole("FRESH", 50_000) },
     own: { variables: { TALLY_TABLETS: "" }, counters: own, fresh: own },
   };
   const wanted = process.argv.slice(2);
