@@ -7,6 +7,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { Agent, request } from "node:http";
 import { join } from "node:path";
 import { loadavg } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { startTally } from "./servers.mjs";
 import { BenchError } from "./load.mjs";
@@ -23,6 +24,8 @@ const BODY_BYTES = 24 * 1024 * 1024;
 const CLIENTS = 64;
 const BATCH_EVENTS = 50_000;
 const BATCH_COUNTERS = 1_000;
+// Within it datacenters have pushed what they counted, and tablets have folded their logs.
+const SETTLED_MS = 70_000;
 const README_LOG = join(ROOT, "tests/fixtures/access.log");
 
 const whole = (name, otherwise) => {
@@ -190,9 +193,12 @@ async function billed(folder, variables) {
     const [url] = server.urls;
     const counters = variables.TALLY_TABLETS ? 10_000 : 1_000;
     await ask(url, "POST", "/events", eventsOf(Array.from({ length: counters }, (_, index) => `zipf/${index}`)));
+    // What the new counters have left to do is not of the increments.
+    await sleep(SETTLED_MS);
     const before = await server.counts();
     const draw = zipf(counters, randomFrom(SEED + 3));
     const took = await during(CLIENTS, SECONDS, () => ask(url, "POST", `/counters/zipf%2F${draw()}/increment`));
+    await sleep(SETTLED_MS);
     const after = await server.counts();
     const of = (what) => ((after[what] - before[what]) / took.length) * 1_000;
     return { counters, rows: of("rows"), calls: of("calls") };
