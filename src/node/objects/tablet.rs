@@ -6,11 +6,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::rc::{Rc, Weak};
+use std::task::Poll;
 
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::cell::Core as Tenant;
 use super::cell_rows::CellRows;
@@ -76,8 +79,12 @@ struct Core {
 /// A call of a batch that has begun: its answer, or what is left of it.
 enum Begun {
     Answered(Reply),
-    UnderWay(LocalBoxFuture<'static, Reply>),
+    /// Besides the tenant, if it may write at the end of a turn.
+    UnderWay(LocalBoxFuture<'static, Reply>, Option<Rc<Tenant>>),
 }
+
+/// What is left of a call, and who waits for its answer.
+type Rest = LocalBoxFuture<'static, (Reply, oneshot::Sender<Reply>)>;
 
 impl Shell for Tablet {
     fn start(object: Object, host: Host) -> Self {
@@ -138,6 +145,11 @@ fn writes_before_it_sends(path: &str) -> bool {
     [Flush::PATH, Count::PATH, Ask::PATH, Sum::PATH].contains(&path)
 }
 
+/// Whether a call, also after it has waited, writes nothing before it sends anything but to the outbox, which sends after the turn.
+fn counts_before_it_sends(path: &str) -> bool {
+    [Flush::PATH, Count::PATH].contains(&path)
+}
+
 impl Core {
     /// Refuses while storage cannot be read.
     fn readable(&self) -> Result<(), Fault> {
@@ -196,8 +208,10 @@ impl Core {
             for (number, call) in together.take().into_iter().flatten() {
                 let tenant = self.tenant_of(&call.message).ok();
                 tenants.extend(tenant.clone());
+                let counts = counts_before_it_sends(&call.path);
+                let counting = tenant.clone().filter(|_| counts);
                 if let Some(place) = begun.get_mut(number) {
-                    *place = Some(begin(tenant, call));
+                    *place = Some(begin(tenant, call, counting));
                 }
             }
             Ok(())
@@ -216,25 +230,32 @@ impl Core {
         for (number, call) in apart {
             let tenant = self.tenant_of(&call.message).ok();
             if let Some(place) = begun.get_mut(number) {
-                *place = Some(begin(tenant, call));
+                *place = Some(begin(tenant, call, None));
             }
         }
         Ok(self.answers(begun).await)
     }
 
     /// The answers of calls that have begun. Those that are under way still go on.
-    async fn answers(&self, begun: Vec<Option<Begun>>) -> Vec<Option<Vec<u8>>> {
+    async fn answers(self: &Rc<Self>, begun: Vec<Option<Begun>>) -> Vec<Option<Vec<u8>>> {
         let mut answers = Vec::with_capacity(begun.len());
         let mut waiting = Vec::new();
+        let (mut tenants, counting) = (Vec::new(), FuturesUnordered::<Rest>::new());
         for (number, begun) in begun.into_iter().enumerate() {
             match begun {
                 Some(Begun::Answered(reply)) => answers.push(Some(bytes_of(reply))),
-                Some(Begun::UnderWay(rest)) => {
+                Some(Begun::UnderWay(rest, tenant)) => {
                     let (done, answer) = oneshot::channel();
-                    self.object.wait_until(async move {
-                        // Nobody listens once the batch is answered.
-                        let _ = done.send(rest.await);
-                    });
+                    match tenant {
+                        Some(tenant) => {
+                            tenants.push(tenant);
+                            counting.push(rest.map(|reply| (reply, done)).boxed_local());
+                        }
+                        None => self.object.wait_until(async move {
+                            // Nobody listens once the batch is answered.
+                            let _ = done.send(rest.await);
+                        }),
+                    }
                     waiting.push((number, answer));
                     answers.push(None);
                 }
@@ -243,6 +264,11 @@ impl Core {
         }
         if waiting.is_empty() {
             return answers;
+        }
+        if !counting.is_empty() {
+            let core = self.clone();
+            self.object
+                .wait_until(async move { core.go_on(tenants, counting).await });
         }
         let mut late = self.host.sleep_ms(ANSWERED_WITHIN_MS).shared();
         for (number, answer) in waiting {
@@ -254,6 +280,34 @@ impl Core {
             }
         }
         answers
+    }
+
+    /// Goes on with calls that are under way. Those that one answer of the directory lets go on together are one turn.
+    async fn go_on(&self, tenants: Vec<Rc<Tenant>>, mut calls: FuturesUnordered<Rest>) {
+        poll_fn(|context| {
+            let mut ended = Vec::new();
+            let turned = self.rows.turn(&mut || {
+                while let Poll::Ready(Some(one)) = calls.poll_next_unpin(context) {
+                    ended.push(one);
+                }
+                Ok(())
+            });
+            if turned.is_err() {
+                for tenant in &tenants {
+                    tenant.reload();
+                }
+            }
+            for (reply, done) in ended {
+                let refused = turned.as_ref().err().map(refusal);
+                // Nobody listens once the batch is answered.
+                let _ = done.send(refused.unwrap_or(reply));
+            }
+            match calls.is_empty() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
     }
 
     /// Has the alarm ring to fold the log, if it holds anything.
@@ -307,7 +361,7 @@ impl Core {
 }
 
 /// Begins a call: it goes on until it must wait.
-fn begin(tenant: Option<Rc<Tenant>>, call: BatchedCall) -> Begun {
+fn begin(tenant: Option<Rc<Tenant>>, call: BatchedCall, counting: Option<Rc<Tenant>>) -> Begun {
     let Some(tenant) = tenant else {
         let what = "a call of a batch names no counter".to_owned();
         return Begun::Answered(refusal(&Fault::Broken(what)));
@@ -320,7 +374,7 @@ fn begin(tenant: Option<Rc<Tenant>>, call: BatchedCall) -> Begun {
     let mut rest = async move { tenant.answer_call(arrived).await }.boxed_local();
     match (&mut rest).now_or_never() {
         Some(reply) => Begun::Answered(reply),
-        None => Begun::UnderWay(rest),
+        None => Begun::UnderWay(rest, counting),
     }
 }
 
