@@ -234,7 +234,7 @@ async fn sum_world(
         let to = CellAddress::lead(counter, datacenter);
         async move {
             let datacenter = to.datacenter.clone();
-            let answer = ask_lead(host, Sum { to, question }, notes).await;
+            let answer = ask_lead(host, Sum { to, question }, now_ms, notes).await;
             (datacenter, answer)
         }
     };

@@ -311,13 +311,5 @@ impl ReadCache {
 
 /// About how much memory a view takes.
 fn bytes_of(view: &View) -> usize {
-    let Some((_, sum)) = &view.told else {
-        return 0;
-    };
-    let bytes = sum.parts().map(|part| {
-        let sketches = part.summary.uniques.rest_bytes() + part.summary.window_uniques.rest_bytes();
-        let sketches = sketches + part.summary.samples.len();
-        sketches + 24 * part.summary.points.len() + 64 * part.cells.len()
-    });
-    bytes.sum::<usize>() + sum.uniques.rest_bytes() + sum.window_uniques.rest_bytes() + 256
+    view.told.as_ref().map_or(0, |(_, sum)| sum.bytes())
 }
