@@ -31,7 +31,10 @@ fn the_history_of_a_prefix_is_the_sum_of_the_histories_of_its_counters() {
             let one = get(&world, first, &format!("/counters/a%2F{counter}/{query}"));
             assert_eq!(one["step"], all["step"], "{all}");
             for (index, point) in one["points"].as_array().expect("points").iter().enumerate() {
-                let (start, count) = (point[0].as_i64().unwrap(), point[1].as_i64().unwrap());
+                let (start, count) = (
+                    point[0].as_i64().expect("a number"),
+                    point[1].as_i64().expect("a number"),
+                );
                 sum.resize(sum.len().max(index + 1), (start, 0));
                 assert_eq!(sum[index].0, start);
                 sum[index].1 += count;
@@ -79,7 +82,7 @@ fn sums_and_histories_name_the_partitions_that_are_missing() {
             "{part}"
         );
         assert!(
-            (20..40).contains(&part["counters"].as_u64().unwrap()),
+            (20..40).contains(&part["counters"].as_u64().expect("a number")),
             "{part}"
         );
     }

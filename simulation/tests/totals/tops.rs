@@ -36,9 +36,10 @@ fn sorted(
         .collect();
     all.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(&other.0)));
     let total = all.iter().map(|(_, amount)| amount).sum();
-    let count = u64::try_from(all.len()).unwrap();
+    let count = u64::try_from(all.len()).expect("it is small");
     let rank = |amount: i64| {
-        1 + u64::try_from(all.iter().filter(|(_, other)| *other > amount).count()).unwrap()
+        1 + u64::try_from(all.iter().filter(|(_, other)| *other > amount).count())
+            .expect("it is small")
     };
     let rows = all
         .iter()
@@ -49,7 +50,7 @@ fn sorted(
 }
 
 fn name(number: u64) -> String {
-    let folder = ["a/", "ab/", "b/"][usize::try_from(number % 3).unwrap()];
+    let folder = ["a/", "ab/", "b/"][usize::try_from(number % 3).expect("it is small")];
     format!("{folder}page-{number}")
 }
 
@@ -77,7 +78,7 @@ fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
             let amount = |counter: &Plain| match by {
                 "value" => counter.value,
                 "count" => counter.since(from_ms.unwrap_or(i64::MIN)),
-                _ => i64::try_from(counter.uniques).unwrap(),
+                _ => i64::try_from(counter.uniques).expect("it is small"),
             };
             for prefix in ["", "a"] {
                 let limit = if prefix == "a" { 7 } else { 100 };
@@ -86,8 +87,8 @@ fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
                 let query = format!("prefix={}&by={by}{window}", prefix.replace('/', "%2F"));
                 let top = get(world, client, &format!("/top?{query}&limit={limit}"));
                 let number = |row: &serde_json::Value| match by {
-                    "uniques" => row[by]["estimate"].as_i64().unwrap(),
-                    _ => row[by].as_i64().unwrap(),
+                    "uniques" => row[by]["estimate"].as_i64().expect("a number"),
+                    _ => row[by].as_i64().expect("a number"),
                 };
                 let told: Vec<(u64, String, i64)> = top["rows"]
                     .as_array()
@@ -95,8 +96,8 @@ fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
                     .iter()
                     .map(|row| {
                         (
-                            row["rank"].as_u64().unwrap(),
-                            row["id"].as_str().unwrap().to_owned(),
+                            row["rank"].as_u64().expect("a number"),
+                            row["id"].as_str().expect("a text").to_owned(),
                             number(row),
                         )
                     })
@@ -149,15 +150,15 @@ fn a_top_is_a_sort_of_the_values_of_its_counters() {
             world
                 .run(clients[0].post(&format!("/counters/{id}/increment"), ""))
                 .expect("no fault");
-            let counter = &mut counters[usize::try_from(number).unwrap()];
+            let counter = &mut counters[usize::try_from(number).expect("it is small")];
             (counter.value, counter.counts) = (1, vec![(world.now_ms(), 1)]);
         }
         for round in 0..6 {
             for _ in 0..25 {
                 let number = chance.below(24).min(chance.below(24));
-                let counter = &mut counters[usize::try_from(number).unwrap()];
+                let counter = &mut counters[usize::try_from(number).expect("it is small")];
                 let path = format!("/counters/{}", name(number).replace('/', "%2F"));
-                let amount = i64::try_from(chance.below(20)).unwrap() + 1;
+                let amount = i64::try_from(chance.below(20)).expect("it is small") + 1;
                 let client = &clients[chance.pick(2)];
                 match chance.below(8) {
                     0 => {
@@ -204,7 +205,7 @@ fn a_top_is_a_sort_of_the_values_of_its_counters() {
             );
             // What comes next is of one hour.
             let rest_ms = 3_600_000 - world.now_ms().rem_euclid(3_600_000);
-            world.run_for_ms(u64::try_from(rest_ms).unwrap() + 1_000);
+            world.run_for_ms(u64::try_from(rest_ms).expect("it is small") + 1_000);
         }
     }
 }

@@ -180,11 +180,7 @@ impl GlobalSum {
 
     /// About how much memory it takes.
     pub fn bytes(&self) -> usize {
-        let parts = self
-            .datacenters
-            .iter()
-            .filter_map(|(_, part)| part.as_ref());
-        let bytes = parts.map(|part| {
+        let bytes = self.parts().map(|part| {
             let summary = &part.summary;
             let sketches = summary.uniques.rest_bytes() + summary.window_uniques.rest_bytes();
             sketches + summary.samples.len() + 24 * summary.points.len() + 64 * part.cells.len()
