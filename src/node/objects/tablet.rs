@@ -270,9 +270,10 @@ impl Core {
             self.object
                 .wait_until(async move { core.go_on(tenants, counting).await });
         }
-        let mut late = self.host.sleep_ms(ANSWERED_WITHIN_MS).shared();
+        // A copy for each: once it is over, none may be polled again.
+        let late = self.host.sleep_ms(ANSWERED_WITHIN_MS).shared();
         for (number, answer) in waiting {
-            let answered = futures_util::future::select(answer, &mut late).await;
+            let answered = futures_util::future::select(answer, late.clone()).await;
             if let futures_util::future::Either::Left((Ok(reply), _)) = answered
                 && let Some(place) = answers.get_mut(number)
             {
