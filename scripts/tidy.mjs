@@ -1,4 +1,4 @@
-// The house rules that no compiler checks: which folder may use which, how long a file may be, what
+// The house rules that no compiler checks: which folder may use which, how long a file and a function may be, what
 // must not be called, which versions and dates go together.
 //
 // Invariant: a rule looks at code only. Comments and literals are blanked first, line by line, so a
@@ -7,6 +7,9 @@ import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join, relative } from "node:path";
 
 const LINES_MAX = 400;
+// What ships, and what carries it in tests: a function there fits a screen.
+const OF_SCREENS = /^(src|simulation\/src)\//;
+const FUNCTION_LINES_MAX = 70;
 // Files that may be longer, each with its own limit: path from the root → lines.
 const LONGER = {};
 // Files that measure how long the machine takes: they may look at its clock.
@@ -123,6 +126,20 @@ export function tooLong(path, source) {
   return lines > max ? [`${path}:${max + 1}: ${lines} lines, ${max} at most: split it by subject`] : [];
 }
 
+/** Returns a finding for each function of a formatted Rust file that is longer than a screen. */
+export function longFunctions(path, source) {
+  const lines = codeOnly(source).split("\n").map((line) => line.trimEnd());
+  return lines.flatMap((line, first) => {
+    const [, indent, name] = line.match(/^( *)(?:[a-z]+(?:\([\w: ]+\))? )*fn (\w+)/) ?? [];
+    if (name === undefined) return [];
+    const opens = lines.findIndex((one, at) => at >= first && /[{};]$/.test(one));
+    if (!lines[opens]?.endsWith("{")) return [];
+    const length = lines.indexOf(`${indent}}`, opens) - first + 1;
+    if (length <= FUNCTION_LINES_MAX) return [];
+    return [`${path}:${first + 1}: ${name} has ${length} lines, ${FUNCTION_LINES_MAX} at most: split it by meaning`];
+  });
+}
+
 // Returns the version of a crate in the text of Cargo.lock.
 function locked(lock, name) {
   return lock.match(new RegExp(`name = "${name}"\\nversion = "([^"]+)"`))?.[1];
@@ -163,6 +180,7 @@ export function tidy(root, workerdDate) {
       return [
         ...tooLong(path, source),
         ...(path.endsWith(".rs") ? forbiddenCalls(path, source) : []),
+        ...(path.endsWith(".rs") && OF_SCREENS.test(path) ? longFunctions(path, source) : []),
         ...(path.startsWith("src/") ? layering(path, source) : []),
       ];
     });

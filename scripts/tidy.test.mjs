@@ -1,7 +1,7 @@
 // Each rule of tidy finds what it forbids, at its line, and leaves alone what looks like it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { codeOnly, forbiddenCalls, layering, tooLong, versions } from "./tidy.mjs";
+import { codeOnly, forbiddenCalls, layering, longFunctions, tooLong, versions } from "./tidy.mjs";
 
 test("blanking keeps every line and every column of the code", () => {
   const source = "a // worker::x\nb \"crate::edge \\\" \" c 'x' '\\'' 'life r#\"q\" q\"# /* crate::edge\n */ d";
@@ -75,6 +75,17 @@ test("clocks and SqlCursor::one are forbidden", () => {
 test("400 lines are allowed, 401 are not", () => {
   assert.deepEqual(tooLong("src/x.rs", "x\n".repeat(400)), []);
   assert.equal(tooLong("src/x.rs", "x\n".repeat(401)).length, 1);
+});
+
+test("a function fits a screen, wherever it stands and however it is declared", () => {
+  const lines = (count) => "        x();\n".repeat(count);
+  for (const declared of ["fn f() {", "pub(in super::super) async fn f<T>(\n        x: T,\n    ) -> T {", "pub const fn f() {"]) {
+    const own = declared.split("\n").length + 1;
+    const written = (count) => `impl X {\n    fn g();\n    ${declared}\n${lines(count - own)}    }\n}\n`;
+    assert.deepEqual(longFunctions("src/x.rs", written(70)), [], declared);
+    assert.equal(longFunctions("src/x.rs", written(71)).length, 1, declared);
+  }
+  assert.deepEqual(longFunctions("src/x.rs", `extern "C" {\n    fn f();\n${lines(80)}}\nmod x {\n    const X: [u8; 2] = fn_of();\n}\n`), []);
 });
 
 test("tools must have the versions of their crates, and the dates must agree", () => {

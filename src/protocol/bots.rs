@@ -9,96 +9,103 @@
 
 use super::visitor::USER_AGENT_BYTES_MAX;
 
-/// Returns the words that begin with this lower-case letter.
-const fn words(first: u8) -> &'static [&'static str] {
-    match first {
-        b'a' => &[
-            "adsbot",
-            "ahc/",
-            "aiohttp",
-            "anthropic-ai",
-            "apache-http",
-            "apis-google",
-            "archive.org",
-            "archiver",
-            "axios/",
-        ],
-        b'b' => &["bot", "bingpreview", "bytespider"],
-        b'c' => &["chatgpt-user", "cohere-ai", "crawl", "cubot", "curl/"],
-        b'd' => &["dataprovider", "deadlinkchecker"],
-        b'e' => &["embedly"],
-        b'f' => &[
-            "facebookexternalhit",
-            "feedbin",
-            "feedburner",
-            "feedly",
-            "feedparser",
-            "fetcher",
-        ],
-        b'g' => &[
-            "go-http-client",
-            "google-inspectiontool",
-            "google favicon",
-            "googleother",
-            "gtmetrix",
-            "guzzlehttp",
-        ],
-        b'h' => &[
-            "headless",
-            "http://",
-            "https://",
-            "http_request",
-            "httpclient",
-            "httpie/",
-            "httrack",
-            "httpx",
-        ],
-        b'i' => &["ia_archiver", "insomnia/"],
-        b'j' => &["java/", "jakarta commons"],
-        b'l' => &["libfetch", "libwww", "lighthouse", "lychee", "linkcheck"],
-        b'm' => &[
-            "masscan",
-            "mediapartners-google",
-            "meta-external",
-            "monitoring",
-        ],
-        b'n' => &[
-            "nikto",
-            "node-fetch",
-            "nuclei",
-            "nutch",
-            "nmap scripting",
-            "newsblur",
-        ],
-        b'o' => &["outbrain"],
-        b'p' => &[
-            "pagespeed",
-            "perplexity",
-            "phantomjs",
-            "pingdom",
-            "playwright",
-            "postmanruntime",
-            "proximic",
-            "puppeteer",
-            "python",
-        ],
-        b'q' => &["quora link preview"],
-        b'r' => &["rss reader", "rss/", "ruby"],
-        b's' => &[
-            "scrapy",
-            "scraper",
-            "selenium",
-            "slurp",
-            "spider",
-            "sqlmap",
-            "statuscake",
-        ],
-        b'u' => &["undici", "uptime"],
-        b'v' => &["validator", "vkshare"],
-        b'w' => &["w3c_", "wayback", "wget/", "whatsapp/"],
-        b'z' => &["zgrab"],
-        _ => &[],
-    }
+/// The words, by the lower-case letter that they begin with.
+const WORDS: [&[&str]; 26] = [
+    &[
+        "adsbot",
+        "ahc/",
+        "aiohttp",
+        "anthropic-ai",
+        "apache-http",
+        "apis-google",
+        "archive.org",
+        "archiver",
+        "axios/",
+    ],
+    &["bot", "bingpreview", "bytespider"],
+    &["chatgpt-user", "cohere-ai", "crawl", "cubot", "curl/"],
+    &["dataprovider", "deadlinkchecker"],
+    &["embedly"],
+    &[
+        "facebookexternalhit",
+        "feedbin",
+        "feedburner",
+        "feedly",
+        "feedparser",
+        "fetcher",
+    ],
+    &[
+        "go-http-client",
+        "google-inspectiontool",
+        "google favicon",
+        "googleother",
+        "gtmetrix",
+        "guzzlehttp",
+    ],
+    &[
+        "headless",
+        "http://",
+        "https://",
+        "http_request",
+        "httpclient",
+        "httpie/",
+        "httrack",
+        "httpx",
+    ],
+    &["ia_archiver", "insomnia/"],
+    &["java/", "jakarta commons"],
+    &[],
+    &["libfetch", "libwww", "lighthouse", "lychee", "linkcheck"],
+    &[
+        "masscan",
+        "mediapartners-google",
+        "meta-external",
+        "monitoring",
+    ],
+    &[
+        "nikto",
+        "node-fetch",
+        "nuclei",
+        "nutch",
+        "nmap scripting",
+        "newsblur",
+    ],
+    &["outbrain"],
+    &[
+        "pagespeed",
+        "perplexity",
+        "phantomjs",
+        "pingdom",
+        "playwright",
+        "postmanruntime",
+        "proximic",
+        "puppeteer",
+        "python",
+    ],
+    &["quora link preview"],
+    &["rss reader", "rss/", "ruby"],
+    &[
+        "scrapy",
+        "scraper",
+        "selenium",
+        "slurp",
+        "spider",
+        "sqlmap",
+        "statuscake",
+    ],
+    &[],
+    &["undici", "uptime"],
+    &["validator", "vkshare"],
+    &["w3c_", "wayback", "wget/", "whatsapp/"],
+    &[],
+    &[],
+    &["zgrab"],
+];
+
+/// Returns the words that begin with this letter.
+fn words(first: u8) -> &'static [&'static str] {
+    let letter = first.to_ascii_lowercase().wrapping_sub(b'a');
+    WORDS.get(usize::from(letter)).copied().unwrap_or_default()
 }
 
 /// Returns whether a user agent is a program's. A missing or empty one is: every browser sends one.
@@ -113,10 +120,7 @@ pub fn is_bot(user_agent: &str) -> bool {
             rest.get(..word.len())
                 .is_some_and(|text| text.eq_ignore_ascii_case(word.as_bytes()))
         };
-        match words(first.to_ascii_lowercase())
-            .iter()
-            .find(|word| begins(word))
-        {
+        match words(*first).iter().find(|word| begins(word)) {
             // The phone: what comes after it may still name a program.
             Some(&"cubot") => rest = rest.get("cubot".len()..).unwrap_or_default(),
             Some(_) => return true,

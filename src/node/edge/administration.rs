@@ -11,6 +11,7 @@ use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::core::cluster::root::Root;
 use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::WriteKey;
 use crate::core::sketch::{Uniques, hash};
 use crate::node::shared::metrics;
 use crate::node::shared::{call, call_within};
@@ -133,18 +134,28 @@ async fn operate(
     let Some(OperationKey { key, .. }) = key else {
         return Ok(answer_of(answered));
     };
-    // Whoever repeats this gets the same, and so does whoever repeated it meanwhile.
-    let keep = Keep {
-        counter: id.clone(),
-        key,
-        answer: answered,
-    };
-    let answer = answer_of(call(&context.host, &keep).await?);
+    let kept = keep(context, id, key, answered).await?;
+    let answer = answer_of(kept);
     Ok(if done.is_repeat {
         answer.replayed()
     } else {
         answer
     })
+}
+
+/// Has the root keep the answer to an operation: whoever repeats that gets the same, and so does whoever repeated it meanwhile.
+async fn keep(
+    context: &RequestContext,
+    counter: CounterId,
+    key: WriteKey,
+    answer: Answered,
+) -> Result<Answered, Problem> {
+    let keep = Keep {
+        counter,
+        key,
+        answer,
+    };
+    Ok(call(&context.host, &keep).await?)
 }
 
 fn answer_of(answered: Answered) -> Answer {

@@ -60,9 +60,8 @@ impl Wire {
         }
     }
 
-    /// The policy that stands in the body itself, if any does.
-    fn policy(&self) -> Result<Option<Policy>, Problem> {
-        let is_there = self.limit.is_some()
+    fn has_policy(&self) -> bool {
+        self.limit.is_some()
             || self.window_seconds.is_some()
             || self.algorithm.is_some()
             || self.burst.is_some()
@@ -70,8 +69,12 @@ impl Wire {
             || self.on_error.is_some()
             || self.shadow.is_some()
             || self.precise.is_some()
-            || self.durability.is_some();
-        if !is_there {
+            || self.durability.is_some()
+    }
+
+    /// The policy that stands in the body itself, if any does.
+    fn policy(&self) -> Result<Option<Policy>, Problem> {
+        if !self.has_policy() {
             return Ok(None);
         }
         let needed = |name: &str| {
@@ -82,37 +85,10 @@ impl Wire {
         let Whole(seconds) = self
             .window_seconds
             .ok_or_else(|| needed("window_seconds"))?;
-        let algorithm = choice(
-            "algorithm",
-            self.algorithm.as_deref(),
-            &[
-                ("sliding-window", Algorithm::SlidingWindow),
-                ("fixed-window", Algorithm::FixedWindow),
-                ("token-bucket", Algorithm::TokenBucket),
-            ],
-        )?;
-        let scope = choice(
-            "scope",
-            self.scope.as_deref(),
-            &[("datacenter", Scope::Datacenter), ("global", Scope::Global)],
-        )?;
-        let on_error = choice(
-            "on_error",
-            self.on_error.as_deref(),
-            // A limit of the world holds unless it is said that it need not.
-            match scope {
-                Scope::Datacenter => &[("open", OnError::Open), ("closed", OnError::Closed)],
-                Scope::Global => &[("closed", OnError::Closed), ("open", OnError::Open)],
-            },
-        )?;
-        let durability = choice(
-            "durability",
-            self.durability.as_deref(),
-            &[
-                ("memory", Durability::Memory),
-                ("commit", Durability::Commit),
-            ],
-        )?;
+        let algorithm = choice("algorithm", self.algorithm.as_deref(), ALGORITHMS)?;
+        let scope = choice("scope", self.scope.as_deref(), SCOPES)?;
+        let on_error = choice("on_error", self.on_error.as_deref(), on_errors(scope))?;
+        let durability = choice("durability", self.durability.as_deref(), DURABILITIES)?;
         if self.burst.is_some() && algorithm != Algorithm::TokenBucket {
             let detail = "burst needs the algorithm token-bucket; leave it out";
             return Err(Problem::new(Code::InvalidPolicy, detail));
@@ -131,17 +107,8 @@ impl Wire {
             is_precise: self.precise.unwrap_or(false),
             durability,
         };
-        match policy.check() {
-            Ok(()) => Ok(Some(policy)),
-            Err(PolicyFault { field, min, max }) => {
-                let detail = if max == 0 {
-                    format!("{field} needs the algorithm sliding-window")
-                } else {
-                    format!("{field} must be a whole number from {min} to {max} here")
-                };
-                Err(Problem::new(Code::InvalidPolicy, detail))
-            }
-        }
+        policy.check().map_err(problem_of)?;
+        Ok(Some(policy))
     }
 
     /// The cost, 1 where none is said.
@@ -156,8 +123,42 @@ impl Wire {
     }
 }
 
+fn problem_of(fault: PolicyFault) -> Problem {
+    let PolicyFault { field, min, max } = fault;
+    let detail = if max == 0 {
+        format!("{field} needs the algorithm sliding-window")
+    } else {
+        format!("{field} must be a whole number from {min} to {max} here")
+    };
+    Problem::new(Code::InvalidPolicy, detail)
+}
+
+/// The words of a field, with what they stand for; the first is the default.
+type Words<T> = &'static [(&'static str, T)];
+
+const ALGORITHMS: Words<Algorithm> = &[
+    ("sliding-window", Algorithm::SlidingWindow),
+    ("fixed-window", Algorithm::FixedWindow),
+    ("token-bucket", Algorithm::TokenBucket),
+];
+
+const SCOPES: Words<Scope> = &[("datacenter", Scope::Datacenter), ("global", Scope::Global)];
+
+const DURABILITIES: Words<Durability> = &[
+    ("memory", Durability::Memory),
+    ("commit", Durability::Commit),
+];
+
+/// A limit of the world holds unless it is said that it need not.
+const fn on_errors(scope: Scope) -> Words<OnError> {
+    match scope {
+        Scope::Datacenter => &[("open", OnError::Open), ("closed", OnError::Closed)],
+        Scope::Global => &[("closed", OnError::Closed), ("open", OnError::Open)],
+    }
+}
+
 /// The value of a field that knows some words; the first where it is missing.
-fn choice<T: Copy>(name: &str, sent: Option<&str>, known: &[(&str, T)]) -> Result<T, Problem> {
+fn choice<T: Copy>(name: &str, sent: Option<&str>, known: Words<T>) -> Result<T, Problem> {
     let found = match sent {
         None => known.first(),
         Some(word) => known.iter().find(|(known, _)| *known == word),
