@@ -179,7 +179,7 @@ impl Platform for Guest {
         self.core.options.has_queue
     }
 
-    fn enqueue(&self, messages: Vec<Vec<u8>>) -> Later<Result<(), String>> {
+    fn enqueue(&self, messages: Rc<[Vec<u8>]>) -> Later<Result<(), String>> {
         let guest = self.clone();
         Box::pin(async move {
             let (core, site) = (guest.core.clone(), guest.site());

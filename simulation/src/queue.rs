@@ -66,7 +66,7 @@ impl Core {
     pub(crate) fn enqueue(
         self: &Rc<Self>,
         from: Site,
-        messages: Vec<Vec<u8>>,
+        messages: Rc<[Vec<u8>]>,
         slot: Rc<OneShot<Result<(), String>>>,
     ) {
         let fails = self.chance.once_in(self.faults.get().enqueue_fails_once_in);
@@ -76,7 +76,7 @@ impl Core {
         self.after(there_us, move || {
             core.note(|| format!("enqueue  {} messages, fails: {fails}", messages.len()));
             if is_there {
-                for body in messages {
+                for body in messages.iter().cloned() {
                     core.queue.left.set(core.queue.left.get() + 1);
                     core.requeue(Message { body, attempts: 0 }, 0);
                 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use tally::host::Later;
-use tally::host::http::{Pieces, Request};
+use tally::host::http::{Pieces, Request, headers_taken_along};
 
 use crate::executor::Executor;
 
@@ -116,16 +116,12 @@ impl Incoming {
             true => format!("{ORIGIN}{}", ask.path),
             false => ask.path,
         };
-        let mut text = format!("{}\n{url}", ask.method);
-        for (name, value) in &ask.headers {
-            text.push_str(&format!("\n{name}:{value}"));
-        }
         let is_read = matches!(ask.method.as_str(), "GET" | "HEAD");
         let is_empty = |(name, value): &(String, String)| name == "content-length" && value == "0";
         let has_none = is_read || ask.headers.iter().any(is_empty);
         let parts = ask.parts.filter(|_| !has_none);
-        Self {
-            text,
+        let mut incoming = Self {
+            text: String::new(),
             method: ask.method,
             url,
             headers: ask.headers,
@@ -134,7 +130,18 @@ impl Incoming {
             has_body: parts.is_some(),
             parts: RefCell::new(parts.map(VecDeque::from)),
             executor: executor.clone(),
+        };
+        let mut text = match incoming.has_body {
+            true => "+".to_owned(),
+            false => String::new(),
+        };
+        text.push_str(&format!("\n{}\n{}", incoming.method, incoming.url));
+        for name in headers_taken_along(&incoming.method, &incoming.url) {
+            let value = incoming.header(name);
+            text.push_str(&value.map_or("\n".to_owned(), |value| format!("\n:{value}")));
         }
+        incoming.text = text;
+        incoming
     }
 }
 

@@ -231,7 +231,7 @@ impl Enqueuing for World {
     fn register_enqueuing_edge(&self) {
         self.set_edge(|request, host, _| async move {
             let body = request.whole().await.expect("no fault");
-            let put = host.platform().enqueue(vec![body]).await;
+            let put = host.platform().enqueue(vec![body].into()).await;
             tally::host::http::Response::new(
                 if put.is_ok() { 200 } else { 503 },
                 vec![],

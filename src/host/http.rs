@@ -9,9 +9,46 @@ use super::{Later, Stream};
 /// Headers of one response, in order.
 pub type HeaderList = Vec<(&'static str, String)>;
 
+const LENGTH: &str = "content-length";
+
+/// Headers that are taken along where there may be a body, in this order.
+pub const OF_WRITES: [&str; 6] = [
+    LENGTH,
+    "authorization",
+    "origin",
+    "sec-fetch-site",
+    "idempotency-key",
+    "if-match",
+];
+
+/// Those of them that calls about rate limits look at.
+pub const OF_LIMITS: [&str; 4] = [LENGTH, "authorization", "origin", "sec-fetch-site"];
+
+/// What the URL of such a call holds. Others may hold it too, and ask for each header that is missing then.
+pub const LIMITS: &str = "/limits/";
+
+/// Those that are taken along where there is no body.
+pub const OF_READS: [&str; 5] = [
+    "authorization",
+    "origin",
+    "sec-fetch-site",
+    "if-none-match",
+    "accept",
+];
+
+/// Headers that a request of this method and URL is taken apart with: others are asked for one by one.
+pub fn headers_taken_along(method: &str, url: &str) -> &'static [&'static str] {
+    match method {
+        "GET" | "HEAD" => &OF_READS,
+        _ if url.contains(LIMITS) => &OF_LIMITS,
+        _ => &OF_WRITES,
+    }
+}
+
 /// A client's request, as the platform has it.
 pub trait Request {
-    /// All that is known of it without asking further, which tells it from any other.
+    /// All that is known of it without asking further, which tells it from any other in that: a line each for `+` where there is a
+    /// body, the method, the URL, and [`headers_taken_along`], `:` before those that are there.
     fn text(&self) -> &str;
 
     /// The method, upper case.

@@ -125,7 +125,7 @@ pub trait Platform {
     fn has_queue(&self) -> bool;
 
     /// Puts messages into the deployment's queue, all or none; after a failure it is unknown whether they are there.
-    fn enqueue(&self, messages: Vec<Vec<u8>>) -> Later<Result<(), String>>;
+    fn enqueue(&self, messages: Rc<[Vec<u8>]>) -> Later<Result<(), String>>;
 
     /// A file by its name; `None` where there is no such file.
     ///

@@ -127,7 +127,7 @@ impl Platform for Platform1 {
         false
     }
 
-    fn enqueue(&self, _: Vec<Vec<u8>>) -> Later<Result<(), String>> {
+    fn enqueue(&self, _: Rc<[Vec<u8>]>) -> Later<Result<(), String>> {
         unreachable!("there is no queue")
     }
 

@@ -18,7 +18,7 @@ use leads::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally::core::counter::cell::Cell;
+use tally::core::counter::cell::{Cell, NumberedWrites};
 use tally::core::counter::flush::Changes;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::{
@@ -69,20 +69,39 @@ impl Shell {
     fn count(&mut self, writes: &[Keyed], moves: Option<u32>, now_ms: i64) -> Vec<KeyedOutcome> {
         let mut changes = Changes::default();
         let known = |lane| self.rows.numbers(lane);
-        let outcomes = (self.cell).apply_numbered(writes, moves, now_ms, &known, &mut changes);
+        let numbered = NumberedWrites {
+            writes,
+            moves,
+            now_ms,
+            known: &known,
+        };
+        let outcomes = (self.cell).apply_numbered(&numbered, &mut changes);
         self.rows.write(&self.cell, &changes, now_ms / 1_000);
         outcomes.expect("it has a grant")
     }
 
     fn strike(&mut self, write: &Keyed, moves: u32) -> KeyedOutcome {
+        let home = Datacenter::parse("IAD").expect("a datacenter");
+        self.strike_all(std::slice::from_ref(write), Some(moves), &home)[0]
+    }
+
+    fn strike_all(
+        &mut self,
+        writes: &[Keyed],
+        moves: Option<u32>,
+        home: &Datacenter,
+    ) -> Vec<KeyedOutcome> {
         let mut changes = Changes::default();
         let known = |lane| self.rows.numbers(lane);
-        let only = std::slice::from_ref(write);
-        let home = Datacenter::parse("IAD").expect("a datacenter");
-        let moves = Some(moves);
-        let struck = (self.cell).strike_numbered(only, moves, &home, NOW_MS, &known, &mut changes);
+        let numbered = NumberedWrites {
+            writes,
+            moves,
+            now_ms: NOW_MS,
+            known: &known,
+        };
+        let struck = (self.cell).strike_numbered(&numbered, home, &mut changes);
         self.rows.write(&self.cell, &changes, NOW_MS / 1_000);
-        struck[0]
+        struck
     }
 
     fn restart(&mut self) {
@@ -261,7 +280,14 @@ fn an_unborn_cell_keeps_what_it_struck_out() {
     let mut changes = Changes::default();
     let none = |_| Numbers::default();
     let home = Datacenter::local();
-    cell.strike_numbered(&[write(key, 5)], None, &home, NOW_MS, &none, &mut changes);
+    let writes = &[write(key, 5)];
+    let numbered = NumberedWrites {
+        writes,
+        moves: None,
+        now_ms: NOW_MS,
+        known: &none,
+    };
+    cell.strike_numbered(&numbered, &home, &mut changes);
     assert!(!cell.is_blank());
 }
 

@@ -34,14 +34,14 @@ export const MUTATIONS = [
   [
     "a numbered write is counted without its number",
     "src/core/counter/cell/numbered.rs",
-    "                        numbers.put(number, Decided::Counted);\n",
-    "                        numbers.put(number + 1_000, Decided::Counted);\n",
+    "                numbers.put(number, decided);\n",
+    "                numbers.put(number + 1_000 * u64::from(decided == Decided::Counted), decided);\n",
   ],
   [
     "a numbered write is struck out without its number",
     "src/core/counter/cell/numbered.rs",
-    "                    numbers.put(number, moves.map_or_else(sent, Decided::Struck));\n",
-    "                    numbers.put(number + 1_000, moves.map_or_else(sent, Decided::Struck));\n",
+    "                numbers.put(number, decided);\n",
+    "                numbers.put(number + 1_000 * u64::from(decided != Decided::Counted), decided);\n",
   ],
   [
     "a number that one lead was told to count is given to the next home, though that has not struck it out",

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use tally::core::counter::cell::{Cell, KnownNumbers, recall};
+use tally::core::counter::cell::{Cell, KnownNumbers, NumberedWrites, recall};
 use tally::core::counter::flush::{Changes, Refusal};
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::ledger::{Kept, Keyed, KeyedOutcome, Keys, WriteKey};
@@ -80,7 +80,14 @@ impl Core {
             at_ms = now_ms;
             let applied = match keys {
                 Keys::Numbered => {
-                    state.apply_numbered(writes, moves, now_ms, known.numbers, changes)
+                    let known = known.numbers;
+                    let numbered = NumberedWrites {
+                        writes,
+                        moves,
+                        now_ms,
+                        known,
+                    };
+                    state.apply_numbered(&numbered, changes)
                 }
                 _ => state.apply_keyed(writes, moves, limits, now_ms, known.record, changes),
             };
@@ -126,7 +133,14 @@ impl Core {
         let outcomes = self.by_ledger(keys, |state, now_ms, known, changes| {
             Ok(match keys {
                 Keys::Numbered => {
-                    state.strike_numbered(writes, moves, &home, now_ms, known.numbers, changes)
+                    let known = known.numbers;
+                    let numbered = NumberedWrites {
+                        writes,
+                        moves,
+                        now_ms,
+                        known,
+                    };
+                    state.strike_numbered(&numbered, &home, changes)
                 }
                 _ => state.strike(writes, moves, limits, now_ms, known.record, changes),
             })

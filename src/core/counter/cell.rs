@@ -30,7 +30,7 @@ mod samples;
 mod shards;
 
 pub use keyed::recall;
-pub use numbered::KnownNumbers;
+pub use numbered::{KnownNumbers, NumberedWrites};
 
 /// How far a write's stamp may lie from the cell's clock before it is moved to the nearer end.
 pub const STAMP_CLAMP_SECONDS: i64 = 5;

@@ -122,7 +122,7 @@ impl Platform for Workers {
         queue::bound(&self.0).is_some()
     }
 
-    fn enqueue(&self, messages: Vec<Vec<u8>>) -> Later<Result<(), String>> {
+    fn enqueue(&self, messages: Rc<[Vec<u8>]>) -> Later<Result<(), String>> {
         let bound = queue::bound(&self.0);
         Box::pin(async move {
             let bound = bound.ok_or("no queue is bound")?;

@@ -13,37 +13,12 @@ use worker::wasm_bindgen_futures::JsFuture;
 use worker::web_sys::{self, ReadableStream};
 
 use crate::host::Later;
-use crate::host::http::{Pieces, Request};
-
-/// Headers that are taken along where there may be a body, in the order in which [`take_apart`] writes them.
-const OF_WRITES: [&str; 6] = [
-    LENGTH,
-    "authorization",
-    "origin",
-    "sec-fetch-site",
-    "idempotency-key",
-    "if-match",
-];
-
-/// Those of them that calls about rate limits look at.
-const OF_LIMITS: [&str; 4] = [LENGTH, "authorization", "origin", "sec-fetch-site"];
-
-/// What the URL of such a call holds. Others may hold it too, and ask for each header that is missing then.
-const LIMITS: &str = "/limits/";
-
-/// Those that are taken along where there is none.
-const OF_READS: [&str; 5] = [
-    "authorization",
-    "origin",
-    "sec-fetch-site",
-    "if-none-match",
-    "accept",
-];
+use crate::host::http::{
+    LIMITS, OF_LIMITS, OF_READS, OF_WRITES, Pieces, Request, headers_taken_along,
+};
 
 /// Lines of what is taken apart: the body's, method, URL, and a header each.
 const LINES_MAX: usize = 3 + OF_WRITES.len();
-
-const LENGTH: &str = "content-length";
 
 // One line each: whether there is a body, the method, the URL, and the headers of these names, `:` before those that are
 // there. None of them can hold the end of a line (RFC 9110, 5.5). A body that says how long it is needs no look: that
@@ -138,11 +113,7 @@ impl Incoming {
             begins,
             taken: &OF_WRITES,
         };
-        incoming.taken = match incoming.method() {
-            "GET" | "HEAD" => &OF_READS,
-            _ if incoming.url().contains(LIMITS) => &OF_LIMITS,
-            _ => &OF_WRITES,
-        };
+        incoming.taken = headers_taken_along(incoming.method(), incoming.url());
         incoming
     }
 

@@ -5,6 +5,7 @@
 //! counter knows of the session, see [`crate::core::counter::sessions`], that a message is of.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use super::request_context::RequestContext;
 use crate::core::cluster::lease::{Held, Look};
@@ -121,7 +122,7 @@ pub fn name(host: &Host, event: &mut Sent) {
 /// `Unavailable`, after which it is unknown whether the queue has it.
 pub async fn send(host: &Host, messages: Vec<Sent>) -> Result<(), Fault> {
     let batch = messages.iter().cloned().map(Message::write);
-    let batch: Vec<Vec<u8>> = batch.collect::<Result<_, Fault>>()?;
+    let batch: Rc<[Vec<u8>]> = batch.collect::<Result<_, Fault>>()?;
     for milliseconds in ATTEMPTS_MS {
         let attempt = host.platform().enqueue(batch.clone());
         if let Some(Ok(())) = host.within_ms(milliseconds, attempt).await {

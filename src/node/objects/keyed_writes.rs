@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::cell::{Core, GRANT_TRIES};
-use crate::core::counter::cell::{Cell, KnownNumbers, recall};
+use crate::core::counter::cell::{Cell, KnownNumbers, NumberedWrites, recall};
 use crate::core::counter::flush::{Changes, Refusal};
 use crate::core::counter::id::Datacenter;
 use crate::core::counter::ledger::{
@@ -119,10 +119,11 @@ impl Core {
         let Count { writes, moves, .. } = count;
         let limits = self.limits_of(count.keys);
         let (outcomes, changes) = self.decide(now_ms, count.keys, |state, known, changes| {
-            let (record, numbers) = (known.record, known.numbers);
             let applied = match count.keys {
-                Keys::Numbered => state.apply_numbered(writes, *moves, now_ms, numbers, changes),
-                _ => state.apply_keyed(writes, *moves, limits, now_ms, record, changes),
+                Keys::Numbered => {
+                    state.apply_numbered(&numbered(count, now_ms, known.numbers), changes)
+                }
+                _ => state.apply_keyed(writes, *moves, limits, now_ms, known.record, changes),
             };
             applied.map_err(Fault::Refused)
         })?;
@@ -144,12 +145,11 @@ impl Core {
         let Count { writes, moves, .. } = count;
         let limits = self.limits_of(count.keys);
         let (outcomes, _) = self.decide(now_ms, count.keys, |state, known, changes| {
-            let (record, numbers) = (known.record, known.numbers);
             Ok(match count.keys {
                 Keys::Numbered => {
-                    state.strike_numbered(writes, *moves, &home, now_ms, numbers, changes)
+                    state.strike_numbered(&numbered(count, now_ms, known.numbers), &home, changes)
                 }
-                _ => state.strike(writes, *moves, limits, now_ms, record, changes),
+                _ => state.strike(writes, *moves, limits, now_ms, known.record, changes),
             })
         })?;
         Ok(Counted {
@@ -294,5 +294,14 @@ impl Core {
         if let Some(due_ms) = due_ms {
             self.arm_at(due_ms);
         }
+    }
+}
+
+fn numbered<'a>(count: &'a Count, now_ms: i64, known: KnownNumbers<'a>) -> NumberedWrites<'a> {
+    NumberedWrites {
+        writes: &count.writes,
+        moves: count.moves,
+        now_ms,
+        known,
     }
 }

@@ -65,18 +65,7 @@ impl Leads {
                 let outcomes = if place == home {
                     shell.count(writes, *moves, NOW_MS)
                 } else {
-                    let known = |lane| shell.rows.numbers(lane);
-                    let home = lead(home);
-                    let struck = (shell.cell).strike_numbered(
-                        writes,
-                        *moves,
-                        &home,
-                        NOW_MS,
-                        &known,
-                        &mut changes,
-                    );
-                    shell.rows.write(&shell.cell, &changes, NOW_MS / 1_000);
-                    struck
+                    shell.strike_all(writes, *moves, &lead(home))
                 };
                 for (write, outcome) in writes.iter().zip(&outcomes) {
                     if matches!(outcome, KeyedOutcome::Counted(_)) {

@@ -10,6 +10,70 @@ use crate::core::counter::numbers::{Decided, Numbers, Place, is_over, lane_and_n
 /// Looks up in storage what was decided of a lane.
 pub type KnownNumbers<'a> = &'a dyn Fn(WriteKey) -> Numbers;
 
+/// Numbered writes that are decided together.
+pub struct NumberedWrites<'a> {
+    /// The writes.
+    pub writes: &'a [Keyed],
+    /// How often their claims have moved; `None` where they are asked for here first.
+    pub moves: Option<u32>,
+    /// The time, unix milliseconds.
+    pub now_ms: i64,
+    /// What was decided of their lanes.
+    pub known: KnownNumbers<'a>,
+}
+
+impl NumberedWrites<'_> {
+    /// The outcome of each: where it has not been decided, what `decide` says, which is noted; or what it answers instead.
+    fn outcomes(
+        &self,
+        changes: &mut Changes,
+        mut decide: impl FnMut(&Keyed, &mut Changes) -> Result<(Decided, KeyedOutcome), KeyedOutcome>,
+    ) -> Vec<KeyedOutcome> {
+        let outcome = |write: &Keyed| {
+            let undecided = self.undecided(write, changes);
+            undecided.and_then(|(lane, number, mut numbers)| {
+                let (decided, outcome) = decide(write, changes)?;
+                numbers.put(number, decided);
+                changes.numbers.insert(lane, numbers);
+                Ok(outcome)
+            })
+        };
+        let outcomes = self.writes.iter().map(outcome);
+        outcomes
+            .map(|outcome| outcome.unwrap_or_else(|answer| answer))
+            .collect()
+    }
+
+    /// The lane and number of a write that is to be decided, with what is known of the lane.
+    ///
+    /// # Errors
+    /// What is answered to it where it has been decided, or cannot be.
+    fn undecided(
+        &self,
+        write: &Keyed,
+        changes: &Changes,
+    ) -> Result<(WriteKey, u64, Numbers), KeyedOutcome> {
+        if is_over(write.key, self.now_ms) {
+            return Err(KeyedOutcome::Expired);
+        }
+        let (lane, number) = lane_and_number(write.key);
+        let pending = changes.numbers.get(&lane).cloned();
+        let moves = self.moves;
+        let numbers = pending.unwrap_or_else(|| (self.known)(lane));
+        match numbers.get(number) {
+            Some(Decided::Counted) => Err(KeyedOutcome::CountedBefore),
+            Some(Decided::Struck(struck)) if moves.unwrap_or(0) <= struck => {
+                Err(KeyedOutcome::Struck)
+            }
+            Some(Decided::Sent((to, sent))) if to.is_some() || moves != Some(sent) => {
+                Err(KeyedOutcome::Struck)
+            }
+            _ if !numbers.has_room() => Err(KeyedOutcome::Full),
+            _ => Ok((lane, number, numbers)),
+        }
+    }
+}
+
 impl Cell {
     /// Counts numbered writes, as [`Cell::apply_keyed`] counts others.
     ///
@@ -17,58 +81,34 @@ impl Cell {
     /// As there.
     pub fn apply_numbered(
         &mut self,
-        writes: &[Keyed],
-        moves: Option<u32>,
-        now_ms: i64,
-        known: KnownNumbers<'_>,
+        numbered: &NumberedWrites<'_>,
         changes: &mut Changes,
     ) -> Result<Vec<KeyedOutcome>, Refusal> {
-        self.is_granted(writes, now_ms)?;
-        let mut outcomes = Vec::with_capacity(writes.len());
-        for write in writes {
-            let outcome = match decided(write, moves, now_ms, known, changes) {
-                Err(answer) => answer,
-                Ok((lane, number, mut numbers)) => match self.check(write) {
-                    Err(refused) => refused,
-                    Ok(elsewhere) => {
-                        numbers.put(number, Decided::Counted);
-                        changes.numbers.insert(lane, numbers);
-                        KeyedOutcome::Counted(self.add_keyed(write, elsewhere, now_ms, changes))
-                    }
-                },
-            };
-            outcomes.push(outcome);
-        }
-        Ok(outcomes)
+        let now_ms = numbered.now_ms;
+        self.is_granted(numbered.writes, now_ms)?;
+        Ok(numbered.outcomes(changes, |write, changes| {
+            let elsewhere = self.check(write)?;
+            let counted = self.add_keyed(write, elsewhere, now_ms, changes);
+            Ok((Decided::Counted, KeyedOutcome::Counted(counted)))
+        }))
     }
 
     /// Strikes numbered writes out, as [`Cell::strike`] does others. One that is asked for here first goes home.
     pub fn strike_numbered(
         &mut self,
-        writes: &[Keyed],
-        moves: Option<u32>,
+        numbered: &NumberedWrites<'_>,
         home: &Datacenter,
-        now_ms: i64,
-        known: KnownNumbers<'_>,
         changes: &mut Changes,
     ) -> Vec<KeyedOutcome> {
-        let mut outcomes = Vec::with_capacity(writes.len());
-        for write in writes {
-            outcomes.push(match decided(write, moves, now_ms, known, changes) {
-                Err(answer) => answer,
-                Ok(_) if self.generation().is_some() && self.is_before(write) => {
-                    KeyedOutcome::NotWhole
-                }
-                Ok((lane, number, mut numbers)) => {
-                    let sent = || Decided::Sent((Some(home.clone()), 1));
-                    numbers.put(number, moves.map_or_else(sent, Decided::Struck));
-                    changes.numbers.insert(lane, numbers);
-                    self.has_numbers = true;
-                    KeyedOutcome::Struck
-                }
-            });
-        }
-        outcomes
+        numbered.outcomes(changes, |write, _| {
+            if self.generation().is_some() && self.is_before(write) {
+                return Err(KeyedOutcome::NotWhole);
+            }
+            self.has_numbers = true;
+            let sent = || Decided::Sent((Some(home.clone()), 1));
+            let struck = numbered.moves.map_or_else(sent, Decided::Struck);
+            Ok((struck, KeyedOutcome::Struck))
+        })
     }
 
     /// Says where numbered writes are counted that were asked for here first. What `struck_at` was told to count, and has
@@ -101,33 +141,5 @@ impl Cell {
             Some(place)
         });
         places.collect()
-    }
-}
-
-/// The lane and number of a write that is to be decided, with what is known of the lane.
-///
-/// # Errors
-/// What is answered to it where it has been decided, or cannot be.
-fn decided(
-    write: &Keyed,
-    moves: Option<u32>,
-    now_ms: i64,
-    known: KnownNumbers<'_>,
-    changes: &Changes,
-) -> Result<(WriteKey, u64, Numbers), KeyedOutcome> {
-    if is_over(write.key, now_ms) {
-        return Err(KeyedOutcome::Expired);
-    }
-    let (lane, number) = lane_and_number(write.key);
-    let pending = changes.numbers.get(&lane).cloned();
-    let numbers = pending.unwrap_or_else(|| known(lane));
-    match numbers.get(number) {
-        Some(Decided::Counted) => Err(KeyedOutcome::CountedBefore),
-        Some(Decided::Struck(struck)) if moves.unwrap_or(0) <= struck => Err(KeyedOutcome::Struck),
-        Some(Decided::Sent((to, sent))) if to.is_some() || moves != Some(sent) => {
-            Err(KeyedOutcome::Struck)
-        }
-        _ if !numbers.has_room() => Err(KeyedOutcome::Full),
-        _ => Ok((lane, number, numbers)),
     }
 }
