@@ -237,7 +237,8 @@ fn what_was_taken_and_what_comes_later_are_the_whole_and_lines_go_on() {
         gathered.fail(&problem, gather.report());
     }
     let (second, report) = gather.finish();
-    let told = |sums: &[(CounterId, Gathered)]| -> Vec<(String, u128, Vec<(u64, u64)>)> {
+    type Told = Vec<(String, u128, Vec<(u64, u64)>)>;
+    let told = |sums: &[(CounterId, Gathered)]| -> Told {
         let sums = sums.iter();
         sums.map(|(id, sum)| {
             (

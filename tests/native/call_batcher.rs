@@ -1,16 +1,12 @@
 //! Many calls of one request: each gets its own answer, or is unavailable; batches, and how many are under way, are bounded.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::future::{Future, pending, poll_fn};
-use std::pin::pin;
-use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 use tally::core::cluster::root::Root;
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::merge::Question;
-use tally::host::{File, Host, Later, Level, Memory, Platform, Stream, Target};
+use tally::host::Target;
 use tally::node::shared::call_batcher::{
     ALONE_AT_ONCE, BATCHES_AT_ONCE, REPEATED_ALONE_MAX, call_many,
 };
@@ -20,149 +16,7 @@ use tally::protocol::messages::{
 };
 use tally::protocol::names::{CellAddress, DIRECTORY_PARTITIONS, Placement};
 
-/// What becomes of a message: what it is answered, or nothing for ever.
-type Answers = Box<dyn Fn(&Target, &str, &[u8]) -> Option<Result<Vec<u8>, String>>>;
-
-/// What a message was: to whom, which, and of how many calls.
-type SentMessage = (String, String, usize);
-
-/// A platform whose timers ring once nothing else can happen.
-struct Fake {
-    tablets: Option<&'static str>,
-    now_ms: Cell<i64>,
-    sent: RefCell<Vec<SentMessage>>,
-    under_way: Cell<usize>,
-    most: Cell<usize>,
-    answers: Answers,
-}
-
-/// Ends once everything else had its turn.
-async fn after_others() {
-    let mut turns = 3;
-    poll_fn(|context| {
-        turns -= 1;
-        context.waker().wake_by_ref();
-        if turns == 0 {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
-}
-
-struct Platform1(Rc<Fake>);
-
-impl Platform for Platform1 {
-    fn now_ms(&self) -> i64 {
-        self.0.now_ms.get()
-    }
-
-    fn random(&self) -> u64 {
-        4
-    }
-
-    fn sleep(&self, milliseconds: u64) -> Later<()> {
-        let fake = self.0.clone();
-        let until_ms = fake.now_ms.get() + i64::try_from(milliseconds).expect("small");
-        Box::pin(async move {
-            // Long after what answers at once.
-            for _ in 0..4 {
-                after_others().await;
-            }
-            fake.now_ms.set(fake.now_ms.get().max(until_ms));
-        })
-    }
-
-    fn setting(&self, name: &str) -> Option<String> {
-        (name == "TALLY_TABLETS").then_some(self.0.tablets?.to_owned())
-    }
-
-    fn send(
-        &self,
-        to: Target,
-        path: &'static str,
-        message: Vec<u8>,
-    ) -> Later<Result<Vec<u8>, String>> {
-        let fake = self.0.clone();
-        let name = match &to {
-            Target::Object(Placement { name, .. }) => name.clone(),
-            Target::Aggregator => "aggregator".to_owned(),
-        };
-        let calls = match path == Batch::PATH {
-            true => decode::<Batch>(&message).expect("a batch").calls.len(),
-            false => 1,
-        };
-        assert!(calls <= CALLS_MAX);
-        assert!(
-            message.len() <= BYTES_MAX + 100 || calls == 1,
-            "{}",
-            message.len()
-        );
-        fake.sent.borrow_mut().push((name, path.to_owned(), calls));
-        Box::pin(async move {
-            fake.under_way.set(fake.under_way.get() + 1);
-            fake.most.set(fake.most.get().max(fake.under_way.get()));
-            after_others().await;
-            let answer = (fake.answers)(&to, path, &message);
-            fake.under_way.set(fake.under_way.get() - 1);
-            match answer {
-                Some(answer) => answer,
-                None => pending().await,
-            }
-        })
-    }
-
-    fn open(
-        &self,
-        _: Placement,
-        _: &'static str,
-        _: Vec<u8>,
-        _: Option<String>,
-    ) -> Later<Result<Stream, String>> {
-        unreachable!("nobody opens streams here")
-    }
-
-    fn has_queue(&self) -> bool {
-        false
-    }
-
-    fn enqueue(&self, _: Rc<[Vec<u8>]>) -> Later<Result<(), String>> {
-        unreachable!("there is no queue")
-    }
-
-    fn file(&self, _: &str) -> Result<Option<File>, String> {
-        Ok(None)
-    }
-
-    fn log(&self, _: Level, _: &str) {}
-}
-
-fn fake(tablets: Option<&'static str>, answers: Answers) -> (Rc<Fake>, Host) {
-    let fake = Rc::new(Fake {
-        tablets,
-        now_ms: Cell::new(1_000),
-        sent: RefCell::default(),
-        under_way: Cell::default(),
-        most: Cell::default(),
-        answers,
-    });
-    let host = Host::new(Rc::new(Platform1(fake.clone())), Rc::new(Memory::default()));
-    (fake, host)
-}
-
-fn run<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    for _ in 0..100_000 {
-        if let Poll::Ready(done) = future
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-        {
-            return done;
-        }
-    }
-    panic!("it never ends");
-}
+use crate::common::fake_platform::{Answers, Fake, fake, run};
 
 fn id(number: usize) -> CounterId {
     CounterId::parse(format!("counter-{number}")).expect("an id")
@@ -202,8 +56,10 @@ fn answer_one(path: &str, message: &[u8]) -> Vec<u8> {
     }
     assert_eq!(path, Sum::PATH);
     let asked: Sum = decode(message).expect("a message");
-    let mut answer = DatacenterSum::default();
-    answer.missing = asked.to.counter.as_str().as_bytes().to_vec();
+    let answer = DatacenterSum {
+        missing: asked.to.counter.as_str().as_bytes().to_vec(),
+        ..DatacenterSum::default()
+    };
     encode(&Ok::<_, Fault>(answer)).expect("bytes")
 }
 
@@ -360,7 +216,8 @@ fn what_is_under_way_is_asked_for_again_alone_or_where_it_is_many_together() {
 
 #[test]
 fn a_batch_that_is_lost_refused_or_cut_is_unavailable_for_each_of_its_calls_and_for_no_other() {
-    let ways: [fn() -> Option<Result<Vec<u8>, String>>; 4] = [
+    type Way = fn() -> Option<Result<Vec<u8>, String>>;
+    let ways: [Way; 4] = [
         || None,
         || Some(Err("gone".to_owned())),
         || Some(Ok(b"an error page".to_vec())),

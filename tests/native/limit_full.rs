@@ -7,10 +7,10 @@ use std::collections::HashMap;
 
 use tally::core::counter::memory::{LIMITERS_BYTES_MAX, Memory, Share};
 use tally::core::limit::holders::{HELD_BYTES, HOLDERS_MAX, Holders};
-use tally::core::limit::lease::{Admission, LeaseId, Request};
+use tally::core::limit::lease::Admission;
 use tally::core::limit::owner::Owner;
 use tally::core::limit::policy::{OnError, Policy, Scope};
-use tally::core::limit::table::{BYTES_MAX, Check, Full, KEYS_MAX, LEASES_BYTES_MIN, Table};
+use tally::core::limit::table::{BYTES_MAX, Check, Full, KEYS_MAX, Table};
 
 use checks::{check, left};
 use limits::{BEGIN_MS, Chance, precise};
@@ -294,61 +294,6 @@ fn keys_that_grow_are_bounded_and_judged_all_the_same() {
     assert!(bytes > LIMITERS_BYTES_MAX / 16 - 400_000, "{bytes}");
     assert!(bytes < LIMITERS_BYTES_MAX / 16 + 40_000, "{bytes}");
     assert_eq!(left(&table, &policy, "7", BEGIN_MS + 300), 700);
-}
-
-#[test]
-fn lists_of_leases_are_bounded_by_their_bytes_and_keys_leave_room_for_some() {
-    let policy = Policy {
-        scope: Scope::Global,
-        ..Policy::sliding(1_000, 60)
-    };
-    // Each lender gets an even part of the memory; the keys of one have filled it before.
-    for keys_first in [0, 5_000_u32] {
-        let memory = Memory::default();
-        let mut others = memory.share();
-        others.hold(LIMITERS_BYTES_MAX);
-        let mut table = Table::in_memory().sharing(memory.share());
-        for number in 0..keys_first {
-            let key = format!("first {number}");
-            let _ = table.check(&check(&policy, &key, 1), BEGIN_MS);
-        }
-        let mut ask = |key: usize, holder: usize, sequence: u64| {
-            let request = Request {
-                lease: LeaseId {
-                    holder: format!("{holder:0>500}"),
-                    incarnation: 1,
-                    number: 1,
-                },
-                sequence,
-                spent: 0,
-                recent: Vec::new(),
-                returned: 0,
-                refunded: 0,
-                known_granted: 0,
-                want: 1,
-                need: 1,
-                waiting: 1,
-            };
-            let key = format!("lent {key}");
-            let answer = table.ask(&check(&policy, &key, 1), &request, BEGIN_MS);
-            (answer, table.size().bytes)
-        };
-        let before = ask(0, 0, 1).1;
-        let (mut began, mut bytes) = (1, before);
-        for key in 1..100 {
-            for holder in 0..50 {
-                let (answer, now) = ask(key, holder, 1);
-                assert!(answer.granted > 0 || answer.retry_after_ms > 0);
-                began += usize::from(answer.granted > 0);
-                bytes = now;
-            }
-        }
-        assert!(began > 700, "{began} leases after {keys_first} keys");
-        let most = LIMITERS_BYTES_MAX / 16 + LEASES_BYTES_MIN + 60_000;
-        assert!(bytes < most, "{bytes} bytes, not {most}, of {began} leases");
-        // Those that began go on.
-        assert_eq!(ask(0, 0, 2).0.granted, 1);
-    }
 }
 
 #[test]

@@ -76,6 +76,7 @@ mod limit_change;
 mod limit_full;
 mod limit_laws;
 mod limit_lease;
+mod limit_lease_bytes;
 mod limit_lent;
 mod limit_log;
 mod limit_meter;

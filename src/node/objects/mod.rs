@@ -33,7 +33,7 @@
 //! | [`hub`], [`live_streams`] | holds the streams of watchers, and how each is reached |
 //! | [`live_reader`] | reads what is watched, once for all |
 //! | [`readable`] | refusing what comes while storage cannot be read |
-//! | [`tablet`], [`tablet_rows`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
+//! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
 //! | [`outbox`] | joins what tenants send to the directory |
 //! | [`store`] | SQL, and the schema's version |
 
@@ -89,6 +89,7 @@ mod sender_sessions;
 mod store;
 mod tablet;
 mod tablet_alarms;
+mod tablet_fold;
 mod tablet_rows;
 mod watcher;
 

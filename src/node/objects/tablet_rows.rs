@@ -33,9 +33,6 @@ const LOG_BYTES_MAX: usize = 1 << 20;
 /// The most bytes of one row of the log: a row of storage holds 2 MB.
 const LOG_ROW_BYTES_MAX: usize = 1 << 20;
 
-/// Rows of the table that one statement writes: it may bind 100 values.
-const ROWS_AT_ONCE: usize = 33;
-
 /// Kind of a cell's alarm.
 pub(super) const ALARM: u8 = 201;
 
@@ -43,7 +40,7 @@ pub(super) const ALARM: u8 = 201;
 pub(super) type Found = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A row: whose, and which.
-type Name = (CounterId, Vec<u8>);
+pub(super) type Name = (CounterId, Vec<u8>);
 
 /// What a row held in memory before it was changed: nothing, or a body, or that it is deleted.
 type Before = Option<Option<Vec<u8>>>;
@@ -55,8 +52,8 @@ pub(super) struct TabletRows {
     /// What the log holds: a body, or that the row is deleted.
     pub(super) unfolded: RefCell<BTreeMap<Name, Option<Vec<u8>>>>,
     turn: RefCell<Turn>,
-    log_rows: Cell<u64>,
-    log_bytes: Cell<usize>,
+    pub(super) log_rows: Cell<u64>,
+    pub(super) log_bytes: Cell<usize>,
     next_number: Cell<i64>,
     /// When the object's alarm rings, unix milliseconds.
     pub(super) armed_ms: Cell<i64>,
@@ -77,7 +74,7 @@ pub(super) fn row_key(kind: u8, start: i64) -> Vec<u8> {
     key
 }
 
-fn no_rows(result: Result<Vec<Vec<Value>>, Fault>) -> Result<(), Fault> {
+pub(super) fn no_rows(result: Result<Vec<Vec<Value>>, Fault>) -> Result<(), Fault> {
     result.map(|_| ())
 }
 
@@ -251,74 +248,6 @@ impl TabletRows {
     /// Whether the log holds anything.
     pub(super) fn is_unfolded(&self) -> bool {
         self.log_rows.get() > 0
-    }
-
-    /// Writes what the log holds to the table, and empties it.
-    ///
-    /// # Errors
-    /// `Unavailable`; then nothing has changed.
-    pub(super) fn fold(&self) -> Result<(), Fault> {
-        if !self.is_unfolded() {
-            return Ok(());
-        }
-        {
-            let unfolded = self.unfolded.borrow();
-            let kept = |name: &Name| name.1.first() != Some(&ALARM);
-            let puts: Vec<(&Name, &Vec<u8>)> = unfolded
-                .iter()
-                .filter_map(|(name, body)| Some((name, body.as_ref()?)))
-                .filter(|(name, _)| kept(name))
-                .collect();
-            self.store.atomically(|| {
-                puts.chunks(ROWS_AT_ONCE)
-                    .try_for_each(|some| self.put_rows(some))?;
-                for (name, body) in unfolded.iter() {
-                    match (kept(name), body) {
-                        (true, Some(_)) => {}
-                        (true, None) => no_rows(self.store.run(
-                            "DELETE FROM rows WHERE counter = ? AND key = ?",
-                            vec![name.0.as_str().into(), name.1.clone().into()],
-                        ))?,
-                        (false, body) => self.put_alarm(&name.0, body.as_deref())?,
-                    }
-                }
-                no_rows(self.store.run("DELETE FROM log", vec![]))
-            })?;
-        }
-        self.unfolded.borrow_mut().clear();
-        self.log_rows.set(0);
-        self.log_bytes.set(0);
-        Ok(())
-    }
-
-    fn put_rows(&self, rows: &[(&Name, &Vec<u8>)]) -> Result<(), Fault> {
-        let places = vec!["(?, ?, ?)"; rows.len()].join(", ");
-        let statement = [
-            "INSERT INTO rows VALUES ",
-            &places,
-            " ON CONFLICT (counter, key) DO UPDATE SET body = excluded.body",
-        ];
-        let values = rows.iter().flat_map(|((counter, key), body)| {
-            [
-                counter.as_str().into(),
-                key.clone().into(),
-                body.to_vec().into(),
-            ]
-        });
-        no_rows(self.store.run(&statement.concat(), values.collect()))
-    }
-
-    fn put_alarm(&self, counter: &CounterId, body: Option<&[u8]>) -> Result<(), Fault> {
-        let counter: Value = counter.as_str().into();
-        no_rows(match body {
-            Some(body) => self.store.run(
-                "INSERT INTO alarms VALUES (?, ?) ON CONFLICT (counter) DO UPDATE SET at_ms = excluded.at_ms",
-                vec![counter, decode::<i64>(body)?.into()],
-            ),
-            None => self
-                .store
-                .run("DELETE FROM alarms WHERE counter = ?", vec![counter]),
-        })
     }
 
     /// A row.

@@ -5,6 +5,7 @@ pub mod checks;
 pub mod drawn;
 pub mod errors;
 pub mod exposition;
+pub mod fake_platform;
 pub mod following;
 pub mod home;
 pub mod keyed;
