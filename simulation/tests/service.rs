@@ -242,7 +242,14 @@ fn reads_are_exact_again_soon_after_a_queue_of_the_platform_was_drained() {
 
 #[test]
 fn a_counter_that_nobody_writes_has_one_shard_again_though_storage_was_out_when_its_alarm_rang() {
+    for tablets in [None, Some("2")] {
+        one_shard_again(tablets);
+    }
+}
+
+fn one_shard_again(tablets: Option<&str>) {
     let (world, sites) = service(14);
+    world.set(names::TABLET_COUNT, tablets);
     world.set(names::SPLIT_FLUSHES_PER_SECOND, Some("1"));
     world.set(names::QUIET_MS, Some("20000"));
     let client = client(&world, sites[0]);

@@ -37,6 +37,9 @@ const ANSWERED_WITHIN_MS: u64 = 100;
 /// Alarms of tenants that ring at once: what they push to the directory travels together.
 const RING_AT_ONCE: usize = 512;
 
+/// How long after an alarm that failed it rings again, milliseconds: storage that cannot be read now may be read then.
+const ALARM_AGAIN_MS: i64 = 60_000;
+
 /// What is in the log longer than this is folded, milliseconds.
 const FOLDED_WITHIN_MS: i64 = 60_000;
 
@@ -126,7 +129,14 @@ impl Shell for Tablet {
     }
 
     async fn alarm(&self) -> Result<(), Fault> {
-        self.core.on_alarm().await
+        let core = &self.core;
+        let Err(fault) = core.on_alarm().await else {
+            return Ok(());
+        };
+        core.host.fail(&format!("a tablet's alarm: {fault}"));
+        // The platform rings again a few times, and then never: only where this fails too.
+        core.rows.disarmed();
+        core.rows.arm(core.host.now_ms() + ALARM_AGAIN_MS).await
     }
 }
 
