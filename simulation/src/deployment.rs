@@ -4,7 +4,10 @@ use tally::node::objects::{Cell, Directory, Inbox, Limiter, Tablet, Watcher};
 use tally::protocol::names;
 use tally::{node::aggregator, node::edge};
 
+use crate::client::Client;
+use crate::faults::Options;
 use crate::isolate::Role;
+use crate::network::Site;
 use crate::world::World;
 
 /// A key that may do everything, in a world that was deployed by [`deploy`].
@@ -45,4 +48,19 @@ pub fn deploy(world: &World) {
         admin(names::LIMIT_RIGHTS)
     );
     world.set(names::KEYS, Some(&keys));
+}
+
+/// A world where the service is deployed. Where SEED is set its log is shown.
+pub fn deployed(seed: u64, options: Options) -> World {
+    let world = World::new(seed, options);
+    if std::env::var_os("SEED").is_some() {
+        world.keep_log(true);
+    }
+    deploy(&world);
+    world
+}
+
+/// A client at a site that may do all.
+pub fn admin(world: &World, site: Site) -> Client {
+    world.client(site).with_key(ADMIN_KEY)
 }

@@ -87,7 +87,7 @@ mod world;
 
 pub use chance::Chance;
 pub use client::{Answer, Client, Live, NoAnswer};
-pub use deployment::{ADMIN_KEY, deploy, install};
+pub use deployment::{ADMIN_KEY, admin, deploy, deployed, install};
 pub use faults::{Faults, Housing, Options};
 pub use intervention::{Judged, Verdict};
 pub use isolate::Role;

@@ -6,21 +6,14 @@ use std::rc::Rc;
 use futures_util::future::{join, join_all};
 use tally::protocol::names;
 use tally_simulation::{
-    ADMIN_KEY, Client, ClientRequest, Faults, Figures, Options, Site, Verdict, World, deploy,
+    Client, ClientRequest, Faults, Figures, Options, Site, Verdict, World, admin as client,
+    deployed,
 };
 
 fn service(seed: u64) -> (World, [Site; 2]) {
-    let world = World::new(seed, Options::default());
-    if std::env::var_os("SEED").is_some() {
-        world.keep_log(true);
-    }
-    deploy(&world);
+    let world = deployed(seed, Options::default());
     let sites = [world.site("FRA", 2), world.site("SYD", 2)];
     (world, sites)
-}
-
-fn client(world: &World, site: Site) -> Client {
-    world.client(site).with_key(ADMIN_KEY)
 }
 
 #[test]
@@ -165,11 +158,7 @@ fn events_that_are_queued_are_counted_with_and_without_a_queue_of_the_platform()
                 has_queue,
                 ..Options::default()
             };
-            let world = World::new(seed, options);
-            if std::env::var_os("SEED").is_some() {
-                world.keep_log(true);
-            }
-            deploy(&world);
+            let world = deployed(seed, options);
             let site = world.site("FRA", 2);
             world.site("SYD", 1);
             let client = client(&world, site);
@@ -212,8 +201,7 @@ fn reads_are_exact_again_soon_after_a_queue_of_the_platform_was_drained() {
         has_queue: true,
         ..Options::default()
     };
-    let world = World::new(13, options);
-    deploy(&world);
+    let world = deployed(13, options);
     let sites = [world.site("FRA", 2), world.site("SYD", 1)];
     let clients = sites.map(|site| client(&world, site));
     let read = |query: &str| {

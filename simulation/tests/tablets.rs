@@ -1,23 +1,15 @@
 //! Whole services whose counters lie in tablets.
 
 use futures_util::future::join_all;
-use tally_simulation::{ADMIN_KEY, Client, Options, Site, World, deploy};
+use tally_simulation::{Client, Options, Site, World, admin as client, deployed};
 
 fn service(seed: u64, settings: &[(&str, &str)]) -> (World, Site) {
-    let world = World::new(seed, Options::default());
-    if std::env::var_os("SEED").is_some() {
-        world.keep_log(true);
-    }
-    deploy(&world);
+    let world = deployed(seed, Options::default());
     for (name, value) in settings {
         world.set(name, Some(value));
     }
     let site = world.site("FRA", 4);
     (world, site)
-}
-
-fn client(world: &World, site: Site) -> Client {
-    world.client(site).with_key(ADMIN_KEY)
 }
 
 #[test]

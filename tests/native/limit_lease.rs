@@ -8,7 +8,7 @@ use tally::core::limit::lease::{Admission, Answer, LeaseId, Request, Spent};
 use tally::core::limit::policy::{Algorithm, Policy, Scope};
 use tally::core::limit::table::Check;
 
-const BEGIN_MS: i64 = 1_777_593_630_123;
+use crate::common::limits::{BEGIN_MS, request};
 
 fn precise(limit: u64, window_seconds: u64) -> Policy {
     Policy {
@@ -24,25 +24,6 @@ fn holder(name: &str) -> Holder {
         incarnation: 1,
         number: 1,
     })
-}
-
-fn request(name: &str, sequence: u64, want: u64) -> Request {
-    Request {
-        lease: LeaseId {
-            holder: name.to_owned(),
-            incarnation: 1,
-            number: 1,
-        },
-        sequence,
-        spent: 0,
-        recent: Vec::new(),
-        returned: 0,
-        refunded: 0,
-        known_granted: 0,
-        want,
-        need: want,
-        waiting: want,
-    }
 }
 
 fn is_allowed(admission: Admission) -> bool {

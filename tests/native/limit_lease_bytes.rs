@@ -1,12 +1,11 @@
 //! What the lists of leases of a lender may take in memory.
 
 use tally::core::counter::memory::{LIMITERS_BYTES_MAX, Memory};
-use tally::core::limit::lease::{LeaseId, Request};
 use tally::core::limit::policy::{Policy, Scope};
 use tally::core::limit::table::{LEASES_BYTES_MIN, Table};
 
 use crate::common::checks::check;
-use crate::common::limits::BEGIN_MS;
+use crate::common::limits::{BEGIN_MS, request};
 
 #[test]
 fn lists_of_leases_are_bounded_by_their_bytes_and_keys_leave_room_for_some() {
@@ -25,22 +24,7 @@ fn lists_of_leases_are_bounded_by_their_bytes_and_keys_leave_room_for_some() {
             let _ = table.check(&check(&policy, &key, 1), BEGIN_MS);
         }
         let mut ask = |key: usize, holder: usize, sequence: u64| {
-            let request = Request {
-                lease: LeaseId {
-                    holder: format!("{holder:0>500}"),
-                    incarnation: 1,
-                    number: 1,
-                },
-                sequence,
-                spent: 0,
-                recent: Vec::new(),
-                returned: 0,
-                refunded: 0,
-                known_granted: 0,
-                want: 1,
-                need: 1,
-                waiting: 1,
-            };
+            let request = request(&format!("{holder:0>500}"), sequence, 1);
             let key = format!("lent {key}");
             let answer = table.ask(&check(&policy, &key, 1), &request, BEGIN_MS);
             (answer, table.size().bytes)

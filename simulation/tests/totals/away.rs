@@ -5,7 +5,7 @@ use tally_simulation::{ClientRequest, Options, Verdict, World};
 use super::{TOLD_MS, client, service};
 
 /// No partition of the directory answers.
-fn lose_directory(world: &World) {
+pub fn lose_directory(world: &World) {
     world.set_judge(|judged| {
         let is_missing = judged.binding == "DIRECTORY";
         let verdict = if is_missing {

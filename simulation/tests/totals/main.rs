@@ -6,23 +6,17 @@ mod sums;
 mod tops;
 
 use tally::protocol::names::directory;
-use tally_simulation::{ADMIN_KEY, Answer, Client, ClientRequest, Options, Site, World, deploy};
+use tally_simulation::{
+    Answer, Client, ClientRequest, Options, Site, World, admin as client, deployed,
+};
 
 /// By when everything is told that nobody writes any more: 8 s of quiet, or what a fault has made late.
 const TOLD_MS: u64 = 70_000;
 
 fn service(seed: u64, options: Options) -> (World, [Site; 2]) {
-    let world = World::new(seed, options);
-    if std::env::var_os("SEED").is_some() {
-        world.keep_log(true);
-    }
-    deploy(&world);
+    let world = deployed(seed, options);
     let sites = [world.site("FRA", 2), world.site("SYD", 2)];
     (world, sites)
-}
-
-fn client(world: &World, site: Site) -> Client {
-    world.client(site).with_key(ADMIN_KEY)
 }
 
 fn get(world: &World, client: &Client, path: &str) -> serde_json::Value {

@@ -11,13 +11,35 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply};
-use crate::protocol::messages::{Batch, Fault, batch};
+use crate::protocol::messages::{Batch, BatchedCall, Fault, batch};
 
-/// How long a batch waits for its calls, milliseconds: what takes longer waits for another object.
-const ANSWER_MS_MAX: u64 = 100;
+/// How long a batch waits for its calls, milliseconds. What takes longer waits for another object, and is asked for again by itself:
+/// so a root that does not answer holds up no counter but its own.
+pub(super) const ANSWER_MS_MAX: u64 = 100;
 
 /// The most bytes of an answer, but for the last call's: what comes after them is asked for again.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// Nothing where a batch may have so many calls.
+///
+/// # Errors
+/// `Broken` where it may not.
+pub(super) fn check_size(calls: usize) -> Result<(), Fault> {
+    if calls > batch::CALLS_MAX {
+        let most = format!("a batch has at most {} calls", batch::CALLS_MAX);
+        return Err(Fault::Broken(most));
+    }
+    Ok(())
+}
+
+/// A call of a batch, as it would arrive by itself.
+pub(super) fn arrived(call: BatchedCall) -> Arrived {
+    Arrived {
+        path: call.path,
+        message: call.message,
+        upgrade: None,
+    }
+}
 
 /// Answers the calls of a batch, each by `answer`.
 ///
@@ -29,18 +51,10 @@ pub(super) async fn answer_batch(
     asked: Batch,
     answer: impl Fn(Arrived) -> LocalBoxFuture<'static, Reply>,
 ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-    if asked.calls.len() > batch::CALLS_MAX {
-        let most = format!("a batch has at most {} calls", batch::CALLS_MAX);
-        return Err(Fault::Broken(most));
-    }
+    check_size(asked.calls.len())?;
     let mut answers: Vec<Option<Vec<u8>>> = vec![None; asked.calls.len()];
     let calls = asked.calls.into_iter().enumerate().map(|(place, call)| {
-        let arrived = Arrived {
-            path: call.path,
-            message: call.message,
-            upgrade: None,
-        };
-        answer(arrived)
+        answer(arrived(call))
             .map(move |reply| (place, reply))
             .boxed_local()
     });

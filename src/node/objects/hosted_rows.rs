@@ -119,32 +119,40 @@ impl HostedRows {
         Ok(rows.into_iter().filter_map(read).collect())
     }
 
-    pub(super) fn delete_between(&self, kind: i32, between: (i64, i64)) -> Result<(), Fault> {
-        let starts = self.between(kind, between)?;
-        self.tablet.turn(&mut || {
-            starts
-                .iter()
-                .try_for_each(|(start, _)| self.delete(kind, *start))
-        })
+    pub(super) fn delete_between(
+        &self,
+        kind: i32,
+        (from, before): (i64, i64),
+    ) -> Result<(), Fault> {
+        let (from, before) = (row_key(kind_of(kind), from), row_key(kind_of(kind), before));
+        self.delete_where(&from, &before, |_| true)
     }
 
     pub(super) fn keep_only(&self, kinds: [i32; 2]) -> Result<(), Fault> {
         let kept = kinds.map(kind_of);
-        let rows = self.tablet.between(&self.counter, &[0], &[ALARM])?;
-        self.tablet.turn(&mut || {
-            rows.iter()
-                .filter(|(key, _)| !key.first().is_some_and(|kind| kept.contains(kind)))
-                .try_for_each(|(key, _)| self.change(key.clone(), None))
-        })
+        self.delete_where(&[0], &[ALARM], |kind| !kept.contains(&kind))
     }
 
     pub(super) fn delete_all(&self) -> Result<(), Fault> {
         self.may_hold.set(false);
-        let rows = self.tablet.between(&self.counter, &[0], &[ALARM])?;
+        self.tablet.turn(&mut || {
+            self.delete_where(&[0], &[ALARM], |_| true)?;
+            self.change(row_key(ALARM, 0), None)
+        })
+    }
+
+    /// Deletes the rows in `from..before` whose kinds go.
+    fn delete_where(
+        &self,
+        from: &[u8],
+        before: &[u8],
+        goes: impl Fn(u8) -> bool,
+    ) -> Result<(), Fault> {
+        let rows = self.tablet.between(&self.counter, from, before)?;
         self.tablet.turn(&mut || {
             rows.iter()
-                .try_for_each(|(key, _)| self.change(key.clone(), None))?;
-            self.change(row_key(ALARM, 0), None)
+                .filter(|(key, _)| key.first().is_some_and(|kind| goes(*kind)))
+                .try_for_each(|(key, _)| self.change(key.clone(), None))
         })
     }
 
@@ -166,11 +174,7 @@ impl HostedRows {
 
     pub(super) fn delete_records(&self, newest: i64) -> Result<(), Fault> {
         let before = row_key(LEDGER, newest.saturating_add(1));
-        let rows = self.tablet.between(&self.counter, &[LEDGER], &before)?;
-        self.tablet.turn(&mut || {
-            rows.iter()
-                .try_for_each(|(key, _)| self.change(key.clone(), None))
-        })
+        self.delete_where(&[LEDGER], &before, |_| true)
     }
 
     /// Sets the tenant's alarm, unless it rings before.

@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use super::batch::{ANSWER_MS_MAX, arrived, check_size};
 use super::cell::Core as Tenant;
 use super::cell_rows::CellRows;
 use super::hosted_rows::HostedRows;
@@ -29,10 +30,6 @@ use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{
     Ask, Batch, BatchedCall, Call, Count, Fault, Flush, Sum, batch, decode, encode,
 };
-
-/// How long a batch waits for calls that must ask others, milliseconds. Those that take longer are asked for again by themselves, so
-/// that a root which does not answer holds up no counter but its own.
-const ANSWERED_WITHIN_MS: u64 = 100;
 
 /// Alarms of tenants that ring at once: what they push to the directory travels together.
 const RING_AT_ONCE: usize = 512;
@@ -198,14 +195,7 @@ impl Core {
         self: &Rc<Self>,
         calls: Vec<BatchedCall>,
     ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-        if calls.len() > batch::CALLS_MAX {
-            let many = format!(
-                "{} calls in one batch, at most {} may be",
-                calls.len(),
-                batch::CALLS_MAX
-            );
-            return Err(Fault::Broken(many));
-        }
+        check_size(calls.len())?;
         let mut begun: Vec<Option<Begun>> = Vec::new();
         begun.resize_with(calls.len(), || None);
         let (together, apart): (Vec<_>, Vec<_>) = calls
@@ -281,7 +271,7 @@ impl Core {
                 .wait_until(async move { core.go_on(tenants, counting).await });
         }
         // A copy for each: once it is over, none may be polled again.
-        let late = self.host.sleep_ms(ANSWERED_WITHIN_MS).shared();
+        let late = self.host.sleep_ms(ANSWER_MS_MAX).shared();
         for (number, answer) in waiting {
             let answered = futures_util::future::select(answer, late.clone()).await;
             if let futures_util::future::Either::Left((Ok(reply), _)) = answered
@@ -377,12 +367,7 @@ fn begin(tenant: Option<Rc<Tenant>>, call: BatchedCall, counting: Option<Rc<Tena
         let what = "a call of a batch names no counter".to_owned();
         return Begun::Answered(refusal(&Fault::Broken(what)));
     };
-    let arrived = Arrived {
-        path: call.path,
-        message: call.message,
-        upgrade: None,
-    };
-    let mut rest = async move { tenant.answer_call(arrived).await }.boxed_local();
+    let mut rest = async move { tenant.answer_call(arrived(call)).await }.boxed_local();
     match (&mut rest).now_or_never() {
         Some(reply) => Begun::Answered(reply),
         None => Begun::UnderWay(rest, counting),

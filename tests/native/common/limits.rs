@@ -1,5 +1,6 @@
 //! What tests of rate limits share: chance by seed, policies of all kinds.
 
+use tally::core::limit::lease::{LeaseId, Request};
 use tally::core::limit::policy::{Algorithm, Policy};
 
 /// Any time, not the beginning of a window.
@@ -53,4 +54,24 @@ pub fn drawn(kind: u64, chance: &mut Chance) -> Policy {
     };
     drawn.check().unwrap();
     drawn
+}
+
+/// What a holder asks for its first lease: so much, now.
+pub fn request(name: &str, sequence: u64, want: u64) -> Request {
+    Request {
+        lease: LeaseId {
+            holder: name.to_owned(),
+            incarnation: 1,
+            number: 1,
+        },
+        sequence,
+        spent: 0,
+        recent: Vec::new(),
+        returned: 0,
+        refunded: 0,
+        known_granted: 0,
+        want,
+        need: want,
+        waiting: want,
+    }
 }
