@@ -63,7 +63,7 @@ const AMPLE = { name: "ample", limit: 1_000_000_000, window_seconds: 60 };
 const SPENT = { name: "spent", limit: 1, window_seconds: 3_600 };
 const KEYS = 10_000;
 
-export const GROUPS = [
+const ALL_GROUPS = [
   {
     name: "hot",
     round_seconds: 4,
@@ -171,5 +171,23 @@ export const GROUPS = [
     ],
   },
 ];
+
+// Of each group the loads whose rate a change must not lower, beside those of another build: BENCH_BEFORE names its checkout.
+const KEPT = {
+  hot: ["increment", "cached read"],
+  limits: ["hot key, allowed", "hot key, denied", "10,000 keys"],
+  events: ["events"],
+  lone: ["lone increment"],
+};
+
+// Returns the group's loads of both builds. Its lines say this build ÷ that one.
+function besideBefore({ name, loads, ...group }) {
+  const pairs = KEPT[name].flatMap((load) => [[load, loads[load]], [`${load}, before`, { ...loads[load], server: "tally-before" }]]);
+  const lines = KEPT[name].map((load) => ({ name: `${load} ÷ before`, of: load, figure: "rate_s", to: `${load}, before`, target: { least: 0.97 } }));
+  return { ...group, name: `before-${name}`, loads: Object.fromEntries(pairs), lines };
+}
+
+/** What is measured. With BENCH_BEFORE that is this build beside the other, and nothing else. */
+export const GROUPS = process.env.BENCH_BEFORE ? ALL_GROUPS.filter(({ name }) => name in KEPT).map(besideBefore) : ALL_GROUPS;
 
 export const WASM_LINE = { name: "Wasm, gzipped, bytes", figure: "bytes", target: { most: WASM_GZIP_BYTES_MAX } };

@@ -7,7 +7,8 @@
 //
 // Arguments: words, to run only the groups with a name, or a line's name, that holds one of them. From the
 // environment, for trials: BENCH_ROUNDS, BENCH_SECONDS (of a round), BENCH_DATA (the folder under which the
-// data lies). BENCH_RECORD=1 writes BENCHMARKS.md too, and wants a whole run.
+// data lies). BENCH_RECORD=1 writes BENCHMARKS.md too, and wants a whole run. BENCH_BEFORE, the checkout of another build,
+// measures this one beside that one instead.
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import { join, resolve } from "node:path";
@@ -43,8 +44,8 @@ function wantedGroups(words) {
 // Returns whether this run is to be recorded. Errors: BenchError where it would be no whole run.
 function isRecorded(words) {
   if (!process.env.BENCH_RECORD) return false;
-  if (words.length > 0 || process.env.BENCH_ROUNDS || process.env.BENCH_SECONDS) {
-    throw new BenchError("BENCH_RECORD wants a whole run: without words, BENCH_ROUNDS and BENCH_SECONDS");
+  if (words.length > 0 || process.env.BENCH_ROUNDS || process.env.BENCH_SECONDS || process.env.BENCH_BEFORE) {
+    throw new BenchError("BENCH_RECORD wants a whole run: without words, BENCH_ROUNDS, BENCH_SECONDS and BENCH_BEFORE");
   }
   return true;
 }

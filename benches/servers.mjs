@@ -4,7 +4,7 @@
 // To add one: a function like `tally` below, and its name in SERVERS.
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import workerd from "workerd";
 import { workerdConfig } from "../scripts/workerd-config.mjs";
@@ -25,9 +25,9 @@ async function value(url) {
 
 const strong = (server) => (id) => value(`${server.urls[0]}/counters/${id}?consistency=strong`);
 
-// The release build, as `make serve` runs it.
-async function tally(folder, edges, { variables = {}, nofile } = {}) {
-  const server = await start("Tally", [process.execPath, path("../scripts/serve.mjs")], {
+// The release build, as `make serve` runs it. root: the checkout whose build it is.
+async function tally(folder, edges, { variables = {}, nofile, root = path("..") } = {}) {
+  const server = await start("Tally", [process.execPath, join(root, "scripts/serve.mjs")], {
     env: { PORT: "0", DATA: folder, SERVE_EDGES: String(edges), ...variables },
     nofile,
     announced: (text) => text.match(/^Tally is ready on (http:.*)$/m)?.[1].split(", "),
@@ -115,6 +115,7 @@ async function redis(folder, fsync) {
 
 const SERVERS = {
   tally: (folder) => tally(folder, 1),
+  "tally-before": (folder) => tally(folder, 1, { root: resolve(process.env.BENCH_BEFORE) }),
   "tally-32": (folder) => tally(folder, 32),
   "counted": (folder) => counted(folder, 1),
   "counted-32": (folder) => counted(folder, 32),
