@@ -23,11 +23,18 @@ const CHECK_MS_MAX: u64 = 1_000;
 const PARTITIONS_AT_ONCE: usize = 16;
 
 /// What this isolate has found.
-struct Found(RefCell<Health>);
+struct Found {
+    /// They stay as they are while an isolate lives, and each is read by a call into JavaScript.
+    settings: Result<(), Problem>,
+    parts: RefCell<Health>,
+}
 
 impl State for Found {
     fn begin(host: &Host) -> Self {
-        Self(RefCell::new(Health::new(host.random())))
+        Self {
+            settings: host.check_settings(),
+            parts: RefCell::new(Health::new(host.random())),
+        }
     }
 }
 
@@ -38,7 +45,7 @@ impl State for Found {
 /// read.
 pub async fn health(context: &RequestContext) -> Result<Answer, Problem> {
     isolate::access(&context.host)?;
-    context.host.check_settings()?;
+    context.host.state::<Found>().settings.clone()?;
     match ailment(context).await {
         None => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
         Some(ailment) => Err(ailment.into()),
@@ -46,7 +53,7 @@ pub async fn health(context: &RequestContext) -> Result<Answer, Problem> {
 }
 
 fn with<T>(host: &Host, work: impl FnOnce(&mut Health) -> T) -> T {
-    work(&mut host.state::<Found>().0.borrow_mut())
+    work(&mut host.state::<Found>().parts.borrow_mut())
 }
 
 async fn ailment(context: &RequestContext) -> Option<Ailment> {
