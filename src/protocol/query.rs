@@ -32,6 +32,9 @@ const POINTS_DEFAULT: i64 = 60;
 /// Names on one page of a listing, where no limit is given, and at most.
 pub const LIST_LIMIT: (u32, u32) = (100, 1_000);
 
+/// Counters that a history of a prefix names at most: 100 × 600 bytes beside its points.
+pub const HISTORY_TOP_MAX: u32 = 100;
+
 /// Counters in one union of uniques.
 pub const UNION_MAX: usize = 100;
 
@@ -41,6 +44,15 @@ const UNIX_SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_30
 /// What is told who asks for a script instead of JSON: a page that loads one runs whatever it is sent.
 const NO_CALLBACK: &str = "there is no `callback`: pages of other origins read by CORS, which a public entry of \
     TALLY_KEYS with their origin allows";
+
+/// How a history is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryFormat {
+    /// Whether large numbers are strings.
+    pub strings: bool,
+    /// Whether points stand where nothing was counted or nothing is known.
+    pub zeros: bool,
+}
 
 /// A parsed query string.
 #[derive(Clone, Debug, Default)]
@@ -124,6 +136,32 @@ impl Query {
             None => Ok(false),
             Some("string") => Ok(true),
             Some(_) => refuse("numbers can only be `string`".to_owned()),
+        }
+    }
+
+    /// How a history is written: `numbers=string`, `zeros=0`.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value.
+    pub fn history_format(&self) -> Result<HistoryFormat, Problem> {
+        let zeros = match self.get("zeros") {
+            None => true,
+            Some("0") => false,
+            Some(_) => return refuse("zeros can only be 0".to_owned()),
+        };
+        let strings = self.numbers_as_strings()?;
+        Ok(HistoryFormat { strings, zeros })
+    }
+
+    /// How many counters that have most a history of a prefix names; none where that is not asked for.
+    ///
+    /// # Errors
+    /// `invalid-query` outside 1 to [`HISTORY_TOP_MAX`].
+    pub fn history_top(&self) -> Result<u32, Problem> {
+        match self.get("top").map(str::parse::<u32>) {
+            None => Ok(0),
+            Some(Ok(top)) if (1..=HISTORY_TOP_MAX).contains(&top) => Ok(top),
+            Some(_) => refuse(format!("top must be from 1 to {HISTORY_TOP_MAX}")),
         }
     }
 

@@ -17,7 +17,11 @@ use tally::protocol::names::CellAddress;
 use tally::protocol::public::{
     Aggregate, Rounding, Told, deleted_json, list_json, union_json, write_json,
 };
-use tally::protocol::query::Window;
+use tally::protocol::query::{HistoryFormat, Window};
+
+fn format(strings: bool, zeros: bool) -> HistoryFormat {
+    HistoryFormat { strings, zeros }
+}
 
 #[test]
 fn history_reads_so_with_null_where_nothing_is_known() {
@@ -33,9 +37,12 @@ fn history_reads_so_with_null_where_nothing_is_known() {
     let id = id("a");
     let told = Told::new(&id, &sum, FRESH);
     assert_eq!(
-        told.history_json(range, true),
+        told.history_json(range, format(true, true)),
         r#"{"id":"a","step":"1m","kept_from":120,"exact":false,"as_of":1777593540000,"staleness_ms":90000,"points":[[60,null],[120,3],[180,0],[240,"9007199254740992"]]}"#
     );
+    let sparse = told.history_json(range, format(false, false));
+    let points = r#""points":[[120,3],[240,9007199254740992]]}"#;
+    assert!(sparse.ends_with(points), "{sparse}");
     for (step, name) in [(Step::Second, "1s"), (Step::Hour, "1h"), (Step::Day, "1d")] {
         let one = Range {
             step,
@@ -43,7 +50,7 @@ fn history_reads_so_with_null_where_nothing_is_known() {
             to: 0,
         };
         let expected = format!(r#"{{"id":"a","step":"{name}","kept_from":120,"#);
-        let json = told.history_json(one, false);
+        let json = told.history_json(one, format(false, true));
         assert!(
             json.starts_with(&expected) && json.ends_with(r#""points":[[0,null]]}"#),
             "{json}"
@@ -59,7 +66,7 @@ fn history_that_lacks_nothing_has_no_beginning() {
         from: -86_400,
         to: 0,
     };
-    let json = Told::new(&id("a"), &sum, FRESH).history_json(range, false);
+    let json = Told::new(&id("a"), &sum, FRESH).history_json(range, format(false, true));
     assert_eq!(
         json,
         r#"{"id":"a","step":"1d","kept_from":null,"exact":true,"as_of":1777593629980,"staleness_ms":20,"points":[[-86400,0],[0,0]]}"#
@@ -232,7 +239,7 @@ fn deletions_listings_and_aggregates_read_so() {
         (id("b"), sum(vec![("FRA", Some(part(9, 1)))])),
     ];
     let aggregate = |sums: &[(CounterId, GlobalSum)]| {
-        let mut all = Aggregate::new(FRESH.as_of_ms);
+        let mut all = Aggregate::new(FRESH.as_of_ms, 0);
         for (id, sum) in sums {
             all.add(id, sum);
         }

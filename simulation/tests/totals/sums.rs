@@ -45,7 +45,22 @@ fn the_history_of_a_prefix_is_the_sum_of_the_histories_of_its_counters() {
     }
     let shared = get(&world, first, "/counters/a%2F*/history");
     assert_eq!(shared["points"].as_array().map(Vec::len), Some(60));
+    let sparse = get(&world, first, "/counters/a%2F*/history?zeros=0");
+    let points = sparse["points"].as_array().expect("points");
+    assert!(points.iter().all(|point| point[1] != 0), "{sparse}");
+    let zeros = |point: &&serde_json::Value| point[1] != 0;
+    let kept: Vec<_> = shared["points"]
+        .as_array()
+        .expect("points")
+        .iter()
+        .filter(zeros)
+        .cloned()
+        .collect();
+    assert_eq!(points, &kept);
     for (query, code) in [
+        ("top=0", "invalid-query"),
+        ("top=101", "invalid-query"),
+        ("zeros=1", "invalid-query"),
         ("step=1w", "invalid-query"),
         ("from=2&to=1", "invalid-query"),
         ("from=0&to=99999&step=1s", "range-too-large"),
@@ -56,6 +71,53 @@ fn the_history_of_a_prefix_is_the_sum_of_the_histories_of_its_counters() {
         let refused = world.run(first.get(&path)).expect("an answer");
         assert_eq!(refused.json()["code"], code, "{query}: {}", refused.text());
     }
+}
+
+#[test]
+fn a_history_names_the_counters_that_have_most_in_it() {
+    let (world, sites) = service(8, Options::default());
+    let client = client(&world, sites[0]);
+    let at_s = |second: i64, key: usize, count: usize| {
+        format!(
+            r#"{{"key":"a/{key}","increment":{count},"at":{}}}"#,
+            second * 1_000
+        )
+    };
+    // The counter that has most in all has least in 2015.
+    let (old, later) = (1_431_820_800, 1_600_000_000);
+    let lines: Vec<String> = (0..6)
+        .flat_map(|key| {
+            [
+                at_s(old, key, 10 + key),
+                at_s(old + 3_600, key, 1),
+                at_s(later, key, 1_000 - 100 * key),
+            ]
+        })
+        .collect();
+    let report = world.run(client.post("/ingest?format=ndjson", &lines.join("\n")));
+    assert_eq!(report.expect("an answer").json()["accepted"], 18);
+    let path = format!("/counters/a%2F*/history?step=1d&from={old}&to={old}&top=3");
+    let told = get(&world, &client, &path);
+    let top = serde_json::json!([
+        {"id":"a/5","count":16}, {"id":"a/4","count":15}, {"id":"a/3","count":14}
+    ]);
+    assert_eq!(told["top"], top, "{told}");
+    assert_eq!(told["points"], serde_json::json!([[old, 81]]));
+    let path = format!("/counters/a%2F*/history?step=1d&from={old}&to={later}&zeros=0&top=100");
+    let all = get(&world, &client, &path);
+    let rows = all["top"].as_array().expect("rows");
+    let sum = |rows: &[serde_json::Value], at: &dyn Fn(&serde_json::Value) -> i64| {
+        rows.iter().map(at).sum::<i64>()
+    };
+    assert_eq!(rows[0]["id"], "a/0");
+    let points = all["points"].as_array().expect("points");
+    assert_eq!(points.len(), 2, "{all}");
+    assert_eq!(
+        sum(rows, &|row| row["count"].as_i64().expect("a number")),
+        sum(points, &|point| point[1].as_i64().expect("a number")),
+    );
+    let none = get(&world, &client, "/counters/b*/history?top=5");
+    assert_eq!(none["top"], serde_json::json!([]));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::explain::Notes;
 use super::{LEADS_AT_ONCE, read, sum_world};
 use crate::core::cluster::root::Root;
 use crate::core::counter::id::CounterId;
+use crate::core::counter::merge::Range;
 use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::call_batcher::Batcher;
@@ -33,8 +34,8 @@ const AGGREGATE_PAGE: u32 = 1_000;
 /// Counters whose leads are asked at once where tablets host them: they travel together, 16 to a message where there are 64 tablets.
 const HOSTED_AT_ONCE: usize = 1_024;
 
-/// Counters whose histories are asked for at once: 16 × 10,000 points of 40 bytes are 6 MB of the isolate's 128.
-const HISTORIES_AT_ONCE: usize = 16;
+/// Points of the histories that are asked for at once: 160,000 of 40 bytes are 6 MB of the isolate's 128.
+const HISTORY_POINTS_AT_ONCE: i64 = 160_000;
 
 /// How long a partition may take before it is called missing: well below the time of the call that asks for all.
 const PARTITION_MS_MAX: u64 = 3_000;
@@ -134,6 +135,12 @@ async fn roots_of(
     }
 }
 
+/// How many histories of that range are asked for at once: 16 of the longest.
+fn histories_at_once(range: Range) -> usize {
+    let points = (range.to - range.from) / range.step.seconds() + 1;
+    usize::try_from(HISTORY_POINTS_AT_ONCE / points.max(1)).unwrap_or(1)
+}
+
 /// Sums every counter whose name begins alike. Each is added as it comes: of 5,000 histories one is held.
 pub(super) async fn sum_many(
     host: &Host,
@@ -162,7 +169,7 @@ pub(super) async fn sum_many(
         batcher: Some(&batcher),
         ..Notes::default()
     };
-    let all = RefCell::new(Aggregate::new(asked.begun_ms));
+    let all = RefCell::new(Aggregate::new(asked.begun_ms, asked.top));
     all.borrow_mut().lacks(missing);
     let only = asked.datacenter.as_ref();
     let sum = |(counter, root): (CounterId, Root)| {
@@ -192,10 +199,14 @@ pub(super) async fn sum_many(
             }
         }
     };
+    let at_once = if is_hosted {
+        HOSTED_AT_ONCE
+    } else {
+        LEADS_AT_ONCE
+    };
     let at_once = match asked.history {
-        Some(_) => HISTORIES_AT_ONCE,
-        None if is_hosted => HOSTED_AT_ONCE,
-        None => LEADS_AT_ONCE,
+        Some(range) => at_once.min(histories_at_once(range)),
+        None => at_once,
     };
     let sums = all_settled(roots.into_iter().map(sum), at_once);
     batcher.run(sums).await;

@@ -35,19 +35,29 @@ pub async fn aggregate(context: &RequestContext, prefix: String) -> Result<Answe
 /// # Errors
 /// As [`aggregate`], and `range-too-large`.
 pub async fn history(context: &RequestContext, prefix: String) -> Result<Answer, Problem> {
-    let known = ["from", "to", "step", "consistency", "datacenter", "numbers"];
+    let known = [
+        "from",
+        "to",
+        "step",
+        "consistency",
+        "datacenter",
+        "numbers",
+        "zeros",
+        "top",
+    ];
     let query = Query::parse(context.query(), &known)?;
     let range = query.history(context.host.now_ms().div_euclid(1_000))?;
-    let strings = query.numbers_as_strings()?;
+    let format = query.history_format()?;
     let asked = SumMany {
         prefix: prefix.clone(),
         datacenter: query.datacenter()?,
         history: Some(range),
+        top: query.history_top()?,
         begun_ms: 0,
     };
     let (gathered, is_own) = sum(context, asked, query.is_strong()?).await?;
     let now_ms = context.host.now_ms();
-    let json = gathered.history_json(&prefix, range, is_own, now_ms, strings);
+    let json = gathered.history_json(&prefix, range, is_own, now_ms, format);
     Ok(Answer::json(json))
 }
 

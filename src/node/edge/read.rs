@@ -273,10 +273,11 @@ pub async fn history(context: &RequestContext, id: CounterId) -> Result<Answer, 
             "datacenter",
             "at_least",
             "numbers",
+            "zeros",
         ],
     )?;
     let range = query.history(context.host.now_ms().div_euclid(1_000))?;
-    let strings = query.numbers_as_strings()?;
+    let format = query.history_format()?;
     let wanted = Wanted {
         history: Some(range),
         totals_only: true,
@@ -292,6 +293,6 @@ pub async fn history(context: &RequestContext, id: CounterId) -> Result<Answer, 
     let seen = see_version(context, &question, query.is_strong()?, asked.as_ref()).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
     let told = Told::new(&question.counter, &sum, seen.freshness);
-    let answer = Answer::json(told.history_json(range, strings));
+    let answer = Answer::json(told.history_json(range, format));
     Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
 }

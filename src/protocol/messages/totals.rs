@@ -79,6 +79,8 @@ pub struct SumMany {
     pub datacenter: Option<Datacenter>,
     /// Name these buckets.
     pub history: Option<Range>,
+    /// Name so many counters that have most in them.
+    pub top: u32,
     /// When the edge began to ask, unix milliseconds.
     pub begun_ms: i64,
 }

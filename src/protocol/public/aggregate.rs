@@ -1,6 +1,7 @@
 //! All counters whose names begin alike, as one.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,7 @@ use crate::core::counter::merge::Range;
 use crate::core::counter::total::Value;
 use crate::protocol::messages::GlobalSum;
 use crate::protocol::order::in_order;
+use crate::protocol::query::HistoryFormat;
 
 /// The sum of all counters whose names begin alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,14 +26,18 @@ pub struct Aggregate {
     /// Non-empty buckets, where they were asked for.
     points: BTreeMap<i64, u128>,
     kept_from: i64,
+    /// How many counters of those that have most are named, at most.
+    top_max: u32,
+    /// Those, what each has in the points first.
+    top: BTreeSet<(Reverse<u128>, CounterId)>,
     /// How many cells were asked, at most.
     cells: u64,
     missing_partitions: Vec<u32>,
 }
 
 impl Aggregate {
-    /// The sum of none, of a fetch that began then.
-    pub fn new(begun_ms: i64) -> Self {
+    /// The sum of none, of a fetch that began then; `top_max` counters with most are named.
+    pub fn new(begun_ms: i64, top_max: u32) -> Self {
         Self {
             counters: 0,
             value: Value::default(),
@@ -40,6 +46,8 @@ impl Aggregate {
             as_of_ms: begun_ms,
             points: BTreeMap::new(),
             kept_from: i64::MIN,
+            top_max,
+            top: BTreeSet::new(),
             cells: 0,
             missing_partitions: Vec::new(),
         }
@@ -58,11 +66,19 @@ impl Aggregate {
         self.is_complete = self.is_complete && told.is_exact();
         self.as_of_ms = self.as_of_ms.min(told.as_of_ms());
         self.cells = self.cells.saturating_add(sum.cells());
+        let mut counted = 0_u128;
         for (start, count) in told.points() {
             let held = self.points.entry(*start).or_insert(0);
             *held = held.saturating_add(*count);
+            counted = counted.saturating_add(*count);
         }
         self.kept_from = self.kept_from.max(told.kept_from());
+        if self.top_max > 0 && counted > 0 {
+            self.top.insert((Reverse(counted), id.clone()));
+            if self.top.len() > usize::try_from(self.top_max).unwrap_or(usize::MAX) {
+                self.top.pop_last();
+            }
+        }
     }
 
     /// Notes partitions of the directory whose counters are not in it: nothing is promised of those.
@@ -107,14 +123,19 @@ impl Aggregate {
     }
 
     /// The JSON of `GET /counters/{prefix}*/history`.
-    pub fn history_json(
-        &self,
-        prefix: &str,
+    pub fn history_json<'a>(
+        &'a self,
+        prefix: &'a str,
         range: Range,
         is_fresh: bool,
         now_ms: i64,
-        strings: bool,
+        format: HistoryFormat,
     ) -> String {
+        #[derive(Serialize)]
+        struct TopView<'a> {
+            id: &'a CounterId,
+            count: Exact,
+        }
         #[derive(Serialize)]
         struct HistoryView<'a> {
             prefix: &'a str,
@@ -127,7 +148,13 @@ impl Aggregate {
             #[serde(skip_serializing_if = "<[u32]>::is_empty")]
             missing_partitions: &'a [u32],
             points: Vec<Point>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            top: Option<Vec<TopView<'a>>>,
         }
+        let row = |(Reverse(count), id): &'a (Reverse<u128>, CounterId)| TopView {
+            id,
+            count: Exact::new(Value::new(*count, 0), format.strings),
+        };
         to_json(&HistoryView {
             prefix,
             counters: self.counters,
@@ -137,7 +164,8 @@ impl Aggregate {
             as_of: self.as_of_ms,
             staleness_ms: now_ms.saturating_sub(self.as_of_ms).max(0),
             missing_partitions: &self.missing_partitions,
-            points: points_of(&self.points, self.kept_from, range, strings),
+            points: points_of(&self.points, self.kept_from, range, format),
+            top: (self.top_max > 0).then(|| self.top.iter().map(row).collect()),
         })
     }
 }

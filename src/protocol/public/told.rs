@@ -14,7 +14,7 @@ use crate::core::counter::settings::{TtlMode, UniqueHash};
 use crate::core::counter::total::Value;
 use crate::core::sketch::Uniques;
 use crate::protocol::messages::{DatacenterSum, GlobalSum, Origin};
-use crate::protocol::query::Window;
+use crate::protocol::query::{HistoryFormat, Window};
 use crate::protocol::version::Version;
 
 /// When and how a sum was made.
@@ -339,7 +339,7 @@ impl<'a> Told<'a> {
     }
 
     /// The JSON of `GET /counters/{id}/history`.
-    pub fn history_json(&self, range: Range, strings: bool) -> String {
+    pub fn history_json(&self, range: Range, format: HistoryFormat) -> String {
         #[derive(Serialize)]
         struct HistoryView<'a> {
             id: &'a CounterId,
@@ -357,7 +357,7 @@ impl<'a> Told<'a> {
             exact: self.is_exact(),
             as_of: self.as_of_ms(),
             staleness_ms: self.staleness_ms(),
-            points: points_of(self.points(), self.kept_from(), range, strings),
+            points: points_of(self.points(), self.kept_from(), range, format),
         })
     }
 }
@@ -365,19 +365,21 @@ impl<'a> Told<'a> {
 /// A bucket of a history: when it begins, unix seconds, and what was counted in it, if that is known.
 pub(super) type Point = (i64, Option<Exact>);
 
-/// Every bucket of a range, by the non-empty ones: nothing is known of those before `kept_from`.
+/// The buckets of a range, by the non-empty ones: nothing is known of those before `kept_from`.
 pub(super) fn points_of(
     counted: &BTreeMap<i64, u128>,
     kept_from: i64,
     range: Range,
-    strings: bool,
+    format: HistoryFormat,
 ) -> Vec<Point> {
     let mut points = Vec::new();
     let mut start = range.from;
     while start <= range.to {
         let count = counted.get(&start).copied().unwrap_or(0);
-        let exact = || Exact::new(Value::new(count, 0), strings);
-        points.push((start, (start >= kept_from).then(exact)));
+        let exact = || Exact::new(Value::new(count, 0), format.strings);
+        if format.zeros || count > 0 && start >= kept_from {
+            points.push((start, (start >= kept_from).then(exact)));
+        }
         start += range.step.seconds();
     }
     points
