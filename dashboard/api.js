@@ -1,5 +1,6 @@
 // Calls of the service. Invariant: the key is sent as a header to the page's own origin, and kept nowhere but in
 // this tab: not in an address, not in a cookie, not in an error.
+import { turn } from "./idle.js";
 import { parseExact } from "./numbers.js";
 
 const KEY = "tally-key";
@@ -63,6 +64,7 @@ export async function open(path, { headers = {}, signal } = {}) {
 }
 
 async function body(path, signal, headers) {
+  await turn(signal);
   const signals = [AbortSignal.timeout(ANSWER_MS_MAX), ...(signal === undefined ? [] : [signal])];
   const joined = AbortSignal.any(signals);
   const response = await open(path, { signal: joined, headers });

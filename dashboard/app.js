@@ -3,16 +3,20 @@
 // Life: fragment → view → its feed; another fragment ends the feed and the view before it. A new key does the same.
 import { key, setKey } from "./api.js";
 import { showCounter } from "./counter.js";
+import { showCounters } from "./counters.js";
 import { el, setChip, setText } from "./dom.js";
 import { showLimits } from "./limits.js";
 import { showOverview } from "./overview.js";
-import { counterHash, parseRoute } from "./routes.js";
+import { overviewHash, parseRoute } from "./routes.js";
+import { completes } from "./search.js";
+import { forgetShare, sharedPrefix, takeShare } from "./share.js";
 
-const VIEWS = { counter: showCounter, limits: showLimits, overview: showOverview };
+const VIEWS = { counter: showCounter, counters: showCounters, limits: showLimits, overview: showOverview };
 const TITLES = {
   counter: ({ id }) => `${id} – Tally`,
   limits: ({ id }) => `${id ?? "Rate limits"} – Tally`,
-  overview: () => "Tally",
+  counters: () => "Counters – Tally",
+  overview: ({ prefix }) => (prefix === "" ? "Tally" : `${prefix} – Tally`),
 };
 
 const main = document.getElementById("main");
@@ -21,10 +25,18 @@ let end = () => {};
 let shown;
 
 function show() {
-  const route = parseRoute(location.hash);
+  let route = parseRoute(location.hash);
+  if (route.view === "share") {
+    takeShare(route.id, route.prefix);
+    // The token does not stay in the address.
+    location.replace(overviewHash({ prefix: route.prefix, range: route.range }));
+    return tellKey();
+  }
+  const only = sharedPrefix();
+  if (only !== undefined && route.view !== "counter" && !route.prefix.startsWith(only)) route = { ...route, prefix: only };
   const isFirst = shown === undefined;
   // Another length or order of the same thing: the focus stays where it was.
-  const isSame = shown?.view === route.view && shown?.id === route.id;
+  const isSame = shown?.view === route.view && shown?.id === route.id && shown?.prefix === route.prefix;
   const focused = isSame ? document.activeElement?.getAttribute("href") : undefined;
   end();
   setChip(chip, { tone: "none", text: "connecting" });
@@ -42,20 +54,19 @@ function show() {
   if (!isSame) scrollTo(0, 0);
 }
 
-const find = document.getElementById("find");
-find.addEventListener("submit", (event) => {
-  event.preventDefault();
-  const id = find.elements.id.value;
-  if (id !== "") location.hash = counterHash(id);
-  find.reset();
-});
+completes(document.getElementById("find"), document.getElementById("find-id"));
 
 const dialog = document.getElementById("key-dialog");
 const field = document.getElementById("key-field");
 const opener = document.getElementById("key-open");
-const tellKey = () => setText(opener, key() === "" ? "Key" : "Key set");
+const tellKey = () => {
+  const isShared = sharedPrefix() !== undefined;
+  setText(opener, isShared ? "Shared with you" : key() === "" ? "Key" : "Key set");
+  for (const link of document.querySelectorAll("[data-own]")) link.hidden = isShared;
+};
 const useKey = (text) => {
   setKey(text);
+  forgetShare();
   field.value = "";
   dialog.close();
   tellKey();

@@ -8,16 +8,15 @@ const BAND = 1.96;
 /** Unique elements, of all time and of the range in sight, each with the band that holds the true number. */
 export class Bands {
   #all = bandRow("All time");
-  #window;
-  #none = el("p", { class: "sub" }, "No unique elements were counted yet.");
+  #window = bandRow("");
+  #none = el("p", { class: "sub" }, "None were counted yet.");
   #told = {};
 
-  constructor(range) {
-    this.#window = bandRow(range.words.replace(/^the l/, "L"));
+  constructor() {
     this.node = el(
       "section",
       { class: "panel uniques", "aria-labelledby": "uniques-title" },
-      el("h2", { id: "uniques-title", class: "label" }, "Unique elements, estimated"),
+      el("h2", { id: "uniques-title", class: "label" }, "Unique visitors or elements, estimated"),
       this.#none,
       this.#window,
       this.#all,
@@ -31,7 +30,9 @@ export class Bands {
     this.#draw();
   }
 
-  showWindow(window) {
+  /** Shows those of a window, which `words` name. */
+  showWindow(window, words) {
+    setText(this.#window.querySelector("h3"), words.replace(/^the l/, "L").replace(/^t/, "T"));
     this.#told.window = window?.uniques ?? undefined;
     this.#draw();
   }

@@ -3,8 +3,12 @@
 // Invariant: what is drawn is counts per step, joined over whole steps of the clock, never smoothed; a gap is where
 // nothing is known. The zoom belongs to the chart: new points change what is drawn, not what is looked at.
 import { el, setText } from "./dom.js";
-import { count, short } from "./numbers.js";
-import { columns, factorFor, joined, summary } from "./series.js";
+import { count, drawn, short } from "./numbers.js";
+import { factorFor, filled, joined, stretchStart, summary } from "./series.js";
+
+const DAY = 86_400;
+// Ranges of this length and more read best by days.
+const BY_DAYS_SECONDS = 20 * DAY;
 
 // As many bars as can be told apart: one for each seven pixels.
 const BAR_PIXELS = 7;
@@ -18,21 +22,28 @@ const TABLE_ROWS_MAX = 120;
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const twoDigits = (number) => String(number).padStart(2, "0");
 
+/** Returns a date: of this place, or of UTC, where a year may be another than this one. */
+function dateWords(date, isUtc) {
+  const isOld = Math.abs(Date.now() - date.getTime()) > 300 * DAY * 1000;
+  const timeZone = isUtc ? "UTC" : undefined;
+  return date.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: isOld ? "numeric" : undefined, timeZone });
+}
+
 /** Returns a moment in the time of this place: "14:05", with seconds or the day where the width asks for it. */
-function moment(second, width_seconds) {
+function moment(second, width_seconds, isUtc) {
   const date = new Date(second * 1000);
+  if (width_seconds >= DAY) return dateWords(date, isUtc);
   const clock = `${twoDigits(date.getHours())}:${twoDigits(date.getMinutes())}`;
   if (width_seconds < 60) return `${clock}:${twoDigits(date.getSeconds())}`;
   if (width_seconds < 3_600) return clock;
-  const day = date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-  return `${day}, ${clock}`;
+  return `${dateWords(date, isUtc)}, ${clock}`;
 }
 
 /** Returns the label of a tick: the clock, and the day where it is another than that of the tick before. */
-function tick(second, step_seconds, before) {
+function tick(second, step_seconds, before, isUtc) {
   const date = new Date(second * 1000);
-  const day = date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-  if (step_seconds >= 86_400) return day;
+  const day = dateWords(date, isUtc);
+  if (isUtc || step_seconds >= DAY) return day.replace(/ (?=\d{4}$)/, "\n");
   const clock = moment(second, Math.min(step_seconds, 60)).slice(0, step_seconds < 60 ? 8 : 5);
   const isNewDay = before === undefined || new Date(before * 1000).getDate() !== date.getDate();
   return isNewDay ? `${clock}\n${day}` : clock;
@@ -42,13 +53,21 @@ function tick(second, step_seconds, before) {
 function widthWords(seconds) {
   if (seconds < 60) return seconds === 1 ? "second" : `${seconds} seconds`;
   if (seconds < 3_600) return seconds === 60 ? "minute" : `${seconds / 60} minutes`;
-  if (seconds < 86_400) return seconds === 3_600 ? "hour" : `${seconds / 3_600} hours`;
-  return "day";
+  if (seconds < DAY) return seconds === 3_600 ? "hour" : `${seconds / 3_600} hours`;
+  if (seconds < 7 * DAY) return "day";
+  return seconds === 7 * DAY ? "week" : `${seconds / (7 * DAY)} weeks`;
+}
+
+/** How wide a bar is, with its article. */
+function each(seconds) {
+  const words = widthWords(seconds);
+  return words === "hour" ? "an hour" : /^\d/.test(words) ? `${words}` : `a ${words}`;
 }
 
 /** A chart with its buttons. `node` goes on the page; `show` gives it points; `close` when it leaves. */
 export class Chart {
   #points = [];
+  #before = [];
   #drawnPoints = [];
   #range;
   #zoom;
@@ -107,12 +126,21 @@ export class Chart {
     this.#scheme.addEventListener("change", this.#redraw);
   }
 
-  /** Shows points of `range`, an entry of RANGES, that ends at `to_s`. Another range begins with all of it in sight. */
-  show(points, range, to_s) {
-    if (this.#range?.step !== range.step || this.#range?.seconds !== range.seconds) this.#zoom = undefined;
-    this.#range = { ...range, to: to_s + 1, from: to_s + 1 - range.seconds };
-    this.#points = points;
+  /** Shows points of a range, as `rangeOf` returns it, and those of the range before. Another range begins with all of it in sight. */
+  show(points, range, before = []) {
+    if (this.#range?.step !== range.step || this.#range?.name !== range.name) this.#zoom = undefined;
+    const { from, until, step, step_seconds, previous } = range;
+    // The range before goes on where this one has not come yet.
+    const to = before.length > 0 && range.step !== "1s" ? range.to : until;
+    this.#range = { ...range, from, to, isUtc: step === "1d", seconds: to - from };
+    this.#points = filled(points, from - (from % step_seconds), until, step_seconds);
+    this.#before = before.map(([second, value]) => [second + previous.shift, value]);
     this.#draw();
+  }
+
+  /** What is in sight, joined as it is drawn: `[[unix second, count]]`. */
+  get drawnPoints() {
+    return this.#drawnPoints;
   }
 
   close() {
@@ -176,15 +204,15 @@ export class Chart {
     const { from, to } = this.#seen;
     const { step_seconds } = this.#range;
     const most = Math.min(BARS_MAX, Math.max(BARS_MIN, Math.floor(width / BAR_PIXELS)));
-    const factor = factorFor(to - from, step_seconds, most);
+    const isByDays = this.#zoom === undefined && to - from >= BY_DAYS_SECONDS;
+    const factor = Math.max(factorFor(to - from, step_seconds, most), isByDays ? DAY / step_seconds : 1);
     this.#width_seconds = factor * step_seconds;
-    this.#drawnPoints = joined(this.#points, factor, step_seconds).filter(
-      ([second]) => second + this.#width_seconds > from && second < to,
-    );
-    const data = columns(this.#drawnPoints);
+    const seen = (points) => points.filter(([second]) => second + this.#width_seconds > from && second < to);
+    this.#drawnPoints = seen(joined(this.#points, factor, step_seconds, this.#range.isUtc));
+    const data = this.#columns(seen);
     // Whole bars at both ends.
-    const first = this.#drawnPoints[0]?.[0] ?? from;
-    const last = (this.#drawnPoints.at(-1)?.[0] ?? to) + this.#width_seconds;
+    const first = data[0][0] ?? from;
+    const last = (data[0].at(-1) ?? to) + this.#width_seconds;
     if (anew || this.#plot === undefined) {
       this.#plot?.destroy();
       this.#plot = new globalThis.uPlot(this.#options(width), data, this.#box);
@@ -194,10 +222,28 @@ export class Chart {
     }
     this.#plot.batch(() => {
       this.#plot.setScale("x", { min: first, max: last });
-      const top = Math.max(1, ...data[1].map((value) => value ?? 0));
+      const top = Math.max(1, ...data.slice(1).flatMap((values) => values.map((value) => value ?? 0)));
       this.#plot.setScale("y", { min: 0, max: top * 1.08 });
     });
     this.#tell();
+  }
+
+  /** The columns that are drawn: when, what was counted, and what was in the range before. */
+  #columns(seen) {
+    const width = this.#width_seconds;
+    const { isUtc, previous } = this.#range;
+    const now = new Map(this.#drawnPoints.map(([second, value]) => [second, drawn(value)]));
+    // Its steps may be wider than these.
+    const isFine = previous !== undefined && (previous.step === "1d" ? DAY : previous.step === "1h" ? 3_600 : 60) <= width;
+    const before = new Map();
+    const hasSome = this.#before.some(([, value]) => value !== null && drawn(value) !== 0);
+    for (const [second, value] of isFine && hasSome ? this.#before : []) {
+      const start = stretchStart(second, width, isUtc);
+      before.set(start, value === null ? (before.get(start) ?? null) : (before.get(start) ?? 0) + drawn(value));
+    }
+    const starts = new Map(seen([...before]));
+    const seconds = [...new Set([...now.keys(), ...starts.keys()])].sort((a, b) => a - b);
+    return [seconds, seconds.map((second) => now.get(second) ?? null), seconds.map((second) => starts.get(second) ?? null)];
   }
 
   #options(width) {
@@ -214,12 +260,13 @@ export class Chart {
       legend: { show: false },
       padding: [8, 8, 0, 0],
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 6 } },
+      tzDate: (second) => (this.#range.isUtc ? globalThis.uPlot.tzDate(new Date(second * 1000), "Etc/UTC") : new Date(second * 1000)),
       scales: { x: { time: true, auto: false }, y: { auto: false } },
       axes: [
         {
           ...axis,
           space: 64,
-          values: (_, splits, __, ___, step) => splits.map((second, index) => tick(second, step, splits[index - 1])),
+          values: (_, splits, __, ___, step) => splits.map((second, index) => tick(second, step, splits[index - 1], this.#range.isUtc)),
         },
         { ...axis, size: 52, values: (_, splits) => splits.map((value) => (Number.isInteger(value) ? short(value) : "")) },
       ],
@@ -231,6 +278,13 @@ export class Chart {
           width: 1,
           points: { show: false },
           paths: globalThis.uPlot.paths.bars({ size: [0.82, 28, 1], align: 1 }),
+        },
+        {
+          stroke: muted,
+          width: 1.5,
+          dash: [4, 4],
+          points: { show: false },
+          paths: globalThis.uPlot.paths.stepped({ align: 1 }),
         },
       ],
       hooks: {
@@ -257,16 +311,19 @@ export class Chart {
       second === undefined ? undefined : this.#drawnPoints.find(([start]) => second >= start && second < start + width);
     if (point === undefined) return setText(this.#readout, this.#words());
     const [start, value] = point;
-    const isOpen = start + width > this.#range.to - 1;
+    const isOpen = start + width > this.#range.until;
     const told = value === null ? "not kept" : `${count(value)}${isOpen ? " so far" : ""}`;
-    return setText(this.#readout, `${moment(start, width)} to ${moment(start + width, width)}: ${told}`);
+    const { isUtc } = this.#range;
+    const end = width >= DAY ? start + width - DAY : start + width;
+    const until = width === DAY ? "" : ` to ${moment(end, width, isUtc)}`;
+    return setText(this.#readout, `${moment(start, width, isUtc)}${until}: ${told}`);
   }
 
   #words() {
     const { sum, peak, peak_at, known } = summary(this.#drawnPoints);
     if (known === 0) return "nothing is known of this time";
     if (sum === 0n) return "nothing was counted in this time";
-    return `${count(sum)} counted, at most ${count(peak)} in a ${widthWords(this.#width_seconds).replace(/^(\d)/, "span of $1")}, from ${moment(peak_at, this.#width_seconds)}`;
+    return `${count(sum)} counted, at most ${count(peak)} in ${each(this.#width_seconds)}, ${this.#width_seconds >= DAY ? "on" : "from"} ${moment(peak_at, this.#width_seconds, this.#range.isUtc)}${this.#range.isUtc ? "; days are of UTC" : ""}`;
   }
 
   #tell() {
@@ -289,7 +346,7 @@ export class Chart {
         el(
           "tr",
           {},
-          el("td", {}, moment(second, this.#width_seconds)),
+          el("td", {}, moment(second, this.#width_seconds, this.#range.isUtc)),
           el("td", { class: "number" }, value === null ? "not kept" : count(value)),
         ),
       ),

@@ -1,156 +1,229 @@
-// The view of one counter: its value now, its history, where it was counted, by how many.
+// The view of one counter: what was counted in a range, its value now, where it was counted, by how many.
 import { Failure, counterPath, json, key } from "./api.js";
 import { Bands } from "./bands.js";
+import { Breakdowns } from "./breakdowns.js";
 import { Chart } from "./chart.js";
 import { el, nameOf, notice, setChip, setText } from "./dom.js";
+import { exportButtons, pointRows } from "./export.js";
 import { readingOf, watch } from "./feed.js";
+import { Headline, fact } from "./headline.js";
+import { compared, countedDays, historyOf, pointsBefore } from "./history.js";
+import { repeat } from "./idle.js";
 import { count, isSafe, rate, short, whole } from "./numbers.js";
 import { Places } from "./places.js";
-import { RANGES, counterHash } from "./routes.js";
+import { rangeBar } from "./range-bar.js";
+import { openingRange, rangeOf } from "./ranges.js";
+import { counterHash, overviewHash } from "./routes.js";
+import { sharedPrefix } from "./share.js";
 import { Spread } from "./spread.js";
 import { standing, truthOf } from "./standing.js";
 
+// As far as windows reach: five years.
+const WINDOW_SECONDS_MAX = 157_766_400;
+const SLOW_MS = 60_000;
+// Where somebody looks at a number that moves, its range follows soon.
+const SOON_MS = 10_000;
+const REFRESH_MS = { minutes: 5_000, hour: 10_000 };
+
+const nowSeconds = () => Math.floor(Date.now() / 1000);
+
 /** Shows a counter in `main`; `status` is the chip of the page. Returns a function that ends it. */
 export function showCounter(main, route, status) {
-  const { id, range: rangeName } = route;
-  const range = RANGES[rangeName];
   const stopped = new AbortController();
-  const { signal } = stopped;
-  const value = el("p", { class: "value", id: "value" }, "–");
-  const exactly = el("p", { class: "sub" });
+  const parts = counterParts(main, route, stopped.signal);
+  const unwatch = watchNow(parts, route, status);
+  let stop = () => {};
+  const begin = async () => {
+    let { range } = route;
+    try {
+      range ??= openingRange(await countedDays(counterPath(route.id), nowSeconds(), stopped.signal), nowSeconds());
+    } catch (error) {
+      if (stopped.signal.aborted) return;
+      if (!(error instanceof Failure)) throw error;
+      // What is wrong is told by what comes next.
+      range = "today";
+    }
+    if (route.range === undefined) history.replaceState(null, "", counterHash(route.id, range));
+    parts.ranges.replaceChildren(rangeBar(route, range));
+    stop = followRange(parts, { ...route, range }, stopped.signal);
+  };
+  begin();
+  return () => {
+    stopped.abort();
+    unwatch();
+    stop();
+    parts.chart.close();
+  };
+}
+
+/** What stands on the page. */
+function counterParts(main, { id, prefix }, signal) {
+  const value = el("p", { class: "fact", id: "value" }, "–");
   const perSecond = el("p", { class: "fact" }, "–");
   const updated = el("p", { class: "fact" }, "–");
   const truth = el("p", { class: "sub truth" });
   const trouble = el("div", { class: "trouble" });
-  const chart = new Chart();
-  const places = new Places();
-  const bands = new Bands(range);
-  const spread = new Spread(id, range, signal);
-  const tabs = el(
-    "nav",
-    { class: "tabs", "aria-label": "Length of history" },
-    Object.entries(RANGES).map(([name, { label }]) =>
-      el("a", { href: counterHash(id, name), "aria-current": name === rangeName ? "true" : undefined, "data-keep": "" }, label),
-    ),
-  );
-  const body = el(
+  const parts = { value, perSecond, updated, truth, trouble, reading: undefined, shown: {}, onSoon: () => {} };
+  parts.headline = new Headline(fact("Value", value), fact("Rate", perSecond), fact("Last write", updated));
+  parts.headline.node.append(truth);
+  parts.ranges = el("div", { class: "range-place" });
+  parts.chart = new Chart();
+  parts.places = new Places();
+  parts.bands = new Bands();
+  parts.spread = new Spread(id, signal);
+  parts.breakdowns = new Breakdowns(signal);
+  const exported = exportButtons(() => exportOf(parts, id));
+  parts.panels = el(
     "div",
     { class: "panels" },
-    el(
-      "section",
-      { class: "panel now", "aria-labelledby": "now-title" },
-      el("h2", { id: "now-title", class: "label" }, "Value"),
-      value,
-      exactly,
-      el("div", { class: "facts" }, fact("Rate", perSecond), fact("Last write", updated)),
-      truth,
-    ),
+    parts.headline.node,
     el(
       "section",
       { class: "panel wide", "aria-labelledby": "history-title" },
-      el("div", { class: "head" }, el("h2", { id: "history-title", class: "label" }, "Counted in ", range.words), tabs),
+      el("div", { class: "head" }, el("h2", { id: "history-title", class: "label" }, "Over time"), exported),
       trouble,
-      chart.node,
+      parts.chart.node,
     ),
-    places.node,
-    bands.node,
-    spread.node,
+    parts.places.node,
+    parts.bands.node,
+    parts.spread.node,
+    parts.breakdowns.node,
   );
+  parts.body = el("div", {}, parts.panels);
+  const up = prefix === "" ? sharedPrefix() : prefix;
   main.replaceChildren(
     el(
       "div",
       { class: "title" },
-      el("p", { class: "crumb" }, el("a", { href: "#/" }, "Counters")),
+      el("p", { class: "crumb" }, el("a", { href: overviewHash({ prefix: up }) }, "Overview")),
       el("h1", { tabindex: "-1" }, nameOf(id)),
     ),
-    body,
+    parts.ranges,
+    parts.body,
   );
+  return parts;
+}
 
-  let reading;
+/** Follows what the counter says now. Returns a function that ends it. */
+function watchNow(parts, { id }, status) {
   let heard_ms = Date.now();
   let connection = "connecting";
   let refused = false;
-
   const refresh = () => {
-    const told = standing({ connection, reading, silent_ms: Date.now() - heard_ms });
-    status(told);
+    const { reading } = parts;
+    status(standing({ connection, reading, silent_ms: Date.now() - heard_ms }));
     if (reading === undefined) return;
     const clock = new Date(reading.as_of).toLocaleTimeString("en-GB");
-    setChip(truth, truthOf({ connection, reading, clock }));
-    if (reading.updated_at) setText(updated, ago(reading.updated_at));
+    setChip(parts.truth, truthOf({ connection, reading, clock }));
+    if (reading.updated_at) setText(parts.updated, ago(reading.updated_at));
   };
   const onReading = (_, next) => {
-    if (refused) return restart();
+    // A counter that was missing is there now: its panels come back.
+    if (refused) return dispatchEvent(new Event("hashchange"));
+    const { reading } = parts;
     // A stream does not tell when the last write was: one that shows now was just now.
     const isNew = reading !== undefined && whole(reading.value) !== whole(next.value);
     const updated_at = next.updated_at ?? (isNew ? Date.now() : reading?.updated_at);
-    reading = { ...reading, updated_at, ...Object.fromEntries(Object.entries(next).filter(([, part]) => part !== undefined)) };
-    setText(value, count(reading.value));
-    value.classList.toggle("long", count(reading.value).length > 15);
-    setText(exactly, isSafe(reading.value) ? "" : `about ${short(reading.value)}`);
-    setText(perSecond, rate(reading.rate));
-    places.show(reading.datacenters);
-    bands.showAll(reading.uniques);
+    parts.reading = { ...reading, updated_at, ...Object.fromEntries(Object.entries(next).filter(([, part]) => part !== undefined)) };
+    if (isNew) parts.onSoon();
+    const text = count(parts.reading.value);
+    setText(parts.value, text);
+    parts.value.classList.toggle("long", text.length > 15);
+    parts.value.title = isSafe(parts.reading.value) ? "" : `about ${short(parts.reading.value)}`;
+    setText(parts.perSecond, rate(parts.reading.rate));
+    parts.places.show(parts.reading.datacenters);
+    parts.bands.showAll(parts.reading.uniques);
     refresh();
   };
   const onFailure = (failure) => {
     if (!(failure instanceof Failure)) throw failure;
     refused = true;
+    parts.isRefused = true;
     status({ tone: "none", text: failure.wantsKey ? "key needed" : "not shown" });
-    body.replaceChildren(refusalOf(failure, id));
+    parts.ranges.replaceChildren();
+    parts.body.replaceChildren(refusalOf(failure, id));
   };
-  // A counter that was missing is there now: its panels come back.
-  const restart = () => dispatchEvent(new Event("hashchange"));
-
-  const history = async () => {
-    const to = Math.floor(Date.now() / 1000);
-    const from = to - range.seconds + 1;
-    const path = `${counterPath(id)}/history?step=${range.step}&from=${from}&to=${to}&numbers=string`;
-    try {
-      const [told, windowed] = await Promise.all([
-        json(path, signal),
-        json(`${counterPath(id)}?window=${range.seconds}&numbers=string`, signal),
-      ]);
-      heard_ms = Date.now();
-      chart.show(told.points, range, to);
-      spread.refresh();
-      bands.showWindow(windowed.window);
-      setText(
-        trouble,
-        told.exact || told.staleness_ms < 3_000 ? "" : "Some datacenters did not answer. Their counts are missing here.",
-      );
-      if (reading === undefined) onReading(id, readingOf({ ...windowed, window: undefined }));
-      else reading = { ...reading, updated_at: windowed.updated_at };
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Failure)) throw error;
-      if (error.status >= 400 && error.status < 500 && reading === undefined) return onFailure(error);
-      setText(trouble, `The history could not be read: ${error.message}.`);
-    }
-  };
-  history();
-  const timers = [setInterval(refresh, 1_000), setInterval(() => document.hidden || history(), range.refresh_ms)];
+  parts.tell = { onReading, onFailure, onHeard: () => (heard_ms = Date.now()) };
+  const timer = setInterval(refresh, 1_000);
   const unwatch = watch([id], {
     onReading,
     onFailure,
-    onHeard: () => (heard_ms = Date.now()),
+    onHeard: parts.tell.onHeard,
     onState: (name) => {
       // Back after a break: what was missed is asked for at once.
-      if (name !== connection && connection === "offline") history();
+      if (name !== connection && connection === "offline") parts.onSoon();
       connection = name;
       if (!refused) refresh();
     },
   });
   return () => {
-    stopped.abort();
     unwatch();
-    timers.forEach(clearInterval);
-    chart.close();
+    clearInterval(timer);
   };
 }
 
-function fact(label, node) {
-  return el("div", {}, el("h3", { class: "label" }, label), node);
+/** Follows what was counted in the range. Returns a function that ends it. */
+function followRange(parts, route, signal) {
+  const path = counterPath(route.id);
+  let slow_ms = 0;
+  let before = [];
+  const look = async () => {
+    if (parts.isRefused) return parts.ranges.replaceChildren();
+    const isSlow = Date.now() - slow_ms >= SLOW_MS;
+    try {
+      const { told, range } = await historyOf(path, rangeOf(route.range, nowSeconds()), signal);
+      parts.tell.onHeard();
+      if (isSlow) before = await pointsBefore(path, range, signal);
+      parts.headline.show(range, compared(range, told.points, before));
+      parts.chart.show(told.points, range, before);
+      parts.shown = { range, points: told.points };
+      setText(parts.trouble, told.exact || told.staleness_ms < 3_000 ? "" : "Some datacenters did not answer. Their counts are missing here.");
+      if (!isSlow) return;
+      slow_ms = Date.now();
+      await windowOf(parts, route.id, range, signal);
+      await parts.spread.refresh(range);
+      await parts.breakdowns.refresh([route.id], range);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Failure)) throw error;
+      if (error.status >= 400 && error.status < 500 && parts.reading === undefined) return parts.tell.onFailure(error);
+      setText(parts.trouble, `The history could not be read: ${error.message}.`);
+    }
+  };
+  const pause_ms = REFRESH_MS[route.range] ?? SLOW_MS;
+  const loop = repeat(look, () => pause_ms);
+  let soon;
+  parts.onSoon = () => {
+    soon ??= setTimeout(
+      () => {
+        soon = undefined;
+        loop.again();
+      },
+      Math.min(SOON_MS, pause_ms),
+    );
+  };
+  return () => {
+    clearTimeout(soon);
+    loop.stop();
+  };
+}
+
+/** The unique elements of the range, and when the last write was. */
+async function windowOf(parts, id, range, signal) {
+  const seconds = range.until - range.from;
+  const isLong = seconds > WINDOW_SECONDS_MAX;
+  const query = isLong ? "" : `window=${seconds}&at=${range.until - 1}&`;
+  const told = await json(`${counterPath(id)}?${query}numbers=string`, signal);
+  parts.bands.showWindow(told.window, range.words);
+  if (parts.reading === undefined) parts.tell.onReading(id, readingOf({ ...told, window: undefined }));
+  else parts.reading = { ...parts.reading, updated_at: told.updated_at };
+}
+
+function exportOf(parts, id) {
+  const { range, points } = parts.shown;
+  if (range === undefined) return undefined;
+  const breakdowns = [...parts.breakdowns.told].flatMap(([by, told]) => told.rows.map((row) => ({ section: by, name: row.value, count: whole(row.count) })));
+  return { file: `tally-${id}-${range.name}`, what: { id }, from: range.from, to: range.until, rows: [...breakdowns, ...pointRows(points)] };
 }
 
 function ago(ms) {

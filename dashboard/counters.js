@@ -1,29 +1,28 @@
-// The view of all counters: the busiest of those that were looked at, live.
+// The list of counters: the busiest, the largest or the first by name, live.
 //
-// Invariant: it costs a bounded number of calls however many counters there are, and says how many it looked at.
+// Invariant: which they are is told by the directory, in one call however many there are.
 import { Failure, counterPath, json } from "./api.js";
 import { refusalOf } from "./counter.js";
 import { el, nameOf, notice, setText, svg } from "./dom.js";
 import { each, readingOf, watch, watchable } from "./feed.js";
-import { count, drawn, rate, short } from "./numbers.js";
-import { ORDERS, counterHash, overviewHash } from "./routes.js";
-import { ranked, sparkline } from "./series.js";
+import { repeat } from "./idle.js";
+import { count, drawn, rate, short, whole } from "./numbers.js";
+import { ORDERS, counterHash, countersHash } from "./routes.js";
+import { sparkline } from "./series.js";
+import { sharedPrefix } from "./share.js";
 import { standing } from "./standing.js";
 
-// Each costs a read. A hundred are a fraction of a second; more are looked at on demand, and less often.
-const PAGE = 100;
-const PAGES_MAX = 10;
 const SHOWN_MAX = 20;
 const READS_AT_ONCE = 4;
-// What counts as busy now. Exact to the second.
-const BUSY_SECONDS = 300;
 const RANK_MS = 60_000;
 const EMPTY_MS = 2_000;
 const SPARK = { width: 120, height: 28, points: 60, step: "1m" };
 const ORDER_LABELS = { rate: "Busiest", value: "Largest", name: "Name" };
+// What was counted in this hour and the one before is what counts as busy.
+const BUSY_WINDOW = "3600";
 
 /** Shows the counters in `main`; `status` is the chip of the page. Returns a function that ends it. */
-export function showOverview(main, route, status) {
+export function showCounters(main, route, status) {
   const { prefix, order } = route;
   const stopped = new AbortController();
   const { signal } = stopped;
@@ -34,16 +33,16 @@ export function showOverview(main, route, status) {
     autocomplete: "off",
     autocapitalize: "off",
     spellcheck: "false",
-    placeholder: "blog/",
+    placeholder: "/blog/",
   });
   const onPrefix = (event) => {
     event.preventDefault();
-    location.hash = overviewHash({ prefix: field.value, order });
+    location.hash = countersHash({ prefix: field.value, order });
   };
   const orders = ORDERS.map((name) =>
     el(
       "a",
-      { href: overviewHash({ prefix, order: name }), "aria-current": name === order ? "true" : undefined, "data-keep": "" },
+      { href: countersHash({ prefix, order: name }), "aria-current": name === order ? "true" : undefined, "data-keep": "" },
       ORDER_LABELS[name],
     ),
   );
@@ -53,13 +52,6 @@ export function showOverview(main, route, status) {
   const heads = ["Counter", "Last hour", "Rate", "Value"].map((head) => el("span", {}, head));
   const listing = el("div", { class: "listing" }, el("div", { class: "heads", "aria-hidden": "true" }, heads), list);
   const body = el("div", {}, listing);
-  let pages = 1;
-  const lookFurther = () => {
-    pages += 1;
-    setText(more, "Loading …");
-    rank();
-  };
-  const more = el("button", { type: "button", class: "quiet further", hidden: true, on: { click: lookFurther } });
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Counters"), told),
     el(
@@ -75,7 +67,6 @@ export function showOverview(main, route, status) {
       el("nav", { class: "tabs", "aria-label": "Order" }, orders),
     ),
     body,
-    more,
   );
 
   listing.hidden = true;
@@ -105,59 +96,35 @@ export function showOverview(main, route, status) {
     );
   };
 
+  /** Which counters are shown, and how many there are: undefined where nobody says. */
   const names = async () => {
-    const ids = [];
-    let cursor = null;
-    for (let page = 0; page < pages && (page === 0 || cursor !== null); page += 1) {
-      const after = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
-      const told = await json(`/counters?limit=${PAGE}&prefix=${encodeURIComponent(prefix)}${after}`, signal);
-      ids.push(...told.counters.map(({ id }) => id));
-      cursor = told.cursor;
-    }
-    return { ids, hasMore: cursor !== null };
+    const query = `prefix=${encodeURIComponent(prefix)}&limit=${SHOWN_MAX}`;
+    const listed = async () => {
+      const page = await json(`/counters?${query}`, signal);
+      return { ids: page.counters.map(({ id }) => id), among: page.cursor === null ? page.counters.length : undefined };
+    };
+    if (order === "name") return listed();
+    const by = order === "rate" ? `by=count&window=${BUSY_WINDOW}` : "by=value";
+    const top = await json(`/top?${query}&${by}&numbers=string`, signal);
+    // The directory hears of a new counter within seconds; until then it is listed by name.
+    if (top.rows.length === 0) return listed();
+    const busy = top.rows.filter((row) => order !== "rate" || whole(row.count) > 0n);
+    return { ids: (busy.length > 0 ? busy : top.rows).map(({ id }) => id), among: top.counters };
   };
 
   const look = async () => {
-    const { ids, hasMore } = await names();
+    const { ids, among } = await names();
     heard_ms = Date.now();
     if (ids.length === 0) return empty(prefix);
-    let missing = 0;
-    // By name nobody has to be compared.
-    const compared = order === "name" ? ids.slice(0, SHOWN_MAX) : ids;
-    await each(compared, READS_AT_ONCE, async (id) => {
-      try {
-        const answer = await json(`${counterPath(id)}?window=${BUSY_SECONDS}&numbers=string`, signal);
-        counters.set(id, {
-          id,
-          value: answer.value,
-          rate: Number(answer.window.count) / BUSY_SECONDS,
-          reading: readingOf(answer),
-        });
-      } catch (error) {
-        if (signal.aborted || error.isOffline) throw error;
-        // It may have ended since it was listed.
-        counters.delete(id);
-        missing += 1;
-      }
-    });
-    heard_ms = Date.now();
-    const found = compared.map((id) => counters.get(id)).filter(Boolean);
-    const shown = ranked(found, order).slice(0, SHOWN_MAX);
-    setText(
-      told,
-      lookedAt({ shown: shown.length, among: ids.length, hasMore, order }) +
-        (missing > 0 ? `; ${missing} could not be read` : ""),
-    );
-    more.hidden = !hasMore || pages >= PAGES_MAX || order === "name";
-    setText(more, `Compare ${PAGE} more`);
-    arrange(shown);
-    // Those whose names are too long together for one stream are asked with the next look.
-    follow(watchable(shown.map(({ id }) => id)));
-    await each(shown, READS_AT_ONCE, ({ id }) => spark(id));
+    setText(told, lookedAt({ shown: ids.length, among, order }));
+    arrange(ids.map((id) => counters.get(id) ?? { id }));
+    refresh();
+    const isNew = ids.filter((id) => !drawnIds.has(id));
+    follow(watchable(ids));
+    await each(isNew, READS_AT_ONCE, spark);
   };
 
   const empty = (of) => {
-    more.hidden = true;
     list.replaceChildren();
     rows.clear();
     follow([]);
@@ -173,7 +140,7 @@ export function showOverview(main, route, status) {
         : notice(
             "No counter has a name that begins so",
             "Upper and lower case differ.",
-            el("p", {}, el("a", { href: "#/" }, "All counters")),
+            el("p", {}, el("a", { href: countersHash({ prefix: sharedPrefix() }) }, "All counters")),
           ),
     );
     connection = "polling";
@@ -221,7 +188,9 @@ export function showOverview(main, route, status) {
     });
   };
 
+  const drawnIds = new Set();
   const spark = async (id) => {
+    drawnIds.add(id);
     const to = Math.floor(Date.now() / 1000);
     const from = to - (SPARK.points - 1) * 60;
     try {
@@ -238,12 +207,7 @@ export function showOverview(main, route, status) {
     body.replaceChildren(refusalOf(failure, ""));
   };
 
-  let isLooking = false;
-  let isAskedAgain = false;
   const rank = async () => {
-    isAskedAgain = isLooking;
-    if (isLooking) return;
-    isLooking = true;
     try {
       await look();
     } catch (error) {
@@ -256,41 +220,23 @@ export function showOverview(main, route, status) {
         body.replaceChildren(notice("The service cannot be reached", "This page tries again every few seconds."));
       }
       refresh();
-    } finally {
-      isLooking = false;
-      clearTimeout(again);
-      if (!signal.aborted)
-        again = setTimeout(
-          () => (document.hidden ? void 0 : rank()),
-          isAskedAgain ? 0 : rows.size === 0 ? EMPTY_MS : RANK_MS * pages,
-        );
     }
   };
-  let again;
-  const onVisible = () => {
-    if (document.hidden) return;
-    clearTimeout(again);
-    rank();
-  };
-  document.addEventListener("visibilitychange", onVisible);
+  const { stop } = repeat(rank, () => (rows.size === 0 ? EMPTY_MS : RANK_MS));
   const clock = setInterval(refresh, 1_000);
-  rank();
   return () => {
     stopped.abort();
     unwatch();
-    clearTimeout(again);
+    stop();
     clearInterval(clock);
-    document.removeEventListener("visibilitychange", onVisible);
   };
 }
 
 /** Says which counters are shown, of how many. */
-function lookedAt({ shown, among, hasMore, order }) {
-  const which = { rate: `busiest in ${BUSY_SECONDS / 60} minutes`, value: "largest", name: "first by name" }[order];
-  if (shown === among && !hasMore)
-    return `${among === 1 ? "1 counter" : `${among} counters`}, ${which} first`.replace("first by name first", "by name");
-  if (order === "name") return `The first ${shown} by name${hasMore ? "" : ` of ${among}`}; enter a prefix for others`;
-  return `The ${shown} ${which} of ${hasMore ? `the first ${among} counters by name; enter a prefix for others` : `${among} counters`}`;
+function lookedAt({ shown, among, order }) {
+  const all = among === undefined ? "" : ` of ${count(among)}`;
+  if (shown === among) return `${among === 1 ? "1 counter" : `${count(among)} counters`}${order === "name" ? ", by name" : ""}`;
+  return { rate: `The ${shown} busiest in the last hour${all}`, value: `The ${shown} largest${all}`, name: `The first ${shown} by name${all}` }[order];
 }
 
 /** A row: a link with the name, the value, the rate, and the last hour as a line. */
@@ -315,8 +261,9 @@ function rowOf(id) {
     node,
     show(counter) {
       const text = count(counter.value);
+      if (counter.value === undefined) return;
       setText(value, text.length > 20 ? short(counter.value) : text);
-      setText(perSecond, rate(counter.now ?? counter.rate));
+      setText(perSecond, rate(counter.now));
       const { tone, text: words } = standing({ connection: "live", reading: counter.reading });
       setText(flag, tone === "good" ? "" : words);
       flag.dataset.tone = tone;

@@ -4,6 +4,7 @@
 // goes on by itself, and says what it is doing meanwhile.
 import { Failure, counterPath, json, open } from "./api.js";
 import { EventParser } from "./events.js";
+import { turn } from "./idle.js";
 import { parseExact } from "./numbers.js";
 import { pause } from "./retry.js";
 import { datacenterList, unreachable } from "./standing.js";
@@ -129,6 +130,7 @@ export function watch(ids, { onReading, onState, onHeard, onFailure }) {
     document.addEventListener("visibilitychange", hide);
     addEventListener("offline", cut);
     try {
+      await turn(signal);
       const query = new URLSearchParams(ids.map((id) => ["id", id]));
       const headers = { accept: "text/event-stream", ...(lastId === "" ? {} : { "last-event-id": lastId }) };
       const response = await open(`/live?${query}`, { headers, signal: AbortSignal.any([signal, broken.signal]) });

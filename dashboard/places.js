@@ -85,7 +85,8 @@ export class Places {
   }
 }
 
-function emptyMap() {
+/** Returns a map of the land, with a group for what lies on it. */
+export function emptyMap() {
   const width = 360 / LAND.step;
   const land = landCells()
     .map(([x, y]) => `M${x + 0.5} ${y + 0.5}h0`)

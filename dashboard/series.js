@@ -1,18 +1,35 @@
 // Histories as charts want them. Invariant: what is not known stays null, and a sum over it is null too.
-import { drawn, whole } from "./numbers.js";
+import { whole } from "./numbers.js";
 
-/** Returns `[times, counts]` of a history's points: unix seconds and doubles, null where nothing is known. */
-export function columns(points) {
-  return [points.map(([second]) => second), points.map(([, value]) => drawn(value))];
+// Weeks begin on Mondays: 5 January 1970 was one.
+const MONDAY = 4 * 86_400;
+const WEEK = 7 * 86_400;
+const localOffset = (second) => -60 * new Date(second * 1000).getTimezoneOffset();
+
+/** Returns when the stretch of `width` seconds begins that holds a second: by the clock of this place, or of UTC where `isUtc`. */
+export function stretchStart(second, width, isUtc) {
+  if (width <= 3_600) return Math.floor(second / width) * width;
+  const offset = isUtc ? 0 : localOffset(second);
+  const base = width >= WEEK ? MONDAY : 0;
+  const start = Math.floor((second + offset - base) / width) * width + base;
+  return isUtc ? start : start - localOffset(start - offset);
 }
 
-/** Returns points joined by `factor`: sums, aligned to the clock as their steps are, null only where all are. */
-export function joined(points, factor, step_seconds) {
+/** Returns all points from `from` until before `to`: 0 where an answer left one out. */
+export function filled(points, from, to, step_seconds) {
+  const known = new Map(points);
+  const all = [];
+  for (let start = from; start < to; start += step_seconds) all.push([start, known.has(start) ? known.get(start) : 0]);
+  return all;
+}
+
+/** Returns points joined by `factor`: sums, aligned to the clock, null only where all are. */
+export function joined(points, factor, step_seconds, isUtc = true) {
   if (factor <= 1) return points;
   const width = factor * step_seconds;
   const found = new Map();
   for (const [second, value] of points) {
-    const start = Math.floor(second / width) * width;
+    const start = stretchStart(second, width, isUtc);
     const before = found.get(start) ?? null;
     if (value === null) found.set(start, before);
     else found.set(start, (before ?? 0n) + whole(value));
@@ -21,7 +38,7 @@ export function joined(points, factor, step_seconds) {
 }
 
 // Widths that read well on a clock, in seconds.
-const WIDTHS = [1, 5, 15, 30, 60, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400];
+const WIDTHS = [1, 5, 15, 30, 60, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, WEEK, 4 * WEEK, 13 * WEEK, 52 * WEEK];
 
 /** Returns how many steps to join so that `span_seconds` show as at most `most` points. */
 export function factorFor(span_seconds, step_seconds, most) {
@@ -60,13 +77,4 @@ export function sparkline(values, width, height, most) {
       return `${word}${(index * step).toFixed(1)} ${y.toFixed(1)}`;
     })
     .join("");
-}
-
-/** Returns counters in order: by "rate", "value" or "name"; equals by name. Each is `{ id, value, rate }`. */
-export function ranked(counters, order) {
-  const byName = (a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
-  const byValue = (a, b) => (whole(a.value) < whole(b.value) ? 1 : whole(a.value) > whole(b.value) ? -1 : 0);
-  const byRate = (a, b) => (b.rate ?? 0) - (a.rate ?? 0);
-  const orders = { name: [byName], value: [byValue, byName], rate: [byRate, byValue, byName] };
-  return [...counters].sort((a, b) => orders[order].map((compare) => compare(a, b)).find((found) => found !== 0) ?? 0);
 }

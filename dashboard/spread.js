@@ -2,17 +2,20 @@
 import { Failure, counterPath, json } from "./api.js";
 import { el, setText, svg } from "./dom.js";
 import { count, measured } from "./numbers.js";
+import { during } from "./ranges.js";
 import { sparkline } from "./series.js";
 
-// Each slice is a question of its own.
+// Samples are kept by the hour for 90 days.
+const KEPT_SECONDS = 90 * 86_400 - 3_600;
+// Each slice is a question of its own, so they are asked for once.
 const SLICES = 12;
 const MARKS = [
-  ["min", "minimum"],
-  ["p50", "50 %"],
-  ["p90", "90 %"],
-  ["p99", "99 %"],
-  ["p999", "99.9 %"],
-  ["max", "maximum"],
+  ["min", "min"],
+  ["p50", "p50"],
+  ["p90", "p90"],
+  ["p99", "p99"],
+  ["p999", "p99.9"],
+  ["max", "max"],
 ];
 const LINES = ["p50", "p90", "p99"];
 const BOX = { width: 240, height: 56 };
@@ -28,7 +31,6 @@ export function slicesOf(seconds, to_s, slices = SLICES) {
 /** The distribution of a counter's samples; hidden while there are none. */
 export class Spread {
   #id;
-  #range;
   #signal;
   #list = el("ul", { class: "bars marks" });
   #words = el("p", { class: "sub" });
@@ -39,17 +41,17 @@ export class Spread {
     "aria-hidden": "true",
   });
   #trend = el("p", { class: "sub" });
+  #title = el("h2", { id: "spread-title", class: "label" }, "Samples");
   #isMissing = false;
+  #isDrawn = false;
 
-  constructor(id, range, signal) {
+  constructor(id, signal) {
     this.#id = id;
-    this.#range = range;
     this.#signal = signal;
-    const title = el("h2", { id: "spread-title", class: "label" }, "Samples in ", range.words);
     this.node = el(
       "section",
       { class: "panel spread", hidden: true, "aria-labelledby": "spread-title" },
-      title,
+      this.#title,
       this.#words,
       this.#list,
       this.#lines,
@@ -58,15 +60,20 @@ export class Spread {
   }
 
   /** Asks again. A service without samples is asked once. */
-  async refresh() {
+  async refresh(range) {
     if (this.#isMissing) return;
-    const to = Math.floor(Date.now() / 1000);
+    const from = Math.max(range.from, range.now - KEPT_SECONDS);
+    const seconds = range.until - from;
+    if (seconds <= 0) return;
+    setText(this.#title, `Samples ${during(range.words)}`);
     try {
-      const told = await this.#ask(this.#range.seconds);
+      const told = await this.#ask(seconds, range.until - 1);
       this.node.hidden = told.count === 0 || told.count === "0";
       if (this.node.hidden) return;
       this.#show(told);
-      const slices = slicesOf(this.#range.seconds, to);
+      if (this.#isDrawn) return;
+      this.#isDrawn = true;
+      const slices = slicesOf(seconds, range.until - 1);
       const parts = [];
       for (const slice of slices) parts.push(await this.#ask(slice.seconds, slice.at));
       this.#draw(parts);
@@ -79,8 +86,7 @@ export class Spread {
   }
 
   #ask(seconds, at) {
-    const end = at === undefined ? "" : `&at=${at}`;
-    return json(`${counterPath(this.#id)}/distribution?window=${seconds}${end}&numbers=string`, this.#signal);
+    return json(`${counterPath(this.#id)}/distribution?window=${seconds}&at=${at}&numbers=string`, this.#signal);
   }
 
   #show(told) {
@@ -120,6 +126,6 @@ export class Spread {
       return svg("path", { class: `line ${name}`, d: sparkline(values, BOX.width, BOX.height, BOX.height) });
     });
     this.#lines.replaceChildren(...paths);
-    setText(this.#trend, `Over time: 50 % (solid), 90 % (dashed), 99 % (dotted). The top of the chart is ${measured(top)}.`);
+    setText(this.#trend, `Over time: p50 (solid), p90 (dashed), p99 (dotted). The top of the chart is ${measured(top)}.`);
   }
 }

@@ -21,7 +21,7 @@ test("a datacenter that does not answer is named, with what was last known of it
   await says(page, ".bars .away", /SYD0.*unreachable, as of/);
   // Nobody has ever read it, so nothing is known of what SYD counted.
   expect(await page.textContent("#value")).toBe("5");
-  await page.evaluate(() => (location.hash = "#/"));
+  await page.evaluate(() => (location.hash = "#/counters"));
   await says(page, ".row .flag", /SYD unreachable/);
   world.fail(() => undefined);
   await page.evaluate(() => (location.hash = "#/counter/away"));

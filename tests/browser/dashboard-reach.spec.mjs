@@ -30,7 +30,8 @@ afterAll(() => dashboard?.close());
 const counter = (id) => `#/counter/${encodeURIComponent(id)}`;
 // Each view with a text that it has once it is complete.
 const VIEWS = [
-  ["#/", ".row .number", /\d/],
+  ["#/", "#top .number", /\d/],
+  ["#/counters", ".row .number", /\d/],
   [counter(HOSTILE[4]), ".spread", /1 sample, 12.5 on average/],
   [counter("huge"), ".readout", /counted/],
   [counter("missing"), "h2", "There is no such counter"],
@@ -38,7 +39,7 @@ const VIEWS = [
 ];
 
 test("names and numbers are shown as they are, whatever they hold", async () => {
-  const page = await dashboard.open("");
+  const page = await dashboard.open("#/counters?order=name");
   await says(page, ".row", /negative/);
   const names = await page.locator(".row bdi").allTextContents();
   expect(names.sort()).toEqual([...HOSTILE, "huge", "negative"].sort());
@@ -88,7 +89,7 @@ test("nothing is wider than the screen", async () => {
 });
 
 test("everything is reached by keys alone", async () => {
-  const page = await dashboard.open("");
+  const page = await dashboard.open("#/counters?order=name");
   await says(page, ".row", "huge");
   const focused = () =>
     page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent.trim());
@@ -106,13 +107,15 @@ test("everything is reached by keys alone", async () => {
   await page.keyboard.press("Enter");
   await says(page, "[aria-current=true]", "Largest");
   expect(await focused()).toBe("Largest");
+  await says(page, ".row", /^huge/);
   await tabTo(/^huge/);
   await page.keyboard.press("Enter");
   await says(page, "h1", "huge");
   expect(await focused()).toBe("huge");
   await says(page, ".readout", /counted/);
-  await tabTo(/^Hour$/);
-  await tabTo(/^Chart of counts per minute/);
+  await tabTo(/^Today$/);
+  await tabTo(/^Custom$/);
+  await tabTo(/^Chart of counts per/);
   await page.keyboard.press("+");
   await says(page, "[aria-label='Show all']:not([disabled])", "All");
   await page.keyboard.press("ArrowLeft");

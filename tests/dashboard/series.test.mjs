@@ -1,7 +1,7 @@
 // Histories and orders of the dashboard.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { columns, factorFor, joined, ranked, sparkline, summary } from "../../dashboard/series.js";
+import { factorFor, filled, joined, sparkline, stretchStart, summary } from "../../dashboard/series.js";
 
 test("what is not known stays a gap, and joining keeps every count", () => {
   const points = [
@@ -12,10 +12,6 @@ test("what is not known stays a gap, and joining keeps every count", () => {
     [240, 0],
     [300, null],
   ];
-  assert.deepEqual(columns(points), [
-    [0, 60, 120, 180, 240, 300],
-    [null, null, 5, 9007199254740992, 0, null],
-  ]);
   assert.deepEqual(joined(points, 2, 60), [
     [0, null],
     [120, 9007199254740998n],
@@ -80,16 +76,26 @@ test("a line breaks where nothing is known, and stays in its box", () => {
   assert.equal(sparkline([0], 40, 10), "M0.0 10.0");
 });
 
-test("orders compare counts whole and settle equals by name", () => {
-  const counters = [
-    { id: "b", value: "9007199254740993", rate: 1 },
-    { id: "a", value: "9007199254740992", rate: 1 },
-    { id: "c", value: -5, rate: 2 },
-    { id: "B", value: -5, rate: null },
-  ];
-  const ids = (order) =>
-    ranked(counters, order)
-      .map(({ id }) => id)
-      .join("");
-  assert.deepEqual([ids("value"), ids("rate"), ids("name")], ["baBc", "cbaB", "Babc"]);
+test("weeks begin on Mondays, days at midnight of this place or of UTC, over changes of the clock too", () => {
+  const seconds = (text) => Date.parse(text) / 1000;
+  assert.equal(stretchStart(seconds("2026-11-22T12:00Z"), 604_800, true), seconds("2026-11-16T00:00Z"));
+  const before = process.env.TZ;
+  process.env.TZ = "Europe/Berlin";
+  try {
+    // The clock goes back on 25 October 2026 at 01:00 UTC.
+    assert.equal(stretchStart(seconds("2026-10-25T22:30Z"), 86_400, false), seconds("2026-10-24T22:00Z"));
+    assert.equal(stretchStart(seconds("2026-10-25T23:00Z"), 86_400, false), seconds("2026-10-25T23:00Z"));
+    assert.equal(stretchStart(seconds("2026-10-25T22:30Z"), 86_400, true), seconds("2026-10-25T00:00Z"));
+    assert.equal(stretchStart(seconds("2026-10-26T05:30Z"), 3_600, false), seconds("2026-10-26T05:00Z"));
+  } finally {
+    process.env.TZ = before ?? "UTC";
+  }
+});
+
+test("points that an answer left out are none, those that it does not know stay unknown", () => {
+  assert.deepEqual(filled([[120, 4], [180, null]], 60, 240, 60), [
+    [60, 0],
+    [120, 4],
+    [180, null],
+  ]);
 });

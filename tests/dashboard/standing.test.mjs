@@ -1,7 +1,8 @@
 // What the dashboard says of the truth of a number, of addresses, and of limiters.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RANGES, counterHash, overviewHash, parseRoute } from "../../dashboard/routes.js";
+import { RANGES } from "../../dashboard/ranges.js";
+import { counterHash, countersHash, overviewHash, parseRoute } from "../../dashboard/routes.js";
 import { datacenterList, standing, truthOf, unreachable } from "../../dashboard/standing.js";
 import { lookColumns, ratesBetween, verdictsOf, withLook } from "../../dashboard/verdicts.js";
 
@@ -70,20 +71,24 @@ test("every id survives its address, and nothing else is taken for one", () => {
   assert.equal(parseRoute("#/limits").id, undefined);
   const policy = parseRoute("#/limits/login");
   assert.deepEqual([policy.view, policy.id, policy.unknown], ["limits", "login", undefined]);
-  const route = parseRoute(overviewHash({ prefix: "a&b=c/", order: "value" }));
-  assert.deepEqual([route.prefix, route.order, route.unknown], ["a&b=c/", "value", undefined]);
+  const route = parseRoute(countersHash({ prefix: "a&b=c/", order: "value" }));
+  assert.deepEqual([route.view, route.prefix, route.order, route.unknown], ["counters", "a&b=c/", "value", undefined]);
+  const overview = parseRoute(overviewHash({ prefix: "a&b=c/", range: "2015-05-17..2015-05-20" }));
+  assert.deepEqual([overview.view, overview.prefix, overview.range], ["overview", "a&b=c/", "2015-05-17..2015-05-20"]);
 });
 
 test("lengths are known as people write them, and what is not known is said", () => {
-  const lengths = { "15m": "minutes", "1h": "hour", "24h": "day", "1d": "day", "30d": "month", month: "month" };
+  const lengths = { "15m": "minutes", "1h": "hour", "24h": "today", "1d": "today", "7d": "week", "30d": "days", month: "month" };
   for (const [asked, range] of Object.entries(lengths)) {
     const route = parseRoute(`#/counter/a?range=${asked}`);
     assert.deepEqual([route.range, route.unknown], [range, undefined], asked);
   }
-  for (const asked of ["7d", "toString", ""]) {
+  assert.equal(parseRoute("#/counter/a").range, undefined);
+  const wrong = ["8d", "toString", "", "2015-02-30..2015-03-01", "2015-05-20..2015-05-17", "2015-05-17.."];
+  for (const asked of wrong) {
     const route = parseRoute(`#/counter/a?range=${asked}`);
-    assert.deepEqual([route.id, route.range], ["a", "hour"]);
-    assert.match(route.unknown, /^There is no range .*: this is the last hour\. Known: 15m, 1h, 1d, 24h, 30d\.$/);
+    assert.deepEqual([route.id, route.range], ["a", undefined]);
+    assert.match(route.unknown, /^There is no range .*\. Known: minutes, hour, today, .*2025-01-31\.\.2025-02-28\.$/);
   }
   assert.match(parseRoute("#/?order=toString").unknown, /^There is no order toString/);
   for (const hash of ["#/counter/", "#/counter/%", "#/nothing", "#main"]) assert.match(parseRoute(hash).unknown, /^There is no view #/);

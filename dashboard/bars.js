@@ -1,0 +1,80 @@
+// A list of names with numbers as bars: top pages, referrers, countries, devices.
+import { el, nameOf, setText, svg } from "./dom.js";
+import { count, drawn, share, short, whole } from "./numbers.js";
+
+const DIGITS_MAX = 12;
+
+/**
+ * A panel with a list. Each row is `{ key, name, count, href, title, mark, filter }`: `name` is text, or the name of a counter
+ * where `isId`; `href` leads on; `mark` stands before it; `filter` is `{ href, label }`.
+ */
+export class Bars {
+  #list = el("ul", { class: "bars ranked" });
+  #told = el("div", { class: "sub told" });
+  #more = el("p", { class: "sub" });
+  #title;
+
+  constructor(id, title, { head } = {}) {
+    this.#title = el("h2", { id: `${id}-title`, class: "label" }, title);
+    this.node = el(
+      "section",
+      { class: "panel", id, "aria-labelledby": `${id}-title` },
+      el("div", { class: "head" }, this.#title, head),
+      this.#list,
+      this.#told,
+      this.#more,
+    );
+  }
+
+  entitle(title) {
+    setText(this.#title, title);
+  }
+
+  /** Shows rows, of `total` together; `more` says what is not among them. */
+  show(rows, total, more = "") {
+    const largest = rows.reduce((most, row) => (whole(row.count) > most ? whole(row.count) : most), 1n);
+    const focused = document.activeElement?.closest?.("li")?.dataset.key;
+    const before = new Map([...this.#list.children].map((node) => [node.dataset.key, node]));
+    const nodes = rows.map((row) => {
+      const node = before.get(row.key) ?? rowOf(row);
+      setText(node.querySelector(".number"), numberOf(row.count));
+      setText(node.querySelector(".share"), share(row.count, total));
+      node.querySelector("rect").setAttribute("width", `${(drawn(row.count) / Number(largest)) * 100}%`);
+      // Where a row leads follows the range.
+      if (row.href !== undefined) node.querySelector("a").setAttribute("href", row.href);
+      return node;
+    });
+    const isSame = nodes.length === before.size && nodes.every((node, index) => this.#list.children[index] === node);
+    if (!isSame && (focused === undefined || !this.#list.contains(document.activeElement))) this.#list.replaceChildren(...nodes);
+    this.#list.hidden = rows.length === 0;
+    this.#told.replaceChildren();
+    setText(this.#more, more);
+  }
+
+  /** Says something instead of rows. */
+  tell(...nodes) {
+    this.#list.replaceChildren();
+    this.#list.hidden = true;
+    this.#told.replaceChildren(...nodes);
+    setText(this.#more, "");
+  }
+}
+
+const numberOf = (value) => (count(value).length > DIGITS_MAX ? short(value) : count(value));
+
+function rowOf({ key, name, isId, href, title, mark, filter }) {
+  const label = isId ? nameOf(name) : el("bdi", {}, name);
+  const shown = href === undefined ? el("span", { title }, label) : el("a", { href, title }, label);
+  const bar = svg("svg", { class: "bar", "aria-hidden": "true" }, svg("rect", { height: "100%" }));
+  return el(
+    "li",
+    { "data-key": key },
+    bar,
+    el("span", { class: "place" }, mark === undefined ? undefined : el("span", { class: "mark", "aria-hidden": "true" }, mark), shown),
+    filter === undefined
+      ? el("span", {})
+      : el("a", { class: "only", href: filter.href, title: filter.label, "aria-label": filter.label }, filter.text),
+    el("span", { class: "number" }),
+    el("span", { class: "share" }),
+  );
+}

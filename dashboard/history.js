@@ -1,0 +1,83 @@
+// What was counted in a range, and in the one before: of one counter, or of all whose names begin alike.
+//
+// Invariant: a sum is of what the answer says is known. Where hours are not kept any more, it is asked by days.
+import { Failure, counterPath, json } from "./api.js";
+import { whole } from "./numbers.js";
+import { byDays, historyQuery } from "./ranges.js";
+
+/** The path of all counters whose names begin with a text. */
+export function prefixPath(prefix) {
+  return `/counters/${encodeURIComponent(prefix)}*`;
+}
+
+/** The path of what a view shows: of a counter by its id, of a prefix else. */
+export function subjectPath({ id, prefix }) {
+  return id === undefined ? prefixPath(prefix) : counterPath(id);
+}
+
+/** Returns the sum of the points that begin in `from` until before `to`; null where nothing is known of one of them. */
+export function sumOf(points, from, to) {
+  let sum = 0n;
+  for (const [start, value] of points) {
+    if (start < from || start >= to) continue;
+    if (value === null) return null;
+    sum += whole(value);
+  }
+  return sum;
+}
+
+/** Returns the days on which something was counted, `[[unix second, count]]`, oldest first. */
+export async function countedDays(path, now_s, signal) {
+  const from = now_s - 9_999 * 86_400;
+  const told = await json(`${path}/${historyQuery({ step: "1d", from, to: now_s + 1 }, "&zeros=0")}`, signal);
+  return told.points.filter(([, value]) => whole(value) > 0n);
+}
+
+/** Returns `{ told, range }`: the history of a range, and the range that it is of. `more` goes into the query. */
+export async function historyOf(path, range, signal, more = "") {
+  // Of all time few days have something.
+  const isLong = range.name === "all";
+  const query = (asked) => historyQuery({ ...asked, to: asked.until }, `${isLong ? "&zeros=0" : ""}${more}`);
+  const told = await json(`${path}/${query(range)}`, signal);
+  if (isLong) return { told, range: trimmed(range, told.points) };
+  const isLost = told.kept_from !== null && told.kept_from > range.from && range.step !== "1d";
+  if (!isLost) return { told, range };
+  const days = byDays(range);
+  return { told: await json(`${path}/${query(days)}`, signal), range: days };
+}
+
+/** Of all time only what lies after the first day that has something. */
+function trimmed(range, points) {
+  const first = points[0]?.[0] ?? range.until - 30 * 86_400;
+  // A chart of few days needs some width.
+  return { ...range, from: Math.min(first, range.to - 7 * 86_400) };
+}
+
+/** Returns the points of the range before, `[]` where none is compared or known. */
+export async function pointsBefore(path, range, signal) {
+  const { previous } = range;
+  if (previous === undefined) return [];
+  try {
+    const told = await json(`${path}/${historyQuery({ ...previous, to: previous.from + previous.shift })}`, signal);
+    return told.points;
+  } catch (error) {
+    // What it is compared with is told where it can be had.
+    if (error instanceof Failure && !error.isOffline) return [];
+    throw error;
+  }
+}
+
+/**
+ * Returns how a range compares with the one before: `{ count, now, before, part }`; `count` is its sum, `now` and `before` are what is compared,
+ * `part` is the change as a part of what was before. Those are undefined where nothing is compared.
+ */
+export function compared(range, points, before) {
+  const count = points.reduce((sum, [start, value]) => (start < range.to && value !== null ? sum + whole(value) : sum), 0n);
+  const { previous } = range;
+  const was = previous === undefined || before.length === 0 ? null : sumOf(before, previous.from, previous.to);
+  if (was === null) return { count };
+  const now = sumOf(points, range.from, previous.compared_to);
+  if (now === null) return { count };
+  const part = was === 0n ? undefined : Number(((now - was) * 10_000n) / was) / 10_000;
+  return { count, now, before: was, part };
+}

@@ -1,0 +1,243 @@
+// The overview: what was counted in a range, of all counters or of those of a prefix: how much, when, which have most, from where.
+//
+// Invariant: all numbers are of one range and, but for the breakdowns, of one answer, so that they add up.
+import { Failure, json } from "./api.js";
+import { Bars } from "./bars.js";
+import { Breakdowns } from "./breakdowns.js";
+import { Chart } from "./chart.js";
+import { refusalOf } from "./counter.js";
+import { el, notice, setText } from "./dom.js";
+import { exportButtons, pointRows } from "./export.js";
+import { Headline, fact } from "./headline.js";
+import { compared, countedDays, historyOf, pointsBefore, prefixPath } from "./history.js";
+import { repeat } from "./idle.js";
+import { count, whole } from "./numbers.js";
+import { rangeBar } from "./range-bar.js";
+import { during, openingRange, rangeOf } from "./ranges.js";
+import { counterHash, countersHash, overviewHash } from "./routes.js";
+import { sharedPrefix } from "./share.js";
+import { standing, truthOf } from "./standing.js";
+
+const TOP = 10;
+const PAUSE_MS = 30_000;
+// A first count should show soon.
+const EMPTY_MS = 2_000;
+// What came before and what came from where is asked for with each fourth look.
+const SLOW = 4;
+// Some of those that have most may have no dimensions.
+const TRIED_MAX = 3;
+// More counters than one answer can sum have tops alone, of these ranges.
+const TOP_WINDOWS = { hour: "3600", today: "today", week: "7d", days: "30d", all: undefined };
+
+const nowSeconds = () => Math.floor(Date.now() / 1000);
+
+/** Returns the prefix of the next folder of an id below a prefix: "/blog/" of "/blog/a"; undefined where it has none. */
+export function folderOf(id, prefix) {
+  const end = id.indexOf("/", Math.max(prefix.length, 1));
+  return end === -1 || end + 1 === id.length ? undefined : id.slice(0, end + 1);
+}
+
+/** Returns what the rows of a top are called. */
+function topTitle(rows) {
+  return rows.length > 0 && rows.every(({ id }) => id.startsWith("/")) ? "Top pages" : "Top counters";
+}
+
+/** Shows the overview in `main`; `status` is the chip of the page. Returns a function that ends it. */
+export function showOverview(main, route, status) {
+  const stopped = new AbortController();
+  const frame = overviewFrame(main, route, stopped.signal);
+  let end = () => {};
+  const begin = async () => {
+    let { range } = route;
+    try {
+      range ??= openingRange(await countedDays(prefixPath(route.prefix), nowSeconds(), stopped.signal), nowSeconds());
+    } catch (error) {
+      if (stopped.signal.aborted) return;
+      if (!(error instanceof Failure)) throw error;
+      // Too many for a history have a top still; what else is wrong is told by what comes next.
+      range = error.code === "too-many-counters" ? "all" : "today";
+    }
+    if (route.range === undefined) history.replaceState(null, "", overviewHash({ ...route, range }));
+    frame.placeRanges(rangeBar(route, range));
+    end = follow(frame, { ...route, range }, status, stopped.signal);
+  };
+  begin();
+  return () => {
+    stopped.abort();
+    end();
+    frame.chart.close();
+  };
+}
+
+/** What stands on the page: the parts that are filled later. */
+function overviewFrame(main, route, signal) {
+  const { prefix } = route;
+  const only = sharedPrefix();
+  const field = el("input", { id: "prefix", type: "search", value: prefix, autocomplete: "off", autocapitalize: "off", spellcheck: "false", placeholder: "/blog/" });
+  const onPrefix = (event) => {
+    event.preventDefault();
+    location.hash = overviewHash({ prefix: field.value, range: route.range });
+  };
+  const form = el(
+    "form",
+    { class: "prefix", on: { submit: onPrefix } },
+    el("label", { for: "prefix" }, "Only names that begin with"),
+    field,
+    el("button", { type: "submit", class: "quiet" }, "Show"),
+    prefix === (only ?? "") ? undefined : el("a", { href: overviewHash({ prefix: only, range: route.range }) }, only === undefined ? "All" : `All of ${only}`),
+  );
+  const counters = el("p", { class: "fact" }, "–");
+  const told = el("p", { class: "sub truth" });
+  const frame = {
+    chart: new Chart(),
+    headline: new Headline(fact("Counters", counters)),
+    counters,
+    told,
+    trouble: el("div", { class: "trouble" }),
+    shown: {},
+    body: el("div", {}),
+    breakdowns: new Breakdowns(signal, { of: (id) => ` of ${id}` }),
+    placeRanges: (bar) => ranges.replaceChildren(bar),
+  };
+  const ranges = el("div", { class: "range-place" });
+  const all = el("a", { class: "sub", href: countersHash({ prefix, order: "value" }) }, "All");
+  frame.top = new Bars("top", "Top counters", { head: all });
+  const exported = exportButtons(() => exportOf(frame, route));
+  const history = el(
+    "section",
+    { class: "panel wide", "aria-labelledby": "history-title" },
+    el("div", { class: "head" }, el("h2", { id: "history-title", class: "label" }, "Over time"), exported),
+    frame.trouble,
+    frame.chart.node,
+  );
+  frame.panels = el("div", { class: "panels" }, frame.headline.node, history, frame.top.node, frame.breakdowns.node);
+  frame.history = history;
+  frame.headline.node.append(told);
+  main.replaceChildren(
+    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, prefix === "" ? "Overview" : el("bdi", {}, prefix))),
+    el("div", { class: "filters" }, ranges, form),
+    frame.body,
+  );
+  setText(told, "Loading …");
+  frame.body.replaceChildren(el("p", { class: "sub", role: "status" }, "Loading …"));
+  return frame;
+}
+
+/** Asks again and again, and shows what is told. Returns a function that ends it. */
+function follow(frame, route, status, signal) {
+  const path = prefixPath(route.prefix);
+  let looks = 0;
+  let before = [];
+  let isEmpty = false;
+  let heard_ms = Date.now();
+  const look = async () => {
+    const asked = rangeOf(route.range, nowSeconds());
+    const isSlow = looks % SLOW === 0;
+    try {
+      const { told, range } = await historyOf(path, asked, signal, `&top=${TOP}`);
+      heard_ms = Date.now();
+      isEmpty = told.counters === 0 && !told.missing_partitions;
+      if (isEmpty) return empty(frame, route, status);
+      if (frame.body.firstChild !== frame.panels) frame.body.replaceChildren(frame.panels);
+      if (isSlow) before = await pointsBefore(path, range, signal);
+      show(frame, route, range, told, before);
+      tellTruth(frame, told, status);
+      looks += 1;
+      const ids = told.top.slice(0, TRIED_MAX).map(({ id }) => id);
+      if (isSlow) await frame.breakdowns.refresh(ids, range);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Failure)) throw error;
+      if (error.code === "too-many-counters") return tooMany(frame, route, asked, status, signal);
+      if (error.status >= 400 && error.status < 500) {
+        status({ tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
+        return frame.body.replaceChildren(refusalOf(error, ""));
+      }
+      status(standing({ connection: "offline", reading: looks > 0 ? {} : undefined, silent_ms: Date.now() - heard_ms }));
+      if (looks === 0) frame.body.replaceChildren(notice("The service cannot be reached", "This page tries again every few seconds."));
+    }
+  };
+  return repeat(look, () => (isEmpty || looks === 0 ? EMPTY_MS : PAUSE_MS)).stop;
+}
+
+function tellTruth(frame, told, status) {
+  const missing = (told.missing_partitions ?? []).map((partition) => `partition ${partition} of the directory`);
+  const reading = { exact: told.exact, staleness_ms: missing.length > 0 ? 0 : told.staleness_ms, unreachable: missing };
+  status(standing({ connection: "polling", reading }));
+  const clock = new Date(Date.now() - (missing.length > 0 ? 0 : told.staleness_ms)).toLocaleTimeString("en-GB");
+  const truth = truthOf({ connection: "polling", reading, clock });
+  frame.told.dataset.tone = truth.tone;
+  setText(frame.told, truth.text);
+  setText(frame.trouble, told.exact || told.staleness_ms < 3_000 ? "" : "Some parts did not answer. Their counts are missing here.");
+}
+
+function show(frame, route, range, told, before) {
+  const comparison = compared(range, told.points, before);
+  frame.headline.show(range, comparison);
+  frame.history.hidden = false;
+  setText(frame.counters, count(told.counters));
+  frame.chart.show(told.points, range, before);
+  showTop(frame, route, told.top, comparison.count, range.words);
+  frame.shown = { range, points: told.points, top: told.top };
+}
+
+function showTop(frame, route, rows, total, words) {
+  frame.top.entitle(topTitle(rows));
+  if (rows.length === 0) return frame.top.tell(el("p", {}, `Nothing was counted ${during(words)}. `, el("a", { href: overviewHash({ prefix: route.prefix, range: "all" }) }, "Show all time")));
+  const rest = whole(total) - rows.reduce((sum, row) => sum + whole(row.count), 0n);
+  frame.top.show(
+    rows.map(({ id, count: amount }) => {
+      const folder = folderOf(id, route.prefix);
+      const filter = folder === undefined ? undefined : { href: overviewHash({ prefix: folder, range: route.range }), text: "only", label: `Only names that begin with ${folder}` };
+      return { key: id, name: id, isId: true, count: amount, href: counterHash(id, route.range), filter };
+    }),
+    total,
+    rest > 0n ? `${count(rest)} in other counters.` : "",
+  );
+}
+
+/** More counters than one answer sums: what the directory knows of them. */
+async function tooMany(frame, route, range, status, signal) {
+  if (frame.body.firstChild !== frame.panels) frame.body.replaceChildren(frame.panels);
+  frame.history.hidden = true;
+  const say = (text) => setText(frame.told, text);
+  if (!Object.hasOwn(TOP_WINDOWS, route.range)) {
+    status({ tone: "fair", text: "too many counters" });
+    frame.top.tell(el("p", {}, "These are too many counters for this range. Choose the last hour, today, 7 or 30 days or all time, or a prefix."));
+    return say("");
+  }
+  const window = TOP_WINDOWS[route.range];
+  const query = window === undefined ? "by=value" : `by=count&window=${window}`;
+  const told = await json(`/top?prefix=${encodeURIComponent(route.prefix)}&${query}&limit=${TOP}&numbers=string`, signal);
+  const rows = told.rows.map(({ id, count: amount, value }) => ({ id, count: amount ?? value }));
+  frame.headline.show(range, { count: whole(told.total) });
+  setText(frame.counters, count(told.counters));
+  showTop(frame, route, rows, told.total, range.words);
+  frame.shown = { range, points: [], top: rows };
+  status(standing({ connection: "polling", reading: { exact: false, staleness_ms: 0, unreachable: [] } }));
+  return say("Of so many counters the directory tells the largest, by what it was told within the last 70 s, in hours and days of UTC. A prefix shows their history.");
+}
+
+function empty(frame, { prefix }, status) {
+  status({ tone: "none", text: "no counters" });
+  const first = el("pre", {}, el("code", {}, `curl -X POST ${location.origin}/counters/hello/increment`));
+  const log = el("pre", {}, el("code", {}, `curl --data-binary @access.log '${location.origin}/ingest?format=clf&key=path&unique=ip'`));
+  frame.body.replaceChildren(
+    prefix === ""
+      ? notice("Nothing has been counted yet", "The first write creates a counter. It then appears here:", first, "Or import an access log, however old:", log)
+      : notice("No counter has a name that begins so", "Upper and lower case differ.", el("p", {}, el("a", { href: overviewHash({ prefix: sharedPrefix() }) }, "All counters"))),
+  );
+}
+
+function exportOf(frame, { prefix }) {
+  const { range, points, top } = frame.shown;
+  if (range === undefined) return undefined;
+  const breakdowns = [...frame.breakdowns.told].flatMap(([by, told]) => told.rows.map((row) => ({ section: by, name: row.value, count: whole(row.count) })));
+  return {
+    file: `tally-${prefix || "all"}-${range.name}`,
+    what: { prefix },
+    from: range.from,
+    to: range.until,
+    rows: [...top.map((row) => ({ section: "top", name: row.id, count: whole(row.count) })), ...breakdowns, ...pointRows(points)],
+  };
+}

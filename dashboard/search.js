@@ -1,0 +1,134 @@
+// The search box: counters, policies and pages of the dashboard, completed while one types.
+//
+// Invariant: it is a combobox as ARIA has it: the focus stays in the field, the arrows choose, Enter opens, Escape closes.
+import { json } from "./api.js";
+import { el, nameOf } from "./dom.js";
+import { RANGES } from "./ranges.js";
+import { counterHash, overviewHash } from "./routes.js";
+import { sharedPrefix } from "./share.js";
+
+const COUNTERS_MAX = 8;
+const POLICIES_MAX = 100;
+// Somebody who types is not asked for at each letter.
+const TYPING_MS = 150;
+
+function pages() {
+  const isShared = sharedPrefix() !== undefined;
+  const own = [
+    { name: "Overview", href: overviewHash({ prefix: sharedPrefix() }) },
+    { name: "Counters", href: "#/counters" },
+    ...(isShared ? [] : [{ name: "Rate limits", href: "#/limits" }, { name: "Share links", href: "#/shares" }]),
+  ];
+  const ranges = Object.entries(RANGES).map(([name, { label }]) => ({ name: `Overview: ${label}`, href: overviewHash({ prefix: sharedPrefix(), range: name }) }));
+  return [...own, ...ranges];
+}
+
+/** Returns the entries whose words, or one of them, begin with a text, in any case. */
+export function matching(entries, text) {
+  const wanted = text.toLowerCase();
+  return entries.filter(({ name }) => name.toLowerCase().startsWith(wanted) || name.toLowerCase().split(/[ :]+/).some((word) => word.startsWith(wanted)));
+}
+
+/** Returns the prefixes under which a text may be found: what is typed, and the path that it may be. */
+export function prefixesOf(text, only = "") {
+  const all = text.startsWith("/") ? [text] : [text, `/${text}`];
+  const within = all.map((prefix) => (prefix.startsWith(only) ? prefix : only + prefix.replace(/^\//, "")));
+  return [...new Set(within)];
+}
+
+/** Completes what is typed into the field of a form. */
+export function completes(form, field) {
+  const list = el("ul", { id: "find-list", role: "listbox", "aria-label": "Found", hidden: true });
+  form.append(list);
+  for (const [name, value] of Object.entries({ role: "combobox", "aria-expanded": "false", "aria-controls": "find-list", "aria-autocomplete": "list" })) field.setAttribute(name, value);
+  let policies;
+  let asked = new AbortController();
+  let timer;
+  let chosen = -1;
+
+  const close = () => {
+    clearTimeout(timer);
+    asked.abort();
+    list.hidden = true;
+    list.replaceChildren();
+    chosen = -1;
+    field.setAttribute("aria-expanded", "false");
+    field.removeAttribute("aria-activedescendant");
+  };
+  const choose = (index) => {
+    const options = [...list.querySelectorAll("[role=option]")];
+    if (options.length === 0) return;
+    chosen = (index + options.length) % options.length;
+    options.forEach((option, at) => option.setAttribute("aria-selected", String(at === chosen)));
+    field.setAttribute("aria-activedescendant", options[chosen].id);
+    options[chosen].scrollIntoView({ block: "nearest" });
+  };
+  const go = (href) => {
+    form.reset();
+    close();
+    location.hash = href;
+  };
+  const show = (found) => {
+    chosen = -1;
+    field.removeAttribute("aria-activedescendant");
+    list.replaceChildren(
+      ...found.map(({ kind, name, href }, index) =>
+        el(
+          "li",
+          { role: "option", id: `find-${index}`, "aria-selected": "false", "data-href": href, on: { pointerdown: (event) => event.preventDefault(), click: () => go(href) } },
+          kind === "counter" ? nameOf(name) : el("bdi", {}, name),
+          el("span", { class: "sub" }, kind),
+        ),
+      ),
+    );
+    list.hidden = found.length === 0;
+    field.setAttribute("aria-expanded", String(found.length > 0));
+  };
+
+  const countersOf = async (text, signal) => {
+    const pagesOf = await Promise.all(
+      prefixesOf(text, sharedPrefix()).map((prefix) => json(`/counters?limit=${COUNTERS_MAX}&prefix=${encodeURIComponent(prefix)}`, signal).catch(() => ({ counters: [] }))),
+    );
+    return pagesOf.flatMap(({ counters }) => counters.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) }))).slice(0, COUNTERS_MAX);
+  };
+  const policiesOf = async (signal) => {
+    if (sharedPrefix() !== undefined) return [];
+    policies ??= await json(`/limits?limit=${POLICIES_MAX}`, signal).then(
+      (page) => page.policies.map(({ policy }) => ({ kind: "policy", name: policy, href: `#/limits/${encodeURIComponent(policy)}` })),
+      () => undefined,
+    );
+    return policies ?? [];
+  };
+  const find = async () => {
+    const text = field.value.trim();
+    asked.abort();
+    asked = new AbortController();
+    const { signal } = asked;
+    if (text === "") return close();
+    const own = matching(pages(), text).map((page) => ({ kind: "page", ...page })).slice(0, 4);
+    show(own);
+    const [counters, stored] = await Promise.all([countersOf(text, signal), policiesOf(signal)]);
+    if (signal.aborted) return undefined;
+    return show([...counters, ...matching(stored, text).slice(0, 4), ...own]);
+  };
+
+  field.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(find, TYPING_MS);
+  });
+  field.addEventListener("blur", close);
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") return close();
+    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return undefined;
+    event.preventDefault();
+    if (list.hidden) return find();
+    return choose(event.key === "ArrowDown" ? chosen + 1 : chosen === -1 ? -1 : chosen - 1);
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const option = list.querySelector("[aria-selected=true]");
+    const text = field.value;
+    if (option !== null) go(option.dataset.href);
+    else if (text !== "") go(counterHash(text));
+  });
+}

@@ -1,0 +1,153 @@
+// What a site's owner asks the dashboard: what are my top pages, when, and was it more than before? The log of the README is the scene.
+import { readFileSync } from "node:fs";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openDashboard, says } from "./dashboard.mjs";
+
+const LOG = readFileSync(new URL("../fixtures/access.log", import.meta.url));
+const LINES = 2_000;
+const MINUTE_MS = 60_000;
+
+let dashboard, world;
+beforeAll(async () => {
+  dashboard = await openDashboard({ vars: { TALLY_TABLETS: "16" } });
+  world = dashboard.world;
+  const report = await world.well("POST", "/ingest?format=clf&key=path&unique=ip", { body: LOG });
+  expect(report.accepted).toBe(LINES);
+});
+afterAll(() => dashboard?.close());
+
+/** The paths of the log, the most frequent first: `[path, how often]`. */
+function frequent() {
+  const times = new Map();
+  for (const line of LOG.toString().trim().split("\n")) {
+    const path = line.match(/"[A-Z]+ (\S+)/)[1].split("?")[0];
+    times.set(path, (times.get(path) ?? 0) + 1);
+  }
+  return [...times].sort(([one, more], [other, less]) => less - more || (one < other ? -1 : 1));
+}
+
+test("after the import of a log of 2015 the busiest path is on top, and its history is visible", async () => {
+  const page = await dashboard.open("");
+  await says(page, "#headline", /^2,000$/);
+  expect(page.url()).toMatch(/range=2015-05-1\d\.\.2015-05-\d\d$/);
+  const [[path, times]] = frequent();
+  expect(await page.locator("#top li .id").first().textContent()).toBe(path);
+  expect(await page.locator("#top li .number").first().textContent()).toBe(String(times));
+  await says(page, ".readout", /^2,000 counted, at most/);
+  await page.click("#top li >> nth=0 >> a");
+  await says(page, "h1", path);
+  await says(page, "#headline", new RegExp(`^${times}$`));
+  await says(page, ".readout", new RegExp(`^${times} counted, at most`));
+  // The same from its own address: it opens where something was counted.
+  const alone = await dashboard.open(`#/counter/${encodeURIComponent(path)}`);
+  await says(alone, "#headline", new RegExp(`^${times}$`));
+  await page.click(".tabs >> text=All time");
+  await says(page, "#headline", new RegExp(`^${times}$`));
+  await page.click(".tabs >> text=Today");
+  await says(page, "#headline", /^0$/);
+});
+
+test("a row filters by its folder, and the range stays", async () => {
+  const page = await dashboard.open("#/?range=all");
+  await says(page, "#headline", /^2,000$/);
+  const only = page.locator("#top .only").first();
+  const folder = (await only.getAttribute("aria-label")).replace("Only names that begin with ", "");
+  await only.click();
+  await says(page, "h1", folder);
+  const sum = frequent().reduce((all, [path, times]) => (path.startsWith(folder) ? all + times : all), 0);
+  await says(page, "#headline", new RegExp(`^${sum.toLocaleString("en")}$`));
+  expect(page.url()).toContain("range=all");
+  const ids = await page.locator("#top li .id").allTextContents();
+  expect(ids.every((id) => id.startsWith(folder))).toBe(true);
+});
+
+test("any days can be asked for, and a range that ends before it begins is refused", async () => {
+  const page = await dashboard.open("#/?range=2015-05-17..2015-05-18");
+  await says(page, "#headline", /^\d/);
+  await page.fill("#range-from", "2015-05-19");
+  await page.click(".dates button");
+  await says(page, ".fault", "ends before it begins");
+  await page.fill("#range-to", "2015-05-20");
+  await page.click(".dates button");
+  await page.waitForURL(/range=2015-05-19\.\.2015-05-20/);
+  await says(page, ".compare", /2 days before/);
+});
+
+test("today is compared with yesterday until the same hour", async () => {
+  const hour = 3_600_000;
+  const now = Date.now() - (Date.now() % hour);
+  const midnight = now - (now % (24 * hour));
+  // In the first hour of a day there is nothing to compare.
+  if (now === midnight) return;
+  const line = (at, increment) => JSON.stringify({ key: "compared/a", at, increment });
+  await world.well("POST", "/ingest?format=ndjson", {
+    body: [line(midnight + 1, 30), line(midnight - 24 * hour + 1, 20), line(now - 24 * hour + hour / 2, 1_000)].join("\n"),
+  });
+  const page = await dashboard.open("#/?prefix=compared/&range=today");
+  await says(page, "#headline", /^30$/);
+  await says(page, ".compare", /\+50 % than (by this time of )?yesterday/);
+});
+
+test("a page that nobody touches asks at most ten times a minute, and a hidden one not at all", async () => {
+  for (const hash of ["#/?range=hour", "#/counters", "#/counter/%2F?range=minutes", "#/limits"]) {
+    const page = await dashboard.browser.page();
+    await page.clock.install();
+    const sent = [];
+    page.on("request", (request) => sent.push(request.url()));
+    await page.goto(`${dashboard.gate.url}/dashboard/${hash}`);
+    await says(page, "#connection", /exact|old|isolate|counters/);
+    // What is asked for at the beginning comes by itself; then nobody touches the page.
+    const pass = async (minutes) => {
+      const before = sent.length;
+      for (let second = 0; second < minutes * 60; second += 5) {
+        await page.clock.runFor(5_000);
+        await page.evaluate(() => fetch("/healthz")).then(() => sent.pop());
+      }
+      return sent.length - before;
+    };
+    await pass(2);
+    for (let minute = 0; minute < 2; minute += 1) expect(await pass(1), `${hash}: ${sent.slice(-15).join(" ")}`).toBeLessThanOrEqual(10);
+    await page.evaluate(() => {
+      Object.defineProperty(document, "hidden", { value: true, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    });
+    expect(await pass(2), `${hash}, hidden`).toBe(0);
+    await page.close();
+  }
+}, 3 * MINUTE_MS);
+
+test("what is shown can be had as CSV and JSON", async () => {
+  const page = await dashboard.open("#/?prefix=/&range=all");
+  await says(page, "#headline", /^2,000$/);
+  const saved = async (kind) => {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.click(`.export >> text=${kind}`)]);
+    return [download.suggestedFilename(), readFileSync(await download.path(), "utf8")];
+  };
+  const [name, csv] = await saved("CSV");
+  const [[path, times]] = frequent();
+  expect(name).toBe("tally-all.csv");
+  expect(csv).toContain(`\r\ntop,${path},${times}\r\n`);
+  expect(csv).toMatch(/^section,name,count\r\n/);
+  const { prefix, rows } = JSON.parse((await saved("JSON"))[1]);
+  expect(prefix).toBe("/");
+  const sum = rows.filter(({ section }) => section === "history").reduce((all, { count }) => all + count, 0);
+  expect(sum).toBe(LINES);
+});
+
+test("one box finds counters, policies and pages", async () => {
+  await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
+  const page = await dashboard.open("");
+  await says(page, "#headline", /^\d/);
+  const field = page.locator("#find-id");
+  await field.fill("favi");
+  await says(page, "#find-list li", "/favicon.ico");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await says(page, "h1", "/favicon.ico");
+  await field.fill("log");
+  await says(page, "#find-list li", /login.*policy/);
+  await field.fill("lim");
+  await says(page, "#find-list li", /Rate limits.*page/);
+  await page.keyboard.press("Escape");
+  expect(await page.locator("#find-list").isHidden()).toBe(true);
+});
