@@ -106,28 +106,47 @@ impl Core {
     }
 
     fn deliver(self: &Rc<Self>, target: &Receiver, arrived: Arrived, way_back: WayBack) {
+        let (binding, name) = target.address();
+        let verdict = self.intervention.verdict(binding, name, &arrived.path);
+        let Some(verdict) = verdict else {
+            return self.carry_out(target, arrived, way_back, Verdict::Answered);
+        };
+        let (core, target) = (self.clone(), target.clone());
+        // Nobody has it yet, so it outlives whoever is to receive it.
+        let held = async move {
+            let verdict = verdict.await;
+            core.carry_out(&target, arrived, way_back, verdict);
+        };
+        let owner = self.executor.owner();
+        self.executor.spawn(owner, 0, Box::pin(held));
+    }
+
+    fn carry_out(
+        self: &Rc<Self>,
+        target: &Receiver,
+        arrived: Arrived,
+        way_back: WayBack,
+        verdict: Verdict,
+    ) {
+        let core = self.clone();
         match target {
             Receiver::Place(place) => {
                 let incarnation = place.incarnation();
                 let (place, owner, shell) = (place.clone(), incarnation.owner, incarnation.shell());
-                let verdict = self
-                    .intervention
-                    .verdict(place.binding, &place.name, &arrived.path);
-                let core = self.clone();
                 let work = async move {
                     let ended = judged(&core, verdict, || shell.answer(arrived)).await;
-                    place.release(owner, move || core.end_call(ended, way_back));
+                    let answerer = Receiver::Place(place.clone());
+                    place.release(owner, move || core.end_call(&answerer, ended, way_back));
                 };
                 self.executor.spawn(owner, 0, Box::pin(work));
             }
             Receiver::Isolate(isolate) => {
                 let aggregator = self.aggregator();
                 let (host, context, request) = self.enter(isolate);
-                let verdict = self.intervention.verdict("AGGREGATOR", "", &arrived.path);
-                let core = self.clone();
+                let answerer = target.clone();
                 let work = async move {
                     let ended = judged(&core, verdict, || aggregator(host, arrived, context)).await;
-                    core.end_call(ended, way_back);
+                    core.end_call(&answerer, ended, way_back);
                 };
                 self.executor
                     .spawn(isolate.owner(), request, Box::pin(work));
@@ -136,9 +155,21 @@ impl Core {
     }
 
     /// Ends a call as it was judged.
-    fn end_call(&self, ended: Result<Reply, Verdict>, way_back: WayBack) {
+    fn end_call(&self, target: &Receiver, ended: Result<Reply, Verdict>, way_back: WayBack) {
+        let (binding, name) = target.address();
         match ended {
-            Ok(reply) => way_back.answer(reply),
+            Ok(reply) => match self.intervention.hold_answer(binding, name, &way_back.path) {
+                None => way_back.answer(reply),
+                Some(held) => {
+                    // It has left, so it outlives whoever has sent it.
+                    let held = async move {
+                        held.await;
+                        way_back.answer(reply);
+                    };
+                    let owner = self.executor.owner();
+                    self.executor.spawn(owner, 0, Box::pin(held));
+                }
+            },
             Err(Verdict::Unanswered) => self.intervention.leave_unanswered(way_back),
             Err(verdict) => way_back.fail(&format!("it was judged {verdict:?}")),
         }
@@ -153,6 +184,14 @@ enum Receiver {
 }
 
 impl Receiver {
+    /// Its binding and its name, as a test calls it.
+    fn address(&self) -> (&'static str, &str) {
+        match self {
+            Self::Place(place) => (place.binding, &place.name),
+            Self::Isolate(_) => ("AGGREGATOR", ""),
+        }
+    }
+
     fn site(&self) -> Site {
         match self {
             Self::Place(place) => place.site,

@@ -35,13 +35,27 @@ pub struct Judged {
     pub path: String,
 }
 
+impl Judged {
+    fn new(binding: &'static str, name: &str, path: &str) -> Self {
+        Self {
+            binding,
+            name: name.to_owned(),
+            path: path.to_owned(),
+        }
+    }
+}
+
 /// Decides what becomes of calls.
 pub(crate) type Judge = Rc<dyn Fn(Judged) -> Later<Verdict>>;
+
+/// Decides when answers of calls go on their way.
+pub(crate) type AnswerJudge = Rc<dyn Fn(Judged) -> Later<()>>;
 
 /// Whoever decides what becomes of calls, where somebody does.
 #[derive(Default)]
 pub(crate) struct Intervention {
     judge: RefCell<Option<Judge>>,
+    answer_judge: RefCell<Option<AnswerJudge>>,
     /// Calls that are never answered.
     unanswered: RefCell<Vec<WayBack>>,
     /// See [`Verdict::Unkept`].
@@ -53,6 +67,10 @@ impl Intervention {
         *self.judge.borrow_mut() = Some(judge);
     }
 
+    pub(crate) fn set_answer_judge(&self, judge: AnswerJudge) {
+        *self.answer_judge.borrow_mut() = Some(judge);
+    }
+
     /// What becomes of a call; `None` where nobody decides.
     pub(crate) fn verdict(
         &self,
@@ -61,11 +79,18 @@ impl Intervention {
         path: &str,
     ) -> Option<Later<Verdict>> {
         let judge = self.judge.borrow().clone()?;
-        Some(judge(Judged {
-            binding,
-            name: name.to_owned(),
-            path: path.to_owned(),
-        }))
+        Some(judge(Judged::new(binding, name, path)))
+    }
+
+    /// When the answer of a call goes on its way; `None` for at once.
+    pub(crate) fn hold_answer(
+        &self,
+        binding: &'static str,
+        name: &str,
+        path: &str,
+    ) -> Option<Later<()>> {
+        let judge = self.answer_judge.borrow().clone()?;
+        Some(judge(Judged::new(binding, name, path)))
     }
 
     /// Keeps the way back of a call, so that its caller does not hear of it.
@@ -75,20 +100,17 @@ impl Intervention {
 
     pub(crate) fn clear(&self) {
         drop(self.judge.take());
+        drop(self.answer_judge.take());
         drop(self.unanswered.take());
     }
 }
 
-/// Carries a call out as it is judged: its reply, or why there is none.
+/// Carries a call out as it was judged: its reply, or why there is none.
 pub(crate) async fn judged<T, F: Future<Output = T>>(
     core: &Core,
-    verdict: Option<Later<Verdict>>,
+    verdict: Verdict,
     carry_out: impl FnOnce() -> F,
 ) -> Result<T, Verdict> {
-    let verdict = match verdict {
-        Some(verdict) => verdict.await,
-        None => Verdict::Answered,
-    };
     if matches!(verdict, Verdict::Unreached | Verdict::Unanswered) {
         return Err(verdict);
     }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use tally::host::{Delivered, Fate, Host, Later};
 
 use crate::core::Core;
-use crate::intervention::judged;
+use crate::intervention::{Verdict, judged};
 use crate::isolate::Role;
 use crate::network::Site;
 use crate::one_shot::OneShot;
@@ -148,7 +148,14 @@ impl Core {
         let verdict = self.intervention.verdict("QUEUE", "", "");
         let core = self.clone();
         let work = async move {
-            let consumed = std::pin::pin!(judged(&core, verdict, || consumer(host, delivered)));
+            let consume = async {
+                let verdict = match verdict {
+                    Some(verdict) => verdict.await,
+                    None => Verdict::Answered,
+                };
+                judged(&core, verdict, || consumer(host, delivered)).await
+            };
+            let consumed = std::pin::pin!(consume);
             let limited = futures_util::future::select(consumed, time_limit).await;
             if let futures_util::future::Either::Left((Ok(fates), _)) = limited {
                 pending.end(&fates);

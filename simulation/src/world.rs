@@ -129,6 +129,12 @@ impl World {
         self.core.intervention.set(Rc::new(judge));
     }
 
+    /// What decides when the answer of each call goes on its way, after it was carried out and what it wrote is durable.
+    pub fn set_answer_judge(&self, judge: impl Fn(Judged) -> Later<()> + 'static) {
+        let judge = Rc::new(judge);
+        self.core.intervention.set_answer_judge(judge);
+    }
+
     /// What consumes the queue's messages.
     pub fn set_consumer<F: Future<Output = Vec<Fate>> + 'static>(
         &self,

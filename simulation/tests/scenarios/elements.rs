@@ -1,0 +1,115 @@
+//! Unique elements and samples: each is counted with its write, once.
+
+use serde_json::Value;
+use tally_simulation::ClientRequest;
+
+use super::scene::{COUNTER, Scene, add, add_with, put};
+
+const LEAD: &str = "FRA/0/hits";
+
+fn uniques(scene: &Scene) -> Value {
+    scene.settle();
+    scene.read("")["uniques"]["estimate"].clone()
+}
+
+/// How many samples there are.
+fn samples(scene: &Scene) -> Value {
+    scene.settle();
+    let path = format!("{COUNTER}/distribution?consistency=strong");
+    scene.done(0, ClientRequest::new("GET", path))["count"].clone()
+}
+
+fn lines(scene: &Scene, lines: [&str; 3]) {
+    let body = lines.join("\n");
+    let ask = ClientRequest::new("POST", "/events").body(body);
+    let told = scene.done(0, ask.header("content-type", "application/x-ndjson"));
+    assert_eq!(told["accepted"], 3, "{told}");
+}
+
+#[test]
+fn an_element_of_the_open_minute_outlives_a_crash() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add_with(r#"{"unique":"one"}"#));
+    assert!(scene.world.crash(&scene.cell("FRA", 0)));
+    assert_eq!(uniques(&scene), 1);
+}
+
+#[test]
+fn elements_of_two_hashes_that_meet_in_a_lane_are_not_taken_for_two() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, put(r#"{"unique_hash":"redis"}"#).at(1));
+    let registers = format!("{COUNTER}/uniques/hyll");
+    let nobody = scene
+        .ask(0, ClientRequest::new("GET", &registers).at(1))
+        .body;
+    let flush = scene.hold("/flush", LEAD);
+    let first = scene.begin(0, add(1));
+    scene.wait_for(&flush);
+    // The isolate does not know the counter's hash yet, and learns it while this waits.
+    let second = scene.begin(0, add_with(r#"{"unique":"one"}"#));
+    scene.world.run_for_ms(100);
+    let import = scene.begin(0, ClientRequest::new("PUT", &registers).at(0).body(nobody));
+    scene.world.run_for_ms(100);
+    let third = scene.begin(0, add_with(r#"{"unique":"one"}"#));
+    scene.world.run_for_ms(100);
+    flush.let_go();
+    for asked in [first, second, import, third] {
+        assert_eq!(scene.end(asked).status, 200);
+    }
+    assert_eq!(uniques(&scene), 1);
+}
+
+#[test]
+fn each_element_of_a_body_is_counted() {
+    let scene = Scene::new(&["FRA"]);
+    lines(
+        &scene,
+        [
+            r#"{"key":"hits","unique":"one"}"#,
+            r#"{"key":"hits","unique":"two"}"#,
+            r#"{"key":"hits","unique":"three"}"#,
+        ],
+    );
+    assert_eq!(uniques(&scene), 3);
+}
+
+#[test]
+fn each_element_of_lines_with_keys_is_counted() {
+    let scene = Scene::new(&["FRA"]);
+    lines(
+        &scene,
+        [
+            r#"{"key":"hits","unique":"one","id":"1"}"#,
+            r#"{"key":"hits","unique":"two","id":"2"}"#,
+            r#"{"key":"hits","unique":"three","id":"3"}"#,
+        ],
+    );
+    assert_eq!(uniques(&scene), 3);
+}
+
+#[test]
+fn a_flush_that_comes_again_brings_its_sample_once() {
+    let scene = Scene::new(&["FRA"]);
+    let answer = scene.hold_answer("/flush", LEAD);
+    scene.done(0, add_with(r#"{"sample":20}"#));
+    answer.let_go();
+    assert_eq!(scene.count("/flush", LEAD), 2);
+    assert_eq!(samples(&scene), 1);
+}
+
+#[test]
+fn samples_that_join_in_a_lane_are_all_there() {
+    let scene = Scene::new(&["FRA"]);
+    let flush = scene.hold("/flush", LEAD);
+    let first = scene.begin(0, add_with(r#"{"sample":10}"#));
+    scene.wait_for(&flush);
+    let joined =
+        [20, 30].map(|sample| scene.begin(0, add_with(&format!(r#"{{"sample":{sample}}}"#))));
+    scene.world.run_for_ms(100);
+    flush.let_go();
+    for asked in [first].into_iter().chain(joined) {
+        assert_eq!(scene.end(asked).status, 200);
+    }
+    assert_eq!(scene.count("/flush", LEAD), 2);
+    assert_eq!(samples(&scene), 3);
+}

@@ -1,0 +1,132 @@
+//! Counters that end, by themselves or by a deletion, while writes are on their way: what is acknowledged is of the counter that lives
+//! then, once.
+
+use tally_simulation::Role;
+
+use super::scene::{Scene, add, delete, keyed, put};
+
+const LEAD: &str = "FRA/0/hits";
+
+/// A lead that has counted 5, and knows of a time to live.
+fn mortal(settings: &str) -> Scene {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add(5));
+    let told = scene.done(0, put(settings));
+    assert_eq!(
+        told["pending_datacenters"].as_array().map(Vec::len),
+        Some(0)
+    );
+    scene
+}
+
+#[test]
+fn a_lead_that_cannot_be_stopped_stops_by_itself() {
+    let scene = mortal(r#"{"ttl_seconds":2}"#);
+    let stop = scene.hold("/suspend", LEAD);
+    let end = scene.hold("/close", LEAD);
+    scene.wait_for(&stop);
+    stop.lose();
+    scene.wait_for(&end);
+    let write = scene.begin(0, add(7).at(1));
+    scene.world.run_for_ms(500);
+    end.let_go();
+    assert_eq!(scene.end(write).status, 200);
+    scene.world.run_for_ms(500);
+    assert_eq!(scene.read("")["value"], 7);
+}
+
+#[test]
+fn a_lead_that_does_not_know_its_end_is_told_before_it_comes() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add(5));
+    let settings = [
+        scene.hold("/configure", LEAD),
+        scene.hold("/configure", LEAD),
+    ];
+    let asked = scene.begin(0, put(r#"{"ttl_seconds":2,"ttl_mode":"sliding"}"#));
+    scene.wait_for(&settings[0]);
+    // Once more by itself, which stays on its way.
+    settings[0].lose();
+    assert_eq!(scene.end(asked).json()["pending_datacenters"][0], "FRA");
+    let stop = scene.hold("/suspend", LEAD);
+    scene.wait_for(&stop);
+    let write = scene.begin(0, add(7).at(1));
+    scene.world.run_for_ms(200);
+    stop.let_go();
+    assert_eq!(scene.end(write).status, 200);
+    scene.world.run_for_ms(500);
+    assert_eq!(scene.read("")["value"], 7);
+}
+
+#[test]
+fn a_deletion_does_not_take_a_lead_for_stopped_whose_time_is_over_for_the_root_alone() {
+    let scene = mortal(r#"{"ttl_seconds":3,"ttl_mode":"sliding"}"#);
+    scene.world.run_for_ms(2_500);
+    // It lives for three more seconds, which the root has not heard.
+    scene.done(0, add(5));
+    let stop = scene.hold("/suspend", LEAD);
+    let asked = scene.begin(0, delete().at(1));
+    scene.wait_for(&stop);
+    scene.world.run_for_ms(1_000);
+    stop.lose();
+    assert_eq!(scene.end(asked).status, 503);
+    assert_eq!(scene.read("")["value"], 10);
+}
+
+#[test]
+fn a_late_copy_of_a_flush_counts_in_no_newer_generation() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add(1));
+    // Its lane knows the generation now. The first attempt is late, the second is counted.
+    let first = scene.hold("/flush", LEAD);
+    assert_eq!(scene.done(0, add(5))["value"], 6);
+    scene.done(0, delete());
+    // The cell forgets what it had counted, and another isolate begins the counter again.
+    assert!(scene.world.crash(&scene.cell("FRA", 0)));
+    scene.done(0, add(1).at(1));
+    first.let_go();
+    assert_eq!(scene.value(), 1);
+}
+
+#[test]
+fn a_clock_that_steps_forward_makes_a_cell_forget_no_flush() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add(1));
+    let first = scene.hold("/flush", LEAD);
+    assert_eq!(scene.done(0, add(5))["value"], 6);
+    scene.world.set_clocks(Role::Objects, 3_600_000);
+    scene.done(0, add(1).at(1));
+    first.let_go();
+    assert_eq!(scene.value(), 7);
+}
+
+#[test]
+fn a_lead_that_must_still_drop_a_generation_does_not_forget_what_it_struck_out() {
+    let scene = Scene::new(&["FRA", "SYD"]);
+    scene.done(0, add(1));
+    scene.done(1, add(1));
+    let ends = [
+        scene.hold("/close", "SYD/0/hits"),
+        scene.hold("/close", "SYD/0/hits"),
+    ];
+    let deletion = scene.begin(0, delete());
+    scene.wait_for(&ends[0]);
+    ends[0].lose();
+    assert_eq!(scene.end(deletion).json()["pending_datacenters"][0], "SYD");
+    // A write begins it again. It reaches that lead once home is elsewhere, and a copy of it later.
+    let late = scene.hold("/count", "SYD/0/hits");
+    let asked = scene.begin(1, keyed(add(10)));
+    scene.wait_for(&late);
+    scene.done(0, put(r#"{"home":"FRA"}"#));
+    drop(scene.end(asked));
+    // It drops the generation that ended, and is home.
+    scene.wait_for(&ends[1]);
+    ends[1].let_go();
+    scene.world.run_for_ms(500);
+    scene.done(0, put(r#"{"home":"SYD"}"#));
+    scene.done(1, add(1));
+    late.let_go();
+    scene.settle();
+    scene.done(1, keyed(add(10)));
+    assert_eq!(scene.value(), 11);
+}

@@ -1,0 +1,12 @@
+//! Whole services where one message comes at one moment: the laws that chance alone seldom tries. A scenario holds a message back,
+//! loses or repeats it, and asserts what clients are told. `simulation/mutants/broken.mjs` names what each must catch.
+
+mod conditions;
+mod elements;
+mod endings;
+mod homes;
+mod keys;
+mod operations;
+mod queued;
+mod scene;
+mod shards;

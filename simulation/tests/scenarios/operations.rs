@@ -1,0 +1,62 @@
+//! Sets, and the settings that decide by the value, while writes are under way.
+
+use super::scene::{Scene, add, keyed, put, set, take};
+
+#[test]
+fn a_set_takes_in_what_was_told_as_exact_before_it() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add(5));
+    let stop = scene.hold("/suspend", "FRA/0/hits");
+    let asked = scene.begin(0, set(100));
+    scene.wait_for(&stop);
+    let told = scene.done(0, add(1));
+    assert_eq!((&told["value"], &told["exact"]), (&6.into(), &true.into()));
+    stop.let_go();
+    assert_eq!(scene.end(asked).status, 200);
+    assert_eq!(scene.value(), 100, "what was counted before is set over");
+}
+
+#[test]
+fn a_home_decides_by_the_value_once_it_is_told_that_it_is_one() {
+    let scene = Scene::new(&["FRA", "SYD"]);
+    scene.done(0, add(5));
+    scene.done(1, add(5));
+    scene.done(0, put(r#"{"home":"FRA","floor":0}"#));
+    assert_eq!(scene.done(0, take(3))["value"], 7);
+    scene.done(0, put(r#"{"home":"SYD","floor":0}"#));
+    assert_eq!(scene.done(0, take(3))["value"], 4);
+    assert_eq!(scene.value(), 4);
+}
+
+#[test]
+fn a_decrement_that_races_a_set_does_not_take_it_below_the_floor() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, put(r#"{"floor":0}"#));
+    scene.done(0, add(20));
+    let count = scene.hold("/count", "FRA/0/hits");
+    let decrement = scene.begin(0, keyed(take(15)));
+    scene.wait_for(&count);
+    let stop = scene.hold("/suspend", "FRA/0/hits");
+    let asked = scene.begin(0, set(10).at(1));
+    scene.wait_for(&stop);
+    let observed = scene.hold_answer("/sum", "FRA/0/hits");
+    stop.let_go();
+    scene.wait_for(&observed);
+    count.let_go();
+    scene.world.run_for_ms(50);
+    observed.let_go();
+    assert_eq!(scene.end(asked).status, 200);
+    let told = scene.end(decrement);
+    assert_eq!(told.json()["code"], "below-floor", "{}", told.text());
+    assert_eq!(scene.value(), 10);
+}
+
+#[test]
+fn a_flush_of_who_has_not_heard_of_the_floor_takes_the_value_no_lower() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add(5));
+    scene.done(0, put(r#"{"floor":0}"#).at(1));
+    let refused = scene.ask(0, take(9));
+    assert_eq!(refused.json()["code"], "below-floor", "{}", refused.text());
+    assert_eq!(scene.value(), 5);
+}

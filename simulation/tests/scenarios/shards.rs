@@ -1,0 +1,164 @@
+//! Shards that are let count and sealed while their messages are late: each counts into every sum once.
+
+use super::scene::{Scene, add, put};
+
+/// A counter of two shards, and the edges whose writes go to the lead and to the other. One of each has written.
+struct Sharded {
+    scene: Scene,
+    leads: Vec<usize>,
+    others: Vec<usize>,
+}
+
+const SHARD: &str = "FRA/1/hits";
+const LEAD: &str = "FRA/0/hits";
+
+impl Sharded {
+    fn new() -> Self {
+        let scene = Scene::new(&["FRA"]);
+        let [leads, others] = scene.edges_by_shard();
+        let sharded = Self {
+            scene,
+            leads,
+            others,
+        };
+        sharded.spread(2);
+        // Each learns that there are two.
+        for edge in [sharded.leads[0], sharded.others[0], sharded.others[1]] {
+            sharded.scene.done(0, add(1).at(edge));
+        }
+        sharded
+    }
+
+    /// As [`Sharded::new`], and the other shard has counted 2.
+    fn counted() -> Self {
+        let sharded = Self::new();
+        sharded.scene.done(0, add(2).at(sharded.others[0]));
+        assert_eq!(sharded.scene.count("/flush", SHARD), 1);
+        sharded
+    }
+
+    fn spread(&self, shards: u8) {
+        let settings = format!(r#"{{"shards":{shards}}}"#);
+        self.scene.done(0, put(&settings));
+    }
+
+    /// Has the lead seal the other shard: it looks with each write.
+    fn seal(&self) {
+        self.spread(1);
+        self.scene.done(0, add(1).at(self.leads[0]));
+    }
+}
+
+#[test]
+fn a_part_from_before_a_shard_was_let_count_again_is_not_kept() {
+    let sharded = Sharded::counted();
+    let scene = &sharded.scene;
+    let sealed = scene.hold_answer("/seal", SHARD);
+    sharded.seal();
+    scene.wait_for(&sealed);
+    sharded.spread(2);
+    scene.done(0, add(64).at(sharded.others[0]));
+    assert_eq!(scene.count("/flush", SHARD), 2);
+    sharded.spread(1);
+    sealed.let_go();
+    scene.world.run_for_ms(100);
+    scene.done(0, add(1).at(sharded.leads[0]));
+    assert_eq!(scene.value(), 3 + 2 + 1 + 64 + 1);
+}
+
+#[test]
+fn a_write_that_storage_refused_makes_no_late_part_current() {
+    let sharded = Sharded::counted();
+    let scene = &sharded.scene;
+    assert!(scene.world.crash(&scene.cell("FRA", 0)));
+    let sealed = scene.hold_answer("/seal", SHARD);
+    sharded.seal();
+    scene.wait_for(&sealed);
+    sharded.spread(2);
+    scene.done(0, add(64).at(sharded.others[0]));
+    assert!(scene.world.fail_storage(&scene.cell("FRA", 0), 0, 100));
+    let refused = scene.ask(0, add(9).at(sharded.leads[0]));
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    scene.world.run_for_ms(100);
+    sharded.spread(1);
+    sealed.let_go();
+    scene.world.run_for_ms(100);
+    scene.done(0, add(1).at(sharded.leads[0]));
+    assert_eq!(scene.value(), 3 + 2 + 1 + 64 + 1);
+}
+
+#[test]
+fn a_shard_that_was_silent_when_it_was_sealed_takes_no_grant_from_before() {
+    let sharded = Sharded::new();
+    let scene = &sharded.scene;
+    let grant = scene.hold_answer("/hello", LEAD);
+    let asked = scene.begin(0, add(64).at(sharded.others[0]));
+    scene.wait_for(&grant);
+    sharded.seal();
+    scene.world.run_for_ms(100);
+    assert_eq!(scene.count("/seal", SHARD), 1);
+    grant.let_go();
+    assert_eq!(scene.end(asked).status, 200);
+    assert_eq!(scene.value(), 3 + 1 + 64);
+}
+
+#[test]
+fn a_write_whose_first_attempt_is_late_is_not_sent_elsewhere() {
+    let sharded = Sharded::counted();
+    let scene = &sharded.scene;
+    let first = scene.hold("/flush", SHARD);
+    let asked = scene.begin(0, add(64).at(sharded.others[0]));
+    scene.wait_for(&first);
+    sharded.seal();
+    // The second attempt finds it sealed, and the first may yet be counted.
+    assert_eq!(scene.end(asked).status, 503);
+    sharded.spread(2);
+    scene.done(0, add(1).at(sharded.others[1]));
+    first.let_go();
+    assert_eq!(scene.value(), 3 + 2 + 1 + 1 + 64);
+}
+
+#[test]
+fn a_repeated_flush_calls_no_value_exact_that_never_was() {
+    let sharded = Sharded::counted();
+    let scene = &sharded.scene;
+    let first = scene.hold_answer("/flush", LEAD);
+    let asked = scene.begin(0, add(3).at(sharded.leads[0]));
+    scene.wait_for(&first);
+    let again = scene.hold("/flush", LEAD);
+    scene.wait_for(&again);
+    // The value was 8 when it was counted first.
+    scene.done(0, add(200).at(sharded.leads[1]));
+    scene.done(0, add(70).at(sharded.others[0]));
+    sharded.spread(1);
+    scene.done(0, add(1).at(sharded.leads[1]));
+    scene.world.run_for_ms(100);
+    again.let_go();
+    let told = scene.end(asked).json();
+    let is_true = [8, 279].iter().any(|value| told["value"] == *value);
+    assert!(told["exact"] == false || is_true, "{told}");
+    assert_eq!(scene.value(), 8 + 200 + 70 + 1);
+}
+
+#[test]
+fn a_write_that_storage_refused_makes_no_late_grant_current() {
+    let sharded = Sharded::counted();
+    let scene = &sharded.scene;
+    sharded.seal();
+    scene.world.run_for_ms(100);
+    assert!(scene.world.crash(&scene.cell("FRA", 1)));
+    sharded.spread(2);
+    let grant = scene.hold_answer("/hello", LEAD);
+    let asked = scene.begin(0, add(64).at(sharded.others[0]));
+    scene.wait_for(&grant);
+    sharded.seal();
+    scene.world.run_for_ms(100);
+    assert_eq!(scene.count("/seal", SHARD), 2);
+    // The settings do not become durable at the shard.
+    assert!(scene.world.fail_storage(&scene.cell("FRA", 1), 0, 100));
+    sharded.spread(1);
+    scene.world.run_for_ms(100);
+    grant.let_go();
+    assert_eq!(scene.end(asked).status, 200);
+    assert_eq!(scene.value(), 3 + 2 + 1 + 1 + 64);
+}
