@@ -1,4 +1,4 @@
-//! All native tests but the simulations, as one program: it is linked once.
+//! All native tests but those of whole services, as one program: it is linked once.
 #![allow(
     clippy::as_conversions,
     clippy::expect_used,
