@@ -1,7 +1,7 @@
 //! Whole services whose counters lie in tablets.
 
 use futures_util::future::join_all;
-use tally_simulation::{Client, Options, Site, World, admin as client, deployed};
+use tally_simulation::{Client, Faults, Options, Site, World, admin as client, deployed};
 
 fn service(seed: u64, settings: &[(&str, &str)]) -> (World, Site) {
     let world = deployed(seed, Options::default());
@@ -48,4 +48,45 @@ fn a_hot_counter_splits_out_of_its_tablet_and_comes_back() {
         }
     }
     panic!("still {:?} shards after a minute of rest", shards().1);
+}
+
+/// Statements that all objects of these kinds have run.
+fn statements(world: &World) -> u64 {
+    let objects = world.objects();
+    objects.iter().map(|(_, _, statements, _)| statements).sum()
+}
+
+#[test]
+fn many_counters_are_begun_told_of_and_found_again_by_few_statements() {
+    const COUNTERS: u64 = 4_000;
+    let (world, site) = service(5, &[("TALLY_TABLETS", "16")]);
+    world.set_faults(Faults::NONE);
+    let client = client(&world, site);
+    let body: String = (0..COUNTERS)
+        .map(|number| format!("{{\"key\":\"c{number}\"}}\n"))
+        .collect();
+    let count = || {
+        let answer = world.run(client.post("/events", &body)).expect("no fault");
+        assert_eq!(answer.json()["accepted"], COUNTERS);
+    };
+    let mut before = statements(&world);
+    let mut since = || {
+        let now = statements(&world);
+        let run = now - std::mem::replace(&mut before, now);
+        run * 100 / COUNTERS
+    };
+    count();
+    let begun = since();
+    world.run_for_ms(20_000);
+    let told = since();
+    world.restart(100);
+    world.run_for_ms(200);
+    let restarted = since();
+    count();
+    let again = since();
+    eprintln!("of 100: {begun} begun, {told} told of, {restarted} with the restart, {again} again");
+    // A root each; its total and its view; nothing but what reads and writes many.
+    assert!(begun <= 125, "{begun} statements for 100 new counters");
+    assert!(told <= 220, "{told} statements for 100 totals");
+    assert!(again <= 10, "{again} statements for 100 known counters");
 }

@@ -20,6 +20,20 @@ pub const GROUP_COST: u32 = 128;
 /// What a call costs that opens its object.
 pub const OPENING_COST: u32 = 16;
 
+/// What a call costs by itself, microseconds.
+const CALL_US: u32 = 500;
+
+/// What a call of a batch is taken to cost before any was measured, and at least and at most, microseconds: a slow answer of something
+/// else must not stop a body.
+const BATCHED_US: u32 = 250;
+const BATCHED_US_WITHIN: (u32, u32) = (10, 400);
+
+/// How long one batch should keep the thread, microseconds: whoever else calls waits for it.
+const BATCH_US: u32 = 20_000;
+
+/// A group of so many calls of batches is measured.
+const MEASURED_MIN: u32 = 16;
+
 /// How long nothing begins between two groups, milliseconds: timers have whole ones, and one may be nearly over.
 pub const REST_MS: i64 = 2;
 
@@ -64,6 +78,10 @@ pub struct Openings {
     rests_until_ms: Option<i64>,
     /// When the last of it began.
     begun_ms: i64,
+    /// When the first of it began, and how many calls of batches it has; nothing where it has others too.
+    measured: Option<(i64, u32)>,
+    /// What a call of a batch costs, with all that it leads to here, microseconds.
+    batched_us: u32,
 }
 
 /// What a call that began has cost; give it back to [`Openings::end`].
@@ -85,6 +103,8 @@ impl Openings {
             under_way: 0,
             rests_until_ms: None,
             begun_ms: i64::MIN,
+            measured: None,
+            batched_us: BATCHED_US,
         }
     }
 
@@ -133,9 +153,32 @@ impl Openings {
         (self.objects_max * BULK_OF_FOUR / 4).max(1)
     }
 
-    /// Begins a call of a bulk body to an object, or a batch that costs as many; `None` while it must wait: until all that began is over,
-    /// and then for [`REST_MS`].
-    pub fn begin(&mut self, name: u64, calls: u32, now_ms: i64) -> Option<Begun> {
+    /// How many calls one batch should have.
+    pub fn batch_max(&self) -> usize {
+        usize::try_from(BATCH_US / self.batched_us.max(1)).unwrap_or(usize::MAX)
+    }
+
+    /// Begins a batch of so many calls of a bulk body to an object, as [`Openings::begin`].
+    pub fn begin_batch(&mut self, name: u64, calls: u32, now_ms: i64) -> Option<Begun> {
+        let cost_us = calls.saturating_mul(self.batched_us);
+        let begun = self.begin_costing(name, cost_us.div_ceil(CALL_US), now_ms)?;
+        if self.under_way == 1 {
+            self.measured = Some((now_ms, 0));
+        }
+        if let Some((_, measured)) = &mut self.measured {
+            *measured = measured.saturating_add(calls);
+        }
+        Some(begun)
+    }
+
+    /// Begins a call of a bulk body to an object; `None` while it must wait: until all that began is over, and then for [`REST_MS`].
+    pub fn begin(&mut self, name: u64, now_ms: i64) -> Option<Begun> {
+        let begun = self.begin_costing(name, 1, now_ms)?;
+        self.measured = None;
+        Some(begun)
+    }
+
+    fn begin_costing(&mut self, name: u64, calls: u32, now_ms: i64) -> Option<Begun> {
         let known = self.uses.get(&name).copied();
         let is_open = known.is_some_and(|known| known.is_open && is_in_use(&known, now_ms));
         let calls = calls.clamp(1, GROUP_COST - OPENING_COST);
@@ -179,10 +222,28 @@ impl Openings {
         if !was_made {
             self.spent = self.spent.saturating_sub(begun.cost);
         }
+        if self.under_way == 0 {
+            self.measure(now_ms);
+        }
         if let Some(known) = self.uses.get_mut(&begun.name) {
             known.last_ms = now_ms;
             known.is_open &= was_made || !begun.opens;
         }
+    }
+
+    /// A group is over: learns what its calls have cost.
+    fn measure(&mut self, now_ms: i64) {
+        let Some((begun_ms, calls)) = self
+            .measured
+            .take()
+            .filter(|(_, calls)| *calls >= MEASURED_MIN)
+        else {
+            return;
+        };
+        let took_us = now_ms.saturating_sub(begun_ms).saturating_mul(1_000);
+        let each_us = u32::try_from(took_us).unwrap_or(0) / calls;
+        let (least, most) = BATCHED_US_WITHIN;
+        self.batched_us = ((3 * self.batched_us + each_us.min(most)) / 4).clamp(least, most);
     }
 
     /// How many are in use, or were not looked at since.

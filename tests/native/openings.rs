@@ -57,52 +57,81 @@ fn a_change_of_one_counter_reaches_all_of_its_shards_however_few_may_be_open() {
 fn a_group_ends_then_rests_then_the_next_begins() {
     let mut openings = Openings::new(1_000);
     let group: Vec<_> = (0..u64::from(GROUP_COST / OPENING_COST))
-        .map(|name| openings.begin(name, 1, NOW_MS).expect("room in the group"))
+        .map(|name| openings.begin(name, NOW_MS).expect("room in the group"))
         .collect();
-    assert_eq!(openings.begin(100, 1, NOW_MS), None);
+    assert_eq!(openings.begin(100, NOW_MS), None);
     for begun in group {
-        assert_eq!(openings.begin(100, 1, NOW_MS + 50), None, "it is under way");
+        assert_eq!(openings.begin(100, NOW_MS + 50), None, "it is under way");
         openings.end(begun, true, NOW_MS + 50);
     }
-    assert_eq!(openings.begin(100, 1, NOW_MS + 50), None, "it rests");
-    assert_eq!(openings.begin(100, 1, NOW_MS + 50 + REST_MS - 1), None);
-    let mut begun = openings.begin(100, 1, NOW_MS + 50 + REST_MS);
+    assert_eq!(openings.begin(100, NOW_MS + 50), None, "it rests");
+    assert_eq!(openings.begin(100, NOW_MS + 50 + REST_MS - 1), None);
+    let mut begun = openings.begin(100, NOW_MS + 50 + REST_MS);
     // What is open costs less: a hundred and twelve more fit.
     for _ in 0..GROUP_COST - OPENING_COST {
         let one = begun.take().expect("room in the group");
         openings.end(one, true, NOW_MS + 60);
-        begun = openings.begin(0, 1, NOW_MS + 60);
+        begun = openings.begin(0, NOW_MS + 60);
     }
     let last = begun.expect("room for the last");
     openings.end(last, true, NOW_MS + 60);
-    assert_eq!(openings.begin(0, 1, NOW_MS + 60), None);
+    assert_eq!(openings.begin(0, NOW_MS + 60), None);
 }
 
 #[test]
 fn a_call_that_was_not_made_costs_nothing_and_opens_nothing() {
     let mut openings = Openings::new(1_000);
     for _ in 0..1_000 {
-        let begun = openings.begin(1, 1, NOW_MS).expect("nothing was spent");
+        let begun = openings.begin(1, NOW_MS).expect("nothing was spent");
         openings.end(begun, false, NOW_MS);
     }
-    let group = (0..)
-        .map_while(|name| openings.begin(name, 1, NOW_MS))
-        .count();
+    let group = (0..).map_while(|name| openings.begin(name, NOW_MS)).count();
     assert_eq!(u32::try_from(group), Ok(GROUP_COST / OPENING_COST));
+}
+
+#[test]
+fn batches_are_as_large_as_they_keep_the_thread_a_moment() {
+    for call_us in [10, 50, 100, 250, 400] {
+        let mut openings = Openings::new(1_000);
+        let (mut now_us, mut longest) = (NOW_MS * 1_000, 0);
+        for round in 0..200 {
+            let mut group = Vec::new();
+            let begun_us = now_us;
+            // As many at once as a body has under way.
+            for name in 0..16 {
+                let calls = u32::try_from(openings.batch_max()).expect("few");
+                let Some(begun) = openings.begin_batch(name, calls, now_us / 1_000) else {
+                    break;
+                };
+                group.push(begun);
+                now_us += i64::from(calls * call_us);
+                if round >= 100 {
+                    assert!(calls * call_us <= 24_000, "{calls} calls of {call_us} us");
+                    assert!(calls * call_us >= 12_000, "{calls} calls of {call_us} us");
+                }
+            }
+            for begun in group {
+                openings.end(begun, true, now_us / 1_000);
+            }
+            if round >= 100 {
+                longest = longest.max(now_us - begun_us);
+            }
+            now_us += 1_000;
+        }
+        assert!((40_000..=80_000).contains(&longest), "{longest} us");
+    }
 }
 
 #[test]
 fn a_call_that_never_ends_holds_nobody_up_for_good() {
     let mut openings = Openings::new(1_000);
-    let group = (0..)
-        .map_while(|name| openings.begin(name, 1, NOW_MS))
-        .count();
-    assert_eq!(openings.begin(100, 1, NOW_MS + 9_999), None);
+    let group = (0..).map_while(|name| openings.begin(name, NOW_MS)).count();
+    assert_eq!(openings.begin(100, NOW_MS + 9_999), None);
     let mut now_ms = NOW_MS + 10_000;
-    assert_eq!(openings.begin(100, 1, now_ms), None, "it rests");
+    assert_eq!(openings.begin(100, now_ms), None, "it rests");
     now_ms += REST_MS;
     let next = (100..)
-        .map_while(|name| openings.begin(name, 1, now_ms))
+        .map_while(|name| openings.begin(name, now_ms))
         .count();
     assert_eq!(next, group);
 }

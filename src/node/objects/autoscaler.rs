@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::cell::Core;
 use crate::core::counter::split::{self, Loads, Meter, Rate, Step, Thresholds};
-use crate::host::Host;
+use crate::host::{Host, State};
 use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
@@ -35,18 +35,26 @@ pub(super) struct Autoscaler {
     is_sealing: bool,
 }
 
-impl Autoscaler {
-    /// Nothing measured yet; thresholds from the settings.
-    pub(super) fn new(host: &Host, now_ms: i64) -> Self {
+/// The thresholds that the settings name, read once for each isolate: a variable is a call into JavaScript.
+struct SetThresholds(Thresholds);
+
+impl State for SetThresholds {
+    fn begin(host: &Host) -> Self {
         let number = |name| host.number::<u32>(name);
         let usual = Thresholds::default();
-        let thresholds = Thresholds {
+        Self(Thresholds {
             split_flushes_per_second: number(SPLIT_FLUSHES_PER_SECOND)
                 .unwrap_or(usual.split_flushes_per_second),
             quiet_ms: number(QUIET_MS).map_or(usual.quiet_ms, i64::from),
-        };
+        })
+    }
+}
+
+impl Autoscaler {
+    /// Nothing measured yet; thresholds from the settings.
+    pub(super) fn new(host: &Host, now_ms: i64) -> Self {
         Self {
-            thresholds,
+            thresholds: host.state::<SetThresholds>().0,
             meter: Meter::default(),
             loads: Loads::new(now_ms),
             reported_ms: now_ms,
@@ -128,9 +136,12 @@ impl Core {
 
     /// Rings at that time, unix milliseconds, or before.
     pub(super) fn arm_at(self: &Rc<Self>, at_ms: i64) {
+        let Some(at_ms) = self.rows.rows.begin_alarm(at_ms) else {
+            return;
+        };
         let core = self.clone();
         self.object.wait_until(async move {
-            let _ = core.rows.set_alarm(at_ms).await;
+            let _ = core.rows.rows.finish_alarm(at_ms).await;
         });
     }
 

@@ -41,6 +41,37 @@ pub(super) fn arrived(call: BatchedCall) -> Arrived {
     }
 }
 
+/// The answers of a batch: those of calls that are under way, and what comes after the most bytes, are asked for again.
+pub(super) struct Answers {
+    told: Vec<Option<Vec<u8>>>,
+    bytes: usize,
+}
+
+impl Answers {
+    /// Of so many calls none is answered yet.
+    pub(super) fn new(calls: usize) -> Self {
+        Self {
+            told: vec![None; calls],
+            bytes: 0,
+        }
+    }
+
+    /// Takes the answer of a call by its place.
+    pub(super) fn put(&mut self, place: usize, answer: Vec<u8>) {
+        if self.bytes <= ANSWER_BYTES_MAX
+            && let Some(place) = self.told.get_mut(place)
+        {
+            self.bytes += answer.len();
+            *place = Some(answer);
+        }
+    }
+
+    /// What the batch is answered with.
+    pub(super) fn told(self) -> Vec<Option<Vec<u8>>> {
+        self.told
+    }
+}
+
 /// Answers the calls of a batch, each by `answer`.
 ///
 /// # Errors
@@ -52,26 +83,20 @@ pub(super) async fn answer_batch(
     answer: impl Fn(Arrived) -> LocalBoxFuture<'static, Reply>,
 ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
     check_size(asked.calls.len())?;
-    let mut answers: Vec<Option<Vec<u8>>> = vec![None; asked.calls.len()];
+    let mut answers = Answers::new(asked.calls.len());
     let calls = asked.calls.into_iter().enumerate().map(|(place, call)| {
         answer(arrived(call))
             .map(move |reply| (place, reply))
             .boxed_local()
     });
     let mut calls: FuturesUnordered<LocalBoxFuture<'static, (usize, Reply)>> = calls.collect();
-    let mut bytes = 0;
     let mut take = |(place, reply): (usize, Reply)| {
         // Anything else than an answer is none to whoever sent the call, as it would be by itself.
         let told = match reply {
             Reply::Answer(told) => told,
             Reply::Stream(_) | Reply::Refused(..) | Reply::Unknown => Vec::new(),
         };
-        if bytes <= ANSWER_BYTES_MAX
-            && let Some(place) = answers.get_mut(place)
-        {
-            bytes += told.len();
-            *place = Some(told);
-        }
+        answers.put(place, told);
     };
     // Most calls end in the turn in which they begin, and need no timer.
     let begun = poll_fn(|context| {
@@ -94,5 +119,5 @@ pub(super) async fn answer_batch(
     if !calls.is_empty() {
         object.wait_until(async move { while calls.next().await.is_some() {} });
     }
-    Ok(answers)
+    Ok(answers.told())
 }

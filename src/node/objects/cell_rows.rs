@@ -322,6 +322,30 @@ impl CellRows {
         }
     }
 
+    /// Notes when the cell's alarm must ring, in the commit of this turn where that can be. Returns what [`CellRows::finish_alarm`] must
+    /// still be told, if anything.
+    pub(super) fn begin_alarm(&self, at_ms: i64) -> Option<i64> {
+        match self {
+            Self::Own(_) => Some(at_ms),
+            Self::Hosted(hosted) => {
+                // Where it cannot be noted, neither can what it is for.
+                let at_ms = hosted.note_alarm(at_ms).unwrap_or(at_ms);
+                hosted.tablet().must_arm(at_ms).then_some(at_ms)
+            }
+        }
+    }
+
+    /// Sets the alarm of the object.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) async fn finish_alarm(&self, at_ms: i64) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => own.store.set_alarm_by(at_ms).await,
+            Self::Hosted(hosted) => hosted.tablet().set_armed(at_ms).await,
+        }
+    }
+
     /// Gives the cell's storage back.
     ///
     /// # Errors

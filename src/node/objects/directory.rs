@@ -30,14 +30,15 @@ use super::secrets::SecretStore;
 use super::sender_sessions::SENDERS_SCHEMA;
 use super::store::Store;
 use crate::core::cluster::push::Pushed;
+use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch, reply};
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
-    AmountOf, Batch, Call, CheckStorage, Claim, CloseSession, DeletePolicy, Fault, FindClaims,
-    GetPolicy, GetSecrets, Keep, LetInboxesGo, List, ListPolicies, ListRows, LookUp, OpenSession,
-    Operate, Push, PutPolicy, Register, RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf,
-    Viewed, decode,
+    AmountOf, Batch, BatchedCall, Call, CheckStorage, Claim, CloseSession, DeletePolicy, Fault,
+    FindClaims, GetPolicy, GetSecrets, Keep, LetInboxesGo, List, ListPolicies, ListRows, LookUp,
+    OpenSession, Operate, Push, PutPolicy, Register, RegisterInbox, RotateKey, Secrets, Settle,
+    TopOf, ViewOf, Viewed, batch, decode,
 };
 use crate::protocol::names::TABLET_COUNT;
 
@@ -59,6 +60,9 @@ const SCHEMA: &[&str] = &[
 /// The shortest time between two alarms, so that something that stays due does not spin.
 const ALARM_SPACING_MS: i64 = 100;
 
+/// What fewer calls of a batch need is read by each itself.
+const AHEAD_MIN: usize = 4;
+
 /// One partition of the directory, as the platform sees it.
 pub struct Directory(Rc<Partition>);
 
@@ -75,8 +79,13 @@ impl Shell for Directory {
             let partition = self.0.clone();
             async move { partition.answer(arrived).await }.boxed_local()
         };
-        let answered = match decode(&arrived.message) {
-            Ok(batch) => answer_batch(&self.0.host, &self.0.object, batch, each).await,
+        let answered = match decode::<Batch>(&arrived.message) {
+            Ok(batch) => {
+                self.0.read_ahead(&batch.calls);
+                let answered = answer_batch(&self.0.host, &self.0.object, batch, each).await;
+                self.0.forget_ahead();
+                answered
+            }
             Err(fault) => Err(fault),
         };
         reply::<Batch>(&answered)
@@ -132,6 +141,29 @@ impl Partition {
             inboxes,
             views,
         }
+    }
+
+    /// Reads what the calls of a batch need, many by one statement. What cannot be read is read by each call itself.
+    fn read_ahead(&self, calls: &[BatchedCall]) {
+        if calls.len() < AHEAD_MIN || self.readable().is_err() {
+            return;
+        }
+        let counter = |call: &BatchedCall| batch::prefix::<CounterId>(&call.message).ok();
+        let of = |paths: &[&str]| -> Vec<CounterId> {
+            let calls = calls
+                .iter()
+                .filter(|call| paths.contains(&call.path.as_str()));
+            calls.filter_map(counter).collect()
+        };
+        let roots = self
+            .roots
+            .read_ahead(&of(&[Register::PATH, LookUp::PATH, Push::PATH]));
+        let _ = roots.and_then(|()| self.views.read_ahead(&of(&[Push::PATH])));
+    }
+
+    fn forget_ahead(&self) {
+        self.roots.forget_ahead();
+        self.views.forget_ahead();
     }
 
     async fn answer(&self, arrived: Arrived) -> Reply {

@@ -11,6 +11,7 @@ use std::cell::Cell;
 
 use super::push_receiver::Views;
 use super::root_store::RootStore;
+use super::rows_ahead::RowsAhead;
 use super::store::{Store, blob, integer, text};
 use crate::core::cluster::root::{Entry, Root};
 use crate::core::cluster::total::CounterTotal;
@@ -58,6 +59,7 @@ pub(super) struct DirectoryTotals {
     pub(super) store: Store,
     /// The last name that was read while the table is made, and since when it is written; nothing before it was looked for.
     progress: Cell<Option<Progress>>,
+    ahead: RowsAhead,
 }
 
 /// How far the table has come.
@@ -88,7 +90,19 @@ impl DirectoryTotals {
         Self {
             store: store.clone(),
             progress: Cell::new(None),
+            ahead: RowsAhead::new(store, "totals", "hour"),
         }
+    }
+
+    /// Reads what the rows of counters say of which something is noted next.
+    pub(super) fn read_ahead(&self, counters: &[CounterId], now_ms: i64) -> Result<(), Fault> {
+        self.prepare(now_ms)?;
+        self.ahead.read(counters)
+    }
+
+    /// What was read ahead is forgotten.
+    pub(super) fn forget_ahead(&self) {
+        self.ahead.clear();
     }
 
     /// Makes the table where there is none.
@@ -163,9 +177,16 @@ impl DirectoryTotals {
             .last_write_ms
             .clamp(root.created_at_ms, now_ms.max(root.created_at_ms));
         let hour = last_write_ms.div_euclid(HOUR_MS);
-        let sql = "SELECT hour FROM totals WHERE id = ?";
-        let rows = self.store.run(sql, vec![counter.as_str().into()])?;
-        let before = rows.first().and_then(|row| integer(row.first()?));
+        let row = match self.ahead.get(counter) {
+            Some(row) => row,
+            None => {
+                let sql = "SELECT hour FROM totals WHERE id = ?";
+                let rows = self.store.run(sql, vec![counter.as_str().into()])?;
+                rows.into_iter().flatten().next()
+            }
+        };
+        self.ahead.forget(counter);
+        let before = row.as_ref().and_then(integer);
         let hour = before.map_or(hour, |before| before.max(hour));
         let uniques = known.uniques.map_or(0, |uniques| uniques.estimate);
         let uniques = Number::new(u128::from(uniques), 0);
@@ -207,6 +228,7 @@ impl DirectoryTotals {
 
     /// Deletes the row of a counter that ends. The caller makes it one commit with the end.
     pub(super) fn delete(&self, counter: &CounterId) -> Result<(), Fault> {
+        self.ahead.forget(counter);
         if self.exists()? {
             let id = vec![counter.as_str().into()];
             self.store.run("DELETE FROM totals WHERE id = ?", id)?;

@@ -3,46 +3,47 @@
 //! Invariant: it holds what the tables of an object of its own would, under names that sort alike.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::tablet_rows::{ALARM, TabletRows, row_key};
+use super::tablet_rows::{ALARM, Found, LEDGER, TabletRows, row_key};
+use super::tablet_wakes::Waking;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::WriteKey;
 use crate::protocol::messages::{Fault, encode};
 
-/// Kind of a row of the ledger, behind those of cells.
-const LEDGER: u8 = 200;
+/// The alarm of a tenant.
+#[derive(Default)]
+pub(super) struct TenantAlarm {
+    /// When it rings, unix milliseconds.
+    pub(super) set_ms: Cell<Option<i64>>,
+    /// While it rings: when it was set to. It is not set any more then.
+    pub(super) rings_ms: Cell<Option<i64>>,
+}
 
 /// The rows of one tenant.
 pub(super) struct HostedRows {
     tablet: Rc<TabletRows>,
     counter: CounterId,
     may_hold: Cell<bool>,
-    /// While its alarm rings, that alarm is not set any more.
-    rings_ms: Rc<Cell<Option<i64>>>,
-    /// While the cell is read: its rows of the kinds before [`READ_BEFORE`].
-    read: RefCell<Option<BTreeMap<Vec<u8>, Vec<u8>>>>,
+    alarm: Rc<TenantAlarm>,
+    /// How often the log had been folded when the table had nothing of it; nothing where it had something.
+    not_in_table: Cell<Option<u64>>,
+    /// While the cell is read: what it reads.
+    read: RefCell<Option<Waking>>,
 }
-
-/// The first kind of rows that a cell does not read when it wakes: address, totals, unique elements of all time and pages are before.
-const READ_BEFORE: u8 = 6;
 
 /// Alarms of tenants ring at whole seconds, so that those that are due together ring together.
 const ALARM_STEP_MS: i64 = 1_000;
 
 impl HostedRows {
-    /// The rows of a tenant; `rings_ms` says which of its alarms rings just now.
-    pub(super) fn new(
-        tablet: Rc<TabletRows>,
-        counter: CounterId,
-        rings_ms: Rc<Cell<Option<i64>>>,
-    ) -> Self {
+    /// The rows of a tenant.
+    pub(super) fn new(tablet: Rc<TabletRows>, counter: CounterId, alarm: Rc<TenantAlarm>) -> Self {
         Self {
             tablet,
             counter,
             may_hold: Cell::new(false),
-            rings_ms,
+            alarm,
+            not_in_table: Cell::new(None),
             read: RefCell::default(),
         }
     }
@@ -53,14 +54,20 @@ impl HostedRows {
 
     /// Looks whether the tenant has rows, and reads at once what a cell reads when it wakes.
     pub(super) fn open(&self) -> Result<bool, Fault> {
-        let read = self.tablet.between(&self.counter, &[0], &[READ_BEFORE])?;
-        let holds = !read.is_empty()
-            || self
-                .tablet
-                .has_rows(&self.counter, &[READ_BEFORE], &[ALARM])?;
+        let waking = self.tablet.waking(&self.counter)?;
+        let holds = waking.holds();
         self.may_hold.set(holds);
-        self.read.replace(Some(read.into_iter().collect()));
+        self.alarm.set_ms.set(waking.alarm_ms);
+        let folds = self.tablet.folds.get();
+        let not_in_table = (!waking.is_in_table).then_some(folds);
+        self.not_in_table.set(not_in_table);
+        self.read.replace(Some(waking));
         Ok(holds)
+    }
+
+    /// Whether the table may have a row of it.
+    fn is_in_table(&self) -> bool {
+        self.not_in_table.get() != Some(self.tablet.folds.get())
     }
 
     /// The cell has been read.
@@ -78,15 +85,10 @@ impl HostedRows {
 
     pub(super) fn get(&self, kind: i32, start: i64) -> Result<Option<Vec<u8>>, Fault> {
         let key = row_key(kind_of(kind), start);
-        if let Some(read) = self
-            .read
-            .borrow()
-            .as_ref()
-            .filter(|_| kind_of(kind) < READ_BEFORE)
-        {
-            return Ok(read.get(&key).cloned());
+        if let Some(row) = self.read.borrow().as_ref().and_then(|read| read.get(&key)) {
+            return Ok(row);
         }
-        self.tablet.get(&self.counter, key)
+        self.row(key)
     }
 
     pub(super) fn put(&self, kind: i32, start: i64, body: Vec<u8>) -> Result<(), Fault> {
@@ -103,18 +105,11 @@ impl HostedRows {
         (from, before): (i64, i64),
     ) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
         let (from, before) = (row_key(kind_of(kind), from), row_key(kind_of(kind), before));
-        if let Some(read) = self
-            .read
-            .borrow()
-            .as_ref()
-            .filter(|_| kind_of(kind) < READ_BEFORE)
-        {
-            let rows = read.range(from..before);
-            return Ok(rows
-                .filter_map(|(key, body)| Some((start_of(key)?, body.clone())))
-                .collect());
-        }
-        let rows = self.tablet.between(&self.counter, &from, &before)?;
+        let read = self.read.borrow();
+        let rows = match read.as_ref().and_then(|read| read.between(&from, &before)) {
+            Some(rows) => rows,
+            None => self.rows(&from, &before)?,
+        };
         let read = |(key, body): (Vec<u8>, Vec<u8>)| Some((start_of(&key)?, body));
         Ok(rows.into_iter().filter_map(read).collect())
     }
@@ -137,7 +132,9 @@ impl HostedRows {
         self.may_hold.set(false);
         self.tablet.turn(&mut || {
             self.delete_where(&[0], &[ALARM], |_| true)?;
-            self.change(row_key(ALARM, 0), None)
+            self.change(row_key(ALARM, 0), None)?;
+            self.alarm.set_ms.set(None);
+            Ok(())
         })
     }
 
@@ -148,7 +145,7 @@ impl HostedRows {
         before: &[u8],
         goes: impl Fn(u8) -> bool,
     ) -> Result<(), Fault> {
-        let rows = self.tablet.between(&self.counter, from, before)?;
+        let rows = self.rows(from, before)?;
         self.tablet.turn(&mut || {
             rows.iter()
                 .filter(|(key, _)| key.first().is_some_and(|kind| goes(*kind)))
@@ -157,7 +154,7 @@ impl HostedRows {
     }
 
     pub(super) fn record(&self, slot: i64, key: WriteKey) -> Result<Option<Vec<u8>>, Fault> {
-        self.tablet.get(&self.counter, record_key(slot, key))
+        self.row(record_key(slot, key))
     }
 
     pub(super) fn put_record(&self, slot: i64, key: WriteKey, body: Vec<u8>) -> Result<(), Fault> {
@@ -169,7 +166,11 @@ impl HostedRows {
     }
 
     pub(super) fn has_records(&self) -> Result<bool, Fault> {
-        self.tablet.has_rows(&self.counter, &[LEDGER], &[ALARM])
+        let read = self.read.borrow();
+        if let Some(has_records) = read.as_ref().and_then(|read| read.has_records) {
+            return Ok(has_records);
+        }
+        Ok(!self.rows(&[LEDGER], &[ALARM])?.is_empty())
     }
 
     pub(super) fn delete_records(&self, newest: i64) -> Result<(), Fault> {
@@ -177,22 +178,39 @@ impl HostedRows {
         self.delete_where(&[LEDGER], &before, |_| true)
     }
 
-    /// Sets the tenant's alarm, unless it rings before.
-    pub(super) async fn set_alarm_by(&self, at_ms: i64) -> Result<(), Fault> {
+    /// Sets the tenant's alarm, unless it rings before. Returns when the object's must ring for it.
+    pub(super) fn note_alarm(&self, at_ms: i64) -> Result<i64, Fault> {
+        let TenantAlarm { set_ms, rings_ms } = &*self.alarm;
         let mut at_ms = at_ms
             .saturating_add(ALARM_STEP_MS - 1)
             .div_euclid(ALARM_STEP_MS)
             .saturating_mul(ALARM_STEP_MS);
-        if self.rings_ms.get() == Some(at_ms) {
+        if rings_ms.get() == Some(at_ms) {
             at_ms = at_ms.saturating_add(ALARM_STEP_MS);
         }
-        let set = self.tablet.alarm(&self.counter)?;
-        let set = set.filter(|set_ms| self.rings_ms.get() != Some(*set_ms));
+        let set = set_ms.get().filter(|_| set_ms.get() != rings_ms.get());
         if set.is_none_or(|set_ms| set_ms > at_ms) {
-            let name = (self.counter.clone(), row_key(ALARM, 0));
-            self.tablet.change(name, Some(encode(&at_ms)?))?;
+            self.change(row_key(ALARM, 0), Some(encode(&at_ms)?))?;
+            set_ms.set(Some(at_ms));
         }
+        Ok(at_ms)
+    }
+
+    /// Sets the tenant's alarm, unless it rings before.
+    pub(super) async fn set_alarm_by(&self, at_ms: i64) -> Result<(), Fault> {
+        let at_ms = self.note_alarm(at_ms)?;
         self.tablet.arm(at_ms).await
+    }
+
+    fn row(&self, key: Vec<u8>) -> Result<Option<Vec<u8>>, Fault> {
+        let is_in_table = self.is_in_table();
+        self.tablet.get(&self.counter, key, is_in_table)
+    }
+
+    fn rows(&self, from: &[u8], before: &[u8]) -> Result<Found, Fault> {
+        let is_in_table = self.is_in_table();
+        self.tablet
+            .between(&self.counter, (from, before), is_in_table)
     }
 
     fn change(&self, key: Vec<u8>, body: Option<Vec<u8>>) -> Result<(), Fault> {

@@ -14,7 +14,7 @@ use crate::core::counter::ledger::{
 };
 use crate::core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
 use crate::core::counter::numbers::{Numbers, Place};
-use crate::host::Host;
+use crate::host::{Host, State};
 use crate::node::shared::metrics;
 use crate::protocol::bounds::{WHOLE_EVERY_MS, WHOLE_MS_MAX};
 use crate::protocol::messages::{
@@ -41,13 +41,22 @@ pub(super) fn kept_ms(host: &Host) -> i64 {
     seconds.unwrap_or(KEPT_SECONDS) * 1_000
 }
 
-/// What a cell's ledger is bound by; read once, since a variable is a call into JavaScript.
-pub(super) fn ledger_limits(host: &Host) -> LedgerLimits {
-    LedgerLimits {
-        kept_ms: kept_ms(host),
-        records_max: RECORDS_MAX,
-        keys: Keys::Clients,
+/// What ledgers are bound by, read once for each isolate: a variable is a call into JavaScript.
+struct SetLimits(LedgerLimits);
+
+impl State for SetLimits {
+    fn begin(host: &Host) -> Self {
+        Self(LedgerLimits {
+            kept_ms: kept_ms(host),
+            records_max: RECORDS_MAX,
+            keys: Keys::Clients,
+        })
     }
+}
+
+/// What a cell's ledger is bound by.
+pub(super) fn ledger_limits(host: &Host) -> LedgerLimits {
+    host.state::<SetLimits>().0
 }
 
 /// What a cell's ledger of drawn keys is bound by, whatever the deployment promises its clients.

@@ -82,8 +82,10 @@ mod push_receiver;
 mod push_sender;
 mod readable;
 mod reservations;
+mod ringing;
 mod root_store;
 mod roots;
+mod rows_ahead;
 mod secrets;
 mod sender_sessions;
 mod store;
@@ -91,6 +93,7 @@ mod tablet;
 mod tablet_alarms;
 mod tablet_fold;
 mod tablet_rows;
+mod tablet_wakes;
 mod watcher;
 
 pub use cell::Cell;

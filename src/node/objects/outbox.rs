@@ -3,14 +3,15 @@
 //! Invariant: a call is answered as if it were sent by itself. All requests of one object share a context, so one may wake another.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use futures_channel::oneshot;
 
 use crate::host::Host;
 use crate::host::object::Object;
-use crate::node::shared::call::{self, CALL_MS_MAX};
+use crate::node::shared::call;
+use crate::node::shared::call_batcher::take;
 use crate::protocol::messages::{Batch, BatchedCall, Call, Fault, Receiver, batch, encode};
 use crate::protocol::names::Address;
 
@@ -63,30 +64,17 @@ impl Outbox {
             self.object
                 .wait_until(async move { outbox.send(partition).await });
         }
-        let lost = || Fault::Unavailable(format!("{} was not answered", C::PATH));
-        match self.host.within_ms(CALL_MS_MAX, answered).await {
-            Some(Ok(bytes)) => call::answer_of::<C>(&bytes?),
-            _ => Err(lost()),
-        }
+        // The message that it travels in ends in time, so it needs no timer of its own.
+        let lost = |_| Err(Fault::Unavailable(format!("{} was not answered", C::PATH)));
+        call::answer_of::<C>(&answered.await.unwrap_or_else(lost)?)
     }
 
     /// Sends all that waits for a partition.
     async fn send(self: Rc<Self>, partition: u32) {
         let waiting = self.waiting.borrow_mut().remove(&partition);
-        let mut waiting = waiting.unwrap_or_default().into_iter().peekable();
-        while waiting.peek().is_some() {
-            let mut bytes = 0_usize;
-            let fits = |one: &Waiting| {
-                bytes = bytes.saturating_add(one.message.len());
-                bytes <= batch::BYTES_MAX || bytes == one.message.len()
-            };
-            let mut fits = fits;
-            let mut some = Vec::new();
-            while some.len() < batch::CALLS_MAX
-                && let Some(one) = waiting.next_if(&mut fits)
-            {
-                some.push(one);
-            }
+        let mut waiting = VecDeque::from(waiting.unwrap_or_default());
+        while !waiting.is_empty() {
+            let some = take(&mut waiting, batch::CALLS_MAX, |one| one.message.len());
             let outbox = self.clone();
             self.object
                 .wait_until(async move { outbox.send_some(partition, some).await });

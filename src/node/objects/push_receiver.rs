@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::directory_totals::DirectoryTotals;
+use super::rows_ahead::RowsAhead;
 use super::store::{Store, blob};
 use crate::core::cluster::delta::{Gathering, Marks, Taken};
 use crate::core::cluster::push::Pushed;
@@ -88,6 +89,7 @@ pub(super) struct Views {
     object: Object,
     store: Store,
     totals: Rc<DirectoryTotals>,
+    ahead: RowsAhead,
     gathered: RefCell<ViewMemory>,
 }
 
@@ -100,11 +102,34 @@ impl Views {
         };
         Self {
             host: host.clone(),
+            ahead: RowsAhead::new(&Store::new(object.clone()), "views", "body"),
             store: Store::new(object.clone()),
             object,
             totals,
             gathered: RefCell::new(gathered),
         }
+    }
+
+    /// Reads what is stored of counters of which a lead tells next.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn read_ahead(&self, counters: &[CounterId]) -> Result<(), Fault> {
+        let unknown: Vec<CounterId> = {
+            let gathered = self.gathered.borrow();
+            let unknown = counters
+                .iter()
+                .filter(|id| !gathered.views.contains_key(*id));
+            unknown.cloned().collect()
+        };
+        self.ahead.read(&unknown)?;
+        self.totals.read_ahead(counters, self.host.now_ms())
+    }
+
+    /// What was read ahead is forgotten.
+    pub(super) fn forget_ahead(&self) {
+        self.ahead.clear();
+        self.totals.forget_ahead();
     }
 
     /// Takes what a lead tells that its datacenter has counted, of the generation that lives by the counter's root.
@@ -224,16 +249,21 @@ impl Views {
 
     /// What is stored of a counter.
     pub(super) fn stored(&self, counter: &CounterId) -> Result<Option<(View, Marks)>, Fault> {
-        let rows = self.store.run(
-            "SELECT body FROM views WHERE id = ?",
-            vec![counter.as_str().into()],
-        )?;
-        let body = rows.first().and_then(|row| row.first()).and_then(blob);
+        let row = match self.ahead.get(counter) {
+            Some(row) => row,
+            None => {
+                let id = vec![counter.as_str().into()];
+                let rows = self.store.run("SELECT body FROM views WHERE id = ?", id)?;
+                rows.into_iter().flatten().next()
+            }
+        };
+        let body = row.as_ref().and_then(blob);
         let stored: Option<(ViewAtRest, Marks)> = body.map(decode).transpose()?;
         Ok(stored.map(|(view, marks)| (View::from_rest(view), marks)))
     }
 
     fn put(&self, counter: &CounterId, view: &ViewAtRest, marks: &Marks) -> Result<(), Fault> {
+        self.ahead.forget(counter);
         self.store.run(
             "INSERT INTO views VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body",
             vec![counter.as_str().into(), encode(&(view, marks))?.into()],
@@ -243,6 +273,7 @@ impl Views {
 
     /// Deletes the row of a counter that ends. The caller makes it one commit with the end.
     pub(super) fn delete(&self, counter: &CounterId) -> Result<(), Fault> {
+        self.ahead.forget(counter);
         let id = vec![counter.as_str().into()];
         self.store.run("DELETE FROM views WHERE id = ?", id)?;
         self.totals.delete(counter)

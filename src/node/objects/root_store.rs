@@ -1,5 +1,6 @@
 //! The rows of the roots of one partition of the directory.
 
+use super::rows_ahead::RowsAhead;
 use super::store::{Store, blob, integer, text};
 use crate::core::cluster::root::{Entry, prefix_end};
 use crate::core::counter::id::CounterId;
@@ -15,6 +16,7 @@ pub(super) const ROOTS_SCHEMA: [&str; 2] = [
 /// The rows of roots, and of what is known of those that have ended.
 pub(super) struct RootStore {
     store: Store,
+    ahead: RowsAhead,
 }
 
 impl RootStore {
@@ -22,6 +24,7 @@ impl RootStore {
     pub(super) fn new(store: &Store) -> Self {
         Self {
             store: store.clone(),
+            ahead: RowsAhead::new(store, "roots", "body"),
         }
     }
 
@@ -34,11 +37,19 @@ impl RootStore {
         Ok(rows.is_empty())
     }
 
+    /// What is read of many at once; whoever has one of these writes all roots of the object.
+    pub(super) fn ahead(&self) -> &RowsAhead {
+        &self.ahead
+    }
+
     /// What is known of a counter.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; so all below.
     pub(super) fn entry(&self, counter: &CounterId) -> Result<Option<Entry>, Fault> {
+        if let Some(row) = self.ahead.get(counter) {
+            return row.as_ref().and_then(blob).map(decode).transpose();
+        }
         let rows = self.store.run(
             "SELECT body FROM roots WHERE id = ?",
             vec![counter.as_str().into()],
@@ -65,6 +76,7 @@ impl RootStore {
 
     /// Writes what is known of a counter.
     pub(super) fn put(&self, counter: &CounterId, entry: &Entry) -> Result<(), Fault> {
+        self.ahead.forget(counter);
         self.store.run(
             "INSERT INTO roots VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET \
                 live = excluded.live, due_at = excluded.due_at, body = excluded.body",
@@ -99,6 +111,7 @@ impl RootStore {
 
     /// Forgets a counter's last trace.
     pub(super) fn forget(&self, counter: &CounterId) -> Result<(), Fault> {
+        self.ahead.forget(counter);
         self.store.run(
             "DELETE FROM roots WHERE id = ?",
             vec![counter.as_str().into()],

@@ -68,10 +68,20 @@ impl Roots {
         }
     }
 
-    /// What is known of a counter.
+    /// Reads what is known of counters that are asked for next.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn read_ahead(&self, counters: &[CounterId]) -> Result<(), Fault> {
+        self.rows.ahead().read(counters)
+    }
+
+    /// What was read ahead is forgotten.
+    pub(super) fn forget_ahead(&self) {
+        self.rows.ahead().clear();
+    }
+
+    /// What is known of a counter.
     pub(super) fn entry(&self, counter: &CounterId) -> Result<Option<Entry>, Fault> {
         self.rows.entry(counter)
     }
@@ -100,11 +110,11 @@ impl Roots {
         if let Some(held) = holds {
             self.adopt(&counter, &datacenter, &held).await?;
         }
+        let begun_ms = self.host.now_ms();
         let mut root = self.admit(&counter, &datacenter).await?;
         // A lapsed cell asks again; its write keeps a sliding counter alive from now on. A newcomer's is saved already.
-        let written_ms = self.host.now_ms();
-        if written_ms > root.last_write_ms {
-            root.last_write_ms = written_ms;
+        if root.last_write_ms < begun_ms {
+            root.last_write_ms = self.host.now_ms();
             self.save(&counter, Entry::Live(root.clone()), &[]).await?;
         }
         Ok(root.grant(&datacenter))
@@ -243,7 +253,7 @@ impl Roots {
     ) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
         let is_end = matches!(entry, Entry::Ended { .. });
-        self.rows.put_with(counter, &entry, || {
+        let besides = || {
             if let Some(operation) = &record {
                 let generation = entry.generation();
                 self.operations
@@ -256,7 +266,13 @@ impl Roots {
             duties
                 .iter()
                 .try_for_each(|duty| self.duties.put(duty, now_ms))
-        })?;
+        };
+        if is_end || record.is_some() || !duties.is_empty() {
+            self.rows.put_with(counter, &entry, besides)?;
+        } else {
+            // One row is atomic by itself.
+            self.rows.put(counter, &entry)?;
+        }
         match &entry {
             Entry::Ended { .. } => self.views.forget(counter),
             Entry::Live(root) if root.operations.at_ms() > 0 || !root.held.is_empty() => {

@@ -10,70 +10,58 @@ use crate::core::counter::id::CounterId;
 use crate::protocol::messages::{Fault, decode};
 
 impl TabletRows {
-    /// The tenants whose alarms ring by then, at most so many, with the times that they were set to; the earliest first.
+    /// The tenants whose alarms ring next, at most so many, with the times that they were set to; the earliest first.
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn due(&self, by_ms: i64, most: usize) -> Result<Vec<(CounterId, i64)>, Fault> {
-        let mut due = BTreeMap::new();
+    pub(super) fn next_alarms(&self, most: usize) -> Result<Vec<(CounterId, i64)>, Fault> {
+        let mut next = BTreeMap::new();
+        let unfolded = self.unfolded.borrow();
+        let is_alarm = |key: &[u8]| key.first() == Some(&ALARM);
+        let changed = unfolded.iter().filter(|((_, key), _)| is_alarm(key));
         if self.has_schema.get() {
             // What the log says of some of these is not in the table yet.
-            let limit = most.saturating_add(self.unfolded.borrow().len());
+            let limit = most.saturating_add(changed.clone().count());
             let rows = self.store.run(
-                "SELECT counter, at_ms FROM alarms WHERE at_ms <= ? ORDER BY at_ms LIMIT ?",
-                vec![
-                    by_ms.into(),
-                    i64::try_from(limit).unwrap_or(i64::MAX).into(),
-                ],
+                "SELECT counter, at_ms FROM alarms ORDER BY at_ms LIMIT ?",
+                vec![i64::try_from(limit).unwrap_or(i64::MAX).into()],
             )?;
             for row in &rows {
                 if let [counter, at_ms] = row.as_slice()
                     && let (Some(counter), Some(at_ms)) = (text(counter), integer(at_ms))
                     && let Ok(counter) = CounterId::parse(counter)
                 {
-                    due.insert(counter, at_ms);
+                    next.insert(counter, at_ms);
                 }
             }
         }
-        for ((counter, key), body) in self.unfolded.borrow().iter() {
-            if key.first() == Some(&ALARM) {
-                due.remove(counter);
-                let at_ms = body.as_deref().map(decode::<i64>).transpose()?;
-                if let Some(at_ms) = at_ms.filter(|at_ms| *at_ms <= by_ms) {
-                    due.insert(counter.clone(), at_ms);
-                }
+        for ((counter, _), body) in changed {
+            match body {
+                Some(body) => drop(next.insert(counter.clone(), decode(body)?)),
+                None => drop(next.remove(counter)),
             }
         }
-        let mut due: Vec<(CounterId, i64)> = due.into_iter().collect();
-        due.sort_unstable_by_key(|(_, at_ms)| *at_ms);
-        due.truncate(most);
-        Ok(due)
+        let mut next: Vec<(CounterId, i64)> = next.into_iter().collect();
+        next.sort_unstable_by_key(|(_, at_ms)| *at_ms);
+        next.truncate(most);
+        Ok(next)
     }
 
-    /// Deletes the alarm of a tenant that has rung, unless it was set anew meanwhile.
+    /// Deletes the alarm of a tenant.
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn rung(&self, counter: &CounterId, at_ms: i64) -> Result<(), Fault> {
-        if self.alarm(counter)? == Some(at_ms) {
-            self.change((counter.clone(), row_key(ALARM, 0)), None)?;
-        }
-        Ok(())
+    pub(super) fn delete_alarm(&self, counter: &CounterId) -> Result<(), Fault> {
+        self.change((counter.clone(), row_key(ALARM, 0)), None)
     }
 
-    pub(super) fn alarm(&self, counter: &CounterId) -> Result<Option<i64>, Fault> {
-        let name = (counter.clone(), row_key(ALARM, 0));
-        if let Some(body) = self.unfolded.borrow().get(&name) {
-            return body.as_deref().map(decode).transpose();
+    /// Whether the object's alarm must be set to ring by then: it does not yet. It counts as set from now on.
+    pub(super) fn must_arm(&self, at_ms: i64) -> bool {
+        let must = at_ms < self.armed_ms.get();
+        if must {
+            self.armed_ms.set(at_ms);
         }
-        if !self.has_schema.get() {
-            return Ok(None);
-        }
-        let rows = self.store.run(
-            "SELECT at_ms FROM alarms WHERE counter = ?",
-            vec![counter.as_str().into()],
-        )?;
-        Ok(rows.first().and_then(|row| row.first()).and_then(integer))
+        must
     }
 
     /// Sets the object's alarm, unless it rings before.
@@ -81,10 +69,17 @@ impl TabletRows {
     /// # Errors
     /// `Unavailable`.
     pub(super) async fn arm(&self, at_ms: i64) -> Result<(), Fault> {
-        if at_ms >= self.armed_ms.get() {
+        if !self.must_arm(at_ms) {
             return Ok(());
         }
-        self.armed_ms.set(at_ms);
+        self.set_armed(at_ms).await
+    }
+
+    /// Sets the object's alarm, as [`TabletRows::must_arm`] said.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) async fn set_armed(&self, at_ms: i64) -> Result<(), Fault> {
         let set = self.store.set_alarm_by(at_ms).await;
         if set.is_err() {
             self.armed_ms.set(i64::MAX);

@@ -3,12 +3,17 @@
 //! Invariant: what the log holds is written and the log emptied in one transaction, so a restart finds each change in one of them.
 
 use super::tablet_rows::{ALARM, Name, TabletRows, no_rows};
-use crate::core::counter::id::CounterId;
 use crate::host::object::Value;
 use crate::protocol::messages::{Fault, decode};
 
 /// Rows of the table that one statement writes: it may bind 100 values.
 const ROWS_AT_ONCE: usize = 33;
+
+/// Names of rows, or alarms, that one statement takes.
+const NAMES_AT_ONCE: usize = 50;
+
+/// A row that the log has changed.
+type Change<'a> = (&'a Name, &'a Option<Vec<u8>>);
 
 impl TabletRows {
     /// Writes what the log holds to the table, and empties it.
@@ -27,22 +32,27 @@ impl TabletRows {
                 .filter_map(|(name, body)| Some((name, body.as_ref()?)))
                 .filter(|(name, _)| kept(name))
                 .collect();
+            let gone: Vec<&Name> = unfolded
+                .iter()
+                .filter(|(name, body)| kept(name) && body.is_none())
+                .map(|(name, _)| name)
+                .collect();
+            let alarms = unfolded.iter().filter(|(name, _)| !kept(name));
+            let (set, unset): (Vec<_>, Vec<_>) = alarms.partition(|(_, body)| body.is_some());
             self.store.atomically(|| {
                 puts.chunks(ROWS_AT_ONCE)
                     .try_for_each(|some| self.put_rows(some))?;
-                for (name, body) in unfolded.iter() {
-                    match (kept(name), body) {
-                        (true, Some(_)) => {}
-                        (true, None) => no_rows(self.store.run(
-                            "DELETE FROM rows WHERE counter = ? AND key = ?",
-                            vec![name.0.as_str().into(), name.1.clone().into()],
-                        ))?,
-                        (false, body) => self.put_alarm(&name.0, body.as_deref())?,
-                    }
-                }
+                gone.chunks(NAMES_AT_ONCE)
+                    .try_for_each(|some| self.delete_rows(some))?;
+                set.chunks(NAMES_AT_ONCE)
+                    .try_for_each(|some| self.put_alarms(some))?;
+                unset
+                    .chunks(NAMES_AT_ONCE)
+                    .try_for_each(|some| self.delete_alarms(some))?;
                 no_rows(self.store.run("DELETE FROM log", vec![]))
             })?;
         }
+        self.folds.set(self.folds.get().wrapping_add(1));
         self.unfolded.borrow_mut().clear();
         self.log_rows.set(0);
         self.log_bytes.set(0);
@@ -66,16 +76,40 @@ impl TabletRows {
         no_rows(self.store.run(&statement.concat(), values.collect()))
     }
 
-    fn put_alarm(&self, counter: &CounterId, body: Option<&[u8]>) -> Result<(), Fault> {
-        let counter: Value = counter.as_str().into();
-        no_rows(match body {
-            Some(body) => self.store.run(
-                "INSERT INTO alarms VALUES (?, ?) ON CONFLICT (counter) DO UPDATE SET at_ms = excluded.at_ms",
-                vec![counter, decode::<i64>(body)?.into()],
-            ),
-            None => self
-                .store
-                .run("DELETE FROM alarms WHERE counter = ?", vec![counter]),
-        })
+    fn delete_rows(&self, names: &[&Name]) -> Result<(), Fault> {
+        let places = vec!["(?, ?)"; names.len()].join(", ");
+        let statement = [
+            "DELETE FROM rows WHERE (counter, key) IN (VALUES ",
+            &places,
+            ")",
+        ];
+        let values = names
+            .iter()
+            .flat_map(|(counter, key)| [counter.as_str().into(), key.clone().into()]);
+        no_rows(self.store.run(&statement.concat(), values.collect()))
+    }
+
+    fn put_alarms(&self, alarms: &[Change<'_>]) -> Result<(), Fault> {
+        let places = vec!["(?, ?)"; alarms.len()].join(", ");
+        let statement = [
+            "INSERT INTO alarms VALUES ",
+            &places,
+            " ON CONFLICT (counter) DO UPDATE SET at_ms = excluded.at_ms",
+        ];
+        let mut values: Vec<Value> = Vec::new();
+        for ((counter, _), body) in alarms {
+            let at_ms: i64 = decode(body.as_deref().unwrap_or_default())?;
+            values.extend([counter.as_str().into(), at_ms.into()]);
+        }
+        no_rows(self.store.run(&statement.concat(), values))
+    }
+
+    fn delete_alarms(&self, alarms: &[Change<'_>]) -> Result<(), Fault> {
+        let places = vec!["?"; alarms.len()].join(", ");
+        let statement = ["DELETE FROM alarms WHERE counter IN (", &places, ")"];
+        let values = alarms
+            .iter()
+            .map(|((counter, _), _)| counter.as_str().into());
+        no_rows(self.store.run(&statement.concat(), values.collect()))
     }
 }

@@ -5,10 +5,11 @@
 //! turn, and written to the table when the log is folded, which deletes it from the log and from memory. A restart reads the log again.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use super::store::{Store, blob, integer};
+use super::tablet_wakes::Waking;
 use crate::core::counter::id::CounterId;
 use crate::host::object::Value;
 use crate::protocol::messages::{Fault, decode, encode};
@@ -33,6 +34,9 @@ const LOG_BYTES_MAX: usize = 1 << 20;
 /// The most bytes of one row of the log: a row of storage holds 2 MB.
 const LOG_ROW_BYTES_MAX: usize = 1 << 20;
 
+/// Kind of a row of the ledger, behind those of cells.
+pub(super) const LEDGER: u8 = 200;
+
 /// Kind of a cell's alarm.
 pub(super) const ALARM: u8 = 201;
 
@@ -55,6 +59,10 @@ pub(super) struct TabletRows {
     pub(super) log_rows: Cell<u64>,
     pub(super) log_bytes: Cell<usize>,
     next_number: Cell<i64>,
+    /// How often the log was folded.
+    pub(super) folds: Cell<u64>,
+    /// What was read for tenants that wake in this turn.
+    pub(super) ahead: RefCell<HashMap<CounterId, Waking>>,
     /// When the object's alarm rings, unix milliseconds.
     pub(super) armed_ms: Cell<i64>,
 }
@@ -89,6 +97,8 @@ impl TabletRows {
             log_rows: Cell::new(0),
             log_bytes: Cell::new(0),
             next_number: Cell::new(0),
+            folds: Cell::new(0),
+            ahead: RefCell::default(),
             armed_ms: Cell::new(i64::MAX),
         });
         let read = rows.read_log();
@@ -250,13 +260,18 @@ impl TabletRows {
         self.log_rows.get() > 0
     }
 
-    /// A row.
-    pub(super) fn get(&self, counter: &CounterId, key: Vec<u8>) -> Result<Option<Vec<u8>>, Fault> {
+    /// A row; of a tenant that the table has nothing of, from the log alone.
+    pub(super) fn get(
+        &self,
+        counter: &CounterId,
+        key: Vec<u8>,
+        is_in_table: bool,
+    ) -> Result<Option<Vec<u8>>, Fault> {
         let name = (counter.clone(), key);
         if let Some(body) = self.unfolded.borrow().get(&name) {
             return Ok(body.clone());
         }
-        if !self.has_schema.get() {
+        if !is_in_table || !self.has_schema.get() {
             return Ok(None);
         }
         let rows = self.store.run(
@@ -267,15 +282,15 @@ impl TabletRows {
         Ok(body.map(<[u8]>::to_vec))
     }
 
-    /// The rows of a tenant in `from..before`, in order.
+    /// The rows of a tenant in `from..before`, in order, as [`TabletRows::get`].
     pub(super) fn between(
         &self,
         counter: &CounterId,
-        from: &[u8],
-        before: &[u8],
+        (from, before): (&[u8], &[u8]),
+        is_in_table: bool,
     ) -> Result<Found, Fault> {
         let mut found = BTreeMap::new();
-        if self.has_schema.get() {
+        if is_in_table && self.has_schema.get() {
             let rows = self.store.run(
                 "SELECT key, body FROM rows WHERE counter = ? AND key >= ? AND key < ?",
                 vec![
@@ -298,36 +313,6 @@ impl TabletRows {
             };
         }
         Ok(found.into_iter().collect())
-    }
-
-    /// Whether a tenant has a row in `from..before`.
-    pub(super) fn has_rows(
-        &self,
-        counter: &CounterId,
-        from: &[u8],
-        before: &[u8],
-    ) -> Result<bool, Fault> {
-        let range = (counter.clone(), from.to_vec())..(counter.clone(), before.to_vec());
-        let (mut is_there, mut is_changed) = (false, false);
-        for body in self.unfolded.borrow().range(range).map(|(_, body)| body) {
-            is_there |= body.is_some();
-            is_changed = true;
-        }
-        if is_there || !self.has_schema.get() {
-            return Ok(is_there);
-        }
-        if is_changed {
-            return Ok(!self.between(counter, from, before)?.is_empty());
-        }
-        let rows = self.store.run(
-            "SELECT 1 FROM rows WHERE counter = ? AND key >= ? AND key < ? LIMIT 1",
-            vec![
-                counter.as_str().into(),
-                from.to_vec().into(),
-                before.to_vec().into(),
-            ],
-        )?;
-        Ok(!rows.is_empty())
     }
 
     /// Waits until all that was written so far is durable.

@@ -162,6 +162,7 @@ impl Batcher {
         let queues = &mut *queues;
         let Queues { batched, busy, .. } = queues;
         let mut done = Vec::new();
+        let most = open_objects::batch_max(&self.host);
         for (receiver, queue) in batched.iter_mut() {
             if busy.len() >= BATCHES_AT_ONCE {
                 break;
@@ -169,7 +170,7 @@ impl Batcher {
             if queue.is_empty() {
                 done.push(receiver.clone());
             } else if busy.insert(receiver.clone()) {
-                let calls = take(queue);
+                let calls = take(queue, most, |queued| queued.message.len());
                 sent.push(self.send(receiver.clone(), calls).boxed_local());
             }
         }
@@ -276,14 +277,14 @@ fn land(sent: &mut Sent<'_>, context: &mut Context<'_>) -> bool {
     has_landed
 }
 
-/// Takes as many calls as one batch holds, one at least.
-fn take(queue: &mut VecDeque<Queued>) -> Vec<Queued> {
+/// Takes as many calls as one batch holds, `most` or fewer and one at least; `bytes_of` says how long a message is.
+pub fn take<T>(queue: &mut VecDeque<T>, most: usize, bytes_of: impl Fn(&T) -> usize) -> Vec<T> {
     let mut calls = Vec::new();
     let mut bytes = 0;
-    while calls.len() < batch::CALLS_MAX
+    while calls.len() < most
         && let Some(next) = queue.front()
     {
-        bytes += next.message.len() + CALL_BYTES;
+        bytes += bytes_of(next) + CALL_BYTES;
         if bytes > batch::BYTES_MAX && !calls.is_empty() {
             break;
         }

@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::host::{Host, State};
 
 use super::call::{CALL_MS_MAX, call_within, tablet_of_cell};
-use crate::protocol::messages::{Call, Fault, Receiver};
+use crate::protocol::messages::{Call, Fault, Receiver, batch};
 use crate::protocol::names::{Address, CellAddress, OPEN_OBJECTS_MAX};
 use crate::protocol::openings::{Begun, Openings, REST_MS, User};
 use crate::protocol::problem::{Code, Problem};
@@ -21,9 +21,6 @@ const LOOK_EVERY_MS: u64 = 2;
 
 /// How long a call that must wait for room sleeps at least: those that were let go are looked for every 100 ms.
 const ROOM_EVERY_MS: u64 = 50;
-
-/// So many calls of a batch take as long as one call by itself: some 120 µs of 0.5 ms where each is a new counter.
-const BATCHED_CALLS_OF_ONE: u32 = 4;
 
 /// The objects in use; `None` where nothing bounds them.
 struct InUse(RefCell<Option<Openings>>);
@@ -155,14 +152,11 @@ pub fn begin(host: &Host, to: &CellAddress) -> Option<Turn> {
         let was_made = true;
         return Some(Turn { begun, was_made });
     }
-    begin_calls(host, to, 1)
+    turn_of(host, |openings| openings.begin(name_of(to), host.now_ms()))
 }
 
-/// The turn of as many calls as those to an object cost; `None` while it must wait.
-fn begin_calls(host: &Host, to: &impl Hash, calls: u32) -> Option<Turn> {
-    let begun = match with(host, |openings| {
-        openings.begin(name_of(to), calls, host.now_ms())
-    }) {
+fn turn_of(host: &Host, begin: impl FnOnce(&mut Openings) -> Option<Begun>) -> Option<Turn> {
+    let begun = match with(host, begin) {
         Some(begun) => Some((host.clone(), begun?)),
         None => None,
     };
@@ -180,11 +174,18 @@ pub async fn turn(host: &Host, to: &CellAddress) -> Turn {
     }
 }
 
+/// How many calls one batch should have: where one process has all objects, as many as take a moment.
+pub fn batch_max(host: &Host) -> usize {
+    let bounded = with(host, |openings| openings.batch_max());
+    bounded.map_or(batch::CALLS_MAX, |most| most.clamp(1, batch::CALLS_MAX))
+}
+
 /// Waits for the turn of a batch of so many calls.
 pub async fn turn_of_batch(host: &Host, to: &Receiver, calls: usize) -> Turn {
     let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+    let begin = |openings: &mut Openings| openings.begin_batch(name_of(to), calls, host.now_ms());
     loop {
-        if let Some(turn) = begin_calls(host, to, calls.div_ceil(BATCHED_CALLS_OF_ONE)) {
+        if let Some(turn) = turn_of(host, begin) {
             return turn;
         }
         host.sleep_ms(LOOK_EVERY_MS).await;

@@ -1,0 +1,189 @@
+//! What cells read of a tablet's rows when they wake: of many by one statement.
+//!
+//! Invariant: what is told is what the rows say at that moment, so it is used in the turn in which it was read.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::store::{blob, integer, text};
+use super::tablet_rows::{ALARM, LEDGER, TabletRows};
+use crate::core::counter::id::CounterId;
+use crate::host::object::Value;
+use crate::protocol::messages::{Fault, decode};
+
+/// Tenants that one statement reads: it may bind 100 values. Few sizes, so that few statements are prepared.
+const AT_ONCE: [usize; 3] = [1, 12, 96];
+
+/// Rows of the kinds before it a cell reads when it wakes: address, totals, unique elements of all time and pages.
+const READ_BEFORE: u8 = 6;
+
+/// Of this kind it reads one row, nearly always the newest: the unique elements of the open minute.
+const MINUTE_UNIQUES: u8 = 6;
+
+/// And those of the kinds before it that come after: what is closing, sealed shards, the counts of ledgers. Samples, and unique elements
+/// of hours and days, come after them; they are never there without an address.
+const READ_LAST: u8 = 9;
+
+/// What a cell reads when it wakes.
+#[derive(Default)]
+pub(super) struct Waking {
+    rows: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Whether its ledger has a row; nothing where the log has deleted some that the table has.
+    pub(super) has_records: Option<bool>,
+    /// When its alarm rings, unix milliseconds.
+    pub(super) alarm_ms: Option<i64>,
+    /// Whether the table has a row of it.
+    pub(super) is_in_table: bool,
+}
+
+impl Waking {
+    /// Whether there is any row of it.
+    pub(super) fn holds(&self) -> bool {
+        !self.rows.is_empty() || self.has_records != Some(false)
+    }
+
+    /// A row, where it is known whether there is one.
+    pub(super) fn get(&self, key: &[u8]) -> Option<Option<Vec<u8>>> {
+        let row = self.rows.get(key);
+        let is_known = row.is_some() || key.first().is_some_and(|kind| is_read_whole(*kind));
+        is_known.then(|| row.cloned())
+    }
+
+    /// The rows in `from..before` of a kind that is read whole, in order.
+    pub(super) fn between(&self, from: &[u8], before: &[u8]) -> Option<super::tablet_rows::Found> {
+        is_read_whole(*from.first()?).then(|| {
+            let rows = self.rows.range(from.to_vec()..before.to_vec());
+            rows.map(|(key, body)| (key.clone(), body.clone()))
+                .collect()
+        })
+    }
+
+    fn take_row(&mut self, key: &Value, body: &Value) -> Result<(), Fault> {
+        let Some(key) = blob(key) else { return Ok(()) };
+        match key.first() {
+            Some(&ALARM) => self.alarm_ms = integer(body),
+            Some(&LEDGER) => {
+                self.has_records = Some(true);
+                self.is_in_table = true;
+            }
+            _ => {
+                let body = blob(body).unwrap_or_default();
+                self.rows.insert(key.to_vec(), body.to_vec());
+                self.is_in_table = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what the log says of a row.
+    fn change(&mut self, key: &[u8], body: Option<&Vec<u8>>) -> Result<(), Fault> {
+        match (key.first(), body) {
+            (Some(&ALARM), body) => {
+                self.alarm_ms = body.map(|body| decode(body)).transpose()?;
+            }
+            (Some(&LEDGER), Some(_)) => self.has_records = Some(true),
+            (Some(&LEDGER), None) => {
+                if self.is_in_table {
+                    self.has_records = None;
+                }
+            }
+            (_, Some(body)) => drop(self.rows.insert(key.to_vec(), body.clone())),
+            (_, None) => drop(self.rows.remove(key)),
+        }
+        Ok(())
+    }
+}
+
+fn is_read_whole(kind: u8) -> bool {
+    kind < READ_BEFORE || (kind > MINUTE_UNIQUES && kind <= READ_LAST)
+}
+
+impl TabletRows {
+    /// Reads what these tenants read when they wake. Each takes it by [`TabletRows::waking`] in this turn.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) fn read_ahead(&self, counters: &[CounterId]) -> Result<(), Fault> {
+        let mut found: HashMap<CounterId, Waking> = HashMap::new();
+        for counter in counters {
+            found.insert(
+                counter.clone(),
+                Waking {
+                    has_records: Some(false),
+                    ..Waking::default()
+                },
+            );
+        }
+        let [_, _, most] = AT_ONCE;
+        for some in counters.chunks(most).filter(|_| self.has_schema.get()) {
+            self.read_table(some, &mut found)?;
+        }
+        let unfolded = self.unfolded.borrow();
+        for (counter, waking) in &mut found {
+            let range = (counter.clone(), vec![0])..(counter.clone(), vec![ALARM + 1]);
+            for ((_, key), body) in unfolded.range(range) {
+                waking.change(key, body.as_ref())?;
+            }
+        }
+        self.ahead.replace(found);
+        Ok(())
+    }
+
+    /// What was read ahead and not taken is forgotten.
+    pub(super) fn forget_ahead(&self) {
+        self.ahead.take();
+    }
+
+    /// What a tenant reads when it wakes.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) fn waking(&self, counter: &CounterId) -> Result<Waking, Fault> {
+        if let Some(ahead) = self.ahead.borrow_mut().remove(counter) {
+            return Ok(ahead);
+        }
+        let others = self.ahead.take();
+        let read = self.read_ahead(std::slice::from_ref(counter));
+        let mut found = self.ahead.replace(others);
+        read?;
+        Ok(found.remove(counter).unwrap_or_default())
+    }
+
+    fn read_table(
+        &self,
+        counters: &[CounterId],
+        found: &mut HashMap<CounterId, Waking>,
+    ) -> Result<(), Fault> {
+        let enough = AT_ONCE.into_iter().find(|most| *most >= counters.len());
+        let places = enough.unwrap_or(counters.len());
+        // No counter has an empty name.
+        let mut values: Vec<Value> = vec!["".into(); places];
+        for (value, counter) in values.iter_mut().zip(counters) {
+            *value = counter.as_str().into();
+        }
+        for row in self.store.run(&statement(places), values)? {
+            if let [id, key, body] = row.as_slice()
+                && let Some(id) = text(id)
+                && let Ok(counter) = CounterId::parse(id)
+                && let Some(waking) = found.get_mut(&counter)
+            {
+                waking.take_row(key, body)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads what so many tenants read when they wake: whole kinds, the newest minute of unique elements, whether there is a record, the alarm.
+fn statement(tenants: usize) -> String {
+    let ids = vec!["(?)"; tenants].join(", ");
+    let of = "ids CROSS JOIN rows ON rows.counter = id AND rows.key";
+    let one = "(SELECT r.key FROM rows AS r WHERE r.counter = id AND r.key";
+    format!(
+        "WITH ids(id) AS (VALUES {ids}) \
+         SELECT id, key, body FROM {of} < x'06' \
+         UNION ALL SELECT id, key, body FROM {of} >= x'07' AND rows.key < x'0A' \
+         UNION ALL SELECT id, key, body FROM {of} = {one} >= x'06' AND r.key < x'07' ORDER BY r.key DESC LIMIT 1) \
+         UNION ALL SELECT id, x'C8', NULL FROM {of} = {one} >= x'C8' AND r.key < x'C9' ORDER BY r.key LIMIT 1) \
+         UNION ALL SELECT id, x'C9', at_ms FROM ids CROSS JOIN alarms ON alarms.counter = id"
+    )
+}
