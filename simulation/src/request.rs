@@ -25,6 +25,7 @@ pub struct ClientRequest {
     pub(crate) edge: Option<usize>,
     pub(crate) colo: Option<Option<String>>,
     pub(crate) address: Option<Option<String>>,
+    pub(crate) country: Option<String>,
 }
 
 impl ClientRequest {
@@ -85,6 +86,12 @@ impl ClientRequest {
         self
     }
 
+    /// The platform says this of the client's country; nothing where this is not called.
+    pub fn country(mut self, country: Option<&str>) -> Self {
+        self.country = country.map(str::to_owned);
+        self
+    }
+
     /// The platform says this of the client's address, instead of the client's own; or nothing.
     pub fn address(mut self, address: Option<&str>) -> Self {
         self.address = Some(address.map(str::to_owned));
@@ -100,6 +107,7 @@ pub(crate) struct Incoming {
     headers: Vec<(String, String)>,
     colo: Option<String>,
     address: Option<String>,
+    country: Option<String>,
     has_body: bool,
     parts: RefCell<Option<VecDeque<Part>>>,
     executor: Rc<Executor>,
@@ -127,6 +135,7 @@ impl Incoming {
             headers: ask.headers,
             colo: ask.colo.unwrap_or(Some(site)),
             address: ask.address.unwrap_or_else(|| Some(address.to_owned())),
+            country: ask.country,
             has_body: parts.is_some(),
             parts: RefCell::new(parts.map(VecDeque::from)),
             executor: executor.clone(),
@@ -169,6 +178,10 @@ impl Request for Incoming {
 
     fn colo(&self) -> Option<String> {
         self.colo.clone()
+    }
+
+    fn country(&self) -> Option<String> {
+        self.country.clone()
     }
 
     fn client_address(&self) -> Option<String> {

@@ -63,6 +63,9 @@ pub trait Request {
     /// The colo that the request entered at, where the platform says it.
     fn colo(&self) -> Option<String>;
 
+    /// The country of the client, two capital letters, where the platform says it.
+    fn country(&self) -> Option<String>;
+
     /// The client's address as the platform's connection has it, where it says that.
     fn client_address(&self) -> Option<String>;
 

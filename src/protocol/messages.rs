@@ -9,6 +9,7 @@ use super::names::{Address, CellAddress};
 use super::problem::{Code, Problem};
 use crate::core::cluster::root::Root;
 use crate::core::counter::cell::Cell;
+use crate::core::counter::dimensions::BrokenLog;
 use crate::core::counter::flush::{Load, Refusal};
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -120,6 +121,12 @@ impl std::fmt::Display for Fault {
             Self::TooMany(most) => write!(formatter, "more than {most} counters"),
             Self::Broken(what) => write!(formatter, "broken: {what}"),
         }
+    }
+}
+
+impl From<BrokenLog> for Fault {
+    fn from(broken: BrokenLog) -> Self {
+        Self::Broken(broken.to_string())
     }
 }
 
@@ -258,6 +265,8 @@ pub struct CellAnswer {
     pub window_uniques: Uniques,
     /// The samples that were asked for, as a histogram at rest; empty for none.
     pub samples: Vec<u8>,
+    /// The breakdown that was asked for, at rest; empty for nothing.
+    pub breakdown: Vec<u8>,
 }
 
 /// Aggregator or root → lead: sum your datacenter.

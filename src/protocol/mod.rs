@@ -7,6 +7,7 @@
 //! | [`query`], [`bodies`], [`delta`] | what a request says |
 //! | [`batch`] | bulk bodies, read as they stream |
 //! | [`public`] | what is answered |
+//! | [`dimensions`], [`user_agent`] | what writes say of themselves |
 //! | [`visitor`], [`bots`] | visitors without their addresses, and what is no visitor |
 //! | [`problem`] | what is refused, and why |
 //! | [`access`] | who may do what |
@@ -33,6 +34,7 @@ pub mod bodies;
 pub mod bots;
 pub mod bounds;
 pub mod delta;
+pub mod dimensions;
 pub mod health;
 pub mod keyed;
 pub mod keys;
@@ -51,5 +53,6 @@ pub mod queued;
 pub mod refresh;
 pub mod routes;
 pub mod settings;
+pub mod user_agent;
 pub mod version;
 pub mod visitor;

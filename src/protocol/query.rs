@@ -1,8 +1,10 @@
 //! Query strings, read strictly: a parameter that a call does not know is refused, because a
 //! misspelt `consistency` that is ignored would answer another question than was asked.
 
+mod breakdown;
 mod top;
 
+pub use breakdown::{BREAKDOWN_LIMIT, BreakdownQuery};
 pub use top::TopQuery;
 
 use super::messages::Wanted;

@@ -224,18 +224,18 @@ export class Deployment {
     else say(verdict);
   }
 
-  async fetch(url, { method, headers, body, colo, clientIp, edge = 0, signal }) {
-    const told = await this.#fetch(url, { method, headers, body, colo, clientIp, edge, signal });
+  async fetch(url, { method, headers, body, colo, country, clientIp, edge = 0, signal }) {
+    const told = await this.#fetch(url, { method, headers, body, colo, country, clientIp, edge, signal });
     return { status: told.status, headers: new Headers(told.headers), bytes: Buffer.from(told.body, "base64") };
   }
 
-  async #fetch(url, { method, headers, body, colo, clientIp, edge = 0, signal, take }) {
+  async #fetch(url, { method, headers, body, colo, country, clientIp, edge = 0, signal, take }) {
     const list = new Headers(headers);
     if (typeof body === "string" && !list.has("content-type")) list.set("content-type", "text/plain;charset=UTF-8");
     if (!list.has("user-agent")) list.set("user-agent", "node");
     if (!list.has("accept")) list.set("accept", "*/*");
     const bytes = await bytesOf(body);
-    const fetch = { method, url: new URL(url).href, headers: [...list], length: bytes?.length, colo, address: clientIp, edge };
+    const fetch = { method, url: new URL(url).href, headers: [...list], length: bytes?.length, colo, country, address: clientIp, edge };
     const id = ++this.#ids;
     if (take) this.#streams.set(id, take);
     if (bytes) this.#bodies.push(bytes);

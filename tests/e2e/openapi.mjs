@@ -41,6 +41,7 @@ const KEYWORDS = {
   pattern: (pattern, value) => !isText(value) || new RegExp(pattern, "u").test(value),
   minItems: (least, value) => !Array.isArray(value) || value.length >= least,
   maxItems: (most, value) => !Array.isArray(value) || value.length <= most,
+  maxProperties: (most, value) => !TYPES.object(value) || Object.keys(value).length <= most,
   required: (names, value) => !TYPES.object(value) || names.every((name) => Object.hasOwn(value, name)),
 };
 
@@ -73,6 +74,8 @@ const NESTED = {
           .filter((name) => Object.hasOwn(value, name))
           .flatMap((name) => faults(schemas[name], value[name], `${at}.${name}`))
       : [],
+  propertyNames: (schema, value, at) =>
+    TYPES.object(value) ? Object.keys(value).flatMap((name) => faults(schema, name, `${at}, the name ${shown(name)}`)) : [],
   items: (schema, value, at) =>
     Array.isArray(value) ? value.flatMap((item, index) => faults(schema, item, `${at}[${index}]`)) : [],
   prefixItems: (schemas, value, at) =>

@@ -64,7 +64,7 @@ export class Requests {
     }
     if (type === "object") return this.object(schema);
     if (schema["x-decimal"]) return String(this.whole(schema.minimum, schema.maximum));
-    const shaped = ["FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", String(this.whole(0, 99))];
+    const shaped = ["FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring", String(this.whole(0, 99))];
     return schema.pattern && this.often(0.7) ? oneOf(this.random, shaped) : this.text(schema.minLength ?? 0, schema.maxLength ?? 40);
   }
 
@@ -73,6 +73,7 @@ export class Requests {
     const entries = Object.entries(schema.properties ?? {})
       .filter(([name]) => required.includes(name) || this.often(0.35))
       .map(([name, property]) => [name, this.value(property)]);
+    if (schema.propertyNames) entries.push(...["page", "utm-1_x"].filter(() => this.often(0.6)).map((name) => [name, this.value(schema.additionalProperties)]));
     return Object.fromEntries(entries);
   }
 

@@ -123,11 +123,11 @@ class World {
   }
 
   /**
-   * Sends a request; `colo: null` is a platform that names no datacenter, `clientIp` what plain workerd says of the
+   * Sends a request; `colo: null` is a platform that names no datacenter, `country` what it says of the client's; `clientIp` what plain workerd says of the
    * connection; `origin`: by which name it is called; `signal`: a client that hangs up. Checks the answer's form.
    */
-  async call(method, path, { body, headers, colo = "FRA", clientIp, edge = 0, origin = ORIGIN, signal } = {}) {
-    const asked = { method, headers, body, colo, clientIp, edge, signal };
+  async call(method, path, { body, headers, colo = "FRA", country, clientIp, edge = 0, origin = ORIGIN, signal } = {}) {
+    const asked = { method, headers, body, colo, country, clientIp, edge, signal };
     const { status, headers: told, bytes } = await this.#host.fetch(origin + path, asked);
     const text = bytes.toString();
     const type = told.get("content-type") ?? "";

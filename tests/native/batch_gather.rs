@@ -43,6 +43,7 @@ fn record<'a>(
         at_ms,
         id: None,
         sample: None,
+        dimensions: Default::default(),
     }
 }
 

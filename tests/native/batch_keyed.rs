@@ -122,6 +122,7 @@ impl World {
                         at_ms: None,
                         id: sent.id.map(|id| Cow::Borrowed(IDS[id])),
                         sample: None,
+                        dimensions: Default::default(),
                     };
                     gather.add(number, &record, now_ms, &hash);
                 }

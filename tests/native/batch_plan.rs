@@ -48,9 +48,11 @@ fn sums(counters: u64, elements: u64, ids: u64) -> Vec<(CounterId, Gathered)> {
                     is_skewed: false,
                     element: (elements > 0).then(|| hashed(number * 1_000_000 + id)),
                     sample: None,
+                    dimensions: Default::default(),
                 })
                 .collect(),
             samples: Vec::new(),
+            dimensions: Default::default(),
         };
         (
             CounterId::parse(format!("c{number:05}")).expect("an id"),

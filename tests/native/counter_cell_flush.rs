@@ -56,6 +56,7 @@ fn load(added: u128, removed: u128) -> Load {
         writes: 1,
         newest: 0,
         samples: Vec::new(),
+        dimensions: Default::default(),
         imported: Uniques::new(),
     }
 }
@@ -167,6 +168,7 @@ proptest! {
             history: Some(Range { step: Step::Hour, from: i64::MIN, to: i64::MAX }),
             totals_only: true,
             samples: None,
+            breakdown: None,
         };
         let part = cell.answer(&at(clamped)).expect("it counts");
         prop_assert_eq!(part.points.into_iter().collect::<BTreeMap<_, _>>(), expected);

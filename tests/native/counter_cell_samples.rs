@@ -149,6 +149,7 @@ impl Shell {
                     seen: None,
                     condition: None,
                     samples: joined(&samples),
+                    dimensions: Default::default(),
                 };
                 self.count(std::slice::from_ref(&write));
                 self.writes.push(write);

@@ -49,6 +49,7 @@ fn write(key: WriteKey, added: u128) -> Keyed {
         seen: Some(Default::default()),
         condition: None,
         samples: Vec::new(),
+        dimensions: Default::default(),
     }
 }
 

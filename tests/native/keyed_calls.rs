@@ -86,6 +86,7 @@ fn write(number: u64) -> Keyed {
         seen: None,
         condition: None,
         samples: Vec::new(),
+        dimensions: Default::default(),
     }
 }
 

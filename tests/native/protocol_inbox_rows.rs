@@ -56,6 +56,7 @@ fn rows_of_an_inbox_have_these_bytes() {
             seen: Some(Default::default()),
             condition: None,
             samples: Vec::new(),
+            dimensions: Default::default(),
         },
     };
     assert_eq!(

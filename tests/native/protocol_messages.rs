@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use tally::core::cluster::operation::Operations;
 use tally::core::cluster::root::{Entry, Root};
 use tally::core::counter::cell::{Cell, Hot};
+use tally::core::counter::dimensions::{DimensionLog, Stamp};
 use tally::core::counter::flush::{Element, Load, Refusal};
 use tally::core::counter::grant::Grant;
 use tally::core::counter::history::Step;
@@ -75,6 +76,13 @@ fn grant() -> Grant {
     }
 }
 
+/// What a write says of itself.
+fn said() -> DimensionLog {
+    let mut log = DimensionLog::default();
+    log.push(Stamp::Live(NOW_MS / 1_000), 300, [("page", "/")]);
+    log
+}
+
 fn load() -> Load {
     let second = NOW_MS / 1_000;
     Load {
@@ -88,6 +96,7 @@ fn load() -> Load {
         writes: 5,
         newest: 300,
         samples: vec![(second, Histogram::of(Sample::new(12.3).expect("a sample")))],
+        dimensions: said(),
         imported: Uniques::new(),
     }
 }
@@ -123,7 +132,8 @@ fn a_flush_has_these_bytes() {
     assert_eq!(
         golden(&flush),
         "07706167652fc3bc0346524105ffffffffffffffffff01ac02d3fdffffffffffffffffffffffffffffffff030302bcb49f9f0dac02bab49f9f0d010180e8bed50a0201bcb49f9f0d37c08a8d090180e8bed50a2c24cef29fe10705ac02\
-         01bcb49f9f0d1c0101e310019a999999999928409a99999999992840cd99b3e6cc993100"
+         01bcb49f9f0d1c0101e310019a999999999928409a99999999992840cd99b3e6cc993100\
+         1000bcb49f9f0dac02010470616765012f"
     );
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tally::core::counter::dimensions::{DimensionLog, Stamp};
 use tally::core::counter::id::{CounterId, Datacenter};
 use tally::core::counter::ledger::{
     Keyed, KeyedOutcome, Keys, Ledger, Record, Recorded, SeenValue, Unchanged, WriteKey,
@@ -107,8 +108,12 @@ fn keyed_writes_and_claims_have_these_bytes() {
             operations: 1,
         }),
         samples: Vec::new(),
+        dimensions: Default::default(),
     };
+    let mut said = DimensionLog::default();
+    said.push(Stamp::Live(NOW_MS / 1_000), 300, [("page", "/")]);
     let sampled = Keyed {
+        dimensions: said,
         samples: vec![(
             NOW_MS / 1_000,
             Histogram::of(Sample::new(12.3).expect("a sample")),
@@ -123,17 +128,19 @@ fn keyed_writes_and_claims_have_these_bytes() {
             "0101\
              01bcb49f9f0d\
              1c\
-             0101e310019a999999999928409a99999999992840cd99b3e6cc9931"
+             0101e310019a999999999928409a99999999992840cd99b3e6cc9931\
+             0101\
+             1000bcb49f9f0dac02010470616765012f"
         ),
         "{bytes}"
     );
-    // Samples travel beside their writes, and are with them again where they arrive.
+    // Samples and dimensions travel beside their writes, and are with them again where they arrive.
     let received = decode::<Count>(&encode(&count).expect("a message")).map(Count::received);
     assert_eq!(received.map(|count| count.writes), Ok(writes));
     let count = Count::new(address(), vec![keyed], Some(300), Keys::Clients);
     assert_eq!(
         golden(&count),
-        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac020000"
+        "07706167652fc3bc03465241050107070707070707070707070707070707ac0207ad020201bcb49f9f0dac020180e8bed50a010100ac02000101010346524107ac020101ac02000000"
     );
     let counted = Counted {
         outcomes: vec![

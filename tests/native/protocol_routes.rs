@@ -40,6 +40,7 @@ fn every_call_is_found() {
             "/counters/a/distribution",
             Route::Distribution(id("a")),
         ),
+        ("GET", "/counters/a/breakdown", Route::Breakdown(id("a"))),
         ("GET", "/counters", Route::List),
         ("GET", "/top", Route::Top),
         ("GET", "/counters/a/rank", Route::Rank(id("a"))),
@@ -257,6 +258,7 @@ fn what_is_no_id_is_refused() {
             ("POST", format!("/counters/{segment}/reset")),
             ("GET", format!("/counters/{segment}/history")),
             ("GET", format!("/counters/{segment}/distribution")),
+            ("GET", format!("/counters/{segment}/breakdown")),
         ] {
             assert_eq!(
                 refusal(method, &path),

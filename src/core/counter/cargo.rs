@@ -8,7 +8,10 @@ use super::flush::Load;
 use super::lane::newest_at;
 
 /// What registers that were imported count as, however often: 16,384 of 6 bits, in entries of 16 bytes.
-const IMPORT_ENTRIES: usize = 16_384 * 6 / 8 / 16;
+const IMPORT_ENTRIES: usize = 16_384 * 6 / 8 / ENTRY_BYTES;
+
+/// What an entry takes of a batch.
+const ENTRY_BYTES: usize = 16;
 
 /// What a lane carries: items that join into one message.
 pub trait Cargo {
@@ -58,7 +61,8 @@ impl Cargo for Load {
             IMPORT_ENTRIES
         };
         let tokens = self.tokens.len() + self.past_tokens.len();
-        amounts + tokens + imported + samples.sum::<usize>()
+        let dimensions = self.dimensions.len() / ENTRY_BYTES;
+        amounts + tokens + imported + dimensions + samples.sum::<usize>()
     }
 
     fn depart(&mut self, items: u32, generation: u64, now_ms: i64) {

@@ -329,6 +329,7 @@ impl Cell {
     fn apply_times(&mut self, load: &Load, now: i64, changes: &mut Changes) {
         self.apply_amounts(&load.live, &load.past, now, changes);
         Self::apply_samples(&load.samples, now, changes);
+        Self::apply_dimensions(&load.dimensions, now, changes);
         self.apply_elements(load, now, changes);
     }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::dimensions::DimensionLog;
 use super::history::{DirtyPages, Step};
 use super::ledger::{Keys, NewRecord, WriteKey};
 use super::numbers::Numbers;
@@ -78,6 +79,8 @@ pub struct Load {
     pub samples: Samples,
     /// Registers that were counted elsewhere, at times that nobody knows: they go to all time, and to no window.
     pub imported: Uniques,
+    /// What increments say of themselves, by dimensions.
+    pub dimensions: DimensionLog,
 }
 
 impl Load {
@@ -115,6 +118,7 @@ impl Load {
             add_samples(&mut self.samples, *second, histogram);
         }
         self.imported.merge(&other.imported);
+        self.dimensions.append(&other.dimensions);
         true
     }
 }
@@ -162,6 +166,8 @@ pub struct Changes {
     pub numbers: BTreeMap<WriteKey, Numbers>,
     /// Samples by the unix second of their minute's start: the shell merges them into those minutes' rows.
     pub samples: Samples,
+    /// What increments say of themselves, by the hour: the shell appends it to the pending row of the breakdowns.
+    pub dimensions: DimensionLog,
 }
 
 impl Changes {

@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::dimensions::DimensionLog;
 use super::id::Datacenter;
 use super::samples::Samples;
 use super::total::{Sum, Value};
@@ -86,6 +87,9 @@ pub struct Keyed {
     /// so this is left out of the stored form; [`crate::protocol::messages::Count`] carries it beside.
     #[serde(skip)]
     pub samples: Samples,
+    /// What its increments say of themselves; left out of the stored form as samples are, and for the same reason.
+    #[serde(skip)]
+    pub dimensions: DimensionLog,
 }
 
 /// A counter's value, as somebody saw it.

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::breakdown::join_breakdowns;
+use super::dimensions::DimensionName;
 use super::history::{Count, Step};
 use super::id::Datacenter;
 use super::samples::join_samples;
@@ -125,6 +127,8 @@ pub struct Question {
     pub totals_only: bool,
     /// Tell how the samples of these seconds are distributed: (first, last).
     pub samples: Option<(i64, i64)>,
+    /// Tell what was counted of the values of this dimension, in the window or else of all time.
+    pub breakdown: Option<DimensionName>,
 }
 
 impl Question {
@@ -137,12 +141,16 @@ impl Question {
             history: None,
             totals_only: false,
             samples: None,
+            breakdown: None,
         }
     }
 
     /// Whether times matter, so that a cell's kept part does not answer it.
     pub fn is_about_times(&self) -> bool {
-        self.window.is_some() || self.history.is_some() || self.samples.is_some()
+        self.window.is_some()
+            || self.history.is_some()
+            || self.samples.is_some()
+            || self.breakdown.is_some()
     }
 }
 
@@ -184,6 +192,8 @@ pub struct Summary {
     pub kept_from: i64,
     /// The samples that were asked for, as a histogram at rest; empty for none.
     pub samples: Vec<u8>,
+    /// The breakdown that was asked for, at rest; empty for nothing.
+    pub breakdown: Vec<u8>,
 }
 
 impl Default for Summary {
@@ -198,6 +208,7 @@ impl Default for Summary {
             points: BTreeMap::new(),
             kept_from: i64::MIN,
             samples: Vec::new(),
+            breakdown: Vec::new(),
         }
     }
 }
@@ -218,6 +229,7 @@ impl Summary {
             points,
             kept_from: part.kept_from,
             samples: Vec::new(),
+            breakdown: Vec::new(),
         });
     }
 
@@ -235,6 +247,7 @@ impl Summary {
         }
         self.kept_from = self.kept_from.max(other.kept_from);
         join_samples(&mut self.samples, other.samples);
+        join_breakdowns(&mut self.breakdown, other.breakdown);
     }
 
     /// The value of the cells in this sum.

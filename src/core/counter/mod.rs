@@ -21,14 +21,17 @@
 //! | [`lane`], [`cargo`] | how concurrent writes of one isolate join into flushes, and what lanes carry |
 //! | [`flush`], [`grant`] | what a flush carries; permission to count |
 //! | [`samples`] | samples by time, for percentiles |
+//! | [`dimensions`], [`breakdown`] | what writes say of themselves, and what was counted of each value |
 //! | [`merge`] | how cells become a value: the vector (CRDT) and the summary of a read |
 //!
 //! A flush passes `cell` (nonce, overflow, grant) into totals, `history` and sketches; a read
 //! passes from each `cell` as a part through a lead's and the aggregator's `merge`.
 
 pub mod bounded_map;
+pub mod breakdown;
 pub mod cargo;
 pub mod cell;
+pub mod dimensions;
 pub mod flush;
 pub mod grant;
 pub mod history;

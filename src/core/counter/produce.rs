@@ -108,6 +108,7 @@ impl Sent {
                 seen: Some(Default::default()),
                 condition: None,
                 samples: Vec::new(),
+                dimensions: Default::default(),
             },
         }
     }

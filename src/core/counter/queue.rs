@@ -277,6 +277,7 @@ pub fn gather(rows: &[Logged], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) 
                     seen: Some(Default::default()),
                     condition: None,
                     samples: Vec::new(),
+                    dimensions: Default::default(),
                 },
             });
         }

@@ -31,6 +31,7 @@
 //! | `uniques` | all sketches of a counter, by hash and class: what cells, leads and roots hold |
 //! | `intersection` | what two of them have in common |
 //! | `histogram` | how samples are distributed, for percentiles: no sketch of elements, and not idempotent |
+//! | `top_values` | which values were counted most often, with bounds: no sketch of elements, and not idempotent |
 //! | `redis` | the hash and the string of Redis, for sketches that Redis is to read or has written |
 
 mod difference;
@@ -47,6 +48,7 @@ mod registers;
 mod rice;
 mod sip;
 mod token;
+mod top_values;
 mod uniques;
 
 pub use difference::{BLOCKS, Digests, Learnt};
@@ -62,4 +64,5 @@ pub use hyperloglog::Sketch;
 pub use redis::{Hyll, HyllFault, redis_hash, redis_token, redis_token_of};
 pub use sip::{HashKey, hash};
 pub use token::Token;
+pub use top_values::{Counted, TopValues, VALUES_MAX};
 pub use uniques::{CLASS_SHARDS_MAX, EPOCHS_MAX, Packed, Source, Uniques};

@@ -60,6 +60,9 @@ extern "C" {
     #[wasm_bindgen(method, getter)]
     fn colo(this: &Facts) -> Option<String>;
 
+    #[wasm_bindgen(method, getter)]
+    fn country(this: &Facts) -> Option<String>;
+
     #[wasm_bindgen(method, getter, js_name = clientIp)]
     fn client_ip(this: &Facts) -> Option<String>;
 
@@ -153,6 +156,10 @@ impl Request for Incoming {
 
     fn colo(&self) -> Option<String> {
         self.facts()?.colo()
+    }
+
+    fn country(&self) -> Option<String> {
+        self.facts()?.country()
     }
 
     fn client_address(&self) -> Option<String> {

@@ -257,8 +257,8 @@ async fn sum_world(
     let is_silent =
         |part: &Option<DatacenterSum>| part.as_ref().is_none_or(|part| !part.missing.is_empty());
     let mut memory = None;
-    // Nothing is remembered of samples, and what a datacenter had counted would not make its part of them newer.
-    let remembers = view.is_none() && wanted.samples.is_none();
+    // Nothing is remembered of samples and breakdowns, and what a datacenter had counted would not make its part of them newer.
+    let remembers = view.is_none() && wanted.samples.is_none() && wanted.breakdown.is_none();
     if remembers && datacenters.iter().any(|(_, part)| is_silent(part)) {
         memory = last_view(host, counter, root.generation, notes).await;
     }

@@ -12,6 +12,7 @@ use crate::core::counter::total::Value;
 use crate::protocol::access::Caller;
 use crate::protocol::badge::{Badge, FRESH_SECONDS, NONE_YET};
 use crate::protocol::batch::event::UNIQUE_BYTES_MAX;
+use crate::protocol::dimensions::parse_list;
 use crate::protocol::messages::Read;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Told;
@@ -38,7 +39,7 @@ pub async fn pixel(
     caller: &Caller,
     id: CounterId,
 ) -> Result<Answer, Problem> {
-    let query = Query::parse(context.query(), &["unique"])?;
+    let query = Query::parse(context.query(), &["unique", "by"])?;
     let unique = query.get("unique").map(str::to_owned);
     if unique
         .as_ref()
@@ -47,9 +48,11 @@ pub async fn pixel(
         let detail = format!("unique has 1 to {UNIQUE_BYTES_MAX} bytes of UTF-8");
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
+    let dimensions = query.get("by").map(parse_list).transpose()?;
+    let dimensions = dimensions.unwrap_or_default();
     if context.method() != "HEAD" {
         caller.may_write(id.as_str(), 1, &[])?;
-        write::one(context, id, unique).await?;
+        write::one(context, id, unique, dimensions).await?;
     }
     Ok(Answer::bytes("image/gif", PIXEL).for_images())
 }

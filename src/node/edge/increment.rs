@@ -3,6 +3,7 @@
 use super::body;
 use super::request_context::RequestContext;
 use super::unique_elements::{Unique, unique_of};
+use crate::core::counter::dimensions::{DimensionLog, Dimensions, Stamp};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::samples::Samples;
 use crate::core::sketch::Histogram;
@@ -12,6 +13,7 @@ use crate::protocol::access::{Caller, Permission};
 use crate::protocol::batch::by::By;
 use crate::protocol::batch::event::{IncrementBody, parse_increment};
 use crate::protocol::batch::gather::CLOCK_SKEW_MS;
+use crate::protocol::dimensions;
 use crate::protocol::keys::{parse_if_match, parse_key};
 use crate::protocol::messages::Condition;
 use crate::protocol::metrics::Metric;
@@ -47,9 +49,14 @@ impl Write {
         adds: bool,
     ) -> Result<Option<Self>, Problem> {
         let bytes = body::read_small(context).await?;
-        let body = parse_increment(&bytes)?;
+        let mut body = parse_increment(&bytes)?;
+        fill_in(context, &mut body);
         if !adds && body.sample.is_some() {
             let detail = "a sample goes with an increment; leave it out of a decrement";
+            return Err(Problem::new(Code::InvalidBody, detail));
+        }
+        if !adds && !body.dimensions.is_empty() {
+            let detail = "`by` goes with an increment: breakdowns are of what was added; leave it out of a decrement";
             return Err(Problem::new(Code::InvalidBody, detail));
         }
         let if_match = context.header("if-match");
@@ -83,14 +90,20 @@ impl Write {
     ///
     /// # Errors
     /// `no-client-address`.
-    pub fn one(context: &RequestContext, unique: Option<String>) -> Result<Option<Self>, Problem> {
-        let body = IncrementBody {
+    pub fn one(
+        context: &RequestContext,
+        unique: Option<String>,
+        dimensions: Dimensions,
+    ) -> Result<Option<Self>, Problem> {
+        let mut body = IncrementBody {
             delta: 1,
             by: By::of_unique(unique.as_deref()),
             unique,
             at_ms: None,
             sample: None,
+            dimensions,
         };
+        fill_in(context, &mut body);
         if is_ignored(context, &body) {
             return Ok(None);
         }
@@ -105,11 +118,30 @@ impl Write {
         }))
     }
 
+    /// What it says of itself, as loads carry it.
+    pub fn dimensions(&self) -> DimensionLog {
+        let mut log = DimensionLog::default();
+        let stamp = Stamp::Live(self.second);
+        log.push(stamp, self.body.delta, self.body.dimensions.iter());
+        log
+    }
+
     /// Its sample, as loads carry it.
     pub fn samples(&self) -> Samples {
         let sample = self.body.sample.map(Histogram::of);
         sample.map(|one| (self.second, one)).into_iter().collect()
     }
+}
+
+/// Puts what the request says in the place of `auto`.
+fn fill_in(context: &RequestContext, body: &mut IncrementBody) {
+    if body.dimensions.is_empty() {
+        return;
+    }
+    let country = || context.request.country();
+    let own = body.by.user_agent.as_deref().map(str::to_owned);
+    let user_agent = || own.or_else(|| context.header("user-agent"));
+    dimensions::fill_in(&mut body.dimensions, country, user_agent);
 }
 
 /// What a write needs besides the right to increment by some amount now, where no key is sent.

@@ -14,7 +14,7 @@
 //! | [`bulk`], [`bulk_counting`] | `/events` and `/ingest`: how bodies are read, and then counted |
 //! | [`mod@fetch`] | sums, fetched now or shared |
 //! | [`read`] | reads, cached or strong |
-//! | [`distribution`] | how samples are distributed |
+//! | [`distribution`], [`breakdown`] | how samples are distributed, and what was counted of the values of a dimension |
 //! | [`hash_keys`], [`unique_elements`] | keys and salts of hashes; what uniques of one write are counted by |
 //! | [`uniques`] | unions of unique elements |
 //! | [`health`] | whether this edge can do its work |
@@ -45,6 +45,7 @@
 mod administration;
 mod aggregate;
 mod body;
+mod breakdown;
 mod bulk;
 mod bulk_counting;
 mod bulk_reader;

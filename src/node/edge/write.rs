@@ -10,6 +10,7 @@ use super::keyed::How;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use super::{administration, keyed, lanes, read, unique_elements};
+use crate::core::counter::dimensions::Dimensions;
 use crate::core::counter::flush::{Element, Load, Refusal};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::lane::Arrival;
@@ -74,7 +75,7 @@ async fn write(
     }
 }
 
-/// Counts one, of this element where there is one.
+/// Counts one, of this element where there is one, which says this of itself.
 ///
 /// # Errors
 /// As [`increment`].
@@ -82,8 +83,9 @@ pub async fn one(
     context: &RequestContext,
     id: CounterId,
     unique: Option<String>,
+    dimensions: Dimensions,
 ) -> Result<(), Problem> {
-    match Write::one(context, unique)? {
+    match Write::one(context, unique, dimensions)? {
         Some(write) => deliver(context, id, write, false).await.map(|_| ()),
         None => Ok(()),
     }
@@ -114,6 +116,7 @@ impl<'a> Delivery<'a> {
         let shards = known.shards_in(&datacenter);
         let mut load = Load {
             samples: write.samples(),
+            dimensions: write.dimensions(),
             ..Load::default()
         };
         if write.adds {
@@ -326,6 +329,8 @@ async fn keyed_of(
     ];
     // Left out where there is none: a write without asks for what it always did.
     parts.extend(sample.as_ref().map(|bits| &bits[..]));
+    let said = write.body.dimensions.to_bytes();
+    parts.extend((!said.is_empty()).then_some(&said[..]));
     let (key, fingerprint) = match &write.key {
         Some(key) => {
             let names = name_key(&context.host).await?;
@@ -352,6 +357,7 @@ async fn keyed_of(
         seen: None,
         condition,
         samples: write.samples(),
+        dimensions: write.dimensions(),
     })
 }
 

@@ -295,10 +295,15 @@ impl Core {
             Some((from, to)) => self.rows.window_samples(from, to)?,
             None => Vec::new(),
         };
+        let breakdown = match question.breakdown {
+            Some(name) => self.rows.breakdown(&name, question.window)?,
+            None => Vec::new(),
+        };
         Ok(Some(CellAnswer {
             part,
             window_uniques,
             samples,
+            breakdown,
         }))
     }
 

@@ -205,16 +205,20 @@ impl CellRows {
         }
     }
 
-    /// Deletes the rows of a kind that begin before `start`.
-    pub(super) fn delete_before(&self, kind: Kind, start: i64) -> Result<(), Fault> {
+    /// Deletes the rows of a kind that begin in `from..before`.
+    pub(super) fn delete_between(
+        &self,
+        kind: Kind,
+        (from, before): (i64, i64),
+    ) -> Result<(), Fault> {
         match self {
             Self::Own(own) => own
                 .run(
-                    "DELETE FROM rows WHERE kind = ? AND start < ?",
-                    vec![kind.number().into(), start.into()],
+                    "DELETE FROM rows WHERE kind = ? AND start >= ? AND start < ?",
+                    vec![kind.number().into(), from.into(), before.into()],
                 )
                 .map(|_| ()),
-            Self::Hosted(hosted) => hosted.delete_between(kind.number(), (-WHOLE_MAX, start)),
+            Self::Hosted(hosted) => hosted.delete_between(kind.number(), (from, before)),
         }
     }
 

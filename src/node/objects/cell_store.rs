@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::cell_rows::CellRows;
 use super::store::WHOLE_MAX;
+use crate::core::counter::breakdown::RowKind;
 use crate::core::counter::cell::{Cell, Hot};
 use crate::core::counter::flush::Changes;
 use crate::core::counter::history::Step;
@@ -37,6 +38,12 @@ pub(super) enum Kind {
     /// Unique elements of an hour, and of a day, that are over; start: its first second.
     HourUniques,
     DayUniques,
+    /// Breakdowns, see [`RowKind`].
+    PendingValues,
+    DimensionNames,
+    HourValues,
+    DayValues,
+    AllTimeValues,
 }
 
 impl Kind {
@@ -56,6 +63,11 @@ impl Kind {
             Self::HourSamples => 11,
             Self::HourUniques => 12,
             Self::DayUniques => 13,
+            Self::PendingValues => 14,
+            Self::DimensionNames => 15,
+            Self::HourValues => 16,
+            Self::DayValues => 17,
+            Self::AllTimeValues => 18,
         }
     }
 
@@ -64,6 +76,16 @@ impl Kind {
             Step::Second | Step::Minute => Self::MinutePage,
             Step::Hour => Self::HourPage,
             Step::Day => Self::DayPage,
+        }
+    }
+
+    pub(super) fn of_breakdown(kind: RowKind) -> Self {
+        match kind {
+            RowKind::Pending => Self::PendingValues,
+            RowKind::Names => Self::DimensionNames,
+            RowKind::Hour => Self::HourValues,
+            RowKind::Day => Self::DayValues,
+            RowKind::AllTime => Self::AllTimeValues,
         }
     }
 
@@ -145,7 +167,8 @@ impl CellStore {
             && changes.minutes.is_empty()
             && changes.records.is_empty()
             && changes.numbers.is_empty()
-            && changes.samples.is_empty();
+            && changes.samples.is_empty()
+            && changes.dimensions.is_empty();
         // One row is atomic by itself.
         if only_hot
             && changes.late_tokens.is_empty()
@@ -169,6 +192,7 @@ impl CellStore {
             }
             self.put_uniques(changes, now)?;
             self.merge_samples(changes, now)?;
+            self.put_dimensions(cell, &changes.dimensions, now)?;
             self.put_records(cell, changes)?;
             self.put(Kind::Hot, 0, &cell.hot_row())
         })
@@ -324,6 +348,6 @@ impl CellStore {
 
     /// Deletes the rows of a kind that begin before `start`.
     pub(super) fn delete_before(&self, kind: Kind, start: i64) -> Result<(), Fault> {
-        self.rows.delete_before(kind, start)
+        self.rows.delete_between(kind, (-WHOLE_MAX, start))
     }
 }

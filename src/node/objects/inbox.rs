@@ -202,7 +202,7 @@ impl InboxCore {
             if self.releases.get() == releases {
                 self.rows.put_generation(&register.counter, generation)?;
             }
-            Ok(())
+            Ok::<(), Fault>(())
         };
         for asked in all_settled(unknown.into_iter().map(ask), ROOTS_AT_ONCE).await {
             asked?;

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 
 use super::cell::{Core, GRANT_TRIES};
+use crate::core::counter::breakdown::join_breakdowns;
 use crate::core::counter::grant::Grant;
 use crate::core::counter::merge::{Part, Question};
 use crate::core::counter::samples::join_samples;
@@ -122,6 +123,7 @@ impl Core {
         let mut add = |shard: u8, answer: CellAnswer| {
             datacenter.cells.push((shard, answer.part.totals));
             join_samples(&mut datacenter.summary.samples, answer.samples);
+            join_breakdowns(&mut datacenter.summary.breakdown, answer.breakdown);
             datacenter
                 .summary
                 .add_part(answer.part, answer.window_uniques);
@@ -132,13 +134,14 @@ impl Core {
         for (shard, part) in kept {
             note(notes, shard, None, true);
             let window_uniques = Uniques::new();
-            let samples = Vec::new();
+            let (samples, breakdown) = (Vec::new(), Vec::new());
             add(
                 shard,
                 CellAnswer {
                     part,
                     window_uniques,
                     samples,
+                    breakdown,
                 },
             );
         }

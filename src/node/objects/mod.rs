@@ -41,6 +41,7 @@ mod alarm;
 mod autoscaler;
 mod batch;
 mod cell;
+mod cell_breakdowns;
 mod cell_ledger;
 mod cell_memory;
 mod cell_rows;

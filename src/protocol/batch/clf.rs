@@ -11,6 +11,7 @@ use super::super::problem::{Code, Problem};
 use super::Record;
 use super::civil::{CLF_TIME_BYTES, parse_clf_time};
 use super::ingest::UniqueField;
+use crate::core::counter::dimensions::Dimensions;
 
 /// What is counted of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,7 @@ impl<'a> LogLine<'a> {
             at_ms: self.unix_seconds.checked_mul(1000),
             id: None,
             sample: None,
+            dimensions: Dimensions::default(),
         }
     }
 }

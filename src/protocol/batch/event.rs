@@ -7,10 +7,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::super::delta::parse_delta;
+use super::super::dimensions::{ByWire, refuse_auto};
 use super::super::problem::{Code, Problem};
 use super::Record;
 use super::by::By;
 use super::json::{Text, Whole, bytes_of, present, read_object};
+use crate::core::counter::dimensions::Dimensions;
 use crate::core::sketch::Sample;
 
 /// The longest element that uniques are counted by, in bytes of UTF-8.
@@ -35,6 +37,8 @@ struct EventWire<'a> {
     #[serde(default, deserialize_with = "present")]
     sample: Option<f64>,
     #[serde(borrow, default, deserialize_with = "present")]
+    by: Option<ByWire<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
     bots: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
     ip: Option<Text<'a>>,
@@ -42,7 +46,7 @@ struct EventWire<'a> {
     user_agent: Option<Text<'a>>,
 }
 
-/// Returns one record `{"key", "increment"?, "unique"?, "at"?, "id"?, "sample"?}`: `increment` is a positive whole
+/// Returns one record `{"key", "increment"?, "unique"?, "at"?, "id"?, "sample"?, "by"?}`: `increment` is a positive whole
 /// number or its decimal string, 1 where it is missing; `at` is in unix milliseconds; `sample` see [`Sample::new`]. Besides what it
 /// says of who did it; where that is a visitor, its `unique` is the word `auto`, and stands for no element.
 ///
@@ -56,6 +60,8 @@ pub fn parse_line(json: &[u8]) -> Result<(Record<'_>, By<'_>), Problem> {
     let delta = delta_or_one(wire.increment)?;
     check_unique(wire.unique.as_ref())?;
     check_event_id(wire.id.as_ref())?;
+    let dimensions = ByWire::read(wire.by.as_ref())?;
+    refuse_auto(&dimensions)?;
     let by = By::read(wire.unique.as_ref(), wire.bots, wire.ip, wire.user_agent)?;
     let record = Record {
         key: wire.key.0,
@@ -64,6 +70,7 @@ pub fn parse_line(json: &[u8]) -> Result<(Record<'_>, By<'_>), Problem> {
         at_ms: wire.at.map(|at| milliseconds_of(at.0)),
         id: wire.id.map(|text| text.0),
         sample: sample_of(wire.sample)?,
+        dimensions,
     };
     Ok((record, by.of_line()?))
 }
@@ -87,6 +94,8 @@ pub struct IncrementBody {
     pub at_ms: Option<i64>,
     /// The value that percentiles are of, one for the whole delta.
     pub sample: Option<Sample>,
+    /// What it says of itself.
+    pub dimensions: Dimensions,
     /// What it says of who did it. Of a visitor `unique` is the word `auto`, and stands for no element.
     pub by: By<'static>,
 }
@@ -103,6 +112,8 @@ struct IncrementWire<'a> {
     #[serde(default, deserialize_with = "present")]
     sample: Option<f64>,
     #[serde(borrow, default, deserialize_with = "present")]
+    by: Option<ByWire<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
     bots: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
     ip: Option<Text<'a>>,
@@ -110,7 +121,7 @@ struct IncrementWire<'a> {
     user_agent: Option<Text<'a>>,
 }
 
-/// Returns the body `{"delta"?, "unique"?, "at"?, "sample"?, "bots"?, "ip"?, "user_agent"?}` of one increment; an empty body is a delta
+/// Returns the body `{"delta"?, "unique"?, "at"?, "sample"?, "by"?, "bots"?, "ip"?, "user_agent"?}` of one increment; an empty body is a delta
 /// of 1.
 ///
 /// # Errors
@@ -122,6 +133,7 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
             unique: None,
             at_ms: None,
             sample: None,
+            dimensions: Dimensions::default(),
             by: By::default(),
         });
     }
@@ -135,6 +147,7 @@ pub fn parse_increment(body: &[u8]) -> Result<IncrementBody, Problem> {
         unique,
         at_ms: wire.at.map(|at| milliseconds_of(at.0)),
         sample: sample_of(wire.sample)?,
+        dimensions: ByWire::read(wire.by.as_ref())?,
         by: by.into_owned(),
     })
 }

@@ -14,6 +14,7 @@ pub use super::gathered::{Gathered, Identified, Manner};
 pub use super::hashes::{Hashed, Hashes};
 use super::report::Report;
 use super::{Record, length};
+use crate::core::counter::dimensions::{DimensionLog, Stamp};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::samples::insert_sample;
 use crate::core::counter::settings::UniqueHash;
@@ -215,7 +216,14 @@ impl Gather {
             keyed: hashes.element(element),
             redis: redis_hash(element),
         };
+        let at = match self.limits.times {
+            Times::Live => Stamp::Live(stamp),
+            Times::Past => Stamp::Past(stamp),
+        };
         if let Some(id) = &record.id {
+            let mut dimensions = DimensionLog::default();
+            dimensions.push(at, record.delta, record.dimensions.iter());
+            let said_bytes = length(dimensions.len());
             let name = |bytes: &[u8]| hashes.name(bytes);
             gathered.identified.push(Identified {
                 line,
@@ -226,8 +234,9 @@ impl Gather {
                 element: element.map(hash_element),
                 is_skewed,
                 sample: record.sample,
+                dimensions,
             });
-            self.memory_bytes += IDENTIFIED_BYTES;
+            self.memory_bytes += IDENTIFIED_BYTES + said_bytes;
             return Ok(());
         }
         // No overflow: 2^65 records would be needed.
@@ -243,6 +252,8 @@ impl Gather {
         if let Some(sample) = record.sample {
             self.memory_bytes += length(insert_sample(&mut gathered.samples, stamp, sample));
         }
+        let said = &mut gathered.dimensions;
+        self.memory_bytes += length(said.add(at, record.delta, &record.dimensions));
         self.memory_bytes += gathered.lines.push(line);
         Ok(())
     }
@@ -258,6 +269,8 @@ fn fingerprint_of(record: &Record<'_>, name: &dyn Fn(&[u8]) -> u64) -> u64 {
     let mut asked: Vec<&[u8]> = vec![&delta, unique, at_ms];
     // Left out where there is none: a record without asks for what it always did.
     asked.extend(sample.as_ref().map(|bits| &bits[..]));
+    let dimensions = record.dimensions.to_bytes();
+    asked.extend((!dimensions.is_empty()).then_some(&dimensions[..]));
     fingerprint(name, &asked)
 }
 

@@ -7,6 +7,7 @@ use super::gather::Times;
 use super::hashes::Hashed;
 use super::lines::LineNumbers;
 use super::report::Report;
+use crate::core::counter::dimensions::{DimensionLog, Dimensions, Stamp};
 use crate::core::counter::ledger::WriteKey;
 use crate::core::counter::samples::Samples;
 use crate::core::counter::settings::UniqueHash;
@@ -49,6 +50,8 @@ pub struct Gathered {
     pub identified: Vec<Identified>,
     /// The samples of its records by stamp, but for those of records with an id.
     pub samples: Samples,
+    /// What its records say of themselves, but for those of records with an id.
+    pub dimensions: GatheredDimensions,
     /// The hash of its elements, as far as known.
     pub unique_hash: UniqueHash,
 }
@@ -95,4 +98,40 @@ pub struct Identified {
     pub is_skewed: bool,
     /// The value that percentiles are of.
     pub sample: Option<Sample>,
+    /// What it says of itself.
+    pub dimensions: DimensionLog,
+}
+
+/// A log that is summed whenever it has doubled, so that it grows with what is distinct.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatheredDimensions {
+    log: DimensionLog,
+    summed: usize,
+}
+
+/// A log is not worth summing that is longer by less than this, in bytes.
+const SUMMED_BYTES_MIN: usize = 4 * 1_024;
+
+impl GatheredDimensions {
+    /// Adds what a record says. Returns how many bytes more are held since, at least 0.
+    pub fn add(&mut self, stamp: Stamp, amount: u128, dimensions: &Dimensions) -> usize {
+        if dimensions.is_empty() {
+            return 0;
+        }
+        let before = self.log.len();
+        self.log.push(stamp, amount, dimensions.iter());
+        let grown = self.log.len().saturating_sub(self.summed);
+        if grown > self.summed.max(SUMMED_BYTES_MIN)
+            && let Ok(summed) = self.log.summed()
+        {
+            self.log = summed;
+            self.summed = self.log.len();
+        }
+        self.log.len().saturating_sub(before)
+    }
+
+    /// What they say.
+    pub fn log(&self) -> &DimensionLog {
+        &self.log
+    }
 }

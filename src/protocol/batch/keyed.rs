@@ -90,6 +90,7 @@ impl KeyedWrites {
             let mut write = write(record.key, record.fingerprint, record.delta, bucket, times);
             let sample = record.sample.map(Histogram::of);
             write.samples = sample.map(|one| (record.second, one)).into_iter().collect();
+            write.dimensions = record.dimensions;
             let group = if record.is_skewed {
                 &mut recalled
             } else {
@@ -102,6 +103,7 @@ impl KeyedWrites {
             let buckets = std::mem::take(&mut gathered.buckets).into_iter().collect();
             let mut write = write(body.key, body.fingerprint, added, buckets, times);
             write.samples = std::mem::take(&mut gathered.samples);
+            write.dimensions = gathered.dimensions.log().clone();
             let lines = std::mem::take(&mut gathered.lines);
             keyed.push(write, lines, std::mem::take(&mut gathered.tokens));
         }
@@ -156,6 +158,7 @@ fn write(
         seen: Some(Default::default()),
         condition: None,
         samples: Vec::new(),
+        dimensions: Default::default(),
     }
 }
 

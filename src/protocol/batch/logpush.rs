@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
+use super::super::dimensions::{ByWire, refuse_auto};
 use super::super::problem::{Code, Problem};
 use super::Record;
 use super::by::AUTO;
@@ -16,6 +17,7 @@ use super::clf::path_of;
 use super::event::{check_event_id, check_unique, delta_or_one, milliseconds_of};
 use super::ingest::UniqueField;
 use super::json::{Text, bytes_of, present, read_object};
+use crate::core::counter::dimensions::Dimensions;
 
 /// What is counted of a Logpush line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +98,7 @@ impl<'a> LogpushLine<'a> {
             at_ms: Some(self.at_ms),
             id: None,
             sample: None,
+            dimensions: Dimensions::default(),
         }
     }
 }
@@ -119,11 +122,13 @@ struct NdjsonWire<'a> {
     time: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    by: Option<ByWire<'a>>,
 }
 
 /// Returns one NDJSON line of `/ingest`: an event whose counter is `key`, or `path` without its query;
 /// whose element is `unique`, or `ip` where the query asks for it; and whose time is `at` in unix
-/// milliseconds, or `time` in RFC 3339. `increment` and `id` are as of an event.
+/// milliseconds, or `time` in RFC 3339. `increment`, `id` and `by` are as of an event.
 ///
 /// # Errors
 /// As [`super::event::parse_event`]; `invalid-body` also where both names of a field are given.
@@ -147,6 +152,8 @@ pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<Record<'_>
         ));
     }
     check_event_id(wire.id.as_ref())?;
+    let dimensions = ByWire::read(wire.by.as_ref())?;
+    refuse_auto(&dimensions)?;
     let at_ms = match either("at", wire.at, "time", wire.time)? {
         Either::First(at) => Some(milliseconds_of(at)),
         Either::Second(time) => {
@@ -162,6 +169,7 @@ pub fn parse_ndjson(json: &[u8], unique_field: UniqueField) -> Result<Record<'_>
         at_ms,
         id: wire.id.map(|text| text.0),
         sample: None,
+        dimensions,
     })
 }
 

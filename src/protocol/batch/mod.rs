@@ -30,6 +30,7 @@
 use std::borrow::Cow;
 
 use super::problem::Problem;
+use crate::core::counter::dimensions::Dimensions;
 use crate::core::counter::id::CounterId;
 use crate::core::sketch::Sample;
 
@@ -70,6 +71,8 @@ pub struct Record<'a> {
     pub id: Option<Cow<'a, str>>,
     /// The value that percentiles are of.
     pub sample: Option<Sample>,
+    /// What it says of itself.
+    pub dimensions: Dimensions,
 }
 
 impl Record<'_> {

@@ -268,6 +268,7 @@ fn loads_of(
     let mut amounts = Load {
         added: gathered.added,
         samples: gathered.samples.clone(),
+        dimensions: gathered.dimensions.log().clone(),
         ..Load::default()
     };
     match times {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
+use crate::core::counter::dimensions::DimensionLog;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
 use crate::core::counter::samples::Samples;
@@ -28,15 +29,20 @@ pub struct Count {
     pub keys: Keys,
     /// The samples of writes that have some, by their places: writes themselves travel without.
     samples: Vec<(u32, Samples)>,
+    /// The dimensions of writes that have some, as well.
+    dimensions: Vec<(u32, DimensionLog)>,
 }
 
 impl Count {
     /// The message that has a lead count these writes.
     pub fn new(to: CellAddress, mut writes: Vec<Keyed>, moves: Option<u32>, keys: Keys) -> Self {
-        let mut samples = Vec::new();
+        let (mut samples, mut dimensions) = (Vec::new(), Vec::new());
         for (place, write) in (0..).zip(&mut writes) {
             if !write.samples.is_empty() {
                 samples.push((place, std::mem::take(&mut write.samples)));
+            }
+            if !write.dimensions.is_empty() {
+                dimensions.push((place, std::mem::take(&mut write.dimensions)));
             }
         }
         Self {
@@ -45,16 +51,22 @@ impl Count {
             moves,
             keys,
             samples,
+            dimensions,
         }
     }
 
-    /// The message with the samples at their writes, as its receiver counts them.
+    /// The message with samples and dimensions at their writes, as its receiver counts them.
     #[must_use]
     pub fn received(mut self) -> Self {
+        let index = |place: u32| usize::try_from(place).unwrap_or(usize::MAX);
         for (place, samples) in self.samples.drain(..) {
-            let place = usize::try_from(place).unwrap_or(usize::MAX);
-            if let Some(write) = self.writes.get_mut(place) {
+            if let Some(write) = self.writes.get_mut(index(place)) {
                 write.samples = samples;
+            }
+        }
+        for (place, dimensions) in self.dimensions.drain(..) {
+            if let Some(write) = self.writes.get_mut(index(place)) {
+                write.dimensions = dimensions;
             }
         }
         self

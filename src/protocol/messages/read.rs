@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Call, DatacenterSum, Origin};
 use crate::core::cluster::root::Root;
+use crate::core::counter::dimensions::DimensionName;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::merge::{Question, Range, join};
 use crate::core::counter::total::{Sum as Total, Value};
@@ -56,6 +57,8 @@ pub struct Wanted {
     pub is_passing: bool,
     /// Tell how the samples of these seconds are distributed: (first, last).
     pub samples: Option<(i64, i64)>,
+    /// Tell what was counted of the values of this dimension, in the window or else of all time.
+    pub breakdown: Option<DimensionName>,
 }
 
 impl Wanted {
@@ -68,12 +71,16 @@ impl Wanted {
             history: self.history,
             totals_only: self.totals_only,
             samples: self.samples,
+            breakdown: self.breakdown,
         }
     }
 
     /// Whether times matter, which lie with the leads alone.
     pub fn is_about_times(self) -> bool {
-        self.window.is_some() || self.history.is_some() || self.samples.is_some()
+        self.window.is_some()
+            || self.history.is_some()
+            || self.samples.is_some()
+            || self.breakdown.is_some()
     }
 }
 
@@ -183,7 +190,11 @@ impl GlobalSum {
         let bytes = self.parts().map(|part| {
             let summary = &part.summary;
             let sketches = summary.uniques.rest_bytes() + summary.window_uniques.rest_bytes();
-            sketches + summary.samples.len() + 24 * summary.points.len() + 64 * part.cells.len()
+            sketches
+                + summary.samples.len()
+                + summary.breakdown.len()
+                + 24 * summary.points.len()
+                + 64 * part.cells.len()
         });
         bytes.sum::<usize>() + self.uniques.rest_bytes() + self.window_uniques.rest_bytes() + 256
     }

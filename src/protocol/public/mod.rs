@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `aggregate` | all counters whose names begin alike |
 //! | `distribution` | how samples are distributed |
+//! | `breakdown` | what was counted of the values of a dimension |
 //! | `explain` | how a counter's sum was made |
 //! | `hyll` | unique elements as Redis has them |
 //! | `listing` | counters by their names, with what the directory has been told of them |
@@ -30,6 +31,7 @@ use crate::core::counter::total::Value;
 use crate::core::sketch::HashId;
 
 mod aggregate;
+mod breakdown;
 mod distribution;
 mod explain;
 mod hyll;

@@ -141,10 +141,7 @@ impl TopTold {
                 By::Uniques => "uniques",
             },
             window: self.window,
-            from: self.since.map(|since| match since {
-                Since::Hour(hour) => hour * 3_600,
-                Since::Day(day) => day * 86_400,
-            }),
+            from: self.since.map(Since::seconds),
             kept_from: (kept_from > 0).then_some(kept_from),
             exact: false,
             as_of: as_of_ms,
@@ -159,7 +156,7 @@ impl TopTold {
 }
 
 /// Which part of the total an amount is; nothing where that says nothing.
-fn share(amount: Value, total: Value) -> Option<f64> {
+pub(super) fn share(amount: Value, total: Value) -> Option<f64> {
     let number = |value: Value| value.to_string().parse::<f64>().unwrap_or(0.0);
     let (amount, total) = (number(amount), number(total));
     let is_part = amount >= 0.0 && total > 0.0;

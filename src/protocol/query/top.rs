@@ -21,21 +21,7 @@ impl Query {
     /// # Errors
     /// `invalid-query` for other words than are known, and for what the directory is not told.
     pub fn top(&self, now: i64) -> Result<TopQuery, Problem> {
-        let (hour, day) = (now.div_euclid(3_600), now.div_euclid(86_400));
-        let (window, since) = match self.get("window") {
-            None => (None, None),
-            Some("3600") => (Some("3600"), Some(Since::Hour(hour - 1))),
-            Some("86400") => (Some("86400"), Some(Since::Hour(hour - 24))),
-            Some("today") => (Some("today"), Some(Since::Day(day))),
-            Some("7d") => (Some("7d"), Some(Since::Day(day - 6))),
-            Some("30d") => (Some("30d"), Some(Since::Day(day - 29))),
-            Some(_) => {
-                return refuse(
-                    "window can only be 3600, 86400, today, 7d or 30d; leave it out for all time"
-                        .to_owned(),
-                );
-            }
-        };
+        let (window, since) = self.named_window(now)?;
         let by = match (self.get("by"), window) {
             (Some("count"), _) | (None, Some(_)) => By::Count,
             (Some("value") | None, None) => By::Value,
@@ -54,5 +40,30 @@ impl Query {
             (Some(_), _) => return refuse("by can only be value, count or uniques".to_owned()),
         };
         Ok(TopQuery { by, window, since })
+    }
+
+    /// The window that was asked for by its name, and since when what was counted is in it: whole hours or days, so that it is covered.
+    ///
+    /// # Errors
+    /// `invalid-query` for other names than are known.
+    pub(super) fn named_window(
+        &self,
+        now: i64,
+    ) -> Result<(Option<&'static str>, Option<Since>), Problem> {
+        let (hour, day) = (now.div_euclid(3_600), now.div_euclid(86_400));
+        Ok(match self.get("window") {
+            None => (None, None),
+            Some("3600") => (Some("3600"), Some(Since::Hour(hour - 1))),
+            Some("86400") => (Some("86400"), Some(Since::Hour(hour - 24))),
+            Some("today") => (Some("today"), Some(Since::Day(day))),
+            Some("7d") => (Some("7d"), Some(Since::Day(day - 6))),
+            Some("30d") => (Some("30d"), Some(Since::Day(day - 29))),
+            Some(_) => {
+                return refuse(
+                    "window can only be 3600, 86400, today, 7d or 30d; leave it out for all time"
+                        .to_owned(),
+                );
+            }
+        })
     }
 }

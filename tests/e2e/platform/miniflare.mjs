@@ -120,9 +120,9 @@ export class Workers {
     return new Promise((done) => setTimeout(done, milliseconds));
   }
 
-  async fetch(url, { method, headers, body, colo, clientIp, edge }) {
+  async fetch(url, { method, headers, body, colo, country, clientIp, edge }) {
     const init = { method, headers };
-    if (colo !== null) init.cf = clientIp === undefined ? { colo } : { colo, clientIp };
+    if (colo !== null) init.cf = { colo, ...(country !== undefined && { country }), ...(clientIp !== undefined && { clientIp }) };
     if (body !== undefined) init.body = body;
     if (body instanceof ReadableStream) init.duplex = "half";
     const response =

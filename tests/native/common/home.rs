@@ -67,6 +67,7 @@ pub fn keyed(number: u64, added: u128, removed: u128) -> Keyed {
         seen: None,
         condition: None,
         samples: Vec::new(),
+        dimensions: Default::default(),
     }
 }
 

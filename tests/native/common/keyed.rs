@@ -78,6 +78,7 @@ pub fn write(number: u8, wish: Wish, now_ms: i64) -> Keyed {
         seen: None,
         condition: None,
         samples: Vec::new(),
+        dimensions: Default::default(),
     }
 }
 

@@ -203,6 +203,7 @@ impl Shell {
                     writes: 1,
                     newest: 0,
                     samples: Vec::new(),
+                    dimensions: Default::default(),
                     imported: Uniques::new(),
                 };
                 self.number += 1;
@@ -287,6 +288,7 @@ impl Shell {
                     history: Some(Range { step, from, to }),
                     totals_only: false,
                     samples: None,
+                    breakdown: None,
                 };
                 let (mut told, mut held) =
                     (restored.answer(&question), self.cell.answer(&question));

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use tally::core::counter::breakdown::{Breakdown, BreakdownRows, KeptFrom, RowKind, append, read};
 use tally::core::counter::cell::{Cell, Hot};
+use tally::core::counter::dimensions::BrokenLog;
 use tally::core::counter::flush::Changes;
 use tally::core::counter::history::Step;
 use tally::core::counter::ledger::{Kept, Keys, NewRecord, WriteKey};
@@ -49,7 +51,70 @@ pub struct Rows(
     BTreeMap<(i64, WriteKey), Vec<u8>>,
 );
 
+fn kind_of_breakdown(kind: RowKind) -> u8 {
+    match kind {
+        RowKind::Pending => 14,
+        RowKind::Names => 15,
+        RowKind::Hour => 16,
+        RowKind::Day => 17,
+        RowKind::AllTime => 18,
+    }
+}
+
+impl BreakdownRows for Rows {
+    type Fault = BrokenLog;
+
+    fn get(&self, kind: RowKind, start: i64) -> Result<Option<Vec<u8>>, BrokenLog> {
+        Ok(self.0.get(&(kind_of_breakdown(kind), start)).cloned())
+    }
+
+    fn first(&self, kind: RowKind, from: i64, before: i64) -> Result<Option<i64>, BrokenLog> {
+        let kind = kind_of_breakdown(kind);
+        if from >= before {
+            return Ok(None);
+        }
+        let first = self.0.range((kind, from)..(kind, before)).next();
+        Ok(first.map(|((_, start), _)| *start))
+    }
+
+    fn between(&self, kind: RowKind, from: i64, before: i64) -> Result<Vec<Vec<u8>>, BrokenLog> {
+        let kind = kind_of_breakdown(kind);
+        let rows = self.0.range((kind, from)..(kind, before));
+        Ok(rows.map(|(_, body)| body.clone()).collect())
+    }
+
+    fn put(&mut self, kind: RowKind, start: i64, body: Vec<u8>) -> Result<(), BrokenLog> {
+        assert!(body.len() < 2_000_000, "a row holds 2 MB");
+        self.0.insert((kind_of_breakdown(kind), start), body);
+        Ok(())
+    }
+
+    fn delete(&mut self, kind: RowKind, from: i64, before: i64) -> Result<(), BrokenLog> {
+        let of = kind_of_breakdown(kind);
+        self.0
+            .retain(|(kind, start), _| *kind != of || !(from..before).contains(start));
+        Ok(())
+    }
+}
+
 impl Rows {
+    /// What was counted of a dimension's values.
+    pub fn breakdown(&self, name: &str, window: Option<(i64, i64)>) -> Breakdown {
+        read(self, name, window).expect("they can be read")
+    }
+
+    /// How many rows of breakdowns differ from those of before.
+    pub fn written_of_breakdowns_since(&self, before: &Self) -> usize {
+        let rows = self.0.range((14, i64::MIN)..=(18, i64::MAX));
+        rows.filter(|(name, body)| before.0.get(name) != Some(*body))
+            .count()
+    }
+
+    /// How many rows of breakdowns there are, by kind.
+    pub fn rows_of_breakdowns(&self, kind: RowKind) -> usize {
+        self.starts_of(kind_of_breakdown(kind)).len()
+    }
+
     /// Writes what a flush changed. `now` is the cell's clock in unix seconds.
     pub fn write(&mut self, cell: &Cell, changes: &Changes, now: i64) {
         if !changes.hot {
@@ -69,6 +134,10 @@ impl Rows {
         }
         self.write_uniques(changes, now);
         self.write_samples(changes, now);
+        if !changes.dimensions.is_empty() {
+            let kept = KeptFrom::at(now, cell.days_kept_from());
+            append(self, &changes.dimensions, kept).expect("they can be written");
+        }
         self.write_records(cell, changes);
         self.write_hot(cell);
     }

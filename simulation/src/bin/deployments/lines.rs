@@ -22,7 +22,8 @@ pub(crate) fn ask(asked: &Value, payload: &mut &[u8]) -> ClientRequest {
     let mut ask = ClientRequest::new(text(asked, "method"), text(asked, "url"))
         .at(number(asked, "edge", 0))
         .colo(asked["colo"].as_str())
-        .address(asked["address"].as_str());
+        .address(asked["address"].as_str())
+        .country(asked["country"].as_str());
     for header in asked["headers"].as_array().into_iter().flatten() {
         let part = |place: usize| header[place].as_str().unwrap_or_default();
         ask = ask.header(part(0), part(1));

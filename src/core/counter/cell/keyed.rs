@@ -153,6 +153,7 @@ impl Cell {
         let now = now_ms.div_euclid(1_000);
         self.apply_amounts(&write.live, &write.past, now, changes);
         Self::apply_samples(&write.samples, now, changes);
+        Self::apply_dimensions(&write.dimensions, now, changes);
         let (totals, is_exact) = match (elsewhere, write.seen) {
             (Some((others_added, others_removed)), _) => {
                 let totals = (

@@ -33,6 +33,11 @@ impl Cell {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
+    /// The unix second from which the days of its history are complete; `i64::MIN` where nothing was let go.
+    pub fn days_kept_from(&self) -> i64 {
+        self.history.kept_from(Step::Day)
+    }
+
     /// The stored form of a page of buckets.
     pub fn page_row(&self, step: Step, page: i64) -> Vec<(i64, u128)> {
         self.history.page(step, page)

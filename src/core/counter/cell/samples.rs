@@ -1,9 +1,10 @@
-//! Samples at a cell: which minutes they belong to.
+//! Samples and dimensions at a cell: which minutes, and which hours, they belong to.
 //!
-//! Invariant: samples are written in the commit that counts their write, so they are there as often as it is. A cell
-//! holds none in memory: the shell merges them into the rows of their minutes.
+//! Invariant: they are written in the commit that counts their write, so they are there as often as it is. A cell
+//! holds none in memory: the shell merges them into their rows.
 
 use super::{Cell, Changes, Step, clamp_stamp};
+use crate::core::counter::dimensions::{DimensionLog, Stamp};
 use crate::core::counter::samples::{Samples, add_samples};
 
 impl Cell {
@@ -14,5 +15,18 @@ impl Cell {
             let minute = Step::Minute.start_of(clamp_stamp(*second, now).min(now));
             add_samples(&mut changes.samples, minute, histogram);
         }
+    }
+
+    /// Notes what must be written of what increments say of themselves, each in the hour of the bucket that counts it.
+    pub(super) fn apply_dimensions(log: &DimensionLog, now: i64, changes: &mut Changes) {
+        // A log that cannot be read ends where that begins: its sender is our own build.
+        let _ = log.each(|entry| {
+            let second = match entry.stamp {
+                Stamp::Live(second) => clamp_stamp(second, now),
+                Stamp::Past(second) => second,
+            };
+            let hour = Stamp::Past(Step::Hour.start_of(second));
+            changes.dimensions.push(hour, entry.amount, entry.values);
+        });
     }
 }

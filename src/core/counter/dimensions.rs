@@ -1,0 +1,350 @@
+//! Dimensions of a write: what it says of itself besides how much, as names with values.
+//!
+//! Invariant: a [`Dimensions`] holds names and values within these bounds, each name once. Writes that join on their way append what
+//! they say to one [`DimensionLog`], which is bytes in flight and at rest: without dimensions it is empty, and costs one byte.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The most dimensions of one write.
+pub const DIMENSIONS_PER_WRITE_MAX: usize = 8;
+
+/// The longest name of a dimension, in bytes.
+pub const DIMENSION_NAME_BYTES_MAX: usize = 64;
+
+/// The longest value of a dimension, in bytes of UTF-8.
+pub const DIMENSION_VALUE_BYTES_MAX: usize = 256;
+
+/// How much of a text that was refused is told, in characters.
+const SHOWN_CHARS: usize = 64;
+
+/// The name of a dimension. It is small and of fixed size, so that questions that hold one are copied as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DimensionName {
+    bytes: [u8; DIMENSION_NAME_BYTES_MAX],
+    length: u8,
+}
+
+impl DimensionName {
+    /// Reads a name: 1 to 64 small letters of ASCII, digits, `_` and `-`.
+    ///
+    /// # Errors
+    /// [`DimensionFault::Name`].
+    pub fn parse(text: &str) -> Result<Self, DimensionFault> {
+        let is_of_name = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+        let mut bytes = [0; DIMENSION_NAME_BYTES_MAX];
+        let length = u8::try_from(text.len()).ok().filter(|length| *length > 0);
+        match (length, bytes.get_mut(..text.len())) {
+            (Some(length), Some(place)) if text.as_bytes().iter().all(is_of_name) => {
+                place.copy_from_slice(text.as_bytes());
+                Ok(Self { bytes, length })
+            }
+            _ => Err(DimensionFault::Name(shown(text))),
+        }
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        let bytes = self.bytes.get(..usize::from(self.length));
+        bytes
+            .and_then(|bytes| std::str::from_utf8(bytes).ok())
+            .unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for DimensionName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), formatter)
+    }
+}
+
+impl Serialize for DimensionName {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for DimensionName {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&str>::deserialize(deserializer)?;
+        Self::parse(text).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Why dimensions are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DimensionFault {
+    /// There are more than a write may have.
+    TooMany,
+    /// This is no name.
+    Name(String),
+    /// The value of this name is empty, too long, or has control characters.
+    Value(String),
+}
+
+impl fmt::Display for DimensionFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMany => write!(
+                formatter,
+                "a write has at most {DIMENSIONS_PER_WRITE_MAX} dimensions in `by`"
+            ),
+            Self::Name(name) => write!(
+                formatter,
+                "a dimension's name has 1 to {DIMENSION_NAME_BYTES_MAX} of a-z, 0-9, _ and -, not {name:?}"
+            ),
+            Self::Value(name) => write!(
+                formatter,
+                "the value of `{name}` in `by` has 1 to {DIMENSION_VALUE_BYTES_MAX} bytes of UTF-8 without control characters; leave the dimension out where there is none"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DimensionFault {}
+
+fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS).collect()
+}
+
+/// What one write says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dimensions(BTreeMap<String, String>);
+
+impl Dimensions {
+    /// Adds a dimension, or gives it another value.
+    ///
+    /// # Errors
+    /// [`DimensionFault`]; nothing has changed then.
+    pub fn insert(&mut self, name: &str, value: &str) -> Result<(), DimensionFault> {
+        DimensionName::parse(name)?;
+        let is_long = value.is_empty() || value.len() > DIMENSION_VALUE_BYTES_MAX;
+        if is_long || value.chars().any(char::is_control) {
+            return Err(DimensionFault::Value(name.to_owned()));
+        }
+        if self.0.len() >= DIMENSIONS_PER_WRITE_MAX && !self.0.contains_key(name) {
+            return Err(DimensionFault::TooMany);
+        }
+        self.0.insert(name.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    /// Adds a dimension whose value somebody else has written: what is too long is cut, control characters become spaces, and nothing is
+    /// added where nothing is left, or there is no room.
+    pub fn insert_cut(&mut self, name: &str, value: &str) {
+        let mut text = String::new();
+        for sign in value.chars() {
+            let sign = if sign.is_control() { ' ' } else { sign };
+            if text.len() + sign.len_utf8() > DIMENSION_VALUE_BYTES_MAX {
+                break;
+            }
+            text.push(sign);
+        }
+        // The only faults that are left: an empty value, and too many.
+        let _ = self.insert(name, text.trim());
+    }
+
+    /// Takes a dimension out.
+    pub fn remove(&mut self, name: &str) -> Option<String> {
+        self.0.remove(name)
+    }
+
+    /// The value of a dimension.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names and values, in order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.0.iter();
+        all.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Bytes that no other dimensions have: for the hash of what a write asks for.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut log = DimensionLog::default();
+        log.push(Stamp::Past(0), 0, self.iter());
+        log.0
+    }
+}
+
+/// When a write was, in unix seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Stamp {
+    /// Clamped to the clock of the cell that counts it.
+    Live(i64),
+    /// Taken as it is.
+    Past(i64),
+}
+
+/// What writes said of themselves: entries of a stamp, an amount, and names with values, each of which counts that amount.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DimensionLog(Vec<u8>);
+
+/// An entry of a log. A stored format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogEntry<'a> {
+    /// When it was.
+    pub stamp: Stamp,
+    /// How much.
+    pub amount: u128,
+    /// Names and values.
+    #[serde(borrow)]
+    pub values: Vec<(&'a str, &'a str)>,
+}
+
+/// Bytes that are no log of dimensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrokenLog;
+
+impl fmt::Display for BrokenLog {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("these bytes are no log of dimensions: another build wrote them")
+    }
+}
+
+impl std::error::Error for BrokenLog {}
+
+impl DimensionLog {
+    /// The log that these bytes are.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether it has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds an entry, unless it names nothing.
+    pub fn push<'a>(
+        &mut self,
+        stamp: Stamp,
+        amount: u128,
+        values: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) {
+        let values: Vec<(&str, &str)> = values.into_iter().collect();
+        if values.is_empty() {
+            return;
+        }
+        let entry = LogEntry {
+            stamp,
+            amount,
+            values,
+        };
+        // Writing to memory does not fail.
+        self.0 = postcard::to_extend(&entry, std::mem::take(&mut self.0)).unwrap_or_default();
+    }
+
+    /// Adds the entries of another log.
+    pub fn append(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+    }
+
+    /// Hands out its entries.
+    ///
+    /// # Errors
+    /// [`BrokenLog`].
+    pub fn each(&self, mut take: impl FnMut(LogEntry<'_>)) -> Result<(), BrokenLog> {
+        let mut rest = self.0.as_slice();
+        while !rest.is_empty() {
+            let (entry, after) =
+                postcard::take_from_bytes::<LogEntry<'_>>(rest).map_err(|_| BrokenLog)?;
+            take(entry);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// The same with each value of each stamp once, and with as few entries as can be.
+    ///
+    /// # Errors
+    /// [`BrokenLog`].
+    pub fn summed(&self) -> Result<Self, BrokenLog> {
+        Ok(ValueSums::of(self)?.to_log())
+    }
+}
+
+/// Amounts by value.
+pub type Amounts = BTreeMap<String, u128>;
+
+/// What a log sums to: amounts by dimension, stamp and value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ValueSums(BTreeMap<String, BTreeMap<Stamp, Amounts>>);
+
+impl ValueSums {
+    /// Sums a log.
+    ///
+    /// # Errors
+    /// [`BrokenLog`].
+    pub fn of(log: &DimensionLog) -> Result<Self, BrokenLog> {
+        let mut sums = Self::default();
+        log.each(|entry| {
+            for (name, value) in entry.values {
+                sums.add(name, entry.stamp, value, entry.amount);
+            }
+        })?;
+        Ok(sums)
+    }
+
+    fn add(&mut self, name: &str, stamp: Stamp, value: &str, amount: u128) {
+        if !self.0.contains_key(name) {
+            self.0.insert(name.to_owned(), BTreeMap::new());
+        }
+        let stamps = self.0.get_mut(name);
+        let amounts = stamps.map(|stamps| stamps.entry(stamp).or_default());
+        let Some(amounts) = amounts else { return };
+        match amounts.get_mut(value) {
+            Some(held) => *held = held.saturating_add(amount),
+            None => {
+                amounts.insert(value.to_owned(), amount);
+            }
+        }
+    }
+
+    /// The log of these sums: values of one stamp and amount share an entry.
+    pub fn to_log(&self) -> DimensionLog {
+        let mut entries: BTreeMap<(Stamp, u128), Vec<(&str, &str)>> = BTreeMap::new();
+        for (name, stamps) in &self.0 {
+            for (stamp, amounts) in stamps {
+                for (value, amount) in amounts {
+                    let entry = entries.entry((*stamp, *amount)).or_default();
+                    entry.push((name, value));
+                }
+            }
+        }
+        let mut log = DimensionLog::default();
+        for ((stamp, amount), values) in entries {
+            log.push(stamp, amount, values);
+        }
+        log
+    }
+
+    /// Takes the dimension out whose values have most bytes.
+    pub fn take_largest(&mut self) -> Option<(String, BTreeMap<Stamp, Amounts>)> {
+        let bytes = |stamps: &BTreeMap<Stamp, Amounts>| -> usize {
+            let values = stamps.values().flat_map(BTreeMap::keys);
+            values.map(|value| value.len() + 1).sum()
+        };
+        let largest = self.0.iter().max_by_key(|(_, stamps)| bytes(stamps));
+        let name = largest.map(|(name, _)| name.clone())?;
+        self.0.remove_entry(&name)
+    }
+}

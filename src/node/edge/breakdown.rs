@@ -1,0 +1,45 @@
+//! What was counted of the values of a dimension.
+
+use super::read::{not_found, see_version};
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::core::counter::id::CounterId;
+use crate::protocol::messages::Read;
+use crate::protocol::problem::Problem;
+use crate::protocol::public::Told;
+use crate::protocol::query::Query;
+
+/// `GET /counters/{id}/breakdown`.
+///
+/// # Errors
+/// `counter-not-found`, `invalid-query`, `unavailable`, `version-not-reached`.
+pub async fn breakdown(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
+    let query = Query::parse(
+        context.query(),
+        &[
+            "by",
+            "window",
+            "from",
+            "to",
+            "limit",
+            "consistency",
+            "datacenter",
+            "at_least",
+            "numbers",
+        ],
+    )?;
+    let asked = query.breakdown(context.host.now_ms().div_euclid(1_000))?;
+    let strings = query.numbers_as_strings()?;
+    let question = Read {
+        counter: id,
+        datacenter: query.datacenter()?,
+        wanted: asked.wanted(),
+    };
+    let version = query.at_least()?;
+    let _waiting = context.waiting();
+    let seen = see_version(context, &question, query.is_strong()?, version.as_ref()).await?;
+    let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
+    let told = Told::new(&question.counter, &sum, seen.freshness);
+    let answer = Answer::json(told.breakdown_json(&asked, strings));
+    Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
+}

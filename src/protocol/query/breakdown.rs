@@ -1,0 +1,107 @@
+//! Of which dimension, and of which time, a breakdown is told.
+
+use super::{Query, refuse};
+use crate::core::counter::breakdown::covered;
+use crate::core::counter::dimensions::DimensionName;
+use crate::core::counter::history::Step;
+use crate::core::counter::merge::Range;
+use crate::core::sketch::VALUES_MAX;
+use crate::protocol::messages::{Since, Wanted};
+use crate::protocol::problem::Problem;
+
+/// Rows of a breakdown where no limit is given.
+pub const BREAKDOWN_LIMIT: usize = 20;
+
+/// What a breakdown was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakdownQuery {
+    /// The dimension.
+    pub by: DimensionName,
+    /// The first and the last second that are told, widened to whole hours or days; `None` for all time.
+    pub window: Option<(i64, i64)>,
+    /// The most rows.
+    pub limit: usize,
+    /// The second in which it was asked for, unix time.
+    pub now: i64,
+}
+
+impl Query {
+    /// The dimension and the time that a breakdown was asked for.
+    ///
+    /// # Errors
+    /// `invalid-query`.
+    pub fn breakdown(&self, now: i64) -> Result<BreakdownQuery, Problem> {
+        let by = match self.get("by").map(DimensionName::parse) {
+            Some(Ok(by)) => by,
+            Some(Err(fault)) => return refuse(fault.to_string()),
+            None => {
+                return refuse(
+                    "by is needed: the name of a dimension, such as referrer".to_owned(),
+                );
+            }
+        };
+        let limit = match self.get("limit").map(str::parse::<usize>) {
+            None => BREAKDOWN_LIMIT,
+            Some(Ok(limit)) if (1..=VALUES_MAX).contains(&limit) => limit,
+            Some(_) => return refuse(format!("limit must be from 1 to {VALUES_MAX}")),
+        };
+        let range = (self.unix_seconds("from")?, self.unix_seconds("to")?);
+        let (_, since) = self.named_window(now)?;
+        let window = match (since, range) {
+            (None, (None, None)) => None,
+            (Some(_), (None, None)) => since.map(|since| (since.seconds(), open_end(now))),
+            (None, (Some(from), to)) if from <= to.unwrap_or(now) => {
+                Some(covered((from, to.unwrap_or(now)), now))
+            }
+            (None, (Some(_), _)) => {
+                return refuse("from must not be after to, or now where to is left out".to_owned());
+            }
+            (None, (None, Some(_))) => return refuse("to needs from".to_owned()),
+            (Some(_), _) => return refuse("give window, or from and to, not both".to_owned()),
+        };
+        Ok(BreakdownQuery {
+            by,
+            window,
+            limit,
+            now,
+        })
+    }
+}
+
+/// The last second of a day that has not begun anywhere: what is stamped a little ahead of this clock is before it.
+fn open_end(now: i64) -> i64 {
+    let day = Step::Day.seconds();
+    Step::Day.start_of(now).saturating_add(2 * day - 1)
+}
+
+/// No buckets: with them it is told since when days are kept.
+fn kept_only(from: i64) -> Range {
+    Range {
+        step: Step::Day,
+        from,
+        to: from.saturating_sub(1),
+    }
+}
+
+impl BreakdownQuery {
+    /// What to ask the cells for.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            window: self.window,
+            history: self.window.map(|(from, _)| kept_only(from)),
+            breakdown: Some(self.by),
+            totals_only: true,
+            ..Wanted::default()
+        }
+    }
+}
+
+impl Since {
+    /// The unix second.
+    pub fn seconds(self) -> i64 {
+        match self {
+            Self::Hour(hour) => hour * Step::Hour.seconds(),
+            Self::Day(day) => day * Step::Day.seconds(),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What kind of device and which browser a user agent says it is, by words in it.
+//!
+//! Invariant: it is told by the user agent alone, and by no more than its first [`USER_AGENT_BYTES_MAX`] bytes: a word of a few dozen,
+//! never a version, so that many visitors share each. Browsers name those that they are like too, so the first word that is
+//! found decides: the table stands from the particular to the general.
+
+use super::bots::is_bot;
+use super::visitor::USER_AGENT_BYTES_MAX;
+
+/// What is told of browsers that nothing here knows.
+const OTHER: &str = "Other";
+
+/// What is told of programs that nobody looks at.
+const BOT: &str = "Bot";
+
+/// Words of browsers, and their families.
+const BROWSERS: [(&str, &str); 29] = [
+    ("Edg/", "Edge"),
+    ("EdgA/", "Edge"),
+    ("EdgiOS/", "Edge"),
+    ("Edge/", "Edge"),
+    ("OPR/", "Opera"),
+    ("OPiOS/", "Opera"),
+    ("OPT/", "Opera"),
+    ("Opera", "Opera"),
+    ("SamsungBrowser/", "Samsung Internet"),
+    ("YaBrowser/", "Yandex Browser"),
+    ("Vivaldi/", "Vivaldi"),
+    ("DuckDuckGo/", "DuckDuckGo"),
+    ("Ddg/", "DuckDuckGo"),
+    ("UCBrowser/", "UC Browser"),
+    ("MiuiBrowser/", "Miui Browser"),
+    ("HuaweiBrowser/", "Huawei Browser"),
+    ("Silk/", "Silk"),
+    ("FxiOS/", "Firefox"),
+    ("Firefox/", "Firefox"),
+    ("CriOS/", "Chrome"),
+    ("GSA/", "Google App"),
+    ("Chromium/", "Chrome"),
+    ("Chrome/", "Chrome"),
+    ("Trident/", "Internet Explorer"),
+    ("MSIE ", "Internet Explorer"),
+    ("Konqueror/", "Konqueror"),
+    // Browsers that show pages within other programs name no browser.
+    ("Safari/", "Safari"),
+    ("AppleWebKit/", "Web view"),
+    ("Gecko/", "Firefox"),
+];
+
+/// Words of devices, and what they are.
+const DEVICES: [(&str, &str); 19] = [
+    ("iPad", "tablet"),
+    ("Tablet", "tablet"),
+    ("PlayBook", "tablet"),
+    ("Kindle", "tablet"),
+    ("Silk/", "tablet"),
+    ("Mobi", "phone"),
+    ("iPhone", "phone"),
+    ("iPod", "phone"),
+    ("Opera Mini", "phone"),
+    ("BlackBerry", "phone"),
+    ("Windows Phone", "phone"),
+    ("MIDP", "phone"),
+    ("Symbian", "phone"),
+    // Phones say that they are mobile.
+    ("Android", "tablet"),
+    ("Windows", "desktop"),
+    ("Macintosh", "desktop"),
+    ("CrOS", "desktop"),
+    ("X11", "desktop"),
+    ("Linux", "desktop"),
+];
+
+fn looked_at(user_agent: &str) -> &str {
+    let mut end = user_agent.len().min(USER_AGENT_BYTES_MAX);
+    while !user_agent.is_char_boundary(end) {
+        end -= 1;
+    }
+    user_agent.get(..end).unwrap_or_default()
+}
+
+fn first_of(words: &[(&str, &'static str)], user_agent: &str) -> Option<&'static str> {
+    let found = words.iter().find(|(word, _)| user_agent.contains(word));
+    found.map(|(_, family)| *family)
+}
+
+/// The browser's family; `None` where there is no user agent.
+pub fn browser(user_agent: &str) -> Option<&'static str> {
+    let user_agent = looked_at(user_agent);
+    match user_agent {
+        "" | "-" => None,
+        _ if is_bot(user_agent) => Some(BOT),
+        _ => first_of(&BROWSERS, user_agent).or(Some(OTHER)),
+    }
+}
+
+/// `phone`, `tablet` or `desktop`; `None` where that is not said, and for bots.
+pub fn device(user_agent: &str) -> Option<&'static str> {
+    let user_agent = looked_at(user_agent);
+    match user_agent {
+        "" | "-" => None,
+        _ if is_bot(user_agent) => None,
+        _ => first_of(&DEVICES, user_agent),
+    }
+}
