@@ -1,7 +1,7 @@
 //! Sums and histories of prefixes.
 
-use super::{client, get, service};
-use tally_simulation::{Options, Verdict};
+use super::{TOLD_MS, client, get, service};
+use tally_simulation::{Faults, Options, Verdict, deployed};
 
 #[test]
 fn the_history_of_a_prefix_is_the_sum_of_the_histories_of_its_counters() {
@@ -148,4 +148,50 @@ fn sums_and_histories_name_the_partitions_that_are_missing() {
             "{part}"
         );
     }
+}
+
+#[test]
+fn of_more_counters_than_are_asked_for_partitions_tell_what_they_were_told_and_when() {
+    const COUNTERS: u64 = 5_200;
+    let world = deployed(9, Options::default());
+    world.set_faults(Faults::NONE);
+    world.set("TALLY_TABLETS", Some("16"));
+    let client = client(&world, world.site("FRA", 1));
+    let body: String = (0..COUNTERS)
+        .map(|number| format!("{{\"key\":\"many/{number}\"}}\n"))
+        .collect();
+    let sum = |query: &str| {
+        let path = format!("/counters/many%2F*/aggregate{query}");
+        let sum = get(&world, &client, &path);
+        assert_eq!(sum["counters"], COUNTERS, "{sum}");
+        (
+            sum["value"].as_u64().expect("a number"),
+            sum["as_of"].as_i64().expect("a time"),
+            sum["exact"].as_bool().expect("whether it is exact"),
+        )
+    };
+    let begun_ms = world.now_ms();
+    for written in 1..=2 {
+        let answer = world.run(client.post("/events", &body)).expect("no fault");
+        assert_eq!(answer.json()["accepted"], COUNTERS);
+        let counted_ms = world.now_ms();
+        let value = written * COUNTERS;
+        // Nothing was told of the new counters, or all but the newest writes: so it is not as of now.
+        let (known, as_of_ms, is_exact) = sum("");
+        assert!(known < value && !is_exact, "{known} of {value}");
+        assert!(as_of_ms < counted_ms, "as of {as_of_ms}");
+        if written == 2 {
+            assert_eq!(known, COUNTERS);
+        }
+        // Leads are asked, however many there are.
+        let (asked, as_of_ms, is_exact) = sum("?consistency=strong");
+        assert!(is_exact && as_of_ms >= counted_ms);
+        assert_eq!(asked, value);
+        world.run_for_ms(TOLD_MS);
+        let (known, as_of_ms, is_exact) = sum("");
+        assert!(!is_exact && (begun_ms..world.now_ms()).contains(&as_of_ms));
+        assert_eq!(known, value);
+    }
+    let long = world.run(client.get("/counters/many%2F*/history"));
+    assert_eq!(long.expect("no fault").status, 400);
 }

@@ -18,7 +18,8 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
 use crate::protocol::bounds::AGGREGATE_MAX;
 use crate::protocol::messages::{
-    Call, Fault, GlobalSum, List, ListAll, ListRows, Listed, Read, SumMany, Wanted,
+    By, Call, Fault, GlobalSum, List, ListAll, ListRows, Listed, Order, Read, SumMany, Sums, TopOf,
+    Wanted,
 };
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::order::in_order;
@@ -28,8 +29,8 @@ use crate::protocol::public::Aggregate;
 /// and for what roots remember of 5,000 others, 1 to 2 ms each.
 const ROOM_MS_MAX: i64 = 32_000;
 
-/// Names that one partition is asked for at once when an aggregate collects them.
-const AGGREGATE_PAGE: u32 = 1_000;
+/// Names that one partition is asked for at first when an aggregate collects them, and then: 16 × 500 roots are 2 MB.
+const AGGREGATE_PAGES: (u32, u32) = (125, 500);
 
 /// Counters whose leads are asked at once where tablets host them: they travel together, 16 to a message where there are 64 tablets.
 const HOSTED_AT_ONCE: usize = 1_024;
@@ -51,6 +52,19 @@ pub(super) async fn ask_partitions<C: Call>(
     host: &Host,
     message: impl Fn(u32) -> C,
 ) -> Result<Asked<C::Answer>, Fault> {
+    let (answered, missing, fault) = ask_some(host, 0..DIRECTORY_PARTITIONS, message).await;
+    match fault.filter(|_| answered.is_empty()) {
+        Some(fault) => Err(fault),
+        None => Ok((answered, missing)),
+    }
+}
+
+/// Asks some partitions of the directory. Returns besides what the last of those said that did not answer.
+async fn ask_some<C: Call>(
+    host: &Host,
+    partitions: impl Iterator<Item = u32>,
+    message: impl Fn(u32) -> C,
+) -> (Vec<(u32, C::Answer)>, Vec<u32>, Option<Fault>) {
     let ask = |partition: u32| {
         let message = message(partition);
         async move {
@@ -60,7 +74,7 @@ pub(super) async fn ask_partitions<C: Call>(
             )
         }
     };
-    let asked = all_settled((0..DIRECTORY_PARTITIONS).map(ask), LEADS_AT_ONCE).await;
+    let asked = all_settled(partitions.map(ask), LEADS_AT_ONCE).await;
     let (mut answered, mut missing, mut fault) = (Vec::new(), Vec::new(), None);
     for (partition, answer) in asked {
         match answer {
@@ -71,10 +85,7 @@ pub(super) async fn ask_partitions<C: Call>(
             }
         }
     }
-    match fault.filter(|_| answered.is_empty()) {
-        Some(fault) => Err(fault),
-        None => Ok((answered, in_order(missing, Ord::cmp))),
-    }
+    (answered, in_order(missing, Ord::cmp), fault)
 }
 
 /// One page of counters of all partitions, together in order.
@@ -99,40 +110,103 @@ pub(super) async fn list_all(host: &Host, list: Result<ListAll, Fault>) -> Resul
     })
 }
 
-/// The living counters whose names begin alike, and the partitions that did not say theirs.
-async fn roots_of(
-    host: &Host,
-    prefix: &str,
-) -> Result<(BTreeMap<CounterId, Root>, Vec<u32>), Fault> {
-    let most = usize::try_from(AGGREGATE_MAX).unwrap_or(usize::MAX);
-    let page = usize::try_from(AGGREGATE_PAGE).unwrap_or(usize::MAX);
-    let (mut roots, mut missing, mut after) = (BTreeMap::new(), Vec::new(), None);
-    loop {
+/// The living counters whose names begin alike, page by page.
+struct Pages<'a> {
+    host: &'a Host,
+    prefix: &'a str,
+    limit: u32,
+    /// The partitions that have more, and the last name that each told.
+    left: BTreeMap<u32, Option<String>>,
+    /// Those that did not answer.
+    missing: Vec<u32>,
+}
+
+impl<'a> Pages<'a> {
+    fn new(host: &'a Host, prefix: &'a str) -> Self {
+        Self {
+            host,
+            prefix,
+            limit: AGGREGATE_PAGES.0,
+            left: (0..DIRECTORY_PARTITIONS)
+                .map(|partition| (partition, None))
+                .collect(),
+            missing: Vec::new(),
+        }
+    }
+
+    fn are_over(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// The next page of each partition that has more.
+    async fn next(&mut self) -> Result<Vec<(CounterId, Root)>, Fault> {
         let ask = |partition: u32| List {
             partition,
-            prefix: prefix.to_owned(),
-            after: after.clone(),
-            limit: AGGREGATE_PAGE,
+            prefix: self.prefix.to_owned(),
+            after: self.left.get(&partition).cloned().flatten(),
+            limit: self.limit,
         };
-        let (answered, silent) = ask_partitions(host, ask).await?;
-        missing.extend(silent);
-        let mut found = BTreeMap::new();
-        for (_, page) in answered {
+        let partitions: Vec<u32> = self.left.keys().copied().collect();
+        let all = ask_some(self.host, partitions.into_iter(), ask).await;
+        let (answered, silent, fault) = all;
+        let is_first = self.left.values().all(Option::is_none);
+        if let Some(fault) = fault.filter(|_| is_first && answered.is_empty()) {
+            return Err(fault);
+        }
+        for partition in &silent {
+            self.left.remove(partition);
+        }
+        self.missing.extend(silent);
+        let mut found = Vec::new();
+        for (partition, page) in answered {
+            let is_full = u32::try_from(page.len()).is_ok_and(|names| names >= self.limit);
+            match page.last().filter(|_| is_full) {
+                Some((last, _)) => {
+                    let after = Some(last.as_str().to_owned());
+                    self.left.insert(partition, after)
+                }
+                None => self.left.remove(&partition),
+            };
             found.extend(page);
         }
-        let found: Vec<(CounterId, Root)> = found.into_iter().take(page).collect();
-        let is_last = found.len() < page;
-        after = found.last().map(|(counter, _)| counter.as_str().to_owned());
-        roots.extend(found);
-        let leads = roots.values().map(|root: &Root| root.datacenters.len());
-        if roots.len() > most || leads.sum::<usize>() > most {
-            return Err(Fault::TooMany(AGGREGATE_MAX));
-        }
-        if is_last {
-            return Ok((roots, missing));
-        }
-        open_objects::rest(host).await;
+        self.limit = AGGREGATE_PAGES.1;
+        Ok(found)
     }
+}
+
+/// Whether an aggregate may not ask for so many.
+fn are_too_many(roots: &BTreeMap<CounterId, Root>) -> bool {
+    let most = usize::try_from(AGGREGATE_MAX).unwrap_or(usize::MAX);
+    let leads = roots.values().map(|root| root.datacenters.len());
+    roots.len() > most || leads.sum::<usize>() > most
+}
+
+/// What partitions have been told of all counters, where there are more than an aggregate asks for.
+async fn known_sum(host: &Host, asked: &SumMany) -> Result<Option<Aggregate>, Fault> {
+    let ask = |partition: u32| TopOf {
+        partition,
+        order: Order {
+            prefix: asked.prefix.clone(),
+            by: By::Value,
+            since: None,
+        },
+        limit: 0,
+        above: None,
+    };
+    let (answered, mut missing) = ask_partitions(host, ask).await?;
+    let mut sums = Sums::default();
+    for (partition, part) in answered {
+        sums = sums.plus(part.sums);
+        if !part.is_whole {
+            missing.push(partition);
+        }
+    }
+    if sums.counters <= AGGREGATE_MAX.into() {
+        return Ok(None);
+    }
+    let mut known = Aggregate::known(asked.begun_ms, sums);
+    known.lacks(missing);
+    Ok(Some(known))
 }
 
 /// How many histories of that range are asked for at once: 16 of the longest.
@@ -141,19 +215,57 @@ fn histories_at_once(range: Range) -> usize {
     usize::try_from(HISTORY_POINTS_AT_ONCE / points.max(1)).unwrap_or(1)
 }
 
-/// Sums every counter whose name begins alike. Each is added as it comes: of 5,000 histories one is held.
+/// Sums every counter whose name begins alike. Where there are very many, what partitions have been told is summed, unless leads must be
+/// asked: then so many at once as memory holds.
 pub(super) async fn sum_many(
     host: &Host,
     asked: Result<SumMany, Fault>,
 ) -> Result<Aggregate, Fault> {
     let asked = asked?;
-    let (roots, missing) = roots_of(host, &asked.prefix).await?;
+    let is_plain = asked.history.is_none() && asked.datacenter.is_none();
+    let mut pages = Pages::new(host, &asked.prefix);
+    let mut roots: BTreeMap<CounterId, Root> = pages.next().await?.into_iter().collect();
+    if !pages.are_over()
+        && is_plain
+        && !asked.is_strong
+        && let Some(known) = known_sum(host, &asked).await?
+    {
+        return Ok(known);
+    }
+    // A lead that a tablet hosts opens nothing.
+    let is_hosted = call::has_tablets(host);
+    let begun_ms = host.now_ms();
+    let all = RefCell::new(Aggregate::new(asked.begun_ms, asked.top));
+    loop {
+        while !pages.are_over() && !are_too_many(&roots) {
+            open_objects::rest(host).await;
+            roots.extend(pages.next().await?);
+        }
+        if are_too_many(&roots) && !(is_plain && is_hosted) {
+            return Err(Fault::TooMany(AGGREGATE_MAX));
+        }
+        sum_roots(host, &asked, std::mem::take(&mut roots), begun_ms, &all).await;
+        if pages.are_over() {
+            break;
+        }
+    }
+    all.borrow_mut().lacks(pages.missing);
+    Ok(all.into_inner())
+}
+
+/// Adds counters to an aggregate. Each is added as it comes: of 5,000 histories one is held.
+async fn sum_roots(
+    host: &Host,
+    asked: &SumMany,
+    roots: BTreeMap<CounterId, Root>,
+    begun_ms: i64,
+    all: &RefCell<Aggregate>,
+) {
     let wanted = Wanted {
         totals_only: true,
         history: asked.history,
         ..Wanted::default()
     };
-    // A lead that a tablet hosts opens nothing.
     let is_hosted = call::has_tablets(host);
     let leads = roots.values().map(|root| root.datacenters.len());
     let leads = leads.filter(|_| !is_hosted).sum();
@@ -162,38 +274,32 @@ pub(super) async fn sum_many(
         room_ms if room_ms <= ROOM_MS_MAX => ROOM_MS_MAX,
         _ => 0,
     };
-    let begun_ms = host.now_ms();
     let batcher = Batcher::new(host);
     let notes = Notes {
         until_ms: Some((begun_ms + room_ms, begun_ms + ROOM_MS_MAX)),
         batcher: Some(&batcher),
         ..Notes::default()
     };
-    let all = RefCell::new(Aggregate::new(asked.begun_ms, asked.top));
-    all.borrow_mut().lacks(missing);
     let only = asked.datacenter.as_ref();
-    let sum = |(counter, root): (CounterId, Root)| {
-        let all = &all;
-        async move {
-            match sum_world(host, &counter, root, only, wanted, None, notes).await {
-                Some(sum) if sum.has_lapsed(host.now_ms()) => {}
-                Some(sum) => all.borrow_mut().add(&counter, &sum),
-                // Ended and created again between listing and summing: read it by itself.
-                None => {
-                    let again = Read {
-                        counter: counter.clone(),
-                        datacenter: only.cloned(),
-                        wanted,
-                    };
-                    let sum: Result<Option<GlobalSum>, Fault> =
-                        read(host, Ok(again), None, notes).await;
-                    match sum {
-                        Ok(Some(sum)) => all.borrow_mut().add(&counter, &sum),
-                        Ok(None) => {}
-                        Err(_) => {
-                            let partition = call::partition_of(host, &counter);
-                            all.borrow_mut().lacks([partition]);
-                        }
+    let sum = |(counter, root): (CounterId, Root)| async move {
+        match sum_world(host, &counter, root, only, wanted, None, notes).await {
+            Some(sum) if sum.has_lapsed(host.now_ms()) => {}
+            Some(sum) => all.borrow_mut().add(&counter, &sum),
+            // Ended and created again between listing and summing: read it by itself.
+            None => {
+                let again = Read {
+                    counter: counter.clone(),
+                    datacenter: only.cloned(),
+                    wanted,
+                };
+                let sum: Result<Option<GlobalSum>, Fault> =
+                    read(host, Ok(again), None, notes).await;
+                match sum {
+                    Ok(Some(sum)) => all.borrow_mut().add(&counter, &sum),
+                    Ok(None) => {}
+                    Err(_) => {
+                        let partition = call::partition_of(host, &counter);
+                        all.borrow_mut().lacks([partition]);
                     }
                 }
             }
@@ -210,5 +316,4 @@ pub(super) async fn sum_many(
     };
     let sums = all_settled(roots.into_iter().map(sum), at_once);
     batcher.run(sums).await;
-    Ok(all.into_inner())
 }

@@ -19,11 +19,13 @@ const SHARED_MS_MAX: i64 = VIEW_MS_MAX;
 pub async fn aggregate(context: &RequestContext, prefix: String) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &["numbers", "consistency"])?;
     let strings = query.numbers_as_strings()?;
+    let is_strong = query.is_strong()?;
     let asked = SumMany {
         prefix: prefix.clone(),
+        is_strong,
         ..SumMany::default()
     };
-    let (gathered, is_own) = sum(context, asked, query.is_strong()?).await?;
+    let (gathered, is_own) = sum(context, asked, is_strong).await?;
     let now_ms = context.host.now_ms();
     Ok(Answer::json(
         gathered.to_json(&prefix, is_own, now_ms, strings),
@@ -48,14 +50,16 @@ pub async fn history(context: &RequestContext, prefix: String) -> Result<Answer,
     let query = Query::parse(context.query(), &known)?;
     let range = query.history(context.host.now_ms().div_euclid(1_000))?;
     let format = query.history_format()?;
+    let is_strong = query.is_strong()?;
     let asked = SumMany {
         prefix: prefix.clone(),
         datacenter: query.datacenter()?,
         history: Some(range),
         top: query.history_top()?,
+        is_strong,
         begun_ms: 0,
     };
-    let (gathered, is_own) = sum(context, asked, query.is_strong()?).await?;
+    let (gathered, is_own) = sum(context, asked, is_strong).await?;
     let now_ms = context.host.now_ms();
     let json = gathered.history_json(&prefix, range, is_own, now_ms, format);
     Ok(Answer::json(json))

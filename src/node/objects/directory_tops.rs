@@ -2,7 +2,7 @@
 
 use super::directory_totals::{DAY_HOURS, DAYS_KEPT, DirectoryTotals, HOURS_KEPT};
 use super::store::{blob, integer, text};
-use crate::core::cluster::root::prefix_end;
+use crate::core::cluster::root::{Entry, prefix_end};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value as Number;
 use crate::host::object::Value;
@@ -67,6 +67,31 @@ impl DirectoryTotals {
             },
         };
         Ok((sums, unsigned(named)))
+    }
+
+    /// Counters with these names of which nothing is in the table yet, where `told` are in it: how many, and the creation of the oldest, unix
+    /// milliseconds. Nothing was acknowledged of them before it.
+    pub(super) fn untold(&self, order: &Order, told: u64) -> Result<(u64, Option<i64>), Fault> {
+        let (within, ids) = within_sql(order, "");
+        let sql = format!("SELECT COUNT(*) FROM roots WHERE live = 1 AND {within}");
+        let rows = self.store.run(&sql, ids.clone())?;
+        let living = rows.first().and_then(|row| row.first()).map_or(0, unsigned);
+        if living <= told {
+            return Ok((0, None));
+        }
+        let sql = format!(
+            "SELECT body FROM roots WHERE live = 1 AND {within} \
+             AND NOT EXISTS (SELECT 1 FROM totals WHERE totals.id = roots.id)"
+        );
+        let rows = self.store.run(&sql, ids)?;
+        let mut created_ms = Vec::new();
+        for body in rows.iter().flatten().filter_map(blob) {
+            if let Entry::Live(root) = decode(body)? {
+                created_ms.push(root.created_at_ms);
+            }
+        }
+        let untold = u64::try_from(created_ms.len()).unwrap_or(u64::MAX);
+        Ok((untold, created_ms.into_iter().min()))
     }
 
     /// How many counters have more than an amount.

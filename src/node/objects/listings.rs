@@ -17,7 +17,7 @@ use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::protocol::messages::{
-    AmountOf, Fault, KnownTotal, List, ListRows, PartitionTop, Row, TopOf, TopRow, encode,
+    AmountOf, By, Fault, KnownTotal, List, ListRows, PartitionTop, Row, TopOf, TopRow, encode,
 };
 
 /// How long the alarm rests between two steps in which the table of totals is made.
@@ -113,7 +113,12 @@ impl Listings {
         let mut top = match known.filter(|_| is_whole) {
             Some((_, top)) => top,
             None => {
-                let (sums, named) = self.totals.sums(&asked.order, now_ms)?;
+                let (mut sums, named) = self.totals.sums(&asked.order, now_ms)?;
+                let (untold, created_ms) = self.totals.untold(&asked.order, named)?;
+                sums.as_of_ms = sums.as_of_ms.into_iter().chain(created_ms).min();
+                if asked.order.by == By::Value && asked.order.since.is_none() {
+                    sums.counters += untold;
+                }
                 let rows = match asked.limit {
                     0 => Vec::new(),
                     limit => {

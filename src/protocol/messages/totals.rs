@@ -81,6 +81,8 @@ pub struct SumMany {
     pub history: Option<Range>,
     /// Name so many counters that have most in them.
     pub top: u32,
+    /// Ask the leads, however many counters there are.
+    pub is_strong: bool,
     /// When the edge began to ask, unix milliseconds.
     pub begun_ms: i64,
 }

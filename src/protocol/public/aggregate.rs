@@ -11,7 +11,7 @@ use super::told::{Freshness, Point, Told, points_of, step_name};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::merge::Range;
 use crate::core::counter::total::Value;
-use crate::protocol::messages::GlobalSum;
+use crate::protocol::messages::{GlobalSum, Sums};
 use crate::protocol::order::in_order;
 use crate::protocol::query::HistoryFormat;
 
@@ -50,6 +50,19 @@ impl Aggregate {
             top: BTreeSet::new(),
             cells: 0,
             missing_partitions: Vec::new(),
+        }
+    }
+
+    /// What partitions have been told of all counters, without asking any.
+    pub fn known(begun_ms: i64, sums: Sums) -> Self {
+        Self {
+            counters: sums.counters,
+            value: sums.total,
+            is_complete: false,
+            as_of_ms: sums
+                .as_of_ms
+                .map_or(begun_ms, |as_of_ms| as_of_ms.min(begun_ms)),
+            ..Self::new(begun_ms, 0)
         }
     }
 
