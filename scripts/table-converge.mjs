@@ -17,7 +17,7 @@ export function table(all) {
     ["seed", ({ seed }) => seed],
     ["last write → every reader is told: median, p99, max", ({ agreed }) => times(agreed)],
     ["the same while two clocks are ten minutes off", ({ off }) => times(off)],
-    ["the same of watchers of `/live`, which is sent once a second", ({ watched }) => times(watched)],
+    ["the same of watchers of `/live`, which is looked up once a second", ({ watched }) => times(watched)],
     ...all[0].healed.map(({ split_ms }, number) => [
       `split of ${split_ms / 1000} s healed → every reader is told`,
       ({ healed }) => times(healed[number].times),

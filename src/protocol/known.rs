@@ -13,24 +13,30 @@ use crate::protocol::messages::{DatacenterSum, Origin};
 /// then too would take heartbeats three times as often, or a question to each lead by most reads.
 pub const PUSHED_MS_MAX: i64 = 3_000;
 
-/// What a lead has pushed lately, if it has: a default read need not ask it.
-pub fn pushed(view: &View, datacenter: &Datacenter, now_ms: i64) -> Option<DatacenterSum> {
+/// What a lead has pushed lately, if it has: a default read need not ask it. `at_ms` is when the view was so, by the root's clock, and
+/// `now_ms` the reader's own.
+pub fn pushed(
+    view: &View,
+    datacenter: &Datacenter,
+    at_ms: i64,
+    now_ms: i64,
+) -> Option<DatacenterSum> {
     let heard = view.heard_of(datacenter)?;
-    // One that is a little ahead does not make it newer than now.
+    // Where clocks are apart it is not newer than now.
     let origin = Origin::Pushed(heard.as_of_ms.min(now_ms));
-    is_fresh(&heard, now_ms).then(|| remembered(view, datacenter, heard.last_write_ms, origin))
+    is_fresh(&heard, at_ms).then(|| remembered(view, datacenter, heard.last_write_ms, origin))
 }
 
-/// Whether a lead has pushed lately. A clock that is far ahead of ours proves nothing: such a datacenter is asked.
-fn is_fresh(heard: &Heard, now_ms: i64) -> bool {
-    now_ms.abs_diff(heard.as_of_ms) <= PUSHED_MS_MAX.unsigned_abs()
+/// Whether a lead had pushed lately. A clock that is far ahead of the root's proves nothing: such a datacenter is asked.
+fn is_fresh(heard: &Heard, at_ms: i64) -> bool {
+    at_ms.abs_diff(heard.as_of_ms) <= PUSHED_MS_MAX.unsigned_abs()
 }
 
-/// The datacenters that were heard of and have not pushed lately.
-pub fn silent(view: &View, now_ms: i64) -> Vec<Datacenter> {
+/// The datacenters that were heard of and had not pushed lately, at a moment by the root's clock.
+pub fn silent(view: &View, at_ms: i64) -> Vec<Datacenter> {
     let silent = view
         .datacenters()
-        .filter(|(_, heard)| !is_fresh(heard, now_ms));
+        .filter(|(_, heard)| !is_fresh(heard, at_ms));
     silent.map(|(datacenter, _)| datacenter.clone()).collect()
 }
 

@@ -62,6 +62,7 @@ fn pushes(writes_ms: &[i64]) -> Vec<i64> {
                         number,
                         have,
                         watch_for_ms: 0,
+                        now_ms,
                     },
                 );
             }
@@ -142,7 +143,7 @@ proptest! {
                 // At the end everything gets through.
                 if !writes || confirms.next().unwrap_or(true) {
                     let Taken::Over(have) = root.take(&fra, &push.delta) else { continue };
-                    pusher.confirmed(now_ms, &Pushed { number: push.number, have, watch_for_ms: 0 });
+                    pusher.confirmed(now_ms, &Pushed { number: push.number, have, watch_for_ms: 0, now_ms });
                 }
             }
             now_ms = next_ms;

@@ -66,7 +66,14 @@ fn answer(cells: &BTreeMap<u8, u64>, missing: &BTreeSet<u8>) -> DatacenterSum {
 #[test]
 fn what_was_pushed_lately_need_not_be_asked_for() {
     let fra = datacenter("FRA");
-    let part = |as_of_ms| known::pushed(&heard("FRA", &[(0, 4), (1, 5)], as_of_ms), &fra, NOW_MS);
+    let part = |as_of_ms| {
+        known::pushed(
+            &heard("FRA", &[(0, 4), (1, 5)], as_of_ms),
+            &fra,
+            NOW_MS,
+            NOW_MS,
+        )
+    };
     let pushed = part(NOW_MS - PUSHED_MS_MAX).expect("it is fresh");
     assert_eq!(pushed.origin, Origin::Pushed(NOW_MS - PUSHED_MS_MAX));
     assert_eq!(pushed.cells, [(0, totals(4)), (1, totals(5))]);
@@ -74,13 +81,34 @@ fn what_was_pushed_lately_need_not_be_asked_for() {
     assert_eq!(pushed.summary.last_write_ms, NOW_MS - PUSHED_MS_MAX - 7);
     assert_eq!(part(NOW_MS - PUSHED_MS_MAX - 1), None, "it is old");
     let view = heard("FRA", &[(0, 4)], NOW_MS);
-    assert_eq!(known::pushed(&view, &datacenter("IAD"), NOW_MS), None);
+    assert_eq!(
+        known::pushed(&view, &datacenter("IAD"), NOW_MS, NOW_MS),
+        None
+    );
+}
+
+#[test]
+fn a_reader_whose_clock_is_off_takes_what_was_pushed_by_the_clock_of_the_root() {
+    let fra = datacenter("FRA");
+    let view = heard("FRA", &[(0, 4)], NOW_MS - 200);
+    for off_ms in [-600_000, 600_000] {
+        let pushed = known::pushed(&view, &fra, NOW_MS, NOW_MS + off_ms).expect("it is fresh");
+        let as_of_ms = (NOW_MS - 200).min(NOW_MS + off_ms);
+        assert_eq!(pushed.origin, Origin::Pushed(as_of_ms), "{off_ms} ms off");
+    }
 }
 
 #[test]
 fn a_lead_whose_clock_is_ahead_is_not_taken_for_one_that_pushes() {
     let fra = datacenter("FRA");
-    let ahead = |by_ms| known::pushed(&heard("FRA", &[(0, 4)], NOW_MS + by_ms), &fra, NOW_MS);
+    let ahead = |by_ms| {
+        known::pushed(
+            &heard("FRA", &[(0, 4)], NOW_MS + by_ms),
+            &fra,
+            NOW_MS,
+            NOW_MS,
+        )
+    };
     let origin = ahead(PUSHED_MS_MAX).expect("it is near").origin;
     assert_eq!(origin, Origin::Pushed(NOW_MS), "nothing is newer than now");
     assert_eq!(ahead(PUSHED_MS_MAX + 1), None);
@@ -230,7 +258,7 @@ proptest! {
         let mut parts = Vec::new();
         for (name, (cells, missing, answers, _)) in NAMES.iter().zip(&places) {
             let held: BTreeMap<u8, u64> = cells.iter().map(|(shard, (held, _))| (*shard, *held)).collect();
-            let pushed = known::pushed(&view, &datacenter(name), NOW_MS).filter(|_| reads_by_default);
+            let pushed = known::pushed(&view, &datacenter(name), NOW_MS, NOW_MS).filter(|_| reads_by_default);
             let is_asked = pushed.is_none() && *answers;
             let asked = is_asked.then(|| answer(&held, missing));
             for (shard, (held, heard)) in cells {

@@ -21,6 +21,8 @@ fn check(shown: &run::Shown, thousandths: usize) {
     assert_eq!(shown.missing, 0, "readers that were not told all");
     let told_ms = shown.agreed.thousandth(thousandths);
     assert!(told_ms <= PROMISED_MS, "{told_ms} ms after the last write");
+    let off_ms = shown.off.thousandth(thousandths);
+    assert!(off_ms <= PROMISED_MS, "{off_ms} ms while clocks are off");
     for (split_ms, times) in &shown.healed {
         assert!(times.len() > 0, "a split of {split_ms} ms cut nothing off");
         let told_ms = times.thousandth(thousandths);
@@ -38,7 +40,7 @@ fn a_small_world_agrees_within_a_second() {
     check(&shown, PROMISED_SMALL);
 }
 
-/// The run that docs/internals/convergence.md shows. DATACENTERS, SEED and JSON (a file to write) come from the environment.
+/// The run that docs/internals/convergence.md shows. DATACENTERS, SEED, LOST_ONCE_IN and JSON (a file to write) come from the environment.
 #[test]
 #[ignore = "takes minutes: make converge"]
 fn the_whole_world_agrees_within_a_second() {
@@ -48,7 +50,12 @@ fn the_whole_world_agrees_within_a_second() {
     };
     let seed = u64::try_from(number("SEED", 1)).expect("a seed");
     println!("seed {seed}");
-    let shown = run::run(plan::full(number("DATACENTERS", 100), seed));
+    let lost = number("LOST_ONCE_IN", 0);
+    let mut plan = plan::full(number("DATACENTERS", 100), seed);
+    if lost > 0 {
+        plan.lost_once_in = u64::try_from(lost).expect("a count");
+    }
+    let shown = run::run(plan);
     shown.print();
     if let Ok(file) = std::env::var("JSON") {
         std::fs::write(file, shown.json()).expect("a file that can be written");

@@ -36,12 +36,19 @@ pub struct Plan {
     /// How often hot counters are written for [`Plan::writing_ms`] and then come to rest.
     pub rounds: usize,
     pub writing_ms: u64,
+    /// How often hot counters are written and come to rest for watchers of `/live`, each time later in the course of a second.
+    pub watched_rounds: u64,
     /// How long the world is split, each time.
     pub splits_ms: &'static [u64],
     /// How long counters are written that nobody reads: first the cold ones, then the hot ones.
     pub unread_ms: u64,
+    /// Of so many messages between datacenters one is lost; answers likewise.
+    pub lost_once_in: u64,
     pub seed: u64,
 }
+
+/// See [`Plan::lost_once_in`]: far more than networks lose.
+pub const LOST_ONCE_IN: u64 = 20;
 
 /// Readers of a large run: one for each hot counter and datacenter.
 const READERS: usize = 1_000;
@@ -61,9 +68,11 @@ pub fn full(datacenters: usize, seed: u64) -> Plan {
         hot,
         rounds: 3,
         writing_ms: 1_500,
+        watched_rounds: if datacenters > UNREAD { 4 } else { 10 },
         // Shorter than leases, and longer: then the leads across must be told anew.
         splits_ms: &[3_000, 22_000],
         unread_ms: if datacenters > UNREAD { 0 } else { 120_000 },
+        lost_once_in: LOST_ONCE_IN,
         seed,
     }
 }
@@ -76,8 +85,10 @@ pub fn bounded() -> Plan {
         hot: 3,
         rounds: 2,
         writing_ms: 1_500,
+        watched_rounds: 2,
         splits_ms: &[3_000],
         unread_ms: 0,
+        lost_once_in: LOST_ONCE_IN,
         seed: 2,
     }
 }

@@ -13,6 +13,9 @@ const WARM_UP_MS: u64 = 4_000;
 /// After the last write, or healing, all is given so long.
 const REST_MS: u64 = 6_000;
 
+/// Watchers are given so long, which is more than two updates that got lost.
+const WATCHED_MS: u64 = 4_000;
+
 /// So long of the rest costs are counted of counters that are read and not written.
 const QUIET_MS: u64 = 2_000;
 
@@ -27,7 +30,7 @@ pub struct Shown {
     /// The same of watchers of `/live`.
     watched: Times,
     /// As `agreed`, while two clocks were off.
-    off: Times,
+    pub off: Times,
     /// From healing until each reader was told of all that had not been told before.
     pub healed: Vec<(u64, Times)>,
     /// Readers that were not told all within the time given.
@@ -87,6 +90,9 @@ impl Shown {
                 service.world.sleep_ms(WARM_UP_MS).await;
             }
         }
+        for round in 0..self.plan.watched_rounds {
+            self.watched_round(service, round).await;
+        }
         for split_ms in self.plan.splits_ms {
             self.split(service, *split_ms).await;
         }
@@ -120,10 +126,19 @@ impl Shown {
         };
         let truths = service.truths.borrow();
         self.missing += times.push_all(&truths, &service.seen.borrow());
-        if round > 0 {
-            self.unwatched += self.watched.push_all(&truths, &service.watched.borrow());
-        }
         service.calm_ms.set(CALM_MS);
+    }
+
+    /// Writes end at another time of a second in each round, since hubs look once a second.
+    async fn watched_round(&mut self, service: &Service, round: u64) {
+        let world = &service.world;
+        let second_ms = u64::try_from(world.now_ms().rem_euclid(1_000)).expect("below a second");
+        let phase_ms = round * 1_000 / self.plan.watched_rounds;
+        let for_ms = 1_000 + (1_000 + phase_ms - second_ms) % 1_000;
+        service.write_all(0..self.plan.hot, for_ms, 1).await;
+        world.sleep_ms(WATCHED_MS).await;
+        let truths = service.truths.borrow();
+        self.unwatched += self.watched.push_all(&truths, &service.watched.borrow());
     }
 
     async fn split(&mut self, service: &Service, split_ms: u64) {

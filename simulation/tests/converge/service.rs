@@ -13,9 +13,6 @@ use tally_simulation::{
 use super::places::{home_of, is_american, name_of, one_way_ms};
 use super::plan::Plan;
 
-/// Of so many messages between datacenters one is lost; answers likewise.
-const LOST_ONCE_IN: u64 = 20;
-
 /// Of so many messages between datacenters one comes twice.
 const REPEATED_ONCE_IN: u64 = 50;
 
@@ -151,8 +148,8 @@ impl Service {
             self.world.set_clock(self.sites[place], off_ms);
         }
         self.world.set_faults(Faults {
-            loses_request_once_in: LOST_ONCE_IN,
-            loses_answer_once_in: LOST_ONCE_IN,
+            loses_request_once_in: self.plan.lost_once_in,
+            loses_answer_once_in: self.plan.lost_once_in,
             repeats_once_in: REPEATED_ONCE_IN,
             spares_sites: true,
             ..Faults::NONE

@@ -74,6 +74,8 @@ pub struct Pushed {
     pub have: Have,
     /// For how long the lead should push often, milliseconds; 0 where nobody watches.
     pub watch_for_ms: u32,
+    /// When it answers, unix milliseconds by its own clock.
+    pub now_ms: i64,
 }
 
 /// A lead's side of convergence. It lives in memory: after a restart the root is asked what it lacks.
@@ -94,6 +96,8 @@ pub struct Pusher {
     /// When the oldest push left that came after the newest answer.
     unanswered_ms: Option<i64>,
     watched_until_ms: Option<i64>,
+    /// What the root's clock said as it answered last, unix milliseconds.
+    root_ms: i64,
     /// Whether watching has begun since state was last gathered.
     has_new_watch: bool,
     /// Whether the root has not said yet that nobody watches any more.
@@ -114,6 +118,7 @@ impl Pusher {
             sent_ms: None,
             unanswered_ms: None,
             watched_until_ms: None,
+            root_ms: 0,
             has_new_watch: false,
             is_in_doubt: false,
         }
@@ -196,8 +201,8 @@ impl Pusher {
             after(self.gathered_ms, PUSH_MS, now_ms)
         } else if self.lease_ms(now_ms) > 0 {
             let interval_ms = match self.unanswered_ms {
-                Some(_) => HEARTBEAT_AGAIN_MS,
-                None => HEARTBEAT_MS,
+                None if !self.is_behind(now_ms) => HEARTBEAT_MS,
+                _ => HEARTBEAT_AGAIN_MS,
             };
             after(self.sent_ms, interval_ms, now_ms)
         } else {
@@ -211,6 +216,17 @@ impl Pusher {
         let is_due = |at: Option<i64>| at.is_some_and(|at| at <= now_ms);
         is_due(self.gather_due_ms(now_ms))
             || (self.changed_ms.is_some() && is_due(self.due_ms(now_ms)))
+    }
+
+    /// Whether its clock is behind the root's, so that what it says is as old as the root's last answer: it speaks up often then.
+    fn is_behind(&self, now_ms: i64) -> bool {
+        self.root_ms.saturating_sub(now_ms) > HEARTBEAT_AGAIN_MS
+    }
+
+    /// Of when state is that is gathered now, unix milliseconds: of now, or of when the root answered last by the root's clock. So what
+    /// a lead says whose clock is behind is not taken for old.
+    pub fn as_of_ms(&self, now_ms: i64) -> i64 {
+        now_ms.max(self.root_ms)
     }
 
     /// Returns the push that is due, if one is. `state` is what the datacenter has counted by now, of the
@@ -244,6 +260,7 @@ impl Pusher {
         }
         self.answered = pushed.number;
         self.root_has = pushed.have.clone();
+        self.root_ms = pushed.now_ms;
         self.unanswered_ms = None;
         self.is_in_doubt = self.lease_ms(now_ms) > 0;
     }

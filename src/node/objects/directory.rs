@@ -270,6 +270,7 @@ impl Partition {
             root,
             view,
             is_watched,
+            now_ms: self.host.now_ms(),
         }))
     }
 

@@ -168,6 +168,7 @@ impl Views {
                 number: push.number,
                 have,
                 watch_for_ms,
+                now_ms,
             })
         })
     }

@@ -211,7 +211,12 @@ impl Core {
 
     /// What the datacenter has counted, as far as its shards answer.
     async fn gather(&self, me: &CellAddress, generation: u64) -> Option<View> {
-        let as_of_ms = self.host.now_ms();
+        let now_ms = self.host.now_ms();
+        let as_of_ms = self
+            .pushing
+            .borrow_mut()
+            .of(&self.host, generation)
+            .as_of_ms(now_ms);
         let sum = Sum {
             to: me.clone(),
             question: Question::plain(generation),

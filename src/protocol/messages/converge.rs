@@ -60,6 +60,8 @@ pub struct Viewed {
     pub view: Option<ViewAtRest>,
     /// Whether leads that can be reached have known for a while that somebody watches: one that has not pushed lately is away.
     pub is_watched: bool,
+    /// When that is, unix milliseconds by the root's clock: how long ago leads have pushed is told by it, whatever the reader's says.
+    pub now_ms: i64,
 }
 
 /// Root → lead: for what do you count? `None` where it counts nothing. A root that knows nothing of a counter asks
