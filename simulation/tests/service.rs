@@ -150,6 +150,42 @@ fn a_watcher_sees_what_others_write() {
     assert_eq!(live.closed().map(|(code, _)| code), Some(1_000));
 }
 
+/// Before, a hub whose clock was a minute ahead of the one that alarms ring by sent an update a minute.
+#[test]
+fn a_watcher_is_told_in_time_though_the_clock_of_its_hub_is_not_that_of_alarms() {
+    for ahead_ms in [10_000, -60_000] {
+        let (world, [near, _]) = service(7);
+        let writer = client(&world, near);
+        let write = || world.run(writer.post("/counters/hits/increment", ""));
+        assert_eq!(write().expect("no fault").status, 200);
+        let opened = world.run(client(&world, near).get("/live?id=hits"));
+        let live = opened.expect("no fault").live.expect("a stream");
+        world.set_clocks(tally_simulation::Role::Objects, ahead_ms);
+        world.run_for_ms(2 * ahead_ms.unsigned_abs());
+        for _ in 0..5 {
+            drop(live.take());
+            assert_eq!(write().expect("no fault").status, 200);
+            let written_ms = world.now_ms();
+            let told = world.run(async {
+                loop {
+                    let received = live.next().await.expect("an update");
+                    if received.text.contains("update") {
+                        return received;
+                    }
+                }
+            });
+            let late_ms = told.at_ms - written_ms;
+            assert!(
+                late_ms <= 1_500,
+                "{late_ms} ms, {ahead_ms} ms ahead: {}",
+                told.text
+            );
+        }
+        let looks = world.figures().messages["/look"];
+        assert!(looks < 300, "{looks} looks in two minutes");
+    }
+}
+
 #[test]
 fn events_that_are_queued_are_counted_with_and_without_a_queue_of_the_platform() {
     for has_queue in [false, true] {
@@ -311,7 +347,7 @@ async fn read_for_ms(world: &World, reader: &Client, path: &str, milliseconds: i
 }
 
 #[test]
-fn only_a_view_that_changes_is_fetched_twice_at_once() {
+fn only_a_view_that_changes_is_fetched_again_before_a_fetch_has_ended() {
     let (world, [near, far]) = service(1);
     // A fetch takes as long as it is held below.
     world.set_distance(near, far, 1, 2);
@@ -354,7 +390,8 @@ fn only_a_view_that_changes_is_fetched_twice_at_once() {
     }));
     let reading = read_for_ms(&world, &reader, "/counters/hits", 4_000);
     world.run(join(writing, reading));
-    assert_eq!(fetches.most.get(), 2, "while it changes");
+    let most = fetches.most.get();
+    assert!((2..=4).contains(&most), "{most} at once while it changes");
     world.run(read_for_ms(&world, &reader, "/counters/hits", 3_000));
     fetches.most.set(0);
     world.run(read_for_ms(&world, &reader, "/counters/hits", 3_000));

@@ -6,21 +6,23 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::rc::Rc;
 
 use super::live_streams::{FAILED, Sink, close, id_of, kept_of};
+use super::second_alarm::SecondAlarm;
 use super::store::Store;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Readiness, Reply, Socket};
+use crate::node::shared::call::{call_again, partition_of};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
-use crate::node::shared::{call, call_within};
 use crate::protocol::live::board::{Board, Full, Made, Update, WatcherId};
 use crate::protocol::live::sight::Sight;
 use crate::protocol::live::talk::{self, Kept, Said};
 use crate::protocol::live::{
-    HUB_MS_MAX, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, next_second, second_of,
+    HUB_MS_MAX, LATE_MS, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, part_of,
 };
 use crate::protocol::messages::{Fault, Join, Look, decode};
 use crate::protocol::metrics::Metric;
@@ -37,10 +39,9 @@ const AGAIN_MS: u64 = 50;
 pub(super) struct Hub {
     host: Host,
     object: Object,
-    store: Store,
     board: RefCell<Board>,
     sinks: RefCell<BTreeMap<WatcherId, Sink>>,
-    is_armed: Cell<bool>,
+    alarm: SecondAlarm,
     is_asking: Cell<bool>,
 }
 
@@ -48,12 +49,11 @@ impl Hub {
     pub(super) fn new(object: Object, host: Host) -> Self {
         let most = host.number(LIVE_WATCHERS);
         let hub = Self {
+            alarm: SecondAlarm::new(&host, Store::new(object.clone())),
             host,
-            store: Store::new(object.clone()),
             object,
             board: RefCell::new(Board::new(most.unwrap_or(WATCHERS_MAX))),
             sinks: RefCell::default(),
-            is_armed: Cell::new(false),
             is_asking: Cell::new(false),
         };
         hub.restore();
@@ -122,45 +122,38 @@ impl Hub {
             self.board.borrow_mut().leave(id);
             return refused(500, "no stream can be opened");
         };
-        let second = second_of(self.host.now_ms());
+        let part = part_of(self.host.now_ms());
         if matches!(sink, Sink::Events(_)) {
             // With what is known already, since the stream takes one chunk at a time.
-            let update = self.due(id, second, &mut Made::default());
+            let update = self.due(id, part, &mut Made::default());
             let frame = update.as_ref().map(talk::update_frame);
             sink.send(&[talk::first_frame(), frame.unwrap_or_default()].concat());
             if update.is_some() {
-                self.note_sent(id, second, Metric::LiveUpdateEvents);
+                self.note_sent(id, part, Metric::LiveUpdateEvents);
             }
         }
         self.sinks.borrow_mut().insert(id, sink);
-        self.serve(id, second, &mut Made::default(), None);
+        self.serve(id, part, &mut Made::default(), None);
         self.ask_unheard();
         Reply::Stream(stream)
     }
 
-    fn due(&self, id: WatcherId, second: i64, made: &mut Made) -> Option<Update> {
+    fn due(&self, id: WatcherId, part: i64, made: &mut Made) -> Option<Update> {
         let now_ms = self.host.now_ms();
-        self.board.borrow_mut().due(id, now_ms, second, made)
+        self.board.borrow_mut().due(id, now_ms, part, made)
     }
 
-    fn note_sent(&self, id: WatcherId, second: i64, metric: Metric) {
+    fn note_sent(&self, id: WatcherId, part: i64, metric: Metric) {
         metrics::count(&self.host, metric);
-        self.board.borrow_mut().sent(id, self.host.now_ms(), second);
+        self.board.borrow_mut().sent(id, self.host.now_ms(), part);
     }
 
     /// Sets the alarm for the next second, where it is not set.
     async fn arm(&self) -> Result<(), Fault> {
-        if self.is_armed.get() {
+        if self.alarm.is_set() {
             return Ok(());
         }
-        self.arm_at(next_second(self.host.now_ms())).await
-    }
-
-    async fn arm_at(&self, at_ms: i64) -> Result<(), Fault> {
-        self.is_armed.set(true);
-        let set = self.store.set_alarm(at_ms).await;
-        self.is_armed.set(set.is_ok());
-        set
+        self.alarm.set_after(self.host.now_ms()).await
     }
 
     /// A second begins: looks at all that is watched, and tells who watches.
@@ -171,7 +164,7 @@ impl Hub {
     /// # Errors
     /// `Unavailable` where no alarm can be set: the platform rings this one again.
     pub(super) async fn on_alarm(&self) -> Result<(), Fault> {
-        self.is_armed.set(true);
+        self.alarm.keep_time().await;
         let begun_ms = self.host.now_ms();
         let (watchers, watched) = {
             let board = self.board.borrow();
@@ -180,14 +173,22 @@ impl Hub {
         if watchers > 0 {
             let watchers = u64::try_from(watchers).unwrap_or(0);
             metrics::add(&self.host, Metric::LiveWatcherSecond, watchers);
-            self.look(watched, SIGHT_MS_MAX).await;
-            self.flush(second_of(begun_ms), true);
+            let mut looking = pin!(self.look(watched, SIGHT_MS_MAX));
+            let mut part = part_of(begun_ms);
+            let told = self.host.within_ms(LATE_MS, looking.as_mut()).await;
+            if told.is_none() {
+                // Those who lack what has come do not wait for the rest.
+                self.flush(part, false);
+                part += 1;
+                looking.await;
+            }
+            self.flush(part, true);
         }
         if self.board.borrow().watchers() == 0 {
-            self.is_armed.set(false);
+            self.alarm.end();
             return Ok(());
         }
-        self.arm_at(next_second(begun_ms)).await
+        self.alarm.set_after(begun_ms).await
     }
 
     /// Looks at counters that have come new, one time after the other.
@@ -201,7 +202,7 @@ impl Hub {
             loop {
                 let unheard = hub.board.borrow().unheard();
                 hub.look(unheard, SECOND_MS).await;
-                hub.flush(second_of(hub.host.now_ms()), false);
+                hub.flush(part_of(hub.host.now_ms()), false);
                 if hub.board.borrow().unheard().is_empty() {
                     break;
                 }
@@ -214,7 +215,7 @@ impl Hub {
     async fn look(&self, counters: Vec<CounterId>, age_ms_max: i64) {
         let mut partitions: BTreeMap<u32, Vec<CounterId>> = BTreeMap::new();
         for counter in counters {
-            let partition = call::partition_of(&self.host, &counter);
+            let partition = partition_of(&self.host, &counter);
             partitions.entry(partition).or_default().push(counter);
         }
         let mut looks = Vec::new();
@@ -228,7 +229,7 @@ impl Hub {
             }
         }
         let ask = |look: Look| async move {
-            let asked: Result<Vec<Sight>, Fault> = call_within(&self.host, &look, HUB_MS_MAX).await;
+            let asked: Result<Vec<Sight>, Fault> = call_again(&self.host, &look, HUB_MS_MAX).await;
             let now_ms = self.host.now_ms();
             let mut board = self.board.borrow_mut();
             match asked {
@@ -249,17 +250,17 @@ impl Hub {
 
     /// Sends each watcher what it lacks; each second also a ping to those who have long been sent nothing. Lets those go
     /// who are gone.
-    fn flush(&self, second: i64, pings: bool) {
+    fn flush(&self, part: i64, pings: bool) {
         let ping_ms = pings.then(|| self.host.now_ms());
         let mut made = Made::default();
         let watchers = self.board.borrow().all();
         for id in watchers {
-            self.serve(id, second, &mut made, ping_ms);
+            self.serve(id, part, &mut made, ping_ms);
         }
     }
 
     /// Sends one watcher what it is due, and a ping, by the time that is given, where that is; lets it go where it is gone.
-    fn serve(&self, id: WatcherId, second: i64, made: &mut Made, ping_ms: Option<i64>) {
+    fn serve(&self, id: WatcherId, part: i64, made: &mut Made, ping_ms: Option<i64>) {
         let mut sinks = self.sinks.borrow_mut();
         let Some(sink) = sinks.get_mut(&id) else {
             return;
@@ -267,7 +268,7 @@ impl Hub {
         let is_there = match sink.readiness() {
             Readiness::Slow => true,
             Readiness::Gone => false,
-            Readiness::Ready => self.send(id, sink, second, made, ping_ms),
+            Readiness::Ready => self.send(id, sink, part, made, ping_ms),
         };
         if !is_there {
             sink.close();
@@ -280,11 +281,11 @@ impl Hub {
         &self,
         id: WatcherId,
         sink: &mut Sink,
-        second: i64,
+        part: i64,
         made: &mut Made,
         ping_ms: Option<i64>,
     ) -> bool {
-        if let Some(update) = self.due(id, second, made) {
+        if let Some(update) = self.due(id, part, made) {
             let (metric, is_there) = match sink {
                 Sink::Events(_) => (
                     Metric::LiveUpdateEvents,
@@ -292,7 +293,7 @@ impl Hub {
                 ),
                 Sink::Socket(..) => (Metric::LiveUpdateSocket, sink.send(&update.text)),
             };
-            self.note_sent(id, second, metric);
+            self.note_sent(id, part, metric);
             return is_there;
         }
         let ping_ms = ping_ms.filter(|now_ms| self.board.borrow_mut().pings(id, *now_ms));
@@ -308,7 +309,7 @@ impl Hub {
     pub(super) fn on_message(self: &Rc<Self>, socket: &dyn Socket, text: Option<String>) {
         let Some(id) = id_of(socket) else { return };
         // Should the platform have given the alarm up, whoever is still there sets it again.
-        if !self.is_armed.get() {
+        if !self.alarm.is_set() {
             let hub = self.clone();
             self.object.wait_until(async move {
                 let _ = hub.arm().await;
@@ -334,8 +335,8 @@ impl Hub {
         };
         match done {
             Ok(()) => {
-                let second = second_of(self.host.now_ms());
-                self.serve(id, second, &mut Made::default(), None);
+                let part = part_of(self.host.now_ms());
+                self.serve(id, part, &mut Made::default(), None);
                 self.ask_unheard();
             }
             Err(problem) => {

@@ -30,7 +30,7 @@
 //! | [`leases`] | how a limiter admits what the world shares |
 //! | [`policies`] | the deployment's policies, at one partition of the directory |
 //! | [`watcher`] | those who show counters to watchers: a hub or a lookout |
-//! | [`hub`], [`live_streams`] | holds the streams of watchers, and how each is reached |
+//! | [`hub`], [`live_streams`], [`second_alarm`] | holds the streams of watchers, how each is reached, and when all are |
 //! | [`live_reader`] | reads what is watched, once for all |
 //! | [`readable`] | refusing what comes while storage cannot be read |
 //! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
@@ -87,6 +87,7 @@ mod ringing;
 mod root_store;
 mod roots;
 mod rows_ahead;
+mod second_alarm;
 mod secrets;
 mod sender_sessions;
 mod store;

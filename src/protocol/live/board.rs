@@ -37,8 +37,8 @@ struct Watcher {
     as_strings: bool,
     /// What changed by this turn it has.
     sent_turn: u64,
-    /// The second in which it was last sent an update, see [`second_of`](super::second_of).
-    sent_second: Option<i64>,
+    /// The part of a second in which it was last sent an update, see [`part_of`](super::part_of).
+    sent_part: Option<i64>,
     /// When it was last sent anything.
     heard_ms: i64,
     /// What it has from an earlier stream.
@@ -151,7 +151,7 @@ impl Board {
             ids,
             as_strings,
             sent_turn: 0,
-            sent_second: None,
+            sent_part: None,
             heard_ms: now_ms,
             resumes,
             visitor: None,
@@ -288,19 +288,19 @@ impl Board {
         self.learn(id, Sight::default(), now_ms);
     }
 
-    /// What a watcher is to be sent now, in the course of a second: nothing where nothing has changed, where it was sent an update in
-    /// that second, and while something of a new one's is unheard.
+    /// What a watcher is to be sent now, in a part of a second: nothing where nothing has changed, where it was sent an update in
+    /// that part, and while something of a new one's is unheard.
     ///
-    /// It goes by the second and not by the time since the last: else a second that was slow would cost the next its update.
+    /// It goes by the part and not by the time since the last: else a second that was slow would cost the next its update.
     pub fn due(
         &mut self,
         id: WatcherId,
         now_ms: i64,
-        second: i64,
+        part: i64,
         made: &mut Made,
     ) -> Option<Update> {
         let watcher = self.watchers.get(&id)?;
-        if watcher.sent_second == Some(second) {
+        if watcher.sent_part == Some(part) {
             return None;
         }
         let (ids, strings, turn) = (&watcher.ids, watcher.as_strings, watcher.sent_turn);
@@ -319,11 +319,11 @@ impl Board {
         Some(update)
     }
 
-    /// Notes that a watcher was sent its update, at a time and in the course of a second.
-    pub fn sent(&mut self, id: WatcherId, now_ms: i64, second: i64) {
+    /// Notes that a watcher was sent its update, at a time and in a part of a second.
+    pub fn sent(&mut self, id: WatcherId, now_ms: i64, part: i64) {
         self.note_taken(id);
         if let Some(watcher) = self.watchers.get_mut(&id) {
-            watcher.sent_second = Some(second);
+            watcher.sent_part = Some(part);
             watcher.heard_ms = now_ms;
         }
     }

@@ -39,10 +39,14 @@ pub const SIGHT_MS_MAX: i64 = 500;
 
 /// How long a lookout waits for its reads before it gives what it saw before. A counter whose read takes longer comes with the next
 /// update.
-pub const LOOK_MS_MAX: u64 = 400;
+pub const LOOK_MS_MAX: u64 = 600;
 
-/// How long a lookout may take to answer a hub, milliseconds.
-pub const HUB_MS_MAX: u64 = 700;
+/// How long a lookout may take to answer a hub, milliseconds: below a second, with what the hub does besides.
+pub const HUB_MS_MAX: u64 = 900;
+
+/// How long a hub waits for all lookouts before it sends what some have told, milliseconds: the way there and back, and that of a read. What
+/// the others tell later is sent by itself, so a stream is sent two updates in a second at most, and one where nobody is late.
+pub const LATE_MS: u64 = 450;
 
 /// A lookout that has not answered for so long is lost, milliseconds: two questions in a row were not answered.
 pub const LOST_MS: i64 = 2_500;
@@ -95,6 +99,11 @@ pub const ATTACHMENT_BYTES_MAX: usize = 16_384 - 16;
 /// The second that a moment counts for, unix seconds: a timer that rings a little early was set for the second that is about to begin.
 pub fn second_of(now_ms: i64) -> i64 {
     now_ms.saturating_add(JITTER_MS).div_euclid(SECOND_MS)
+}
+
+/// The first of the two parts of a second that a moment counts for: a stream is sent one update in each at most.
+pub fn part_of(now_ms: i64) -> i64 {
+    second_of(now_ms).saturating_mul(2)
 }
 
 /// When the second after that begins, unix milliseconds.
