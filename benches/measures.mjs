@@ -31,6 +31,14 @@ const increment = {
   ...{ unit: "requests", connections: 64, counters: [HOT], adds: 1 },
   ...{ method: "POST", path: `/counters/${HOT}/increment`, expect: '"status":"ok"' },
 };
+// The same with a body, and with one that says four dimensions.
+const described = (name, body) => ({
+  ...{ unit: "requests", connections: 64, counters: [name], adds: 1, body: JSON.stringify(body), content_type: "application/json" },
+  ...{ method: "POST", path: `/counters/${name}/increment`, expect: '"status":"ok"' },
+});
+const BARE = { delta: 1 };
+const FOUR = { delta: 1, by: { referrer: "news.ycombinator.com", country: "DE", device: "phone", browser: "Firefox" } };
+const TOP_COUNTERS = 1_000;
 const redis = { ...increment, method: "GET", path: `/INCR/${HOT}`, expect: '"INCR":%d+' };
 // A good answer names the value.
 const READ_HELD = 12_345;
@@ -152,6 +160,39 @@ const ALL_GROUPS = [
     },
     lines: [
       { name: "lone increment on an idle service ÷ JavaScript Durable Object, median latency", of: "lone increment", figure: "p50_us", to: "lone increment, JavaScript", target: { most: 1.3 } },
+    ],
+  },
+  {
+    name: "breakdowns",
+    round_seconds: 3,
+    warms_each_run: true,
+    loads: {
+      "increment with a body": { server: "tally", ...described("bench-bare", BARE) },
+      "increment with four dimensions": { server: "tally", ...described("bench-four", FOUR) },
+      "lone increment with a body": { server: "tally", ...described("bench-bare-lone", BARE), connections: 1 },
+      "lone increment with four dimensions": { server: "tally", ...described("bench-four-lone", FOUR), connections: 1 },
+      "cached read, beside a top": { server: "tally", ...read },
+      "top of 1,000 counters": {
+        ...{ server: "tally", unit: "requests", connections: 64, counters: [], adds: 0, prepare: { named: "bench-top-", count: TOP_COUNTERS } },
+        ...{ method: "GET", path: "/top?prefix=bench-top-&by=count&limit=10", expect: `"counters":${TOP_COUNTERS},` },
+      },
+    },
+    lines: [
+      { name: "increments/s with four dimensions ÷ without", of: "increment with four dimensions", figure: "rate_s", to: "increment with a body", target: { least: 0.667 } },
+      { name: "lone increment with four dimensions ÷ without, median latency", of: "lone increment with four dimensions", figure: "p50_us", to: "lone increment with a body", target: { most: 1.5 } },
+      { name: "tops of 1,000 counters/s ÷ cached reads/s", of: "top of 1,000 counters", figure: "rate_s", to: "cached read, beside a top", target: { least: 0.667 } },
+    ],
+  },
+  {
+    name: "breakdowns, counted",
+    round_seconds: 3,
+    loads: {
+      "increment with a body, counted": { server: "counted", ...described("bench-bare", BARE) },
+      "increment with four dimensions, counted": { server: "counted", ...described("bench-four", FOUR) },
+    },
+    lines: [
+      // A flush writes one row: two more are three times as many.
+      { name: "rows written for increments with four dimensions ÷ without", of: "increment with four dimensions, counted", figure: "rows_per_1000", to: "increment with a body, counted", target: { most: 3 } },
     ],
   },
   {

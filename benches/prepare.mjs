@@ -44,9 +44,26 @@ async function spread(url, id, shards) {
   return BATCHES * ELEMENTS;
 }
 
+// Counters of which the directory has been told all: it is told of a counter that nobody writes any more within 8 s.
+const TOLD_MS_MAX = 120_000;
+const LOOK_EVERY_MS = 500;
+
+async function name(url, prefix, count) {
+  const lines = Array.from({ length: count }, (_, index) => `{"key":"${prefix}${index}","increment":${index + 1}}\n`);
+  await send("POST", `${url}/events`, lines.join(""), "application/x-ndjson");
+  const sum = (count * (count + 1)) / 2;
+  for (const begun = Date.now(); Date.now() - begun < TOLD_MS_MAX; ) {
+    const top = await (await fetch(`${url}/top?prefix=${prefix}&by=count&limit=1`)).json();
+    if (top.counters === count && top.total === sum) return;
+    await new Promise((done) => setTimeout(done, LOOK_EVERY_MS));
+  }
+  throw new BenchError(`the directory was not told of ${count} counters ${prefix}… within ${TOLD_MS_MAX} ms`);
+}
+
 /**
  * Resolves to what each counter of a load holds then. prepare: undefined (0), {add} (so much, in one
- * increment), {shards} (4,000, with a cell in each of so many shards), or {policy, spent} (0; the policy
+ * increment), {shards} (4,000, with a cell in each of so many shards), {named, count} (0; so many counters whose names
+ * begin so, of which the directory has been told), or {policy, spent} (0; the policy
  * of that name is made, and its quota for the key `spent` used up).
  * Errors: BenchError where the server refuses, or a shard stays without a cell.
  */
@@ -58,6 +75,10 @@ export async function prepare(url, { counters, prepare: wanted }) {
     if (wanted.spent !== undefined) {
       await send("POST", `${url}/limits/${name}/${wanted.spent}`, JSON.stringify({ cost: policy.limit }), "application/json");
     }
+    return 0;
+  }
+  if (wanted.named !== undefined) {
+    await name(url, wanted.named, wanted.count);
     return 0;
   }
   let held = 0;

@@ -1,5 +1,7 @@
 // Breakdowns: what was counted of each value of a dimension, over datacenters and shards, once with its write.
+import { readFileSync } from "node:fs";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { openPage } from "./page.mjs";
 import { each, openWorld, randomFrom } from "./world.mjs";
 
 const COLOS = ["FRA", "IAD", "SYD"];
@@ -178,4 +180,75 @@ test("a datacenter that does not answer is named, and what it counted is missing
   const seen = await look("a", "page");
   expect(seen).toMatchObject({ total: 2, rows: [{ value: "/", count: 2 }], none: 0, exact: false });
   expect(seen.datacenters.map(({ id, count, reachable }) => [id, count, reachable])).toEqual([["FRA", 1, true], ["IAD", 1, true], ["SYD", 0, false]]);
+});
+
+test("a log of a site is one counter with its pages, referrers and browsers, and a page of it another with its own", async () => {
+  world = await openWorld();
+  const log = readFileSync(new URL("../fixtures/access.log", import.meta.url));
+  const lines = log.toString().trimEnd().split("\n");
+  const asked = "/ingest?format=clf&key=site&site=semicomplete.com&by=page,referrer,browser,status";
+  expect(await world.well("POST", asked, { body: log })).toMatchObject({ accepted: lines.length, rejected: 0 });
+  // By another way: what the lines say, taken apart here.
+  const truth = { page: {}, status: {}, referrer: {} };
+  const count = (name, value) => (truth[name][value] = (truth[name][value] ?? 0) + 1);
+  for (const line of lines) {
+    const [, target, status, referrer] = line.match(/"[A-Z]+ (\S+) HTTP[^"]*" (\d{3}) \S+ "([^"]*)"/);
+    count("page", target.split("?")[0]);
+    count("status", status);
+    const host = URL.canParse(referrer) ? new URL(referrer).hostname.replace(/^www\./, "") : "";
+    if (host && host !== "semicomplete.com") count("referrer", host);
+  }
+  for (const [name, values] of Object.entries(truth)) {
+    const seen = await look("semicomplete.com", name, "&limit=1000");
+    expectSums(seen);
+    expect(seen.total).toBe(lines.length);
+    expect(counts(seen), name).toEqual(values);
+  }
+  const browsers = await look("semicomplete.com", "browser");
+  expect(browsers.rows.map(({ value }) => value)).toEqual(expect.arrayContaining(["Chrome", "Firefox", "Bot"]));
+  expect(await world.well("POST", "/ingest?format=clf&by=referrer", { body: log })).toMatchObject({ accepted: lines.length });
+  const page = await look("/", "referrer");
+  expect(page.total).toBe(truth.page["/"]);
+  expectSums(page);
+  for (const query of ["key=site", "by=agent", "by=page,page", "by=country", "by="]) {
+    await world.refused(400, "invalid-query", "POST", `/ingest?format=clf&${query}`, { body: log });
+  }
+  // The same body under a key, asked otherwise, is another.
+  const keyed = (query) => world.call("POST", `/ingest?format=clf${query}`, { body: lines[0], headers: { "idempotency-key": "k" } });
+  expect((await keyed("&by=page")).json).toMatchObject({ accepted: 1 });
+  expect((await keyed("&by=status")).json).toMatchObject({ rejected: 1, errors: [{ code: "idempotency-key-reused" }] });
+});
+
+test("the script for pages says what data-by names, and where a visitor came from once", async () => {
+  world = await openWorld();
+  const source = (await world.call("GET", "/tally.js")).text;
+  const [asked, sends] = [[], []];
+  const open = (attributes, referrer, search = "") =>
+    openPage(`<script src="https://tally.test/tally.js" ${attributes}></script>`, {
+      url: `https://site.test/blog/${search}`,
+      source,
+      referrer,
+      fetch: async (url, { body }) => {
+        asked.push({ path: decodeURIComponent(url.pathname), body });
+        const sent = world.call("POST", url.pathname, { body, headers: { "user-agent": FIREFOX }, country: "SE" });
+        sends.push(sent);
+        const { status } = await sent;
+        return { ok: status === 200, status };
+      },
+    });
+  const by = 'data-by="page referrer country device browser utm_source"';
+  open(`data-id="site" ${by}`, "https://www.news.test/item?id=secret", "?utm_source=mail");
+  open(`data-id="site" ${by}`, "https://site.test/other");
+  open("", "https://www.news.test/");
+  await Promise.all(sends);
+  expect(asked.map(({ path }) => path)).toEqual(["/counters/site/increment", "/counters/site/increment", "/counters//blog//increment"]);
+  expect(asked[2].body).toBe("");
+  expect(JSON.stringify(asked)).not.toContain("secret");
+  const rows = async (name) => counts(await look("site", name));
+  expect(await rows("page")).toEqual({ "/blog/": 2 });
+  expect(await rows("referrer")).toEqual({ "news.test": 1 });
+  expect(await rows("country")).toEqual({ SE: 2 });
+  expect(await rows("device")).toEqual({ desktop: 2 });
+  expect(await rows("browser")).toEqual({ Firefox: 2 });
+  expect(await rows("utm_source")).toEqual({ mail: 1 });
 });

@@ -6,7 +6,7 @@ import { createContext, runInContext } from "node:vm";
  * (`EventSource`) is refused at once, so numbers come by `fetch` too. Returns `{ warnings, texts }`: what is in the console, and
  * what the elements marked data-tally show, by what they are marked with.
  */
-export function openPage(html, { url, source, fetch }) {
+export function openPage(html, { url, source, fetch, referrer = "" }) {
   const tags = [...html.matchAll(/<(\w+)([^>]*\sdata-tally[^>]*|[^>]*tally\.js[^>]*)>/g)];
   const dataset = (attributes) =>
     Object.fromEntries([...attributes.matchAll(/data-([\w-]+)="([^"]*)"/g)].map(([, name, value]) => [name.replace(/-(\w)/g, (_, letter) => letter.toUpperCase()), value]));
@@ -17,6 +17,7 @@ export function openPage(html, { url, source, fetch }) {
   const location = new URL(url);
   const window = {
     URL,
+    URLSearchParams,
     Set,
     Map,
     BigInt,
@@ -40,6 +41,7 @@ export function openPage(html, { url, source, fetch }) {
     },
     document: {
       currentScript,
+      referrer,
       readyState: "complete",
       documentElement: { lang: "en" },
       querySelectorAll: () => elements,

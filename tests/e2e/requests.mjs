@@ -64,7 +64,7 @@ export class Requests {
     }
     if (type === "object") return this.object(schema);
     if (schema["x-decimal"]) return String(this.whole(schema.minimum, schema.maximum));
-    const shaped = ["FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring", String(this.whole(0, 99))];
+    const shaped = ["FRA", "login", "1a2b3c", "#fff", "green", '"a key"', "order-1", "country,device", "campaign:spring", "referrer,browser", String(this.whole(0, 99))];
     return schema.pattern && this.often(0.7) ? oneOf(this.random, shaped) : this.text(schema.minLength ?? 0, schema.maxLength ?? 40);
   }
 
@@ -132,6 +132,9 @@ export class Requests {
       given.to = BigInt(now - between(this.random, 0, YEAR_SECONDS));
       given.from = given.to - BigInt(between(this.random, 0, 9_999));
     }
+    // What a log is of: the description says so in words, too.
+    if (given.key === "site") given.site = "example.com";
+    if (given.format === "ndjson") for (const name of ["key", "site", "by"]) delete given[name];
     if (Array.isArray(given.id) && given.op === "intersection") given.id = ["one", "two"];
     return given;
   }

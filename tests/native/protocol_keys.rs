@@ -197,9 +197,10 @@ fn a_body_that_asks_for_anything_else_has_another_hash() {
         ("ndjson", Some("ip")),
         ("logpush", None),
     ];
+    let ingests =
+        queries.map(|(format, unique)| Ingest::from_query(Some(format), None, unique).unwrap());
     let mut asked = vec![vec!["events"]];
-    for (format, unique) in queries {
-        let ingest = Ingest::from_query(Some(format), None, unique).unwrap();
+    for ingest in &ingests {
         asked.push([&["ingest"][..], &ingest.asked()].concat());
     }
     for asked in asked {

@@ -16,7 +16,7 @@
 //!    value was put to the last of them.
 //! 9. With a floor, no exact value is below it. A write with a condition is done only where nothing has changed since.
 //! 10. An event that was answered 202 is counted once, or a dead letter of a counter that was deleted.
-//! 11. At rest every view of every edge is the same exact value. Lists, sums, histories, unique elements and samples agree with it.
+//! 11. At rest every view of every edge is the same exact value. Lists, sums, histories, unique elements, samples and breakdowns agree with it.
 //! 12. What a window or a history counts, each write counts once in it; where it is exact all acknowledged ones do. Sets leave it.
 //! 13. A sum of all counters is one of what each may hold. A list has what was acknowledged before it, and nothing that was never sent.
 //! 14. Each update that a watcher hears is a view; a stream that is open at rest has told the last value.

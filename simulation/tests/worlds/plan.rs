@@ -144,6 +144,8 @@ pub struct Plan {
     /// Whether writes bring unique elements, and samples.
     pub has_elements: bool,
     pub has_samples: bool,
+    /// Whether increments say dimensions.
+    pub has_dimensions: bool,
     /// Whether settings have times to live, and floors.
     pub has_expiry: bool,
     pub has_floors: bool,
@@ -215,6 +217,9 @@ impl Plan {
             plan.weights.push((rate(&chance, 1, most), deed));
         }
         plan.limits = chance.once_in(3).then(|| limits::Plan::draw(&chance));
+        // Drawn apart, so that worlds without are what they were.
+        plan.has_dimensions =
+            Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(29)).once_in(3);
         if chance.once_in(2) && !plan.is_redis {
             plan.dwell_on(one_of(&chance, &TOPICS), &chance);
         }
@@ -344,6 +349,7 @@ impl Plan {
             settings,
             has_elements: is_redis || chance.once_in(2),
             has_samples: chance.once_in(3),
+            has_dimensions: false,
             has_expiry: !is_redis && chance.once_in(3),
             has_floors: chance.once_in(2),
             is_redis,

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::digits;
-use super::oracle::Write;
+use super::oracle::{Way, Write};
 use super::plan::Deed;
 use super::service::{Service, id, whole};
+use super::writes::said;
 use tally_simulation::{ClientRequest, Faults};
 
 /// Longer than anything is under way once nothing goes wrong any more, milliseconds: what was held back for 90 s, and alarms after it.
@@ -19,6 +20,36 @@ const HISTORY_SECONDS: i64 = 20_000;
 
 /// How often a read at rest may be repeated until it is exact: whoever has been away is heard of by its next push.
 const READS_MAX: usize = 20;
+
+/// Each value has the increments that said it, and those of its sums together are what was counted.
+fn check_breakdown(
+    told: &serde_json::Value,
+    says: &[Option<usize>],
+    least: &BTreeSet<usize>,
+    most: &BTreeSet<usize>,
+) {
+    let rows = told["rows"].as_array().expect("rows").iter();
+    let mut parts: Vec<(Option<usize>, i128)> = rows
+        .map(|row| {
+            assert_eq!(row.get("error"), None, "{told}");
+            let value = row["value"].as_str().and_then(|value| value.parse().ok());
+            (value, whole(&row["count"]).expect("a number"))
+        })
+        .collect();
+    assert_eq!(whole(&told["other"]["count"]), Some(0), "{told}");
+    parts.push((None, whole(&told["none"]).expect("a number")));
+    let sum: i128 = parts.iter().map(|(_, count)| count).sum();
+    assert_eq!(whole(&told["total"]), Some(sum), "{told}");
+    let mut all = BTreeSet::new();
+    let signs = vec![true; says.len()];
+    for (value, count) in parts {
+        let held = digits::decode(count, &signs).unwrap_or_else(|error| panic!("{error}: {told}"));
+        let is_of_it = |slot: &usize| says[*slot] == value;
+        assert!(held.slots.iter().all(is_of_it), "{value:?}: {told}");
+        all.extend(held.slots);
+    }
+    assert!(all.is_superset(least) && all.is_subset(most), "{told}");
+}
 
 impl Service {
     /// Lets nothing go wrong any more.
@@ -99,6 +130,10 @@ impl Service {
         };
         let (least, most) = (added(&least), added(&most));
         let signs: Vec<bool> = known.writes.iter().map(|_| true).collect();
+        // An event of a queue says nothing.
+        let is_direct = |write: &&Write| write.adds && write.way == Way::Direct;
+        let says = |write: &Write| Some(write).filter(is_direct).and_then(|_| said(write.slot));
+        let says: Vec<Option<usize>> = known.writes.iter().map(says).collect();
         drop(known);
 
         let path = format!("/counters/{}", id(counter));
@@ -137,6 +172,13 @@ impl Service {
             "history has {:?}",
             counted.difference(&most)
         );
+        if self.plan.has_dimensions {
+            for window in ["", "&window=86400", "&window=7d"] {
+                let path = format!("{path}/breakdown?by=third&numbers=string{window}");
+                let told = self.tell(&format!("{path}&consistency=strong")).await;
+                check_breakdown(&told, &says, &least, &most);
+            }
+        }
         let told = self
             .tell(&format!(
                 "/api/counter?key={}&consistency=strong&numbers=string",

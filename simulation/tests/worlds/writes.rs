@@ -15,6 +15,11 @@ const ELEMENTS: u64 = 20;
 /// The longest pause between two tries, milliseconds.
 pub const TRY_AGAIN_MS: u64 = 3_000;
 
+/// What the increment of a slot says of itself in worlds with dimensions: nothing, or one of three values.
+pub fn said(slot: usize) -> Option<usize> {
+    (slot % 4 != 3).then_some(slot % 3)
+}
+
 /// The request of a write, without its body.
 pub fn request(counter: usize, adds: bool) -> ClientRequest {
     let call = if adds { "increment" } else { "decrement" };
@@ -28,12 +33,20 @@ pub fn delta(slot: usize, extras: &str) -> String {
 }
 
 impl Service {
-    /// Draws what a write brings besides: a unique element, and a sample.
+    /// What an increment says of itself, as a field of its body.
+    pub fn said(&self, slot: usize) -> String {
+        let value = said(slot).filter(|_| self.plan.has_dimensions);
+        value.map_or_else(String::new, |value| {
+            format!(r#","by":{{"third":"{value}"}}"#)
+        })
+    }
+
+    /// Draws what an increment brings besides: a unique element, a sample, and what it says of itself.
     pub fn extras(&self, counter: usize, slot: usize) -> String {
         let chance = self.world.chance();
         let mut known = self.counters[counter].borrow_mut();
         let write = &mut known.writes[slot];
-        let mut extras = String::new();
+        let mut extras = self.said(slot);
         if self.plan.has_elements && chance.once_in(2) {
             let element = format!("visitor-{}", chance.below(ELEMENTS));
             extras.push_str(&format!(r#","unique":"{element}""#));

@@ -77,7 +77,7 @@ impl Records {
     }
 
     /// What a body asks for besides what it holds: its call, and the query.
-    fn asked(&self) -> Vec<&'static [u8]> {
+    fn asked(&self) -> Vec<&[u8]> {
         match self {
             Self::Events => vec![b"events"],
             Self::Logs(ingest) => {
@@ -119,8 +119,9 @@ pub async fn events(context: &RequestContext, caller: &Caller) -> Result<Answer,
 /// # Errors
 /// As [`events`].
 pub async fn ingest(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
-    let query = Query::parse(context.query(), &["format", "key", "unique"])?;
+    let query = Query::parse(context.query(), &["format", "key", "unique", "by", "site"])?;
     let ingest = Ingest::from_query(query.get("format"), query.get("key"), query.get("unique"))?;
+    let ingest = ingest.saying(query.get("by"), query.get("site"))?;
     bulk(context, caller, Records::Logs(ingest)).await
 }
 

@@ -5,7 +5,7 @@
 (() => {
   const script = document.currentScript;
   if (!script) return;
-  const { id, prefix = "", unique, respect = "", routes, count, origin = new URL(script.src).origin } = script.dataset;
+  const { id, prefix = "", unique, by = "", respect = "", routes, count, origin = new URL(script.src).origin } = script.dataset;
   const pageId = () => id || prefix + location.pathname;
   const counter = (name) => `${origin}/counters/${encodeURIComponent(name)}`;
 
@@ -22,11 +22,28 @@
   );
   let path;
 
+  // What a view says of itself, by the names in data-by. Where it came from is said once, and not of this site; no address, no query.
+  function said() {
+    const host = (url) => url.hostname.replace(/^www\./, "");
+    const from = path === undefined && document.referrer ? host(new URL(document.referrer)) : "";
+    const known = {
+      page: location.pathname,
+      referrer: from === host(location) ? "" : from,
+      utm_source: path === undefined && new URLSearchParams(location.search).get("utm_source"),
+      country: "auto",
+      browser: "auto",
+      // A tablet of Apple calls itself a Mac.
+      device: navigator.maxTouchPoints > 1 && /Mac/.test(navigator.platform) ? "tablet" : "auto",
+    };
+    const named = by.split(/\s+/).map((name) => [name, [...(known[name] || "").replace(/\p{Cc}/gu, " ")].slice(0, name === "page" ? 256 : 64).join("")]);
+    return Object.fromEntries(named.filter(([, value]) => value));
+  }
+
   function view() {
     if (!counts || path === location.pathname) return;
-    path = location.pathname;
     const url = `${counter(pageId())}/increment`;
-    const body = unique ? JSON.stringify({ unique }) : "";
+    const body = unique || by ? JSON.stringify({ unique, by: by ? said() : undefined }) : "";
+    path = location.pathname;
     // A text as body asks for no preflight. A beacon would not tell whether it was refused.
     ask(url, { method: "POST", body, keepalive: true });
   }

@@ -11,6 +11,7 @@ use super::super::problem::{Code, Problem};
 use super::Record;
 use super::civil::{CLF_TIME_BYTES, parse_clf_time};
 use super::ingest::UniqueField;
+use super::said::Hit;
 use crate::core::counter::dimensions::Dimensions;
 
 /// What is counted of a log line.
@@ -22,6 +23,10 @@ pub struct LogLine<'a> {
     pub address: &'a [u8],
     /// When the request came.
     pub unix_seconds: i64,
+    /// The request, between its quotes.
+    request: &'a [u8],
+    /// What follows its closing quote.
+    after: &'a [u8],
 }
 
 impl<'a> LogLine<'a> {
@@ -48,7 +53,26 @@ impl<'a> LogLine<'a> {
             path,
             address,
             unix_seconds,
+            request,
+            after: quoted.get(request.len() + 1..).unwrap_or_default(),
         })
+    }
+
+    /// Returns what the line says of its request. Of Common Log Format that is no referrer and no user agent.
+    pub fn hit(&self) -> Hit<'a> {
+        let text = |bytes: &'a [u8]| std::str::from_utf8(bytes).unwrap_or_default();
+        let mut words = self.request.trim_ascii().split(|byte| *byte == b' ');
+        let (status, rest) = status_of(self.after);
+        let (referrer, rest) = quoted_text(rest);
+        let (user_agent, _) = quoted_text(rest);
+        Hit {
+            target: text(target_of(self.request).unwrap_or_default()),
+            method: text(words.next().unwrap_or_default()),
+            status: text(status),
+            referrer: text(referrer),
+            user_agent: text(user_agent),
+            country: "",
+        }
     }
 
     /// Returns the line as a record that counts its path once.
@@ -64,6 +88,29 @@ impl<'a> LogLine<'a> {
             sample: None,
             dimensions: Dimensions::default(),
         }
+    }
+}
+
+/// Returns the status, the word after the request, and what follows it; nothing where that is no number.
+fn status_of(after: &[u8]) -> (&[u8], &[u8]) {
+    let after = after.trim_ascii_start();
+    let end = after.iter().position(|byte| *byte == b' ');
+    let (status, rest) = after.split_at(end.unwrap_or(after.len()));
+    match status.len() == 3 && status.iter().all(u8::is_ascii_digit) {
+        true => (status, rest),
+        false => (&[], rest),
+    }
+}
+
+/// Returns what the next quotes hold, and what follows them.
+fn quoted_text(text: &[u8]) -> (&[u8], &[u8]) {
+    let open = text.iter().position(|byte| *byte == b'"');
+    let rest = open
+        .and_then(|open| text.get(open + 1..))
+        .unwrap_or_default();
+    match until_quote(rest) {
+        Some(held) => (held, rest.get(held.len() + 1..).unwrap_or_default()),
+        None => (&[], &[]),
     }
 }
 

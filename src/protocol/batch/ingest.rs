@@ -1,11 +1,16 @@
 //! The queries of `/ingest`: which format the lines have, and which of their fields count. Only known
 //! values are taken; others are refused with the list of the known ones.
 
+use std::borrow::Cow;
+
 use super::super::problem::{Code, Problem};
 use super::Record;
 use super::clf::LogLine;
 use super::logpush::{LogpushLine, parse_ndjson};
+use super::said::{Hit, LogField};
 use super::split::Splitter;
+use crate::core::counter::dimensions::Dimensions;
+use crate::core::counter::id::CounterId;
 
 /// The format of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +28,8 @@ pub enum Format {
 pub enum KeyField {
     /// The request target without its query, as logged.
     Path,
+    /// The site: all lines count for one counter, [`Ingest::site`].
+    Site,
 }
 
 /// The field that uniques are counted by.
@@ -35,7 +42,7 @@ pub enum UniqueField {
 }
 
 /// How the lines of one body are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ingest {
     /// The format of the lines.
     pub format: Format,
@@ -43,6 +50,10 @@ pub struct Ingest {
     pub key: KeyField,
     /// The field that uniques are counted by.
     pub unique: UniqueField,
+    /// What lines say of themselves.
+    pub by: Vec<LogField>,
+    /// The site's own host, and the counter of [`KeyField::Site`].
+    pub site: Option<CounterId>,
 }
 
 impl Ingest {
@@ -64,7 +75,8 @@ impl Ingest {
         };
         let key = match key {
             None | Some("path") => KeyField::Path,
-            other => return Err(unknown("key", other, "`path`")),
+            Some("site") => KeyField::Site,
+            other => return Err(unknown("key", other, "`path` or `site`")),
         };
         let unique = match unique {
             Some("ip") => UniqueField::Ip,
@@ -75,11 +87,34 @@ impl Ingest {
             format,
             key,
             unique,
+            by: Vec::new(),
+            site: None,
         })
     }
 
-    /// Returns what the queries ask for, each by its own name: a body under them is another under others.
-    pub fn asked(&self) -> [&'static str; 3] {
+    /// The same, where the query says `by` and `site`.
+    ///
+    /// # Errors
+    /// `invalid-query`; `invalid-id` for a site that is no counter's name.
+    pub fn saying(self, by: Option<&str>, site: Option<&str>) -> Result<Self, Problem> {
+        let refuse = |detail: &str| Err(Problem::new(Code::InvalidQuery, detail));
+        let by = by.map_or(Ok(Vec::new()), LogField::list)?;
+        let site = site.map(CounterId::parse).transpose()?;
+        if self.format == Format::Ndjson && !(by.is_empty() && site.is_none()) {
+            return refuse("NDJSON lines say `by` and `key` themselves; leave by and site out");
+        }
+        if self.key == KeyField::Site && site.is_none() {
+            return refuse("key=site needs site, the id of the counter, such as example.com");
+        }
+        if self.format == Format::Clf && by.contains(&LogField::Country) {
+            return refuse("lines of clf say no country; leave it out of by");
+        }
+        Ok(Self { by, site, ..self })
+    }
+
+    /// Returns what the queries ask for, each by its own name: a body under them is another under others. What lines say and the site are
+    /// left out where they are not asked for: a body without asks for what it always did.
+    pub fn asked(&self) -> Vec<&str> {
         let format = match self.format {
             Format::Clf => "clf",
             Format::Ndjson => "ndjson",
@@ -87,12 +122,19 @@ impl Ingest {
         };
         let key = match self.key {
             KeyField::Path => "path",
+            KeyField::Site => "site",
         };
         let unique = match self.unique {
             UniqueField::Ip => "ip",
             UniqueField::None => "none",
         };
+        let site = self.site.as_ref().map(CounterId::as_str);
+        let by = self.by.iter().map(|field| field.name());
         [format, key, unique]
+            .into_iter()
+            .chain(site)
+            .chain(by)
+            .collect()
     }
 
     /// Returns the splitter for such a body: log lines are lines even where one begins with `[`.
@@ -108,13 +150,32 @@ impl Ingest {
     /// # Errors
     /// As [`LogLine::parse`], [`LogpushLine::parse`] and [`parse_ndjson`].
     pub fn read<'a>(&self, line: &'a [u8]) -> Result<Option<Record<'a>>, Problem> {
-        let KeyField::Path = self.key;
-        match self.format {
-            Format::Clf => LogLine::parse(line).map(|line| Some(line.record(self.unique))),
-            Format::Ndjson => parse_ndjson(line, self.unique).map(Some),
-            Format::Logpush => {
-                LogpushLine::parse(line).map(|line| line.map(|line| line.record(self.unique)))
+        let mut read = match self.format {
+            Format::Clf => {
+                let line = LogLine::parse(line)?;
+                let dimensions = self.dimensions(&line.hit());
+                let mut record = line.record(self.unique);
+                record.dimensions = dimensions;
+                Some(record)
             }
+            Format::Ndjson => Some(parse_ndjson(line, self.unique)?),
+            Format::Logpush => LogpushLine::parse(line)?.map(|line| {
+                let dimensions = self.dimensions(&line.hit());
+                let mut record = line.record(self.unique);
+                record.dimensions = dimensions;
+                record
+            }),
+        };
+        if let (Some(record), KeyField::Site, Some(site)) = (&mut read, self.key, &self.site) {
+            record.key = Cow::Owned(site.as_str().to_owned());
+        }
+        Ok(read)
+    }
+
+    fn dimensions(&self, hit: &Hit<'_>) -> Dimensions {
+        match self.by.is_empty() {
+            true => Dimensions::default(),
+            false => hit.dimensions(&self.by, self.site.as_ref().map(CounterId::as_str)),
         }
     }
 }

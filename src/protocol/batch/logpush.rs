@@ -17,6 +17,7 @@ use super::clf::path_of;
 use super::event::{check_event_id, check_unique, delta_or_one, milliseconds_of};
 use super::ingest::UniqueField;
 use super::json::{Text, bytes_of, present, read_object};
+use super::said::Hit;
 use crate::core::counter::dimensions::Dimensions;
 
 /// What is counted of a Logpush line.
@@ -30,6 +31,24 @@ pub struct LogpushLine<'a> {
     pub at_ms: i64,
     /// `EdgeColoCode`: the datacenter that answered the request.
     pub colo: Option<Cow<'a, str>>,
+    /// What it says of its request.
+    said: Said<'a>,
+}
+
+/// What a line of Logpush says of its request, as JSON; a field that is missing, or of another type, says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Said<'a> {
+    target: Cow<'a, str>,
+    method: Cow<'a, str>,
+    status: &'a str,
+    referrer: Cow<'a, str>,
+    user_agent: Cow<'a, str>,
+    country: Cow<'a, str>,
+}
+
+fn text_of(json: Option<&RawValue>) -> Cow<'_, str> {
+    let text = json.and_then(|json| serde_json::from_str::<Text<'_>>(json.get()).ok());
+    text.map(|text| text.0).unwrap_or_default()
 }
 
 #[derive(Deserialize)]
@@ -46,6 +65,16 @@ struct LogpushWire<'a> {
     colo: Option<Text<'a>>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
+    #[serde(borrow, rename = "ClientRequestMethod")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, rename = "EdgeResponseStatus")]
+    status: Option<&'a RawValue>,
+    #[serde(borrow, rename = "ClientRequestReferer")]
+    referrer: Option<&'a RawValue>,
+    #[serde(borrow, rename = "ClientRequestUserAgent")]
+    user_agent: Option<&'a RawValue>,
+    #[serde(borrow, rename = "ClientCountry")]
+    country: Option<&'a RawValue>,
 }
 
 impl<'a> LogpushLine<'a> {
@@ -55,6 +84,15 @@ impl<'a> LogpushLine<'a> {
     /// `invalid-json` and `invalid-body` as of any JSON, `invalid-line` that names what is missing.
     pub fn parse(json: &'a [u8]) -> Result<Option<Self>, Problem> {
         let wire: LogpushWire<'a> = read_object(json)?;
+        let target = wire.uri.as_ref().or(wire.path.as_ref());
+        let said = Said {
+            target: target.map(|text| text.0.clone()).unwrap_or_default(),
+            method: text_of(wire.method),
+            status: wire.status.map_or("", RawValue::get),
+            referrer: text_of(wire.referrer),
+            user_agent: text_of(wire.user_agent),
+            country: text_of(wire.country),
+        };
         let path = match (wire.path, wire.uri) {
             (Some(path), _) if !path.0.is_empty() => path.0,
             (_, Some(uri)) if !uri.0.is_empty() => without_query(uri.0),
@@ -82,7 +120,28 @@ impl<'a> LogpushLine<'a> {
             address: filled(wire.address),
             at_ms,
             colo: filled(wire.colo),
+            said,
         }))
+    }
+
+    /// Returns what the line says of its request.
+    pub fn hit(&self) -> Hit<'_> {
+        let Said {
+            target,
+            method,
+            status,
+            referrer,
+            user_agent,
+            country,
+        } = &self.said;
+        Hit {
+            target,
+            method,
+            status,
+            referrer,
+            user_agent,
+            country,
+        }
     }
 
     /// Returns the line as a record that counts its path once.

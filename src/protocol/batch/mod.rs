@@ -14,6 +14,7 @@
 //! | [`event`] | records of `/events`, and the body of one increment |
 //! | [`by`] | what a write says of who did it |
 //! | [`ingest`] | the queries of `/ingest`: which format, which fields |
+//! | [`said`] | what lines of logs say of their requests, as dimensions |
 //! | [`clf`] | lines in Common and Combined Log Format |
 //! | [`logpush`] | lines of Cloudflare Logpush, and NDJSON lines of `/ingest` |
 //! | [`civil`] | dates and times of day into unix time |
@@ -50,6 +51,7 @@ pub mod lines;
 pub mod logpush;
 pub mod plan;
 pub mod report;
+pub mod said;
 pub mod sections;
 pub mod shares;
 pub mod split;

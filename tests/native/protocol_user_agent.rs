@@ -1,0 +1,295 @@
+//! Which browser and device real user agents are told as.
+
+use tally::protocol::batch::clf::LogLine;
+use tally::protocol::batch::ingest::Ingest;
+use tally::protocol::batch::said::{Hit, LogField};
+use tally::protocol::bots::is_bot;
+use tally::protocol::user_agent::{browser, device};
+
+const KHTML: &str = "(KHTML, like Gecko)";
+
+#[test]
+fn real_user_agents_are_told_as_they_are() {
+    let table = [
+        (
+            format!(
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 {KHTML} Chrome/126.0.0.0 Safari/537.36"
+            ),
+            "Chrome",
+            "desktop",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 {KHTML} Chrome/126.0.0.0 Safari/537.36 Edg/126.0.0.0"
+            ),
+            "Edge",
+            "desktop",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 {KHTML} Chrome/124.0.0.0 Safari/537.36 OPR/110.0.0.0"
+            ),
+            "Opera",
+            "desktop",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 {KHTML} Version/17.5 Safari/605.1.15"
+            ),
+            "Safari",
+            "desktop",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 {KHTML} Version/17.5 Mobile/15E148 Safari/604.1"
+            ),
+            "Safari",
+            "phone",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 {KHTML} CriOS/126.0.6478.54 Mobile/15E148 Safari/604.1"
+            ),
+            "Chrome",
+            "phone",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 {KHTML} FxiOS/127.0 Mobile/15E148 Safari/605.1.15"
+            ),
+            "Firefox",
+            "phone",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (iPad; CPU OS 16_6 like Mac OS X) AppleWebKit/605.1.15 {KHTML} Version/16.6 Mobile/15E148 Safari/604.1"
+            ),
+            "Safari",
+            "tablet",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 {KHTML} Chrome/126.0.0.0 Mobile Safari/537.36"
+            ),
+            "Chrome",
+            "phone",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (Linux; Android 13; SM-X200) AppleWebKit/537.36 {KHTML} Chrome/126.0.0.0 Safari/537.36"
+            ),
+            "Chrome",
+            "tablet",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (Linux; Android 14; SAMSUNG SM-S918B) AppleWebKit/537.36 {KHTML} SamsungBrowser/25.0 Chrome/121.0.0.0 Mobile Safari/537.36"
+            ),
+            "Samsung Internet",
+            "phone",
+        ),
+        (
+            "Mozilla/5.0 (Android 14; Mobile; rv:127.0) Gecko/127.0 Firefox/127.0".to_owned(),
+            "Firefox",
+            "phone",
+        ),
+        (
+            "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0".to_owned(),
+            "Firefox",
+            "desktop",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) AppleWebKit/537.36 {KHTML} Chrome/126.0.0.0 Safari/537.36"
+            ),
+            "Chrome",
+            "desktop",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 {KHTML} Mobile/15E148"
+            ),
+            "Web view",
+            "phone",
+        ),
+        (
+            "Mozilla/5.0 (Windows NT 6.1; WOW64; Trident/7.0; rv:11.0) like Gecko".to_owned(),
+            "Internet Explorer",
+            "desktop",
+        ),
+        (
+            "Opera/9.80 (Windows NT 6.1; WOW64) Presto/2.12.388 Version/12.16".to_owned(),
+            "Opera",
+            "desktop",
+        ),
+        (
+            "Opera/9.80 (J2ME/MIDP; Opera Mini/9.80) Presto/2.5.25".to_owned(),
+            "Opera",
+            "phone",
+        ),
+        (
+            format!(
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 {KHTML} Version/17.4 Safari/605.1.15 Ddg/17.4"
+            ),
+            "DuckDuckGo",
+            "desktop",
+        ),
+    ];
+    for (user_agent, family, kind) in table {
+        assert_eq!(browser(&user_agent), Some(family), "{user_agent}");
+        assert_eq!(device(&user_agent), Some(kind), "{user_agent}");
+    }
+    let crawler = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+    assert_eq!((browser(crawler), device(crawler)), (Some("Bot"), None));
+    assert_eq!((browser(""), device("-")), (None, None));
+    assert_eq!(browser("Something Else"), Some("Other"));
+    assert_eq!(browser(&"ü".repeat(2_000)), Some("Other"));
+}
+
+#[test]
+fn most_of_a_real_log_is_known() {
+    let log = include_str!("../fixtures/access.log");
+    let (mut people, mut others, mut without) = (0, 0, 0);
+    for line in log.lines() {
+        let line = LogLine::parse(line.as_bytes()).expect("a line");
+        let Hit { user_agent, .. } = line.hit();
+        if is_bot(user_agent) {
+            continue;
+        }
+        people += 1;
+        others += u32::from(browser(user_agent) == Some("Other"));
+        without += u32::from(device(user_agent).is_none());
+    }
+    assert!(people > 1_000, "{people}");
+    assert!(
+        50 * others < people,
+        "{others} of {people} browsers are others"
+    );
+    assert!(
+        50 * without < people,
+        "{without} of {people} have no device"
+    );
+}
+
+fn said(query: (&str, Option<&str>, &str, Option<&str>), line: &str) -> Vec<(String, String)> {
+    let (format, key, by, site) = query;
+    let ingest =
+        Ingest::from_query(Some(format), key, None).and_then(|it| it.saying(Some(by), site));
+    let ingest = ingest.expect("a query");
+    let record = ingest
+        .read(line.as_bytes())
+        .expect("a line")
+        .expect("a record");
+    let dimensions = record.dimensions.iter();
+    dimensions
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    owned.collect()
+}
+
+#[test]
+fn lines_of_logs_say_what_is_asked_of_them() {
+    const ALL: &str = "page,referrer,status,method,browser,device,utm_source";
+    let firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
+    let line = |referrer: &str, agent: &str| {
+        format!(
+            r#"192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /a?b=1&utm_source=mail HTTP/1.1" 200 5 "{referrer}" "{agent}""#
+        )
+    };
+    let clf = ("clf", None, ALL, Some("example.com"));
+    assert_eq!(
+        said(
+            clf,
+            &line("https://www.News.example:8080/x?y=secret", firefox)
+        ),
+        pairs(&[
+            ("browser", "Firefox"),
+            ("device", "desktop"),
+            ("method", "GET"),
+            ("page", "/a"),
+            ("referrer", "news.example"),
+            ("status", "200"),
+            ("utm_source", "mail"),
+        ])
+    );
+    let referrer = |address: &str| {
+        said(
+            ("clf", None, "referrer", Some("example.com")),
+            &line(address, "-"),
+        )
+    };
+    for own in [
+        "-",
+        "http://example.com/x",
+        "https://WWW.example.com",
+        "about:blank",
+        "nonsense",
+        "https:///x",
+        "http://a b/",
+    ] {
+        assert_eq!(referrer(own), [], "{own}");
+    }
+    assert_eq!(
+        referrer("https://user:pass@other.example/"),
+        pairs(&[("referrer", "other.example")])
+    );
+    assert_eq!(
+        referrer("android-app://com.google.android.gm/"),
+        pairs(&[("referrer", "com.google.android.gm")])
+    );
+    // Of Common Log Format there is no more than the request and the status.
+    let common = r#"192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 404 -"#;
+    assert_eq!(
+        said(clf, common),
+        pairs(&[("method", "GET"), ("page", "/a"), ("status", "404")])
+    );
+    let logpush = r#"{"ClientRequestPath":"/a","ClientRequestURI":"/a?utm_source=x","EdgeStartTimestamp":1431857103,"ClientRequestMethod":"POST","EdgeResponseStatus":503,"ClientRequestReferer":"https://t.co/","ClientRequestUserAgent":null,"ClientCountry":"de"}"#;
+    let by = "page,referrer,status,method,browser,device,utm_source,country";
+    assert_eq!(
+        said(("logpush", None, by, None), logpush),
+        pairs(&[
+            ("country", "DE"),
+            ("method", "POST"),
+            ("page", "/a"),
+            ("referrer", "t.co"),
+            ("status", "503"),
+            ("utm_source", "x"),
+        ])
+    );
+}
+
+#[test]
+fn a_site_is_one_counter_and_bad_lists_are_refused() {
+    let ingest = Ingest::from_query(Some("clf"), Some("site"), None).expect("a query");
+    assert!(ingest.clone().saying(None, None).is_err());
+    let ingest = ingest
+        .saying(Some("page"), Some("example.com"))
+        .expect("a query");
+    let line = br#"192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 -"#;
+    let record = ingest.read(line).expect("a line").expect("a record");
+    assert_eq!(
+        (&*record.key, record.dimensions.get("page")),
+        ("example.com", Some("/a"))
+    );
+    for by in ["", "page,page", "agent", "page,", "Page", "country"] {
+        let ingest = Ingest::from_query(Some("clf"), None, None).expect("a query");
+        assert!(ingest.saying(Some(by), None).is_err(), "{by:?}");
+    }
+    let ndjson = || Ingest::from_query(Some("ndjson"), None, None).expect("a query");
+    assert!(ndjson().saying(Some("page"), None).is_err());
+    assert!(ndjson().saying(None, Some("a")).is_err());
+    // A body without asks for what it always did.
+    let plain = ndjson().saying(None, None).expect("a query");
+    assert_eq!(plain.asked(), ["ndjson", "path", "none"]);
+    assert_eq!(
+        ingest.asked(),
+        ["clf", "site", "none", "example.com", "page"]
+    );
+    assert_eq!(LogField::ALL.map(LogField::name).len(), 8);
+}
