@@ -44,6 +44,8 @@ pub struct Write {
     /// The unique element that it brings.
     pub element: Option<String>,
     pub has_sample: bool,
+    /// What it says of itself: one of three values.
+    pub said: Option<usize>,
     /// Writes that share its key: one of them is counted at most.
     pub rivals: Vec<usize>,
 }
@@ -121,6 +123,7 @@ impl Counter {
             seen: None,
             element: None,
             has_sample: false,
+            said: None,
             rivals: Vec::new(),
         });
         Some(slot)

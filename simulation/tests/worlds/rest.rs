@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::digits;
-use super::oracle::{Way, Write};
+use super::oracle::Write;
 use super::plan::Deed;
 use super::service::{Service, id, whole};
-use super::writes::said;
 use tally_simulation::{ClientRequest, Faults};
 
 /// Longer than anything is under way once nothing goes wrong any more, milliseconds: what was held back for 90 s, and alarms after it.
@@ -130,10 +129,7 @@ impl Service {
         };
         let (least, most) = (added(&least), added(&most));
         let signs: Vec<bool> = known.writes.iter().map(|_| true).collect();
-        // An event of a queue says nothing.
-        let is_direct = |write: &&Write| write.adds && write.way == Way::Direct;
-        let says = |write: &Write| Some(write).filter(is_direct).and_then(|_| said(write.slot));
-        let says: Vec<Option<usize>> = known.writes.iter().map(says).collect();
+        let says: Vec<Option<usize>> = known.writes.iter().map(|write| write.said).collect();
         drop(known);
 
         let path = format!("/counters/{}", id(counter));

@@ -15,11 +15,6 @@ const ELEMENTS: u64 = 20;
 /// The longest pause between two tries, milliseconds.
 pub const TRY_AGAIN_MS: u64 = 3_000;
 
-/// What the increment of a slot says of itself in worlds with dimensions: nothing, or one of three values.
-pub fn said(slot: usize) -> Option<usize> {
-    (slot % 4 != 3).then_some(slot % 3)
-}
-
 /// The request of a write, without its body.
 pub fn request(counter: usize, adds: bool) -> ClientRequest {
     let call = if adds { "increment" } else { "decrement" };
@@ -33,20 +28,22 @@ pub fn delta(slot: usize, extras: &str) -> String {
 }
 
 impl Service {
-    /// What an increment says of itself, as a field of its body.
-    pub fn said(&self, slot: usize) -> String {
-        let value = said(slot).filter(|_| self.plan.has_dimensions);
-        value.map_or_else(String::new, |value| {
-            format!(r#","by":{{"third":"{value}"}}"#)
-        })
+    /// What an increment says of itself, as a field of its body: in worlds with dimensions one of three values, or nothing.
+    pub fn say_of_itself(&self, counter: usize, slot: usize) -> String {
+        if !self.plan.has_dimensions || slot % 4 == 3 {
+            return String::new();
+        }
+        let value = slot % 3;
+        self.counters[counter].borrow_mut().writes[slot].said = Some(value);
+        format!(r#","by":{{"third":"{value}"}}"#)
     }
 
     /// Draws what an increment brings besides: a unique element, a sample, and what it says of itself.
     pub fn extras(&self, counter: usize, slot: usize) -> String {
         let chance = self.world.chance();
+        let mut extras = self.say_of_itself(counter, slot);
         let mut known = self.counters[counter].borrow_mut();
         let write = &mut known.writes[slot];
-        let mut extras = self.said(slot);
         if self.plan.has_elements && chance.once_in(2) {
             let element = format!("visitor-{}", chance.below(ELEMENTS));
             extras.push_str(&format!(r#","unique":"{element}""#));
