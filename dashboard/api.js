@@ -40,12 +40,12 @@ export class Failure extends Error {
 }
 
 /** Returns a response with status 2xx. Throws Failure; an abort by `signal` stays an AbortError. */
-export async function open(path, { headers = {}, signal } = {}) {
+export async function open(path, { method = "GET", body: sent, headers = {}, signal } = {}) {
   const own = key();
   if (own !== "") headers = { ...headers, authorization: `Bearer ${own}` };
   let response;
   try {
-    response = await fetch(path, { headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
+    response = await fetch(path, { method, body: sent, headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
   } catch (error) {
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw error;
     throw new Failure(0, "offline", "the service cannot be reached");
@@ -63,11 +63,11 @@ export async function open(path, { headers = {}, signal } = {}) {
   throw new Failure(response.status, code, detail, Number(response.headers.get("retry-after")) || 0);
 }
 
-async function body(path, signal, headers) {
+async function body(path, signal, request) {
   await turn(signal);
   const signals = [AbortSignal.timeout(ANSWER_MS_MAX), ...(signal === undefined ? [] : [signal])];
   const joined = AbortSignal.any(signals);
-  const response = await open(path, { signal: joined, headers });
+  const response = await open(path, { ...request, signal: joined });
   try {
     return await response.text();
   } catch (error) {
@@ -78,7 +78,14 @@ async function body(path, signal, headers) {
 
 /** Returns the JSON of an answer, whole numbers exact. Throws Failure. */
 export async function json(path, signal) {
-  return parseExact(await body(path, signal, { accept: "application/json" }));
+  return parseExact(await body(path, signal, { headers: { accept: "application/json" } }));
+}
+
+/** Sends a change, `value` as JSON, and returns the JSON of its answer. Throws Failure. */
+export async function send(method, path, value, signal) {
+  const sent = value === undefined ? {} : { body: JSON.stringify(value) };
+  const headers = { accept: "application/json", "content-type": "application/json" };
+  return parseExact(await body(path, signal, { method, headers, ...sent }));
 }
 
 /** Returns the text of an answer. Throws Failure. */

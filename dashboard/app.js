@@ -9,13 +9,15 @@ import { showLimits } from "./limits.js";
 import { showOverview } from "./overview.js";
 import { overviewHash, parseRoute } from "./routes.js";
 import { completes } from "./search.js";
+import { showShares } from "./shares.js";
 import { forgetShare, sharedPrefix, takeShare } from "./share.js";
 
-const VIEWS = { counter: showCounter, counters: showCounters, limits: showLimits, overview: showOverview };
+const VIEWS = { counter: showCounter, counters: showCounters, limits: showLimits, overview: showOverview, shares: showShares };
 const TITLES = {
   counter: ({ id }) => `${id} – Tally`,
   limits: ({ id }) => `${id ?? "Rate limits"} – Tally`,
   counters: () => "Counters – Tally",
+  shares: () => "Share links – Tally",
   overview: ({ prefix }) => (prefix === "" ? "Tally" : `${prefix} – Tally`),
 };
 

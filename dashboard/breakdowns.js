@@ -3,7 +3,7 @@
 // Invariant: a number is shown with what bounds it; what is in no row is said beside the rows.
 import { Failure, counterPath, json } from "./api.js";
 import { Bars } from "./bars.js";
-import { CountryMap, countryMark, countryName } from "./countries.js";
+import { CountryMap, countryName } from "./countries.js";
 import { el } from "./dom.js";
 import { count, whole } from "./numbers.js";
 import { during } from "./ranges.js";
@@ -43,7 +43,8 @@ export function breakdownRows(by, told) {
   return told.rows.map(({ value, count: least, error }) => ({
     key: value,
     name: by === "country" ? countryName(value) : value,
-    mark: by === "country" ? countryMark(value) : undefined,
+    // Its code rather than its flag, which not every machine can draw.
+    mark: by === "country" ? value : undefined,
     count: least,
     title: error === undefined || error === 0 ? undefined : `${count(least)} to ${count(whole(least) + whole(error))}`,
     href: by === "page" ? counterHash(value) : undefined,

@@ -1,4 +1,4 @@
-// Countries by their ISO codes: names, flags, and where they are on the map.
+// Countries by their ISO codes: names, and where they are on the map.
 //
 // Invariant: the map tells nothing that the list does not.
 import { svg } from "./dom.js";
@@ -36,8 +36,6 @@ const PLACES = new Map(
   }),
 );
 const NAMES = new Intl.DisplayNames(["en"], { type: "region", fallback: "code" });
-// The letter A as a regional indicator, less its code.
-const INDICATOR = 0x1f1e6 - 0x41;
 // In the cells of the map.
 const RADIUS = { most: 5, least: 0.9 };
 
@@ -46,11 +44,6 @@ const isCode = (code) => /^[A-Z]{2}$/.test(code);
 /** Returns the name of a country, or the text where it is no code of one. */
 export function countryName(code) {
   return isCode(code) ? NAMES.of(code) : code;
-}
-
-/** Returns the flag of a country; undefined where the text is no code of one. */
-export function countryMark(code) {
-  return isCode(code) ? String.fromCodePoint(...[...code].map((letter) => letter.charCodeAt(0) + INDICATOR)) : undefined;
 }
 
 /** Returns what a map shows of rows `{ value, count }`: `{ code, x, y, radius }`, the largest first. */

@@ -2,15 +2,17 @@
 //
 // Invariant: verdicts are shown as what they are: those of the one isolate that answered, since it began. Nothing is
 // added up over isolates, since nobody can say which of them were not asked.
-import { Failure, json, text } from "./api.js";
+import { Failure, json, send, text } from "./api.js";
 import { refusalOf } from "./counter.js";
 import { el, notice, svg } from "./dom.js";
 import { count, lasting, rate, share } from "./numbers.js";
+import { policyForm } from "./policy-form.js";
 import { sparkline } from "./series.js";
 import { lookColumns, ratesBetween, verdictsOf, withLook } from "./verdicts.js";
 
 const POLICIES_MAX = 100;
 const LOOK_MS = 5_000;
+const FORM_TITLE = "Change it";
 // Ten minutes.
 const LOOKS_MAX = 120;
 const BOX = { width: 480, height: 48 };
@@ -83,6 +85,7 @@ export function showLimits(main, { id }, status) {
           ? notice("There are no stored policies", "Policies that callers send with their checks are not listed here.")
           : tableOf(page),
       );
+      if (id !== undefined && !policies.dataset.form) showForm(page.policies[0]);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -90,6 +93,15 @@ export function showLimits(main, { id }, status) {
       const what = isMissing ? `There is no stored policy ${id}.` : `The policies could not be read: ${error.message}.`;
       policies.replaceChildren(el("p", { class: "sub" }, what));
     }
+  };
+  const showForm = (policy) => {
+    policies.dataset.form = "shown";
+    const save = async (wanted) => {
+      await send("PUT", `/limits/${encodeURIComponent(id)}`, wanted, signal);
+      await list();
+    };
+    const title = el("h2", { id: "form-title", class: "label" }, FORM_TITLE);
+    policies.closest(".panel").after(el("section", { class: "panel wide", "aria-labelledby": "form-title" }, title, policyForm(policy, save)));
   };
   look();
   list();
@@ -171,7 +183,7 @@ function tableOf(page) {
     el(
       "tr",
       {},
-      el("th", { scope: "row" }, el("bdi", {}, policy.policy), policy.shadow ? " (shadow: refuses nobody)" : ""),
+      el("th", { scope: "row" }, el("a", { href: `#/limits/${encodeURIComponent(policy.policy)}` }, el("bdi", {}, policy.policy)), policy.shadow ? " (shadow: refuses nobody)" : ""),
       el("td", { class: "number", "data-label": heads[1] }, count(policy.limit)),
       el("td", { "data-label": heads[2] }, lasting(policy.window_seconds * 1000).replace(/\.0 /, " ")),
       el("td", { "data-label": heads[3] }, policy.algorithm),

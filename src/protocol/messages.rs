@@ -53,6 +53,7 @@ mod operate;
 mod queue;
 mod read;
 mod secrets;
+mod share;
 mod totals;
 
 pub use batch::{Batch, BatchedCall, Receiver};
@@ -73,6 +74,7 @@ pub use queue::{
 };
 pub use read::{CheckStorage, GlobalSum, List, Measure, Read, Wanted};
 pub use secrets::{GetSecrets, RotateKey, Secrets};
+pub use share::{DeleteShare, GetShare, ListShares, PutShare};
 pub use totals::{
     AmountOf, AskTop, By, KnownTotal, KnownUniques, ListAll, ListRows, Listed, Order, PartitionTop,
     Row, Since, SumMany, Sums, Top, TopOf, TopRow,

@@ -21,6 +21,7 @@
 //! | [`bounds`] | what shells are bound by |
 //! | [`settings`] | what each variable of the deployment may be |
 //! | [`names`] | names of objects, bindings and variables |
+//! | [`share`] | keys for reading what begins with one prefix |
 //! | [`version`] | versions of writes and reads |
 //! | [`refresh`] | when an isolate asks again for a key that may change |
 //! | [`queued`] | messages of a queue of the platform |
@@ -53,6 +54,8 @@ pub mod queued;
 pub mod refresh;
 pub mod routes;
 pub mod settings;
+
+pub mod share;
 pub mod user_agent;
 pub mod version;
 pub mod visitor;

@@ -56,6 +56,7 @@ codes! {
     Forbidden "forbidden" 403 "The key does not allow this";
     NotFound "not-found" 404 "There is no such route";
     CounterNotFound "counter-not-found" 404 "There is no such counter";
+    ShareNotFound "share-not-found" 404 "There is no such share";
     PolicyNotFound "policy-not-found" 404 "There is no such policy";
     MethodNotAllowed "method-not-allowed" 405 "The route does not know this method";
     CounterOverflow "counter-overflow" 409 "The counter cannot hold this much";
@@ -70,6 +71,7 @@ codes! {
     UnsupportedEncoding "unsupported-encoding" 415 "The body has a content encoding that this call does not read";
     IdempotencyKeyReused "idempotency-key-reused" 422 "The idempotency key was used for another write";
     QuotaExceeded "quota-exceeded" 429 "Request quota exceeded";
+    TooManyShares "too-many-shares" 409 "The deployment has too many shares";
     TooManyPolicies "too-many-policies" 409 "The deployment has too many policies";
     MeterShared "meter-shared" 409 "The key shares a meter with others, and nothing of that is given back";
     TooManyCounters "too-many-counters" 400 "The call names too many counters";

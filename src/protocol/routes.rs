@@ -11,6 +11,7 @@ use std::array;
 use super::access::{Permission, Right, Scope};
 use super::limits::PolicyName;
 use super::problem::{Code, Problem};
+use super::share::ShareId;
 use crate::core::counter::id::CounterId;
 
 /// The most parameters of a template.
@@ -130,6 +131,13 @@ trait Parameter: Sized {
 impl Parameter for CounterId {
     fn read(segment: &str) -> Result<Self, Problem> {
         decode_segment(segment).and_then(|text| Self::parse(text).map_err(Problem::from))
+    }
+}
+
+impl Parameter for ShareId {
+    fn read(segment: &str) -> Result<Self, Problem> {
+        let detail = "the id of a share is 16 hexadecimal digits; GET /shares lists them";
+        Self::parse(segment).ok_or_else(|| Problem::new(Code::ShareNotFound, detail))
     }
 }
 

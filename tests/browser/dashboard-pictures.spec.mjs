@@ -1,89 +1,65 @@
-// Pictures of the dashboard at three widths, of a made-up site. They are written into docs where SCREENSHOTS=1 asks for it.
+// Pictures of the dashboard in light and dark at two widths, of a made-up site. They are written into docs where SCREENSHOTS=1 asks for it.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { between, oneOf, randomFrom } from "../crash/random.mjs";
 import { screenshot } from "./browser.mjs";
 import { openDashboard, says } from "./dashboard.mjs";
 
 const SEED = 8;
-const COUNTERS = [
-  "blog/hello-world",
-  "blog/rust-at-the-edge",
-  "shop/checkout",
-  "shop/cart",
-  "api/v1/search",
-  "signups",
-  "downloads/tally.tar.gz",
-  "docs/getting-started",
-];
-const COLOS = ["FRA", "IAD", "SYD", "NRT", "GRU", "JNB", "LHR", "SJC"];
+const HOUR_S = 3_600;
+const DAYS = 15;
+const PAGES = ["/blog/hello-world", "/blog/rust-at-the-edge", "/shop/checkout", "/shop/cart", "/docs/getting-started", "/downloads/tally.tar.gz", "/", "/about"];
+const COLOS = ["FRA", "IAD", "SYD", "NRT"];
+const BY = {
+  referrer: ["news.ycombinator.com", "duckduckgo.com", "lobste.rs", "github.com", "google.com", undefined],
+  country: ["US", "DE", "GB", "FR", "JP", "BR", "IN", "AU", "ZA", "CA"],
+  device: ["desktop", "phone", "tablet"],
+  browser: ["Chrome", "Firefox", "Safari", "Edge", "Samsung Internet"],
+};
 const VISITORS = 40_000;
-const SAMPLES = 150;
+const SAMPLES = 60;
+// Two of them are kept in docs.
 const PICTURES = [
-  [1280, 1270, "light", "#/counter/shop%2Fcheckout?range=day"],
-  [768, 1330, "dark", "#/counter/shop%2Fcheckout?range=day"],
-  [360, 800, "light", "#/"],
+  [1280, 1720, "light", "#/?range=week", "docs/dashboard-1280.png"],
+  [390, 1400, "dark", "#/?range=week", "docs/dashboard-390.png"],
+  [1280, 1500, "dark", "#/counter/%2Fshop%2Fcheckout?range=week", undefined],
+  [390, 1400, "light", "#/counter/%2Fshop%2Fcheckout?range=week", undefined],
 ];
 
-let dashboard, ended, traffic;
+/** One of a list, the first ones more often. */
+const likely = (chance, list) => list[Math.floor(chance() ** 2.2 * list.length)];
+
+let dashboard;
 beforeAll(async () => {
   dashboard = await openDashboard();
   const chance = randomFrom(SEED);
-  const now = Math.floor(Date.now() / 1000);
-  // More by day than by night, at each place by its own sun, and no two counters alike.
-  const busy = (second, place, counter) =>
-    (1.15 + Math.sin((second / 86_400 + place / 8) * 2 * Math.PI)) *
-    (0.55 + chance()) *
-    (1 + Math.sin(second / (400 + 90 * counter)) / 3);
+  const now_s = Math.floor(Date.now() / 1000);
+  // More by day than by night, at each place by its own sun, and a little more each week.
+  const busy = (second, place) => (1.15 + Math.sin((second / 86_400 + place / 4) * 2 * Math.PI)) * (0.55 + chance()) * (1 - (now_s - second) / 3_500_000);
   for (const [place, colo] of COLOS.entries()) {
-    const lines = COUNTERS.flatMap((key, counter) => {
-      const weight = (COUNTERS.length - counter) / (1.5 + place);
-      const line = (ago_s, amount) =>
-        JSON.stringify({
-          key,
-          increment: Math.max(1, Math.round(amount)),
-          at: (now - ago_s) * 1000,
-          unique: `v${between(chance, 1, VISITORS)}`,
-        });
-      const minutes = Array.from({ length: 460 }, (_, step) => 3_600 + step * 180).map((ago_s) =>
-        line(ago_s, weight * 6 * busy(now - ago_s, place, counter)),
-      );
-      const recent = Array.from({ length: 60 }, (_, step) => step * 60 + 5).map((ago_s) =>
-        line(ago_s, weight * 2 * busy(now - ago_s, place, counter)),
-      );
-      return [...minutes, ...recent];
-    });
+    const lines = PAGES.flatMap((key, page) =>
+      Array.from({ length: DAYS * 24 }, (_, hour) => {
+        const second = now_s - 60 - hour * HOUR_S;
+        const by = Object.fromEntries(Object.entries(BY).map(([name, values]) => [name, likely(chance, values)]));
+        const increment = Math.max(1, Math.round((PAGES.length - page) * 9 * busy(second, place)));
+        return JSON.stringify({ key, increment, at: second * 1000, unique: `v${between(chance, 1, VISITORS)}`, by });
+      }),
+    );
     await dashboard.world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n"), colo });
   }
-  // While pictures are taken it goes on, with samples.
-  const write = () => {
-    const counter = Math.floor(chance() ** 1.5 * COUNTERS.length);
-    const body = { unique: `v${between(chance, 1, VISITORS)}`, sample: Math.round(80 / (0.06 + chance())) / 10 };
-    return dashboard.world.add(COUNTERS[counter], body, { colo: oneOf(chance, COLOS) });
-  };
+  const write = () => dashboard.world.add("/shop/checkout", { unique: `v${between(chance, 1, VISITORS)}`, sample: Math.round(80 / (0.06 + chance())) / 10 }, { colo: oneOf(chance, COLOS) });
   for (let sample = 0; sample < SAMPLES; sample += 5) await Promise.all([write(), write(), write(), write(), write()]);
-  traffic = (async () => {
-    while (!ended) {
-      await Promise.all([write(), write(), write()]);
-      await new Promise((done) => setTimeout(done, 60));
-    }
-  })();
 }, 120_000);
-afterAll(async () => {
-  ended = true;
-  await traffic;
-  await dashboard?.close();
-});
+afterAll(() => dashboard?.close());
 
-for (const [width, height, colorScheme, hash] of PICTURES) {
-  test(`a picture ${width} pixels wide`, async () => {
+for (const [width, height, colorScheme, hash, path] of PICTURES) {
+  test(`a picture of ${hash.slice(1, 10)} ${width} pixels wide, ${colorScheme}`, async () => {
     const page = await dashboard.open(hash, { viewport: { width, height }, colorScheme });
-    await says(page, "#connection", /^live/);
-    // The line that is asked for last.
-    await page.waitForFunction(
-      () => document.querySelector(".spread:not([hidden]) .number, li:last-child .spark .line[d^=M]") !== null,
-    );
-    await says(page, ".fact, .row .rate", /^[1-9].* \/s/);
-    const picture = await screenshot(page, `docs/dashboard-${width}.png`);
+    await says(page, "#headline", /^[1-9]/);
+    await says(page, ".compare", / than .* the 7 days before/);
+    // What is asked for last.
+    await says(page, "#by-browser li", "Chrome");
+    await page.waitForFunction(() => document.querySelector("#by-country circle") !== null);
+    const picture = await screenshot(page, path ?? `build/dashboard-counter-${width}.png`);
     expect(picture.readUInt32BE(16)).toBe(width);
   });
 }

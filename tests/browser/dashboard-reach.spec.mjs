@@ -23,6 +23,7 @@ beforeAll(async () => {
   await world.add(HOSTILE[4], { sample: 12.5 }, { colo: "FRA" });
   await world.well("PUT", "/counters/huge/value", { body: JSON.stringify({ value: LARGEST }) });
   await world.subtract("negative", { delta: "9007199254740993" });
+  await world.well("POST", "/shares", { body: '{"prefix":"blog/","name":"for Ann"}' });
   await world.well("PUT", "/limits/login", { body: '{"limit":2,"window_seconds":60}' });
 });
 afterAll(() => dashboard?.close());
@@ -36,6 +37,8 @@ const VIEWS = [
   [counter("huge"), ".readout", /counted/],
   [counter("missing"), "h2", "There is no such counter"],
   ["#/limits", ".policies", /login/],
+  ["#/limits/login", "#form-title", "Change it"],
+  ["#/shares", ".policies", /for Ann/],
 ];
 
 test("names and numbers are shown as they are, whatever they hold", async () => {

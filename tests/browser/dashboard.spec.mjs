@@ -206,6 +206,11 @@ test("limits show their policies and what this isolate has allowed and refused",
   const one = await dashboard.open("#/limits/search");
   await says(one, ".policies", /search.*9.*60 s/);
   expect(await one.textContent(".policies")).not.toMatch(/login/);
+  await one.fill("#policy-limit", "12");
+  await one.check("#policy-shadow");
+  await one.click("text=Store");
+  await says(one, ".policies", /search \(shadow.*12.*60 s/);
+  expect(await world.well("GET", "/limits/search")).toMatchObject({ limit: 12, window_seconds: 60, shadow: true });
 });
 
 test("an address that asks for what there is not says so", async () => {

@@ -113,6 +113,7 @@ mod protocol_public_answers;
 mod protocol_public_operations;
 mod protocol_query;
 mod protocol_routes;
+mod protocol_share;
 mod protocol_user_agent;
 mod protocol_version;
 mod protocol_version_covers;

@@ -24,12 +24,13 @@ use tally::core::counter::total::Value;
 use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
     AmountOf, Append, Ask, AskTop, Call, Check, CheckStorage, Claim, Close, CloseSession,
-    Configure, Count, DeletePolicy, Drain, EndReservation, Explain, Fault, FindClaims, Flush,
-    Flushed, GetPolicy, GetSecrets, HandOver, Held, Hello, Keep, Lease, LetInboxesGo, List,
-    ListAll, ListPolicies, ListRows, LookUp, MayHold, Measure, OpenSession, Operate, Push,
-    PutPolicy, Read, ReadDead, ReadDrained, ReadNumbers, Recall, RecallLease, Register,
-    RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal, SentOn, Settle, Sum,
-    SumExplained, SumMany, Suspend, TakeOver, TopOf, ViewOf, WatchLead, decode, encode,
+    Configure, Count, DeletePolicy, DeleteShare, Drain, EndReservation, Explain, Fault, FindClaims,
+    Flush, Flushed, GetPolicy, GetSecrets, GetShare, HandOver, Held, Hello, Keep, Lease,
+    LetInboxesGo, List, ListAll, ListPolicies, ListRows, ListShares, LookUp, MayHold, Measure,
+    OpenSession, Operate, Push, PutPolicy, PutShare, Read, ReadDead, ReadDrained, ReadNumbers,
+    Recall, RecallLease, Register, RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal,
+    SentOn, Settle, Sum, SumExplained, SumMany, Suspend, TakeOver, TopOf, ViewOf, WatchLead,
+    decode, encode,
 };
 use tally::protocol::names::CellAddress;
 use tally::protocol::problem::{Code, Problem};
@@ -287,6 +288,10 @@ fn each_call_has_its_own_path() {
         (List::PATH, "/list"),
         (GetSecrets::PATH, "/secrets"),
         (RotateKey::PATH, "/rotate-key"),
+        (PutShare::PATH, "/share-put"),
+        (GetShare::PATH, "/share-get"),
+        (DeleteShare::PATH, "/share-delete"),
+        (ListShares::PATH, "/share-list"),
         (Measure::PATH, "/measure"),
         (CheckStorage::PATH, "/check-storage"),
         (Push::PATH, "/push"),
@@ -339,6 +344,7 @@ fn each_call_has_its_own_path() {
         include_str!("../../src/protocol/messages/queue.rs"),
         include_str!("../../src/protocol/messages/limit.rs"),
         include_str!("../../src/protocol/messages/secrets.rs"),
+        include_str!("../../src/protocol/messages/share.rs"),
         include_str!("../../src/protocol/messages/totals.rs"),
     ];
     let mut all: Vec<&str> = Vec::new();

@@ -9,6 +9,7 @@ use tally::core::counter::id::CounterId;
 use tally::protocol::limits::PolicyName;
 use tally::protocol::problem::Code;
 use tally::protocol::routes::{ROUTES, Route, allow_of, decode_segment, resolve};
+use tally::protocol::share::ShareId;
 
 fn id(text: &str) -> CounterId {
     CounterId::parse(text).expect("a counter id")
@@ -72,6 +73,13 @@ fn every_call_is_found() {
         ("POST", "/api/event", Route::Event),
         ("GET", "/api/counter", Route::Count),
         ("GET", "/api/dead-letters", Route::DeadLetters),
+        ("GET", "/shares", Route::ListShares),
+        ("POST", "/shares", Route::CreateShare),
+        (
+            "DELETE",
+            "/shares/00000000000000ff",
+            Route::RevokeShare(ShareId(255)),
+        ),
         ("GET", "/limits", Route::ListPolicies),
         ("POST", "/limits", Route::CheckMany),
         ("GET", "/limits/p", Route::GetPolicy(policy("p"))),
@@ -115,7 +123,14 @@ fn each_template_knows_its_methods_and_no_other() {
         let methods: Vec<&str> = rows.map(|row| row.method).collect();
         let parameters = ["{id}", "{prefix}", "{policy}", "{key}", "{/file}"];
         let path = parameters.iter().fold(template.to_owned(), |path, name| {
-            path.replace(name, if *name == "{/file}" { "/x" } else { "x" })
+            path.replace(
+                name,
+                if *name == "{/file}" {
+                    "/x"
+                } else {
+                    "00000000000000ff"
+                },
+            )
         });
         let mut allow = methods.join(", ");
         if methods.contains(&"GET") {

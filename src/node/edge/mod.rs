@@ -37,6 +37,7 @@
 //! | [`embeds`] | what pages embed: the pixel, badges |
 //! | [`visitors`] | how much visitors without a key may have done |
 //! | [`files`] | the dashboard, the script for pages and the API's description, as they stand |
+//! | [`shares`] | keys for reading one prefix, and who comes with one |
 //! | [`respond`] | responses, problems, CORS |
 //!
 //! A request may read memory that another wrote, but none ever wakes another: the platform would
@@ -79,6 +80,7 @@ mod repeated_checks;
 mod request_context;
 mod resolved_check;
 mod respond;
+mod shares;
 mod top;
 mod unique_elements;
 mod uniques;
@@ -104,6 +106,10 @@ pub async fn fetch(request: Box<dyn Request>, host: Host, background: Context) -
     }
     if context.method() == "OPTIONS" {
         return respond::preflight(&context);
+    }
+    if let Err(problem) = shares::identify(&context).await {
+        context.drain().await;
+        return respond::respond(&context, RouteName::Other, Answer::from(problem));
     }
     producer::close_later(&context);
     let (name, answer) = match resolve(context.method(), context.path()) {

@@ -33,6 +33,8 @@ pub struct RequestContext {
     /// The holder of a key, as far as limits tell callers apart.
     key_owner: Cell<Owner>,
     visitor: OnceCell<Visitor>,
+    /// Who asks, where a share says it.
+    shared: OnceCell<Caller>,
     path: String,
     query: String,
 }
@@ -52,6 +54,7 @@ impl RequestContext {
             is_public: Cell::new(false),
             key_owner: Cell::default(),
             visitor: OnceCell::new(),
+            shared: OnceCell::new(),
         }
     }
 
@@ -94,10 +97,18 @@ impl RequestContext {
     /// # Errors
     /// `not-configured`, `unauthorized`.
     pub fn caller(&self) -> Result<Caller, Problem> {
+        if let Some(caller) = self.shared.get() {
+            return Ok(caller.clone());
+        }
         let access = isolate::access(&self.host)?;
         let authorization = self.header("authorization");
         let origin = self.header("origin");
         self.identified(access.identify(authorization.as_deref(), origin.as_deref()))
+    }
+
+    /// Notes who asks, by a share.
+    pub fn note_shared(&self, caller: Caller) {
+        let _ = self.shared.set(caller);
     }
 
     fn identified(&self, caller: Result<Caller, Problem>) -> Result<Caller, Problem> {
@@ -175,6 +186,9 @@ impl RequestContext {
     /// # Errors
     /// As [`Self::caller`].
     fn caller_of_image(&self) -> Result<Caller, Problem> {
+        if let Some(caller) = self.shared.get() {
+            return Ok(caller.clone());
+        }
         let access = isolate::access(&self.host)?;
         let authorization = self.header("authorization");
         let page = self.page();

@@ -28,6 +28,7 @@ use super::root_store::{ROOTS_SCHEMA, RootStore};
 use super::roots::Roots;
 use super::secrets::SecretStore;
 use super::sender_sessions::SENDERS_SCHEMA;
+use super::shares::ShareStore;
 use super::store::Store;
 use crate::core::cluster::push::Pushed;
 use crate::core::counter::id::CounterId;
@@ -35,10 +36,10 @@ use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch, reply};
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
-    AmountOf, Batch, BatchedCall, Call, CheckStorage, Claim, CloseSession, DeletePolicy, Fault,
-    FindClaims, GetPolicy, GetSecrets, Keep, LetInboxesGo, List, ListPolicies, ListRows, LookUp,
-    OpenSession, Operate, Push, PutPolicy, Register, RegisterInbox, RotateKey, Secrets, Settle,
-    TopOf, ViewOf, Viewed, batch, decode,
+    AmountOf, Batch, BatchedCall, Call, CheckStorage, Claim, CloseSession, DeletePolicy,
+    DeleteShare, Fault, FindClaims, GetPolicy, GetSecrets, GetShare, Keep, LetInboxesGo, List,
+    ListPolicies, ListRows, ListShares, LookUp, OpenSession, Operate, Push, PutPolicy, PutShare,
+    Register, RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed, batch, decode,
 };
 use crate::protocol::names::TABLET_COUNT;
 
@@ -112,6 +113,7 @@ struct Partition {
     listings: Listings,
     policies: PolicyStore,
     secrets: SecretStore,
+    shares: ShareStore,
 }
 
 impl Partition {
@@ -133,6 +135,7 @@ impl Partition {
             listings: Listings::new(&host, &store, roots.clone(), views.clone(), totals),
             policies: PolicyStore::new(&store),
             secrets: SecretStore::new(&host, &store),
+            shares: ShareStore::new(&host, &store),
             host,
             object,
             store,
@@ -190,6 +193,10 @@ impl Partition {
             PutPolicy => self.ready(asked).and_then(|asked| self.policies.put(&asked)),
             DeletePolicy => self.ready(asked).and_then(|asked| self.policies.delete(&asked.name)),
             ListPolicies => self.ready(asked).and_then(|asked| self.policies.list(&asked)),
+            PutShare => self.ready(asked).and_then(|asked| self.shares.put(&asked)),
+            GetShare => self.ready(asked).and_then(|asked| self.shares.get(&asked)),
+            DeleteShare => self.ready(asked).and_then(|asked| self.shares.delete(&asked)),
+            ListShares => self.ready(asked).and_then(|asked| self.shares.list(&asked)),
             GetSecrets => self.when_ready(asked, |asked| self.secrets(asked)).await,
             RotateKey => self.ready(asked).and_then(|asked| self.secrets.rotate_key(&asked)),
         })

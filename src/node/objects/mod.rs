@@ -90,6 +90,7 @@ mod rows_ahead;
 mod second_alarm;
 mod secrets;
 mod sender_sessions;
+mod shares;
 mod store;
 mod tablet;
 mod tablet_alarms;

@@ -40,6 +40,19 @@ impl Caller {
         })
     }
 
+    /// Whoever comes with a share: may read what begins with its prefix, and nothing else.
+    pub fn of_share(prefix: String) -> Self {
+        let grant = Grant {
+            scopes: vec![Scope::Read],
+            prefix,
+            public_writes: None,
+        };
+        Self(Who::KeyHolder {
+            grants: vec![Arc::new(grant)],
+            owner: Owner::default(),
+        })
+    }
+
     /// Returns whether the caller has shown a key.
     pub fn has_key(&self) -> bool {
         matches!(self.0, Who::KeyHolder { .. })

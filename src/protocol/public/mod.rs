@@ -191,6 +191,6 @@ pub fn deleted_json(id: &CounterId, pending: &[Datacenter]) -> String {
 }
 
 /// None of the types above can fail to be written; an empty object would only show in a test.
-fn to_json<T: Serialize>(view: &T) -> String {
+pub(super) fn to_json<T: Serialize>(view: &T) -> String {
     serde_json::to_string(view).unwrap_or_else(|_| "{}".to_owned())
 }

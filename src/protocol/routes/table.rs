@@ -81,6 +81,12 @@ macro_rules! route_table {
                 Right::Limit(Scope::Admin, policy, Some(key)) => limits::forget(context, policy, key).await;
             Refund(policy: PolicyName, key: CounterId) "POST" "/limits/{policy}/{key}/refund" "limit_refund"
                 Right::Limit(Scope::Refund, policy, Some(key)) => limits::refund(context, policy, key).await;
+            ListShares "GET" "/shares" "shares"
+                Right::Named(Scope::Admin) => shares::list(context, &caller).await;
+            CreateShare "POST" "/shares" "share_create"
+                Right::Named(Scope::Admin) => shares::create(context, &caller).await;
+            RevokeShare(id: ShareId) "DELETE" "/shares/{id}" "share_revoke"
+                Right::Named(Scope::Admin) => shares::revoke(context, &caller, id).await;
             Pixel(id: CounterId) "GET" "/pixel/{id}.gif" "pixel"
                 Right::Image(Scope::Write, id.as_str()) => embeds::pixel(context, &caller, id).await;
             Badge(id: CounterId) "GET" "/badge/{id}.svg" "badge"

@@ -1,0 +1,62 @@
+// The form of a rate limit policy: what it says now, and what it is to say.
+import { el, setText } from "./dom.js";
+
+const CHOICES = {
+  algorithm: ["sliding-window", "fixed-window", "token-bucket"],
+  scope: ["datacenter", "global"],
+  on_error: ["open", "closed"],
+};
+const LABELS = {
+  limit: "Limit",
+  window_seconds: "Window, seconds",
+  algorithm: "Algorithm",
+  scope: "Scope",
+  on_error: "If the limiter is unreachable",
+  shadow: "Shadow: refuses nobody",
+};
+
+/** Returns the form of a policy; `save(policy)` resolves once it is stored, and rejects with why not. */
+export function policyForm(policy, save) {
+  const told = el("p", { class: "sub", role: "status" });
+  const field = (name, node) => el("div", {}, el("label", { for: `policy-${name}` }, LABELS[name]), node);
+  const number = (name, max) => el("input", { id: `policy-${name}`, name, type: "number", min: "1", max, required: true, value: String(policy[name]) });
+  const choice = (name) => {
+    const known = [...new Set([policy[name], ...CHOICES[name]])];
+    return el("select", { id: `policy-${name}`, name }, known.map((value) => el("option", { value, selected: value === policy[name] }, value)));
+  };
+  const shadow = el("input", { id: "policy-shadow", name: "shadow", type: "checkbox", checked: policy.shadow });
+  const onSubmit = async (event) => {
+    event.preventDefault();
+    const { elements } = form;
+    // What the form does not show stays as it is.
+    const { policy: _, ...kept } = policy;
+    const wanted = {
+      ...kept,
+      limit: Number(elements.limit.value),
+      window_seconds: Number(elements.window_seconds.value),
+      algorithm: elements.algorithm.value,
+      scope: elements.scope.value,
+      on_error: elements.on_error.value,
+      shadow: elements.shadow.checked,
+    };
+    try {
+      await save(wanted);
+      setText(told, "Stored. Other isolates follow within seconds.");
+    } catch (error) {
+      setText(told, `It was not stored: ${error.message}.`);
+    }
+  };
+  const form = el(
+    "form",
+    { class: "fields", on: { submit: onSubmit } },
+    field("limit", number("limit", "1000000000")),
+    field("window_seconds", number("window_seconds", "2592000")),
+    field("algorithm", choice("algorithm")),
+    field("scope", choice("scope")),
+    field("on_error", choice("on_error")),
+    field("shadow", shadow),
+    el("button", { type: "submit" }, "Store"),
+    told,
+  );
+  return form;
+}

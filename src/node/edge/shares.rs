@@ -1,0 +1,160 @@
+//! Shares: keys for reading what begins with one prefix. Making, listing and revoking them, and who comes with one.
+//!
+//! Invariant: a share that was revoked is good nowhere for longer than [`SHARE_MS_MAX`]; whether one is there is never guessed.
+
+use std::cell::RefCell;
+
+use super::body;
+use super::hash_keys::name_key;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::core::counter::bounded_map::BoundedMap;
+use crate::host::{Host, State};
+use crate::node::shared::{call, call_within};
+use crate::protocol::access::{Caller, Scope};
+use crate::protocol::messages::{DeleteShare, GetShare, ListShares, PutShare};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::Query;
+use crate::protocol::share::{
+    Share, ShareId, Token, parse_share, revoked_json, share_json, shares_json,
+};
+
+/// How long an isolate goes by what it knows of a share without asking.
+const FRESH_MS_MAX: i64 = 30_000;
+
+/// How long it does where the directory does not answer: a revoked share ends within this.
+pub const SHARE_MS_MAX: i64 = 60_000;
+
+/// How long the directory may take.
+const ASK_MS_MAX: u64 = 3_000;
+
+/// Shares that an isolate remembers: 1,024 of at most 700 bytes.
+const KNOWN_MAX: usize = 1_024;
+
+struct Known {
+    share: Option<Share>,
+    asked_ms: i64,
+}
+
+/// What this isolate knows.
+struct KnownShares(RefCell<BoundedMap<ShareId, Known, KNOWN_MAX>>);
+
+impl State for KnownShares {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+/// A share as this isolate knows it, if it has asked within so long.
+fn known(host: &Host, id: ShareId, most_ms: i64) -> Option<Option<Share>> {
+    let shares = host.state::<KnownShares>();
+    let shares = shares.0.borrow();
+    let known = shares.get(&id)?;
+    (host.now_ms() - known.asked_ms <= most_ms).then(|| known.share.clone())
+}
+
+async fn look_up(host: &Host, id: ShareId) -> Result<Option<Share>, Problem> {
+    if let Some(share) = known(host, id, FRESH_MS_MAX) {
+        return Ok(share);
+    }
+    let asked_ms = host.now_ms();
+    match call_within(host, &GetShare { id }, ASK_MS_MAX).await {
+        Ok(share) => {
+            let entry = Known {
+                share: share.clone(),
+                asked_ms,
+            };
+            host.state::<KnownShares>().0.borrow_mut().insert(id, entry);
+            Ok(share)
+        }
+        Err(fault) => known(host, id, SHARE_MS_MAX).ok_or_else(|| {
+            let detail = format!("the share cannot be looked up ({fault}); try again");
+            Problem::new(Code::Unavailable, detail)
+        }),
+    }
+}
+
+/// Notes who asks, where the request comes with a share.
+///
+/// # Errors
+/// `unauthorized` for one that was revoked, has expired or was never made here; `unavailable`.
+pub async fn identify(context: &RequestContext) -> Result<(), Problem> {
+    let authorization = context.header("authorization");
+    let Some(token) = authorization.as_deref().and_then(Token::of) else {
+        return Ok(());
+    };
+    let names = name_key(&context.host).await?;
+    let share = match token.signed(&names) {
+        Some(id) => look_up(&context.host, id).await?,
+        None => None,
+    };
+    let share = share.filter(|share| !share.has_expired(context.host.now_ms()));
+    let share = share.ok_or_else(|| {
+        let detail =
+            "this share was revoked, has expired, or is of another deployment; ask for a new link";
+        Problem::new(Code::Unauthorized, detail)
+    })?;
+    context.note_shared(Caller::of_share(share.prefix));
+    Ok(())
+}
+
+/// `POST /shares`.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `forbidden`, `too-many-shares`, `unavailable`.
+pub async fn create(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let body = body::read_small(context).await?;
+    let share = parse_share(&body, context.host.now_ms())?;
+    caller.may(Scope::Admin, &share.prefix)?;
+    let names = name_key(&context.host).await?;
+    let put = PutShare { share };
+    let id = call(&context.host, &put).await?.ok_or_else(|| {
+        let detail = "revoke a share that is not used any more: DELETE /shares/{id}";
+        Problem::new(Code::TooManyShares, detail)
+    })?;
+    Ok(Answer::json(share_json(&names, id, &put.share)).with_status(201))
+}
+
+/// `GET /shares`: those of prefixes that the caller administers.
+///
+/// # Errors
+/// `forbidden`, `unavailable`.
+pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    caller.may_somewhere(Scope::Admin, &[])?;
+    let names = name_key(&context.host).await?;
+    let mut shares = call(&context.host, &ListShares).await?;
+    shares.retain(|(_, share)| caller.may(Scope::Admin, &share.prefix).is_ok());
+    shares.sort_by_key(|(_, share)| share.created_ms);
+    Ok(Answer::json(shares_json(&names, &shares)))
+}
+
+/// `DELETE /shares/{id}`.
+///
+/// # Errors
+/// `share-not-found`, `forbidden`, `unavailable`.
+pub async fn revoke(
+    context: &RequestContext,
+    caller: &Caller,
+    id: ShareId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    caller.may_somewhere(Scope::Admin, &[])?;
+    let missing = || {
+        Problem::new(
+            Code::ShareNotFound,
+            "GET /shares lists those that there are",
+        )
+    };
+    let share = call(&context.host, &GetShare { id }).await?;
+    caller.may(Scope::Admin, &share.ok_or_else(missing)?.prefix)?;
+    call(&context.host, &DeleteShare { id }).await?;
+    host_forgets(&context.host, id);
+    Ok(Answer::json(revoked_json(id)))
+}
+
+/// Here it ends at once.
+fn host_forgets(host: &Host, id: ShareId) {
+    host.state::<KnownShares>().0.borrow_mut().remove(&id);
+}
