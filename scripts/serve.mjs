@@ -32,6 +32,8 @@ const ENDS_MAX = 5;
 const ENDS_WITHIN_MS = 60_000;
 // A tablet is an object of some 60 KB: 64 of them hold a million counters.
 const TABLETS_DEFAULT = "64";
+// TABLETS_MAX of src/protocol/settings.rs.
+const TABLETS_MAX = 4_096;
 // Fewer overdue alarms than this are nothing to tell of.
 const ALARMS_TOLD_MIN = 1_000;
 
@@ -147,8 +149,10 @@ async function waitUntilHealthy(urls, stopped) {
   return undefined;
 }
 
-// How many tablets the counters of a data folder lie in: what was noted when it was made. One that was made without has none.
-function tabletsOf(folder) {
+// How many tablets the counters of a data folder lie in, where the environment does not say it (empty: none): as many as the last time.
+// A folder that was made without tablets goes on so.
+function tabletsOf(folder, said) {
+  if (said !== undefined) return said.trim();
   const note = join(folder, "tablets");
   if (existsSync(note)) return readFileSync(note, "utf8").trim();
   return existsSync(join(folder, "objects", UNIQUE_KEYS.Directory)) ? "" : TABLETS_DEFAULT;
@@ -161,9 +165,11 @@ async function serve() {
   for (const port of settings.ports) ports.push(await freePort(host, address, port));
   const folder = dataFolder(settings.data);
   // All objects share one thread here, and each costs three files: cold counters share objects.
-  settings.variables.TALLY_TABLETS ??= tabletsOf(folder);
-  if (settings.variables.TALLY_TABLETS === "") delete settings.variables.TALLY_TABLETS;
-  else if (!existsSync(join(folder, "tablets"))) writeFileSync(join(folder, "tablets"), `${settings.variables.TALLY_TABLETS}\n`);
+  const tablets = tabletsOf(folder, process.env.TALLY_TABLETS);
+  if (tablets === "") delete settings.variables.TALLY_TABLETS;
+  else settings.variables.TALLY_TABLETS = tablets;
+  // What may not be so is said by the Workers, and not kept.
+  if (tablets === "" || (Number(tablets) >= 1 && Number(tablets) <= TABLETS_MAX)) writeFileSync(join(folder, "tablets"), `${tablets}\n`);
   settings.variables.TALLY_OPEN_OBJECTS_MAX ??= String(openObjectsMax(descriptorsMax(), totalmem(), ports.length));
   const bracketed = (name) => (isIPv6(name) ? `[${name}]` : name);
   const config = join(folder, "workerd.capnp");

@@ -206,6 +206,29 @@ test("a workerd that died is started again, which is told, and given up after fi
   assert.match(errors, /5 times within a minute, so it is not started again/);
 });
 
+test("the counters of a data folder move where their number of tablets is changed", WITHIN, async () => {
+  const data = join(folder, "moving");
+  const counters = ["a", "b", "page%2Fc"];
+  const rounds = ["", "4", "9", "", undefined, "2"];
+  for (const [round, TALLY_TABLETS] of rounds.entries()) {
+    const server = start({ DATA: data, ...(TALLY_TABLETS === undefined ? {} : { TALLY_TABLETS }) });
+    const url = await server.ready;
+    for (const counter of counters) {
+      const add = async (key) => {
+        const added = await fetch(`${url}/counters/${counter}/increment`, { method: "POST", headers: { "idempotency-key": key } });
+        assert.equal(added.status, 200, await added.text());
+      };
+      await add(`key-${round}`);
+      if (round > 0) await add(`key-${round - 1}`);
+      const { value, exact } = await (await fetch(`${url}/counters/${counter}?consistency=strong`)).json();
+      assert.deepEqual({ value, exact }, { value: round + 1, exact: true }, `${counter} with ${TALLY_TABLETS}`);
+    }
+    assert.equal(readFileSync(join(data, "tablets"), "utf8"), `${TALLY_TABLETS ?? ""}\n`);
+    server.child.kill("SIGTERM");
+    await server.ended;
+  }
+});
+
 test("keys that nobody can be known by are refused at the start", WITHIN, async () => {
   for (const TALLY_KEYS of ["S3cr3t", '"S3cr3t"', "[]", '{"keys":[{"key":"0123456789abcdef","scopes":["root"]}]}']) {
     const { code, errors } = await start({ TALLY_KEYS }).ended;

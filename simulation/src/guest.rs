@@ -212,6 +212,11 @@ impl ObjectPlatform for Guest {
         self.place().id()
     }
 
+    fn is_at(&self, placement: &Placement) -> bool {
+        let place = self.place();
+        (place.binding, place.name.as_str()) == (placement.binding, placement.name.as_str())
+    }
+
     fn wait_until(&self, work: Later<()>) {
         if self.place().is_alive(self.owner) {
             self.core.executor.spawn(self.owner, 0, work);

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::{Host, Later, Stream};
 use crate::protocol::messages::{Call, Fault, encode};
+use crate::protocol::names::Placement;
 
 /// A value of SQL. Integers are those that a JavaScript number holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +65,9 @@ pub type Rows = Vec<Vec<Value>>;
 pub trait ObjectPlatform {
     /// Its name among all objects of its kind.
     fn id(&self) -> String;
+
+    /// Whether this object is the one of a placement.
+    fn is_at(&self, placement: &Placement) -> bool;
 
     /// Lets work go on after the answer.
     fn wait_until(&self, work: Later<()>);

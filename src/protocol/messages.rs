@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::names::{Address, CellAddress};
 use super::problem::{Code, Problem};
 use crate::core::cluster::root::Root;
+use crate::core::cluster::tablets::Place;
 use crate::core::counter::cell::Cell;
 use crate::core::counter::dimensions::BrokenLog;
 use crate::core::counter::flush::{Load, Refusal};
@@ -47,6 +48,7 @@ pub mod batch;
 mod converge;
 mod explain;
 mod keyed;
+mod lead_moves;
 mod limit;
 mod live;
 mod operate;
@@ -60,6 +62,7 @@ pub use batch::{Batch, BatchedCall, Receiver};
 pub use converge::{Held, Push, ViewOf, Viewed, WatchLead};
 pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ShardAsked, SumExplained, Way};
 pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall};
+pub use lead_moves::{CallLead, GiveLead, Given, LeadTaken, LocateLead, Located, Stay};
 pub use limit::{
     Check, Checked, DeletePolicy, Demand, EndReservation, GetPolicy, HandOver, Judged, Lease,
     ListPolicies, PolicyPut, PutPolicy, RecallLease, Reserve, Reserved, SentOn, Wish,
@@ -109,6 +112,10 @@ pub enum Fault {
     TooMany(u32),
     /// The message cannot be read, or storage is broken; says what.
     Broken(String),
+    /// The lead lives at this place of its datacenter; nothing was done here. Only from one place of it to another.
+    Moved(Place),
+    /// The root has granted nothing: the lead may live elsewhere, and must look first.
+    Unsettled,
 }
 
 impl std::error::Error for Fault {}
@@ -122,6 +129,8 @@ impl std::fmt::Display for Fault {
             Self::Elsewhere(home) => write!(formatter, "home is {home}"),
             Self::TooMany(most) => write!(formatter, "more than {most} counters"),
             Self::Broken(what) => write!(formatter, "broken: {what}"),
+            Self::Moved(place) => write!(formatter, "the lead lives in {place:?}"),
+            Self::Unsettled => formatter.write_str("the lead may live elsewhere"),
         }
     }
 }
@@ -143,7 +152,11 @@ impl From<Fault> for Problem {
                 Code::Unavailable,
                 format!("{what}; the write may or may not have been counted, try again"),
             ),
-            Fault::Refused(_) | Fault::Superseded(_) | Fault::Elsewhere(_) => Problem::new(
+            Fault::Refused(_)
+            | Fault::Superseded(_)
+            | Fault::Elsewhere(_)
+            | Fault::Moved(_)
+            | Fault::Unsettled => Problem::new(
                 Code::Unavailable,
                 "the counter is busy; nothing was counted, try again",
             ),
@@ -323,6 +336,10 @@ pub struct Register {
     pub datacenter: Datacenter,
     /// The grant that it has had: should the root have lost its row, this is what is left of it.
     pub holds: Option<Grant>,
+    /// Where the lead is that asks; `None` where it does not know.
+    pub place: Option<Place>,
+    /// The number of the newest spread under which it is known that the lead lives nowhere else.
+    pub settled: Option<u32>,
 }
 
 /// Anyone → root: what do you know?

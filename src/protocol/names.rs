@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::core::cluster::region::location_hint;
+use crate::core::cluster::tablets::Place;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::queue::InboxId;
 use crate::protocol::limits::PolicyName;
@@ -136,6 +137,8 @@ pub enum Address<'a> {
     Cell(&'a CellAddress),
     /// The lead of a counter in a datacenter.
     Lead(&'a CounterId, &'a Datacenter),
+    /// The lead of a counter in a datacenter, at one of the places where it may live.
+    LeadAt(&'a LeadAt),
     /// A tablet.
     Tablet(&'a TabletAddress),
     /// An inbox.
@@ -183,6 +186,33 @@ pub struct TabletAddress {
     pub datacenter: Datacenter,
     /// Its number, below [`TABLET_COUNT`].
     pub number: u32,
+}
+
+/// The lead of a counter in a datacenter, at one of the places where it may live.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeadAt {
+    /// The counter.
+    pub counter: CounterId,
+    /// The datacenter.
+    pub datacenter: Datacenter,
+    /// The place.
+    pub place: Place,
+}
+
+/// The placement of a lead's place.
+pub fn lead_at(lead: &LeadAt) -> Placement {
+    let LeadAt {
+        counter,
+        datacenter,
+        place,
+    } = lead;
+    match place {
+        Place::Own => cell(&CellAddress::lead(counter, datacenter)),
+        Place::Tablet(number) => tablet(&TabletAddress {
+            datacenter: datacenter.clone(),
+            number: *number,
+        }),
+    }
 }
 
 /// The placement of a tablet: near its datacenter.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tally::core::cluster::operation::Operations;
 use tally::core::cluster::root::{Entry, Root};
+use tally::core::cluster::tablets::{Changed, Place, Spreads};
 use tally::core::counter::cell::{Cell, Hot};
 use tally::core::counter::dimensions::{DimensionLog, Stamp};
 use tally::core::counter::flush::{Element, Load, Refusal};
@@ -23,16 +24,16 @@ use tally::core::counter::settings::{Settings, Ttl, TtlMode};
 use tally::core::counter::total::Value;
 use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
-    AmountOf, Append, Ask, AskTop, Call, Check, CheckStorage, Claim, Close, CloseSession,
+    AmountOf, Append, Ask, AskTop, Call, CallLead, Check, CheckStorage, Claim, Close, CloseSession,
     Configure, Count, DeletePolicy, DeleteShare, Drain, EndReservation, Explain, Fault, FindClaims,
-    Flush, Flushed, GetPolicy, GetSecrets, GetShare, HandOver, Held, Hello, Keep, Lease,
-    LetInboxesGo, List, ListAll, ListPolicies, ListRows, ListShares, LookUp, MayHold, Measure,
-    OpenSession, Operate, Push, PutPolicy, PutShare, Read, ReadDead, ReadDrained, ReadNumbers,
-    Recall, RecallLease, Register, RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, Seal,
-    SentOn, Settle, Sum, SumExplained, SumMany, Suspend, TakeOver, TopOf, ViewOf, WatchLead,
-    decode, encode,
+    Flush, Flushed, GetPolicy, GetSecrets, GetShare, GiveLead, Given, HandOver, Held, Hello, Keep,
+    LeadTaken, Lease, LetInboxesGo, List, ListAll, ListPolicies, ListRows, ListShares, LocateLead,
+    Located, LookUp, MayHold, Measure, OpenSession, Operate, Push, PutPolicy, PutShare, Read,
+    ReadDead, ReadDrained, ReadNumbers, Recall, RecallLease, Register, RegisterInbox, ReleaseInbox,
+    Report, Reserve, RotateKey, Seal, SentOn, Settle, Stay, Sum, SumExplained, SumMany, Suspend,
+    TakeOver, TopOf, ViewOf, WatchLead, decode, encode,
 };
-use tally::protocol::names::CellAddress;
+use tally::protocol::names::{CellAddress, LeadAt};
 use tally::protocol::problem::{Code, Problem};
 
 /// 1 May 2026, 00:00:30 UTC.
@@ -281,6 +282,10 @@ fn each_call_has_its_own_path() {
         (Ask::PATH, "/ask"),
         (Sum::PATH, "/sum"),
         (Register::PATH, "/register"),
+        (LocateLead::PATH, "/locate-lead"),
+        (GiveLead::PATH, "/give-lead"),
+        (LeadTaken::PATH, "/lead-taken"),
+        (CallLead::PATH, "/call-lead"),
         (LookUp::PATH, "/look-up"),
         (Operate::PATH, "/operate"),
         (Keep::PATH, "/keep"),
@@ -346,6 +351,7 @@ fn each_call_has_its_own_path() {
         include_str!("../../src/protocol/messages/secrets.rs"),
         include_str!("../../src/protocol/messages/share.rs"),
         include_str!("../../src/protocol/messages/totals.rs"),
+        include_str!("../../src/protocol/messages/lead_moves.rs"),
     ];
     let mut all: Vec<&str> = Vec::new();
     for table in tables {
@@ -402,6 +408,8 @@ fn faults_tell_clients_who_must_act() {
             busy,
         ),
         (Fault::Superseded(7), Code::Unavailable, busy),
+        (Fault::Moved(Place::Own), Code::Unavailable, busy),
+        (Fault::Unsettled, Code::Unavailable, busy),
         (
             Fault::TooMany(5_000),
             Code::TooManyCounters,
@@ -412,4 +420,76 @@ fn faults_tell_clients_who_must_act() {
         let problem = Problem::from(fault);
         assert_eq!((problem.code(), problem.detail()), (code, detail));
     }
+}
+
+/// Where the lead of the tests' counter is in a tablet.
+fn lead_at(place: Place) -> LeadAt {
+    LeadAt {
+        counter: address().counter,
+        datacenter: address().datacenter,
+        place,
+    }
+}
+
+#[test]
+fn where_a_lead_is_is_stored_in_these_bytes() {
+    let lead = "07706167652fc3bc03465241";
+    let here = |former| Stay::Here { epoch: 3, former };
+    assert_eq!(golden(&here(None)), "000300");
+    assert_eq!(
+        golden(&here(Some((lead_at(Place::Own), 5)))),
+        format!("000301{lead}0005")
+    );
+    let leaving = Stay::Leaving {
+        to: Place::Tablet(300),
+        epoch: 3,
+        seal: 5,
+    };
+    assert_eq!(golden(&leaving), "0101ac020305");
+    assert_eq!(golden(&Stay::Arriving), "02");
+    let mut spreads = Spreads::new(None);
+    assert_eq!(spreads.change(Some(64), 5), Changed::Now);
+    assert_eq!(golden(&spreads), "020000000101400a");
+}
+
+#[test]
+fn a_lead_moves_by_these_bytes() {
+    let lead = "07706167652fc3bc03465241";
+    let counter = address().counter;
+    assert_eq!(golden(&LocateLead { counter }), "07706167652fc3bc");
+    let located = Located {
+        epoch: 3,
+        place: Place::Tablet(7),
+        former: vec![Place::Own],
+    };
+    assert_eq!(golden(&located), "0301070100");
+    let give = GiveLead {
+        at: lead_at(Place::Own),
+        to: Place::Tablet(7),
+        epoch: 3,
+        abandoned: None,
+        after: Some((5, vec![9])),
+    };
+    assert_eq!(golden(&give), format!("{lead}000107030001050109"));
+    assert_eq!(golden(&Given::Nothing), "00");
+    assert_eq!(golden(&Given::ToAnother(Place::Own, 5)), "010005");
+    let rows = Given::Rows {
+        seal: 5,
+        rows: vec![(vec![1], vec![2])],
+        after: Some(vec![1]),
+    };
+    assert_eq!(golden(&rows), "02050101010102010101");
+    let taken = LeadTaken {
+        at: lead_at(Place::Own),
+        seal: 5,
+    };
+    assert_eq!(golden(&taken), format!("{lead}0005"));
+    let call = CallLead {
+        at: lead_at(Place::Own),
+        path: "/a".to_owned(),
+        message: vec![1],
+    };
+    assert_eq!(golden(&call), format!("{lead}00022f610101"));
+    assert_eq!(golden(&Fault::Moved(Place::Tablet(7))), "060107");
+    assert_eq!(golden(&Fault::Unsettled), "07");
 }

@@ -47,7 +47,7 @@ use futures_util::future::join_all;
 use plan::{Deed, Plan};
 use service::{Reader, Service};
 use tally::protocol::names;
-use tally_simulation::ClientRequest;
+use tally_simulation::{ClientRequest, Role};
 
 /// How long a datacenter is cut off, milliseconds.
 const CUT_MS_MAX: u64 = 30_000;
@@ -61,6 +61,26 @@ impl Service {
         let (name, value) = (changing[chance.pick(2)], values[chance.pick(4)]);
         self.say(|| format!("{name} becomes {value:?}"));
         self.world.set(name, value);
+    }
+
+    /// Leads are spread over another number of tablets, or have objects of their own; some of those who are told so start anew.
+    fn spread(&self, site: usize) {
+        let chance = self.world.chance();
+        let numbers = [None, Some("1"), Some("2"), Some("7"), Some("20")];
+        let number = numbers[chance.pick(numbers.len())];
+        self.say(|| format!("there are {number:?} tablets"));
+        self.world.set(names::TABLET_COUNT, number);
+        match chance.below(4) {
+            0 => self.world.crash_isolates(Role::Edge, self.sites[site]),
+            1 => self.world.crash_all_objects(),
+            2 => {
+                self.world.crash_all_objects();
+                for site in &self.sites {
+                    self.world.crash_isolates(Role::Edge, *site);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Elements are hashed by another key from now on.
@@ -149,6 +169,7 @@ impl Service {
                 Deed::Watch => self.watch(site).await,
                 Deed::Clocks => self.world.step_clocks(),
                 Deed::Rotate => self.rotate(site).await,
+                Deed::Spread => self.spread(site),
                 Deed::Wait => self.world.sleep_ms(chance.below(30_000)).await,
             }
         }

@@ -42,6 +42,8 @@ pub enum Deed {
     Clocks,
     /// Elements are hashed by another key from now on.
     Rotate,
+    /// Leads are spread over another number of tablets from now on.
+    Spread,
 }
 
 /// What a world dwells on.
@@ -222,6 +224,13 @@ impl Plan {
             Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(29)).once_in(3);
         if chance.once_in(2) && !plan.is_redis {
             plan.dwell_on(one_of(&chance, &TOPICS), &chance);
+        }
+        // Drawn apart, so that worlds where nothing moves are what they were.
+        let apart = Chance::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(29));
+        if apart.once_in(3) {
+            let all: u64 = plan.weights.iter().map(|(weight, _)| weight).sum();
+            let weight = all.div_ceil(apart.between(4, 30));
+            plan.weights.push((weight, Deed::Spread));
         }
         plan
     }

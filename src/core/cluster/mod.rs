@@ -10,6 +10,7 @@
 //! | [`ring`] | which partition holds a key |
 //! | [`root`] | generation, settings and datacenters of a counter |
 //! | [`spread`] | over how many limiters keys are spread, while that is changed |
+//! | [`tablets`] | which tablet hosts the lead of a counter |
 //! | [`total`] | what a root has been told of its counter, and in what order totals stand |
 //! | [`view`] | what is known of a counter's datacenters, as it merges |
 //! | [`watch`] | when views ask the root, and which leads it asks to push often |

@@ -5,6 +5,8 @@
 //! moves to a new one, as long as the number of partitions stays.
 //! Source: Lamping & Veach 2014, "A fast, minimal memory, consistent hash algorithm".
 
+use serde::{Deserialize, Serialize};
+
 use crate::core::counter::id::CounterId;
 use crate::core::sketch::{HashKey, hash};
 
@@ -37,6 +39,101 @@ impl TabletSpread {
         // Tablets p, p + P, p + 2 P … serve partition p.
         let own = (self.tablets - partition).div_ceil(self.partitions);
         partition + self.partitions * jump(key, own)
+    }
+}
+
+/// Where in its datacenter the lead of a counter lives. Stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Place {
+    /// In an object of its own.
+    Own,
+    /// In the tablet of this number.
+    Tablet(u32),
+}
+
+impl Place {
+    /// The place of a lead whose root is in this partition, where leads are spread so; without tablets each has an object of its own.
+    pub fn of(spread: Option<TabletSpread>, counter: &CounterId, partition: u32) -> Self {
+        spread.map_or(Self::Own, |spread| {
+            Self::Tablet(spread.of(counter, partition))
+        })
+    }
+}
+
+/// Spreads that are remembered: each may cost a call where a lead is looked for.
+pub const SPREADS_MAX: usize = 8;
+
+/// Over how many tablets leads are spread from some moment on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Spread {
+    /// Rises with each.
+    epoch: u32,
+    /// How many tablets; `None` where each lead has an object of its own.
+    tablets: Option<u32>,
+    /// Since when, unix milliseconds.
+    since_ms: i64,
+}
+
+/// Over how many tablets leads are spread, and were before: each number once, the one that holds last. Stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spreads(Vec<Spread>);
+
+/// What became of a setting that is not the number that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It is the one that holds.
+    Not,
+    /// It holds from now on.
+    Now,
+    /// There are [`SPREADS_MAX`] others: the last of them goes on to hold.
+    Full,
+}
+
+impl Spreads {
+    /// The first.
+    pub fn new(tablets: Option<u32>) -> Self {
+        let (epoch, since_ms) = (0, 0);
+        Self(vec![Spread {
+            epoch,
+            tablets,
+            since_ms,
+        }])
+    }
+
+    /// Lets so many tablets hold from now on.
+    pub fn change(&mut self, tablets: Option<u32>, now_ms: i64) -> Changed {
+        let newest = self.0.last().map(|newest| (newest.tablets, newest.epoch));
+        let Some((_, epoch)) = newest.filter(|(newest, _)| *newest != tablets) else {
+            return Changed::Not;
+        };
+        let is_known = self.0.iter().any(|spread| spread.tablets == tablets);
+        if !is_known && self.0.len() >= SPREADS_MAX {
+            return Changed::Full;
+        }
+        self.0.retain(|spread| spread.tablets != tablets);
+        self.0.push(Spread {
+            epoch: epoch.saturating_add(1),
+            tablets,
+            since_ms: now_ms,
+        });
+        Changed::Now
+    }
+
+    /// The number of the spread that holds, where it puts a lead, and where earlier ones put it, the latest first; `place` says where so
+    /// many tablets put it.
+    pub fn places(&self, place: impl Fn(Option<u32>) -> Place) -> (u32, Place, Vec<Place>) {
+        let mut spreads = self.0.iter().rev();
+        let newest = spreads.next();
+        let (epoch, now) = newest.map_or((0, Place::Own), |newest| {
+            (newest.epoch, place(newest.tablets))
+        });
+        let mut former = Vec::new();
+        for before in spreads.map(|spread| place(spread.tablets)) {
+            if before != now && !former.contains(&before) {
+                former.push(before);
+            }
+        }
+        (epoch, now, former)
     }
 }
 

@@ -43,7 +43,7 @@ macro_rules! class {
         impl DurableObject for $name {
             fn new(state: State, env: Env) -> Self {
                 let state = Rc::new(state);
-                let object = Object::new(Rc::new(Stored::new(state.clone())));
+                let object = Object::new(Rc::new(Stored::new(state.clone(), env.clone())));
                 let shell = objects::$name::start(object, host(env));
                 Self { shell, state }
             }

@@ -5,24 +5,27 @@ use std::rc::Rc;
 use worker::js_sys::{Date, Function, Reflect};
 use worker::wasm_bindgen::closure::ScopedClosure;
 use worker::wasm_bindgen::{JsCast, JsValue};
-use worker::{ScheduledTime, SqlStorage, SqlStorageValue, State, Storage};
+use worker::{Env, ScheduledTime, SqlStorage, SqlStorageValue, State, Storage};
 
 use super::sockets;
 use crate::host::object::{Events, ObjectPlatform, Rows, Socket, Value};
 use crate::host::{Later, Stream};
+use crate::protocol::names::Placement;
 
 /// One object, by what the platform gives it.
 pub(super) struct Stored {
     state: Rc<State>,
+    env: Env,
     storage: Rc<Storage>,
     sql: SqlStorage,
 }
 
 impl Stored {
-    pub(super) fn new(state: Rc<State>) -> Self {
+    pub(super) fn new(state: Rc<State>, env: Env) -> Self {
         let storage = state.storage();
         Self {
             state,
+            env,
             sql: storage.sql(),
             storage: Rc::new(storage),
         }
@@ -57,6 +60,13 @@ fn taken(value: SqlStorageValue) -> Value {
 impl ObjectPlatform for Stored {
     fn id(&self) -> String {
         self.state.id().to_string()
+    }
+
+    fn is_at(&self, placement: &Placement) -> bool {
+        let namespace = self.env.durable_object(placement.binding);
+        let id = namespace
+            .and_then(|namespace| Ok(namespace.id_from_name(&placement.name)?.to_string()));
+        id.is_ok_and(|id| id == self.id())
     }
 
     fn wait_until(&self, work: Later<()>) {

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use super::cell::Core;
+use super::lead_place::Standing;
 use crate::core::counter::split::{self, Loads, Meter, Rate, Step, Thresholds};
 use crate::host::{Host, State};
 use crate::node::shared::call;
@@ -22,6 +23,9 @@ const SHARDS_AT_ONCE: usize = 64;
 
 /// How long a lead waits before it tries again to seal a shard that did not answer.
 const RESEAL_MS: i64 = 1_000;
+
+/// How long a lead that has moved waits before it tells again whoever gave it, who did not answer.
+const CONFIRM_MS: i64 = 10_000;
 
 /// When an alarm rings again that found storage unreadable, milliseconds.
 const UNREADABLE_MS: i64 = 60_000;
@@ -245,6 +249,13 @@ impl Core {
     /// Lead: looks whether the load is gone, since a counter that nobody writes has no flushes to
     /// notice it at.
     async fn do_what_is_due(self: &Rc<Self>) -> Result<(), Fault> {
+        self.loaded()?;
+        if self.standing() != Standing::Here {
+            return Ok(());
+        }
+        if self.confirm_taken().await.is_err() {
+            self.arm_in(CONFIRM_MS).await?;
+        }
         self.readable()?;
         // What could not be deleted now is deleted before the next keyed write.
         let _ = self.let_records_go(self.host.now_ms());

@@ -11,7 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply};
-use crate::protocol::messages::{Batch, BatchedCall, Fault, batch};
+use crate::protocol::messages::{Batch, BatchedCall, Fault, batch, encode};
 
 /// How long a batch waits for its calls, milliseconds. What takes longer waits for another object, and is asked for again by itself:
 /// so a root that does not answer holds up no counter but its own.
@@ -120,4 +120,23 @@ pub(super) async fn answer_batch(
         object.wait_until(async move { while calls.next().await.is_some() {} });
     }
     Ok(answers.told())
+}
+
+/// A fault as the answer of any call.
+pub(super) fn refusal(fault: &Fault) -> Reply {
+    Reply::Answer(refusal_bytes(fault))
+}
+
+fn refusal_bytes(fault: &Fault) -> Vec<u8> {
+    encode(&Err::<(), &Fault>(fault)).unwrap_or_default()
+}
+
+/// The bytes that a caller of a cell reads.
+pub(super) fn bytes_of(reply: Reply) -> Vec<u8> {
+    let what = match reply {
+        Reply::Answer(bytes) => return bytes,
+        Reply::Refused(_, why) => why,
+        Reply::Stream(_) | Reply::Unknown => "a batch holds a call that no cell answers".to_owned(),
+    };
+    refusal_bytes(&Fault::Broken(what))
 }

@@ -10,11 +10,13 @@ use std::rc::Rc;
 use futures_util::lock::Mutex;
 
 use super::autoscaler::Autoscaler;
+use super::batch::refusal;
 use super::cell_memory::{self, Busy, Held as HeldMemory};
 use super::cell_rows::{CellRows, OwnRows};
-use super::cell_store::CellStore;
+use super::cell_store::{CellStore, Loaded};
 use super::group_commit::Commits;
 use super::keyed_writes::ledger_limits;
+use super::lead_place::{LeadName, LeadStanding, moved_to};
 use super::push_sender::Pushing;
 use super::readable::Readable;
 use super::store::Store;
@@ -30,8 +32,9 @@ use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
-    Ask, Call, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed, Held, Hello,
-    ReadNumbers, Recall, Register, Report, Seal, Sum, SumExplained, Suspend, WatchLead,
+    Ask, Call, CallLead, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed,
+    GiveLead, Held, Hello, LeadTaken, ReadNumbers, Recall, Register, Report, Seal, Sum,
+    SumExplained, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -57,6 +60,7 @@ pub(super) struct Core {
     pub(super) address: RefCell<Option<CellAddress>>,
     pub(super) storage: Readable,
     pub(super) held: HeldMemory,
+    pub(super) lead: LeadStanding,
     pub(super) ledger_limits: LedgerLimits,
     /// Held while a grant is asked for, so that many flushes ask once.
     granting: Mutex<()>,
@@ -100,6 +104,7 @@ impl Core {
             address: RefCell::default(),
             storage: Readable::default(),
             held: HeldMemory::new(&host),
+            lead: LeadStanding::default(),
             host,
             granting: Mutex::new(()),
             commits: RefCell::default(),
@@ -112,9 +117,21 @@ impl Core {
     }
 
     pub(super) async fn answer_call(self: &Rc<Self>, arrived: Arrived) -> Reply {
+        let _busy = Busy::new(self);
+        let reply = self.answer_here(&arrived).await;
+        match moved_to(&reply) {
+            None => reply,
+            Some(place) => self.call_elsewhere(place, arrived).await,
+        }
+    }
+
+    /// Answers a call, or says to which place of its datacenter the lead has moved.
+    pub(super) async fn answer_here(self: &Rc<Self>, arrived: &Arrived) -> Reply {
         let core = self;
-        let _busy = Busy::new(core);
-        dispatch!(&arrived, asked, {
+        if let Err(fault) = core.settle_before(arrived).await {
+            return refusal(&fault);
+        }
+        dispatch!(arrived, asked, {
             Flush => core.on_flush(asked).await,
             Recall => core.on_recall(asked),
             Count => core.on_count(asked).await,
@@ -131,6 +148,9 @@ impl Core {
             WatchLead => core.on_watch(asked),
             Held => core.on_held(asked),
             Close => core.on_close(asked).await,
+            CallLead => core.on_call_lead(asked).await,
+            GiveLead => core.on_give_lead(asked),
+            LeadTaken => core.on_lead_taken(asked).await,
         })
     }
 
@@ -156,19 +176,26 @@ impl Core {
         }
     }
 
-    fn adopt(&self, loaded: Result<(CellState, Option<CellAddress>), Fault>) {
-        self.storage.note(loaded.map(|(state, address)| {
-            self.state.borrow_mut().adopt(state);
-            self.address.replace(address);
+    pub(super) fn adopt(&self, loaded: Result<Loaded, Fault>) {
+        self.storage.note(loaded.map(|loaded| {
+            self.lead.adopt(&loaded);
+            self.state.borrow_mut().adopt(loaded.cell);
+            self.address.replace(loaded.address);
         }));
     }
 
-    /// Refuses while storage cannot be read: memory may hold then what no commit has. To be asked after every await, before memory is
-    /// looked at.
+    /// Refuses while storage cannot be read: memory may hold then what no commit has; and once the lead was given to another place. To be
+    /// asked after every await, before memory is looked at.
     ///
     /// # Errors
-    /// Why it could not be read.
+    /// Why it could not be read; `Moved`.
     pub(super) fn readable(&self) -> Result<(), Fault> {
+        self.loaded()?;
+        self.lead.is_not_away()
+    }
+
+    /// Refuses while storage cannot be read, wherever the lead is.
+    pub(super) fn loaded(&self) -> Result<(), Fault> {
         self.storage.check(|| self.adopt(self.rows.load()))
     }
 
@@ -204,22 +231,24 @@ impl Core {
     ///
     /// # Errors
     /// `Unavailable`; [`Refusal::Moved`] for a shard that writes do not spread to.
-    pub(super) async fn obtain_grant(&self, me: &CellAddress) -> Result<(), Fault> {
+    pub(super) async fn obtain_grant(self: &Rc<Self>, me: &CellAddress) -> Result<(), Fault> {
         let _asking = self.granting.lock().await;
         self.readable()?;
         if !self.state.borrow().needs_grant(self.host.now_ms()) {
             return Ok(());
         }
-        let (asked_ms, seals) = (self.host.now_ms(), self.state.borrow().seals());
-        let grant = if me.is_lead() {
-            self.register(me).await?
-        } else {
-            let hello = Hello {
-                to: me.sibling(0),
-                shard: me.shard,
-            };
-            call(&self.host, &hello).await?
-        };
+        let (mut asked_ms, mut seals) = (self.host.now_ms(), self.state.borrow().seals());
+        let mut asked = self.ask_for_grant(me).await;
+        if asked == Err(Fault::Unsettled) {
+            self.settle(LeadName::of(me)).await?;
+            self.readable()?;
+            if !self.state.borrow().needs_grant(self.host.now_ms()) {
+                return Ok(());
+            }
+            (asked_ms, seals) = (self.host.now_ms(), self.state.borrow().seals());
+            asked = self.ask_for_grant(me).await;
+        }
+        let grant = asked?;
         self.readable()?;
         if !self.state.borrow_mut().unseal(seals) {
             // Whoever waits for the grant finds that it needs one still, and asks again.
@@ -228,12 +257,29 @@ impl Core {
         self.take_grant(me, grant, asked_ms)
     }
 
+    /// Asks whoever lets this cell count.
+    async fn ask_for_grant(&self, me: &CellAddress) -> Result<Grant, Fault> {
+        if me.is_lead() {
+            let given = self.lead.times_given();
+            let granted = self.register(me).await;
+            self.lead.is_not_given_since(given)?;
+            return granted;
+        }
+        let hello = Hello {
+            to: me.sibling(0),
+            shard: me.shard,
+        };
+        call(&self.host, &hello).await
+    }
+
     /// Lead: asks the root, and says what it had granted.
     async fn register(&self, me: &CellAddress) -> Result<Grant, Fault> {
         let register = Register {
             counter: me.counter.clone(),
             datacenter: me.datacenter.clone(),
             holds: self.state.borrow().grant(),
+            place: self.place(&LeadName::of(me)),
+            settled: self.lead.settled(),
         };
         self.call_root(&register).await
     }

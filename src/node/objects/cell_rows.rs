@@ -74,8 +74,21 @@ impl OwnRows {
         Ok(())
     }
 
-    fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, Fault> {
+    pub(super) fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, Fault> {
         self.store.run(statement, values)
+    }
+
+    pub(super) fn put(&self, kind: i32, start: i64, body: Vec<u8>) -> Result<(), Fault> {
+        self.run(
+            "INSERT INTO rows VALUES (?, ?, ?) ON CONFLICT (kind, start) DO UPDATE SET body = excluded.body",
+            vec![kind.into(), start.into(), body.into()],
+        )
+        .map(|_| ())
+    }
+
+    pub(super) fn clear(&self) -> Result<(), Fault> {
+        self.run("DELETE FROM rows", vec![])?;
+        self.run("DELETE FROM ledger", vec![]).map(|_| ())
     }
 }
 
@@ -146,10 +159,7 @@ impl CellRows {
 
     pub(super) fn put(&self, kind: Kind, start: i64, body: Vec<u8>) -> Result<(), Fault> {
         match self {
-            Self::Own(own) => own.run(
-                "INSERT INTO rows VALUES (?, ?, ?) ON CONFLICT (kind, start) DO UPDATE SET body = excluded.body",
-                vec![kind.number().into(), start.into(), body.into()],
-            ).map(|_| ()),
+            Self::Own(own) => own.put(kind.number(), start, body),
             Self::Hosted(hosted) => hosted.put(kind.number(), start, body),
         }
     }

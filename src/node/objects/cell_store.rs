@@ -12,7 +12,7 @@ use crate::core::counter::cell::{Cell, Hot};
 use crate::core::counter::flush::Changes;
 use crate::core::counter::history::Step;
 use crate::core::sketch::Uniques;
-use crate::protocol::messages::{Fault, decode, encode};
+use crate::protocol::messages::{Fault, Stay, decode, encode};
 use crate::protocol::names::CellAddress;
 
 /// Kinds of rows, a stored format: never renumbered.
@@ -98,17 +98,32 @@ impl Kind {
     }
 }
 
+/// A cell as it was read from its rows.
+#[derive(Default)]
+pub(super) struct Loaded {
+    /// The cell.
+    pub(super) cell: Cell,
+    /// Who it is, if it has been told.
+    pub(super) address: Option<CellAddress>,
+    /// What is noted of where the lead is.
+    pub(super) stay: Option<Stay>,
+}
+
+/// Starts of the rows of [`Kind::Address`]: who the cell is, and where the lead is.
+const ADDRESS: i64 = 0;
+const STAY: i64 = 1;
+
 /// The rows of a cell.
 pub(super) struct CellStore {
     pub(super) rows: CellRows,
 }
 
 impl CellStore {
-    /// Opens a cell's rows and reads the cell, and its address if it has one.
+    /// Opens a cell's rows and reads the cell.
     ///
     /// # Errors
     /// `Broken` for rows that this build cannot read.
-    pub(super) fn open(rows: CellRows) -> (Self, Result<(Cell, Option<CellAddress>), Fault>) {
+    pub(super) fn open(rows: CellRows) -> (Self, Result<Loaded, Fault>) {
         let rows = Self { rows };
         let loaded = rows.load();
         (rows, loaded)
@@ -118,21 +133,41 @@ impl CellStore {
     ///
     /// # Errors
     /// As [`CellStore::open`].
-    pub(super) fn load(&self) -> Result<(Cell, Option<CellAddress>), Fault> {
+    pub(super) fn load(&self) -> Result<Loaded, Fault> {
         let loaded = self.read();
         self.rows.is_read();
         loaded
     }
 
-    fn read(&self) -> Result<(Cell, Option<CellAddress>), Fault> {
+    fn read(&self) -> Result<Loaded, Fault> {
+        let mut loaded = Loaded::default();
         if !self.rows.open()? {
-            return Ok((Cell::default(), None));
+            return Ok(loaded);
         }
-        let address = self.get::<CellAddress>(Kind::Address, 0)?;
+        for (start, body) in self.all(Kind::Address)? {
+            match start {
+                STAY => loaded.stay = Some(decode(&body)?),
+                _ => loaded.address = Some(decode(&body)?),
+            }
+        }
+        match loaded.stay {
+            // What has arrived of it is asked for again.
+            Some(Stay::Arriving) => self.rows.clear_bundle()?,
+            Some(Stay::Leaving { .. }) => {}
+            Some(Stay::Here { .. }) | None => {
+                loaded.cell = self.read_cell()?;
+                return Ok(loaded);
+            }
+        }
+        loaded.address = None;
+        Ok(loaded)
+    }
+
+    fn read_cell(&self) -> Result<Cell, Fault> {
         let Some(hot) = self.get::<Hot>(Kind::Hot, 0)? else {
             let mut unborn = Cell::default();
             self.load_ledgers(&mut unborn)?;
-            return Ok((unborn, address));
+            return Ok(unborn);
         };
         let mut pages = Vec::new();
         for step in Step::PAGED {
@@ -151,7 +186,7 @@ impl CellStore {
         }
         let mut cell = Cell::restore(hot, pages, all_time, open, sealed);
         self.load_ledgers(&mut cell)?;
-        Ok((cell, address))
+        Ok(cell)
     }
 
     /// Writes what a flush changed; all or nothing.
@@ -228,7 +263,16 @@ impl CellStore {
     /// `Unavailable`.
     pub(super) fn write_address(&self, address: &CellAddress) -> Result<(), Fault> {
         self.create_schema()?;
-        self.put(Kind::Address, 0, address)
+        self.put(Kind::Address, ADDRESS, address)
+    }
+
+    /// Writes where the lead is.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) fn write_stay(&self, stay: &Stay) -> Result<(), Fault> {
+        self.create_schema()?;
+        self.put(Kind::Address, STAY, stay)
     }
 
     /// Replaces all that is stored by the note which shards must still drop a generation.

@@ -12,8 +12,8 @@ use super::alarm::Alarm;
 use super::batch::answer_batch;
 use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
-use super::deployment_values::{DEPLOYMENT_SCHEMA, DeploymentValues};
-use super::directory_tablets::check_tablets;
+use super::deployment_values::DEPLOYMENT_SCHEMA;
+use super::directory_tablets::LeadSpreads;
 use super::directory_totals::DirectoryTotals;
 use super::duty_store::DUTIES_SCHEMA;
 use super::inbox_registry::InboxRegistry;
@@ -24,13 +24,14 @@ use super::operations::Operations;
 use super::policies::{POLICIES_SCHEMA, PolicyStore};
 use super::push_receiver::{VIEWS_SCHEMA, Views};
 use super::readable::Readable;
-use super::root_store::{ROOTS_SCHEMA, RootStore};
+use super::root_store::ROOTS_SCHEMA;
 use super::roots::Roots;
 use super::secrets::SecretStore;
 use super::sender_sessions::SENDERS_SCHEMA;
 use super::shares::ShareStore;
 use super::store::Store;
 use crate::core::cluster::push::Pushed;
+use crate::core::counter::grant::Grant;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch, reply};
@@ -38,10 +39,10 @@ use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
     AmountOf, Batch, BatchedCall, Call, CheckStorage, Claim, CloseSession, DeletePolicy,
     DeleteShare, Fault, FindClaims, GetPolicy, GetSecrets, GetShare, Keep, LetInboxesGo, List,
-    ListPolicies, ListRows, ListShares, LookUp, OpenSession, Operate, Push, PutPolicy, PutShare,
-    Register, RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed, batch, decode,
+    ListPolicies, ListRows, ListShares, LocateLead, LookUp, OpenSession, Operate, Push, PutPolicy,
+    PutShare, Register, RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed, batch,
+    decode,
 };
-use crate::protocol::names::TABLET_COUNT;
 
 /// 2 added claims, 3 operations and views, 4 policies and how often claims have moved; since 5 sketches name their hash, and settings the hash of a counter.
 const SCHEMA_VERSION: i64 = 5;
@@ -104,6 +105,7 @@ struct Partition {
     store: Store,
     storage: Readable,
     alarm: Rc<Alarm>,
+    spreads: LeadSpreads,
     roots: Rc<Roots>,
     operations: Operations,
     claims: Claims,
@@ -120,7 +122,8 @@ impl Partition {
     fn start(object: Object, host: Host) -> Self {
         let store = Store::new(object.clone());
         let storage = Readable::default();
-        storage.note(prepare(&host, &store));
+        let spreads = LeadSpreads::new(&host, &store);
+        storage.note(prepare(&store, &spreads));
         let alarm = Rc::new(Alarm::new(&host, &store));
         let totals = Rc::new(DirectoryTotals::new(&store));
         let views = Rc::new(Views::new(&host, object.clone(), totals.clone()));
@@ -140,6 +143,7 @@ impl Partition {
             object,
             store,
             alarm,
+            spreads,
             roots,
             inboxes,
             views,
@@ -171,7 +175,8 @@ impl Partition {
 
     async fn answer(&self, arrived: Arrived) -> Reply {
         dispatch!(&arrived, asked, {
-            Register => self.when_ready(asked, |asked| self.roots.register(asked)).await,
+            Register => self.when_ready(asked, |asked| self.register(asked)).await,
+            LocateLead => self.ready(asked).map(|asked| self.spreads.locate(&asked.counter)),
             FindClaims => self.when_ready(asked, |asked| self.claims.find(asked)).await,
             Claim => self.when_ready(asked, |asked| self.claims.claim(asked)).await,
             RegisterInbox => self.when_ready(asked, |asked| self.registry.register(asked)).await,
@@ -221,7 +226,7 @@ impl Partition {
 
     fn readable(&self) -> Result<(), Fault> {
         self.storage
-            .check(|| self.storage.note(prepare(&self.host, &self.store)))
+            .check(|| self.storage.note(prepare(&self.store, &self.spreads)))
     }
 
     /// What is asked, once storage can be read.
@@ -238,6 +243,12 @@ impl Partition {
         answer: impl FnOnce(Q) -> Answer,
     ) -> Result<A, Fault> {
         answer(self.ready(asked)?).await
+    }
+
+    /// A lead asks for a grant.
+    async fn register(&self, register: Register) -> Result<Grant, Fault> {
+        self.spreads.admit(&register)?;
+        self.roots.register(register).await
     }
 
     /// What only the operator can mend, if anything.
@@ -301,7 +312,7 @@ impl Partition {
 ///
 /// # Errors
 /// `Broken` for a schema from the future or of long ago, `Unavailable` where SQLite refuses.
-fn prepare(host: &Host, store: &Store) -> Result<(), Fault> {
+fn prepare(store: &Store, spreads: &LeadSpreads) -> Result<(), Fault> {
     match store.schema_version(SCHEMA_VERSION)? {
         // Earlier builds of this version do not have it, and leave it alone.
         Some(SCHEMA_VERSION) => drop(store.run(SENDERS_SCHEMA, vec![])?),
@@ -312,10 +323,5 @@ fn prepare(host: &Host, store: &Store) -> Result<(), Fault> {
         }
         _ => store.create_schema(SCHEMA_VERSION, SCHEMA)?,
     }
-    let roots = RootStore::new(store);
-    check_tablets(
-        host.number(TABLET_COUNT),
-        &DeploymentValues::new(store),
-        &roots,
-    )
+    spreads.open()
 }

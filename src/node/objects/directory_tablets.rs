@@ -1,45 +1,120 @@
-//! How many tablets the leads of this data lie in. It cannot change yet: a lead would be looked for where it is not.
+//! Over how many tablets leads are spread: now, and before that was changed.
 //!
-//! Invariant: a partition answers nothing where the setting is not what its data was written with, so no counter begins anew beside
-//! what it has counted.
+//! Invariants: a partition decides for its counters, by the setting that it was started with; a setting that is not that of its data
+//! begins a new spread, of a higher number, and what was there before is remembered, since leads may still live there. A lead is granted
+//! nothing but at its place under the spread that holds, and, where there are earlier ones, only once they have given what they had.
+
+use std::cell::RefCell;
 
 use super::deployment_values::DeploymentValues;
 use super::root_store::RootStore;
-use crate::protocol::messages::{Fault, decode, encode};
+use super::store::Store;
+use crate::core::cluster::tablets::{Changed, SPREADS_MAX, Spreads};
+use crate::core::counter::id::CounterId;
+use crate::host::Host;
+use crate::node::shared::call::place_among;
+use crate::protocol::messages::{Fault, Located, Register, decode, encode};
 use crate::protocol::names::TABLET_COUNT;
 
-/// Name of the row of the deployment that says it. Data without it has none.
-const NAME: &str = "tablets";
+/// Name of the row that earlier builds read: so many tablets, and no other setting would do. Data without it had none.
+const FIXED: &str = "tablets";
 
-/// Refuses a setting that is not that of the data; notes it where there is no data yet.
-///
-/// # Errors
-/// `Broken` saying what the setting must be; `Unavailable` where SQLite refuses.
-pub(super) fn check_tablets(
-    set: Option<u32>,
-    values: &DeploymentValues,
-    roots: &RootStore,
-) -> Result<(), Fault> {
-    let written: Option<u32> = match values.get(NAME)? {
-        Some(body) => Some(decode(&body)?),
-        None if roots.is_empty()? => {
-            return match set {
-                Some(tablets) => values.put(NAME, encode(&tablets)?),
-                None => Ok(()),
-            };
+/// What earlier builds read there once the setting has been changed: no setting does.
+const CHANGED: u32 = 0;
+
+/// Name of the row with all spreads; there is none before the setting is changed.
+const SPREADS: &str = "spreads";
+
+/// The spreads of a partition's leads.
+pub(super) struct LeadSpreads {
+    host: Host,
+    values: DeploymentValues,
+    roots: RootStore,
+    all: RefCell<Spreads>,
+}
+
+impl LeadSpreads {
+    /// Those of a partition; none before [`LeadSpreads::open`].
+    pub(super) fn new(host: &Host, store: &Store) -> Self {
+        Self {
+            host: host.clone(),
+            values: DeploymentValues::new(store),
+            roots: RootStore::new(store),
+            all: RefCell::default(),
         }
-        None => None,
-    };
-    if written == set {
-        return Ok(());
     }
-    let is = set.map_or_else(|| "not set".to_owned(), |tablets| tablets.to_string());
-    Err(Fault::Broken(match written {
-        Some(written) => format!(
-            "{TABLET_COUNT} is {is}, but the counters of this data lie in {written} tablets: set it to {written} on both Workers"
-        ),
-        None => format!(
-            "{TABLET_COUNT} is {is}, but each counter of this data has an object of its own: leave it out on both Workers"
-        ),
-    }))
+
+    /// Reads the spreads, and begins a new one where the setting is another than that of the newest.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn open(&self) -> Result<(), Fault> {
+        let set: Option<u32> = self.host.number(TABLET_COUNT);
+        let mut all = match self.values.get(SPREADS)? {
+            Some(body) => decode(&body)?,
+            None => Spreads::new(self.fixed(set)?),
+        };
+        // A setting that may not be so is the operator's to mend: it changes nothing.
+        let is_wrong = set.is_none() && self.host.setting(TABLET_COUNT).is_some();
+        let changed = match is_wrong {
+            true => Changed::Not,
+            false => all.change(set, self.host.now_ms()),
+        };
+        match changed {
+            Changed::Not => {}
+            Changed::Now => {
+                self.values.put(FIXED, encode(&CHANGED)?)?;
+                self.values.put(SPREADS, encode(&all)?)?;
+            }
+            Changed::Full => self.host.fail(&format!(
+                "{TABLET_COUNT} has had {SPREADS_MAX} values before: counters stay where the last of them puts them; set it to one of these"
+            )),
+        }
+        self.all.replace(all);
+        Ok(())
+    }
+
+    /// How many tablets data has whose setting was never changed.
+    fn fixed(&self, set: Option<u32>) -> Result<Option<u32>, Fault> {
+        if let Some(body) = self.values.get(FIXED)? {
+            return decode(&body).map(Some);
+        }
+        if !self.roots.is_empty()? {
+            return Ok(None);
+        }
+        if let Some(tablets) = set {
+            self.values.put(FIXED, encode(&tablets)?)?;
+        }
+        Ok(set)
+    }
+
+    /// Where the leads of a counter live, and may have lived.
+    pub(super) fn locate(&self, counter: &CounterId) -> Located {
+        let place = |tablets| place_among(&self.host, tablets, counter);
+        let (epoch, place, former) = self.all.borrow().places(place);
+        Located {
+            epoch,
+            place,
+            former,
+        }
+    }
+
+    /// Lets a lead ask for a grant, at the place where it lives.
+    ///
+    /// # Errors
+    /// `Unsettled` where it must look first where it lives, or may have lived; `Unavailable` where SQLite refuses.
+    pub(super) fn admit(&self, register: &Register) -> Result<(), Fault> {
+        let located = self.locate(&register.counter);
+        if register.place != Some(located.place) {
+            return Err(Fault::Unsettled);
+        }
+        let is_settled = located.former.is_empty()
+            || register.holds.is_some()
+            || register.settled == Some(located.epoch);
+        // A counter that nobody has heard of has never had a lead.
+        if is_settled || self.roots.entry(&register.counter)?.is_none() {
+            return Ok(());
+        }
+        Err(Fault::Unsettled)
+    }
 }

@@ -5,11 +5,15 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::bundle::Page;
 use super::tablet_rows::{ALARM, Found, LEDGER, TabletRows, row_key};
 use super::tablet_wakes::Waking;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::WriteKey;
 use crate::protocol::messages::{Fault, encode};
+
+/// Name of the row that says where the lead is: kind 0, start 1.
+pub(super) const STAY: [u8; 9] = [0, 0x80, 0, 0, 0, 0, 0, 0, 1];
 
 /// The alarm of a tenant.
 #[derive(Default)]
@@ -131,11 +135,26 @@ impl HostedRows {
     pub(super) fn delete_all(&self) -> Result<(), Fault> {
         self.may_hold.set(false);
         self.tablet.turn(&mut || {
-            self.delete_where(&[0], &[ALARM], |_| true)?;
+            self.clear()?;
             self.change(row_key(ALARM, 0), None)?;
             self.alarm.set_ms.set(None);
             Ok(())
         })
+    }
+
+    /// Deletes all rows; the alarm stays.
+    pub(super) fn clear(&self) -> Result<(), Fault> {
+        self.delete_where(&[0], &[ALARM], |_| true)
+    }
+
+    /// Some rows after a name, and where there may be more.
+    pub(super) fn some_after(&self, after: &[u8], most: i64) -> Result<Page, Fault> {
+        self.tablet.some_after(&self.counter, after, most)
+    }
+
+    /// Writes a row by the bytes of its name.
+    pub(super) fn put_row(&self, name: &[u8], body: &[u8]) -> Result<(), Fault> {
+        self.change(name.to_vec(), Some(body.to_vec()))
     }
 
     /// Deletes the rows in `from..before` whose kinds go.
@@ -225,7 +244,7 @@ fn record_key(slot: i64, key: WriteKey) -> Vec<u8> {
     name
 }
 
-fn start_of(key: &[u8]) -> Option<i64> {
+pub(super) fn start_of(key: &[u8]) -> Option<i64> {
     let bytes = key.get(1..9)?.try_into().ok()?;
     Some(i64::from_be_bytes(bytes) ^ i64::MIN)
 }

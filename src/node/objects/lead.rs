@@ -5,6 +5,7 @@
 //! the shards that the lead knows of lacks none.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use super::cell::{Core, GRANT_TRIES};
 use crate::core::counter::breakdown::join_breakdowns;
@@ -45,7 +46,10 @@ fn note(notes: Notes<'_>, shard: u8, latency_ms: Option<u64>, is_sealed: bool) {
 
 impl Core {
     /// A shard asks whether it may count.
-    pub(super) async fn on_hello(&self, hello: Result<Hello, Fault>) -> Result<Grant, Fault> {
+    pub(super) async fn on_hello(
+        self: &Rc<Self>,
+        hello: Result<Hello, Fault>,
+    ) -> Result<Grant, Fault> {
         let Hello { to, shard } = hello?;
         self.readable()?;
         if shard == 0 || shard >= SHARDS_MAX {
@@ -263,6 +267,8 @@ impl Core {
     /// A generation has ended: it is dropped here and by every shard, storage included.
     pub(super) async fn on_close(&self, close: Result<Close, Fault>) -> Result<(), Fault> {
         let Close { to, generation } = close?;
+        // No copy is left that could come back.
+        self.confirm_taken().await?;
         self.readable()?;
         let shards_ever = self.state.borrow().shards_ever();
         if self.state.borrow_mut().close(generation) {
@@ -275,7 +281,10 @@ impl Core {
         // struck out here.
         self.readable()?;
         if outcome.is_ok() && self.state.borrow().is_blank() {
-            self.rows.delete_all().await?;
+            self.lead.set(None);
+            self.address.take();
+            let deleted = self.rows.delete_all().await;
+            self.written(deleted)?;
         }
         outcome
     }

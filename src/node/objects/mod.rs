@@ -6,6 +6,7 @@
 //! | [`group_commit`] | how flushes that arrive together become one commit |
 //! | [`keyed_writes`] | keyed writes, each counted once |
 //! | [`lead`] | what a lead does besides: sums, grants, endings for its shards |
+//! | [`lead_place`], [`lead_moves`], [`bundle`] | where a lead lives, how it moves to another place of its datacenter, and its rows meanwhile |
 //! | [`autoscaler`] | how a cell watches its load, and how the number of shards follows it |
 //! | [`cell_store`], [`cell_ledger`], [`cell_samples`] | a cell's rows, those of its keyed writes, and of its samples |
 //! | [`claims`], [`claim_store`] | whose an idempotency key is, and the rows of that |
@@ -35,11 +36,13 @@
 //! | [`readable`] | refusing what comes while storage cannot be read |
 //! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
 //! | [`outbox`] | joins what tenants send to the directory |
+//! | [`directory_tablets`] | over how many tablets leads are spread, now and before |
 //! | [`store`] | SQL, and the schema's version |
 
 mod alarm;
 mod autoscaler;
 mod batch;
+mod bundle;
 mod cell;
 mod cell_breakdowns;
 mod cell_ledger;
@@ -67,6 +70,8 @@ mod inboxes;
 mod keyed_writes;
 mod lead;
 mod lead_calls;
+mod lead_moves;
+mod lead_place;
 mod lease_recalls;
 mod leases;
 mod limiter;

@@ -249,8 +249,10 @@ impl Core {
             }
             // The root has lost its row: it is told again what it had granted.
             Err(Fault::Refused(Refusal::NeedsGrant)) => {
-                if let Some((me, _)) = self.as_lead() {
-                    let _ = self.register_again(&me).await;
+                if let Some((me, _)) = self.as_lead()
+                    && self.register_again(&me).await == Err(Fault::Unsettled)
+                {
+                    self.move_on(&me).await;
                 }
             }
             Err(Fault::Superseded(_)) => self.stop_counting(push.push.delta.generation).await,

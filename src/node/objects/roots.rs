@@ -104,6 +104,7 @@ impl Roots {
             counter,
             datacenter,
             holds,
+            ..
         } = register;
         let lock = self.lock_of(&counter);
         let _alone = lock.lock().await;

@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::batch::{ANSWER_MS_MAX, Answers, arrived, check_size};
+use super::batch::{ANSWER_MS_MAX, Answers, arrived, bytes_of, check_size, refusal};
 use super::cell::Core as Tenant;
 use super::cell_rows::CellRows;
 use super::hosted_rows::{HostedRows, TenantAlarm};
@@ -29,7 +29,7 @@ use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, reply};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{
-    Ask, Batch, BatchedCall, Call, Count, Fault, Flush, Sum, batch, decode, encode,
+    Ask, Batch, BatchedCall, Call, Count, Fault, Flush, Sum, batch, decode,
 };
 
 /// Alarms of tenants that ring at once: what they push to the directory travels together. Some 0.2 ms each with what the directory
@@ -52,6 +52,8 @@ pub(super) struct Tenancy {
     /// Its messages to the directory.
     pub(super) outbox: Rc<Outbox>,
     alarm: Rc<TenantAlarm>,
+    /// The tablet's number, once it is known.
+    pub(super) number: Rc<Cell<Option<u32>>>,
 }
 
 impl Tenancy {
@@ -78,6 +80,8 @@ struct Core {
     outbox: Rc<Outbox>,
     /// When the log is folded, unix milliseconds; nothing while it is empty, or since a restart.
     fold_at_ms: Cell<Option<i64>>,
+    /// Its number, once it is known.
+    number: Rc<Cell<Option<u32>>>,
 }
 
 /// A call of a batch that has begun: its answer, or what is left of it.
@@ -101,6 +105,7 @@ impl Shell for Tablet {
             storage: Readable::default(),
             tenants: RefCell::default(),
             fold_at_ms: Cell::new(None),
+            number: Rc::default(),
         };
         core.storage.note(read);
         Self {
@@ -141,15 +146,6 @@ impl Shell for Tablet {
     }
 }
 
-/// A fault as the answer of any call.
-fn refusal(fault: &Fault) -> Reply {
-    Reply::Answer(refusal_bytes(fault))
-}
-
-fn refusal_bytes(fault: &Fault) -> Vec<u8> {
-    encode(&Err::<(), &Fault>(fault)).unwrap_or_default()
-}
-
 /// Whether a call writes nothing, or nothing but its own count, before it sends anything: so its rows may be written at the end of
 /// the turn.
 fn writes_before_it_sends(path: &str) -> bool {
@@ -185,6 +181,7 @@ impl Core {
             counter: counter.clone(),
             outbox: self.outbox.clone(),
             alarm,
+            number: self.number.clone(),
         };
         let rows = CellRows::Hosted(rows);
         let tenant = Tenant::start(self.object.clone(), self.host.clone(), rows, Some(tenancy));
@@ -429,14 +426,4 @@ fn begin(tenant: Option<Rc<Tenant>>, call: BatchedCall, counting: Option<Rc<Tena
         Some(reply) => Begun::Answered(reply),
         None => Begun::UnderWay(rest, counting),
     }
-}
-
-/// The bytes that a caller reads.
-fn bytes_of(reply: Reply) -> Vec<u8> {
-    let what = match reply {
-        Reply::Answer(bytes) => return bytes,
-        Reply::Refused(_, why) => why,
-        Reply::Stream(_) | Reply::Unknown => "a batch holds a call that no cell answers".to_owned(),
-    };
-    refusal_bytes(&Fault::Broken(what))
 }

@@ -6,8 +6,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::rc::Rc;
 
+use super::bundle::Page;
 use super::store::{Store, blob, integer};
 use super::tablet_wakes::Waking;
 use crate::core::counter::id::CounterId;
@@ -313,6 +315,47 @@ impl TabletRows {
             };
         }
         Ok(found.into_iter().collect())
+    }
+
+    /// Some rows of a tenant after a name, but for its alarm, and the name after which there may be more.
+    pub(super) fn some_after(
+        &self,
+        counter: &CounterId,
+        after: &[u8],
+        most: i64,
+    ) -> Result<Page, Fault> {
+        let mut found = BTreeMap::new();
+        let mut next = None;
+        if self.has_schema.get() {
+            let rows = self.store.run(
+                "SELECT key, body FROM rows WHERE counter = ? AND key > ? AND key < ? ORDER BY key LIMIT ?",
+                vec![
+                    counter.as_str().into(),
+                    after.to_vec().into(),
+                    vec![ALARM].into(),
+                    most.into(),
+                ],
+            )?;
+            let is_full = rows.len() >= usize::try_from(most).unwrap_or(usize::MAX);
+            for row in rows {
+                if let [Value::Blob(key), Value::Blob(body)] = row.as_slice() {
+                    next = is_full.then(|| key.clone());
+                    found.insert(key.clone(), body.clone());
+                }
+            }
+        }
+        let end = next
+            .clone()
+            .map_or(Bound::Excluded(vec![ALARM]), Bound::Included);
+        let named = |key| (counter.clone(), key);
+        let range = (Bound::Excluded(named(after.to_vec())), end.map(named));
+        for ((_, key), body) in self.unfolded.borrow().range(range) {
+            match body {
+                Some(body) => found.insert(key.clone(), body.clone()),
+                None => found.remove(key),
+            };
+        }
+        Ok((found.into_iter().collect(), next))
     }
 
     /// Waits until all that was written so far is durable.

@@ -8,7 +8,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::core::cluster::region::location_hint;
 use crate::core::cluster::ring::Ring;
 use crate::core::cluster::spread::{Counts, Rings};
-use crate::core::cluster::tablets::TabletSpread;
+use crate::core::cluster::tablets::{Place, TabletSpread};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::{Host, State, Stream, Target};
 use crate::protocol::limits::PolicyName;
@@ -38,8 +38,7 @@ struct Tablets(Option<TabletSpread>);
 
 impl State for Tablets {
     fn begin(host: &Host) -> Self {
-        let tablets = host.number(names::TABLET_COUNT);
-        Self(tablets.map(|tablets| TabletSpread::new(tablets, names::DIRECTORY_PARTITIONS)))
+        Self(spread_over(host.number(names::TABLET_COUNT)))
     }
 }
 
@@ -55,6 +54,11 @@ impl State for Limiters {
             before: count(names::LIMITER_COUNT_BEFORE),
         })))
     }
+}
+
+/// How leads are spread over so many tablets.
+fn spread_over(tablets: Option<u32>) -> Option<TabletSpread> {
+    tablets.map(|tablets| TabletSpread::new(tablets, names::DIRECTORY_PARTITIONS))
 }
 
 /// Sends a message to who receives it.
@@ -129,6 +133,7 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
             let lead = CellAddress::lead(counter, datacenter);
             return placement(host, Address::Cell(&lead));
         }
+        Address::LeadAt(lead) => names::lead_at(lead),
         Address::Tablet(address) => names::tablet(address),
         Address::Inbox(inbox) => names::inbox(inbox),
         Address::Limiter(address) => names::limiter(address),
@@ -154,7 +159,8 @@ pub fn receiver_of(host: &Host, address: Address<'_>) -> Option<Receiver> {
             tablet_of_cell(host, &lead).map(Receiver::Tablet)
         }
         Address::Tablet(tablet) => Some(Receiver::Tablet(tablet.clone())),
-        Address::Inbox(_)
+        Address::LeadAt(_)
+        | Address::Inbox(_)
         | Address::Limiter(_)
         | Address::Lookout(_)
         | Address::Hub(..)
@@ -165,6 +171,11 @@ pub fn receiver_of(host: &Host, address: Address<'_>) -> Option<Receiver> {
 /// Whether tablets host leads here.
 pub fn has_tablets(host: &Host) -> bool {
     host.state::<Tablets>().0.is_some()
+}
+
+/// Where the lead of a counter lives, where so many tablets host leads.
+pub fn place_among(host: &Host, tablets: Option<u32>, counter: &CounterId) -> Place {
+    Place::of(spread_over(tablets), counter, partition_of(host, counter))
 }
 
 /// The tablet that hosts a cell; `None` where the cell has an object of its own.

@@ -1,0 +1,133 @@
+//! The rows of a lead as a bundle, which moves from an object of its own to a tablet and back.
+//!
+//! Invariant: a row has the same name in a bundle as among those of a tablet, whichever it comes from; what says where the lead is
+//! stays where it is.
+
+use super::cell_rows::{CellRows, OwnRows};
+use super::hosted_rows::{STAY, start_of};
+use super::store::{WHOLE_MAX, blob, integer};
+use super::tablet_rows::{Found, LEDGER, row_key};
+use crate::core::counter::ledger::WriteKey;
+use crate::host::object::Value;
+use crate::protocol::messages::Fault;
+
+/// Rows of a page: each has at most some 57 KB, that of an hour's samples.
+const ROWS_AT_ONCE: i64 = 64;
+
+/// Rows of a page of the ledger: each has some 100 bytes, and there may be 2,000,000.
+const RECORDS_AT_ONCE: i64 = 4_096;
+
+/// Bytes of a page, a quarter of what the log of a tablet holds before it is folded. One row at least is in each.
+const PAGE_BYTES_MAX: usize = 256 << 10;
+
+/// A page of a bundle, and the name after which there are more rows.
+pub(super) type Page = (Found, Option<Vec<u8>>);
+
+impl CellRows {
+    /// The rows after a name, from the first for an empty one, as many as a page holds.
+    ///
+    /// # Errors
+    /// `Unavailable`; so all below.
+    pub(super) fn page(&self, after: &[u8]) -> Result<Page, Fault> {
+        let (found, most) = match self {
+            Self::Own(own) => own.some_after(after)?,
+            Self::Hosted(hosted) => {
+                let is_ledger = after.first() == Some(&LEDGER);
+                let most = if is_ledger {
+                    RECORDS_AT_ONCE
+                } else {
+                    ROWS_AT_ONCE
+                };
+                hosted.some_after(after, most)?
+            }
+        };
+        let (mut page, mut bytes, mut more) = (Vec::new(), 0_usize, most);
+        for (name, body) in found {
+            bytes = bytes.saturating_add(name.len()).saturating_add(body.len());
+            if bytes > PAGE_BYTES_MAX && !page.is_empty() {
+                more = page.last().map(|(name, _): &(Vec<u8>, _)| name.clone());
+                break;
+            }
+            page.push((name, body));
+        }
+        page.retain(|(name, _)| *name != STAY);
+        Ok((page, more))
+    }
+
+    /// Writes rows of a bundle.
+    pub(super) fn put_bundle(&self, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Fault> {
+        rows.iter().try_for_each(|(name, body)| match self {
+            Self::Own(_) => self.put_own(name, body),
+            Self::Hosted(hosted) => hosted.put_row(name, body),
+        })
+    }
+
+    fn put_own(&self, name: &[u8], body: &[u8]) -> Result<(), Fault> {
+        let broken = || Fault::Broken("a row of a lead has no name".to_owned());
+        let start = start_of(name).ok_or_else(broken)?;
+        let Self::Own(own) = self else {
+            return Err(broken());
+        };
+        match name.first() {
+            Some(&LEDGER) => {
+                let key = name.get(9..).and_then(|key| key.try_into().ok());
+                self.put_record(start, WriteKey(key.ok_or_else(broken)?), body.to_vec())
+            }
+            kind => own.put(i32::from(*kind.ok_or_else(broken)?), start, body.to_vec()),
+        }
+    }
+
+    /// Deletes all rows of the cell.
+    pub(super) fn clear_bundle(&self) -> Result<(), Fault> {
+        match self {
+            Self::Own(own) => own.clear(),
+            Self::Hosted(hosted) => hosted.clear(),
+        }
+    }
+}
+
+impl OwnRows {
+    /// Some rows after a name, and where there may be more.
+    fn some_after(&self, after: &[u8]) -> Result<Page, Fault> {
+        let kind = after.first().map_or(-1, |kind| i32::from(*kind));
+        let start = start_of(after).unwrap_or(-WHOLE_MAX);
+        let is_ledger = after.first() == Some(&LEDGER);
+        let most = if is_ledger {
+            RECORDS_AT_ONCE
+        } else {
+            ROWS_AT_ONCE
+        };
+        let rows = if is_ledger {
+            self.run(
+                "SELECT slot, key, body FROM ledger WHERE (slot, key) > (?, ?) ORDER BY slot, key LIMIT ?",
+                vec![start.into(), after.get(9..).unwrap_or_default().to_vec().into(), most.into()],
+            )?
+        } else {
+            self.run(
+                "SELECT start, kind, body FROM rows WHERE (kind, start) > (?, ?) ORDER BY kind, start LIMIT ?",
+                vec![kind.into(), start.into(), most.into()],
+            )?
+        };
+        let read = |row: &Vec<Value>| match row.as_slice() {
+            [start, Value::Blob(key), body] => {
+                let mut name = row_key(LEDGER, integer(start)?);
+                name.extend_from_slice(key);
+                Some((name, blob(body)?.to_vec()))
+            }
+            [start, kind, body] => {
+                let kind = u8::try_from(integer(kind)?).ok()?;
+                Some((row_key(kind, integer(start)?), blob(body)?.to_vec()))
+            }
+            _ => None,
+        };
+        let found: Found = rows.iter().filter_map(read).collect();
+        let is_last = rows.len() < usize::try_from(most).unwrap_or(usize::MAX);
+        let next = match (is_last, is_ledger) {
+            (true, true) => None,
+            // The ledger is another table.
+            (true, false) => Some(row_key(LEDGER, -WHOLE_MAX)),
+            (false, _) => found.last().map(|(name, _)| name.clone()),
+        };
+        Ok((found, next))
+    }
+}

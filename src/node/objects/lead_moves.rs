@@ -1,0 +1,351 @@
+//! How a lead moves: the place where it lives now asks the one where it lived, which seals it and gives its rows as often as it is asked.
+//!
+//! Invariant: the rows of a lead count at one place. The giver's seal is durable before it answers. The taker writes the last rows and
+//! that it lives there in one transaction, and only then says that it was taken, which deletes the giver's; until that is done it neither
+//! gives the lead on nor lets it end, so no copy is left behind that could come back. A giver that has nothing makes void what it has
+//! asked for itself. A lead that was given to one place is given to another only once that one has said that it has nothing.
+
+use std::rc::Rc;
+
+use super::cell::Core;
+use super::cell_store::Loaded;
+use super::lead_place::{LeadName, Standing};
+use crate::core::cluster::tablets::Place;
+use crate::node::shared::call::call;
+use crate::protocol::messages::{Fault, GiveLead, Given, LeadTaken, Stay};
+
+/// How often places are asked for one lead before its taker gives up: each may have given it on.
+const ASKED_MAX: usize = 16;
+
+/// How soon the alarm rings of a lead that has moved, milliseconds: what was due at its old place may be due.
+const DUE_WITHIN_MS: i64 = 1_000;
+
+/// A place that is asked for a lead.
+struct Step {
+    place: Place,
+    /// The seal under which it has given the lead on.
+    given: Option<u64>,
+    /// The same, once it is known that this was in vain.
+    abandoned: Option<u64>,
+}
+
+impl Step {
+    fn new(place: Place) -> Self {
+        Self {
+            place,
+            given: None,
+            abandoned: None,
+        }
+    }
+}
+
+/// Rows of a lead, and the name after which there are more.
+struct Page {
+    from: Place,
+    seal: u64,
+    rows: Vec<(Vec<u8>, Vec<u8>)>,
+    after: Option<Vec<u8>>,
+}
+
+/// A lead that is taken over.
+struct Taking<'a> {
+    name: &'a LeadName,
+    epoch: u32,
+    /// What must not have happened since, see [`super::lead_place::LeadStanding::is_not_given_since`].
+    given: u64,
+}
+
+impl Core {
+    /// Another place takes the lead over.
+    pub(super) fn on_give_lead(
+        self: &Rc<Self>,
+        give: Result<GiveLead, Fault>,
+    ) -> Result<Given, Fault> {
+        let give = give?;
+        self.loaded()?;
+        let seal = match (self.standing(), self.lead.stay()) {
+            (Standing::Unknown, stay) => {
+                self.give_nothing(stay.is_some())?;
+                return Ok(Given::Nothing);
+            }
+            (
+                _,
+                Some(Stay::Leaving {
+                    to, epoch, seal, ..
+                }),
+            ) => {
+                let is_begun = give.after.as_ref().map(|(seal, _)| *seal);
+                match (to == give.to, is_begun) {
+                    (true, Some(begun)) if begun == seal => seal,
+                    (_, Some(_)) => return Err(outdated()),
+                    (true, None) if give.epoch == epoch => seal,
+                    (true, None) if give.epoch > epoch => self.leave(&give)?,
+                    (false, None) if give.abandoned == Some(seal) && give.epoch > epoch => {
+                        self.leave(&give)?
+                    }
+                    (true, None) => return Err(outdated()),
+                    (false, None) => return Ok(Given::ToAnother(to, seal)),
+                }
+            }
+            (_, Some(Stay::Here { former, .. })) if former.is_some() => {
+                let core = self.clone();
+                self.object.wait_until(async move {
+                    // Whoever asks again finds it done, or begins it again.
+                    let _ = core.confirm_taken().await;
+                });
+                return Err(outdated());
+            }
+            (_, stay) => {
+                let since = match stay {
+                    Some(Stay::Here { epoch, .. }) => Some(epoch),
+                    _ => None,
+                };
+                if since >= Some(give.epoch) || give.after.is_some() {
+                    return Err(outdated());
+                }
+                self.leave(&give)?
+            }
+        };
+        let after = give.after.map(|(_, after)| after).unwrap_or_default();
+        let (rows, after) = self.rows.rows.page(&after)?;
+        Ok(Given::Rows { seal, rows, after })
+    }
+
+    /// Nothing is here, and nothing that is on its way to here is taken.
+    fn give_nothing(&self, is_arriving: bool) -> Result<(), Fault> {
+        self.lead.note_given();
+        self.state.borrow_mut().void_grants();
+        if is_arriving {
+            let cleared = self.rows.rows.atomically(|| self.rows.rows.clear_bundle());
+            self.written(cleared)?;
+            self.lead.set(None);
+        }
+        Ok(())
+    }
+
+    /// Seals the lead, durably. Nothing that is under way here counts any more.
+    fn leave(&self, give: &GiveLead) -> Result<u64, Fault> {
+        let seal = self.host.random();
+        let stay = Stay::Leaving {
+            to: give.to,
+            epoch: give.epoch,
+            seal,
+        };
+        let written = self.rows.write_stay(&stay);
+        self.written(written)?;
+        self.lead.note_given();
+        self.state.borrow_mut().void_grants();
+        self.pushing.borrow_mut().forget();
+        self.adopt(Ok(Loaded {
+            stay: Some(stay),
+            ..Loaded::default()
+        }));
+        Ok(seal)
+    }
+
+    /// The lead is stored at its new place.
+    pub(super) async fn on_lead_taken(&self, taken: Result<LeadTaken, Fault>) -> Result<(), Fault> {
+        let taken = taken?;
+        self.loaded()?;
+        match self.lead.stay() {
+            Some(Stay::Leaving { seal, .. }) if seal == taken.seal => {
+                self.rows.delete_all().await?;
+                self.lead.set(None);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the lead from a place where it may be. Whether it was there, or where that one had given it to.
+    pub(super) async fn take_from(
+        self: &Rc<Self>,
+        name: &LeadName,
+        place: Place,
+        epoch: u32,
+        given: u64,
+    ) -> Result<bool, Fault> {
+        let taking = Taking { name, epoch, given };
+        let mut steps = vec![Step::new(place)];
+        for _ in 0..ASKED_MAX {
+            let Some(step) = steps.last_mut() else {
+                return Ok(false);
+            };
+            let from = step.place;
+            match self.ask_for(&taking, from, step.abandoned, None).await? {
+                Given::Rows { seal, rows, after } => {
+                    let page = Page {
+                        from,
+                        seal,
+                        rows,
+                        after,
+                    };
+                    return self.take(&taking, page).await.map(|()| true);
+                }
+                Given::ToAnother(next, seal) => {
+                    step.given = Some(seal);
+                    if self.is_place(name, next) {
+                        break;
+                    }
+                    steps.push(Step::new(next));
+                }
+                Given::Nothing => {
+                    steps.pop();
+                    if let Some(before) = steps.last_mut() {
+                        before.abandoned = before.given;
+                    }
+                }
+            }
+            if steps.is_empty() {
+                return Ok(false);
+            }
+        }
+        Err(outdated())
+    }
+
+    /// Asks a place for rows of the lead.
+    async fn ask_for(
+        &self,
+        taking: &Taking<'_>,
+        from: Place,
+        abandoned: Option<u64>,
+        after: Option<(u64, Vec<u8>)>,
+    ) -> Result<Given, Fault> {
+        let to = self.place(taking.name).ok_or_else(outdated)?;
+        let give = GiveLead {
+            at: taking.name.at(from),
+            to,
+            epoch: taking.epoch,
+            abandoned,
+            after,
+        };
+        let given = call(&self.host, &give).await;
+        self.may_take(taking)?;
+        given
+    }
+
+    /// Refuses where the lead has been given on, or is here, since it is taken over.
+    fn may_take(&self, taking: &Taking<'_>) -> Result<(), Fault> {
+        self.loaded()?;
+        self.lead.is_not_given_since(taking.given)?;
+        match self.standing() {
+            Standing::Here => Err(outdated()),
+            Standing::Unknown | Standing::Away(_) => Ok(()),
+        }
+    }
+
+    /// Writes the rows of a lead, page by page; with the last it lives here.
+    async fn take(self: &Rc<Self>, taking: &Taking<'_>, first: Page) -> Result<(), Fault> {
+        let mut page = first;
+        let mut is_first = true;
+        loop {
+            let stay = match &page.after {
+                Some(_) => Stay::Arriving,
+                None => {
+                    // Before: where this object crashes right after, the alarm rings all the same.
+                    let due_ms = self.host.now_ms() + DUE_WITHIN_MS;
+                    self.rows.set_alarm(due_ms).await?;
+                    self.may_take(taking)?;
+                    Stay::Here {
+                        epoch: taking.epoch,
+                        former: Some((taking.name.at(page.from), page.seal)),
+                    }
+                }
+            };
+            let written = self.write_page(&page.rows, &stay, is_first);
+            self.written(written)?;
+            is_first = false;
+            self.lead.set(Some(stay));
+            let Some(after) = page.after.take() else {
+                break;
+            };
+            let asked = Some((page.seal, after));
+            match self.ask_for(taking, page.from, None, asked).await? {
+                Given::Rows { seal, rows, after } if seal == page.seal => {
+                    page = Page {
+                        rows,
+                        after,
+                        ..page
+                    };
+                }
+                _ => return Err(outdated()),
+            }
+        }
+        self.adopt(self.rows.load());
+        let core = self.clone();
+        self.object.wait_until(async move {
+            // Where it fails the alarm tries again.
+            let _ = core.confirm_taken().await;
+        });
+        Ok(())
+    }
+
+    fn write_page(
+        &self,
+        rows: &[(Vec<u8>, Vec<u8>)],
+        stay: &Stay,
+        is_first: bool,
+    ) -> Result<(), Fault> {
+        self.rows.create_schema()?;
+        self.rows.rows.atomically(|| {
+            if is_first {
+                self.rows.rows.clear_bundle()?;
+            }
+            self.rows.rows.put_bundle(rows)?;
+            self.rows.write_stay(stay)
+        })
+    }
+
+    /// Lives here again what was given to others, none of whom has taken it.
+    pub(super) async fn reopen(&self, epoch: u32) -> Result<(), Fault> {
+        self.rows
+            .set_alarm(self.host.now_ms() + DUE_WITHIN_MS)
+            .await?;
+        self.loaded()?;
+        match self.lead.stay() {
+            Some(Stay::Leaving { epoch: left, .. }) if left < epoch => {}
+            _ => return Err(outdated()),
+        }
+        let stay = Stay::Here {
+            epoch,
+            former: None,
+        };
+        let written = self.rows.write_stay(&stay);
+        self.written(written)?;
+        self.adopt(self.rows.load());
+        Ok(())
+    }
+
+    /// Has whoever gave the lead forget it, if it has not yet.
+    ///
+    /// # Errors
+    /// `Unavailable` where it does not answer.
+    pub(super) async fn confirm_taken(&self) -> Result<(), Fault> {
+        self.loaded()?;
+        let stay = self.lead.stay();
+        let Some(Stay::Here {
+            epoch,
+            former: Some((at, seal)),
+        }) = stay.clone()
+        else {
+            return Ok(());
+        };
+        call(&self.host, &LeadTaken { at, seal }).await?;
+        self.loaded()?;
+        if self.lead.stay() != stay {
+            return Ok(());
+        }
+        let confirmed = Stay::Here {
+            epoch,
+            former: None,
+        };
+        let written = self.rows.write_stay(&confirmed);
+        self.written(written)?;
+        self.lead.set(Some(confirmed));
+        Ok(())
+    }
+}
+
+fn outdated() -> Fault {
+    Fault::Unavailable("the counter is moving to another object".to_owned())
+}

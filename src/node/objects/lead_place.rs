@@ -1,0 +1,362 @@
+//! Whether a lead lives in this object, or at another place of its datacenter.
+//!
+//! Invariants: a lead counts at one place at a time. A place that has nothing of a lead does nothing for it before its partition, which
+//! decides by the spread that holds, has said that it lives here, and the places of earlier spreads have given what they had. A call
+//! that comes to another place is sent on. A lead that was never moved has no row here, and asks nobody.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::batch::{bytes_of, refusal};
+use super::cell::Core;
+use super::cell_memory::Busy;
+use super::cell_store::Loaded;
+use crate::core::cluster::tablets::Place;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::host::object::{Arrived, Reply};
+use crate::node::shared::call::{self, tablet_of_cell};
+use crate::protocol::messages::{
+    Call, CallLead, Close, Configure, Fault, LocateLead, Located, ReadNumbers, Recall, Report,
+    Stay, Sum, SumExplained, Suspend, WatchLead, batch, decode,
+};
+use crate::protocol::names::{self, CellAddress, LeadAt};
+use futures_channel::oneshot;
+use futures_util::future::FutureExt;
+use futures_util::lock::Mutex;
+
+/// How long a partition may take to say where a lead lives, milliseconds: less than a read waits for a datacenter.
+const LOCATE_MS_MAX: u64 = 1_500;
+
+/// How often a call is sent on: the spread may change on its way.
+const SENT_ON_MAX: usize = 4;
+
+/// Which lead.
+#[derive(Clone)]
+pub(super) struct LeadName {
+    pub(super) counter: CounterId,
+    pub(super) datacenter: Datacenter,
+}
+
+impl LeadName {
+    /// That of a cell's datacenter.
+    pub(super) fn of(cell: &CellAddress) -> Self {
+        Self {
+            counter: cell.counter.clone(),
+            datacenter: cell.datacenter.clone(),
+        }
+    }
+
+    /// The lead at a place.
+    pub(super) fn at(&self, place: Place) -> LeadAt {
+        LeadAt {
+            counter: self.counter.clone(),
+            datacenter: self.datacenter.clone(),
+            place,
+        }
+    }
+}
+
+/// Where a lead is, seen from here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Here, or nowhere else.
+    Here,
+    /// Nothing of it is here.
+    Unknown,
+    /// It was given to that place.
+    Away(Place),
+}
+
+/// What a cell knows of where its lead is.
+#[derive(Default)]
+pub(super) struct LeadStanding {
+    stay: RefCell<Option<Stay>>,
+    /// The newest spread under which nothing of the lead was found elsewhere, in memory only.
+    settled: Cell<Option<u32>>,
+    /// How often this place has said that it has nothing of the lead, or given it, in memory only: what was asked for before is void.
+    given: Cell<u64>,
+    /// Held while it is looked for.
+    settling: Mutex<()>,
+}
+
+impl LeadStanding {
+    /// Takes over what storage holds.
+    pub(super) fn adopt(&self, loaded: &Loaded) {
+        let stay = match &loaded.stay {
+            // Its rows were deleted.
+            Some(Stay::Arriving) => {
+                self.note_given();
+                None
+            }
+            stay => stay.clone(),
+        };
+        self.set(stay);
+    }
+
+    pub(super) fn stay(&self) -> Option<Stay> {
+        self.stay.borrow().clone()
+    }
+
+    pub(super) fn set(&self, stay: Option<Stay>) {
+        self.stay.replace(stay);
+    }
+
+    /// Refuses what is asked of a lead that was given to another place.
+    pub(super) fn is_not_away(&self) -> Result<(), Fault> {
+        match &*self.stay.borrow() {
+            Some(Stay::Leaving { to, .. }) => Err(Fault::Moved(*to)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn note_given(&self) {
+        self.given.set(self.given.get() + 1);
+        self.settled.set(None);
+    }
+
+    pub(super) fn times_given(&self) -> u64 {
+        self.given.get()
+    }
+
+    /// Refuses what was begun before the lead, or the word that it is not here, was given to another place.
+    pub(super) fn is_not_given_since(&self, times_given: u64) -> Result<(), Fault> {
+        if self.given.get() == times_given {
+            return Ok(());
+        }
+        let what = "the counter is moving to another object";
+        Err(Fault::Unavailable(what.to_owned()))
+    }
+
+    /// The newest spread under which it is known that the lead is nowhere else.
+    pub(super) fn settled(&self) -> Option<u32> {
+        let here = match &*self.stay.borrow() {
+            Some(Stay::Here { epoch, .. }) => Some(*epoch),
+            _ => None,
+        };
+        self.settled.get().max(here)
+    }
+}
+
+/// The place where a call must go, if that is what it was answered with.
+pub(super) fn moved_to(reply: &Reply) -> Option<Place> {
+    let Reply::Answer(bytes) = reply else {
+        return None;
+    };
+    // A result that is an error begins so.
+    bytes.first().filter(|first| **first == 1)?;
+    match decode::<Result<(), Fault>>(bytes) {
+        Ok(Err(Fault::Moved(place))) => Some(place),
+        _ => None,
+    }
+}
+
+/// Whether a call must find the lead, though it asks for no grant: that asks the root where it lives.
+fn must_find(path: &str) -> bool {
+    [
+        Recall::PATH,
+        ReadNumbers::PATH,
+        Sum::PATH,
+        SumExplained::PATH,
+        Report::PATH,
+        Configure::PATH,
+        Suspend::PATH,
+        WatchLead::PATH,
+        Close::PATH,
+    ]
+    .contains(&path)
+}
+
+impl Core {
+    /// Where the lead is, seen from here.
+    pub(super) fn standing(&self) -> Standing {
+        match &*self.lead.stay.borrow() {
+            Some(Stay::Leaving { to, .. }) => Standing::Away(*to),
+            Some(Stay::Arriving) => Standing::Unknown,
+            Some(Stay::Here { .. }) => Standing::Here,
+            None if self.address.borrow().is_none() && self.state.borrow().is_blank() => {
+                Standing::Unknown
+            }
+            None => Standing::Here,
+        }
+    }
+
+    /// The place of this object; `None` where a tablet does not know its number.
+    pub(super) fn place(&self, name: &LeadName) -> Option<Place> {
+        let Some(tenancy) = &self.tenancy else {
+            return Some(Place::Own);
+        };
+        if let Some(number) = tenancy.number.get() {
+            return Some(Place::Tablet(number));
+        }
+        let lead = CellAddress::lead(&name.counter, &name.datacenter);
+        let place = Place::Tablet(tablet_of_cell(&self.host, &lead)?.number);
+        self.is_place(name, place).then_some(place)
+    }
+
+    /// Whether this object is that place of a lead.
+    pub(super) fn is_place(&self, name: &LeadName, place: Place) -> bool {
+        let (tenancy, number) = match (&self.tenancy, place) {
+            (None, place) => return place == Place::Own,
+            (Some(_), Place::Own) => return false,
+            (Some(tenancy), Place::Tablet(number)) => (tenancy, number),
+        };
+        if let Some(own) = tenancy.number.get() {
+            return own == number;
+        }
+        let placement = names::lead_at(&name.at(place));
+        let is_own = self.object.platform().is_at(&placement);
+        if is_own {
+            tenancy.number.set(Some(number));
+        }
+        is_own
+    }
+
+    /// Finds the lead before a call that needs it and would not ask for it.
+    pub(super) async fn settle_before(self: &Rc<Self>, arrived: &Arrived) -> Result<(), Fault> {
+        if self.standing() != Standing::Unknown || !must_find(&arrived.path) {
+            return Ok(());
+        }
+        self.loaded()?;
+        let to = batch::prefix::<CellAddress>(&arrived.message)?;
+        if self.standing() != Standing::Unknown || !to.is_lead() {
+            return Ok(());
+        }
+        self.settle(LeadName::of(&to)).await
+    }
+
+    /// Asks where the lead lives, and takes it over where that is here.
+    ///
+    /// # Errors
+    /// `Moved` where it lives elsewhere; `Unavailable` where that is not known, or whoever has it does not give it.
+    pub(super) async fn settle(self: &Rc<Self>, name: LeadName) -> Result<(), Fault> {
+        let (done, settled) = oneshot::channel();
+        let core = self.clone();
+        // By itself: what it writes must not be part of a turn that sends before it is written.
+        self.object.wait_until(async move {
+            // Nobody listens if the request was ended.
+            let _ = done.send(core.settle_alone(&name).await);
+        });
+        let ended = || Fault::Unavailable("the object was ended".to_owned());
+        settled.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    async fn settle_alone(self: &Rc<Self>, name: &LeadName) -> Result<(), Fault> {
+        let _busy = Busy::new(self);
+        let _alone = self.lead.settling.lock().await;
+        let given = self.lead.times_given();
+        let located = self.locate(name).await?;
+        self.loaded()?;
+        if !self.is_place(name, located.place) {
+            return Err(Fault::Moved(located.place));
+        }
+        let given_to = match self.standing() {
+            Standing::Here => {
+                self.lead.settled.set(Some(located.epoch));
+                return Ok(());
+            }
+            Standing::Away(place) => Some(place),
+            Standing::Unknown => None,
+        };
+        for place in given_to.into_iter().chain(located.former) {
+            if !self.is_place(name, place)
+                && self.take_from(name, place, located.epoch, given).await?
+            {
+                return Ok(());
+            }
+        }
+        self.loaded()?;
+        self.lead.is_not_given_since(given)?;
+        match self.standing() {
+            Standing::Here => Ok(()),
+            // Nobody has taken it.
+            Standing::Away(_) => self.reopen(located.epoch).await,
+            Standing::Unknown => {
+                self.lead.settled.set(Some(located.epoch));
+                Ok(())
+            }
+        }
+    }
+
+    async fn locate(&self, name: &LeadName) -> Result<Located, Fault> {
+        let locate = LocateLead {
+            counter: name.counter.clone(),
+        };
+        let asked = self.host.within_ms(LOCATE_MS_MAX, self.call_root(&locate));
+        let silent = || Fault::Unavailable("the root does not say where the lead lives".to_owned());
+        asked.await.unwrap_or_else(|| Err(silent()))
+    }
+
+    /// Sends a call on to the place where the lead is.
+    pub(super) async fn call_elsewhere(self: &Rc<Self>, place: Place, arrived: Arrived) -> Reply {
+        let name = match batch::prefix::<(CounterId, Datacenter)>(&arrived.message) {
+            Ok((counter, datacenter)) => LeadName {
+                counter,
+                datacenter,
+            },
+            Err(fault) => return refusal(&fault),
+        };
+        let mut place = place;
+        for _ in 0..SENT_ON_MAX {
+            let reply = if self.is_place(&name, place) {
+                match self.settle(name.clone()).await {
+                    Ok(()) => self.answer_here(&arrived).await,
+                    Err(fault) => refusal(&fault),
+                }
+            } else {
+                let message = CallLead {
+                    at: name.at(place),
+                    path: arrived.path.clone(),
+                    message: arrived.message.clone(),
+                };
+                match call::call(&self.host, &message).await {
+                    Ok(bytes) => Reply::Answer(bytes),
+                    Err(fault) => refusal(&fault),
+                }
+            };
+            match moved_to(&reply) {
+                None => return reply,
+                Some(next) => place = next,
+            }
+        }
+        let what = "the counter is moving to another object".to_owned();
+        refusal(&Fault::Unavailable(what))
+    }
+
+    /// Has the place take the lead over where it lives now, if that is not here.
+    pub(super) async fn move_on(self: &Rc<Self>, me: &CellAddress) {
+        let name = LeadName::of(me);
+        if let Err(Fault::Moved(place)) = self.settle(name.clone()).await {
+            let take = CallLead {
+                at: name.at(place),
+                path: String::new(),
+                message: Vec::new(),
+            };
+            // Where it fails the lead is taken over when it is next asked for.
+            let _ = call::call(&self.host, &take).await;
+        }
+    }
+
+    /// Answers a call that another place of the lead has sent on.
+    pub(super) async fn on_call_lead(
+        self: &Rc<Self>,
+        asked: Result<CallLead, Fault>,
+    ) -> Result<Vec<u8>, Fault> {
+        let CallLead { at, path, message } = asked?;
+        if path.is_empty() {
+            let name = LeadName {
+                counter: at.counter,
+                datacenter: at.datacenter,
+            };
+            self.settle(name).await?;
+            self.confirm_taken().await?;
+            return Ok(Vec::new());
+        }
+        let arrived = Arrived {
+            path,
+            message,
+            upgrade: None,
+        };
+        let answered = async move { self.answer_here(&arrived).await };
+        Ok(bytes_of(answered.boxed_local().await))
+    }
+}
