@@ -1,7 +1,7 @@
 // What came from where: the panels of a counter's dimensions.
 //
 // Invariant: a number is shown with what bounds it; what is in no row is said beside the rows.
-import { Failure, counterPath, json } from "./api.js";
+import { Failure, json } from "./api.js";
 import { Bars } from "./bars.js";
 import { CountryMap, countryName } from "./countries.js";
 import { el } from "./dom.js";
@@ -25,10 +25,10 @@ const KNOWN = {
 const PANELS_MAX = 8;
 const NONE = { referrer: "came directly, or did not say from where", country: "from an unknown country" };
 
-/** Returns the path of a breakdown of a counter in a range. */
-export function breakdownPath(id, by, range, limit = ROWS) {
+/** Returns the path of a breakdown in a range; `path` is that of a counter or of a prefix. */
+export function breakdownPath(path, by, range, limit = ROWS) {
   const time = range.name === "all" ? "" : `&from=${range.from}&to=${range.until - 1}`;
-  return `${counterPath(id)}/breakdown?by=${encodeURIComponent(by)}${time}&limit=${limit}&numbers=string`;
+  return `${path}/breakdown?by=${encodeURIComponent(by)}${time}&limit=${limit}&numbers=string`;
 }
 
 /** Returns the dimensions that are shown, of those that a counter has: the well-known first. */
@@ -62,20 +62,22 @@ export function restWords(by, told) {
   return parts.length === 0 ? "" : `${parts.join("; ")}.`;
 }
 
-/** The panels of the dimensions of one counter. `node` goes on the page. */
+/** The panels of the dimensions of a counter, or of all of a prefix. `node` goes on the page. */
 export class Breakdowns {
   #signal;
+  #path;
+  #id;
   #panels = new Map();
   #map = new CountryMap();
   #isMissing = false;
-  #of;
   #told = new Map();
   node = el("div", { class: "breakdowns" });
 
-  /** `of` names the counter in titles, where the page shows more than it. */
-  constructor(signal, { of } = {}) {
+  /** Those of a path; `id` is what a page would count as. */
+  constructor(path, id, signal) {
+    this.#path = path;
+    this.#id = id;
     this.#signal = signal;
-    this.#of = of ?? (() => "");
   }
 
   /** What is shown: dimension → answer. */
@@ -83,20 +85,17 @@ export class Breakdowns {
     return this.#told;
   }
 
-  /** Asks again for the first of some counters that has dimensions. A service without breakdowns is asked once. */
-  async refresh(ids, range) {
+  /** Asks again. A service without breakdowns is asked once. */
+  async refresh(range) {
     if (this.#isMissing) return;
+    const ask = (by) => json(breakdownPath(this.#path, by, range), this.#signal);
     try {
-      for (const id of ids) {
-        const first = await this.#ask(id, "referrer", range);
-        const dimensions = shownDimensions(first.dimensions ?? []);
-        if (dimensions.length === 0) continue;
-        const told = new Map();
-        for (const by of dimensions) told.set(by, by === "referrer" ? first : await this.#ask(id, by, range));
-        this.#told = told;
-        return this.#show(id, range);
-      }
-      this.#empty(ids[0]);
+      const first = await ask("referrer");
+      const told = new Map();
+      for (const by of shownDimensions(first.dimensions)) told.set(by, by === "referrer" ? first : await ask(by));
+      this.#told = told;
+      if (told.size === 0) this.#empty();
+      else this.#show(range);
     } catch (error) {
       if (this.#signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -105,16 +104,11 @@ export class Breakdowns {
     }
   }
 
-  #ask(id, by, range) {
-    return json(breakdownPath(id, by, range), this.#signal);
-  }
-
-  #show(id, range) {
+  #show(range) {
     const nodes = [];
     for (const [by, told] of this.#told) {
       const panel = this.#panels.get(by) ?? new Bars(`by-${by}`, KNOWN[by] ?? by);
       this.#panels.set(by, panel);
-      panel.entitle(`${KNOWN[by] ?? by}${this.#of(id)}`);
       const rows = breakdownRows(by, told);
       if (rows.length === 0) panel.tell(el("p", {}, `None ${during(range.words)}.`));
       else panel.show(rows, told.total, restWords(by, told));
@@ -125,9 +119,8 @@ export class Breakdowns {
     if (!isSame) this.node.replaceChildren(...nodes);
   }
 
-  #empty(id) {
-    this.#told = new Map();
-    const page = `<script src='${location.origin}/tally.js' data-id='${id ?? "site"}' data-by='page referrer country device browser utm_source' defer></script>`;
+  #empty() {
+    const page = `<script src='${location.origin}/tally.js' data-id='${this.#id}' data-by='page referrer country device browser utm_source' defer></script>`;
     const log = `curl --data-binary @access.log '${location.origin}/ingest?format=clf&key=site&site=example.com&by=page,referrer,browser,device'`;
     this.node.replaceChildren(
       el(

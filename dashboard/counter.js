@@ -71,7 +71,7 @@ function counterParts(main, { id, prefix }, signal) {
   parts.places = new Places();
   parts.bands = new Bands();
   parts.spread = new Spread(id, signal);
-  parts.breakdowns = new Breakdowns(signal);
+  parts.breakdowns = new Breakdowns(counterPath(id), id, signal);
   const exported = exportButtons(() => exportOf(parts, id));
   parts.panels = el(
     "div",
@@ -182,7 +182,7 @@ function followRange(parts, route, signal) {
       slow_ms = Date.now();
       await windowOf(parts, route.id, range, signal);
       await parts.spread.refresh(range);
-      await parts.breakdowns.refresh([route.id], range);
+      await parts.breakdowns.refresh(range);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;

@@ -1,6 +1,6 @@
 // The overview: what was counted in a range, of all counters or of those of a prefix: how much, when, which have most, from where.
 //
-// Invariant: all numbers are of one range and, but for the breakdowns, of one answer, so that they add up.
+// Invariant: all numbers are of one range, and those of counters of one answer, so that they add up.
 import { Failure, json } from "./api.js";
 import { Bars } from "./bars.js";
 import { Breakdowns } from "./breakdowns.js";
@@ -24,8 +24,6 @@ const PAUSE_MS = 30_000;
 const EMPTY_MS = 2_000;
 // What came before and what came from where is asked for with each fourth look.
 const SLOW = 4;
-// Some of those that have most may have no dimensions.
-const TRIED_MAX = 3;
 // More counters than one answer can sum have tops alone, of these ranges.
 const TOP_WINDOWS = { hour: "3600", today: "today", week: "7d", days: "30d", all: undefined };
 
@@ -96,7 +94,7 @@ function overviewFrame(main, route, signal) {
     trouble: el("div", { class: "trouble" }),
     shown: {},
     body: el("div", {}),
-    breakdowns: new Breakdowns(signal, { of: (id) => ` of ${id}` }),
+    breakdowns: new Breakdowns(prefixPath(prefix), "site", signal),
     placeRanges: (bar) => ranges.replaceChildren(bar),
   };
   const ranges = el("div", { class: "range-place" });
@@ -143,8 +141,7 @@ function follow(frame, route, status, signal) {
       show(frame, route, range, told, before);
       tellTruth(frame, told, status);
       looks += 1;
-      const ids = told.top.slice(0, TRIED_MAX).map(({ id }) => id);
-      if (isSlow) await frame.breakdowns.refresh(ids, range);
+      if (isSlow) await frame.breakdowns.refresh(range);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;

@@ -61,6 +61,23 @@ test("a row filters by its folder, and the range stays", async () => {
   expect(ids.every((id) => id.startsWith(folder))).toBe(true);
 });
 
+test("what came from where is shown once it is sent, and how to send it before", async () => {
+  const page = await dashboard.open("#/?range=all");
+  await says(page, ".breakdowns code", "tally.js");
+  const by = (referrer, country) => ({ by: { referrer, country, device: "phone" } });
+  await world.add("from/a", { delta: 3, ...by("a.example", "DE") });
+  await world.add("from/b", { delta: 2, ...by("b.example", "DE") });
+  await world.add("from/b", { delta: 1 });
+  const all = await dashboard.open("#/?prefix=from/&range=today");
+  await says(all, "#by-referrer li >> nth=0", /a\.example3/);
+  await says(all, "#by-referrer", /1 came directly, or did not say from where/);
+  await says(all, "#by-country li", /DEGermany5/);
+  expect(await all.locator("#by-country circle title").textContent()).toBe("Germany: 5");
+  const one = await dashboard.open("#/counter/from%2Fb?range=today");
+  await says(one, "#by-referrer li", /b\.example2/);
+  expect(await one.textContent("#by-referrer")).not.toContain("a.example");
+});
+
 test("any days can be asked for, and a range that ends before it begins is refused", async () => {
   const page = await dashboard.open("#/?range=2015-05-17..2015-05-18");
   await says(page, "#headline", /^\d/);

@@ -48,6 +48,16 @@ fn every_call_is_found() {
         ("GET", "/counters/a%2A/history", Route::History(id("a*"))),
         (
             "GET",
+            "/counters/a%2A/breakdown",
+            Route::Breakdown(id("a*")),
+        ),
+        (
+            "GET",
+            "/counters/a*/breakdown",
+            Route::PrefixBreakdown("a".to_owned()),
+        ),
+        (
+            "GET",
             "/counters/a*/history",
             Route::PrefixHistory("a".to_owned()),
         ),

@@ -121,6 +121,69 @@ fn a_history_names_the_counters_that_have_most_in_it() {
 }
 
 #[test]
+fn the_breakdown_of_a_prefix_is_the_sum_of_the_breakdowns_of_its_counters() {
+    let (world, sites) = service(9, Options::default());
+    let clients = sites.map(|site| client(&world, site));
+    let values = ["x", "y", "z"];
+    for number in 0..24 {
+        let by = match number % 4 {
+            3 => String::new(),
+            value => format!(r#","by":{{"referrer":"{}"}}"#, values[value]),
+        };
+        let body = format!(r#"{{"delta":{}{by}}}"#, number + 1);
+        let path = format!("/counters/a%2F{}/increment", number % 5);
+        world
+            .run(clients[number % 2].post(&path, &body))
+            .expect("an answer");
+    }
+    for range in ["", "&window=today", "&datacenter=SYD"] {
+        let query = format!("breakdown?by=referrer&consistency=strong{range}");
+        let all = get(&world, &clients[0], &format!("/counters/a%2F*/{query}"));
+        let mut sums = std::collections::BTreeMap::new();
+        let (mut total, mut none) = (0, 0);
+        for counter in 0..5 {
+            let one = get(
+                &world,
+                &clients[0],
+                &format!("/counters/a%2F{counter}/{query}"),
+            );
+            total += one["total"].as_i64().expect("a number");
+            none += one["none"].as_i64().expect("a number");
+            for row in one["rows"].as_array().expect("rows") {
+                let value = row["value"].as_str().expect("text").to_owned();
+                *sums.entry(value).or_insert(0) += row["count"].as_i64().expect("a number");
+            }
+        }
+        assert!(total > 0 && none > 0 && !sums.is_empty(), "{all}");
+        assert_eq!(
+            (&all["prefix"], &all["exact"]),
+            (&"a/".into(), &true.into()),
+            "{all}"
+        );
+        assert_eq!(
+            (&all["total"], &all["none"]),
+            (&total.into(), &none.into()),
+            "{all}"
+        );
+        let rows = all["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), sums.len(), "{all}");
+        for row in rows {
+            assert_eq!(
+                row["count"],
+                sums[row["value"].as_str().expect("text")],
+                "{all}"
+            );
+        }
+    }
+    let none = get(&world, &clients[0], "/counters/b*/breakdown?by=referrer");
+    assert_eq!(
+        (&none["counters"], &none["total"]),
+        (&0.into(), &0.into()),
+        "{none}"
+    );
+}
+
+#[test]
 fn sums_and_histories_name_the_partitions_that_are_missing() {
     let (world, sites) = service(6, Options::default());
     let client = client(&world, sites[0]);

@@ -38,6 +38,9 @@ const HOSTED_AT_ONCE: usize = 1_024;
 /// Points of the histories that are asked for at once: 160,000 of 40 bytes are 6 MB of the isolate's 128.
 const HISTORY_POINTS_AT_ONCE: i64 = 160_000;
 
+/// Counters whose breakdowns are asked for at once: 16 × 1,000 values of 280 bytes are 5 MB of it.
+const BREAKDOWNS_AT_ONCE: usize = 16;
+
 /// How long a partition may take before it is called missing: well below the time of the call that asks for all.
 const PARTITION_MS_MAX: u64 = 3_000;
 
@@ -222,7 +225,7 @@ pub(super) async fn sum_many(
     asked: Result<SumMany, Fault>,
 ) -> Result<Aggregate, Fault> {
     let asked = asked?;
-    let is_plain = asked.history.is_none() && asked.datacenter.is_none();
+    let is_plain = asked.history.is_none() && asked.datacenter.is_none() && asked.by.is_none();
     let mut pages = Pages::new(host, &asked.prefix);
     let mut roots: BTreeMap<CounterId, Root> = pages.next().await?.into_iter().collect();
     if !pages.are_over()
@@ -264,6 +267,8 @@ async fn sum_roots(
     let wanted = Wanted {
         totals_only: true,
         history: asked.history,
+        window: asked.window,
+        breakdown: asked.by,
         ..Wanted::default()
     };
     let is_hosted = call::has_tablets(host);
@@ -311,6 +316,7 @@ async fn sum_roots(
         LEADS_AT_ONCE
     };
     let at_once = match asked.history {
+        _ if asked.by.is_some() => BREAKDOWNS_AT_ONCE,
         Some(range) => at_once.min(histories_at_once(range)),
         None => at_once,
     };

@@ -57,11 +57,46 @@ pub async fn history(context: &RequestContext, prefix: String) -> Result<Answer,
         history: Some(range),
         top: query.history_top()?,
         is_strong,
-        begun_ms: 0,
+        ..SumMany::default()
     };
     let (gathered, is_own) = sum(context, asked, is_strong).await?;
     let now_ms = context.host.now_ms();
     let json = gathered.history_json(&prefix, range, is_own, now_ms, format);
+    Ok(Answer::json(json))
+}
+
+/// `GET /counters/{prefix}*/breakdown`.
+///
+/// # Errors
+/// As [`aggregate`].
+pub async fn breakdown(context: &RequestContext, prefix: String) -> Result<Answer, Problem> {
+    let known = [
+        "by",
+        "window",
+        "from",
+        "to",
+        "limit",
+        "consistency",
+        "datacenter",
+        "numbers",
+    ];
+    let query = Query::parse(context.query(), &known)?;
+    let asked = query.breakdown(context.host.now_ms().div_euclid(1_000))?;
+    let strings = query.numbers_as_strings()?;
+    let wanted = asked.wanted();
+    let is_strong = query.is_strong()?;
+    let many = SumMany {
+        prefix: prefix.clone(),
+        datacenter: query.datacenter()?,
+        history: wanted.history,
+        by: Some(asked.by),
+        window: asked.window,
+        is_strong,
+        ..SumMany::default()
+    };
+    let (gathered, is_own) = sum(context, many, is_strong).await?;
+    let now_ms = context.host.now_ms();
+    let json = gathered.breakdown_json(&prefix, &asked, is_own, now_ms, strings);
     Ok(Answer::json(json))
 }
 

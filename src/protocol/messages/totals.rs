@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Call;
 use crate::core::cluster::total::CounterTotal;
+use crate::core::counter::dimensions::DimensionName;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::merge::Range;
 use crate::core::counter::total::Value;
@@ -81,6 +82,10 @@ pub struct SumMany {
     pub history: Option<Range>,
     /// Name so many counters that have most in them.
     pub top: u32,
+    /// Tell the values of this dimension.
+    pub by: Option<DimensionName>,
+    /// Of this stretch, unix seconds; of all time where there is none.
+    pub window: Option<(i64, i64)>,
     /// Ask the leads, however many counters there are.
     pub is_strong: bool,
     /// When the edge began to ask, unix milliseconds.

@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::breakdown::{BreakdownView, Subject};
 use super::number::Exact;
 use super::to_json;
 use super::told::{Freshness, Point, Told, points_of, step_name};
 use crate::core::counter::id::CounterId;
-use crate::core::counter::merge::Range;
+use crate::core::counter::merge::{Range, Summary};
 use crate::core::counter::total::Value;
 use crate::protocol::messages::{GlobalSum, Sums};
 use crate::protocol::order::in_order;
-use crate::protocol::query::HistoryFormat;
+use crate::protocol::query::{BreakdownQuery, HistoryFormat};
 
 /// The sum of all counters whose names begin alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,8 @@ pub struct Aggregate {
     top_max: u32,
     /// Those, what each has in the points first.
     top: BTreeSet<(Reverse<u128>, CounterId)>,
+    /// What increments added, in all and in the window, and the breakdown that was asked for; nothing else.
+    counted: Summary,
     /// How many cells were asked, at most.
     cells: u64,
     missing_partitions: Vec<u32>,
@@ -48,6 +51,7 @@ impl Aggregate {
             kept_from: i64::MIN,
             top_max,
             top: BTreeSet::new(),
+            counted: Summary::default(),
             cells: 0,
             missing_partitions: Vec::new(),
         }
@@ -86,6 +90,12 @@ impl Aggregate {
             counted = counted.saturating_add(*count);
         }
         self.kept_from = self.kept_from.max(told.kept_from());
+        self.counted.add(Summary {
+            added: told.total.added,
+            window: told.total.window,
+            breakdown: told.total.breakdown.clone(),
+            ..Summary::default()
+        });
         if self.top_max > 0 && counted > 0 {
             self.top.insert((Reverse(counted), id.clone()));
             if self.top.len() > usize::try_from(self.top_max).unwrap_or(usize::MAX) {
@@ -133,6 +143,28 @@ impl Aggregate {
             staleness_ms: now_ms.saturating_sub(self.as_of_ms).max(0),
             missing_partitions: &self.missing_partitions,
         })
+    }
+
+    /// The JSON of `GET /counters/{prefix}*/breakdown`.
+    pub fn breakdown_json(
+        &self,
+        prefix: &str,
+        asked: &BreakdownQuery,
+        is_fresh: bool,
+        now_ms: i64,
+        strings: bool,
+    ) -> String {
+        let subject = Subject {
+            prefix: Some(prefix),
+            counters: Some(self.counters),
+            missing_partitions: &self.missing_partitions,
+            is_exact: is_fresh && self.is_complete,
+            as_of_ms: self.as_of_ms,
+            staleness_ms: now_ms.saturating_sub(self.as_of_ms).max(0),
+            kept_from: self.kept_from,
+            ..Subject::default()
+        };
+        BreakdownView::json(subject, &self.counted, asked, strings)
     }
 
     /// The JSON of `GET /counters/{prefix}*/history`.

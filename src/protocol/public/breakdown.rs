@@ -10,6 +10,7 @@ use super::told::Told;
 use super::top::share;
 use crate::core::counter::breakdown::Breakdown;
 use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::merge::Summary;
 use crate::core::counter::total::Value;
 use crate::core::sketch::Counted;
 use crate::protocol::messages::DatacenterSum;
@@ -38,15 +39,34 @@ struct OtherView {
 }
 
 #[derive(Serialize)]
-struct PlaceView<'a> {
+pub(super) struct PlaceView<'a> {
     id: &'a Datacenter,
     count: Exact,
     reachable: bool,
 }
 
+/// What a breakdown is of, and how true it is.
+#[derive(Default)]
+pub(super) struct Subject<'a> {
+    pub(super) id: Option<&'a CounterId>,
+    pub(super) prefix: Option<&'a str>,
+    pub(super) counters: Option<u64>,
+    pub(super) missing_partitions: &'a [u32],
+    pub(super) datacenters: Option<Vec<PlaceView<'a>>>,
+    pub(super) is_exact: bool,
+    pub(super) as_of_ms: i64,
+    pub(super) staleness_ms: i64,
+    pub(super) kept_from: i64,
+}
+
 #[derive(Serialize)]
-struct BreakdownView<'a> {
-    id: &'a CounterId,
+pub(super) struct BreakdownView<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a CounterId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<u64>,
     by: &'a str,
     window: StretchView,
     kept_from: Option<i64>,
@@ -59,7 +79,10 @@ struct BreakdownView<'a> {
     exact: bool,
     as_of: i64,
     staleness_ms: i64,
-    datacenters: Vec<PlaceView<'a>>,
+    #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+    missing_partitions: &'a [u32],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    datacenters: Option<Vec<PlaceView<'a>>>,
 }
 
 /// Rows as they are told: the most first; of as many the name decides.
@@ -70,21 +93,26 @@ fn in_turn(breakdown: &Breakdown) -> Vec<(&str, Counted)> {
     in_order(rows, |one, other| other.1.count.cmp(&one.1.count))
 }
 
-impl Told<'_> {
-    /// What increments added in the time that a breakdown is of.
-    fn counted(&self, asked: &BreakdownQuery) -> Value {
-        match asked.window {
-            Some(_) => Value::new(self.total.window.count, 0),
-            None => Value::new(self.total.added, 0),
-        }
+/// What increments added in the time that a breakdown is of.
+fn counted(total: &Summary, asked: &BreakdownQuery) -> Value {
+    match asked.window {
+        Some(_) => Value::new(total.window.count, 0),
+        None => Value::new(total.added, 0),
     }
+}
 
-    /// The JSON of `GET /counters/{id}/breakdown`.
-    pub fn breakdown_json(&self, asked: &BreakdownQuery, strings: bool) -> String {
-        let breakdown = Breakdown::from_rest(&self.total.breakdown);
+impl BreakdownView<'_> {
+    /// The JSON of a breakdown of what was summed.
+    pub(super) fn json(
+        subject: Subject<'_>,
+        summed: &Summary,
+        asked: &BreakdownQuery,
+        strings: bool,
+    ) -> String {
+        let breakdown = Breakdown::from_rest(&summed.breakdown);
         let exact = |value: Value| Exact::new(value, strings);
         let of = |count: u128| Value::new(count, 0);
-        let total = self.counted(asked);
+        let total = counted(summed, asked);
         let mut rows = in_turn(&breakdown);
         let hidden = rows.split_off(rows.len().min(asked.limit));
         let sum = |rows: &[(&str, Counted)], part: fn(&Counted) -> u128| {
@@ -95,22 +123,18 @@ impl Told<'_> {
         let other = sum(&hidden, |row| row.count).saturating_add(rest);
         let of_shown = sum(&rows, |row| row.error).min(rest);
         let is_bounded = breakdown.values.absent_max() > 0;
-        let datacenters = self.sum.datacenters.iter().map(|(id, part)| PlaceView {
-            id,
-            count: exact(self.counted_at(asked, part.as_ref())),
-            reachable: self.sum.is_told(id, part.as_ref()),
-        });
         to_json(&BreakdownView {
-            id: self.id,
+            id: subject.id,
+            prefix: subject.prefix,
+            counters: subject.counters,
             by: asked.by.as_str(),
             window: StretchView {
                 from: asked.window.map(|(from, _)| from),
                 to: asked.window.map_or(asked.now, |(_, to)| to.min(asked.now)),
             },
-            kept_from: asked
-                .window
-                .map(|_| self.kept_from())
-                .filter(|kept| asked.window.is_some_and(|(from, _)| *kept > from)),
+            kept_from: (asked.window)
+                .filter(|(from, _)| subject.kept_from > *from)
+                .map(|_| subject.kept_from),
             total: exact(total),
             values: breakdown.values.len(),
             rows: rows
@@ -128,18 +152,36 @@ impl Told<'_> {
             },
             none: exact(total.plus(Value::new(0, breakdown.values.sum()))),
             dimensions: &breakdown.names,
-            exact: self.is_exact() && !is_bounded,
-            as_of: self.as_of_ms(),
-            staleness_ms: self.staleness_ms(),
-            datacenters: datacenters.collect(),
+            exact: subject.is_exact && !is_bounded,
+            as_of: subject.as_of_ms,
+            staleness_ms: subject.staleness_ms,
+            missing_partitions: subject.missing_partitions,
+            datacenters: subject.datacenters,
         })
+    }
+}
+
+impl Told<'_> {
+    /// The JSON of `GET /counters/{id}/breakdown`.
+    pub fn breakdown_json(&self, asked: &BreakdownQuery, strings: bool) -> String {
+        let datacenters = self.sum.datacenters.iter().map(|(id, part)| PlaceView {
+            id,
+            count: Exact::new(self.counted_at(asked, part.as_ref()), strings),
+            reachable: self.sum.is_told(id, part.as_ref()),
+        });
+        let subject = Subject {
+            id: Some(self.id),
+            datacenters: Some(datacenters.collect()),
+            is_exact: self.is_exact(),
+            as_of_ms: self.as_of_ms(),
+            staleness_ms: self.staleness_ms(),
+            kept_from: self.kept_from(),
+            ..Subject::default()
+        };
+        BreakdownView::json(subject, &self.total, asked, strings)
     }
 
     fn counted_at(&self, asked: &BreakdownQuery, part: Option<&DatacenterSum>) -> Value {
-        let summary = part.map(|part| &part.summary);
-        match asked.window {
-            Some(_) => Value::new(summary.map_or(0, |summary| summary.window.count), 0),
-            None => summary.map_or_else(Value::default, |summary| Value::new(summary.added, 0)),
-        }
+        part.map_or_else(Value::default, |part| counted(&part.summary, asked))
     }
 }

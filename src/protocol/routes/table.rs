@@ -32,6 +32,8 @@ macro_rules! route_table {
                 Right::Counter(Scope::Read, id.as_str()) => read::history(context, id).await;
             Distribution(id: CounterId) "GET" "/counters/{id}/distribution" "distribution"
                 Right::Counter(Scope::Read, id.as_str()) => distribution::distribution(context, id).await;
+            PrefixBreakdown(prefix: String) "GET" "/counters/{prefix}*/breakdown" "prefix_breakdown"
+                Right::Counter(Scope::Read, prefix) => aggregate::breakdown(context, prefix).await;
             Breakdown(id: CounterId) "GET" "/counters/{id}/breakdown" "breakdown"
                 Right::Counter(Scope::Read, id.as_str()) => breakdown::breakdown(context, id).await;
             List "GET" "/counters" "list"
