@@ -51,6 +51,7 @@ pub mod problem;
 pub mod public;
 pub mod query;
 pub mod queued;
+pub mod redis;
 pub mod refresh;
 pub mod routes;
 pub mod settings;

@@ -118,6 +118,7 @@ mod protocol_user_agent;
 mod protocol_version;
 mod protocol_version_covers;
 mod public_rounding;
+mod redis_dialect;
 mod refresh;
 mod region_hints;
 mod settings;

@@ -1,0 +1,193 @@
+//! Commands of hashes and sets, as far as clients of rate limits need them.
+
+use std::collections::BTreeSet;
+
+use super::error;
+use super::options::number;
+use super::reply::Reply;
+use super::space::{Space, Value};
+
+type Answered = Result<Reply, Reply>;
+
+/// Sets fields of a hash, and returns how many are new.
+///
+/// # Errors
+/// `WRONGTYPE`, too large.
+pub fn put_fields(
+    space: &mut Space,
+    key: &str,
+    pairs: &[(String, String)],
+) -> Result<usize, Reply> {
+    let mut fields = space.hash(key)?.to_vec();
+    let before = fields.len();
+    for (name, value) in pairs {
+        match fields.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => known.clone_from(value),
+            None => fields.push((name.clone(), value.clone())),
+        }
+    }
+    let added = fields.len() - before;
+    space.put_value(key, Value::Hash(fields))?;
+    Ok(added)
+}
+
+/// A field of a hash.
+///
+/// # Errors
+/// `WRONGTYPE`.
+pub fn field(space: &Space, key: &str, name: &str) -> Result<Option<String>, Reply> {
+    let mut fields = space.hash(key)?.iter();
+    let found = fields.find(|(known, _)| known == name);
+    Ok(found.map(|(_, value)| value.clone()))
+}
+
+/// `HSET` and `HMSET`.
+pub fn hset(space: &mut Space, args: &[String]) -> Answered {
+    let pairs = args[2..].chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return Err(error::arity(&args[0]));
+    }
+    let pairs: Vec<_> = pairs
+        .map(|pair| (pair[0].clone(), pair[1].clone()))
+        .collect();
+    let added = put_fields(space, &args[1], &pairs)?;
+    let is_old = args[0].eq_ignore_ascii_case("HMSET");
+    Ok(if is_old {
+        Reply::ok()
+    } else {
+        Reply::count(added)
+    })
+}
+
+/// `HGET`.
+pub fn hget(space: &mut Space, args: &[String]) -> Answered {
+    field(space, &args[1], &args[2]).map(Reply::text_or_nil)
+}
+
+/// `HMGET`.
+pub fn hmget(space: &mut Space, args: &[String]) -> Answered {
+    let values = args[2..].iter().map(|name| field(space, &args[1], name));
+    let values: Result<Vec<_>, Reply> = values.map(|value| value.map(Reply::text_or_nil)).collect();
+    values.map(Reply::Array)
+}
+
+/// All fields and their values, one after the other.
+///
+/// # Errors
+/// `WRONGTYPE`.
+pub fn flat(space: &Space, key: &str) -> Answered {
+    let pairs = space.hash(key)?.iter().cloned();
+    Ok(Reply::texts(pairs.flat_map(|(name, value)| [name, value])))
+}
+
+/// `HGETALL`.
+pub fn hgetall(space: &mut Space, args: &[String]) -> Answered {
+    flat(space, &args[1])
+}
+
+/// `HDEL`.
+pub fn hdel(space: &mut Space, args: &[String]) -> Answered {
+    let mut fields = space.hash(&args[1])?.to_vec();
+    let before = fields.len();
+    fields.retain(|(name, _)| !args[2..].contains(name));
+    let removed = before - fields.len();
+    if fields.is_empty() {
+        space.remove(&args[1]);
+    } else if removed > 0 {
+        space.put_value(&args[1], Value::Hash(fields))?;
+    }
+    Ok(Reply::count(removed))
+}
+
+/// `HINCRBY`.
+pub fn hincrby(space: &mut Space, args: &[String]) -> Answered {
+    let delta = number(&args[3])?;
+    let known = field(space, &args[1], &args[2])?;
+    let before = match &known {
+        Some(text) => number(text).map_err(|_| Reply::err("hash value is not an integer"))?,
+        None => 0,
+    };
+    let value = before.checked_add(delta).ok_or_else(error::overflow)?;
+    put_fields(space, &args[1], &[(args[2].clone(), value.to_string())])?;
+    Ok(Reply::Integer(value))
+}
+
+/// Replaces a set, and returns how many members it has.
+///
+/// # Errors
+/// Where it is too large.
+fn put_set(space: &mut Space, key: &str, members: BTreeSet<String>) -> Result<usize, Reply> {
+    let count = members.len();
+    if members.is_empty() {
+        space.remove(key);
+    } else {
+        space.put_value(key, Value::Set(members))?;
+    }
+    Ok(count)
+}
+
+/// `SADD`.
+pub fn sadd(space: &mut Space, args: &[String]) -> Answered {
+    let mut members = space.set(&args[1])?;
+    let before = members.len();
+    members.extend(args[2..].iter().cloned());
+    let after = put_set(space, &args[1], members)?;
+    Ok(Reply::count(after - before))
+}
+
+/// `SREM`.
+pub fn srem(space: &mut Space, args: &[String]) -> Answered {
+    let mut members = space.set(&args[1])?;
+    let before = members.len();
+    members.retain(|member| !args[2..].contains(member));
+    let removed = before - members.len();
+    if removed > 0 {
+        put_set(space, &args[1], members)?;
+    }
+    Ok(Reply::count(removed))
+}
+
+/// `SMEMBERS`.
+pub fn smembers(space: &mut Space, args: &[String]) -> Answered {
+    space.set(&args[1]).map(Reply::texts)
+}
+
+/// `SCARD`.
+pub fn scard(space: &mut Space, args: &[String]) -> Answered {
+    space
+        .set(&args[1])
+        .map(|members| Reply::count(members.len()))
+}
+
+/// `SISMEMBER`.
+pub fn sismember(space: &mut Space, args: &[String]) -> Answered {
+    space
+        .set(&args[1])
+        .map(|members| Reply::flag(members.contains(&args[2])))
+}
+
+/// `SMISMEMBER`.
+pub fn smismember(space: &mut Space, args: &[String]) -> Answered {
+    let members = space.set(&args[1])?;
+    let flags = args[2..]
+        .iter()
+        .map(|member| Reply::flag(members.contains(member)));
+    Ok(Reply::Array(flags.collect()))
+}
+
+/// `SUNIONSTORE` and `SDIFFSTORE`.
+pub fn sstore(space: &mut Space, args: &[String]) -> Answered {
+    let is_union = args[0].eq_ignore_ascii_case("SUNIONSTORE");
+    let mut members = space.set(&args[2])?;
+    for key in &args[3..] {
+        let other = space.set(key)?;
+        if is_union {
+            members.extend(other);
+        } else {
+            members.retain(|member| !other.contains(member));
+        }
+    }
+    // What the key had ends with it.
+    space.remove(&args[1]);
+    put_set(space, &args[1], members).map(Reply::count)
+}

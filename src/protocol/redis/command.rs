@@ -1,0 +1,260 @@
+//! The table of commands: name, arity, where its keys stand, what its caller must have the right to do, and who carries it out.
+
+use super::reply::Reply;
+use super::request::Arguments;
+use super::space::Space;
+use super::{collections, error, keys, scripts, strings};
+use crate::protocol::access::Scope;
+
+/// Where the keys of a command stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// Nowhere.
+    None,
+    /// From the first place to the last, in steps; the last is counted from the end where it is negative.
+    Places(usize, isize, usize),
+    /// Behind a count, at the second place: scripts.
+    Counted,
+}
+
+/// Who carries a command out.
+#[derive(Clone, Copy)]
+pub enum Act {
+    /// The owner of its keys, which are loaded before.
+    Keys(fn(&mut Space, &[String]) -> Result<Reply, Reply>),
+    /// As [`Act::Keys`], for commands that only add: those of a counter need not be loaded.
+    Add,
+    /// A script of a client of rate limits.
+    Script,
+    /// Whoever reads it, without any key.
+    Alone(fn(&[String], i64) -> Result<Reply, Reply>),
+    /// The owner, over all keys.
+    All(Whole),
+}
+
+/// A command over all keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// `SCAN`
+    Scan,
+    /// `KEYS`
+    Keys,
+    /// `DBSIZE`
+    Size,
+    /// `FLUSHDB` and `FLUSHALL`
+    Flush,
+}
+
+/// A command.
+pub struct Command {
+    /// Its name, in capitals.
+    pub name: &'static str,
+    /// Words it has, its name included; at least so many where it is negative.
+    pub arity: i32,
+    /// Where its keys stand.
+    pub keys: Keys,
+    /// What a caller must have the right to do with each of them.
+    pub scope: Scope,
+    /// Who carries it out.
+    pub act: Act,
+}
+
+const ONE: Keys = Keys::Places(1, 1, 1);
+const MANY: Keys = Keys::Places(1, -1, 1);
+const PAIRS: Keys = Keys::Places(1, -1, 2);
+
+macro_rules! commands {
+    ($($name:literal $arity:literal $keys:expr, $scope:ident => $act:expr;)*) => {
+        /// All commands.
+        pub const COMMANDS: &[Command] = &[$(Command {
+            name: $name,
+            arity: $arity,
+            keys: $keys,
+            scope: Scope::$scope,
+            act: $act,
+        },)*];
+    };
+}
+
+// A key with scope `write` adds; what replaces or removes needs `admin`, as it does by the other calls.
+commands! {
+    "GET" 2 ONE, Read => Act::Keys(strings::get);
+    "MGET" -2 MANY, Read => Act::Keys(strings::mget);
+    "SET" -3 ONE, Admin => Act::Keys(strings::set);
+    "SETEX" 4 ONE, Admin => Act::Keys(strings::setex);
+    "PSETEX" 4 ONE, Admin => Act::Keys(strings::setex);
+    "SETNX" 3 ONE, Admin => Act::Keys(strings::setnx);
+    "MSET" -3 PAIRS, Admin => Act::Keys(strings::mset);
+    "MSETNX" -3 PAIRS, Admin => Act::Keys(strings::mset);
+    "GETSET" 3 ONE, Admin => Act::Keys(strings::getset);
+    "GETDEL" 2 ONE, Admin => Act::Keys(strings::getdel);
+    "GETEX" -2 ONE, Admin => Act::Keys(strings::getex);
+    "INCR" 2 ONE, Write => Act::Add;
+    "DECR" 2 ONE, Write => Act::Add;
+    "INCRBY" 3 ONE, Write => Act::Add;
+    "DECRBY" 3 ONE, Write => Act::Add;
+    "INCRBYFLOAT" 3 ONE, Write => Act::Add;
+    "DEL" -2 MANY, Admin => Act::Keys(keys::del);
+    "UNLINK" -2 MANY, Admin => Act::Keys(keys::del);
+    "EXISTS" -2 MANY, Read => Act::Keys(keys::exists);
+    "TOUCH" -2 MANY, Read => Act::Keys(keys::exists);
+    "TYPE" 2 ONE, Read => Act::Keys(keys::type_of);
+    "EXPIRE" -3 ONE, Admin => Act::Keys(keys::expire);
+    "PEXPIRE" -3 ONE, Admin => Act::Keys(keys::expire);
+    "EXPIREAT" -3 ONE, Admin => Act::Keys(keys::expire);
+    "PEXPIREAT" -3 ONE, Admin => Act::Keys(keys::expire);
+    "TTL" 2 ONE, Read => Act::Keys(keys::ttl);
+    "PTTL" 2 ONE, Read => Act::Keys(keys::ttl);
+    "EXPIRETIME" 2 ONE, Read => Act::Keys(keys::ttl);
+    "PEXPIRETIME" 2 ONE, Read => Act::Keys(keys::ttl);
+    "PERSIST" 2 ONE, Admin => Act::Keys(keys::persist);
+    "HSET" -4 ONE, Admin => Act::Keys(collections::hset);
+    "HMSET" -4 ONE, Admin => Act::Keys(collections::hset);
+    "HGET" 3 ONE, Read => Act::Keys(collections::hget);
+    "HMGET" -3 ONE, Read => Act::Keys(collections::hmget);
+    "HGETALL" 2 ONE, Read => Act::Keys(collections::hgetall);
+    "HDEL" -3 ONE, Admin => Act::Keys(collections::hdel);
+    "HINCRBY" 4 ONE, Write => Act::Keys(collections::hincrby);
+    "SADD" -3 ONE, Admin => Act::Keys(collections::sadd);
+    "SREM" -3 ONE, Admin => Act::Keys(collections::srem);
+    "SMEMBERS" 2 ONE, Read => Act::Keys(collections::smembers);
+    "SCARD" 2 ONE, Read => Act::Keys(collections::scard);
+    "SISMEMBER" 3 ONE, Read => Act::Keys(collections::sismember);
+    "SMISMEMBER" -3 ONE, Read => Act::Keys(collections::smismember);
+    "SUNIONSTORE" -3 MANY, Admin => Act::Keys(collections::sstore);
+    "SDIFFSTORE" -3 MANY, Admin => Act::Keys(collections::sstore);
+    "EVAL" -3 Keys::Counted, Write => Act::Script;
+    "EVALSHA" -3 Keys::Counted, Write => Act::Script;
+    "EVAL_RO" -3 Keys::Counted, Read => Act::Script;
+    "EVALSHA_RO" -3 Keys::Counted, Read => Act::Script;
+    "SCRIPT" -2 Keys::None, Read => Act::Alone(scripts::script);
+    "PING" -1 Keys::None, Read => Act::Alone(ping);
+    "ECHO" 2 Keys::None, Read => Act::Alone(|args, _| Ok(Reply::text(&args[1])));
+    "TIME" 1 Keys::None, Read => Act::Alone(|_, now_ms| Ok(time(now_ms)));
+    "INFO" -1 Keys::None, Read => Act::Alone(|_, _| Ok(Reply::text(INFO)));
+    "SCAN" -2 Keys::None, Read => Act::All(Whole::Scan);
+    "KEYS" 2 Keys::None, Read => Act::All(Whole::Keys);
+    "DBSIZE" 1 Keys::None, Read => Act::All(Whole::Size);
+    "FLUSHDB" -1 Keys::None, Admin => Act::All(Whole::Flush);
+    "FLUSHALL" -1 Keys::None, Admin => Act::All(Whole::Flush);
+}
+
+/// What a Redis would say of itself, as far as it is so.
+const INFO: &str = "# Server\r\nredis_mode:standalone\r\nserver_name:tally\r\n";
+
+fn ping(args: &[String], _now_ms: i64) -> Result<Reply, Reply> {
+    match &args[1..] {
+        [] => Ok(Reply::text("PONG")),
+        [text] => Ok(Reply::text(text)),
+        _ => Err(error::arity("ping")),
+    }
+}
+
+fn time(now_ms: i64) -> Reply {
+    let microseconds = now_ms.rem_euclid(1_000) * 1_000;
+    Reply::texts([
+        now_ms.div_euclid(1_000).to_string(),
+        microseconds.to_string(),
+    ])
+}
+
+/// Commands that Redis has and Tally will not: lists, streams, messages, and what is about a server of one's own.
+const NOT_OURS: [&str; 8] = ["L", "R", "X", "B", "P", "GEO", "CLUSTER", "CONFIG"];
+
+impl Command {
+    /// The command that these words are, in any case.
+    ///
+    /// # Errors
+    /// Where there is none, or it has another number of words.
+    pub fn find(args: &[String]) -> Result<&'static Self, Reply> {
+        let name = args.first().map_or("", String::as_str);
+        let found = COMMANDS
+            .iter()
+            .find(|row| row.name.eq_ignore_ascii_case(name));
+        let Some(command) = found else {
+            let upper = name.to_ascii_uppercase();
+            if NOT_OURS
+                .iter()
+                .any(|beginning| upper.starts_with(beginning))
+            {
+                return Err(error::not_for(name));
+            }
+            return Err(unknown(args));
+        };
+        let words = i32::try_from(args.len()).unwrap_or(i32::MAX);
+        let fits = match command.arity {
+            least @ ..0 => words >= -least,
+            exact => words == exact,
+        };
+        if fits {
+            Ok(command)
+        } else {
+            Err(error::arity(name))
+        }
+    }
+
+    /// Its keys among these words.
+    ///
+    /// # Errors
+    /// Where their count is none.
+    pub fn keys_of<'a>(&self, args: &'a [String]) -> Result<Vec<&'a String>, Reply> {
+        Ok(match self.keys {
+            Keys::None => Vec::new(),
+            Keys::Places(first, last, step) => {
+                let last = match usize::try_from(last) {
+                    Ok(last) => last,
+                    Err(_) => args.len() - last.unsigned_abs(),
+                };
+                let named = args.get(first..=last).unwrap_or_default();
+                named.iter().step_by(step).collect()
+            }
+            Keys::Counted => script_words(args)?.0.iter().collect(),
+        })
+    }
+}
+
+/// The keys and the arguments of a script.
+///
+/// # Errors
+/// As Redis.
+pub fn script_words(args: &[String]) -> Result<(&[String], &[String]), Reply> {
+    let count: i64 = super::options::number(&args[2])?;
+    let Ok(count) = usize::try_from(count) else {
+        return Err(Reply::err("Number of keys can't be negative"));
+    };
+    let rest = &args[3..];
+    if count > rest.len() {
+        return Err(Reply::err(
+            "Number of keys can't be greater than number of args",
+        ));
+    }
+    Ok(rest.split_at(count))
+}
+
+/// Repeats the first words, as Redis does.
+fn unknown(args: &[String]) -> Reply {
+    let name: String = args[0].chars().take(128).collect();
+    let mut shown = String::new();
+    for word in &args[1..] {
+        if shown.len() >= 128 {
+            break;
+        }
+        let word: String = word.chars().take(128 - shown.len().min(128)).collect();
+        shown.push_str(&format!("'{word}' "));
+    }
+    Reply::err(format!(
+        "unknown command '{name}', with args beginning with: {shown}"
+    ))
+}
+
+/// Carries out a command whose keys are loaded.
+pub fn run(command: &Command, space: &mut Space, args: &Arguments) -> Reply {
+    let ran = match command.act {
+        Act::Keys(run) => run(space, args),
+        Act::Add => strings::add(space, args),
+        Act::Script => scripts::run(space, args),
+        Act::Alone(run) => run(args, space.now_ms()),
+        Act::All(_) => Err(Reply::err("this command is of all keys")),
+    };
+    ran.unwrap_or_else(|refused| refused)
+}

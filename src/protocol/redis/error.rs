@@ -1,0 +1,57 @@
+//! The texts of errors, which are those of Redis where it has them: clients match them.
+
+use super::reply::Reply;
+
+/// Another type of value.
+pub fn wrong_type() -> Reply {
+    Reply::Error("WRONGTYPE Operation against a key holding the wrong kind of value".to_owned())
+}
+
+/// Options that do not go together, or are none.
+pub fn syntax() -> Reply {
+    Reply::err("syntax error")
+}
+
+/// Not a whole number of 64 bits.
+pub fn not_whole() -> Reply {
+    Reply::err("value is not an integer or out of range")
+}
+
+/// A sum that is none.
+pub fn overflow() -> Reply {
+    Reply::err("increment or decrement would overflow")
+}
+
+/// Too few arguments, or too many.
+pub fn arity(name: &str) -> Reply {
+    let name = name.to_ascii_lowercase();
+    Reply::err(format!("wrong number of arguments for '{name}' command"))
+}
+
+/// An end that is none.
+pub fn expire_time(name: &str) -> Reply {
+    let name = name.to_ascii_lowercase();
+    Reply::err(format!("invalid expire time in '{name}' command"))
+}
+
+/// A script that nobody knows by its name.
+pub fn no_script() -> Reply {
+    Reply::Error("NOSCRIPT No matching script. Please use EVAL.".to_owned())
+}
+
+/// A command of Redis that has no place here.
+pub fn not_for(name: &str) -> Reply {
+    let name = name.to_ascii_uppercase();
+    Reply::err(format!("{name} is not what Tally is for"))
+}
+
+/// A value that is too large.
+pub fn too_large() -> Reply {
+    let most = super::VALUE_BYTES_MAX / 1024;
+    Reply::err(format!("a value has at most {most} KiB here"))
+}
+
+/// A fraction.
+pub fn fraction() -> Reply {
+    Reply::err("counters hold whole numbers: send INCRBYFLOAT a whole number, or scale the amount")
+}

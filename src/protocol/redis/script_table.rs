@@ -1,0 +1,379 @@
+//! Which scripts are known: the SHA-1 of each text that a published version has sent, and what it does.
+//! `scripts/ratelimit-scripts.mjs` finds those of installed packages that are not here.
+
+/// When a window is given its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ttl {
+    /// Each call adds 1, and the first sets it.
+    One,
+    /// Where the value is what was added.
+    First,
+    /// Never: the version compares a number with a text.
+    Never,
+}
+
+/// How a sliding window decides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sliding {
+    /// Whether what the window before weighs is rounded down.
+    pub floors: bool,
+    /// What an absent window counts as.
+    pub absent: f64,
+    /// What a refusal is replied with.
+    pub refused: f64,
+    /// How much is added, and when the end is set.
+    pub ttl: Ttl,
+    /// Whether an amount of zero or less is never refused.
+    pub lets_refunds: bool,
+    /// Whether a key may hold the limit, and the limit is replied too.
+    pub has_limit: bool,
+}
+
+/// How a bucket decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// The field of the last refill.
+    pub field: &'static str,
+    /// Whether each call takes one.
+    pub takes_one: bool,
+    /// Whether it refuses what costs more than there is, or only where there is nothing.
+    pub compares_cost: bool,
+    /// Whether an amount of zero or less is never refused.
+    pub lets_refunds: bool,
+    /// Whether a key may hold the limit, and the limit is replied too.
+    pub has_limit: bool,
+}
+
+/// What a script does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Script {
+    /// Adds to a window.
+    Fixed(Ttl),
+    /// Adds to a window, and replies the limit too.
+    FixedLimit,
+    /// What is left of a window.
+    FixedLeft,
+    /// A string, or 0.
+    Value,
+    /// Adds to a window that slides.
+    Sliding(Sliding),
+    /// What is left of one, or used.
+    SlidingLeft {
+        /// Whether the limit is known, so that what is left is replied.
+        has_limit: bool,
+    },
+    /// Takes from a bucket.
+    Bucket(Bucket),
+    /// Takes one from a bucket that is refilled once at most.
+    FirstBucket {
+        /// Whether what is there may fall below zero.
+        goes_below: bool,
+    },
+    /// What is left in one.
+    BucketLeft {
+        /// How much is replied: tokens, the last refill, the limit.
+        replies: usize,
+    },
+    /// The fields of a hash.
+    Fields,
+    /// Notes a request of a window in a hash.
+    FixedFields {
+        /// Whether the first sets the end.
+        sets_end: bool,
+    },
+    /// Notes a request of a sliding window in a hash.
+    SlidingFields {
+        /// Whether the request itself counts in the comparison.
+        counts_own: bool,
+    },
+    /// What is used of that.
+    SlidingFieldsLeft,
+    /// Notes a request of a window in a set.
+    FixedMembers,
+    /// Notes a request of a sliding window in a set.
+    SlidingMembers {
+        /// Whether it replies whether it was admitted.
+        says_whether: bool,
+    },
+    /// Which members are denied.
+    DenyList,
+    /// Deletes all keys of a pattern.
+    Reset,
+}
+
+const SLIDING: Sliding = Sliding {
+    floors: true,
+    absent: 0.0,
+    refused: -1.0,
+    ttl: Ttl::First,
+    lets_refunds: false,
+    has_limit: false,
+};
+
+const SLIDING_LIMIT: Sliding = Sliding {
+    lets_refunds: true,
+    has_limit: true,
+    ..SLIDING
+};
+
+const BUCKET: Bucket = Bucket {
+    field: "refilledAt",
+    takes_one: false,
+    compares_cost: false,
+    lets_refunds: false,
+    has_limit: false,
+};
+
+const BUCKET_LIMIT: Bucket = Bucket {
+    lets_refunds: true,
+    has_limit: true,
+    ..BUCKET
+};
+
+/// The scripts, by their SHA-1, with the first version that has them.
+pub const KNOWN: &[(&str, Script)] = &[
+    // 2.2.0
+    (
+        "d60be5bd3d83482ae229309f1f7425424f891204",
+        Script::Bucket(Bucket {
+            compares_cost: true,
+            ..BUCKET_LIMIT
+        }),
+    ),
+    // 2.1.0
+    (
+        "b2efc02798c8e9b471a10f9b1d5745db89923ff3",
+        Script::FixedLimit,
+    ),
+    (
+        "823cb2a5a902d69681244f5e28e5ebb8f2a89edd",
+        Script::FixedLeft,
+    ),
+    (
+        "74740bb3d7792848093cdef586b6b6037c455fd6",
+        Script::Sliding(SLIDING_LIMIT),
+    ),
+    (
+        "7ca36169e0fc9caedd81b4eef8e99854c157f9b5",
+        Script::SlidingLeft { has_limit: true },
+    ),
+    (
+        "a9873a8026b509e99a49a0e5a2049756c693c384",
+        Script::Bucket(BUCKET_LIMIT),
+    ),
+    (
+        "40daf4a441df736f5c99f8b77bbe176c909e5de4",
+        Script::BucketLeft { replies: 3 },
+    ),
+    (
+        "1861a700bafe96c833a483af6b1c28a8897cfdb0",
+        Script::Fixed(Ttl::Never),
+    ),
+    ("eb82f0e853d2fc9a236fa9bfbe704fda6ac2fc36", Script::Value),
+    (
+        "e04b753a75909b7f99aae4c04cf8869a8de02a9e",
+        Script::FixedFields { sets_end: true },
+    ),
+    ("e066c8ce3eaca142b0894ad1541e0a58c9924819", Script::Fields),
+    (
+        "aeb4d8f381e8dafc8e69041baae1324d254ded44",
+        Script::SlidingFields { counts_own: true },
+    ),
+    (
+        "87828c1088f6a8d1f512a434ea330189982a1c0a",
+        Script::SlidingFieldsLeft,
+    ),
+    // 2.0.8
+    (
+        "472e55443b62f60d0991028456c57815a387066d",
+        Script::FixedLimit,
+    ),
+    (
+        "40515c9dd0a08f8584f5f9b593935f6a87c1c1c3",
+        Script::FixedLeft,
+    ),
+    (
+        "977fb636fb5ceb7e98a96d1b3a1272ba018efdae",
+        Script::Sliding(SLIDING_LIMIT),
+    ),
+    (
+        "ee3a3265fad822f83acad23f8a1e2f5c0b156b03",
+        Script::SlidingLeft { has_limit: true },
+    ),
+    (
+        "b35c5bc0b7fdae7dd0573d4529911cabaf9d1d89",
+        Script::Bucket(BUCKET_LIMIT),
+    ),
+    (
+        "deb03663e8af5a968deee895dd081be553d2611b",
+        Script::BucketLeft { replies: 3 },
+    ),
+    // 2.0.7
+    (
+        "9b7842963bd73721f1a3011650c23c0010848ee3",
+        Script::Sliding(Sliding {
+            lets_refunds: true,
+            ..SLIDING
+        }),
+    ),
+    (
+        "d1f857ebbdaeca90ccd2cd4eada61d7c8e5db1ca",
+        Script::Bucket(Bucket {
+            lets_refunds: true,
+            ..BUCKET
+        }),
+    ),
+    (
+        "1e7ca8dcd2d600a6d0124a67a57ea225ed62921b",
+        Script::SlidingFields { counts_own: true },
+    ),
+    // 2.0.0
+    (
+        "a15be2bb1db2a15f7c82db06146f9d08983900d0",
+        Script::BucketLeft { replies: 2 },
+    ),
+    // 1.2.1
+    ("e8062088fe7e67994f617766e5d766490de1afb8", Script::DenyList),
+    // 1.1.2
+    (
+        "a8c14f3835aa87bd70e5e2116081b81664abcf5c",
+        Script::FixedFields { sets_end: true },
+    ),
+    // 1.1.1
+    ("8ab8322d0ed5fe5ac8eb08f0c2e4557f1b4816fd", Script::Fields),
+    (
+        "558c9306b7ec54abb50747fe0b17e5d44bd24868",
+        Script::SlidingFieldsLeft,
+    ),
+    ("54bd274ddc59fb3be0f42deee2f64322a10e2b50", Script::Reset),
+    (
+        "b13943e359636db027ad280f1def143f02158c13",
+        Script::Fixed(Ttl::First),
+    ),
+    ("8c4c341934502aee132643ffbe58ead3450e5208", Script::Value),
+    (
+        "e1391e429b699c780eb0480350cd5b7280fd9213",
+        Script::Sliding(SLIDING),
+    ),
+    (
+        "65a73ac5a05bf9712903bc304b77268980c1c417",
+        Script::SlidingLeft { has_limit: false },
+    ),
+    (
+        "67f84c3691a7a22a78a9a3761b836ea40ef9dd0d",
+        Script::BucketLeft { replies: 1 },
+    ),
+    ("8e8f222ccae68b595ee6e3f3bf2199629a62b91a", Script::Value),
+    // 1.0.3
+    (
+        "8f7788c4a9c1632338c19094c0af5847bbd5a011",
+        Script::FixedFields { sets_end: false },
+    ),
+    (
+        "cb4fdc2575056df7c6d422764df0de3a08d6753b",
+        Script::SlidingFields { counts_own: false },
+    ),
+    (
+        "375e8c55641c07e85ce7154463000f11d3abe109",
+        Script::Fixed(Ttl::Never),
+    ),
+    (
+        "ae4802a9916a31174ad87bee0251593305dfc24b",
+        Script::Sliding(Sliding {
+            ttl: Ttl::Never,
+            ..SLIDING
+        }),
+    ),
+    (
+        "5bece90aeef8189a8cfd28995b479529e270b3c6",
+        Script::Bucket(BUCKET),
+    ),
+    (
+        "c26b12703dd137939b9a69a3a9b18e906a2d940f",
+        Script::Fixed(Ttl::Never),
+    ),
+    // 1.0.0
+    (
+        "97c22a0655b2fa71fca200a66bbffc5c4e69ee3f",
+        Script::SlidingMembers { says_whether: true },
+    ),
+    (
+        "ae937bd405fc3d477702b7f072e7badb5a8b42cb",
+        Script::Bucket(Bucket {
+            takes_one: true,
+            ..BUCKET
+        }),
+    ),
+    // 0.4.4
+    (
+        "44b366ac3ebd2eed87395e10481fc8a177f4dbd3",
+        Script::Sliding(Sliding {
+            ttl: Ttl::One,
+            ..SLIDING
+        }),
+    ),
+    (
+        "020d50063e82405b8f437fa9cdbe084dcfc2d450",
+        Script::FirstBucket { goes_below: true },
+    ),
+    // 0.4.1
+    (
+        "eeac075a8bb2b541def992c8c5b915aad104443f",
+        Script::Sliding(Sliding {
+            ttl: Ttl::One,
+            floors: false,
+            absent: -1.0,
+            ..SLIDING
+        }),
+    ),
+    // 0.2.0
+    (
+        "5e209e83cb1af7b9ec0b9c3e76b5cd51768adaf6",
+        Script::Fixed(Ttl::One),
+    ),
+    // 0.1.3
+    (
+        "78ebfedf530490beacd0218f7f5186c887ee0060",
+        Script::FixedMembers,
+    ),
+    (
+        "4e84aed21f591c7085eea9ba365bd5347cf14fa5",
+        Script::SlidingMembers {
+            says_whether: false,
+        },
+    ),
+    (
+        "ab261fc31370e56019e266ffbef166f7e301cc0b",
+        Script::FirstBucket { goes_below: false },
+    ),
+    (
+        "0fa9c90dc1d0dad21151e74386e59530a377c65d",
+        Script::Fixed(Ttl::One),
+    ),
+    (
+        "b6156871abd5c5219fdfd1508be6d986863eae46",
+        Script::Sliding(Sliding {
+            ttl: Ttl::One,
+            floors: false,
+            refused: 0.0,
+            ..SLIDING
+        }),
+    ),
+    // Python, 1.2.0
+    (
+        "c12c2b62113f308e4ec9102e9f49c4bc5de1dbc2",
+        Script::Fixed(Ttl::First),
+    ),
+    (
+        "f8c78d62cf9f06601d3d4f605595603fd6a7a860",
+        Script::Sliding(SLIDING),
+    ),
+    (
+        "7b6940a4ef8ef6a6e3ca32f19cb971dcc1e96b60",
+        Script::Bucket(Bucket {
+            field: "refilled_at",
+            compares_cost: true,
+            ..BUCKET
+        }),
+    ),
+];

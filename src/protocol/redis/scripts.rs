@@ -1,0 +1,380 @@
+//! The scripts that clients of rate limits send, by the SHA-1 of their text. Each runs natively, with the replies of its version.
+//!
+//! Keys that scripts write are strings and hashes of the dialect's own, no counters: a window ends after minutes.
+//! Numbers are Lua's: 64-bit floats, cut off where they are replied.
+
+use super::collections::{field, flat, put_fields};
+use super::command::script_words;
+use super::reply::Reply;
+use super::script_table::{Bucket, KNOWN, Script, Sliding, Ttl};
+use super::scripts_of_regions::{
+    deny_list, fixed_fields, fixed_members, sliding_fields, sliding_fields_left, sliding_members,
+};
+use super::space::{Space, Value, whole};
+use super::{error, sha1};
+
+pub(super) type Answered = Result<Reply, Reply>;
+
+/// The script of a name.
+pub fn find(sha: &str) -> Option<Script> {
+    let found = KNOWN
+        .iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(sha));
+    found.map(|(_, script)| *script)
+}
+
+/// `SCRIPT LOAD`, `EXISTS`, `FLUSH`.
+///
+/// # Errors
+/// As Redis.
+pub fn script(args: &[String], _now_ms: i64) -> Answered {
+    match (args[1].to_ascii_uppercase().as_str(), &args[2..]) {
+        ("LOAD", [text]) => Ok(Reply::Text(sha1::hex(text))),
+        ("EXISTS", shas @ [_, ..]) => {
+            let known = shas.iter().map(|sha| Reply::flag(find(sha).is_some()));
+            Ok(Reply::Array(known.collect()))
+        }
+        ("FLUSH", _) => Ok(Reply::ok()),
+        _ => Err(Reply::err(format!(
+            "unknown subcommand or wrong number of arguments for '{}'. Try SCRIPT HELP.",
+            args[1]
+        ))),
+    }
+}
+
+/// The script that `EVAL` or `EVALSHA` names.
+///
+/// # Errors
+/// `NOSCRIPT`, or that Tally runs no scripts but those it knows.
+pub fn named(args: &[String]) -> Result<Script, Reply> {
+    if args[0].to_ascii_uppercase().starts_with("EVALSHA") {
+        return find(&args[1]).ok_or_else(error::no_script);
+    }
+    find(&sha1::hex(&args[1])).ok_or_else(|| {
+        Reply::err("Tally runs the scripts of @upstash/ratelimit and upstash-ratelimit alone; it does not know this one")
+    })
+}
+
+/// Runs a known script.
+///
+/// # Errors
+/// As [`named`], and where an argument is no number.
+pub fn run(space: &mut Space, args: &[String]) -> Answered {
+    let (keys, words) = script_words(args)?;
+    let script = named(args)?;
+    let call = Call { keys, words };
+    match script {
+        Script::Fixed(ttl) => fixed(space, &call, ttl, None),
+        Script::FixedLimit => {
+            let limit = call.limit(space, 1)?;
+            fixed(space, &call, Ttl::First, Some(limit))
+        }
+        Script::FixedLeft => {
+            let limit = call.limit(space, 1)?;
+            let used = used(space, call.key(0)?)?.unwrap_or(0.0);
+            Ok(pair(limit - used, limit))
+        }
+        Script::Value => {
+            let text = space.text(call.key(0)?)?;
+            Ok(text.map_or(Reply::Integer(0), Reply::text))
+        }
+        Script::Sliding(form) => sliding(space, &call, form),
+        Script::SlidingLeft { has_limit } => sliding_left(space, &call, has_limit),
+        Script::Bucket(form) => bucket(space, &call, form),
+        Script::FirstBucket { goes_below } => first_bucket(space, &call, goes_below),
+        Script::BucketLeft { replies } => bucket_left(space, &call, replies),
+        Script::Fields => flat(space, call.key(0)?),
+        Script::FixedFields { sets_end } => fixed_fields(space, &call, sets_end),
+        Script::SlidingFields { counts_own } => sliding_fields(space, &call, counts_own),
+        Script::SlidingFieldsLeft => sliding_fields_left(space, &call),
+        Script::FixedMembers => fixed_members(space, &call),
+        Script::SlidingMembers { says_whether } => sliding_members(space, &call, says_whether),
+        Script::DenyList => deny_list(space, &call),
+        // Over all keys: the owner does it.
+        Script::Reset => Ok(Reply::Nil),
+    }
+}
+
+/// The keys and the arguments of a run.
+pub(super) struct Call<'a> {
+    pub(super) keys: &'a [String],
+    pub(super) words: &'a [String],
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn key(&self, place: usize) -> Result<&'a str, Reply> {
+        let key = self.keys.get(place).map(String::as_str);
+        key.ok_or_else(|| Reply::err("this script needs more keys"))
+    }
+
+    pub(super) fn word(&self, place: usize) -> Result<&'a str, Reply> {
+        let word = self.words.get(place).map(String::as_str);
+        word.ok_or_else(|| Reply::err("this script needs more arguments"))
+    }
+
+    pub(super) fn number(&self, place: usize) -> Result<f64, Reply> {
+        lua_number(self.word(place)?)
+    }
+
+    /// The limit: the first argument, or what the key at that place holds.
+    pub(super) fn limit(&self, space: &Space, place: usize) -> Result<f64, Reply> {
+        let dynamic = self.keys.get(place).filter(|key| !key.is_empty());
+        let text = match dynamic {
+            Some(key) => space.text(key)?,
+            None => None,
+        };
+        text.map_or_else(|| self.number(0), lua_number)
+    }
+
+    /// The share of the current window that is over.
+    pub(super) fn part(&self, now: usize, window: usize) -> Result<f64, Reply> {
+        let (now, window) = (self.number(now)?, self.number(window)?);
+        Ok(now.rem_euclid(window) / window)
+    }
+}
+
+pub(super) fn lua_number(text: &str) -> Result<f64, Reply> {
+    let number = text
+        .trim()
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| Reply::err("user_script: a number is expected"))
+}
+
+/// A number as Redis replies it: cut off.
+pub(super) fn reply_of(number: f64) -> Reply {
+    Reply::Integer(format!("{:.0}", number.trunc()).parse().unwrap_or(i64::MAX))
+}
+
+fn pair(first: f64, second: f64) -> Reply {
+    Reply::Array(vec![reply_of(first), reply_of(second)])
+}
+
+/// What a string holds.
+fn used(space: &Space, key: &str) -> Result<Option<f64>, Reply> {
+    space.text(key)?.map(lua_number).transpose()
+}
+
+/// Adds a text that must be a whole number, as `INCRBY` within a script does.
+fn increase(space: &mut Space, key: &str, by: &str) -> Result<i64, Reply> {
+    let delta = whole(by).ok_or_else(error::not_whole)?;
+    let before = match space.text(key)? {
+        Some(text) => whole(text).ok_or_else(error::not_whole)?,
+        None => 0,
+    };
+    let value = before.checked_add(delta).ok_or_else(error::overflow)?;
+    space.put_value(key, Value::Text(value.to_string()))?;
+    Ok(value)
+}
+
+/// Lets a key end in so many milliseconds.
+pub(super) fn end_in(space: &mut Space, key: &str, milliseconds: f64) {
+    let Reply::Integer(milliseconds) = reply_of(milliseconds) else {
+        return;
+    };
+    let at_ms = space.now_ms().saturating_add(milliseconds);
+    space.expire(key, Some(at_ms));
+}
+
+pub(super) fn float(number: i64) -> f64 {
+    number.to_string().parse().unwrap_or(0.0)
+}
+
+/// The window's number, and the amount behind it.
+fn fixed(space: &mut Space, call: &Call<'_>, ttl: Ttl, limit: Option<f64>) -> Answered {
+    let (key, first) = (call.key(0)?, usize::from(limit.is_some()));
+    let window = call.number(first)?;
+    let by = match ttl {
+        Ttl::One => "1",
+        Ttl::First | Ttl::Never => call.word(first + 1)?,
+    };
+    let value = increase(space, key, by)?;
+    if ttl != Ttl::Never && whole(by) == Some(value) {
+        end_in(space, key, window);
+    }
+    Ok(match limit {
+        Some(limit) => pair(float(value), limit),
+        None => Reply::Integer(value),
+    })
+}
+
+fn sliding(space: &mut Space, call: &Call<'_>, form: Sliding) -> Answered {
+    let (current, previous) = (call.key(0)?, call.key(1)?);
+    let limit = if form.has_limit {
+        call.limit(space, 2)?
+    } else {
+        call.number(0)?
+    };
+    let window = call.number(2)?;
+    let left_part = 1.0 - call.part(1, 2)?;
+    let now_used = used(space, current)?.unwrap_or(form.absent);
+    let mut before = used(space, previous)?.unwrap_or(0.0) * left_part;
+    if form.floors {
+        before = before.floor();
+    }
+    let by = if form.ttl == Ttl::One {
+        "1"
+    } else {
+        call.word(3)?
+    };
+    let is_checked = !form.lets_refunds || lua_number(by)? > 0.0;
+    let answer = |left: f64| match form.has_limit {
+        true => pair(left, limit),
+        false => reply_of(left),
+    };
+    if is_checked && before + now_used >= limit {
+        return Ok(answer(form.refused));
+    }
+    let value = increase(space, current, by)?;
+    if form.ttl != Ttl::Never && whole(by) == Some(value) {
+        end_in(space, current, window * 2.0 + 1_000.0);
+    }
+    let before = if form.floors { before } else { 0.0 };
+    Ok(answer(limit - (float(value) + before)))
+}
+
+fn sliding_left(space: &Space, call: &Call<'_>, has_limit: bool) -> Answered {
+    let first = usize::from(has_limit);
+    let left_part = 1.0 - call.part(first, first + 1)?;
+    let before = used(space, call.key(1)?)?.unwrap_or(0.0) * left_part;
+    let all = before.floor() + used(space, call.key(0)?)?.unwrap_or(0.0);
+    if !has_limit {
+        return Ok(reply_of(all));
+    }
+    let limit = call.limit(space, 2)?;
+    Ok(pair(limit - all, limit))
+}
+
+/// A number as Lua writes it into a hash.
+pub(super) fn lua_text(number: f64) -> String {
+    if number == number.trunc() && number.abs() < 1e15 {
+        format!("{number:.0}")
+    } else {
+        number.to_string()
+    }
+}
+
+fn bucket(space: &mut Space, call: &Call<'_>, form: Bucket) -> Answered {
+    let key = call.key(0)?;
+    let limit = if form.has_limit {
+        call.limit(space, 1)?
+    } else {
+        call.number(0)?
+    };
+    let (interval, refill, now) = (call.number(1)?, call.number(2)?, call.number(3)?);
+    let by = if form.takes_one { 1.0 } else { call.number(4)? };
+    let stored = |space: &Space, name: &str| -> Result<Option<f64>, Reply> {
+        field(space, key, name)?
+            .as_deref()
+            .map(lua_number)
+            .transpose()
+    };
+    let (mut refilled_at, mut tokens) = match stored(space, form.field)? {
+        Some(at) => (at, stored(space, "tokens")?.unwrap_or(0.0)),
+        None => (now, limit),
+    };
+    if now >= refilled_at + interval {
+        let refills = ((now - refilled_at) / interval).floor();
+        tokens = limit.min(tokens + refills * refill);
+        refilled_at += refills * interval;
+    }
+    let answer = |left: f64| {
+        let mut replies = vec![reply_of(left), reply_of(refilled_at + interval)];
+        if form.has_limit {
+            replies.push(reply_of(limit));
+        }
+        Reply::Array(replies)
+    };
+    let lacks = if form.compares_cost {
+        tokens < by
+    } else {
+        tokens == 0.0
+    };
+    if lacks && (by > 0.0 || !form.lets_refunds) {
+        return Ok(answer(-1.0));
+    }
+    let left = tokens - by;
+    let full_in = ((limit - left) / refill).ceil() * interval;
+    let fields = [
+        (form.field.to_owned(), lua_text(refilled_at)),
+        ("tokens".to_owned(), lua_text(left)),
+    ];
+    put_fields(space, key, &fields)?;
+    if full_in > 0.0 || !form.lets_refunds {
+        end_in(space, key, full_in);
+    }
+    Ok(answer(left))
+}
+
+/// The buckets of the first versions: refilled once, however long ago that was due.
+fn first_bucket(space: &mut Space, call: &Call<'_>, goes_below: bool) -> Answered {
+    let key = call.key(0)?;
+    let (limit, interval) = (call.number(0)?, call.number(1)?);
+    let (refill, now) = (call.number(2)?, call.number(3)?);
+    let stored = |name: &str| -> Result<Option<f64>, Reply> {
+        field(space, key, name)?
+            .as_deref()
+            .map(lua_number)
+            .transpose()
+    };
+    let known = stored("updatedAt")?;
+    let tokens = stored("tokens")?.unwrap_or(0.0);
+    let (left, at) = match known {
+        None => (limit - 1.0, now),
+        Some(at) => {
+            if now >= at + interval {
+                let tokens = if goes_below { tokens.max(0.0) } else { tokens };
+                (limit.min(tokens + refill) - 1.0, now)
+            } else if goes_below {
+                (tokens - 1.0, at)
+            } else if tokens > 0.0 {
+                let left = tokens - 1.0;
+                note_bucket(space, key, now, left)?;
+                return Ok(pair(left, at + interval));
+            } else {
+                return Ok(pair(0.0, at + interval));
+            }
+        }
+    };
+    note_bucket(space, key, at, left)?;
+    if known.is_none() {
+        end_in(space, key, interval);
+    }
+    Ok(pair(left, at + interval))
+}
+
+fn note_bucket(space: &mut Space, key: &str, at: f64, left: f64) -> Result<(), Reply> {
+    let fields = [
+        ("updatedAt".to_owned(), lua_text(at)),
+        ("tokens".to_owned(), lua_text(left)),
+    ];
+    put_fields(space, key, &fields).map(|_| ())
+}
+
+fn bucket_left(space: &Space, call: &Call<'_>, replies: usize) -> Answered {
+    let key = call.key(0)?;
+    let limit = if replies > 2 {
+        call.limit(space, 1)?
+    } else {
+        call.number(0)?
+    };
+    let stored = |name: &str| -> Result<Option<f64>, Reply> {
+        field(space, key, name)?
+            .as_deref()
+            .map(lua_number)
+            .transpose()
+    };
+    let (tokens, at) = (stored("tokens")?, stored("refilledAt")?);
+    let mut all = match (tokens, at) {
+        (Some(tokens), at) => vec![reply_of(tokens), reply_of(at.unwrap_or(-1.0))],
+        (None, _) => vec![reply_of(limit), Reply::Integer(-1)],
+    };
+    if replies == 1 {
+        return Ok(all.swap_remove(0));
+    }
+    if replies > 2 {
+        all.push(reply_of(limit));
+    }
+    Ok(Reply::Array(all))
+}

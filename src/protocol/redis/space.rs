@@ -1,0 +1,221 @@
+//! What a command works on: the keys that it names, as they are when it begins, and what it makes of them.
+//!
+//! Invariant: a command reads and writes nothing but a [`Space`], in one synchronous stretch. Whoever owns the keys fills it before,
+//! and keeps what changed after: either all of that or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::error;
+use super::reply::Reply;
+use crate::core::counter::id::CounterId;
+
+/// The largest value of a key that is no counter, in bytes: keys, fields and members added up.
+pub const VALUE_BYTES_MAX: usize = 64 * 1024;
+
+/// A value. The fields of a hash keep the order in which they were added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Value {
+    /// A string.
+    Text(String),
+    /// A hash.
+    Hash(Vec<(String, String)>),
+    /// A set.
+    Set(BTreeSet<String>),
+}
+
+impl Value {
+    /// Its type, as `TYPE` says it.
+    pub const fn type_name(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "string",
+            Self::Hash(_) => "hash",
+            Self::Set(_) => "set",
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Hash(fields) => fields
+                .iter()
+                .map(|(name, value)| name.len() + value.len())
+                .sum(),
+            Self::Set(members) => members.iter().map(String::len).sum(),
+        }
+    }
+}
+
+/// A key that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its value.
+    pub value: Value,
+    /// When it ends, unix milliseconds; `None` for never.
+    pub expires_ms: Option<i64>,
+    /// Whether it is a counter, which cells hold: its text is a whole number.
+    pub is_counter: bool,
+}
+
+/// The keys that a command names.
+#[derive(Clone, Debug, Default)]
+pub struct Space {
+    now_ms: i64,
+    entries: BTreeMap<String, Entry>,
+    changed: BTreeSet<String>,
+}
+
+/// What a command is refused with.
+pub type Refused = Reply;
+
+impl Space {
+    /// An empty one, at a moment in unix milliseconds.
+    pub fn new(now_ms: i64) -> Self {
+        Self {
+            now_ms,
+            ..Self::default()
+        }
+    }
+
+    /// The moment of the command, unix milliseconds.
+    pub const fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+
+    /// Takes in a key as it is. One whose time is over is none.
+    pub fn load(&mut self, key: String, entry: Entry) {
+        if entry.expires_ms.is_none_or(|at_ms| at_ms > self.now_ms) {
+            self.entries.insert(key, entry);
+        }
+    }
+
+    /// A key.
+    pub fn get(&self, key: &str) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// The keys that commands have changed.
+    pub fn changed(&self) -> impl Iterator<Item = &String> {
+        self.changed.iter()
+    }
+
+    /// Forgets what has changed: it is kept now.
+    pub fn kept(&mut self) {
+        self.changed.clear();
+    }
+
+    /// A string's text.
+    ///
+    /// # Errors
+    /// `WRONGTYPE`.
+    pub fn text(&self, key: &str) -> Result<Option<&str>, Refused> {
+        match self.get(key).map(|entry| &entry.value) {
+            None => Ok(None),
+            Some(Value::Text(text)) => Ok(Some(text)),
+            Some(_) => Err(error::wrong_type()),
+        }
+    }
+
+    /// A hash's fields; none where there is no such key.
+    ///
+    /// # Errors
+    /// `WRONGTYPE`.
+    pub fn hash(&self, key: &str) -> Result<&[(String, String)], Refused> {
+        match self.get(key).map(|entry| &entry.value) {
+            None => Ok(&[]),
+            Some(Value::Hash(fields)) => Ok(fields),
+            Some(_) => Err(error::wrong_type()),
+        }
+    }
+
+    /// A set's members; none where there is no such key.
+    ///
+    /// # Errors
+    /// `WRONGTYPE`.
+    pub fn set(&self, key: &str) -> Result<BTreeSet<String>, Refused> {
+        match self.get(key).map(|entry| &entry.value) {
+            None => Ok(BTreeSet::new()),
+            Some(Value::Set(members)) => Ok(members.clone()),
+            Some(_) => Err(error::wrong_type()),
+        }
+    }
+
+    /// Puts a string. It is a counter if it is a whole number without an end, or the key was a counter before and is a whole number
+    /// still.
+    ///
+    /// # Errors
+    /// Where the text is too long.
+    pub fn put_text(
+        &mut self,
+        key: &str,
+        text: String,
+        expires_ms: Option<i64>,
+    ) -> Result<(), Refused> {
+        let was_counter = self.get(key).is_some_and(|entry| entry.is_counter);
+        let may_be = was_counter || expires_ms.is_none();
+        let is_counter = may_be && whole(&text).is_some() && CounterId::parse(key).is_ok();
+        self.put(key, Value::Text(text), expires_ms, is_counter)
+    }
+
+    /// Puts a value that is no counter, with the end that the key has.
+    ///
+    /// # Errors
+    /// Where it is too large.
+    pub fn put_value(&mut self, key: &str, value: Value) -> Result<(), Refused> {
+        let expires_ms = self.get(key).and_then(|entry| entry.expires_ms);
+        self.put(key, value, expires_ms, false)
+    }
+
+    fn put(
+        &mut self,
+        key: &str,
+        value: Value,
+        expires_ms: Option<i64>,
+        is_counter: bool,
+    ) -> Result<(), Refused> {
+        if key.len() + value.bytes() > VALUE_BYTES_MAX {
+            return Err(error::too_large());
+        }
+        // What ends at once is gone.
+        if expires_ms.is_some_and(|at_ms| at_ms <= self.now_ms) {
+            self.remove(key);
+            return Ok(());
+        }
+        let entry = Entry {
+            value,
+            expires_ms,
+            is_counter,
+        };
+        self.changed.insert(key.to_owned());
+        self.entries.insert(key.to_owned(), entry);
+        Ok(())
+    }
+
+    /// Gives a key that exists another end, or none.
+    pub fn expire(&mut self, key: &str, expires_ms: Option<i64>) {
+        if expires_ms.is_some_and(|at_ms| at_ms <= self.now_ms) {
+            self.remove(key);
+            return;
+        }
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.expires_ms = expires_ms;
+            self.changed.insert(key.to_owned());
+        }
+    }
+
+    /// Removes a key; whether there was one.
+    pub fn remove(&mut self, key: &str) -> bool {
+        let was = self.entries.remove(key).is_some();
+        if was {
+            self.changed.insert(key.to_owned());
+        }
+        was
+    }
+}
+
+/// A whole number as Redis reads one: 64 bits and a sign, without spaces, a plus or leading zeros.
+pub fn whole(text: &str) -> Option<i64> {
+    let number: i64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}

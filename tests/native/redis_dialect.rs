@@ -1,0 +1,365 @@
+//! Laws of Redis's dialect: forms of requests, texts of errors, how strings go in base64, what commands do, and which scripts are known.
+
+use tally::protocol::access::Scope;
+use tally::protocol::redis::command::{COMMANDS, Command, Keys, run};
+use tally::protocol::redis::reply::{Encoding, Reply};
+use tally::protocol::redis::request::{COMMANDS_MAX, Request, token_of};
+use tally::protocol::redis::script_table::KNOWN;
+use tally::protocol::redis::space::{Space, Value, whole};
+use tally::protocol::redis::{VALUE_BYTES_MAX, glob, scripts, sha1};
+
+const NOW_MS: i64 = 1_700_000_000_250;
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+/// The JSON of each reply to these commands, one after the other.
+fn told(commands: &[&str]) -> Vec<String> {
+    let mut space = Space::new(NOW_MS);
+    let each = commands.iter().map(|text| {
+        let args = words(text);
+        let reply = Command::find(&args)
+            .map_or_else(|refused| refused, |command| run(command, &mut space, &args));
+        reply.to_json(Encoding::Plain)
+    });
+    each.collect()
+}
+
+fn last(commands: &[&str]) -> String {
+    told(commands).pop().expect("a reply")
+}
+
+#[test]
+fn requests_are_read_in_all_their_forms_and_numbers_keep_their_text() {
+    let one = |path: &str, query: &str, body: &str| Request::parse(path, query, body.as_bytes());
+    let args = |words: &[&str]| {
+        Ok(Request::One(
+            words.iter().map(|word| (*word).to_owned()).collect(),
+        ))
+    };
+    let big = r#"["SET","a b",12345678901234567890.10,true,{"x": 1},null]"#;
+    let kept = [
+        "SET",
+        "a b",
+        "12345678901234567890.10",
+        "true",
+        "{\"x\": 1}",
+        "null",
+    ];
+    assert_eq!(one("", "", big), args(&kept));
+    assert_eq!(
+        one("/set/a%2Fb", "EX=100&NX", "text"),
+        args(&["set", "a/b", "text", "EX", "100", "NX"])
+    );
+    assert_eq!(one("/get/k/", "_token=secret", ""), args(&["get", "k"]));
+    assert_eq!(token_of("a=b&_token=se%20cret"), Some("se cret".to_owned()));
+    let several = Request::parse("/pipeline", "", br#"[["ping"],["get","k"]]"#);
+    assert_eq!(
+        several,
+        Ok(Request::Pipeline(vec![words("ping"), words("get k")]))
+    );
+    let together = Request::parse("/multi-exec", "", br#"[["ping"]]"#);
+    assert_eq!(together, Ok(Request::Transaction(vec![words("ping")])));
+    let many = format!("[{}]", vec![r#"["ping"]"#; COMMANDS_MAX + 1].join(","));
+    for (path, body) in [
+        ("", "{}"),
+        ("", "[]"),
+        ("", ""),
+        ("pipeline", "[]"),
+        ("pipeline", "[[]]"),
+        ("pipeline", "[1]"),
+        ("pipeline", &many),
+    ] {
+        let refused = Request::parse(path, "", body.as_bytes());
+        assert!(
+            refused.is_err_and(|text| text.starts_with("ERR ")),
+            "{path} {body}"
+        );
+    }
+}
+
+#[test]
+fn strings_go_in_base64_at_every_depth_and_nothing_else_does() {
+    let deep = Reply::Array(vec![
+        Reply::ok(),
+        Reply::Nil,
+        Reply::Integer(5),
+        Reply::Array(vec![Reply::text("é")]),
+    ]);
+    assert_eq!(
+        deep.to_json(Encoding::Base64),
+        r#"{"result":["T0s=",null,5,["w6k="]]}"#
+    );
+    assert_eq!(
+        deep.to_json(Encoding::Plain),
+        r#"{"result":["OK",null,5,["é"]]}"#
+    );
+    assert_eq!(
+        Reply::err("no").to_json(Encoding::Base64),
+        r#"{"error":"ERR no"}"#
+    );
+    assert_eq!(
+        Reply::Integer(i64::MIN).to_json(Encoding::Plain),
+        r#"{"result":"-9223372036854775808"}"#
+    );
+}
+
+#[test]
+fn errors_have_the_texts_of_redis() {
+    for (commands, text) in [
+        (
+            vec!["get"],
+            "ERR wrong number of arguments for 'get' command",
+        ),
+        (
+            vec!["GeT a b"],
+            "ERR wrong number of arguments for 'get' command",
+        ),
+        (
+            vec!["nope a b"],
+            "ERR unknown command 'nope', with args beginning with: 'a' 'b' ",
+        ),
+        (vec!["lpush a b"], "ERR LPUSH is not what Tally is for"),
+        (vec!["set a b nx xx"], "ERR syntax error"),
+        (
+            vec!["set a b ex 0"],
+            "ERR invalid expire time in 'set' command",
+        ),
+        (
+            vec!["set a b ex x"],
+            "ERR value is not an integer or out of range",
+        ),
+        (
+            vec!["set a b", "incr a"],
+            "ERR value is not an integer or out of range",
+        ),
+        (
+            vec!["set a 9223372036854775807", "incr a"],
+            "ERR increment or decrement would overflow",
+        ),
+        (
+            vec!["decrby a -9223372036854775808"],
+            "ERR decrement would overflow",
+        ),
+        (
+            vec!["incrbyfloat a 0.5"],
+            "ERR counters hold whole numbers: send INCRBYFLOAT a whole number, or scale the amount",
+        ),
+        (vec!["incrbyfloat a x"], "ERR value is not a valid float"),
+        (
+            vec!["hset a f v", "get a"],
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
+        (
+            vec!["evalsha 0000 0"],
+            "NOSCRIPT No matching script. Please use EVAL.",
+        ),
+        (
+            vec!["evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 2 a"],
+            "ERR Number of keys can't be greater than number of args",
+        ),
+    ] {
+        assert_eq!(
+            last(&commands),
+            Reply::Error(text.to_owned()).to_json(Encoding::Plain),
+            "{commands:?}"
+        );
+    }
+}
+
+#[test]
+fn a_whole_number_without_an_end_is_a_counter_and_stays_one() {
+    let mut space = Space::new(NOW_MS);
+    let mut of = |text: &str| {
+        let args = words(text);
+        run(Command::find(&args).expect("a command"), &mut space, &args);
+        let key = args[1].clone();
+        space.get(&key).map(|entry| entry.is_counter)
+    };
+    for (text, wanted) in [
+        ("set a 5", Some(true)),
+        ("expire a 100", Some(true)),
+        ("incr a", Some(true)),
+        ("set b 5 ex 100", Some(false)),
+        ("persist b", Some(false)),
+        ("incr b", Some(false)),
+        ("set c 05", Some(false)),
+        ("incr d", Some(true)),
+        ("set a x", Some(false)),
+        ("expire a -1", None),
+        ("set .. 5", Some(false)),
+        ("incr ..", Some(false)),
+    ] {
+        assert_eq!(of(text), wanted, "{text}");
+    }
+}
+
+#[test]
+fn values_that_are_too_large_are_refused_and_change_nothing() {
+    let mut space = Space::new(NOW_MS);
+    let long = "x".repeat(VALUE_BYTES_MAX);
+    assert!(space.put_text("k", long, None).is_err());
+    assert_eq!((space.get("k"), space.changed().count()), (None, 0));
+    assert_eq!(space.put_value("k", Value::Text("x".into())), Ok(()));
+}
+
+#[test]
+fn every_command_finds_its_keys_and_says_what_it_needs() {
+    let args = words("mset a 1 b 2");
+    let keys = Command::find(&args).expect("a command").keys_of(&args);
+    assert_eq!(keys, Ok(vec![&args[1], &args[3]]));
+    let args = words("evalsha x 2 a b c");
+    let keys = Command::find(&args).expect("a command").keys_of(&args);
+    assert_eq!(keys, Ok(vec![&args[3], &args[4]]));
+    for command in COMMANDS {
+        // Whoever may only read changes nothing.
+        let is_change = [
+            "SET", "DEL", "INCR", "EXPIRE", "ADD", "REM", "STORE", "FLUSH",
+        ];
+        let changes = is_change.iter().any(|part| command.name.contains(part))
+            && !command.name.ends_with("TIME");
+        assert_eq!(
+            changes && command.scope == Scope::Read,
+            false,
+            "{}",
+            command.name
+        );
+        assert_eq!(command.name, command.name.to_ascii_uppercase());
+        assert!(
+            command.arity != 0 && (command.keys != Keys::None || command.arity.abs() <= 2),
+            "{}",
+            command.name
+        );
+    }
+}
+
+#[test]
+fn names_match_patterns_as_in_redis() {
+    for (pattern, name, wanted) in [
+        ("*", "", true),
+        ("a*b*c", "aXbXbc", true),
+        ("a*b*c", "aXbX", false),
+        ("h?llo", "hello", true),
+        ("h[^e]llo", "hello", false),
+        ("h[a-f]llo", "hello", true),
+        ("h\\*llo", "h*llo", true),
+        ("h\\*llo", "hello", false),
+        ("[", "[", false),
+        ("a]", "a]", true),
+    ] {
+        assert_eq!(glob::matches(pattern, name), wanted, "{pattern} {name}");
+    }
+    assert_eq!(glob::literal_prefix("limit:*:x"), "limit:");
+    assert_eq!(
+        [whole("-5"), whole("05"), whole("+5"), whole("")],
+        [Some(-5), None, None, None]
+    );
+}
+
+#[test]
+fn scripts_are_known_by_the_names_that_redis_gives_them() {
+    assert_eq!(
+        sha1::hex("return 1"),
+        "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
+    );
+    assert_eq!(
+        sha1::hex(&"a".repeat(119)),
+        "ee971065aaa017e0632a8ca6c77bb3bf8b1dfc56"
+    );
+    let mut names: Vec<&str> = KNOWN.iter().map(|(sha, _)| *sha).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), KNOWN.len());
+    assert!(
+        names
+            .iter()
+            .all(|sha| sha.len() == 40 && scripts::find(&sha.to_uppercase()).is_some())
+    );
+}
+
+#[test]
+fn scripts_reply_as_their_versions_do() {
+    // (commands, last reply)
+    for (commands, wanted) in [
+        (
+            vec![
+                "evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 1 k 3 1000 2",
+                "pttl k",
+            ],
+            r#"{"result":1000}"#,
+        ),
+        // 1.x compares a number with a text, so the window never ends.
+        (
+            vec![
+                "evalsha 1861a700bafe96c833a483af6b1c28a8897cfdb0 1 k 1000 1",
+                "pttl k",
+            ],
+            r#"{"result":-1}"#,
+        ),
+        (
+            vec![
+                "set dyn 9 ex 100",
+                "evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 2 k dyn 3 1000 1",
+            ],
+            r#"{"result":[1,9]}"#,
+        ),
+        (
+            vec![
+                "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 1 500 1000 1",
+                "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 1 500 1000 1",
+            ],
+            r#"{"result":[-1,1]}"#,
+        ),
+        // What is given back is never refused.
+        (
+            vec![
+                "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 1 500 1000 1",
+                "evalsha 74740bb3d7792848093cdef586b6b6037c455fd6 2 c p 1 500 1000 -1",
+            ],
+            r#"{"result":[1,1]}"#,
+        ),
+        (
+            vec!["evalsha d60be5bd3d83482ae229309f1f7425424f891204 1 b 5 1000 2 10000 6"],
+            r#"{"result":[-1,11000,5]}"#,
+        ),
+        (
+            vec![
+                "evalsha d60be5bd3d83482ae229309f1f7425424f891204 1 b 5 1000 2 10000 4",
+                "evalsha d60be5bd3d83482ae229309f1f7425424f891204 1 b 5 1000 2 11500 0",
+            ],
+            r#"{"result":[3,12000,5]}"#,
+        ),
+        (
+            vec!["evalsha 40daf4a441df736f5c99f8b77bbe176c909e5de4 1 b 5"],
+            r#"{"result":[5,-1,5]}"#,
+        ),
+        (
+            vec!["evalsha e04b753a75909b7f99aae4c04cf8869a8de02a9e 1 m r1 1000 2"],
+            r#"{"result":["r1","2"]}"#,
+        ),
+        (
+            vec![
+                "evalsha aeb4d8f381e8dafc8e69041baae1324d254ded44 2 c p 3 0 1000 r1 2",
+                "evalsha aeb4d8f381e8dafc8e69041baae1324d254ded44 2 c p 3 0 1000 r2 2",
+            ],
+            r#"{"result":[["r1","2"],[],null]}"#,
+        ),
+        (
+            vec![
+                "sadd deny 1.2.3.4",
+                "evalsha e8062088fe7e67994f617766e5d766490de1afb8 2 deny s 1.2.3.4 me",
+            ],
+            r#"{"result":[[1,0],-2]}"#,
+        ),
+        (
+            vec![
+                "evalsha e8062088fe7e67994f617766e5d766490de1afb8 2 deny s me",
+                "get s",
+            ],
+            r#"{"result":"pending"}"#,
+        ),
+    ] {
+        assert_eq!(last(&commands), wanted, "{commands:?}");
+    }
+}
