@@ -12,6 +12,7 @@ export const UNIQUE_KEYS = {
   Limiter: "tally-limiter-v1",
   Tablet: "tally-tablet-v1",
   Watcher: "tally-watcher-v1",
+  Keyspace: "tally-keyspace-v1",
 };
 
 // A Cap'n Proto text literal. JSON's escapes are a subset of Cap'n Proto's except \u, so what
@@ -77,6 +78,7 @@ const edgeWorker :Workerd.Worker = ${worker([
     `(name = "INBOXES", durableObjectNamespace = (className = "Inbox", serviceName = "aggregator"))`,
     `(name = "LIMITERS", durableObjectNamespace = (className = "Limiter", serviceName = "aggregator"))`,
     `(name = "TABLETS", durableObjectNamespace = (className = "Tablet", serviceName = "aggregator"))`,
+    `(name = "KEYSPACES", durableObjectNamespace = (className = "Keyspace", serviceName = "aggregator"))`,
     `(name = "WATCHERS", durableObjectNamespace = (className = "Watcher", serviceName = "aggregator"))`,
   ])};
 
@@ -88,6 +90,7 @@ const aggregatorWorker :Workerd.Worker = ${worker(
       `(name = "INBOXES", durableObjectNamespace = "Inbox")`,
       `(name = "LIMITERS", durableObjectNamespace = "Limiter")`,
       `(name = "TABLETS", durableObjectNamespace = "Tablet")`,
+      `(name = "KEYSPACES", durableObjectNamespace = "Keyspace")`,
       `(name = "WATCHERS", durableObjectNamespace = "Watcher")`,
     ],
     `

@@ -91,6 +91,7 @@ function recovering(Bound) {
 export const Cell = recovering(bindings.Cell);
 export const Directory = recovering(bindings.Directory);
 export const Inbox = recovering(bindings.Inbox);
+export const Keyspace = recovering(bindings.Keyspace);
 export const Limiter = recovering(bindings.Limiter);
 export const Tablet = recovering(bindings.Tablet);
 export const Watcher = recovering(bindings.Watcher);

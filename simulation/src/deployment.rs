@@ -1,6 +1,6 @@
 //! The whole service, as it is deployed.
 
-use tally::node::objects::{Cell, Directory, Inbox, Limiter, Tablet, Watcher};
+use tally::node::objects::{Cell, Directory, Inbox, Keyspace, Limiter, Tablet, Watcher};
 use tally::protocol::names;
 use tally::{node::aggregator, node::edge};
 
@@ -21,6 +21,7 @@ pub fn install(world: &World) {
     world.register::<Limiter>(names::LIMITERS);
     world.register::<Tablet>(names::TABLETS);
     world.register::<Watcher>(names::WATCHERS);
+    world.register::<Keyspace>(names::KEYSPACES);
     world.set_aggregator(
         |host, arrived, _| async move { aggregator::answer(&host, &arrived).await },
     );

@@ -54,6 +54,7 @@ mod live;
 mod operate;
 mod queue;
 mod read;
+mod redis;
 mod secrets;
 mod share;
 mod totals;
@@ -76,6 +77,7 @@ pub use queue::{
     ReadDead, ReadDrained, ReadNumbers, RegisterInbox, ReleaseInbox, TakeOver,
 };
 pub use read::{CheckStorage, GlobalSum, List, Measure, Read, Wanted};
+pub use redis::RunCommands;
 pub use secrets::{GetSecrets, RotateKey, Secrets};
 pub use share::{DeleteShare, GetShare, ListShares, PutShare};
 pub use totals::{

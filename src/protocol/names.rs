@@ -21,6 +21,8 @@ pub const LIMITERS: &str = "LIMITERS";
 pub const WATCHERS: &str = "WATCHERS";
 /// Binding of the tablets' namespace, class `Tablet`.
 pub const TABLETS: &str = "TABLETS";
+/// Binding of the namespace of what Redis's dialect owns, class `Keyspace`.
+pub const KEYSPACES: &str = "KEYSPACES";
 /// Binding of the global aggregator Worker on the edge.
 pub const AGGREGATOR: &str = "AGGREGATOR";
 /// Binding of a queue of the platform on the edge, where the deployment has one: queued events go there.
@@ -88,6 +90,11 @@ pub const LIMITER_COUNT_BEFORE: &str = "TALLY_LIMITERS_BEFORE";
 /// its own.
 pub const TABLET_COUNT: &str = "TALLY_TABLETS";
 
+/// Variable of the edge: where Redis's dialect is answered besides `/redis`, [`REDIS_ROOT`].
+pub const REDIS: &str = "TALLY_REDIS";
+/// Its value where the dialect is answered at the root too, as clients ask that know but an address.
+pub const REDIS_ROOT: &str = "root";
+
 /// Variable of the aggregator: streams of one hub; more than that go to another.
 pub const LIVE_WATCHERS: &str = "TALLY_LIVE_WATCHERS";
 
@@ -149,6 +156,8 @@ pub enum Address<'a> {
     Lookout(u32),
     /// A hub of the region of a datacenter, by its number.
     Hub(&'a Datacenter, u32),
+    /// The owner of all keys of Redis's dialect.
+    Keyspace,
     /// The global aggregator.
     Aggregator,
 }
@@ -280,6 +289,16 @@ pub fn limiter(address: &LimiterAddress) -> Placement {
         binding: LIMITERS,
         name,
         location_hint,
+    }
+}
+
+/// The placement of the owner of all keys of Redis's dialect: one, as a Redis is, so that no command and no transaction is about keys of
+/// several. Near whoever asks first.
+pub fn keyspace() -> Placement {
+    Placement {
+        binding: KEYSPACES,
+        name: "r1/0".to_owned(),
+        location_hint: None,
     }
 }
 

@@ -10,8 +10,8 @@ use super::bodies::ARRIVAL_MS_MAX;
 use super::names::{
     ACCESS, ACCESS_OPEN, BODY_PIECE_MS, CLIENT_ADDRESS_HEADER, DATACENTERS, DATACENTERS_ONE,
     DATACENTERS_REGION, HASH_KEY, IDEMPOTENCY, IDEMPOTENCY_DATACENTER, IDEMPOTENCY_SECONDS,
-    LIMITER_COUNT, LIMITER_COUNT_BEFORE, LIVE_WATCHERS, OPEN_OBJECTS_MAX, QUIET_MS,
-    SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS, TABLET_COUNT, UNIQUES_ROUNDING,
+    LIMITER_COUNT, LIMITER_COUNT_BEFORE, LIVE_WATCHERS, OPEN_OBJECTS_MAX, QUIET_MS, REDIS,
+    REDIS_ROOT, SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS, TABLET_COUNT, UNIQUES_ROUNDING,
 };
 use super::problem::{Code, Problem};
 
@@ -38,7 +38,7 @@ pub enum Takes {
 }
 
 /// All settings that are text but `TALLY_ROLE`, which is not the operator's, and `TALLY_KEYS`, which [`super::access`] reads.
-pub const SETTINGS: [(&str, Takes); 16] = [
+pub const SETTINGS: [(&str, Takes); 17] = [
     (ACCESS, Takes::Words(&[ACCESS_OPEN, "closed"])),
     (HASH_KEY, Takes::Key),
     (CLIENT_ADDRESS_HEADER, Takes::Header),
@@ -65,6 +65,7 @@ pub const SETTINGS: [(&str, Takes); 16] = [
     (LIVE_WATCHERS, Takes::Whole(1, 32_768)),
     (SUBREQUESTS, Takes::Whole(1_000, 10_000_000)),
     (OPEN_OBJECTS_MAX, Takes::Whole(1, 10_000_000)),
+    (REDIS, Takes::Words(&["path", REDIS_ROOT])),
 ];
 
 impl Takes {

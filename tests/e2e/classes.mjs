@@ -6,4 +6,5 @@ export const CLASSES = {
   LIMITERS: "Limiter",
   WATCHERS: "Watcher",
   TABLETS: "Tablet",
+  KEYSPACES: "Keyspace",
 };

@@ -144,6 +144,8 @@ function operationOf(method, path) {
 export function answerFaults(method, path, status, contentType, json, text) {
   const type = contentType.split(";")[0];
   if (status >= 400) {
+    const ofClass = operationOf(method, path)?.responses[`${Math.floor(status / 100)}XX`]?.content[type]?.schema;
+    if (type === "application/json" && ofClass) return faults(ofClass, json);
     const wanted = type === "application/problem+json" ? [] : [`a refusal is ${type}, not application/problem+json`];
     // One that has a description of its own says more.
     const own = operationOf(method, path)?.responses[String(status)]?.content[type]?.schema;

@@ -30,8 +30,8 @@ use tally::protocol::messages::{
     LeadTaken, Lease, LetInboxesGo, List, ListAll, ListPolicies, ListRows, ListShares, LocateLead,
     Located, LookUp, MayHold, Measure, OpenSession, Operate, Push, PutPolicy, PutShare, Read,
     ReadDead, ReadDrained, ReadNumbers, Recall, RecallLease, Register, RegisterInbox, ReleaseInbox,
-    Report, Reserve, RotateKey, Seal, SentOn, Settle, Stay, Sum, SumExplained, SumMany, Suspend,
-    TakeOver, TopOf, ViewOf, WatchLead, decode, encode,
+    Report, Reserve, RotateKey, RunCommands, Seal, SentOn, Settle, Stay, Sum, SumExplained,
+    SumMany, Suspend, TakeOver, TopOf, ViewOf, WatchLead, decode, encode,
 };
 use tally::protocol::names::{CellAddress, LeadAt};
 use tally::protocol::problem::{Code, Problem};
@@ -331,6 +331,7 @@ fn each_call_has_its_own_path() {
         (EndReservation::PATH, "/limit-end-reservation"),
         (Lease::PATH, "/limit-lease"),
         (RecallLease::PATH, "/limit-recall"),
+        (RunCommands::PATH, "/run-commands"),
         (PutPolicy::PATH, "/policy-put"),
         (GetPolicy::PATH, "/policy-get"),
         (DeletePolicy::PATH, "/policy-delete"),
@@ -352,6 +353,7 @@ fn each_call_has_its_own_path() {
         include_str!("../../src/protocol/messages/share.rs"),
         include_str!("../../src/protocol/messages/totals.rs"),
         include_str!("../../src/protocol/messages/lead_moves.rs"),
+        include_str!("../../src/protocol/messages/redis.rs"),
     ];
     let mut all: Vec<&str> = Vec::new();
     for table in tables {

@@ -128,6 +128,7 @@ fn bindings_and_variables_are_as_deployed() {
         (names::LIMITERS, "LIMITERS"),
         (names::WATCHERS, "WATCHERS"),
         (names::TABLETS, "TABLETS"),
+        (names::KEYSPACES, "KEYSPACES"),
         (names::AGGREGATOR, "AGGREGATOR"),
         (names::QUEUE, "TALLY_QUEUE"),
         (names::ROLE, "TALLY_ROLE"),
@@ -150,6 +151,7 @@ fn bindings_and_variables_are_as_deployed() {
         names::INBOXES,
         names::LIMITERS,
         names::TABLETS,
+        names::KEYSPACES,
         names::WATCHERS,
     ] {
         let quoted = format!("\"{binding}\"");

@@ -99,6 +99,7 @@ macro_rules! class {
 class!(Cell);
 class!(Directory);
 class!(Inbox);
+class!(Keyspace);
 class!(Limiter);
 class!(Tablet);
 class!(Watcher);

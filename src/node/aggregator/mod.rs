@@ -75,6 +75,24 @@ pub async fn read_watched(
     read_view(host, Ok(asked), notes).await
 }
 
+/// Sums a counter now, by what all its datacenters say when they are asked.
+///
+/// # Errors
+/// `Unavailable` where its root does not answer.
+pub async fn read_now(host: &Host, counter: &CounterId) -> Result<Option<GlobalSum>, Fault> {
+    let asked = Read {
+        counter: counter.clone(),
+        datacenter: None,
+        wanted: Wanted {
+            totals_only: true,
+            asks_all: true,
+            is_passing: true,
+            ..Wanted::default()
+        },
+    };
+    read_drained(host, Ok(ReadDrained { read: asked }), Notes::default()).await
+}
+
 /// Sums a counter for a reader who takes what leads push: of many datacenters only those are asked that have not
 /// pushed lately.
 async fn read_view(

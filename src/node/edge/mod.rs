@@ -36,6 +36,7 @@
 //! | [`repeated_checks`] | checks that are asked again at once |
 //! | [`embeds`] | what pages embed: the pixel, badges |
 //! | [`visitors`] | how much visitors without a key may have done |
+//! | [`redis`] | Redis's dialect |
 //! | [`files`] | the dashboard, the script for pages and the API's description, as they stand |
 //! | [`shares`] | keys for reading one prefix, and who comes with one |
 //! | [`respond`] | responses, problems, CORS |
@@ -76,6 +77,7 @@ mod producer;
 mod queue;
 mod read;
 mod read_cache;
+mod redis;
 mod repeated_checks;
 mod request_context;
 mod resolved_check;
@@ -112,6 +114,9 @@ pub async fn fetch(request: Box<dyn Request>, host: Host, background: Context) -
         return respond::respond(&context, RouteName::Other, Answer::from(problem));
     }
     producer::close_later(&context);
+    if let Some(answered) = redis::fetch(&context).await {
+        return answered;
+    }
     let (name, answer) = match resolve(context.method(), context.path()) {
         Ok(route) => {
             let name = route.name();

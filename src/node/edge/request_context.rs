@@ -111,6 +111,17 @@ impl RequestContext {
         let _ = self.shared.set(caller);
     }
 
+    /// Who asks, by a key that was sent otherwise than by its header.
+    ///
+    /// # Errors
+    /// As [`Self::caller`].
+    pub fn caller_with_key(&self, key: &str) -> Result<Caller, Problem> {
+        let access = isolate::access(&self.host)?;
+        let authorization = ["Bearer ", key].concat();
+        let origin = self.header("origin");
+        self.identified(access.identify(Some(&authorization), origin.as_deref()))
+    }
+
     fn identified(&self, caller: Result<Caller, Problem>) -> Result<Caller, Problem> {
         if let Ok(caller) = &caller {
             self.is_public.set(caller.is_public());

@@ -35,6 +35,7 @@
 //! | [`live_reader`] | reads what is watched, once for all |
 //! | [`readable`] | refusing what comes while storage cannot be read |
 //! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
+//! | [`keyspace`], [`keyspace_adds`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_names`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, and its rows |
 //! | [`outbox`] | joins what tenants send to the directory |
 //! | [`directory_tablets`] | over how many tablets leads are spread, now and before |
 //! | [`store`] | SQL, and the schema's version |
@@ -68,6 +69,13 @@ mod inbox_registry;
 mod inbox_store;
 mod inboxes;
 mod keyed_writes;
+mod keyspace;
+mod keyspace_adds;
+mod keyspace_counters;
+mod keyspace_ends;
+mod keyspace_locks;
+mod keyspace_names;
+mod keyspace_store;
 mod lead;
 mod lead_calls;
 mod lead_moves;
@@ -107,6 +115,7 @@ mod watcher;
 pub use cell::Cell;
 pub use directory::Directory;
 pub use inbox::Inbox;
+pub use keyspace::Keyspace;
 pub use limiter::Limiter;
 pub use tablet::Tablet;
 pub use watcher::Watcher;

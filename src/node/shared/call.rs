@@ -139,6 +139,7 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
         Address::Limiter(address) => names::limiter(address),
         Address::Lookout(partition) => names::lookout(partition),
         Address::Hub(datacenter, number) => names::hub(location_hint(datacenter), number),
+        Address::Keyspace => names::keyspace(),
         Address::Aggregator => return None,
     })
 }
@@ -164,6 +165,7 @@ pub fn receiver_of(host: &Host, address: Address<'_>) -> Option<Receiver> {
         | Address::Limiter(_)
         | Address::Lookout(_)
         | Address::Hub(..)
+        | Address::Keyspace
         | Address::Aggregator => None,
     }
 }

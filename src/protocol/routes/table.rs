@@ -93,6 +93,13 @@ macro_rules! route_table {
                 Right::Image(Scope::Write, id.as_str()) => embeds::pixel(context, &caller, id).await;
             Badge(id: CounterId) "GET" "/badge/{id}.svg" "badge"
                 Right::Image(Scope::Read, id.as_str()) => embeds::badge(context, &caller, id).await;
+            // Answered before this, in these forms and by paths.
+            Redis "POST" "/redis" "redis"
+                Right::Somewhere(Scope::Read, &[]) => Ok(Answer::text(String::new()));
+            RedisPipeline "POST" "/redis/pipeline" "redis_pipeline"
+                Right::Somewhere(Scope::Read, &[]) => Ok(Answer::text(String::new()));
+            RedisTransaction "POST" "/redis/multi-exec" "redis_transaction"
+                Right::Somewhere(Scope::Read, &[]) => Ok(Answer::text(String::new()));
             Script "GET" "/tally.js" "script"
                 Right::Everybody => files::script(&context.host);
             Index "GET" "/" "index"

@@ -10,6 +10,7 @@ import Aggregator, {
   Inbox as SoundInbox,
   Limiter as SoundLimiter,
   Watcher as SoundWatcher,
+  Keyspace as SoundKeyspace,
 } from "./index.js";
 
 let keepsNothing = false;
@@ -78,6 +79,7 @@ export const Directory = withFaults("directory", SoundDirectory);
 export const Inbox = withFaults("inbox", SoundInbox);
 export const Limiter = withFaults("limiter", SoundLimiter);
 export const Watcher = withFaults("watcher", SoundWatcher);
+export const Keyspace = withFaults("keyspace", SoundKeyspace);
 
 export default class extends WorkerEntrypoint {
   fetch(request) {

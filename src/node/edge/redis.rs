@@ -1,0 +1,305 @@
+//! Redis's dialect: commands over HTTP, as clients of its REST form send them, below `/redis` or at the root.
+//!
+//! Invariant: the rights of the caller's key decide each command before any is sent on; what is sent on has as many words as it must.
+
+use super::body;
+use super::hash_keys::name_key;
+use super::request_context::RequestContext;
+use super::respond::{self, Answer};
+use crate::core::counter::ledger::WriteKey;
+use crate::core::sketch::hash;
+use crate::host::http::Response;
+use crate::host::{Host, State};
+use crate::node::shared::call_within;
+use crate::protocol::access::{Caller, Scope};
+use crate::protocol::bounds::OPERATE_MS_MAX;
+use crate::protocol::keys::{Kind, fingerprint, parse_key, section_key, write_key};
+use crate::protocol::messages::{Fault, RunCommands};
+use crate::protocol::names::{REDIS, REDIS_ROOT};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::redis::command::{Act, Command, Whole};
+use crate::protocol::redis::glob::literal_prefix;
+use crate::protocol::redis::reply::{Encoding, Reply, UNAVAILABLE};
+use crate::protocol::redis::request::{Arguments, Request, token_of};
+use crate::protocol::redis::script_table::Script;
+use crate::protocol::redis::scripts;
+use crate::protocol::routes::RouteName;
+
+/// Where the dialect is answered.
+const MOUNT: &str = "/redis";
+
+/// How long the owner of the keys may take: a root's operation, and a wait for the keys before it.
+const RUN_MS_MAX: u64 = OPERATE_MS_MAX + 4_000;
+
+/// Whether the dialect is answered at the root too.
+struct IsAtRoot(bool);
+
+impl State for IsAtRoot {
+    fn begin(host: &Host) -> Self {
+        Self(host.setting(REDIS).as_deref() == Some(REDIS_ROOT))
+    }
+}
+
+/// What follows the mount point in the path of a request; `None` for requests that are not of the dialect.
+fn rest_of(context: &RequestContext) -> Option<&str> {
+    let path = context.path();
+    if let Some(rest) = path.strip_prefix(MOUNT)
+        && (rest.is_empty() || rest.starts_with('/'))
+    {
+        return Some(rest);
+    }
+    if !context.host.state::<IsAtRoot>().0 {
+        return None;
+    }
+    let first = path
+        .trim_start_matches('/')
+        .split('/')
+        .next()
+        .unwrap_or_default();
+    let is_ours = match first {
+        "" => context.method() == "POST" && path == "/",
+        "pipeline" | "multi-exec" => true,
+        // Of other paths the first part is no command.
+        name => is_command(name) && path.len() > name.len() + 1,
+    };
+    is_ours.then_some(path)
+}
+
+fn is_command(name: &str) -> bool {
+    use crate::protocol::redis::command::COMMANDS;
+    COMMANDS
+        .iter()
+        .any(|row| row.name.eq_ignore_ascii_case(name))
+}
+
+/// Answers a request of the dialect; `None` for others.
+pub async fn fetch(context: &RequestContext) -> Option<Response> {
+    let rest = rest_of(context)?;
+    let route = match rest.trim_matches('/') {
+        "pipeline" => RouteName::RedisPipeline,
+        "multi-exec" => RouteName::RedisTransaction,
+        _ => RouteName::Redis,
+    };
+    let answer = match answer(context, rest).await {
+        Ok(answer) => answer,
+        Err((status, text)) => {
+            context.drain().await;
+            Answer::json(Reply::Error(text).to_json(Encoding::Plain)).with_status(status)
+        }
+    };
+    // Clients send it back, and take it for a moment of the writes that they have seen.
+    let token = format!("{:x}-{:x}", context.host.now_ms(), context.host.random());
+    let answer = answer.with_header("upstash-sync-token", token);
+    Some(respond::respond(context, route, answer))
+}
+
+/// A refusal of a whole request: its status and its text.
+type Refusal = (u16, String);
+
+fn refusal_of(problem: &Problem) -> Refusal {
+    let text = match problem.code() {
+        Code::Unauthorized => format!(
+            "WRONGPASS invalid or missing auth token: {}",
+            problem.detail()
+        ),
+        Code::Forbidden => format!("NOPERM {}", problem.detail()),
+        _ => format!("ERR {}", problem.detail()),
+    };
+    (problem.code().status(), text)
+}
+
+async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, Refusal> {
+    if !matches!(context.method(), "GET" | "HEAD" | "POST" | "PUT") {
+        return Err((405, "ERR send GET, HEAD, POST or PUT".to_owned()));
+    }
+    let caller = caller(context).map_err(|problem| refusal_of(&problem))?;
+    let body = body::read_small(context).await;
+    let body = body.map_err(|problem| refusal_of(&problem))?;
+    let wanted = context.header("upstash-encoding");
+    let encoding = match wanted.as_deref() {
+        Some(name) if name.eq_ignore_ascii_case("base64") => Encoding::Base64,
+        _ => Encoding::Plain,
+    };
+    if context
+        .header("upstash-response-format")
+        .is_some_and(|format| format != "json")
+    {
+        return Err((
+            400,
+            "ERR replies are JSON here: leave Upstash-Response-Format out".to_owned(),
+        ));
+    }
+    let request = Request::parse(rest, context.query(), &body).map_err(|text| (400, text))?;
+    let work = Work {
+        context,
+        caller: &caller,
+    };
+    match request {
+        Request::One(args) => {
+            let replies = work.run(vec![args], false).await?;
+            let reply = replies.first().cloned().unwrap_or(Reply::Nil);
+            let status = match &reply {
+                Reply::Error(text) if text.starts_with(UNAVAILABLE) => 503,
+                Reply::Error(_) => 400,
+                _ => 200,
+            };
+            Ok(Answer::json(reply.to_json(encoding)).with_status(status))
+        }
+        Request::Pipeline(commands) => work
+            .run(commands, false)
+            .await
+            .map(|replies| several(&replies, encoding)),
+        Request::Transaction(commands) => {
+            if commands.iter().any(|args| work.check(args).is_err()) {
+                let text = "EXECABORT Transaction discarded because of previous errors.";
+                return Err((400, text.to_owned()));
+            }
+            work.run(commands, true)
+                .await
+                .map(|replies| several(&replies, encoding))
+        }
+    }
+}
+
+fn several(replies: &[Reply], encoding: Encoding) -> Answer {
+    let mut json = String::from("[");
+    for (place, reply) in replies.iter().enumerate() {
+        if place > 0 {
+            json.push(',');
+        }
+        reply.write_answer(&mut json, encoding);
+    }
+    json.push(']');
+    Answer::json(json)
+}
+
+/// Who asks: by the header, or by `_token` in the query. Nobody may without a key, unless the deployment is open.
+fn caller(context: &RequestContext) -> Result<Caller, Problem> {
+    let caller = match token_of(context.query()) {
+        Some(token) if context.header("authorization").is_none() => {
+            context.caller_with_key(&token)?
+        }
+        _ => context.caller()?,
+    };
+    if caller.is_public() {
+        return Err(Problem::new(
+            Code::Unauthorized,
+            "send a key as `Authorization: Bearer <key>`",
+        ));
+    }
+    Ok(caller)
+}
+
+/// The commands of one request.
+struct Work<'a> {
+    context: &'a RequestContext,
+    caller: &'a Caller,
+}
+
+impl Work<'_> {
+    /// The command, if there is one and the caller may carry it out.
+    fn check(&self, args: &Arguments) -> Result<&'static Command, Reply> {
+        let command = Command::find(args)?;
+        let keys = command.keys_of(args)?;
+        let may = |scope, target: &str| {
+            let may = self.caller.may(scope, target);
+            may.map_err(|problem| Reply::Error(format!("NOPERM {}", problem.detail())))
+        };
+        if let Act::All(whole) = command.act {
+            may(command.scope, prefix_of(whole, args))?;
+        }
+        let is_reset =
+            matches!(command.act, Act::Script) && scripts::named(args) == Ok(Script::Reset);
+        for key in keys {
+            if is_reset {
+                may(Scope::Admin, literal_prefix(key))?;
+            } else if !key.is_empty() {
+                may(command.scope, key)?;
+            }
+        }
+        Ok(command)
+    }
+
+    /// Carries the commands out: those without keys here, all others at the owner of the keys.
+    async fn run(
+        &self,
+        commands: Vec<Arguments>,
+        is_transaction: bool,
+    ) -> Result<Vec<Reply>, Refusal> {
+        let now_ms = self.context.host.now_ms();
+        let mut replies = Vec::with_capacity(commands.len());
+        let mut sent = Vec::new();
+        let mut places = Vec::new();
+        for args in commands {
+            replies.push(match self.check(&args) {
+                Err(refused) => refused,
+                Ok(Command {
+                    act: Act::Alone(run),
+                    ..
+                }) => run(&args, now_ms).unwrap_or_else(|refused| refused),
+                Ok(_) => {
+                    places.push(replies.len());
+                    sent.push(args);
+                    Reply::Nil
+                }
+            });
+        }
+        if sent.is_empty() {
+            return Ok(replies);
+        }
+        let message = RunCommands {
+            datacenter: self.context.datacenter(),
+            tries: self
+                .tries(&sent)
+                .await
+                .map_err(|problem| refusal_of(&problem))?,
+            commands: sent,
+            is_transaction,
+        };
+        let _waiting = self.context.waiting();
+        let answered = call_within(&self.context.host, &message, RUN_MS_MAX).await;
+        let answered = answered.map_err(|fault| unanswered(&fault))?;
+        for (place, reply) in places.into_iter().zip(answered) {
+            if let Some(known) = replies.get_mut(place) {
+                *known = reply;
+            }
+        }
+        Ok(replies)
+    }
+
+    /// The names of the tries, where the client has sent a key for them.
+    async fn tries(&self, commands: &[Arguments]) -> Result<Vec<(WriteKey, u64)>, Problem> {
+        let Some(header) = self.context.header("idempotency-key") else {
+            return Ok(Vec::new());
+        };
+        let secret = name_key(&self.context.host).await?;
+        let hashed = |bytes: &[u8]| hash(&secret, bytes);
+        let key = write_key(&hashed, Kind::Write, parse_key(&header)?);
+        let named = (0_u32..).zip(commands).map(|(place, args)| {
+            let words: Vec<&[u8]> = args.iter().map(String::as_bytes).collect();
+            (
+                section_key(&hashed, key, place),
+                fingerprint(&hashed, &words),
+            )
+        });
+        Ok(named.collect())
+    }
+}
+
+/// What the names of the keys begin with that a command over all keys is about.
+fn prefix_of(whole: Whole, args: &Arguments) -> &str {
+    match whole {
+        Whole::Size | Whole::Flush => "",
+        Whole::Keys => literal_prefix(&args[1]),
+        Whole::Scan => {
+            let mut words = args.iter().skip(2);
+            words.find(|word| word.eq_ignore_ascii_case("MATCH"));
+            words.next().map_or("", |pattern| literal_prefix(pattern))
+        }
+    }
+}
+
+fn unanswered(fault: &Fault) -> Refusal {
+    let text = format!("{UNAVAILABLE} {fault}; commands may or may not have been carried out");
+    (503, text)
+}

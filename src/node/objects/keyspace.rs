@@ -1,0 +1,384 @@
+//! The Durable Object that owns all keys of Redis's dialect: one, as a Redis is one.
+//!
+//! Invariants: a command sees its keys as no other command is changing them, see [`super::keyspace_locks`], and what it makes of them
+//! is written in one commit, or is one step of the cell or root that holds the counter. Small values lie here; a counter lies in
+//! cells, and is the same counter for those who use the other calls. A try that has a name is answered as it was the first time.
+//!
+//! A command: hold its keys, load them, decide, write, answer. Where somebody else has counted meanwhile it is decided again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use super::keyed_writes::kept_ms;
+use super::keyspace_counters::{Changed, Counters, Refused, Seen, kept_end};
+use super::keyspace_locks::Locks;
+use super::keyspace_store::{KeyspaceStore, Row, Try};
+use super::readable::Readable;
+use super::store::Store;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::WriteKey;
+use crate::host::Host;
+use crate::host::object::{Arrived, Object, Reply as Sent, Shell, dispatch};
+use crate::node::shared::concurrency::all_settled;
+use crate::protocol::messages::{Fault, RunCommands};
+use crate::protocol::redis::command::{Act, Command, run, script_words};
+use crate::protocol::redis::reply::{Reply, UNAVAILABLE};
+use crate::protocol::redis::request::Arguments;
+use crate::protocol::redis::script_table::Script;
+use crate::protocol::redis::scripts;
+use crate::protocol::redis::space::{Entry, Space, Value};
+
+/// How often a command is decided again because somebody else counted meanwhile.
+pub(super) const ROUNDS_MAX: usize = 8;
+
+/// Counters that are read or added to at once.
+pub(super) const COUNTERS_AT_ONCE: usize = 64;
+
+/// The owner, as the platform sees it.
+pub struct Keyspace {
+    core: Rc<KeyspaceCore>,
+}
+
+/// The owner.
+pub(super) struct KeyspaceCore {
+    pub(super) host: Host,
+    pub(super) rows: KeyspaceStore,
+    pub(super) counters: Counters,
+    pub(super) locks: Locks,
+    storage: Readable,
+}
+
+impl Shell for Keyspace {
+    fn start(object: Object, host: Host) -> Self {
+        let core = KeyspaceCore {
+            rows: KeyspaceStore::new(Store::new(object)),
+            counters: Counters::new(host.clone()),
+            host,
+            locks: Locks::default(),
+            storage: Readable::default(),
+        };
+        core.storage.note(core.rows.open());
+        Self {
+            core: Rc::new(core),
+        }
+    }
+
+    async fn answer(&self, arrived: Arrived) -> Sent {
+        dispatch!(&arrived, asked, {
+            RunCommands => self.core.on_run(asked).await,
+        })
+    }
+
+    async fn alarm(&self) -> Result<(), Fault> {
+        self.core.on_alarm().await
+    }
+}
+
+/// A command as it arrived, with the name of its try.
+pub(super) struct Asked<'a> {
+    pub(super) command: &'static Command,
+    pub(super) args: &'a Arguments,
+    pub(super) named: Option<(WriteKey, u64)>,
+}
+
+impl KeyspaceCore {
+    pub(super) fn readable(&self) -> Result<(), Fault> {
+        self.storage.check(|| self.storage.note(self.rows.open()))
+    }
+
+    async fn on_run(&self, asked: Result<RunCommands, Fault>) -> Result<Vec<Reply>, Fault> {
+        let asked = asked?;
+        self.readable()?;
+        let here = &asked.datacenter;
+        let mut commands = Vec::with_capacity(asked.commands.len());
+        for (place, args) in asked.commands.iter().enumerate() {
+            commands.push(Asked {
+                command: Command::find(args)
+                    .map_err(|_| Fault::Broken("a command was sent that is none".to_owned()))?,
+                args,
+                named: asked.tries.get(place).copied(),
+            });
+        }
+        let mut all = BTreeSet::new();
+        if asked.is_transaction {
+            for command in &commands {
+                all.extend(keys_of(command));
+            }
+        }
+        let _held = self.locks.hold(&self.host, all.clone(), true).await?;
+        for key in &all {
+            if let Err(Refused::Fault(fault)) = self.living_row(key, here).await {
+                return Err(fault);
+            }
+        }
+        let holds = !asked.is_transaction;
+        let mut replies = Vec::with_capacity(commands.len());
+        while let Some(next) = commands.get(replies.len()) {
+            let rest = &commands[replies.len()..];
+            let adds = rest.iter().take_while(|asked| adds(asked)).count();
+            if adds > 1 {
+                let added = self.add_all(&rest[..adds], here, holds).await;
+                replies.extend(added.unwrap_or_else(|fault| vec![unavailable(&fault); adds]));
+            } else {
+                let reply = self.one(next, here, holds).await;
+                replies.push(reply.unwrap_or_else(|fault| unavailable(&fault)));
+            }
+        }
+        self.arm().await?;
+        Ok(replies)
+    }
+
+    /// Carries one command out, or answers as the first time.
+    async fn one(&self, asked: &Asked<'_>, here: &Datacenter, holds: bool) -> Result<Reply, Fault> {
+        if let Some((name, fingerprint)) = asked.named
+            && let Some((known, reply)) = self.rows.answered(name)?
+        {
+            let reused = "this idempotency key was used for another command; nothing was done";
+            return Ok(if known == fingerprint {
+                reply
+            } else {
+                Reply::err(reused)
+            });
+        }
+        let is_add = matches!(asked.command.act, Act::Add);
+        let keys = if holds {
+            keys_of(asked)
+        } else {
+            BTreeSet::new()
+        };
+        let _held = if is_add {
+            self.hold_to_add(keys, here).await?
+        } else {
+            self.locks.hold(&self.host, keys, true).await?
+        };
+        let done = if is_add {
+            self.add_one(asked, here).await
+        } else if let Act::All(whole) = asked.command.act {
+            self.whole(whole, asked.args).await
+        } else if is_reset(asked) {
+            self.reset(asked.args).await
+        } else {
+            self.decide(asked, here).await
+        };
+        Ok(reply_of(done))
+    }
+
+    /// Loads the keys, decides, and keeps what came of it.
+    async fn decide(&self, asked: &Asked<'_>, here: &Datacenter) -> Result<Reply, Refused> {
+        let keys = keys_of(asked);
+        let own_alone = matches!(asked.command.act, Act::Script);
+        for _ in 0..ROUNDS_MAX {
+            let (mut space, seen) = self.load(&keys, here, own_alone).await?;
+            let before = space.clone();
+            let reply = run(asked.command, &mut space, asked.args);
+            let writes = Writes {
+                before: &before,
+                after: &space,
+                seen: &seen,
+                is_blind: is_blind(asked.args),
+            };
+            if self.keep(&writes, here, asked, &reply).await? == Changed::Done {
+                return Ok(reply);
+            }
+        }
+        let busy = "others count this key all the time; nothing was done, try again";
+        Err(Refused::Reply(Reply::err(busy)))
+    }
+
+    /// The keys as they are: small values from the rows, all others from their cells.
+    pub(super) async fn load(
+        &self,
+        keys: &BTreeSet<String>,
+        here: &Datacenter,
+        own_alone: bool,
+    ) -> Result<(Space, BTreeMap<String, Seen>), Refused> {
+        let mut seen = BTreeMap::new();
+        let mut rows = BTreeMap::new();
+        let mut asked = Vec::new();
+        for key in keys {
+            let row = self.living_row(key, here).await?;
+            let has_value = row.as_ref().is_some_and(|row| row.value.is_some());
+            rows.insert(key.clone(), row);
+            if let Ok(id) = CounterId::parse(key.as_str())
+                && !has_value
+                && !own_alone
+            {
+                asked.push(id);
+            }
+        }
+        let read = |id: CounterId| async move {
+            let seen = self.counters.read(&id).await;
+            (id, seen)
+        };
+        for (id, found) in all_settled(asked.into_iter().map(read), COUNTERS_AT_ONCE).await {
+            if let Some(found) = found? {
+                seen.insert(id.as_str().to_owned(), found);
+            }
+        }
+        self.readable()?;
+        let mut space = Space::new(self.host.now_ms());
+        for (key, row) in rows {
+            let expires_ms = row.as_ref().and_then(|row| row.expires_ms);
+            let counter = seen.get(&key);
+            let is_counter = counter.is_some();
+            let text = counter.map(|seen| Value::Text(seen.text.clone()));
+            if let Some(value) = text.or_else(|| row.and_then(|row| row.value)) {
+                let entry = Entry {
+                    value,
+                    expires_ms,
+                    is_counter,
+                };
+                space.load(key, entry);
+            }
+        }
+        Ok((space, seen))
+    }
+
+    /// The row of a key. A counter whose time is over is ended before.
+    pub(super) async fn living_row(
+        &self,
+        key: &str,
+        here: &Datacenter,
+    ) -> Result<Option<Row>, Refused> {
+        let Some(row) = self.rows.row(key)? else {
+            return Ok(None);
+        };
+        let now_ms = self.host.now_ms();
+        if row.expires_ms.is_none_or(|at_ms| at_ms > now_ms) {
+            return Ok(Some(row));
+        }
+        if row.value.is_none() {
+            self.end(key, here).await?;
+        }
+        self.rows.write(&[(key.to_owned(), None)], None)?;
+        Ok(None)
+    }
+
+    /// Ends a counter.
+    pub(super) async fn end(&self, key: &str, here: &Datacenter) -> Result<(), Refused> {
+        if let Ok(id) = CounterId::parse(key) {
+            self.counters.replace(&id, here, None, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps what a command has changed: counters by their roots and cells, one after the other, then all rows at once.
+    pub(super) async fn keep(
+        &self,
+        writes: &Writes<'_>,
+        here: &Datacenter,
+        asked: &Asked<'_>,
+        reply: &Reply,
+    ) -> Result<Changed, Refused> {
+        let mut rows = Vec::new();
+        for key in writes.after.changed() {
+            let (before, after) = (writes.before.get(key), writes.after.get(key));
+            let counted = |entry: Option<&Entry>| entry.filter(|entry| entry.is_counter).cloned();
+            let (was, is) = (counted(before), counted(after));
+            if let Ok(id) = CounterId::parse(key.as_str())
+                && was.as_ref().map(|entry| &entry.value) != is.as_ref().map(|entry| &entry.value)
+            {
+                let value = is.as_ref().and_then(number_of);
+                let seen = writes.seen.get(key).filter(|_| !writes.is_blind);
+                let changed = match (before, value) {
+                    // Whoever else has made it meanwhile: both count.
+                    (None, Some(value)) => {
+                        self.counters.add(&id, here, value, None).await?;
+                        Changed::Done
+                    }
+                    _ => self.counters.replace(&id, here, value, seen).await?,
+                };
+                if changed == Changed::Conflict {
+                    return Ok(Changed::Conflict);
+                }
+            }
+            let row = after.and_then(row_of);
+            rows.push((key.clone(), row));
+        }
+        let answered = self.try_of(asked, reply);
+        self.rows.write(&rows, answered.as_ref())?;
+        Ok(Changed::Done)
+    }
+
+    fn try_of(&self, asked: &Asked<'_>, reply: &Reply) -> Option<Try> {
+        let (name, fingerprint) = asked.named?;
+        Some(Try {
+            name,
+            fingerprint,
+            reply: reply.clone(),
+            until_ms: self.host.now_ms().saturating_add(kept_ms(&self.host)),
+        })
+    }
+}
+
+/// What a command is answered with that nothing is known of.
+pub(super) fn unavailable(fault: &Fault) -> Reply {
+    let sentence = "the command may or may not have been carried out";
+    Reply::Error(match fault {
+        Fault::Unavailable(what) => format!("{UNAVAILABLE} {what}; {sentence}"),
+        Fault::TooMany(most) => {
+            format!("ERR there are more than {most} keys; give a longer prefix")
+        }
+        other => format!("{UNAVAILABLE} {other}; {sentence}"),
+    })
+}
+
+pub(super) fn reply_of(done: Result<Reply, Refused>) -> Reply {
+    match done {
+        Ok(reply) | Err(Refused::Reply(reply)) => reply,
+        Err(Refused::Fault(fault)) => unavailable(&fault),
+    }
+}
+
+/// What a command has made of its keys.
+pub(super) struct Writes<'a> {
+    pub(super) before: &'a Space,
+    pub(super) after: &'a Space,
+    pub(super) seen: &'a BTreeMap<String, Seen>,
+    /// Whether it is done whatever the keys were.
+    pub(super) is_blind: bool,
+}
+
+/// What is kept of a key: nothing of a counter that has no end.
+fn row_of(entry: &Entry) -> Option<Row> {
+    let expires_ms = kept_end(entry.expires_ms);
+    let value = (!entry.is_counter).then(|| entry.value.clone());
+    (value.is_some() || expires_ms.is_some()).then_some(Row { value, expires_ms })
+}
+
+fn number_of(entry: &Entry) -> Option<i64> {
+    match &entry.value {
+        Value::Text(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+pub(super) fn keys_of(asked: &Asked<'_>) -> BTreeSet<String> {
+    let keys = asked.command.keys_of(asked.args).unwrap_or_default();
+    keys.into_iter().cloned().collect()
+}
+
+/// Whether commands may be joined with those beside them.
+fn adds(asked: &Asked<'_>) -> bool {
+    matches!(asked.command.act, Act::Add) && asked.named.is_none()
+}
+
+fn is_reset(asked: &Asked<'_>) -> bool {
+    matches!(asked.command.act, Act::Script)
+        && scripts::named(asked.args) == Ok(Script::Reset)
+        && script_words(asked.args).is_ok_and(|(keys, _)| !keys.is_empty())
+}
+
+/// Whether a command does and replies the same whatever its keys were.
+fn is_blind(args: &Arguments) -> bool {
+    let asks = |word: &String| {
+        ["NX", "XX", "GET"]
+            .iter()
+            .any(|name| word.eq_ignore_ascii_case(name))
+    };
+    match args[0].to_ascii_uppercase().as_str() {
+        "DEL" | "UNLINK" | "MSET" | "SETEX" | "PSETEX" => true,
+        "SET" => !args.iter().skip(3).any(asks),
+        _ => false,
+    }
+}

@@ -1,0 +1,191 @@
+//! How a keyspace adds: commands that add share their keys, and what several of them add to one counter is one message to its cell.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::keyspace::{
+    Asked, COUNTERS_AT_ONCE, KeyspaceCore, ROUNDS_MAX, Writes, keys_of, reply_of, unavailable,
+};
+use super::keyspace_counters::Refused;
+use super::keyspace_locks::Guard;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::WriteKey;
+use crate::node::shared::concurrency::all_settled;
+use crate::protocol::messages::Fault;
+use crate::protocol::redis::command::run;
+use crate::protocol::redis::reply::Reply;
+use crate::protocol::redis::{error, strings};
+
+impl KeyspaceCore {
+    /// Shares keys with others who add. What had ended of them is ended for good before, with nobody else there: those who share a key
+    /// end nothing, or one would end what the other has just made.
+    pub(super) async fn hold_to_add(
+        &self,
+        keys: BTreeSet<String>,
+        here: &Datacenter,
+    ) -> Result<Guard, Fault> {
+        for _ in 0..ROUNDS_MAX {
+            let held = self.locks.hold(&self.host, keys.clone(), false).await?;
+            let now_ms = self.host.now_ms();
+            let mut lapsed = BTreeSet::new();
+            for key in &keys {
+                let row = self.rows.row(key)?;
+                let end_ms = row.and_then(|row| row.expires_ms);
+                if end_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+                    lapsed.insert(key.clone());
+                }
+            }
+            if lapsed.is_empty() {
+                return Ok(held);
+            }
+            drop(held);
+            let _alone = self.locks.hold(&self.host, lapsed.clone(), true).await?;
+            for key in &lapsed {
+                if let Err(Refused::Fault(fault)) = self.living_row(key, here).await {
+                    return Err(fault);
+                }
+            }
+        }
+        let busy = "this key ends again and again; nothing was done, try again";
+        Err(Fault::Unavailable(busy.to_owned()))
+    }
+
+    /// Adds by one command.
+    pub(super) async fn add_one(
+        &self,
+        asked: &Asked<'_>,
+        here: &Datacenter,
+    ) -> Result<Reply, Refused> {
+        let delta = strings::delta_of(asked.args)?.unwrap_or(0);
+        let key = &asked.args[1];
+        let row = self.rows.row(key)?;
+        let id = CounterId::parse(key.as_str()).ok();
+        let (Some(id), None) = (id, row.and_then(|row| row.value)) else {
+            return self.add_to_own(asked, here).await;
+        };
+        let value = self.counters.add(&id, here, delta, asked.named).await?;
+        match value.to_string().parse::<i64>() {
+            Ok(value) => Ok(strings::added(asked.args, value)),
+            Err(_) => {
+                // Redis would not have counted it.
+                let back = delta.saturating_neg();
+                let named = asked.named.map(|(name, hash)| (undone(name), hash));
+                self.counters.add(&id, here, back, named).await?;
+                Ok(error::overflow())
+            }
+        }
+    }
+
+    /// Adds to a string that is no counter: nothing is waited for, so no other command comes between.
+    async fn add_to_own(&self, asked: &Asked<'_>, here: &Datacenter) -> Result<Reply, Refused> {
+        let keys = keys_of(asked);
+        let (mut space, seen) = self.load(&keys, here, true).await?;
+        let before = space.clone();
+        let reply = run(asked.command, &mut space, asked.args);
+        let writes = Writes {
+            before: &before,
+            after: &space,
+            seen: &seen,
+            is_blind: true,
+        };
+        self.keep(&writes, here, asked, &reply).await?;
+        Ok(reply)
+    }
+
+    /// Adds by several commands: what several of them add to one counter is one message to its cell.
+    pub(super) async fn add_all(
+        &self,
+        asked: &[Asked<'_>],
+        here: &Datacenter,
+        holds: bool,
+    ) -> Result<Vec<Reply>, Fault> {
+        let mut keys = BTreeMap::<&String, Vec<usize>>::new();
+        for (place, asked) in asked.iter().enumerate() {
+            keys.entry(&asked.args[1]).or_default().push(place);
+        }
+        let held = keys.keys().map(|key| (*key).clone());
+        let held = if holds {
+            held.collect()
+        } else {
+            BTreeSet::new()
+        };
+        let _held = self.locks.hold(&self.host, held, false).await?;
+        let add = |places: Vec<usize>| async move {
+            let group: Vec<&Asked<'_>> = places.iter().filter_map(|at| asked.get(*at)).collect();
+            let replies = self.add_group(&group, here).await;
+            (places, replies)
+        };
+        let groups = all_settled(keys.into_values().map(add), COUNTERS_AT_ONCE).await;
+        let mut replies = vec![Reply::Nil; asked.len()];
+        for (places, group) in groups {
+            for (place, reply) in places.into_iter().zip(group) {
+                if let Some(known) = replies.get_mut(place) {
+                    *known = reply;
+                }
+            }
+        }
+        Ok(replies)
+    }
+
+    /// Adds to one key.
+    async fn add_group(&self, group: &[&Asked<'_>], here: &Datacenter) -> Vec<Reply> {
+        match self.add_together(group, here).await {
+            Ok(Some(replies)) => return replies,
+            Ok(None) => {}
+            Err(fault) => return vec![unavailable(&fault); group.len()],
+        }
+        let mut replies = Vec::with_capacity(group.len());
+        for asked in group {
+            replies.push(reply_of(self.add_one(asked, here).await));
+        }
+        replies
+    }
+
+    /// Adds to one counter at once; `None` where that cannot be told apart again, and nothing was added.
+    async fn add_together(
+        &self,
+        group: &[&Asked<'_>],
+        here: &Datacenter,
+    ) -> Result<Option<Vec<Reply>>, Fault> {
+        let mut deltas = Vec::with_capacity(group.len());
+        for asked in group {
+            match strings::delta_of(asked.args) {
+                Ok(Some(delta @ 0..)) => deltas.push(delta),
+                _ => return Ok(None),
+            }
+        }
+        let sum = deltas
+            .iter()
+            .try_fold(0_i64, |sum, delta| sum.checked_add(*delta));
+        let key = group.first().map_or("", |asked| asked.args[1].as_str());
+        let (Some(sum), Ok(id)) = (sum, CounterId::parse(key)) else {
+            return Ok(None);
+        };
+        if self.rows.row(key)?.is_some_and(|row| row.value.is_some()) {
+            return Ok(None);
+        }
+        let value = match self.counters.add(&id, here, sum, None).await {
+            Ok(value) => value,
+            Err(Refused::Fault(fault)) => return Err(fault),
+            Err(Refused::Reply(_)) => return Ok(None),
+        };
+        let Ok(value) = value.to_string().parse::<i64>() else {
+            // One by one: some of them may be counted.
+            return match self.counters.add(&id, here, -sum, None).await {
+                Err(Refused::Fault(fault)) => Err(fault),
+                _ => Ok(None),
+            };
+        };
+        let mut after = value.saturating_sub(sum);
+        let replies = group.iter().zip(deltas).map(|(asked, delta)| {
+            after = after.saturating_add(delta);
+            strings::added(asked.args, after)
+        });
+        Ok(Some(replies.collect()))
+    }
+}
+
+/// The name of the step that takes back what a try of that name added.
+fn undone(WriteKey(mut name): WriteKey) -> WriteKey {
+    name[0] ^= u8::MAX;
+    WriteKey(name)
+}

@@ -1,0 +1,281 @@
+//! How a keyspace reads and changes counters, which cells hold.
+//!
+//! Invariant: a counter that is added to has a home, so what its cell answers is its value, in order. What replaces or ends one is
+//! done by its root under the condition that nothing was counted since it was read, so it is one step for all who count.
+
+use std::cell::RefCell;
+
+use super::store::WHOLE_MAX;
+use crate::core::counter::bounded_map::BoundedMap;
+use crate::core::counter::dimensions::DimensionLog;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::{Keyed, KeyedOutcome, Keys, WriteKey};
+use crate::core::counter::samples::Samples;
+use crate::core::counter::total::Value;
+use crate::host::Host;
+use crate::node::aggregator;
+use crate::node::shared::keyed_calls::{count_keyed, count_unclaimed};
+use crate::node::shared::{call, call_within};
+use crate::protocol::bounds::OPERATE_MS_MAX;
+use crate::protocol::messages::{Condition, DatacenterSum, Fault, Operate, Operated, Operation};
+use crate::protocol::redis::reply::Reply;
+use crate::protocol::version::Version;
+
+/// Homes that are remembered, about 600 bytes each; a home that is not costs a call.
+const HOMES_MAX: usize = 10_000;
+
+/// How often an addition is sent: it may have to be given a home first.
+const ROUNDS_MAX: usize = 3;
+
+/// The counters of a keyspace.
+pub(super) struct Counters {
+    host: Host,
+    homes: RefCell<BoundedMap<CounterId, Datacenter, HOMES_MAX>>,
+}
+
+/// A counter as it was read.
+pub(super) struct Seen {
+    /// Its value, in digits.
+    pub(super) text: String,
+    version: Version,
+    has_home: bool,
+}
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Changed {
+    /// It was done.
+    Done,
+    /// Something was counted since the counter was read.
+    Conflict,
+}
+
+/// Why a command was not done on a counter.
+#[derive(Clone, Debug)]
+pub(super) enum Refused {
+    /// It is answered so.
+    Reply(Reply),
+    /// Whether it was done is unknown, or nothing could be.
+    Fault(Fault),
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<Reply> for Refused {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply)
+    }
+}
+
+fn needs_home() -> Refused {
+    let text = "several datacenters count this counter: set its home by PUT /counters/{id} first";
+    Refused::Reply(Reply::err(text))
+}
+
+impl Counters {
+    pub(super) fn new(host: Host) -> Self {
+        Self {
+            host,
+            homes: RefCell::default(),
+        }
+    }
+
+    /// Reads a counter; `None` where there is none.
+    ///
+    /// # Errors
+    /// `Unavailable` where not all of it can be read: half of a value is none.
+    pub(super) async fn read(&self, id: &CounterId) -> Result<Option<Seen>, Fault> {
+        let Some(sum) = aggregator::read_now(&self.host, id).await? else {
+            return Ok(None);
+        };
+        let is_heard =
+            |part: &Option<DatacenterSum>| part.as_ref().is_some_and(DatacenterSum::is_heard);
+        if !sum.datacenters.iter().all(|(_, part)| is_heard(part)) {
+            let detail = "a datacenter that counts this key does not answer";
+            return Err(Fault::Unavailable(detail.to_owned()));
+        }
+        Ok(Some(Seen {
+            text: sum.value().to_string(),
+            version: Version::of_sum(&sum),
+            has_home: sum.root.home.is_some(),
+        }))
+    }
+
+    /// Adds to a counter, which is made if need be, and returns its value.
+    ///
+    /// # Errors
+    /// Where its floor, or several datacenters, are in the way; `Unavailable`.
+    pub(super) async fn add(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+        delta: i64,
+        named: Option<(WriteKey, u64)>,
+    ) -> Result<Value, Refused> {
+        let second = self.host.now_ms().div_euclid(1_000);
+        let amount = u128::from(delta.unsigned_abs());
+        let (added, removed) = if delta < 0 { (0, amount) } else { (amount, 0) };
+        let (key, fingerprint) = named.unwrap_or_else(|| (self.host.random_key(), 0));
+        let write = Keyed {
+            key,
+            fingerprint,
+            generation: 0,
+            added,
+            removed,
+            live: if delta > 0 {
+                vec![(second, added)]
+            } else {
+                Vec::new()
+            },
+            past: Vec::new(),
+            seen: None,
+            condition: None,
+            samples: Samples::default(),
+            dimensions: DimensionLog::default(),
+        };
+        let only = std::slice::from_ref(&write);
+        for _ in 0..ROUNDS_MAX {
+            let known = self.home(id, here).await?;
+            let lead = known.as_ref().unwrap_or(here);
+            let mut landed = match named {
+                Some(_) => count_keyed(&self.host, id, lead, only, Keys::Clients).await,
+                None => count_unclaimed(&self.host, id, lead, only, Keys::Drawn).await,
+            };
+            let (lead, outcome) = landed
+                .pop()
+                .ok_or_else(|| Fault::Broken("a write was not answered".to_owned()))?;
+            match outcome? {
+                KeyedOutcome::Counted(recorded) | KeyedOutcome::Replayed(recorded) => {
+                    if known.is_none() {
+                        self.settle(id, here).await?;
+                    } else if known.as_ref() != Some(&lead) {
+                        self.forget(id);
+                    }
+                    return Ok(Value::new(recorded.totals.0, recorded.totals.1));
+                }
+                KeyedOutcome::NeedsView | KeyedOutcome::NeedsHome => {
+                    self.forget(id);
+                    if self.settle(id, here).await?.is_none() {
+                        return Err(needs_home());
+                    }
+                }
+                other => return Err(refusal_of(other)),
+            }
+        }
+        Err(needs_home())
+    }
+
+    fn forget(&self, id: &CounterId) {
+        self.homes.borrow_mut().remove(id);
+    }
+
+    /// The home of a counter, given one if it has none; `None` where there is no such counter.
+    async fn home(&self, id: &CounterId, here: &Datacenter) -> Result<Option<Datacenter>, Refused> {
+        let known = self.homes.borrow_mut().get_mut(id).cloned();
+        match known {
+            Some(home) => Ok(Some(home)),
+            None => self.settle(id, here).await,
+        }
+    }
+
+    async fn settle(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+    ) -> Result<Option<Datacenter>, Refused> {
+        let settle = self.operation(id, here, Operation::SettleHome, None);
+        match call(&self.host, &settle).await? {
+            Operated::Done(done) => {
+                if let Some(home) = &done.home {
+                    self.homes.borrow_mut().insert(id.clone(), home.clone());
+                }
+                done.home.map(Some).ok_or_else(needs_home)
+            }
+            Operated::NotFound => Ok(None),
+            _ => Err(needs_home()),
+        }
+    }
+
+    fn operation(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+        operation: Operation,
+        condition: Option<Condition>,
+    ) -> Operate {
+        Operate {
+            counter: id.clone(),
+            datacenter: here.clone(),
+            operation,
+            key: None,
+            condition,
+        }
+    }
+
+    /// Sets a counter that was read, or ends it where there is no value. Where `seen` is given nothing may have been counted since.
+    ///
+    /// # Errors
+    /// As [`Counters::add`].
+    pub(super) async fn replace(
+        &self,
+        id: &CounterId,
+        here: &Datacenter,
+        value: Option<i64>,
+        seen: Option<&Seen>,
+    ) -> Result<Changed, Refused> {
+        if let Some(seen) = seen
+            && !seen.has_home
+        {
+            self.settle(id, here).await?;
+            // Its version says so from now on.
+            return Ok(Changed::Conflict);
+        }
+        let operation = value.map_or(Operation::Delete, |value| Operation::Set(value_of(value)));
+        let condition = seen.map(|seen| Condition::Unchanged(seen.version.clone()));
+        let operate = self.operation(id, here, operation, condition);
+        self.forget(id);
+        match call_within(&self.host, &operate, OPERATE_MS_MAX).await? {
+            Operated::Done(_) => Ok(Changed::Done),
+            Operated::NotFound if seen.is_none() => Ok(Changed::Done),
+            Operated::Changed | Operated::NotFound => Ok(Changed::Conflict),
+            Operated::BelowFloor => Err(Refused::Reply(below_floor())),
+            _ => Err(needs_home()),
+        }
+    }
+}
+
+fn below_floor() -> Reply {
+    Reply::err("the value would fall below the counter's floor; nothing was counted")
+}
+
+/// A number as a value.
+fn value_of(number: i64) -> Value {
+    let amount = u128::from(number.unsigned_abs());
+    if number < 0 {
+        Value::new(0_u128, amount)
+    } else {
+        Value::new(amount, 0_u128)
+    }
+}
+
+fn refusal_of(outcome: KeyedOutcome) -> Refused {
+    Refused::Reply(match outcome {
+        KeyedOutcome::BelowFloor | KeyedOutcome::BelowFloorBefore => below_floor(),
+        KeyedOutcome::Reused => {
+            Reply::err("this idempotency key was used for another command; nothing was counted")
+        }
+        KeyedOutcome::Ended => {
+            Reply::err("the key that this try added to was deleted since; nothing was counted")
+        }
+        _ => Reply::err("the counter is busy; nothing was counted, try again"),
+    })
+}
+
+/// Moments further away are kept as this one: SQL holds no larger number.
+pub(super) fn kept_end(expires_ms: Option<i64>) -> Option<i64> {
+    expires_ms.map(|at_ms| at_ms.min(WHOLE_MAX))
+}

@@ -1,0 +1,56 @@
+//! How keys of a keyspace end that nobody asks for any more: at its alarm.
+
+use std::collections::BTreeSet;
+
+use super::keyspace::KeyspaceCore;
+use super::keyspace_counters::Refused;
+use crate::core::counter::id::Datacenter;
+use crate::protocol::messages::Fault;
+
+/// Keys that one alarm ends: each may be a call to a root.
+const LAPSED_AT_ONCE: i64 = 500;
+
+/// The least time between two alarms, milliseconds: what ends within it ends at once for commands all the same.
+const ALARM_EVERY_MS: i64 = 1_000;
+
+impl KeyspaceCore {
+    pub(super) async fn on_alarm(&self) -> Result<(), Fault> {
+        self.readable()?;
+        self.forget_lapsed().await?;
+        match self.rows.next_due_ms()? {
+            Some(due_ms) => {
+                self.rows
+                    .arm(due_ms.max(self.host.now_ms() + ALARM_EVERY_MS))
+                    .await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Rings when the next key ends.
+    pub(super) async fn arm(&self) -> Result<(), Fault> {
+        match self.rows.next_due_ms()? {
+            Some(due_ms) => {
+                self.rows
+                    .arm_by(due_ms.max(self.host.now_ms() + ALARM_EVERY_MS))
+                    .await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets what has ended, and counters that have.
+    async fn forget_lapsed(&self) -> Result<(), Fault> {
+        let now_ms = self.host.now_ms();
+        self.rows.forget_tries(now_ms)?;
+        for (key, _) in self.rows.lapsed(now_ms, LAPSED_AT_ONCE)? {
+            let only = BTreeSet::from([key.clone()]);
+            let _held = self.locks.hold(&self.host, only, true).await?;
+            // It may have been given another end meanwhile.
+            if let Err(Refused::Fault(fault)) = self.living_row(&key, &Datacenter::local()).await {
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+}

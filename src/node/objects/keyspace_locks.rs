@@ -1,0 +1,93 @@
+//! Who works on which keys: commands that add share a key, all others have it alone.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use crate::host::Host;
+use crate::protocol::messages::Fault;
+
+/// How often a command looks whether its keys are free.
+const LOOK_EVERY_MS: u64 = 1;
+
+/// How long it looks: less than its sender waits.
+const WAIT_MS_MAX: i64 = 3_000;
+
+/// How somebody works on a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Alone,
+    /// So many add to it.
+    Shared(u32),
+}
+
+/// The keys that are worked on.
+#[derive(Clone, Default)]
+pub(super) struct Locks(Rc<RefCell<BTreeMap<String, Held>>>);
+
+/// Keys that are held, until it is dropped.
+pub(super) struct Guard {
+    locks: Locks,
+    keys: BTreeSet<String>,
+}
+
+impl Locks {
+    /// Holds all these keys at once, alone or with others that share them.
+    ///
+    /// # Errors
+    /// `Unavailable` where they are not free for long.
+    pub(super) async fn hold(
+        &self,
+        host: &Host,
+        keys: BTreeSet<String>,
+        alone: bool,
+    ) -> Result<Guard, Fault> {
+        let begun_ms = host.now_ms();
+        while !self.try_hold(&keys, alone) {
+            if host.now_ms() - begun_ms > WAIT_MS_MAX {
+                let busy = "another command works on this key; nothing was done";
+                return Err(Fault::Unavailable(busy.to_owned()));
+            }
+            host.sleep_ms(LOOK_EVERY_MS).await;
+        }
+        Ok(Guard {
+            locks: self.clone(),
+            keys,
+        })
+    }
+
+    fn try_hold(&self, keys: &BTreeSet<String>, alone: bool) -> bool {
+        let mut held = self.0.borrow_mut();
+        let is_free = |key: &String| match held.get(key) {
+            None => true,
+            Some(Held::Shared(_)) => !alone,
+            Some(Held::Alone) => false,
+        };
+        if !keys.iter().all(is_free) {
+            return false;
+        }
+        for key in keys {
+            let now = match (alone, held.get(key)) {
+                (true, _) => Held::Alone,
+                (false, Some(Held::Shared(count))) => Held::Shared(count + 1),
+                (false, _) => Held::Shared(1),
+            };
+            held.insert(key.clone(), now);
+        }
+        true
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut held = self.locks.0.borrow_mut();
+        for key in &self.keys {
+            match held.get_mut(key) {
+                Some(Held::Shared(count)) if *count > 1 => *count -= 1,
+                _ => {
+                    held.remove(key);
+                }
+            }
+        }
+    }
+}

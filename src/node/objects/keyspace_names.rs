@@ -1,0 +1,221 @@
+//! Commands over all keys of a keyspace: its own, and all counters.
+
+use std::collections::BTreeMap;
+
+use super::keyspace::KeyspaceCore;
+use super::keyspace_counters::Refused;
+use crate::core::counter::id::Datacenter;
+use crate::core::sketch::{HashKey, hash};
+use crate::node::shared::call;
+use crate::node::shared::concurrency::all_settled;
+use crate::protocol::messages::{Fault, List};
+use crate::protocol::names::DIRECTORY_PARTITIONS;
+use crate::protocol::redis::command::{Whole, script_words};
+use crate::protocol::redis::options::number;
+use crate::protocol::redis::reply::Reply;
+use crate::protocol::redis::request::Arguments;
+use crate::protocol::redis::{error, glob};
+
+/// The most keys of a reply, and of a keyspace that can be listed: some 10 MB of names.
+pub const KEYS_LISTED_MAX: usize = 100_000;
+
+/// Names of one page of a partition.
+const PAGE: u32 = 1_000;
+
+/// Keys of one page of `SCAN`, where its `COUNT` is no more.
+const SCAN_COUNT_MIN: usize = 1_000;
+
+/// Counters that are ended at once.
+const ENDED_AT_ONCE: usize = 64;
+
+/// The type of each key by its name.
+type Names = BTreeMap<String, &'static str>;
+
+/// What `SCAN` is asked besides its cursor.
+struct Scan<'a> {
+    pattern: &'a str,
+    count: usize,
+    of_type: Option<String>,
+    with_type: bool,
+}
+
+impl<'a> Scan<'a> {
+    fn parse(words: &'a [String]) -> Result<Self, Reply> {
+        let mut scan = Self {
+            pattern: "*",
+            count: SCAN_COUNT_MIN,
+            of_type: None,
+            with_type: false,
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let name = word.to_ascii_uppercase();
+            if name == "WITHTYPE" {
+                scan.with_type = true;
+                continue;
+            }
+            let value = words.next().ok_or_else(error::syntax)?;
+            match name.as_str() {
+                "MATCH" => scan.pattern = value,
+                "COUNT" => {
+                    let count = usize::try_from(number(value)?).unwrap_or(0);
+                    if count == 0 {
+                        return Err(error::syntax());
+                    }
+                    scan.count = count.clamp(SCAN_COUNT_MIN, KEYS_LISTED_MAX);
+                }
+                "TYPE" => scan.of_type = Some(value.to_ascii_lowercase()),
+                _ => return Err(error::syntax()),
+            }
+        }
+        Ok(scan)
+    }
+}
+
+impl KeyspaceCore {
+    /// A command over all keys.
+    pub(super) async fn whole(&self, whole: Whole, args: &Arguments) -> Result<Reply, Refused> {
+        match whole {
+            Whole::Size => Ok(Reply::count(self.names("").await?.len())),
+            Whole::Keys => {
+                let pattern = &args[1];
+                let names = self.names(glob::literal_prefix(pattern)).await?;
+                let names = names
+                    .into_keys()
+                    .filter(|name| glob::matches(pattern, name));
+                Ok(Reply::texts(names))
+            }
+            Whole::Scan => self.scan(args).await,
+            Whole::Flush => self.flush().await,
+        }
+    }
+
+    async fn scan(&self, args: &Arguments) -> Result<Reply, Refused> {
+        let invalid = || Reply::err("invalid cursor");
+        let cursor: u64 = args[1].parse().map_err(|_| invalid())?;
+        let scan = Scan::parse(&args[2..])?;
+        let names = self.names(glob::literal_prefix(scan.pattern)).await?;
+        // In the order of their hashes: a cursor is a hash, so it stays right whatever keys come and go.
+        let mut placed: Vec<(u64, String, &'static str)> = names
+            .into_iter()
+            .map(|(name, of_type)| (place_of(&name), name, of_type))
+            .filter(|(place, ..)| *place >= cursor)
+            .collect();
+        placed.sort_unstable();
+        let next = placed.get(scan.count).map_or(0, |(place, ..)| *place);
+        placed.truncate(scan.count);
+        let mut found = Vec::new();
+        for (_, name, of_type) in placed {
+            let is_type = scan.of_type.as_ref().is_none_or(|wanted| wanted == of_type);
+            if is_type && glob::matches(scan.pattern, &name) {
+                found.push(name);
+                if scan.with_type {
+                    found.push(of_type.to_owned());
+                }
+            }
+        }
+        Ok(Reply::Array(vec![
+            Reply::Text(next.to_string()),
+            Reply::texts(found),
+        ]))
+    }
+
+    /// All keys whose names begin so.
+    async fn names(&self, prefix: &str) -> Result<Names, Refused> {
+        let partitions =
+            (0..DIRECTORY_PARTITIONS).map(|partition| self.counters_of(partition, prefix));
+        let listed = all_settled(partitions, ENDED_AT_ONCE).await;
+        let mut names = Names::new();
+        for partition in listed {
+            for name in partition? {
+                names.insert(name, "string");
+            }
+        }
+        self.readable()?;
+        let most = i64::try_from(KEYS_LISTED_MAX).unwrap_or(i64::MAX);
+        let now_ms = self.host.now_ms();
+        // A counter whose time is over is none, though it is not ended yet.
+        for (name, _) in self.rows.lapsed(now_ms, most)? {
+            names.remove(&name);
+        }
+        for (name, value) in self.rows.names(now_ms, most + 1)? {
+            if let Some(value) = value
+                && name.starts_with(prefix)
+            {
+                names.insert(name, value.type_name());
+            }
+        }
+        if names.len() > KEYS_LISTED_MAX {
+            return Err(too_many());
+        }
+        Ok(names)
+    }
+
+    async fn counters_of(&self, partition: u32, prefix: &str) -> Result<Vec<String>, Refused> {
+        let mut names: Vec<String> = Vec::new();
+        loop {
+            let list = List {
+                partition,
+                prefix: prefix.to_owned(),
+                after: names.last().cloned(),
+                limit: PAGE,
+            };
+            let page = call(&self.host, &list).await?;
+            let is_last = page.len() < usize::try_from(PAGE).unwrap_or(usize::MAX);
+            names.extend(page.into_iter().map(|(counter, _)| counter.into()));
+            if names.len() > KEYS_LISTED_MAX {
+                return Err(too_many());
+            }
+            if is_last {
+                return Ok(names);
+            }
+        }
+    }
+
+    /// `FLUSHDB`: ends all counters too.
+    async fn flush(&self) -> Result<Reply, Refused> {
+        let here = Datacenter::local();
+        let names = self.names("").await?;
+        let ended = names.keys().map(|name| self.end_counter(name, &here));
+        for ended in all_settled(ended, ENDED_AT_ONCE).await {
+            ended?;
+        }
+        self.readable()?;
+        self.rows.clear()?;
+        Ok(Reply::ok())
+    }
+
+    async fn end_counter(&self, name: &str, here: &Datacenter) -> Result<(), Refused> {
+        let own = self.rows.row(name)?.is_some_and(|row| row.value.is_some());
+        if own {
+            return Ok(());
+        }
+        self.end(name, here).await
+    }
+
+    /// The script that deletes all keys of a pattern: those that scripts make, which lie here.
+    pub(super) async fn reset(&self, args: &Arguments) -> Result<Reply, Refused> {
+        let (keys, _) = script_words(args)?;
+        let pattern = keys.first().map_or("", String::as_str);
+        let most = i64::try_from(KEYS_LISTED_MAX).unwrap_or(i64::MAX);
+        let known = self.rows.names(self.host.now_ms(), most)?;
+        let matching = known
+            .into_iter()
+            .filter(|(name, value)| value.is_some() && glob::matches(pattern, name));
+        let gone: Vec<_> = matching.map(|(name, _)| (name, None)).collect();
+        self.rows.write(&gone, None)?;
+        Ok(Reply::Nil)
+    }
+}
+
+fn too_many() -> Refused {
+    Refused::Fault(Fault::TooMany(
+        u32::try_from(KEYS_LISTED_MAX).unwrap_or(u32::MAX),
+    ))
+}
+
+/// Where a key stands in the order of `SCAN`: 53 bits, which any client holds, and never 0, which is the end.
+fn place_of(name: &str) -> u64 {
+    const SPARE_BITS: u32 = 11;
+    (hash(&HashKey::from([0; 16]), name.as_bytes()) >> SPARE_BITS).max(1)
+}

@@ -1,0 +1,276 @@
+// Redis's dialect: the same replies as a real Redis, and the same counters as by the other calls.
+import { expect, test } from "vitest";
+import { MISSING, openRedis } from "./redis.mjs";
+import { ORIGIN, each, openWorld, randomFrom } from "./world.mjs";
+
+const SEED = Number(process.env.SEED ?? 1);
+
+async function asked(world, path, { method = "POST", body, ...options } = {}) {
+  const text = body === undefined ? undefined : JSON.stringify(body);
+  const { status, headers, bytes } = await world.host.fetch(ORIGIN + path, { method, body: text, colo: "FRA", ...options });
+  return { status, headers, json: JSON.parse(bytes.toString()) };
+}
+
+const run = async (world, ...body) => (await asked(world, "/redis", { body })).json;
+const result = async (world, ...body) => {
+  const { result, error } = await run(world, ...body);
+  expect(error, body.join(" ")).toBe(undefined);
+  return result;
+};
+const pipeline = async (world, ...body) => (await asked(world, "/redis/pipeline", { body })).json;
+
+async function inWorld(options, work) {
+  const world = await openWorld(options);
+  try {
+    await work(world);
+  } finally {
+    await world.close();
+  }
+}
+
+test("a counter is the same by both interfaces, and has a home", () =>
+  inWorld({}, async (world) => {
+    expect(await result(world, "INCR", "a")).toBe(1);
+    expect(await result(world, "incrby", "a", 41)).toBe(42);
+    expect(await world.strong("a")).toMatchObject({ value: 42, exact: true });
+    // Others count it too, from elsewhere.
+    expect(await world.add("a", { delta: 8 }, { colo: "SYD" })).toMatchObject({ value: 50, exact: true, datacenter: "FRA" });
+    expect(await result(world, "GET", "a")).toBe("50");
+    expect(await result(world, "DECRBY", "a", "60")).toBe(-10);
+    expect(await result(world, "SET", "a", "7", "GET")).toBe("-10");
+    expect((await world.strong("a")).value).toBe(7);
+    expect(await result(world, "GETDEL", "a")).toBe("7");
+    expect((await world.call("GET", "/counters/a")).status).toBe(404);
+    expect(await result(world, "EXISTS", "a")).toBe(0);
+    // What was made by the other calls is a key here.
+    await world.add("b", { delta: 3 });
+    expect(await result(world, "MGET", "a", "b")).toEqual([null, "3"]);
+    expect(await result(world, "SET", "b", "x", "NX")).toBe(null);
+    expect(await result(world, "INCR", "b")).toBe(4);
+    expect(await result(world, "SET", "b", "words")).toBe("OK");
+    expect((await world.call("GET", "/counters/b")).status).toBe(404);
+    expect((await run(world, "INCR", "b")).error).toBe("ERR value is not an integer or out of range");
+    expect(await result(world, "TYPE", "b")).toBe("string");
+    // A text hides nothing that is found again when it becomes a number.
+    await world.add("b", { delta: 100 });
+    expect(await result(world, "GET", "b")).toBe("words");
+    expect(await result(world, "SET", "b", "6")).toBe("OK");
+    expect((await world.strong("b")).value).toBe(6);
+    expect(await result(world, "SET", "zero", "0")).toBe("OK");
+    expect(await result(world, "GET", "zero")).toBe("0");
+    expect(await result(world, "SETNX", "zero", "1")).toBe(0);
+  }));
+
+test("additions of many clients at once are replied each number once, and what replaces a value is one step", () =>
+  inWorld({}, async (world) => {
+    const clients = Array.from({ length: 20 }, (_, index) => index);
+    const replies = await each(clients, 20, () => pipeline(world, ...Array.from({ length: 25 }, () => ["INCR", "hot"])));
+    const numbers = replies.flat().map(({ result }) => result);
+    expect(numbers.toSorted((one, other) => one - other)).toEqual(Array.from({ length: 500 }, (_, index) => index + 1));
+    for (const one of replies) {
+      const own = one.map(({ result }) => result);
+      expect(own).toEqual(own.toSorted((one, other) => one - other));
+    }
+    // Each takes what was there, and nothing between two of them is lost.
+    const taken = await each(clients, 10, async (client) => {
+      const adds = client % 2 === 0;
+      return adds ? { added: await result(world, "INCRBY", "moved", 5) } : { took: await result(world, "GETSET", "moved", "0") };
+    });
+    const took = taken.reduce((sum, { took }) => sum + Number(took ?? 0), 0);
+    expect(took + Number(await result(world, "GET", "moved"))).toBe(50);
+    expect(await each(clients, 20, () => result(world, "SETNX", "once", "1"))).toSatisfy((flags) => flags.filter((flag) => flag === 1).length === 1);
+  }));
+
+test("a key ends when it is told to, a counter too", () =>
+  inWorld({}, async (world) => {
+    await result(world, "INCR", "window");
+    expect(await result(world, "EXPIRE", "window", 10)).toBe(1);
+    expect(await result(world, "EXPIRE", "window", 5, "GT")).toBe(0);
+    expect(await result(world, "TTL", "window")).toBe(10);
+    expect(await result(world, "INCR", "window")).toBe(2);
+    await result(world, "SET", "text", "x", "PX", 3000);
+    await world.advance(4_000);
+    expect(await result(world, "GET", "text")).toBe(null);
+    expect(await result(world, "TTL", "window")).toBe(6);
+    await world.advance(8_000);
+    // The alarm has ended it, with nobody asking for it here.
+    expect((await world.call("GET", "/counters/window?consistency=strong")).status).toBe(404);
+    expect(await result(world, "INCR", "window")).toBe(1);
+    expect(await result(world, "TTL", "window")).toBe(-1);
+    // Many who come at once to one that has just ended begin a new one, and none ends that of another.
+    await result(world, "PEXPIRE", "window", 1_500);
+    await world.advance(1_499);
+    const replies = await each(Array.from({ length: 30 }), 30, () => result(world, "INCR", "window"));
+    expect((await result(world, "GET", "window"))).toBe(String(replies.at(-1)));
+    await result(world, "PEXPIRE", "window", 700);
+    await world.advance(710);
+    const anew = await each(Array.from({ length: 30 }), 30, () => result(world, "INCR", "window"));
+    expect(anew.toSorted((one, other) => one - other)).toEqual(anew.map((_, index) => index + 1));
+  }));
+
+test("requests have three forms, strings go in base64 where that is asked for, and refusals have Redis's statuses", () =>
+  inWorld({}, async (world) => {
+    const base64 = { "upstash-encoding": "base64" };
+    const encoded = (text) => Buffer.from(text).toString("base64");
+    const set = await asked(world, "/redis", { body: ["set", "k", 5], headers: base64 });
+    expect([set.status, set.json]).toEqual([200, { result: encoded("OK") }]);
+    expect(set.headers.get("upstash-sync-token")).not.toBe("");
+    const several = await asked(world, "/redis/pipeline", { body: [["get", "k"], ["nope"], ["incr", "k"], ["mget", "k", "no"]], headers: base64 });
+    expect(several.status).toBe(200);
+    expect(several.json).toEqual([
+      { result: encoded("5") },
+      { error: "ERR unknown command 'nope', with args beginning with: " },
+      { result: 6 },
+      { result: [encoded("6"), null] },
+    ]);
+    const by = (path, options) => asked(world, `/redis/${path}`, { method: "GET", ...options }).then(({ status, json }) => [status, json]);
+    expect(await by("set/path%2Fkey/v?EX=100")).toEqual([200, { result: "OK" }]);
+    expect(await by("ttl/path%2Fkey")).toEqual([200, { result: 100 }]);
+    expect(await by("get")).toEqual([400, { error: "ERR wrong number of arguments for 'get' command" }]);
+    expect(await by("ping", { method: "DELETE" })).toEqual([405, { error: "ERR send GET, HEAD, POST or PUT" }]);
+    const transaction = (...body) => asked(world, "/redis/multi-exec", { body }).then(({ status, json }) => [status, json]);
+    expect(await transaction(["set", "t", "x"], ["incr", "t"], ["get", "t"])).toEqual([
+      200,
+      [{ result: "OK" }, { error: "ERR value is not an integer or out of range" }, { result: "x" }],
+    ]);
+    expect(await transaction(["incr", "t2"], ["incr"])).toEqual([400, { error: "EXECABORT Transaction discarded because of previous errors." }]);
+    expect(await result(world, "GET", "t2")).toBe(null);
+    expect((await run(world, "LPUSH", "list", "x")).error).toBe("ERR LPUSH is not what Tally is for");
+    expect((await asked(world, "/redis/pipeline", { body: Array.from({ length: 1_001 }, () => ["ping"]) })).status).toBe(400);
+    // 2^53 and more go as strings, which keep their digits.
+    await result(world, "SET", "large", "9223372036854775806");
+    expect(await result(world, "INCR", "large")).toBe("9223372036854775807");
+    expect((await run(world, "INCR", "large")).error).toBe("ERR increment or decrement would overflow");
+    expect(await result(world, "GET", "large")).toBe("9223372036854775807");
+  }));
+
+test("a key's scopes decide each command, and nobody may without one", () => {
+  const keys = [
+    { key: "reader-reader-reader", scopes: ["read"], prefix: "a" },
+    { key: "writer-writer-writer", scopes: ["write"], prefix: "a" },
+    { key: "ruler-ruler-ruler-ruler", scopes: ["read", "write", "admin"] },
+  ];
+  const vars = { TALLY_KEYS: JSON.stringify({ keys }), TALLY_ACCESS: "closed" };
+  return inWorld({ vars, edgeVars: vars }, async (world) => {
+    const by = async (key, ...body) => {
+      const { status, json } = await asked(world, "/redis", { body, headers: { authorization: `Bearer ${key}` } });
+      return [status, json.error?.split(" ")[0] ?? json.result];
+    };
+    expect((await asked(world, "/redis", { body: ["ping"] })).json.error).toMatch(/^WRONGPASS /);
+    expect(await by("somebody-somebody-else", "ping")).toEqual([401, "WRONGPASS"]);
+    expect(await by("writer-writer-writer", "incr", "a1")).toEqual([200, 1]);
+    expect(await by("writer-writer-writer", "incr", "b1")).toEqual([400, "NOPERM"]);
+    expect(await by("writer-writer-writer", "set", "a1", "5")).toEqual([400, "NOPERM"]);
+    expect(await by("reader-reader-reader", "get", "a1")).toEqual([200, "1"]);
+    expect(await by("reader-reader-reader", "keys", "*")).toEqual([400, "NOPERM"]);
+    expect(await by("reader-reader-reader", "keys", "a*")).toEqual([200, ["a1"]]);
+    expect(await by("ruler-ruler-ruler-ruler", "del", "a1")).toEqual([200, 1]);
+    const token = await asked(world, "/redis/ping?_token=reader-reader-reader", { method: "GET" });
+    expect(token.json).toEqual({ result: "PONG" });
+  });
+});
+
+test("a try with a name counts once, whatever of it was lost", () =>
+  inWorld({ faults: true }, async (world) => {
+    const headers = { "idempotency-key": "try-1" };
+    const body = [["INCR", "n"], ["INCR", "n"], ["SET", "t", "x", "GET"], ["INCRBY", "n", 5]];
+    await result(world, "SET", "t", "before");
+    let lost = 1;
+    world.fail(({ path }) => (path === "/run-commands" && lost-- > 0 ? "after" : undefined));
+    const first = await asked(world, "/redis/pipeline", { body, headers });
+    expect(first.status).toBe(503);
+    const again = await asked(world, "/redis/pipeline", { body, headers });
+    expect(again.json).toEqual([{ result: 1 }, { result: 2 }, { result: "before" }, { result: 7 }]);
+    expect(await result(world, "GET", "n")).toBe("7");
+    const other = await asked(world, "/redis/pipeline", { body: [["DECR", "n"]], headers });
+    expect(other.json[0].error).toMatch(/^ERR this idempotency key was used/);
+  }));
+
+test("keys are listed and all of them ended", () =>
+  inWorld({}, async (world) => {
+    const names = Array.from({ length: 40 }, (_, index) => `k:${index}`);
+    await pipeline(world, ...names.map((name) => ["INCR", name]));
+    await result(world, "SET", "text", "x");
+    await result(world, "HSET", "hash", "f", "v");
+    expect(await result(world, "DBSIZE")).toBe(42);
+    expect((await result(world, "KEYS", "k:?")).toSorted()).toEqual(names.slice(0, 10));
+    const [cursor, found] = await result(world, "SCAN", "0", "MATCH", "k:*");
+    expect([cursor, found.toSorted()]).toEqual(["0", names.toSorted()]);
+    expect((await result(world, "SCAN", "0", "TYPE", "hash"))[1]).toEqual(["hash"]);
+    expect(await result(world, "FLUSHDB")).toBe("OK");
+    expect(await result(world, "DBSIZE")).toBe(0);
+    expect((await world.call("GET", "/counters/k:1?consistency=strong")).status).toBe(404);
+  }));
+
+// Without shebang: Redis 7.0 refuses its flag.
+const FIXED = `
+  local r = redis.call("INCRBY", KEYS[1], ARGV[2])`;
+
+test("scripts of rate limits are known by their names, and no others", () =>
+  inWorld({}, async (world) => {
+    const fixed = "b2efc02798c8e9b471a10f9b1d5745db89923ff3";
+    expect(await result(world, "EVALSHA", fixed, 1, "rl:1", 3, 60_000, 1)).toEqual([1, 3]);
+    expect(await result(world, "EVALSHA", fixed, 1, "rl:1", 3, 60_000, 2)).toEqual([3, 3]);
+    expect(await result(world, "PTTL", "rl:1")).toBeGreaterThan(59_000);
+    expect((await run(world, "EVALSHA", "0".repeat(40), 1, "k")).error).toBe("NOSCRIPT No matching script. Please use EVAL.");
+    expect((await run(world, "EVAL", FIXED, 1, "k", 1, 1)).error).toMatch(/^ERR Tally runs the scripts of/);
+    expect(await result(world, "SCRIPT", "LOAD", "return 1")).toBe("e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+    expect(await result(world, "SCRIPT", "EXISTS", fixed, "0".repeat(40))).toEqual([1, 0]);
+    await result(world, "EVALSHA", "54bd274ddc59fb3be0f42deee2f64322a10e2b50", 1, "rl:*");
+    expect(await result(world, "EXISTS", "rl:1")).toBe(0);
+  }));
+
+const KEYS = ["a", "b", "c"];
+const TEXTS = ["1", "-5", "x", "9223372036854775807", "007", "3.5", "hello"];
+const AMOUNTS = ["1", "2", "-3", "9223372036854775807", "x", "1.5"];
+const ENDS = ["100", "1000", "0", "-1", "x"];
+
+function commandFrom(random) {
+  const pick = (items) => items[Math.floor(random() * items.length)];
+  const [key, text] = [pick(KEYS), pick(TEXTS)];
+  const end = () => pick([[], [], ["ex", pick(ENDS)], ["PX", "100000"], ["keepttl"], ["EXAT", "4000000000"]]);
+  const makers = [
+    () => ["get", key],
+    () => ["set", key, text, ...end(), ...pick([[], [], ["nx"], ["xx"], ["NX", "XX"], ["bad"]]), ...pick([[], ["get"]])],
+    () => [pick(["incr", "decr"]), key],
+    () => [pick(["incrby", "decrby"]), key, pick(AMOUNTS)],
+    () => ["mset", key, text, pick(KEYS), pick(TEXTS)],
+    () => ["msetnx", key, text, pick(KEYS), pick(TEXTS)],
+    () => ["getset", key, text],
+    () => ["getdel", key],
+    () => ["getex", key, ...pick([[], ["persist"], ["ex", pick(ENDS)], ["bad"]])],
+    () => ["setex", key, pick(ENDS), text],
+    () => ["setnx", key, text],
+    () => ["del", key, pick(KEYS)],
+    () => ["exists", key, pick(KEYS)],
+    () => [pick(["expire", "pexpire"]), key, pick(["100000", "900000", "x", "-1"]), ...pick([[], ["nx"], ["xx"], ["gt"], ["lt"], ["nx", "gt"]])],
+    () => ["persist", key],
+    () => ["type", key],
+    () => ["hset", key, pick(["f", "g"]), text],
+    () => ["hget", key, "f"],
+    () => ["hincrby", key, "f", pick(AMOUNTS)],
+    () => ["sadd", key, pick(["f", "g"])],
+    () => ["scard", key],
+    () => ["incrby", key],
+  ];
+  return pick(makers)();
+}
+
+test.skipIf(MISSING)(`random sequences are replied as by a real Redis${MISSING ? `: ${MISSING}` : ""}`, () =>
+  inWorld({}, async (world) => {
+    const redis = await openRedis();
+    try {
+      const random = randomFrom(SEED);
+      for (let step = 0; step < 600; step += 1) {
+        const command = commandFrom(random);
+        const told = await redis.call(...command).catch((error) => ({ error: error.message }));
+        const wanted = Buffer.isBuffer(told) ? told.toString() : told;
+        const { result, error } = await run(world, ...command);
+        const own = error === undefined ? result : { error };
+        const large = typeof wanted === "number" && !Number.isSafeInteger(wanted);
+        expect(large ? Number(own) : own, `seed ${SEED}, step ${step}: ${command.join(" ")}`).toEqual(wanted);
+      }
+    } finally {
+      await redis.close();
+    }
+  }));
