@@ -97,6 +97,11 @@ test("a key ends when it is told to, a counter too", () =>
     expect((await world.call("GET", "/counters/window?consistency=strong")).status).toBe(404);
     expect(await result(world, "INCR", "window")).toBe(1);
     expect(await result(world, "TTL", "window")).toBe(-1);
+    await result(world, "EXPIRE", "window", 100);
+    await world.call("DELETE", "/counters/window");
+    expect(await result(world, "TTL", "window")).toBe(-2);
+    await result(world, "INCR", "window");
+    expect(await result(world, "TTL", "window")).toBe(-1);
     // Many who come at once to one that has just ended begin a new one, and none ends that of another.
     await result(world, "PEXPIRE", "window", 1_500);
     await world.advance(1_499);

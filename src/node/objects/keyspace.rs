@@ -19,7 +19,6 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply as Sent, Shell, dispatch};
-use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{Fault, RunCommands};
 use crate::protocol::redis::command::{Act, Command, run, script_words};
 use crate::protocol::redis::reply::{Reply, UNAVAILABLE};
@@ -166,9 +165,14 @@ impl KeyspaceCore {
     /// Loads the keys, decides, and keeps what came of it.
     async fn decide(&self, asked: &Asked<'_>, here: &Datacenter) -> Result<Reply, Refused> {
         let keys = keys_of(asked);
+        // The keys of a script are no counters, but for the one that may hold a limit.
         let own_alone = matches!(asked.command.act, Act::Script);
+        let limit = limit_key(asked);
         for _ in 0..ROUNDS_MAX {
             let (mut space, seen) = self.load(&keys, here, own_alone).await?;
+            if let Some(key) = limit {
+                self.load_limit(key, &mut space).await?;
+            }
             let before = space.clone();
             let reply = run(asked.command, &mut space, asked.args);
             let writes = Writes {
@@ -183,83 +187,6 @@ impl KeyspaceCore {
         }
         let busy = "others count this key all the time; nothing was done, try again";
         Err(Refused::Reply(Reply::err(busy)))
-    }
-
-    /// The keys as they are: small values from the rows, all others from their cells.
-    pub(super) async fn load(
-        &self,
-        keys: &BTreeSet<String>,
-        here: &Datacenter,
-        own_alone: bool,
-    ) -> Result<(Space, BTreeMap<String, Seen>), Refused> {
-        let mut seen = BTreeMap::new();
-        let mut rows = BTreeMap::new();
-        let mut asked = Vec::new();
-        for key in keys {
-            let row = self.living_row(key, here).await?;
-            let has_value = row.as_ref().is_some_and(|row| row.value.is_some());
-            rows.insert(key.clone(), row);
-            if let Ok(id) = CounterId::parse(key.as_str())
-                && !has_value
-                && !own_alone
-            {
-                asked.push(id);
-            }
-        }
-        let read = |id: CounterId| async move {
-            let seen = self.counters.read(&id).await;
-            (id, seen)
-        };
-        for (id, found) in all_settled(asked.into_iter().map(read), COUNTERS_AT_ONCE).await {
-            if let Some(found) = found? {
-                seen.insert(id.as_str().to_owned(), found);
-            }
-        }
-        self.readable()?;
-        let mut space = Space::new(self.host.now_ms());
-        for (key, row) in rows {
-            let expires_ms = row.as_ref().and_then(|row| row.expires_ms);
-            let counter = seen.get(&key);
-            let is_counter = counter.is_some();
-            let text = counter.map(|seen| Value::Text(seen.text.clone()));
-            if let Some(value) = text.or_else(|| row.and_then(|row| row.value)) {
-                let entry = Entry {
-                    value,
-                    expires_ms,
-                    is_counter,
-                };
-                space.load(key, entry);
-            }
-        }
-        Ok((space, seen))
-    }
-
-    /// The row of a key. A counter whose time is over is ended before.
-    pub(super) async fn living_row(
-        &self,
-        key: &str,
-        here: &Datacenter,
-    ) -> Result<Option<Row>, Refused> {
-        let Some(row) = self.rows.row(key)? else {
-            return Ok(None);
-        };
-        let now_ms = self.host.now_ms();
-        if row.expires_ms.is_none_or(|at_ms| at_ms > now_ms) {
-            return Ok(Some(row));
-        }
-        if row.value.is_none() {
-            self.end(key, here).await?;
-        }
-        self.rows.write(&[(key.to_owned(), None)], None)?;
-        Ok(None)
-    }
-
-    /// Ends a counter.
-    pub(super) async fn end(&self, key: &str, here: &Datacenter) -> Result<(), Refused> {
-        if let Ok(id) = CounterId::parse(key) {
-            self.counters.replace(&id, here, None, None).await?;
-        }
-        Ok(())
     }
 
     /// Keeps what a command has changed: counters by their roots and cells, one after the other, then all rows at once.
@@ -353,9 +280,22 @@ fn number_of(entry: &Entry) -> Option<i64> {
     }
 }
 
+/// The keys that a command holds.
 pub(super) fn keys_of(asked: &Asked<'_>) -> BTreeSet<String> {
     let keys = asked.command.keys_of(asked.args).unwrap_or_default();
-    keys.into_iter().cloned().collect()
+    let limit = limit_key(asked);
+    let held = keys.into_iter().filter(|key| limit != Some(*key));
+    held.cloned().collect()
+}
+
+/// The key that a script reads a limit from.
+fn limit_key<'a>(asked: &Asked<'a>) -> Option<&'a String> {
+    if !matches!(asked.command.act, Act::Script) {
+        return None;
+    }
+    let place = scripts::named(asked.args).ok()?.limit_place()?;
+    let (keys, _) = script_words(asked.args).ok()?;
+    keys.get(place).filter(|key| !key.is_empty())
 }
 
 /// Whether commands may be joined with those beside them.

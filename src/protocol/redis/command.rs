@@ -158,8 +158,10 @@ fn time(now_ms: i64) -> Reply {
     ])
 }
 
-/// Commands that Redis has and Tally will not: lists, streams, messages, and what is about a server of one's own.
-const NOT_OURS: [&str; 8] = ["L", "R", "X", "B", "P", "GEO", "CLUSTER", "CONFIG"];
+/// Commands that Redis has and Tally will not: lists, streams, messages, places, and what is about a server of one's own.
+const NOT_OURS: &str = "LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LRANGE LLEN LINDEX LSET LINSERT LREM LTRIM LPOS LMOVE LMPOP BLPOP BRPOP \
+    BLMOVE XADD XREAD XRANGE XREVRANGE XLEN XDEL XTRIM XGROUP XREADGROUP XACK XCLAIM XAUTOCLAIM XPENDING XINFO PUBLISH SUBSCRIBE \
+    PSUBSCRIBE UNSUBSCRIBE MONITOR GEOADD GEODIST GEOHASH GEOPOS GEOSEARCH CLUSTER CONFIG";
 
 impl Command {
     /// The command that these words are, in any case.
@@ -172,11 +174,8 @@ impl Command {
             .iter()
             .find(|row| row.name.eq_ignore_ascii_case(name));
         let Some(command) = found else {
-            let upper = name.to_ascii_uppercase();
-            if NOT_OURS
-                .iter()
-                .any(|beginning| upper.starts_with(beginning))
-            {
+            let mut others = NOT_OURS.split_ascii_whitespace();
+            if others.any(|other| other.eq_ignore_ascii_case(name)) {
                 return Err(error::not_for(name));
             }
             return Err(unknown(args));

@@ -101,6 +101,23 @@ pub enum Script {
     Reset,
 }
 
+impl Script {
+    /// The place of the key that may hold the limit. The script reads it and does not write it.
+    pub const fn limit_place(&self) -> Option<usize> {
+        match self {
+            Self::FixedLimit | Self::FixedLeft | Self::BucketLeft { replies: 3.. } => Some(1),
+            Self::Bucket(Bucket {
+                has_limit: true, ..
+            }) => Some(1),
+            Self::Sliding(Sliding {
+                has_limit: true, ..
+            }) => Some(2),
+            Self::SlidingLeft { has_limit: true } => Some(2),
+            _ => None,
+        }
+    }
+}
+
 const SLIDING: Sliding = Sliding {
     floors: true,
     absent: 0.0,
