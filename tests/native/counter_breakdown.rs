@@ -382,9 +382,8 @@ fn names_beyond_the_most_are_told_as_others() {
     let names: Vec<String> = (0..DIMENSIONS_MAX + 4)
         .map(|number| format!("name{number}"))
         .collect();
-    let mut number = 0;
     // Each is folded once.
-    for name in &names {
+    for (number, name) in (1..).zip(&names) {
         let mut load = Load {
             added: 400,
             live: vec![(BEGIN, 400)],
@@ -395,7 +394,6 @@ fn names_beyond_the_most_are_told_as_others() {
             let said = [(name.as_str(), value.as_str())];
             load.dimensions.push(Stamp::Live(BEGIN), 1, said);
         }
-        number += 1;
         shell.flush(&[(Nonce { lane: 1, number }, load)]);
     }
     let known: BTreeSet<String> = shell

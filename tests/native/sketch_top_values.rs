@@ -157,7 +157,7 @@ fn the_first_twenty_of_many_values_in_16_shards_are_the_true_ones() {
             .values()
             .map(|(value, row)| (value.parse().expect("a number"), row.count))
             .collect();
-        rows.sort_by(|one, other| other.1.cmp(&one.1));
+        rows.sort_by_key(|row| std::cmp::Reverse(row.1));
         let mut sizes = truth.clone();
         sizes.sort_unstable_by(|one, other| other.cmp(one));
         // Of several that were counted as often as the twentieth each is as true.
