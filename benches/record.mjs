@@ -1,6 +1,8 @@
-// BENCHMARKS.md: what the last recorded run found, above what people wrote about it.
+// BENCHMARKS.md: what the last recorded run found, above what people wrote about it; and among that a section of what many cold counters
+// cost.
 //
-// Invariant: recording replaces what is above the marker and keeps every byte below it.
+// Invariant: recording a run replaces what is above the marker and keeps every byte below it; recording many cold counters replaces their
+// section and keeps every other byte.
 
 export const MARKER = "<!-- Written by hand from here on: recording a run keeps it. -->";
 
@@ -16,4 +18,20 @@ export function recordText(before, tables) {
   const at = before?.indexOf(MARKER) ?? -1;
   const kept = at < 0 ? `${MARKER}\n` : before.slice(at);
   return `${HEAD}\n${tables.trimEnd()}\n\n${kept}`;
+}
+
+const TAIL = ["<!-- Many cold counters: recorded from here on, -->", "<!-- and up to here. -->"];
+
+const TAIL_HEAD = `## Many cold counters
+
+Written by \`BENCH_RECORD=1 make bench-tail\` on an otherwise idle machine. Counters with objects of their own are fewer: each takes 10 ms. What limits these figures
+is told in [Tablets](docs/internals/tablets.md#what-a-new-counter-costs).
+`;
+
+/** Returns the new text of BENCHMARKS.md. before: the old text. tables: the report of \`make bench-tail\`. */
+export function recordTail(before, tables) {
+  const section = `${TAIL[0]}\n${TAIL_HEAD}\n${tables.trimEnd()}\n${TAIL[1]}`;
+  const [from, to] = TAIL.map((marker) => before.indexOf(marker));
+  if (from < 0 || to < from) return `${before.trimEnd()}\n\n${section}\n`;
+  return `${before.slice(0, from)}${section}${before.slice(to + TAIL[1].length)}`;
 }

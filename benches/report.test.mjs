@@ -9,7 +9,7 @@ import { runGroup } from "./group.mjs";
 import { BenchError } from "./load.mjs";
 import { GROUPS, WASM_LINE } from "./measures.mjs";
 import { cellsOf } from "./prepare.mjs";
-import { MARKER, recordText } from "./record.mjs";
+import { MARKER, recordTail, recordText } from "./record.mjs";
 import { faults, figureTable, lineOutcome, loadOutcome, loadTable, median, per1000, reaches, reconcile, reportText, slownessSentence, totalsTable } from "./report.mjs";
 import { firstRun } from "./setup-report.mjs";
 import { slowness } from "./slowness.mjs";
@@ -120,6 +120,16 @@ test("recording a run keeps what people wrote, and replaces the rest", () => {
   assert.equal(second.slice(second.indexOf(MARKER)), written.slice(written.indexOf(MARKER)));
   assert.match(second, /table two/);
   assert.doesNotMatch(second, /table one/);
+});
+
+test("recording many cold counters replaces their section alone, and another run keeps it", () => {
+  const written = `${recordText(undefined, "table")}\n## What limits what\n\nThe disk.\n`;
+  const first = recordTail(written, "tail one\n");
+  assert.ok(first.startsWith(written.trimEnd()));
+  const second = recordTail(`${first}By hand.\n`, "tail two\n");
+  assert.match(second, /tail two[^]*By hand/);
+  assert.doesNotMatch(second, /tail one/);
+  assert.match(recordText(second, "newer\n"), /newer[^]*The disk[^]*tail two/);
 });
 
 test("every line names loads of its group, no name is used twice, and no counter has two loads of a server", () => {
