@@ -8,7 +8,7 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::cluster::delta::{Gathering, Marks, Taken};
-use tally::core::cluster::push::{CHECKPOINT_MS, Pushed, Pusher, QUIET_MS};
+use tally::core::cluster::push::{CHECKPOINT_MS, Pushed, Pusher, QUIET_MS, TOGETHER};
 use tally::core::cluster::view::{DatacenterState, View};
 use tally::core::counter::id::Datacenter;
 use tally::core::counter::merge::CellTotals;
@@ -158,4 +158,93 @@ proptest! {
         prop_assert_eq!(known, Some(sequence), "the root has all in the end");
         prop_assert_eq!(pusher.due_ms(now_ms), None, "nothing is said where nothing changed");
     }
+}
+
+/// A cell of a tablet: its pusher, and when its alarm rings.
+struct Tenant {
+    pusher: Pusher,
+    alarm_ms: Option<i64>,
+}
+
+impl Tenant {
+    fn arm(&mut self, now_ms: i64) {
+        let due_ms = self.pusher.due_ms(now_ms);
+        let Some(due_ms) = due_ms.map(|due_ms| due_ms.max(now_ms + 1_000)) else {
+            return;
+        };
+        let (step_ms, _) = TOGETHER;
+        let at_ms = (due_ms + step_ms - 1) / step_ms * step_ms;
+        self.alarm_ms = Some(self.alarm_ms.map_or(at_ms, |set_ms| set_ms.min(at_ms)));
+    }
+
+    /// Its alarm rings; whether it pushes.
+    fn ring(&mut self, now_ms: i64, sequence: u64) -> bool {
+        self.alarm_ms = None;
+        let fra = Datacenter::local();
+        let push = match self.pusher.wants_state(now_ms) {
+            true => self
+                .pusher
+                .take(now_ms, Some(&state(&fra, sequence, now_ms))),
+            false => None,
+        };
+        if let Some(push) = &push {
+            let mut root = Gathering::new(View::new(1), Marks::new());
+            let Taken::Over(have) = root.take(&fra, &push.delta) else {
+                panic!("another generation");
+            };
+            let pushed = Pushed {
+                number: push.number,
+                have,
+                watch_for_ms: 0,
+                now_ms,
+            };
+            self.pusher.confirmed(now_ms, &pushed);
+        }
+        self.arm(now_ms);
+        push.is_some()
+    }
+}
+
+/// Messages of a minute, after a while, from a tablet with so many counters that are each written every so often.
+fn messages_per_minute(counters: i64, every_ms: i64) -> usize {
+    let mut tenants: Vec<Tenant> = (0..counters)
+        .map(|number| Tenant {
+            pusher: Pusher::new(1, number.unsigned_abs()),
+            alarm_ms: None,
+        })
+        .collect();
+    let (_, together) = TOGETHER;
+    let mut messages = 0;
+    for second in 0..180_i64 {
+        let now_ms = NOW_MS + second * 1_000;
+        let mut pushes = 0_usize;
+        for (number, tenant) in (0..).zip(&mut tenants) {
+            if tenant.alarm_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+                pushes += usize::from(tenant.ring(now_ms, second.unsigned_abs() + 1));
+            }
+            // Written at a moment of its own of this second, if at all.
+            let moment = (number * 7_919) % every_ms;
+            let written_ms = now_ms + (moment - second * 1_000).rem_euclid(every_ms);
+            if written_ms < now_ms + 1_000 {
+                tenant.pusher.changed(written_ms);
+                tenant.arm(written_ms);
+            }
+        }
+        if second >= 120 {
+            messages += pushes.div_ceil(together);
+        }
+    }
+    messages
+}
+
+#[test]
+fn ten_million_counters_in_64_partitions_take_few_messages_of_each() {
+    // A fortieth of what one partition has, in one tablet; messages grow with it, so 200 a second of all are 300 a minute.
+    const SCALE: i64 = 40;
+    let counters = 10_000_000 / 64 / SCALE;
+    let always = messages_per_minute(counters, 4_000);
+    // Each write is followed by quiet, so each is pushed: the worst there is.
+    let worst = messages_per_minute(counters, 9_000);
+    eprintln!("{always} messages a minute of {counters} counters, {worst} at worst");
+    assert!(always <= 60 && worst <= 300, "{always} and {worst}");
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use super::bundle::Page;
 use super::tablet_rows::{ALARM, Found, LEDGER, TabletRows, row_key};
 use super::tablet_wakes::Waking;
+use crate::core::cluster::push::TOGETHER;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::WriteKey;
 use crate::protocol::messages::{Fault, encode};
@@ -37,7 +38,7 @@ pub(super) struct HostedRows {
 }
 
 /// Alarms of tenants ring at whole seconds, so that those that are due together ring together.
-const ALARM_STEP_MS: i64 = 1_000;
+const ALARM_STEP_MS: i64 = TOGETHER.0;
 
 impl HostedRows {
     /// The rows of a tenant.

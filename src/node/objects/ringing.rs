@@ -10,10 +10,10 @@ use crate::host::{Host, State};
 use crate::node::shared::open_objects;
 
 /// About how long a tablet rings, milliseconds: so long for each that is before it a tablet waits until it looks again.
-const RINGS_MS: i64 = 5;
+const RINGS_MS: u64 = 5;
 
 /// One that has not looked for so long holds up nobody: a directory does not answer it, or its object has ended.
-const SILENT_MS: i64 = 1_000;
+const SILENT_MS: u64 = 1_000;
 
 /// Those that wait, by their numbers, with when they last looked; the first rings.
 #[derive(Default)]
@@ -47,7 +47,7 @@ impl Drop for Turn {
 impl Line {
     /// How many are before one.
     fn before(&mut self, number: u64, now_ms: i64) -> usize {
-        let is_there = |looked_ms: &mut i64| now_ms.abs_diff(*looked_ms) < SILENT_MS.unsigned_abs();
+        let is_there = |looked_ms: &mut i64| now_ms.abs_diff(*looked_ms) < SILENT_MS;
         self.looked_ms.retain(|_, looked_ms| is_there(looked_ms));
         self.looked_ms.insert(number, now_ms);
         self.looked_ms.range(..number).count()
@@ -74,8 +74,7 @@ pub(super) async fn turn(host: &Host) -> Option<Turn> {
         let Some(wait_ms) = u64::try_from(before).ok().filter(|before| *before > 0) else {
             return Some(turn);
         };
-        let wait_ms = wait_ms * RINGS_MS.unsigned_abs();
-        host.sleep_ms(wait_ms.min(SILENT_MS.unsigned_abs() / 2))
-            .await;
+        let wait_ms = wait_ms * RINGS_MS;
+        host.sleep_ms(wait_ms.min(SILENT_MS / 2)).await;
     }
 }

@@ -24,6 +24,7 @@ use super::readable::Readable;
 use super::ringing;
 use super::store::Store;
 use super::tablet_rows::TabletRows;
+use crate::core::cluster::push::TOGETHER;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, reply};
@@ -32,9 +33,8 @@ use crate::protocol::messages::{
     Ask, Batch, BatchedCall, Call, Count, Fault, Flush, Sum, batch, decode,
 };
 
-/// Alarms of tenants that ring at once: what they push to the directory travels together. Some 0.2 ms each with what the directory
-/// makes of it, so 25 ms.
-const RING_AT_ONCE: usize = 128;
+/// Alarms of tenants that ring at once.
+const RING_AT_ONCE: usize = TOGETHER.1;
 
 /// Tenants that are woken together: one statement reads what they need.
 const WOKEN_AT_ONCE: usize = 96;
