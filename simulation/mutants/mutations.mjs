@@ -1,5 +1,5 @@
-// Breaks the shipped code on purpose, one way at a time, and sees whether the whole service shows it: in the scenario, or in the
-// world, that the list names.
+// Breaks the shipped code on purpose, one way at a time, and sees whether the whole service shows it, in the scenario that the list
+// names. WORLDS=n lives so many worlds besides, 20 a second, and says which seed shows it too.
 //
 // Invariants: the tree itself is never touched (a copy is); a mutation that no longer applies is a failure,
 // not a pass; the code as it is must pass first, else everything would look caught.
@@ -12,8 +12,7 @@ import { MUTATIONS } from "./broken.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const COPIED = ["src", "simulation", "tests", "benches", "examples", "dashboard", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
-// Where set: how many worlds to search for one that shows a mutation which its test does not show any more; about 20 a second.
-const SEARCH = Number(process.env.SEARCH ?? 0);
+const WORLDS = process.env.WORLDS ?? "0";
 const RUN_MS_MAX = 600_000;
 
 // A number or two alone: node simulation/mutants/mutations.mjs 3 5
@@ -29,44 +28,35 @@ function fresh() {
   }
 }
 
-function run(test, args, env = {}, profile = []) {
-  const command = ["test", "--locked", "--quiet", ...profile, "--package", "tally-simulation", "--test", test, "--", ...args];
+function run(options, ...args) {
+  const command = ["test", "--locked", "--quiet", "--package", "tally-simulation", ...options, "--", ...args];
   const { status, stdout, stderr, error } = spawnSync("cargo", command, {
     cwd: copy,
     encoding: "utf8",
     timeout: RUN_MS_MAX,
-    env: { ...process.env, CARGO_TARGET_DIR: target, RUST_BACKTRACE: "0", SEED: "", FIRST: "1", ...env },
+    env: { ...process.env, CARGO_TARGET_DIR: target, RUST_BACKTRACE: "0", SEED: undefined, FROM: "0", SEEDS: WORLDS },
   });
   return { isWell: status === 0, output: `${stdout}${stderr}${error ?? ""}` };
 }
 
-const worlds = (from, seeds, profile) =>
-  run("worlds", ["--ignored", "--exact", "soak::soak", "--nocapture"], { FROM: String(from), SEEDS: String(seeds) }, profile);
+/** Runs what is to show a mutation: a scenario by its name, or a test program. */
+const show = (by) => (by.includes("::") ? run(["--test", "scenarios"], "--exact", by) : run(["--test", by]));
 
-/** Runs what is to show a mutation: a world by its seed, a scenario by its name, a test binary of its own by that. */
-function show(by) {
-  if (typeof by === "number") return worlds(by, 1);
-  return by.includes("::") ? run("scenarios", ["--exact", by]) : run(by, []);
+/** What worlds say besides. */
+function seedOf() {
+  if (WORLDS === "0") return "";
+  const { output } = run(["--profile", "simulation", "--test", "worlds"], "--ignored", "--exact", "soak::soak", "--nocapture");
+  const seed = output.match(/the seed is (\d+)/)?.[1];
+  return seed === undefined ? `; by none of ${WORLDS} worlds` : `; by seed ${seed}`;
 }
 
-/** What a run died of: the first line of the panic. */
-function death(output) {
-  const [, why] = output.match(/panicked at [^\n]*\n([^\n]*)/) ?? [];
-  return why;
-}
-
-/** Whether what was broken is shown, and by what. */
+/** Whether what was broken is shown, and what is said of it. */
 function judge(by) {
   const { isWell, output } = show(by);
-  const name = typeof by === "number" ? `seed ${by}` : by;
-  if (!isWell) {
-    const why = death(output);
-    return why === undefined ? [false, `does not run:\n${output}`] : [true, `caught, ${name}: ${why}`];
-  }
-  if (SEARCH === 0) return [false, `NOT caught by ${name}`];
-  const searched = worlds(0, SEARCH, ["--profile", "simulation"]);
-  const seed = searched.output.match(/the seed is (\d+)/)?.[1];
-  return [false, seed === undefined ? `NOT caught by ${name}, nor by ${SEARCH} worlds` : `caught by seed ${seed} now: mend the list`];
+  // The first line of the panic.
+  const why = output.match(/panicked at [^\n]*\n([^\n]*)/)?.[1];
+  if (isWell) return [false, `NOT caught by ${by}${seedOf()}`];
+  return why === undefined ? [false, `does not run:\n${output}`] : [true, `caught by ${by}: ${why}${seedOf()}`];
 }
 
 let survivors = 0;

@@ -95,5 +95,6 @@ pub use journal::Figures;
 pub use network::Site;
 pub use one_shot::OneShot;
 pub use request::{ClientRequest, ORIGIN};
+pub use storage::Storage;
 pub use streams::{BROKEN, Received};
 pub use world::World;

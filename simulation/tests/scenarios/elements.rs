@@ -113,3 +113,18 @@ fn samples_that_join_in_a_lane_are_all_there() {
     assert_eq!(scene.count("/flush", LEAD), 2);
     assert_eq!(samples(&scene), 3);
 }
+
+#[test]
+fn elements_of_a_shard_are_there_once_it_is_sealed() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, put(r#"{"shards":2}"#));
+    scene.done(0, add(1));
+    for number in 0..8 {
+        scene.done(0, add_with(&format!(r#"{{"unique":"{number}"}}"#)));
+    }
+    assert!(scene.count("/flush", "FRA/1/hits") > 0);
+    scene.done(0, put(r#"{"shards":1}"#));
+    scene.done(0, add(1));
+    assert_eq!(uniques(&scene), 8);
+    assert_eq!(scene.count("/seal", "FRA/1/hits"), 1);
+}

@@ -130,3 +130,37 @@ fn a_lead_that_must_still_drop_a_generation_does_not_forget_what_it_struck_out()
     scene.done(1, keyed(add(10)));
     assert_eq!(scene.value(), 11);
 }
+
+#[test]
+fn a_write_that_was_claimed_for_a_generation_counts_in_no_other() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add(1));
+    let count = scene.hold("/count", LEAD);
+    let asked = scene.begin(0, keyed(add(10)));
+    scene.wait_for(&count);
+    scene.done(0, delete().at(1));
+    scene.done(0, add(2).at(1));
+    count.let_go();
+    let told = scene.end(asked);
+    assert!(told.status >= 400, "{}", told.text());
+    assert_eq!(scene.value(), 2);
+}
+
+#[test]
+fn a_counter_is_begun_again_by_a_clock_that_was_set_back() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add(1));
+    scene.done(0, delete());
+    scene.world.set_clocks(Role::Objects, -3_600_000);
+    assert_eq!(scene.done(0, add(2))["value"], 2);
+    assert_eq!(scene.value(), 2);
+}
+
+#[test]
+fn a_counter_lives_as_long_as_any_lead_knows_of_writes() {
+    let scene = mortal(r#"{"ttl_seconds":2,"ttl_mode":"sliding"}"#);
+    scene.world.run_for_ms(1_500);
+    scene.done(0, add(5));
+    scene.world.run_for_ms(1_500);
+    assert_eq!(scene.read("")["value"], 10);
+}

@@ -90,3 +90,15 @@ fn a_decrement_that_was_refused_is_not_counted_by_an_attempt_that_comes_late() {
     first.let_go();
     assert_eq!(scene.value(), 201);
 }
+
+#[test]
+fn a_write_goes_home_from_a_datacenter_that_counted_before() {
+    let scene = Scene::new(&["FRA", "SYD"]);
+    scene.done(0, add(1));
+    scene.done(1, add(1));
+    scene.done(0, home("FRA"));
+    let told = scene.done(1, add(5));
+    assert_eq!(told["datacenter"], "FRA", "{told}");
+    assert_eq!((&told["value"], &told["exact"]), (&7.into(), &true.into()));
+    assert_eq!(scene.value(), 7);
+}

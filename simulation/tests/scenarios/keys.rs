@@ -39,3 +39,30 @@ fn a_retry_that_may_not_be_counted_any_more_is_told_that_it_was() {
     assert_eq!(retry.header("idempotency-replayed"), Some("true"));
     assert_eq!(retry.json()["value"], 6, "{}", retry.text());
 }
+
+#[test]
+fn a_key_outlives_a_crash() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, keyed(add(5)));
+    assert!(scene.world.crash(&scene.cell("FRA", 0)));
+    assert_eq!(scene.done(0, keyed(add(5)))["value"], 5);
+    assert_eq!(scene.value(), 5);
+}
+
+#[test]
+fn a_key_names_one_write() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, keyed(add(5)));
+    refuses(&scene, keyed(add(6)), "idempotency-key-reused");
+    assert_eq!(scene.value(), 5);
+}
+
+#[test]
+fn an_operation_under_a_key_is_done_once() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add(3));
+    scene.done(0, keyed(reset()));
+    scene.done(0, add(5));
+    assert_eq!(scene.done(0, keyed(reset()))["value"], 0);
+    assert_eq!(scene.value(), 5);
+}

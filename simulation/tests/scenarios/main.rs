@@ -4,6 +4,7 @@
 mod conditions;
 mod elements;
 mod endings;
+mod flushes;
 mod homes;
 mod keys;
 mod operations;

@@ -1,6 +1,10 @@
 //! Sets, and the settings that decide by the value, while writes are under way.
 
-use super::scene::{Scene, add, keyed, put, set, take};
+use tally::protocol::names;
+
+use super::scene::{Scene, add, keyed, matching, put, set, take};
+
+const LEAD: &str = "FRA/0/hits";
 
 #[test]
 fn a_set_takes_in_what_was_told_as_exact_before_it() {
@@ -59,4 +63,52 @@ fn a_flush_of_who_has_not_heard_of_the_floor_takes_the_value_no_lower() {
     let refused = scene.ask(0, take(9));
     assert_eq!(refused.json()["code"], "below-floor", "{}", refused.text());
     assert_eq!(scene.value(), 5);
+}
+
+#[test]
+fn a_set_does_not_go_on_where_who_counts_alone_is_silent() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add(5));
+    let stop = scene.hold("/suspend", LEAD);
+    let asked = scene.begin(0, set(100));
+    scene.wait_for(&stop);
+    let sum = scene.hold("/sum", LEAD);
+    stop.let_go();
+    scene.wait_for(&sum);
+    sum.lose();
+    assert_eq!(scene.end(asked).status, 503);
+    assert_eq!(scene.value(), 5);
+}
+
+#[test]
+fn what_a_set_has_not_seen_is_set_over_and_what_came_since_is_kept() {
+    let scene = Scene::new(&["FRA", "SYD"]);
+    scene.done(0, add(5));
+    scene.done(1, add(5));
+    scene.cut(0, 1, 20_000);
+    let told = scene.done(0, set(100));
+    assert_eq!(told["pending_datacenters"][0], "SYD", "{told}");
+    scene.done(1, add(7));
+    scene.world.run_for_ms(60_000);
+    assert_eq!(scene.value(), 107);
+}
+
+#[test]
+fn a_home_knows_no_more_than_its_root() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add(5));
+    let version = scene.version();
+    let told = scene.hold_answer("/configure", LEAD);
+    // It needs a home, which is told that it is one.
+    let asked = scene.begin(0, matching(add(1), &version));
+    scene.wait_for(&told);
+    assert!(
+        scene
+            .world
+            .crash(&scene.last_place(names::DIRECTORY, "/operate"))
+    );
+    drop(scene.end(asked));
+    scene.done(0, put(r#"{"floor":0}"#));
+    let refused = scene.ask(0, take(90));
+    assert_eq!(refused.json()["code"], "below-floor", "{}", refused.text());
 }

@@ -207,6 +207,12 @@ impl Scene {
         read["version"].as_str().expect("a version").to_owned()
     }
 
+    /// Cuts two datacenters from each other for a time.
+    pub fn cut(&self, one: usize, other: usize, milliseconds: u64) {
+        let (one, other) = (self.sites[one], self.sites[other]);
+        self.world.cut(one, other, milliseconds);
+    }
+
     /// The object of a cell: `FRA/0` is the lead of FRA.
     pub fn cell(&self, datacenter: &str, shard: u8) -> Placement {
         names::cell(&CellAddress {

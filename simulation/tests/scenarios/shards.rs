@@ -162,3 +162,27 @@ fn a_write_that_storage_refused_makes_no_late_grant_current() {
     assert_eq!(scene.end(asked).status, 200);
     assert_eq!(scene.value(), 3 + 2 + 1 + 1 + 64);
 }
+
+#[test]
+fn a_sealed_shard_counts_nothing_after_a_crash_either() {
+    let sharded = Sharded::counted();
+    let scene = &sharded.scene;
+    sharded.seal();
+    scene.world.run_for_ms(100);
+    assert!(scene.world.crash(&scene.cell("FRA", 1)));
+    scene.done(0, add(64).at(sharded.others[0]));
+    assert_eq!(scene.count("/flush", SHARD), 2);
+    assert_eq!(scene.value(), 3 + 2 + 1 + 64);
+}
+
+#[test]
+fn a_shard_that_counts_again_is_asked_again() {
+    let sharded = Sharded::counted();
+    let scene = &sharded.scene;
+    sharded.seal();
+    scene.world.run_for_ms(100);
+    sharded.spread(2);
+    scene.done(0, add(64).at(sharded.others[0]));
+    assert_eq!(scene.count("/flush", SHARD), 2);
+    assert_eq!(scene.value(), 3 + 2 + 1 + 64);
+}

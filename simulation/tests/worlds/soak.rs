@@ -28,11 +28,8 @@ impl Drop for Named {
     }
 }
 
-/// Draws the plan of a seed.
-type Draw = fn(u64) -> Plan;
-
 /// Lives worlds on all cores, until so many went wrong. Returns the seeds of those.
-fn live_all(from: u64, seeds: u64, faults_max: usize, draw: Draw) -> Vec<u64> {
+fn live_all(from: u64, seeds: u64, faults_max: usize) -> Vec<u64> {
     let next = AtomicU64::new(0);
     let wrong: Mutex<Vec<u64>> = Mutex::default();
     let begun = Instant::now();
@@ -53,7 +50,7 @@ fn live_all(from: u64, seeds: u64, faults_max: usize, draw: Draw) -> Vec<u64> {
             }
             let lived = std::panic::catch_unwind(|| {
                 let _named = Named(from + done);
-                live(from + done, draw(from + done), false);
+                live(from + done, Plan::draw(from + done), false);
             });
             if lived.is_err() {
                 wrong
@@ -79,7 +76,7 @@ fn live_all(from: u64, seeds: u64, faults_max: usize, draw: Draw) -> Vec<u64> {
 
 #[test]
 fn every_seed_keeps_the_laws() {
-    let wrong = live_all(0, SEEDS, 1, Plan::draw);
+    let wrong = live_all(0, SEEDS, 1);
     assert!(wrong.is_empty(), "wrong worlds are {wrong:?}");
 }
 
@@ -103,7 +100,7 @@ fn seeds_that_saw_faults_keep_the_laws() {
 }
 
 /// `make soak`: SEED is one seed, told step by step; SEEDS so many from FROM, until FAULTS of them went wrong, which is one unless it
-/// is set. `make mutants`: FIRST=1, the worlds that its list names.
+/// is set.
 #[test]
 #[ignore = "runs as long as it is asked to"]
 fn soak() {
@@ -119,14 +116,7 @@ fn soak() {
     let from = number("FROM").unwrap_or(0);
     let seeds = number("SEEDS").unwrap_or(SEEDS);
     let faults_max = usize::try_from(number("FAULTS").unwrap_or(1)).expect("few");
-    let draw: Draw = match std::env::var_os("FIRST") {
-        None => Plan::draw,
-        Some(_) => |seed| Plan {
-            tablets: None,
-            ..Plan::draw_first(seed)
-        },
-    };
-    let wrong = live_all(from, seeds, faults_max, draw);
+    let wrong = live_all(from, seeds, faults_max);
     assert!(wrong.is_empty(), "soak: wrong worlds are {wrong:?}");
     eprintln!("soak: all are well, seeds {from} up to {}", from + seeds);
 }
