@@ -89,7 +89,7 @@ proptest! {
         seconds in 0..200_i64,
     ) {
         let mut cell = granted(UniqueHash::Redis);
-        let mut rows = Rows::default();
+        let rows = Rows::default();
         let mut loads = vec![counted(&own)];
         for other in &others {
             let load = imported(other);

@@ -65,7 +65,7 @@ impl Shell {
     fn new() -> Self {
         let mut cell = Cell::default();
         cell.take_grant(grant(), BEGIN * 1_000);
-        let mut rows = Rows::default();
+        let rows = Rows::default();
         rows.write_hot(&cell);
         Self {
             cell,
@@ -237,7 +237,7 @@ fn without_samples_no_row_is_written_and_none_of_them_is_touched() {
         ..Changes::default()
     };
     assert_eq!(changes, only_hot);
-    let mut rows = Rows::default();
+    let rows = Rows::default();
     rows.write(&cell, &changes, BEGIN);
     assert_eq!(rows.times_of_samples(), (Vec::new(), Vec::new()));
     // With samples it is a row more for their minute, however many they are.

@@ -61,7 +61,7 @@ struct Shell {
 
 impl Shell {
     fn new() -> Self {
-        let mut rows = Rows::default();
+        let rows = Rows::default();
         let cell = home::cell(home::home(1, 0, None));
         rows.write_hot(&cell);
         Self { cell, rows }

@@ -95,7 +95,7 @@ fn rows_are_bounded_and_tell_how_many_came() {
         ..Grant::default()
     };
     cell.take_grant(grant, NOW * 1_000);
-    let mut stored = Stored::default();
+    let stored = Stored::default();
     let (mut now, mut number, mut seen) = (NOW - 30, 0, Vec::new());
     while now < NOW + 730 * 86_400 {
         number += 1;

@@ -12,14 +12,12 @@ use futures_util::lock::Mutex;
 use super::autoscaler::Autoscaler;
 use super::batch::refusal;
 use super::cell_memory::{self, Busy, Held as HeldMemory};
-use super::cell_rows::{CellRows, OwnRows};
 use super::cell_store::{CellStore, Loaded};
 use super::group_commit::Commits;
 use super::keyed_writes::ledger_limits;
 use super::lead_place::{LeadName, LeadStanding, moved_to};
 use super::push_sender::Pushing;
 use super::readable::Readable;
-use super::store::Store;
 use super::tablet::Tenancy;
 use crate::core::counter::cell::Cell as CellState;
 use crate::core::counter::flush::Refusal;
@@ -70,7 +68,7 @@ pub(super) struct Core {
 
 impl Shell for Cell {
     fn start(object: Object, host: Host) -> Self {
-        let rows = CellRows::Own(OwnRows::new(Store::new(object.clone())));
+        let rows = CellStore::of_object(object.clone());
         Self {
             core: Core::start(object, host, rows, None),
         }
@@ -90,10 +88,10 @@ impl Core {
     pub(super) fn start(
         object: Object,
         host: Host,
-        rows: CellRows,
+        rows: CellStore,
         tenancy: Option<Tenancy>,
     ) -> Rc<Self> {
-        let (rows, loaded) = CellStore::open(rows);
+        let loaded = rows.load();
         let core = Self {
             balance: RefCell::new(Autoscaler::new(&host, host.now_ms())),
             ledger_limits: ledger_limits(&host),

@@ -78,7 +78,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn numbers(&self, lane: WriteKey) -> Result<Numbers, Fault> {
+    pub fn numbers(&self, lane: WriteKey) -> Result<Numbers, Fault> {
         if !self.rows.has_schema() {
             return Ok(Numbers::default());
         }
@@ -90,7 +90,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn record(&self, slots: &[i64], key: WriteKey) -> Result<Option<Kept>, Fault> {
+    pub fn record(&self, slots: &[i64], key: WriteKey) -> Result<Option<Kept>, Fault> {
         for &slot in slots {
             if let Some(body) = self.rows.record(slot, key)? {
                 let record = decode(&body)?;
@@ -104,7 +104,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn delete_records(&self, newest: i64, cell: &Cell) -> Result<(), Fault> {
+    pub fn delete_records(&self, newest: i64, cell: &Cell) -> Result<(), Fault> {
         self.rows.atomically(|| {
             self.rows.delete_records(newest)?;
             self.put_ledgers(cell)

@@ -48,7 +48,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`; `Broken` for rows that this build cannot read.
-    pub(super) fn window_samples(&self, from: i64, to: i64) -> Result<Vec<u8>, Fault> {
+    pub fn window_samples(&self, from: i64, to: i64) -> Result<Vec<u8>, Fault> {
         let mut all = Histogram::new();
         let end = to.saturating_add(1);
         if !self.rows.has_schema() {

@@ -5,108 +5,27 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::cell_rows::CellRows;
-use super::store::WHOLE_MAX;
-use crate::core::counter::breakdown::RowKind;
+pub use super::cell_row_kinds::Kind;
+use super::cell_rows::{CellRows, OwnRows};
+use super::hosted_rows::HostedRows;
+use super::store::{Store, WHOLE_MAX};
 use crate::core::counter::cell::{Cell, Hot};
 use crate::core::counter::flush::Changes;
 use crate::core::counter::history::Step;
 use crate::core::sketch::Uniques;
+use crate::host::object::Object;
 use crate::protocol::messages::{Fault, Stay, decode, encode};
 use crate::protocol::names::CellAddress;
 
-/// Kinds of rows, a stored format: never renumbered.
-#[derive(Clone, Copy)]
-pub(super) enum Kind {
-    Address,
-    Hot,
-    AllTime,
-    MinutePage,
-    HourPage,
-    DayPage,
-    MinuteUniques,
-    /// A shard that must still drop a generation; start: shard, body: generation.
-    Closing,
-    /// A sealed shard's part that the lead keeps; start: shard.
-    Sealed,
-    /// How many records each slot of a ledger has; start: 0 that of clients' keys, 1 that of drawn ones.
-    Ledger,
-    /// Samples of a minute; start: its first second.
-    Samples,
-    /// Samples of an hour whose minutes are gone.
-    HourSamples,
-    /// Unique elements of an hour, and of a day, that are over; start: its first second.
-    HourUniques,
-    DayUniques,
-    /// Breakdowns, see [`RowKind`].
-    PendingValues,
-    DimensionNames,
-    HourValues,
-    DayValues,
-    AllTimeValues,
-}
-
-impl Kind {
-    pub(super) fn number(self) -> i32 {
-        match self {
-            Self::Address => 0,
-            Self::Hot => 1,
-            Self::AllTime => 2,
-            Self::MinutePage => 3,
-            Self::HourPage => 4,
-            Self::DayPage => 5,
-            Self::MinuteUniques => 6,
-            Self::Closing => 7,
-            Self::Sealed => 8,
-            Self::Ledger => 9,
-            Self::Samples => 10,
-            Self::HourSamples => 11,
-            Self::HourUniques => 12,
-            Self::DayUniques => 13,
-            Self::PendingValues => 14,
-            Self::DimensionNames => 15,
-            Self::HourValues => 16,
-            Self::DayValues => 17,
-            Self::AllTimeValues => 18,
-        }
-    }
-
-    fn of_page(step: Step) -> Self {
-        match step {
-            Step::Second | Step::Minute => Self::MinutePage,
-            Step::Hour => Self::HourPage,
-            Step::Day => Self::DayPage,
-        }
-    }
-
-    pub(super) fn of_breakdown(kind: RowKind) -> Self {
-        match kind {
-            RowKind::Pending => Self::PendingValues,
-            RowKind::Names => Self::DimensionNames,
-            RowKind::Hour => Self::HourValues,
-            RowKind::Day => Self::DayValues,
-            RowKind::AllTime => Self::AllTimeValues,
-        }
-    }
-
-    pub(super) fn of_uniques(step: Step) -> Self {
-        match step {
-            Step::Second | Step::Minute => Self::MinuteUniques,
-            Step::Hour => Self::HourUniques,
-            Step::Day => Self::DayUniques,
-        }
-    }
-}
-
 /// A cell as it was read from its rows.
 #[derive(Default)]
-pub(super) struct Loaded {
+pub struct Loaded {
     /// The cell.
-    pub(super) cell: Cell,
+    pub cell: Cell,
     /// Who it is, if it has been told.
-    pub(super) address: Option<CellAddress>,
+    pub address: Option<CellAddress>,
     /// What is noted of where the lead is.
-    pub(super) stay: Option<Stay>,
+    pub stay: Option<Stay>,
 }
 
 /// Starts of the rows of [`Kind::Address`]: who the cell is, and where the lead is.
@@ -114,26 +33,30 @@ const ADDRESS: i64 = 0;
 const STAY: i64 = 1;
 
 /// The rows of a cell.
-pub(super) struct CellStore {
+pub struct CellStore {
     pub(super) rows: CellRows,
 }
 
 impl CellStore {
-    /// Opens a cell's rows and reads the cell.
-    ///
-    /// # Errors
-    /// `Broken` for rows that this build cannot read.
-    pub(super) fn open(rows: CellRows) -> (Self, Result<Loaded, Fault>) {
-        let rows = Self { rows };
-        let loaded = rows.load();
-        (rows, loaded)
+    /// Those of a cell that has an object of its own.
+    pub fn of_object(object: Object) -> Self {
+        Self {
+            rows: CellRows::Own(OwnRows::new(Store::new(object))),
+        }
+    }
+
+    /// Those of a cell that a tablet hosts.
+    pub(super) fn of_tenant(rows: HostedRows) -> Self {
+        Self {
+            rows: CellRows::Hosted(rows),
+        }
     }
 
     /// Reads the cell.
     ///
     /// # Errors
-    /// As [`CellStore::open`].
-    pub(super) fn load(&self) -> Result<Loaded, Fault> {
+    /// `Broken` for rows that this build cannot read.
+    pub fn load(&self) -> Result<Loaded, Fault> {
         let loaded = self.read();
         self.rows.is_read();
         loaded
@@ -193,7 +116,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`; then nothing is written and the caller must load the cell again.
-    pub(super) fn write(&self, cell: &Cell, changes: &Changes, now: i64) -> Result<(), Fault> {
+    pub fn write(&self, cell: &Cell, changes: &Changes, now: i64) -> Result<(), Fault> {
         if !changes.hot {
             return self.write_records(cell, changes);
         }
@@ -237,7 +160,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`, as [`CellStore::write`].
-    pub(super) fn write_hot(&self, cell: &Cell) -> Result<(), Fault> {
+    pub fn write_hot(&self, cell: &Cell) -> Result<(), Fault> {
         self.create_schema()?;
         self.put(Kind::Hot, 0, &cell.hot_row())
     }
@@ -246,7 +169,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`, as [`CellStore::write`].
-    pub(super) fn write_sealed(&self, cell: &Cell, shard: u8) -> Result<(), Fault> {
+    pub fn write_sealed(&self, cell: &Cell, shard: u8) -> Result<(), Fault> {
         self.create_schema()?;
         self.rows.atomically(|| {
             match cell.sealed_part(shard) {
@@ -295,7 +218,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn clear(&self) -> Result<(), Fault> {
+    pub fn clear(&self) -> Result<(), Fault> {
         self.close(0, &[])
     }
 

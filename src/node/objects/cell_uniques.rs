@@ -85,7 +85,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn stretch_uniques(
+    pub fn stretch_uniques(
         &self,
         stretch: (i64, i64),
         open_hour: Option<i64>,

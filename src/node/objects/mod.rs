@@ -8,7 +8,7 @@
 //! | [`lead`] | what a lead does besides: sums, grants, endings for its shards |
 //! | [`lead_place`], [`lead_moves`], [`bundle`] | where a lead lives, how it moves to another place of its datacenter, and its rows meanwhile |
 //! | [`autoscaler`] | how a cell watches its load, and how the number of shards follows it |
-//! | [`cell_store`], [`cell_ledger`], [`cell_samples`] | a cell's rows, those of its keyed writes, and of its samples |
+//! | [`cell_store`], [`cell_row_kinds`], [`cell_ledger`], [`cell_samples`] | a cell's rows, which there are, those of its keyed writes, and of its samples |
 //! | [`claims`], [`claim_store`] | whose an idempotency key is, and the rows of that |
 //! | [`batch`] | how an object answers many calls in one message |
 //! | [`inbox`], [`inbox_store`] | events that are acknowledged and not counted yet, and their rows |
@@ -48,6 +48,7 @@ mod cell;
 mod cell_breakdowns;
 mod cell_ledger;
 mod cell_memory;
+mod cell_row_kinds;
 mod cell_rows;
 mod cell_samples;
 mod cell_store;
@@ -114,6 +115,7 @@ mod tablet_wakes;
 mod watcher;
 
 pub use cell::Cell;
+pub use cell_store::{CellStore, Kind};
 pub use directory::Directory;
 pub use inbox::Inbox;
 pub use keyspace::Keyspace;

@@ -17,7 +17,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::batch::{ANSWER_MS_MAX, Answers, arrived, bytes_of, check_size, refusal};
 use super::cell::Core as Tenant;
-use super::cell_rows::CellRows;
+use super::cell_store::CellStore;
 use super::hosted_rows::{HostedRows, TenantAlarm};
 use super::outbox::Outbox;
 use super::readable::Readable;
@@ -183,7 +183,7 @@ impl Core {
             alarm,
             number: self.number.clone(),
         };
-        let rows = CellRows::Hosted(rows);
+        let rows = CellStore::of_tenant(rows);
         let tenant = Tenant::start(self.object.clone(), self.host.clone(), rows, Some(tenancy));
         self.tenants
             .borrow_mut()

@@ -108,7 +108,7 @@ impl Shell {
     pub fn new(records_max: u64) -> Self {
         let mut cell = Cell::default();
         cell.take_grant(grant(GENERATION, true), BEGIN_MS);
-        let mut rows = Rows::default();
+        let rows = Rows::default();
         rows.write_hot(&cell);
         Self {
             cell,

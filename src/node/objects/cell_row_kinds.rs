@@ -1,0 +1,102 @@
+//! Which rows a cell has.
+
+use crate::core::counter::breakdown::RowKind;
+use crate::core::counter::history::Step;
+
+/// Kinds of rows, a stored format: never renumbered.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// Who the cell is.
+    Address,
+    /// What every write changes.
+    Hot,
+    /// Unique elements of all time.
+    AllTime,
+    /// A page of buckets of seconds and minutes; start: the page.
+    MinutePage,
+    /// A page of hours.
+    HourPage,
+    /// A page of days.
+    DayPage,
+    /// Unique elements of a minute; start: its first second.
+    MinuteUniques,
+    /// A shard that must still drop a generation; start: shard, body: generation.
+    Closing,
+    /// A sealed shard's part that the lead keeps; start: shard.
+    Sealed,
+    /// How many records each slot of a ledger has; start: 0 that of clients' keys, 1 that of drawn ones.
+    Ledger,
+    /// Samples of a minute; start: its first second.
+    Samples,
+    /// Samples of an hour whose minutes are gone.
+    HourSamples,
+    /// Unique elements of an hour that is over; start: its first second.
+    HourUniques,
+    /// Unique elements of a day that is over.
+    DayUniques,
+    /// [`RowKind::Pending`]
+    PendingValues,
+    /// [`RowKind::Names`]
+    DimensionNames,
+    /// [`RowKind::Hour`]
+    HourValues,
+    /// [`RowKind::Day`]
+    DayValues,
+    /// [`RowKind::AllTime`]
+    AllTimeValues,
+}
+
+impl Kind {
+    /// How it is stored.
+    pub fn number(self) -> i32 {
+        match self {
+            Self::Address => 0,
+            Self::Hot => 1,
+            Self::AllTime => 2,
+            Self::MinutePage => 3,
+            Self::HourPage => 4,
+            Self::DayPage => 5,
+            Self::MinuteUniques => 6,
+            Self::Closing => 7,
+            Self::Sealed => 8,
+            Self::Ledger => 9,
+            Self::Samples => 10,
+            Self::HourSamples => 11,
+            Self::HourUniques => 12,
+            Self::DayUniques => 13,
+            Self::PendingValues => 14,
+            Self::DimensionNames => 15,
+            Self::HourValues => 16,
+            Self::DayValues => 17,
+            Self::AllTimeValues => 18,
+        }
+    }
+
+    pub(super) fn of_page(step: Step) -> Self {
+        match step {
+            Step::Second | Step::Minute => Self::MinutePage,
+            Step::Hour => Self::HourPage,
+            Step::Day => Self::DayPage,
+        }
+    }
+
+    /// That of the rows of breakdowns.
+    pub fn of_breakdown(kind: RowKind) -> Self {
+        match kind {
+            RowKind::Pending => Self::PendingValues,
+            RowKind::Names => Self::DimensionNames,
+            RowKind::Hour => Self::HourValues,
+            RowKind::Day => Self::DayValues,
+            RowKind::AllTime => Self::AllTimeValues,
+        }
+    }
+
+    /// That of the unique elements of such a stretch.
+    pub fn of_uniques(step: Step) -> Self {
+        match step {
+            Step::Second | Step::Minute => Self::MinuteUniques,
+            Step::Hour => Self::HourUniques,
+            Step::Day => Self::DayUniques,
+        }
+    }
+}
