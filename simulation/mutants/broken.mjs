@@ -149,7 +149,7 @@ export const MUTATIONS = [
     "src/node/objects/inbox_store.rs",
     "DELETE FROM log WHERE seq <= ?",
     "DELETE FROM log WHERE seq < ?",
-    "queued::a_write_that_comes_again_counts_once",
+    "queued::an_append_that_comes_again_after_a_crash_is_logged_once",
   ],
   [
     "a strong read does not wait for batches",

@@ -46,11 +46,16 @@ fn each_batch_of_a_lane_is_told_its_own_outcome() {
     let flush = scene.hold("/flush", LEAD);
     let first = scene.begin(0, add(2));
     scene.wait_for(&flush);
-    let second = scene.begin(0, add(4));
-    scene.world.run_for_ms(100);
+    // The last one joins a batch that another attends.
+    let joined = [4, 8].map(|delta| {
+        let asked = scene.begin(0, add(delta));
+        scene.world.run_for_ms(100);
+        asked
+    });
     flush.let_go();
     assert_eq!(scene.end(first).json()["value"], 3);
-    assert_eq!(scene.end(second).json()["value"], 7);
+    let values = joined.map(|asked| scene.end(asked).json()["value"].as_i64());
+    assert_eq!(values, [Some(7), Some(15)]);
 }
 
 #[test]
