@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
-use tally::protocol::names::TABLET_COUNT;
+use tally::protocol::names::{CELLS, Placement, TABLET_COUNT};
 use tally_simulation::{
     Chance, Client, ClientRequest, Faults, Options, Role, Site, Verdict, World, admin, deployed,
 };
@@ -140,7 +140,7 @@ const NUMBERS: [Option<&str>; 5] = [Some("64"), Some("128"), None, Some("3"), So
 fn tablets_are_switched_on_changed_and_switched_off_while_counters_are_written() {
     let all = Deployment::new(1, None);
     let counters = ["page-a", "page-b", "page-c"];
-    let write_all = |round: usize| {
+    let write_all = |round: u64| {
         let each = counters.iter().enumerate().map(|(number, counter)| {
             let (all, key) = (&all, format!("key-{round}"));
             async move { all.write(number % 2, counter, &key).await }
@@ -169,7 +169,7 @@ fn tablets_are_switched_on_changed_and_switched_off_while_counters_are_written()
         for counter in counters {
             assert_eq!(
                 all.value(counter),
-                Some(round as u64 + 1),
+                Some(round + 1),
                 "{counter} in round {round}"
             );
         }
@@ -179,8 +179,51 @@ fn tablets_are_switched_on_changed_and_switched_off_while_counters_are_written()
     all.world.run_for_ms(120_000);
     assert_eq!(all.value("gone"), None);
     for counter in counters {
-        assert_eq!(all.value(counter), Some(NUMBERS.len() as u64 + 1));
+        assert_eq!(all.value(counter), Some(6));
     }
+}
+
+#[test]
+fn leads_that_nobody_asks_for_move_by_themselves_and_leave_nothing_behind() {
+    let all = Deployment::new(3, None);
+    let counter = |number: usize| format!("cold-{number}");
+    for number in 0..40 {
+        all.world
+            .run(all.write(number % 2, &counter(number), "key"));
+    }
+    let moved = |call: &str| {
+        let moved = all.moved.borrow();
+        moved.iter().filter(|path| path.as_str() == call).count()
+    };
+    all.change(Some("4"), &[Role::Edge]);
+    // Partitions start anew when they are asked for something.
+    let list = all.world.run(all.client(0).get("/counters?limit=100"));
+    let list = list.expect("an answer").json();
+    assert_eq!(
+        list["counters"].as_array().map(Vec::len),
+        Some(40),
+        "{list}"
+    );
+    for _ in 0..60 {
+        all.world.run_for_ms(1_000);
+    }
+    assert_eq!(moved("/lead-taken"), 40);
+    for (binding, name, ..) in all.world.objects() {
+        if binding == CELLS {
+            let placement = Placement {
+                binding,
+                name: name.clone(),
+                location_hint: None,
+            };
+            let tables = all.world.look(&placement, "SELECT name FROM sqlite_master");
+            assert_eq!(tables.map(|rows| rows.len()), Some(0), "{name}");
+        }
+    }
+    let (asked, values) = (moved("/give-lead"), 0..40);
+    for number in values {
+        assert_eq!(all.value(&counter(number)), Some(1));
+    }
+    assert_eq!(moved("/give-lead"), asked, "all had moved");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! When the alarm of a partition of the directory rings: once the first thing is due of what its parts keep.
 
+use std::rc::Rc;
+
 use super::claim_store::ClaimStore;
+use super::directory_tablets::LeadSpreads;
 use super::duty_store::DutyStore;
 use super::root_store::RootStore;
 use super::secrets::SecretStore;
@@ -15,17 +18,19 @@ pub(super) struct Alarm {
     duties: DutyStore,
     claims: ClaimStore,
     secrets: SecretStore,
+    spreads: Rc<LeadSpreads>,
 }
 
 impl Alarm {
     /// That of an object.
-    pub(super) fn new(host: &Host, store: &Store) -> Self {
+    pub(super) fn new(host: &Host, store: &Store, spreads: Rc<LeadSpreads>) -> Self {
         Self {
             store: store.clone(),
             roots: RootStore::new(store),
             duties: DutyStore::new(store),
             claims: ClaimStore::new(host, store),
             secrets: SecretStore::new(host, store),
+            spreads,
         }
     }
 
@@ -39,6 +44,7 @@ impl Alarm {
             self.duties.next_due_ms()?,
             self.claims.next_due_ms()?,
             self.secrets.next_due_ms()?,
+            self.spreads.next_due_ms(),
         ];
         match due_ms.into_iter().flatten().min() {
             Some(due_ms) => self.store.set_alarm(due_ms.max(earliest_ms)).await,

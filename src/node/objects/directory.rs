@@ -105,7 +105,7 @@ struct Partition {
     store: Store,
     storage: Readable,
     alarm: Rc<Alarm>,
-    spreads: LeadSpreads,
+    spreads: Rc<LeadSpreads>,
     roots: Rc<Roots>,
     operations: Operations,
     claims: Claims,
@@ -122,9 +122,14 @@ impl Partition {
     fn start(object: Object, host: Host) -> Self {
         let store = Store::new(object.clone());
         let storage = Readable::default();
-        let spreads = LeadSpreads::new(&host, &store);
+        let spreads = Rc::new(LeadSpreads::new(&host, &store));
         storage.note(prepare(&store, &spreads));
-        let alarm = Rc::new(Alarm::new(&host, &store));
+        let alarm = Rc::new(Alarm::new(&host, &store, spreads.clone()));
+        if spreads.next_due_ms().is_some() {
+            let (alarm, now_ms) = (alarm.clone(), host.now_ms());
+            // Where it fails the next thing that is due sets it.
+            object.wait_until(async move { drop(alarm.arm(now_ms).await) });
+        }
         let totals = Rc::new(DirectoryTotals::new(&store));
         let views = Rc::new(Views::new(&host, object.clone(), totals.clone()));
         let inboxes = Rc::new(Inboxes::new(&host, object.clone()));
@@ -211,6 +216,9 @@ impl Partition {
     async fn ring(&self) -> Result<(), Fault> {
         if let Err(fault) = self.look_at_what_is_due().await {
             self.host.fail(&format!("the directory's alarm: {fault}"));
+        }
+        if let Err(fault) = self.spreads.sweep(&self.host, &self.store).await {
+            self.host.fail(&format!("leads that move: {fault}"));
         }
         // An alarm that fails is tried a few times and then never again: so this one never fails,
         // and always sets the next.

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 
 use super::deployment_values::DeploymentValues;
+use super::lead_sweep::{SWEEP, Sweep};
 use super::root_store::RootStore;
 use super::store::Store;
 use crate::core::cluster::tablets::{Changed, SPREADS_MAX, Spreads};
@@ -28,9 +29,11 @@ const SPREADS: &str = "spreads";
 /// The spreads of a partition's leads.
 pub(super) struct LeadSpreads {
     host: Host,
-    values: DeploymentValues,
+    pub(super) values: DeploymentValues,
     roots: RootStore,
     all: RefCell<Spreads>,
+    /// How far leads have been looked at that nobody asks for.
+    pub(super) sweep: RefCell<Option<Sweep>>,
 }
 
 impl LeadSpreads {
@@ -41,6 +44,7 @@ impl LeadSpreads {
             values: DeploymentValues::new(store),
             roots: RootStore::new(store),
             all: RefCell::default(),
+            sweep: RefCell::default(),
         }
     }
 
@@ -65,13 +69,15 @@ impl LeadSpreads {
             Changed::Now => {
                 self.values.put(FIXED, encode(&CHANGED)?)?;
                 self.values.put(SPREADS, encode(&all)?)?;
+                let sweep = Sweep::begin(self.host.now_ms());
+                self.values.put(SWEEP, encode(&sweep)?)?;
             }
             Changed::Full => self.host.fail(&format!(
                 "{TABLET_COUNT} has had {SPREADS_MAX} values before: counters stay where the last of them puts them; set it to one of these"
             )),
         }
         self.all.replace(all);
-        Ok(())
+        self.open_sweep()
     }
 
     /// How many tablets data has whose setting was never changed.

@@ -12,10 +12,15 @@ use super::cell_store::Loaded;
 use super::lead_place::{LeadName, Standing};
 use crate::core::cluster::tablets::Place;
 use crate::node::shared::call::call;
+use crate::node::shared::open_objects;
 use crate::protocol::messages::{Fault, GiveLead, Given, LeadTaken, Stay};
+use crate::protocol::names::CellAddress;
 
 /// How often places are asked for one lead before its taker gives up: each may have given it on.
 const ASKED_MAX: usize = 16;
+
+/// How long the taker waits until one more object may be open, milliseconds.
+const ROOM_MS_MAX: i64 = 2_000;
 
 /// How soon the alarm rings of a lead that has moved, milliseconds: what was due at its old place may be due.
 const DUE_WITHIN_MS: i64 = 1_000;
@@ -212,6 +217,13 @@ impl Core {
         after: Option<(u64, Vec<u8>)>,
     ) -> Result<Given, Fault> {
         let to = self.place(taking.name).ok_or_else(outdated)?;
+        if from == Place::Own {
+            // Many may be taken over at once, and one process may have all objects.
+            let name = taking.name;
+            let lead = CellAddress::lead(&name.counter, &name.datacenter);
+            let until_ms = self.host.now_ms() + ROOM_MS_MAX;
+            open_objects::room_of_own(&self.host, &lead, until_ms).await?;
+        }
         let give = GiveLead {
             at: taking.name.at(from),
             to,
@@ -321,6 +333,7 @@ impl Core {
     /// # Errors
     /// `Unavailable` where it does not answer.
     pub(super) async fn confirm_taken(&self) -> Result<(), Fault> {
+        let _alone = self.lead.confirming.lock().await;
         self.loaded()?;
         let stay = self.lead.stay();
         let Some(Stay::Here {

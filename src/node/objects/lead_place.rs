@@ -16,8 +16,8 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::object::{Arrived, Reply};
 use crate::node::shared::call::{self, tablet_of_cell};
 use crate::protocol::messages::{
-    Call, CallLead, Close, Configure, Fault, LocateLead, Located, ReadNumbers, Recall, Report,
-    Stay, Sum, SumExplained, Suspend, WatchLead, batch, decode,
+    Call, CallLead, Claim, Close, Configure, Fault, LocateLead, Located, ReadNumbers, Recall,
+    Report, Stay, Sum, SumExplained, Suspend, WatchLead, batch, decode,
 };
 use crate::protocol::names::{self, CellAddress, LeadAt};
 use futures_channel::oneshot;
@@ -77,6 +77,8 @@ pub(super) struct LeadStanding {
     given: Cell<u64>,
     /// Held while it is looked for.
     settling: Mutex<()>,
+    /// Held while whoever gave it is told that it was taken.
+    pub(super) confirming: Mutex<()>,
 }
 
 impl LeadStanding {
@@ -153,6 +155,7 @@ pub(super) fn moved_to(reply: &Reply) -> Option<Place> {
 /// Whether a call must find the lead, though it asks for no grant: that asks the root where it lives.
 fn must_find(path: &str) -> bool {
     [
+        Claim::PATH,
         Recall::PATH,
         ReadNumbers::PATH,
         Sum::PATH,
@@ -217,11 +220,18 @@ impl Core {
             return Ok(());
         }
         self.loaded()?;
-        let to = batch::prefix::<CellAddress>(&arrived.message)?;
-        if self.standing() != Standing::Unknown || !to.is_lead() {
+        let (counter, datacenter) = batch::prefix(&arrived.message)?;
+        let name = LeadName {
+            counter,
+            datacenter,
+        };
+        // A claim comes to leads alone, and does not say which shard.
+        let is_lead = arrived.path == Claim::PATH
+            || batch::prefix::<CellAddress>(&arrived.message)?.is_lead();
+        if self.standing() != Standing::Unknown || !is_lead {
             return Ok(());
         }
-        self.settle(LeadName::of(&to)).await
+        self.settle(name).await
     }
 
     /// Asks where the lead lives, and takes it over where that is here.
@@ -347,7 +357,10 @@ impl Core {
                 counter: at.counter,
                 datacenter: at.datacenter,
             };
-            self.settle(name).await?;
+            self.loaded()?;
+            if self.standing() != Standing::Here {
+                self.settle(name).await?;
+            }
             self.confirm_taken().await?;
             return Ok(Vec::new());
         }

@@ -37,7 +37,7 @@
 //! | [`tablet`], [`tablet_rows`], [`tablet_fold`], [`tablet_alarms`], [`hosted_rows`] | hosts the leads of many counters, and where their rows lie |
 //! | [`keyspace`], [`keyspace_adds`], [`keyspace_counters`], [`keyspace_ends`], [`keyspace_loads`], [`keyspace_names`], [`keyspace_store`], [`keyspace_locks`] | the owner of the keys of Redis's dialect, and its rows |
 //! | [`outbox`] | joins what tenants send to the directory |
-//! | [`directory_tablets`] | over how many tablets leads are spread, now and before |
+//! | [`directory_tablets`], [`lead_sweep`] | over how many tablets leads are spread, now and before, and how those move that nobody asks for |
 //! | [`store`] | SQL, and the schema's version |
 
 mod alarm;
@@ -82,6 +82,7 @@ mod lead;
 mod lead_calls;
 mod lead_moves;
 mod lead_place;
+mod lead_sweep;
 mod lease_recalls;
 mod leases;
 mod limiter;

@@ -57,6 +57,11 @@ pub fn admit(host: &Host, to: &CellAddress, user: User) -> Result<(), u64> {
     if !are_bounded(host) || tablet_of_cell(host, to).is_some() {
         return Ok(());
     }
+    admit_own(host, to, user)
+}
+
+/// As [`admit`], where the cell is looked for in an object of its own.
+fn admit_own(host: &Host, to: &CellAddress, user: User) -> Result<(), u64> {
     let admitted = with(host, |openings| {
         openings.admit(name_of(to), user, host.now_ms())
     });
@@ -75,7 +80,23 @@ pub fn overloaded(wait_ms: u64) -> Problem {
 /// # Errors
 /// `Unavailable` where there will be no room for it until then.
 pub async fn room(host: &Host, to: &CellAddress, user: User, until_ms: i64) -> Result<(), Fault> {
-    while let Err(wait_ms) = admit(host, to, user) {
+    wait_for_room(host, || admit(host, to, user), until_ms).await
+}
+
+/// As [`room`], where the cell is looked for in an object of its own, whether or not tablets host others.
+///
+/// # Errors
+/// As [`room`].
+pub async fn room_of_own(host: &Host, to: &CellAddress, until_ms: i64) -> Result<(), Fault> {
+    wait_for_room(host, || admit_own(host, to, User::Change), until_ms).await
+}
+
+async fn wait_for_room(
+    host: &Host,
+    admit: impl Fn() -> Result<(), u64>,
+    until_ms: i64,
+) -> Result<(), Fault> {
+    while let Err(wait_ms) = admit() {
         let wait_ms = wait_ms.max(ROOM_EVERY_MS);
         if host.now_ms().saturating_add_unsigned(wait_ms) > until_ms {
             let what = "too many counters are open here at once";

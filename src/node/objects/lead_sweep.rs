@@ -1,0 +1,148 @@
+//! How leads move that nobody asks for: a partition looks at its roots, some at a time, and has each lead taken over where it lives now.
+//!
+//! Invariant: a lead that does not answer holds up no other; where any was left the roots are looked at once more, later. What is done
+//! is stored, so a restart goes on.
+
+use serde::{Deserialize, Serialize};
+
+use super::directory_tablets::LeadSpreads;
+use super::root_store::RootStore;
+use super::store::Store;
+use crate::core::cluster::root::Entry;
+use crate::core::cluster::tablets::Place;
+use crate::core::counter::id::CounterId;
+use crate::host::Host;
+use crate::node::shared::call::call_within;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::open_objects;
+use crate::protocol::messages::{CallLead, Fault, decode, encode};
+use crate::protocol::names::{CellAddress, LeadAt};
+
+/// Name of the row of the deployment's values that holds it, while leads are looked at.
+pub(super) const SWEEP: &str = "sweep";
+
+/// Counters that are looked at together, and leads that are asked at once.
+const COUNTERS_AT_ONCE: u32 = 16;
+const LEADS_AT_ONCE: usize = 8;
+
+/// How long the first waits after the number of tablets has changed, milliseconds: those that are written move by themselves.
+const BEGIN_MS: i64 = 30_000;
+
+/// How long the next wait, milliseconds: 16 in half a second are 2 million a day of each partition.
+const NEXT_MS: i64 = 500;
+
+/// How long it waits before it begins again where leads were left, milliseconds.
+const AGAIN_MS: i64 = 300_000;
+
+/// How long a lead waits until one more object may be open, milliseconds.
+const ROOM_MS_MAX: i64 = 2_000;
+
+/// How long a lead may take to move, milliseconds; one that takes longer goes on, and is looked at again.
+const TAKE_MS_MAX: u64 = 2_000;
+
+/// How far it is. Stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Sweep {
+    /// The last counter that was looked at.
+    after: Option<String>,
+    /// Whether a lead before that did not move.
+    has_left: bool,
+    /// When it goes on, unix milliseconds.
+    pub(super) next_ms: i64,
+}
+
+impl Sweep {
+    /// One that begins.
+    pub(super) fn begin(now_ms: i64) -> Self {
+        Self {
+            after: None,
+            has_left: false,
+            next_ms: now_ms.saturating_add(BEGIN_MS),
+        }
+    }
+
+    /// Goes on after these counters; `None` once all have moved.
+    fn go_on(self, looked_at: &[CounterId], has_left: bool, now_ms: i64) -> Option<Self> {
+        let has_left = self.has_left || has_left;
+        let is_last = looked_at.len() < usize::try_from(COUNTERS_AT_ONCE).unwrap_or(usize::MAX);
+        match (is_last, has_left) {
+            (true, false) => None,
+            (true, true) => Some(Self {
+                after: None,
+                has_left: false,
+                next_ms: now_ms.saturating_add(AGAIN_MS),
+            }),
+            (false, has_left) => Some(Self {
+                after: looked_at.last().map(|last| last.as_str().to_owned()),
+                has_left,
+                next_ms: now_ms.saturating_add(NEXT_MS),
+            }),
+        }
+    }
+}
+
+impl LeadSpreads {
+    /// Reads how far it is, if leads are looked at.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) fn open_sweep(&self) -> Result<(), Fault> {
+        let stored = self.values.get(SWEEP)?;
+        let sweep = stored.map(|body| decode(&body)).transpose()?;
+        self.sweep.replace(sweep);
+        Ok(())
+    }
+
+    /// When leads are looked at next, unix milliseconds.
+    pub(super) fn next_due_ms(&self) -> Option<i64> {
+        self.sweep.borrow().as_ref().map(|sweep| sweep.next_ms)
+    }
+
+    /// Has some leads taken over where they live, if it is time.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub(super) async fn sweep(&self, host: &Host, store: &Store) -> Result<(), Fault> {
+        let sweep = self.sweep.borrow().clone();
+        let Some(sweep) = sweep.filter(|sweep| sweep.next_ms <= host.now_ms()) else {
+            return Ok(());
+        };
+        let some = RootStore::new(store).list("", sweep.after.as_deref(), COUNTERS_AT_ONCE)?;
+        let mut leads = Vec::new();
+        for (counter, entry) in &some {
+            let Entry::Live(root) = entry else { continue };
+            let located = self.locate(counter);
+            let at = |datacenter: &_| LeadAt {
+                counter: counter.clone(),
+                datacenter: Clone::clone(datacenter),
+                place: located.place,
+            };
+            leads.extend(root.datacenters.iter().map(at));
+        }
+        let told = leads.into_iter().map(|at| take_over(host, at));
+        let told = all_settled(told, LEADS_AT_ONCE).await;
+        let has_left = told.iter().any(Result::is_err);
+        let looked_at: Vec<CounterId> = some.into_iter().map(|(counter, _)| counter).collect();
+        let next = sweep.go_on(&looked_at, has_left, host.now_ms());
+        match &next {
+            Some(next) => self.values.put(SWEEP, encode(next)?)?,
+            None => self.values.remove(SWEEP)?,
+        }
+        self.sweep.replace(next);
+        Ok(())
+    }
+}
+
+/// Has a lead taken over at its place.
+async fn take_over(host: &Host, at: LeadAt) -> Result<(), Fault> {
+    if at.place == Place::Own {
+        let lead = CellAddress::lead(&at.counter, &at.datacenter);
+        open_objects::room_of_own(host, &lead, host.now_ms() + ROOM_MS_MAX).await?;
+    }
+    let take = CallLead {
+        at,
+        path: String::new(),
+        message: Vec::new(),
+    };
+    call_within(host, &take, TAKE_MS_MAX).await.map(|_| ())
+}
