@@ -32,7 +32,7 @@ pub struct Aggregate {
     /// Those, what each has in the points first.
     top: BTreeSet<(Reverse<u128>, CounterId)>,
     /// What increments added, in all and in the window, and the breakdown that was asked for; nothing else.
-    counted: Summary,
+    counted: Box<Summary>,
     /// How many cells were asked, at most.
     cells: u64,
     missing_partitions: Vec<u32>,
@@ -51,7 +51,7 @@ impl Aggregate {
             kept_from: i64::MIN,
             top_max,
             top: BTreeSet::new(),
-            counted: Summary::default(),
+            counted: Box::default(),
             cells: 0,
             missing_partitions: Vec::new(),
         }
