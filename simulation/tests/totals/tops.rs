@@ -54,23 +54,24 @@ fn name(number: u64) -> String {
     format!("{folder}page-{number}")
 }
 
-/// Holds tops, and the ranks of some that are in them, against plain sorting.
-fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
+/// The windows that are asked for, and when each begins, unix milliseconds.
+fn windows(now_ms: i64) -> [(&'static str, Option<i64>); 6] {
     const HOUR_MS: i64 = 3_600_000;
-    let now_ms = world.now_ms();
-    let (hour_ms, day_ms) = (
-        now_ms - now_ms.rem_euclid(HOUR_MS),
-        now_ms - now_ms.rem_euclid(24 * HOUR_MS),
-    );
-    let from = [
+    let hour_ms = now_ms - now_ms.rem_euclid(HOUR_MS);
+    let day_ms = now_ms - now_ms.rem_euclid(24 * HOUR_MS);
+    [
         ("", None),
         ("&window=3600", Some(hour_ms - HOUR_MS)),
         ("&window=86400", Some(hour_ms - 24 * HOUR_MS)),
         ("&window=today", Some(day_ms)),
         ("&window=7d", Some(day_ms - 6 * 24 * HOUR_MS)),
         ("&window=30d", Some(day_ms - 29 * 24 * HOUR_MS)),
-    ];
-    for (window, from_ms) in from {
+    ]
+}
+
+/// Holds tops, and the ranks of some that are in them, against plain sorting.
+fn check_tops(world: &World, client: &Client, counters: &[Plain], what: &str) {
+    for (window, from_ms) in windows(world.now_ms()) {
         for by in ["value", "count", "uniques"] {
             if from_ms.is_some() && by != "count" {
                 continue;

@@ -103,8 +103,6 @@ impl Counter {
         let what = view.what;
         let held = match digits::decode(view.value, &self.signs()) {
             Ok(held) => held,
-            // What a set is counted from may be newer than what a datacenter was known to hold.
-            Err(_) if !view.is_exact && self.may_be_set(view.ended) => return Held::default(),
             Err(error) => panic!("{what}, exact: {}: {error}", view.is_exact),
         };
         self.check_set(view, &held);
@@ -127,12 +125,6 @@ impl Counter {
             );
         }
         held
-    }
-
-    pub fn may_be_set(&self, by: Moment) -> bool {
-        self.clearings.iter().any(|one| {
-            matches!(one.clear, Clear::Set(_)) && one.begun < by && one.fate != Fate::Refused
-        })
     }
 
     fn check_set(&self, view: &View, held: &Held) {

@@ -15,8 +15,8 @@ use super::service::{Service, Told};
 /// Keys of a world that are limited.
 const KEYS: [&str; 2] = ["bob", "eve"];
 
-/// How long an edge remembers a policy, milliseconds, and a message more that was asked by it.
-const POLICY_MS: i64 = 6_000;
+/// How long an edge goes on with a policy where its questions for a newer one get lost, milliseconds, and a message more that was asked by it.
+const POLICY_MS: i64 = 16_000;
 
 /// Limits, with the most that a check costs.
 const LIMITS: [(u64, u64); 4] = [(3, 1), (10, 4), (1_000, 300), (5_000, 900)];

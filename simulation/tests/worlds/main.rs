@@ -6,7 +6,7 @@
 //! The oracle is plain integers: what clients sent and were told. `A` is before `B` where a client had `A`'s answer before another began `B`.
 //!
 //! 1. A write is counted at most once, whatever is lost, late, repeated, crashes or is evicted: a value has one digit for each write.
-//! 2. A write that was refused is in no value.
+//! 2. A write that was refused is in no value. No view, exact or not, is a value that no set and no writes make: one that is not exact is old.
 //! 3. A view that says `exact: true` has every write acknowledged before it began, and every write that any view before it had.
 //! 4. A view has every write that was acknowledged before its `as_of`, by whichever clock.
 //! 5. A view of a reader has all that its version had.

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use super::digits;
 use super::oracle::Write;
-use super::plan::Deed;
 use super::service::{Service, id, whole};
 use tally_simulation::{ClientRequest, Faults};
 
@@ -95,14 +94,11 @@ impl Service {
         self.world.sleep_ms(SENDERS_MS).await;
     }
 
-    /// Whether an edge may have ended that had put events into the deployment's queue, or have taken another time for now since: nobody
-    /// can say then what the queue holds.
+    /// Whether an edge may have ended that had put events into the deployment's queue: nobody can say then what the queue holds.
     fn may_lack_senders(&self) -> bool {
         let faults = &self.plan.faults;
         let may_end = faults.crashes_isolate_once_in > 0 || faults.evicts_once_in > 0;
-        let steps = |(weight, deed): &(u64, Deed)| *deed == Deed::Clocks && *weight > 0;
-        let may_step = self.plan.weights.iter().any(steps);
-        self.plan.options.has_queue && (may_end || may_step)
+        self.plan.options.has_queue && may_end
     }
 
     /// What is told of a counter besides its value agrees with it.
