@@ -35,7 +35,7 @@ class Woken extends Bound {
     return "rang";
   }
 }
-export { Bound as Cell, Bound as Inbox, Bound as Keyspace, Bound as Limiter, Bound as Tablet, Bound as Watcher, Woken as Directory };
+export { Bound as Board, Bound as Cell, Bound as Inbox, Bound as Keyspace, Bound as Limiter, Bound as Tablet, Bound as Watcher, Woken as Directory };
 export const fetch = (request, env, ctx) => [request, env, ctx];
 export const queue = (batch) => batch;`;
 const WORKERS = "export class WorkerEntrypoint { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }";

@@ -89,6 +89,7 @@ test("the names that data on disk is found by do not change", () => {
     environment: ["TALLY_KEYS"],
     cfBlobHeader: undefined,
   });
+  assert.match(text, /className = "Board", uniqueKey = "tally-board-v1", enableSql = true/);
   assert.match(text, /className = "Cell", uniqueKey = "tally-cell-v1", enableSql = true/);
   assert.match(text, /className = "Directory", uniqueKey = "tally-directory-v1", enableSql = true/);
   assert.match(text, /className = "Inbox", uniqueKey = "tally-inbox-v1", enableSql = true/);

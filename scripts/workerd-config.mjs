@@ -6,6 +6,7 @@
 
 /** The classes of objects. workerd derives object ids and the folders of its storage from the values: a change loses all data. */
 export const UNIQUE_KEYS = {
+  Board: "tally-board-v1",
   Cell: "tally-cell-v1",
   Directory: "tally-directory-v1",
   Inbox: "tally-inbox-v1",
@@ -73,6 +74,7 @@ const config :Workerd.Config = (
 const edgeWorker :Workerd.Worker = ${worker([
     `(name = "TALLY_ROLE", text = "edge")`,
     `(name = "AGGREGATOR", service = "aggregator")`,
+    `(name = "BOARDS", durableObjectNamespace = (className = "Board", serviceName = "aggregator"))`,
     `(name = "CELLS", durableObjectNamespace = (className = "Cell", serviceName = "aggregator"))`,
     `(name = "DIRECTORY", durableObjectNamespace = (className = "Directory", serviceName = "aggregator"))`,
     `(name = "INBOXES", durableObjectNamespace = (className = "Inbox", serviceName = "aggregator"))`,
@@ -85,6 +87,7 @@ const edgeWorker :Workerd.Worker = ${worker([
 const aggregatorWorker :Workerd.Worker = ${worker(
     [
       `(name = "TALLY_ROLE", text = "aggregator")`,
+      `(name = "BOARDS", durableObjectNamespace = "Board")`,
       `(name = "CELLS", durableObjectNamespace = "Cell")`,
       `(name = "DIRECTORY", durableObjectNamespace = "Directory")`,
       `(name = "INBOXES", durableObjectNamespace = "Inbox")`,

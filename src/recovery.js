@@ -94,6 +94,7 @@ export const Inbox = recovering(bindings.Inbox);
 export const Keyspace = recovering(bindings.Keyspace);
 export const Limiter = recovering(bindings.Limiter);
 export const Tablet = recovering(bindings.Tablet);
+export const Board = recovering(bindings.Board);
 export const Watcher = recovering(bindings.Watcher);
 
 export default class extends WorkerEntrypoint {

@@ -52,6 +52,7 @@ const counted = (Built) =>
 export const Cell = counted(built.Cell);
 export const Directory = counted(built.Directory);
 export const Tablet = counted(built.Tablet);
+export const Board = counted(built.Board);
 
 export default class extends WorkerEntrypoint {
   fetch(request) {

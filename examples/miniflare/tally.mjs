@@ -12,7 +12,7 @@ import miniflare from "miniflare";
 
 const EDGE = "tally-edge";
 const AGGREGATOR = "tally-aggregator";
-const CLASSES = { CELLS: "Cell", DIRECTORY: "Directory", INBOXES: "Inbox", LIMITERS: "Limiter", TABLETS: "Tablet", WATCHERS: "Watcher", KEYSPACES: "Keyspace" };
+const CLASSES = { BOARDS: "Board", CELLS: "Cell", DIRECTORY: "Directory", INBOXES: "Inbox", LIMITERS: "Limiter", TABLETS: "Tablet", WATCHERS: "Watcher", KEYSPACES: "Keyspace" };
 const TYPES = { js: "esm", wasm: "wasm" };
 
 /**

@@ -1,6 +1,6 @@
 //! The whole service, as it is deployed.
 
-use tally::node::objects::{Cell, Directory, Inbox, Keyspace, Limiter, Tablet, Watcher};
+use tally::node::objects::{Board, Cell, Directory, Inbox, Keyspace, Limiter, Tablet, Watcher};
 use tally::protocol::names;
 use tally::{node::aggregator, node::edge};
 
@@ -15,6 +15,7 @@ pub const ADMIN_KEY: &str = "a-key-of-the-simulation-that-may-do-all";
 
 /// Installs the service: all objects, the aggregator, the consumer of the queue and the edge. Nothing is set.
 pub fn install(world: &World) {
+    world.register::<Board>(names::BOARDS);
     world.register::<Cell>(names::CELLS);
     world.register::<Directory>(names::DIRECTORY);
     world.register::<Inbox>(names::INBOXES);

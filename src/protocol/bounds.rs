@@ -29,6 +29,12 @@ pub const PUBLIC_CLAIMS_MAX: u64 = 2_000_000;
 /// Bytes of a claim on disk, about.
 pub const CLAIM_BYTES: u64 = 150;
 
+/// What a board may take on disk, with the periods that it keeps: 8 of the 10 GB of an object. The rest is for the keys of writes.
+pub const BOARD_BYTES_MAX: u64 = 8 * 1_000_000_000;
+
+/// Bytes of a member on disk besides its name, which stands there twice, and its metadata: 42 were measured.
+pub const MEMBER_BYTES: u64 = 60;
+
 /// The most counters, and the most leads, that one aggregate reads. With the root partitions this
 /// stays below the 10,000 subrequests of one invocation.
 pub const AGGREGATE_MAX: u32 = 5_000;

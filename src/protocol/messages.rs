@@ -45,6 +45,7 @@ macro_rules! calls {
 }
 
 pub mod batch;
+mod board;
 mod converge;
 mod explain;
 mod keyed;
@@ -60,6 +61,11 @@ mod share;
 mod totals;
 
 pub use batch::{Batch, BatchedCall, Receiver};
+pub use board::{
+    AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, BoardsListed,
+    ConfigureBoard, Deed, EndBoard, ForgetBoard, ListAllBoards, ListBoards, MemberIs, MemberWrite,
+    Once, PeriodOf, Ranked, RegisterBoard, Stand, Stretch, WriteBoard, Written,
+};
 pub use converge::{Held, Push, ViewOf, Viewed, WatchLead};
 pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ShardAsked, SumExplained, Way};
 pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall};

@@ -16,6 +16,7 @@
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`health`] | which partitions were looked at for `/healthz` |
 //! | [`keys`], [`keyed`] | idempotency keys, and how their writes travel |
+//! | [`boards`] | boards: what is asked and answered |
 //! | [`limits`] | rate limits: what is asked and answered |
 //! | [`live`] | live views: what watchers are told, and when |
 //! | [`bounds`] | what shells are bound by |
@@ -31,6 +32,7 @@
 pub mod access;
 pub mod badge;
 pub mod batch;
+pub mod boards;
 pub mod bodies;
 pub mod bots;
 pub mod bounds;

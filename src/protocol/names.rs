@@ -23,6 +23,8 @@ pub const WATCHERS: &str = "WATCHERS";
 pub const TABLETS: &str = "TABLETS";
 /// Binding of the namespace of what Redis's dialect owns, class `Keyspace`.
 pub const KEYSPACES: &str = "KEYSPACES";
+/// Binding of the boards' namespace, class `Board`.
+pub const BOARDS: &str = "BOARDS";
 /// Binding of the global aggregator Worker on the edge.
 pub const AGGREGATOR: &str = "AGGREGATOR";
 /// Binding of a queue of the platform on the edge, where the deployment has one: queued events go there.
@@ -152,6 +154,8 @@ pub enum Address<'a> {
     Inbox(&'a InboxId),
     /// A limiter.
     Limiter(&'a LimiterAddress),
+    /// A board.
+    Board(&'a CounterId),
     /// The lookout of a partition of the directory's ring.
     Lookout(u32),
     /// A hub of the region of a datacenter, by its number.
@@ -289,6 +293,15 @@ pub fn limiter(address: &LimiterAddress) -> Placement {
         binding: LIMITERS,
         name,
         location_hint,
+    }
+}
+
+/// The placement of a board: one object, near whoever asks for it first.
+pub fn board(board: &CounterId) -> Placement {
+    Placement {
+        binding: BOARDS,
+        name: format!("b1/{board}"),
+        location_hint: None,
     }
 }
 

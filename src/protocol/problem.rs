@@ -50,6 +50,7 @@ codes! {
     InvalidPolicy "invalid-policy" 400 "The policy is not valid";
     InvalidCost "invalid-cost" 400 "A cost is a positive whole number";
     CostExceedsLimit "cost-exceeds-limit" 400 "The cost could never be admitted";
+    InvalidScore "invalid-score" 400 "The score is not valid";
     InvalidHyll "invalid-hyll" 400 "The body is no HyperLogLog of Redis";
     InvalidGzip "invalid-gzip" 400 "The body is not valid gzip";
     Unauthorized "unauthorized" 401 "A key is needed";
@@ -58,9 +59,15 @@ codes! {
     CounterNotFound "counter-not-found" 404 "There is no such counter";
     ShareNotFound "share-not-found" 404 "There is no such share";
     PolicyNotFound "policy-not-found" 404 "There is no such policy";
+    BoardNotFound "board-not-found" 404 "There is no such board";
+    MemberNotFound "member-not-found" 404 "There is no such member";
+    PeriodNotFound "period-not-found" 404 "There is no such period";
     MethodNotAllowed "method-not-allowed" 405 "The route does not know this method";
     CounterOverflow "counter-overflow" 409 "The counter cannot hold this much";
     CounterEnded "counter-ended" 409 "The counter has been deleted since";
+    BoardEnded "board-ended" 409 "The board has been deleted since";
+    BoardFull "board-full" 409 "The board has no room";
+    BoardSettingsFixed "board-settings-fixed" 409 "The board has members";
     NeedsHome "needs-home" 409 "The counter needs a home for this";
     HashMismatch "hash-mismatch" 409 "Unique elements were hashed with different keys";
     BelowFloor "below-floor" 409 "The value would be below the counter's floor";

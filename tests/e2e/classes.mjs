@@ -7,4 +7,5 @@ export const CLASSES = {
   WATCHERS: "Watcher",
   TABLETS: "Tablet",
   KEYSPACES: "Keyspace",
+  BOARDS: "Board",
 };

@@ -23,6 +23,11 @@ const DEPENDS = new Set([
   "idempotency-key-reused",
   "cost-exceeds-limit",
   "version-not-reached",
+  "board-not-found",
+  "member-not-found",
+  "period-not-found",
+  "board-settings-fixed",
+  "board-ended",
 ]);
 const METHODS = ["get", "put", "post", "delete"];
 // Which words are a command no schema says: see redis.spec.
@@ -44,6 +49,8 @@ beforeEach(async () => {
   await world.put("redis", { unique_hash: "redis" });
   for (const id of ["one", "two", "redis"]) await world.add(id, { unique: "ann" });
   hyll = (await world.call("GET", "/counters/redis/uniques/hyll?consistency=strong")).bytes;
+  await world.call("DELETE", "/boards/race");
+  await world.well("POST", "/boards/race/members/ann", { body: '{"score":7}' });
   await world.well("PUT", "/limits/login", { body: '{"limit":1000000,"window_seconds":60}' });
 });
 afterAll(() => world?.close());
@@ -52,6 +59,7 @@ const schemaOf = (operation) => operation.requestBody?.content["application/json
 // Nothing in them is read from JSON.
 const BODIES = {
   importHyll: () => hyll,
+  writeMembers: () => '{"member":"ann","score":8}\n{"member":"bob","delta":1}',
   ingestLog: () => '192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /logged HTTP/1.1" 200 1\n',
 };
 
@@ -68,10 +76,12 @@ async function send(operation, { method, path, headers, body }) {
 // What exists is asked for more often than what does not; a version is of the counter that it was told of.
 function aimed(requests, given) {
   if (typeof given.id === "string" && requests.often(0.6)) given.id = oneOf(requests.random, ["one", "two", "redis"]);
+  if ("board" in given && requests.often(0.7)) given.board = "race";
+  if ("member" in given && requests.often(0.7)) given.member = "ann";
   if ("policy" in given && requests.often(0.6)) given.policy = "login";
   // A counter has a rank among those whose ids begin as its own.
   if ("prefix" in given && "id" in given) given.prefix = [...given.id][0];
-  if ("at_least" in given || "If-Match" in given) given.id = "one";
+  if (("at_least" in given || "If-Match" in given) && !("board" in given)) given.id = "one";
   return given;
 }
 

@@ -131,7 +131,7 @@ function operationOf(method, path) {
     const parts = template.split("/");
     const fits = (part, index) =>
       part === wanted[index] ||
-      ["{id}", "{policy}", "{key}"].includes(part) ||
+      /^\{\w+\}$/.test(part) ||
       (/^\{id\}\.\w+$/.test(part) && wanted[index]?.endsWith(part.slice("{id}".length))) ||
       (part === "{prefix}*" && wanted[index].endsWith("*"));
     const operation = methods[method.toLowerCase()];

@@ -50,6 +50,7 @@ export class Requests {
     if (schema.allOf) return this.attempt({ ...resolved(schema.allOf[0]), ...schema, allOf: undefined });
     if (schema.const !== undefined) return schema.const;
     if (schema.enum) return oneOf(this.random, schema.enum);
+    if (schema["x-opaque"] && schema.example) return schema.example;
     if (schema["x-opaque"]) return schema.pattern.includes("[*]") ? oneOf(this.random, ["*", `"${this.known}"`]) : this.known;
     if (schema["x-address"]) return oneOf(this.random, ADDRESSES);
     if (schema["x-bytes-max"] === 1024 && this.often(0.2)) return "auto";

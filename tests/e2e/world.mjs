@@ -131,7 +131,7 @@ class World {
     const { status, headers: told, bytes } = await this.#host.fetch(origin + path, asked);
     const text = bytes.toString();
     const type = told.get("content-type") ?? "";
-    const json = type.includes("json") && text !== "" ? parseExact(text) : undefined;
+    const json = type.includes("json") && !type.includes("ndjson") && text !== "" ? parseExact(text) : undefined;
     const answer = { status, headers: told, bytes, text, json };
     const route = path.split("?")[0];
     if (method !== "OPTIONS" && method !== "HEAD") {

@@ -26,6 +26,8 @@ mod batch_sections;
 mod batch_shares;
 mod batch_split;
 mod batch_wave;
+mod board_directory;
+mod board_member;
 mod bots;
 mod call_batcher;
 mod clock_skew;

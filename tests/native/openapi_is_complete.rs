@@ -94,7 +94,10 @@ fn every_call_asks_for_the_scope_that_is_described() {
     let document = document();
     for (call, (operation, _)) in operations(&document) {
         let (method, path) = call.split_once(' ').expect("a method");
-        let path = ["{id}", "{prefix}", "{policy}", "{key}"]
+        let names = [
+            "{id}", "{prefix}", "{policy}", "{key}", "{board}", "{member}", "{rank}",
+        ];
+        let path = names
             .iter()
             .fold(path.to_owned(), |path, name| path.replace(name, "x"));
         let route = resolve(method, &path).expect("a call");

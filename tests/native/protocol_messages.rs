@@ -24,14 +24,15 @@ use tally::core::counter::settings::{Settings, Ttl, TtlMode};
 use tally::core::counter::total::Value;
 use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
-    AmountOf, Append, Ask, AskTop, Call, CallLead, Check, CheckStorage, Claim, Close, CloseSession,
-    Configure, Count, DeletePolicy, DeleteShare, Drain, EndReservation, Explain, Fault, FindClaims,
-    Flush, Flushed, GetPolicy, GetSecrets, GetShare, GiveLead, Given, HandOver, Held, Hello, Keep,
-    LeadTaken, Lease, LetInboxesGo, List, ListAll, ListPolicies, ListRows, ListShares, LocateLead,
-    Located, LookUp, MayHold, Measure, OpenSession, Operate, Push, PutPolicy, PutShare, Read,
-    ReadDead, ReadDrained, ReadNumbers, Recall, RecallLease, Register, RegisterInbox, ReleaseInbox,
-    Report, Reserve, RotateKey, RunCommands, Seal, SentOn, Settle, Stay, Sum, SumExplained,
-    SumMany, Suspend, TakeOver, TopOf, ViewOf, WatchLead, decode, encode,
+    AmountOf, Append, Ask, AskBoard, AskTop, Call, CallLead, Check, CheckStorage, Claim, Close,
+    CloseSession, Configure, ConfigureBoard, Count, DeletePolicy, DeleteShare, Drain, EndBoard,
+    EndReservation, Explain, Fault, FindClaims, Flush, Flushed, ForgetBoard, GetPolicy, GetSecrets,
+    GetShare, GiveLead, Given, HandOver, Held, Hello, Keep, LeadTaken, Lease, LetInboxesGo, List,
+    ListAll, ListAllBoards, ListBoards, ListPolicies, ListRows, ListShares, LocateLead, Located,
+    LookUp, MayHold, Measure, OpenSession, Operate, Push, PutPolicy, PutShare, Read, ReadDead,
+    ReadDrained, ReadNumbers, Recall, RecallLease, Register, RegisterBoard, RegisterInbox,
+    ReleaseInbox, Report, Reserve, RotateKey, RunCommands, Seal, SentOn, Settle, Stay, Sum,
+    SumExplained, SumMany, Suspend, TakeOver, TopOf, ViewOf, WatchLead, WriteBoard, decode, encode,
 };
 use tally::protocol::names::{CellAddress, LeadAt};
 use tally::protocol::problem::{Code, Problem};
@@ -336,6 +337,14 @@ fn each_call_has_its_own_path() {
         (GetPolicy::PATH, "/policy-get"),
         (DeletePolicy::PATH, "/policy-delete"),
         (ListPolicies::PATH, "/policy-list"),
+        (WriteBoard::PATH, "/board-write"),
+        (AskBoard::PATH, "/board-ask"),
+        (ConfigureBoard::PATH, "/board-configure"),
+        (EndBoard::PATH, "/board-end"),
+        (RegisterBoard::PATH, "/board-register"),
+        (ForgetBoard::PATH, "/board-forget"),
+        (ListBoards::PATH, "/board-list"),
+        (ListAllBoards::PATH, "/board-list-all"),
     ];
     for (path, expected) in paths {
         assert_eq!(path, expected);
@@ -354,6 +363,7 @@ fn each_call_has_its_own_path() {
         include_str!("../../src/protocol/messages/totals.rs"),
         include_str!("../../src/protocol/messages/lead_moves.rs"),
         include_str!("../../src/protocol/messages/redis.rs"),
+        include_str!("../../src/protocol/messages/board.rs"),
     ];
     let mut all: Vec<&str> = Vec::new();
     for table in tables {

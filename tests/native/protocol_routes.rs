@@ -103,6 +103,47 @@ fn every_call_is_found() {
             "/limits/p/a%2Fb/refund",
             Route::Refund(policy("p"), id("a/b")),
         ),
+        ("GET", "/boards", Route::Boards),
+        ("GET", "/boards/a", Route::AboutBoard(id("a"))),
+        ("PUT", "/boards/a", Route::PutBoard(id("a"))),
+        ("DELETE", "/boards/a", Route::DeleteBoard(id("a"))),
+        ("GET", "/boards/a/top", Route::BoardTop(id("a"))),
+        ("GET", "/boards/a/range", Route::BoardRange(id("a"))),
+        ("GET", "/boards/a/count", Route::BoardCount(id("a"))),
+        ("GET", "/boards/a/periods", Route::BoardPeriods(id("a"))),
+        ("GET", "/boards/a/export", Route::BoardExport(id("a"))),
+        ("GET", "/boards/a/members", Route::Members(id("a"))),
+        ("POST", "/boards/a/members", Route::WriteMembers(id("a"))),
+        (
+            "GET",
+            "/boards/a/rank/3",
+            Route::BoardRank(id("a"), "3".to_owned()),
+        ),
+        (
+            "GET",
+            "/boards/a/members/b%2Fc",
+            Route::Member(id("a"), id("b/c")),
+        ),
+        (
+            "POST",
+            "/boards/a/members/b%2Fc",
+            Route::WriteMember(id("a"), id("b/c")),
+        ),
+        (
+            "DELETE",
+            "/boards/a/members/b%2Fc",
+            Route::RemoveMember(id("a"), id("b/c")),
+        ),
+        (
+            "GET",
+            "/boards/a/members/b/around",
+            Route::Around(id("a"), id("b")),
+        ),
+        (
+            "PUT",
+            "/boards/a/members/b/hidden",
+            Route::HideMember(id("a"), id("b")),
+        ),
         ("GET", "/pixel/a.gif", Route::Pixel(id("a"))),
         ("GET", "/badge/a%2Fb.svg.svg", Route::Badge(id("a/b.svg"))),
         ("GET", "/tally.js", Route::Script),
@@ -131,7 +172,9 @@ fn each_template_knows_its_methods_and_no_other() {
     for template in ROUTES.iter().map(|row| row.template) {
         let rows = ROUTES.iter().filter(|row| row.template == template);
         let methods: Vec<&str> = rows.map(|row| row.method).collect();
-        let parameters = ["{id}", "{prefix}", "{policy}", "{key}", "{/file}"];
+        let parameters = [
+            "{id}", "{prefix}", "{policy}", "{key}", "{board}", "{member}", "{rank}", "{/file}",
+        ];
         let path = parameters.iter().fold(template.to_owned(), |path, name| {
             path.replace(
                 name,

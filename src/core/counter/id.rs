@@ -79,15 +79,15 @@ impl std::error::Error for IdError {}
 impl std::fmt::Display for IdError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Empty => formatter.write_str("a counter id needs at least one byte"),
+            Self::Empty => formatter.write_str("an id needs at least one byte"),
             Self::TooLong(bytes) => write!(
                 formatter,
-                "a counter id has at most {COUNTER_ID_BYTES_MAX} bytes of UTF-8, this one has {bytes}"
+                "an id has at most {COUNTER_ID_BYTES_MAX} bytes of UTF-8, this one has {bytes}"
             ),
             Self::Dots => formatter.write_str(
-                "`.` and `..` cannot be counter ids, because URL parsers remove them from paths",
+                "`.` and `..` cannot be ids, because URL parsers remove them from paths",
             ),
-            Self::Control => formatter.write_str("a counter id may not hold control characters"),
+            Self::Control => formatter.write_str("an id may not hold control characters"),
         }
     }
 }

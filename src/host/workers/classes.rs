@@ -96,6 +96,7 @@ macro_rules! class {
     };
 }
 
+class!(Board);
 class!(Cell);
 class!(Directory);
 class!(Inbox);

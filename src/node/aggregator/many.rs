@@ -18,8 +18,8 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
 use crate::protocol::bounds::AGGREGATE_MAX;
 use crate::protocol::messages::{
-    By, Call, Fault, GlobalSum, List, ListAll, ListRows, Listed, Order, Read, SumMany, Sums, TopOf,
-    Wanted,
+    BoardsListed, By, Call, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards, ListRows,
+    Listed, Order, Read, SumMany, Sums, TopOf, Wanted,
 };
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::order::in_order;
@@ -109,6 +109,28 @@ pub(super) async fn list_all(host: &Host, list: Result<ListAll, Fault>) -> Resul
     let most = usize::try_from(list.limit).unwrap_or(usize::MAX);
     Ok(Listed {
         rows: rows.into_iter().take(most).collect(),
+        missing_partitions,
+    })
+}
+
+/// One page of boards of all partitions, together in order.
+pub(super) async fn list_boards(
+    host: &Host,
+    list: Result<ListAllBoards, Fault>,
+) -> Result<BoardsListed, Fault> {
+    let list = list?;
+    let ask = |partition: u32| ListBoards {
+        partition,
+        prefix: list.prefix.clone(),
+        after: list.after.clone(),
+        limit: list.limit,
+    };
+    let (answered, missing_partitions) = ask_partitions(host, ask).await?;
+    let boards = answered.into_iter().flat_map(|(_, page)| page).collect();
+    let mut boards = in_order(boards, Ord::cmp);
+    boards.truncate(usize::try_from(list.limit).unwrap_or(usize::MAX));
+    Ok(BoardsListed {
+        boards,
         missing_partitions,
     })
 }

@@ -22,8 +22,8 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
 use crate::protocol::known;
 use crate::protocol::messages::{
-    AskTop, DatacenterSum, Drain, Explain, Fault, GlobalSum, ListAll, LookUp, Measure, Read,
-    ReadDrained, Settle, Sum, SumMany, ViewOf, Viewed, Wanted,
+    AskTop, DatacenterSum, Drain, Explain, Fault, GlobalSum, ListAll, ListAllBoards, LookUp,
+    Measure, Read, ReadDrained, Settle, Sum, SumMany, ViewOf, Viewed, Wanted,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
@@ -48,6 +48,7 @@ pub async fn answer(host: &Host, arrived: &Arrived) -> Reply {
         ReadDrained => read_drained(host, asked, Notes::default()).await,
         SumMany => many::sum_many(host, asked).await,
         ListAll => many::list_all(host, asked).await,
+        ListAllBoards => many::list_boards(host, asked).await,
         AskTop => top::top(host, asked).await,
         Measure => asked.map(|_| metrics::snapshot(host)),
     })

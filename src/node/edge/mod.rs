@@ -30,6 +30,7 @@
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`queue`] | events that are acknowledged at once and counted soon |
 //! | [`producer`] | how they reach the deployment's queue, where it has one |
+//! | [`boards`] | members with scores |
 //! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
 //! | [`local_quota`] | what an isolate is lent of the limits of hot keys |
@@ -46,6 +47,7 @@
 
 mod administration;
 mod aggregate;
+mod boards;
 mod body;
 mod breakdown;
 mod bulk;

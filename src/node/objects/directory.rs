@@ -10,6 +10,7 @@ use futures_util::future::FutureExt;
 
 use super::alarm::Alarm;
 use super::batch::answer_batch;
+use super::board_registry::{BOARDS_SCHEMA, BoardRegistry};
 use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
 use super::deployment_values::DEPLOYMENT_SCHEMA;
@@ -38,10 +39,10 @@ use crate::host::object::{Arrived, Object, Reply, Shell, dispatch, reply};
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
     AmountOf, Batch, BatchedCall, Call, CheckStorage, Claim, CloseSession, DeletePolicy,
-    DeleteShare, Fault, FindClaims, GetPolicy, GetSecrets, GetShare, Keep, LetInboxesGo, List,
-    ListPolicies, ListRows, ListShares, LocateLead, LookUp, OpenSession, Operate, Push, PutPolicy,
-    PutShare, Register, RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed, batch,
-    decode,
+    DeleteShare, Fault, FindClaims, ForgetBoard, GetPolicy, GetSecrets, GetShare, Keep,
+    LetInboxesGo, List, ListBoards, ListPolicies, ListRows, ListShares, LocateLead, LookUp,
+    OpenSession, Operate, Push, PutPolicy, PutShare, Register, RegisterBoard, RegisterInbox,
+    RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed, batch, decode,
 };
 
 /// 2 added claims, 3 operations and views, 4 policies and how often claims have moved; since 5 sketches name their hash, and settings the hash of a counter.
@@ -57,6 +58,7 @@ const SCHEMA: &[&str] = &[
     VIEWS_SCHEMA,
     DEPLOYMENT_SCHEMA,
     SENDERS_SCHEMA,
+    BOARDS_SCHEMA,
 ];
 
 /// The shortest time between two alarms, so that something that stays due does not spin.
@@ -114,6 +116,7 @@ struct Partition {
     views: Rc<Views>,
     listings: Listings,
     policies: PolicyStore,
+    boards: BoardRegistry,
     secrets: SecretStore,
     shares: ShareStore,
 }
@@ -142,6 +145,7 @@ impl Partition {
             registry: InboxRegistry::new(&host, &store, roots.clone(), inboxes.clone()),
             listings: Listings::new(&host, &store, roots.clone(), views.clone(), totals),
             policies: PolicyStore::new(&store),
+            boards: BoardRegistry::new(&store),
             secrets: SecretStore::new(&host, &store),
             shares: ShareStore::new(&host, &store),
             host,
@@ -207,6 +211,9 @@ impl Partition {
             GetShare => self.ready(asked).and_then(|asked| self.shares.get(&asked)),
             DeleteShare => self.ready(asked).and_then(|asked| self.shares.delete(&asked)),
             ListShares => self.ready(asked).and_then(|asked| self.shares.list(&asked)),
+            RegisterBoard => self.ready(asked).and_then(|asked| self.boards.register(&asked)),
+            ForgetBoard => self.ready(asked).and_then(|asked| self.boards.forget(&asked)),
+            ListBoards => self.ready(asked).and_then(|asked| self.boards.list(&asked)),
             GetSecrets => self.when_ready(asked, |asked| self.secrets(asked)).await,
             RotateKey => self.ready(asked).and_then(|asked| self.secrets.rotate_key(&asked)),
         })
@@ -322,8 +329,11 @@ impl Partition {
 /// `Broken` for a schema from the future or of long ago, `Unavailable` where SQLite refuses.
 fn prepare(store: &Store, spreads: &LeadSpreads) -> Result<(), Fault> {
     match store.schema_version(SCHEMA_VERSION)? {
-        // Earlier builds of this version do not have it, and leave it alone.
-        Some(SCHEMA_VERSION) => drop(store.run(SENDERS_SCHEMA, vec![])?),
+        // Earlier builds of this version do not have these, and leave them alone.
+        Some(SCHEMA_VERSION) => {
+            store.run(SENDERS_SCHEMA, vec![])?;
+            store.run(BOARDS_SCHEMA, vec![])?;
+        }
         Some(version @ ..SCHEMA_VERSION) => {
             return Err(Fault::Broken(format!(
                 "the stored schema has version {version}, whose settings do not name a hash; this build reads from {SCHEMA_VERSION} on: delete the data, or go back to the build that wrote it"

@@ -9,6 +9,8 @@
 //! | [`lead_place`], [`lead_moves`], [`bundle`] | where a lead lives, how it moves to another place of its datacenter, and its rows meanwhile |
 //! | [`autoscaler`] | how a cell watches its load, and how the number of shards follows it |
 //! | [`cell_store`], [`cell_row_kinds`], [`cell_ledger`], [`cell_samples`] | a cell's rows, which there are, those of its keyed writes, and of its samples |
+//! | [`board`], [`board_state`], [`board_rows`], [`board_reads`] | a board: members with scores, in memory and in rows, and what is read of them |
+//! | [`board_registry`] | which boards there are, at their partitions of the directory |
 //! | [`claims`], [`claim_store`] | whose an idempotency key is, and the rows of that |
 //! | [`batch`] | how an object answers many calls in one message |
 //! | [`inbox`], [`inbox_store`] | events that are acknowledged and not counted yet, and their rows |
@@ -43,6 +45,11 @@
 mod alarm;
 mod autoscaler;
 mod batch;
+mod board;
+mod board_reads;
+mod board_registry;
+mod board_rows;
+mod board_state;
 mod bundle;
 mod cell;
 mod cell_breakdowns;
@@ -115,6 +122,7 @@ mod tablet_rows;
 mod tablet_wakes;
 mod watcher;
 
+pub use board::Board;
 pub use cell::Cell;
 pub use cell_store::{CellStore, Kind};
 pub use directory::Directory;

@@ -40,6 +40,8 @@ impl Scope {
 pub enum Permission {
     /// A time of the caller's own, `at`, in an increment or a line of `/events`.
     At,
+    /// Scores of boards, which can make a member the first of them.
+    Board,
     /// Decrements.
     Decrement,
     /// Importing registers of a HyperLogLog, which can make an estimate as high as anybody likes.
@@ -54,8 +56,9 @@ pub enum Permission {
 
 impl Permission {
     /// All permissions.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::At,
+        Self::Board,
         Self::Decrement,
         Self::Hyll,
         Self::IfMatch,
@@ -67,6 +70,7 @@ impl Permission {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::At => "at",
+            Self::Board => "board",
             Self::Decrement => "decrement",
             Self::Hyll => "hyll",
             Self::IfMatch => "if-match",

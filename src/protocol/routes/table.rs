@@ -89,6 +89,40 @@ macro_rules! route_table {
                 Right::Named(Scope::Admin) => shares::create(context, &caller).await;
             RevokeShare(id: ShareId) "DELETE" "/shares/{id}" "share_revoke"
                 Right::Named(Scope::Admin) => shares::revoke(context, &caller, id).await;
+            Boards "GET" "/boards" "boards"
+                Right::Named(Scope::Read) => boards::list(context, &caller).await;
+            AboutBoard(board: CounterId) "GET" "/boards/{board}" "board"
+                Right::Counter(Scope::Read, board.as_str()) => boards::about(context, board).await;
+            PutBoard(board: CounterId) "PUT" "/boards/{board}" "board_put"
+                Right::Counter(Scope::Admin, board.as_str()) => boards::put(context, board).await;
+            DeleteBoard(board: CounterId) "DELETE" "/boards/{board}" "board_delete"
+                Right::Counter(Scope::Admin, board.as_str()) => boards::delete(context, board).await;
+            BoardTop(board: CounterId) "GET" "/boards/{board}/top" "board_top"
+                Right::Counter(Scope::Read, board.as_str()) => boards::top(context, board).await;
+            BoardRange(board: CounterId) "GET" "/boards/{board}/range" "board_range"
+                Right::Counter(Scope::Read, board.as_str()) => boards::range(context, board).await;
+            BoardCount(board: CounterId) "GET" "/boards/{board}/count" "board_count"
+                Right::Counter(Scope::Read, board.as_str()) => boards::count(context, board).await;
+            BoardPeriods(board: CounterId) "GET" "/boards/{board}/periods" "board_periods"
+                Right::Counter(Scope::Read, board.as_str()) => boards::periods(context, board).await;
+            BoardExport(board: CounterId) "GET" "/boards/{board}/export" "board_export"
+                Right::Counter(Scope::Read, board.as_str()) => boards::export(context, board).await;
+            BoardRank(board: CounterId, rank: String) "GET" "/boards/{board}/rank/{rank}" "board_rank"
+                Right::Counter(Scope::Read, board.as_str()) => boards::at_rank(context, board, rank).await;
+            Members(board: CounterId) "GET" "/boards/{board}/members" "members"
+                Right::Counter(Scope::Read, board.as_str()) => boards::members(context, board).await;
+            WriteMembers(board: CounterId) "POST" "/boards/{board}/members" "members_write"
+                Right::Write(board.as_str(), Permission::Board) => boards::write_many(context, board).await;
+            Member(board: CounterId, member: CounterId) "GET" "/boards/{board}/members/{member}" "member"
+                Right::Counter(Scope::Read, board.as_str()) => boards::member(context, board, member).await;
+            WriteMember(board: CounterId, member: CounterId) "POST" "/boards/{board}/members/{member}" "member_write"
+                Right::Write(board.as_str(), Permission::Board) => boards::write(context, board, member).await;
+            RemoveMember(board: CounterId, member: CounterId) "DELETE" "/boards/{board}/members/{member}" "member_remove"
+                Right::Counter(Scope::Admin, board.as_str()) => boards::remove(context, board, member).await;
+            Around(board: CounterId, member: CounterId) "GET" "/boards/{board}/members/{member}/around" "member_around"
+                Right::Counter(Scope::Read, board.as_str()) => boards::around(context, board, member).await;
+            HideMember(board: CounterId, member: CounterId) "PUT" "/boards/{board}/members/{member}/hidden" "member_hide"
+                Right::Counter(Scope::Admin, board.as_str()) => boards::hide(context, board, member).await;
             Pixel(id: CounterId) "GET" "/pixel/{id}.gif" "pixel"
                 Right::Image(Scope::Write, id.as_str()) => embeds::pixel(context, &caller, id).await;
             Badge(id: CounterId) "GET" "/badge/{id}.svg" "badge"

@@ -1,0 +1,68 @@
+//! A member's place in the order of a board: score, tie, member, each compared byte by byte.
+//!
+//! Invariant: the order of keys is that of SQLite's row value (place, member) of two blobs.
+
+use serde::{Deserialize, Serialize};
+
+use super::score::Score;
+
+/// Bytes of a score in a key, and of a tie.
+const PART_BYTES: usize = 8;
+
+/// A place in the order. One need not be taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Key {
+    /// The score, and the tie where a board has such, in bytes of equal order.
+    pub place: Vec<u8>,
+    /// The member.
+    pub member: Vec<u8>,
+}
+
+impl Key {
+    /// The key of a member. `tie` stands before the member where scores are equal.
+    pub fn new(score: Score, tie: Option<u64>, member: &[u8]) -> Self {
+        let mut place = score.ordered().to_be_bytes().to_vec();
+        place.extend(tie.map(u64::to_be_bytes).into_iter().flatten());
+        Self {
+            place,
+            member: member.to_vec(),
+        }
+    }
+
+    /// The first place that a member of that score may have.
+    pub fn first_of(score: Score) -> Self {
+        Self::new(score, None, b"")
+    }
+
+    /// The first place behind all members of that score.
+    pub fn behind(score: Score) -> Self {
+        // The highest is that of infinity, which is not the last number.
+        let place = score.ordered().saturating_add(1).to_be_bytes().to_vec();
+        Self {
+            place,
+            member: Vec::new(),
+        }
+    }
+
+    /// The next place.
+    #[must_use]
+    pub fn next(mut self) -> Self {
+        self.member.push(0);
+        self
+    }
+
+    /// The score; `None` where the key holds none.
+    pub fn score(&self) -> Option<Score> {
+        Score::of_ordered(self.number_at(0)?)
+    }
+
+    /// The tie, where it holds one.
+    pub fn tie(&self) -> Option<u64> {
+        self.number_at(PART_BYTES)
+    }
+
+    fn number_at(&self, at: usize) -> Option<u64> {
+        let bytes = self.place.get(at..at + PART_BYTES)?;
+        Some(u64::from_be_bytes(bytes.try_into().ok()?))
+    }
+}

@@ -1,0 +1,189 @@
+//! What is kept of a member, and how a write changes it.
+//!
+//! Invariant: a write that is refused, or whose condition does not hold, changes nothing.
+
+use serde::{Deserialize, Serialize};
+
+use super::key::Key;
+use super::score::Score;
+use super::settings::{Keep, Order, Scores, Settings, Ties};
+
+/// The longest metadata of a member, in bytes of JSON.
+pub const METADATA_BYTES_MAX: usize = 1_024;
+
+/// A member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its score.
+    pub score: Score,
+    /// Where it stands among equal scores; `None` where its name decides.
+    pub tie: Option<u64>,
+    /// Whether it is left out of the order.
+    pub is_hidden: bool,
+    /// When it goes by itself, unix milliseconds.
+    pub expires_ms: Option<i64>,
+    /// What its writer keeps with it: JSON.
+    pub metadata: Option<String>,
+}
+
+impl Member {
+    /// Its place in the order.
+    pub fn key(&self, name: &[u8]) -> Key {
+        Key::new(self.score, self.tie, name)
+    }
+}
+
+/// What a write does to a score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Amount {
+    /// This is the score, as far as the board keeps it.
+    Score(Score),
+    /// This is added to it; a member that is new had 0.
+    Delta(Score),
+}
+
+/// Which change of a score is kept. A member that is new is kept by all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Only {
+    /// Every.
+    #[default]
+    Any,
+    /// One that makes it higher.
+    Higher,
+    /// One that makes it lower.
+    Lower,
+}
+
+/// A write to a member. `None` leaves as it is what it is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Write {
+    /// What it does to the score.
+    pub amount: Amount,
+    /// Only if the member is there, or only if it is not.
+    pub exists: Option<bool>,
+    /// Only if it makes the score so.
+    pub only: Only,
+    /// What to keep with the member from then on; nothing by `Some(None)`.
+    pub metadata: Option<Option<String>>,
+    /// When it goes, unix milliseconds; never by `Some(None)`.
+    pub expires_ms: Option<Option<i64>>,
+}
+
+impl Write {
+    /// A write of an amount and of nothing else.
+    pub fn of(amount: Amount) -> Self {
+        Self {
+            amount,
+            exists: None,
+            only: Only::Any,
+            metadata: None,
+            expires_ms: None,
+        }
+    }
+}
+
+/// Why a write is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// The board holds whole numbers up to a bound, and the score would not be one.
+    NotWhole,
+    /// The score would be no number.
+    NotANumber,
+    /// The board keeps sums, and takes a delta.
+    KeepsSums,
+    /// The board keeps the best, and takes a score.
+    KeepsBest,
+    /// The board has as many members as it may.
+    Full,
+    /// The member is not as the condition says.
+    Changed,
+}
+
+/// What becomes of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The member from now on; `None` where it stays as it is.
+    pub after: Option<Member>,
+    /// The score that it has then; `None` where it is not there.
+    pub score: Option<Score>,
+    /// The score that it had; `None` where it is new.
+    pub previous: Option<Score>,
+}
+
+/// Decides a write. `sequence` rises with each write that changes the board.
+///
+/// # Errors
+/// Why it is refused.
+pub fn change(
+    settings: &Settings,
+    before: Option<&Member>,
+    write: &Write,
+    sequence: u64,
+) -> Result<Change, Refusal> {
+    let previous = before.map(|member| member.score);
+    let kept = Change {
+        after: None,
+        score: previous,
+        previous,
+    };
+    let wanted = match (write.amount, settings.keep) {
+        (Amount::Score(_), Keep::Sum) => return Err(Refusal::KeepsSums),
+        (Amount::Delta(_), Keep::Best) => return Err(Refusal::KeepsBest),
+        (Amount::Score(score), _) => score,
+        (Amount::Delta(delta), _) => {
+            (previous.unwrap_or_default().plus(delta)).ok_or(Refusal::NotANumber)?
+        }
+    };
+    if settings.scores == Scores::Integer && !wanted.is_whole() {
+        return Err(Refusal::NotWhole);
+    }
+    if write
+        .exists
+        .is_some_and(|exists| exists != before.is_some())
+    {
+        return Ok(kept);
+    }
+    let only = match (settings.keep, settings.order) {
+        (Keep::Best, Order::Desc) => Only::Higher,
+        (Keep::Best, Order::Asc) => Only::Lower,
+        _ => write.only,
+    };
+    let is_kept = previous.is_none_or(|previous| match only {
+        Only::Any => true,
+        Only::Higher => wanted > previous,
+        Only::Lower => wanted < previous,
+    });
+    if !is_kept {
+        return Ok(kept);
+    }
+    let mut after = before.cloned().unwrap_or(Member {
+        score: wanted,
+        tie: None,
+        is_hidden: false,
+        expires_ms: None,
+        metadata: None,
+    });
+    if previous != Some(wanted) {
+        (after.score, after.tie) = (wanted, tie(settings, sequence));
+    }
+    if let Some(metadata) = &write.metadata {
+        after.metadata.clone_from(metadata);
+    }
+    if let Some(expires_ms) = write.expires_ms {
+        after.expires_ms = expires_ms;
+    }
+    Ok(Change {
+        after: Some(after).filter(|after| before != Some(after)),
+        score: Some(wanted),
+        previous,
+    })
+}
+
+/// The tie of a score that is reached now: the order of a board is read from its other end where the highest is the best.
+fn tie(settings: &Settings, sequence: u64) -> Option<u64> {
+    match (settings.ties, settings.order) {
+        (Ties::First, Order::Asc) => Some(sequence),
+        (Ties::First, Order::Desc) => Some(u64::MAX - sequence),
+        (Ties::Member | Ties::Shared, _) => None,
+    }
+}

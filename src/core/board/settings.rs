@@ -1,0 +1,128 @@
+//! How a board ranks, and what it keeps.
+
+use serde::{Deserialize, Serialize};
+
+use super::period::Period;
+
+/// The most members of a board.
+pub const MEMBERS_MAX: u64 = 10_000_000;
+
+/// The most members where a board's settings say nothing.
+pub const MEMBERS_MAX_DEFAULT: u64 = 1_000_000;
+
+/// The most ended periods that a board keeps.
+pub const ARCHIVE_MAX: u32 = 100;
+
+/// Which score is the best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// The highest.
+    #[default]
+    Desc,
+    /// The lowest.
+    Asc,
+}
+
+/// What becomes of a score that is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Keep {
+    /// It takes the place of the one before.
+    #[default]
+    Set,
+    /// It is added to the one before.
+    Sum,
+    /// The better of both stays.
+    Best,
+}
+
+/// In which order members of equal scores stand, and which rank they have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ties {
+    /// By the bytes of their names, in the board's order; each has a rank of its own.
+    #[default]
+    Member,
+    /// Whoever had the score first is before the others; each has a rank of its own.
+    First,
+    /// By the bytes of their names, and all have the rank of the first.
+    Shared,
+}
+
+/// Which numbers scores are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scores {
+    /// Doubles.
+    #[default]
+    Float,
+    /// Whole numbers.
+    Integer,
+}
+
+/// The settings of a board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Which score is the best.
+    pub order: Order,
+    /// What becomes of a score that is written.
+    pub keep: Keep,
+    /// How equal scores stand.
+    pub ties: Ties,
+    /// Which numbers scores are.
+    pub scores: Scores,
+    /// When the board begins anew.
+    pub period: Period,
+    /// How many minutes the zone of its periods is ahead of UTC.
+    pub zone_minutes: i32,
+    /// How many ended periods are kept.
+    pub archive: u32,
+    /// The most members.
+    pub members_max: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            order: Order::default(),
+            keep: Keep::default(),
+            ties: Ties::default(),
+            scores: Scores::default(),
+            period: Period::default(),
+            zone_minutes: 0,
+            archive: 0,
+            members_max: MEMBERS_MAX_DEFAULT,
+        }
+    }
+}
+
+impl Settings {
+    /// Nothing where they may be so.
+    ///
+    /// # Errors
+    /// A sentence that says which limit they exceed.
+    pub fn check(&self) -> Result<(), String> {
+        if !(1..=MEMBERS_MAX).contains(&self.members_max) {
+            return Err(format!("members_max must be from 1 to {MEMBERS_MAX}"));
+        }
+        if self.archive > ARCHIVE_MAX {
+            return Err(format!("archive must be from 0 to {ARCHIVE_MAX}"));
+        }
+        Ok(())
+    }
+
+    /// Whether a board with members may go on with these: what its rows are ordered by, and what its periods are, stays.
+    pub fn may_follow(&self, before: &Self) -> bool {
+        let fixed = |settings: &Self| {
+            (
+                settings.order,
+                settings.ties,
+                settings.scores,
+                settings.period,
+                settings.zone_minutes,
+            )
+        };
+        fixed(self) == fixed(before)
+    }
+}

@@ -1,0 +1,457 @@
+//! Boards: members with scores. Each call is one message to the object of its board, which decides alone.
+
+use super::body;
+use super::hash_keys::name_key;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::core::board::settings::Settings;
+use crate::core::counter::id::CounterId;
+use crate::core::sketch::hash;
+use crate::node::shared::call;
+use crate::protocol::access::Caller;
+use crate::protocol::boards::{
+    BoardQuery, Lines, Told, WRITES_AT_ONCE, configured_json, count_json, cursor_of, deleted_json,
+    list_json, members_json, not_found, one_json, parse_hidden, parse_if_match, parse_lines,
+    parse_settings, parse_write, periods_json, problem_of, refusal_of, rows_json, rows_ndjson,
+    tag_text, written_json,
+};
+use crate::protocol::keys::{Kind, fingerprint, parse_key, section_key, write_key};
+use crate::protocol::messages::{
+    AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard,
+    Deed, EndBoard, Fault, ListAllBoards, MemberWrite, Once, Stretch, WriteBoard, Written,
+};
+use crate::protocol::names::DIRECTORY_PARTITIONS;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::{LIST_LIMIT, Query};
+
+/// Media type of an export.
+const NDJSON: &str = "application/x-ndjson";
+
+/// Header of an export that does not hold all: where the next one begins.
+const CURSOR_HEADER: &str = "tally-cursor";
+
+/// What a read is told that got no answer.
+fn unread(fault: Fault) -> Problem {
+    match fault {
+        Fault::Unavailable(what) => Problem::new(Code::Unavailable, format!("{what}; try again")),
+        other => Problem::from(other),
+    }
+}
+
+/// `GET /boards`
+///
+/// # Errors
+/// `invalid-query`, `quota-exceeded`, `unavailable`.
+pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &["prefix", "cursor", "limit"])?;
+    let prefix = query.get("prefix").unwrap_or_default().to_owned();
+    caller.may_list(&prefix)?;
+    let limit = query.limit()?;
+    context.visitor().read(DIRECTORY_PARTITIONS.into())?;
+    let _waiting = context.waiting();
+    // One more than asked for tells whether there is another page.
+    let list = ListAllBoards {
+        prefix,
+        after: query.get("cursor").map(str::to_owned),
+        limit: limit + 1,
+    };
+    let mut listed = call(&context.host, &list).await.map_err(unread)?;
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = listed.boards.len() > most;
+    listed.boards.truncate(most);
+    let cursor = listed.boards.last().filter(|_| has_more);
+    Ok(Answer::json(list_json(&listed, cursor)))
+}
+
+/// `PUT /boards/{board}`
+///
+/// # Errors
+/// `invalid-body`, `unknown-field`, `board-settings-fixed`, `unavailable`.
+pub async fn put(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let settings: Settings = parse_settings(&body::read_small(context).await?)?;
+    let _waiting = context.waiting();
+    let configure = ConfigureBoard {
+        board: board.clone(),
+        settings,
+    };
+    match call(&context.host, &configure).await? {
+        BoardConfigured::Done(seen, is_new) => {
+            let json = configured_json(&told(context, &board, &seen));
+            let status = if is_new { 201 } else { 200 };
+            Ok(Answer::json(json).with_status(status))
+        }
+        BoardConfigured::Fixed => Err(Problem::new(
+            Code::BoardSettingsFixed,
+            "order, ties, scores, period and zone stay while a board has members or periods; delete it first, or take another name",
+        )),
+    }
+}
+
+/// `DELETE /boards/{board}`
+///
+/// # Errors
+/// `board-not-found`, `unavailable`.
+pub async fn delete(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let _waiting = context.waiting();
+    let end = EndBoard {
+        board: board.clone(),
+    };
+    if call(&context.host, &end).await? {
+        Ok(Answer::json(deleted_json(&board)))
+    } else {
+        Err(not_found(&BoardAnswer::Absent))
+    }
+}
+
+fn told<'a>(context: &RequestContext, board: &'a CounterId, seen: &'a BoardSeen) -> Told<'a> {
+    Told {
+        board,
+        seen,
+        now_ms: context.host.now_ms(),
+    }
+}
+
+/// Asks a board.
+async fn ask(
+    context: &RequestContext,
+    board: &CounterId,
+    query: &BoardQuery,
+    question: BoardQuestion,
+) -> Result<Box<BoardSeen>, Problem> {
+    let ask = AskBoard {
+        board: board.clone(),
+        period: query.period()?,
+        at_least: query.at_least()?,
+        question,
+    };
+    context.visitor().read(1)?;
+    let _waiting = context.waiting();
+    match call(&context.host, &ask).await.map_err(unread)? {
+        BoardAnswer::Seen(seen) => Ok(seen),
+        other => Err(not_found(&other)),
+    }
+}
+
+/// `GET /boards/{board}`: its settings, and how many members it has.
+///
+/// # Errors
+/// `invalid-query`, `board-not-found`, `period-not-found`, `version-not-reached`, `unavailable`; so all reads below.
+pub async fn about(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &[])?;
+    let seen = ask(context, &board, &query, BoardQuestion::About).await?;
+    Ok(Answer::json(configured_json(&told(context, &board, &seen))))
+}
+
+/// `GET /boards/{board}/periods`
+pub async fn periods(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &[])?;
+    let seen = ask(context, &board, &query, BoardQuestion::Periods).await?;
+    Ok(Answer::json(periods_json(&told(context, &board, &seen))))
+}
+
+/// A stretch of the board's order, by these parameters.
+async fn stretch(
+    context: &RequestContext,
+    board: &CounterId,
+    known: &[&str],
+    counts: bool,
+) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), known)?;
+    let question = BoardQuestion::Stretch(query.stretch()?);
+    let seen = ask(context, board, &query, question).await?;
+    Ok(Answer::json(rows_json(
+        &told(context, board, &seen),
+        counts,
+    )))
+}
+
+/// `GET /boards/{board}/top`
+pub async fn top(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    stretch(context, &board, &["limit"], false).await
+}
+
+/// `GET /boards/{board}/range`
+pub async fn range(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    stretch(context, &board, &["min", "max", "limit", "cursor"], true).await
+}
+
+/// `GET /boards/{board}/members`: those that are named, or a page.
+pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    let is_named = Query::parse(context.query(), &["id", "period", "at_least"])
+        .is_ok_and(|query| query.get("id").is_some());
+    if !is_named {
+        return stretch(context, &board, &["rank", "cursor", "limit"], false).await;
+    }
+    let query = BoardQuery::parse(context.query(), &["id"])?;
+    let names = query.members()?;
+    let asked = names.iter().map(|name| bytes_of(name)).collect();
+    let seen = ask(context, &board, &query, BoardQuestion::Members(asked)).await?;
+    Ok(Answer::json(members_json(
+        &told(context, &board, &seen),
+        &names,
+    )))
+}
+
+/// `GET /boards/{board}/count`
+pub async fn count(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &["min", "max"])?;
+    let stretch = Stretch {
+        limit: 0,
+        ..query.stretch()?
+    };
+    let seen = ask(context, &board, &query, BoardQuestion::Stretch(stretch)).await?;
+    Ok(Answer::json(count_json(&told(context, &board, &seen))))
+}
+
+fn bytes_of(name: &CounterId) -> Vec<u8> {
+    name.as_str().as_bytes().to_vec()
+}
+
+fn no_member(name: &CounterId) -> Problem {
+    let detail = format!("the board has no member {:?} in its order", name.as_str());
+    Problem::new(Code::MemberNotFound, detail)
+}
+
+/// `GET /boards/{board}/members/{member}`
+pub async fn member(
+    context: &RequestContext,
+    board: CounterId,
+    name: CounterId,
+) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &[])?;
+    let question = BoardQuestion::Members(vec![bytes_of(&name)]);
+    let seen = ask(context, &board, &query, question).await?;
+    let json = one_json(&told(context, &board, &seen)).ok_or_else(|| no_member(&name))?;
+    let tag = seen.rows.first().map_or(0, |row| row.tag);
+    Ok(Answer::json(json).with_header("etag", tag_text(tag)))
+}
+
+/// `GET /boards/{board}/members/{member}/around`
+pub async fn around(
+    context: &RequestContext,
+    board: CounterId,
+    name: CounterId,
+) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &["limit"])?;
+    let question = BoardQuestion::Around(bytes_of(&name), query.around()?);
+    let seen = ask(context, &board, &query, question).await?;
+    if seen.rows.is_empty() {
+        return Err(no_member(&name));
+    }
+    Ok(Answer::json(rows_json(
+        &told(context, &board, &seen),
+        false,
+    )))
+}
+
+/// `GET /boards/{board}/rank/{rank}`
+pub async fn at_rank(
+    context: &RequestContext,
+    board: CounterId,
+    rank: String,
+) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &[])?;
+    let question = BoardQuestion::Stretch(BoardQuery::at_rank(&rank)?);
+    let seen = ask(context, &board, &query, question).await?;
+    let absent = || {
+        Problem::new(
+            Code::MemberNotFound,
+            "the board has fewer members than this",
+        )
+    };
+    let json = one_json(&told(context, &board, &seen)).ok_or_else(absent)?;
+    Ok(Answer::json(json))
+}
+
+/// `GET /boards/{board}/export`: members in order, a line for each. More than one answer holds are asked for by the cursor of its header.
+pub async fn export(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    let query = BoardQuery::parse(context.query(), &["cursor", "limit"])?;
+    let mut left = query.exported()?;
+    let mut stretch = query.exported_after()?;
+    let (mut text, mut cursor) = (String::new(), None);
+    while left > 0 {
+        stretch.limit = left.min(LIST_LIMIT.1);
+        left -= stretch.limit;
+        let question = BoardQuestion::Stretch(stretch.clone());
+        let seen = ask(context, &board, &query, question).await?;
+        rows_ndjson(&mut text, &seen.rows);
+        let last = seen.rows.last().filter(|_| seen.has_more);
+        cursor = last.map(cursor_of);
+        let Some(last) = last else {
+            break;
+        };
+        stretch.after = Some(crate::core::board::key::Key::new(
+            last.score,
+            last.tie,
+            &last.member,
+        ));
+    }
+    let answer = Answer::text(text).of_type(NDJSON);
+    Ok(match cursor {
+        Some(cursor) => answer.with_header(CURSOR_HEADER, cursor),
+        None => answer,
+    })
+}
+
+/// The key of a body, where its client sent one.
+async fn once_of(
+    context: &RequestContext,
+    kind: Kind,
+    parts: &[&[u8]],
+) -> Result<Option<Once>, Problem> {
+    let Some(header) = context.header("idempotency-key") else {
+        return Ok(None);
+    };
+    let text = parse_key(&header)?;
+    let names = name_key(&context.host).await?;
+    let hashed = |bytes: &[u8]| hash(&names, bytes);
+    Ok(Some(Once {
+        key: write_key(&hashed, kind, text),
+        fingerprint: fingerprint(&hashed, parts),
+        keys: context.keys(),
+    }))
+}
+
+async fn send(context: &RequestContext, write: &WriteBoard) -> Result<(Written, bool), Problem> {
+    let written = call(&context.host, write).await?;
+    match (problem_of(&written), written) {
+        (None, BoardWritten::Done(written)) => Ok((written, false)),
+        (None, BoardWritten::Replayed(written)) => Ok((written, true)),
+        (problem, _) => Err(problem.unwrap_or_else(|| not_found(&BoardAnswer::Absent))),
+    }
+}
+
+/// One write to a member.
+async fn write_one(
+    context: &RequestContext,
+    board: CounterId,
+    name: CounterId,
+    deed: Deed,
+    once: Option<Once>,
+) -> Result<Answer, Problem> {
+    let condition = context.header("if-match");
+    let condition = condition.as_deref().map(parse_if_match).transpose()?;
+    context.visitor().admit(board.as_str())?;
+    let _waiting = context.waiting();
+    let write = WriteBoard {
+        board,
+        writes: vec![MemberWrite {
+            member: bytes_of(&name),
+            deed,
+            condition,
+        }],
+        once,
+    };
+    let (written, is_replay) = send(context, &write).await?;
+    if let Some((_, refusal)) = written.refused.first() {
+        return Err(refusal_of(*refusal));
+    }
+    let json = written_json(&write.board, Some(&name), &written, None);
+    let mut answer = Answer::json(json);
+    if let Some(tag) = written.stand.and_then(|stand| stand.tag) {
+        answer = answer.with_header("etag", tag_text(tag));
+    }
+    Ok(if is_replay { answer.replayed() } else { answer })
+}
+
+/// `POST /boards/{board}/members/{member}`
+///
+/// # Errors
+/// Any refusal; then nothing was written, except `unavailable`, which says so.
+pub async fn write(
+    context: &RequestContext,
+    board: CounterId,
+    name: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let body = body::read_small(context).await?;
+    let put = parse_write(&body, context.host.now_ms())?;
+    let once = once_of(context, Kind::Write, &[name.as_str().as_bytes(), &body]).await?;
+    write_one(context, board, name, Deed::Put(put), once).await
+}
+
+/// `PUT /boards/{board}/members/{member}/hidden`
+///
+/// # Errors
+/// As [`write`], and `member-not-found`.
+pub async fn hide(
+    context: &RequestContext,
+    board: CounterId,
+    name: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let is_hidden = parse_hidden(&body::read_small(context).await?)?;
+    write_one(context, board, name, Deed::Hide(is_hidden), None).await
+}
+
+/// `DELETE /boards/{board}/members/{member}`
+///
+/// # Errors
+/// As [`write`].
+pub async fn remove(
+    context: &RequestContext,
+    board: CounterId,
+    name: CounterId,
+) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    write_one(context, board, name, Deed::Remove, None).await
+}
+
+/// `POST /boards/{board}/members`: many writes, a line for each.
+///
+/// # Errors
+/// As [`write`]; what a line is refused for stands in the answer.
+pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
+    Query::parse(context.query(), &[])?;
+    let body = body::read_small(context).await?;
+    let mut lines: Lines = parse_lines(&body, context.host.now_ms())?;
+    let once = once_of(context, Kind::Batch, &[&body]).await?;
+    context.visitor().admit(board.as_str())?;
+    let _waiting = context.waiting();
+    let names = name_key(&context.host).await?;
+    let writes = std::mem::take(&mut lines.writes);
+    let mut all: Option<Written> = None;
+    let mut is_replay = once.is_some();
+    for (some, section) in writes.chunks(WRITES_AT_ONCE).zip(0..) {
+        let once = once.map(|once| Once {
+            key: section_key(&|bytes| hash(&names, bytes), once.key, section),
+            ..once
+        });
+        let write = WriteBoard {
+            board: board.clone(),
+            writes: some.iter().map(|(_, write)| write.clone()).collect(),
+            once,
+        };
+        let (written, was_made) = send(context, &write).await?;
+        is_replay &= was_made;
+        for (place, refusal) in &written.refused {
+            let place = usize::try_from(*place).unwrap_or(usize::MAX);
+            let line = some.get(place).map_or(0, |(line, _)| *line);
+            lines.reject(line, refusal_of(*refusal));
+        }
+        let before = all.take().unwrap_or(Written {
+            accepted: 0,
+            changed: 0,
+            ..written.clone()
+        });
+        all = Some(Written {
+            accepted: before.accepted + written.accepted,
+            changed: before.changed + written.changed,
+            ..written
+        });
+    }
+    let Some(written) = all else {
+        let why = lines.errors.into_iter().next().map(|(_, why)| why);
+        let empty = || {
+            Problem::new(
+                Code::InvalidBody,
+                "send lines, each with a `member` and a `score` or a `delta`",
+            )
+        };
+        return Err(why.unwrap_or_else(empty));
+    };
+    let answer = Answer::json(written_json(&board, None, &written, Some(&lines)));
+    Ok(if is_replay { answer.replayed() } else { answer })
+}

@@ -1,0 +1,149 @@
+//! What is read of a board: ranks, stretches of its order, members.
+//!
+//! Places count upwards from 0 at the lowest score; a board whose highest score is the best is read from its other end.
+
+use super::board_rows::{BoardRows, EpochRows};
+use crate::core::board::directory::Directory;
+use crate::core::board::key::Key;
+use crate::core::board::member::Member;
+use crate::core::board::score::Score;
+use crate::core::board::settings::{Order, Settings, Ties};
+use crate::core::sketch::{HashKey, hash};
+use crate::protocol::messages::{Fault, Ranked, Stretch, encode};
+
+/// One period of a board, to be read.
+pub(super) struct Reader<'a> {
+    pub(super) rows: &'a BoardRows,
+    pub(super) directory: &'a Directory,
+    pub(super) settings: &'a Settings,
+    pub(super) generation: u64,
+    pub(super) epoch: i64,
+}
+
+/// The tag of a member: another one once anything of it has changed.
+///
+/// # Errors
+/// `Broken`, which does not happen.
+pub(super) fn tag(generation: u64, epoch: i64, name: &[u8], member: &Member) -> Result<u64, Fault> {
+    let bytes = encode(&(generation, epoch, name, member))?;
+    Ok(hash(&HashKey::from([0; 16]), &bytes))
+}
+
+impl Reader<'_> {
+    fn before(&self, key: &Key) -> Result<u64, Fault> {
+        self.directory
+            .before(key, &EpochRows(self.rows, self.epoch))
+    }
+
+    fn is_desc(&self) -> bool {
+        self.settings.order == Order::Desc
+    }
+
+    /// The rank of a member that is in the order, from 1.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn rank(&self, name: &[u8], member: &Member) -> Result<Option<u64>, Fault> {
+        if member.is_hidden {
+            return Ok(None);
+        }
+        let total = self.directory.total();
+        let better = match (self.settings.ties, self.is_desc()) {
+            (Ties::Shared, false) => self.before(&Key::first_of(member.score))?,
+            (Ties::Shared, true) => total.saturating_sub(self.before(&Key::behind(member.score))?),
+            (_, false) => self.before(&member.key(name))?,
+            (_, true) => total.saturating_sub(self.before(&member.key(name).next())?),
+        };
+        Ok(Some(better + 1))
+    }
+
+    fn ranked(&self, name: Vec<u8>, member: Member, rank: Option<u64>) -> Result<Ranked, Fault> {
+        Ok(Ranked {
+            tag: tag(self.generation, self.epoch, &name, &member)?,
+            member: name,
+            score: member.score,
+            tie: member.tie,
+            rank,
+            expires_ms: member.expires_ms,
+            metadata: member.metadata,
+        })
+    }
+
+    /// One member.
+    pub(super) fn member(&self, name: &[u8]) -> Result<Option<Ranked>, Fault> {
+        let Some(member) = self.rows.member(self.epoch, name)? else {
+            return Ok(None);
+        };
+        let rank = self.rank(name, &member)?;
+        self.ranked(name.to_vec(), member, rank).map(Some)
+    }
+
+    /// The members at these places, the best first.
+    fn places(&self, (low, high): (u64, u64)) -> Result<Vec<Ranked>, Fault> {
+        if low >= high {
+            return Ok(Vec::new());
+        }
+        let (from, skip) = self.directory.find(low);
+        let mut found = self.rows.stretch(self.epoch, &from, skip, high - low)?;
+        if self.is_desc() {
+            found.reverse();
+        }
+        let first = if self.is_desc() {
+            self.directory.total().saturating_sub(high) + 1
+        } else {
+            low + 1
+        };
+        let mut rows: Vec<Ranked> = Vec::with_capacity(found.len());
+        for ((name, member), place) in found.into_iter().zip(first..) {
+            let before = rows.last().filter(|row| row.score == member.score);
+            let rank = match (self.settings.ties, before) {
+                (Ties::Shared, Some(before)) => before.rank,
+                (Ties::Shared, None) if rows.is_empty() => self.rank(&name, &member)?,
+                _ => Some(place),
+            };
+            rows.push(self.ranked(name, member, rank)?);
+        }
+        Ok(rows)
+    }
+
+    /// How many members have a score between two, both included, how many of those asked for there are, and these.
+    pub(super) fn stretch(&self, asked: &Stretch) -> Result<(u64, bool, Vec<Ranked>), Fault> {
+        let at = |score: Option<Score>, key: fn(Score) -> Key| {
+            score.map(|score| self.before(&key(score))).transpose()
+        };
+        let mut low = at(asked.min, Key::first_of)?.unwrap_or(0);
+        let mut high = at(asked.max, Key::behind)?.unwrap_or(self.directory.total());
+        let count = high.saturating_sub(low);
+        if let Some(after) = &asked.after {
+            if self.is_desc() {
+                high = high.min(self.before(after)?);
+            } else {
+                low = low.max(self.before(&after.clone().next())?);
+            }
+        }
+        let limit = u64::from(asked.limit);
+        let has_more;
+        if self.is_desc() {
+            high = high.saturating_sub(asked.skip);
+            has_more = high.saturating_sub(low) > limit;
+            low = low.max(high.saturating_sub(limit));
+        } else {
+            low = low.saturating_add(asked.skip);
+            has_more = high.saturating_sub(low) > limit;
+            high = high.min(low.saturating_add(limit));
+        }
+        Ok((count, has_more, self.places((low, high))?))
+    }
+
+    /// A member with so many before and behind it, fewer where the order ends; `None` where it is not in the order.
+    pub(super) fn around(&self, name: &[u8], limit: u32) -> Result<Option<Vec<Ranked>>, Fault> {
+        let member = self.rows.member(self.epoch, name)?;
+        let Some(member) = member.filter(|member| !member.is_hidden) else {
+            return Ok(None);
+        };
+        let place = self.before(&member.key(name))?;
+        let limit = u64::from(limit);
+        let high = place.saturating_add(limit + 1).min(self.directory.total());
+        self.places((place.saturating_sub(limit), high)).map(Some)
+    }
+}

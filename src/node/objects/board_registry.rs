@@ -1,0 +1,67 @@
+//! Which boards there are: a row for each at the partition of the directory that its name belongs to.
+//!
+//! Invariant: a board that has anything is here. One that is here may have ended, or never begun, as its object was unreachable then.
+
+use super::store::{Store, text};
+use crate::core::cluster::root::prefix_end;
+use crate::core::counter::id::CounterId;
+use crate::host::object::Value;
+use crate::protocol::messages::{Fault, ForgetBoard, ListBoards, RegisterBoard};
+
+pub(super) const BOARDS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS boards (name TEXT PRIMARY KEY, \
+    generation INTEGER NOT NULL) WITHOUT ROWID";
+
+/// The boards of a partition.
+pub(super) struct BoardRegistry {
+    store: Store,
+}
+
+fn generation_of(generation: u64) -> i64 {
+    i64::try_from(generation).unwrap_or(i64::MAX)
+}
+
+impl BoardRegistry {
+    /// Those of an object.
+    pub(super) fn new(store: &Store) -> Self {
+        Self {
+            store: store.clone(),
+        }
+    }
+
+    /// Notes a board.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn register(&self, asked: &RegisterBoard) -> Result<(), Fault> {
+        let statement = "INSERT INTO boards VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET \
+            generation = MAX(generation, excluded.generation)";
+        let generation = generation_of(asked.generation);
+        let values = vec![asked.board.as_str().into(), generation.into()];
+        self.store.run(statement, values).map(drop)
+    }
+
+    /// Forgets a board, unless it has begun anew since.
+    pub(super) fn forget(&self, asked: &ForgetBoard) -> Result<(), Fault> {
+        let statement = "DELETE FROM boards WHERE name = ? AND generation <= ?";
+        let generation = generation_of(asked.generation);
+        let values = vec![asked.board.as_str().into(), generation.into()];
+        self.store.run(statement, values).map(drop)
+    }
+
+    /// Boards in order of their names.
+    pub(super) fn list(&self, asked: &ListBoards) -> Result<Vec<CounterId>, Fault> {
+        let after = asked.after.clone().unwrap_or_default();
+        let end = prefix_end(&asked.prefix).map_or(Value::Null, Value::Text);
+        let rows = self.store.run(
+            "SELECT name FROM boards WHERE name > ?1 AND name >= ?2 AND (?3 IS NULL OR name < ?3) ORDER BY name LIMIT ?4",
+            vec![
+                after.into(),
+                asked.prefix.as_str().into(),
+                end,
+                i64::from(asked.limit).into(),
+            ],
+        )?;
+        let name = |row: &Vec<Value>| CounterId::parse(row.first().and_then(text)?).ok();
+        Ok(rows.iter().filter_map(name).collect())
+    }
+}

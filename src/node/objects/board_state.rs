@@ -1,0 +1,271 @@
+//! A board in memory, and how it changes: each change writes its rows, within the commit of whoever makes it.
+
+use super::board_reads::{Reader, tag};
+use super::board_rows::{BoardRows, EpochRows, Head};
+use crate::core::board::directory::Directory;
+use crate::core::board::member::{Member, Refusal, change};
+use crate::core::counter::id::CounterId;
+use crate::protocol::bounds::{BOARD_BYTES_MAX, MEMBER_BYTES};
+use crate::protocol::messages::{Deed, Fault, MemberIs, MemberWrite, PeriodOf, Stand, encode};
+
+/// Members that expire in one turn; more wait for the next, and what is told until then is not exact.
+const EXPIRED_AT_ONCE: u64 = 1_000;
+
+/// How often that is done for a period that ends.
+const EXPIRED_ROUNDS_MAX: u32 = 100;
+
+/// What a board holds in memory.
+pub(super) struct Loaded {
+    pub(super) head: Head,
+    /// The head as it is stored.
+    pub(super) stored: Vec<u8>,
+    pub(super) directory: Directory,
+    /// The ended period that was read last.
+    pub(super) ended: Option<(i64, Directory)>,
+    pub(super) next_expiry_ms: Option<i64>,
+    /// Whether all that expires by now is gone.
+    pub(super) is_exact: bool,
+}
+
+/// About what a member takes on disk: its name stands there twice.
+fn bytes_of(name: &[u8], member: &Member) -> u64 {
+    let metadata = member.metadata.as_ref().map_or(0, String::len);
+    u64::try_from(2 * name.len() + metadata).map_or(u64::MAX, |bytes| bytes + MEMBER_BYTES)
+}
+
+impl Loaded {
+    /// A board that begins.
+    pub(super) fn new(board: &CounterId, generation: u64) -> Self {
+        Self {
+            head: Head::new(board, generation),
+            stored: Vec::new(),
+            directory: Directory::default(),
+            ended: None,
+            next_expiry_ms: None,
+            is_exact: true,
+        }
+    }
+
+    /// The board as it is stored; `None` where nothing is.
+    ///
+    /// # Errors
+    /// `Broken` for rows that cannot be read, `Unavailable` where SQLite refuses; so all below.
+    pub(super) fn load(rows: &BoardRows) -> Result<Option<Self>, Fault> {
+        let Some((head, stored)) = rows.load()? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            directory: rows.directory(head.epoch)?,
+            next_expiry_ms: rows.next_expiry(head.epoch)?,
+            head,
+            stored,
+            ended: None,
+            is_exact: true,
+        }))
+    }
+
+    /// Writes what has changed of the segments and of the head.
+    pub(super) fn store(&mut self, rows: &BoardRows) -> Result<(), Fault> {
+        rows.put_segments(self.head.epoch, &mut self.directory)?;
+        let bytes = encode(&self.head)?;
+        if bytes != self.stored {
+            rows.put_head(&bytes)?;
+            self.stored = bytes;
+        }
+        Ok(())
+    }
+
+    /// Keeps as many ended periods as the board does; the rows of the others are deleted later.
+    pub(super) fn keep_periods(&mut self, rows: &BoardRows, most: u32) -> Result<(), Fault> {
+        rows.keep_periods(most)?;
+        let oldest = rows.periods()?.last().map(|(epoch, _)| *epoch);
+        self.head.oldest_epoch = oldest.unwrap_or(self.head.epoch);
+        Ok(())
+    }
+
+    pub(super) fn reader<'a>(&'a self, rows: &'a BoardRows) -> Reader<'a> {
+        Reader {
+            rows,
+            directory: &self.directory,
+            settings: &self.head.settings,
+            generation: self.head.generation,
+            epoch: self.head.epoch,
+        }
+    }
+
+    /// Lets a member be as it is from now on; `None` where it is gone. The row is written first: segments are split by rows.
+    pub(super) fn put(
+        &mut self,
+        rows: &BoardRows,
+        name: &[u8],
+        before: Option<&Member>,
+        after: Option<&Member>,
+    ) -> Result<(), Fault> {
+        let head = &mut self.head;
+        rows.put_member(head.epoch, name, after)?;
+        head.sequence += 1;
+        head.members = head.members + u64::from(after.is_some()) - u64::from(before.is_some());
+        let bytes = |member: Option<&Member>| member.map_or(0, |member| bytes_of(name, member));
+        head.bytes = (head.bytes + bytes(after)).saturating_sub(bytes(before));
+        let key = |member: Option<&Member>| {
+            let ranked = member.filter(|member| !member.is_hidden);
+            ranked.map(|member| member.key(name))
+        };
+        let (before, key) = (key(before), key(after));
+        if before != key {
+            if let Some(before) = &before {
+                self.directory.removed(before);
+            }
+            if let Some(key) = &key {
+                self.directory
+                    .added(key, &EpochRows(rows, self.head.epoch))?;
+            }
+        }
+        if let Some(expires_ms) = after.and_then(|after| after.expires_ms) {
+            let next_ms = self.next_expiry_ms.unwrap_or(i64::MAX);
+            self.next_expiry_ms = Some(next_ms.min(expires_ms));
+        }
+        Ok(())
+    }
+
+    /// Removes what has expired, as much as one turn does. Whether anything was.
+    fn expire(&mut self, rows: &BoardRows, now_ms: i64) -> Result<bool, Fault> {
+        self.is_exact = true;
+        if self.next_expiry_ms.is_none_or(|next_ms| next_ms > now_ms) {
+            return Ok(false);
+        }
+        let names = rows.expired(self.head.epoch, now_ms, EXPIRED_AT_ONCE)?;
+        for name in &names {
+            let before = rows.member(self.head.epoch, name)?;
+            self.put(rows, name, before.as_ref(), None)?;
+        }
+        self.next_expiry_ms = rows.next_expiry(self.head.epoch)?;
+        self.is_exact = self.next_expiry_ms.is_none_or(|next_ms| next_ms > now_ms);
+        Ok(true)
+    }
+
+    /// Begins the period of now where the one before has ended. Whether it has.
+    fn begin_period(&mut self, rows: &BoardRows, now_ms: i64) -> Result<bool, Fault> {
+        let settings = self.head.settings;
+        let bounds = settings.period.bounds(now_ms, settings.zone_minutes);
+        let Some((start, end)) = bounds else {
+            return Ok(false);
+        };
+        // A clock that steps back does not begin it again.
+        if start < self.head.period.1 {
+            return Ok(false);
+        }
+        let (ended_start, ended_end) = self.head.period;
+        if self.head.members > 0 {
+            for _ in 0..EXPIRED_ROUNDS_MAX {
+                self.expire(rows, ended_end.saturating_mul(1_000))?;
+                if self.is_exact {
+                    break;
+                }
+            }
+            rows.put_segments(self.head.epoch, &mut self.directory)?;
+            let ended = PeriodOf {
+                start: ended_start,
+                end: ended_end,
+                total: self.directory.total(),
+            };
+            rows.put_period(self.head.epoch, &ended)?;
+            self.begin_epoch();
+            self.keep_periods(rows, settings.archive)?;
+        }
+        self.head.period = (start, end);
+        Ok(true)
+    }
+
+    /// Begins with no members.
+    pub(super) fn begin_epoch(&mut self) {
+        self.head.epoch += 1;
+        self.head.sequence += 1;
+        self.head.members = 0;
+        self.head.bytes = 0;
+        self.directory = Directory::default();
+        self.next_expiry_ms = None;
+        self.is_exact = true;
+    }
+
+    /// Sees to it that nothing is there that should be gone. Whether anything was.
+    pub(super) fn catch_up(&mut self, rows: &BoardRows, now_ms: i64) -> Result<bool, Fault> {
+        if !self.head.is_living {
+            return Ok(false);
+        }
+        let has_begun = self.begin_period(rows, now_ms)?;
+        Ok(self.expire(rows, now_ms)? || has_begun)
+    }
+
+    /// Makes one write. How the member stands, without its rank, and whether anything has changed.
+    pub(super) fn make(
+        &mut self,
+        rows: &BoardRows,
+        write: &MemberWrite,
+    ) -> Result<Result<(Stand, bool), Refusal>, Fault> {
+        let MemberWrite {
+            member: name,
+            deed,
+            condition,
+        } = write;
+        let (generation, epoch) = (self.head.generation, self.head.epoch);
+        let before = rows.member(epoch, name)?;
+        let own = before
+            .as_ref()
+            .map(|before| tag(generation, epoch, name, before))
+            .transpose()?;
+        let holds = match condition {
+            None => true,
+            Some(MemberIs::There) => own.is_some(),
+            Some(MemberIs::Tagged(wanted)) => own == Some(*wanted),
+        };
+        if !holds {
+            return Ok(Err(Refusal::Changed));
+        }
+        let after = match deed {
+            Deed::Put(put) => match change(
+                &self.head.settings,
+                before.as_ref(),
+                put,
+                self.head.sequence + 1,
+            ) {
+                Ok(change) => change.after.or_else(|| before.clone()),
+                Err(refusal) => return Ok(Err(refusal)),
+            },
+            Deed::Hide(is_hidden) => before.clone().map(|before| Member {
+                is_hidden: *is_hidden,
+                ..before
+            }),
+            Deed::Remove => None,
+        };
+        let is_changed = after != before;
+        if is_changed {
+            if self.is_full(name, before.as_ref(), after.as_ref()) {
+                return Ok(Err(Refusal::Full));
+            }
+            self.put(rows, name, before.as_ref(), after.as_ref())?;
+        }
+        let stand = Stand {
+            score: after.as_ref().map(|after| after.score),
+            previous: before.map(|before| before.score),
+            rank: None,
+            tag: after
+                .map(|after| tag(generation, epoch, name, &after))
+                .transpose()?,
+        };
+        Ok(Ok((stand, is_changed)))
+    }
+
+    fn is_full(&self, name: &[u8], before: Option<&Member>, after: Option<&Member>) -> bool {
+        let Some(after) = after else {
+            return false;
+        };
+        let settings = &self.head.settings;
+        let more =
+            bytes_of(name, after).saturating_sub(before.map_or(0, |before| bytes_of(name, before)));
+        let bytes_max = BOARD_BYTES_MAX / (u64::from(settings.archive) + 1);
+        let is_new = before.is_none();
+        (is_new && self.head.members >= settings.members_max)
+            || (more > 0 && self.head.bytes.saturating_add(more) > bytes_max)
+    }
+}

@@ -1,0 +1,443 @@
+//! What is answered about boards.
+
+use std::borrow::Cow;
+
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::body::Lines;
+use super::token::{cursor_of, version_of};
+use crate::core::board::member::Refusal;
+use crate::core::board::score::Score;
+use crate::core::board::settings::Settings;
+use crate::core::counter::id::CounterId;
+use crate::protocol::messages::{
+    BoardAnswer, BoardSeen, BoardWritten, BoardsListed, PeriodOf, Ranked, Written,
+};
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::public::to_json;
+
+/// A score as JSON has it: a whole number without a point, and infinities as texts, which JSON has no numbers for.
+struct Number(Score);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let number = self.0.number();
+        if self.0.is_whole() {
+            // Written without a point, and read back exactly.
+            let text = format!("{number}");
+            if let Ok(whole) = text.parse::<i64>() {
+                return serializer.serialize_i64(whole);
+            }
+        }
+        if number.is_infinite() {
+            return serializer.serialize_str(if number > 0.0 { "inf" } else { "-inf" });
+        }
+        serializer.serialize_f64(number)
+    }
+}
+
+#[derive(Serialize)]
+struct RowView<'a> {
+    member: Cow<'a, str>,
+    score: Number,
+    rank: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hidden: Option<bool>,
+}
+
+impl<'a> RowView<'a> {
+    fn of(row: &'a Ranked) -> Self {
+        let metadata = row.metadata.as_deref();
+        Self {
+            member: String::from_utf8_lossy(&row.member),
+            score: Number(row.score),
+            rank: row.rank,
+            metadata: metadata.and_then(|text| serde_json::from_str(text).ok()),
+            expires_at: row.expires_ms.map(|at_ms| at_ms.div_euclid(1_000)),
+            hidden: row.rank.is_none().then_some(true),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct PeriodView {
+    start: i64,
+    end: i64,
+    total: u64,
+}
+
+impl PeriodView {
+    /// `None` for a board without periods.
+    fn of(period: &PeriodOf) -> Option<Self> {
+        let PeriodOf { start, end, total } = *period;
+        (end > 0).then_some(Self { start, end, total })
+    }
+}
+
+#[derive(Serialize)]
+struct SettingsView {
+    #[serde(flatten)]
+    settings: Words,
+    zone: String,
+    archive: u32,
+    members_max: u64,
+}
+
+#[derive(Serialize)]
+struct Words {
+    order: crate::core::board::settings::Order,
+    keep: crate::core::board::settings::Keep,
+    ties: crate::core::board::settings::Ties,
+    scores: crate::core::board::settings::Scores,
+    period: crate::core::board::period::Period,
+}
+
+impl SettingsView {
+    fn of(settings: &Settings) -> Self {
+        let Settings {
+            order,
+            keep,
+            ties,
+            scores,
+            period,
+            zone_minutes,
+            archive,
+            members_max,
+        } = *settings;
+        let sign = if zone_minutes < 0 { '-' } else { '+' };
+        let ahead = zone_minutes.abs();
+        let zone = match ahead {
+            0 => "UTC".to_owned(),
+            _ => format!("{sign}{:02}:{:02}", ahead / 60, ahead % 60),
+        };
+        let settings = Words {
+            order,
+            keep,
+            ties,
+            scores,
+            period,
+        };
+        Self {
+            settings,
+            zone,
+            archive,
+            members_max,
+        }
+    }
+}
+
+/// What every answer says, and what some do.
+#[derive(Serialize)]
+struct SeenView<'a> {
+    board: &'a CounterId,
+    #[serde(flatten)]
+    row: Option<RowView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percentile: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<Vec<RowView<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absent: Option<Vec<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<SettingsView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    periods: Option<Vec<PeriodView>>,
+    period: Option<PeriodView>,
+    total: u64,
+    exact: bool,
+    as_of: i64,
+    staleness_ms: i64,
+    version: String,
+}
+
+/// A board's answer, on its way to a client.
+pub struct Told<'a> {
+    /// The board.
+    pub board: &'a CounterId,
+    /// What it answered.
+    pub seen: &'a BoardSeen,
+    /// Now, unix milliseconds.
+    pub now_ms: i64,
+}
+
+impl<'a> Told<'a> {
+    fn view(&self) -> SeenView<'a> {
+        let seen = self.seen;
+        SeenView {
+            board: self.board,
+            row: None,
+            percentile: None,
+            rows: None,
+            absent: None,
+            count: None,
+            cursor: None,
+            settings: None,
+            periods: None,
+            period: PeriodView::of(&seen.period),
+            total: seen.period.total,
+            exact: seen.is_exact,
+            as_of: seen.as_of_ms,
+            staleness_ms: self.now_ms.saturating_sub(seen.as_of_ms).max(0),
+            version: version_of(seen.generation, seen.sequence),
+        }
+    }
+}
+
+/// How many of the others a rank is not behind, in percent with three digits; 100 for the first and for the only one.
+fn percentile(rank: u64, total: u64) -> f64 {
+    let number = |count: u64| format!("{count}").parse::<f64>().unwrap_or(0.0);
+    let others = number(total.saturating_sub(1)).max(1.0);
+    let behind = number(total.saturating_sub(rank));
+    let part = if total <= 1 { 1.0 } else { behind / others };
+    (part * 100_000.0).round() / 1_000.0
+}
+
+/// The JSON of one member; `None` where it is not there.
+pub fn one_json(told: &Told<'_>) -> Option<String> {
+    let row = told.seen.rows.first()?;
+    let mut view = told.view();
+    view.percentile = row.rank.map(|rank| percentile(rank, view.total));
+    view.row = Some(RowView::of(row));
+    Some(to_json(&view))
+}
+
+/// The JSON of members in order; `counts` says whether how many the stretch has is told.
+pub fn rows_json(told: &Told<'_>, counts: bool) -> String {
+    let seen = told.seen;
+    let mut view = told.view();
+    view.rows = Some(seen.rows.iter().map(RowView::of).collect());
+    view.count = counts.then_some(seen.count);
+    view.cursor = Some(seen.rows.last().filter(|_| seen.has_more).map(cursor_of));
+    to_json(&view)
+}
+
+/// The JSON of members that were asked for by name, and of those that are not there.
+pub fn members_json(told: &Told<'_>, asked: &[CounterId]) -> String {
+    let mut view = told.view();
+    let is_there = |name: &CounterId| {
+        let mut rows = told.seen.rows.iter();
+        rows.any(|row| row.member == name.as_str().as_bytes())
+    };
+    let absent: Vec<String> = asked
+        .iter()
+        .filter(|name| !is_there(name))
+        .map(ToString::to_string)
+        .collect();
+    view.rows = Some(told.seen.rows.iter().map(RowView::of).collect());
+    let absent: Vec<&str> = absent.iter().map(String::as_str).collect();
+    let view = SeenView {
+        absent: Some(absent),
+        ..view
+    };
+    to_json(&view)
+}
+
+/// The JSON of a board with its settings.
+pub fn configured_json(told: &Told<'_>) -> String {
+    let mut view = told.view();
+    view.settings = Some(SettingsView::of(&told.seen.settings));
+    to_json(&view)
+}
+
+/// The JSON of a count between two scores.
+pub fn count_json(told: &Told<'_>) -> String {
+    let mut view = told.view();
+    view.count = Some(told.seen.count);
+    to_json(&view)
+}
+
+/// The JSON of the ended periods that are kept.
+pub fn periods_json(told: &Told<'_>) -> String {
+    let mut view = told.view();
+    view.periods = Some(
+        told.seen
+            .periods
+            .iter()
+            .filter_map(PeriodView::of)
+            .collect(),
+    );
+    to_json(&view)
+}
+
+/// Lines of an export.
+pub fn rows_ndjson(text: &mut String, rows: &[Ranked]) {
+    for row in rows {
+        text.push_str(&to_json(&RowView::of(row)));
+        text.push('\n');
+    }
+}
+
+/// The JSON of a deleted board.
+pub fn deleted_json(board: &CounterId) -> String {
+    #[derive(Serialize)]
+    struct DeletedView<'a> {
+        board: &'a CounterId,
+        status: &'static str,
+    }
+    let status = "deleted";
+    to_json(&DeletedView { board, status })
+}
+
+/// The JSON of a page of boards.
+pub fn list_json(listed: &BoardsListed, cursor: Option<&CounterId>) -> String {
+    #[derive(Serialize)]
+    struct ListView<'a> {
+        boards: &'a [CounterId],
+        cursor: Option<&'a CounterId>,
+        #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+        missing_partitions: &'a [u32],
+    }
+    to_json(&ListView {
+        boards: &listed.boards,
+        cursor,
+        missing_partitions: &listed.missing_partitions,
+    })
+}
+
+#[derive(Serialize)]
+struct LineErrorView<'a> {
+    line: u32,
+    code: &'static str,
+    detail: &'a str,
+}
+
+#[derive(Serialize)]
+struct WrittenView<'a> {
+    board: &'a CounterId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<&'a CounterId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<Option<Number>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<Option<Number>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<Option<u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accepted: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rejected: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<Vec<LineErrorView<'a>>>,
+    changed: u64,
+    total: u64,
+    exact: bool,
+    as_of: i64,
+    version: String,
+}
+
+/// The JSON of a write to a member, or of one to many by lines.
+pub fn written_json(
+    board: &CounterId,
+    member: Option<&CounterId>,
+    written: &Written,
+    lines: Option<&Lines>,
+) -> String {
+    let stand = written.stand.filter(|_| member.is_some());
+    let error = |(line, problem): &'_ (u32, Problem)| {
+        (*line, problem.code().as_str(), problem.detail().to_owned())
+    };
+    let told: Vec<(u32, &'static str, String)> = lines
+        .iter()
+        .flat_map(|lines| &lines.errors)
+        .map(error)
+        .collect();
+    let errors = told.iter().map(|(line, code, detail)| LineErrorView {
+        line: *line,
+        code,
+        detail,
+    });
+    to_json(&WrittenView {
+        board,
+        member,
+        score: stand.map(|stand| stand.score.map(Number)),
+        previous: stand.map(|stand| stand.previous.map(Number)),
+        rank: stand.map(|stand| stand.rank),
+        accepted: lines.map(|_| written.accepted),
+        rejected: lines.map(|lines| lines.rejected),
+        errors: lines.map(|_| errors.collect()),
+        changed: written.changed,
+        total: written.total,
+        exact: true,
+        as_of: written.at_ms,
+        version: version_of(written.generation, written.sequence),
+    })
+}
+
+/// What a client is told of a write that is refused.
+pub fn refusal_of(refusal: Refusal) -> Problem {
+    let (code, detail) = match refusal {
+        Refusal::NotWhole => (
+            Code::InvalidScore,
+            "the board's scores are whole numbers from -(2^53 - 1) to 2^53 - 1, and this would not be one; nothing was written",
+        ),
+        Refusal::NotANumber => (
+            Code::InvalidScore,
+            "the score would be no number; nothing was written",
+        ),
+        Refusal::KeepsSums => (
+            Code::InvalidBody,
+            "this board keeps sums: send a `delta` instead of a `score`",
+        ),
+        Refusal::KeepsBest => (
+            Code::InvalidBody,
+            "this board keeps the best: send a `score` instead of a `delta`",
+        ),
+        Refusal::Full => (
+            Code::BoardFull,
+            "the board has as many members, or as many bytes, as it may; nothing was written: raise members_max, or remove members",
+        ),
+        Refusal::Changed => (
+            Code::PreconditionFailed,
+            "the member is not as If-Match says; nothing was written, read it again",
+        ),
+    };
+    Problem::new(code, detail)
+}
+
+/// What a client is told of writes that were not made.
+pub fn problem_of(written: &BoardWritten) -> Option<Problem> {
+    let (code, detail) = match written {
+        BoardWritten::Done(_) | BoardWritten::Replayed(_) => return None,
+        BoardWritten::Reused => (
+            Code::IdempotencyKeyReused,
+            "this key was used for another write; send another key with another write",
+        ),
+        BoardWritten::Full => (
+            Code::Overloaded,
+            "too many keys are remembered for this board; nothing was written, try again later or without a key",
+        ),
+        BoardWritten::Ended => (
+            Code::BoardEnded,
+            "there is no such board, or it has been deleted since this key was used; send another key to write to the next one",
+        ),
+    };
+    Some(Problem::new(code, detail))
+}
+
+/// What a client is told that asks for what is not there.
+pub fn not_found(answer: &BoardAnswer) -> Problem {
+    match answer {
+        BoardAnswer::NoPeriod => Problem::new(
+            Code::PeriodNotFound,
+            "the board keeps no such period; GET …/periods lists those that it has",
+        ),
+        BoardAnswer::NotReached(generation, sequence) => Problem::new(
+            Code::VersionNotReached,
+            "the board does not have this version; read without at_least what `seen` names",
+        )
+        .with_seen(version_of(*generation, *sequence)),
+        BoardAnswer::Absent | BoardAnswer::Seen(_) => Problem::new(
+            Code::BoardNotFound,
+            "nothing was ever written to a board of this name",
+        ),
+    }
+}

@@ -1,0 +1,298 @@
+//! Settings and writes as clients send them.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::core::board::member::{Amount, METADATA_BYTES_MAX, Write};
+use crate::core::board::period::{Period, ZONE_MINUTES_MAX};
+use crate::core::board::score::Score;
+use crate::core::board::settings::{Keep, Order, Scores, Settings, Ties};
+use crate::core::counter::id::CounterId;
+use crate::protocol::batch::json::{Whole, read_object};
+use crate::protocol::messages::{Deed, MemberWrite};
+use crate::protocol::problem::{Code, Problem};
+
+/// The most lines of one body: 1 MiB holds about 20,000 of the shortest.
+pub const LINES_MAX: usize = 10_000;
+
+/// The most writes of one message to a board: one commit, about 50 ms.
+pub const WRITES_AT_ONCE: usize = 1_000;
+
+/// The longest time after which a member may go, seconds: ten years.
+pub const EXPIRES_SECONDS_MAX: u64 = 10 * 365 * 86_400;
+
+/// The most lines whose refusals are told.
+const TOLD_MAX: usize = 100;
+
+fn refuse<T>(detail: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem::new(Code::InvalidBody, detail))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettingsWire {
+    order: Option<String>,
+    keep: Option<String>,
+    ties: Option<String>,
+    scores: Option<String>,
+    period: Option<String>,
+    zone: Option<String>,
+    archive: Option<Whole>,
+    members_max: Option<Whole>,
+}
+
+/// The word of a field; its first where there is none.
+fn word<T: Copy>(name: &str, text: Option<&str>, words: &[(&str, T)]) -> Result<T, Problem> {
+    let wanted = text.or(words.first().map(|(word, _)| *word));
+    let found = words.iter().find(|(word, _)| Some(*word) == wanted);
+    found.map(|(_, means)| *means).ok_or_else(|| {
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let detail = format!("{name} must be one of \"{}\"", known.join("\", \""));
+        Problem::new(Code::InvalidBody, detail)
+    })
+}
+
+/// The minutes that a zone is ahead of UTC: `UTC`, or `+02:00`.
+fn zone_minutes(text: &str) -> Option<i32> {
+    if text == "UTC" {
+        return Some(0);
+    }
+    let (hours, minutes) = text.get(1..)?.split_once(':')?;
+    let is_digits = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (hours, minutes) = (
+        Some(hours).filter(|text| is_digits(text))?,
+        Some(minutes).filter(|text| is_digits(text))?,
+    );
+    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let ahead = hours * 60 + minutes;
+    let is_one = minutes < 60 && ahead <= ZONE_MINUTES_MAX;
+    match text.get(..1)? {
+        "+" => Some(ahead).filter(|_| is_one),
+        "-" => Some(-ahead).filter(|_| is_one),
+        _ => None,
+    }
+}
+
+/// Reads the settings of a board. Absent or `null` means the default, since a `PUT` replaces all of them.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`.
+pub fn parse_settings(body: &[u8]) -> Result<Settings, Problem> {
+    let body = if body.trim_ascii().is_empty() {
+        b"{}"
+    } else {
+        body
+    };
+    let wire: SettingsWire = read_object(body)?;
+    let default = Settings::default();
+    let zone = wire.zone.as_deref().unwrap_or("UTC");
+    let Some(zone_minutes) = zone_minutes(zone) else {
+        return refuse(
+            "zone must be \"UTC\" or a distance from it, such as \"+02:00\", of at most 14 hours; it has no daylight saving time",
+        );
+    };
+    let archive = wire
+        .archive
+        .map_or(Ok(0), |Whole(count)| u32::try_from(count));
+    let settings = Settings {
+        order: word(
+            "order",
+            wire.order.as_deref(),
+            &[("desc", Order::Desc), ("asc", Order::Asc)],
+        )?,
+        keep: word(
+            "keep",
+            wire.keep.as_deref(),
+            &[("set", Keep::Set), ("sum", Keep::Sum), ("best", Keep::Best)],
+        )?,
+        ties: word(
+            "ties",
+            wire.ties.as_deref(),
+            &[
+                ("member", Ties::Member),
+                ("first", Ties::First),
+                ("shared", Ties::Shared),
+            ],
+        )?,
+        scores: word(
+            "scores",
+            wire.scores.as_deref(),
+            &[("float", Scores::Float), ("integer", Scores::Integer)],
+        )?,
+        period: word(
+            "period",
+            wire.period.as_deref(),
+            &[
+                ("none", Period::None),
+                ("hour", Period::Hour),
+                ("day", Period::Day),
+                ("week", Period::Week),
+                ("month", Period::Month),
+            ],
+        )?,
+        zone_minutes,
+        archive: archive.unwrap_or(u32::MAX),
+        members_max: wire
+            .members_max
+            .map_or(default.members_max, |Whole(count)| count),
+    };
+    settings.check().or_else(refuse)?;
+    Ok(settings)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WriteWire<'a> {
+    #[serde(borrow, default)]
+    member: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    score: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    delta: Option<&'a RawValue>,
+    /// Kept as it was sent; `null` takes it away, and absent leaves it.
+    #[serde(borrow, default, deserialize_with = "raw")]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    expires_in: Option<&'a RawValue>,
+}
+
+/// A value that may be `null`, which is not absent.
+fn raw<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// A score that is written down as a number.
+fn number(name: &str, text: &RawValue) -> Result<Score, Problem> {
+    let number = serde_json::from_str(text.get()).ok().and_then(Score::new);
+    let number = number.filter(|score| score.number().is_finite());
+    number.ok_or_else(|| {
+        let detail = format!("{name} must be a number that a double holds");
+        Problem::new(Code::InvalidScore, detail)
+    })
+}
+
+fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<Write, Problem> {
+    let amount = match (wire.score, wire.delta) {
+        (Some(score), None) => Amount::Score(number("score", score)?),
+        (None, Some(delta)) => Amount::Delta(number("delta", delta)?),
+        _ => return refuse("send a `score`, or a `delta` to add to it"),
+    };
+    let metadata = match wire.metadata.map(RawValue::get) {
+        None => None,
+        Some("null") => Some(None),
+        Some(text) if text.len() <= METADATA_BYTES_MAX => Some(Some(text.to_owned())),
+        Some(_) => {
+            return refuse(format!(
+                "metadata has at most {METADATA_BYTES_MAX} bytes of JSON"
+            ));
+        }
+    };
+    let expires_ms = match wire.expires_in.map(RawValue::get) {
+        None => None,
+        Some("null") => Some(None),
+        Some(text) => match serde_json::from_str(text).map(|Whole(seconds)| seconds) {
+            Ok(seconds @ 1..=EXPIRES_SECONDS_MAX) => {
+                let after_ms = i64::try_from(seconds)
+                    .unwrap_or(i64::MAX)
+                    .saturating_mul(1_000);
+                Some(Some(now_ms.saturating_add(after_ms)))
+            }
+            _ => {
+                return refuse(format!(
+                    "expires_in must be whole seconds from 1 to {EXPIRES_SECONDS_MAX}, or null for never"
+                ));
+            }
+        },
+    };
+    Ok(Write {
+        metadata,
+        expires_ms,
+        ..Write::of(amount)
+    })
+}
+
+/// Reads a write to one member: `{"score":7}` or `{"delta":1}`, with `metadata` and `expires_in`.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`.
+pub fn parse_write(body: &[u8], now_ms: i64) -> Result<Write, Problem> {
+    let wire: WriteWire<'_> = read_object(body)?;
+    if wire.member.is_some() {
+        return refuse("the path names the member; leave `member` out");
+    }
+    put_of(&wire, now_ms)
+}
+
+/// Reads `{"hidden":true}`.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`.
+pub fn parse_hidden(body: &[u8]) -> Result<bool, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct HiddenWire {
+        hidden: bool,
+    }
+    let HiddenWire { hidden } = read_object(body)?;
+    Ok(hidden)
+}
+
+/// The writes of a body of lines, and the lines that are refused.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// The writes, with the numbers of their lines.
+    pub writes: Vec<(u32, MemberWrite)>,
+    /// How many lines are refused.
+    pub rejected: u64,
+    /// The first of them, and why.
+    pub errors: Vec<(u32, Problem)>,
+}
+
+impl Lines {
+    /// Notes a line that is refused.
+    pub fn reject(&mut self, line: u32, why: Problem) {
+        self.rejected += 1;
+        if self.errors.len() < TOLD_MAX {
+            self.errors.push((line, why));
+        }
+    }
+}
+
+/// Reads a body of lines, each a write with its `member`; empty lines are left out.
+///
+/// # Errors
+/// `body-too-large` above [`LINES_MAX`] lines.
+pub fn parse_lines(body: &[u8], now_ms: i64) -> Result<Lines, Problem> {
+    let mut lines = Lines::default();
+    for (line, number) in body.split(|byte| *byte == b'\n').zip(1..) {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        if lines.writes.len() >= LINES_MAX {
+            let detail = format!("send at most {LINES_MAX} lines in one body; nothing was written");
+            return Err(Problem::new(Code::BodyTooLarge, detail));
+        }
+        match parse_line(line, now_ms) {
+            Ok(write) => lines.writes.push((number, write)),
+            Err(problem) => lines.reject(number, problem),
+        }
+    }
+    Ok(lines)
+}
+
+fn parse_line(line: &[u8], now_ms: i64) -> Result<MemberWrite, Problem> {
+    let wire: WriteWire<'_> = read_object(line)?;
+    let Some(member) = wire.member.as_deref() else {
+        return refuse("a line needs its `member`");
+    };
+    let member = CounterId::parse(member)?;
+    Ok(MemberWrite {
+        member: String::from(member).into_bytes(),
+        deed: Deed::Put(put_of(&wire, now_ms)?),
+        condition: None,
+    })
+}

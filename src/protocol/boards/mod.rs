@@ -1,0 +1,24 @@
+//! Boards: what is asked of them, and answered.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `body` | settings and writes as clients send them |
+//! | `query` | which members a read asks for |
+//! | `answer` | what is answered |
+//! | `token` | versions of boards, cursors, tags of members |
+
+mod answer;
+mod body;
+mod query;
+mod token;
+
+pub use answer::{
+    Told, configured_json, count_json, deleted_json, list_json, members_json, not_found, one_json,
+    periods_json, problem_of, refusal_of, rows_json, rows_ndjson, written_json,
+};
+pub use body::{
+    EXPIRES_SECONDS_MAX, LINES_MAX, Lines, WRITES_AT_ONCE, parse_hidden, parse_lines,
+    parse_settings, parse_write,
+};
+pub use query::{AROUND_MAX, BoardQuery, EXPORTED_MAX, MEMBERS_ASKED_MAX};
+pub use token::{cursor_of, parse_if_match, tag_text};

@@ -1,0 +1,151 @@
+//! Which members a read asks for.
+
+use super::token::{parse_cursor, parse_version};
+use crate::core::board::score::Score;
+use crate::core::board::settings::MEMBERS_MAX;
+use crate::core::counter::id::CounterId;
+use crate::protocol::messages::Stretch;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::Query;
+
+/// The most members before a member, and behind it, that are told at once.
+pub const AROUND_MAX: u32 = 100;
+
+/// The most members that are asked for by name at once: 100 of 512 bytes are what a URL of 64 KB holds.
+pub const MEMBERS_ASKED_MAX: usize = 100;
+
+/// The most members of one answer to an export.
+pub const EXPORTED_MAX: u32 = 10_000;
+
+/// Members before and behind one, where no limit is given.
+const AROUND_DEFAULT: u32 = 5;
+
+/// The query of a read.
+pub struct BoardQuery(Query);
+
+fn refuse<T>(detail: String) -> Result<T, Problem> {
+    Err(Problem::new(Code::InvalidQuery, detail))
+}
+
+impl BoardQuery {
+    /// Reads a query, which may have these parameters, `period` and `at_least`.
+    ///
+    /// # Errors
+    /// `invalid-query`; so below.
+    pub fn parse(query: &str, known: &[&str]) -> Result<Self, Problem> {
+        let known = [known, &["period", "at_least"]].concat();
+        Query::parse(query, &known).map(Self)
+    }
+
+    /// The period that was asked for, by its beginning.
+    pub fn period(&self) -> Result<Option<i64>, Problem> {
+        match self.0.get("period").map(str::parse) {
+            None => Ok(None),
+            Some(Ok(start)) => Ok(Some(start)),
+            Some(Err(_)) => {
+                refuse("period must be the `start` of a period, unix seconds".to_owned())
+            }
+        }
+    }
+
+    /// The generation and the sequence that the answer must hold.
+    pub fn at_least(&self) -> Result<Option<(u64, u64)>, Problem> {
+        match self.0.get("at_least").map(parse_version) {
+            None => Ok(None),
+            Some(Some(version)) => Ok(Some(version)),
+            Some(None) => refuse(
+                "at_least must be the `version` of an answer of this board, unchanged".to_owned(),
+            ),
+        }
+    }
+
+    /// The members that were asked for by name.
+    pub fn members(&self) -> Result<Vec<CounterId>, Problem> {
+        let names: Vec<&str> = self.0.all("id").collect();
+        if names.len() > MEMBERS_ASKED_MAX {
+            return refuse(format!(
+                "ask for at most {MEMBERS_ASKED_MAX} members at once"
+            ));
+        }
+        names
+            .into_iter()
+            .map(|name| CounterId::parse(name).map_err(Problem::from))
+            .collect()
+    }
+
+    fn score(&self, name: &str) -> Result<Option<Score>, Problem> {
+        let Some(text) = self.0.get(name) else {
+            return Ok(None);
+        };
+        match text.parse().ok().and_then(Score::new) {
+            Some(score) => Ok(Some(score)),
+            None => refuse(format!("{name} must be a number")),
+        }
+    }
+
+    /// How many members before and behind one.
+    pub fn around(&self) -> Result<u32, Problem> {
+        match self.0.get("limit").map(str::parse) {
+            None => Ok(AROUND_DEFAULT),
+            Some(Ok(limit)) if limit <= AROUND_MAX => Ok(limit),
+            Some(_) => refuse(format!("limit must be from 0 to {AROUND_MAX}")),
+        }
+    }
+
+    /// The stretch that was asked for: by scores, from a rank on or behind a cursor.
+    pub fn stretch(&self) -> Result<Stretch, Problem> {
+        let skip = self.0.get("rank").map(rank).transpose()?;
+        let after = match self.0.get("cursor").map(parse_cursor) {
+            None => None,
+            Some(Some(key)) => Some(key),
+            Some(None) => return refuse("cursor must be that of an answer, unchanged".to_owned()),
+        };
+        if skip.is_some() && after.is_some() {
+            return refuse("rank and cursor both say where to begin; send one of them".to_owned());
+        }
+        Ok(Stretch {
+            min: self.score("min")?,
+            max: self.score("max")?,
+            after,
+            skip: skip.map_or(0, |rank| rank - 1),
+            limit: self.0.limit()?,
+        })
+    }
+
+    /// How many members an export tells at once.
+    pub fn exported(&self) -> Result<u32, Problem> {
+        match self.0.get("limit").map(str::parse) {
+            None => Ok(EXPORTED_MAX),
+            Some(Ok(limit)) if (1..=EXPORTED_MAX).contains(&limit) => Ok(limit),
+            Some(_) => refuse(format!("limit must be from 1 to {EXPORTED_MAX}")),
+        }
+    }
+
+    /// Where an export begins.
+    pub fn exported_after(&self) -> Result<Stretch, Problem> {
+        let cursor = self.0.get("cursor").map(parse_cursor);
+        match cursor {
+            Some(None) => refuse("cursor must be that of an answer, unchanged".to_owned()),
+            after => Ok(Stretch {
+                after: after.flatten(),
+                ..Stretch::default()
+            }),
+        }
+    }
+
+    /// The member at this rank.
+    pub fn at_rank(text: &str) -> Result<Stretch, Problem> {
+        Ok(Stretch {
+            skip: rank(text)? - 1,
+            limit: 1,
+            ..Stretch::default()
+        })
+    }
+}
+
+fn rank(text: &str) -> Result<u64, Problem> {
+    match text.parse() {
+        Ok(rank) if (1..=MEMBERS_MAX).contains(&rank) => Ok(rank),
+        _ => refuse(format!("a rank is a whole number from 1 to {MEMBERS_MAX}")),
+    }
+}

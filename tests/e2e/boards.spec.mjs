@@ -1,0 +1,126 @@
+// Boards as clients see them: each way to read agrees with a sorted list, bad input is refused by name, and keys reach what they may.
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openWorld } from "./world.mjs";
+
+let world;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterAll(() => world.close());
+
+const post = (path, body, options) => world.well("POST", path, { body: typeof body === "string" ? body : JSON.stringify(body), ...options });
+const get = (path) => world.well("GET", path);
+const names = ({ rows }) => rows.map(({ member, rank }) => `${rank} ${member}`);
+
+test("a thousand members are ranked, paged, counted and exported as a sorted list has them", async () => {
+  const members = Array.from({ length: 1_500 }, (_, index) => ({ member: `m${index}`, score: (index * 7919) % 1_000 }));
+  const lines = members.map((member) => JSON.stringify(member)).join("\n");
+  expect(await post("/boards/many/members", lines)).toMatchObject({ accepted: 1_500, rejected: 0, changed: 1_500, total: 1_500 });
+  const sorted = [...members].sort((one, other) => other.score - one.score || (one.member < other.member ? 1 : -1));
+  const rows = sorted.map(({ member }, place) => `${place + 1} ${member}`);
+  expect(names(await get("/boards/many/top?limit=1000"))).toEqual(rows.slice(0, 1_000));
+  expect(names(await get("/boards/many/members?rank=701&limit=50"))).toEqual(rows.slice(700, 750));
+  for (const place of [0, 1, 750, 1_498, 1_499]) {
+    const { member, score } = sorted[place];
+    const one = await get(`/boards/many/members/${member}`);
+    expect(one).toMatchObject({ member, score, rank: place + 1, total: 1_500, exact: true });
+    expect(one.percentile).toBeCloseTo((100 * (1_499 - place)) / 1_499, 2);
+    expect(names(await get(`/boards/many/members/${member}/around?limit=3`))).toEqual(rows.slice(Math.max(0, place - 3), place + 4));
+    expect(await get(`/boards/many/rank/${place + 1}`)).toMatchObject({ member, score });
+  }
+  const between = sorted.filter(({ score }) => score >= 100 && score <= 200);
+  expect(await get("/boards/many/count?min=100&max=200")).toMatchObject({ count: between.length });
+  expect(await get("/boards/many/range?min=100&max=200&limit=5")).toMatchObject({ count: between.length, rows: between.slice(0, 5) });
+  const exported = [];
+  for (let cursor = ""; cursor !== null; ) {
+    const { text, headers } = await world.call("GET", `/boards/many/export?limit=700${cursor && `&cursor=${cursor}`}`);
+    exported.push(...text.trimEnd().split("\n").map((line) => JSON.parse(line)));
+    cursor = headers.get("tally-cursor");
+  }
+  expect(names({ rows: exported })).toEqual(rows);
+});
+
+test("a cursor stands for a place: who moves away does not take the next page along", async () => {
+  for (const [member, score] of [["a", 5], ["b", 4], ["c", 3], ["d", 2]]) await post(`/boards/moves/members/${member}`, { score });
+  const first = await get("/boards/moves/members?limit=2");
+  expect(names(first)).toEqual(["1 a", "2 b"]);
+  await post("/boards/moves/members/b", { score: 9 });
+  await world.well("DELETE", "/boards/moves/members/a");
+  expect(names(await get(`/boards/moves/members?limit=2&cursor=${first.cursor}`))).toEqual(["2 c", "3 d"]);
+});
+
+test("members are changed under a condition, hidden, removed, and found by name", async () => {
+  const at = "/boards/friends/members/ann";
+  expect(await post(at, { score: 3, metadata: { car: "red" } })).toMatchObject({ score: 3, previous: null, rank: 1, total: 1 });
+  const tag = (await world.call("GET", at)).headers.get("etag");
+  expect(await post(at, { delta: 2.5 }, { headers: { "If-Match": tag } })).toMatchObject({ score: 5.5, previous: 3 });
+  await world.refused(412, "precondition-failed", "POST", at, { body: '{"delta":1}', headers: { "If-Match": tag } });
+  await world.refused(412, "precondition-failed", "POST", "/boards/friends/members/eve", { body: '{"delta":1}', headers: { "If-Match": "*" } });
+  await post("/boards/friends/members/bob", { score: 9 });
+  expect(await world.well("PUT", "/boards/friends/members/bob/hidden", { body: '{"hidden":true}' })).toMatchObject({ score: 9, rank: null, total: 1 });
+  expect(await get("/boards/friends/members?id=bob&id=ann&id=eve")).toMatchObject({
+    rows: [{ member: "bob", score: 9, rank: null, hidden: true }, { member: "ann", score: 5.5, rank: 1, metadata: { car: "red" } }],
+    absent: ["eve"],
+  });
+  await world.refused(404, "member-not-found", "GET", "/boards/friends/members/bob/around");
+  expect(await world.well("PUT", "/boards/friends/members/bob/hidden", { body: '{"hidden":false}' })).toMatchObject({ rank: 1, total: 2 });
+  expect(await world.well("DELETE", "/boards/friends/members/bob")).toMatchObject({ score: null, previous: 9, total: 1 });
+  await world.refused(404, "member-not-found", "GET", "/boards/friends/members/bob");
+});
+
+test("a key writes once, a line that is refused costs that line, and a version is reached", async () => {
+  const body = '{"member":"ann","delta":1}\n{"member":"bob"}\nno JSON\n{"member":"cat","delta":0.5}';
+  await world.well("PUT", "/boards/sums", { body: '{"keep":"sum","scores":"integer"}' });
+  const options = { headers: { "Idempotency-Key": "once" } };
+  const first = await post("/boards/sums/members", body, options);
+  expect(first).toMatchObject({ accepted: 1, rejected: 3, changed: 1, total: 1 });
+  expect(first.errors.map(({ line, code }) => `${line} ${code}`)).toEqual(["2 invalid-body", "3 invalid-json", "4 invalid-score"]);
+  const again = await world.call("POST", "/boards/sums/members", { body, ...options });
+  expect([again.status, again.headers.get("idempotency-replayed")]).toEqual([200, "true"]);
+  expect(await get(`/boards/sums/members/ann?at_least=${first.version}`)).toMatchObject({ score: 1 });
+  const later = first.version.replace(/[0-9a-f]+$/, "fffff");
+  await world.refused(504, "version-not-reached", "GET", `/boards/sums/top?at_least=${later}`);
+  await world.refused(400, "invalid-body", "POST", "/boards/sums/members/ann", { body: '{"score":1}' });
+});
+
+test("settings are refused that would change the order of members, and a full board takes no more", async () => {
+  await world.well("PUT", "/boards/small", { body: '{"members_max":1,"order":"asc"}' });
+  await post("/boards/small/members/ann", { score: 1 });
+  await world.refused(409, "board-full", "POST", "/boards/small/members/bob", { body: '{"score":1}' });
+  await world.refused(409, "board-settings-fixed", "PUT", "/boards/small", { body: '{"order":"desc"}' });
+  expect((await world.well("PUT", "/boards/small", { body: '{"members_max":2,"order":"asc"}' })).settings).toMatchObject({ members_max: 2 });
+  expect(await post("/boards/small/members/bob", { score: 0 })).toMatchObject({ rank: 1 });
+  for (const [field, value] of [["keep", "last"], ["zone", "Europe/Berlin"], ["members_max", 0], ["archive", 101], ["period", "year"]]) {
+    await world.refused(400, "invalid-body", "PUT", "/boards/other", { body: JSON.stringify({ [field]: value }) });
+  }
+  for (const score of ['"7"', "null", "1e999"]) {
+    const { json } = await world.call("POST", "/boards/small/members/ann", { body: `{"score":${score}}` });
+    expect(["invalid-score", "invalid-body", "invalid-json"]).toContain(json.code);
+  }
+  const large = JSON.stringify({ score: 1, metadata: "x".repeat(1_023) });
+  await world.refused(400, "invalid-body", "POST", "/boards/small/members/ann", { body: large });
+});
+
+test("keys reach boards by the prefix of their names, and who has none writes only where an entry says so", async () => {
+  const keys = {
+    keys: [{ name: "game", key: "k".repeat(32), scopes: ["read", "write"], prefix: "game/" }],
+    public: [
+      { origins: ["*"], scopes: ["read", "write"], prefix: "open/", allow: ["board"] },
+      { origins: ["*"], scopes: ["read", "write"], prefix: "shop/" },
+    ],
+  };
+  const closed = await openWorld({ vars: { TALLY_KEYS: JSON.stringify(keys) } });
+  try {
+    const score = { body: '{"score":1}' };
+    const key = { headers: { authorization: `Bearer ${"k".repeat(32)}` } };
+    await closed.well("POST", "/boards/game%2Frace/members/ann", { ...score, ...key });
+    await closed.refused(403, "forbidden", "POST", "/boards/race/members/ann", { ...score, ...key });
+    await closed.refused(403, "forbidden", "DELETE", "/boards/game%2Frace", key);
+    expect((await closed.well("GET", "/boards?prefix=game/", key)).boards).toEqual(["game/race"]);
+    await closed.well("POST", "/boards/open%2Frace/members/ann", { ...score, clientIp: "203.0.113.9" });
+    await closed.refused(401, "unauthorized", "POST", "/boards/shop%2Frace/members/ann", { ...score, clientIp: "203.0.113.9" });
+    await closed.refused(401, "unauthorized", "PUT", "/boards/open%2Frace/members/ann/hidden", { body: '{"hidden":true}', clientIp: "203.0.113.9" });
+  } finally {
+    await closed.close();
+  }
+});

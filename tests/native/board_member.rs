@@ -1,0 +1,186 @@
+//! Laws of what a board keeps of a member, and of its periods.
+
+use tally::core::board::member::{Amount, Change, Member, Only, Refusal, Write, change};
+use tally::core::board::period::Period;
+use tally::core::board::score::Score;
+use tally::core::board::settings::{Keep, Order, Scores, Settings, Ties};
+
+fn score(number: f64) -> Score {
+    Score::new(number).expect("a number")
+}
+
+fn member(number: f64) -> Member {
+    Member {
+        score: score(number),
+        tie: None,
+        is_hidden: false,
+        expires_ms: None,
+        metadata: None,
+    }
+}
+
+fn decided(settings: Settings, before: Option<f64>, write: &Write) -> Result<Option<f64>, Refusal> {
+    let before = before.map(member);
+    let Change { score, .. } = change(&settings, before.as_ref(), write, 1)?;
+    Ok(score.map(Score::number))
+}
+
+#[test]
+fn a_score_is_kept_as_the_board_says() {
+    let of = |keep, order| Settings {
+        keep,
+        order,
+        ..Settings::default()
+    };
+    let put = |number| Write::of(Amount::Score(score(number)));
+    let add = |number| Write::of(Amount::Delta(score(number)));
+    let set = of(Keep::Set, Order::Desc);
+    assert_eq!(decided(set, None, &put(3.0)), Ok(Some(3.0)));
+    assert_eq!(decided(set, Some(5.0), &put(3.0)), Ok(Some(3.0)));
+    assert_eq!(decided(set, Some(5.0), &add(-3.0)), Ok(Some(2.0)));
+    let sum = of(Keep::Sum, Order::Desc);
+    assert_eq!(decided(sum, None, &add(3.0)), Ok(Some(3.0)));
+    assert_eq!(decided(sum, Some(5.0), &add(0.5)), Ok(Some(5.5)));
+    assert_eq!(decided(sum, Some(5.0), &put(3.0)), Err(Refusal::KeepsSums));
+    for (order, better, worse) in [(Order::Desc, 6.0, 4.0), (Order::Asc, 4.0, 6.0)] {
+        let best = of(Keep::Best, order);
+        assert_eq!(decided(best, Some(5.0), &put(better)), Ok(Some(better)));
+        assert_eq!(decided(best, Some(5.0), &put(worse)), Ok(Some(5.0)));
+        assert_eq!(decided(best, Some(5.0), &add(1.0)), Err(Refusal::KeepsBest));
+    }
+}
+
+#[test]
+fn conditions_are_those_of_redis() {
+    let settings = Settings::default();
+    let write = |number, exists, only| Write {
+        exists,
+        only,
+        ..Write::of(Amount::Score(score(number)))
+    };
+    // NX, XX, GT, LT; GT and LT let a new member in.
+    assert_eq!(
+        decided(settings, Some(5.0), &write(6.0, Some(false), Only::Any)),
+        Ok(Some(5.0))
+    );
+    assert_eq!(
+        decided(settings, None, &write(6.0, Some(true), Only::Any)),
+        Ok(None)
+    );
+    assert_eq!(
+        decided(settings, Some(5.0), &write(4.0, None, Only::Higher)),
+        Ok(Some(5.0))
+    );
+    assert_eq!(
+        decided(settings, Some(5.0), &write(6.0, None, Only::Higher)),
+        Ok(Some(6.0))
+    );
+    assert_eq!(
+        decided(settings, None, &write(4.0, None, Only::Higher)),
+        Ok(Some(4.0))
+    );
+    assert_eq!(
+        decided(settings, Some(5.0), &write(6.0, None, Only::Lower)),
+        Ok(Some(5.0))
+    );
+    assert_eq!(
+        decided(settings, Some(5.0), &write(6.0, Some(true), Only::Higher)),
+        Ok(Some(6.0))
+    );
+}
+
+#[test]
+fn scores_of_a_board_are_the_numbers_that_it_holds() {
+    let integers = Settings {
+        scores: Scores::Integer,
+        ..Settings::default()
+    };
+    let put = |number| Write::of(Amount::Score(score(number)));
+    let add = |number| Write::of(Amount::Delta(score(number)));
+    let most = 9_007_199_254_740_991.0;
+    assert_eq!(decided(integers, None, &put(most)), Ok(Some(most)));
+    assert_eq!(
+        decided(integers, Some(most), &add(1.0)),
+        Err(Refusal::NotWhole)
+    );
+    assert_eq!(decided(integers, None, &put(0.5)), Err(Refusal::NotWhole));
+    assert_eq!(
+        decided(integers, None, &put(f64::INFINITY)),
+        Err(Refusal::NotWhole)
+    );
+    let floats = Settings::default();
+    assert_eq!(
+        decided(floats, Some(f64::INFINITY), &add(f64::NEG_INFINITY)),
+        Err(Refusal::NotANumber)
+    );
+}
+
+#[test]
+fn whoever_had_a_score_first_stands_before_the_others() {
+    for order in [Order::Desc, Order::Asc] {
+        let settings = Settings {
+            order,
+            ties: Ties::First,
+            ..Settings::default()
+        };
+        let put = Write::of(Amount::Score(score(7.0)));
+        let reached = |sequence| {
+            let change = change(&settings, None, &put, sequence).expect("a change");
+            change.after.expect("a new member")
+        };
+        let (early, late) = (reached(1), reached(2));
+        // The name would say otherwise.
+        let is_before = early.key(b"m") < late.key(b"m");
+        assert_eq!(is_before, order == Order::Asc);
+        // The same score once more is no new one.
+        let again = change(&settings, Some(&early), &put, 9).expect("a change");
+        assert_eq!((again.after, again.previous), (None, Some(score(7.0))));
+    }
+}
+
+#[test]
+fn periods_begin_and_end_as_the_calendar_of_their_zone_says() {
+    let bounds = |period: Period, second: i64, zone| period.bounds(second * 1_000, zone);
+    // 2024-02-29T23:30:00Z, a Thursday.
+    let now = 1_709_249_400;
+    assert_eq!(bounds(Period::None, now, 0), None);
+    assert_eq!(
+        bounds(Period::Hour, now, 0),
+        Some((1_709_247_600, 1_709_251_200))
+    );
+    assert_eq!(
+        bounds(Period::Day, now, 0),
+        Some((1_709_164_800, 1_709_251_200))
+    );
+    // In a zone one hour ahead it is March already.
+    assert_eq!(
+        bounds(Period::Day, now, 60),
+        Some((1_709_247_600, 1_709_334_000))
+    );
+    assert_eq!(
+        bounds(Period::Week, now, 0),
+        Some((1_708_905_600, 1_709_510_400))
+    );
+    assert_eq!(
+        bounds(Period::Month, now, 0),
+        Some((1_706_745_600, 1_709_251_200))
+    );
+    assert_eq!(
+        bounds(Period::Month, now, 60),
+        Some((1_709_247_600, 1_711_926_000))
+    );
+    assert_eq!(bounds(Period::Month, -1, 0), Some((-2_678_400, 0)));
+    // Each begins where the one before ends.
+    for period in [Period::Hour, Period::Day, Period::Week, Period::Month] {
+        for zone in [-720, 0, 345] {
+            let mut second = 1_600_000_000;
+            for _ in 0..1_000 {
+                let (start, end) = bounds(period, second, zone).expect("a period");
+                assert!(start <= second && second < end);
+                assert_eq!(bounds(period, end - 1, zone), Some((start, end)));
+                assert_eq!(bounds(period, end, zone).map(|next| next.0), Some(end));
+                second = end;
+            }
+        }
+    }
+}
