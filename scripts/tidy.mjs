@@ -1,4 +1,4 @@
-// The house rules that no compiler checks: which folder may use which, how long a file and a function may be, what
+// The house rules that no compiler checks: which folder may use which, how long a function may be, what
 // must not be called, which versions and dates go together.
 //
 // Invariant: a rule looks at code only. Comments and literals are blanked first, line by line, so a
@@ -6,12 +6,9 @@
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join, relative } from "node:path";
 
-const LINES_MAX = 400;
 // What ships, and what carries it in tests: a function there fits a screen.
 const OF_SCREENS = /^(src|simulation\/src)\//;
 const FUNCTION_LINES_MAX = 70;
-// Files that may be longer, each with its own limit: path from the root → lines.
-const LONGER = {};
 // Files that measure how long the machine takes: they may look at its clock.
 const MEASURES = ["simulation/tests/worlds/soak.rs"];
 const CODE = /\.(rs|mjs|js|ts|sh|capnp)$/;
@@ -119,13 +116,6 @@ export function forbiddenCalls(path, source) {
     );
 }
 
-/** Returns a finding where a file is longer than it may be. */
-export function tooLong(path, source) {
-  const lines = source.split("\n").length - (source.endsWith("\n") ? 1 : 0);
-  const max = LONGER[path] ?? LINES_MAX;
-  return lines > max ? [`${path}:${max + 1}: ${lines} lines, ${max} at most: split it by subject`] : [];
-}
-
 /** Returns a finding for each function of a formatted Rust file that is longer than a screen. */
 export function longFunctions(path, source) {
   const lines = codeOnly(source).split("\n").map((line) => line.trimEnd());
@@ -178,7 +168,6 @@ export function tidy(root, workerdDate) {
     .flatMap((path) => {
       const source = read(path);
       return [
-        ...tooLong(path, source),
         ...(path.endsWith(".rs") ? forbiddenCalls(path, source) : []),
         ...(path.endsWith(".rs") && OF_SCREENS.test(path) ? longFunctions(path, source) : []),
         ...(path.startsWith("src/") ? layering(path, source) : []),

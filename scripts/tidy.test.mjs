@@ -1,7 +1,7 @@
 // Each rule of tidy finds what it forbids, at its line, and leaves alone what looks like it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { codeOnly, forbiddenCalls, layering, longFunctions, tooLong, versions } from "./tidy.mjs";
+import { codeOnly, forbiddenCalls, layering, longFunctions, versions } from "./tidy.mjs";
 
 test("blanking keeps every line and every column of the code", () => {
   const source = "a // worker::x\nb \"crate::edge \\\" \" c 'x' '\\'' 'life r#\"q\" q\"# /* crate::edge\n */ d";
@@ -70,11 +70,6 @@ test("clocks and SqlCursor::one are forbidden", () => {
     forbiddenCalls("src/x.rs", source).map((finding) => finding.split(":")[1]),
     ["2", "3", "4"],
   );
-});
-
-test("400 lines are allowed, 401 are not", () => {
-  assert.deepEqual(tooLong("src/x.rs", "x\n".repeat(400)), []);
-  assert.equal(tooLong("src/x.rs", "x\n".repeat(401)).length, 1);
 });
 
 test("a function fits a screen, wherever it stands and however it is declared", () => {

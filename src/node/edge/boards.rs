@@ -186,7 +186,7 @@ pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answe
     }
     let query = BoardQuery::parse(context.query(), &["id"])?;
     let names = query.members()?;
-    let asked = names.iter().map(|name| bytes_of(name)).collect();
+    let asked = names.iter().map(bytes_of).collect();
     let seen = ask(context, &board, &query, BoardQuestion::Members(asked)).await?;
     Ok(Answer::json(members_json(
         &told(context, &board, &seen),
@@ -375,7 +375,7 @@ pub async fn write(
 /// `PUT /boards/{board}/members/{member}/hidden`
 ///
 /// # Errors
-/// As [`write`], and `member-not-found`.
+/// As [`fn@write`], and `member-not-found`.
 pub async fn hide(
     context: &RequestContext,
     board: CounterId,
@@ -389,7 +389,7 @@ pub async fn hide(
 /// `DELETE /boards/{board}/members/{member}`
 ///
 /// # Errors
-/// As [`write`].
+/// As [`fn@write`].
 pub async fn remove(
     context: &RequestContext,
     board: CounterId,
@@ -402,7 +402,7 @@ pub async fn remove(
 /// `POST /boards/{board}/members`: many writes, a line for each.
 ///
 /// # Errors
-/// As [`write`]; what a line is refused for stands in the answer.
+/// As [`fn@write`]; what a line is refused for stands in the answer.
 pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
     let body = body::read_small(context).await?;

@@ -387,20 +387,7 @@ impl BoardCore {
             rows: Vec::new(),
             periods: periods.into_iter().map(|(_, period)| period).collect(),
         };
-        match &asked.question {
-            BoardQuestion::About | BoardQuestion::Periods => {}
-            BoardQuestion::Stretch(stretch) => {
-                (seen.count, seen.has_more, seen.rows) = reader.stretch(stretch)?;
-            }
-            BoardQuestion::Members(names) => {
-                for name in names {
-                    seen.rows.extend(reader.member(name)?);
-                }
-            }
-            BoardQuestion::Around(name, limit) => {
-                seen.rows = reader.around(name, *limit)?.unwrap_or_default();
-            }
-        }
+        reader.answer_into(&mut seen, &asked.question)?;
         Ok(BoardAnswer::Seen(Box::new(seen)))
     }
 

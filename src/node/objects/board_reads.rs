@@ -9,7 +9,7 @@ use crate::core::board::member::Member;
 use crate::core::board::score::Score;
 use crate::core::board::settings::{Order, Settings, Ties};
 use crate::core::sketch::{HashKey, hash};
-use crate::protocol::messages::{Fault, Ranked, Stretch, encode};
+use crate::protocol::messages::{BoardQuestion, BoardSeen, Fault, Ranked, Stretch, encode};
 
 /// One period of a board, to be read.
 pub(super) struct Reader<'a> {
@@ -30,6 +30,32 @@ pub(super) fn tag(generation: u64, epoch: i64, name: &[u8], member: &Member) -> 
 }
 
 impl Reader<'_> {
+    /// Puts the answer to a question into what is told.
+    ///
+    /// # Errors
+    /// Where storage cannot be read.
+    pub(super) fn answer_into(
+        &self,
+        seen: &mut BoardSeen,
+        question: &BoardQuestion,
+    ) -> Result<(), Fault> {
+        match question {
+            BoardQuestion::About | BoardQuestion::Periods => {}
+            BoardQuestion::Stretch(stretch) => {
+                (seen.count, seen.has_more, seen.rows) = self.stretch(stretch)?;
+            }
+            BoardQuestion::Members(names) => {
+                for name in names {
+                    seen.rows.extend(self.member(name)?);
+                }
+            }
+            BoardQuestion::Around(name, limit) => {
+                seen.rows = self.around(name, *limit)?.unwrap_or_default();
+            }
+        }
+        Ok(())
+    }
+
     fn before(&self, key: &Key) -> Result<u64, Fault> {
         self.directory
             .before(key, &EpochRows(self.rows, self.epoch))
