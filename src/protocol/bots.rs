@@ -25,7 +25,7 @@ const WORDS: [&[&str]; 26] = [
     &["bot", "bingpreview", "bytespider"],
     &["chatgpt-user", "cohere-ai", "crawl", "cubot", "curl/"],
     &["dataprovider", "deadlinkchecker"],
-    &["embedly"],
+    &["embedly", "ezooms"],
     &[
         "facebookexternalhit",
         "feedbin",
