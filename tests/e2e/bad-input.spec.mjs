@@ -180,7 +180,8 @@ describe("routes and methods", () => {
       }
     }));
 
-  for (const [template, methods] of Object.entries(API.paths)) {
+  // Redis's words are refused in Redis's words, see redis.spec.
+  for (const [template, methods] of Object.entries(API.paths).filter(([path]) => !path.startsWith("/redis"))) {
     const path = template.replace("{id}", "bad").replace("{prefix}", "bad");
     const known = ["GET", "POST", "PUT", "DELETE"].filter((method) => Object.hasOwn(methods, method.toLowerCase()));
     test(`${template} refuses methods other than ${known}`, () =>

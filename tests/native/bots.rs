@@ -113,5 +113,5 @@ fn a_real_log_has_both() {
         .filter_map(|line| line.split('"').nth(5))
         .collect();
     let bots = agents.iter().filter(|agent| is_bot(agent)).count();
-    assert_eq!((agents.len(), bots), (2_000, 754));
+    assert_eq!((agents.len(), bots), (2_000, 779));
 }
