@@ -23,6 +23,7 @@ const WINDOW_SECONDS_MAX = 157_766_400;
 const SLOW_MS = 60_000;
 // Where somebody looks at a number that moves, its range follows soon.
 const SOON_MS = 10_000;
+const SECOND_MS = 2_000;
 const REFRESH_MS = { minutes: 5_000, hour: 10_000 };
 
 const nowSeconds = () => Math.floor(Date.now() / 1000);
@@ -166,10 +167,13 @@ function watchNow(parts, { id }, status) {
 function followRange(parts, route, signal) {
   const path = counterPath(route.id);
   let slow_ms = 0;
+  let looks = 0;
   let before = [];
   const look = async () => {
     if (parts.isRefused) return parts.ranges.replaceChildren();
-    const isSlow = Date.now() - slow_ms >= SLOW_MS;
+    // The first answers may come from a cache: the second look asks for all of it again.
+    looks += 1;
+    const isSlow = looks <= 2 || Date.now() - slow_ms >= SLOW_MS;
     try {
       const { told, range } = await historyOf(path, rangeOf(route.range, nowSeconds()), signal);
       parts.tell.onHeard();
@@ -191,7 +195,7 @@ function followRange(parts, route, signal) {
     }
   };
   const pause_ms = REFRESH_MS[route.range] ?? SLOW_MS;
-  const loop = repeat(look, () => pause_ms);
+  const loop = repeat(look, () => (looks === 1 ? SECOND_MS : pause_ms));
   let soon;
   parts.onSoon = () => {
     soon ??= setTimeout(

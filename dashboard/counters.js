@@ -75,6 +75,7 @@ export function showCounters(main, route, status) {
   const counters = new Map();
   let connection = "connecting";
   let heard_ms = Date.now();
+  let isRanked = true;
   let unwatch = () => {};
   let watched = "";
 
@@ -107,13 +108,14 @@ export function showCounters(main, route, status) {
     const by = order === "rate" ? `by=count&window=${BUSY_WINDOW}` : "by=value";
     const top = await json(`/top?${query}&${by}&numbers=string`, signal);
     // The directory hears of a new counter within seconds; until then it is listed by name.
-    if (top.rows.length === 0) return listed();
+    if (top.rows.length === 0) return { ...(await listed()), isSoonKnown: true };
     const busy = top.rows.filter((row) => order !== "rate" || whole(row.count) > 0n);
     return { ids: (busy.length > 0 ? busy : top.rows).map(({ id }) => id), among: top.counters };
   };
 
   const look = async () => {
-    const { ids, among } = await names();
+    const { ids, among, isSoonKnown } = await names();
+    isRanked = !isSoonKnown;
     heard_ms = Date.now();
     if (ids.length === 0) return empty(prefix);
     setText(told, lookedAt({ shown: ids.length, among, order }));
@@ -222,7 +224,7 @@ export function showCounters(main, route, status) {
       refresh();
     }
   };
-  const { stop } = repeat(rank, () => (rows.size === 0 ? EMPTY_MS : RANK_MS));
+  const { stop } = repeat(rank, () => (rows.size === 0 || !isRanked ? EMPTY_MS : RANK_MS));
   const clock = setInterval(refresh, 1_000);
   return () => {
     stopped.abort();
