@@ -4,17 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::config;
-use crate::common::rows::Rows;
+use crate::common::stored_cell::StoredCell;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally::core::counter::breakdown::{DIMENSIONS_MAX, RowKind, covered};
-use tally::core::counter::cell::{Cell, clamp_stamp};
+use tally::core::counter::cell::clamp_stamp;
 use tally::core::counter::dimensions::{DimensionLog, Dimensions, Stamp};
-use tally::core::counter::flush::{Changes, Load, Refusal};
-use tally::core::counter::grant::Grant;
+use tally::core::counter::flush::{Changes, Load};
 use tally::core::counter::history::Step;
-use tally::core::counter::ledger::{Keyed, Keys, WriteKey};
-use tally::core::counter::ledgers::LedgerLimits;
+use tally::core::counter::ledger::{Keyed, WriteKey};
 use tally::core::counter::merge::Question;
 use tally::core::counter::nonces::Nonce;
 
@@ -23,22 +21,10 @@ const BEGIN: i64 = 1_777_593_655;
 
 const DAY: i64 = 86_400;
 
-const LIMITS: LedgerLimits = LedgerLimits {
-    keys: Keys::Clients,
-    kept_ms: 40 * DAY * 1_000,
-    records_max: 1_000,
-};
+/// How long records of keys are kept, milliseconds.
+const KEPT_MS: i64 = 40 * DAY * 1_000;
 
 const NAMES: [&str; 3] = ["referrer", "country", "page"];
-
-fn grant() -> Grant {
-    Grant {
-        generation: 7,
-        alone: true,
-        spread: 1,
-        ..Grant::default()
-    }
-}
 
 /// A write: how long ago, whether it is of the past, how much, and a value for each name it has.
 #[derive(Clone, Debug)]
@@ -89,9 +75,7 @@ fn text(value: u16) -> String {
 }
 
 struct Shell {
-    cell: Cell,
-    rows: Rows,
-    now: i64,
+    stored: StoredCell,
     flushes: Vec<(Nonce, Load)>,
     keyed: Vec<Keyed>,
     /// What counts: (second, amount, values).
@@ -100,14 +84,8 @@ struct Shell {
 
 impl Shell {
     fn new() -> Self {
-        let mut cell = Cell::default();
-        cell.take_grant(grant(), BEGIN * 1_000);
-        let rows = Rows::default();
-        rows.write_hot(&cell);
         Self {
-            cell,
-            rows,
-            now: BEGIN,
+            stored: StoredCell::new(BEGIN, KEPT_MS),
             flushes: Vec::new(),
             keyed: Vec::new(),
             truth: Vec::new(),
@@ -115,56 +93,32 @@ impl Shell {
     }
 
     fn note(&mut self, write: &Write) {
-        let second = match write.stamp(self.now) {
+        let second = match write.stamp(self.stored.now) {
             Stamp::Past(second) => second,
-            Stamp::Live(second) => clamp_stamp(second, self.now),
+            Stamp::Live(second) => clamp_stamp(second, self.stored.now),
         };
         self.truth.push((second, write.amount, write.values));
     }
 
-    fn flush(&mut self, flushes: &[(Nonce, Load)]) {
-        let mut changes = Changes::default();
-        for (nonce, load) in flushes {
-            let applied = (self.cell).apply_in(*nonce, load, self.now * 1_000, &mut changes);
-            assert!(
-                matches!(applied, Ok(_) | Err(Refusal::Stray)),
-                "{applied:?}"
-            );
-        }
-        self.rows.write(&self.cell, &changes, self.now);
-    }
-
-    fn count(&mut self, writes: &[Keyed]) {
-        let mut changes = Changes::default();
-        let ledger = self.cell.record_slots(Keys::Clients);
-        let known = |key: WriteKey| self.rows.record(&ledger, key);
-        let now_ms = self.now * 1_000;
-        let counted = self
-            .cell
-            .apply_keyed(writes, Some(0), LIMITS, now_ms, &known, &mut changes);
-        assert!(counted.is_ok_and(|all| all.iter().all(|one| one.is_counted())));
-        self.rows.write(&self.cell, &changes, self.now);
-    }
-
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Tick(seconds) => self.now += seconds,
-            Event::Crash => self.cell = self.rows.load(),
+            Event::Tick(seconds) => self.stored.now += seconds,
+            Event::Crash => self.stored.crash(),
             Event::Flush(writes) => {
                 let mut load = Load::default();
                 for write in &writes {
                     self.note(write);
-                    assert!(load.absorb(&write.load(self.now)));
+                    assert!(load.absorb(&write.load(self.stored.now)));
                 }
                 let number = u64::try_from(self.flushes.len()).expect("few") + 1;
                 self.flushes.push((Nonce { lane: 1, number }, load));
                 let last = self.flushes[self.flushes.len() - 1..].to_vec();
-                self.flush(&last);
+                self.stored.flush(&last);
             }
             Event::Keyed(write) => {
                 self.note(&write);
                 let number = u8::try_from(self.keyed.len()).expect("few");
-                let load = write.load(self.now);
+                let load = write.load(self.stored.now);
                 let keyed = Keyed {
                     key: WriteKey([number; 16]),
                     fingerprint: 1,
@@ -178,15 +132,15 @@ impl Shell {
                     samples: Vec::new(),
                     dimensions: load.dimensions,
                 };
-                self.count(std::slice::from_ref(&keyed));
+                self.stored.count(std::slice::from_ref(&keyed));
                 self.keyed.push(keyed);
             }
             Event::Again => {
                 if let Some(last) = self.flushes.last().cloned() {
-                    self.flush(&[last.clone(), last]);
+                    self.stored.flush(&[last.clone(), last]);
                 }
                 let keyed = self.keyed.clone();
-                self.count(&keyed);
+                self.stored.count(&keyed);
             }
         }
     }
@@ -197,7 +151,7 @@ impl Shell {
             window,
             ..Question::plain(7)
         };
-        let part = self.cell.answer(&question).expect("it counts for 7");
+        let part = self.stored.cell.answer(&question).expect("it counts for 7");
         match (window, part.window) {
             (Some(_), Some(window)) => {
                 assert_eq!(window.max_error, 0, "its buckets are whole");
@@ -208,7 +162,7 @@ impl Shell {
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
-        let now = self.now;
+        let now = self.stored.now;
         let ranges = [
             (0, 3_600),
             (0, 5 * DAY),
@@ -229,7 +183,7 @@ impl Shell {
                         None => without += amount,
                     }
                 }
-                let breakdown = self.rows.breakdown(name, window);
+                let breakdown = self.stored.rows.breakdown(name, window);
                 let values: BTreeMap<String, u128> = breakdown
                     .values
                     .values()
@@ -326,6 +280,7 @@ fn without_dimensions_no_row_is_written() {
     };
     assert!(plain.load(BEGIN).dimensions.is_empty());
     let (_, changes) = shell
+        .stored
         .cell
         .apply(
             Nonce { lane: 1, number: 1 },
@@ -338,8 +293,8 @@ fn without_dimensions_no_row_is_written() {
         ..Changes::default()
     };
     assert_eq!(changes, only_hot);
-    shell.rows.write_hot(&shell.cell);
-    assert_eq!(shell.rows.rows_of_breakdowns(RowKind::Pending), 0);
+    shell.stored.rows.write_hot(&shell.stored.cell);
+    assert_eq!(shell.stored.rows.rows_of_breakdowns(RowKind::Pending), 0);
 }
 
 #[test]
@@ -353,7 +308,7 @@ fn a_commit_writes_one_row_more_and_seldom_another() {
             Some(number * 13 % 2_000),
         ];
         for (shell, values) in [(&mut shell, values), (&mut plain, [None; 3])] {
-            shell.now += 30;
+            shell.stored.now += 30;
             shell.happen(Event::Flush(vec![Write {
                 ago: 0,
                 is_past: false,
@@ -362,13 +317,13 @@ fn a_commit_writes_one_row_more_and_seldom_another() {
             }]));
         }
     }
-    let written = shell.rows.written() - plain.rows.written();
+    let written = shell.stored.rows.written() - plain.stored.rows.written();
     assert!(
-        shell.rows.rows_of_breakdowns(RowKind::AllTime) > 0,
+        shell.stored.rows.rows_of_breakdowns(RowKind::AllTime) > 0,
         "some were folded"
     );
     assert!(written <= 2 * 3_000, "{written} rows in 3,000 commits");
-    let breakdown = shell.rows.breakdown("page", None);
+    let breakdown = shell.stored.rows.breakdown("page", None);
     assert_eq!(breakdown.values.len(), 1_000);
     assert_eq!(breakdown.values.sum(), 3_000);
     assert_eq!(breakdown.names, ["country", "page", "referrer"]);
@@ -392,9 +347,10 @@ fn names_beyond_the_most_are_told_as_others() {
             let said = [(name.as_str(), value.as_str())];
             load.dimensions.push(Stamp::Live(BEGIN), 1, said);
         }
-        shell.flush(&[(Nonce { lane: 1, number }, load)]);
+        shell.stored.flush(&[(Nonce { lane: 1, number }, load)]);
     }
     let known: BTreeSet<String> = shell
+        .stored
         .rows
         .breakdown("name0", None)
         .names
@@ -407,12 +363,12 @@ fn names_beyond_the_most_are_told_as_others() {
             .all(|name| known.contains(name))
     );
     for name in &names {
-        let values = shell.rows.breakdown(name, None).values;
+        let values = shell.stored.rows.breakdown(name, None).values;
         assert_eq!(values.sum(), 400, "{name}");
         assert!(values.get(&text(1)).at_most() >= 1, "{name}");
     }
-    assert!(shell.rows.breakdown("name19", None).values.rest() > 0);
-    assert_eq!(shell.rows.breakdown("another", None).values.sum(), 0);
+    assert!(shell.stored.rows.breakdown("name19", None).values.rest() > 0);
+    assert_eq!(shell.stored.rows.breakdown("another", None).values.sum(), 0);
 }
 
 #[test]
@@ -429,12 +385,12 @@ fn hours_go_after_a_week_and_days_with_the_history() {
         shell.happen(Event::Flush(writes.collect()));
         shell.happen(Event::Tick(DAY));
     }
-    let hours = shell.rows.rows_of_breakdowns(RowKind::Hour);
-    let days = shell.rows.rows_of_breakdowns(RowKind::Day);
+    let hours = shell.stored.rows.rows_of_breakdowns(RowKind::Hour);
+    let days = shell.stored.rows.rows_of_breakdowns(RowKind::Day);
     assert!((2 * 7..=2 * 10).contains(&hours), "{hours}");
     assert!((2 * 28..=2 * 30).contains(&days), "{days}");
-    assert_eq!(shell.rows.rows_of_breakdowns(RowKind::AllTime), 2);
-    let now = shell.now;
+    assert_eq!(shell.stored.rows.rows_of_breakdowns(RowKind::AllTime), 2);
+    let now = shell.stored.now;
     assert_eq!(
         covered((now - 100, now), now).0,
         Step::Hour.start_of(now - 100)

@@ -1,19 +1,15 @@
 //! Law: a cell's rows hold each sample as often as its write was counted: once, however often the write comes, and
 //! through crashes; in the minute of its stamp; and no row where there are none.
 
-use crate::common;
-use crate::common::rows;
-
-use common::config;
+use crate::common::config;
+use crate::common::rows::Rows;
+use crate::common::stored_cell::{StoredCell, grant};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rows::Rows;
 use tally::core::counter::cell::{Cell, clamp_stamp};
 use tally::core::counter::flush::{Changes, Load, Refusal};
-use tally::core::counter::grant::Grant;
 use tally::core::counter::history::{MINUTES_KEPT, Step};
-use tally::core::counter::ledger::{Keyed, Keys, WriteKey};
-use tally::core::counter::ledgers::LedgerLimits;
+use tally::core::counter::ledger::{Keyed, WriteKey};
 use tally::core::counter::nonces::Nonce;
 use tally::core::counter::samples::{Samples, whole};
 use tally::core::sketch::{Histogram, Sample};
@@ -21,20 +17,8 @@ use tally::core::sketch::{Histogram, Sample};
 /// 1 May 2026, 00:00:55 UTC.
 const BEGIN: i64 = 1_777_593_655;
 
-const LIMITS: LedgerLimits = LedgerLimits {
-    keys: Keys::Clients,
-    kept_ms: 86_400_000,
-    records_max: 1_000,
-};
-
-fn grant() -> Grant {
-    Grant {
-        generation: 7,
-        alone: true,
-        spread: 1,
-        ..Grant::default()
-    }
-}
+/// How long records of keys are kept, milliseconds.
+const KEPT_MS: i64 = 86_400_000;
 
 /// Samples as a lane or a body joins them: by their seconds.
 fn joined(samples: &[(i64, u16)]) -> Samples {
@@ -51,9 +35,7 @@ fn joined(samples: &[(i64, u16)]) -> Samples {
 }
 
 struct Shell {
-    cell: Cell,
-    rows: Rows,
-    now: i64,
+    stored: StoredCell,
     /// Flushes and keyed writes that were counted, for repetitions.
     flushes: Vec<(Nonce, Load)>,
     writes: Vec<Keyed>,
@@ -63,49 +45,17 @@ struct Shell {
 
 impl Shell {
     fn new() -> Self {
-        let mut cell = Cell::default();
-        cell.take_grant(grant(), BEGIN * 1_000);
-        let rows = Rows::default();
-        rows.write_hot(&cell);
         Self {
-            cell,
-            rows,
-            now: BEGIN,
+            stored: StoredCell::new(BEGIN, KEPT_MS),
             flushes: Vec::new(),
             writes: Vec::new(),
             truth: Vec::new(),
         }
     }
 
-    /// A commit of these flushes together.
-    fn flush(&mut self, flushes: &[(Nonce, Load)]) {
-        let mut changes = Changes::default();
-        for (nonce, load) in flushes {
-            let applied = (self.cell).apply_in(*nonce, load, self.now * 1_000, &mut changes);
-            // One that is long past is a stray, and counts as little.
-            assert!(
-                matches!(applied, Ok(_) | Err(Refusal::Stray)),
-                "{applied:?}"
-            );
-        }
-        self.rows.write(&self.cell, &changes, self.now);
-    }
-
-    fn count(&mut self, writes: &[Keyed]) {
-        let mut changes = Changes::default();
-        let ledger = self.cell.record_slots(Keys::Clients);
-        let known = |key: WriteKey| self.rows.record(&ledger, key);
-        let now_ms = self.now * 1_000;
-        let counted = self
-            .cell
-            .apply_keyed(writes, Some(0), LIMITS, now_ms, &known, &mut changes);
-        assert!(counted.is_ok_and(|all| all.iter().all(|one| one.is_counted())));
-        self.rows.write(&self.cell, &changes, self.now);
-    }
-
     fn note(&mut self, samples: &[(i64, u16)]) {
         for (second, value) in samples {
-            let taken = clamp_stamp(*second, self.now).min(self.now);
+            let taken = clamp_stamp(*second, self.stored.now).min(self.stored.now);
             self.truth.push((Step::Minute.start_of(taken), *value));
         }
     }
@@ -116,12 +66,12 @@ impl Shell {
             samples.into_iter().map(stamp).collect()
         };
         match event {
-            Event::Tick(seconds) => self.now += seconds,
-            Event::Crash => self.cell = self.rows.load(),
+            Event::Tick(seconds) => self.stored.now += seconds,
+            Event::Crash => self.stored.crash(),
             Event::Flush(some, others) => {
                 let mut together = Vec::new();
                 for (lane, samples) in (1..).zip([some, others]) {
-                    let samples = stamped(samples, self.now);
+                    let samples = stamped(samples, self.stored.now);
                     self.note(&samples);
                     let number = u64::try_from(self.flushes.len()).expect("few") + 1;
                     let load = Load {
@@ -131,11 +81,11 @@ impl Shell {
                     };
                     together.push((Nonce { lane, number }, load));
                 }
-                self.flush(&together);
+                self.stored.flush(&together);
                 self.flushes.extend(together);
             }
             Event::Keyed(samples) => {
-                let samples = stamped(samples, self.now);
+                let samples = stamped(samples, self.stored.now);
                 self.note(&samples);
                 let number = u8::try_from(self.writes.len()).expect("few");
                 let write = Keyed {
@@ -151,15 +101,15 @@ impl Shell {
                     samples: joined(&samples),
                     dimensions: Default::default(),
                 };
-                self.count(std::slice::from_ref(&write));
+                self.stored.count(std::slice::from_ref(&write));
                 self.writes.push(write);
             }
             Event::Again => {
                 if let Some(last) = self.flushes.last().cloned() {
-                    self.flush(&[last.clone(), last]);
+                    self.stored.flush(&[last.clone(), last]);
                 }
                 let writes = self.writes.clone();
-                self.count(&writes);
+                self.stored.count(&writes);
             }
         }
     }
@@ -168,15 +118,15 @@ impl Shell {
     fn check(&self) -> Result<(), TestCaseError> {
         for ago in [0, 1_000, 86_000, 200_000] {
             for seconds in [1, 60, 300, 3_600, 86_400, 300_000] {
-                let to = self.now - ago;
-                let (first, last) = whole(to - seconds + 1, to, self.now);
+                let to = self.stored.now - ago;
+                let (first, last) = whole(to - seconds + 1, to, self.stored.now);
                 prop_assert!(first <= to - seconds + 1 && last >= to);
                 let mut truth = Histogram::new();
                 let inside = |(minute, _): &&(i64, u16)| (first..=last).contains(minute);
                 for (_, value) in self.truth.iter().filter(inside) {
                     truth.insert(Sample::new(f64::from(*value) / 8.0).expect("a sample"));
                 }
-                let held = self.rows.window_samples(first, last);
+                let held = self.stored.rows.window_samples(first, last);
                 prop_assert_eq!(held, truth, "{} s, {} s ago", seconds, ago);
             }
         }
@@ -279,14 +229,14 @@ fn minutes_become_hours_after_a_day_and_hours_go_after_ninety() {
         shell.happen(Event::Flush(vec![(0, 8)], Vec::new()));
         shell.happen(Event::Tick(60));
     }
-    let (minutes, hours) = shell.rows.times_of_samples();
-    let now = shell.now - 60;
+    let (minutes, hours) = shell.stored.rows.times_of_samples();
+    let now = shell.stored.now - 60;
     let oldest = now - MINUTES_KEPT - 3_600;
     assert!(minutes.iter().all(|minute| *minute >= oldest));
     assert_eq!((minutes.len(), hours.len()), (1_460, 4), "{hours:?}");
     let count = |seconds: i64, now: i64| {
         let (first, last) = whole(now - seconds + 1, now, now);
-        shell.rows.window_samples(first, last).count()
+        shell.stored.rows.window_samples(first, last).count()
     };
     // A day begins and ends within a minute, and both count in full.
     assert_eq!(count(86_400, now), 1_441);
@@ -297,13 +247,13 @@ fn minutes_become_hours_after_a_day_and_hours_go_after_ninety() {
         shell.happen(Event::Flush(vec![(0, 8)], Vec::new()));
         shell.happen(Event::Tick(60));
     }
-    let (minutes, hours) = shell.rows.times_of_samples();
+    let (minutes, hours) = shell.stored.rows.times_of_samples();
     assert_eq!((minutes.len(), hours.len()), (60, 29));
     shell.happen(Event::Tick(91 * 86_400));
     for _ in 0..3 {
         shell.happen(Event::Flush(vec![(0, 8)], Vec::new()));
         shell.happen(Event::Tick(60));
     }
-    let (minutes, hours) = shell.rows.times_of_samples();
+    let (minutes, hours) = shell.stored.rows.times_of_samples();
     assert_eq!((minutes.len(), hours.len()), (3, 0));
 }

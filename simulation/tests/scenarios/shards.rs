@@ -1,6 +1,8 @@
 //! Shards that are let count and sealed while their messages are late: each counts into every sum once.
 
-use super::scene::{Scene, add, put};
+use std::rc::Rc;
+
+use super::scene::{Held, Scene, add, put};
 
 /// A counter of two shards, and the edges whose writes go to the lead and to the other. One of each has written.
 struct Sharded {
@@ -47,23 +49,34 @@ impl Sharded {
         self.spread(1);
         self.scene.done(0, add(1).at(self.leads[0]));
     }
+
+    /// The other shard, sealed and let count again, has counted 64 more. Its answer to the seal is still held.
+    fn sealed_and_spread(&self) -> Rc<Held> {
+        let sealed = self.scene.hold_answer("/seal", SHARD);
+        self.seal();
+        self.scene.wait_for(&sealed);
+        self.spread(2);
+        self.scene.done(0, add(64).at(self.others[0]));
+        sealed
+    }
+
+    /// The other shard is sealed once more, and then the late answer comes: each write is in the sum once.
+    fn counts_each_once(&self, sealed: &Held) {
+        self.spread(1);
+        sealed.let_go();
+        self.scene.world.run_for_ms(100);
+        self.scene.done(0, add(1).at(self.leads[0]));
+        assert_eq!(self.scene.value(), 3 + 2 + 1 + 64 + 1);
+    }
 }
 
 #[test]
 fn a_part_from_before_a_shard_was_let_count_again_is_not_kept() {
     let sharded = Sharded::counted();
     let scene = &sharded.scene;
-    let sealed = scene.hold_answer("/seal", SHARD);
-    sharded.seal();
-    scene.wait_for(&sealed);
-    sharded.spread(2);
-    scene.done(0, add(64).at(sharded.others[0]));
+    let sealed = sharded.sealed_and_spread();
     assert_eq!(scene.count("/flush", SHARD), 2);
-    sharded.spread(1);
-    sealed.let_go();
-    scene.world.run_for_ms(100);
-    scene.done(0, add(1).at(sharded.leads[0]));
-    assert_eq!(scene.value(), 3 + 2 + 1 + 64 + 1);
+    sharded.counts_each_once(&sealed);
 }
 
 #[test]
@@ -71,20 +84,12 @@ fn a_write_that_storage_refused_makes_no_late_part_current() {
     let sharded = Sharded::counted();
     let scene = &sharded.scene;
     assert!(scene.world.crash(&scene.cell("FRA", 0)));
-    let sealed = scene.hold_answer("/seal", SHARD);
-    sharded.seal();
-    scene.wait_for(&sealed);
-    sharded.spread(2);
-    scene.done(0, add(64).at(sharded.others[0]));
+    let sealed = sharded.sealed_and_spread();
     assert!(scene.world.fail_storage(&scene.cell("FRA", 0), 0, 100));
     let refused = scene.ask(0, add(9).at(sharded.leads[0]));
     assert_eq!(refused.status, 503, "{}", refused.text());
     scene.world.run_for_ms(100);
-    sharded.spread(1);
-    sealed.let_go();
-    scene.world.run_for_ms(100);
-    scene.done(0, add(1).at(sharded.leads[0]));
-    assert_eq!(scene.value(), 3 + 2 + 1 + 64 + 1);
+    sharded.counts_each_once(&sealed);
 }
 
 #[test]

@@ -70,17 +70,7 @@ pub async fn history(context: &RequestContext, prefix: String) -> Result<Answer,
 /// # Errors
 /// As [`aggregate`].
 pub async fn breakdown(context: &RequestContext, prefix: String) -> Result<Answer, Problem> {
-    let known = [
-        "by",
-        "window",
-        "from",
-        "to",
-        "limit",
-        "consistency",
-        "datacenter",
-        "numbers",
-    ];
-    let query = Query::parse(context.query(), &known)?;
+    let query = Query::parse_breakdown(context.query(), &[])?;
     let asked = query.breakdown(context.host.now_ms().div_euclid(1_000))?;
     let strings = query.numbers_as_strings()?;
     let wanted = asked.wanted();

@@ -14,20 +14,7 @@ use crate::protocol::query::Query;
 /// # Errors
 /// `counter-not-found`, `invalid-query`, `unavailable`, `version-not-reached`.
 pub async fn breakdown(context: &RequestContext, id: CounterId) -> Result<Answer, Problem> {
-    let query = Query::parse(
-        context.query(),
-        &[
-            "by",
-            "window",
-            "from",
-            "to",
-            "limit",
-            "consistency",
-            "datacenter",
-            "at_least",
-            "numbers",
-        ],
-    )?;
+    let query = Query::parse_breakdown(context.query(), &["at_least"])?;
     let asked = query.breakdown(context.host.now_ms().div_euclid(1_000))?;
     let strings = query.numbers_as_strings()?;
     let question = Read {

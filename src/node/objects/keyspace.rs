@@ -162,6 +162,26 @@ impl KeyspaceCore {
         Ok(reply_of(done))
     }
 
+    /// Runs a command on its keys and keeps what it has changed, if they are as they were seen.
+    pub(super) async fn run_once(
+        &self,
+        asked: &Asked<'_>,
+        here: &Datacenter,
+        (mut space, seen): (Space, &BTreeMap<String, Seen>),
+        is_blind: bool,
+    ) -> Result<(Reply, Changed), Refused> {
+        let before = space.clone();
+        let reply = run(asked.command, &mut space, asked.args);
+        let writes = Writes {
+            before: &before,
+            after: &space,
+            seen,
+            is_blind,
+        };
+        let kept = self.keep(&writes, here, asked, &reply).await?;
+        Ok((reply, kept))
+    }
+
     /// Loads the keys, decides, and keeps what came of it.
     async fn decide(&self, asked: &Asked<'_>, here: &Datacenter) -> Result<Reply, Refused> {
         let keys = keys_of(asked);
@@ -173,15 +193,10 @@ impl KeyspaceCore {
             if let Some(key) = limit {
                 self.load_limit(key, &mut space).await?;
             }
-            let before = space.clone();
-            let reply = run(asked.command, &mut space, asked.args);
-            let writes = Writes {
-                before: &before,
-                after: &space,
-                seen: &seen,
-                is_blind: is_blind(asked.args),
-            };
-            if self.keep(&writes, here, asked, &reply).await? == Changed::Done {
+            let (reply, kept) = self
+                .run_once(asked, here, (space, &seen), is_blind(asked.args))
+                .await?;
+            if kept == Changed::Done {
                 return Ok(reply);
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::keyspace::{
-    Asked, COUNTERS_AT_ONCE, KeyspaceCore, ROUNDS_MAX, Writes, keys_of, reply_of, unavailable,
+    Asked, COUNTERS_AT_ONCE, KeyspaceCore, ROUNDS_MAX, keys_of, reply_of, unavailable,
 };
 use super::keyspace_counters::Refused;
 use super::keyspace_locks::Guard;
@@ -11,7 +11,6 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::Fault;
-use crate::protocol::redis::command::run;
 use crate::protocol::redis::reply::Reply;
 use crate::protocol::redis::{error, strings};
 
@@ -78,16 +77,8 @@ impl KeyspaceCore {
     /// Adds to a string that is no counter: nothing is waited for, so no other command comes between.
     async fn add_to_own(&self, asked: &Asked<'_>, here: &Datacenter) -> Result<Reply, Refused> {
         let keys = keys_of(asked);
-        let (mut space, seen) = self.load(&keys, here, true).await?;
-        let before = space.clone();
-        let reply = run(asked.command, &mut space, asked.args);
-        let writes = Writes {
-            before: &before,
-            after: &space,
-            seen: &seen,
-            is_blind: true,
-        };
-        self.keep(&writes, here, asked, &reply).await?;
+        let (space, seen) = self.load(&keys, here, true).await?;
+        let (reply, _) = self.run_once(asked, here, (space, &seen), true).await?;
         Ok(reply)
     }
 

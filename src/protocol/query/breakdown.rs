@@ -12,6 +12,18 @@ use crate::protocol::problem::Problem;
 /// Rows of a breakdown where no limit is given.
 pub const BREAKDOWN_LIMIT: usize = 20;
 
+/// What every query of a breakdown may hold.
+const PARAMETERS: [&str; 8] = [
+    "by",
+    "window",
+    "from",
+    "to",
+    "limit",
+    "consistency",
+    "datacenter",
+    "numbers",
+];
+
 /// What a breakdown was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakdownQuery {
@@ -26,6 +38,14 @@ pub struct BreakdownQuery {
 }
 
 impl Query {
+    /// A query of a breakdown, which may hold these parameters besides.
+    ///
+    /// # Errors
+    /// `invalid-query`.
+    pub fn parse_breakdown(text: &str, besides: &[&str]) -> Result<Self, Problem> {
+        Self::parse(text, &[&PARAMETERS, besides].concat())
+    }
+
     /// The dimension and the time that a breakdown was asked for.
     ///
     /// # Errors

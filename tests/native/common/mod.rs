@@ -14,6 +14,7 @@ pub mod living;
 pub mod merging;
 pub mod redis;
 pub mod rows;
+pub mod stored_cell;
 pub mod sums;
 
 use proptest::prelude::ProptestConfig;
