@@ -57,6 +57,7 @@ impl Answer {
             Body::Empty => {}
             Body::Text(text) => answer.body = text.as_bytes().to_vec(),
             Body::Bytes(bytes) => answer.body = bytes.into_owned(),
+            Body::Pieces(_) => unreachable!("the edge has collected it"),
             Body::Stream(stream) | Body::Socket(stream) => {
                 let carrier = stream.carrier.downcast::<Carrier>();
                 let carrier = carrier.expect("streams are made here alone");
@@ -350,7 +351,16 @@ impl Core {
         let (host, context, request) = self.enter(edge);
         let ended = task.clone();
         let work = async move {
-            let response = handler(Box::new(incoming), host, context).await;
+            let mut response = handler(Box::new(incoming), host, context).await;
+            if matches!(response.body, Body::Pieces(_))
+                && let Body::Pieces(mut pieces) = std::mem::replace(&mut response.body, Body::Empty)
+            {
+                let mut all = Vec::new();
+                while let Ok(Some(piece)) = pieces.next().await {
+                    all.extend(piece);
+                }
+                response.body = Body::Bytes(all.into());
+            }
             ended.set(None);
             way_back.answer(response);
         };

@@ -115,6 +115,8 @@ pub enum Body {
     Text(Rc<str>),
     /// Bytes.
     Bytes(Cow<'static, [u8]>),
+    /// Bytes that are made while they are sent. A piece that cannot be made breaks the body off.
+    Pieces(Box<dyn Pieces>),
     /// A stream of an object's, with the headers of this response.
     Stream(Stream),
     /// A socket of an object's: the answer is the object's own.

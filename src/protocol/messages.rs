@@ -48,6 +48,7 @@ pub mod batch;
 mod board;
 mod converge;
 mod explain;
+mod export;
 mod keyed;
 mod lead_moves;
 mod limit;
@@ -68,6 +69,9 @@ pub use board::{
 };
 pub use converge::{Held, Push, ViewOf, Viewed, WatchLead};
 pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ShardAsked, SumExplained, Way};
+pub use export::{
+    ExportPage, Exported, ExportedCounter, Install, Installed, ReadContents, ReadOut,
+};
 pub use keyed::{Claim, Claimed, Count, Counted, FindClaims, Holder, Owner, Recall};
 pub use lead_moves::{CallLead, GiveLead, Given, LeadTaken, LocateLead, Located, Stay};
 pub use limit::{
@@ -76,7 +80,8 @@ pub use limit::{
 };
 pub use live::{Join, Look};
 pub use operate::{
-    Answered, Condition, Done, Keep, Operate, Operated, Operation, OperationKey, Put, Settle,
+    Answered, BringBack, Condition, Done, IfThere, Keep, Operate, Operated, Operation,
+    OperationKey, Put, Settle,
 };
 pub use queue::{
     Append, Appended, CloseSession, DeadLetters, Drain, LetInboxesGo, MayHold, OpenSession,

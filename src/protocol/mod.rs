@@ -16,6 +16,7 @@
 //! | [`metrics`] | what is counted of the service itself |
 //! | [`health`] | which partitions were looked at for `/healthz` |
 //! | [`keys`], [`keyed`] | idempotency keys, and how their writes travel |
+//! | [`export`] | the file of an export, which an import reads |
 //! | [`boards`] | boards: what is asked and answered |
 //! | [`limits`] | rate limits: what is asked and answered |
 //! | [`live`] | live views: what watchers are told, and when |
@@ -38,6 +39,7 @@ pub mod bots;
 pub mod bounds;
 pub mod delta;
 pub mod dimensions;
+pub mod export;
 pub mod health;
 pub mod keyed;
 pub mod keys;

@@ -63,6 +63,7 @@ codes! {
     MemberNotFound "member-not-found" 404 "There is no such member";
     PeriodNotFound "period-not-found" 404 "There is no such period";
     MethodNotAllowed "method-not-allowed" 405 "The route does not know this method";
+    CounterExists "counter-exists" 409 "There is such a counter already";
     CounterOverflow "counter-overflow" 409 "The counter cannot hold this much";
     CounterEnded "counter-ended" 409 "The counter has been deleted since";
     BoardEnded "board-ended" 409 "The board has been deleted since";

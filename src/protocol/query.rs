@@ -155,6 +155,18 @@ impl Query {
         Ok(HistoryFormat { strings, zeros })
     }
 
+    /// Whether `format=csv` was asked for.
+    ///
+    /// # Errors
+    /// `invalid-query` for any other value.
+    pub fn is_csv(&self) -> Result<bool, Problem> {
+        match self.get("format") {
+            None => Ok(false),
+            Some("csv") => Ok(true),
+            Some(_) => refuse("format can only be `csv`; leave it out for JSON".to_owned()),
+        }
+    }
+
     /// How many counters that have most a history of a prefix names; none where that is not asked for.
     ///
     /// # Errors

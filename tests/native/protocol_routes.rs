@@ -78,6 +78,8 @@ fn every_call_is_found() {
         ),
         ("GET", "/uniques", Route::Uniques),
         ("POST", "/uniques/rotate", Route::Rotate),
+        ("GET", "/export", Route::Export),
+        ("POST", "/import", Route::Import),
         ("POST", "/events", Route::Events),
         ("POST", "/ingest", Route::Ingest),
         ("POST", "/api/event", Route::Event),

@@ -158,6 +158,15 @@ impl Operations {
         known.copied().unwrap_or_default()
     }
 
+    /// What the last operation observed that all cells of a datacenter had counted: (added, removed).
+    pub fn observed(&self, datacenter: &Datacenter) -> (Sum, Sum) {
+        let of_it = self.baselines.iter();
+        let of_it = of_it.filter(|((other, _), _)| other == datacenter);
+        of_it.fold((Sum::ZERO, Sum::ZERO), |(added, removed), (_, seen)| {
+            (added.plus(seen.0.into()), removed.plus(seen.1.into()))
+        })
+    }
+
     /// What the value is besides the totals of one datacenter's cells, if no other's counted: what it was set
     /// to, less that datacenter's baselines.
     pub fn rest_of(&self, datacenter: &Datacenter) -> Value {

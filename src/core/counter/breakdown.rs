@@ -287,6 +287,34 @@ fn merge_row<R: BreakdownRows>(
     rows.delete(kind, first, start_of(number, kept.of(kind)))
 }
 
+/// The names of all dimensions that there are, in order.
+///
+/// # Errors
+/// Those of storage.
+pub fn names_of<R: BreakdownRows>(rows: &R) -> Result<Vec<String>, R::Fault> {
+    Ok(read(rows, "", None)?.names)
+}
+
+/// Adds what was counted of a dimension's values elsewhere, at times that nobody knows, within a commit.
+///
+/// # Errors
+/// Those of storage.
+pub fn install<R: BreakdownRows>(
+    rows: &mut R,
+    name: &str,
+    values: TopValues,
+) -> Result<(), R::Fault> {
+    let number = number_of(rows, name)?;
+    let start = start_of(number, 0);
+    let mut held: TopValues = read_row(rows.get(RowKind::AllTime, start)?.as_deref())?;
+    match number {
+        OVERFLOW => held.add(name, values.sum()),
+        _ => held.merge(values),
+    }
+    held.prune(VALUES_MAX);
+    write_row(rows, RowKind::AllTime, start, &held)
+}
+
 /// What cells say of one dimension in a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breakdown {

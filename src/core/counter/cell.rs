@@ -21,6 +21,7 @@ use super::total::CellTotal;
 use crate::core::sketch::Uniques;
 
 mod answer;
+mod contents;
 mod elements;
 mod former;
 mod keyed;

@@ -11,7 +11,7 @@ use super::numbers::Numbers;
 use super::samples::{Samples, add_samples};
 use super::settings::{SHARDS_MAX, UniqueHash};
 use super::split::shard_of_element;
-use crate::core::sketch::{Class, HashId, Source, Token, Uniques, redis_token_of};
+use crate::core::sketch::{Class, HashId, Source, Token, TopValues, Uniques, redis_token_of};
 
 /// What the hash of a unique element says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -166,6 +166,10 @@ pub struct Changes {
     pub numbers: BTreeMap<WriteKey, Numbers>,
     /// Samples by the unix second of their minute's start: the shell merges them into those minutes' rows.
     pub samples: Samples,
+    /// Histograms at rest of the samples of hours, by their first seconds: the shell merges them into those hours' rows.
+    pub hour_samples: Vec<(i64, Vec<u8>)>,
+    /// What was counted of the values of dimensions, of all time: the shell merges it into those dimensions' rows.
+    pub breakdowns: Vec<(String, TopValues)>,
     /// What increments say of themselves, by the hour: the shell appends it to the pending row of the breakdowns.
     pub dimensions: DimensionLog,
 }

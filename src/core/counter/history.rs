@@ -175,6 +175,38 @@ impl History {
         }
     }
 
+    /// Adds buckets of one step, and of no other; the step is complete from `kept_from` at the earliest then.
+    pub fn install(
+        &mut self,
+        step: Step,
+        points: &[(i64, u128)],
+        kept_from: i64,
+        now: i64,
+        dirty: &mut DirtyPages,
+    ) {
+        for &(start, count) in points {
+            dirty.insert((step, step.page_of(start)));
+            self.add_to(step, start, count, now, dirty);
+        }
+        let series = &mut self.series[step.index()];
+        series.kept_from = series.kept_from.max(kept_from);
+        // A page is written whole: what it holds of the open minute must be in no second place.
+        self.fold_open(dirty);
+    }
+
+    /// Notes that seconds, and minutes where `minutes` says so, lack what was installed: they are complete from the next one on.
+    pub fn begin_fine(&mut self, now: i64, minutes: bool) {
+        let mut begin = |step: Step| {
+            let series = &mut self.series[step.index()];
+            let next = step.start_of(now) + step.seconds();
+            series.kept_from = series.kept_from.max(next);
+        };
+        begin(Step::Second);
+        if minutes {
+            begin(Step::Minute);
+        }
+    }
+
     /// Marks the pages that hold the open minute's count, which they then carry themselves.
     fn fold_open(&mut self, dirty: &mut DirtyPages) {
         if let Some((minute, count)) = &mut self.open {

@@ -22,6 +22,7 @@
 //! | [`flush`], [`grant`] | what a flush carries; permission to count |
 //! | [`samples`] | samples by time, for percentiles |
 //! | [`dimensions`], [`breakdown`] | what writes say of themselves, and what was counted of each value |
+//! | [`contents`] | what cells hold, as exports carry it |
 //! | [`merge`] | how cells become a value: the vector (CRDT) and the summary of a read |
 //!
 //! A flush passes `cell` (nonce, overflow, grant) into totals, `history` and sketches; a read
@@ -31,6 +32,7 @@ pub mod bounded_map;
 pub mod breakdown;
 pub mod cargo;
 pub mod cell;
+pub mod contents;
 pub mod dimensions;
 pub mod flush;
 pub mod grant;

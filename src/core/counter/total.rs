@@ -34,7 +34,8 @@ impl Sum {
     }
 
     /// Subtracts a sum that is not larger; zero where it is.
-    fn minus(self, other: Self) -> Self {
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
         let (low, borrow) = self.low.overflowing_sub(other.low);
         let high = self
             .high
@@ -103,6 +104,12 @@ impl CellTotal {
     #[must_use]
     pub fn plus(self, amount: u128) -> Self {
         Self(self.0.plus(amount.into()))
+    }
+
+    /// Adds a sum.
+    #[must_use]
+    pub fn plus_sum(self, amount: Sum) -> Self {
+        Self(self.0.plus(amount))
     }
 }
 
@@ -287,6 +294,11 @@ impl Value {
             added: self.removed,
             removed: self.added,
         }
+    }
+
+    /// The value as a sum; `None` for one that is negative.
+    pub fn not_negative(self) -> Option<Sum> {
+        (self.added >= self.removed).then(|| self.magnitude())
     }
 
     /// The larger of two values.

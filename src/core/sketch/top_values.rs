@@ -42,6 +42,15 @@ pub struct TopValues {
 }
 
 impl TopValues {
+    /// The summary that holds these values, besides what was counted of others, and at most of any one of them.
+    pub fn of(values: BTreeMap<String, Counted>, rest: u128, absent_max: u128) -> Self {
+        Self {
+            values,
+            rest,
+            absent_max,
+        }
+    }
+
     /// Counts a value. What is held grows: see [`TopValues::prune`].
     pub fn add(&mut self, value: &str, amount: u128) {
         let counted = Counted {

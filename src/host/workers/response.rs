@@ -6,14 +6,15 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use worker::js_sys::Uint8Array;
+use worker::js_sys::{Promise, Uint8Array};
 use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
+use worker::wasm_bindgen_futures::future_to_promise;
 use worker::web_sys::{Headers, Response};
 
 use super::messages::carrier;
 use crate::core::counter::bounded_map::BoundedMap;
-use crate::host::http::{self, Body};
+use crate::host::http::{self, Body, Pieces};
 
 /// Heads that are kept: about 1 KB each.
 const HEADS_MAX: usize = 64;
@@ -47,6 +48,15 @@ export function make_head(status, text) {
 export function set_lines(headers, text) {
   lines(text, (name, value) => headers.set(name, value));
 }
+export function stream_of(next) {
+  return new ReadableStream({
+    async pull(controller) {
+      const piece = await next();
+      if (piece === undefined) controller.close();
+      else controller.enqueue(piece);
+    },
+  });
+}
 export function respond(head, body) {
   return new Response(body, head);
 }
@@ -57,6 +67,8 @@ extern "C" {
 
     #[wasm_bindgen(catch)]
     fn set_lines(headers: &Headers, text: &str) -> Result<(), JsValue>;
+
+    fn stream_of(next: &JsValue) -> JsValue;
 
     #[wasm_bindgen(catch)]
     fn respond(head: &Response, body: &JsValue) -> Result<Response, JsValue>;
@@ -163,17 +175,36 @@ fn add_line(lines: &mut String, name: &str, value: &str) -> worker::Result<()> {
     Ok(())
 }
 
+/// A body as JavaScript asks for it, piece by piece.
+fn streamed(pieces: Box<dyn Pieces>) -> JsValue {
+    let pieces = RefCell::new(pieces);
+    let next = Closure::<dyn FnMut() -> Promise>::new(move || {
+        let piece = pieces.borrow_mut().next();
+        future_to_promise(async move {
+            match piece.await {
+                Ok(Some(bytes)) => Ok(Uint8Array::from(bytes.as_slice()).into()),
+                Ok(None) => Ok(JsValue::UNDEFINED),
+                Err(error) => Err(JsValue::from_str(&error)),
+            }
+        })
+    });
+    stream_of(&next.into_js_value())
+}
+
 /// Makes a response.
 ///
 /// # Errors
 /// The platform's, and that of a header with more than one line.
-pub(super) fn response(response: http::Response) -> worker::Result<Response> {
-    let body = match &response.body {
+pub(super) fn response(mut response: http::Response) -> worker::Result<Response> {
+    let body = match std::mem::replace(&mut response.body, Body::Empty) {
         Body::Empty => JsValue::NULL,
-        Body::Text(text) => body_of(text),
-        Body::Bytes(bytes) => Uint8Array::from(&**bytes).into(),
-        Body::Stream(stream) => carrier(stream)?.body().map_or(JsValue::NULL, JsValue::from),
-        Body::Socket(stream) => return carrier(stream).cloned(),
+        Body::Text(text) => body_of(&text),
+        Body::Bytes(bytes) => Uint8Array::from(&*bytes).into(),
+        Body::Pieces(pieces) => streamed(pieces),
+        Body::Stream(stream) => carrier(&stream)?
+            .body()
+            .map_or(JsValue::NULL, JsValue::from),
+        Body::Socket(stream) => return carrier(&stream).cloned(),
     };
     // Whoever else has the head gives it again.
     let is_shared = Rc::strong_count(&response.head) > 1;

@@ -63,7 +63,7 @@ pub(super) async fn ask_partitions<C: Call>(
 }
 
 /// Asks some partitions of the directory. Returns besides what the last of those said that did not answer.
-async fn ask_some<C: Call>(
+pub(super) async fn ask_some<C: Call>(
     host: &Host,
     partitions: impl Iterator<Item = u32>,
     message: impl Fn(u32) -> C,

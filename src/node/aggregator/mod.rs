@@ -5,6 +5,7 @@
 
 pub mod consumer;
 mod explain;
+mod export;
 mod many;
 mod top;
 
@@ -22,8 +23,8 @@ use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
 use crate::protocol::known;
 use crate::protocol::messages::{
-    AskTop, DatacenterSum, Drain, Explain, Fault, GlobalSum, ListAll, ListAllBoards, LookUp,
-    Measure, Read, ReadDrained, Settle, Sum, SumMany, ViewOf, Viewed, Wanted,
+    AskTop, DatacenterSum, Drain, Explain, ExportPage, Fault, GlobalSum, ListAll, ListAllBoards,
+    LookUp, Measure, Read, ReadDrained, Settle, Sum, SumMany, ViewOf, Viewed, Wanted,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
@@ -50,6 +51,7 @@ pub async fn answer(host: &Host, arrived: &Arrived) -> Reply {
         ListAll => many::list_all(host, asked).await,
         ListAllBoards => many::list_boards(host, asked).await,
         AskTop => top::top(host, asked).await,
+        ExportPage => export::export_page(host, asked).await,
         Measure => asked.map(|_| metrics::snapshot(host)),
     })
 }

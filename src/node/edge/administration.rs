@@ -182,7 +182,7 @@ async fn key_of(
 }
 
 /// What was done; or the answer that it had before.
-fn done_of(id: &CounterId, operated: Operated) -> Result<Result<Done, Answered>, Problem> {
+pub fn done_of(id: &CounterId, operated: Operated) -> Result<Result<Done, Answered>, Problem> {
     Err(match operated {
         Operated::Done(done) => return Ok(Ok(done)),
         Operated::Answered(answered) => return Ok(Err(answered)),
@@ -199,6 +199,10 @@ fn done_of(id: &CounterId, operated: Operated) -> Result<Result<Done, Answered>,
         Operated::BelowFloor => Problem::new(
             Code::BelowFloor,
             "the value would be below the counter's floor; nothing was changed",
+        ),
+        Operated::Exists => Problem::new(
+            Code::CounterExists,
+            "there is such a counter already; nothing was changed",
         ),
         Operated::HashMismatch => Problem::new(
             Code::HashMismatch,

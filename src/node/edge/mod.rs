@@ -25,6 +25,7 @@
 //! | [`mod@top`] | which counters have most |
 //! | [`gathered`] | how those that ask for such share what takes many calls |
 //! | [`administration`] | settings, endings |
+//! | [`export`], [`import`] | what the deployment holds, as a file |
 //! | [`listing`] | counters by their names |
 //! | [`live`] | streams of what is watched |
 //! | [`metrics`] | what is counted of the service itself |
@@ -56,6 +57,7 @@ mod bulk_reader;
 mod bulk_sender;
 mod distribution;
 mod embeds;
+mod export;
 mod fetch;
 mod files;
 mod flush_sender;
@@ -63,6 +65,7 @@ mod gathered;
 mod hash_keys;
 mod health;
 mod hyll;
+mod import;
 mod increment;
 mod isolate;
 mod keyed;

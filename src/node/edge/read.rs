@@ -13,6 +13,7 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::SeenValue;
 use crate::node::shared::call;
 use crate::node::shared::metrics;
+use crate::protocol::export::CSV;
 use crate::protocol::messages::{Explain, Explained, Fault, GlobalSum, Read, Wanted};
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
@@ -274,8 +275,10 @@ pub async fn history(context: &RequestContext, id: CounterId) -> Result<Answer, 
             "at_least",
             "numbers",
             "zeros",
+            "format",
         ],
     )?;
+    let is_csv = query.is_csv()?;
     let range = query.history(context.host.now_ms().div_euclid(1_000))?;
     let format = query.history_format()?;
     let wanted = Wanted {
@@ -293,6 +296,9 @@ pub async fn history(context: &RequestContext, id: CounterId) -> Result<Answer, 
     let seen = see_version(context, &question, query.is_strong()?, asked.as_ref()).await?;
     let sum = seen.sum.ok_or_else(|| not_found(&question.counter))?;
     let told = Told::new(&question.counter, &sum, seen.freshness);
-    let answer = Answer::json(told.history_json(range, format));
+    let answer = match is_csv {
+        true => Answer::text(told.history_csv(range, format)).of_type(CSV),
+        false => Answer::json(told.history_json(range, format)),
+    };
     Ok(answer.fresh(told.is_exact(), told.as_of_ms(), told.staleness_ms()))
 }

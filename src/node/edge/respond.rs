@@ -1,13 +1,14 @@
 //! Responses: JSON, text and problems, with the headers that say how true they are, and CORS.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::rc::Rc;
 
 use super::isolate;
 use super::repeated_checks::{self, Repeatable};
 use super::request_context::RequestContext;
 use crate::host::Stream;
-use crate::host::http::{Body, HeaderList, Response};
+use crate::host::http::{Body, HeaderList, Pieces, Response};
 use crate::node::shared::metrics;
 use crate::protocol::live::talk::EVENT_STREAM;
 use crate::protocol::problem::{Code, Problem};
@@ -39,6 +40,8 @@ pub struct Answer {
     body: Rc<str>,
     /// What is sent instead of `body`, where that is no text.
     bytes: Option<Cow<'static, [u8]>>,
+    /// What is sent instead of both, as it is made.
+    pieces: Option<Rc<Cell<Option<Box<dyn Pieces>>>>>,
     /// `Cache-Control`, where it is not the usual one.
     cache: Option<String>,
     is_for_every_page: bool,
@@ -56,6 +59,7 @@ impl Answer {
             content_type: "application/json",
             body: body.into(),
             bytes: None,
+            pieces: None,
             cache: None,
             is_for_every_page: false,
             headers: Vec::new(),
@@ -78,6 +82,15 @@ impl Answer {
         Self {
             content_type,
             bytes: Some(bytes.into()),
+            ..Self::json(String::new())
+        }
+    }
+
+    /// 200 with a body of that media type that is made while it is sent.
+    pub fn pieces(content_type: &'static str, pieces: Box<dyn Pieces>) -> Self {
+        Self {
+            content_type,
+            pieces: Some(Rc::new(Cell::new(Some(pieces)))),
             ..Self::json(String::new())
         }
     }
@@ -260,9 +273,11 @@ pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Re
     let cache = answer.cache.unwrap_or_else(usual);
     headers.push(("cache-control", cache));
     let mut status = answer.status;
-    let mut body = match answer.bytes {
-        Some(bytes) => Body::Bytes(bytes),
-        None => Body::Text(answer.body),
+    let pieces = answer.pieces.and_then(|pieces| pieces.take());
+    let mut body = match (pieces, answer.bytes) {
+        (Some(pieces), _) => Body::Pieces(pieces),
+        (None, Some(bytes)) => Body::Bytes(bytes),
+        (None, None) => Body::Text(answer.body),
     };
     if let Some(etag) = answer.etag {
         if is_known(context, &etag) {

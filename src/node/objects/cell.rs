@@ -31,8 +31,8 @@ use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::messages::{
     Ask, Call, CallLead, CellAnswer, Claim, Close, Configure, Count, Fault, Flush, Flushed,
-    GiveLead, Held, Hello, LeadTaken, ReadNumbers, Recall, Register, Report, Seal, Sum,
-    SumExplained, Suspend, WatchLead,
+    GiveLead, Held, Hello, Install, LeadTaken, ReadContents, ReadNumbers, Recall, Register, Report,
+    Seal, Sum, SumExplained, Suspend, WatchLead,
 };
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::CellAddress;
@@ -135,6 +135,8 @@ impl Core {
             Count => core.on_count(asked).await,
             Claim => core.on_claim(asked).await,
             ReadNumbers => core.on_read_numbers(asked),
+            ReadContents => core.on_read_contents(asked),
+            Install => core.on_install(asked).await,
             Ask => core.on_ask(asked),
             Sum => core.on_sum(asked).await,
             SumExplained => core.on_sum_explained(asked).await,

@@ -126,6 +126,8 @@ impl CellStore {
             && changes.records.is_empty()
             && changes.numbers.is_empty()
             && changes.samples.is_empty()
+            && changes.hour_samples.is_empty()
+            && changes.breakdowns.is_empty()
             && changes.dimensions.is_empty();
         // One row is atomic by itself.
         if only_hot
@@ -150,6 +152,7 @@ impl CellStore {
             }
             self.put_uniques(changes, now)?;
             self.merge_samples(changes, now)?;
+            self.put_installed(changes)?;
             self.put_dimensions(cell, &changes.dimensions, now)?;
             self.put_records(cell, changes)?;
             self.put(Kind::Hot, 0, &cell.hot_row())
@@ -286,7 +289,7 @@ impl CellStore {
         self.rows.get(kind, start)
     }
 
-    fn all(&self, kind: Kind) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
+    pub(super) fn all(&self, kind: Kind) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
         self.rows.between(kind, (-WHOLE_MAX, WHOLE_MAX))
     }
 

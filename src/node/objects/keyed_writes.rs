@@ -30,8 +30,8 @@ const KEPT_SECONDS: i64 = 86_400;
 const WHOLE_TRIES: usize = 35;
 
 /// Looks up in storage a key's record, and what was decided of a lane.
-struct Known<'a> {
-    record: &'a dyn Fn(WriteKey) -> Option<Kept>,
+pub(super) struct Known<'a> {
+    pub(super) record: &'a dyn Fn(WriteKey) -> Option<Kept>,
     numbers: KnownNumbers<'a>,
 }
 
@@ -227,7 +227,7 @@ impl Core {
             .collect()
     }
 
-    fn limits_of(&self, keys: Keys) -> LedgerLimits {
+    pub(super) fn limits_of(&self, keys: Keys) -> LedgerLimits {
         match keys {
             Keys::Drawn => DRAWN,
             Keys::Public => LedgerLimits::public(self.ledger_limits.kept_ms, 0, PUBLIC_RECORDS_MAX),
@@ -236,7 +236,7 @@ impl Core {
     }
 
     /// Decides by the ledger, and writes what comes of it in one commit.
-    fn decide<T>(
+    pub(super) fn decide<T>(
         self: &Rc<Self>,
         now_ms: i64,
         keys: Keys,

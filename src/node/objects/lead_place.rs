@@ -16,8 +16,8 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::object::{Arrived, Reply};
 use crate::node::shared::call::{self, tablet_of_cell};
 use crate::protocol::messages::{
-    Call, CallLead, Claim, Close, Configure, Fault, LocateLead, Located, ReadNumbers, Recall,
-    Report, Stay, Sum, SumExplained, Suspend, WatchLead, batch, decode,
+    Call, CallLead, Claim, Close, Configure, Fault, LocateLead, Located, ReadContents, ReadNumbers,
+    Recall, Report, Stay, Sum, SumExplained, Suspend, WatchLead, batch, decode,
 };
 use crate::protocol::names::{self, CellAddress, LeadAt};
 use futures_channel::oneshot;
@@ -158,6 +158,7 @@ fn must_find(path: &str) -> bool {
         Claim::PATH,
         Recall::PATH,
         ReadNumbers::PATH,
+        ReadContents::PATH,
         Sum::PATH,
         SumExplained::PATH,
         Report::PATH,

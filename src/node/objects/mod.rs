@@ -53,6 +53,7 @@ mod board_state;
 mod bundle;
 mod cell;
 mod cell_breakdowns;
+mod cell_contents;
 mod cell_ledger;
 mod cell_memory;
 mod cell_row_kinds;

@@ -19,8 +19,8 @@ use crate::core::counter::settings::{Settings, Ttl};
 use crate::core::counter::total::Value;
 use crate::host::Host;
 use crate::protocol::messages::{
-    Answered, Condition, DatacenterSum, Done, Fault, Keep, Operate, Operated, Operation, Put,
-    Wanted,
+    Answered, BringBack, Condition, DatacenterSum, Done, Fault, IfThere, Keep, Operate, Operated,
+    Operation, Put, Wanted,
 };
 
 /// An operation, refused: nothing has changed.
@@ -71,11 +71,12 @@ impl Operations {
             return Ok(known);
         }
         let done = match &operate.operation {
-            Operation::Put(put) => self.put(&operate, put).await,
-            Operation::Set(value) => self.set(&operate, *value, true).await,
-            Operation::Reset => self.set(&operate, Value::default(), false).await,
+            Operation::Put(put) => self.put(&operate, put, None).await,
+            Operation::Set(value) => self.set(&operate, *value, false, true).await,
+            Operation::Reset => self.set(&operate, Value::default(), false, false).await,
             Operation::Delete => self.delete(&operate).await,
             Operation::SettleHome => self.settle_home(&operate).await,
+            Operation::BringBack(back) => self.bring_back(&operate, back).await,
         };
         match done {
             Ok(done) => Ok(Operated::Done(done)),
@@ -100,7 +101,76 @@ impl Operations {
         self.records.delete_old(now_ms)
     }
 
-    async fn put(&self, operate: &Operate, put: &Put) -> Result<Done, Refused> {
+    /// Brings a counter back, as far as its root holds it.
+    async fn bring_back(&self, operate: &Operate, back: &BringBack) -> Result<Done, Refused> {
+        let counter = &operate.counter;
+        let living = self
+            .roots
+            .living_or_lost(counter, &operate.datacenter)
+            .await?;
+        let base = back.base.unwrap_or_default();
+        let ended = match (living, back.if_there) {
+            (Err(ended), _) => ended,
+            (Ok(_), IfThere::Refuse) => return Err(Refused::Told(Operated::Exists)),
+            (Ok(root), IfThere::Replace) => {
+                self.roots.end(counter, &root, false, None).await?;
+                self.roots.entry(counter)?
+            }
+            (Ok(root), IfThere::Keep) => {
+                let done = Done {
+                    generation: root.generation,
+                    home: root.home.clone(),
+                    ..Done::default()
+                };
+                let record = self.record_of(operate, &done);
+                let entry = Entry::Live(root);
+                self.roots.save_with(counter, entry, &[], record).await?;
+                return Ok(done);
+            }
+            (Ok(_), IfThere::Set) => return self.set(operate, base, false, true).await,
+            (Ok(_), IfThere::Raise) => return self.set(operate, base, true, true).await,
+            (Ok(_), IfThere::PutSettings) => {
+                return self.put(operate, &back.settings, back.ttl_set_at_ms).await;
+            }
+        };
+        let now_ms = self.host.now_ms();
+        let mut root = Root::create(ended.as_ref(), now_ms);
+        let put = &back.settings;
+        let set_at_ms = back.ttl_set_at_ms.unwrap_or(now_ms);
+        root.created_at_ms = back.created_at_ms.unwrap_or(now_ms).min(now_ms);
+        root.settings = Settings {
+            number: 1,
+            shards: put.shards,
+            ttl: put.ttl.map(|(seconds, mode)| Ttl {
+                seconds,
+                mode,
+                set_at_ms,
+            }),
+            floor: None,
+            unique_hash: put.unique_hash.unwrap_or_default(),
+        };
+        if let Some(base) = back.base {
+            root.set(base, Vec::new(), now_ms);
+        }
+        root.revision += 1;
+        let done = Done {
+            created: true,
+            generation: root.generation,
+            ..Done::default()
+        };
+        let record = self.record_of(operate, &done);
+        self.roots
+            .save_with(counter, Entry::Live(root), &[], record)
+            .await?;
+        Ok(done)
+    }
+
+    async fn put(
+        &self,
+        operate: &Operate,
+        put: &Put,
+        ttl_set_at_ms: Option<i64>,
+    ) -> Result<Done, Refused> {
         let counter = &operate.counter;
         let (mut root, created) = self.living_or_new(operate).await?;
         self.require(operate, &mut root, created).await?;
@@ -132,7 +202,7 @@ impl Operations {
         if unique_hash != root.settings.unique_hash {
             self.require_no_uniques(counter, &root).await?;
         }
-        let set_at_ms = self.host.now_ms();
+        let set_at_ms = ttl_set_at_ms.unwrap_or_else(|| self.host.now_ms());
         root.settings = Settings {
             number: root.settings.number + 1,
             shards: put.shards,
@@ -161,7 +231,14 @@ impl Operations {
         Ok(Done { pending, ..done })
     }
 
-    async fn set(&self, operate: &Operate, value: Value, creates: bool) -> Result<Done, Refused> {
+    /// Sets the value, or raises it by one.
+    async fn set(
+        &self,
+        operate: &Operate,
+        value: Value,
+        raises: bool,
+        creates: bool,
+    ) -> Result<Done, Refused> {
         let counter = &operate.counter;
         let (mut root, created) = if creates {
             self.living_or_new(operate).await?
@@ -173,11 +250,8 @@ impl Operations {
                 Err(_) => return Err(Refused::Told(Operated::NotFound)),
             }
         };
-        if root
-            .settings
-            .floor
-            .is_some_and(|floor| value.is_below(floor))
-        {
+        let floor = root.settings.floor;
+        if floor.is_some_and(|floor| value.is_below(floor)) && !raises {
             return Err(Refused::Told(Operated::BelowFloor));
         }
         self.require(operate, &mut root, created).await?;
@@ -191,6 +265,10 @@ impl Operations {
         if let Some((datacenter, _)) = seen.iter().find(is_silent) {
             return Err(silent(datacenter).into());
         }
+        let value = match raises {
+            true => value.plus(whole_value(&root, &seen)?),
+            false => value,
+        };
         root.set(value, seen, self.host.now_ms());
         root.revision += 1;
         let pending = root.operations.unsettled().to_vec();
@@ -313,15 +391,8 @@ impl Operations {
     ) -> Result<(), Refused> {
         let home: Vec<Datacenter> = root.home.clone().into_iter().collect();
         self.stop(counter, root, &home).await?;
-        let mut seen = self.observe(counter, root, &home).await;
-        let held = root.held.iter().cloned();
-        seen.extend(held.map(|(datacenter, cells)| (datacenter, Some(cells))));
-        let mut value = root.operations.base();
-        for (datacenter, cells) in seen {
-            let cells = cells.ok_or_else(|| silent(&datacenter))?;
-            value = value.plus(root.operations.beyond(&datacenter, &cells));
-        }
-        if value.is_below(floor) {
+        let seen = self.observe(counter, root, &home).await;
+        if whole_value(root, &seen)?.is_below(floor) {
             return Err(Refused::Told(Operated::BelowFloor));
         }
         Ok(())
@@ -379,4 +450,17 @@ impl Operations {
             done: done.clone(),
         })
     }
+}
+
+/// The value, where all that count have been seen.
+fn whole_value(root: &Root, seen: &[(Datacenter, Option<Cells>)]) -> Result<Value, Fault> {
+    let mut value = root.operations.base();
+    for (datacenter, cells) in seen {
+        let cells = cells.as_ref().ok_or_else(|| silent(datacenter))?;
+        value = value.plus(root.operations.beyond(datacenter, cells));
+    }
+    let held = root.held.iter();
+    Ok(held.fold(value, |value, (datacenter, cells)| {
+        value.plus(root.operations.beyond(datacenter, cells))
+    }))
 }

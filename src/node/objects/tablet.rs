@@ -30,7 +30,7 @@ use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, reply};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{
-    Ask, Batch, BatchedCall, Call, Count, Fault, Flush, Sum, batch, decode,
+    Ask, Batch, BatchedCall, Call, Count, Fault, Flush, ReadContents, Sum, batch, decode,
 };
 
 /// Alarms of tenants that ring at once.
@@ -149,7 +149,14 @@ impl Shell for Tablet {
 /// Whether a call writes nothing, or nothing but its own count, before it sends anything: so its rows may be written at the end of
 /// the turn.
 fn writes_before_it_sends(path: &str) -> bool {
-    [Flush::PATH, Count::PATH, Ask::PATH, Sum::PATH].contains(&path)
+    [
+        Flush::PATH,
+        Count::PATH,
+        Ask::PATH,
+        Sum::PATH,
+        ReadContents::PATH,
+    ]
+    .contains(&path)
 }
 
 /// Whether a call, also after it has waited, writes nothing before it sends anything but to the outbox, which sends after the turn.

@@ -276,6 +276,54 @@ pub fn rows_ndjson(text: &mut String, rows: &[Ranked]) {
     }
 }
 
+/// The line of a board in an export, which [`super::parse_settings`] reads the settings of.
+pub fn board_line(board: &CounterId, settings: &Settings) -> String {
+    #[derive(Serialize)]
+    struct BoardLine<'a> {
+        board: &'a CounterId,
+        settings: SettingsView,
+    }
+    let settings = SettingsView::of(settings);
+    let mut line = to_json(&BoardLine { board, settings });
+    line.push('\n');
+    line
+}
+
+/// The lines of members in an export, which [`super::parse_member_line`] reads.
+pub fn member_lines(text: &mut String, board: &CounterId, rows: &[Ranked]) {
+    #[derive(Serialize)]
+    struct MemberLine<'a> {
+        board: &'a CounterId,
+        member: Cow<'a, str>,
+        score: Number,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        metadata: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        expires_at: Option<i64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hidden: Option<bool>,
+    }
+    for row in rows {
+        let RowView {
+            member,
+            score,
+            metadata,
+            expires_at,
+            hidden,
+            ..
+        } = RowView::of(row);
+        text.push_str(&to_json(&MemberLine {
+            board,
+            member,
+            score,
+            metadata,
+            expires_at,
+            hidden,
+        }));
+        text.push('\n');
+    }
+}
+
 /// The JSON of a deleted board.
 pub fn deleted_json(board: &CounterId) -> String {
     #[derive(Serialize)]

@@ -296,3 +296,59 @@ fn parse_line(line: &[u8], now_ms: i64) -> Result<MemberWrite, Problem> {
         condition: None,
     })
 }
+
+/// Reads a member of an export: `{"board":…,"member":…,"score":7}` with `metadata`, `expires_at` (unix seconds) and `hidden`. Returns the
+/// writes that bring it back; none for one that has expired.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`, `invalid-id`.
+pub fn parse_member_line(line: &[u8], now_ms: i64) -> Result<Vec<MemberWrite>, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct MemberWire<'a> {
+        #[serde(rename = "board")]
+        _board: String,
+        member: String,
+        #[serde(borrow)]
+        score: &'a RawValue,
+        #[serde(borrow, default)]
+        metadata: Option<&'a RawValue>,
+        #[serde(default)]
+        expires_at: Option<i64>,
+        #[serde(default)]
+        hidden: bool,
+    }
+    let wire: MemberWire<'_> = read_object(line)?;
+    let member = String::from(CounterId::parse(wire.member)?).into_bytes();
+    let infinite = match wire.score.get() {
+        "\"inf\"" => Score::new(f64::INFINITY),
+        "\"-inf\"" => Score::new(f64::NEG_INFINITY),
+        _ => None,
+    };
+    let score = infinite.map_or_else(|| number("score", wire.score), Ok)?;
+    let metadata = wire.metadata.map(RawValue::get);
+    if metadata.is_some_and(|text| text.len() > METADATA_BYTES_MAX) {
+        return refuse(format!(
+            "metadata has at most {METADATA_BYTES_MAX} bytes of JSON"
+        ));
+    }
+    let expires_ms = wire.expires_at.map(|at| at.saturating_mul(1_000));
+    if expires_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+        return Ok(Vec::new());
+    }
+    let write = |deed: Deed| MemberWrite {
+        member: member.clone(),
+        deed,
+        condition: None,
+    };
+    let put = Write {
+        metadata: Some(metadata.map(str::to_owned)),
+        expires_ms: Some(expires_ms),
+        ..Write::of(Amount::Score(score))
+    };
+    let mut writes = vec![write(Deed::Put(put))];
+    if wire.hidden {
+        writes.push(write(Deed::Hide(true)));
+    }
+    Ok(writes)
+}

@@ -251,7 +251,8 @@ pub fn refused_many_json(judgements: &[Judgement<'_>]) -> String {
 
 #[derive(Serialize)]
 struct PolicyView<'a> {
-    policy: &'a PolicyName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a PolicyName>,
     limit: u64,
     window_seconds: i64,
     algorithm: &'static str,
@@ -266,7 +267,7 @@ struct PolicyView<'a> {
 
 fn view_of<'a>(name: &'a PolicyName, policy: &Policy) -> PolicyView<'a> {
     PolicyView {
-        policy: name,
+        policy: Some(name),
         limit: policy.limit,
         window_seconds: policy.window_ms / 1_000,
         algorithm: match policy.algorithm {
@@ -295,6 +296,25 @@ fn view_of<'a>(name: &'a PolicyName, policy: &Policy) -> PolicyView<'a> {
 /// The JSON of a policy.
 pub fn policy_json(name: &PolicyName, policy: &Policy) -> String {
     to_json(&view_of(name, policy))
+}
+
+/// The line of a policy in an export, whose `body` [`super::parse_policy`] reads.
+pub fn policy_line(name: &PolicyName, policy: &Policy) -> String {
+    #[derive(Serialize)]
+    struct PolicyLine<'a> {
+        policy: &'a PolicyName,
+        body: PolicyView<'a>,
+    }
+    let line = PolicyLine {
+        policy: name,
+        body: PolicyView {
+            policy: None,
+            ..view_of(name, policy)
+        },
+    };
+    let mut line = to_json(&line);
+    line.push('\n');
+    line
 }
 
 /// The JSON of a policy that was deleted.

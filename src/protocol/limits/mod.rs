@@ -16,7 +16,7 @@ mod name;
 
 pub use answer::{
     Judgement, LIMIT_HEADER, POLICY_HEADER, check_cost, deleted_json, is_allowed, list_json,
-    many_json, policy_json, refused_many_json,
+    many_json, policy_json, policy_line, refused_many_json,
 };
 pub use body::{Asked, CHECKS_MAX, Line, parse_check, parse_checks, parse_policy};
 pub use name::{POLICY_NAME_BYTES_MAX, PolicyName};

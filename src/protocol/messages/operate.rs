@@ -45,6 +45,40 @@ pub enum Operation {
     Delete,
     /// Give it a home, if it has none: the only datacenter that has written, or the client's.
     SettleHome,
+    /// Bring it back, by an export or a snapshot.
+    BringBack(Box<BringBack>),
+}
+
+/// What becomes of a counter that lives already when it is brought back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IfThere {
+    /// Nothing: it is refused.
+    Refuse,
+    /// It is ended, and begins anew.
+    Replace,
+    /// It stays as it is; what is brought back is added by its cells.
+    Keep,
+    /// Its value is set.
+    Set,
+    /// Its value is raised by that.
+    Raise,
+    /// Its settings are put.
+    PutSettings,
+}
+
+/// A counter to bring back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BringBack {
+    /// What becomes of one that is there.
+    pub if_there: IfThere,
+    /// Its settings. A home and a floor are put once its cells have what they had.
+    pub settings: Put,
+    /// When its time to live was set, unix milliseconds; now where nothing is said.
+    pub ttl_set_at_ms: Option<i64>,
+    /// When it was created, unix milliseconds.
+    pub created_at_ms: Option<i64>,
+    /// What its value is besides what its cells hold; `None` where it was never set.
+    pub base: Option<Value>,
 }
 
 /// Settings, as put.
@@ -101,6 +135,8 @@ pub enum Operated {
     Changed,
     /// It has unique elements of another hash.
     HashMismatch,
+    /// It is there already.
+    Exists,
 }
 
 /// What was done.

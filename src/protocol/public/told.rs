@@ -360,6 +360,16 @@ impl<'a> Told<'a> {
             points: points_of(self.points(), self.kept_from(), range, format),
         })
     }
+
+    /// The same as CSV: the unix second with which each bucket begins, and what was counted in it, if that is known.
+    pub fn history_csv(&self, range: Range, format: HistoryFormat) -> String {
+        let mut text = "at,count\n".to_owned();
+        for (start, count) in points_of(self.points(), self.kept_from(), range, format) {
+            let count = count.map(|count| to_json(&count)).unwrap_or_default();
+            text.push_str(&format!("{start},{}\n", count.trim_matches('"')));
+        }
+        text
+    }
 }
 
 /// A bucket of a history: when it begins, unix seconds, and what was counted in it, if that is known.

@@ -55,6 +55,10 @@ macro_rules! route_table {
             // Answered by a stream, before this.
             Live "GET" "/live" "live"
                 Right::Named(Scope::Read) => Ok(Answer::text(String::new()));
+            Export "GET" "/export" "export"
+                Right::Named(Scope::Admin) => export::export(context, &caller).await;
+            Import "POST" "/import" "import"
+                Right::Counter(Scope::Admin, "") => import::import(context).await;
             Events "POST" "/events" "events"
                 Right::Somewhere(Scope::Write, &[]) => bulk::events(context, &caller).await;
             Ingest "POST" "/ingest" "ingest"

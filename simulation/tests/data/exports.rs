@@ -1,0 +1,62 @@
+//! Laws of exports and imports.
+
+use serde_json::Value;
+use tally_simulation::Faults;
+
+use crate::service::Service;
+
+const ALL: &str = "?history=minutes&uniques=1&samples=1";
+
+fn lines(file: &str) -> Vec<Value> {
+    let line = |line: &str| serde_json::from_str(line).expect("a line of JSON");
+    file.lines().map(line).collect()
+}
+
+fn check_same(seed: u64, one: &str, other: &str) {
+    for (one, other) in one.lines().zip(other.lines()) {
+        assert_eq!(one, other, "seed {seed}");
+    }
+    assert_eq!(one, other, "seed {seed}");
+}
+
+#[test]
+fn what_is_exported_imported_and_exported_again_is_the_same_file() {
+    for seed in 0..4 {
+        let from = Service::new(seed, (seed % 2 == 1).then_some(4));
+        from.fill(12, Faults::NONE);
+        let file = from.export(ALL);
+        let last = lines(&file).pop().expect("a last line");
+        assert_eq!(
+            (&last["end"], &last["whole"]),
+            (&true.into(), &true.into()),
+            "{last}"
+        );
+        assert_eq!(last["counters"], 18, "{last}");
+
+        let to = Service::new(seed + 100, (seed % 2 == 0).then_some(4));
+        to.world
+            .run_for_ms(u64::try_from(from.world.now_ms() - to.world.now_ms()).unwrap_or(0));
+        let report = to.import("", &file, Some("once"));
+        assert_eq!(report["rejected"], 0, "seed {seed}: {report}");
+        assert_eq!(
+            (&report["counters"], &report["whole"]),
+            (&18.into(), &true.into()),
+            "{report}"
+        );
+        check_same(seed, &file, &to.export(ALL));
+
+        // The same file under the same key changes nothing, and says the same.
+        let again = to.import("", &file, Some("once"));
+        assert_eq!(report, again, "seed {seed}");
+        check_same(seed, &file, &to.export(ALL));
+        // What is there is not created once more.
+        let refused = to.import("", &file, None);
+        assert_eq!(refused["counters"], 0, "{refused}");
+        assert_eq!(refused["refused"][0]["code"], "counter-exists", "{refused}");
+        check_same(seed, &file, &to.export(ALL));
+
+        to.well(0, "POST", "/counters/page%2F0/increment", r#"{"delta":1}"#);
+        to.import("?mode=replace", &file, Some("anew"));
+        check_same(seed, &file, &to.export(ALL));
+    }
+}

@@ -1,0 +1,4 @@
+//! Data that leaves a whole service and comes back: exports, imports, snapshots.
+
+mod exports;
+mod service;

@@ -1,0 +1,182 @@
+//! A whole service with random counters, policies and boards.
+
+use serde_json::{Value, json};
+use tally_simulation::{
+    Answer, Client, ClientRequest, Faults, Options, Site, World, admin, deployed,
+};
+
+/// A service at two sites.
+pub struct Service {
+    pub world: World,
+    pub clients: [Client; 2],
+}
+
+impl Service {
+    pub fn new(seed: u64, tablets: Option<u32>) -> Self {
+        let world = deployed(seed, Options::default());
+        if let Some(tablets) = tablets {
+            world.set("TALLY_TABLETS", Some(&tablets.to_string()));
+        }
+        let sites: [Site; 2] = [world.site("FRA", 2), world.site("SYD", 2)];
+        let clients = sites.map(|site| admin(&world, site));
+        Self { world, clients }
+    }
+
+    /// The answer to a request, asked for until there is one.
+    pub fn ask(
+        &self,
+        site: usize,
+        method: &str,
+        path: &str,
+        body: &str,
+        key: Option<&str>,
+    ) -> Answer {
+        let client = self.clients[site].clone();
+        for _ in 0..60 {
+            let mut request = ClientRequest::new(method, path);
+            if !body.is_empty() {
+                request = request.body(body.as_bytes().to_vec());
+            }
+            if let Some(key) = key {
+                request = request.header("idempotency-key", key);
+            }
+            match self.world.run(client.ask(request)) {
+                Ok(answer) if answer.status < 500 => return answer,
+                _ => self.world.run_for_ms(500),
+            }
+        }
+        panic!("{method} {path} is never answered");
+    }
+
+    /// The answer, which must be well.
+    pub fn well(&self, site: usize, method: &str, path: &str, body: &str) -> Value {
+        let answer = self.ask(
+            site,
+            method,
+            path,
+            body,
+            Some(&format!("{method} {path} {body}")),
+        );
+        assert!(
+            answer.status < 300,
+            "{method} {path}: {} {}",
+            answer.status,
+            answer.text()
+        );
+        answer.json()
+    }
+
+    /// A read, asked for anew.
+    pub fn get(&self, path: &str) -> Value {
+        let answer = self.ask(0, "GET", path, "", None);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer.json()
+    }
+
+    pub fn export(&self, query: &str) -> String {
+        let answer = self.ask(0, "GET", &format!("/export{query}"), "", None);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.text()
+    }
+
+    pub fn import(&self, query: &str, file: &str, key: Option<&str>) -> Value {
+        let answer = self.ask(1, "POST", &format!("/import{query}"), file, key);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()
+    }
+
+    /// Everything that a counter can hold, as chance has it.
+    pub fn fill(&self, counters: u64, faults: Faults) {
+        let chance = self.world.chance();
+        self.world.set_faults(faults);
+        let put = |id: &str, settings: Value| {
+            self.well(0, "PUT", &format!("/counters/{id}"), &settings.to_string());
+        };
+        put("set%2Ffloor", json!({"floor": -5}));
+        put("set%2Fhome", json!({"home": "SYD"}));
+        put("set%2Fttl", json!({"ttl_seconds": 8_640_000}));
+        put(
+            "set%2Fsliding",
+            json!({"ttl_seconds": 9_000_000, "ttl_mode": "sliding"}),
+        );
+        put("set%2Fshards", json!({"shards": 4}));
+        put("set%2Fredis", json!({"unique_hash": "redis"}));
+        for number in 0..counters {
+            let id = format!("page%2F{number}");
+            for write in 0..chance.between(1, 5) {
+                let site = chance.pick(2);
+                let mut body = json!({"delta": chance.between(1, 9_000)});
+                if chance.once_in(2) {
+                    body["unique"] = json!(format!("visitor-{}", chance.below(50)));
+                }
+                if chance.once_in(3) {
+                    body["sample"] = json!(chance.between(1, 500));
+                }
+                if chance.once_in(3) {
+                    body["by"] = json!({"country": format!("C{}", chance.below(4))});
+                }
+                let path = format!("/counters/{id}/increment");
+                let answer = self.ask(
+                    site,
+                    "POST",
+                    &path,
+                    &body.to_string(),
+                    Some(&format!("{id}{write}")),
+                );
+                assert_eq!(answer.status, 200, "{}", answer.text());
+                if chance.once_in(4) {
+                    self.well(
+                        site,
+                        "POST",
+                        &format!("/counters/{id}/decrement"),
+                        r#"{"delta":3}"#,
+                    );
+                }
+                if chance.once_in(6) {
+                    self.world.run_for_ms(chance.between(1, 4_000_000));
+                }
+                if chance.once_in(12) {
+                    self.well(
+                        site,
+                        "PUT",
+                        &format!("/counters/{id}/value"),
+                        r#"{"value":77}"#,
+                    );
+                }
+            }
+        }
+        for id in ["set%2Fhome", "set%2Ffloor", "set%2Fttl", "set%2Fshards"] {
+            for site in 0..2 {
+                let path = format!("/counters/{id}/increment");
+                let key = format!("{id}{site}");
+                self.ask(site, "POST", &path, r#"{"delta":7}"#, Some(&key));
+            }
+        }
+        self.well(
+            1,
+            "POST",
+            "/counters/set%2Fredis/increment",
+            r#"{"delta":1,"unique":"me"}"#,
+        );
+        self.well(
+            0,
+            "PUT",
+            "/limits/login",
+            r#"{"limit":5,"window_seconds":60}"#,
+        );
+        self.well(
+            0,
+            "PUT",
+            "/boards/game",
+            r#"{"order":"asc","ties":"first"}"#,
+        );
+        for member in ["ann", "bob", "cleo", "dora"] {
+            let score = chance.below(3);
+            let body = json!({"score": score, "metadata": {"of": member}}).to_string();
+            self.well(0, "POST", &format!("/boards/game/members/{member}"), &body);
+        }
+        self.world.set_faults(Faults::NONE);
+        self.world.heal();
+        self.world.run_for_ms(30_000);
+    }
+}

@@ -1,0 +1,215 @@
+//! One page of an export: what counters hold, as their cells say now.
+//!
+//! Invariants: each cell that there ever was is asked, at most [`LEADS_AT_ONCE`] objects at once; a counter of which a cell did not answer
+//! is there all the same, and says so. A page ends at the name up to which every partition has told its names.
+
+use std::collections::BTreeMap;
+
+use super::many::ask_some;
+use super::{DRAIN_MS_MAX, LEAD_MS_MAX, LEADS_AT_ONCE};
+use crate::core::cluster::root::Root;
+use crate::core::counter::contents::{Contents, ContentsWanted};
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::host::Host;
+use crate::node::shared::call;
+use crate::node::shared::call_batcher::Batcher;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::open_objects;
+use crate::protocol::messages::{
+    Drain, ExportPage, Exported, ExportedCounter, Fault, List, LookUp, ReadContents, ReadOut,
+    Settle,
+};
+use crate::protocol::names::{CellAddress, DIRECTORY_PARTITIONS};
+use crate::protocol::openings::User;
+
+/// How often a counter is read that is ended and created again meanwhile, or whose datacenters must settle first.
+const READ_TRIES: usize = 3;
+
+/// How long one page waits for room to open objects.
+const ROOM_MS_MAX: i64 = 20_000;
+
+/// Names that a partition is asked for at once at least.
+const NAMES_MIN: u32 = 16;
+
+/// The counters of a page, in order, with the name after which the next begins.
+async fn names(
+    host: &Host,
+    page: &ExportPage,
+) -> (BTreeMap<CounterId, Root>, Option<String>, Vec<u32>) {
+    // Names are spread evenly: twice its part of a partition is seldom too few, and a page that is shorter is no harm.
+    let limit = (2 * page.limit / DIRECTORY_PARTITIONS).max(NAMES_MIN);
+    let ask = |partition: u32| List {
+        partition,
+        prefix: page.prefix.clone(),
+        after: page.after.clone(),
+        limit,
+    };
+    let (answered, missing, _) = ask_some(host, 0..DIRECTORY_PARTITIONS, ask).await;
+    let mut roots = BTreeMap::new();
+    // The first name after which some partition has more that it has not told.
+    let mut told_to: Option<CounterId> = None;
+    for (_, listed) in answered {
+        let is_full = u32::try_from(listed.len()).is_ok_and(|names| names >= limit);
+        if let Some((last, _)) = listed.last().filter(|_| is_full)
+            && told_to.as_ref().is_none_or(|to| last < to)
+        {
+            told_to = Some(last.clone());
+        }
+        roots.extend(listed);
+    }
+    if let Some(to) = &told_to {
+        roots.retain(|counter, _| counter <= to);
+    }
+    let most = usize::try_from(page.limit).unwrap_or(usize::MAX);
+    let mut has_more = told_to.is_some();
+    while roots.len() > most {
+        roots.pop_last();
+        has_more = true;
+    }
+    let last = roots.last_key_value().filter(|_| has_more);
+    let after = last.map(|(counter, _)| counter.as_str().to_owned());
+    (roots, after, missing)
+}
+
+/// Reads one page.
+pub(super) async fn export_page(
+    host: &Host,
+    page: Result<ExportPage, Fault>,
+) -> Result<Exported, Fault> {
+    let page = page?;
+    let (roots, after, missing_partitions) = names(host, &page).await;
+    let pages = Reader {
+        host,
+        batcher: Batcher::new(host),
+        wanted: page.wanted,
+        room_ms: host.now_ms().saturating_add(ROOM_MS_MAX),
+    };
+    let read = |(counter, root)| pages.read(counter, root);
+    let read = all_settled(roots.into_iter().map(read), LEADS_AT_ONCE);
+    let counters = pages.batcher.run(read).await;
+    let mut counters: Vec<ExportedCounter> = counters.into_iter().flatten().collect();
+    counters.sort_unstable_by(|one, other| one.counter.cmp(&other.counter));
+    Ok(Exported {
+        counters,
+        after,
+        missing_partitions,
+    })
+}
+
+struct Reader<'a> {
+    host: &'a Host,
+    batcher: Batcher,
+    wanted: ContentsWanted,
+    room_ms: i64,
+}
+
+impl Reader<'_> {
+    /// A counter; `None` where it has ended meanwhile.
+    async fn read(&self, counter: CounterId, root: Root) -> Option<ExportedCounter> {
+        let mut known = Some(root);
+        for _ in 0..READ_TRIES {
+            let root = match known.take() {
+                Some(root) => root,
+                None => {
+                    let counter = counter.clone();
+                    match self.batcher.call(&LookUp { counter }, LEAD_MS_MAX).await {
+                        Ok(root) => root?,
+                        Err(_) => break,
+                    }
+                }
+            };
+            let is_drained = self.drain(&counter, &root).await;
+            match self.read_root(&counter, root, is_drained).await {
+                Ok(read) if is_unsettled(&read) => {
+                    let counter = counter.clone();
+                    match self.batcher.call(&Settle { counter }, LEAD_MS_MAX).await {
+                        Ok(root) => known = Some(root?),
+                        Err(_) => return Some(read),
+                    }
+                }
+                Ok(read) => return Some(read),
+                Err(_superseded) => {}
+            }
+        }
+        let root = Root::create(None, self.host.now_ms());
+        Some(ExportedCounter {
+            counter,
+            root,
+            datacenters: Vec::new(),
+            is_exact: false,
+        })
+    }
+
+    async fn read_root(
+        &self,
+        counter: &CounterId,
+        root: Root,
+        is_drained: bool,
+    ) -> Result<ExportedCounter, Fault> {
+        let mut datacenters = Vec::new();
+        for datacenter in &root.datacenters {
+            let to = CellAddress::lead(counter, datacenter);
+            let contents = match self.datacenter(to, root.generation).await {
+                Ok(contents) => Some(contents),
+                Err(Fault::Superseded(generation)) => return Err(Fault::Superseded(generation)),
+                Err(_) => None,
+            };
+            datacenters.push((datacenter.clone(), contents));
+        }
+        let is_whole = datacenters.iter().all(|(_, contents)| contents.is_some());
+        Ok(ExportedCounter {
+            counter: counter.clone(),
+            is_exact: is_whole
+                && is_drained
+                && !root.may_lack
+                && root.operations.unsettled().is_empty(),
+            root,
+            datacenters,
+        })
+    }
+
+    /// What all cells of a datacenter hold together.
+    async fn datacenter(&self, lead: CellAddress, generation: u64) -> Result<Contents, Fault> {
+        let ReadOut { contents, shards } = self.cell(lead.clone(), generation).await?;
+        let mut all = contents.unwrap_or_default();
+        for shard in 1..shards {
+            if let Some(contents) = self.cell(lead.sibling(shard), generation).await?.contents {
+                all.join(contents);
+            }
+        }
+        Ok(all)
+    }
+
+    async fn cell(&self, to: CellAddress, generation: u64) -> Result<ReadOut, Fault> {
+        open_objects::room(self.host, &to, User::Bulk, self.room_ms).await?;
+        let _turn = open_objects::turn(self.host, &to).await;
+        let read = ReadContents {
+            to,
+            generation,
+            wanted: self.wanted,
+        };
+        self.batcher.call(&read, LEAD_MS_MAX).await
+    }
+
+    /// Has inboxes count what they have acknowledged; whether all have.
+    async fn drain(&self, counter: &CounterId, root: &Root) -> bool {
+        let mut is_drained = true;
+        for inbox in &root.inboxes {
+            let drain = Drain {
+                to: inbox.clone(),
+                counter: counter.clone(),
+            };
+            let drained = call::call_within(self.host, &drain, DRAIN_MS_MAX).await;
+            is_drained &= drained.is_ok();
+        }
+        is_drained
+    }
+}
+
+/// Whether a datacenter told what it holds that the last set or reset could not observe.
+fn is_unsettled(read: &ExportedCounter) -> bool {
+    let is_unsettled = |(datacenter, contents): &(Datacenter, Option<Contents>)| {
+        contents.is_some() && !read.root.operations.is_settled(datacenter)
+    };
+    read.datacenters.iter().any(is_unsettled)
+}

@@ -1,0 +1,330 @@
+//! `GET /export`: what the deployment holds, as lines that stream.
+//!
+//! Invariant: one page is in memory, however long the export is; what could not be read is said in the last line, and where to go on
+//! where this is not the end.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::hash_keys;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use crate::core::board::key::Key;
+use crate::core::counter::id::CounterId;
+use crate::host::http::Pieces;
+use crate::host::{Host, Later};
+use crate::node::shared::{call, call_within};
+use crate::protocol::access::{Caller, Scope};
+use crate::protocol::boards::{board_line, member_lines};
+use crate::protocol::export::{
+    CSV, CSV_HEAD, Checksum, Ending, ExportQuery, counter_csv, counter_line,
+};
+use crate::protocol::limits::{PolicyName, policy_line};
+use crate::protocol::messages::{
+    AskBoard, BoardAnswer, BoardQuestion, ExportPage, Fault, ListAllBoards, ListPolicies, Stretch,
+};
+use crate::protocol::names::SUBREQUESTS;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::LIST_LIMIT;
+
+/// Counters of a page: so many that a page of plain ones is about 100 KB; of those with histories or sketches about 1 MB.
+const COUNTERS_AT_ONCE: (u64, u64) = (512, 64);
+
+/// How long the aggregator may take for one page.
+const PAGE_MS_MAX: u64 = 40_000;
+
+/// How often a page is asked for that does not come, and how long to wait before.
+const PAGE_TRIES: u32 = 3;
+const PAGE_AGAIN_MS: u64 = 500;
+
+/// Calls of one answer, where the platform allows 10,000: each page is one.
+const CALLS_DEFAULT: u32 = 9_000;
+
+const NDJSON: &str = "application/x-ndjson";
+
+/// `GET /export`
+///
+/// # Errors
+/// `invalid-query`, `forbidden`.
+pub async fn export(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
+    let now_ms = context.host.now_ms();
+    let query = ExportQuery::parse(context.query(), now_ms.div_euclid(1_000))?;
+    caller.may(Scope::Admin, &query.prefix)?;
+    let at = match query.cursor.as_deref() {
+        None => At::Counters(None),
+        Some(cursor) => At::from_cursor(cursor)?,
+    };
+    let calls: Option<u32> = context.host.number(SUBREQUESTS);
+    let media_type = if query.is_csv { CSV } else { NDJSON };
+    let export = Export {
+        host: context.host.clone(),
+        left: query.limit.unwrap_or(u64::MAX),
+        calls_left: calls.map_or(CALLS_DEFAULT, |calls| calls.saturating_sub(calls / 10)),
+        reads_limits: caller
+            .may_limit(Scope::Admin, crate::protocol::names::LIMIT_RIGHTS)
+            .is_ok(),
+        query,
+        at,
+        checksum: Checksum::default(),
+        ending: Ending::default(),
+        has_begun: false,
+    };
+    // What elements were hashed with must be known before their sketches leave.
+    let _ = hash_keys::name_key(&context.host).await;
+    let pieces = Streamed(Rc::new(RefCell::new(Some(export))));
+    let answer = Answer::pieces(media_type, Box::new(pieces));
+    Ok(answer.with_header("tally-as-of", now_ms.to_string()))
+}
+
+/// Where an export is: the name after which it goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum At {
+    Counters(Option<String>),
+    Policies(Option<PolicyName>),
+    Boards(Option<String>),
+    /// In the middle of a board's members.
+    Board(CounterId, Option<Key>),
+    End,
+    Over,
+}
+
+impl At {
+    /// Where a cursor says.
+    fn from_cursor(cursor: &str) -> Result<Self, Problem> {
+        let refuse = || {
+            let detail = "cursor must be the `cursor` of the last line of an export";
+            Problem::new(Code::InvalidQuery, detail)
+        };
+        let (kind, name) = cursor.split_once('/').ok_or_else(refuse)?;
+        let name = Some(name).filter(|name| !name.is_empty());
+        Ok(match kind {
+            "counters" => Self::Counters(name.map(str::to_owned)),
+            "policies" => Self::Policies(name.map(PolicyName::parse).transpose()?),
+            "boards" => Self::Boards(name.map(str::to_owned)),
+            _ => return Err(refuse()),
+        })
+    }
+
+    /// The cursor that leads here.
+    fn cursor(&self) -> String {
+        match self {
+            Self::Counters(after) => format!("counters/{}", after.as_deref().unwrap_or_default()),
+            Self::Policies(after) => {
+                let after = after.as_ref().map(PolicyName::as_str);
+                format!("policies/{}", after.unwrap_or_default())
+            }
+            Self::Boards(after) => format!("boards/{}", after.as_deref().unwrap_or_default()),
+            Self::Board(board, _) => format!("boards/{}", before(board)),
+            Self::End | Self::Over => String::new(),
+        }
+    }
+}
+
+/// A text that stands before a board's id and after all smaller ones.
+fn before(board: &CounterId) -> String {
+    let mut text = board.as_str().to_owned();
+    let last = text.pop();
+    // Names after it are read again from the board itself: it is the first of them, unless others begin alike.
+    if let Some(last) = last.and_then(|last| char::from_u32(u32::from(last).saturating_sub(1))) {
+        text.push(last);
+        text.push(char::MAX);
+    }
+    text
+}
+
+struct Export {
+    host: Host,
+    query: ExportQuery,
+    at: At,
+    /// Counters that may still be told.
+    left: u64,
+    calls_left: u32,
+    reads_limits: bool,
+    checksum: Checksum,
+    ending: Ending,
+    has_begun: bool,
+}
+
+/// The body of an export. It is away while a piece is made.
+struct Streamed(Rc<RefCell<Option<Export>>>);
+
+impl Pieces for Streamed {
+    fn next(&mut self) -> Later<Result<Option<Vec<u8>>, String>> {
+        let shared = self.0.clone();
+        Box::pin(async move {
+            let export = shared.borrow_mut().take();
+            let Some(mut export) = export else {
+                return Err("the piece before was not made to its end".to_owned());
+            };
+            let piece = export.next().await;
+            *shared.borrow_mut() = Some(export);
+            Ok(piece)
+        })
+    }
+}
+
+impl Export {
+    /// The next piece; `None` at the end.
+    async fn next(&mut self) -> Option<Vec<u8>> {
+        let mut text = String::new();
+        if !self.has_begun && self.query.is_csv {
+            text.push_str(CSV_HEAD);
+        }
+        self.has_begun = true;
+        while text.is_empty() {
+            let is_out = self.left == 0 || self.calls_left == 0;
+            if is_out && !matches!(self.at, At::End | At::Over) {
+                self.ending.cursor = Some(self.at.cursor());
+                self.at = At::End;
+            }
+            self.calls_left = self.calls_left.saturating_sub(1);
+            let step = match self.at.clone() {
+                At::Counters(after) => self.counters(after, &mut text).await,
+                At::Policies(after) => self.policies(after, &mut text).await,
+                At::Boards(after) => self.boards(after).await,
+                At::Board(board, after) => self.board(board, after, &mut text).await,
+                At::End => {
+                    self.at = At::Over;
+                    if !self.query.is_csv {
+                        let line = self.ending.line(&self.checksum);
+                        return Some(line.into_bytes());
+                    }
+                    Ok(())
+                }
+                At::Over => return None,
+            };
+            if let Err(fault) = step {
+                self.ending.cursor = Some(self.at.cursor());
+                self.ending.why = Some(fault.to_string());
+                self.at = At::End;
+            }
+        }
+        self.checksum.push(text.as_bytes());
+        Some(text.into_bytes())
+    }
+
+    async fn counters(&mut self, after: Option<String>, text: &mut String) -> Result<(), Fault> {
+        let wanted = self.query.wanted;
+        let is_plain = wanted == Default::default();
+        let most = match is_plain {
+            true => COUNTERS_AT_ONCE.0,
+            false => COUNTERS_AT_ONCE.1,
+        };
+        let page = ExportPage {
+            prefix: self.query.prefix.clone(),
+            after,
+            limit: u32::try_from(self.left.min(most)).unwrap_or(u32::MAX),
+            wanted,
+        };
+        let mut tries = 1;
+        let exported = loop {
+            match call_within(&self.host, &page, PAGE_MS_MAX).await {
+                Err(_) if tries < PAGE_TRIES => {
+                    tries += 1;
+                    self.host.sleep_ms(PAGE_AGAIN_MS).await;
+                }
+                exported => break exported?,
+            }
+        };
+        for counter in &exported.counters {
+            self.ending.counters += 1;
+            self.ending.inexact += u64::from(!counter.is_exact);
+            let line = match self.query.is_csv {
+                true => counter_csv(counter),
+                false => counter_line(counter, self.query.strings),
+            };
+            text.push_str(&line);
+        }
+        let told = u64::try_from(exported.counters.len()).unwrap_or(u64::MAX);
+        self.left = self.left.saturating_sub(told);
+        for partition in exported.missing_partitions {
+            if !self.ending.missing_partitions.contains(&partition) {
+                self.ending.missing_partitions.push(partition);
+            }
+        }
+        self.at = match exported.after {
+            Some(after) => At::Counters(Some(after)),
+            None if self.query.is_csv => At::End,
+            None if self.query.prefix.is_empty() && self.reads_limits => At::Policies(None),
+            None => At::Boards(None),
+        };
+        Ok(())
+    }
+
+    async fn policies(
+        &mut self,
+        after: Option<PolicyName>,
+        text: &mut String,
+    ) -> Result<(), Fault> {
+        let limit = LIST_LIMIT.1;
+        let policies = call(&self.host, &ListPolicies { after, limit }).await?;
+        for (name, policy) in &policies {
+            self.ending.policies += 1;
+            text.push_str(&policy_line(name, policy));
+        }
+        let is_full = u32::try_from(policies.len()).is_ok_and(|told| told >= limit);
+        self.at = match policies.into_iter().next_back().filter(|_| is_full) {
+            Some((last, _)) => At::Policies(Some(last)),
+            None => At::Boards(None),
+        };
+        Ok(())
+    }
+
+    async fn boards(&mut self, after: Option<String>) -> Result<(), Fault> {
+        let list = ListAllBoards {
+            prefix: self.query.prefix.clone(),
+            after,
+            limit: 1,
+        };
+        let listed = call(&self.host, &list).await?;
+        for partition in listed.missing_partitions {
+            if !self.ending.missing_partitions.contains(&partition) {
+                self.ending.missing_partitions.push(partition);
+            }
+        }
+        self.at = match listed.boards.into_iter().next() {
+            Some(board) => At::Board(board, None),
+            None => At::End,
+        };
+        Ok(())
+    }
+
+    async fn board(
+        &mut self,
+        board: CounterId,
+        after: Option<Key>,
+        text: &mut String,
+    ) -> Result<(), Fault> {
+        let is_first = after.is_none();
+        let stretch = Stretch {
+            after,
+            limit: LIST_LIMIT.1,
+            ..Stretch::default()
+        };
+        let ask = AskBoard {
+            board: board.clone(),
+            period: None,
+            at_least: None,
+            question: BoardQuestion::Stretch(stretch),
+        };
+        let BoardAnswer::Seen(seen) = call(&self.host, &ask).await? else {
+            // It has ended since it was listed.
+            self.at = At::Boards(Some(board.as_str().to_owned()));
+            return Ok(());
+        };
+        if is_first {
+            self.ending.boards += 1;
+            text.push_str(&board_line(&board, &seen.settings));
+        }
+        member_lines(text, &board, &seen.rows);
+        let last = seen.rows.last().filter(|_| seen.has_more);
+        self.at = match last {
+            Some(last) => {
+                let key = Key::new(last.score, last.tie, &last.member);
+                At::Board(board, Some(key))
+            }
+            None => At::Boards(Some(board.as_str().to_owned())),
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,618 @@
+//! `POST /import`: the lines of an export, brought back.
+//!
+//! Invariants: a line is read whole before it changes anything, and refused by itself; under an `Idempotency-Key` each line is brought
+//! back once however often the file comes. Lines of counters are brought back [`LINES_AT_ONCE`] at a time, all others in their order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use super::body::BulkBody;
+use super::hash_keys::name_key;
+use super::limiters::learn_policy;
+use super::read_cache::with_reads;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use super::{administration, isolate, last_seen};
+use crate::core::counter::contents::Contents;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::Keys;
+use crate::core::counter::total::Sum;
+use crate::core::sketch::{HashKey, hash};
+use crate::host::Host;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::{call, call_within, open_objects};
+use crate::protocol::boards::{
+    WRITES_AT_ONCE, parse_member_line, parse_settings as parse_board, problem_of, refusal_of,
+};
+use crate::protocol::bodies::PIECE_MS_MAX;
+use crate::protocol::bounds::OPERATE_MS_MAX;
+use crate::protocol::export::{
+    Checksum, CounterLine, ImportMode, LINE_BYTES_MAX, Line, Report, import_mode, parse_line,
+};
+use crate::protocol::keys::{Kind, fingerprint, parse_key, write_key};
+use crate::protocol::limits::{PolicyName, parse_policy};
+use crate::protocol::messages::{
+    AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, BringBack, ConfigureBoard,
+    Deed, Done, EndBoard, Fault, GetPolicy, IfThere, Install, Installed, MemberWrite, Once,
+    Operate, Operation, OperationKey, PolicyPut, PutPolicy, WriteBoard,
+};
+use crate::protocol::names::{BODY_PIECE_MS, CellAddress};
+use crate::protocol::openings::User;
+use crate::protocol::problem::{Code, Problem};
+use crate::protocol::query::Query;
+
+/// Lines that are brought back at once.
+const LINES_AT_ONCE: usize = 64;
+
+/// Bytes of lines that are held at once, but for the last line: 64 sketches of 64 KB.
+const HELD_BYTES_MAX: usize = 4 << 20;
+
+/// How often a step is asked for again that nobody answered: it has a key, so it is done once.
+const STEP_TRIES: u32 = 3;
+const STEP_AGAIN_MS: u64 = 300;
+
+/// `POST /import`
+///
+/// # Errors
+/// `invalid-query`, `body-too-large`, `body-too-slow`, `invalid-gzip`, `unsupported-encoding`, `invalid-idempotency-key`.
+pub async fn import(context: &RequestContext) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &["mode"])?;
+    let mode = import_mode(query.get("mode"))?;
+    let header = context.header("idempotency-key");
+    let text = header.as_deref().map(parse_key).transpose()?;
+    let mut import = Import {
+        context,
+        mode,
+        secret: name_key(&context.host).await?,
+        key: text.map(str::to_owned),
+        now_ms: context.host.now_ms(),
+        report: Report::default(),
+        members: None,
+        checksum: Checksum::default(),
+        counter_lines: 0,
+    };
+    let piece_ms = context.host.number(BODY_PIECE_MS).unwrap_or(PIECE_MS_MAX);
+    let mut body = BulkBody::open(context, piece_ms)?;
+    let mut lines = Lines::default();
+    let _waiting = context.waiting();
+    loop {
+        let more = body.next(|bytes| lines.push(bytes)).await?;
+        import.bring_back_some(&mut lines, false).await;
+        if !more {
+            break;
+        }
+    }
+    body.finish(|bytes| lines.push(bytes))?;
+    lines.finish();
+    import.bring_back_some(&mut lines, true).await;
+    import.write_members().await;
+    Ok(Answer::json(import.report.to_json()))
+}
+
+/// The body, cut into lines.
+#[derive(Default)]
+struct Lines {
+    /// The beginning of a line.
+    rest: Vec<u8>,
+    /// Whether the line that has begun is too long to be held.
+    is_too_long: bool,
+    /// Lines with their numbers; `None` for one that was too long.
+    whole: VecDeque<(u64, Option<Vec<u8>>)>,
+    bytes: usize,
+    number: u64,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+        let mut parts = bytes.split(|byte| *byte == b'\n').peekable();
+        while let Some(part) = parts.next() {
+            if self.rest.len().saturating_add(part.len()) > LINE_BYTES_MAX {
+                self.is_too_long = true;
+                self.rest.clear();
+            }
+            if !self.is_too_long {
+                self.rest.extend_from_slice(part);
+            }
+            if parts.peek().is_some() {
+                self.end_line();
+            }
+        }
+        Ok(())
+    }
+
+    fn end_line(&mut self) {
+        self.number += 1;
+        let line = std::mem::take(&mut self.rest);
+        self.bytes = self.bytes.saturating_add(line.len());
+        let is_too_long = std::mem::take(&mut self.is_too_long);
+        self.whole
+            .push_back((self.number, (!is_too_long).then_some(line)));
+    }
+
+    fn finish(&mut self) {
+        if !self.rest.is_empty() || self.is_too_long {
+            self.end_line();
+        }
+    }
+
+    /// The next lines, where there are as many as are brought back at once, or there will be no more. It depends on the lines alone.
+    fn take(&mut self, is_end: bool) -> Vec<(u64, Option<Vec<u8>>)> {
+        let mut some = Vec::new();
+        let (mut bytes, mut is_full) = (0_usize, false);
+        for (_, line) in self.whole.iter().take(LINES_AT_ONCE) {
+            if bytes > HELD_BYTES_MAX {
+                is_full = true;
+                break;
+            }
+            bytes = bytes.saturating_add(line.as_ref().map_or(0, Vec::len));
+            some.push(());
+        }
+        if some.len() < LINES_AT_ONCE && !is_full && !is_end {
+            return Vec::new();
+        }
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.whole.drain(..some.len()).collect()
+    }
+}
+
+/// Members of one board that are not written yet, with the numbers of their lines.
+struct Members {
+    board: CounterId,
+    is_refused: bool,
+    writes: Vec<(u64, MemberWrite)>,
+}
+
+struct Import<'a> {
+    context: &'a RequestContext,
+    mode: ImportMode,
+    secret: Rc<HashKey>,
+    key: Option<String>,
+    now_ms: i64,
+    report: Report,
+    members: Option<Members>,
+    /// What the last line is compared with.
+    checksum: Checksum,
+    counter_lines: u64,
+}
+
+impl Import<'_> {
+    async fn bring_back_some(&mut self, lines: &mut Lines, is_end: bool) {
+        loop {
+            let some = lines.take(is_end);
+            if some.is_empty() {
+                return;
+            }
+            self.bring_back(some).await;
+        }
+    }
+
+    async fn bring_back(&mut self, lines: Vec<(u64, Option<Vec<u8>>)>) {
+        let mut counters = Vec::new();
+        for (number, line) in lines {
+            let Some(line) = line else {
+                let detail = format!("a line has at most {LINE_BYTES_MAX} bytes");
+                let problem = Problem::new(Code::InvalidLine, detail);
+                self.report.reject(number, None, problem);
+                continue;
+            };
+            let parsed = match line.trim_ascii() {
+                [] => None,
+                trimmed => Some(parse_line(trimmed, self.now_ms)),
+            };
+            if let Some(Ok(Line::End(whole))) = &parsed {
+                let is_same = whole.counters == self.counter_lines;
+                let is_intact = whole
+                    .checksum
+                    .as_ref()
+                    .is_none_or(|text| *text == self.checksum.text());
+                self.report.is_whole = Some(whole.is_whole && is_same && is_intact);
+                continue;
+            }
+            self.checksum.push(&line);
+            self.checksum.push(b"\n");
+            let Some(parsed) = parsed else { continue };
+            self.report.lines += 1;
+            match parsed {
+                Ok(Line::Counter(counter)) => {
+                    self.counter_lines += 1;
+                    counters.push((number, line, counter));
+                }
+                Ok(other) => {
+                    self.bring_counters(std::mem::take(&mut counters)).await;
+                    self.bring_other(number, other).await;
+                }
+                Err(problem) => self.report.reject(number, None, problem),
+            }
+        }
+        self.bring_counters(counters).await;
+    }
+
+    async fn bring_counters(&mut self, counters: Vec<(u64, Vec<u8>, Box<CounterLine>)>) {
+        let this = &*self;
+        let bring = |(number, line, counter): (u64, Vec<u8>, Box<CounterLine>)| async move {
+            let id = counter.id.as_str().to_owned();
+            (number, id, this.counter(&line, *counter).await)
+        };
+        let brought = all_settled(counters.into_iter().map(bring), LINES_AT_ONCE).await;
+        let mut in_order = BTreeMap::new();
+        for (number, id, outcome) in brought {
+            in_order.insert(number, (id, outcome));
+        }
+        for (number, (id, outcome)) in in_order {
+            match outcome {
+                Ok(()) => self.report.counters += 1,
+                Err(problem) => self.report.reject(number, Some(id), problem),
+            }
+        }
+    }
+
+    /// The name of one step of a line.
+    fn step_key(&self, id: &str, step: &str, line: &[u8]) -> OperationKey {
+        let hashed = |bytes: &[u8]| hash(&self.secret, bytes);
+        let key = match &self.key {
+            Some(text) => {
+                let name = ["import/", step, "/", text, "/", id].concat();
+                write_key(&hashed, Kind::Batch, &name)
+            }
+            None => self.context.host.random_key(),
+        };
+        OperationKey {
+            key,
+            fingerprint: fingerprint(&hashed, &[step.as_bytes(), line]),
+        }
+    }
+
+    /// Brings one counter back.
+    async fn counter(&self, line: &[u8], counter: CounterLine) -> Result<(), Problem> {
+        let host = &self.context.host;
+        let CounterLine {
+            id,
+            settings,
+            ttl_set_at_ms,
+            created_at_ms,
+            base,
+            datacenters,
+            uniques,
+        } = counter;
+        let here = self.context.datacenter();
+        let back = BringBack {
+            if_there: match self.mode {
+                ImportMode::Create => IfThere::Refuse,
+                ImportMode::Replace => IfThere::Replace,
+                ImportMode::Add => IfThere::Keep,
+            },
+            settings: settings.clone(),
+            ttl_set_at_ms,
+            created_at_ms,
+            base,
+        };
+        let key = |step: &str| self.step_key(id.as_str(), step, line);
+        let done = self.operate(&id, back, key("begin")).await?;
+        forget(host, &id);
+        let mut parts = datacenters;
+        if !uniques.is_empty() {
+            add_to_first(&mut parts, &here, |first| {
+                first.uniques.merge(&uniques);
+            });
+        }
+        // Of a counter that was there nothing is set: what it was set to here is added.
+        if let Some(base) = base.filter(|_| !done.created && self.mode == ImportMode::Add) {
+            let more = base.not_negative().unwrap_or(Sum::ZERO);
+            let less = base.negated().not_negative().unwrap_or(Sum::ZERO);
+            add_to_first(&mut parts, &here, |first| {
+                first.added = first.added.plus(more);
+                first.removed = first.removed.plus(less);
+            });
+        }
+        for (datacenter, contents) in parts {
+            let step = ["install/", datacenter.as_str()].concat();
+            self.install(&id, done.generation, datacenter, contents, key(&step))
+                .await?;
+        }
+        let is_bounded = settings.home.is_some() || settings.floor.is_some();
+        if is_bounded && (done.created || self.mode == ImportMode::Replace) {
+            let back = BringBack {
+                if_there: IfThere::PutSettings,
+                settings,
+                ttl_set_at_ms,
+                created_at_ms: None,
+                base: None,
+            };
+            self.operate(&id, back, key("settings")).await?;
+        }
+        forget(host, &id);
+        Ok(())
+    }
+
+    async fn operate(
+        &self,
+        id: &CounterId,
+        back: BringBack,
+        key: OperationKey,
+    ) -> Result<Done, Problem> {
+        let operate = Operate {
+            counter: id.clone(),
+            datacenter: self.context.datacenter(),
+            operation: Operation::BringBack(Box::new(back)),
+            key: Some(key),
+            condition: None,
+        };
+        let mut tries = 1;
+        loop {
+            match call_within(&self.context.host, &operate, OPERATE_MS_MAX).await {
+                Err(Fault::Unavailable(_)) if tries < STEP_TRIES => {
+                    tries += 1;
+                    self.context.host.sleep_ms(STEP_AGAIN_MS).await;
+                }
+                operated => {
+                    let done = administration::done_of(id, operated?)?;
+                    let broken = |_| Problem::new(Code::Internal, "an import has no kept answer");
+                    return done.map_err(broken);
+                }
+            }
+        }
+    }
+
+    async fn install(
+        &self,
+        id: &CounterId,
+        generation: u64,
+        datacenter: Datacenter,
+        contents: Contents,
+        key: OperationKey,
+    ) -> Result<(), Problem> {
+        let host = &self.context.host;
+        let mut install = Install {
+            to: CellAddress::lead(id, &datacenter),
+            generation,
+            key,
+            contents,
+        };
+        let mut tries = 1;
+        loop {
+            let room_ms = host.now_ms().saturating_add_unsigned(OPERATE_MS_MAX);
+            let outcome = match open_objects::room(host, &install.to, User::Change, room_ms).await {
+                Ok(()) => call(host, &install).await,
+                Err(fault) => Err(fault),
+            };
+            return match outcome {
+                Ok(Installed::Done) => Ok(()),
+                Ok(Installed::Reused) => Err(Problem::new(
+                    Code::IdempotencyKeyReused,
+                    "this key was used for another line about this counter; send another key with another file",
+                )),
+                Ok(Installed::Full) => Err(Problem::new(
+                    Code::Overloaded,
+                    "too many keys are remembered here; try again later",
+                )),
+                Ok(Installed::Ended) => Err(Problem::new(
+                    Code::CounterEnded,
+                    "the counter was deleted while it was brought back",
+                )),
+                // Where all writes of a counter go elsewhere, all that is added goes there too.
+                Err(Fault::Elsewhere(home)) if home != install.to.datacenter => {
+                    install.to = CellAddress::lead(id, &home);
+                    continue;
+                }
+                Err(Fault::Unavailable(_)) if tries < STEP_TRIES => {
+                    tries += 1;
+                    host.sleep_ms(STEP_AGAIN_MS).await;
+                    continue;
+                }
+                Err(fault) => Err(Problem::from(fault)),
+            };
+        }
+    }
+
+    async fn bring_other(&mut self, number: u64, line: Line) {
+        let outcome = match line {
+            Line::Counter(_) | Line::End(_) => return,
+            Line::Policy(name, body) => match self.policy(&name, &body).await {
+                Ok(()) => {
+                    self.report.policies += 1;
+                    Ok(())
+                }
+                Err(problem) => Err((Some(name), problem)),
+            },
+            Line::Board(board, settings) => {
+                self.write_members().await;
+                match self.board(&board, &settings).await {
+                    Ok(()) => {
+                        self.report.boards += 1;
+                        Ok(())
+                    }
+                    Err(problem) => {
+                        self.members = Some(Members {
+                            board: board.clone(),
+                            is_refused: true,
+                            writes: Vec::new(),
+                        });
+                        Err((Some(board.as_str().to_owned()), problem))
+                    }
+                }
+            }
+            Line::Member(board, line) => {
+                let name = board.as_str().to_owned();
+                let noted = self.note_member(number, board, &line).await;
+                noted.map_err(|problem| (Some(name), problem))
+            }
+        };
+        if let Err((name, problem)) = outcome {
+            self.report.reject(number, name, problem);
+        }
+    }
+
+    async fn policy(&self, name: &str, body: &str) -> Result<(), Problem> {
+        let name = PolicyName::parse(name)?;
+        let policy = parse_policy(body.as_bytes())?;
+        let host = &self.context.host;
+        if self.mode == ImportMode::Create {
+            let known = call(host, &GetPolicy { name: name.clone() }).await?;
+            match known {
+                None => {}
+                Some(known) if known == policy => return Ok(()),
+                Some(_) => return Err(exists("policy")),
+            }
+        }
+        let put = PutPolicy {
+            name: name.clone(),
+            policy: policy.clone(),
+        };
+        if call(host, &put).await? == PolicyPut::Full {
+            let detail = "delete a policy that is not used";
+            return Err(Problem::new(Code::TooManyPolicies, detail));
+        }
+        learn_policy(host, &name, Some(Rc::new(policy)));
+        Ok(())
+    }
+
+    async fn board(&self, board: &CounterId, settings: &str) -> Result<(), Problem> {
+        let host = &self.context.host;
+        let settings = parse_board(settings.as_bytes())?;
+        let ask = AskBoard {
+            board: board.clone(),
+            period: None,
+            at_least: None,
+            question: BoardQuestion::About,
+        };
+        let known = match call(host, &ask).await? {
+            BoardAnswer::Seen(seen) => Some(seen.settings),
+            _ => None,
+        };
+        match (known, self.mode) {
+            (Some(known), ImportMode::Create) if known != settings => return Err(exists("board")),
+            // What it was brought back with before is written once more.
+            (Some(_), ImportMode::Create | ImportMode::Add) => return Ok(()),
+            (Some(_), ImportMode::Replace) => {
+                let board = board.clone();
+                call(host, &EndBoard { board }).await?;
+            }
+            (None, _) => {}
+        }
+        let configure = ConfigureBoard {
+            board: board.clone(),
+            settings,
+        };
+        match call(host, &configure).await? {
+            BoardConfigured::Done(..) => Ok(()),
+            BoardConfigured::Fixed => Err(exists("board")),
+        }
+    }
+
+    /// Notes a member, whose board has a line before.
+    async fn note_member(
+        &mut self,
+        number: u64,
+        board: CounterId,
+        line: &str,
+    ) -> Result<(), Problem> {
+        if self
+            .members
+            .as_ref()
+            .is_some_and(|members| members.board != board)
+        {
+            self.write_members().await;
+        }
+        let writes = parse_member_line(line.as_bytes(), self.now_ms)?;
+        let members = self.members.get_or_insert_with(|| Members {
+            board,
+            is_refused: false,
+            writes: Vec::new(),
+        });
+        if members.is_refused {
+            return Err(Problem::new(Code::InvalidLine, "its board was refused"));
+        }
+        members
+            .writes
+            .extend(writes.into_iter().map(|write| (number, write)));
+        if members.writes.len() >= WRITES_AT_ONCE {
+            self.write_members().await;
+        }
+        Ok(())
+    }
+
+    /// Writes the members that are noted.
+    async fn write_members(&mut self) {
+        let Some(members) = self.members.take() else {
+            return;
+        };
+        let Some((first, _)) = members.writes.first() else {
+            return;
+        };
+        let name = members.board.as_str().to_owned();
+        // A board that is replaced is written anew each time: no member of it was there before.
+        let once = self
+            .key
+            .as_ref()
+            .filter(|_| self.mode != ImportMode::Replace);
+        let once = once.map(|_| {
+            let OperationKey { key, fingerprint } =
+                self.step_key(&name, &format!("members/{first}"), &[]);
+            Once {
+                key,
+                fingerprint,
+                keys: Keys::Clients,
+            }
+        });
+        let (numbers, writes): (Vec<u64>, Vec<MemberWrite>) = members.writes.into_iter().unzip();
+        let write = WriteBoard {
+            board: members.board,
+            writes,
+            once,
+        };
+        let reject_all = |report: &mut Report, problem: &Problem| {
+            for number in &numbers {
+                report.reject(*number, Some(name.clone()), problem.clone());
+            }
+        };
+        match call(&self.context.host, &write).await {
+            Ok(BoardWritten::Done(written) | BoardWritten::Replayed(written)) => {
+                let puts = write
+                    .writes
+                    .iter()
+                    .filter(|write| matches!(write.deed, Deed::Put(_)));
+                let puts = u64::try_from(puts.count()).unwrap_or(u64::MAX);
+                let refused = u64::try_from(written.refused.len()).unwrap_or(u64::MAX);
+                self.report.members += puts.saturating_sub(refused);
+                for (place, refusal) in written.refused {
+                    let place = usize::try_from(place).unwrap_or(usize::MAX);
+                    if let Some(number) = numbers.get(place) {
+                        let problem = refusal_of(refusal);
+                        self.report.reject(*number, Some(name.clone()), problem);
+                    }
+                }
+            }
+            Ok(other) => {
+                let problem = problem_of(&other).unwrap_or_else(|| exists("board"));
+                reject_all(&mut self.report, &problem);
+            }
+            Err(fault) => reject_all(&mut self.report, &Problem::from(fault)),
+        }
+    }
+}
+
+fn exists(what: &str) -> Problem {
+    let detail = format!("there is another {what} of that name; nothing was changed");
+    Problem::new(Code::CounterExists, detail)
+}
+
+/// Adds to what the first datacenter holds; to the client's where there is none.
+fn add_to_first(
+    parts: &mut Vec<(Datacenter, Contents)>,
+    here: &Datacenter,
+    add: impl FnOnce(&mut Contents),
+) {
+    if parts.is_empty() {
+        parts.push((here.clone(), Contents::default()));
+    }
+    if let Some((_, first)) = parts.first_mut() {
+        add(first);
+    }
+}
+
+/// What this isolate knows of a counter is of before.
+fn forget(host: &Host, id: &CounterId) {
+    with_reads(host, |reads| reads.forget(id));
+    last_seen::forget(host, id);
+    isolate::forget_home(host, id);
+}

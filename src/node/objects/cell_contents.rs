@@ -1,0 +1,162 @@
+//! A cell's contents: read for an export, installed by an import.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::cell::{Core, GRANT_TRIES};
+use super::cell_store::{CellStore, Kind};
+use crate::core::counter::breakdown;
+use crate::core::counter::contents::{Contents, ContentsWanted};
+use crate::core::counter::flush::{Changes, Refusal};
+use crate::core::counter::history::Step;
+use crate::core::counter::ledger::{Keyed, KeyedOutcome, Keys, SeenValue};
+use crate::core::counter::samples::{join_samples, samples_from_rest};
+use crate::core::sketch::TopValues;
+use crate::protocol::messages::{Fault, Install, Installed, ReadContents, ReadOut};
+
+/// Bytes of samples that one cell hands out by the hour: where there are more, those of a day are handed out together.
+const SAMPLES_BYTES_MAX: usize = 512 << 10;
+
+impl Core {
+    /// What this cell holds.
+    pub(super) fn on_read_contents(
+        &self,
+        read: Result<ReadContents, Fault>,
+    ) -> Result<ReadOut, Fault> {
+        let ReadContents {
+            generation, wanted, ..
+        } = read?;
+        self.readable()?;
+        let state = self.state.borrow();
+        match state.generation() {
+            Some(own) if own > generation => return Err(Fault::Superseded(own)),
+            Some(_) => {}
+            None if state.has_ended(generation) => return Err(Fault::Superseded(generation)),
+            None => {}
+        }
+        let contents = match state.contents(generation, wanted) {
+            Some(contents) => Some(self.rows.with_stored(contents, wanted)?),
+            None => None,
+        };
+        Ok(ReadOut {
+            contents,
+            shards: state.shards_ever(),
+        })
+    }
+
+    /// Adds contents to what this lead holds, once under their key.
+    pub(super) async fn on_install(
+        self: &Rc<Self>,
+        install: Result<Install, Fault>,
+    ) -> Result<Installed, Fault> {
+        let install = install?;
+        self.readable()?;
+        for _ in 0..GRANT_TRIES {
+            match self.try_install(&install) {
+                Err(Fault::Refused(Refusal::NeedsGrant)) => self.obtain_grant(&install.to).await?,
+                outcome => return outcome,
+            }
+        }
+        Err(Fault::Unavailable(
+            "the counter is being ended and created again".to_owned(),
+        ))
+    }
+
+    fn try_install(self: &Rc<Self>, install: &Install) -> Result<Installed, Fault> {
+        let now_ms = self.host.now_ms();
+        let write = Keyed {
+            key: install.key.key,
+            fingerprint: install.key.fingerprint,
+            generation: install.generation,
+            added: 0,
+            removed: 0,
+            live: Vec::new(),
+            past: Vec::new(),
+            seen: Some(SeenValue::default()),
+            condition: None,
+            samples: Vec::new(),
+            dimensions: Default::default(),
+        };
+        let limits = self.limits_of(Keys::Clients);
+        let (outcome, changes) = self.decide(now_ms, Keys::Clients, |state, known, changes| {
+            let installed = (&write, &install.contents);
+            let applied = state.install(installed, limits, now_ms, known.record, changes);
+            applied.map_err(Fault::Refused)
+        })?;
+        if changes.hot {
+            self.note_change(now_ms);
+        }
+        Ok(match outcome {
+            KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) => Installed::Done,
+            KeyedOutcome::Reused => Installed::Reused,
+            KeyedOutcome::Full => Installed::Full,
+            _ => Installed::Ended,
+        })
+    }
+}
+
+impl CellStore {
+    /// Contents with what is stored alone: samples and breakdowns.
+    fn with_stored(
+        &self,
+        mut contents: Contents,
+        wanted: ContentsWanted,
+    ) -> Result<Contents, Fault> {
+        if !self.rows.has_schema() {
+            return Ok(contents);
+        }
+        if wanted.samples {
+            contents.samples = self.samples_by_hour()?;
+        }
+        if wanted.history {
+            for name in breakdown::names_of(&self)? {
+                let values = breakdown::read(&self, &name, None)?.values;
+                contents.breakdowns.push((name, values));
+            }
+        }
+        Ok(contents)
+    }
+
+    /// The samples of each hour; of each day, where those of hours would be too much for one answer.
+    fn samples_by_hour(&self) -> Result<Vec<(i64, Vec<u8>)>, Fault> {
+        let hours = RefCell::new(Vec::<(i64, Vec<u8>)>::new());
+        let add = |step: Step, start: i64, samples: Vec<u8>| {
+            let start = step.start_of(start);
+            let mut hours = hours.borrow_mut();
+            match hours.last_mut() {
+                Some((last, held)) if *last == start => join_samples(held, samples),
+                _ => hours.push((start, samples)),
+            }
+        };
+        // Hours are older than all minutes, but for one that is in both.
+        for kind in [Kind::HourSamples, Kind::Samples] {
+            for (start, body) in self.all(kind)? {
+                add(Step::Hour, start, body);
+            }
+        }
+        let bytes: usize = hours.borrow().iter().map(|(_, body)| body.len()).sum();
+        if bytes > SAMPLES_BYTES_MAX {
+            let all = hours.take();
+            for (start, body) in all {
+                add(Step::Day, start, body);
+            }
+        }
+        Ok(hours.into_inner())
+    }
+
+    /// Writes what was installed of samples and breakdowns, within the commit of it.
+    pub(super) fn put_installed(&self, changes: &Changes) -> Result<(), Fault> {
+        for (hour, samples) in &changes.hour_samples {
+            let mut held = self
+                .get_bytes(Kind::HourSamples, *hour)?
+                .unwrap_or_default();
+            join_samples(&mut held, samples_from_rest(samples).to_bytes());
+            self.put_bytes(Kind::HourSamples, *hour, held)?;
+        }
+        for (name, values) in &changes.breakdowns {
+            let values: TopValues = values.clone();
+            breakdown::install(&mut &*self, name, values)?;
+        }
+        Ok(())
+    }
+}
