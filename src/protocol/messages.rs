@@ -88,7 +88,7 @@ pub use queue::{
     ReadDead, ReadDrained, ReadNumbers, RegisterInbox, ReleaseInbox, TakeOver,
 };
 pub use read::{CheckStorage, GlobalSum, List, Measure, Read, Wanted};
-pub use redis::RunCommands;
+pub use redis::{FindKey, KeyFound, RunCommands, RunSorted};
 pub use secrets::{GetSecrets, RotateKey, Secrets};
 pub use share::{DeleteShare, GetShare, ListShares, PutShare};
 pub use totals::{

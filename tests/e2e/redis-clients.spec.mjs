@@ -1,6 +1,7 @@
 // The clients that people have, as they are published, against the service.
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { Analytics } from "@upstash/core-analytics";
 import { Ratelimit } from "@upstash/ratelimit";
 import { Redis } from "@upstash/redis";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
@@ -86,8 +87,38 @@ test("@upstash/ratelimit takes another limit from a key, and knows who is denied
   expect(await guarded.limit("me", { ip: "1.2.3.5" })).toMatchObject({ success: true });
 });
 
-test("every script of the installed version is known, but for those of analytics", () => {
-  const entry = createRequire(import.meta.url).resolve("@upstash/ratelimit");
-  expect(existsSync(entry)).toBe(true);
-  expect(unknownScripts([readFileSync(entry, "utf8")])).toEqual([]);
+test("@upstash/redis keeps boards", async () => {
+  expect(await redis.zadd("race", { score: 2, member: "ann" }, { score: 1.5, member: "bob" }, { score: 2, member: { deep: 1 } })).toBe(3);
+  expect(await redis.zrange("race", 0, -1, { withScores: true })).toEqual(["bob", 1.5, "ann", 2, { deep: 1 }, 2]);
+  expect(await redis.zrange("race", 0, 7, { rev: true, offset: 1, count: 1 })).toEqual(["ann"]);
+  expect(await redis.zrange("race", "(1.5", "+inf", { byScore: true })).toEqual(["ann", { deep: 1 }]);
+  expect(await redis.zincrby("race", 5, "bob")).toBe(6.5);
+  expect(await redis.zadd("race", { gt: true, ch: true }, { score: 1, member: "bob" })).toBe(0);
+  expect(await redis.zrank("race", "bob")).toBe(2);
+  expect(await redis.zmscore("race", ["ann", "none"])).toEqual([2, null]);
+  expect(await redis.zscan("race", 0)).toEqual(["0", ["ann", 2, { deep: 1 }, 2, "bob", 6.5]]);
+  expect(await redis.zunionstore("all", 2, ["race", "none"], { weights: [2, 1], aggregate: "max" })).toBe(3);
+  expect(await redis.zpopmax("all", 2)).toEqual(["bob", 13, { deep: 1 }, 4]);
+  expect(await redis.zremrangebyscore("race", 2, 2)).toBe(2);
+  expect((await world.call("GET", "/boards/race/top")).json.rows).toMatchObject([{ member: "bob", score: 6.5 }]);
+});
+
+test("analytics of @upstash/ratelimit are kept and read", async () => {
+  const limits = new Ratelimit({ redis, limiter: Ratelimit.fixedWindow(2, "10 s"), analytics: true, ephemeralCache: false });
+  for (const identifier of ["ann", "ann", "ann", "bob"]) {
+    const { pending } = await limits.limit(identifier);
+    await pending;
+  }
+  const analytics = new Analytics({ redis, prefix: "@upstash/ratelimit", window: "1h" });
+  expect(await analytics.aggregateBucket("events", "success", world.now())).toMatchObject({ success: { true: 3, false: 1 } });
+  expect(await analytics.getAllowedBlocked("events", 24, world.now())).toEqual({ ann: { success: 2, blocked: 1 }, bob: { success: 1, blocked: 0 } });
+  const tops = await analytics.getMostAllowedBlocked("events", 24, 5, world.now());
+  expect(tops).toEqual({ allowed: [{ identifier: "ann", count: 2 }, { identifier: "bob", count: 1 }], ratelimited: [{ identifier: "ann", count: 1 }], denied: [] });
+});
+
+test("every script of the installed versions is known", () => {
+  const { resolve } = createRequire(import.meta.url);
+  const entries = [resolve("@upstash/ratelimit"), createRequire(resolve("@upstash/ratelimit")).resolve("@upstash/core-analytics")];
+  expect(entries.every((entry) => existsSync(entry))).toBe(true);
+  expect(unknownScripts(entries.map((entry) => readFileSync(entry, "utf8")))).toEqual([]);
 });

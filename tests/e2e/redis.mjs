@@ -25,12 +25,24 @@ function replyIn(bytes) {
     case "-":
       return [new Error(line), after];
     case ":":
-      return [Number(line), after];
+      // Beyond 2^53 its digits.
+      return [Number.isSafeInteger(Number(line)) ? Number(line) : line, after];
     case "$": {
       const length = Number(line);
       if (length < 0) return [null, after];
       if (bytes.length < after + length + 2) return undefined;
       return [bytes.subarray(after, after + length), after + length + 2];
+    }
+    case "*": {
+      const items = Number(line) < 0 ? null : [];
+      let at = after;
+      for (let left = Number(line); left > 0; left -= 1) {
+        const item = replyIn(bytes.subarray(at));
+        if (item === undefined) return undefined;
+        items.push(item[0]);
+        at += item[1];
+      }
+      return [items, at];
     }
     default:
       throw new Error(`Redis answers ${line}`);

@@ -26,14 +26,14 @@ use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
     AmountOf, Append, Ask, AskBoard, AskTop, Call, CallLead, Check, CheckStorage, Claim, Close,
     CloseSession, Configure, ConfigureBoard, Count, DeletePolicy, DeleteShare, Drain, EndBoard,
-    EndReservation, Explain, ExportPage, Fault, FindClaims, Flush, Flushed, ForgetBoard, GetPolicy,
-    GetSecrets, GetShare, GiveLead, Given, HandOver, Held, Hello, Install, Keep, LeadTaken, Lease,
-    LetInboxesGo, List, ListAll, ListAllBoards, ListBoards, ListPolicies, ListRows, ListShares,
-    LocateLead, Located, LookUp, MayHold, Measure, OpenSession, Operate, Push, PutPolicy, PutShare,
-    Read, ReadContents, ReadDead, ReadDrained, ReadNumbers, Recall, RecallLease, Register,
-    RegisterBoard, RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey, RunCommands, Seal,
-    SentOn, Settle, Stay, Sum, SumExplained, SumMany, Suspend, TakeOver, TopOf, ViewOf, WatchLead,
-    WriteBoard, decode, encode,
+    EndReservation, Explain, ExportPage, Fault, FindClaims, FindKey, Flush, Flushed, ForgetBoard,
+    GetPolicy, GetSecrets, GetShare, GiveLead, Given, HandOver, Held, Hello, Install, Keep,
+    LeadTaken, Lease, LetInboxesGo, List, ListAll, ListAllBoards, ListBoards, ListPolicies,
+    ListRows, ListShares, LocateLead, Located, LookUp, MayHold, Measure, OpenSession, Operate,
+    Push, PutPolicy, PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadNumbers, Recall,
+    RecallLease, Register, RegisterBoard, RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey,
+    RunCommands, RunSorted, Seal, SentOn, Settle, Stay, Sum, SumExplained, SumMany, Suspend,
+    TakeOver, TopOf, ViewOf, WatchLead, WriteBoard, decode, encode,
 };
 use tally::protocol::names::{CellAddress, LeadAt};
 use tally::protocol::problem::{Code, Problem};
@@ -337,6 +337,8 @@ fn each_call_has_its_own_path() {
         (ReadContents::PATH, "/read-contents"),
         (Install::PATH, "/install"),
         (ExportPage::PATH, "/export-page"),
+        (RunSorted::PATH, "/run-sorted"),
+        (FindKey::PATH, "/find-key"),
         (PutPolicy::PATH, "/policy-put"),
         (GetPolicy::PATH, "/policy-get"),
         (DeletePolicy::PATH, "/policy-delete"),

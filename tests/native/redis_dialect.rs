@@ -6,7 +6,7 @@ use tally::protocol::redis::reply::{Encoding, Reply};
 use tally::protocol::redis::request::{COMMANDS_MAX, Request, token_of};
 use tally::protocol::redis::script_table::KNOWN;
 use tally::protocol::redis::space::{Space, Value, whole};
-use tally::protocol::redis::{VALUE_BYTES_MAX, glob, scripts, sha1};
+use tally::protocol::redis::{VALUE_BYTES_MAX, float, glob, scripts, sha1};
 
 const NOW_MS: i64 = 1_700_000_000_250;
 
@@ -209,13 +209,16 @@ fn every_command_finds_its_keys_and_says_what_it_needs() {
     let args = words("mset a 1 b 2");
     let keys = Command::find(&args).expect("a command").keys_of(&args);
     assert_eq!(keys, Ok(vec![&args[1], &args[3]]));
+    let args = words("zunionstore to 2 a b weights 1 2");
+    let keys = Command::find(&args).expect("a command").keys_of(&args);
+    assert_eq!(keys, Ok(vec![&args[1], &args[3], &args[4]]));
     let args = words("evalsha x 2 a b c");
     let keys = Command::find(&args).expect("a command").keys_of(&args);
     assert_eq!(keys, Ok(vec![&args[3], &args[4]]));
     for command in COMMANDS {
         // Whoever may only read changes nothing.
         let is_change = [
-            "SET", "DEL", "INCR", "EXPIRE", "ADD", "REM", "STORE", "FLUSH",
+            "SET", "DEL", "INCR", "EXPIRE", "ADD", "REM", "STORE", "FLUSH", "POP",
         ];
         let changes = is_change.iter().any(|part| command.name.contains(part))
             && !command.name.ends_with("TIME");
@@ -226,6 +229,32 @@ fn every_command_finds_its_keys_and_says_what_it_needs() {
             "{}",
             command.name
         );
+    }
+}
+
+#[test]
+fn scores_are_read_as_redis_reads_them_and_printed_as_its_clients_print_them() {
+    for (text, printed) in [
+        ("3", Some("3")),
+        ("3.0", Some("3")),
+        ("-1.50", Some("-1.5")),
+        ("0.1", Some("0.1")),
+        ("1e3", Some("1000")),
+        ("100000000000000000000", Some("100000000000000000000")),
+        ("1e21", Some("1e+21")),
+        ("1.25e-7", Some("1.25e-7")),
+        ("0.000001", Some("0.000001")),
+        ("123456.75", Some("123456.75")),
+        ("9007199254740993", Some("9007199254740992")),
+        ("+inf", Some("inf")),
+        ("-Infinity", Some("-inf")),
+        ("1e400", None),
+        ("nan", None),
+        (" 1", None),
+        ("", None),
+    ] {
+        let read = float::score(text).map(float::text_of);
+        assert_eq!(read.as_deref(), printed, "{text}");
     }
 }
 

@@ -6,6 +6,8 @@
 //!
 //! What should be gone by now, because it expires or its period has ended, is gone before anything is answered.
 
+mod commands;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -24,8 +26,8 @@ use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
 use crate::protocol::messages::{
     AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard,
-    Deed, EndBoard, Fault, ForgetBoard, MemberWrite, Once, PeriodOf, RegisterBoard, Stand,
-    WriteBoard, Written,
+    Deed, EndBoard, Fault, ForgetBoard, MemberWrite, Once, PeriodOf, RegisterBoard, RunSorted,
+    Stand, WriteBoard, Written,
 };
 
 /// How often a board that is deleted again and again is begun.
@@ -84,6 +86,7 @@ impl Shell for Board {
             AskBoard => core.on_ask(asked).await,
             ConfigureBoard => core.on_configure(asked).await,
             EndBoard => core.on_end(asked).await,
+            RunSorted => core.on_run(asked).await,
         })
     }
 
@@ -229,7 +232,7 @@ impl BoardCore {
             return Ok(None);
         };
         let slots = head.ledgers().slots(once.keys);
-        let record = self.rows.record(&slots, once.key)?;
+        let record: Option<Record> = self.rows.record(&slots, once.key)?;
         Ok(record.map(|record| {
             if record.fingerprint != once.fingerprint {
                 BoardWritten::Reused

@@ -48,6 +48,13 @@ impl BoardRegistry {
         self.store.run(statement, values).map(drop)
     }
 
+    /// Whether a board is noted.
+    pub(super) fn has(&self, board: &CounterId) -> Result<bool, Fault> {
+        let query = "SELECT 1 FROM boards WHERE name = ?";
+        let rows = self.store.run(query, vec![board.as_str().into()])?;
+        Ok(!rows.is_empty())
+    }
+
     /// Boards in order of their names.
     pub(super) fn list(&self, asked: &ListBoards) -> Result<Vec<CounterId>, Fault> {
         let after = asked.after.clone().unwrap_or_default();

@@ -3,12 +3,14 @@
 //! Invariants: a member has one row in each period; one that is ranked has a place there, and one that is hidden has it beside. Segments
 //! count those that have a place. Periods are numbered as they begin; members of a number below all that are kept wait to be deleted.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::store::{Store, blob, integer, text};
 use crate::core::board::directory::{Directory, Rows};
 use crate::core::board::key::Key;
 use crate::core::board::member::Member;
+use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{Keys, Ledger, WriteKey};
@@ -263,6 +265,21 @@ impl BoardRows {
         rows.iter().map(read).collect()
     }
 
+    /// Members that are ranked, by the order of their names, after one.
+    pub(super) fn named_after(
+        &self,
+        epoch: i64,
+        name: &[u8],
+        limit: u64,
+    ) -> Result<Vec<(Vec<u8>, Score)>, Fault> {
+        let statement = "SELECT place, hidden, expires_ms, metadata, member FROM members \
+            WHERE epoch = ? AND member > COALESCE(?, x'') AND place IS NOT NULL ORDER BY member LIMIT ?";
+        let values = vec![epoch.into(), name.to_vec().into(), whole(limit)];
+        let rows = self.store.run(statement, values)?;
+        let read = |row: &Vec<Value>| Ok((bytes_at(row, 4)?, member_at(row, 0)?.score));
+        rows.iter().map(read).collect()
+    }
+
     fn walk(
         &self,
         statement: &str,
@@ -353,7 +370,11 @@ impl BoardRows {
     }
 
     /// The record of a key.
-    pub(super) fn record(&self, slots: &[i64], key: WriteKey) -> Result<Option<Record>, Fault> {
+    pub(super) fn record<T: DeserializeOwned>(
+        &self,
+        slots: &[i64],
+        key: WriteKey,
+    ) -> Result<Option<T>, Fault> {
         let statement = "SELECT body FROM records WHERE slot = ? AND key = ?";
         for slot in slots {
             let values = vec![(*slot).into(), key.0.to_vec().into()];
@@ -365,11 +386,11 @@ impl BoardRows {
         Ok(None)
     }
 
-    pub(super) fn put_record(
+    pub(super) fn put_record<T: Serialize>(
         &self,
         slot: i64,
         key: WriteKey,
-        record: &Record,
+        record: &T,
     ) -> Result<(), Fault> {
         let values = vec![slot.into(), key.0.to_vec().into(), encode(record)?.into()];
         self.store

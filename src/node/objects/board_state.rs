@@ -256,7 +256,12 @@ impl Loaded {
         Ok(Ok((stand, is_changed)))
     }
 
-    fn is_full(&self, name: &[u8], before: Option<&Member>, after: Option<&Member>) -> bool {
+    pub(super) fn is_full(
+        &self,
+        name: &[u8],
+        before: Option<&Member>,
+        after: Option<&Member>,
+    ) -> bool {
         let Some(after) = after else {
             return false;
         };

@@ -39,10 +39,10 @@ use crate::host::object::{Arrived, Object, Reply, Shell, dispatch, reply};
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
     AmountOf, Batch, BatchedCall, Call, CheckStorage, Claim, CloseSession, DeletePolicy,
-    DeleteShare, Fault, FindClaims, ForgetBoard, GetPolicy, GetSecrets, GetShare, Keep,
-    LetInboxesGo, List, ListBoards, ListPolicies, ListRows, ListShares, LocateLead, LookUp,
-    OpenSession, Operate, Push, PutPolicy, PutShare, Register, RegisterBoard, RegisterInbox,
-    RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed, batch, decode,
+    DeleteShare, Fault, FindClaims, FindKey, ForgetBoard, GetPolicy, GetSecrets, GetShare, Keep,
+    KeyFound, LetInboxesGo, List, ListBoards, ListPolicies, ListRows, ListShares, LocateLead,
+    LookUp, OpenSession, Operate, Push, PutPolicy, PutShare, Register, RegisterBoard,
+    RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed, batch, decode,
 };
 
 /// 2 added claims, 3 operations and views, 4 policies and how often claims have moved; since 5 sketches name their hash, and settings the hash of a counter.
@@ -214,8 +214,16 @@ impl Partition {
             RegisterBoard => self.ready(asked).and_then(|asked| self.boards.register(&asked)),
             ForgetBoard => self.ready(asked).and_then(|asked| self.boards.forget(&asked)),
             ListBoards => self.ready(asked).and_then(|asked| self.boards.list(&asked)),
+            FindKey => self.ready(asked).and_then(|asked| self.find_key(&asked)),
             GetSecrets => self.when_ready(asked, |asked| self.secrets(asked)).await,
             RotateKey => self.ready(asked).and_then(|asked| self.secrets.rotate_key(&asked)),
+        })
+    }
+
+    fn find_key(&self, asked: &FindKey) -> Result<KeyFound, Fault> {
+        Ok(KeyFound {
+            is_counter: self.roots.listed(&asked.key)?.is_some(),
+            is_board: self.boards.has(&asked.key)?,
         })
     }
 

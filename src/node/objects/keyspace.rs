@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::keyed_writes::kept_ms;
-use super::keyspace_counters::{Changed, Counters, Refused, Seen, kept_end};
+use super::keyspace_boards::Boards;
+use super::keyspace_counters::{Changed, Counters, Seen, kept_end};
 use super::keyspace_locks::Locks;
 use super::keyspace_store::{KeyspaceStore, Row, Try};
 use super::readable::Readable;
@@ -19,9 +20,10 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply as Sent, Shell, dispatch};
+use crate::protocol::access::Scope;
 use crate::protocol::messages::{Fault, RunCommands};
 use crate::protocol::redis::command::{Act, Command, run, script_words};
-use crate::protocol::redis::reply::{Reply, UNAVAILABLE};
+use crate::protocol::redis::reply::{Refused, Reply, UNAVAILABLE};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::script_table::Script;
 use crate::protocol::redis::scripts;
@@ -43,6 +45,7 @@ pub(super) struct KeyspaceCore {
     pub(super) host: Host,
     pub(super) rows: KeyspaceStore,
     pub(super) counters: Counters,
+    pub(super) boards: Boards,
     pub(super) locks: Locks,
     storage: Readable,
 }
@@ -52,6 +55,7 @@ impl Shell for Keyspace {
         let core = KeyspaceCore {
             rows: KeyspaceStore::new(Store::new(object)),
             counters: Counters::new(host.clone()),
+            boards: Boards::new(host.clone()),
             host,
             locks: Locks::default(),
             storage: Readable::default(),
@@ -115,7 +119,10 @@ impl KeyspaceCore {
         while let Some(next) = commands.get(replies.len()) {
             let rest = &commands[replies.len()..];
             let adds = rest.iter().take_while(|asked| adds(asked)).count();
-            if adds > 1 {
+            let sorted = sorted_together(rest);
+            if sorted > 0 {
+                replies.extend(self.sorted_all(&rest[..sorted], here, holds).await);
+            } else if adds > 1 {
                 let added = self.add_all(&rest[..adds], here, holds).await;
                 replies.extend(added.unwrap_or_else(|fault| vec![unavailable(&fault); adds]));
             } else {
@@ -156,6 +163,10 @@ impl KeyspaceCore {
             self.whole(whole, asked.args).await
         } else if is_reset(asked) {
             self.reset(asked.args).await
+        } else if matches!(asked.command.act, Act::SortedSets) {
+            self.join_sets(asked, here).await
+        } else if let Some(script) = script_of_sets(asked) {
+            self.read_sets(script, asked.args).await
         } else {
             self.decide(asked, here).await
         };
@@ -215,6 +226,15 @@ impl KeyspaceCore {
         let mut rows = Vec::new();
         for key in writes.after.changed() {
             let (before, after) = (writes.before.get(key), writes.after.get(key));
+            let is_sorted = |entry: Option<&Entry>| {
+                entry.is_some_and(|entry| matches!(entry.value, Value::Sorted))
+            };
+            if let Ok(id) = CounterId::parse(key.as_str())
+                && is_sorted(before)
+                && !is_sorted(after)
+            {
+                self.boards.end(&id).await?;
+            }
             let counted = |entry: Option<&Entry>| entry.filter(|entry| entry.is_counter).cloned();
             let (was, is) = (counted(before), counted(after));
             if let Ok(id) = CounterId::parse(key.as_str())
@@ -242,7 +262,7 @@ impl KeyspaceCore {
         Ok(Changed::Done)
     }
 
-    fn try_of(&self, asked: &Asked<'_>, reply: &Reply) -> Option<Try> {
+    pub(super) fn try_of(&self, asked: &Asked<'_>, reply: &Reply) -> Option<Try> {
         let (name, fingerprint) = asked.named?;
         Some(Try {
             name,
@@ -281,10 +301,11 @@ pub(super) struct Writes<'a> {
     pub(super) is_blind: bool,
 }
 
-/// What is kept of a key: nothing of a counter that has no end.
+/// What is kept of a key: nothing of a counter or a board that has no end.
 fn row_of(entry: &Entry) -> Option<Row> {
     let expires_ms = kept_end(entry.expires_ms);
-    let value = (!entry.is_counter).then(|| entry.value.clone());
+    let is_elsewhere = entry.is_counter || matches!(entry.value, Value::Sorted);
+    let value = (!is_elsewhere).then(|| entry.value.clone());
     (value.is_some() || expires_ms.is_some()).then_some(Row { value, expires_ms })
 }
 
@@ -316,6 +337,26 @@ fn limit_key<'a>(asked: &Asked<'a>) -> Option<&'a String> {
 /// Whether commands may be joined with those beside them.
 fn adds(asked: &Asked<'_>) -> bool {
     matches!(asked.command.act, Act::Add) && asked.named.is_none()
+}
+
+/// How many of these commands are of one sorted set each. One that removes members is the last: its set may end with it.
+fn sorted_together(rest: &[Asked<'_>]) -> usize {
+    let sorted = rest
+        .iter()
+        .take_while(|asked| matches!(asked.command.act, Act::Sorted));
+    let sorted = sorted.count();
+    let mut adds = rest.iter().take(sorted);
+    let last = adds.position(|asked| asked.command.scope == Scope::Admin);
+    last.map_or(sorted, |last| last + 1)
+}
+
+/// The script that reads sorted sets, if it is one.
+fn script_of_sets(asked: &Asked<'_>) -> Option<Script> {
+    if !matches!(asked.command.act, Act::Script) {
+        return None;
+    }
+    let script = scripts::named(asked.args).ok()?;
+    matches!(script, Script::FieldSums | Script::Union | Script::Tops).then_some(script)
 }
 
 fn is_reset(asked: &Asked<'_>) -> bool {

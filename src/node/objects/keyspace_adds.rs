@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::keyspace::{
     Asked, COUNTERS_AT_ONCE, KeyspaceCore, ROUNDS_MAX, keys_of, reply_of, unavailable,
 };
-use super::keyspace_counters::Refused;
 use super::keyspace_locks::Guard;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::Fault;
-use crate::protocol::redis::reply::Reply;
+use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::redis::{error, strings};
 
 impl KeyspaceCore {
@@ -61,6 +60,7 @@ impl KeyspaceCore {
         let (Some(id), None) = (id, row.and_then(|row| row.value)) else {
             return self.add_to_own(asked, here).await;
         };
+        self.begin_counter(&id).await?;
         let value = self.counters.add(&id, here, delta, asked.named).await?;
         match value.to_string().parse::<i64>() {
             Ok(value) => Ok(strings::added(asked.args, value)),
@@ -72,6 +72,28 @@ impl KeyspaceCore {
                 Ok(error::overflow())
             }
         }
+    }
+
+    /// Makes sure that a counter that is not there yet may begin: no board has its name, and the end of one before is not its own.
+    async fn begin_counter(&self, id: &CounterId) -> Result<(), Refused> {
+        if self.counters.is_known(id) {
+            return Ok(());
+        }
+        let found = self.boards.find(id).await?;
+        if found.is_counter {
+            return Ok(());
+        }
+        if found.is_board && self.boards.has(id).await? {
+            return Err(Refused::Reply(error::wrong_type()));
+        }
+        if self
+            .rows
+            .row(id.as_str())?
+            .is_some_and(|row| row.value.is_none())
+        {
+            self.rows.write(&[(id.as_str().to_owned(), None)], None)?;
+        }
+        Ok(())
     }
 
     /// Adds to a string that is no counter: nothing is waited for, so no other command comes between.
@@ -153,6 +175,11 @@ impl KeyspaceCore {
         };
         if self.rows.row(key)?.is_some_and(|row| row.value.is_some()) {
             return Ok(None);
+        }
+        match self.begin_counter(&id).await {
+            Ok(()) => {}
+            Err(Refused::Fault(fault)) => return Err(fault),
+            Err(Refused::Reply(_)) => return Ok(None),
         }
         let value = match self.counters.add(&id, here, sum, None).await {
             Ok(value) => value,

@@ -18,7 +18,7 @@ use crate::node::shared::keyed_calls::{count_keyed, count_unclaimed};
 use crate::node::shared::{call, call_within};
 use crate::protocol::bounds::OPERATE_MS_MAX;
 use crate::protocol::messages::{Condition, DatacenterSum, Fault, Operate, Operated, Operation};
-use crate::protocol::redis::reply::Reply;
+use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::version::Version;
 
 /// Homes that are remembered, about 600 bytes each; a home that is not costs a call.
@@ -48,27 +48,6 @@ pub(super) enum Changed {
     Done,
     /// Something was counted since the counter was read.
     Conflict,
-}
-
-/// Why a command was not done on a counter.
-#[derive(Clone, Debug)]
-pub(super) enum Refused {
-    /// It is answered so.
-    Reply(Reply),
-    /// Whether it was done is unknown, or nothing could be.
-    Fault(Fault),
-}
-
-impl From<Fault> for Refused {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-impl From<Reply> for Refused {
-    fn from(reply: Reply) -> Self {
-        Self::Reply(reply)
-    }
 }
 
 fn needs_home() -> Refused {
@@ -167,6 +146,11 @@ impl Counters {
             }
         }
         Err(needs_home())
+    }
+
+    /// Whether a counter is known to be there.
+    pub(super) fn is_known(&self, id: &CounterId) -> bool {
+        self.homes.borrow().contains_key(id)
     }
 
     fn forget(&self, id: &CounterId) {

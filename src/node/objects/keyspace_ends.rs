@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::keyspace::KeyspaceCore;
-use super::keyspace_counters::Refused;
 use crate::core::counter::id::Datacenter;
 use crate::protocol::messages::Fault;
+use crate::protocol::redis::reply::Refused;
 
 /// Keys that one alarm ends: each may be a call to a root.
 const LAPSED_AT_ONCE: i64 = 500;

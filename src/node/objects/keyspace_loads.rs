@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::keyspace::{COUNTERS_AT_ONCE, KeyspaceCore};
-use super::keyspace_counters::{Refused, Seen};
+use super::keyspace_counters::Seen;
 use super::keyspace_store::Row;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
+use crate::protocol::redis::reply::Refused;
 use crate::protocol::redis::space::{Entry, Space, Value};
 
 impl KeyspaceCore {
@@ -40,11 +41,24 @@ impl KeyspaceCore {
                 seen.insert(id.as_str().to_owned(), found);
             }
         }
+        let mut boards = BTreeSet::new();
+        let others = rows.iter().filter(|(key, row)| {
+            let has_value = row.as_ref().is_some_and(|row| row.value.is_some());
+            !has_value && !own_alone && !seen.contains_key(*key)
+        });
+        let others = others.filter_map(|(key, _)| CounterId::parse(key.as_str()).ok());
+        let look = |id: CounterId| async move { (self.boards.has(&id).await, id) };
+        for (found, id) in all_settled(others.map(look), COUNTERS_AT_ONCE).await {
+            if found? {
+                boards.insert(String::from(id));
+            }
+        }
         self.readable()?;
         let mut space = Space::new(self.host.now_ms());
         for (key, row) in rows {
+            let is_board = boards.contains(&key);
             let is_end = row.as_ref().is_some_and(|row| row.value.is_none());
-            if is_end && !own_alone && !seen.contains_key(&key) {
+            if is_end && !own_alone && !is_board && !seen.contains_key(&key) {
                 // It was ended by another call: the next of that name ends when it is told to.
                 self.rows.write(&[(key, None)], None)?;
                 continue;
@@ -53,7 +67,8 @@ impl KeyspaceCore {
             let counter = seen.get(&key);
             let is_counter = counter.is_some();
             let text = counter.map(|seen| Value::Text(seen.text.clone()));
-            if let Some(value) = text.or_else(|| row.and_then(|row| row.value)) {
+            let elsewhere = text.or_else(|| is_board.then_some(Value::Sorted));
+            if let Some(value) = elsewhere.or_else(|| row.and_then(|row| row.value)) {
                 let entry = Entry {
                     value,
                     expires_ms,
@@ -105,10 +120,17 @@ impl KeyspaceCore {
         Ok(None)
     }
 
-    /// Ends a counter.
+    /// Ends a counter, and a board of the same name.
     pub(super) async fn end(&self, key: &str, here: &Datacenter) -> Result<(), Refused> {
-        if let Ok(id) = CounterId::parse(key) {
+        let Ok(id) = CounterId::parse(key) else {
+            return Ok(());
+        };
+        let found = self.boards.find(&id).await?;
+        if found.is_counter {
             self.counters.replace(&id, here, None, None).await?;
+        }
+        if found.is_board {
+            self.boards.end(&id).await?;
         }
         Ok(())
     }

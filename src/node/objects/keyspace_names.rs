@@ -1,18 +1,17 @@
-//! Commands over all keys of a keyspace: its own, and all counters.
+//! Commands over all keys of a keyspace: its own, all counters and all boards.
 
 use std::collections::BTreeMap;
 
 use super::keyspace::KeyspaceCore;
-use super::keyspace_counters::Refused;
 use crate::core::counter::id::Datacenter;
 use crate::core::sketch::{HashKey, hash};
 use crate::node::shared::call;
 use crate::node::shared::concurrency::all_settled;
-use crate::protocol::messages::{Fault, List};
+use crate::protocol::messages::{Fault, List, ListBoards};
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::redis::command::{Whole, script_words};
 use crate::protocol::redis::options::number;
-use crate::protocol::redis::reply::Reply;
+use crate::protocol::redis::reply::{Refused, Reply};
 use crate::protocol::redis::request::Arguments;
 use crate::protocol::redis::{error, glob};
 
@@ -131,6 +130,13 @@ impl KeyspaceCore {
                 names.insert(name, "string");
             }
         }
+        let partitions =
+            (0..DIRECTORY_PARTITIONS).map(|partition| self.boards_of(partition, prefix));
+        for partition in all_settled(partitions, ENDED_AT_ONCE).await {
+            for name in partition? {
+                names.entry(name).or_insert("zset");
+            }
+        }
         self.readable()?;
         let most = i64::try_from(KEYS_LISTED_MAX).unwrap_or(i64::MAX);
         let now_ms = self.host.now_ms();
@@ -172,7 +178,28 @@ impl KeyspaceCore {
         }
     }
 
-    /// `FLUSHDB`: ends all counters too.
+    async fn boards_of(&self, partition: u32, prefix: &str) -> Result<Vec<String>, Refused> {
+        let mut names: Vec<String> = Vec::new();
+        loop {
+            let list = ListBoards {
+                partition,
+                prefix: prefix.to_owned(),
+                after: names.last().cloned(),
+                limit: PAGE,
+            };
+            let page = call(&self.host, &list).await?;
+            let is_last = page.len() < usize::try_from(PAGE).unwrap_or(usize::MAX);
+            names.extend(page.into_iter().map(String::from));
+            if names.len() > KEYS_LISTED_MAX {
+                return Err(too_many());
+            }
+            if is_last {
+                return Ok(names);
+            }
+        }
+    }
+
+    /// `FLUSHDB`: ends all counters and boards too.
     async fn flush(&self) -> Result<Reply, Refused> {
         let here = Datacenter::local();
         let names = self.names("").await?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::core::counter::id::Datacenter;
+use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
 use crate::protocol::names::Address;
 use crate::protocol::redis::reply::Reply;
@@ -11,6 +11,8 @@ use crate::protocol::redis::request::Arguments;
 
 calls! {
     RunCommands => Vec<Reply>, "/run-commands", |_| Address::Keyspace;
+    RunSorted => Option<Vec<Reply>>, "/run-sorted", |it| Address::Board(&it.board);
+    FindKey => KeyFound, "/find-key", |it| Address::Root(&it.key);
 }
 
 /// Edge → keyspace: carry these commands out, in their order. Each has as many words as it must.
@@ -24,4 +26,49 @@ pub struct RunCommands {
     pub is_transaction: bool,
     /// The names of these tries, one for each command, with the hash of what it asks for; empty where the client sent none.
     pub tries: Vec<(WriteKey, u64)>,
+}
+
+/// Keyspace → board: carry these commands of a sorted set out, in their order and in one commit. `None` where there is no board and
+/// none may begin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSorted {
+    /// The board.
+    pub board: CounterId,
+    /// The commands.
+    pub commands: Vec<Arguments>,
+    /// The names of these tries, as in [`RunCommands`].
+    pub tries: Vec<(WriteKey, u64)>,
+    /// Whether a board that is not there begins.
+    pub may_begin: bool,
+    /// Whether its members are removed first.
+    pub is_anew: bool,
+}
+
+impl RunSorted {
+    /// Commands on a board that is there.
+    pub fn on(board: &CounterId, commands: Vec<Arguments>) -> Self {
+        Self {
+            board: board.clone(),
+            commands,
+            tries: Vec::new(),
+            may_begin: false,
+            is_anew: false,
+        }
+    }
+}
+
+/// Keyspace → directory: what other calls have made under this name?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindKey {
+    /// The name.
+    pub key: CounterId,
+}
+
+/// What there is under a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyFound {
+    /// A counter.
+    pub is_counter: bool,
+    /// A board; it may have ended.
+    pub is_board: bool,
 }

@@ -14,7 +14,9 @@ pub enum Keys {
     /// From the first place to the last, in steps; the last is counted from the end where it is negative.
     Places(usize, isize, usize),
     /// Behind a count, at the second place: scripts.
-    Counted,
+    Script,
+    /// Behind a count, at this place; what comes before it, but for the name, is a key too.
+    Counted(usize),
 }
 
 /// Who carries a command out.
@@ -24,6 +26,10 @@ pub enum Act {
     Keys(fn(&mut Space, &[String]) -> Result<Reply, Reply>),
     /// As [`Act::Keys`], for commands that only add: those of a counter need not be loaded.
     Add,
+    /// The board of its key: sorted sets.
+    Sorted,
+    /// The owner, by what the boards of its keys hold.
+    SortedSets,
     /// A script of a client of rate limits.
     Script,
     /// Whoever reads it, without any key.
@@ -123,10 +129,41 @@ commands! {
     "SMISMEMBER" -3 ONE, Read => Act::Keys(collections::smismember);
     "SUNIONSTORE" -3 MANY, Admin => Act::Keys(collections::sstore);
     "SDIFFSTORE" -3 MANY, Admin => Act::Keys(collections::sstore);
-    "EVAL" -3 Keys::Counted, Write => Act::Script;
-    "EVALSHA" -3 Keys::Counted, Write => Act::Script;
-    "EVAL_RO" -3 Keys::Counted, Read => Act::Script;
-    "EVALSHA_RO" -3 Keys::Counted, Read => Act::Script;
+    "ZADD" -4 ONE, Write => Act::Sorted;
+    "ZINCRBY" 4 ONE, Write => Act::Sorted;
+    "ZSCORE" 3 ONE, Read => Act::Sorted;
+    "ZMSCORE" -3 ONE, Read => Act::Sorted;
+    "ZCARD" 2 ONE, Read => Act::Sorted;
+    "ZRANK" -3 ONE, Read => Act::Sorted;
+    "ZREVRANK" -3 ONE, Read => Act::Sorted;
+    "ZCOUNT" 4 ONE, Read => Act::Sorted;
+    "ZLEXCOUNT" 4 ONE, Read => Act::Sorted;
+    "ZRANGE" -4 ONE, Read => Act::Sorted;
+    "ZREVRANGE" -4 ONE, Read => Act::Sorted;
+    "ZRANGEBYSCORE" -4 ONE, Read => Act::Sorted;
+    "ZREVRANGEBYSCORE" -4 ONE, Read => Act::Sorted;
+    "ZRANGEBYLEX" -4 ONE, Read => Act::Sorted;
+    "ZREVRANGEBYLEX" -4 ONE, Read => Act::Sorted;
+    "ZRANDMEMBER" -2 ONE, Read => Act::Sorted;
+    "ZSCAN" -3 ONE, Read => Act::Sorted;
+    "ZREM" -3 ONE, Admin => Act::Sorted;
+    "ZREMRANGEBYRANK" 4 ONE, Admin => Act::Sorted;
+    "ZREMRANGEBYSCORE" 4 ONE, Admin => Act::Sorted;
+    "ZREMRANGEBYLEX" 4 ONE, Admin => Act::Sorted;
+    "ZPOPMIN" -2 ONE, Admin => Act::Sorted;
+    "ZPOPMAX" -2 ONE, Admin => Act::Sorted;
+    "ZRANGESTORE" -5 Keys::Places(1, 2, 1), Admin => Act::SortedSets;
+    "ZUNION" -3 Keys::Counted(1), Read => Act::SortedSets;
+    "ZINTER" -3 Keys::Counted(1), Read => Act::SortedSets;
+    "ZDIFF" -3 Keys::Counted(1), Read => Act::SortedSets;
+    "ZINTERCARD" -3 Keys::Counted(1), Read => Act::SortedSets;
+    "ZUNIONSTORE" -4 Keys::Counted(2), Admin => Act::SortedSets;
+    "ZINTERSTORE" -4 Keys::Counted(2), Admin => Act::SortedSets;
+    "ZDIFFSTORE" -4 Keys::Counted(2), Admin => Act::SortedSets;
+    "EVAL" -3 Keys::Script, Write => Act::Script;
+    "EVALSHA" -3 Keys::Script, Write => Act::Script;
+    "EVAL_RO" -3 Keys::Script, Read => Act::Script;
+    "EVALSHA_RO" -3 Keys::Script, Read => Act::Script;
     "SCRIPT" -2 Keys::None, Read => Act::Alone(scripts::script);
     "PING" -1 Keys::None, Read => Act::Alone(ping);
     "ECHO" 2 Keys::None, Read => Act::Alone(|args, _| Ok(Reply::text(&args[1])));
@@ -161,7 +198,8 @@ fn time(now_ms: i64) -> Reply {
 /// Commands that Redis has and Tally will not: lists, streams, messages, places, and what is about a server of one's own.
 const NOT_OURS: &str = "LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LRANGE LLEN LINDEX LSET LINSERT LREM LTRIM LPOS LMOVE LMPOP BLPOP BRPOP \
     BLMOVE XADD XREAD XRANGE XREVRANGE XLEN XDEL XTRIM XGROUP XREADGROUP XACK XCLAIM XAUTOCLAIM XPENDING XINFO PUBLISH SUBSCRIBE \
-    PSUBSCRIBE UNSUBSCRIBE MONITOR GEOADD GEODIST GEOHASH GEOPOS GEOSEARCH CLUSTER CONFIG";
+    PSUBSCRIBE UNSUBSCRIBE MONITOR BZPOPMIN BZPOPMAX BZMPOP \
+    GEOADD GEODIST GEOHASH GEOPOS GEOSEARCH CLUSTER CONFIG";
 
 impl Command {
     /// The command that these words are, in any case.
@@ -207,7 +245,11 @@ impl Command {
                 let named = args.get(first..=last).unwrap_or_default();
                 named.iter().step_by(step).collect()
             }
-            Keys::Counted => script_words(args)?.0.iter().collect(),
+            Keys::Script => script_words(args)?.0.iter().collect(),
+            Keys::Counted(place) => {
+                let counted = counted_words(args, place)?;
+                args[1..place].iter().chain(counted).collect()
+            }
         })
     }
 }
@@ -228,6 +270,22 @@ pub fn script_words(args: &[String]) -> Result<(&[String], &[String]), Reply> {
         ));
     }
     Ok(rest.split_at(count))
+}
+
+/// The keys behind a count at a place.
+///
+/// # Errors
+/// As Redis.
+pub fn counted_words(args: &[String], place: usize) -> Result<&[String], Reply> {
+    let count = super::options::number(&args[place])?;
+    let Some(count) = usize::try_from(count).ok().filter(|count| *count > 0) else {
+        let name = args[0].to_ascii_lowercase();
+        return Err(Reply::err(format!(
+            "at least 1 input key is needed for '{name}' command"
+        )));
+    };
+    let keys = args[place + 1..].get(..count);
+    keys.ok_or_else(error::syntax)
 }
 
 /// Repeats the first words, as Redis does.
@@ -253,7 +311,9 @@ pub fn run(command: &Command, space: &mut Space, args: &Arguments) -> Reply {
         Act::Add => strings::add(space, args),
         Act::Script => scripts::run(space, args),
         Act::Alone(run) => run(args, space.now_ms()),
-        Act::All(_) => Err(Reply::err("this command is of all keys")),
+        Act::Sorted | Act::SortedSets | Act::All(_) => {
+            Err(Reply::err("this command is not of loaded keys"))
+        }
     };
     ran.unwrap_or_else(|refused| refused)
 }

@@ -4,6 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::messages::Fault;
+
 /// A reply of Redis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
@@ -17,6 +19,27 @@ pub enum Reply {
     Array(Vec<Reply>),
     /// Why the command was not done: a code in capitals, then a sentence.
     Error(String),
+}
+
+/// Why a command was not done.
+#[derive(Clone, Debug)]
+pub enum Refused {
+    /// It is answered so.
+    Reply(Reply),
+    /// Whether it was done is unknown, or nothing could be.
+    Fault(Fault),
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<Reply> for Refused {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply)
+    }
 }
 
 /// What an error begins with where it is unknown whether the command was carried out.

@@ -99,6 +99,12 @@ pub enum Script {
     DenyList,
     /// Deletes all keys of a pattern.
     Reset,
+    /// Sums of the scores of a sorted set by a field of its members.
+    FieldSums,
+    /// The sorted sets of several hours, joined.
+    Union,
+    /// Their members of most count, by whether they were admitted.
+    Tops,
 }
 
 impl Script {
@@ -376,6 +382,13 @@ pub const KNOWN: &[(&str, Script)] = &[
             ..SLIDING
         }),
     ),
+    // Analytics, @upstash/core-analytics 0.0.10
+    (
+        "9489a4bb59e12600757093ecde9e46dcfe14f046",
+        Script::FieldSums,
+    ),
+    ("889f06ad27a40aed3d1ed1fea1d75a2fc556c335", Script::Union),
+    ("bce9567d6a2ce82ccf2767b3bd2b374f8ec904ef", Script::Tops),
     // Python, 1.2.0
     (
         "c12c2b62113f308e4ec9102e9f49c4bc5de1dbc2",

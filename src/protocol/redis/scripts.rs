@@ -90,8 +90,8 @@ pub fn run(space: &mut Space, args: &[String]) -> Answered {
         Script::FixedMembers => fixed_members(space, &call),
         Script::SlidingMembers { says_whether } => sliding_members(space, &call, says_whether),
         Script::DenyList => deny_list(space, &call),
-        // Over all keys: the owner does it.
-        Script::Reset => Ok(Reply::Nil),
+        // Over all keys, or over boards: the owner does it.
+        Script::Reset | Script::FieldSums | Script::Union | Script::Tops => Ok(Reply::Nil),
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Value {
     Hash(Vec<(String, String)>),
     /// A set.
     Set(BTreeSet<String>),
+    /// A sorted set. Its members lie in a board; this stands for it while commands of all types work, and is never stored.
+    Sorted,
 }
 
 impl Value {
@@ -32,6 +34,7 @@ impl Value {
             Self::Text(_) => "string",
             Self::Hash(_) => "hash",
             Self::Set(_) => "set",
+            Self::Sorted => "zset",
         }
     }
 
@@ -43,6 +46,7 @@ impl Value {
                 .map(|(name, value)| name.len() + value.len())
                 .sum(),
             Self::Set(members) => members.iter().map(String::len).sum(),
+            Self::Sorted => 0,
         }
     }
 }

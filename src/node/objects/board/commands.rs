@@ -1,0 +1,198 @@
+//! Commands of a sorted set, carried out on a board: those of one message in one commit, each once where its try has a name.
+
+use serde::{Deserialize, Serialize};
+
+use super::{BoardCore, Loaded};
+use crate::core::board::key::Key;
+use crate::core::board::member::{Change, Refusal, Write, change};
+use crate::core::board::score::Score;
+use crate::core::board::settings::Settings;
+use crate::core::counter::ledger::{Keys, WriteKey};
+use crate::node::objects::board_rows::{BoardRows, EpochRows};
+use crate::node::shared::call;
+use crate::protocol::messages::{Fault, ForgetBoard, RunSorted};
+use crate::protocol::redis::reply::{Refused, Reply};
+use crate::protocol::redis::sorted::{Members, SortedSet, run};
+
+/// The reply to a command whose try has a name. Stored.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Replied {
+    fingerprint: u64,
+    reply: Reply,
+}
+
+/// A board as a sorted set, within a commit.
+struct Ranking<'a> {
+    loaded: &'a mut Loaded,
+    rows: &'a BoardRows,
+}
+
+impl SortedSet for Ranking<'_> {
+    fn count(&self) -> u64 {
+        self.loaded.directory.total()
+    }
+
+    fn find(&self, member: &[u8]) -> Result<Option<(Score, Key)>, Fault> {
+        let found = self.rows.member(self.loaded.head.epoch, member)?;
+        let ranked = found.filter(|found| !found.is_hidden);
+        Ok(ranked.map(|found| (found.score, found.key(member))))
+    }
+
+    fn before(&self, key: &Key) -> Result<u64, Fault> {
+        let rows = EpochRows(self.rows, self.loaded.head.epoch);
+        self.loaded.directory.before(key, &rows)
+    }
+
+    fn stretch(&self, low: u64, high: u64) -> Result<Members, Fault> {
+        if low >= high {
+            return Ok(Members::new());
+        }
+        let (from, skip) = self.loaded.directory.find(low);
+        let epoch = self.loaded.head.epoch;
+        let found = self.rows.stretch(epoch, &from, skip, high - low)?;
+        let score = |(name, member): (_, crate::core::board::member::Member)| (name, member.score);
+        Ok(found.into_iter().map(score).collect())
+    }
+
+    fn named_after(&self, member: &[u8], limit: u64) -> Result<Members, Fault> {
+        self.rows.named_after(self.loaded.head.epoch, member, limit)
+    }
+
+    fn write(
+        &mut self,
+        member: &[u8],
+        write: &Write,
+        is_trial: bool,
+    ) -> Result<Result<Change, Refusal>, Fault> {
+        let head = &self.loaded.head;
+        let before = self.rows.member(head.epoch, member)?;
+        let change = match change(&head.settings, before.as_ref(), write, head.sequence + 1) {
+            Ok(change) => change,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if let (false, Some(after)) = (is_trial, &change.after) {
+            if self.loaded.is_full(member, before.as_ref(), Some(after)) {
+                return Ok(Err(Refusal::Full));
+            }
+            self.loaded
+                .put(self.rows, member, before.as_ref(), Some(after))?;
+        }
+        Ok(Ok(change))
+    }
+
+    fn remove(&mut self, member: &[u8]) -> Result<bool, Fault> {
+        let before = self.rows.member(self.loaded.head.epoch, member)?;
+        if before.is_some() {
+            self.loaded.put(self.rows, member, before.as_ref(), None)?;
+        }
+        Ok(before.is_some())
+    }
+}
+
+impl BoardCore {
+    pub(super) async fn on_run(
+        &self,
+        asked: Result<RunSorted, Fault>,
+    ) -> Result<Option<Vec<Reply>>, Fault> {
+        let asked = asked?;
+        self.readable()?;
+        if !self.is_living() {
+            if !asked.may_begin {
+                return self.replied(&asked);
+            }
+            self.begin(&asked.board).await?;
+        }
+        self.catch_up()?;
+        let replies = self.commit(|loaded| self.run_all(loaded, &asked))?;
+        if !self.is_living()
+            && let Some(generation) = self.generation()
+        {
+            let board = asked.board.clone();
+            call(&self.host, &ForgetBoard { board, generation }).await?;
+        }
+        self.arm().await;
+        Ok(Some(replies))
+    }
+
+    /// The replies to tries that all were made before, of a board that has ended since.
+    fn replied(&self, asked: &RunSorted) -> Result<Option<Vec<Reply>>, Fault> {
+        let loaded = self.loaded.borrow();
+        let Some(loaded) = loaded.as_ref().filter(|_| !asked.tries.is_empty()) else {
+            return Ok(None);
+        };
+        let known = asked
+            .tries
+            .iter()
+            .map(|named| self.known_reply(loaded, *named));
+        known.collect()
+    }
+
+    fn known_reply(
+        &self,
+        loaded: &Loaded,
+        (key, fingerprint): (WriteKey, u64),
+    ) -> Result<Option<Reply>, Fault> {
+        let slots = loaded.head.ledgers().slots(Keys::Clients);
+        let record: Option<Replied> = self.rows.record(&slots, key)?;
+        Ok(record.map(|record| {
+            if record.fingerprint == fingerprint {
+                return record.reply;
+            }
+            Reply::err("this idempotency key was used for another command; nothing was done")
+        }))
+    }
+
+    fn run_all(&self, loaded: &mut Loaded, asked: &RunSorted) -> Result<Vec<Reply>, Fault> {
+        let now_ms = self.host.now_ms();
+        let had_members = loaded.head.members > 0 || asked.may_begin;
+        if asked.is_anew {
+            let archive = loaded.head.settings.archive;
+            loaded.begin_epoch();
+            loaded.keep_periods(&self.rows, archive)?;
+        }
+        let mut replies = Vec::with_capacity(asked.commands.len());
+        for (place, args) in asked.commands.iter().enumerate() {
+            let named = asked.tries.get(place).copied();
+            if let Some(named) = named
+                && let Some(reply) = self.known_reply(loaded, named)?
+            {
+                replies.push(reply);
+                continue;
+            }
+            let mut ledgers = loaded.head.ledgers();
+            if let Some(newest) = ledgers.expire(now_ms) {
+                self.rows.delete_records(newest)?;
+            }
+            let slot = named.map(|_| ledgers.admit(self.limits_of(Keys::Clients), now_ms));
+            if slot == Some(None) {
+                let full = "too many idempotency keys are remembered; nothing was done";
+                replies.push(Reply::err(full));
+                continue;
+            }
+            loaded.head.set_ledgers(&ledgers);
+            let mut ranking = Ranking {
+                loaded,
+                rows: &self.rows,
+            };
+            let reply = match run(&mut ranking, args, self.host.random()) {
+                Ok(reply) | Err(Refused::Reply(reply)) => reply,
+                Err(Refused::Fault(fault)) => return Err(fault),
+            };
+            if let (Some((key, fingerprint)), Some(Some(slot))) = (named, slot) {
+                let reply = reply.clone();
+                let record = Replied { fingerprint, reply };
+                self.rows.put_record(slot, key, &record)?;
+            }
+            replies.push(reply);
+        }
+        // A sorted set without members is none. What was configured by the other calls stays.
+        let head = &loaded.head;
+        let is_plain = head.settings == Settings::default() && self.rows.periods()?.is_empty();
+        if had_members && head.members == 0 && is_plain {
+            loaded.head.is_living = false;
+            loaded.begin_epoch();
+            loaded.keep_periods(&self.rows, 0)?;
+        }
+        Ok(replies)
+    }
+}

@@ -1,0 +1,357 @@
+//! How a keyspace works on sorted sets, which are boards: the same as by the other calls.
+//!
+//! Invariant: a board decides all commands of one sorted set, so they share their key. A board begins while its key is held alone and
+//! nothing else has its name. Commands of several sets hold all their keys alone.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::keyspace::{Asked, COUNTERS_AT_ONCE, KeyspaceCore, unavailable};
+use crate::core::board::score::Score;
+use crate::core::counter::bounded_map::BoundedMap;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::WriteKey;
+use crate::host::Host;
+use crate::node::shared::concurrency::all_settled;
+use crate::node::shared::{call, call_within};
+use crate::protocol::bounds::OPERATE_MS_MAX;
+use crate::protocol::messages::{EndBoard, Fault, FindKey, KeyFound, RunSorted};
+use crate::protocol::redis::error;
+use crate::protocol::redis::float::{score, text_of};
+use crate::protocol::redis::reply::{Refused, Reply};
+use crate::protocol::redis::request::Arguments;
+use crate::protocol::redis::script_table::Script;
+use crate::protocol::redis::scripts_of_analytics as analytics;
+use crate::protocol::redis::sorted::{self, Members, NoMembers};
+use crate::protocol::redis::sorted_sets::{Joined, join};
+use crate::protocol::redis::space::Value;
+
+/// Boards that are remembered, about 600 bytes each; one that is not costs a call.
+const BOARDS_KNOWN_MAX: usize = 10_000;
+
+/// The boards of a keyspace.
+pub(super) struct Boards {
+    host: Host,
+    known: RefCell<BoundedMap<CounterId, (), BOARDS_KNOWN_MAX>>,
+}
+
+impl Boards {
+    pub(super) fn new(host: Host) -> Self {
+        Self {
+            host,
+            known: RefCell::default(),
+        }
+    }
+
+    fn is_known(&self, id: &CounterId) -> bool {
+        self.known.borrow().contains_key(id)
+    }
+
+    /// What the directory knows of a name.
+    ///
+    /// # Errors
+    /// `Unavailable`; so below.
+    pub(super) async fn find(&self, id: &CounterId) -> Result<KeyFound, Fault> {
+        call(&self.host, &FindKey { key: id.clone() }).await
+    }
+
+    /// Whether there is such a board.
+    pub(super) async fn has(&self, id: &CounterId) -> Result<bool, Fault> {
+        if !self.is_known(id) && !self.find(id).await?.is_board {
+            return Ok(false);
+        }
+        let nothing = RunSorted::on(id, Vec::new());
+        Ok(self.run(&nothing).await?.is_some())
+    }
+
+    /// The replies to commands; `None` where there is no board.
+    async fn run(&self, asked: &RunSorted) -> Result<Option<Vec<Reply>>, Fault> {
+        let replies = call_within(&self.host, asked, OPERATE_MS_MAX).await?;
+        let mut known = self.known.borrow_mut();
+        if replies.is_some() {
+            known.insert(asked.board.clone(), ());
+        } else {
+            known.remove(&asked.board);
+        }
+        Ok(replies)
+    }
+
+    pub(super) async fn end(&self, id: &CounterId) -> Result<(), Fault> {
+        self.known.borrow_mut().remove(id);
+        call(&self.host, &EndBoard { board: id.clone() }).await?;
+        Ok(())
+    }
+}
+
+impl KeyspaceCore {
+    /// Carries out commands of one sorted set each: those of one set are one message to its board.
+    pub(super) async fn sorted_all(
+        &self,
+        asked: &[Asked<'_>],
+        here: &Datacenter,
+        holds: bool,
+    ) -> Vec<Reply> {
+        let mut keys = BTreeMap::<&String, Vec<usize>>::new();
+        for (place, asked) in asked.iter().enumerate() {
+            keys.entry(&asked.args[1]).or_default().push(place);
+        }
+        let run = |(key, places): (&String, Vec<usize>)| {
+            let key = key.clone();
+            async move {
+                let group: Vec<&Asked<'_>> = places
+                    .iter()
+                    .filter_map(|place| asked.get(*place))
+                    .collect();
+                let replies = self.sorted_group(&key, &group, here, holds).await;
+                let replies =
+                    replies.unwrap_or_else(|fault| vec![unavailable(&fault); group.len()]);
+                (places, replies)
+            }
+        };
+        let mut replies = vec![Reply::Nil; asked.len()];
+        for (places, group) in all_settled(keys.into_iter().map(run), COUNTERS_AT_ONCE).await {
+            for (place, reply) in places.into_iter().zip(group) {
+                if let Some(known) = replies.get_mut(place) {
+                    *known = reply;
+                }
+            }
+        }
+        replies
+    }
+
+    /// Carries out commands of one set.
+    async fn sorted_group(
+        &self,
+        key: &str,
+        group: &[&Asked<'_>],
+        here: &Datacenter,
+        holds: bool,
+    ) -> Result<Vec<Reply>, Fault> {
+        let only = if holds {
+            BTreeSet::from([key.to_owned()])
+        } else {
+            BTreeSet::new()
+        };
+        let held = self.hold_to_add(only.clone(), here).await?;
+        let row = self.rows.row(key)?;
+        if row.is_some_and(|row| row.value.is_some()) {
+            return Ok(wrong_types(group));
+        }
+        let id = match CounterId::parse(key) {
+            Ok(id) => id,
+            Err(why) => {
+                let run = |asked: &&Asked<'_>| match without_members(asked.args, &self.host) {
+                    Some(reply) => reply,
+                    None => Reply::err(format!("a sorted set is a board, and {why}")),
+                };
+                return Ok(group.iter().map(run).collect());
+            }
+        };
+        let mut asked = RunSorted {
+            tries: tries_of(group),
+            ..RunSorted::on(&id, group.iter().map(|asked| asked.args.clone()).collect())
+        };
+        let is_known = self.boards.is_known(&id);
+        if (is_known || self.boards.find(&id).await?.is_board)
+            && let Some(replies) = self.boards.run(&asked).await?
+        {
+            return Ok(replies);
+        }
+        drop(held);
+        let _alone = self.locks.hold(&self.host, only, true).await?;
+        let found = self.boards.find(&id).await?;
+        if !found.is_board && found.is_counter {
+            return Ok(wrong_types(group));
+        }
+        if found.is_board
+            && let Some(replies) = self.boards.run(&asked).await?
+        {
+            return Ok(replies);
+        }
+        let mut replies = Vec::new();
+        while let Some(args) = asked.commands.first()
+            && let Some(reply) = without_members(args, &self.host)
+        {
+            replies.push(reply);
+            asked.commands.remove(0);
+            if !asked.tries.is_empty() {
+                asked.tries.remove(0);
+            }
+        }
+        if asked.commands.is_empty() {
+            return Ok(replies);
+        }
+        // The end of what had this name before is not its own.
+        self.rows.write(&[(key.to_owned(), None)], None)?;
+        asked.may_begin = true;
+        replies.extend(self.boards.run(&asked).await?.unwrap_or_default());
+        Ok(replies)
+    }
+
+    /// A command of several sets.
+    pub(super) async fn join_sets(
+        &self,
+        asked: &Asked<'_>,
+        here: &Datacenter,
+    ) -> Result<Reply, Refused> {
+        let args = asked.args;
+        let keys = asked.command.keys_of(args)?;
+        let is_stored = args[0].to_ascii_uppercase().ends_with("STORE");
+        let is_range = args[0].eq_ignore_ascii_case("ZRANGESTORE");
+        let sources = keys.get(usize::from(is_stored)..).unwrap_or_default();
+        for key in &keys {
+            self.living_row(key, here).await?;
+        }
+        let members = if is_range {
+            self.members_of(&args[2], args).await?
+        } else {
+            let sets = self.sets_of(sources).await?;
+            match join(args, &sets)? {
+                Joined::Told(reply) => return Ok(reply),
+                Joined::Stored(members) => members,
+            }
+        };
+        let reply = Reply::count(members.len());
+        self.store_members(&args[1], members, here).await?;
+        let answered = self.try_of(asked, &reply);
+        self.rows
+            .write(&[(args[1].clone(), None)], answered.as_ref())?;
+        Ok(reply)
+    }
+
+    /// What a script replies that reads sorted sets.
+    pub(super) async fn read_sets(
+        &self,
+        script: Script,
+        args: &Arguments,
+    ) -> Result<Reply, Refused> {
+        let keys = analytics::sets_of(script, args)?.unwrap_or_default();
+        let sets = self.sets_of(&keys.iter().collect::<Vec<_>>()).await?;
+        Ok(analytics::answer(script, args, &sets)?)
+    }
+
+    /// All members of several sets, in the order of their keys.
+    async fn sets_of(&self, keys: &[&String]) -> Result<Vec<Members>, Refused> {
+        let read = |(place, key): (usize, &&String)| {
+            let key = (*key).clone();
+            async move { (place, self.members_of(&key, &whole_of(&key)).await) }
+        };
+        let mut sets = vec![Members::new(); keys.len()];
+        for (place, set) in all_settled(keys.iter().enumerate().map(read), COUNTERS_AT_ONCE).await {
+            if let Some(known) = sets.get_mut(place) {
+                *known = set?;
+            }
+        }
+        Ok(sets)
+    }
+
+    /// The members that a command asks for with their scores; of a set without scores all, with a score of 1.
+    async fn members_of(&self, key: &str, args: &Arguments) -> Result<Members, Refused> {
+        // What is wrong with the command itself comes first.
+        let of_none = sorted::run(&mut NoMembers::default(), args, 0)?;
+        let now_ms = self.host.now_ms();
+        let row = self.rows.row(key)?;
+        let row = row.filter(|row| row.expires_ms.is_none_or(|at_ms| at_ms > now_ms));
+        match row.and_then(|row| row.value) {
+            Some(Value::Set(members)) if !args[0].eq_ignore_ascii_case("ZRANGESTORE") => {
+                let one = Score::new(1.0).unwrap_or_default();
+                let members = members.into_iter();
+                return Ok(members.map(|member| (member.into_bytes(), one)).collect());
+            }
+            Some(_) => return Err(error::wrong_type().into()),
+            None => {}
+        }
+        let reply = match CounterId::parse(key) {
+            Ok(id) => {
+                let found = self.boards.find(&id).await?;
+                let told = match found.is_board {
+                    true => {
+                        self.boards
+                            .run(&RunSorted::on(&id, vec![args.clone()]))
+                            .await?
+                    }
+                    false => None,
+                };
+                match told.and_then(|mut replies| replies.pop()) {
+                    None if found.is_counter => error::wrong_type(),
+                    told => told.unwrap_or(of_none),
+                }
+            }
+            Err(_) => of_none,
+        };
+        match reply {
+            Reply::Array(words) => Ok(pairs_of(words)),
+            refused => Err(refused.into()),
+        }
+    }
+
+    /// Lets a key hold these members and nothing else.
+    async fn store_members(
+        &self,
+        key: &str,
+        members: Members,
+        here: &Datacenter,
+    ) -> Result<(), Refused> {
+        let id = CounterId::parse(key)
+            .map_err(|why| Reply::err(format!("a sorted set is a board, and {why}")))?;
+        if self.boards.find(&id).await?.is_counter {
+            self.counters.replace(&id, here, None, None).await?;
+        }
+        let mut words = vec!["ZADD".to_owned(), key.to_owned()];
+        for (member, score) in members {
+            words.push(text_of(score));
+            words.push(String::from_utf8_lossy(&member).into_owned());
+        }
+        let has_members = words.len() > 2;
+        let commands = if has_members { vec![words] } else { Vec::new() };
+        let store = RunSorted {
+            may_begin: has_members,
+            is_anew: true,
+            ..RunSorted::on(&id, commands)
+        };
+        match self
+            .boards
+            .run(&store)
+            .await?
+            .and_then(|mut replies| replies.pop())
+        {
+            Some(refusal) if refusal.is_error() => Err(refusal.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a command is replied of a set that is not there; `None` where it would begin one.
+fn without_members(args: &Arguments, host: &Host) -> Option<Reply> {
+    let mut none = NoMembers::default();
+    let reply = match sorted::run(&mut none, args, host.random()) {
+        Ok(reply) | Err(Refused::Reply(reply)) => reply,
+        Err(Refused::Fault(fault)) => unavailable(&fault),
+    };
+    (!none.would_begin).then_some(reply)
+}
+
+fn wrong_types(group: &[&Asked<'_>]) -> Vec<Reply> {
+    let replies = group.iter().map(|asked| sorted::wrong_type(asked.args));
+    replies.collect()
+}
+
+fn tries_of(group: &[&Asked<'_>]) -> Vec<(WriteKey, u64)> {
+    group.iter().filter_map(|asked| asked.named).collect()
+}
+
+/// The command that asks for all members of a set.
+fn whole_of(key: &str) -> Arguments {
+    let words = ["ZRANGE", key, "0", "-1", "WITHSCORES"];
+    words.map(str::to_owned).into()
+}
+
+/// Members and their scores, told in turn.
+fn pairs_of(words: Vec<Reply>) -> Members {
+    let mut members = Members::new();
+    let mut words = words.into_iter();
+    while let (Some(Reply::Text(member)), Some(Reply::Text(text))) = (words.next(), words.next()) {
+        members.extend(score(&text).map(|score| (member.into_bytes(), score)));
+    }
+    members
+}

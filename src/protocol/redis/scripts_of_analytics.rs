@@ -1,0 +1,106 @@
+//! The scripts by which analytics of rate limits are read: sorted sets of events, one for each hour.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+
+use super::command::script_words;
+use super::reply::Reply;
+use super::script_table::Script;
+use super::scripts::{Answered, Call, reply_of};
+use super::sorted::Members;
+use super::sorted_ranges::reply_of as members_of;
+use super::sorted_sets::union;
+
+/// The most hours that are read at once: 41 days.
+pub const SCRIPT_SETS_MAX: usize = 1_000;
+
+/// The sets that a script reads; `None` for other scripts.
+///
+/// # Errors
+/// Where arguments are missing, or no numbers.
+pub fn sets_of(script: Script, args: &[String]) -> Result<Option<Vec<String>>, Reply> {
+    let (keys, words) = script_words(args)?;
+    let call = Call { keys, words };
+    match script {
+        Script::FieldSums => Ok(Some(vec![call.key(0)?.to_owned()])),
+        Script::Union | Script::Tops => {
+            let (first, step) = (call.number(0)?, call.number(1)?);
+            let count = call.word(2)?.parse().ok();
+            let count = count.filter(|count: &usize| (1..=SCRIPT_SETS_MAX).contains(count));
+            let Some(count) = count else {
+                let most = SCRIPT_SETS_MAX;
+                return Err(Reply::err(format!("a script reads 1 to {most} sets")));
+            };
+            let key = call.key(0)?;
+            let mut at = first;
+            let mut sets = Vec::with_capacity(count);
+            for _ in 0..count {
+                sets.push(format!("{key}:{at:.0}"));
+                at -= step;
+            }
+            Ok(Some(sets))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What a script replies, by what its sets hold.
+///
+/// # Errors
+/// As [`sets_of`], and where a member is no JSON.
+pub fn answer(script: Script, args: &[String], sets: &[Members]) -> Answered {
+    let (keys, words) = script_words(args)?;
+    let call = Call { keys, words };
+    match script {
+        Script::FieldSums => field_sums(call.word(0)?, sets),
+        Script::Tops => tops(&call, &union(sets)),
+        _ => Ok(members_of(union(sets), true)),
+    }
+}
+
+/// A value as Lua's, as Redis replies it: true is 1 and false nothing.
+fn lua_reply(value: &Json) -> Reply {
+    match value {
+        Json::String(text) => Reply::text(text),
+        Json::Bool(true) => Reply::Integer(1),
+        Json::Number(number) => reply_of(number.as_f64().unwrap_or(0.0)),
+        _ => Reply::Nil,
+    }
+}
+
+fn field_sums(field: &str, sets: &[Members]) -> Answered {
+    let mut sums = BTreeMap::<String, (Reply, f64)>::new();
+    for (member, score) in sets.iter().flatten() {
+        let event: Json = serde_json::from_slice(member)
+            .map_err(|_| Reply::err("user_script: a member is no JSON object"))?;
+        let Some(value) = event.get(field) else {
+            return Err(Reply::err("user_script: table index is nil"));
+        };
+        let sum = sums.entry(value.to_string());
+        let (_, sum) = sum.or_insert_with(|| (lua_reply(value), 0.0));
+        *sum += score.number();
+    }
+    let pair = |(value, sum)| Reply::Array(vec![value, reply_of(sum)]);
+    Ok(Reply::Array(sums.into_values().map(pair).collect()))
+}
+
+/// The events of most count: admitted, refused, denied.
+fn tops(call: &Call<'_>, members: &Members) -> Answered {
+    let whole = |place| Ok::<_, Reply>(call.word(place)?.parse::<usize>().unwrap_or(0));
+    let (most, looked_at) = (whole(3)?, whole(4)?);
+    let kinds = ["success\":true", "success\":false", "success\":\"denied"];
+    let mut groups = [Vec::new(), Vec::new(), Vec::new()];
+    for (member, score) in members.iter().rev().take(looked_at) {
+        let text = String::from_utf8_lossy(member);
+        let found = kinds.iter().zip(&mut groups);
+        let mut found = found.filter(|(kind, group)| text.contains(**kind) && group.len() < most);
+        if score.number() > 0.0
+            && let Some((_, group)) = found.next()
+        {
+            let score = reply_of(score.number());
+            group.push(Reply::Array(vec![score, Reply::text(text)]));
+        }
+    }
+    Ok(Reply::Array(groups.map(Reply::Array).into()))
+}
