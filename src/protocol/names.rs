@@ -276,6 +276,32 @@ pub fn limit_right(policy: &PolicyName, key: Option<&CounterId>) -> String {
     [LIMIT_RIGHTS, policy.as_str(), "/", key].concat()
 }
 
+/// What came of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerdictKind {
+    /// It was allowed.
+    Allowed,
+    /// It was refused.
+    Refused,
+    /// No limiter could be reached.
+    Error,
+}
+
+impl VerdictKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Allowed, Self::Refused, Self::Error];
+}
+
+/// The service's own counter of the checks of a stored policy that came to this.
+pub fn verdicts(policy: &PolicyName, kind: VerdictKind) -> Option<CounterId> {
+    let kind = match kind {
+        VerdictKind::Allowed => "allowed",
+        VerdictKind::Refused => "refused",
+        VerdictKind::Error => "error",
+    };
+    CounterId::own(&[LIMIT_RIGHTS, policy.as_str(), "/", kind].concat()).ok()
+}
+
 /// The placement of a limiter: near its datacenter; that of the world near whoever asks first.
 pub fn limiter(address: &LimiterAddress) -> Placement {
     let LimiterAddress {

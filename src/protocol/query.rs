@@ -3,6 +3,7 @@
 
 mod breakdown;
 mod top;
+mod verdicts;
 
 pub use breakdown::{BREAKDOWN_LIMIT, BreakdownQuery};
 pub use top::TopQuery;
@@ -342,27 +343,36 @@ impl Query {
     /// # Errors
     /// `invalid-query`, and `range-too-large` above [`POINTS_MAX`] points.
     pub fn history(&self, now: i64) -> Result<Range, Problem> {
-        let step = match self.get("step") {
-            None | Some("1m") => Step::Minute,
-            Some("1s") => Step::Second,
-            Some("1h") => Step::Hour,
-            Some("1d") => Step::Day,
-            Some(_) => return refuse("step must be 1s, 1m, 1h or 1d".to_owned()),
-        };
-        let width = step.seconds();
+        let step = self.step()?.unwrap_or(Step::Minute);
         let to = self.unix_seconds("to")?.unwrap_or(now);
         let from = self
             .unix_seconds("from")?
-            .unwrap_or(to - (POINTS_DEFAULT - 1) * width);
+            .unwrap_or(to - (POINTS_DEFAULT - 1) * step.seconds());
         if from > to {
             return refuse("from must not be after to".to_owned());
         }
+        Self::range(step, (from, to))
+    }
+
+    fn step(&self) -> Result<Option<Step>, Problem> {
+        Ok(match self.get("step") {
+            None => None,
+            Some("1m") => Some(Step::Minute),
+            Some("1s") => Some(Step::Second),
+            Some("1h") => Some(Step::Hour),
+            Some("1d") => Some(Step::Day),
+            Some(_) => return refuse("step must be 1s, 1m, 1h or 1d".to_owned()),
+        })
+    }
+
+    /// The buckets that these seconds touch, the first and the last.
+    fn range(step: Step, (from, to): (i64, i64)) -> Result<Range, Problem> {
         let range = Range {
             step,
             from: step.start_of(from),
             to: step.start_of(to),
         };
-        let points = (range.to - range.from) / width + 1;
+        let points = (range.to - range.from) / step.seconds() + 1;
         if points > POINTS_MAX {
             let detail = format!(
                 "the range has {points} points; ask for at most {POINTS_MAX}, or a wider step"

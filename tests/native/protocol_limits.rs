@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tally::core::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
 use tally::protocol::limits::{
-    CHECKS_MAX, POLICY_NAME_BYTES_MAX, PolicyName, check_cost, parse_check, parse_checks,
-    parse_policy, policy_json,
+    CHECKS_MAX, POLICY_NAME_BYTES_MAX, PolicyName, check_cost, kept_of_key, parse_check,
+    parse_checks, parse_policy, policy_json,
 };
 use tally::protocol::problem::Code;
 
@@ -14,6 +14,29 @@ fn name(text: &str) -> PolicyName {
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn no_address_of_a_refused_key_is_kept() {
+    for (key, kept) in [
+        ("bob", "bob"),
+        ("user:42", "user:42"),
+        ("203.0.113.9", "203.0.113.0/24"),
+        ("ip:203.0.113.9", "ip:203.0.113.0/24"),
+        ("login/203.0.113.9:8080", "login/203.0.113.0/24:8080"),
+        ("203.0.113.9,198.51.100.7", "203.0.113.0/24,198.51.100.0/24"),
+        ("::ffff:203.0.113.9", "203.0.113.0/24"),
+        ("2001:db8:1:2::3", "2001:db8:1::/48"),
+        ("user:2001:DB8:1:2::3", "user:2001:db8:1::/48"),
+        ("[2001:db8:1:2::3]:443", "[2001:db8:1::/48]:443"),
+        ("::1", "::/48"),
+        ("1.2.3", "1.2.3"),
+        ("é:::", "é:::"),
+    ] {
+        assert_eq!(kept_of_key(key), kept);
+    }
+    let long = format!("{}é", "k".repeat(255));
+    assert_eq!(kept_of_key(&long), "k".repeat(255));
 }
 
 #[test]

@@ -98,6 +98,13 @@ fn every_call_is_found() {
         ("PUT", "/limits/p", Route::PutPolicy(policy("p"))),
         ("DELETE", "/limits/p", Route::DeletePolicy(policy("p"))),
         ("GET", "/limits/p/a", Route::Peek(policy("p"), id("a"))),
+        ("GET", "/limits/p/history", Route::LimitHistory(policy("p"))),
+        ("GET", "/limits/p/refused", Route::LimitRefused(policy("p"))),
+        (
+            "GET",
+            "/limits/p/%68istory",
+            Route::Peek(policy("p"), id("history")),
+        ),
         ("POST", "/limits/p/a", Route::Check(policy("p"), id("a"))),
         ("DELETE", "/limits/p/a", Route::Forget(policy("p"), id("a"))),
         (
@@ -173,7 +180,14 @@ fn every_call_is_found() {
 fn each_template_knows_its_methods_and_no_other() {
     for template in ROUTES.iter().map(|row| row.template) {
         let rows = ROUTES.iter().filter(|row| row.template == template);
-        let methods: Vec<&str> = rows.map(|row| row.method).collect();
+        let mut methods: Vec<&str> = rows.map(|row| row.method).collect();
+        if ["/history", "/refused"]
+            .map(|name| ["/limits/{policy}", name].concat())
+            .contains(&template.to_owned())
+        {
+            // A key of that name is checked and forgotten.
+            methods.extend(["POST", "DELETE"]);
+        }
         let parameters = [
             "{id}", "{prefix}", "{policy}", "{key}", "{board}", "{member}", "{rank}", "{/file}",
         ];

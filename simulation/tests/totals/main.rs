@@ -4,6 +4,7 @@ mod away;
 mod lists;
 mod sums;
 mod tops;
+mod verdicts;
 
 use tally::protocol::names::directory;
 use tally_simulation::{

@@ -8,6 +8,9 @@
 //! made of it; where those are long, the dimensions with most values are folded into their rows, three or a few for each. So a commit
 //! writes one row, and seldom more. A read joins the rows that cover its window with the pending one.
 //!
+//! Keys of refused checks ([`DimensionName::REFUSED_KEY`]) are kept for [`KEYS_DAYS`] days and today, and not of all time: [`forget`] deletes
+//! what is older, and tells when it must be called again.
+//!
 //! Bounds: a pending row is at most [`PENDING_BYTES_MAX`] after a commit and twice that before, but for one larger flush. Another row
 //! has 1,000 values, at most 290 KB and usually 30. A dimension has 216 rows of hours, as many of days as the cell's history keeps, and one
 //! of all time; a cell has [`DIMENSIONS_MAX`] dimensions: less than 10 GB, what an object may hold, were each value of five years a
@@ -17,7 +20,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::dimensions::{Amounts, BrokenLog, DimensionLog, Stamp, ValueSums};
+use super::dimensions::{Amounts, BrokenLog, DimensionLog, DimensionName, Stamp, ValueSums};
 use super::history::Step;
 use super::spans::{BY_HOURS_SECONDS, kept_seconds};
 use crate::core::sketch::{TopValues, VALUES_MAX};
@@ -33,6 +36,9 @@ pub const PENDING_BYTES_MAX: usize = 32 * 1_024;
 
 /// A log is summed once it is longer by this than its sums were, and has doubled.
 const PENDING_TAIL_BYTES: usize = 2 * 1_024;
+
+/// How many whole days before today keys of refused checks are kept.
+pub const KEYS_DAYS: i64 = 7;
 
 /// Values that a read holds before it leaves out those that were counted least.
 const READ_VALUES_MAX: usize = 16 * VALUES_MAX;
@@ -101,6 +107,8 @@ pub struct KeptFrom {
     pub hours: i64,
     /// Those of days.
     pub days: i64,
+    /// Those of keys of refused checks.
+    pub keys: i64,
 }
 
 impl KeptFrom {
@@ -109,6 +117,19 @@ impl KeptFrom {
         Self {
             hours: Step::Hour.start_of(now.saturating_sub(kept_seconds(Step::Hour))),
             days: Step::Day.start_of(first_day.max(second_of(0))),
+            keys: keys_kept_from(now),
+        }
+    }
+
+    /// Of the values of this dimension.
+    fn of_dimension(self, name: &str) -> Self {
+        match is_of_keys(name) {
+            true => Self {
+                hours: self.hours.max(self.keys),
+                days: self.days.max(self.keys),
+                ..self
+            },
+            false => self,
         }
     }
 
@@ -119,6 +140,17 @@ impl KeptFrom {
             RowKind::Pending | RowKind::Names | RowKind::AllTime => i64::MIN,
         }
     }
+}
+
+fn is_of_keys(name: &str) -> bool {
+    name == DimensionName::REFUSED_KEY.as_str()
+}
+
+/// Since when keys of refused checks are kept, unix seconds.
+pub fn keys_kept_from(now: i64) -> i64 {
+    Step::Day
+        .start_of(now)
+        .saturating_sub(KEYS_DAYS * Step::Day.seconds())
 }
 
 /// What a row of a dimension begins with: its number, and its hour.
@@ -202,6 +234,7 @@ fn fold<R: BreakdownRows>(
     kept: KeptFrom,
 ) -> Result<(), R::Fault> {
     let number = number_of(rows, name)?;
+    let kept = kept.of_dimension(name);
     let (mut days, mut all) = (BTreeMap::<i64, Amounts>::new(), Amounts::new());
     for (stamp, amounts) in stamps {
         let (Stamp::Live(second) | Stamp::Past(second)) = stamp;
@@ -223,7 +256,43 @@ fn fold<R: BreakdownRows>(
             merge_row(rows, RowKind::Day, number, day, &amounts, kept)?;
         }
     }
-    merge_row(rows, RowKind::AllTime, number, 0, &all, kept)
+    match is_of_keys(name) {
+        true => Ok(()),
+        false => merge_row(rows, RowKind::AllTime, number, 0, &all, kept),
+    }
+}
+
+/// Deletes keys of refused checks that have been kept long enough. Returns when the next are, unix seconds.
+///
+/// # Errors
+/// Those of storage.
+pub fn forget<R: BreakdownRows>(rows: &mut R, now: i64) -> Result<Option<i64>, R::Fault> {
+    let kept_from = keys_kept_from(now);
+    let (mut oldest, mut kept, mut has_old) = (None::<i64>, DimensionLog::default(), false);
+    pending(rows)?.log.each(|entry| {
+        let (Stamp::Live(second) | Stamp::Past(second)) = entry.stamp;
+        if second < kept_from && entry.values.iter().any(|(name, _)| is_of_keys(name)) {
+            has_old = true;
+        } else {
+            oldest = Some(oldest.map_or(second, |oldest| oldest.min(second)));
+            kept.push(entry.stamp, entry.amount, entry.values);
+        }
+    })?;
+    if has_old {
+        let summed = u32::try_from(kept.len()).unwrap_or(u32::MAX);
+        write_row(rows, RowKind::Pending, 0, &Pending { summed, log: kept })?;
+    }
+    let number = known_number(&names(rows)?, DimensionName::REFUSED_KEY.as_str());
+    if let Some(number) = number {
+        let (first, end) = (start_of(number, kept_from), start_of(number, i64::MAX));
+        for kind in [RowKind::Hour, RowKind::Day] {
+            rows.delete(kind, start_of(number, i64::MIN), first)?;
+            let row = rows.first(kind, first, end)?.map(second_of);
+            oldest = oldest.into_iter().chain(row).min();
+        }
+    }
+    let due = |second: i64| Step::Day.start_of(second) + (KEYS_DAYS + 1) * Step::Day.seconds();
+    Ok(oldest.map(due))
 }
 
 fn add(amounts: &mut Amounts, value: &str, amount: u128) {

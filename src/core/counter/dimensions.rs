@@ -45,6 +45,14 @@ impl DimensionName {
         }
     }
 
+    /// The dimension of the service's own counters that holds keys of refused checks. No caller can say its name. Its values are kept
+    /// for days, see [`super::breakdown::forget`].
+    pub const REFUSED_KEY: Self = {
+        let mut bytes = [0; DIMENSION_NAME_BYTES_MAX];
+        (bytes[0], bytes[1], bytes[2], bytes[3]) = (b'~', b'k', b'e', b'y');
+        Self { bytes, length: 4 }
+    };
+
     /// The name.
     pub fn as_str(&self) -> &str {
         let bytes = self.bytes.get(..usize::from(self.length));
@@ -69,6 +77,9 @@ impl Serialize for DimensionName {
 impl<'de> Deserialize<'de> for DimensionName {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <&str>::deserialize(deserializer)?;
+        if text == Self::REFUSED_KEY.as_str() {
+            return Ok(Self::REFUSED_KEY);
+        }
         Self::parse(text).map_err(serde::de::Error::custom)
     }
 }

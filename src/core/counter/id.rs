@@ -5,6 +5,13 @@ use serde::{Deserialize, Serialize};
 /// The longest counter id, in bytes of UTF-8.
 pub const COUNTER_ID_BYTES_MAX: usize = 512;
 
+/// What the id of a counter begins with that the service itself counts: no caller can say it, and it stands before all that callers
+/// can say.
+const OWN: char = '\u{1}';
+
+/// The ids of the service's own counters are before this text, those of callers after it: it is a control character.
+pub const BEFORE_CALLERS: &str = "\u{1f}";
+
 /// The longest datacenter name, in bytes: colos have 3, region names of a deployment at most 16.
 pub const DATACENTER_BYTES_MAX: usize = 16;
 
@@ -36,6 +43,31 @@ impl CounterId {
         Ok(Self(text))
     }
 
+    /// The id of a counter of the service's own.
+    ///
+    /// # Errors
+    /// As [`CounterId::parse`].
+    pub fn own(name: &str) -> Result<Self, IdError> {
+        Self::parse(name).map(|Self(name)| Self(format!("{OWN}{name}")))
+    }
+
+    /// The id that a message or a row holds: a caller's or the service's own.
+    ///
+    /// # Errors
+    /// As [`CounterId::parse`].
+    pub fn stored(text: impl Into<String>) -> Result<Self, IdError> {
+        let text = text.into();
+        match text.strip_prefix(OWN) {
+            Some(name) => Self::own(name),
+            None => Self::parse(text),
+        }
+    }
+
+    /// Whether the service itself counts it.
+    pub fn is_own(&self) -> bool {
+        self.0.starts_with(OWN)
+    }
+
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -45,7 +77,7 @@ impl CounterId {
 impl TryFrom<String> for CounterId {
     type Error = IdError;
     fn try_from(text: String) -> Result<Self, IdError> {
-        Self::parse(text)
+        Self::stored(text)
     }
 }
 

@@ -7,10 +7,11 @@ use futures_util::future::{join, join_all};
 
 use super::body;
 use super::limiters::{CHECK_MS_MAX, forget_denial};
-use super::limits::{ask_alone, may_check, note, unreachable, with_headers};
+use super::limits::{ask_alone, may_check, unreachable, with_headers};
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
 use super::respond::Answer;
+use super::verdicts;
 use crate::core::limit::meter::Verdict;
 use crate::core::limit::table::ReservationId;
 use crate::host::Host;
@@ -54,11 +55,11 @@ pub async fn check_many(context: &RequestContext, caller: &Caller) -> Result<Ans
         context.visitor().admit(&right)?;
     }
     let _waiting = context.waiting();
-    let verdicts = decide(context, &askings).await;
-    for verdict in &verdicts {
-        note(&context.host, *verdict);
+    let decided = decide(context, &askings).await;
+    let judged = askings.iter().zip(&decided);
+    for (asking, verdict) in judged.clone() {
+        verdicts::note(context, asking, *verdict);
     }
-    let judged = askings.iter().zip(&verdicts);
     let judgements: Vec<Judgement<'_>> = judged
         .map(|(asking, verdict)| asking.judgement(&here, *verdict))
         .collect();

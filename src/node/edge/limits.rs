@@ -8,13 +8,13 @@ use super::limiters::{
     self, CHECK_MS_MAX, Limiters, WORLD_MS_MAX, denied, forget_denial, learn_denial, learn_policy,
 };
 use super::local_quota;
-use super::repeated_checks::{self, Repeatable};
+use super::repeated_checks::Repeatable;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
 use super::respond::Answer;
+use super::verdicts;
 use crate::core::counter::id::CounterId;
 use crate::core::limit::meter::Verdict;
-use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::metrics;
 use crate::protocol::access::{Caller, Permission, Scope as Right};
@@ -53,17 +53,18 @@ pub async fn check(
     let asking = ResolvedCheck::new(context, &here, name, key, asked).await?;
     context.visitor().admit(&right)?;
     if let Some(verdict) = denied(&context.host, &asking) {
-        repeated_checks::count_refused(&context.host);
+        metrics::count(&context.host, Metric::LimitDenialCached);
+        verdicts::note(context, &asking, Some(verdict));
         let answer = answer_of(&asking.judgement(&here, Some(verdict)));
         // One that only watches refuses nobody.
         return Ok(if asking.policy.is_shadow || caller.is_public() {
             answer
         } else {
-            answer.repeatable(Repeatable::Refused)
+            answer.repeatable(Repeatable::Refused(asking, verdict))
         });
     }
     if let Some(verdict) = local_quota::take(context, &asking) {
-        note(&context.host, Some(verdict));
+        verdicts::note(context, &asking, Some(verdict));
         let answer = answer_of(&asking.judgement(&here, Some(verdict)));
         return Ok(if caller.is_public() {
             answer
@@ -75,7 +76,7 @@ pub async fn check(
     if let Some(verdict) = verdict.filter(|verdict| !verdict.is_allowed) {
         learn_denial(&context.host, &asking, verdict);
     }
-    note(&context.host, verdict);
+    verdicts::note(context, &asking, verdict);
     Ok(answer_of(&asking.judgement(&here, verdict)))
 }
 
@@ -86,18 +87,6 @@ pub fn may_check(caller: &Caller, right: &str, asked: &Asked) -> Result<(), Prob
         None => &[],
     };
     caller.may_check(right, asked.cost, needs)
-}
-
-/// Counts what came of a check.
-pub fn note(host: &Host, verdict: Option<Verdict>) {
-    metrics::count(
-        host,
-        match verdict {
-            Some(verdict) if verdict.is_allowed => Metric::LimitAllowed,
-            Some(_) => Metric::LimitRefused,
-            None => Metric::LimitError,
-        },
-    );
 }
 
 /// The verdict by the lane to the limiter. `None` where nobody can tell.
@@ -348,6 +337,7 @@ pub async fn delete_policy(context: &RequestContext, name: PolicyName) -> Result
     let _waiting = context.waiting();
     let was_there = call(&context.host, &delete).await?;
     learn_policy(&context.host, &name, None);
+    verdicts::forget(context, &name).await;
     if was_there {
         Ok(Answer::json(deleted_json(&name)))
     } else {

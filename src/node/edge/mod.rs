@@ -91,6 +91,8 @@ mod shares;
 mod top;
 mod unique_elements;
 mod uniques;
+mod verdict_reads;
+mod verdicts;
 mod visitors;
 mod write;
 

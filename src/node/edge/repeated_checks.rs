@@ -7,12 +7,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::limits;
 use super::local_quota;
 use super::request_context::RequestContext;
 use super::resolved_check::ResolvedCheck;
+use super::verdicts;
 use crate::core::counter::bounded_map::BoundedMap;
 use crate::core::counter::id::Datacenter;
+use crate::core::limit::meter::Verdict;
 use crate::host::http::{Body, Head, HeaderList, Response};
 use crate::host::{Host, State};
 use crate::node::shared::metrics;
@@ -31,14 +32,14 @@ const KNOWN_MS: i64 = 100;
 #[derive(Clone)]
 pub enum Repeatable {
     /// It is a refusal from memory.
-    Refused,
+    Refused(ResolvedCheck, Verdict),
     /// The check was admitted from what is held.
     LocalQuota(ResolvedCheck),
 }
 
 enum Repeat {
-    /// A refusal's text.
-    Refused(Rc<str>),
+    /// A refusal, and its text.
+    Refused(ResolvedCheck, Rc<str>, Verdict),
     LocalQuota(ResolvedCheck),
 }
 
@@ -77,13 +78,14 @@ pub fn again(context: &RequestContext) -> Option<Response> {
     }
     let mut changed = HeaderList::new();
     let (text, refusal) = match &known.repeat {
-        Repeat::Refused(text) => {
-            count_refused(&context.host);
+        Repeat::Refused(asking, text, verdict) => {
+            metrics::count(&context.host, Metric::LimitDenialCached);
+            verdicts::note(context, asking, Some(*verdict));
             (text.clone(), Some(Code::QuotaExceeded))
         }
         Repeat::LocalQuota(asking) => {
             let verdict = local_quota::take(context, asking)?;
-            limits::note(&context.host, Some(verdict));
+            verdicts::note(context, asking, Some(verdict));
             let judgement = asking.judgement(&known.here, Some(verdict));
             changed.push((LIMIT_HEADER, judgement.limit_item().unwrap_or_default()));
             (judgement.to_json().into(), None)
@@ -105,7 +107,9 @@ pub fn note(context: &RequestContext, repeatable: Repeatable, response: &Respons
     }
     let since_ms = context.host.now_ms();
     let (until_ms, repeat) = match (repeatable, &response.body) {
-        (Repeatable::Refused, Body::Text(text)) => (since_ms + 1, Repeat::Refused(text.clone())),
+        (Repeatable::Refused(asking, verdict), Body::Text(text)) => {
+            (since_ms + 1, Repeat::Refused(asking, text.clone(), verdict))
+        }
         (Repeatable::LocalQuota(asking), _) => (since_ms + KNOWN_MS, Repeat::LocalQuota(asking)),
         _ => return,
     };
@@ -124,10 +128,4 @@ pub fn note(context: &RequestContext, repeatable: Repeatable, response: &Respons
 /// Forgets them all: something was given back, or a policy has changed.
 pub fn forget(host: &Host) {
     host.state::<Repeats>().0.borrow_mut().clear();
-}
-
-/// Counts a check that was refused from memory.
-pub fn count_refused(host: &Host) {
-    metrics::count(host, Metric::LimitDenialCached);
-    metrics::count(host, Metric::LimitRefused);
 }

@@ -263,6 +263,9 @@ impl Core {
         if let Some(due_ms) = due_ms {
             self.rows.set_alarm(due_ms).await?;
         }
+        if let Some(due_ms) = self.forget_keys(self.host.now_ms())? {
+            self.rows.set_alarm(due_ms).await?;
+        }
         self.push_from_alarm().await;
         self.readable()?;
         self.choose_spread(self.host.now_ms());

@@ -64,6 +64,8 @@ pub(super) struct Core {
     granting: Mutex<()>,
     pub(super) commits: RefCell<Commits>,
     pub(super) pushing: RefCell<Pushing>,
+    /// By when the alarm rings that deletes keys of refused checks, unix milliseconds; 0 before it is set.
+    pub(super) keys_due_ms: std::cell::Cell<i64>,
 }
 
 impl Shell for Cell {
@@ -107,6 +109,7 @@ impl Core {
             granting: Mutex::new(()),
             commits: RefCell::default(),
             pushing: RefCell::default(),
+            keys_due_ms: std::cell::Cell::new(0),
         };
         core.adopt(loaded);
         let core = Rc::new(core);

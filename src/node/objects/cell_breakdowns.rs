@@ -1,10 +1,18 @@
 //! The rows of a cell's breakdowns, where they lie: see [`crate::core::counter::breakdown`].
 
+use std::rc::Rc;
+
+use super::cell::Core;
 use super::cell_store::{CellStore, Kind};
-use crate::core::counter::breakdown::{BreakdownRows, KeptFrom, RowKind, append, read};
+use crate::core::counter::breakdown::{
+    BreakdownRows, KEYS_DAYS, KeptFrom, RowKind, append, forget, read,
+};
 use crate::core::counter::cell::Cell;
 use crate::core::counter::dimensions::{DimensionLog, DimensionName};
 use crate::protocol::messages::Fault;
+
+/// By when keys of refused checks have been kept long enough that were counted now, milliseconds.
+const KEYS_MS: i64 = (KEYS_DAYS + 1) * 86_400_000;
 
 impl BreakdownRows for &CellStore {
     type Fault = Fault;
@@ -48,6 +56,18 @@ impl CellStore {
         append(&mut &*self, dimensions, kept)
     }
 
+    /// Deletes keys of refused checks that have been kept long enough. Returns when the next are, unix milliseconds.
+    ///
+    /// # Errors
+    /// As [`CellStore::breakdown`].
+    pub(super) fn forget_keys(&self, now_ms: i64) -> Result<Option<i64>, Fault> {
+        if !self.rows.has_schema() {
+            return Ok(None);
+        }
+        let due = forget(&mut &*self, now_ms.div_euclid(1_000))?;
+        Ok(due.map(|due| due.saturating_mul(1_000)))
+    }
+
     /// What was counted of a dimension's values in a window, of all time without one; at rest, empty for nothing.
     ///
     /// # Errors
@@ -61,5 +81,33 @@ impl CellStore {
             return Ok(Vec::new());
         }
         Ok(read(&self, name.as_str(), window)?.to_rest())
+    }
+}
+
+impl Core {
+    fn is_own(&self) -> bool {
+        let me = self.address.borrow();
+        me.as_ref().is_some_and(|me| me.counter.is_own())
+    }
+
+    /// Has the alarm ring once keys of refused checks have been kept long enough, where it was not set for that since this object
+    /// started.
+    pub(super) fn see_to_keys(self: &Rc<Self>, now_ms: i64) {
+        if self.keys_due_ms.get() > now_ms || !self.is_own() {
+            return;
+        }
+        self.keys_due_ms.set(now_ms + KEYS_MS);
+        self.arm_at(now_ms + KEYS_MS);
+    }
+
+    /// Deletes keys of refused checks that have been kept long enough. Returns when the next are, unix milliseconds.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(super) fn forget_keys(&self, now_ms: i64) -> Result<Option<i64>, Fault> {
+        match self.is_own() {
+            true => self.rows.forget_keys(now_ms),
+            false => Ok(None),
+        }
     }
 }

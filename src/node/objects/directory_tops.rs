@@ -3,7 +3,7 @@
 use super::directory_totals::{DAY_HOURS, DAYS_KEPT, DirectoryTotals, HOURS_KEPT};
 use super::store::{blob, integer, text};
 use crate::core::cluster::root::{Entry, prefix_end};
-use crate::core::counter::id::CounterId;
+use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
 use crate::core::counter::total::Value as Number;
 use crate::host::object::Value;
 use crate::protocol::messages::{By, Fault, KnownTotal, Order, Since, Sums, TopRow, decode};
@@ -200,7 +200,8 @@ fn hour_of(since: Since) -> i64 {
 
 /// Which names are meant, as SQL and its values; with a plus before them they are not looked for by their order.
 fn within_sql(order: &Order, plus: &str) -> (String, Vec<Value>) {
-    let mut values: Vec<Value> = vec![order.prefix.as_str().into()];
+    let first = order.prefix.as_str().max(BEFORE_CALLERS);
+    let mut values: Vec<Value> = vec![first.into()];
     let mut sql = format!("{plus}id >= ?");
     if let Some(end) = prefix_end(&order.prefix) {
         sql.push_str(&format!(" AND {plus}id < ?"));
@@ -213,7 +214,7 @@ fn row_of(order: &Order, row: &[Value]) -> Option<TopRow> {
     let [id, as_of, told] = row else {
         return None;
     };
-    let counter = CounterId::parse(text(id)?).ok()?;
+    let counter = CounterId::stored(text(id)?).ok()?;
     let as_of_ms = integer(as_of)?;
     if order.since.is_some() {
         let count = u128::try_from(number(told)?).unwrap_or(0);

@@ -149,7 +149,7 @@ fn duty_of(row: &[Value]) -> Option<Duty> {
         return None;
     };
     Some(Duty {
-        counter: CounterId::parse(text(id)?).ok()?,
+        counter: CounterId::stored(text(id)?).ok()?,
         datacenter: Datacenter::parse(text(datacenter)?)?,
         telling: match integer(kind)? {
             0 => Telling::Close,

@@ -117,6 +117,9 @@ impl Core {
                 flushed.shards = self.state.borrow().spread();
             }
         }
+        if !together.dimensions.is_empty() {
+            self.see_to_keys(now_ms);
+        }
         if together.hot {
             self.note_change(now_ms);
             metrics::committed(

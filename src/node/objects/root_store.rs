@@ -98,7 +98,7 @@ impl RootStore {
         )?;
         Ok(rows
             .iter()
-            .filter_map(|row| CounterId::parse(text(row.first()?)?).ok())
+            .filter_map(|row| CounterId::stored(text(row.first()?)?).ok())
             .collect())
     }
 
@@ -138,7 +138,10 @@ impl RootStore {
         values.push(i64::from(limit).into());
         let rows = self.store.run(&sql, values)?;
         let read = |row: &Vec<Value>| match row.as_slice() {
-            [id, body] => Some((CounterId::parse(text(id)?).ok()?, decode(blob(body)?).ok()?)),
+            [id, body] => Some((
+                CounterId::stored(text(id)?).ok()?,
+                decode(blob(body)?).ok()?,
+            )),
             _ => None,
         };
         Ok(rows.iter().filter_map(read).collect())

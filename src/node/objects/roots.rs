@@ -23,7 +23,8 @@ use super::store::Store;
 use crate::core::cluster::root::{DATACENTERS_MAX, Entry, Root};
 use crate::core::counter::flush::Refusal;
 use crate::core::counter::grant::Grant;
-use crate::core::counter::id::{CounterId, Datacenter};
+
+use crate::core::counter::id::{BEFORE_CALLERS, CounterId, Datacenter};
 use crate::host::Host;
 use crate::protocol::messages::{Fault, List, Push, Register};
 
@@ -183,7 +184,7 @@ impl Roots {
         } = list;
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut living = Vec::new();
-        let mut after = after;
+        let mut after = Some(after.unwrap_or_else(|| BEFORE_CALLERS.to_owned()));
         // Names whose time has come are left out, and more are read for them: a page that is short for
         // any other reason than the end of the rows would hide what comes after it.
         loop {

@@ -54,7 +54,7 @@ impl RowsAhead {
             rows.extend(some.iter().map(|counter| (counter.clone(), None)));
             for row in found {
                 if let [id, value] = row.as_slice()
-                    && let Some(Ok(counter)) = text(id).map(CounterId::parse)
+                    && let Some(Ok(counter)) = text(id).map(CounterId::stored)
                 {
                     rows.insert(counter, Some(value.clone()));
                 }

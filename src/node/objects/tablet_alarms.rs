@@ -29,7 +29,7 @@ impl TabletRows {
             for row in &rows {
                 if let [counter, at_ms] = row.as_slice()
                     && let (Some(counter), Some(at_ms)) = (text(counter), integer(at_ms))
-                    && let Ok(counter) = CounterId::parse(counter)
+                    && let Ok(counter) = CounterId::stored(counter)
                 {
                     next.insert(counter, at_ms);
                 }

@@ -163,7 +163,7 @@ impl TabletRows {
         for row in self.store.run(&statement(places), values)? {
             if let [id, key, body] = row.as_slice()
                 && let Some(id) = text(id)
-                && let Ok(counter) = CounterId::parse(id)
+                && let Ok(counter) = CounterId::stored(id)
                 && let Some(waking) = found.get_mut(&counter)
             {
                 waking.take_row(key, body)?;

@@ -5,6 +5,7 @@
 //! | `name` | names of policies |
 //! | `body` | policies and checks as they are sent |
 //! | `answer` | verdicts, policies and refusals as they are told |
+//! | `refused_key` | what is kept of a key that was refused |
 //! | [`batch`] | how checks of one isolate join into one message |
 //!
 //! What decides is [`crate::core::limit`].
@@ -13,6 +14,7 @@ mod answer;
 pub mod batch;
 mod body;
 mod name;
+mod refused_key;
 
 pub use answer::{
     Judgement, LIMIT_HEADER, POLICY_HEADER, check_cost, deleted_json, is_allowed, list_json,
@@ -20,3 +22,4 @@ pub use answer::{
 };
 pub use body::{Asked, CHECKS_MAX, Line, parse_check, parse_checks, parse_policy};
 pub use name::{POLICY_NAME_BYTES_MAX, PolicyName};
+pub use refused_key::kept_of_key;

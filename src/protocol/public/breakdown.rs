@@ -13,6 +13,7 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::merge::Summary;
 use crate::core::counter::total::Value;
 use crate::core::sketch::Counted;
+use crate::protocol::limits::PolicyName;
 use crate::protocol::messages::DatacenterSum;
 use crate::protocol::order::in_order;
 use crate::protocol::query::BreakdownQuery;
@@ -25,7 +26,10 @@ struct StretchView {
 
 #[derive(Serialize)]
 struct RowView<'a> {
-    value: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
     count: Exact,
     share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,6 +55,8 @@ pub(super) struct Subject<'a> {
     pub(super) id: Option<&'a CounterId>,
     pub(super) prefix: Option<&'a str>,
     pub(super) counters: Option<u64>,
+    /// Of the keys of its refused checks.
+    pub(super) policy: Option<&'a PolicyName>,
     pub(super) missing_partitions: &'a [u32],
     pub(super) datacenters: Option<Vec<PlaceView<'a>>>,
     pub(super) is_exact: bool,
@@ -67,7 +73,10 @@ pub(super) struct BreakdownView<'a> {
     prefix: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<u64>,
-    by: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a PolicyName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a str>,
     window: StretchView,
     kept_from: Option<i64>,
     total: Exact,
@@ -75,7 +84,8 @@ pub(super) struct BreakdownView<'a> {
     rows: Vec<RowView<'a>>,
     other: OtherView,
     none: Exact,
-    dimensions: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dimensions: Option<&'a [String]>,
     exact: bool,
     as_of: i64,
     staleness_ms: i64,
@@ -122,12 +132,14 @@ impl BreakdownView<'_> {
         let rest = breakdown.values.rest();
         let other = sum(&hidden, |row| row.count).saturating_add(rest);
         let of_shown = sum(&rows, |row| row.error).min(rest);
+        let has_values = subject.policy.is_none();
         let is_bounded = breakdown.values.absent_max() > 0;
         to_json(&BreakdownView {
             id: subject.id,
             prefix: subject.prefix,
             counters: subject.counters,
-            by: asked.by.as_str(),
+            policy: subject.policy,
+            by: has_values.then(|| asked.by.as_str()),
             window: StretchView {
                 from: asked.window.map(|(from, _)| from),
                 to: asked.window.map_or(asked.now, |(_, to)| to.min(asked.now)),
@@ -140,7 +152,8 @@ impl BreakdownView<'_> {
             rows: rows
                 .iter()
                 .map(|(value, row)| RowView {
-                    value,
+                    value: has_values.then_some(value),
+                    key: (!has_values).then_some(value),
                     count: exact(of(row.count)),
                     share: share(of(row.count), total),
                     error: (row.error > 0).then(|| exact(of(row.error))),
@@ -151,7 +164,7 @@ impl BreakdownView<'_> {
                 error: exact(of(of_shown)),
             },
             none: exact(total.plus(Value::new(0, breakdown.values.sum()))),
-            dimensions: &breakdown.names,
+            dimensions: has_values.then_some(&breakdown.names),
             exact: subject.is_exact && !is_bounded,
             as_of: subject.as_of_ms,
             staleness_ms: subject.staleness_ms,

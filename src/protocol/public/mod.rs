@@ -13,6 +13,7 @@
 //! | `rounding` | estimates for readers without a key |
 //! | `top` | which counters have most |
 //! | `told` | one counter's sum, as it is told |
+//! | `verdicts` | what checks of a policy came to, and which keys were refused |
 //! | `union` | unique elements of several counters |
 //!
 //! This file holds the answers that are about several counters, or about none.
@@ -42,6 +43,7 @@ mod rounding;
 mod told;
 mod top;
 mod union;
+mod verdicts;
 
 pub use aggregate::Aggregate;
 pub use hyll::{hyll_of, imported_json, not_of_redis, parse_hyll};
@@ -51,6 +53,7 @@ pub use rounding::{DIGITS_MAX, Rounding};
 pub use told::{Freshness, SettingsView, Told};
 pub use top::{TopTold, rank_json, top_json};
 pub use union::{intersection_json, union_json, union_of};
+pub use verdicts::VerdictsTold;
 
 /// The JSON of `POST /uniques/rotate`.
 pub fn rotated_json(before: HashId, now: HashId) -> String {

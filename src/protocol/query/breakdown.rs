@@ -60,14 +60,21 @@ impl Query {
                 );
             }
         };
-        let limit = match self.get("limit").map(str::parse::<usize>) {
-            None => BREAKDOWN_LIMIT,
-            Some(Ok(limit)) if (1..=VALUES_MAX).contains(&limit) => limit,
-            Some(_) => return refuse(format!("limit must be from 1 to {VALUES_MAX}")),
-        };
+        let limit = self.rows()?;
+        let window = self.covered_window(now)?;
+        Ok(BreakdownQuery {
+            by,
+            window,
+            limit,
+            now,
+        })
+    }
+
+    /// The first and the last second of a window, by its name or by `from` and `to`, widened to whole hours or days; `None` for all time.
+    pub(super) fn covered_window(&self, now: i64) -> Result<Option<(i64, i64)>, Problem> {
         let range = (self.unix_seconds("from")?, self.unix_seconds("to")?);
         let (_, since) = self.named_window(now)?;
-        let window = match (since, range) {
+        Ok(match (since, range) {
             (None, (None, None)) => None,
             (Some(_), (None, None)) => since.map(|since| (since.seconds(), open_end(now))),
             (None, (Some(from), to)) if from <= to.unwrap_or(now) => {
@@ -78,13 +85,16 @@ impl Query {
             }
             (None, (None, Some(_))) => return refuse("to needs from".to_owned()),
             (Some(_), _) => return refuse("give window, or from and to, not both".to_owned()),
-        };
-        Ok(BreakdownQuery {
-            by,
-            window,
-            limit,
-            now,
         })
+    }
+
+    /// How many rows a breakdown may have.
+    pub(super) fn rows(&self) -> Result<usize, Problem> {
+        match self.get("limit").map(str::parse::<usize>) {
+            None => Ok(BREAKDOWN_LIMIT),
+            Some(Ok(limit)) if (1..=VALUES_MAX).contains(&limit) => Ok(limit),
+            Some(_) => refuse(format!("limit must be from 1 to {VALUES_MAX}")),
+        }
     }
 }
 

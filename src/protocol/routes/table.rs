@@ -79,6 +79,11 @@ macro_rules! route_table {
                 Right::Limit(Scope::Admin, policy, None) => limits::put_policy(context, policy).await;
             DeletePolicy(policy: PolicyName) "DELETE" "/limits/{policy}" "limit_policy_delete"
                 Right::Limit(Scope::Admin, policy, None) => limits::delete_policy(context, policy).await;
+            // Before the key of that name: that is written %68istory, or %72efused.
+            LimitHistory(policy: PolicyName) "GET" "/limits/{policy}/history" "limit_history"
+                Right::Limit(Scope::Read, policy, None) => verdict_reads::history(context, policy).await;
+            LimitRefused(policy: PolicyName) "GET" "/limits/{policy}/refused" "limit_refused"
+                Right::Limit(Scope::Read, policy, None) => verdict_reads::refused(context, policy).await;
             Peek(policy: PolicyName, key: CounterId) "GET" "/limits/{policy}/{key}" "limit_peek"
                 Right::Limit(Scope::Read, policy, Some(key)) => limits::peek(context, policy, key).await;
             Check(policy: PolicyName, key: CounterId) "POST" "/limits/{policy}/{key}" "limit_check"

@@ -1,0 +1,277 @@
+//! What checks of stored policies came to, against what clients were told.
+
+use std::collections::BTreeMap;
+
+use super::{TOLD_MS, client, get, service};
+use serde_json::{Value, json};
+use tally::core::counter::id::Datacenter;
+use tally::host::object::Value as Column;
+use tally::protocol::limits::PolicyName;
+use tally::protocol::names::{self, CellAddress, VerdictKind};
+use tally_simulation::{Client, ClientRequest, Options, Role, World};
+
+const MINUTE_MS: i64 = 60_000;
+const DAY_MS: u64 = 86_400_000;
+
+/// By when every isolate has sent what it held.
+const SENT_MS: u64 = 16_000;
+
+fn put(world: &World, client: &Client, policy: &str, json: &str) {
+    let ask = ClientRequest::new("PUT", format!("/limits/{policy}")).json(json);
+    let answer = world.run(client.ask(ask)).expect("no fault");
+    assert!(answer.status < 300, "{}", answer.text());
+}
+
+/// Checks, and returns the verdict.
+fn check(world: &World, client: &Client, policy: &str, key: &str) -> bool {
+    let path = format!("/limits/{policy}/{key}");
+    let answer = world.run(client.post(&path, "")).expect("no fault");
+    assert!([200, 429].contains(&answer.status), "{}", answer.text());
+    answer.json()["allowed"] == true
+}
+
+fn sums(told: &Value) -> (u64, u64, u64) {
+    let of = |name: &str| told[name].as_u64().expect("a number");
+    (of("allowed"), of("refused"), of("error"))
+}
+
+#[test]
+fn the_minutes_of_a_policy_hold_the_verdicts_that_were_given() {
+    let (world, sites) = service(31, Options::default());
+    let clients = sites.map(|site| client(&world, site));
+    put(
+        &world,
+        &clients[0],
+        "few",
+        r#"{"limit":3,"window_seconds":5}"#,
+    );
+    put(
+        &world,
+        &clients[0],
+        "hot",
+        r#"{"limit":1000,"window_seconds":60}"#,
+    );
+    let begin_ms = world.now_ms();
+    let mut given: BTreeMap<(&str, i64), (u64, u64)> = BTreeMap::new();
+    let mut refused: BTreeMap<String, u64> = BTreeMap::new();
+    let chance = world.chance();
+    for _ in 0..400 {
+        // Not where a minute ends: a check takes a moment.
+        if world.now_ms().rem_euclid(MINUTE_MS) > MINUTE_MS - 2_000 {
+            world.run_for_ms(3_000);
+        }
+        let minute = world.now_ms().div_euclid(MINUTE_MS) * 60;
+        let policy = if chance.once_in(3) { "hot" } else { "few" };
+        let key = format!("k{}", chance.below(2));
+        let is_allowed = check(&world, &clients[chance.pick(2)], policy, &key);
+        let (allowed, other) = given.entry((policy, minute)).or_default();
+        match is_allowed {
+            true => *allowed += 1,
+            false => {
+                *other += 1;
+                *refused.entry(key).or_default() += 1;
+            }
+        }
+        world.run_for_ms(chance.below(1_500));
+    }
+    world.run_for_ms(SENT_MS);
+    assert!(refused.len() == 2, "seed 31 refuses both keys: {refused:?}");
+    let from = begin_ms.div_euclid(1_000);
+    for policy in ["few", "hot"] {
+        let path = format!("/limits/{policy}/history?from={from}&step=1m&consistency=strong");
+        let told = get(&world, &clients[0], &path);
+        let mut points = BTreeMap::new();
+        for point in told["points"].as_array().expect("points") {
+            let of = |place: usize| point[place].as_u64().expect("a number");
+            assert_eq!(of(3), 0, "{told}");
+            if of(1) + of(2) > 0 {
+                points.insert(of(0).cast_signed(), (of(1), of(2)));
+            }
+        }
+        let plain = given.iter().filter(|((name, _), _)| *name == policy);
+        let plain: BTreeMap<i64, (u64, u64)> = plain
+            .map(|((_, minute), counts)| (*minute, *counts))
+            .collect();
+        assert_eq!(points, plain, "{told}");
+        let all = plain.values().fold((0, 0, 0), |sum, counts| {
+            (sum.0 + counts.0, sum.1 + counts.1, 0)
+        });
+        assert_eq!(sums(&told), all, "{told}");
+        assert_eq!(
+            (&told["exact"], &told["step"]),
+            (&json!(false), &json!("1m"))
+        );
+    }
+    let told = get(
+        &world,
+        &clients[1],
+        "/limits/few/refused?consistency=strong",
+    );
+    let mut rows: Vec<(String, u64)> = refused.into_iter().collect();
+    rows.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let said: Vec<(String, u64)> = told["rows"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| {
+            let key = row["key"].as_str().expect("a text");
+            (key.to_owned(), row["count"].as_u64().expect("a number"))
+        })
+        .collect();
+    assert_eq!(said, rows, "{told}");
+    let sum: u64 = rows.iter().map(|(_, count)| count).sum();
+    assert_eq!(
+        (&told["total"], &told["none"]),
+        (&json!(sum), &json!(0)),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_isolate_that_ends_takes_no_more_than_it_had_not_sent() {
+    let (world, sites) = service(32, Options::default());
+    let client = client(&world, sites[0]);
+    put(&world, &client, "p", r#"{"limit":5,"window_seconds":60}"#);
+    let mut given = 0;
+    let mut sent = 0;
+    for round in 0..30 {
+        check(&world, &client, "p", "k");
+        given += 1;
+        if round % 7 == 3 {
+            world.crash_isolates(Role::Edge, sites[0]);
+        }
+        if round % 10 == 8 {
+            world.run_for_ms(SENT_MS);
+            let told = get(&world, &client, "/limits/p/history?consistency=strong");
+            let (allowed, refused, error) = sums(&told);
+            let all = allowed + refused + error;
+            assert!((sent..=given).contains(&all), "{all} of {given}: {told}");
+            sent = all;
+        }
+    }
+    world.run_for_ms(SENT_MS);
+    let before = sent;
+    for _ in 0..4 {
+        check(&world, &client, "p", "k");
+    }
+    world.run_for_ms(SENT_MS);
+    world.crash_isolates(Role::Edge, sites[0]);
+    let told = get(&world, &client, "/limits/p/history?consistency=strong");
+    let (allowed, refused, error) = sums(&told);
+    assert!(allowed + refused + error >= before + 4, "{told}");
+}
+
+#[test]
+fn the_counters_of_a_policy_are_in_no_list_and_end_with_it() {
+    let (world, sites) = service(33, Options::default());
+    let client = client(&world, sites[0]);
+    put(&world, &client, "p", r#"{"limit":1,"window_seconds":60}"#);
+    world
+        .run(client.post("/counters/own/increment", ""))
+        .expect("no fault");
+    for _ in 0..3 {
+        check(&world, &client, "p", "k");
+    }
+    let inline =
+        ClientRequest::new("POST", "/limits/p/k").json(r#"{"limit":1,"window_seconds":60}"#);
+    world.run(client.ask(inline)).expect("no fault");
+    world.run_for_ms(TOLD_MS);
+    let told = get(&world, &client, "/limits/p/history?consistency=strong");
+    assert_eq!(sums(&told), (1, 2, 0), "{told}");
+    let list = get(&world, &client, "/counters?values=1");
+    assert_eq!(list["counters"].as_array().map(Vec::len), Some(1), "{list}");
+    for path in ["/top", "/top?by=count&window=today", "/counters/own/rank"] {
+        let top = get(&world, &client, path);
+        assert_eq!(
+            (&top["counters"], &top["total"]),
+            (&json!(1), &json!(1)),
+            "{path}: {top}"
+        );
+    }
+    for path in ["/counters/*/aggregate", "/counters/*/history"] {
+        assert_eq!(get(&world, &client, path)["counters"], 1);
+    }
+    for (method, path) in [
+        ("GET", "/counters/%01limits%2Fp%2Frefused"),
+        ("POST", "/counters/%01limits%2Fp%2Fallowed/increment"),
+    ] {
+        let answer = world.run(client.ask(ClientRequest::new(method, path)));
+        assert_eq!(answer.expect("no fault").status, 400, "{path}");
+    }
+    let ended = world.run(client.ask(ClientRequest::new("DELETE", "/limits/p")));
+    assert_eq!(ended.expect("no fault").status, 200);
+    let gone = world
+        .run(client.get("/limits/p/history"))
+        .expect("no fault");
+    assert_eq!(gone.json()["code"], "policy-not-found", "{}", gone.text());
+    put(&world, &client, "p", r#"{"limit":1,"window_seconds":60}"#);
+    world.run_for_ms(SENT_MS);
+    let told = get(&world, &client, "/limits/p/history?consistency=strong");
+    assert_eq!(sums(&told), (0, 0, 0), "{told}");
+    let told = get(&world, &client, "/limits/p/refused?consistency=strong");
+    assert_eq!(told["rows"], json!([]), "{told}");
+}
+
+#[test]
+fn refused_keys_are_kept_without_addresses_and_for_a_week() {
+    let (world, sites) = service(34, Options::default());
+    let client = client(&world, sites[0]);
+    put(&world, &client, "p", r#"{"limit":1,"window_seconds":60}"#);
+    for key in [
+        "ip:203.0.113.9",
+        "ip:203.0.113.77",
+        "2001:db8:1:2::3",
+        "bob",
+    ] {
+        for _ in 0..3 {
+            check(&world, &client, "p", key);
+        }
+    }
+    let keys = |query: &str| {
+        let told = get(
+            &world,
+            &client,
+            &format!("/limits/p/refused?consistency=strong{query}"),
+        );
+        let rows = told["rows"].as_array().expect("rows").clone();
+        let of = |row: &Value| {
+            (
+                row["key"].as_str().expect("a text").to_owned(),
+                row["count"].clone(),
+            )
+        };
+        rows.iter().map(of).collect::<BTreeMap<_, _>>()
+    };
+    let all = BTreeMap::from(
+        [("ip:203.0.113.0/24", 4), ("2001:db8:1::/48", 2), ("bob", 2)]
+            .map(|(key, count)| (key.to_owned(), json!(count))),
+    );
+    world.run_for_ms(SENT_MS);
+    assert_eq!(keys(""), all);
+    let policy = PolicyName::parse("p").expect("a name");
+    let refused = names::verdicts(&policy, VerdictKind::Refused).expect("an id");
+    let fra = Datacenter::parse("FRA").expect("a datacenter");
+    let cell = names::cell(&CellAddress::lead(&refused, &fra));
+    let is_stored = |text: &str| {
+        let rows = world.look(&cell, "SELECT body FROM rows").expect("rows");
+        rows.iter().flatten().any(|value| match value {
+            Column::Blob(bytes) => bytes
+                .windows(text.len())
+                .any(|part| part == text.as_bytes()),
+            _ => false,
+        })
+    };
+    assert!(is_stored("bob") && !is_stored("203.0.113.9"));
+    world.run_for_ms(6 * DAY_MS);
+    assert_eq!((keys("&window=7d"), keys("").len()), (all, 0));
+    assert!(is_stored("bob"));
+    // Nothing is asked or refused meanwhile.
+    world.run_for_ms(2 * DAY_MS + DAY_MS / 24);
+    assert!(!is_stored("bob"));
+    let told = get(
+        &world,
+        &client,
+        "/limits/p/history?window=30d&consistency=strong",
+    );
+    assert_eq!(told["refused"], 8, "how many is kept: {told}");
+}

@@ -1,0 +1,120 @@
+//! What checks of a policy came to over time, and which keys were refused most.
+
+use futures_util::future::join_all;
+
+use super::fetch::{Seen, see};
+use super::limiters;
+use super::request_context::RequestContext;
+use super::respond::Answer;
+use super::verdicts::{SEND_MS, send};
+use crate::core::counter::id::CounterId;
+use crate::protocol::limits::PolicyName;
+use crate::protocol::messages::{Read, Wanted};
+use crate::protocol::names::{self, VerdictKind};
+use crate::protocol::problem::Problem;
+use crate::protocol::public::{Told, VerdictsTold};
+use crate::protocol::query::Query;
+
+/// `GET /limits/{policy}/history`: how many checks were allowed and refused, bucket by bucket.
+///
+/// # Errors
+/// `policy-not-found`, `invalid-query`, `range-too-large`, `unavailable`.
+pub async fn history(context: &RequestContext, policy: PolicyName) -> Result<Answer, Problem> {
+    let known = [
+        "window",
+        "from",
+        "to",
+        "step",
+        "consistency",
+        "numbers",
+        "zeros",
+    ];
+    let query = Query::parse(context.query(), &known)?;
+    let range = query.verdict_history(context.host.now_ms().div_euclid(1_000))?;
+    let format = query.history_format()?;
+    let wanted = Wanted {
+        history: Some(range),
+        totals_only: true,
+        ..Wanted::default()
+    };
+    let is_strong = query.is_strong()?;
+    let read = read(context, &policy, &VerdictKind::ALL, wanted, is_strong).await?;
+    let told = told_of(context, &policy, &read);
+    let mut kinds = read.iter().map(Of::told);
+    let kinds = VerdictKind::ALL.map(|_| kinds.next().flatten());
+    Ok(Answer::json(told.history_json(&kinds, range, format)))
+}
+
+/// `GET /limits/{policy}/refused`: the keys that were refused most.
+///
+/// # Errors
+/// `policy-not-found`, `invalid-query`, `unavailable`.
+pub async fn refused(context: &RequestContext, policy: PolicyName) -> Result<Answer, Problem> {
+    let known = ["window", "from", "to", "limit", "consistency", "numbers"];
+    let query = Query::parse(context.query(), &known)?;
+    let asked = query.refused_keys(context.host.now_ms().div_euclid(1_000))?;
+    let strings = query.numbers_as_strings()?;
+    let is_strong = query.is_strong()?;
+    let kinds = [VerdictKind::Refused];
+    let read = read(context, &policy, &kinds, asked.wanted(), is_strong).await?;
+    let told = told_of(context, &policy, &read);
+    let keys = read.first().and_then(Of::told);
+    Ok(Answer::json(told.refused_json(
+        keys.as_ref(),
+        &asked,
+        strings,
+    )))
+}
+
+/// A counter of a policy, as it was read.
+struct Of {
+    id: CounterId,
+    seen: Seen,
+}
+
+impl Of {
+    fn told(&self) -> Option<Told<'_>> {
+        let sum = self.seen.sum.as_deref()?;
+        Some(Told::new(&self.id, sum, self.seen.freshness))
+    }
+}
+
+/// Reads counters of a policy that there is, once what this isolate holds is in them.
+async fn read(
+    context: &RequestContext,
+    policy: &PolicyName,
+    kinds: &[VerdictKind],
+    wanted: Wanted,
+    is_strong: bool,
+) -> Result<Vec<Of>, Problem> {
+    limiters::policy_of(context, policy).await?;
+    let _waiting = context.waiting();
+    send(&context.host, &context.datacenter()).await;
+    let ids = kinds
+        .iter()
+        .filter_map(|kind| names::verdicts(policy, *kind));
+    let all = ids.map(|id| async move {
+        let question = Read {
+            counter: id.clone(),
+            datacenter: None,
+            wanted,
+        };
+        let seen = see(context, &question, is_strong).await?;
+        Ok(Of { id, seen })
+    });
+    join_all(all).await.into_iter().collect()
+}
+
+/// As old as the oldest counter, and what other isolates hold besides.
+fn told_of<'a>(context: &RequestContext, policy: &'a PolicyName, read: &[Of]) -> VerdictsTold<'a> {
+    let as_of_ms = read.iter().map(|of| match of.told() {
+        Some(told) => told.as_of_ms(),
+        None => of.seen.freshness.as_of_ms,
+    });
+    let now_ms = context.host.now_ms();
+    VerdictsTold {
+        policy,
+        as_of_ms: as_of_ms.min().unwrap_or(now_ms) - SEND_MS,
+        now_ms,
+    }
+}

@@ -1,0 +1,225 @@
+//! How many checks of each stored policy were allowed and refused, minute by minute, and which keys were refused most.
+//!
+//! Invariant: a check is counted once, in this isolate's memory, and sent at most once to the counters of its policy. So these never hold
+//! more than was judged. What an isolate had not sent when it ended is missing, and so is what was sent and not confirmed, or refused.
+//!
+//! Life: the first check has it sent a second later, the checks of a busy isolate every [`SEND_MS`]. The counters are the service's own
+//! ([`names::verdicts`]): no caller can name them, and they are in no list, top or sum. Checks that bring their policy are not
+//! counted, since any caller may give them any name.
+
+use std::cell::RefCell;
+
+use futures_util::future::join_all;
+
+use super::bulk_sender;
+use super::isolate::{known_of, own_shard};
+use super::request_context::RequestContext;
+use super::resolved_check::ResolvedCheck;
+use crate::core::counter::bounded_map::BoundedMap;
+use crate::core::counter::dimensions::{DimensionLog, DimensionName, Stamp};
+use crate::core::counter::flush::Load;
+use crate::core::counter::id::Datacenter;
+use crate::core::limit::meter::Verdict;
+use crate::core::sketch::{TopValues, VALUES_MAX};
+use crate::host::{Host, State};
+use crate::node::shared::call_within;
+use crate::node::shared::metrics;
+use crate::protocol::batch::plan::{Addressed, Rehashed};
+use crate::protocol::bounds::OPERATE_MS_MAX;
+use crate::protocol::limits::{PolicyName, kept_of_key};
+use crate::protocol::messages::{Operate, Operation};
+use crate::protocol::metrics::Metric;
+use crate::protocol::names::{self, CellAddress, VerdictKind};
+
+/// How long a busy isolate holds what it has counted, milliseconds: a row for each policy and kind in that time.
+pub const SEND_MS: i64 = 10_000;
+
+/// How long one does that has sent nothing for so long.
+const FIRST_MS: i64 = 1_000;
+
+/// By how much a request that sends may be late before another does.
+const LATE_MS: i64 = 1_000;
+
+/// Policies of which something is held: 100 bytes each, and 200 KB of keys where many are refused.
+const POLICIES_MAX: usize = 1_000;
+
+/// What was judged in a minute.
+struct Minute {
+    /// A second of it, unix time.
+    second: i64,
+    counts: [u64; VerdictKind::ALL.len()],
+    refused: TopValues,
+}
+
+/// What is not sent yet.
+#[derive(Default)]
+struct Gathered {
+    policies: BoundedMap<PolicyName, Vec<Minute>, POLICIES_MAX>,
+    /// When it is sent, unix milliseconds.
+    due_ms: i64,
+    /// When it was sent last.
+    sent_ms: i64,
+}
+
+/// That of this isolate.
+struct IsolateVerdicts(RefCell<Gathered>);
+
+impl State for IsolateVerdicts {
+    fn begin(_host: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+fn with<T>(host: &Host, work: impl FnOnce(&mut Gathered) -> T) -> T {
+    work(&mut host.state::<IsolateVerdicts>().0.borrow_mut())
+}
+
+impl Gathered {
+    fn note(&mut self, policy: &PolicyName, key: &str, kind: VerdictKind, now_ms: i64) {
+        if !self.policies.contains_key(policy) {
+            self.policies.insert(policy.clone(), Vec::new());
+        }
+        let Some(minutes) = self.policies.get_mut(policy) else {
+            return;
+        };
+        let second = now_ms.div_euclid(1_000);
+        let is_of = |minute: &Minute| minute.second.div_euclid(60) == second.div_euclid(60);
+        if !minutes.last().is_some_and(is_of) {
+            minutes.push(Minute {
+                second,
+                counts: [0; VerdictKind::ALL.len()],
+                refused: TopValues::default(),
+            });
+        }
+        let Some(minute) = minutes.last_mut() else {
+            return;
+        };
+        let known = VerdictKind::ALL.iter().position(|known| *known == kind);
+        if let Some(count) = known.and_then(|place| minute.counts.get_mut(place)) {
+            *count += 1;
+        }
+        if kind == VerdictKind::Refused {
+            minute.refused.add(key, 1);
+            if minute.refused.len() > 2 * VALUES_MAX {
+                minute.refused.prune(VALUES_MAX);
+            }
+        }
+    }
+
+    /// In how many milliseconds the request that asks must send it; `None` where another does.
+    fn due_in_ms(&mut self, now_ms: i64) -> Option<u64> {
+        let is_due = now_ms - LATE_MS..=now_ms + SEND_MS;
+        if is_due.contains(&self.due_ms) {
+            return None;
+        }
+        let since_ms = now_ms.saturating_sub(self.sent_ms);
+        let wait_ms = match (0..SEND_MS).contains(&since_ms) {
+            true => (SEND_MS - since_ms).max(FIRST_MS),
+            false => FIRST_MS,
+        };
+        self.due_ms = now_ms + wait_ms;
+        u64::try_from(wait_ms).ok()
+    }
+}
+
+/// Counts what came of a check.
+pub fn note(context: &RequestContext, asking: &ResolvedCheck, verdict: Option<Verdict>) {
+    let host = &context.host;
+    let (metric, kind) = match verdict {
+        Some(verdict) if verdict.is_allowed => (Metric::LimitAllowed, VerdictKind::Allowed),
+        Some(_) => (Metric::LimitRefused, VerdictKind::Refused),
+        None => (Metric::LimitError, VerdictKind::Error),
+    };
+    metrics::count(host, metric);
+    let is_stored = asking.name == asking.told;
+    if !is_stored {
+        return;
+    }
+    let now_ms = host.now_ms();
+    let due_in_ms = with(host, |gathered| {
+        gathered.note(&asking.name, asking.key.as_str(), kind, now_ms);
+        gathered.due_in_ms(now_ms)
+    });
+    if let Some(due_in_ms) = due_in_ms {
+        let (host, here) = (host.clone(), context.datacenter());
+        context.wait_until(async move {
+            host.sleep_ms(due_in_ms).await;
+            send(&host, &here).await;
+        });
+    }
+}
+
+/// Sends what this isolate holds to the counters of a datacenter. What fails is missing there.
+pub async fn send(host: &Host, datacenter: &Datacenter) {
+    let policies = with(host, |gathered| {
+        (gathered.due_ms, gathered.sent_ms) = (i64::MIN, host.now_ms());
+        std::mem::take(&mut gathered.policies)
+    });
+    let mut loads = Vec::new();
+    for (policy, minutes) in policies.iter() {
+        for (place, kind) in VerdictKind::ALL.into_iter().enumerate() {
+            let load = load_of(minutes, place, kind);
+            let Some(counter) = names::verdicts(policy, kind).filter(|_| load.added > 0) else {
+                continue;
+            };
+            let mut to = CellAddress::lead(&counter, datacenter);
+            to.shard = own_shard(host, known_of(host, &counter).shards_in(datacenter));
+            loads.push(Addressed {
+                to,
+                load,
+                rehashed: Rehashed::default(),
+            });
+        }
+    }
+    if !loads.is_empty() {
+        let _missing = bulk_sender::count_many(host, loads, false).await;
+    }
+}
+
+/// Ends the counters of a policy that is deleted. Where one does not answer it stays, and keys are forgotten all the same in time.
+pub async fn forget(context: &RequestContext, policy: &PolicyName) {
+    let host = &context.host;
+    with(host, |gathered| gathered.policies.remove(policy));
+    let counters = VerdictKind::ALL.map(|kind| names::verdicts(policy, kind));
+    let ends = counters.into_iter().flatten().map(|counter| Operate {
+        counter,
+        datacenter: context.datacenter(),
+        operation: Operation::Delete,
+        key: None,
+        condition: None,
+    });
+    let ends: Vec<Operate> = ends.collect();
+    let ending = ends
+        .iter()
+        .map(|end| call_within(host, end, OPERATE_MS_MAX));
+    let _missing = join_all(ending).await;
+}
+
+/// What minutes hold of a kind, as its counter counts it.
+fn load_of(minutes: &[Minute], place: usize, kind: VerdictKind) -> Load {
+    let mut load = Load::default();
+    for minute in minutes {
+        let count = u128::from(minute.counts.get(place).copied().unwrap_or(0));
+        if count == 0 {
+            continue;
+        }
+        load.added += count;
+        load.past.push((minute.second, count));
+        if kind == VerdictKind::Refused {
+            push_keys(&mut load.dimensions, minute);
+        }
+    }
+    load
+}
+
+fn push_keys(log: &mut DimensionLog, minute: &Minute) {
+    let mut keys = TopValues::default();
+    for (key, counted) in minute.refused.values() {
+        keys.add(&kept_of_key(key), counted.count);
+    }
+    keys.prune(VALUES_MAX);
+    for (key, counted) in keys.values() {
+        let value = (DimensionName::REFUSED_KEY.as_str(), key);
+        log.push(Stamp::Past(minute.second), counted.count, [value]);
+    }
+}

@@ -1,0 +1,119 @@
+//! What checks of a policy came to, and which keys were refused, as it is told.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::breakdown::{BreakdownView, Subject};
+use super::number::Exact;
+use super::to_json;
+use super::told::{Told, points_of, step_name};
+use crate::core::counter::breakdown::keys_kept_from;
+use crate::core::counter::merge::{Range, Summary};
+use crate::core::counter::total::Value;
+use crate::protocol::limits::PolicyName;
+use crate::protocol::names::VerdictKind;
+use crate::protocol::query::{BreakdownQuery, HistoryFormat};
+
+/// What the counters of a policy say: nothing of one that has counted nothing.
+pub type Kinds<'a> = [Option<Told<'a>>; VerdictKind::ALL.len()];
+
+/// Of which policy, and when it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct VerdictsTold<'a> {
+    /// The policy.
+    pub policy: &'a PolicyName,
+    /// What was judged before is in it, but for what isolates lost, unix milliseconds.
+    pub as_of_ms: i64,
+    /// Now, unix milliseconds.
+    pub now_ms: i64,
+}
+
+impl VerdictsTold<'_> {
+    fn staleness_ms(&self) -> i64 {
+        self.now_ms.saturating_sub(self.as_of_ms).max(0)
+    }
+
+    /// The JSON of `GET /limits/{policy}/history`.
+    pub fn history_json(&self, kinds: &Kinds<'_>, range: Range, format: HistoryFormat) -> String {
+        /// When it begins, and what was allowed, refused, and had no verdict.
+        #[derive(Serialize)]
+        struct Step(i64, Option<Exact>, Option<Exact>, Option<Exact>);
+        #[derive(Serialize)]
+        struct HistoryView<'a> {
+            policy: &'a PolicyName,
+            step: &'static str,
+            from: i64,
+            to: i64,
+            kept_from: Option<i64>,
+            allowed: Exact,
+            refused: Exact,
+            error: Exact,
+            exact: bool,
+            as_of: i64,
+            staleness_ms: i64,
+            points: Vec<Step>,
+        }
+        let kept_from = kinds.iter().flatten().map(Told::kept_from).max();
+        let kept_from = kept_from.unwrap_or(i64::MIN);
+        let nothing = BTreeMap::new();
+        // All three have the same points; those of nothing are left out together.
+        let all = HistoryFormat {
+            zeros: true,
+            ..format
+        };
+        let counted = |kind: &Option<Told<'_>>| {
+            let counted = kind.as_ref().map_or(&nothing, Told::points);
+            let count = counted.range(range.from.max(kept_from)..=range.to);
+            let count = count.fold(0, |sum: u128, (_, count)| sum.saturating_add(*count));
+            (
+                Exact::new(Value::new(count, 0), format.strings),
+                points_of(counted, kept_from, range, all),
+            )
+        };
+        let [(allowed, first), (refused, second), (error, third)] = kinds.each_ref().map(counted);
+        let points = first.into_iter().zip(second).zip(third);
+        let points = points.map(|(((start, allowed), (_, refused)), (_, error))| {
+            Step(start, allowed, refused, error)
+        });
+        let has_some = |start: &i64| {
+            let mut kinds = kinds.iter().flatten();
+            *start >= kept_from && kinds.any(|kind| kind.points().contains_key(start))
+        };
+        to_json(&HistoryView {
+            policy: self.policy,
+            step: step_name(range),
+            from: range.from,
+            to: range.to + range.step.seconds() - 1,
+            kept_from: (kept_from != i64::MIN).then_some(kept_from),
+            allowed,
+            refused,
+            error,
+            exact: false,
+            as_of: self.as_of_ms,
+            staleness_ms: self.staleness_ms(),
+            points: points
+                .filter(|Step(start, ..)| format.zeros || has_some(start))
+                .collect(),
+        })
+    }
+
+    /// The JSON of `GET /limits/{policy}/refused`.
+    pub fn refused_json(
+        &self,
+        told: Option<&Told<'_>>,
+        asked: &BreakdownQuery,
+        strings: bool,
+    ) -> String {
+        let subject = Subject {
+            policy: Some(self.policy),
+            as_of_ms: self.as_of_ms,
+            staleness_ms: self.staleness_ms(),
+            kept_from: keys_kept_from(asked.now),
+            ..Subject::default()
+        };
+        let nothing = Summary::default();
+        let summed = told.map_or(&nothing, |told| &told.total);
+        BreakdownView::json(subject, summed, asked, strings)
+    }
+}

@@ -1,0 +1,50 @@
+//! Of which time it is told what checks of a policy came to.
+
+use super::{BreakdownQuery, Query, refuse};
+use crate::core::counter::breakdown::covered;
+use crate::core::counter::dimensions::DimensionName;
+use crate::core::counter::history::Step;
+use crate::core::counter::merge::Range;
+use crate::protocol::problem::Problem;
+
+impl Query {
+    /// The stretch of a policy's history that was asked for: by the name of a window, or as [`Query::history`].
+    ///
+    /// # Errors
+    /// As [`Query::history`].
+    pub fn verdict_history(&self, now: i64) -> Result<Range, Problem> {
+        let (window, since) = self.named_window(now)?;
+        let (Some(window), Some(since)) = (window, since) else {
+            return self.history(now);
+        };
+        if self.get("from").or(self.get("to")).is_some() {
+            return refuse("give window, or from and to, not both".to_owned());
+        }
+        let usual = match window {
+            "3600" => Step::Minute,
+            "30d" => Step::Day,
+            _ => Step::Hour,
+        };
+        let from = match window {
+            // The last 60 minutes, and the last 24 hours.
+            "3600" => now - 59 * Step::Minute.seconds(),
+            "86400" => now - 23 * Step::Hour.seconds(),
+            _ => since.seconds(),
+        };
+        Self::range(self.step()?.unwrap_or(usual), (from, now))
+    }
+
+    /// The refused keys that were asked for: those of the last 24 hours where no time is named.
+    ///
+    /// # Errors
+    /// `invalid-query`.
+    pub fn refused_keys(&self, now: i64) -> Result<BreakdownQuery, Problem> {
+        let last_day = || covered((now - Step::Day.seconds(), now), now);
+        Ok(BreakdownQuery {
+            by: DimensionName::REFUSED_KEY,
+            window: Some(self.covered_window(now)?.unwrap_or_else(last_day)),
+            limit: self.rows()?,
+            now,
+        })
+    }
+}
