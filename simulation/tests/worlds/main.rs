@@ -70,7 +70,11 @@ impl Service {
         let number = numbers[chance.pick(numbers.len())];
         self.say(|| format!("there are {number:?} tablets"));
         self.world.set(names::TABLET_COUNT, number);
-        match chance.below(4) {
+        let who = chance.below(4);
+        if [0, 2].contains(&who) {
+            self.are_edges_restarted.set(true);
+        }
+        match who {
             0 => self.world.crash_isolates(Role::Edge, self.sites[site]),
             1 => self.world.crash_all_objects(),
             2 => {

@@ -97,7 +97,9 @@ impl Service {
     /// Whether an edge may have ended that had put events into the deployment's queue: nobody can say then what the queue holds.
     fn may_lack_senders(&self) -> bool {
         let faults = &self.plan.faults;
-        let may_end = faults.crashes_isolate_once_in > 0 || faults.evicts_once_in > 0;
+        let may_end = faults.crashes_isolate_once_in > 0
+            || faults.evicts_once_in > 0
+            || self.are_edges_restarted.get();
         self.plan.options.has_queue && may_end
     }
 

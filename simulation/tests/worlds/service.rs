@@ -37,6 +37,8 @@ pub struct Service {
     pub limits: limits::Known,
     /// How often the key of elements was changed, at most.
     pub rotations: Cell<usize>,
+    /// Whether edges were started anew, besides what the plan's faults do.
+    pub are_edges_restarted: Cell<bool>,
     order: Cell<u64>,
 }
 
@@ -101,6 +103,7 @@ impl Service {
             watchers: RefCell::default(),
             limits: limits::Known::default(),
             rotations: Cell::default(),
+            are_edges_restarted: Cell::default(),
             world,
             plan,
         }
