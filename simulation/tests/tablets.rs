@@ -1,7 +1,9 @@
 //! Whole services whose counters lie in tablets.
 
 use futures_util::future::join_all;
-use tally_simulation::{Client, Faults, Options, Site, World, admin as client, deployed};
+use tally_simulation::{
+    Client, ClientRequest, Faults, Figures, Options, Site, World, admin as client, deployed,
+};
 
 fn service(seed: u64, settings: &[(&str, &str)]) -> (World, Site) {
     let world = deployed(seed, Options::default());
@@ -85,8 +87,97 @@ fn many_counters_are_begun_told_of_and_found_again_by_few_statements() {
     count();
     let again = since();
     eprintln!("of 100: {begun} begun, {told} told of, {restarted} with the restart, {again} again");
-    // A root each; its total and its view; nothing but what reads and writes many.
-    assert!(begun <= 125, "{begun} statements for 100 new counters");
-    assert!(told <= 220, "{told} statements for 100 totals");
+    // Nothing but what reads and writes many.
+    assert!(begun <= 20, "{begun} statements for 100 new counters");
+    assert!(told <= 40, "{told} statements for 100 totals");
     assert!(again <= 10, "{again} statements for 100 known counters");
+}
+
+const MANY: usize = 160;
+
+/// So many counters with one visitor each, in four tablets, and how many messages something to them takes.
+fn many_counters(seed: u64, ttl: Option<&str>) -> (World, Client) {
+    let (world, site) = service(seed, &[("TALLY_TABLETS", "4")]);
+    world.set_faults(Faults::NONE);
+    let client = client(&world, site);
+    let body: String = (0..MANY)
+        .map(|number| format!("{{\"key\":\"c{number}\",\"unique\":\"visitor {number}\"}}\n"))
+        .collect();
+    if let Some(ttl) = ttl {
+        let put = |number| ClientRequest::new("PUT", format!("/counters/c{number}")).json(ttl);
+        let put = (0..MANY).map(|number| client.ask(put(number)));
+        for answer in world.run(join_all(put)) {
+            assert_eq!(answer.expect("no fault").status, 201);
+        }
+    }
+    let answer = world.run(client.post("/events", &body)).expect("no fault");
+    assert_eq!(answer.json()["accepted"], MANY);
+    (world, client)
+}
+
+fn messages(world: &World) -> u64 {
+    world.figures().all_messages()
+}
+
+#[test]
+fn a_union_asks_partitions_and_tablets_and_not_each_counter() {
+    let (world, client) = many_counters(7, None);
+    world.run_for_ms(20_000);
+    let ids: String = (0..100).map(|number| format!("&id=c{number}")).collect();
+    for consistency in ["consistency=strong", ""] {
+        let before = messages(&world);
+        let path = format!("/uniques?{consistency}{ids}");
+        let told = world.run(client.get(&path)).expect("no fault").json();
+        assert_eq!(told["exact"], true, "{told}");
+        let estimate = told["estimate"].as_u64();
+        assert!(
+            estimate.is_some_and(|estimate| (95..=105).contains(&estimate)),
+            "{told}"
+        );
+        let asked = messages(&world) - before;
+        eprintln!("{asked} messages, {consistency:?}");
+        // The aggregator, 16 partitions, four tablets.
+        assert!(asked <= 40, "{asked} messages for a union of 100 counters");
+    }
+}
+
+#[test]
+fn counters_that_expire_together_are_ended_by_few_messages() {
+    for mode in ["fixed", "sliding"] {
+        let ttl = format!(r#"{{"ttl_seconds":100,"ttl_mode":"{mode}"}}"#);
+        let (world, client) = many_counters(8, Some(&ttl));
+        world.run_for_ms(80_000);
+        let before = messages(&world);
+        world.run_for_ms(60_000);
+        let ended = messages(&world) - before;
+        eprintln!("{mode}: {ended} messages");
+        for number in [0, MANY - 1] {
+            let path = format!("/counters/c{number}?consistency=strong");
+            let told = world.run(client.get(&path)).expect("no fault");
+            assert_eq!(told.status, 404, "{}", told.text());
+        }
+        // They were created within a second; each by itself was told to stop and of its end, and before was asked for its last write.
+        let most = if mode == "sliding" { 240 } else { 160 };
+        assert!(ended <= most, "{ended} messages for {MANY} ends");
+    }
+}
+
+#[test]
+fn deletions_at_the_same_time_share_what_tablets_are_told() {
+    let (world, client) = many_counters(9, None);
+    world.run_for_ms(20_000);
+    let before = world.figures();
+    let delete = |number| ClientRequest::new("DELETE", format!("/counters/c{number}"));
+    let gone = (0..MANY).map(|number| client.ask(delete(number)));
+    for answer in world.run(join_all(gone)) {
+        assert_eq!(answer.expect("no fault").status, 200);
+    }
+    let after = world.figures();
+    let told = ["/suspend", "/close", "/batch"].map(|path| {
+        let of = |figures: &Figures| figures.messages.get(path).copied();
+        of(&after).unwrap_or(0) - of(&before).unwrap_or(0)
+    });
+    eprintln!("{told:?} messages of suspend, close, batch");
+    let told: u64 = told.iter().sum();
+    assert!(told <= 200, "{told} messages for {MANY} deletions");
 }

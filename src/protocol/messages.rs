@@ -87,7 +87,7 @@ pub use queue::{
     Append, Appended, CloseSession, DeadLetters, Drain, LetInboxesGo, MayHold, OpenSession,
     ReadDead, ReadDrained, ReadNumbers, RegisterInbox, ReleaseInbox, TakeOver,
 };
-pub use read::{CheckStorage, GlobalSum, List, Measure, Read, Wanted};
+pub use read::{CheckStorage, GlobalSum, List, Measure, Read, ReadEach, Wanted};
 pub use redis::{FindKey, KeyFound, RunCommands, RunSorted};
 pub use secrets::{GetSecrets, RotateKey, Secrets};
 pub use share::{DeleteShare, GetShare, ListShares, PutShare};

@@ -30,10 +30,10 @@ use tally::protocol::messages::{
     GetPolicy, GetSecrets, GetShare, GiveLead, Given, HandOver, Held, Hello, Install, Keep,
     LeadTaken, Lease, LetInboxesGo, List, ListAll, ListAllBoards, ListBoards, ListPolicies,
     ListRows, ListShares, LocateLead, Located, LookUp, MayHold, Measure, OpenSession, Operate,
-    Push, PutPolicy, PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadNumbers, Recall,
-    RecallLease, Register, RegisterBoard, RegisterInbox, ReleaseInbox, Report, Reserve, RotateKey,
-    RunCommands, RunSorted, Seal, SentOn, Settle, Stay, Sum, SumExplained, SumMany, Suspend,
-    TakeOver, TopOf, ViewOf, WatchLead, WriteBoard, decode, encode,
+    Push, PutPolicy, PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadEach, ReadNumbers,
+    Recall, RecallLease, Register, RegisterBoard, RegisterInbox, ReleaseInbox, Report, Reserve,
+    RotateKey, RunCommands, RunSorted, Seal, SentOn, Settle, Stay, Sum, SumExplained, SumMany,
+    Suspend, TakeOver, TopOf, ViewOf, WatchLead, WriteBoard, decode, encode,
 };
 use tally::protocol::names::{CellAddress, LeadAt};
 use tally::protocol::problem::{Code, Problem};
@@ -320,6 +320,7 @@ fn each_call_has_its_own_path() {
         (ReadNumbers::PATH, "/read-numbers"),
         (ReadDrained::PATH, "/read-drained"),
         (Read::PATH, "/read"),
+        (ReadEach::PATH, "/read-each"),
         (SumMany::PATH, "/sum-many"),
         (TopOf::PATH, "/top-of"),
         (AmountOf::PATH, "/amount-of"),

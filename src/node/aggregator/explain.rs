@@ -28,7 +28,7 @@ pub struct Notes<'a> {
     /// Of an aggregate, which makes its calls in turns: until when one waits for room to open its object, and until when leads are
     /// asked at all.
     pub until_ms: Option<(i64, i64)>,
-    /// Of an aggregate: joins its calls to objects that host many.
+    /// Of several counters: joins their calls to objects that host many.
     pub batcher: Option<&'a Batcher>,
 }
 
@@ -119,7 +119,7 @@ pub async fn ask_lead(
         if most_ms == 0 {
             return Err(Fault::Unavailable("others took the time".to_owned()));
         }
-        return call_within(host, &sum, most_ms).await;
+        return notes.call(host, &sum, most_ms).await;
     };
     let begun_ms = host.now_ms();
     let datacenter = sum.to.datacenter.clone();

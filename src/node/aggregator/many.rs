@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::explain::Notes;
-use super::{LEADS_AT_ONCE, read, sum_world};
+use super::{LEADS_AT_ONCE, read, read_drained, read_view, sum_world};
 use crate::core::cluster::root::Root;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::merge::Range;
@@ -19,7 +19,7 @@ use crate::node::shared::open_objects;
 use crate::protocol::bounds::AGGREGATE_MAX;
 use crate::protocol::messages::{
     BoardsListed, By, Call, Fault, GlobalSum, List, ListAll, ListAllBoards, ListBoards, ListRows,
-    Listed, Order, Read, SumMany, Sums, TopOf, Wanted,
+    Listed, Order, Read, ReadDrained, ReadEach, SumMany, Sums, TopOf, Wanted,
 };
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::order::in_order;
@@ -197,6 +197,30 @@ impl<'a> Pages<'a> {
         self.limit = AGGREGATE_PAGES.1;
         Ok(found)
     }
+}
+
+/// Reads several counters: roots and leads that objects host together are asked together.
+pub(super) async fn read_each(
+    host: &Host,
+    asked: Result<ReadEach, Fault>,
+) -> Result<Vec<Result<Option<GlobalSum>, Fault>>, Fault> {
+    let ReadEach { reads, is_strong } = asked?;
+    let batcher = Batcher::new(host);
+    let notes = Notes {
+        batcher: Some(&batcher),
+        ..Notes::default()
+    };
+    let read = |(place, read): (usize, Read)| async move {
+        let sum = match is_strong {
+            true => read_drained(host, Ok(ReadDrained { read }), notes).await,
+            false => read_view(host, Ok(read), notes).await,
+        };
+        (place, sum)
+    };
+    let at_once = reads.len();
+    let sums = all_settled(reads.into_iter().enumerate().map(read), at_once);
+    let sums = in_order(batcher.run(sums).await, |one, other| one.0.cmp(&other.0));
+    Ok(sums.into_iter().map(|(_, sum)| sum).collect())
 }
 
 /// Whether an aggregate may not ask for so many.

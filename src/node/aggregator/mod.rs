@@ -24,7 +24,7 @@ use crate::node::shared::metrics;
 use crate::protocol::known;
 use crate::protocol::messages::{
     AskTop, DatacenterSum, Drain, Explain, ExportPage, Fault, GlobalSum, ListAll, ListAllBoards,
-    LookUp, Measure, Read, ReadDrained, Settle, Sum, SumMany, ViewOf, Viewed, Wanted,
+    LookUp, Measure, Read, ReadDrained, ReadEach, Settle, Sum, SumMany, ViewOf, Viewed, Wanted,
 };
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
@@ -47,6 +47,7 @@ pub async fn answer(host: &Host, arrived: &Arrived) -> Reply {
         Read => read_view(host, asked, Notes::default()).await,
         Explain => explain::explain(host, asked).await,
         ReadDrained => read_drained(host, asked, Notes::default()).await,
+        ReadEach => many::read_each(host, asked).await,
         SumMany => many::sum_many(host, asked).await,
         ListAll => many::list_all(host, asked).await,
         ListAllBoards => many::list_boards(host, asked).await,
@@ -113,7 +114,10 @@ async fn read_view(
         watches: !wanted.is_passing,
         of_one: false,
     };
-    let viewed = ask_root(host, call_again(host, &view_of, CALL_MS_MAX), notes).await?;
+    let viewed = match notes.batcher {
+        Some(batcher) => batcher.call(&view_of, CALL_MS_MAX).await?,
+        None => ask_root(host, call_again(host, &view_of, CALL_MS_MAX), notes).await?,
+    };
     let Some(Viewed {
         root,
         view,

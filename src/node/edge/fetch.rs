@@ -9,10 +9,11 @@ use futures_channel::oneshot;
 use super::last_seen;
 use super::read_cache::{Ended, Look, Question, RENEW_MS, with_reads};
 use super::request_context::RequestContext;
+use crate::host::Host;
 use crate::node::shared::call;
 use crate::node::shared::call::CALL_MS_MAX;
 use crate::node::shared::metrics;
-use crate::protocol::messages::{Fault, GlobalSum, ReadDrained};
+use crate::protocol::messages::{Fault, GlobalSum, ReadDrained, ReadEach};
 use crate::protocol::metrics::Metric;
 use crate::protocol::problem::{Code, Problem};
 use crate::protocol::public::Freshness;
@@ -39,18 +40,17 @@ pub async fn fetch_now(context: &RequestContext, question: &Question) -> Result<
         read: question.clone(),
     };
     let sum = call(&context.host, &drained).await.map_err(unread)?;
-    context
-        .visitor()
-        .note_calls(sum.as_ref().map_or(0, GlobalSum::cells));
     let freshness = Freshness {
         as_of_ms,
         now_ms: context.host.now_ms(),
         fresh: true,
     };
-    Ok(Seen {
+    let seen = Seen {
         sum: sum.map(Rc::new),
         freshness,
-    })
+    };
+    note_calls(context, &seen);
+    Ok(seen)
 }
 
 /// What a reader is told of a fault: unlike a write it may simply be tried again.
@@ -101,8 +101,8 @@ pub async fn fetch_shared(
             let alone_ms = RENEW_MS.unsigned_abs();
             context.host.within_ms(alone_ms, ended).await;
             let seen = wait(context, question, asked_ms, true).await?;
-            if let Some(payer) = payer {
-                payer.note_calls(seen.sum.as_deref().map_or(0, GlobalSum::cells));
+            if payer.is_some() {
+                note_calls(context, &seen);
             }
             Ok(seen)
         }
@@ -132,12 +132,67 @@ fn fetch(context: &RequestContext, question: &Question, begun_ms: i64) -> onesho
     let (host, asked) = (context.host.clone(), question.clone());
     context.wait_until(async move {
         let fetched = call(&host, &asked).await;
-        let fetched = fetched.map(|sum| sum.map(Rc::new));
-        let now_ms = host.now_ms();
-        with_reads(&host, |reads| reads.end(&asked, begun_ms, now_ms, fetched));
+        end(&host, &asked, begun_ms, fetched);
         let _ = done.send(());
     });
     ended
+}
+
+fn end(host: &Host, asked: &Question, begun_ms: i64, fetched: Result<Option<GlobalSum>, Fault>) {
+    let fetched = fetched.map(|sum| sum.map(Rc::new));
+    let now_ms = host.now_ms();
+    with_reads(host, |reads| reads.end(asked, begun_ms, now_ms, fetched));
+}
+
+/// Begins one fetch for several questions that nobody fetches the answer of. Returns for each whether it is among them.
+fn fetch_together(
+    context: &RequestContext,
+    questions: &[Question],
+    begun_ms: i64,
+) -> Result<Vec<bool>, Problem> {
+    let host = &context.host;
+    let is_new = |question: &Question| {
+        last_seen::absence(host, question).is_none()
+            && matches!(
+                with_reads(host, |reads| reads.look(question, i64::MIN, begun_ms)),
+                Look::Fetch
+            )
+    };
+    let are_new: Vec<bool> = questions.iter().map(is_new).collect();
+    let new = questions
+        .iter()
+        .zip(&are_new)
+        .filter(|(_, is_new)| **is_new);
+    let reads: Vec<Question> = new.map(|(question, _)| question.clone()).collect();
+    if reads.is_empty() {
+        return Ok(are_new);
+    }
+    let count = u64::try_from(reads.len()).unwrap_or(u64::MAX);
+    context.visitor().read(count)?;
+    metrics::add(host, Metric::ReadCacheMiss, count);
+    for question in &reads {
+        with_reads(host, |cache| cache.begin(question, begun_ms));
+    }
+    let each = ReadEach {
+        reads,
+        is_strong: false,
+    };
+    let host = host.clone();
+    context.wait_until(async move {
+        match call(&host, &each).await {
+            Ok(sums) => {
+                for (question, sum) in each.reads.iter().zip(sums) {
+                    end(&host, question, begun_ms, sum);
+                }
+            }
+            Err(fault) => {
+                for question in &each.reads {
+                    end(&host, question, begun_ms, Err(fault.clone()));
+                }
+            }
+        }
+    });
+    Ok(are_new)
 }
 
 /// Waits for a fetch that began at a moment, or for a later one: another begins where that one takes long.
@@ -180,7 +235,17 @@ pub async fn see(
     if let Some(absence) = last_seen::absence(&context.host, question) {
         return Ok(absence);
     }
-    match fetch_shared(context, question, i64::MIN).await {
+    let seen = fetch_shared(context, question, i64::MIN).await;
+    remembered(context, question, seen).await
+}
+
+/// What was seen; where its root does not answer, what is known without it.
+async fn remembered(
+    context: &RequestContext,
+    question: &Question,
+    seen: Result<Seen, Problem>,
+) -> Result<Seen, Problem> {
+    match seen {
         Ok(seen) => {
             last_seen::remember(&context.host, question, &seen);
             Ok(seen)
@@ -191,4 +256,65 @@ pub async fn see(
         }
         Err(problem) => Err(problem),
     }
+}
+
+/// Reads several sums as [`see`], with one message for all that must be fetched.
+///
+/// # Errors
+/// The first that one of them has.
+pub async fn see_each(
+    context: &RequestContext,
+    questions: &[Question],
+    strong: bool,
+) -> Result<Vec<Seen>, Problem> {
+    let asked_ms = context.host.now_ms();
+    if strong {
+        return fetch_each_now(context, questions, asked_ms).await;
+    }
+    let are_new = fetch_together(context, questions, asked_ms)?;
+    let mut all = Vec::new();
+    // One after the other: they are fetched already, or others fetch them.
+    for (question, is_new) in questions.iter().zip(are_new) {
+        if !is_new {
+            all.push(see(context, question, false).await?);
+            continue;
+        }
+        let seen = wait(context, question, asked_ms, true).await;
+        let seen = remembered(context, question, seen).await?;
+        note_calls(context, &seen);
+        all.push(seen);
+    }
+    Ok(all)
+}
+
+async fn fetch_each_now(
+    context: &RequestContext,
+    questions: &[Question],
+    as_of_ms: i64,
+) -> Result<Vec<Seen>, Problem> {
+    context
+        .visitor()
+        .read(u64::try_from(questions.len()).unwrap_or(u64::MAX))?;
+    let each = ReadEach {
+        reads: questions.to_vec(),
+        is_strong: true,
+    };
+    let sums = call(&context.host, &each).await.map_err(unread)?;
+    let freshness = Freshness {
+        as_of_ms,
+        now_ms: context.host.now_ms(),
+        fresh: true,
+    };
+    let seen = |sum: Result<Option<GlobalSum>, Fault>| {
+        let sum = sum.map_err(unread)?.map(Rc::new);
+        let seen = Seen { sum, freshness };
+        note_calls(context, &seen);
+        Ok(seen)
+    };
+    sums.into_iter().map(seen).collect()
+}
+
+fn note_calls(context: &RequestContext, seen: &Seen) {
+    let cells = seen.sum.as_deref().map_or(0, GlobalSum::cells);
+    context.visitor().note_calls(cells);
 }

@@ -1,8 +1,7 @@
 //! Unions and intersections of unique elements, over counters; and the key that they are hashed with.
 
-use std::collections::HashMap;
-
-use super::read::{Seen, not_found, see};
+use super::fetch::see_each;
+use super::read::not_found;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use super::{body, hash_keys};
@@ -46,34 +45,17 @@ pub async fn uniques(context: &RequestContext, caller: &Caller) -> Result<Answer
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
     let rounding = context.rounding()?;
-    let ask = |id: &CounterId| {
-        let question = Read {
-            counter: id.clone(),
-            datacenter: None,
-            wanted: Window::wanted(window),
-        };
-        async move {
-            see(context, &question, strong)
-                .await
-                .map(|seen| (question.counter, seen))
-        }
+    let read = |id: &CounterId| Read {
+        counter: id.clone(),
+        datacenter: None,
+        wanted: Window::wanted(window),
     };
+    let questions: Vec<Read> = ids.iter().map(read).collect();
     let _waiting = context.waiting();
-    let answers =
-        crate::node::shared::concurrency::all_settled(ids.iter().map(ask), UNION_MAX).await;
-    let mut seen = answers
-        .into_iter()
-        .collect::<Result<HashMap<CounterId, Seen>, Problem>>()?;
     let mut sums = Vec::new();
-    for id in &ids {
-        let Some(Seen {
-            sum: Some(sum),
-            freshness,
-        }) = seen.remove(id)
-        else {
-            return Err(not_found(id));
-        };
-        sums.push((sum, freshness));
+    for (id, seen) in ids.iter().zip(see_each(context, &questions, strong).await?) {
+        let sum = seen.sum.ok_or_else(|| not_found(id))?;
+        sums.push((sum, seen.freshness));
     }
     let mut told: Vec<Told<'_>> = ids
         .iter()

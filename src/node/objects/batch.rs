@@ -3,8 +3,7 @@
 //! Invariants: all calls of a batch are begun in one turn, in their order; a call is answered as it would be by itself, or with `None`
 //! while it is under way: it goes on then, and whoever sent it asks again.
 
-use std::future::poll_fn;
-use std::task::Poll;
+use std::cell::RefCell;
 
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -16,6 +15,10 @@ use crate::protocol::messages::{Batch, BatchedCall, Fault, batch, encode};
 /// How long a batch waits for its calls, milliseconds. What takes longer waits for another object, and is asked for again by itself:
 /// so a root that does not answer holds up no counter but its own.
 pub(super) const ANSWER_MS_MAX: u64 = 100;
+
+/// Calls of a batch that begin together: what they need is read ahead, and what they write is written together. Most rows are below 1 KB,
+/// some 13 KB.
+pub(super) const BEGUN_AT_ONCE: usize = 480;
 
 /// The most bytes of an answer, but for the last call's: what comes after them is asked for again.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -30,6 +33,27 @@ pub(super) fn check_size(calls: usize) -> Result<(), Fault> {
         return Err(Fault::Broken(most));
     }
     Ok(())
+}
+
+/// Calls of a batch that wait for another object, by their places.
+#[derive(Default)]
+pub(super) struct UnderWay(RefCell<FuturesUnordered<LocalBoxFuture<'static, (usize, Reply)>>>);
+
+impl UnderWay {
+    /// Begins a call. Returns its answer, if it has ended.
+    pub(super) fn begin(
+        &self,
+        place: usize,
+        mut call: LocalBoxFuture<'static, Reply>,
+    ) -> Option<(usize, Reply)> {
+        // At once: the next call has the memory of one that has ended.
+        let ended = (&mut call).now_or_never();
+        if ended.is_none() {
+            let rest = call.map(move |reply| (place, reply));
+            self.0.borrow().push(rest.boxed_local());
+        }
+        ended.map(|reply| (place, reply))
+    }
 }
 
 /// A call of a batch, as it would arrive by itself.
@@ -66,13 +90,22 @@ impl Answers {
         }
     }
 
+    fn take(&mut self, (place, reply): (usize, Reply)) {
+        // Anything else than an answer is none to whoever sent the call, as it would be by itself.
+        let told = match reply {
+            Reply::Answer(told) => told,
+            Reply::Stream(_) | Reply::Refused(..) | Reply::Unknown => Vec::new(),
+        };
+        self.put(place, told);
+    }
+
     /// What the batch is answered with.
     pub(super) fn told(self) -> Vec<Option<Vec<u8>>> {
         self.told
     }
 }
 
-/// Answers the calls of a batch, each by `answer`.
+/// Answers the calls of a batch: `begin` begins some of them, in one turn, and tells those that have ended.
 ///
 /// # Errors
 /// `Broken` for more calls than a batch may have.
@@ -80,44 +113,31 @@ pub(super) async fn answer_batch(
     host: &Host,
     object: &Object,
     asked: Batch,
-    answer: impl Fn(Arrived) -> LocalBoxFuture<'static, Reply>,
+    begin: impl Fn(Vec<(usize, BatchedCall)>, &UnderWay) -> Vec<(usize, Reply)>,
 ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
     check_size(asked.calls.len())?;
     let mut answers = Answers::new(asked.calls.len());
-    let calls = asked.calls.into_iter().enumerate().map(|(place, call)| {
-        answer(arrived(call))
-            .map(move |reply| (place, reply))
-            .boxed_local()
-    });
-    let mut calls: FuturesUnordered<LocalBoxFuture<'static, (usize, Reply)>> = calls.collect();
-    let mut take = |(place, reply): (usize, Reply)| {
-        // Anything else than an answer is none to whoever sent the call, as it would be by itself.
-        let told = match reply {
-            Reply::Answer(told) => told,
-            Reply::Stream(_) | Reply::Refused(..) | Reply::Unknown => Vec::new(),
-        };
-        answers.put(place, told);
-    };
-    // Most calls end in the turn in which they begin, and need no timer.
-    let begun = poll_fn(|context| {
-        loop {
-            match calls.poll_next_unpin(context) {
-                Poll::Ready(Some(ended)) => take(ended),
-                Poll::Ready(None) => return Poll::Ready(true),
-                Poll::Pending => return Poll::Ready(false),
-            }
+    let under_way = UnderWay::default();
+    let mut calls = asked.calls.into_iter().enumerate();
+    while calls.len() > 0 {
+        let some = calls.by_ref().take(BEGUN_AT_ONCE).collect();
+        for ended in begin(some, &under_way) {
+            answers.take(ended);
         }
-    });
-    if !begun.await {
-        let rest = async {
-            while let Some(ended) = calls.next().await {
-                take(ended);
-            }
-        };
-        let _ = host.within_ms(ANSWER_MS_MAX, rest).await;
     }
-    if !calls.is_empty() {
-        object.wait_until(async move { while calls.next().await.is_some() {} });
+    let mut under_way = under_way.0.into_inner();
+    // Most calls end in the turn in which they begin, and need no timer.
+    if under_way.is_empty() {
+        return Ok(answers.told());
+    }
+    let rest = async {
+        while let Some(ended) = under_way.next().await {
+            answers.take(ended);
+        }
+    };
+    let _ = host.within_ms(ANSWER_MS_MAX, rest).await;
+    if !under_way.is_empty() {
+        object.wait_until(async move { while under_way.next().await.is_some() {} });
     }
     Ok(answers.told())
 }

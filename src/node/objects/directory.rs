@@ -9,7 +9,7 @@ use std::rc::Rc;
 use futures_util::future::FutureExt;
 
 use super::alarm::Alarm;
-use super::batch::answer_batch;
+use super::batch::{UnderWay, answer_batch, arrived, refusal};
 use super::board_registry::{BOARDS_SCHEMA, BoardRegistry};
 use super::claim_store::CLAIMS_SCHEMA;
 use super::claims::Claims;
@@ -22,6 +22,7 @@ use super::inboxes::Inboxes;
 use super::listings::Listings;
 use super::operation_store::OPERATIONS_SCHEMA;
 use super::operations::Operations;
+use super::outbox::Outbox;
 use super::policies::{POLICIES_SCHEMA, PolicyStore};
 use super::push_receiver::{VIEWS_SCHEMA, Views};
 use super::readable::Readable;
@@ -64,6 +65,10 @@ const SCHEMA: &[&str] = &[
 /// The shortest time between two alarms, so that something that stays due does not spin.
 const ALARM_SPACING_MS: i64 = 100;
 
+/// Messages to one tablet that are under way at once: what leads are told meanwhile travels in the next. More than one, as a message that
+/// is lost is waited for.
+const MESSAGES_AT_ONCE: usize = 4;
+
 /// What fewer calls of a batch need is read by each itself.
 const AHEAD_MIN: usize = 4;
 
@@ -79,16 +84,13 @@ impl Shell for Directory {
         if arrived.path != Batch::PATH {
             return self.0.answer(arrived).await;
         }
-        let each = |arrived: Arrived| {
-            let partition = self.0.clone();
-            async move { partition.answer(arrived).await }.boxed_local()
-        };
         let answered = match decode::<Batch>(&arrived.message) {
             Ok(batch) => {
-                self.0.read_ahead(&batch.calls);
-                let answered = answer_batch(&self.0.host, &self.0.object, batch, each).await;
-                self.0.forget_ahead();
-                answered
+                let (host, object) = (&self.0.host, &self.0.object);
+                answer_batch(host, object, batch, |calls, under_way| {
+                    self.0.begin_together(calls, under_way)
+                })
+                .await
             }
             Err(fault) => Err(fault),
         };
@@ -134,9 +136,17 @@ impl Partition {
             object.wait_until(async move { drop(alarm.arm(now_ms).await) });
         }
         let totals = Rc::new(DirectoryTotals::new(&store));
-        let views = Rc::new(Views::new(&host, object.clone(), totals.clone()));
+        let views = Rc::new(Views::new(&host, object.clone(), &store, totals.clone()));
         let inboxes = Rc::new(Inboxes::new(&host, object.clone()));
-        let roots = Roots::new(&host, &store, alarm.clone(), views.clone(), inboxes.clone());
+        let outbox = Outbox::new(object.clone(), host.clone(), MESSAGES_AT_ONCE);
+        let roots = Roots::new(
+            &host,
+            &store,
+            alarm.clone(),
+            views.clone(),
+            inboxes.clone(),
+            outbox,
+        );
         let roots = Rc::new(roots);
         Self {
             storage,
@@ -159,16 +169,47 @@ impl Partition {
         }
     }
 
+    /// Begins some calls of a batch: what they need is read, and what they write is written, many rows by one statement. Returns the
+    /// answers of those that have ended.
+    fn begin_together(
+        self: &Rc<Self>,
+        calls: Vec<(usize, BatchedCall)>,
+        under_way: &UnderWay,
+    ) -> Vec<(usize, Reply)> {
+        self.read_ahead(&calls);
+        let mut ended = Vec::with_capacity(calls.len());
+        let mut told = Vec::new();
+        for (place, call) in calls {
+            let is_push = call.path == Push::PATH;
+            if is_push {
+                told.extend(batch::prefix::<CounterId>(&call.message));
+            }
+            // Others may send something that says what they have written.
+            self.store.gather(is_push || call.path == Register::PATH);
+            let partition = self.clone();
+            let call = async move { partition.answer(arrived(call)).await };
+            ended.extend(under_way.begin(place, call.boxed_local()));
+        }
+        if let Err(fault) = self.store.write_gathered() {
+            // Memory holds what was not written.
+            told.iter().for_each(|counter| self.views.forget(counter));
+            for (_, reply) in &mut ended {
+                *reply = refusal(&fault);
+            }
+        }
+        self.forget_ahead();
+        ended
+    }
+
     /// Reads what the calls of a batch need, many by one statement. What cannot be read is read by each call itself.
-    fn read_ahead(&self, calls: &[BatchedCall]) {
+    fn read_ahead(&self, calls: &[(usize, BatchedCall)]) {
         if calls.len() < AHEAD_MIN || self.readable().is_err() {
             return;
         }
         let counter = |call: &BatchedCall| batch::prefix::<CounterId>(&call.message).ok();
         let of = |paths: &[&str]| -> Vec<CounterId> {
-            let calls = calls
-                .iter()
-                .filter(|call| paths.contains(&call.path.as_str()));
+            let calls = calls.iter().map(|(_, call)| call);
+            let calls = calls.filter(|call| paths.contains(&call.path.as_str()));
             calls.filter_map(counter).collect()
         };
         let roots = self

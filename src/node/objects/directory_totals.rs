@@ -12,7 +12,7 @@ use std::cell::Cell;
 use super::push_receiver::Views;
 use super::root_store::RootStore;
 use super::rows_ahead::RowsAhead;
-use super::store::{Store, blob, integer, text};
+use super::store::{Insert, Store, blob, integer, text};
 use crate::core::cluster::root::{Entry, Root};
 use crate::core::cluster::total::CounterTotal;
 use crate::core::cluster::view::View;
@@ -202,18 +202,21 @@ impl DirectoryTotals {
             encode(&known)?.into(),
             counter.as_str().into(),
         ];
-        if let Some(before) = before {
-            let begun = begun_between(before, hour);
-            let sql = format!(
-                "UPDATE totals SET as_of = ?, hour = ?, value = CAST(? AS INTEGER), counted = CAST(? AS INTEGER), \
-                 uniques = CAST(? AS INTEGER), value_size = ?, counted_size = ?, uniques_size = ?, body = ?{begun} WHERE id = ?"
-            );
-            self.store.run(&sql, values)?;
+        let begun = before.map_or_else(String::new, |before| begun_between(before, hour));
+        let told = "ON CONFLICT (id) DO UPDATE SET as_of = excluded.as_of, hour = excluded.hour, value = excluded.value, \
+             counted = excluded.counted, uniques = excluded.uniques, value_size = excluded.value_size, \
+             counted_size = excluded.counted_size, uniques_size = excluded.uniques_size, body = excluded.body";
+        self.store.insert(
+            &Insert {
+                into: "INSERT INTO totals (as_of, hour, value, counted, uniques, value_size, counted_size, uniques_size, body, id) VALUES",
+                places: "(?, ?, CAST(? AS INTEGER), CAST(? AS INTEGER), CAST(? AS INTEGER), ?, ?, ?, ?, ?)",
+                conflict: &[told, &begun].concat(),
+            },
+            values,
+        )?;
+        if before.is_some() {
             return Ok(());
         }
-        let sql = "INSERT INTO totals (as_of, hour, value, counted, uniques, value_size, counted_size, uniques_size, body, id) \
-             VALUES (?, ?, CAST(? AS INTEGER), CAST(? AS INTEGER), CAST(? AS INTEGER), ?, ?, ?, ?, ?)";
-        self.store.run(sql, values)?;
         if root.created_at_ms < progress.kept_from_ms {
             // When it was counted is not known.
             let all = (0..HOURS_KEPT).map(|hour| format!(", h{hour} = counted"));

@@ -1,10 +1,11 @@
 //! What a root asks the leads of its counter, many at once.
 
+use std::rc::Rc;
+
+use super::outbox::Outbox;
 use crate::core::cluster::root::Root;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::host::Host;
 use crate::node::shared::concurrency::all_settled;
-use crate::node::shared::open_objects;
 use crate::protocol::messages::{DatacenterSum, Fault, Sum, Suspend, Wanted};
 use crate::protocol::names::CellAddress;
 
@@ -13,7 +14,7 @@ pub(super) const LEADS_AT_ONCE: usize = 64;
 
 /// Stops leads. Returns those that did not answer.
 pub(super) async fn suspend(
-    host: &Host,
+    outbox: &Rc<Outbox>,
     counter: &CounterId,
     root: &Root,
     datacenters: &[Datacenter],
@@ -23,7 +24,7 @@ pub(super) async fn suspend(
         let to = CellAddress::lead(counter, datacenter);
         let suspend = Suspend { to, generation };
         async move {
-            let told = open_objects::tell(host, &suspend).await;
+            let told = outbox.tell(&suspend).await;
             told.err().map(|_| suspend.to.datacenter)
         }
     };
@@ -33,7 +34,7 @@ pub(super) async fn suspend(
 
 /// Sums datacenters; `None` for one that does not answer with all of its shards.
 pub(super) async fn sums(
-    host: &Host,
+    outbox: &Rc<Outbox>,
     counter: &CounterId,
     root: &Root,
     datacenters: &[Datacenter],
@@ -44,7 +45,7 @@ pub(super) async fn sums(
         let to = CellAddress::lead(counter, datacenter);
         async move {
             let ask = Sum { to, question };
-            let sum = open_objects::tell(host, &ask).await.ok();
+            let sum = outbox.tell(&ask).await.ok();
             (ask.to.datacenter, sum.filter(|sum| sum.missing.is_empty()))
         }
     };

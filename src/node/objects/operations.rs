@@ -402,7 +402,7 @@ impl Operations {
     async fn require_no_uniques(&self, counter: &CounterId, root: &Root) -> Result<(), Refused> {
         self.stop(counter, root, &root.counting()).await?;
         let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
-        let sums = sums(&self.host, counter, root, &all, Wanted::default()).await;
+        let sums = sums(self.roots.outbox(), counter, root, &all, Wanted::default()).await;
         for (datacenter, sum) in sums {
             let sum = sum.ok_or_else(|| silent(&datacenter))?;
             if !sum.summary.uniques.is_empty() {
@@ -420,7 +420,7 @@ impl Operations {
         root: &Root,
         datacenters: &[Datacenter],
     ) -> Result<(), Fault> {
-        let unstopped = suspend(&self.host, counter, root, datacenters).await;
+        let unstopped = suspend(self.roots.outbox(), counter, root, datacenters).await;
         unstopped
             .first()
             .map_or(Ok(()), |datacenter| Err(silent(datacenter)))
@@ -437,7 +437,7 @@ impl Operations {
             totals_only: true,
             ..Wanted::default()
         };
-        let sums = sums(&self.host, counter, root, datacenters, wanted).await;
+        let sums = sums(self.roots.outbox(), counter, root, datacenters, wanted).await;
         let cells = |(datacenter, sum): (Datacenter, Option<DatacenterSum>)| {
             (datacenter, sum.map(|sum| sum.cells))
         };

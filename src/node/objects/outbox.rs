@@ -1,4 +1,5 @@
-//! What the tenants of a tablet send to the directory: one message for each partition holds what they send in one turn.
+//! What an object that hosts many sends to others that do, a tablet to the directory and a partition of it to tablets: one message for
+//! each receiver holds what is sent in one turn, and what waited while others were under way.
 //!
 //! Invariant: a call is answered as if it were sent by itself. All requests of one object share a context, so one may wake another.
 
@@ -12,8 +13,8 @@ use crate::host::Host;
 use crate::host::object::Object;
 use crate::node::shared::call;
 use crate::node::shared::call_batcher::take;
+use crate::node::shared::open_objects;
 use crate::protocol::messages::{Batch, BatchedCall, Call, Fault, Receiver, batch, encode};
-use crate::protocol::names::Address;
 
 /// A call that waits to be sent, and who waits for its answer.
 struct Waiting {
@@ -22,113 +23,168 @@ struct Waiting {
     answer: oneshot::Sender<Result<Vec<u8>, Fault>>,
 }
 
-/// What waits to be sent, by partition: at most what one turn brings, and sent right after it.
+/// A message on its way, until it is dropped: then what has waited for it is sent.
+struct UnderWay {
+    outbox: Rc<Outbox>,
+    to: Receiver,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let Self { outbox, to } = self;
+        let left = {
+            let mut under_way = outbox.under_way.borrow_mut();
+            let left = under_way.remove(to).unwrap_or(0).saturating_sub(1);
+            if left > 0 {
+                under_way.insert(to.clone(), left);
+            }
+            left
+        };
+        if left < outbox.at_once && outbox.waiting.borrow().contains_key(to) {
+            outbox.begin_to_send(to.clone());
+        }
+    }
+}
+
+/// What waits to be sent, by who receives it: at most what one turn brings, and sent right after it.
 pub(super) struct Outbox {
     object: Object,
     host: Host,
-    waiting: RefCell<BTreeMap<u32, Vec<Waiting>>>,
+    waiting: RefCell<BTreeMap<Receiver, Vec<Waiting>>>,
+    /// Messages to one receiver that may be under way at once, and how many are.
+    at_once: usize,
+    under_way: RefCell<BTreeMap<Receiver, usize>>,
 }
 
 impl Outbox {
-    pub(super) fn new(object: Object, host: Host) -> Rc<Self> {
+    /// One that sends what a turn brings right after it, as long as fewer messages than `at_once` are under way to its receiver.
+    pub(super) fn new(object: Object, host: Host, at_once: usize) -> Rc<Self> {
         Rc::new(Self {
             object,
             host,
             waiting: RefCell::default(),
+            at_once,
+            under_way: RefCell::default(),
         })
     }
 
-    /// Sends a message to the root of a counter, and returns what it answers.
+    /// Sends a message, and returns what it is answered with; together with others where its receiver hosts many.
     ///
     /// # Errors
     /// As [`call::call`].
     pub(super) async fn call<C: Call>(self: &Rc<Self>, message: &C) -> Result<C::Answer, Fault> {
-        let Address::Root(counter) = message.to() else {
+        let Some(receiver) = call::receiver_of(&self.host, message.to()) else {
             return call::call(&self.host, message).await;
         };
-        let partition = call::partition_of(&self.host, counter);
+        call::answer_of::<C>(&self.queue(receiver, C::PATH, encode(message)?).await?)
+    }
+
+    /// Tells a lead what changes its counter, if its object may be open; as [`Outbox::call`].
+    ///
+    /// # Errors
+    /// As [`open_objects::tell`].
+    pub(super) async fn tell<C: Call>(self: &Rc<Self>, message: &C) -> Result<C::Answer, Fault> {
+        match call::receiver_of(&self.host, message.to()) {
+            Some(_) => self.call(message).await,
+            None => open_objects::tell(&self.host, message).await,
+        }
+    }
+
+    /// Queues a message. Not generic, so that the code for it is there once.
+    async fn queue(
+        self: &Rc<Self>,
+        receiver: Receiver,
+        path: &'static str,
+        message: Vec<u8>,
+    ) -> Result<Vec<u8>, Fault> {
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting {
-            path: C::PATH,
-            message: encode(message)?,
+            path,
+            message,
             answer,
         };
         let is_first = {
             let mut all = self.waiting.borrow_mut();
-            let own = all.entry(partition).or_default();
+            let own = all.entry(receiver.clone()).or_default();
             own.push(waiting);
             own.len() == 1
         };
-        if is_first {
-            let outbox = self.clone();
-            self.object
-                .wait_until(async move { outbox.send(partition).await });
+        let under_way = self.under_way.borrow().get(&receiver).copied();
+        if is_first && under_way.unwrap_or(0) < self.at_once {
+            self.begin_to_send(receiver);
         }
         // The message that it travels in ends in time, so it needs no timer of its own.
-        let lost = |_| Err(Fault::Unavailable(format!("{} was not answered", C::PATH)));
-        call::answer_of::<C>(&answered.await.unwrap_or_else(lost)?)
+        let lost = |_| Err(Fault::Unavailable(format!("{path} was not answered")));
+        answered.await.unwrap_or_else(lost)
     }
 
-    /// Sends all that waits for a partition.
-    async fn send(self: Rc<Self>, partition: u32) {
-        let waiting = self.waiting.borrow_mut().remove(&partition);
-        let mut waiting = VecDeque::from(waiting.unwrap_or_default());
-        while !waiting.is_empty() {
-            let some = take(&mut waiting, batch::CALLS_MAX, |one| one.message.len());
-            let outbox = self.clone();
-            self.object
-                .wait_until(async move { outbox.send_some(partition, some).await });
-        }
+    /// Sends all that waits for a receiver once this turn is over.
+    fn begin_to_send(self: &Rc<Self>, receiver: Receiver) {
+        let outbox = self.clone();
+        self.object.wait_until(async move {
+            let waiting = outbox.waiting.borrow_mut().remove(&receiver);
+            let mut waiting = VecDeque::from(waiting.unwrap_or_default());
+            while !waiting.is_empty() {
+                let some = take(&mut waiting, batch::CALLS_MAX, |one| one.message.len());
+                outbox.begin_message(receiver.clone(), some);
+            }
+        });
     }
 
-    async fn send_some(self: Rc<Self>, partition: u32, some: Vec<Waiting>) {
+    fn begin_message(self: &Rc<Self>, receiver: Receiver, some: Vec<Waiting>) {
+        let mut under_way = self.under_way.borrow_mut();
+        *under_way.entry(receiver.clone()).or_default() += 1;
+        let (outbox, to) = (self.clone(), receiver.clone());
+        let under_way = UnderWay { outbox, to };
+        let outbox = self.clone();
+        self.object.wait_until(async move {
+            outbox.send_some(receiver, some).await;
+            drop(under_way);
+        });
+    }
+
+    async fn send_some(self: &Rc<Self>, receiver: Receiver, mut some: Vec<Waiting>) {
         if let [_] = some.as_slice() {
             for one in some {
-                self.send_one(partition, one).await;
+                self.send_one(&receiver, one).await;
             }
             return;
         }
+        let calls = some.iter_mut().map(|one| BatchedCall {
+            path: one.path.to_owned(),
+            message: std::mem::take(&mut one.message),
+        });
         let batch = Batch {
-            to: Receiver::Directory(partition),
-            calls: some
-                .iter()
-                .map(|one| BatchedCall {
-                    path: one.path.to_owned(),
-                    message: one.message.clone(),
-                })
-                .collect(),
+            to: receiver,
+            calls: calls.collect(),
         };
-        match call::call(&self.host, &batch).await {
-            Ok(answers) => {
-                for (one, answer) in some.into_iter().zip(answers) {
-                    match answer {
-                        // Nobody listens if its request was ended.
-                        Some(bytes) => drop(one.answer.send(Ok(bytes))),
-                        None => {
-                            let outbox = self.clone();
-                            self.object
-                                .wait_until(async move { outbox.send_one(partition, one).await });
-                        }
-                    }
-                }
-            }
+        let answers = match call::call(&self.host, &batch).await {
+            Ok(answers) => answers,
             Err(fault) => {
                 for one in some {
                     drop(one.answer.send(Err(fault.clone())));
+                }
+                return;
+            }
+        };
+        let Batch { to, calls } = batch;
+        for ((mut one, sent), answer) in some.into_iter().zip(calls).zip(answers) {
+            match answer {
+                // Nobody listens if its request was ended.
+                Some(bytes) => drop(one.answer.send(Ok(bytes))),
+                None => {
+                    one.message = sent.message;
+                    let (outbox, to) = (self.clone(), to.clone());
+                    self.object
+                        .wait_until(async move { outbox.send_one(&to, one).await });
                 }
             }
         }
     }
 
     /// Sends a call by itself.
-    async fn send_one(&self, partition: u32, one: Waiting) {
-        let answer = call::carry(
-            &self.host,
-            Address::Directory(partition),
-            one.path,
-            one.message,
-        )
-        .await;
+    async fn send_one(&self, receiver: &Receiver, one: Waiting) {
+        let answer = call::carry(&self.host, receiver.address(), one.path, one.message).await;
         drop(one.answer.send(answer));
     }
 }

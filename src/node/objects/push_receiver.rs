@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::directory_totals::DirectoryTotals;
 use super::rows_ahead::RowsAhead;
-use super::store::{Store, blob};
+use super::store::{Insert, Store, blob};
 use crate::core::cluster::delta::{Gathering, Marks, Taken};
 use crate::core::cluster::push::Pushed;
 use crate::core::cluster::root::Root;
@@ -31,6 +31,9 @@ pub(super) const VIEWS_SCHEMA: &str =
 
 /// Counters of which a partition has the view in memory at most. Letting one go costs reading its row.
 const GATHERED_MAX: usize = 1_000;
+
+/// So many views more, and what all of them take is summed anew: they grow.
+const HELD_EVERY: usize = 64;
 
 /// What a view takes beside its cells and unique elements, and each of its cells with what is known of its datacenter.
 const VIEW_BYTES: (usize, usize) = (1_024, 256);
@@ -61,10 +64,18 @@ impl ViewMemory {
             .hold(self.views.values().map(|view| view.bytes).sum());
     }
 
+    fn insert(&mut self, counter: &CounterId, view: Gathered) {
+        self.make_room();
+        self.memory.hold(self.memory.bytes() + view.bytes);
+        self.views.insert(counter.clone(), view);
+    }
+
     /// Lets the views go that were used longest ago, a tenth of them and at least one, where there are too many here or the partitions of
     /// this isolate hold too much.
     fn make_room(&mut self) {
-        self.hold();
+        if self.views.len().is_multiple_of(HELD_EVERY) {
+            self.hold();
+        }
         if self.views.len() < GATHERED_MAX && self.memory.has_room(VIEWS_BYTES_MAX) {
             return;
         }
@@ -95,15 +106,20 @@ pub(super) struct Views {
 
 impl Views {
     /// Those of an object.
-    pub(super) fn new(host: &Host, object: Object, totals: Rc<DirectoryTotals>) -> Self {
+    pub(super) fn new(
+        host: &Host,
+        object: Object,
+        store: &Store,
+        totals: Rc<DirectoryTotals>,
+    ) -> Self {
         let gathered = ViewMemory {
             views: HashMap::new(),
             memory: memory::share(host, Kind::Views),
         };
         Self {
             host: host.clone(),
-            ahead: RowsAhead::new(&Store::new(object.clone()), "views", "body"),
-            store: Store::new(object.clone()),
+            ahead: RowsAhead::new(store, "views", "body"),
+            store: store.clone(),
             object,
             totals,
             gathered: RefCell::new(gathered),
@@ -222,7 +238,6 @@ impl Views {
         if !all.views.contains_key(counter) {
             let stored = self.stored(counter)?;
             let (view, marks) = stored.unwrap_or_else(|| (View::new(generation), Marks::new()));
-            all.make_room();
             let bytes = bytes_of(&view);
             let gathered = Gathered {
                 gathering: Gathering::new(view, marks),
@@ -231,7 +246,7 @@ impl Views {
                 used_ms: now_ms,
                 bytes,
             };
-            all.views.insert(counter.clone(), gathered);
+            all.insert(counter, gathered);
         }
         let missing = || Fault::Broken("a view is not in memory".to_owned());
         let gathered = all.views.get_mut(counter).ok_or_else(missing)?;
@@ -265,11 +280,14 @@ impl Views {
 
     fn put(&self, counter: &CounterId, view: &ViewAtRest, marks: &Marks) -> Result<(), Fault> {
         self.ahead.forget(counter);
-        self.store.run(
-            "INSERT INTO views VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body",
+        self.store.insert(
+            &Insert {
+                into: "INSERT INTO views VALUES",
+                places: "(?, ?)",
+                conflict: "ON CONFLICT (id) DO UPDATE SET body = excluded.body",
+            },
             vec![counter.as_str().into(), encode(&(view, marks))?.into()],
-        )?;
-        Ok(())
+        )
     }
 
     /// Deletes the row of a counter that ends. The caller makes it one commit with the end.

@@ -1,7 +1,7 @@
 //! The rows of the roots of one partition of the directory.
 
 use super::rows_ahead::RowsAhead;
-use super::store::{Store, blob, integer, text};
+use super::store::{Insert, Store, blob, integer, text};
 use crate::core::cluster::root::{Entry, prefix_end};
 use crate::core::counter::id::CounterId;
 use crate::host::object::Value;
@@ -77,17 +77,19 @@ impl RootStore {
     /// Writes what is known of a counter.
     pub(super) fn put(&self, counter: &CounterId, entry: &Entry) -> Result<(), Fault> {
         self.ahead.forget(counter);
-        self.store.run(
-            "INSERT INTO roots VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET \
-                live = excluded.live, due_at = excluded.due_at, body = excluded.body",
+        self.store.insert(
+            &Insert {
+                into: "INSERT INTO roots VALUES",
+                places: "(?, ?, ?, ?)",
+                conflict: "ON CONFLICT (id) DO UPDATE SET live = excluded.live, due_at = excluded.due_at, body = excluded.body",
+            },
             vec![
                 counter.as_str().into(),
                 i32::from(matches!(entry, Entry::Live(_))).into(),
                 entry.due_at_ms().into(),
                 encode(entry)?.into(),
             ],
-        )?;
-        Ok(())
+        )
     }
 
     /// Counters that must be looked at: expired ones and old tombstones, at most `limit`.

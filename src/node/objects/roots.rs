@@ -17,6 +17,7 @@ use super::alarm::Alarm;
 use super::duty_store::{Duty, DutyStore, Telling};
 use super::inboxes::Inboxes;
 use super::operation_store::{Operation, OperationStore};
+use super::outbox::Outbox;
 use super::push_receiver::Views;
 use super::root_store::RootStore;
 use super::store::Store;
@@ -26,6 +27,8 @@ use crate::core::counter::grant::Grant;
 
 use crate::core::counter::id::{BEFORE_CALLERS, CounterId, Datacenter};
 use crate::host::Host;
+use crate::node::shared::call;
+use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{Fault, List, Push, Register};
 
 pub(super) use lead_notifications::duties;
@@ -44,6 +47,8 @@ pub(super) struct Roots {
     operations: OperationStore,
     views: Rc<Views>,
     inboxes: Rc<Inboxes>,
+    /// What leads are told and asked.
+    outbox: Rc<Outbox>,
     alarm: Rc<Alarm>,
     locks: RefCell<HashMap<CounterId, Weak<Mutex<()>>>>,
 }
@@ -56,6 +61,7 @@ impl Roots {
         alarm: Rc<Alarm>,
         views: Rc<Views>,
         inboxes: Rc<Inboxes>,
+        outbox: Rc<Outbox>,
     ) -> Self {
         Self {
             host: host.clone(),
@@ -64,9 +70,15 @@ impl Roots {
             operations: OperationStore::new(host, store),
             views,
             inboxes,
+            outbox,
             alarm,
             locks: RefCell::default(),
         }
+    }
+
+    /// What leads are told and asked.
+    pub(super) fn outbox(&self) -> &Rc<Outbox> {
+        &self.outbox
     }
 
     /// Reads what is known of counters that are asked for next.
@@ -292,11 +304,21 @@ impl Roots {
     pub(super) async fn look_at_what_is_due(&self) -> Result<(), Fault> {
         let due = self.duties.due(self.host.now_ms(), DUE_AT_ONCE)?;
         self.fulfil(&due).await?;
-        for counter in self.rows.due(self.host.now_ms(), DUE_AT_ONCE)? {
-            if let Err(fault) = self.look_at(&counter).await {
-                self.host.fail(&format!("a counter that is due: {fault}"));
+        let due = self.rows.due(self.host.now_ms(), DUE_AT_ONCE)?;
+        let look = |counter: &CounterId| {
+            let counter = counter.clone();
+            async move {
+                if let Err(fault) = self.look_at(&counter).await {
+                    self.host.fail(&format!("a counter that is due: {fault}"));
+                }
             }
-        }
+        };
+        // Where tablets host leads, what they are asked and told travels together.
+        let at_once = match call::has_tablets(&self.host) {
+            true => due.len(),
+            false => 1,
+        };
+        all_settled(due.iter().map(look), at_once).await;
         Ok(())
     }
 

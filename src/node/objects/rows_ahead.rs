@@ -13,9 +13,6 @@ use crate::protocol::messages::Fault;
 /// Rows that one statement reads: it may bind 100 values.
 const AT_ONCE: usize = 96;
 
-/// Rows that are read ahead of one batch: what comes after them is read by itself. Most are below 1 KB, some 13 KB.
-const AHEAD_MAX: usize = 5 * AT_ONCE;
-
 /// Rows of one table by their `id`: of each one column, or that there is none.
 pub(super) struct RowsAhead {
     store: Store,
@@ -39,9 +36,8 @@ impl RowsAhead {
     /// # Errors
     /// `Unavailable` where SQLite refuses; each is read by itself then.
     pub(super) fn read(&self, counters: &[CounterId]) -> Result<(), Fault> {
-        let most = counters.len().min(AHEAD_MAX);
         let (table, column) = self.of;
-        for some in counters.get(..most).unwrap_or_default().chunks(AT_ONCE) {
+        for some in counters.chunks(AT_ONCE) {
             // One statement, so that it is prepared once; no counter has an empty name.
             let mut values: Vec<Value> = vec!["".into(); AT_ONCE];
             for (value, counter) in values.iter_mut().zip(some) {

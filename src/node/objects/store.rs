@@ -1,6 +1,6 @@
 //! SQL as the objects use it. Values that JavaScript numbers would not hold are blobs (postcard).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::host::object::{Object, Rows, Value};
@@ -39,11 +39,44 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// Values that one statement binds at most.
+const VALUES_MAX: usize = 100;
+
+/// How a row is inserted: what stands before the values of all rows, the places of one row, and what stands after them.
+pub struct Insert<'a> {
+    /// `INSERT INTO … VALUES`.
+    pub into: &'static str,
+    /// As many `?` as a row has values.
+    pub places: &'static str,
+    /// What is done where the row is there.
+    pub conflict: &'a str,
+}
+
+/// Rows that wait to be inserted by one statement.
+struct Waiting {
+    into: &'static str,
+    places: &'static str,
+    conflict: String,
+    /// How many values a row has, and those of all rows.
+    width: usize,
+    values: Vec<Value>,
+}
+
+/// What waits to be inserted until the turn ends, or something else is read or written.
+#[derive(Default)]
+struct Gathered {
+    is_gathering: Cell<bool>,
+    waiting: RefCell<Vec<Waiting>>,
+    /// What of it could not be written.
+    failed: RefCell<Option<Fault>>,
+}
+
 /// The object's database.
 #[derive(Clone)]
 pub struct Store {
     object: Object,
     setting: Rc<Setting>,
+    gathered: Rc<Gathered>,
 }
 
 impl Store {
@@ -52,7 +85,88 @@ impl Store {
         Self {
             object,
             setting: Rc::default(),
+            gathered: Rc::default(),
         }
+    }
+
+    /// Inserts a row: by itself, or, within a turn that gathers rows, with those that come before something else is read or written.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses it at once.
+    pub fn insert(&self, insert: &Insert<'_>, values: Vec<Value>) -> Result<(), Fault> {
+        let Insert {
+            into,
+            places,
+            conflict,
+        } = *insert;
+        if !self.gathered.is_gathering.get() {
+            let statement = [into, " ", places, " ", conflict].concat();
+            return self.execute(&statement, values).map(|_| ());
+        }
+        let mut waiting = self.gathered.waiting.borrow_mut();
+        let of_kind = waiting
+            .iter_mut()
+            .find(|one| one.into == into && one.conflict == conflict);
+        match of_kind {
+            Some(one) => one.values.extend(values),
+            None => waiting.push(Waiting {
+                into,
+                places,
+                conflict: conflict.to_owned(),
+                width: values.len().max(1),
+                values,
+            }),
+        }
+        Ok(())
+    }
+
+    /// Whether what is inserted from now on waits for [`Store::write_gathered`], which must come in the same turn. What is sent in between
+    /// may leave before it is durable.
+    pub fn gather(&self, gathers: bool) {
+        self.gathered.is_gathering.set(gathers);
+    }
+
+    /// Writes what was gathered.
+    ///
+    /// # Errors
+    /// `Unavailable` where any of it could not be written: nothing that was answered meanwhile may be told.
+    pub fn write_gathered(&self) -> Result<(), Fault> {
+        self.gathered.is_gathering.set(false);
+        let written = self.write_waiting();
+        let failed = self.gathered.failed.take();
+        failed.map_or(written, Err)
+    }
+
+    /// Writes what waits, all or nothing.
+    fn write_waiting(&self) -> Result<(), Fault> {
+        let mut waiting = self.gathered.waiting.take();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let written = self.commit(|| {
+            let mut waiting = waiting.drain(..);
+            waiting.try_for_each(|one| self.insert_rows(one))
+        });
+        if let Err(fault) = &written {
+            self.gathered.failed.replace(Some(fault.clone()));
+        }
+        written
+    }
+
+    /// Inserts rows, as many by a statement as it may bind; the rest by halves, so that few statements are prepared.
+    fn insert_rows(&self, rows: Waiting) -> Result<(), Fault> {
+        let mut at_once = (VALUES_MAX / rows.width).max(1);
+        let mut values = rows.values.into_iter();
+        while values.len() > 0 {
+            while at_once > 1 && at_once * rows.width > values.len() {
+                at_once /= 2;
+            }
+            let places = vec![rows.places; at_once].join(", ");
+            let statement = [rows.into, " ", &places, " ", &rows.conflict].concat();
+            let some = values.by_ref().take(at_once * rows.width).collect();
+            self.execute(&statement, some)?;
+        }
+        Ok(())
     }
 
     /// Runs a statement and returns its rows.
@@ -60,6 +174,11 @@ impl Store {
     /// # Errors
     /// `Unavailable` where SQLite refuses.
     pub fn run(&self, statement: &str, values: Vec<Value>) -> Result<Rows, Fault> {
+        self.write_waiting()?;
+        self.execute(statement, values)
+    }
+
+    fn execute(&self, statement: &str, values: Vec<Value>) -> Result<Rows, Fault> {
         let ran = self.object.platform().run(statement, values);
         ran.map_err(broken(statement))
     }
@@ -111,7 +230,16 @@ impl Store {
     ///
     /// # Errors
     /// That of the statement that failed.
-    pub fn atomically(&self, mut body: impl FnMut() -> Result<(), Fault>) -> Result<(), Fault> {
+    pub fn atomically(&self, body: impl FnMut() -> Result<(), Fault>) -> Result<(), Fault> {
+        self.write_waiting()?;
+        // What is one commit is not parted.
+        let gathers = self.gathered.is_gathering.replace(false);
+        let done = self.commit(body);
+        self.gathered.is_gathering.set(gathers);
+        done
+    }
+
+    fn commit(&self, mut body: impl FnMut() -> Result<(), Fault>) -> Result<(), Fault> {
         let mut outcome = Ok(());
         let committed = self.object.platform().atomically(&mut || {
             outcome = body();
@@ -126,6 +254,7 @@ impl Store {
     /// # Errors
     /// `Unavailable` where it will not be.
     pub async fn sync(&self) -> Result<(), Fault> {
+        self.write_waiting()?;
         self.object.platform().sync().await.map_err(broken("sync"))
     }
 

@@ -30,7 +30,8 @@ use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, reply};
 use crate::node::shared::concurrency::all_settled;
 use crate::protocol::messages::{
-    Ask, Batch, BatchedCall, Call, Count, Fault, Flush, ReadContents, Sum, batch, decode,
+    Ask, Batch, BatchedCall, Call, Close, Count, Fault, Flush, ReadContents, Sum, Suspend, batch,
+    decode,
 };
 
 /// Alarms of tenants that ring at once.
@@ -98,7 +99,7 @@ impl Shell for Tablet {
     fn start(object: Object, host: Host) -> Self {
         let (rows, read) = TabletRows::open(Store::new(object.clone()));
         let core = Core {
-            outbox: Outbox::new(object.clone(), host.clone()),
+            outbox: Outbox::new(object.clone(), host.clone(), usize::MAX),
             host,
             object,
             rows,
@@ -146,8 +147,8 @@ impl Shell for Tablet {
     }
 }
 
-/// Whether a call writes nothing, or nothing but its own count, before it sends anything: so its rows may be written at the end of
-/// the turn.
+/// Whether what a call sends may leave before what it has written: so its rows may be written at the end of the turn. Shards may be
+/// sealed, or told of an end that is durable at the root, before their lead is.
 fn writes_before_it_sends(path: &str) -> bool {
     [
         Flush::PATH,
@@ -155,6 +156,8 @@ fn writes_before_it_sends(path: &str) -> bool {
         Ask::PATH,
         Sum::PATH,
         ReadContents::PATH,
+        Suspend::PATH,
+        Close::PATH,
     ]
     .contains(&path)
 }
@@ -253,8 +256,12 @@ impl Core {
                 tenant.reload();
             }
             for place in begun.iter_mut().flatten() {
-                if let Begun::Answered(reply) = place {
-                    *reply = refusal(fault);
+                match place {
+                    // It has written nothing yet.
+                    Begun::UnderWay(_, Some(_)) => {}
+                    Begun::Answered(_) | Begun::UnderWay(_, None) => {
+                        *place = Begun::Answered(refusal(fault));
+                    }
                 }
             }
         }

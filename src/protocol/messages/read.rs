@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Call, DatacenterSum, Origin};
+use super::{Call, DatacenterSum, Fault, Origin};
 use crate::core::cluster::root::Root;
 use crate::core::counter::dimensions::DimensionName;
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -16,6 +16,7 @@ use crate::protocol::names::Address;
 calls! {
     List => Vec<(CounterId, Root)>, "/list", |it| Address::Directory(it.partition);
     Read => Option<GlobalSum>, "/read", |_| Address::Aggregator;
+    ReadEach => Vec<Result<Option<GlobalSum>, Fault>>, "/read-each", |_| Address::Aggregator;
     Measure => Snapshot, "/measure", |_| Address::Aggregator;
     CheckStorage => Option<Ailment>, "/check-storage", |it| Address::Directory(it.partition);
 }
@@ -38,6 +39,15 @@ pub struct List {
     pub after: Option<String>,
     /// At most this many.
     pub limit: u32,
+}
+
+/// Edge → aggregator: read several counters, so that objects which host many are asked once. The answers are in the order of the reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadEach {
+    /// The reads.
+    pub reads: Vec<Read>,
+    /// Count what queues have acknowledged first, and ask every datacenter.
+    pub is_strong: bool,
 }
 
 /// What a client wants to know; the root's generation is added on the way.

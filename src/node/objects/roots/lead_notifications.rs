@@ -10,7 +10,6 @@ use super::Roots;
 use crate::core::cluster::root::{Entry, Root};
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::node::shared::concurrency::all_settled;
-use crate::node::shared::open_objects;
 use crate::protocol::messages::{Close, Configure, Fault, Settle, Wanted};
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
@@ -66,7 +65,7 @@ impl Roots {
         };
         let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
         let mut newest = i64::MIN;
-        for (datacenter, sum) in sums(&self.host, counter, root, &all, wanted).await {
+        for (datacenter, sum) in sums(&self.outbox, counter, root, &all, wanted).await {
             let sum = sum.ok_or_else(|| silent(&datacenter))?;
             newest = newest.max(sum.summary.last_write_ms);
         }
@@ -88,7 +87,7 @@ impl Roots {
         record: Option<Operation>,
     ) -> Result<Vec<Datacenter>, Fault> {
         let all: Vec<Datacenter> = root.datacenters.iter().cloned().collect();
-        let unstopped = suspend(&self.host, counter, root, &all).await;
+        let unstopped = suspend(&self.outbox, counter, root, &all).await;
         // While it is deleted, its time may pass by what the root knows, and not by what a lead does.
         let stop_by_themselves = is_expiry && !self.duties.is_configuring(counter)?;
         if let Some(datacenter) = unstopped.first().filter(|_| !stop_by_themselves) {
@@ -156,10 +155,10 @@ impl Roots {
     ) -> Result<(), Fault> {
         let to = CellAddress::lead(counter, datacenter);
         match (telling, root.filter(|root| root.generation == generation)) {
-            (Telling::Close, _) => open_objects::tell(&self.host, &Close { to, generation }).await,
+            (Telling::Close, _) => self.outbox.tell(&Close { to, generation }).await,
             (Telling::Configure, Some(root)) => {
                 let grant = root.grant(datacenter);
-                open_objects::tell(&self.host, &Configure { to, grant }).await
+                self.outbox.tell(&Configure { to, grant }).await
             }
             (Telling::Configure, None) => Ok(()),
             (Telling::Settle, _) => {

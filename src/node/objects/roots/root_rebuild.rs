@@ -9,7 +9,6 @@ use super::Roots;
 use crate::core::cluster::root::{Entry, Root};
 use crate::core::counter::grant::Grant;
 use crate::core::counter::id::{CounterId, Datacenter};
-use crate::node::shared::call;
 use crate::protocol::messages::{Fault, Held};
 use crate::protocol::names::CellAddress;
 
@@ -29,7 +28,7 @@ impl Roots {
             return Ok(living);
         }
         let to = CellAddress::lead(counter, datacenter);
-        let held = call(&self.host, &Held { to }).await?;
+        let held = self.outbox.call(&Held { to }).await?;
         match held {
             Some(held) => {
                 self.adopt(counter, datacenter, &held).await?;

@@ -39,7 +39,7 @@ impl Roots {
             ..Wanted::default()
         };
         let mut is_news = false;
-        for (datacenter, sum) in sums(&self.host, counter, root, &unsettled, wanted).await {
+        for (datacenter, sum) in sums(&self.outbox, counter, root, &unsettled, wanted).await {
             let Some(sum) = sum else { continue };
             let heard = Heard {
                 since: sum.summary.window.count,
