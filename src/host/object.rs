@@ -1,5 +1,6 @@
 //! What an object asks of its platform besides what its isolate does, and what it offers.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 
@@ -154,19 +155,33 @@ pub trait Events {
     fn send(&self, text: &str);
 }
 
-/// An object's platform. A copy costs a count.
+/// In which forms an object's bodies are stored.
+#[derive(Debug, Default)]
+pub struct Forms {
+    /// Whether its schema says that bodies have frames.
+    pub has_frames: Cell<bool>,
+    /// Whether a build that wrote none has written here.
+    pub may_be_bare: Cell<bool>,
+}
+
+/// An object's platform. A copy costs two counts.
 #[derive(Clone)]
-pub struct Object(Rc<dyn ObjectPlatform>);
+pub struct Object(Rc<dyn ObjectPlatform>, Rc<Forms>);
 
 impl Object {
     /// The object that this platform carries.
     pub fn new(platform: Rc<dyn ObjectPlatform>) -> Self {
-        Self(platform)
+        Self(platform, Rc::default())
     }
 
     /// What the platform does itself.
     pub fn platform(&self) -> &dyn ObjectPlatform {
         &*self.0
+    }
+
+    /// In which forms its bodies are stored.
+    pub fn forms(&self) -> &Forms {
+        &self.1
     }
 
     /// Lets work go on after the answer.

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::health::Ailment;
 use super::names::{Address, CellAddress};
 use super::problem::{Code, Problem};
 use crate::core::cluster::root::Root;
@@ -129,6 +130,8 @@ pub enum Fault {
     Moved(Place),
     /// The root has granted nothing: the lead may live elsewhere, and must look first.
     Unsettled,
+    /// Stored data cannot be read: it is damaged, or a newer build wrote it. Nothing was done; only the operator can mend it. Says why.
+    Unreadable(String),
 }
 
 impl std::error::Error for Fault {}
@@ -144,6 +147,7 @@ impl std::fmt::Display for Fault {
             Self::Broken(what) => write!(formatter, "broken: {what}"),
             Self::Moved(place) => write!(formatter, "the lead lives in {place:?}"),
             Self::Unsettled => formatter.write_str("the lead may live elsewhere"),
+            Self::Unreadable(why) => write!(formatter, "stored data cannot be read: {why}"),
         }
     }
 }
@@ -174,6 +178,7 @@ impl From<Fault> for Problem {
                 "the counter is busy; nothing was counted, try again",
             ),
             Fault::Broken(what) => Problem::new(Code::Internal, what),
+            Fault::Unreadable(why) => Ailment::Unreadable(why).into(),
         }
     }
 }

@@ -23,6 +23,7 @@
 //! | [`bounds`] | what shells are bound by |
 //! | [`settings`] | what each variable of the deployment may be |
 //! | [`names`] | names of objects, bindings and variables |
+//! | [`stored`] | bodies at rest: their version and checksum |
 //! | [`share`] | keys for reading what begins with one prefix |
 //! | [`version`] | versions of writes and reads |
 //! | [`refresh`] | when an isolate asks again for a key that may change |
@@ -59,8 +60,8 @@ pub mod redis;
 pub mod refresh;
 pub mod routes;
 pub mod settings;
-
 pub mod share;
+pub mod stored;
 pub mod user_agent;
 pub mod version;
 pub mod visitor;

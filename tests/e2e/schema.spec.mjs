@@ -40,7 +40,7 @@ test("rows of another build's schema are refused, and told whose they are", asyn
   const version = (number, edgeVars) =>
     edit((database) => database.exec(`DELETE FROM tally_schema; INSERT INTO tally_schema VALUES (${number})`), edgeVars);
   await version(4);
-  const older = await world.refused(500, "internal", "GET", "/counters/a?consistency=strong");
+  const older = await world.refused(503, "unavailable", "GET", "/counters/a?consistency=strong");
   expect(older.json.detail).toContain("has version 4");
   // One partition is looked at each time: the sixteenth look has found it.
   let unwell;
@@ -51,9 +51,9 @@ test("rows of another build's schema are refused, and told whose they are", asyn
   // Where one process has all objects, the first look is at all of them.
   await version(99, { TALLY_OPEN_OBJECTS_MAX: "1000" });
   expect((await world.refused(503, "unavailable", "GET", "/healthz")).json.detail).toContain("deploy a newer build");
-  const newer = await world.refused(500, "internal", "GET", "/counters/a?consistency=strong");
+  const newer = await world.refused(503, "unavailable", "GET", "/counters/a?consistency=strong");
   expect(newer.json.detail).toContain("deploy a newer build");
-  await version(5);
+  await version(6);
   await world.well("GET", "/healthz");
   expect(await world.strong("a")).toMatchObject({ value: 1, exact: true });
 });

@@ -138,6 +138,7 @@ mod sketch_redis;
 mod sketch_token;
 mod sketch_top_values;
 mod sketch_uniques;
+mod stored;
 mod tablets;
 mod uniques_of_shards;
 mod visitor;

@@ -334,10 +334,10 @@ async fn sum_roots(
     let only = asked.datacenter.as_ref();
     let sum = |(counter, root): (CounterId, Root)| async move {
         match sum_world(host, &counter, root, only, wanted, None, notes).await {
-            Some(sum) if sum.has_lapsed(host.now_ms()) => {}
-            Some(sum) => all.borrow_mut().add(&counter, &sum),
-            // Ended and created again between listing and summing: read it by itself.
-            None => {
+            Ok(Some(sum)) if sum.has_lapsed(host.now_ms()) => {}
+            Ok(Some(sum)) => all.borrow_mut().add(&counter, &sum),
+            // Ended and created again between listing and summing, or damaged: read by itself.
+            Ok(None) | Err(_) => {
                 let again = Read {
                     counter: counter.clone(),
                     datacenter: only.cloned(),

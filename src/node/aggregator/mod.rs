@@ -138,7 +138,7 @@ async fn read_view(
             away => Notes { away, ..notes },
         };
         let view = Some((&view, now_ms));
-        let sum = sum_world(host, &asked.counter, root, None, wanted, view, notes).await;
+        let sum = sum_world(host, &asked.counter, root, None, wanted, view, notes).await?;
         if let Some(sum) = sum.filter(|sum| !sum.tells_unsettled()) {
             return Ok((!sum.has_lapsed(host.now_ms())).then_some(sum));
         }
@@ -168,7 +168,7 @@ async fn read(
             return Ok(None);
         };
         let only = datacenter.as_ref();
-        if let Some(sum) = sum_world(host, &counter, root, only, wanted, None, notes).await {
+        if let Some(sum) = sum_world(host, &counter, root, only, wanted, None, notes).await? {
             if sum.tells_unsettled() {
                 let settle = Settle {
                     counter: counter.clone(),
@@ -223,6 +223,9 @@ async fn read_drained(
 
 /// Sums the datacenters; `None` where a lead counts for a newer generation than the root that was read. With a
 /// view, of a moment of its root, those are not asked that have pushed lately. One that does not answer contributes what was last known.
+///
+/// # Errors
+/// `Unreadable` where one has damaged rows: what was last known may be less than what was acknowledged, and nobody would look.
 async fn sum_world(
     host: &Host,
     counter: &CounterId,
@@ -231,7 +234,7 @@ async fn sum_world(
     wanted: Wanted,
     view: Option<(&View, i64)>,
     notes: Notes<'_>,
-) -> Option<GlobalSum> {
+) -> Result<Option<GlobalSum>, Fault> {
     let now_ms = host.now_ms();
     if let Some(way) = notes.way {
         // Of a sum that was made again the last one is told.
@@ -259,7 +262,8 @@ async fn sum_world(
     for (datacenter, answer) in all_settled(asked.into_iter().map(ask), LEADS_AT_ONCE).await {
         match answer {
             Ok(sum) => datacenters.push((datacenter, Some(sum))),
-            Err(Fault::Superseded(_)) => return None,
+            Err(Fault::Superseded(_)) => return Ok(None),
+            Err(fault @ Fault::Unreadable(_)) => return Err(fault),
             Err(_) => datacenters.push((datacenter, None)),
         }
     }
@@ -290,7 +294,7 @@ async fn sum_world(
         sum.uniques = view.uniques().clone();
     }
     sum.join_uniques();
-    Some(sum)
+    Ok(Some(sum))
 }
 
 /// What the root remembers of a counter's generation, for what does not answer now.

@@ -16,9 +16,7 @@ use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{Keys, Ledger, WriteKey};
 use crate::core::counter::ledgers::Ledgers;
 use crate::host::object::{Rows as SqlRows, Value};
-use crate::protocol::messages::{Fault, PeriodOf, Written, decode, encode};
-
-const SCHEMA_VERSION: i64 = 1;
+use crate::protocol::messages::{Fault, PeriodOf, Written};
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS board (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
@@ -106,7 +104,7 @@ pub(super) struct BoardRows {
 }
 
 fn broken() -> Fault {
-    Fault::Broken("a row of a board cannot be read".to_owned())
+    Fault::Unreadable("a row of a board cannot be read".to_owned())
 }
 
 fn whole(number: u64) -> Value {
@@ -153,27 +151,29 @@ impl BoardRows {
     /// What is known of the board, and how that is stored; `None` where nothing was ever stored. Writes nothing.
     ///
     /// # Errors
-    /// `Broken` for a schema from the future and for rows that cannot be read, `Unavailable` where SQLite refuses; so all below.
+    /// `Unreadable` for a schema from the future and for rows that cannot be read, `Unavailable` where SQLite refuses; so all below.
     pub(super) fn load(&self) -> Result<Option<(Head, Vec<u8>)>, Fault> {
-        if self.store.schema_version(SCHEMA_VERSION)?.is_none() {
+        if self.store.schema_version(1)?.is_none() {
             return Ok(None);
         }
         let rows = self
             .store
             .run("SELECT body FROM board WHERE id = 0", vec![])?;
-        let body = rows.first().and_then(|row| row.first()).and_then(blob);
-        body.map(|body| Ok((decode(body)?, body.to_vec())))
-            .transpose()
+        let Some(body) = rows.first().and_then(|row| row.first()) else {
+            return Ok(None);
+        };
+        let body = self.store.body(body)?;
+        Ok(Some((self.store.value(body)?, body.to_vec())))
     }
 
     pub(super) fn create(&self) -> Result<(), Fault> {
-        self.store.create_schema(SCHEMA_VERSION, SCHEMA)
+        self.store.create_schema(SCHEMA)
     }
 
     pub(super) fn put_head(&self, head: &[u8]) -> Result<(), Fault> {
         let statement = "INSERT OR REPLACE INTO board VALUES (0, ?)";
         self.store
-            .run(statement, vec![head.to_vec().into()])
+            .run(statement, vec![self.store.framed(head)?])
             .map(drop)
     }
 
@@ -322,7 +322,7 @@ impl BoardRows {
 
     /// Keeps an ended period.
     pub(super) fn put_period(&self, epoch: i64, period: &PeriodOf) -> Result<(), Fault> {
-        let values = vec![epoch.into(), encode(period)?.into()];
+        let values = vec![epoch.into(), self.store.put(period)?];
         self.store
             .run("INSERT OR REPLACE INTO periods VALUES (?, ?)", values)
             .map(drop)
@@ -344,7 +344,7 @@ impl BoardRows {
         )?;
         let read = |row: &Vec<Value>| {
             let epoch = row.first().and_then(integer).ok_or_else(broken)?;
-            Ok((epoch, decode(&bytes_at(row, 1)?)?))
+            Ok((epoch, self.store.get(row.get(1).ok_or_else(broken)?)?))
         };
         rows.iter().map(read).collect()
     }
@@ -380,7 +380,7 @@ impl BoardRows {
             let values = vec![(*slot).into(), key.0.to_vec().into()];
             let rows = self.store.run(statement, values)?;
             if let Some(row) = rows.first() {
-                return decode(&bytes_at(row, 0)?).map(Some);
+                return self.store.get(row.first().ok_or_else(broken)?).map(Some);
             }
         }
         Ok(None)
@@ -392,7 +392,7 @@ impl BoardRows {
         key: WriteKey,
         record: &T,
     ) -> Result<(), Fault> {
-        let values = vec![slot.into(), key.0.to_vec().into(), encode(record)?.into()];
+        let values = vec![slot.into(), key.0.to_vec().into(), self.store.put(record)?];
         self.store
             .run("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", values)
             .map(drop)

@@ -5,7 +5,7 @@
 
 use super::cell_rows::{CellRows, OwnRows};
 use super::hosted_rows::{STAY, start_of};
-use super::store::{WHOLE_MAX, blob, integer};
+use super::store::{WHOLE_MAX, integer};
 use super::tablet_rows::{Found, LEDGER, row_key};
 use crate::core::counter::ledger::WriteKey;
 use crate::host::object::Value;
@@ -73,7 +73,7 @@ impl CellRows {
                 let key = name.get(9..).and_then(|key| key.try_into().ok());
                 self.put_record(start, WriteKey(key.ok_or_else(broken)?), body.to_vec())
             }
-            kind => own.put(i32::from(*kind.ok_or_else(broken)?), start, body.to_vec()),
+            kind => own.put(i32::from(*kind.ok_or_else(broken)?), start, body),
         }
     }
 
@@ -112,15 +112,17 @@ impl OwnRows {
             [start, Value::Blob(key), body] => {
                 let mut name = row_key(LEDGER, integer(start)?);
                 name.extend_from_slice(key);
-                Some((name, blob(body)?.to_vec()))
+                Some(self.body(body).map(|body| (name, body)))
             }
             [start, kind, body] => {
                 let kind = u8::try_from(integer(kind)?).ok()?;
-                Some((row_key(kind, integer(start)?), blob(body)?.to_vec()))
+                let name = row_key(kind, integer(start)?);
+                Some(self.body(body).map(|body| (name, body)))
             }
             _ => None,
         };
-        let found: Found = rows.iter().filter_map(read).collect();
+        let found: Result<Found, Fault> = rows.iter().filter_map(read).collect();
+        let found = found?;
         let is_last = rows.len() < usize::try_from(most).unwrap_or(usize::MAX);
         let next = match (is_last, is_ledger) {
             (true, true) => None,

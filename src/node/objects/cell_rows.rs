@@ -6,15 +6,12 @@ use std::cell::Cell as Flag;
 
 use super::cell_store::Kind;
 use super::hosted_rows::HostedRows;
-use super::store::{Store, WHOLE_MAX, blob, integer};
+use super::store::{Store, WHOLE_MAX, integer};
 use crate::core::counter::ledger::WriteKey;
 use crate::host::object::{Rows, Value};
 use crate::protocol::messages::Fault;
 
-/// 2 added the ledger; since 3 sketches name their hash, since 4 there are hours and days of unique elements.
-const SCHEMA_VERSION: i64 = 4;
-
-/// Older rows cannot be read: nobody knows which hash their sketches are of.
+/// Since this schema there are hours and days of unique elements, and sketches name their hash; all tables are there.
 const SCHEMA_VERSION_MIN: i64 = 4;
 
 /// WITHOUT ROWID: an upsert writes one row, where a table with an index beside it bills two.
@@ -51,24 +48,14 @@ impl OwnRows {
 
     /// Reads the version of the tables; whether there are any.
     fn open(&self) -> Result<bool, Fault> {
-        let version = self.store.schema_version(SCHEMA_VERSION)?;
-        if let Some(version) = version.filter(|version| *version < SCHEMA_VERSION_MIN) {
-            return Err(Fault::Broken(format!(
-                "the stored schema has version {version}, whose unique elements are laid out otherwise; this build reads from {SCHEMA_VERSION_MIN} on: delete the data, or go back to the build that wrote it"
-            )));
-        }
-        self.has_schema.set(version == Some(SCHEMA_VERSION));
-        if version.is_none() {
-            return Ok(false);
-        }
-        // An older schema is completed before anything else is done.
-        self.create()?;
-        Ok(true)
+        let version = self.store.schema_version(SCHEMA_VERSION_MIN)?;
+        self.has_schema.set(version.is_some());
+        Ok(version.is_some())
     }
 
     fn create(&self) -> Result<(), Fault> {
         if !self.has_schema.get() {
-            self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
+            self.store.create_schema(SCHEMA)?;
             self.has_schema.set(true);
         }
         Ok(())
@@ -78,12 +65,23 @@ impl OwnRows {
         self.store.run(statement, values)
     }
 
-    pub(super) fn put(&self, kind: i32, start: i64, body: Vec<u8>) -> Result<(), Fault> {
+    pub(super) fn put(&self, kind: i32, start: i64, body: &[u8]) -> Result<(), Fault> {
+        let body = self.store.framed(body)?;
         self.run(
             "INSERT INTO rows VALUES (?, ?, ?) ON CONFLICT (kind, start) DO UPDATE SET body = excluded.body",
-            vec![kind.into(), start.into(), body.into()],
+            vec![kind.into(), start.into(), body],
         )
         .map(|_| ())
+    }
+
+    fn first_body(&self, statement: &str, values: Vec<Value>) -> Result<Option<Vec<u8>>, Fault> {
+        let rows = self.run(statement, values)?;
+        let body = rows.first().and_then(|row| row.first());
+        body.map(|body| self.body(body)).transpose()
+    }
+
+    pub(super) fn body(&self, body: &Value) -> Result<Vec<u8>, Fault> {
+        Ok(self.store.body(body)?.to_vec())
     }
 
     pub(super) fn clear(&self) -> Result<(), Fault> {
@@ -96,7 +94,7 @@ impl CellRows {
     /// Looks what there is; whether there is anything.
     ///
     /// # Errors
-    /// `Broken` for rows that this build cannot read.
+    /// `Unreadable` for rows that this build cannot read.
     pub(super) fn open(&self) -> Result<bool, Fault> {
         match self {
             Self::Own(own) => own.open(),
@@ -149,17 +147,17 @@ impl CellRows {
 
     pub(super) fn get(&self, kind: Kind, start: i64) -> Result<Option<Vec<u8>>, Fault> {
         match self {
-            Self::Own(own) => Ok(first_blob(own.run(
+            Self::Own(own) => own.first_body(
                 "SELECT body FROM rows WHERE kind = ? AND start = ?",
                 vec![kind.number().into(), start.into()],
-            )?)),
+            ),
             Self::Hosted(hosted) => hosted.get(kind.number(), start),
         }
     }
 
     pub(super) fn put(&self, kind: Kind, start: i64, body: Vec<u8>) -> Result<(), Fault> {
         match self {
-            Self::Own(own) => own.put(kind.number(), start, body),
+            Self::Own(own) => own.put(kind.number(), start, &body),
             Self::Hosted(hosted) => hosted.put(kind.number(), start, body),
         }
     }
@@ -189,10 +187,13 @@ impl CellRows {
                     vec![kind.number().into(), from.into(), before.into()],
                 )?;
                 let read = |row: &Vec<Value>| match row.as_slice() {
-                    [start, body] => Some((integer(start)?, blob(body)?.to_vec())),
+                    [start, body] => {
+                        let start = integer(start)?;
+                        Some(own.body(body).map(|body| (start, body)))
+                    }
                     _ => None,
                 };
-                Ok(rows.iter().filter_map(read).collect())
+                rows.iter().filter_map(read).collect()
             }
             Self::Hosted(hosted) => hosted.between(kind.number(), (from, before)),
         }
@@ -249,10 +250,10 @@ impl CellRows {
     /// A row of the ledger.
     pub(super) fn record(&self, slot: i64, key: WriteKey) -> Result<Option<Vec<u8>>, Fault> {
         match self {
-            Self::Own(own) => Ok(first_blob(own.run(
+            Self::Own(own) => own.first_body(
                 "SELECT body FROM ledger WHERE slot = ? AND key = ?",
                 vec![slot.into(), key.0.to_vec().into()],
-            )?)),
+            ),
             Self::Hosted(hosted) => hosted.record(slot, key),
         }
     }
@@ -263,7 +264,7 @@ impl CellRows {
             Self::Own(own) => own
                 .run(
                     "INSERT INTO ledger VALUES (?, ?, ?) ON CONFLICT (slot, key) DO UPDATE SET body = excluded.body",
-                    vec![slot.into(), key.0.to_vec().into(), body.into()],
+                    vec![slot.into(), key.0.to_vec().into(), own.store.framed(&body)?],
                 )
                 .map(|_| ()),
             Self::Hosted(hosted) => hosted.put_record(slot, key, body),
@@ -283,7 +284,7 @@ impl CellRows {
                     "UPDATE ledger SET slot = ?, body = ? WHERE slot = ? AND key = ?",
                     vec![
                         slot.into(),
-                        body.into(),
+                        own.store.framed(&body)?,
                         replaced.into(),
                         key.0.to_vec().into(),
                     ],
@@ -373,9 +374,4 @@ impl CellRows {
             Self::Hosted(hosted) => hosted.delete_all(),
         }
     }
-}
-
-fn first_blob(rows: Rows) -> Option<Vec<u8>> {
-    let body = rows.first().and_then(|row| row.first()).and_then(blob);
-    body.map(<[u8]>::to_vec)
 }

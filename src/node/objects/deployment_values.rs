@@ -2,7 +2,13 @@
 //! a partition holds.
 
 use super::store::{Store, blob, text};
+use crate::host::object::Value;
 use crate::protocol::messages::Fault;
+
+/// What the names of secrets begin with, and how long those are. Builds before 0.2 stored them bare: random bytes, which may begin like a
+/// frame. Framed they are longer.
+const SECRETS: [&str; 3] = ["hash-key", "element-key", "salt/"];
+const SECRET_BYTES: usize = 16;
 
 pub(super) const DEPLOYMENT_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS deployment (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
 
@@ -28,8 +34,19 @@ impl DeploymentValues {
             "SELECT body FROM deployment WHERE name = ?",
             vec![name.into()],
         )?;
-        let body = rows.first().and_then(|row| row.first()).and_then(blob);
-        Ok(body.map(<[u8]>::to_vec))
+        let body = rows.first().and_then(|row| row.first());
+        body.map(|body| self.body(name, body)).transpose()
+    }
+
+    fn body(&self, name: &str, body: &Value) -> Result<Vec<u8>, Fault> {
+        let is_secret = SECRETS.iter().any(|begin| name.starts_with(begin));
+        if is_secret
+            && self.store.may_be_bare()
+            && let Some(bytes) = blob(body).filter(|bytes| bytes.len() == SECRET_BYTES)
+        {
+            return Ok(bytes.to_vec());
+        }
+        Ok(self.store.body(body)?.to_vec())
     }
 
     /// A value, made by `make` the first time it is asked for.
@@ -50,7 +67,7 @@ impl DeploymentValues {
     pub(super) fn put(&self, name: &str, body: Vec<u8>) -> Result<(), Fault> {
         self.store.run(
             "INSERT INTO deployment VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
-            vec![name.into(), body.into()],
+            vec![name.into(), self.store.framed(&body)?],
         )?;
         Ok(())
     }
@@ -62,10 +79,13 @@ impl DeploymentValues {
             vec![from.into(), to.into()],
         )?;
         let read = |row: &[_]| match row {
-            [name, body] => Some((text(name)?.to_owned(), blob(body)?.to_vec())),
+            [name, body] => {
+                let name = text(name)?;
+                Some(self.body(name, body).map(|body| (name.to_owned(), body)))
+            }
             _ => None,
         };
-        Ok(rows.iter().filter_map(|row| read(row)).collect())
+        rows.iter().filter_map(|row| read(row)).collect()
     }
 
     /// The first name that lies from one up to another.

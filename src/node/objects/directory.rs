@@ -46,8 +46,8 @@ use crate::protocol::messages::{
     RegisterInbox, RotateKey, Secrets, Settle, TopOf, ViewOf, Viewed, batch, decode,
 };
 
-/// 2 added claims, 3 operations and views, 4 policies and how often claims have moved; since 5 sketches name their hash, and settings the hash of a counter.
-const SCHEMA_VERSION: i64 = 5;
+/// Since this schema settings name the hash of a counter.
+const SCHEMA_VERSION_MIN: i64 = 5;
 
 const SCHEMA: &[&str] = &[
     ROOTS_SCHEMA[0],
@@ -322,7 +322,7 @@ impl Partition {
                 let wrong = self.host.check_settings().err()?;
                 return Some(Ailment::NotConfigured(wrong.detail().to_owned()));
             }
-            Err(Fault::Unavailable(why) | Fault::Broken(why)) => why,
+            Err(Fault::Unavailable(why) | Fault::Broken(why) | Fault::Unreadable(why)) => why,
             Err(fault) => fault.to_string(),
         };
         Some(Ailment::Unreadable(why))
@@ -375,20 +375,15 @@ impl Partition {
 /// Makes the tables where there are none.
 ///
 /// # Errors
-/// `Broken` for a schema from the future or of long ago, `Unavailable` where SQLite refuses.
+/// `Unreadable` for a schema from the future or of long ago, `Unavailable` where SQLite refuses.
 fn prepare(store: &Store, spreads: &LeadSpreads) -> Result<(), Fault> {
-    match store.schema_version(SCHEMA_VERSION)? {
-        // Earlier builds of this version do not have these, and leave them alone.
-        Some(SCHEMA_VERSION) => {
+    match store.schema_version(SCHEMA_VERSION_MIN)? {
+        // Earlier builds do not have these, and leave them alone.
+        Some(_) => {
             store.run(SENDERS_SCHEMA, vec![])?;
             store.run(BOARDS_SCHEMA, vec![])?;
         }
-        Some(version @ ..SCHEMA_VERSION) => {
-            return Err(Fault::Broken(format!(
-                "the stored schema has version {version}, whose settings do not name a hash; this build reads from {SCHEMA_VERSION} on: delete the data, or go back to the build that wrote it"
-            )));
-        }
-        _ => store.create_schema(SCHEMA_VERSION, SCHEMA)?,
+        None => store.create_schema(SCHEMA)?,
     }
     spreads.open()
 }

@@ -1,12 +1,12 @@
 //! Counters of a partition in order of what they have, found in its table of totals.
 
 use super::directory_totals::{DAY_HOURS, DAYS_KEPT, DirectoryTotals, HOURS_KEPT};
-use super::store::{blob, integer, text};
+use super::store::{Store, integer, text};
 use crate::core::cluster::root::{Entry, prefix_end};
 use crate::core::counter::id::{BEFORE_CALLERS, CounterId};
 use crate::core::counter::total::Value as Number;
 use crate::host::object::Value;
-use crate::protocol::messages::{By, Fault, KnownTotal, Order, Since, Sums, TopRow, decode};
+use crate::protocol::messages::{By, Fault, KnownTotal, Order, Since, Sums, TopRow};
 
 /// Counters of a prefix up to which they are found by their names, and put in order then; more are found by the index of the order.
 const FEW: u64 = 1_000;
@@ -51,8 +51,8 @@ impl DirectoryTotals {
                 "SELECT id, as_of, body FROM totals WHERE {within} AND abs({amount}) >= {WITHIN_MAX}"
             );
             for row in &self.store.run(&sql, ids)? {
-                total =
-                    total.plus(row_of(order, row).map_or_else(Number::default, |row| row.amount));
+                let row = row_of(&self.store, order, row)?;
+                total = total.plus(row.map_or_else(Number::default, |row| row.amount));
             }
         }
         let sums = Sums {
@@ -85,8 +85,8 @@ impl DirectoryTotals {
         );
         let rows = self.store.run(&sql, ids)?;
         let mut created_ms = Vec::new();
-        for body in rows.iter().flatten().filter_map(blob) {
-            if let Entry::Live(root) = decode(body)? {
+        for body in rows.iter().flatten() {
+            if let Entry::Live(root) = self.store.get(body)? {
                 created_ms.push(root.created_at_ms);
             }
         }
@@ -144,7 +144,8 @@ impl DirectoryTotals {
         };
         values.push(i64::from(limit).into());
         let rows = self.store.run(&sql, values)?;
-        Ok(rows.iter().filter_map(|row| row_of(order, row)).collect())
+        let rows = rows.iter().map(|row| row_of(&self.store, order, row));
+        rows.filter_map(Result::transpose).collect()
     }
 
     /// What one counter has in an order, where it is in the table.
@@ -161,7 +162,8 @@ impl DirectoryTotals {
         };
         let sql = format!("SELECT id, as_of, {told} FROM totals WHERE id = ?");
         let rows = self.store.run(&sql, vec![counter.as_str().into()])?;
-        Ok(rows.first().and_then(|row| row_of(order, row)))
+        let row = rows.first().map(|row| row_of(&self.store, order, row));
+        Ok(row.transpose()?.flatten())
     }
 }
 
@@ -210,22 +212,24 @@ fn within_sql(order: &Order, plus: &str) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-fn row_of(order: &Order, row: &[Value]) -> Option<TopRow> {
+fn row_of(store: &Store, order: &Order, row: &[Value]) -> Result<Option<TopRow>, Fault> {
     let [id, as_of, told] = row else {
-        return None;
+        return Ok(None);
     };
-    let counter = CounterId::stored(text(id)?).ok()?;
-    let as_of_ms = integer(as_of)?;
+    let counter = text(id).and_then(|id| CounterId::stored(id).ok());
+    let (Some(counter), Some(as_of_ms)) = (counter, integer(as_of)) else {
+        return Ok(None);
+    };
     if order.since.is_some() {
-        let count = u128::try_from(number(told)?).unwrap_or(0);
-        return Some(TopRow {
+        let count = number(told).and_then(|count| u128::try_from(count).ok());
+        return Ok(Some(TopRow {
             counter,
-            amount: Number::new(count, 0),
+            amount: Number::new(count.unwrap_or(0), 0),
             uniques: None,
             as_of_ms,
-        });
+        }));
     }
-    Some(row_of_known(counter, order.by, decode(blob(told)?).ok()?))
+    Ok(Some(row_of_known(counter, order.by, store.get(told)?)))
 }
 
 /// What a counter has in an order of all time.

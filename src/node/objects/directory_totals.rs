@@ -12,14 +12,14 @@ use std::cell::Cell;
 use super::push_receiver::Views;
 use super::root_store::RootStore;
 use super::rows_ahead::RowsAhead;
-use super::store::{Insert, Store, blob, integer, text};
+use super::store::{Insert, Store, integer, text};
 use crate::core::cluster::root::{Entry, Root};
 use crate::core::cluster::total::CounterTotal;
 use crate::core::cluster::view::View;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value as Number;
 use crate::host::object::Value;
-use crate::protocol::messages::{Fault, KnownTotal, KnownUniques, decode, encode};
+use crate::protocol::messages::{Fault, KnownTotal, KnownUniques};
 use crate::protocol::public::Estimate;
 
 /// Beginnings of hours that are kept: the current one and the 24 before, so that a day of seconds is covered, and one more where
@@ -199,7 +199,7 @@ impl DirectoryTotals {
             known.total.value.size().into(),
             count.size().into(),
             uniques.size().into(),
-            encode(&known)?.into(),
+            self.store.put(&known)?,
             counter.as_str().into(),
         ];
         let begun = before.map_or_else(String::new, |before| begun_between(before, hour));
@@ -252,10 +252,13 @@ impl DirectoryTotals {
             .store
             .run(sql, vec![first.as_str().into(), last.as_str().into()])?;
         let read = |row: &Vec<Value>| match row.as_slice() {
-            [id, body] => Some((text(id)?.to_owned(), decode(blob(body)?).ok()?)),
+            [id, body] => {
+                let id = text(id)?;
+                Some(self.store.get(body).map(|known| (id.to_owned(), known)))
+            }
             _ => None,
         };
-        Ok(rows.iter().filter_map(read).collect())
+        rows.iter().filter_map(read).collect()
     }
 
     /// Makes the rows of the next counters, where the table is younger than they are. Whether it is whole then.

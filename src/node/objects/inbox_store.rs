@@ -2,6 +2,9 @@
 
 use std::cell::Cell;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::store::{Store, blob, integer};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::inbox::{Batch, Beginning, Draining, Head, last_within};
@@ -12,8 +15,7 @@ use crate::core::counter::queue::{
 };
 use crate::host::object::Value;
 use crate::protocol::messages::{DeadLetters, Fault, decode, encode};
-
-const SCHEMA_VERSION: i64 = 1;
+use crate::protocol::stored;
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS log (seq INTEGER PRIMARY KEY, body BLOB NOT NULL)",
@@ -23,6 +25,9 @@ const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS dead (seq INTEGER PRIMARY KEY AUTOINCREMENT, body BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
 ];
+
+/// What is read of a row of the log to know its head: that, behind a frame of 6 bytes.
+const HEAD_BYTES: i64 = LOGGED_HEAD_BYTES + 6;
 
 /// The most counters whose generation is remembered, about 60 bytes each. Forgetting costs a call to the root.
 const KNOWN_MAX: i64 = 100_000;
@@ -52,20 +57,14 @@ impl InboxStore {
     /// rows. Cost: O(rows since the nonces were written), which a build before this one wrote with batches alone.
     ///
     /// # Errors
-    /// `Broken` for a schema from the future, `Unavailable` where SQLite refuses; so all below.
+    /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; so all below.
     pub fn load(&self) -> Result<Head, Fault> {
-        if self.store.schema_version(SCHEMA_VERSION)? != Some(SCHEMA_VERSION) {
-            self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
+        if self.store.schema_version(1)?.is_none() {
+            self.store.create_schema(SCHEMA)?;
         }
-        let nonces: Nonces = match self.state("nonces")? {
-            Some(body) => decode(&body)?,
-            None => Nonces::default(),
-        };
-        let me = self.state("me")?.map(|body| decode(&body)).transpose()?;
-        let nonces_upto = match self.state("nonces_upto")? {
-            Some(body) => decode(&body)?,
-            None => 0,
-        };
+        let nonces: Nonces = self.state("nonces")?.unwrap_or_default();
+        let me = self.state("me")?;
+        let nonces_upto = self.state("nonces_upto")?.unwrap_or(0);
         let log = self
             .store
             .run("SELECT MIN(seq), MAX(seq) FROM log", vec![])?;
@@ -75,11 +74,13 @@ impl InboxStore {
         });
         let rows = self.store.run(
             "SELECT seq, substr(body, 1, ?) FROM log WHERE seq > ? ORDER BY seq",
-            vec![LOGGED_HEAD_BYTES.into(), nonces_upto.into()],
+            vec![HEAD_BYTES.into(), nonces_upto.into()],
         )?;
         let read = |row: &Vec<_>| -> Option<(i64, Option<LoggedHead>)> {
-            let head = row.get(1).and_then(blob).map(decode::<LoggedHead>);
-            Some((row.first().and_then(integer)?, head.and_then(Result::ok)))
+            // All of the row is read, and checked, when it becomes part of a batch.
+            let head = row.get(1).and_then(blob).map(stored::beginning);
+            let head = head.and_then(|head| decode::<LoggedHead>(head).ok());
+            Some((row.first().and_then(integer)?, head))
         };
         let batch = self.number("SELECT MAX(number) FROM batches")?;
         let newer = rows.iter().filter_map(read);
@@ -92,25 +93,25 @@ impl InboxStore {
         Ok(number.unwrap_or(0))
     }
 
-    fn state(&self, name: &str) -> Result<Option<Vec<u8>>, Fault> {
+    fn state<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Fault> {
         let rows = self
             .store
             .run("SELECT body FROM state WHERE name = ?", vec![name.into()])?;
-        let body = rows.first().and_then(|row| row.first()).and_then(blob);
-        Ok(body.map(<[u8]>::to_vec))
+        let body = rows.first().and_then(|row| row.first());
+        body.map(|body| self.store.get(body)).transpose()
     }
 
-    fn put_state(&self, name: &str, body: Vec<u8>) -> Result<(), Fault> {
+    fn put_state<T: Serialize>(&self, name: &str, value: &T) -> Result<(), Fault> {
         self.store.run(
             "INSERT OR REPLACE INTO state VALUES (?, ?)",
-            vec![name.into(), body.into()],
+            vec![name.into(), self.store.put(value)?],
         )?;
         Ok(())
     }
 
     /// Writes which inbox this is.
     pub fn put_me(&self, me: &InboxId) -> Result<(), Fault> {
-        self.put_state("me", encode(me)?)
+        self.put_state("me", me)
     }
 
     /// The generation that the root has named for a counter.
@@ -151,26 +152,26 @@ impl InboxStore {
 
     /// Writes a row of the log, and with it what is remembered of appends where that is due.
     pub fn log(&self, seq: i64, row: &Logged, nonces: Option<&Nonces>) -> Result<(), Fault> {
-        let body = encode(row)?;
-        let put = |body: Vec<u8>| {
+        let put = || {
             let sql = "INSERT INTO log VALUES (?, ?)";
-            self.store.run(sql, vec![seq.into(), body.into()])
+            self.store.run(sql, vec![seq.into(), self.store.put(row)?])
         };
         match nonces {
-            None => put(body).map(|_| ()),
+            None => put().map(|_| ()),
             Some(nonces) => self.store.atomically(|| {
-                put(body.clone())?;
+                put()?;
                 self.put_nonces(nonces, seq)
             }),
         }
     }
 
     fn put_nonces(&self, nonces: &Nonces, upto_seq: i64) -> Result<(), Fault> {
-        self.put_state("nonces", encode(nonces)?)?;
-        self.put_state("nonces_upto", encode(&upto_seq)?)
+        self.put_state("nonces", nonces)?;
+        self.put_state("nonces_upto", &upto_seq)
     }
 
-    /// The first rows of the log, so many and so long as one batch may be of; `None` for one that cannot be read.
+    /// The first rows of the log, so many and so long as one batch may be of; `None` for one that can never be read. One that is damaged
+    /// stops them all, so that what was acknowledged stays until it is put back.
     pub fn first_rows(&self, limit: u32) -> Result<Vec<(i64, Option<Logged>)>, Fault> {
         let sql = "SELECT seq, length(body) FROM log ORDER BY seq LIMIT ?";
         let rows = self.store.run(sql, vec![i64::from(limit).into()])?;
@@ -181,10 +182,14 @@ impl InboxStore {
         let sql = "SELECT seq, body FROM log WHERE seq <= ? ORDER BY seq";
         let rows = self.store.run(sql, vec![last.into()])?;
         let read = |row: &Vec<_>| match row.as_slice() {
-            [seq, body] => Some((integer(seq)?, decode(blob(body)?).ok())),
+            [seq, body] => {
+                let seq = integer(seq)?;
+                let body = self.store.body(body);
+                Some(body.map(|body| (seq, decode(body).ok())))
+            }
             _ => None,
         };
-        Ok(rows.iter().filter_map(read).collect())
+        rows.iter().filter_map(read).collect()
     }
 
     /// Turns rows of the log into a batch, and into rows of what must wait, all or nothing.
@@ -219,7 +224,7 @@ impl InboxStore {
                 batch.number.into(),
                 i64::from(batch.tries).into(),
                 due_at_ms.into(),
-                encode(&batch.dues)?.into(),
+                self.store.put(&batch.dues)?,
             ],
         )?;
         Ok(())
@@ -279,7 +284,7 @@ impl InboxStore {
         let Some([tries, body]) = rows.first().map(Vec::as_slice) else {
             return Ok(None);
         };
-        let dues = decode(blob(body).unwrap_or_default());
+        let dues = decode(self.store.body(body)?);
         Ok(Some(Batch {
             number,
             tries: integer(tries)
@@ -314,7 +319,7 @@ impl InboxStore {
         }
         for letter in dead {
             let sql = "INSERT INTO dead (body) VALUES (?)";
-            self.store.run(sql, vec![encode(letter)?.into()])?;
+            self.store.run(sql, vec![self.store.put(letter)?])?;
         }
         let kept = u64::try_from(self.number("SELECT COUNT(*) FROM dead")?).unwrap_or(0);
         let many = kept.saturating_sub(DEAD_LETTERS_MAX);
@@ -323,14 +328,13 @@ impl InboxStore {
             let many = i64::try_from(many).unwrap_or(i64::MAX);
             let sql = "DELETE FROM dead WHERE seq IN (SELECT seq FROM dead ORDER BY seq LIMIT ?)";
             self.store.run(sql, vec![many.into()])?;
-            self.put_state("dropped", encode(&dropped)?)?;
+            self.put_state("dropped", &dropped)?;
         }
         Ok(())
     }
 
     fn dropped(&self) -> Result<u64, Fault> {
-        let body = self.state("dropped")?;
-        body.map_or(Ok(0), |body| decode(&body))
+        Ok(self.state("dropped")?.unwrap_or(0))
     }
 
     /// The newest dead letters, newest first, and how many went before their time.
@@ -339,9 +343,10 @@ impl InboxStore {
             "SELECT body FROM dead ORDER BY seq DESC LIMIT ?",
             vec![i64::from(limit).into()],
         )?;
-        let read = |row: &Vec<_>| decode(row.first().and_then(blob)?).ok();
+        let read = |row: &Vec<_>| Some(self.store.get(row.first()?));
+        let letters: Result<_, Fault> = rows.iter().filter_map(read).collect();
         Ok(DeadLetters {
-            letters: rows.iter().filter_map(read).collect(),
+            letters: letters?,
             dropped: self.dropped()?,
         })
     }

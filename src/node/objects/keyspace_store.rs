@@ -3,11 +3,9 @@
 use super::store::{Store, blob, integer, text};
 use crate::core::counter::ledger::WriteKey;
 use crate::host::object::Value as Column;
-use crate::protocol::messages::{Fault, decode, encode};
+use crate::protocol::messages::Fault;
 use crate::protocol::redis::reply::Reply;
 use crate::protocol::redis::space::Value;
-
-const SCHEMA_VERSION: i64 = 1;
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, body BLOB NOT NULL, expires_ms INTEGER) WITHOUT ROWID",
@@ -48,11 +46,11 @@ impl KeyspaceStore {
     /// Makes the tables where there are none.
     ///
     /// # Errors
-    /// `Broken` for a schema from the future, `Unavailable` where SQLite refuses; so all below.
+    /// `Unreadable` for a schema from the future, `Unavailable` where SQLite refuses; so all below.
     pub(super) fn open(&self) -> Result<(), Fault> {
-        match self.store.schema_version(SCHEMA_VERSION)? {
+        match self.store.schema_version(1)? {
             Some(_) => Ok(()),
-            None => self.store.create_schema(SCHEMA_VERSION, SCHEMA),
+            None => self.store.create_schema(SCHEMA),
         }
     }
 
@@ -63,9 +61,8 @@ impl KeyspaceStore {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let body = row.first().and_then(blob).unwrap_or_default();
         Ok(Some(Row {
-            value: decode(body)?,
+            value: self.store.get(row.first().unwrap_or(&Column::Null))?,
             expires_ms: row.get(1).and_then(integer),
         }))
     }
@@ -96,7 +93,7 @@ impl KeyspaceStore {
     fn put(&self, key: &str, row: &Row) -> Result<(), Fault> {
         let values = vec![
             key.into(),
-            encode(&row.value)?.into(),
+            self.store.put(&row.value)?,
             Column::from(row.expires_ms),
         ];
         self.store
@@ -108,7 +105,7 @@ impl KeyspaceStore {
         let values = vec![
             answered.name.0.to_vec().into(),
             answered.fingerprint.to_le_bytes().to_vec().into(),
-            encode(&answered.reply)?.into(),
+            self.store.put(&answered.reply)?,
             answered.until_ms.into(),
         ];
         self.store
@@ -125,10 +122,7 @@ impl KeyspaceStore {
         };
         let fingerprint = blob(fingerprint).and_then(|bytes| bytes.try_into().ok());
         let fingerprint = fingerprint.map_or(0, u64::from_le_bytes);
-        Ok(Some((
-            fingerprint,
-            decode(blob(reply).unwrap_or_default())?,
-        )))
+        Ok(Some((fingerprint, self.store.get(reply)?)))
     }
 
     /// The names of the keys that have not ended, and whether each is a counter.
@@ -142,9 +136,9 @@ impl KeyspaceStore {
         let mut names = Vec::with_capacity(rows.len());
         for row in &rows {
             if let [key, body] = row.as_slice()
-                && let (Some(key), Some(body)) = (text(key), blob(body))
+                && let Some(key) = text(key)
             {
-                names.push((key.to_owned(), decode(body)?));
+                names.push((key.to_owned(), self.store.get(body)?));
             }
         }
         Ok(names)
@@ -157,9 +151,10 @@ impl KeyspaceStore {
         let mut lapsed = Vec::with_capacity(rows.len());
         for row in &rows {
             if let [key, body] = row.as_slice()
-                && let (Some(key), Some(body)) = (text(key), blob(body))
+                && let Some(key) = text(key)
             {
-                lapsed.push((key.to_owned(), decode::<Option<Value>>(body)?.is_none()));
+                let value: Option<Value> = self.store.get(body)?;
+                lapsed.push((key.to_owned(), value.is_none()));
             }
         }
         Ok(lapsed)

@@ -155,6 +155,7 @@ impl Core {
                 Ok(Some(answer)) => add(shard, answer),
                 // A shard that never counted in this generation adds nothing.
                 Ok(None) => {}
+                Err(fault @ Fault::Unreadable(_)) => return Err(fault),
                 Err(_) => missing.push(shard),
             }
         }

@@ -1,12 +1,11 @@
 //! The rows of a limiter: what its table says is to be written, as it says it.
 
-use super::store::{Store, blob, integer};
+use super::store::{Store, integer};
 use crate::core::cluster::spread::Counts;
 use crate::core::counter::memory::Share;
 use crate::core::limit::table::{Commit, Table};
 use crate::protocol::messages::Fault;
-
-const SCHEMA_VERSION: i64 = 1;
+use crate::protocol::stored::Damage;
 
 const SCHEMA: &[&str] =
     &["CREATE TABLE IF NOT EXISTS limits (number INTEGER PRIMARY KEY, body BLOB NOT NULL)"];
@@ -29,24 +28,25 @@ impl LimiterStore {
     /// The table as it was last written; a fresh one where nothing was.
     ///
     /// # Errors
-    /// `Broken` for a schema from the future and for rows that cannot be read, `Unavailable` where SQLite refuses.
+    /// `Unreadable` for a schema from the future and for rows that cannot be read, `Unavailable` where SQLite refuses.
     pub(super) fn load(&self, memory: Share, now_ms: i64) -> Result<Table, Fault> {
         let mut table = Table::default().sharing(memory);
-        if self.store.schema_version(SCHEMA_VERSION)?.is_none() {
-            self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
+        if self.store.schema_version(1)?.is_none() {
+            self.store.create_schema(SCHEMA)?;
             return Ok(table);
         }
         let rows = self
             .store
             .run("SELECT number, body FROM limits ORDER BY number", vec![])?;
-        let broken = || Fault::Broken("a row of limits cannot be read".to_owned());
+        let damaged = || self.store.damaged(Damage::Changed);
         for row in &rows {
             let number = row.first().and_then(integer);
             let number = number.and_then(|number| u64::try_from(number).ok());
-            let (Some(number), Some(body)) = (number, row.get(1).and_then(blob)) else {
-                return Err(broken());
+            let (Some(number), Some(body)) = (number, row.get(1)) else {
+                return Err(damaged());
             };
-            table.load(number, body, now_ms).map_err(|_| broken())?;
+            let body = self.store.body(body)?;
+            table.load(number, body, now_ms).map_err(|_| damaged())?;
         }
         Ok(table)
     }
@@ -98,7 +98,7 @@ impl LimiterStore {
         self.store.atomically(|| {
             self.store.run(
                 "INSERT OR REPLACE INTO limits VALUES (?, ?)",
-                vec![number(commit.row).into(), commit.body.clone().into()],
+                vec![number(commit.row).into(), self.store.framed(&commit.body)?],
             )?;
             self.store.run(
                 "DELETE FROM limits WHERE number < ?",

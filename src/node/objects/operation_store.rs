@@ -8,10 +8,9 @@ use super::store::{Store, blob, integer};
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{Keys, WriteKey};
 use crate::host::Host;
+use crate::host::object::Value;
 use crate::protocol::bounds::ANSWER_BYTES_MAX;
-use crate::protocol::messages::{
-    Answered, Done, Fault, Keep, Operated, OperationKey, decode, encode,
-};
+use crate::protocol::messages::{Answered, Done, Fault, Keep, Operated, OperationKey};
 
 /// By slot first, as claims.
 pub(super) const OPERATIONS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS operations (slot INTEGER NOT NULL, \
@@ -63,10 +62,10 @@ impl OperationStore {
             return Ok(Some(Operated::Reused));
         }
         Ok(Some(match answer {
-            Some(answer) => Operated::Answered(decode(&answer)?),
+            Some(answer) => Operated::Answered(self.store.get(&answer)?),
             None => Operated::Done(Done {
                 is_repeat: true,
-                ..decode(&done)?
+                ..self.store.get(&done)?
             }),
         }))
     }
@@ -78,13 +77,13 @@ impl OperationStore {
             return Ok(keep.answer.clone());
         };
         if let Some(kept) = kept {
-            return decode(&kept);
+            return self.store.get(&kept);
         }
         if keep.answer.body.len() <= ANSWER_BYTES_MAX {
             self.store.run(
                 "UPDATE operations SET answer = ? WHERE slot = ? AND id = ? AND key = ?",
                 vec![
-                    encode(&keep.answer)?.into(),
+                    self.store.put(&keep.answer)?,
                     slot.into(),
                     keep.counter.as_str().into(),
                     keep.key.0.to_vec().into(),
@@ -111,7 +110,7 @@ impl OperationStore {
                 counter.as_str().into(),
                 key.key.0.to_vec().into(),
                 key.fingerprint.to_le_bytes().to_vec().into(),
-                encode(&operation.done)?.into(),
+                self.store.put(&operation.done)?,
             ],
         )?;
         Ok(())
@@ -133,7 +132,7 @@ impl OperationStore {
         &self,
         counter: &CounterId,
         key: WriteKey,
-    ) -> Result<Option<(i64, Vec<u8>, Vec<u8>, Option<Vec<u8>>)>, Fault> {
+    ) -> Result<Option<(i64, Vec<u8>, Value, Option<Value>)>, Fault> {
         for slot in self.claims.claims()?.slots(Keys::Clients) {
             let rows = self.store.run(
                 "SELECT slot, fingerprint, done, answer FROM operations WHERE slot = ? AND id = ? AND key = ?",
@@ -141,9 +140,9 @@ impl OperationStore {
             )?;
             if let Some([slot, fingerprint, done, answer]) = rows.first().map(Vec::as_slice) {
                 let bytes = |value| blob(value).map(<[u8]>::to_vec).unwrap_or_default();
-                let answer = blob(answer).map(<[u8]>::to_vec);
+                let answer = (*answer != Value::Null).then(|| answer.clone());
                 let slot = integer(slot).unwrap_or(0);
-                return Ok(Some((slot, bytes(fingerprint), bytes(done), answer)));
+                return Ok(Some((slot, bytes(fingerprint), done.clone(), answer)));
             }
         }
         Ok(None)

@@ -2,11 +2,12 @@
 //!
 //! Invariant: a policy that is stored has passed [`Policy::check`].
 
-use super::store::{Store, blob, integer, text};
+use super::store::{Store, integer, text};
 use crate::core::limit::policy::Policy;
 use crate::host::object::Value;
 use crate::protocol::limits::PolicyName;
-use crate::protocol::messages::{Fault, ListPolicies, PolicyPut, PutPolicy, decode, encode};
+use crate::protocol::messages::{Fault, ListPolicies, PolicyPut, PutPolicy};
+use crate::protocol::stored::Damage;
 
 /// The most policies of a deployment: at most 100 bytes each, so 1 MB in the partition.
 const POLICIES_MAX: i64 = 10_000;
@@ -42,7 +43,7 @@ impl PolicyStore {
         }
         self.store.run(
             "INSERT INTO policies VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
-            vec![name.as_str().into(), encode(policy)?.into()],
+            vec![name.as_str().into(), self.store.put(policy)?],
         )?;
         Ok(if is_there {
             PolicyPut::Replaced
@@ -60,8 +61,8 @@ impl PolicyStore {
             "SELECT body FROM policies WHERE name = ?",
             vec![name.as_str().into()],
         )?;
-        let body = rows.first().and_then(|row| row.first()).and_then(blob);
-        body.map(decode).transpose()
+        let body = rows.first().and_then(|row| row.first());
+        body.map(|body| self.store.get(body)).transpose()
     }
 
     /// Deletes a policy. Returns whether there was one.
@@ -81,19 +82,19 @@ impl PolicyStore {
     /// The policies whose names come after one, in order.
     ///
     /// # Errors
-    /// `Unavailable` where SQLite refuses, `Broken` where one cannot be read.
+    /// `Unavailable` where SQLite refuses, `Unreadable` where one cannot be read.
     pub(super) fn list(&self, list: &ListPolicies) -> Result<Vec<(PolicyName, Policy)>, Fault> {
         let after = list.after.as_ref().map_or("", PolicyName::as_str);
         let rows = self.store.run(
             "SELECT name, body FROM policies WHERE name > ? ORDER BY name LIMIT ?",
             vec![after.into(), i64::from(list.limit).into()],
         )?;
-        let broken = || Fault::Broken("a stored policy cannot be read".to_owned());
+        let damaged = || self.store.damaged(Damage::Changed);
         let read = |row: &Vec<Value>| {
-            let name = row.first().and_then(text).ok_or_else(broken)?;
-            let body = row.get(1).and_then(blob).ok_or_else(broken)?;
-            let name = PolicyName::parse(name).map_err(|_| broken())?;
-            Ok((name, decode(body)?))
+            let name = row.first().and_then(text).ok_or_else(damaged)?;
+            let body = row.get(1).ok_or_else(damaged)?;
+            let name = PolicyName::parse(name).map_err(|_| damaged())?;
+            Ok((name, self.store.get(body)?))
         };
         rows.iter().map(read).collect()
     }

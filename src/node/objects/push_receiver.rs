@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::directory_totals::DirectoryTotals;
 use super::rows_ahead::RowsAhead;
-use super::store::{Insert, Store, blob};
+use super::store::{Insert, Store};
 use crate::core::cluster::delta::{Gathering, Marks, Taken};
 use crate::core::cluster::push::Pushed;
 use crate::core::cluster::root::Root;
@@ -22,7 +22,7 @@ use crate::host::object::Object;
 use crate::node::shared::memory::{self, Kind};
 use crate::node::shared::open_objects;
 use crate::protocol::known::PUSHED_MS_MAX;
-use crate::protocol::messages::{Fault, Push, WatchLead, decode, encode};
+use crate::protocol::messages::{Fault, Push, WatchLead};
 use crate::protocol::names::CellAddress;
 use crate::protocol::order::in_order;
 
@@ -273,8 +273,8 @@ impl Views {
                 rows.into_iter().flatten().next()
             }
         };
-        let body = row.as_ref().and_then(blob);
-        let stored: Option<(ViewAtRest, Marks)> = body.map(decode).transpose()?;
+        let stored = row.map(|row| self.store.get(&row)).transpose()?;
+        let stored: Option<(ViewAtRest, Marks)> = stored;
         Ok(stored.map(|(view, marks)| (View::from_rest(view), marks)))
     }
 
@@ -286,7 +286,7 @@ impl Views {
                 places: "(?, ?)",
                 conflict: "ON CONFLICT (id) DO UPDATE SET body = excluded.body",
             },
-            vec![counter.as_str().into(), encode(&(view, marks))?.into()],
+            vec![counter.as_str().into(), self.store.put(&(view, marks))?],
         )
     }
 

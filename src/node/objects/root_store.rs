@@ -1,11 +1,11 @@
 //! The rows of the roots of one partition of the directory.
 
 use super::rows_ahead::RowsAhead;
-use super::store::{Insert, Store, blob, integer, text};
+use super::store::{Insert, Store, integer, text};
 use crate::core::cluster::root::{Entry, prefix_end};
 use crate::core::counter::id::CounterId;
 use crate::host::object::Value;
-use crate::protocol::messages::{Fault, decode, encode};
+use crate::protocol::messages::Fault;
 
 pub(super) const ROOTS_SCHEMA: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS roots (id TEXT PRIMARY KEY, live INTEGER NOT NULL, due_at INTEGER, \
@@ -48,17 +48,14 @@ impl RootStore {
     /// `Unavailable` where SQLite refuses; so all below.
     pub(super) fn entry(&self, counter: &CounterId) -> Result<Option<Entry>, Fault> {
         if let Some(row) = self.ahead.get(counter) {
-            return row.as_ref().and_then(blob).map(decode).transpose();
+            return row.map(|row| self.store.get(&row)).transpose();
         }
         let rows = self.store.run(
             "SELECT body FROM roots WHERE id = ?",
             vec![counter.as_str().into()],
         )?;
-        rows.first()
-            .and_then(|row| row.first())
-            .and_then(blob)
-            .map(decode)
-            .transpose()
+        let body = rows.first().and_then(|row| row.first());
+        body.map(|body| self.store.get(body)).transpose()
     }
 
     /// Writes what is known of a counter, in one commit with what `besides` writes: all or nothing.
@@ -87,7 +84,7 @@ impl RootStore {
                 counter.as_str().into(),
                 i32::from(matches!(entry, Entry::Live(_))).into(),
                 entry.due_at_ms().into(),
-                encode(entry)?.into(),
+                self.store.put(entry)?,
             ],
         )
     }
@@ -140,12 +137,12 @@ impl RootStore {
         values.push(i64::from(limit).into());
         let rows = self.store.run(&sql, values)?;
         let read = |row: &Vec<Value>| match row.as_slice() {
-            [id, body] => Some((
-                CounterId::stored(text(id)?).ok()?,
-                decode(blob(body)?).ok()?,
-            )),
+            [id, body] => {
+                let counter = CounterId::stored(text(id)?).ok()?;
+                Some(self.store.get(body).map(|entry| (counter, entry)))
+            }
             _ => None,
         };
-        Ok(rows.iter().filter_map(read).collect())
+        rows.iter().filter_map(read).collect()
     }
 }

@@ -17,9 +17,10 @@ use crate::host::Host;
 use crate::host::object::Value;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::open_objects;
-use crate::protocol::messages::{CloseSession, Fault, OpenSession, ReadNumbers, decode, encode};
+use crate::protocol::messages::{CloseSession, Fault, OpenSession, ReadNumbers};
 use crate::protocol::names::CellAddress;
 use crate::protocol::openings::User;
+use crate::protocol::stored::Damage;
 
 /// One row for each sender of a counter. `holds`: whether a write of it may wait; `at`: when it was written.
 pub(super) const SENDERS_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS senders (id TEXT NOT NULL, lane BLOB NOT NULL, \
@@ -153,7 +154,7 @@ impl Senders {
             "SELECT lane, at, body FROM senders WHERE id = ? AND holds = 1",
             vec![counter.as_str().into()],
         )?;
-        let senders = rows.iter().map(|row| sender_of(row));
+        let senders = rows.iter().map(|row| self.sender_of(row));
         let mut senders: Vec<Sender> = senders.collect::<Result<_, Fault>>()?;
         let since_ms = self.host.now_ms() - WRITTEN_EVERY_MS - QUEUE_HOLDS_MS;
         senders.retain(|(_, at_ms, known)| *at_ms > since_ms && known.may_hold(root.generation));
@@ -174,7 +175,7 @@ impl Senders {
             "SELECT lane, at, body FROM senders WHERE id = ? AND lane = ?",
             vec![counter.as_str().into(), lane.0.to_vec().into()],
         )?;
-        rows.first().map(|row| sender_of(row)).transpose()
+        rows.first().map(|row| self.sender_of(row)).transpose()
     }
 
     fn put(&self, counter: &CounterId, lane: WriteKey, known: &SenderLane) -> Result<(), Fault> {
@@ -185,7 +186,7 @@ impl Senders {
                 lane.0.to_vec().into(),
                 self.host.now_ms().into(),
                 i32::from(known.holds()).into(),
-                encode(known)?.into(),
+                self.store.put(known)?,
             ],
         )?;
         Ok(())
@@ -202,17 +203,17 @@ impl Senders {
         )?;
         Ok(())
     }
-}
 
-fn sender_of(row: &[Value]) -> Result<Sender, Fault> {
-    let broken = || Fault::Broken("the row of a sender cannot be read".to_owned());
-    let [lane, at_ms, body] = row else {
-        return Err(broken());
-    };
-    let lane = blob(lane).and_then(|lane| lane.try_into().ok());
-    Ok((
-        WriteKey(lane.ok_or_else(broken)?),
-        integer(at_ms).ok_or_else(broken)?,
-        decode(blob(body).ok_or_else(broken)?)?,
-    ))
+    fn sender_of(&self, row: &[Value]) -> Result<Sender, Fault> {
+        let damaged = || self.store.damaged(Damage::Changed);
+        let [lane, at_ms, body] = row else {
+            return Err(damaged());
+        };
+        let lane = blob(lane).and_then(|lane| lane.try_into().ok());
+        Ok((
+            WriteKey(lane.ok_or_else(damaged)?),
+            integer(at_ms).ok_or_else(damaged)?,
+            self.store.get(body)?,
+        ))
+    }
 }

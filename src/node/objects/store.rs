@@ -1,17 +1,42 @@
-//! SQL as the objects use it. Values that JavaScript numbers would not hold are blobs (postcard).
+//! SQL as the objects use it, and what it stores: values that JavaScript numbers would not hold are bodies, in postcard or in a form of
+//! their own, each in a frame ([`stored`]).
+//!
+//! Invariant: the schema of an object rises in the commit of the first body that earlier builds cannot read, and never because something
+//! is read. So what was only read stays readable for them, and what was written is refused by them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::host::object::{Object, Rows, Value};
 use crate::protocol::messages::Fault;
+use crate::protocol::stored::{self, Body, Damage};
+
+/// The schema of every object whose bodies have frames. Before it each kind of object had numbers of its own, up to 5.
+pub const SCHEMA_VERSION: i64 = 6;
 
 /// The largest whole number that a JavaScript number holds: 2^53 − 1. No moment and no number of a row is larger.
 pub const WHOLE_MAX: i64 = 9_007_199_254_740_991;
 
+/// What SQLite says of a file that is damaged.
+const CORRUPT: [&str; 4] = [
+    "malformed",
+    "not a database",
+    "SQLITE_CORRUPT",
+    "SQLITE_NOTADB",
+];
+
 /// A failed statement, as a fault that says where.
 pub fn broken(place: &str) -> impl Fn(String) -> Fault + '_ {
-    move |error| Fault::Unavailable(format!("storage failed ({place}): {error}"))
+    move |error| {
+        let what = format!("storage failed ({place}): {error}");
+        if CORRUPT.iter().any(|text| error.contains(text)) {
+            return Fault::Unreadable(what);
+        }
+        Fault::Unavailable(what)
+    }
 }
 
 /// Those that set the alarm unless it rings before, and are under way: each reads it first, so one that reads before another sets it
@@ -186,8 +211,11 @@ impl Store {
     /// Whether the object has tables, and of which version: `None` for a fresh one.
     ///
     /// # Errors
-    /// `Broken` for a schema from the future: an older build must not touch it.
-    pub fn schema_version(&self, newest: i64) -> Result<Option<i64>, Fault> {
+    /// `Unreadable` for a schema from the future: an older build must not touch it. So for one that is older than `oldest`.
+    pub fn schema_version(&self, oldest: i64) -> Result<Option<i64>, Fault> {
+        let forms = self.object.forms();
+        forms.has_frames.set(false);
+        forms.may_be_bare.set(false);
         let tables = self.run(
             "SELECT 1 FROM sqlite_master WHERE name = 'tally_schema'",
             vec![],
@@ -196,21 +224,38 @@ impl Store {
             return Ok(None);
         }
         // Each schema that the object has had has a row.
-        let rows = self.run("SELECT MAX(version) FROM tally_schema", vec![])?;
-        let version = rows.first().and_then(|row| row.first()).and_then(integer);
-        match version {
-            Some(version) if version > newest => Err(Fault::Broken(format!(
-                "the stored schema has version {version}, this build knows up to {newest}: deploy a newer build"
-            ))),
-            version => Ok(version),
+        let rows = self.run(
+            "SELECT MIN(version), MAX(version) FROM tally_schema",
+            vec![],
+        )?;
+        let column = |place: usize| {
+            rows.first()
+                .and_then(|row| row.get(place))
+                .and_then(integer)
+        };
+        let (Some(first), Some(version)) = (column(0), column(1)) else {
+            return Err(self.unreadable("the stored schema has no version"));
+        };
+        if version > SCHEMA_VERSION {
+            return Err(self.unreadable(&format!(
+                "the stored schema has version {version}, this build knows up to {SCHEMA_VERSION}: deploy a newer build"
+            )));
         }
+        if version < oldest {
+            return Err(self.unreadable(&format!(
+                "the stored schema has version {version}, this build reads from {oldest} on: delete the data, or go back to the build that wrote it"
+            )));
+        }
+        forms.has_frames.set(version == SCHEMA_VERSION);
+        forms.may_be_bare.set(first < SCHEMA_VERSION);
+        Ok(Some(version))
     }
 
     /// Writes the schema of a fresh object.
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub fn create_schema(&self, version: i64, statements: &[&str]) -> Result<(), Fault> {
+    pub fn create_schema(&self, statements: &[&str]) -> Result<(), Fault> {
         for statement in statements {
             self.run(statement, vec![])?;
         }
@@ -218,11 +263,91 @@ impl Store {
             "CREATE TABLE IF NOT EXISTS tally_schema (version INTEGER PRIMARY KEY)",
             vec![],
         )?;
-        self.run(
-            "INSERT OR REPLACE INTO tally_schema VALUES (?)",
-            vec![version.into()],
-        )?;
+        // Whatever was known of the schema before: all may have been deleted since.
+        self.object.forms().has_frames.set(false);
+        self.raise_schema()
+    }
+
+    fn raise_schema(&self) -> Result<(), Fault> {
+        let has_frames = &self.object.forms().has_frames;
+        if !has_frames.get() {
+            let values = vec![SCHEMA_VERSION.into()];
+            self.run("INSERT OR IGNORE INTO tally_schema VALUES (?)", values)?;
+            has_frames.set(true);
+        }
         Ok(())
+    }
+
+    fn unreadable(&self, why: &str) -> Fault {
+        Fault::Unreadable(format!("{why} (object {})", self.object.platform().id()))
+    }
+
+    /// A body as it is stored; the schema says first that there are such.
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub fn framed(&self, body: &[u8]) -> Result<Value, Fault> {
+        self.raise_schema()?;
+        Ok(stored::framed(body, stored::FIRST).into())
+    }
+
+    /// As [`Store::framed`], of a body that stands behind the room of [`stored::begin`].
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses.
+    pub fn finished(&self, body: Vec<u8>) -> Result<Value, Fault> {
+        self.raise_schema()?;
+        Ok(stored::finish(body, stored::FIRST).into())
+    }
+
+    /// A value as it is stored, see [`Store::framed`].
+    ///
+    /// # Errors
+    /// `Unavailable` where SQLite refuses, `Broken` should postcard refuse.
+    pub fn put<T: Serialize>(&self, value: &T) -> Result<Value, Fault> {
+        self.finished(in_room(value)?)
+    }
+
+    /// Whether a build before 0.2 has written here.
+    pub fn may_be_bare(&self) -> bool {
+        self.object.forms().may_be_bare.get()
+    }
+
+    /// The body of a column, in the form of [`stored::FIRST`] or of the builds before it.
+    ///
+    /// # Errors
+    /// `Unreadable` for one that is damaged, or newer.
+    pub fn body<'a>(&self, value: &'a Value) -> Result<&'a [u8], Fault> {
+        let bytes = match value {
+            Value::Blob(bytes) => bytes.as_slice(),
+            // An empty blob may arrive so.
+            Value::Null => &[],
+            _ => return Err(self.damaged(Damage::Changed)),
+        };
+        let read = Body::read(bytes, stored::FIRST, self.may_be_bare());
+        read.map(|body| body.bytes)
+            .map_err(|damage| self.damaged(damage))
+    }
+
+    /// The value of a column, see [`Store::body`].
+    ///
+    /// # Errors
+    /// `Unreadable` for one that is damaged, or newer.
+    pub fn get<T: DeserializeOwned>(&self, value: &Value) -> Result<T, Fault> {
+        self.value(self.body(value)?)
+    }
+
+    /// The value of a body.
+    ///
+    /// # Errors
+    /// `Unreadable` for what is none.
+    pub fn value<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Fault> {
+        postcard::from_bytes(body).map_err(|_| self.damaged(Damage::Changed))
+    }
+
+    /// The fault of a row that cannot be read.
+    pub fn damaged(&self, damage: Damage) -> Fault {
+        self.unreadable(&damage.to_string())
     }
 
     /// Runs several statements as one: all are kept or, if one fails, none. (Writes of one turn
@@ -245,8 +370,12 @@ impl Store {
             outcome = body();
             outcome.is_ok()
         });
-        outcome?;
-        committed.map_err(broken("commit"))
+        let done = outcome.and_then(|()| committed.map_err(broken("commit")));
+        if done.is_err() {
+            // What it said of the schema may be undone: it is said again.
+            self.object.forms().has_frames.set(false);
+        }
+        done
     }
 
     /// Waits until all that was written so far is durable.
@@ -263,6 +392,7 @@ impl Store {
     /// # Errors
     /// `Unavailable` where the platform refuses.
     pub async fn delete_all(&self) -> Result<(), Fault> {
+        self.object.forms().has_frames.set(false);
         let deleted = self.object.platform().delete_all().await;
         deleted.map_err(broken("delete all"))
     }
@@ -298,6 +428,15 @@ impl Store {
         let set = self.object.platform().set_alarm(at_ms).await;
         set.map_err(broken("alarm"))
     }
+}
+
+/// A value behind the room for its frame.
+///
+/// # Errors
+/// `Broken` should postcard refuse.
+pub fn in_room<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
+    postcard::to_extend(value, stored::begin())
+        .map_err(|error| Fault::Broken(format!("a value cannot be stored: {error}")))
 }
 
 /// A column as a whole number.

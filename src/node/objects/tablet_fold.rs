@@ -66,14 +66,12 @@ impl TabletRows {
             &places,
             " ON CONFLICT (counter, key) DO UPDATE SET body = excluded.body",
         ];
-        let values = rows.iter().flat_map(|((counter, key), body)| {
-            [
-                counter.as_str().into(),
-                key.clone().into(),
-                body.to_vec().into(),
-            ]
-        });
-        no_rows(self.store.run(&statement.concat(), values.collect()))
+        let mut values: Vec<Value> = Vec::with_capacity(3 * rows.len());
+        for ((counter, key), body) in rows {
+            let body = self.store.framed(body)?;
+            values.extend([counter.as_str().into(), key.clone().into(), body]);
+        }
+        no_rows(self.store.run(&statement.concat(), values))
     }
 
     fn delete_rows(&self, names: &[&Name]) -> Result<(), Fault> {

@@ -10,13 +10,11 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use super::bundle::Page;
-use super::store::{Store, blob, integer};
+use super::store::{Store, in_room, integer};
 use super::tablet_wakes::Waking;
 use crate::core::counter::id::CounterId;
 use crate::host::object::Value;
-use crate::protocol::messages::{Fault, decode, encode};
-
-const SCHEMA_VERSION: i64 = 1;
+use crate::protocol::messages::Fault;
 
 /// `key` sorts as what it is made of, see [`row_key`]. WITHOUT ROWID: an upsert writes one row.
 const SCHEMA: &[&str] = &[
@@ -110,9 +108,9 @@ impl TabletRows {
     /// Reads the log into memory, anew.
     ///
     /// # Errors
-    /// `Broken` for what this build cannot read.
+    /// `Unreadable` for what this build cannot read.
     pub(super) fn read_log(&self) -> Result<(), Fault> {
-        let version = self.store.schema_version(SCHEMA_VERSION)?;
+        let version = self.store.schema_version(1)?;
         self.has_schema.set(version.is_some());
         let mut unfolded = BTreeMap::new();
         let (mut rows, mut bytes, mut next) = (0, 0, 0);
@@ -124,8 +122,8 @@ impl TabletRows {
                 let [number, body] = row.as_slice() else {
                     continue;
                 };
-                let body = blob(body).unwrap_or_default();
-                let changes: Vec<(Name, Option<Vec<u8>>)> = decode(body)?;
+                let body = self.store.body(body)?;
+                let changes: Vec<(Name, Option<Vec<u8>>)> = self.store.value(body)?;
                 unfolded.extend(changes);
                 rows += 1;
                 bytes += body.len();
@@ -200,14 +198,14 @@ impl TabletRows {
             return Ok(());
         }
         if !self.has_schema.get() {
-            self.store.create_schema(SCHEMA_VERSION, SCHEMA)?;
+            self.store.create_schema(SCHEMA)?;
             self.has_schema.set(true);
         }
         let first = self.next_number.get();
         let append = |(number, body): (i64, &Vec<u8>)| {
             no_rows(self.store.run(
                 "INSERT INTO log VALUES (?, ?)",
-                vec![number.into(), body.clone().into()],
+                vec![number.into(), self.store.finished(body.clone())?],
             ))
         };
         match bodies.as_slice() {
@@ -231,7 +229,7 @@ impl TabletRows {
         Ok(())
     }
 
-    /// What the turn has changed, as rows of the log: nearly always one.
+    /// What the turn has changed, as rows of the log behind the room for their frames: nearly always one.
     fn bodies(&self) -> Result<Vec<Vec<u8>>, Fault> {
         let turn = self.turn.borrow();
         let unfolded = self.unfolded.borrow();
@@ -247,14 +245,18 @@ impl TabletRows {
             part.push((name, body));
             bytes += name.0.as_str().len() + name.1.len() + body.as_ref().map_or(0, Vec::len);
             if bytes >= LOG_ROW_BYTES_MAX {
-                bodies.push(encode(&part)?);
+                bodies.push(in_room(&part)?);
                 (part, bytes) = (Vec::new(), 0);
             }
         }
         if !part.is_empty() {
-            bodies.push(encode(&part)?);
+            bodies.push(in_room(&part)?);
         }
         Ok(bodies)
+    }
+
+    pub(super) fn body(&self, body: &Value) -> Result<Vec<u8>, Fault> {
+        Ok(self.store.body(body)?.to_vec())
     }
 
     /// Whether the log holds anything.
@@ -280,8 +282,8 @@ impl TabletRows {
             "SELECT body FROM rows WHERE counter = ? AND key = ?",
             vec![counter.as_str().into(), name.1.into()],
         )?;
-        let body = rows.first().and_then(|row| row.first()).and_then(blob);
-        Ok(body.map(<[u8]>::to_vec))
+        let body = rows.first().and_then(|row| row.first());
+        body.map(|body| self.body(body)).transpose()
     }
 
     /// The rows of a tenant in `from..before`, in order, as [`TabletRows::get`].
@@ -302,8 +304,8 @@ impl TabletRows {
                 ],
             )?;
             for row in rows {
-                if let [Value::Blob(key), Value::Blob(body)] = row.as_slice() {
-                    found.insert(key.clone(), body.clone());
+                if let [Value::Blob(key), body] = row.as_slice() {
+                    found.insert(key.clone(), self.body(body)?);
                 }
             }
         }
@@ -338,9 +340,9 @@ impl TabletRows {
             )?;
             let is_full = rows.len() >= usize::try_from(most).unwrap_or(usize::MAX);
             for row in rows {
-                if let [Value::Blob(key), Value::Blob(body)] = row.as_slice() {
+                if let [Value::Blob(key), body] = row.as_slice() {
                     next = is_full.then(|| key.clone());
-                    found.insert(key.clone(), body.clone());
+                    found.insert(key.clone(), self.body(body)?);
                 }
             }
         }

@@ -57,7 +57,7 @@ impl Waking {
         })
     }
 
-    fn take_row(&mut self, key: &Value, body: &Value) -> Result<(), Fault> {
+    fn take_row(&mut self, rows: &TabletRows, key: &Value, body: &Value) -> Result<(), Fault> {
         let Some(key) = blob(key) else { return Ok(()) };
         match key.first() {
             Some(&ALARM) => self.alarm_ms = integer(body),
@@ -66,8 +66,7 @@ impl Waking {
                 self.is_in_table = true;
             }
             _ => {
-                let body = blob(body).unwrap_or_default();
-                self.rows.insert(key.to_vec(), body.to_vec());
+                self.rows.insert(key.to_vec(), rows.body(body)?);
                 self.is_in_table = true;
             }
         }
@@ -166,7 +165,7 @@ impl TabletRows {
                 && let Ok(counter) = CounterId::stored(id)
                 && let Some(waking) = found.get_mut(&counter)
             {
-                waking.take_row(key, body)?;
+                waking.take_row(self, key, body)?;
             }
         }
         Ok(())

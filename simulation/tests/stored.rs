@@ -1,0 +1,380 @@
+//! Bodies at rest in a whole service: what has changed bits is refused and never told wrongly, what earlier builds wrote is read as it is,
+//! and stays as it is until something is written.
+
+use serde_json::{Value, json};
+use tally::host::object::Value as Column;
+use tally::protocol::names::Placement;
+use tally::protocol::stored::{Body, FIRST};
+use tally_simulation::{Client, ClientRequest, Options, World, admin, deployed};
+
+/// Rows of one table and kind whose bits are changed: the others are read by the same code.
+const ROWS_OF_A_KIND: usize = 2;
+
+fn ask(world: &World, client: &Client, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let key = format!("{path} {}", body.to_string().len());
+    let mut request = ClientRequest::new(method, path).header("idempotency-key", &key);
+    if !body.is_null() {
+        request = request.body(body.to_string().into_bytes());
+    }
+    let answer = world.run(client.ask(request)).expect("no fault");
+    let json = match answer.text().starts_with(['{', '[']) {
+        true => answer.json(),
+        false => Value::String(answer.text()),
+    };
+    (answer.status, json)
+}
+
+/// One of everything that is stored.
+fn write_all(world: &World, client: &Client) {
+    let month = json!({"limit": 100, "window_seconds": 2_592_000, "durability": "commit"});
+    let writes = [
+        (
+            "POST",
+            "/counters/site/increment",
+            json!({"delta": 5, "unique": "ann", "sample": 12.5, "by": {"page": "a"}}),
+        ),
+        ("PUT", "/counters/sharded", json!({"shards": 4})),
+        ("POST", "/counters/plain/increment", json!({"delta": 7})),
+        ("PUT", "/counters/set/value", json!({"value": 70})),
+        ("PUT", "/limits/api", month.clone()),
+        ("POST", "/limits/api/ann", json!({"cost": 3})),
+        ("PUT", "/boards/game", json!({"keep": "best"})),
+        ("POST", "/boards/game/members/ann", json!({"score": 9})),
+        ("POST", "/redis", json!(["SET", "text", "a value"])),
+        ("POST", "/shares", json!({"prefix": "site"})),
+        (
+            "POST",
+            "/api/event",
+            json!({"key": "queued", "increment": 4}),
+        ),
+    ];
+    for (method, path, body) in &writes {
+        let (status, answer) = ask(world, client, method, path, body);
+        assert!(status < 300, "{method} {path}: {status} {answer}");
+    }
+    for number in 1..12 {
+        let body = json!({"delta": 1, "unique": "u".repeat(number)});
+        let path = "/counters/sharded/increment";
+        let (status, answer) = ask(world, client, "POST", path, &body);
+        assert!(status < 300, "{answer}");
+    }
+    let read = "/api/counter?key=queued&consistency=strong";
+    assert_eq!(ask(world, client, "GET", read, &Value::Null).0, 200);
+}
+
+const READS: [&str; 14] = [
+    "/counters/site?consistency=strong",
+    "/counters/site?consistency=strong&window=600",
+    "/counters/site/history?step=1m",
+    "/counters/site/distribution?consistency=strong&window=600",
+    "/counters/site/breakdown?by=page&consistency=strong",
+    "/counters/sharded?consistency=strong",
+    "/counters/plain?consistency=strong",
+    "/counters/set?consistency=strong",
+    "/counters?prefix=&values=1",
+    "/top?by=value",
+    "/limits/api",
+    "/limits/api/ann",
+    "/boards/game/top",
+    "/redis/get/text",
+];
+
+/// What stays of an answer while nobody writes.
+fn lasting(answer: &Value) -> Value {
+    match answer {
+        Value::Object(members) => members
+            .iter()
+            .filter(|(name, _)| {
+                let moving = [
+                    "as_of",
+                    "staleness_ms",
+                    "exact",
+                    "version",
+                    "detail",
+                    "reset_ms",
+                    "from",
+                    "to",
+                ];
+                !moving.contains(&name.as_str())
+            })
+            .map(|(name, value)| (name.clone(), lasting(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(lasting).collect(),
+        other => other.clone(),
+    }
+}
+
+fn read_all(world: &World, client: &Client) -> Vec<(u16, Value)> {
+    let read = |path: &&str| {
+        let (status, answer) = ask(world, client, "GET", path, &Value::Null);
+        (status, lasting(&answer))
+    };
+    READS.iter().map(read).collect()
+}
+
+/// A body: where it is, of which kind, and its bytes.
+struct Stored {
+    of: Placement,
+    table: String,
+    column: &'static str,
+    kind: String,
+    bytes: Vec<u8>,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bodies(world: &World) -> Vec<Stored> {
+    let mut bodies: Vec<Stored> = Vec::new();
+    for (binding, name, _, _) in world.objects() {
+        let of = Placement {
+            binding,
+            name,
+            location_hint: None,
+        };
+        let tables = "SELECT name FROM sqlite_master WHERE type = 'table'";
+        for row in world.look(&of, tables).into_iter().flatten() {
+            let Some(Column::Text(table)) = row.first() else {
+                continue;
+            };
+            for column in ["body", "done", "answer", "reply"] {
+                let kind = match (binding, table.as_str()) {
+                    ("CELLS", "rows") => "CAST(kind AS TEXT)",
+                    ("TABLETS", "rows") => "hex(substr(key, 1, 1))",
+                    _ => "''",
+                };
+                let rows = format!("SELECT {column}, {kind} FROM {table}");
+                for row in world.look(&of, &rows).into_iter().flatten() {
+                    if let [Column::Blob(bytes), Column::Text(kind)] = row.as_slice() {
+                        bodies.push(Stored {
+                            of: of.clone(),
+                            table: table.clone(),
+                            column,
+                            kind: kind.clone(),
+                            bytes: bytes.clone(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    bodies
+}
+
+impl Stored {
+    fn replace(&self, world: &World, from: &[u8], to: &[u8]) {
+        let Self { table, column, .. } = self;
+        let (from, to) = (hex(from), hex(to));
+        let update = format!("UPDATE {table} SET {column} = x'{to}' WHERE {column} = x'{from}'");
+        assert!(world.look(&self.of, &update).is_some(), "{update}");
+    }
+}
+
+/// Changes a bit of each kind of body, one after the other. `read`: kinds that these reads must refuse.
+fn every_changed_bit_is_found(tablets: Option<&str>, read: &[&str]) {
+    let world = deployed(7, Options::default());
+    world.set("TALLY_TABLETS", tablets);
+    world.set("TALLY_REDIS", Some("1"));
+    let client = admin(&world, world.site("FRA", 1));
+    write_all(&world, &client);
+    world.run_for_ms(120_000);
+    world.restart(1_000);
+    let before = read_all(&world, &client);
+    for ((status, answer), path) in before.iter().zip(READS) {
+        assert_eq!(*status, 200, "{path}: {answer}");
+    }
+    world.restart(1_000);
+    let (mut seen, mut refused) = (Vec::new(), Vec::new());
+    for body in bodies(&world) {
+        let kind = format!(
+            "{} {}.{} {}",
+            body.of.binding, body.table, body.column, body.kind
+        );
+        let of_kind = seen.iter().filter(|known| **known == kind).count();
+        if of_kind >= ROWS_OF_A_KIND {
+            continue;
+        }
+        seen.push(kind.clone());
+        let bit =
+            usize::try_from(world.chance().below(8 * body.bytes.len() as u64)).expect("a bit");
+        let mut changed = body.bytes.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        body.replace(&world, &body.bytes, &changed);
+        let after = read_all(&world, &client);
+        for (index, path) in READS.iter().enumerate() {
+            match after[index].0 {
+                503 => refused.push((kind.clone(), *path)),
+                // A list names the partitions that it lacks.
+                _ if after[index].1.get("missing_partitions").is_some() => {
+                    refused.push((kind.clone(), *path));
+                }
+                _ => assert_eq!(
+                    after[index], before[index],
+                    "{path} with bit {bit} of a body of {kind} changed"
+                ),
+            }
+        }
+        world.restart(1_000);
+        body.replace(&world, &changed, &body.bytes);
+    }
+    for kind in read {
+        assert!(
+            refused.iter().any(|(of, _)| of == kind),
+            "{kind} is read by none of these"
+        );
+    }
+    let after = read_all(&world, &client);
+    assert_eq!(after, before, "all was put back");
+}
+
+const READ: [&str; 7] = [
+    "BOARDS board.body ",
+    "DIRECTORY policies.body ",
+    "DIRECTORY deployment.body ",
+    "DIRECTORY roots.body ",
+    "DIRECTORY totals.body ",
+    "KEYSPACES tries.reply ",
+    "LIMITERS limits.body ",
+];
+
+#[test]
+fn every_changed_bit_of_objects_of_their_own_is_found() {
+    let cells = [0, 1, 6, 9, 10, 14].map(|kind| format!("CELLS rows.body {kind}"));
+    let cells = cells.iter().map(String::as_str);
+    every_changed_bit_is_found(None, &cells.chain(READ).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_changed_bit_of_tablets_is_found() {
+    let rows = ["00", "01", "06", "09", "0A", "0E"].map(|kind| format!("TABLETS rows.body {kind}"));
+    let rows = rows.iter().map(String::as_str);
+    every_changed_bit_is_found(Some("2"), &rows.chain(READ).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_changed_bit_of_a_tablets_log_is_found() {
+    let world = deployed(8, Options::default());
+    world.set("TALLY_TABLETS", Some("1"));
+    let client = admin(&world, world.site("FRA", 1));
+    let (status, _) = ask(
+        &world,
+        &client,
+        "POST",
+        "/counters/plain/increment",
+        &json!({"delta": 7}),
+    );
+    assert_eq!(status, 200);
+    world.restart(1_000);
+    let bodies = bodies(&world);
+    let log = bodies
+        .iter()
+        .find(|body| body.table == "log")
+        .expect("it is not folded yet");
+    let mut changed = log.bytes.clone();
+    *changed.last_mut().expect("a byte") ^= 1;
+    log.replace(&world, &log.bytes, &changed);
+    let path = "/counters/plain?consistency=strong";
+    let (status, answer) = ask(&world, &client, "GET", path, &Value::Null);
+    assert_eq!(status, 503, "{answer}");
+    assert!(answer["detail"].to_string().contains("damaged"), "{answer}");
+    // Nothing is counted on top of what cannot be read.
+    let write = json!({"delta": 1});
+    let (status, _) = ask(&world, &client, "POST", "/counters/plain/increment", &write);
+    assert_eq!(status, 503);
+    world.restart(1_000);
+    log.replace(&world, &changed, &log.bytes);
+    let (status, answer) = ask(&world, &client, "GET", path, &Value::Null);
+    assert_eq!((status, &answer["value"]), (200, &json!(7)));
+}
+
+/// Turns everything into what the build before frames wrote. Returns how many bodies there were.
+fn make_bare(world: &World) -> usize {
+    let bodies = bodies(world);
+    for body in &bodies {
+        let bare = Body::read(&body.bytes, FIRST, false).expect("a whole body");
+        let bare = bare.bytes.to_vec();
+        body.replace(world, &body.bytes, &bare);
+    }
+    for of in schemas(world).into_iter().map(|(of, _)| of) {
+        let version = match of.binding {
+            "CELLS" => 4,
+            "DIRECTORY" => 5,
+            _ => 1,
+        };
+        let update = format!("UPDATE tally_schema SET version = {version}");
+        assert!(world.look(&of, &update).is_some());
+    }
+    bodies.len()
+}
+
+/// The newest schema of each object.
+fn schemas(world: &World) -> Vec<(Placement, i64)> {
+    let mut schemas = Vec::new();
+    for (binding, name, _, _) in world.objects() {
+        let of = Placement {
+            binding,
+            name,
+            location_hint: None,
+        };
+        let rows = world.look(&of, "SELECT MAX(version) FROM tally_schema");
+        if let Some([Column::Integer(version)]) = rows.iter().flatten().next().map(Vec::as_slice) {
+            schemas.push((of, *version));
+        }
+    }
+    schemas
+}
+
+fn only_reads_leave_no_trace(tablets: Option<&str>) {
+    let world = deployed(9, Options::default());
+    world.set("TALLY_TABLETS", tablets);
+    world.set("TALLY_REDIS", Some("1"));
+    let client = admin(&world, world.site("FRA", 1));
+    write_all(&world, &client);
+    world.run_for_ms(120_000);
+    world.restart(1_000);
+    let before = read_all(&world, &client);
+    world.restart(1_000);
+    assert!(make_bare(&world) > 30);
+    let old = schemas(&world);
+    assert_eq!(read_all(&world, &client), before);
+    world.run_for_ms(5_000);
+    assert_eq!(schemas(&world), old, "something was written");
+    let is_bare = |body: &Stored| Body::read(&body.bytes, FIRST, false).is_err();
+    assert!(bodies(&world).iter().all(is_bare));
+    // What is written rises, and nothing else.
+    let write = json!({"delta": 10});
+    let (status, _) = ask(&world, &client, "POST", "/counters/plain/increment", &write);
+    assert_eq!(status, 200);
+    let risen = schemas(&world);
+    let risen: Vec<_> = risen
+        .iter()
+        .zip(&old)
+        .filter(|(new, old)| new != old)
+        .collect();
+    assert_eq!(
+        risen.len(),
+        2,
+        "the lead, and the root of its key: {risen:?}"
+    );
+    let path = "/counters/plain?consistency=strong";
+    assert_eq!(
+        ask(&world, &client, "GET", path, &Value::Null).1["value"],
+        17
+    );
+    world.restart(1_000);
+    assert_eq!(
+        ask(&world, &client, "GET", path, &Value::Null).1["value"],
+        17
+    );
+}
+
+#[test]
+fn only_reads_leave_no_trace_in_objects_of_their_own() {
+    only_reads_leave_no_trace(None);
+}
+
+#[test]
+fn only_reads_leave_no_trace_in_tablets() {
+    only_reads_leave_no_trace(Some("2"));
+}

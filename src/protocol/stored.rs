@@ -1,0 +1,185 @@
+//! Bodies at rest: what an object writes into a column of bytes, with the version of its form and a checksum.
+//!
+//! Invariant: no bytes are read of which it is not known in which form they were written, and a changed bit never becomes another
+//! value: [`Body::read`] refuses it.
+//!
+//! | bytes | hold |
+//! |---|---|
+//! | 0 | the version, with its highest bit set |
+//! | 1 | 0 |
+//! | 2 to 5 | XXH32 of what follows, seeded by the version, little-endian |
+//! | 6.. | the body |
+//!
+//! Builds before 0.2 wrote bodies as they are. These are version 0. No such body begins like a frame: it is postcard and begins with a
+//! whole number, or it begins with a small byte of version. The two bytes of a frame would be a whole number in postcard that is longer than
+//! need be, which postcard does not write. Random keys may begin with anything; their names tell them apart (`deployment_values`).
+
+/// The first version with a frame. A kind of body whose form never changed since has it.
+pub const FIRST: u8 = 1;
+
+/// Bytes before a body.
+pub const FRAME_BYTES: usize = 6;
+
+const VERSION_BIT: u8 = 0x80;
+
+/// Why bytes are no body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// They are not what was written.
+    Changed,
+    /// A newer build wrote them, in this version; this one reads up to the other.
+    Newer(u8, u8),
+}
+
+impl std::error::Error for Damage {}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Changed => formatter.write_str("a stored body is damaged"),
+            Self::Newer(version, newest) => write!(
+                formatter,
+                "a stored body has version {version}, this build knows up to {newest}: deploy a newer build"
+            ),
+        }
+    }
+}
+
+/// A body that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Body<'a> {
+    /// The version of its form; 0 for what builds before 0.2 wrote.
+    pub version: u8,
+    /// What was written.
+    pub bytes: &'a [u8],
+}
+
+/// Room for a frame, to be filled by [`finish`] once the body stands behind it.
+pub fn begin() -> Vec<u8> {
+    vec![0; FRAME_BYTES]
+}
+
+/// Fills the frame of a body that was written behind the room that [`begin`] made.
+pub fn finish(mut framed: Vec<u8>, version: u8) -> Vec<u8> {
+    if let Some((frame, body)) = framed.split_at_mut_checked(FRAME_BYTES) {
+        frame.copy_from_slice(&frame_of(version, body));
+    }
+    framed
+}
+
+/// A body in its frame.
+pub fn framed(body: &[u8], version: u8) -> Vec<u8> {
+    let mut framed = Vec::with_capacity(FRAME_BYTES + body.len());
+    framed.extend_from_slice(&frame_of(version, body));
+    framed.extend_from_slice(body);
+    framed
+}
+
+fn frame_of(version: u8, body: &[u8]) -> [u8; FRAME_BYTES] {
+    let [a, b, c, d] = checksum(version.into(), body).to_le_bytes();
+    [VERSION_BIT | version, 0, a, b, c, d]
+}
+
+/// The version of a frame that bytes begin with, if they begin with one.
+fn version_of(bytes: &[u8]) -> Option<u8> {
+    match bytes {
+        [version, 0, _, _, _, _, ..] if version & VERSION_BIT != 0 => Some(version & !VERSION_BIT),
+        _ => None,
+    }
+}
+
+impl<'a> Body<'a> {
+    /// Reads a body whose form has at most the version `newest`. `may_be_bare` where a build before 0.2 may have written it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(bytes: &'a [u8], newest: u8, may_be_bare: bool) -> Result<Self, Damage> {
+        let body = bytes.get(FRAME_BYTES..).unwrap_or_default();
+        let Some(version) = version_of(bytes) else {
+            // A frame whose first two bytes were changed is no bare body.
+            let is_frame = |version| bytes.get(2..FRAME_BYTES) == frame_of(version, body).get(2..);
+            return if may_be_bare && !(FIRST..=newest).any(is_frame) {
+                Ok(Self { version: 0, bytes })
+            } else {
+                Err(Damage::Changed)
+            };
+        };
+        if !bytes.starts_with(&frame_of(version, body)) {
+            return Err(Damage::Changed);
+        }
+        match version {
+            0 => Err(Damage::Changed),
+            version if version > newest => Err(Damage::Newer(version, newest)),
+            version => Ok(Self {
+                version,
+                bytes: body,
+            }),
+        }
+    }
+}
+
+/// The beginning of a body whose end was not read: nothing checks it.
+pub fn beginning(bytes: &[u8]) -> &[u8] {
+    match version_of(bytes) {
+        Some(_) => bytes.get(FRAME_BYTES..).unwrap_or_default(),
+        None => bytes,
+    }
+}
+
+const PRIMES: [u32; 5] = [
+    2_654_435_761,
+    2_246_822_519,
+    3_266_489_917,
+    668_265_263,
+    374_761_393,
+];
+
+const LANE_BYTES: usize = 4;
+const STRIPE_BYTES: usize = 4 * LANE_BYTES;
+
+/// XXH32. A change within four bytes always changes it. Cost: about 1 ns for 2 bytes.
+///
+/// **Source:** Y. Collet, "xxHash fast digest algorithm", 0.1.1, section "XXH32 algorithm description".
+pub fn checksum(seed: u32, bytes: &[u8]) -> u32 {
+    let [one, two, three, four, five] = PRIMES;
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
+    let mut hash = if bytes.len() >= STRIPE_BYTES {
+        let mut lanes = [
+            seed.wrapping_add(one).wrapping_add(two),
+            seed.wrapping_add(two),
+            seed,
+            seed.wrapping_sub(one),
+        ];
+        for stripe in bytes.chunks_exact(STRIPE_BYTES) {
+            for (lane, bytes) in lanes.iter_mut().zip(stripe.chunks_exact(LANE_BYTES)) {
+                let mixed = lane.wrapping_add(word(bytes).wrapping_mul(two));
+                *lane = mixed.rotate_left(13).wrapping_mul(one);
+            }
+        }
+        let turned = lanes
+            .iter()
+            .zip([1, 7, 12, 18])
+            .map(|(lane, by)| lane.rotate_left(by));
+        turned.fold(0, u32::wrapping_add)
+    } else {
+        seed.wrapping_add(five)
+    };
+    // The length counts modulo 2^32.
+    hash = hash.wrapping_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+    let words = bytes
+        .chunks_exact(STRIPE_BYTES)
+        .remainder()
+        .chunks_exact(LANE_BYTES);
+    let rest = words.remainder();
+    for bytes in words {
+        let mixed = hash.wrapping_add(word(bytes).wrapping_mul(three));
+        hash = mixed.rotate_left(17).wrapping_mul(four);
+    }
+    for byte in rest {
+        let mixed = hash.wrapping_add(u32::from(*byte).wrapping_mul(five));
+        hash = mixed.rotate_left(11).wrapping_mul(one);
+    }
+    hash = (hash ^ (hash >> 15)).wrapping_mul(two);
+    hash = (hash ^ (hash >> 13)).wrapping_mul(three);
+    hash ^ (hash >> 16)
+}
