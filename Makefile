@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build dev serve test soak converge docs mutants check bench bench-tail bench-setup clean
+.PHONY: help setup setup-check build dev serve package test soak converge docs mutants check bench bench-tail bench-setup clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -9,6 +9,7 @@ help:
 	@echo "make serve   the release build on plain workerd, http://127.0.0.1:8788, data in .data"
 	@echo "             PORT, DATA, HOST, CF_BLOB_HEADER and any TALLY_ variable come from the environment"
 	@echo "make dev     both Workers under wrangler dev, http://127.0.0.1:8787, rebuilt on change"
+	@echo "make package the npm package tally: server, command and client, for machines without Rust, as build/tally-<version>.tgz"
 	@echo "make test    every test: native, of the scripts, the commands of the documents, with kills of the server, end to end, then in a real browser"
 	@echo "make soak    the simulation: SEEDS=n worlds, 10000 unless set, new ones each time; SEED=n tells one step by step; FAULTS=n"
 	@echo "make converge 100 datacenters in memory: how soon all agree, at what cost; DATACENTERS=300, SEED=n"
@@ -39,10 +40,13 @@ dev: build
 serve: build
 	@exec $(NODE) scripts/serve.mjs
 
+package: build
+	@exec $(NODE) package/package.mjs
+
 test: build
 	@$(NODE) scripts/chromium.mjs && $(NODE) scripts/redis.mjs
 	cargo test --locked
-	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs' 'tests/upgrade/*.test.mjs'
+	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs' 'tests/upgrade/*.test.mjs' 'package/test/*.test.mjs'
 	$(NODE) --test --test-reporter=spec 'tests/docs/*.test.mjs'
 	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/storage.mjs
 	cargo build --locked --package tally-simulation --bin deployments

@@ -29,12 +29,13 @@ export function descriptorsMax() {
   return Number.isNaN(number) ? Number.MAX_SAFE_INTEGER : number;
 }
 
-// Loaded late and without Node's notice that the module is new, which would be the first line of each start.
+// Loaded late and without Node's notice that the module is new, which would be the first line of each start. Node before 22.5 has none:
+// alarms then ring as they are due.
 async function sqlite() {
   const { emitWarning } = process;
   process.emitWarning = () => {};
   try {
-    return await import("node:sqlite");
+    return await import("node:sqlite").catch(() => ({}));
   } finally {
     process.emitWarning = emitWarning;
   }
@@ -48,6 +49,7 @@ export async function spreadAlarms(folder, now_ms, perSecond) {
   const file = join(folder, "metadata.sqlite");
   if (!existsSync(file)) return 0;
   const { DatabaseSync } = await sqlite();
+  if (DatabaseSync === undefined) return 0;
   const database = new DatabaseSync(file, { timeout: TIMEOUT_MS });
   try {
     if (!database.prepare("SELECT 1 FROM sqlite_master WHERE name = '_cf_ALARM'").get()) return 0;

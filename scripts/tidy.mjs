@@ -161,7 +161,7 @@ function filesBelow(folder) {
 /** Returns every finding in the project at `root`; empty when it is tidy. workerdDate: of the installed workerd. */
 export function tidy(root, workerdDate) {
   const read = (path) => readFileSync(join(root, path), "utf8");
-  const paths = ["src", "tests", "scripts", "benches", "dashboard", "simulation", "tools"].flatMap((folder) => filesBelow(join(root, folder)));
+  const paths = ["src", "tests", "scripts", "benches", "dashboard", "simulation", "tools", "package"].flatMap((folder) => filesBelow(join(root, folder)));
   const findings = paths
     .map((path) => relative(root, path))
     .filter((path) => CODE.test(path) && !path.startsWith("tests/fixtures/"))

@@ -63,7 +63,7 @@ export function workerdConfig({ addresses, build, objects, compatibilityDate, en
   const namespaces = Object.entries(UNIQUE_KEYS).map(
     ([name, key]) => `(className = ${text(name)}, uniqueKey = ${text(key)}, enableSql = true)`,
   );
-  return `# Written by scripts/serve.mjs at each start.
+  return `# Written by scripts/server.mjs at each start.
 using Workerd = import "/workerd/workerd.capnp";
 
 const config :Workerd.Config = (

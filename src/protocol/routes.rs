@@ -20,6 +20,9 @@ const PARAMETERS_MAX: usize = 2;
 /// How a template ends that knows what is below it too.
 const REST: &str = "{/file}";
 
+/// The template whose id may hold slashes as they are: counters of CountAPI and Abacus are `{namespace}/{key}`.
+const WITH_SLASHES: &str = "/hit/{id}";
+
 macro_rules! types {
     (($visit:ident, $caller:ident)
         $($variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal $metric:literal
@@ -103,6 +106,10 @@ impl<'a> Segments<'a> {
             let rest = path.strip_prefix(folder)?;
             found[0] = rest;
             return (rest.is_empty() || rest.starts_with('/')).then(|| Self(found.into_iter()));
+        }
+        if template == WITH_SLASHES {
+            found[0] = path.strip_prefix("/hit/")?;
+            return Some(Self(found.into_iter()));
         }
         let mut places = found.iter_mut();
         let mut segments = path.split('/');

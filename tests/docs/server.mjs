@@ -11,7 +11,7 @@ import { differences } from "./shape.mjs";
 
 // As pages write it; each run has another one.
 const ADDRESS = "127.0.0.1:8788";
-const SERVE = /(^|\s)make serve\b/;
+const SERVE = /(^|\s)(?:make serve|(?:npx )?tally serve)\b/;
 // A machine that is busy takes long; one that hangs is found out all the same.
 const PATIENCE_MS = 120_000;
 // A status on stderr for each answer of curl.
@@ -26,9 +26,16 @@ export function workplace() {
   // What commands of a page read is there by the same names; what they write stays here.
   for (const name of readdirSync(ROOT)) if (!name.startsWith(".")) symlinkSync(join(ROOT, name), join(desk, name));
   writeFileSync(join(folder, ".curlrc"), CURLRC);
+  // The command of the package, as its installation would put it on the PATH.
+  mkdirSync(join(folder, "bin"));
+  for (const [name, script] of Object.entries({ tally: '"$@"', npx: 'shift; "$@"' })) {
+    const exec = script.replace('"$@"', `exec node "${join(ROOT, "package/command/tally.mjs")}" "$@"`);
+    writeFileSync(join(folder, "bin", name), `#!/bin/sh\n${exec}\n`, { mode: 0o755 });
+  }
   const running = new Set();
   const environment = {
-    PATH: `${join(ROOT, "node_modules/.bin")}:${process.env.PATH}`,
+    PATH: `${join(folder, "bin")}:${join(ROOT, "node_modules/.bin")}:${process.env.PATH}`,
+    TALLY_STATE: join(folder, "state"),
     HOME: process.env.HOME,
     CURL_HOME: folder,
     LANG: "C.UTF-8",
@@ -93,7 +100,7 @@ export function workplace() {
 
     /** Runs a block against the server at `address`. Resolves to what is wrong, as sentences. `answer`: what is shown after it. */
     async run(block, address, answer) {
-      const told = bash(`set -eu\n${block.text.replaceAll(ADDRESS, address)}`);
+      const told = bash(`set -eu\n${block.text.replaceAll(ADDRESS, address)}`, { TALLY_URL: `http://${address}` });
       const isStream = block.directive === "until answered";
       const matches = () => answer !== undefined && differences(answer, told.stdout).length === 0;
       const code = await until(told, () => isStream && matches());
@@ -122,5 +129,5 @@ export function workplace() {
 /** Returns whether a block starts a server, and whether it is one with settings of its own. */
 export function startsServer({ text }) {
   if (!SERVE.test(text)) return undefined;
-  return { isPlain: text.replace(/#.*$/gm, "").trim() === "make serve" };
+  return { isPlain: ["make serve", "npx tally serve"].includes(text.replace(/#.*$/gm, "").trim()) };
 }

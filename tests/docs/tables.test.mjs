@@ -63,7 +63,7 @@ function variablesOf(folder, pattern, extension) {
 
 test("the table of variables has each that is read, and no other", () => {
   const inWorkers = variablesOf("src", /const [A-Z_]+: &str = "(TALLY_[A-Z_]+)"/g, ".rs");
-  const serve = ["scripts/serve.mjs", "scripts/serve-settings.mjs"].map(read).join("\n");
+  const serve = ["scripts/server.mjs", "scripts/serve-settings.mjs"].map(read).join("\n");
   const inServe = [...serve.matchAll(/\benv\.([A-Z][A-Z_]+)/g)].map(([, name]) => name).filter((name) => name !== "PATH");
   const told = parse(read(VARIABLES)).rows.flatMap(({ cells }) => cells[0].match(/^`([A-Z_]+)`$/)?.[1] ?? []);
   assert.deepEqual([...new Set(told)].sort(), [...new Set([...inWorkers, ...inServe])].sort());

@@ -50,6 +50,19 @@ describe("in an open deployment", () => {
     expect((await world.strong("letters/1")).value).toBe(2);
   });
 
+  test("a hit counts one by GET, and answers as an increment; its id may hold slashes", async () => {
+    const first = await world.call("GET", "/hit/site%2Fvisits");
+    expect([first.status, first.json.id, first.json.value, first.json.exact]).toEqual([200, "site/visits", 1, true]);
+    expect(first.headers.get("cache-control")).toBe("no-store");
+    expect((await world.call("GET", "/hit/site%2Fvisits?numbers=string&by=campaign:spring")).json.value).toBe(2);
+    await world.call("HEAD", "/hit/site%2Fvisits");
+    expect((await world.strong("site/visits")).value).toBe(2);
+    await world.refused(400, "invalid-query", "GET", "/hit/site%2Fvisits?uniqe=a");
+    await world.refused(405, "method-not-allowed", "POST", "/hit/site%2Fvisits");
+    await world.refused(400, "invalid-id", "GET", "/hit/");
+    await world.refused(404, "not-found", "GET", "/hit");
+  });
+
   test("a pixel counts the visitor that it names once", async () => {
     for (const unique of ["a", "b", "a"]) await world.call("GET", `/pixel/letters%2F2.gif?unique=${unique}`);
     const read = await world.strong("letters/2");
@@ -115,6 +128,19 @@ describe("under public entries", () => {
     expect((await pixel("mail/a")).status).toBe(200);
     expect((await strong("blog/a")).value).toBe(1);
     expect((await strong("mail/a")).value).toBe(1);
+  });
+
+  test("a hit works where a public entry allows it, and other origins may read its answer", async () => {
+    const hit = (id, headers) => world.call("GET", `/hit/${encodeURIComponent(id)}`, { headers });
+    const counted = await hit("blog/hits", { origin: SITE });
+    expect([counted.status, counted.json.value]).toEqual([200, 1]);
+    expect(counted.headers.get("access-control-allow-origin")).toBe("*");
+    expect((await hit("blog/hits", { referer: `${SITE}/posts/1` })).status).toBe(200);
+    expect((await hit("blog/hits", { origin: "https://evil.example" })).status).toBe(401);
+    expect((await hit("blog/hits")).status).toBe(401);
+    expect((await hit("stars/hits", { origin: SITE })).status).toBe(401);
+    expect((await hit("mail/hits")).status).toBe(200);
+    expect((await strong("blog/hits")).value).toBe(2);
   });
 
   test("a badge is public where its entry is, and private with a key", async () => {

@@ -154,6 +154,8 @@ fn every_call_is_found() {
             Route::HideMember(id("a"), id("b")),
         ),
         ("GET", "/pixel/a.gif", Route::Pixel(id("a"))),
+        ("GET", "/hit/a", Route::Hit(id("a"))),
+        ("GET", "/hit/site/a%2Fb", Route::Hit(id("site/a/b"))),
         ("GET", "/badge/a%2Fb.svg.svg", Route::Badge(id("a/b.svg"))),
         ("GET", "/tally.js", Route::Script),
         ("GET", "/metrics", Route::Metrics),

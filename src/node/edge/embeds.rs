@@ -1,4 +1,4 @@
-//! What pages embed: the pixel for mail and for pages without scripts, and badges. The script is one of the
+//! What pages embed: the pixel for mail and for pages without scripts, hits by `GET`, and badges. The script is one of the
 //! [`files`](super::files).
 //!
 //! Images send no `Origin`: whose pages they are on is told by their `Referer`, where there is one.
@@ -7,6 +7,7 @@ use super::read::see;
 use super::request_context::RequestContext;
 use super::respond::Answer;
 use super::write;
+use crate::core::counter::dimensions::Dimensions;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::total::Value;
 use crate::protocol::access::Caller;
@@ -40,6 +41,35 @@ pub async fn pixel(
     id: CounterId,
 ) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &["unique", "by"])?;
+    let (unique, dimensions) = said(&query)?;
+    if context.method() != "HEAD" {
+        caller.may_write(id.as_str(), 1, &[])?;
+        write::one(context, id, unique, dimensions, false).await?;
+    }
+    Ok(Answer::bytes("image/gif", PIXEL).for_images())
+}
+
+/// `GET /hit/{id}`: counts one, then answers as an increment does. For pages that know no other method. `HEAD` counts nothing.
+///
+/// # Errors
+/// As an increment.
+pub async fn hit(
+    context: &RequestContext,
+    caller: &Caller,
+    id: CounterId,
+) -> Result<Answer, Problem> {
+    let query = Query::parse(context.query(), &["unique", "by", "numbers"])?;
+    let (unique, dimensions) = said(&query)?;
+    let strings = query.numbers_as_strings()?;
+    if context.method() == "HEAD" {
+        return Ok(Answer::json(String::new()));
+    }
+    caller.may_write(id.as_str(), 1, &[])?;
+    write::one(context, id, unique, dimensions, strings).await
+}
+
+/// The element and the dimensions that a query names.
+fn said(query: &Query) -> Result<(Option<String>, Dimensions), Problem> {
     let unique = query.get("unique").map(str::to_owned);
     if unique
         .as_ref()
@@ -49,12 +79,7 @@ pub async fn pixel(
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
     let dimensions = query.get("by").map(parse_list).transpose()?;
-    let dimensions = dimensions.unwrap_or_default();
-    if context.method() != "HEAD" {
-        caller.may_write(id.as_str(), 1, &[])?;
-        write::one(context, id, unique, dimensions).await?;
-    }
-    Ok(Answer::bytes("image/gif", PIXEL).for_images())
+    Ok((unique, dimensions.unwrap_or_default()))
 }
 
 /// `GET /badge/{id}.svg`. A counter that does not exist has a badge that says so, with status 200: proxies of images show

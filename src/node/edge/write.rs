@@ -75,7 +75,7 @@ async fn write(
     }
 }
 
-/// Counts one, of this element where there is one, which says this of itself.
+/// Counts one, of this element where there is one, which says this of itself. Answers as [`increment`].
 ///
 /// # Errors
 /// As [`increment`].
@@ -84,10 +84,11 @@ pub async fn one(
     id: CounterId,
     unique: Option<String>,
     dimensions: Dimensions,
-) -> Result<(), Problem> {
+    strings: bool,
+) -> Result<Answer, Problem> {
     match Write::one(context, unique, dimensions)? {
-        Some(write) => deliver(context, id, write, false).await.map(|_| ()),
-        None => Ok(()),
+        Some(write) => deliver(context, id, write, strings).await,
+        None => Ok(Answer::json(ignored_json(&id))),
     }
 }
 

@@ -134,6 +134,8 @@ macro_rules! route_table {
                 Right::Counter(Scope::Admin, board.as_str()) => boards::hide(context, board, member).await;
             Pixel(id: CounterId) "GET" "/pixel/{id}.gif" "pixel"
                 Right::Image(Scope::Write, id.as_str()) => embeds::pixel(context, &caller, id).await;
+            Hit(id: CounterId) "GET" "/hit/{id}" "hit"
+                Right::Image(Scope::Write, id.as_str()) => embeds::hit(context, &caller, id).await;
             Badge(id: CounterId) "GET" "/badge/{id}.svg" "badge"
                 Right::Image(Scope::Read, id.as_str()) => embeds::badge(context, &caller, id).await;
             // Answered before this, in these forms and by paths.

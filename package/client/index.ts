@@ -1,0 +1,235 @@
+// Tally for JavaScript and TypeScript: in browsers, Node and Workers.
+//
+//   import { Tally } from "tally";
+//   const tally = new Tally({ url: "https://tally.example.com", key });
+//   await tally.increment("downloads");
+//
+// Types are those of the OpenAPI document (api.ts, generated).
+import type { components, operations } from "./api.ts";
+import { Batch, sendEvents, type BatchOptions, type Event, type Report } from "./batch.ts";
+import { counterStore, watch, type CounterStore, type LiveCounters } from "./live.ts";
+import { Transport, path, refusal, type Call, type TransportOptions } from "./transport.ts";
+
+export type { components, operations, paths } from "./api.ts";
+export type { BatchOptions, Event, Report } from "./batch.ts";
+export type { CounterStore, LiveCounter, LiveCounters } from "./live.ts";
+export { TallyError, type Binding, type Fetch, type Problem, type TransportOptions } from "./transport.ts";
+
+type Schemas = components["schemas"];
+type Query<Operation extends keyof operations> = NonNullable<operations[Operation]["parameters"]["query"]>;
+
+export type Change = Schemas["Change"];
+export type Written = Schemas["Written"];
+export type Counter = Schemas["Counter"];
+export type Top = Schemas["Top"];
+export type Verdict = Schemas["LimitVerdict"];
+export type LimitCheck = Schemas["LimitCheck"];
+
+/** Of a call: the write's own key, and a signal that ends it. */
+export interface CallOptions {
+  idempotencyKey?: string;
+  signal?: AbortSignal;
+}
+
+export interface TallyOptions extends TransportOptions {
+  /** How `count()` joins increments. */
+  batch?: BatchOptions;
+}
+
+export class Tally {
+  readonly #transport: Transport;
+  readonly #batch: Batch;
+  readonly #stores = new Map<string, CounterStore>();
+  readonly #options: TallyOptions;
+
+  constructor(options: TallyOptions) {
+    this.#options = options;
+    this.#transport = new Transport(options);
+    this.#batch = new Batch(this.#transport, options.batch);
+  }
+
+  /** Returns the same client for a visitor's request of your Worker: its `cf`, and for visitors its address and user agent, go along. */
+  for(request: NonNullable<TransportOptions["request"]>): Tally {
+    return new Tally({ ...this.#options, request });
+  }
+
+  /** Calls any path: `request("GET", "/healthz")`. Resolves to its JSON. */
+  request<T = unknown>(method: string, route: string, call: Call = {}): Promise<T> {
+    return this.#transport.json<T>(method, route, call);
+  }
+
+  /** The same, resolving to the response. */
+  answer(method: string, route: string, call: Call = {}): Promise<Response> {
+    return this.#transport.answer(method, route, call);
+  }
+
+  #write<T>(method: string, route: string, body: unknown, options: CallOptions, query?: Record<string, unknown>): Promise<T> {
+    return this.#transport.json<T>(method, route, { body, query, isWrite: true, ...options });
+  }
+
+  #read<T>(route: string, query: object = {}, signal?: AbortSignal): Promise<T> {
+    return this.#transport.json<T>("GET", route, { query: query as Record<string, unknown>, signal });
+  }
+
+  // A visitor's request says whom a write is about.
+  #about<T extends { unique?: unknown; ip?: unknown; user_agent?: unknown }>(change: T): T {
+    const { request } = this.#transport.options;
+    if (request === undefined || change.unique !== "auto") return change;
+    const ip = request.headers.get("cf-connecting-ip") ?? undefined;
+    const user_agent = request.headers.get("user-agent") ?? undefined;
+    return { ip, user_agent, ...change };
+  }
+
+  /** Adds to a counter (1 where `change` says nothing), once, however often it has to be sent. */
+  increment(id: string, change: number | Change = {}, options: CallOptions = {}): Promise<Written> {
+    const body = typeof change === "number" ? { delta: change } : change;
+    return this.#write("POST", path("/counters/{id}/increment", id), this.#about(body), options);
+  }
+
+  /** Takes from a counter. */
+  decrement(id: string, change: number | Schemas["Decrease"] = {}, options: CallOptions = {}): Promise<Written> {
+    const body = typeof change === "number" ? { delta: change } : change;
+    return this.#write("POST", path("/counters/{id}/decrement", id), this.#about(body), options);
+  }
+
+  /** Adds to a counter soon, with others in one body. `flush()` waits for all of them. */
+  count(id: string, change: Omit<Event, "key"> = {}): void {
+    this.#batch.add(this.#about({ key: id, ...change }));
+  }
+
+  /** Sends what `count()` has collected, and resolves once all of it is counted. */
+  flush(): Promise<void> {
+    return this.#batch.flush();
+  }
+
+  /** Counts many events in one body. */
+  events(events: Event[], { idempotencyKey, signal }: CallOptions = {}): Promise<Report> {
+    return sendEvents(this.#transport, events.map((event) => this.#about(event)), idempotencyKey, signal);
+  }
+
+  /** Counts the lines of a log: one body, at most 32 MiB. */
+  ingest(query: Query<"ingestLog">, lines: string | Uint8Array, options: CallOptions = {}): Promise<Report> {
+    return this.#write("POST", "/ingest", lines, options, query as Record<string, unknown>);
+  }
+
+  /** Reads a counter. */
+  get(id: string, query: Query<"readCounter"> = {}, signal?: AbortSignal): Promise<Counter> {
+    return this.#read(path("/counters/{id}", id), query, signal);
+  }
+
+  /** Counts one by `GET`, as a page does that came from CountAPI or Abacus. A repeat counts again. */
+  hit(id: string): Promise<Written> {
+    return this.#transport.json("GET", path("/hit/{id}", id), {}).then((written) => written as Written);
+  }
+
+  /** Sets the value. */
+  set(id: string, value: number | string, options: CallOptions = {}): Promise<Counter> {
+    return this.#write("PUT", path("/counters/{id}/value", id), { value }, options);
+  }
+
+  /** Sets the value to 0. */
+  reset(id: string, options: CallOptions = {}): Promise<Counter> {
+    return this.#write("POST", path("/counters/{id}/reset", id), undefined, options);
+  }
+
+  /** Replaces the settings; creates the counter if it does not exist. */
+  configure(id: string, settings: Schemas["Settings"], options: CallOptions = {}): Promise<Counter> {
+    return this.#write("PUT", path("/counters/{id}", id), settings, options);
+  }
+
+  /** Ends a counter. */
+  delete(id: string, options: CallOptions = {}): Promise<Schemas["Deleted"]> {
+    return this.#write("DELETE", path("/counters/{id}", id), undefined, options);
+  }
+
+  /** What was counted when. */
+  history(id: string, query: Query<"readHistory"> = {} as Query<"readHistory">): Promise<Schemas["History"]> {
+    return this.#read(path("/counters/{id}/history", id), query);
+  }
+
+  /** What was counted of each value of a dimension. */
+  breakdown(id: string, query: Query<"readBreakdown">): Promise<Schemas["Breakdown"]> {
+    return this.#read(path("/counters/{id}/breakdown", id), query);
+  }
+
+  /** Which counters have most. */
+  top(query: Query<"readTop"> = {}): Promise<Top> {
+    return this.#read("/top", query);
+  }
+
+  /** The sum of all counters whose ids begin with `prefix`. */
+  aggregate(prefix: string, query: Query<"aggregate"> = {}): Promise<Schemas["Aggregate"]> {
+    return this.#read(path("/counters/{prefix}*/aggregate", prefix), query);
+  }
+
+  /** One page of the names of counters. */
+  list(query: Query<"listCounters"> = {}): Promise<Schemas["Page"]> {
+    return this.#read("/counters", query);
+  }
+
+  /** All counters whose ids begin with `prefix`, page by page. */
+  async *counters(prefix = "", query: Query<"listCounters"> = {}): AsyncGenerator<Schemas["Page"]["counters"][number]> {
+    let cursor: string | null | undefined;
+    do {
+      const page: Schemas["Page"] = await this.list({ prefix, ...query, ...(cursor ? { cursor } : {}) });
+      yield* page.counters;
+      cursor = page.cursor;
+    } while (cursor);
+  }
+
+  /**
+   * Asks a limit for `cost` (1), and consumes it. A refusal is an answer: `allowed` is false. With the fields of a policy in `check` no
+   * stored one is needed. It is sent once: a repeat would consume again.
+   */
+  async limit(policy: string, key: string, check: LimitCheck = {}, signal?: AbortSignal): Promise<Verdict> {
+    const route = path("/limits/{policy}/{key}", policy, key);
+    const answer = await this.#transport.answer("POST", route, { body: check, answers: [429], signal });
+    return verdictOf(policy, check, answer);
+  }
+
+  /** Gives back what a check consumed. */
+  refund(policy: string, key: string, cost = 1): Promise<Verdict> {
+    return this.#transport.json("POST", path("/limits/{policy}/{key}/refund", policy, key), { body: { cost } });
+  }
+
+  /** Looks at a limit, and consumes nothing. */
+  peek(policy: string, key: string): Promise<Verdict> {
+    return this.#read(path("/limits/{policy}/{key}", policy, key));
+  }
+
+  /** Calls `onUpdate` with these counters at each change. Returns the function that ends it. */
+  watch(ids: string | string[], onUpdate: (counters: LiveCounters) => void, onError?: (error: unknown) => void): () => void {
+    return watch(this.#transport, [ids].flat(), onUpdate, onError);
+  }
+
+  /**
+   * A counter as a store: `subscribe(onChange)` and `getSnapshot()`. Frameworks take it as it is: React by `useSyncExternalStore` (see
+   * `tally/react`), Svelte, Vue and Solid by a few lines.
+   */
+  useCounter(id: string): CounterStore {
+    let store = this.#stores.get(id);
+    if (store === undefined) this.#stores.set(id, (store = counterStore(this.#transport, id)));
+    return store;
+  }
+}
+
+export default Tally;
+
+// A refusal is a problem document. What is left it says in headers: `"login";r=0;t=12`.
+async function verdictOf(policy: string, check: LimitCheck, answer: Response): Promise<Verdict> {
+  if (answer.status !== 429) return (await answer.json()) as Verdict;
+  const said = answer.clone();
+  const problem = (await answer.json().catch(() => ({}))) as { allowed?: boolean };
+  // An address without a key that asks too often: nothing was judged.
+  if (problem.allowed !== false) throw await refusal(said);
+  const number = (header: string, name: string) => Number((answer.headers.get(header) ?? "").match(new RegExp(`;\\s*${name}=(\\d+)`))?.[1] ?? NaN);
+  const whole = (value: number, fallback: number) => (Number.isFinite(value) ? value : fallback);
+  return {
+    allowed: false,
+    policy,
+    limit: whole(number("ratelimit-policy", "q"), check.limit ?? 0),
+    remaining: whole(number("ratelimit", "r"), 0),
+    reset_ms: 1000 * whole(number("ratelimit", "t"), 0),
+    retry_after_ms: 1000 * whole(Number(answer.headers.get("retry-after") ?? NaN), 0),
+  } as Verdict;
+}

@@ -1,0 +1,124 @@
+// Counters as they change: server-sent events read by `fetch`, so that a key can be sent, which `EventSource` cannot.
+import type { components } from "./api.ts";
+import { refusal, type Transport } from "./transport.ts";
+
+export type LiveCounter = components["schemas"]["LiveCounter"];
+export type LiveCounters = Record<string, LiveCounter | null>;
+
+const PAUSE_MS_MIN = 500;
+const PAUSE_MS_MAX = 30_000;
+// The server sends a ping every 15 s: a stream without a word for three of them is dead.
+const SILENCE_MS_MAX = 45_000;
+
+/**
+ * Calls `onUpdate` with the newest state of all these counters at each change, until the returned function is called. A counter
+ * that does not exist is `null`. A stream that ends is opened again; `onError` is told why, and what is refused for good ends it.
+ */
+export function watch(
+  transport: Transport,
+  ids: string[],
+  onUpdate: (counters: LiveCounters) => void,
+  onError: (error: unknown) => void = () => {},
+): () => void {
+  const end = new AbortController();
+  const counters: LiveCounters = {};
+  void follow();
+  return () => end.abort();
+
+  async function follow(): Promise<void> {
+    let last: string | undefined;
+    let pause_ms = PAUSE_MS_MIN;
+    while (!end.signal.aborted) {
+      const silence = new AbortController();
+      let timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
+      try {
+        const answer = await transport.send(
+          "GET",
+          "/live",
+          { query: { id: ids }, signal: AbortSignal.any([end.signal, silence.signal]) },
+          { accept: "text/event-stream", ...(last === undefined ? {} : { "last-event-id": last }) },
+        );
+        if (!answer.ok || answer.body === null) {
+          const error = await refusal(answer);
+          onError(error);
+          if (error.status < 500 && error.status !== 429) return;
+          throw error;
+        }
+        for await (const { id, data } of messages(answer.body)) {
+          clearTimeout(timer);
+          timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
+          pause_ms = PAUSE_MS_MIN;
+          last = id ?? last;
+          const told = JSON.parse(data) as { type: string; counters?: LiveCounters };
+          if (told.type !== "update" || end.signal.aborted) continue;
+          Object.assign(counters, told.counters);
+          onUpdate({ ...counters });
+        }
+      } catch (error) {
+        if (end.signal.aborted) return;
+        onError(error);
+      } finally {
+        clearTimeout(timer);
+      }
+      await new Promise<void>((done) => {
+        const wait = setTimeout(done, pause_ms);
+        end.signal.addEventListener("abort", () => (clearTimeout(wait), done()), { once: true });
+      });
+      pause_ms = Math.min(PAUSE_MS_MAX, 2 * pause_ms);
+    }
+  }
+}
+
+/** Yields the messages of a stream of server-sent events. Source: HTML standard, section 9.2.6. */
+async function* messages(body: ReadableStream<Uint8Array>): AsyncGenerator<{ id: string | undefined; data: string }> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let rest = "";
+  let id: string | undefined;
+  let data: string[] = [];
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    rest += decoder.decode(value, { stream: true });
+    const lines = rest.split(/\r\n|\n|\r/);
+    rest = lines.pop() ?? "";
+    for (const line of lines) {
+      if (line === "") {
+        if (data.length > 0) yield { id, data: data.join("\n") };
+        data = [];
+      } else if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
+      else if (line.startsWith("id:")) id = line.slice(3).trim();
+    }
+  }
+}
+
+/** A counter that is watched while somebody looks: what React calls an external store. */
+export interface CounterStore {
+  /** Calls back at each change, until the returned function is called. */
+  subscribe(onChange: () => void): () => void;
+  /** The newest state; `undefined` before the first update, `null` while the counter does not exist. */
+  getSnapshot(): LiveCounter | null | undefined;
+}
+
+/** Returns a store of one counter. One stream serves all who subscribe, and ends with the last of them. */
+export function counterStore(transport: Transport, id: string): CounterStore {
+  const listeners = new Set<() => void>();
+  let state: LiveCounter | null | undefined;
+  let stop: (() => void) | undefined;
+  return {
+    subscribe(onChange) {
+      listeners.add(onChange);
+      stop ??= watch(transport, [id], (counters) => {
+        state = counters[id];
+        for (const listener of listeners) listener();
+      });
+      return () => {
+        listeners.delete(onChange);
+        if (listeners.size > 0) return;
+        stop?.();
+        stop = undefined;
+      };
+    },
+    getSnapshot: () => state,
+  };
+}

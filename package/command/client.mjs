@@ -1,0 +1,36 @@
+// The client of the command: where Tally is, and by which key.
+import { readFileSync } from "node:fs";
+import { Tally, TallyError } from "../client/index.ts";
+import { EXIT, Failure } from "./outcome.mjs";
+
+export const URL_DEFAULT = "http://127.0.0.1:8788";
+
+// Somebody waits for the answer.
+const RETRIES = 2;
+
+/** Returns the address that the options or the environment name, without a slash at its end. */
+export function addressOf({ url }) {
+  const address = url ?? process.env.TALLY_URL ?? URL_DEFAULT;
+  if (!/^https?:\/\/[^/]/.test(address)) throw new Failure(EXIT.usage, `--url ${address} is no address: write it as ${URL_DEFAULT}`);
+  return address.replace(/\/+$/, "");
+}
+
+/** Returns a client. `more`: options of the client. */
+export function clientOf(options, more = {}) {
+  const file = options.keyFile ?? process.env.TALLY_KEY_FILE;
+  const key = options.key ?? process.env.TALLY_KEY ?? (file === undefined ? undefined : readFileSync(file, "utf8").trim());
+  return new Tally({ url: addressOf(options), retries: RETRIES, ...(key ? { key } : {}), ...more });
+}
+
+/** Calls what a deployment of an earlier build may not know, and says so then. */
+export async function newCall(client, what, method, route, call) {
+  try {
+    return await client.answer(method, route, call);
+  } catch (error) {
+    if (!(error instanceof TallyError)) throw error;
+    if (["not-found", "method-not-allowed"].includes(error.code) || (error.status === 404 && error.code === "unknown")) {
+      throw new Failure(EXIT.unknownCall, `this deployment does not know ${what} (${method} ${route.split("?")[0]}): upgrade it, see docs/operate/upgrade.md`, { cause: error.code });
+    }
+    throw error;
+  }
+}

@@ -1,0 +1,82 @@
+// Completion of shells, made from the commands as they are.
+import { EXIT, Failure } from "./outcome.mjs";
+
+// Every command by its words, with its options and what may follow it.
+function rows(command, words = []) {
+  const own = command.commands.filter((one) => !one._hidden);
+  const visible = command.createHelp().visibleOptions(command);
+  const options = visible.map(({ long, short, description, argChoices }) => ({ long: long ?? short, description, choices: argChoices ?? [] }));
+  return [
+    { words, commands: own.map((one) => ({ name: one.name(), description: one.description() })), options },
+    ...own.flatMap((one) => rows(one, [...words, one.name()])),
+  ];
+}
+
+const SHELLS = {
+  bash(all, globals) {
+    const cases = all.map(({ words, commands, options }) => {
+      const choices = [...commands.map(({ name }) => name), ...options.map(({ long }) => long), ...globals].join(" ");
+      return `    ${JSON.stringify(words.join(" "))}) words=${JSON.stringify(choices)} ;;`;
+    });
+    return `# Completion of tally for bash.
+_tally() {
+  local current=\${COMP_WORDS[COMP_CWORD]} command="" word words=""
+  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case "$command $word" in
+${all.filter(({ words }) => words.length > 0).map(({ words }) => `      ${JSON.stringify(words.length === 1 ? ` ${words[0]}` : words.join(" "))}) command=${JSON.stringify(words.join(" "))} ;;`).join("\n")}
+    esac
+  done
+  case "$command" in
+${cases.join("\n")}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  if [ "\${current#-}" = "$current" ] && [ -n "$command" ]; then COMPREPLY+=($(compgen -f -- "$current")); fi
+}
+complete -o filenames -F _tally tally
+`;
+  },
+  zsh(all, globals) {
+    const quoted = (text) => `'${text.replaceAll("'", "'\\''").replaceAll(":", "\\:")}'`;
+    const cases = all.map(({ words, commands, options }) => {
+      const items = [...commands.map(({ name, description }) => quoted(`${name}`).slice(0, -1) + `:${description.replaceAll("'", "'\\''").replaceAll(":", "\\:")}'`), ...options.map(({ long, description }) => `'${long}:${description.replaceAll("'", "'\\''").replaceAll(":", "\\:")}'`), ...globals.map(quoted)];
+      return `    ${JSON.stringify(words.join(" "))}) items=(${items.join(" ")}) ;;`;
+    });
+    return `#compdef tally
+# Completion of tally for zsh.
+_tally() {
+  local command="" word
+  local -a items
+  for word in "\${(@)words[2,CURRENT-1]}"; do
+    case "$command $word" in
+${all.filter(({ words }) => words.length > 0).map(({ words }) => `      ${JSON.stringify(words.length === 1 ? ` ${words[0]}` : words.join(" "))}) command=${JSON.stringify(words.join(" "))} ;;`).join("\n")}
+    esac
+  done
+  case "$command" in
+${cases.join("\n")}
+  esac
+  _describe 'tally' items
+  if [[ -n "$command" ]]; then _files; fi
+}
+if [ "$funcstack[1]" = "_tally" ]; then _tally "$@"; else compdef _tally tally; fi
+`;
+  },
+  fish(all, globals) {
+    const quoted = (text) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+    const lines = all.flatMap(({ words, commands, options }) => {
+      const when = words.length === 0 ? "__fish_use_subcommand" : words.map((word) => `__fish_seen_subcommand_from ${word}`).join("; and ");
+      return [
+        ...commands.map(({ name, description }) => `complete -c tally -n ${quoted(when)} -a ${name} -d ${quoted(description)}`),
+        ...(words.length === 0 ? [] : options.map(({ long, description, choices }) => `complete -c tally -n ${quoted(when)} -l ${long.replace(/^--/, "")} -d ${quoted(description)}${choices.length > 0 ? ` -xa ${quoted(choices.join(" "))}` : ""}`)),
+      ];
+    });
+    return `# Completion of tally for fish.\n${globals.map((name) => `complete -c tally -l ${name.replace(/^--/, "")}`).join("\n")}\n${lines.join("\n")}\n`;
+  },
+};
+
+/** Returns the completion of a shell as its script. */
+export function completion(program, shell) {
+  const make = SHELLS[shell];
+  if (make === undefined) throw new Failure(EXIT.usage, `there is no completion for ${shell}: bash, zsh or fish`);
+  const globals = program.options.map(({ long }) => long);
+  return make(rows(program), globals);
+}

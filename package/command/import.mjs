@@ -1,0 +1,167 @@
+// `tally import`: options into an import, with its progress and its summary.
+import { readFileSync } from "node:fs";
+import { isIP } from "node:net";
+import progress from "cli-progress";
+import { addressOf, clientOf } from "./client.mjs";
+import { PATH_RULES, REASONS, filter, pathOf, statuses } from "./import/filters.mjs";
+import { ALIASES, FORMATS } from "./import/formats.mjs";
+import { Import } from "./import/run.mjs";
+import { Values } from "./import/values.mjs";
+import { EXIT, Failure, number, table } from "./outcome.mjs";
+
+// A body with thousands of new counters takes a while. What fails is sent again for minutes: it counts once.
+const BODY_MS_MAX = 600_000;
+const RETRIES = 40;
+const LISTS = ["countapi", "abacus", "goatcounter"];
+
+/** Imports, prints what was done, and resolves to the exit code. */
+export async function importAll({ args: [files], options, screen }) {
+  const { from } = options;
+  if (from !== undefined && !/^rediss?:\/\//.test(from) && !LISTS.includes(from)) {
+    throw new Failure(EXIT.usage, `--from ${from} is not known: redis://…, rediss://…, or one of ${LISTS.join(", ")} with a file`);
+  }
+  const client = clientOf(options, { retries: RETRIES, timeout_ms: BODY_MS_MAX });
+  // What cannot be reached is said at once, and not after all tries.
+  await clientOf(options, { retries: 2 }).request("GET", "/healthz");
+  if (from?.startsWith("redis")) return values(client, options, screen, (run, tell) => run.redis(from, options.match, tell));
+  if (files.length === 0) throw new Failure(EXIT.usage, "name the logs to import; - is standard input");
+  if (from === "countapi" || from === "abacus") {
+    return values(client, options, screen, async (run, tell) => {
+      for (const name of files) await run.list(readFileSync(name === "-" ? 0 : name, "utf8"), tell);
+    });
+  }
+  return logs(client, files, { ...options, ...(from === "goatcounter" ? { format: "goatcounter" } : {}) }, screen);
+}
+
+function rewriteOf(rule) {
+  const [, pattern, replacement] = rule.match(/^(.*?)\s*=>\s*(.*)$/) ?? [];
+  try {
+    if (pattern) return [new RegExp(pattern), replacement];
+  } catch {
+    // Told below.
+  }
+  throw new Failure(EXIT.usage, `--rewrite ${JSON.stringify(rule)} is no rule: write it as '/old/(.*) => /new/$1'`);
+}
+
+function settings(options) {
+  const { all } = options;
+  const status = statuses(all ? "any" : options.status);
+  if (status === undefined) throw new Failure(EXIT.usage, `--status ${options.status} is no list of statuses: write it as 200-299,304`);
+  const format = options.format === undefined ? undefined : (ALIASES[options.format] ?? options.format);
+  if (format !== undefined && !(format in FORMATS)) {
+    throw new Failure(EXIT.usage, `--format ${format} is not known: ${[...Object.keys(FORMATS), ...Object.keys(ALIASES)].join(", ")}`);
+  }
+  if (!PATH_RULES.includes(options.paths)) throw new Failure(EXIT.usage, `--paths is one of ${PATH_RULES.join(", ")}`);
+  const base = addressOf(options);
+  const host = new URL(base).hostname;
+  const by = options.by?.split(",") ?? (options.site === undefined ? [] : ["page"]);
+  return {
+    format,
+    base,
+    filter: filter({ status, method: all ? "any" : options.method, bots: all || options.bots === true, statics: all || options.static === true }),
+    pathOf: pathOf({ paths: options.paths, rewrites: (options.rewrite ?? []).map(rewriteOf), stripQuery: options.stripQuery !== false, prefix: options.prefix }),
+    site: options.site,
+    by,
+    unique: options.unique,
+    again: options.again === true,
+    salt: options.again ? crypto.randomUUID() : "",
+    // Ids that an import leads to: the same log under another prefix is another import.
+    target: JSON.stringify([options.site ?? null, options.prefix]),
+    isLocal: host === "localhost" || host === "[::1]" || (isIP(host) === 4 && host.startsWith("127.")),
+  };
+}
+
+async function logs(client, files, options, screen) {
+  const bar = barOf(options, screen);
+  const run = new Import(client, settings(options), () => bar.update(run));
+  let interrupted = false;
+  const interrupt = () => {
+    if (interrupted) process.exit(EXIT.interrupted);
+    interrupted = true;
+    run.stop.abort();
+  };
+  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, interrupt);
+  let failure;
+  try {
+    if (options.follow) await Promise.all(files.map((name) => run.follow(name)));
+    else for (const name of files) if (!interrupted) await run.file(name);
+  } catch (error) {
+    failure = error;
+  }
+  bar.end(run);
+  const summary = { ...run.summary(), interrupted };
+  screen.show(summary, (said) => summaryText(said, run, screen));
+  if (failure !== undefined) throw failure;
+  if (interrupted) return options.follow ? EXIT.done : EXIT.interrupted;
+  const isWhole = summary.unreadable === 0 && Object.keys(summary.rejected).length === 0;
+  return isWhole ? EXIT.done : EXIT.partly;
+}
+
+function summaryText(said, run, { paint }) {
+  const lines = [
+    `${paint("bold", number(said.counted))} of ${number(said.lines)} lines counted, for ${number(said.counters)} counters, in ${said.seconds} s (${number(said.lines_per_second)} lines/s)`,
+  ];
+  const before = said.counted_before;
+  if (before.lines > 0) lines.push(`${number(before.lines)} lines were counted by an earlier run, and were not counted again`);
+  if (before.bytes > 0) lines.push(`${number(before.bytes)} bytes at the beginning were imported by an earlier run (--again counts them again)`);
+  for (const [reason, count] of Object.entries(said.left_out)) if (count > 0) lines.push(`${number(count)} lines left out: ${REASONS[reason]}`);
+  if (said.unreadable > 0) lines.push(paint("yellow", `${number(said.unreadable)} lines could not be read, such as: ${run.unread[0]}`));
+  for (const [code, count] of Object.entries(said.rejected)) lines.push(paint("yellow", `${number(count)} lines refused: ${code}${code === "idempotency-key-reused" ? ", they were imported with other options" : ""}`));
+  if (said.interrupted) lines.push("interrupted: the same command goes on from here");
+  if (said.top.length > 0) lines.push("", table(said.top.map(({ id, count }) => [number(count), id]), [0]));
+  return lines.join("\n");
+}
+
+// A bar on a terminal, and nothing elsewhere.
+function barOf(options, screen) {
+  if (!process.stderr.isTTY || options.progress === false || screen.isJson) return { update: () => {}, end: () => {} };
+  const bar = new progress.SingleBar(
+    {
+      format: "{bar} {percentage}% | {lines} lines | {rate} lines/s | {left} left | {counters} counters",
+      hideCursor: true,
+      stream: process.stderr,
+      fps: 8,
+      clearOnComplete: true,
+    },
+    progress.Presets.shades_classic,
+  );
+  let begun = false;
+  const payload = (run) => {
+    const { lines, counters, lines_per_second, seconds } = run.summary();
+    const { bytes, read } = run.source;
+    const left = bytes === undefined || read === 0 ? "?" : `${Math.ceil((seconds * (bytes - read)) / read)} s`;
+    return { lines: number(lines), rate: number(lines_per_second), counters: number(counters), left };
+  };
+  return {
+    update: (run) => {
+      const { bytes, read } = run.source;
+      if (!begun) bar.start(bytes ?? read, 0, payload(run));
+      begun = true;
+      bar.setTotal(bytes ?? read);
+      bar.update(Math.min(read, bytes ?? read), payload(run));
+    },
+    end: () => begun && bar.stop(),
+  };
+}
+
+async function values(client, options, screen, carry) {
+  const run = new Values(client, { mode: options.mode, prefix: options.prefix, source: options.from });
+  const bar = process.stderr.isTTY && options.progress !== false && !screen.isJson;
+  let told_ms = 0;
+  await carry(run, () => {
+    if (!bar || performance.now() - told_ms < 200) return;
+    told_ms = performance.now();
+    process.stderr.write(`\r${number(run.counters)} counters, ${number(run.boards)} boards `);
+  });
+  if (bar) process.stderr.write("\r\x1b[K");
+  const summary = run.summary();
+  screen.show(summary, (said) =>
+    [
+      `${screen.paint("bold", number(said.counters))} counters, ${number(said.uniques)} with unique elements of Redis, ${number(said.boards)} boards with ${number(said.members)} members, in ${said.seconds} s`,
+      ...(said.present > 0 ? [`${number(said.present)} were there already, and were left as they are (--mode replace sets them)`] : []),
+      ...(said.left_out > 0 ? [`${number(said.left_out)} keys left out, such as: ${said.left_out_keys.slice(0, 3).map(({ id, why }) => `${id} (${why})`).join(", ")}`] : []),
+    ].join("\n"),
+  );
+  return EXIT.done;
+}
+

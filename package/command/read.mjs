@@ -1,0 +1,42 @@
+// `tally top`, `tally get`.
+import { clientOf } from "./client.mjs";
+import { EXIT, exitOf, number, table } from "./outcome.mjs";
+
+/** Which counters have most. */
+export async function top({ args: [prefix], options, screen }) {
+  const { by, window, limit } = options;
+  const found = await clientOf(options).top({ prefix, by, window, limit });
+  screen.show(found, ({ rows, total, by: compared, counters }) => {
+    if (rows.length === 0) return "nothing is counted there yet";
+    const value = (row) => number(compared === "uniques" ? (row.uniques?.estimate ?? row.uniques) : (row.value ?? row.count));
+    const share = (row) => (row.share === undefined || row.share === null ? "" : `${(100 * row.share).toFixed(1)} %`);
+    return `${table(rows.map((row) => [row.rank, value(row), share(row), row.id]), [0, 1, 2])}\n${screen.paint("dim", `${number(counters)} counters, ${number(total)} in all`)}`;
+  });
+}
+
+/** Reads counters: one that does not exist is told, and makes the exit code 3. */
+export async function get({ args: [ids], options, screen }) {
+  const client = clientOf(options);
+  const query = { ...(options.strong ? { consistency: "strong" } : {}), ...(options.window === undefined ? {} : { window: options.window }) };
+  let exit = EXIT.done;
+  const read = await Promise.all(
+    ids.map((id) =>
+      client.get(id, query).catch((error) => {
+        if (exitOf(error) !== EXIT.notFound) throw error;
+        exit = EXIT.notFound;
+        return { id, value: null, error: error.message };
+      }),
+    ),
+  );
+  if (screen.isJson) {
+    for (const counter of read) screen.json(counter);
+    return exit;
+  }
+  if (options.value) for (const { value } of read) screen.line(value ?? "");
+  else {
+    const told = ({ value, exact, staleness_ms }) => (value === null ? "does not exist" : exact ? "exact" : `${staleness_ms} ms old`);
+    const more = ({ uniques, window }) => [uniques ? `${number(Math.round(uniques.estimate))} unique` : "", window?.count === undefined ? "" : `${number(window.count)} in ${window.seconds} s`];
+    screen.line(table(read.map((counter) => [counter.id, number(counter.value), told(counter), ...more(counter)]), [1]));
+  }
+  return exit;
+}

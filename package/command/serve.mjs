@@ -1,0 +1,38 @@
+// `tally serve`: the server of this package, its settings as options or in the environment.
+import { readFileSync } from "node:fs";
+import { serve as serveFrom } from "../../scripts/server.mjs";
+import { EXIT, Failure } from "./outcome.mjs";
+import { ROOT } from "./place.mjs";
+
+const DATA_DEFAULT = "tally-data";
+
+/** Serves until a signal ends it. */
+export async function serve({ options, screen }) {
+  const { port, data, host, keys, edges } = options;
+  const env = { ...process.env };
+  const given = { PORT: port, DATA: data, HOST: host, SERVE_EDGES: edges };
+  for (const [name, value] of Object.entries(given)) if (value !== undefined) env[name] = value;
+  env.DATA ||= DATA_DEFAULT;
+  // The key of the command is no setting of the server.
+  for (const name of ["TALLY_URL", "TALLY_KEY", "TALLY_KEY_FILE", "TALLY_STATE", "TALLY_DEBUG"]) delete env[name];
+  if (keys !== undefined) {
+    try {
+      env.TALLY_KEYS = readFileSync(keys, "utf8");
+    } catch (error) {
+      throw new Failure(EXIT.usage, `--keys ${keys} cannot be read (${error.code})`);
+    }
+  }
+  await serveFrom(
+    {
+      root: ROOT,
+      base: process.cwd(),
+      command: "tally serve",
+      withPort: (other) => `tally serve --port ${other}`,
+      withData: (path) => `tally serve --data ${path}`,
+      ...(screen.isJson ? { ready: (urls) => screen.json({ ready: true, urls, dashboard: `${urls[0]}/dashboard/`, data: env.DATA }) } : {}),
+    },
+    env,
+  );
+  // The server lives on, until a signal.
+  await new Promise(() => {});
+}

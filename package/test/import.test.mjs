@@ -1,0 +1,192 @@
+// `tally import` against a server: each line counts once, through repeats, kills, rotations and packings.
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { appendFileSync, copyFileSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { ROOT, TALLY, openServer, until } from "./server.mjs";
+
+const LOG = join(ROOT, "tests/fixtures/access.log");
+const FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+let server;
+let short;
+before(async () => {
+  server = await openServer();
+  // 200 lines of it are enough where each counter costs.
+  short = join(server.place, "access.log");
+  writeFileSync(short, `${readFileSync(LOG, "utf8").split("\n").slice(0, 200).join("\n")}\n`);
+});
+after(() => server?.end());
+
+const line = (path, second = 0) => `203.0.113.9 - - [17/May/2015:10:05:${String(second).padStart(2, "0")} +0000] "GET ${path} HTTP/1.1" 200 1 "-" "${FIREFOX}"\n`;
+const sum = async (prefix) => (await server.json(`/counters/${encodeURIComponent(prefix)}*/aggregate?consistency=strong`)).value;
+const imported = async (...args) => {
+  const { code, stdout, stderr } = await server.tally(["import", "--json", ...args]);
+  assert.ok([0, 6].includes(code), `${code} ${stderr}`);
+  return { code, ...JSON.parse(stdout) };
+};
+
+test("a log counts once, however often and in whatever packing it is imported", async () => {
+  const plain = readFileSync(short);
+  const first = await imported("--prefix", "once:", "--all", short);
+  assert.deepEqual([first.code, first.lines, first.counted, first.unreadable], [0, 200, 200, 0]);
+  assert.equal(await sum("once:"), 200);
+  assert.equal(first.top.length, 10);
+  assert.equal((await imported("--prefix", "once:", "--all", short)).counted, 0);
+  const packed = join(server.place, "access.log.1.gz");
+  writeFileSync(packed, gzipSync(plain));
+  const again = await imported("--prefix", "once:", "--all", packed);
+  assert.deepEqual([again.counted, again.counted_before.bytes], [0, plain.length]);
+  // Without its notes the run sends all of it again: the keys of its parts say that it was counted.
+  const { code, stdout } = await server.tally(["import", "--json", "--prefix", "once:", "--all", short], { env: { TALLY_STATE: join(server.place, "other") } });
+  assert.deepEqual([code, JSON.parse(stdout).counted, JSON.parse(stdout).counted_before.lines], [0, 0, 200]);
+  assert.equal(await sum("once:"), 200);
+  const wanted = await imported("--prefix", "once:", "--all", "--again", short);
+  assert.equal(wanted.counted, 200);
+  assert.equal(await sum("once:"), 400);
+});
+
+test("gzip, zstd and bzip2 are known by their bytes, from files and from standard input", async (context) => {
+  const plain = readFileSync(LOG);
+  const packers = { zstd: ["zstd", "-qc"], bzip2: ["bzip2", "-c"], gzip: ["gzip", "-c"] };
+  for (const [name, [program, ...args]] of Object.entries(packers)) {
+    const { status, stdout } = spawnSync(program, args, { input: plain, maxBuffer: 1e8 });
+    if (status !== 0) {
+      context.diagnostic(`${name} is not installed`);
+      continue;
+    }
+    // Two members, as `cat a.gz b.gz` makes them.
+    const input = Buffer.concat([stdout, stdout]);
+    const { code, stdout: told, stderr } = await server.tally(["import", "--json", "--prefix", `${name}:`, "--site", name, "--all", "-"], { input });
+    assert.equal(code, 0, stderr);
+    assert.deepEqual([name, JSON.parse(told).lines], [name, 4000]);
+  }
+  const xz = await server.tally(["import", "-"], { input: Buffer.from([0xfd, 0x37, 0x7a, 0x58, 0x5a, 0]) });
+  assert.equal(xz.code, 1);
+  assert.match(xz.stderr, /xz -dc/);
+});
+
+test("what is left out is said, and the defaults count page views", async () => {
+  const log = join(server.place, "views.log");
+  writeFileSync(log, [
+    line("/page"), line("/page"), line("/style.css"),
+    line("/gone").replace(" 200 ", " 404 "), line("/form").replace("GET", "POST"), line("/bot").replace(FIREFOX, "curl/8.0"), "nonsense\n",
+  ].join(""));
+  const said = await imported("--prefix", "views:", log);
+  assert.equal(said.code, 6, "a line that cannot be read makes the exit code 6");
+  assert.deepEqual([said.counted, said.unreadable, said.left_out], [2, 1, { status: 1, method: 1, static: 1, bots: 1 }]);
+  const { stdout } = await server.tally(["import", "--prefix", "told:", log]);
+  for (const reason of [/1 lines left out: .*--status any/, /--method any/, /--static/, /--bots/, /nonsense/]) assert.match(stdout, reason);
+  assert.doesNotMatch(stdout, /\x1b/, "colours are for terminals");
+});
+
+// A server in front of the real one, that lets `allowed` bodies through and drops the answers of those after `answered`.
+async function between({ answered, port = 0 }) {
+  let bodies = 0;
+  const gate = createServer((request, response) => {
+    const chunks = [];
+    request.on("data", (chunk) => chunks.push(chunk));
+    request.on("end", async () => {
+      const isBody = request.url.startsWith("/ingest");
+      if (isBody) bodies += 1;
+      const number = bodies;
+      const init = { method: request.method, headers: { ...(request.headers["idempotency-key"] ? { "idempotency-key": request.headers["idempotency-key"] } : {}) }, ...(request.method === "POST" ? { body: Buffer.concat(chunks) } : {}) };
+      const answer = await fetch(new URL(request.url, server.url), init);
+      // It was counted, and nobody is told.
+      if (isBody && number > answered) return;
+      response.writeHead(answer.status, Object.fromEntries([...answer.headers].filter(([name]) => !["content-encoding", "transfer-encoding", "content-length"].includes(name))));
+      response.end(await answer.text());
+    });
+  });
+  gate.listen(port, "127.0.0.1");
+  await once(gate, "listening");
+  return { url: `http://127.0.0.1:${gate.address().port}`, bodies: () => bodies, end: () => new Promise((done) => (gate.close(done), gate.closeAllConnections())) };
+}
+
+test("an import that was killed goes on, and what was counted without an answer counts once", async () => {
+  const log = join(server.place, "killed.log");
+  writeFileSync(log, Array.from({ length: 35_000 }, (_, index) => line(`/k${index % 7}`, index % 60)).join(""));
+  const gate = await between({ answered: 1 });
+  const args = [TALLY, "import", "--json", "--prefix", "killed:", log];
+  // The notes are about an address: the gate stands for the server.
+  const env = { ...process.env, TALLY_STATE: join(server.place, "killed"), TALLY_URL: gate.url };
+  const child = spawn(process.execPath, args, { env, stdio: "ignore" });
+  await until(() => gate.bodies() >= 3);
+  child.kill("SIGKILL");
+  await once(child, "exit");
+  const { port } = new URL(gate.url);
+  await gate.end();
+  // Lines that came meanwhile do not change the parts that were sent.
+  appendFileSync(log, line("/k0").repeat(10));
+  const second = await between({ answered: Infinity, port });
+  const resumed = await server.tally(["import", "--json", "--prefix", "killed:", log], { env: { TALLY_STATE: join(server.place, "killed"), TALLY_URL: second.url } });
+  await second.end();
+  assert.equal(resumed.code, 0, resumed.stderr);
+  assert.equal(await sum("killed:"), 35_010);
+});
+
+test("a deployment whose data is gone gets the whole log again", async () => {
+  const other = await openServer({ env: { TALLY_STATE: join(server.place, "gone") } });
+  const env = { TALLY_STATE: join(server.place, "gone") };
+  try {
+    assert.equal(JSON.parse((await other.tally(["import", "--json", "--all", short], { env })).stdout).counted, 200);
+    for (const { id } of (await other.json("/counters?limit=1000")).counters) await fetch(`${other.url}/counters/${encodeURIComponent(id)}`, { method: "DELETE" });
+    const after = JSON.parse((await other.tally(["import", "--json", "--all", short], { env })).stdout);
+    assert.equal(after.counted_before.bytes, 0);
+  } finally {
+    await other.end();
+  }
+});
+
+test("--follow goes on through renamed and cut files, and loses no line", async () => {
+  const log = join(server.place, "live.log");
+  writeFileSync(log, line("/1").repeat(3));
+  const child = spawn(process.execPath, [TALLY, "import", "--json", "--follow", "--prefix", "live:", log], {
+    env: { ...process.env, TALLY_STATE: join(server.place, "follow"), TALLY_URL: server.url },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  let told = "";
+  child.stdout.on("data", (text) => (told += text));
+  const reaches = (value) => until(async () => (await sum("live:").catch(() => 0)) === value);
+  await reaches(3);
+  const half = line("/2");
+  appendFileSync(log, line("/1") + half.slice(0, 40));
+  await reaches(4);
+  appendFileSync(log, half.slice(40));
+  await reaches(5);
+  // logrotate: the program goes on writing to the old file for a moment.
+  renameSync(log, `${log}.1`);
+  appendFileSync(`${log}.1`, line("/late"));
+  writeFileSync(log, line("/3").repeat(2));
+  await reaches(8);
+  // copytruncate.
+  copyFileSync(log, `${log}.2`);
+  truncateSync(log, 0);
+  await until(() => readFileSync(log).length === 0);
+  appendFileSync(log, line("/4"));
+  await reaches(9);
+  child.kill("SIGINT");
+  const [code] = await once(child, "exit");
+  assert.equal(code, 0);
+  assert.equal(JSON.parse(told).counted, 9);
+  // What was followed is known by what it holds, under its new name too.
+  const rotated = await server.tally(["import", "--json", "--prefix", "live:", `${log}.1`], { env: { TALLY_STATE: join(server.place, "follow") } });
+  assert.equal(JSON.parse(rotated.stdout).counted, 0);
+  assert.equal(await sum("live:"), 9);
+  rmSync(log);
+});
+
+test("exit codes tell scripts what happened", async () => {
+  const code = async (args, options) => (await server.tally(args, options)).code;
+  assert.equal(await code(["import"]), 2);
+  assert.equal(await code(["import", "--status", "2xx", LOG]), 2);
+  assert.equal(await code(["nonsense"]), 2);
+  assert.equal(await code(["import", join(server.place, "nothing.log")]), 3);
+  assert.equal(await code(["get", "nobody-counts-this"]), 3);
+  assert.equal(await code(["get", "a"], { env: { TALLY_URL: "http://127.0.0.1:1" } }), 5);
+  const { stdout } = await server.tally(["get", "a", "--json"], { env: { TALLY_URL: "http://127.0.0.1:1" } });
+  assert.equal(JSON.parse(stdout).error.exit, 5);
+});

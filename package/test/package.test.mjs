@@ -1,0 +1,80 @@
+// The package as people get it: installed into an empty folder, without Rust, it counts.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import { after, test } from "node:test";
+import { makePackage } from "../package.mjs";
+import { ROOT, folder, openServer, run } from "./server.mjs";
+
+const place = folder();
+after(() => rmSync(place, { recursive: true, force: true }));
+
+// No cargo, nothing of this project.
+const PATH = process.env.PATH.split(delimiter)
+  .filter((entry) => !existsSync(join(entry, "cargo")) && !entry.startsWith(ROOT))
+  .join(delimiter);
+
+// The registry is not asked: what is installed here stands for it, as archives.
+function archives() {
+  const names = ["workerd", ...readdirSync(join(ROOT, "node_modules/@cloudflare")).filter((name) => name.startsWith("workerd-")).map((name) => `@cloudflare/${name}`)];
+  return Object.fromEntries(
+    names.map((name) => {
+      const file = join(place, `${name.replace(/\W+/g, "-")}.tgz`);
+      const folder = realpathSync(join(ROOT, "node_modules", name));
+      const { status, stderr } = spawnSync("tar", ["--create", "--file", file, "--transform", "s,^\\.,package,", "--directory", folder, "."], { encoding: "utf8" });
+      assert.equal(status, 0, stderr);
+      return [name, `file:${file}`];
+    }),
+  );
+}
+
+test("it installs into an empty folder without Rust, and counts", { timeout: 300_000 }, async () => {
+  const archive = makePackage();
+  const empty = join(place, "empty");
+  mkdirSync(empty);
+  // "overrides" is how an npm without a registry is told where packages are. With one, `npm install <archive>` is all.
+  writeFileSync(join(empty, "package.json"), JSON.stringify({ private: true, type: "module", overrides: archives() }));
+  const env = { PATH, HOME: place, npm_config_cache: join(place, "cache") };
+  const began = performance.now();
+  const installed = await run("npm", ["install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", archive], { cwd: empty, env });
+  assert.equal(installed.code, 0, installed.stderr);
+  const dependencies = readdirSync(join(empty, "node_modules")).filter((name) => !name.startsWith("."));
+  assert.deepEqual(dependencies.sort(), ["@cloudflare", "tally", "workerd"]);
+  assert.notEqual(spawnSync("sh", ["-c", "command -v cargo"], { env }).status, 0, "cargo is on the PATH");
+
+  const server = await openServer({ program: [join(empty, "node_modules/.bin/tally")], env, cwd: empty });
+  try {
+    const counted = await server.json("/counters/likes/increment", { method: "POST" });
+    console.log(`from the archive to the first count: ${((performance.now() - began) / 1000).toFixed(1)} s`);
+    assert.deepEqual([counted.value, counted.exact], [1, true]);
+    const script = `import { Tally } from "tally"; const tally = new Tally({ url: process.argv[1] }); console.log((await tally.increment("likes")).value);`;
+    const node = await run("node", ["--input-type=module", "--eval", script, server.url], { cwd: empty, env });
+    assert.deepEqual([node.stdout, node.stderr], ["2\n", ""]);
+    const got = await server.tally(["get", "likes", "--strong", "--json"]);
+    assert.equal(JSON.parse(got.stdout).value, 2);
+    const log = '203.0.113.9 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 1 "-" "Mozilla/5.0 Firefox/140.0"\n';
+    const imported = await server.tally(["import", "-", "--json"], { input: log });
+    assert.equal(JSON.parse(imported.stdout).counted, 1, imported.stderr);
+  } finally {
+    await server.end();
+  }
+
+  const strict = '{"compilerOptions":{"strict":true,"module":"NodeNext","target":"ES2022","lib":["ES2023","DOM","DOM.AsyncIterable"],"types":[],"noEmit":true},"files":["use.ts"]}';
+  writeFileSync(join(empty, "tsconfig.json"), strict);
+  writeFileSync(
+    join(empty, "use.ts"),
+    `import { Tally, type Written } from "tally";
+const tally = new Tally({ url: "http://x" });
+const written: Promise<Written> = tally.increment("a", { delta: 2, by: { country: "DE" } });
+// @ts-expect-error -- a field that OpenAPI does not know
+void tally.increment("a", { dleta: 2 });
+const left: number | null = (await tally.limit("login", "bob")).remaining;
+void [written, left];
+`,
+  );
+  const typed = await run(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "--project", empty]);
+  assert.equal(typed.code, 0, typed.stdout);
+  for (const file of ["LICENSE", "THIRD-PARTY.txt", "Containerfile", "tally.service"]) assert.ok(existsSync(join(empty, "node_modules/tally", file)), file);
+  assert.doesNotMatch(readFileSync(join(empty, "node_modules/tally/package.json"), "utf8"), /esbuild|commander/);
+});
