@@ -82,7 +82,7 @@ function manifest() {
     description: "Counts things at the edge: server, command, client. Exact counters, unique visitors, histories, rate limits.",
     license,
     type: "module",
-    engines: { node: ">=20" },
+    engines: { node: ">=20.15" },
     bin: { tally: "bin/tally.mjs" },
     main: "./client/index.js",
     types: "./client/index.d.ts",
@@ -109,6 +109,7 @@ function stage() {
   for (const file of ["LICENSE", "wrangler.toml", "wrangler.aggregator.toml"]) cpSync(join(ROOT, file), join(STAGE, file));
   cpSync(join(ROOT, "src/protocol/openapi.json"), join(STAGE, "openapi.json"));
   for (const file of ["README.md", "Containerfile", "tally.service"]) cpSync(join(ROOT, "package", file), join(STAGE, file));
+  cpSync(join(ROOT, "package/python/tally.py"), join(STAGE, "python/tally.py"));
   writeFileSync(join(STAGE, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
   types();
   client(join(STAGE, "client"));

@@ -12,19 +12,25 @@ export interface BatchOptions {
   events_max?: number | undefined;
   /** Or when its first one has waited so long (1,000). */
   wait_ms?: number | undefined;
-  /** Is told of what could not be counted. Without it such an error rejects `flush()`. */
-  onError?: ((error: unknown, events: Event[]) => void) | undefined;
+  /** Is told why a body could not be sent. It is sent again with the next one, under the same key. */
+  onError?: ((error: unknown) => void) | undefined;
 }
 
 const EVENTS_MAX = 1_000;
 const WAIT_MS = 1_000;
 
+interface Body {
+  key: string;
+  events: Event[];
+}
+
 export class Batch {
   readonly #transport: Transport;
   readonly #options: BatchOptions;
   #events: Event[] = [];
+  #bodies: Body[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #sent: Promise<Report>[] = [];
+  #sending: Promise<void> = Promise.resolve();
 
   constructor(transport: Transport, options: BatchOptions = {}) {
     this.#transport = transport;
@@ -34,37 +40,33 @@ export class Batch {
   /** Adds an event. It is sent later: call `flush()` before the program ends. */
   add(event: Event): void {
     this.#events.push(event);
-    if (this.#events.length >= (this.#options.events_max ?? EVENTS_MAX)) return this.#go();
-    this.#timer ??= setTimeout(() => this.#go(), this.#options.wait_ms ?? WAIT_MS);
+    if (this.#events.length >= (this.#options.events_max ?? EVENTS_MAX)) void this.#go();
+    else this.#timer ??= setTimeout(() => void this.#go(), this.#options.wait_ms ?? WAIT_MS);
   }
 
-  #go(): void {
+  #go(): Promise<void> {
+    this.#close();
+    return this.flush().catch((error) => this.#options.onError?.(error));
+  }
+
+  #close(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const events = this.#events;
-    if (events.length === 0) return;
+    if (this.#events.length > 0) this.#bodies.push({ key: crypto.randomUUID(), events: this.#events });
     this.#events = [];
-    const sent = sendEvents(this.#transport, events);
-    this.#sent.push(sent);
-    const { onError } = this.#options;
-    sent.then(
-      () => (this.#sent = this.#sent.filter((one) => one !== sent)),
-      (error) => {
-        if (onError === undefined) return;
-        this.#sent = this.#sent.filter((one) => one !== sent);
-        onError(error, events);
-      },
-    );
   }
 
-  /** Sends what waits, and resolves once all of it is counted. */
-  async flush(): Promise<void> {
-    this.#go();
-    const sent = this.#sent;
-    this.#sent = [];
-    const outcomes = await Promise.allSettled(sent);
-    const failed = outcomes.find((outcome) => outcome.status === "rejected");
-    if (failed !== undefined && this.#options.onError === undefined) throw failed.reason;
+  /** Sends what waits, and resolves once all of it is counted. Rejects where a body could not be sent: it stays, for the next call. */
+  flush(): Promise<void> {
+    this.#close();
+    const sent = this.#sending.then(async () => {
+      for (let body = this.#bodies[0]; body !== undefined; body = this.#bodies[0]) {
+        await sendEvents(this.#transport, body.events, body.key);
+        this.#bodies.shift();
+      }
+    });
+    this.#sending = sent.catch(() => {});
+    return sent;
   }
 }
 

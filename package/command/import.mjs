@@ -6,6 +6,7 @@ import { addressOf, clientOf } from "./client.mjs";
 import { PATH_RULES, REASONS, filter, pathOf, statuses } from "./import/filters.mjs";
 import { ALIASES, FORMATS } from "./import/formats.mjs";
 import { Import } from "./import/run.mjs";
+import { open } from "./import/source.mjs";
 import { Values } from "./import/values.mjs";
 import { EXIT, Failure, number, table } from "./outcome.mjs";
 
@@ -23,14 +24,19 @@ export async function importAll({ args: [files], options, screen }) {
   const client = clientOf(options, { retries: RETRIES, timeout_ms: BODY_MS_MAX });
   // What cannot be reached is said at once, and not after all tries.
   await clientOf(options, { retries: 2 }).request("GET", "/healthz");
-  if (from?.startsWith("redis")) return values(client, options, screen, (run, tell) => run.redis(from, options.match, tell));
+  if (from?.startsWith("redis")) return values(client, options, screen, (run) => run.redis(from, options.match));
   if (files.length === 0) throw new Failure(EXIT.usage, "name the logs to import; - is standard input");
   if (from === "countapi" || from === "abacus") {
-    return values(client, options, screen, async (run, tell) => {
-      for (const name of files) await run.list(readFileSync(name === "-" ? 0 : name, "utf8"), tell);
+    return values(client, options, screen, async (run) => {
+      for (const name of files) await run.list(readFileSync(name === "-" ? 0 : name, "utf8"));
     });
   }
   return logs(client, files, { ...options, ...(from === "goatcounter" ? { format: "goatcounter" } : {}) }, screen);
+}
+
+function isLocal(base) {
+  const host = new URL(base).hostname;
+  return host === "localhost" || host === "[::1]" || (isIP(host) === 4 && host.startsWith("127."));
 }
 
 function rewriteOf(rule) {
@@ -53,7 +59,6 @@ function settings(options) {
   }
   if (!PATH_RULES.includes(options.paths)) throw new Failure(EXIT.usage, `--paths is one of ${PATH_RULES.join(", ")}`);
   const base = addressOf(options);
-  const host = new URL(base).hostname;
   const by = options.by?.split(",") ?? (options.site === undefined ? [] : ["page"]);
   return {
     format,
@@ -67,11 +72,20 @@ function settings(options) {
     salt: options.again ? crypto.randomUUID() : "",
     // Ids that an import leads to: the same log under another prefix is another import.
     target: JSON.stringify([options.site ?? null, options.prefix]),
-    isLocal: host === "localhost" || host === "[::1]" || (isIP(host) === 4 && host.startsWith("127.")),
+    isLocal: isLocal(base),
   };
 }
 
 async function logs(client, files, options, screen) {
+  if (options.format === "tally") {
+    return values(client, options, screen, async (run) => {
+      for (const name of files) {
+        const source = await open(name);
+        await run.lines(source.chunks());
+        await source.close();
+      }
+    });
+  }
   const bar = barOf(options, screen);
   const run = new Import(client, settings(options), () => bar.update(run));
   let interrupted = false;
@@ -93,8 +107,7 @@ async function logs(client, files, options, screen) {
   screen.show(summary, (said) => summaryText(said, run, screen));
   if (failure !== undefined) throw failure;
   if (interrupted) return options.follow ? EXIT.done : EXIT.interrupted;
-  const isWhole = summary.unreadable === 0 && Object.keys(summary.rejected).length === 0;
-  return isWhole ? EXIT.done : EXIT.partly;
+  return summary.unreadable === 0 && Object.keys(summary.rejected).length === 0 ? EXIT.done : EXIT.partly;
 }
 
 function summaryText(said, run, { paint }) {
@@ -144,24 +157,26 @@ function barOf(options, screen) {
   };
 }
 
+// Values of other counters, and exports of Tally: what `carry` brings.
 async function values(client, options, screen, carry) {
-  const run = new Values(client, { mode: options.mode, prefix: options.prefix, source: options.from });
-  const bar = process.stderr.isTTY && options.progress !== false && !screen.isJson;
-  let told_ms = 0;
-  await carry(run, () => {
-    if (!bar || performance.now() - told_ms < 200) return;
-    told_ms = performance.now();
-    process.stderr.write(`\r${number(run.counters)} counters, ${number(run.boards)} boards `);
-  });
-  if (bar) process.stderr.write("\r\x1b[K");
+  const isShown = process.stderr.isTTY && options.progress !== false && !screen.isJson;
+  const show = ({ counters, boards, members }) => process.stderr.write(`\r${number(counters)} counters, ${number(boards)} boards, ${number(members)} members `);
+  const { mode, prefix, from: source } = options;
+  const run = new Values(client, { mode, prefix, source, isLocal: isLocal(addressOf(options)) }, isShown ? show : undefined);
+  await carry(run);
+  if (isShown) process.stderr.write("\r\x1b[K");
   const summary = run.summary();
-  screen.show(summary, (said) =>
-    [
-      `${screen.paint("bold", number(said.counters))} counters, ${number(said.uniques)} with unique elements of Redis, ${number(said.boards)} boards with ${number(said.members)} members, in ${said.seconds} s`,
-      ...(said.present > 0 ? [`${number(said.present)} were there already, and were left as they are (--mode replace sets them)`] : []),
-      ...(said.left_out > 0 ? [`${number(said.left_out)} keys left out, such as: ${said.left_out_keys.slice(0, 3).map(({ id, why }) => `${id} (${why})`).join(", ")}`] : []),
-    ].join("\n"),
-  );
-  return EXIT.done;
+  screen.show(summary, (said) => valuesText(said, screen));
+  return isWhole(summary) ? EXIT.done : EXIT.partly;
 }
 
+const isWhole = ({ rejected, whole }) => rejected === 0 && whole !== false;
+
+function valuesText(said, { paint }) {
+  const lines = [`${paint("bold", number(said.counters))} counters, ${number(said.boards)} boards with ${number(said.members)} members, ${number(said.policies)} policies, in ${said.seconds} s`];
+  if (said.present > 0) lines.push(`${number(said.present)} were there already, and were left as they are (--mode replace, --mode add)`);
+  if (said.left_out > 0) lines.push(`${number(said.left_out)} keys left out, such as: ${said.left_out_keys.slice(0, 3).map(({ id, why }) => `${id} (${why})`).join(", ")}`);
+  if (said.rejected > 0) lines.push(paint("yellow", `${number(said.rejected)} lines refused, such as: ${JSON.stringify(said.refused[0])}`));
+  if (said.whole === false) lines.push(paint("yellow", "the export says that it was not whole"));
+  return lines.join("\n");
+}

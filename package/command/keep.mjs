@@ -1,44 +1,75 @@
 // `tally export`, `snapshot`, `restore`, `repair`.
 import { createWriteStream } from "node:fs";
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import { crc32 } from "node:zlib";
 import { path } from "../client/transport.ts";
 import { clientOf, newCall } from "./client.mjs";
-import { EXIT, Failure, table } from "./outcome.mjs";
+import { EXIT, Failure, number, table } from "./outcome.mjs";
 
 // An export of a million counters streams for minutes.
 const STREAM_MS_MAX = 24 * 3_600_000;
 const OPERATION_MS_MAX = 600_000;
 
-// The last bytes of what streams through, for the line that says how many and whether it is whole.
-async function* keeping(stream, seen) {
-  for await (const chunk of stream) {
-    seen.bytes += chunk.length;
-    seen.tail = Buffer.concat([seen.tail, chunk]).subarray(-4_096);
-    yield chunk;
+const NEWLINE = 10;
+
+// Writes one page of an export but for its last line, and returns that line; `state` has the checksum and the number of bytes.
+async function page(answer, write, state) {
+  let rest = Buffer.alloc(0);
+  for await (const chunk of answer.body) {
+    const bytes = rest.length === 0 ? Buffer.from(chunk) : Buffer.concat([rest, chunk]);
+    // The last line is held back: what ends a page is no line of the file.
+    const last = bytes.lastIndexOf(NEWLINE, bytes.at(-1) === NEWLINE ? bytes.length - 2 : undefined) + 1;
+    rest = bytes.subarray(last);
+    if (last === 0) continue;
+    state.checksum = crc32(bytes.subarray(0, last), state.checksum);
+    state.bytes += last;
+    await write(bytes.subarray(0, last));
   }
+  return rest.toString("utf8");
 }
 
-/** Writes all counters to stdout or a file. A stream that was cut is told by its last line, and makes the exit code 6. */
+function endOf(line) {
+  try {
+    const end = JSON.parse(line);
+    if (typeof end.end === "boolean") return end;
+  } catch {
+    // Told below.
+  }
+  throw new Failure(EXIT.partly, "the export was cut: its last line is not there; export again");
+}
+
+/**
+ * Writes all counters to stdout or a file. Pages are joined to one file, with one last line that says how many there are and the checksum of all.
+ * One that is not whole makes the exit code 6.
+ */
 export async function exportAll({ args: [prefix], options, screen }) {
   const client = clientOf(options, { timeout_ms: STREAM_MS_MAX });
-  const query = { prefix, ...Object.fromEntries(["history", "uniques", "samples"].filter((name) => options[name]).map((name) => [name, 1])), ...(options.csv ? { format: "csv" } : {}) };
-  const answer = await newCall(client, "exports", "GET", "/export", { query });
-  const seen = { bytes: 0, tail: Buffer.alloc(0) };
+  const asked = { prefix, ...Object.fromEntries(["history", "uniques", "samples"].filter((name) => options[name]).map((name) => [name, 1])), ...(options.csv ? { format: "csv" } : {}) };
   const out = options.output === undefined ? process.stdout : createWriteStream(options.output);
-  await pipeline(Readable.from(keeping(Readable.fromWeb(answer.body), seen)), out, { end: options.output !== undefined });
-  if (options.csv) return EXIT.done;
-  const last = seen.tail.toString("utf8").trimEnd().split("\n").at(-1);
-  let end;
-  try {
-    end = JSON.parse(last);
-  } catch {
-    throw new Failure(EXIT.partly, "the export was cut: its last line is not whole; export again");
+  const write = (bytes) => (out.write(bytes) ? undefined : new Promise((done) => out.once("drain", done)));
+  const state = { checksum: 0, bytes: 0, counters: 0, whole: true };
+  const missing = new Set();
+  let cursor;
+  do {
+    const answer = await newCall(client, "exports", "GET", "/export", { query: { ...asked, cursor } });
+    const line = await page(answer, write, state);
+    if (options.csv && !line.startsWith('{"end":')) {
+      await write(line);
+      break;
+    }
+    const end = endOf(line);
+    state.counters += end.counters ?? 0;
+    state.whole &&= end.whole !== false;
+    for (const partition of end.missing_partitions ?? []) missing.add(partition);
+    cursor = end.end ? undefined : end.cursor;
+  } while (cursor !== undefined);
+  const end = { end: true, counters: state.counters, checksum: `crc32:${state.checksum.toString(16).padStart(8, "0")}`, whole: state.whole, ...(missing.size > 0 ? { missing_partitions: [...missing] } : {}) };
+  if (!options.csv) await write(`${JSON.stringify(end)}\n`);
+  if (options.output !== undefined) {
+    await new Promise((done) => out.end(done));
+    screen.show({ file: options.output, bytes: state.bytes, ...end }, () => `${options.output}: ${number(state.counters)} counters, ${number(state.bytes)} bytes`);
   }
-  if (options.output !== undefined) screen.show({ file: options.output, bytes: seen.bytes, end }, () => `${options.output}: ${seen.bytes.toLocaleString("en")} bytes`);
-  const isWhole = end.whole !== false && end.complete !== false && (end.missing === undefined || end.missing.length === 0);
-  if (!isWhole) screen.note("tally: the export is not whole: parts of the deployment did not answer; its last line names them");
-  return isWhole ? EXIT.done : EXIT.partly;
+  if (!state.whole) screen.note("tally: the export is not whole: parts of the deployment did not answer; its last line and the lines with unreachable name them");
+  return state.whole ? EXIT.done : EXIT.partly;
 }
 
 const text = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? ""));

@@ -82,7 +82,7 @@ function importing(tally) {
     .command("import")
     .description("count the lines of access logs, each once however often it is imported")
     .argument("[files...]", "logs; plain, or packed by gzip, zstd or bzip2; - is standard input")
-    .option("--format <format>", "clf (nginx, apache), caddy, cloudfront, alb, logpush, nginx-json, goatcounter; found out where left out")
+    .option("--format <format>", "clf (nginx, apache), caddy, cloudfront, alb, logpush, nginx-json, goatcounter: found out where left out; tally: an export")
     .option("--from <source>", "instead of logs: redis://…, rediss://…, or a file of: countapi, abacus, goatcounter")
     .option("--follow", "go on with what is appended, through rotations, until interrupted")
     .option("--status <ranges>", "count these statuses, such as 200-299,304; any counts all", "200-299")
@@ -100,7 +100,7 @@ function importing(tally) {
     .option("--site <id>", "count the whole site as one counter, its pages as a breakdown")
     .option("--by <dimensions>", "what lines say of themselves: page,referrer,status,method,browser,device,utm_source,country")
     .addOption(new Option("--unique <field>", "count unique addresses").choices(["ip", "none"]).default("none"))
-    .addOption(new Option("--mode <mode>", "with --from: what becomes of counters that are there").choices(["create", "replace", "add"]).default("create"))
+    .addOption(new Option("--mode <mode>", "with --from and --format tally: what becomes of counters that are there").choices(["create", "replace", "add"]).default("create"))
     .option("--match <pattern>", "with --from redis: only keys that fit, such as 'views:*'")
     .option("--again", "count files again that were imported before")
     .option("--no-progress", "show no progress bar; it goes to terminals alone")
@@ -113,6 +113,7 @@ function importing(tally) {
         "tally import --site example.com --by page,referrer,browser access.log",
         "tally import --from redis://127.0.0.1:6379/0 --match 'views:*'",
         "tally import --from abacus counters.csv",
+        "tally export | tally import --format tally --url https://tally.example.com --mode replace -",
       ),
     )
     .action(run(() => import("./import.mjs"), "importAll"));
@@ -207,24 +208,6 @@ function administering(tally) {
     .option("--delete", "end the policy")
     .addHelpText("after", examples("tally limits", "tally limits login --set '{\"limit\":100,\"window_seconds\":60}'", "tally limits login bob --check && ./go.sh"))
     .action(run(() => import("./limits.mjs"), "limits"));
-  tally
-    .command("deploy")
-    .description("deploy to Cloudflare, step by step")
-    .option("--dry-run", "show each step, and check by wrangler that it would work; change nothing")
-    .option("--yes", "ask nothing: take what options and defaults say")
-    .option("--folder <folder>", "where the two configurations are written", "tally-deploy")
-    .option("--name <name>", "the Workers are called so: <name>-edge and <name>-aggregator", "tally")
-    .option("--domain <domain>", "answer at this domain of your account")
-    .addOption(new Option("--datacenters <mode>", "what a datacenter is").choices(["colos", "region", "one"]).default("region"))
-    .option("--tablets <number>", "counters of a datacenter share so many objects", whole)
-    .option("--queue", "queued events go through Cloudflare Queues")
-    .option("--snapshots", "snapshots go to an R2 bucket")
-    .option("--analytics", "metrics go to Analytics Engine")
-    .option("--keys <file>", "who may do what, as JSON; made anew where there is none")
-    .option("--gradual <percent>", "send only so many percent of the requests to this version", whole)
-    .option("--rollback", "go back to the version before")
-    .addHelpText("after", examples("tally deploy --dry-run", "tally deploy --domain tally.example.com --queue", "tally deploy --gradual 10", "tally deploy --rollback"))
-    .action(run(() => import("./deploy.mjs"), "deploy"));
   tally
     .command("doctor")
     .description("look for what is wrong, here and with the deployment")

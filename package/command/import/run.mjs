@@ -136,6 +136,9 @@ export class Import {
     const lines = head.toString("utf8").split("\n").slice(0, SAMPLE_LINES + 1);
     const whole = lines.length > 1 ? lines.slice(0, -1) : lines;
     const format = this.options.format ?? formatOf(whole.map((line) => line.replace(/\r$/, "")));
+    if (format === undefined && /^\{"(?:id|policy|board|end)":/.test(whole[0])) {
+      throw new Failure(EXIT.usage, `${name} is an export of Tally: import it with --format tally`);
+    }
     if (format === undefined) {
       throw new Failure(EXIT.failed, `${name}: no format fits its first lines; name it by --format (${Object.keys(FORMATS).join(", ")})`);
     }

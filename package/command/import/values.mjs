@@ -1,7 +1,7 @@
 // What other counters hold, as lines of `POST /import`: from Redis, from lists of CountAPI and Abacus, and from exports of Tally itself.
 //
-// Invariant: each line is brought in once: bodies are sent under keys of what they hold, and what is there already stays (`create`), or
-// becomes the same once more (`replace`). With `add` a repeat is told by its key, for as long as keys are kept.
+// Invariant: each line is brought in once: what is there already stays (`create`), or becomes the same once more (`replace`).
+// With `add` a repeat is told by the key of its body, for as long as keys are kept.
 import { createHash } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import { EXIT, Failure } from "../outcome.mjs";
@@ -133,7 +133,8 @@ export class Values {
       query: { mode },
       body: isLocal ? text : gzipSync(text),
       headers: { "content-type": "application/x-ndjson" },
-      idempotencyKey: `import-${hash}`,
+      // A repeat is told by what is there; of `add` by the key alone.
+      ...(mode === "add" ? { idempotencyKey: `import-${hash}` } : {}),
       isWrite: true,
     });
     for (const name of ["counters", "policies", "boards", "members"]) this[name] += said[name];

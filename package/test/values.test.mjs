@@ -1,0 +1,112 @@
+// What comes from other counters: Redis by SCAN, lists of CountAPI and Abacus, GoatCounter's CSV, and exports of Tally itself.
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { Redis } from "../command/import/redis.mjs";
+import { openServer, until } from "./server.mjs";
+
+let server;
+before(async () => (server = await openServer()));
+after(() => server?.end());
+
+const imported = async (args, options) => {
+  const { code, stdout, stderr } = await server.tally(["import", "--json", ...args], options);
+  assert.equal(code, 0, stderr);
+  return JSON.parse(stdout);
+};
+const valueOf = async (id) => (await server.json(`/counters/${encodeURIComponent(id)}?consistency=strong`)).value;
+
+async function freePort() {
+  const probe = createServer().listen(0, "127.0.0.1");
+  await once(probe, "listening");
+  const { port } = probe.address();
+  probe.close();
+  await once(probe, "close");
+  return port;
+}
+
+const hasRedis = spawnSync("redis-server", ["--version"]).status === 0;
+
+test("a Redis's numbers, sorted sets and HyperLogLogs are imported, and a repeat changes nothing", { skip: hasRedis ? false : "redis-server is not installed" }, async () => {
+  const port = await freePort();
+  const child = spawn("redis-server", ["--port", String(port), "--save", "", "--appendonly", "no", "--dir", server.place, "--requirepass", "a secret"], { stdio: "ignore" });
+  const address = `redis://:a%20secret@127.0.0.1:${port}/3`;
+  try {
+    const redis = await until(() => Redis.open(address).catch(() => undefined));
+    // More keys than a page of SCAN has.
+    await Promise.all(Array.from({ length: 1_200 }, (_, index) => redis.call("SET", `views:${index}`, index + 1)));
+    await redis.call("SET", "views:text", "hello");
+    await redis.call("SET", "views:below", "-7");
+    await redis.call("PFADD", "readers", ...Array.from({ length: 100 }, (_, index) => `reader-${index}`));
+    await redis.call("ZADD", "game", ...Array.from({ length: 600 }, (_, index) => [index / 2, `player ${index}`]).flat());
+    await redis.call("RPUSH", "queue", "a");
+    const estimate = await redis.call("PFCOUNT", "readers");
+    const first = await imported(["--from", address]);
+    assert.deepEqual([first.counters, first.boards, first.members, first.left_out], [1_202, 1, 600, 2]);
+    assert.deepEqual([await valueOf("views:0"), await valueOf("views:1199"), await valueOf("views:below")], [1, 1_200, -7]);
+    assert.equal((await server.json("/counters/readers?consistency=strong")).uniques.estimate, estimate);
+    assert.equal((await server.json("/boards/game/members/player%20599")).score, 299.5);
+    const again = await imported(["--from", address, "--match", "views:*"]);
+    assert.deepEqual([again.counters, again.present, again.left_out], [0, 1_201, 1]);
+    await redis.call("INCR", "views:0");
+    await imported(["--from", address, "--match", "views:0", "--mode", "replace"]);
+    assert.equal(await valueOf("views:0"), 2);
+    redis.close();
+  } finally {
+    child.kill("SIGKILL");
+  }
+});
+
+test("lists of CountAPI and Abacus become counters, once", async () => {
+  const list = join(server.place, "list.csv");
+  writeFileSync(list, "namespace,key,value\nmysite,visits,1234\nmysite,likes,5\n");
+  assert.equal((await imported(["--from", "countapi", list])).counters, 2);
+  const again = await imported(["--from", "abacus", list]);
+  assert.deepEqual([again.counters, again.present], [0, 2]);
+  for (const _ of [1, 2]) await imported(["--from", "abacus", "--mode", "add", list]);
+  assert.equal(await valueOf("mysite/likes"), 10, "added once, though sent twice");
+  // The address that pages call goes on from there.
+  assert.equal((await server.json("/hit/mysite/visits")).value, 2_469);
+});
+
+test("GoatCounter's CSV counts its page views at their times, and its sessions as visitors", async () => {
+  const csv = [
+    "2Path,Title,Event,UserAgent,Browser,System,Session,Bot,Referrer,Referrer scheme,Screen size,Location,FirstVisit,Date",
+    "/goat,Goats,,Firefox 140,Firefox 140,Linux,s1,0,,,,DE,1,2026-01-02T03:04:05Z",
+    "/goat,Goats,,Firefox 140,Firefox 140,Linux,s1,0,,,,DE,0,2026-01-02T03:05:05Z",
+    "/goat,Goats,,Firefox 140,Firefox 140,Linux,s2,0,,,,FR,1,2026-01-02T04:04:05Z",
+    "/goat,Goats,,bot,bot,Linux,s3,3,,,,FR,1,2026-01-02T04:04:05Z",
+  ];
+  const said = await imported(["--from", "goatcounter", "--unique", "ip", "--by", "country", "-"], { input: `${csv.join("\n")}\n` });
+  assert.deepEqual([said.counted, said.left_out.bots], [3, 1]);
+  const read = await server.json("/counters/%2Fgoat?consistency=strong");
+  assert.deepEqual([read.value, read.uniques.estimate], [3, 2]);
+  const { points } = await server.json("/counters/%2Fgoat/history?step=1h&from=1767322800&to=1767330000");
+  assert.deepEqual(points.map(([, count]) => count), [2, 1, 0]);
+});
+
+test("an export goes to a file and comes back in another deployment", async () => {
+  const file = join(server.place, "export.ndjson");
+  const first = await server.tally(["export", "my", "--output", file, "--json"]);
+  assert.equal(first.code, 0, first.stderr);
+  const { counters, whole, checksum } = JSON.parse(first.stdout);
+  assert.deepEqual([counters, whole], [2, true]);
+  assert.ok(readFileSync(file, "utf8").trimEnd().endsWith(`"checksum":"${checksum}","whole":true}`));
+  const other = await openServer();
+  try {
+    const back = await other.tally(["import", "--format", "tally", "--json", file]);
+    assert.deepEqual([back.code, JSON.parse(back.stdout).counters], [0, 2], back.stderr);
+    assert.equal((await other.json("/counters/mysite%2Flikes?consistency=strong")).value, 5);
+    const told = await other.tally(["import", file]);
+    assert.equal(told.code, 2);
+    assert.match(told.stderr, /--format tally/);
+  } finally {
+    await other.end();
+  }
+  const { stdout } = await server.tally(["export", "my", "--csv"]);
+  assert.match(stdout, /^id,value,.*\n"?mysite\/likes"?,5,/);
+});
