@@ -209,6 +209,24 @@ function administering(tally) {
     .addHelpText("after", examples("tally limits", "tally limits login --set '{\"limit\":100,\"window_seconds\":60}'", "tally limits login bob --check && ./go.sh"))
     .action(run(() => import("./limits.mjs"), "limits"));
   tally
+    .command("deploy")
+    .description("deploy to Cloudflare, step by step")
+    .option("--dry-run", "show each step, and check by wrangler that it would work; change nothing")
+    .option("--yes", "ask nothing: take what options and defaults say")
+    .option("--folder <folder>", "where the two configurations are written", "tally-deploy")
+    .option("--name <name>", "the Workers are called so: <name>-edge and <name>-aggregator", "tally")
+    .option("--domain <domain>", "answer at this domain of your account")
+    .addOption(new Option("--datacenters <mode>", "what a datacenter is").choices(["colos", "region", "one"]).default("region"))
+    .option("--tablets <number>", "counters of a datacenter share so many objects", whole)
+    .option("--queue", "queued events go through Cloudflare Queues")
+    .option("--snapshots", "snapshots go to an R2 bucket")
+    .option("--analytics", "metrics go to Analytics Engine")
+    .option("--keys <file>", "who may do what, as JSON; made anew where there is none")
+    .option("--gradual <percent>", "send only so many percent of the requests to this version", whole)
+    .option("--rollback", "go back to the version before")
+    .addHelpText("after", examples("tally deploy --dry-run", "tally deploy --domain tally.example.com --queue", "tally deploy --gradual 10", "tally deploy --rollback"))
+    .action(run(() => import("./deploy.mjs"), "deploy"));
+  tally
     .command("doctor")
     .description("look for what is wrong, here and with the deployment")
     .addHelpText("after", examples("tally doctor", "tally doctor --url https://tally.example.com --json"))

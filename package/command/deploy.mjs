@@ -1,0 +1,282 @@
+// `tally deploy`: both Workers to Cloudflare, step by step, by wrangler.
+//
+// Life: wrangler → account → questions → two configurations → what they bind → secrets → aggregator → edge → a smoke test at the address.
+// Invariants: the aggregator deploys before the edge, which binds its objects. No secret is an argument: secrets go by standard input.
+// A dry run changes nothing in the account: wrangler checks both Workers, and the smoke test runs in its local mode.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join, relative, resolve } from "node:path";
+import { createInterface } from "node:readline/promises";
+import { Tally } from "../client/index.ts";
+import { configurations } from "./deploy/configurations.mjs";
+import { newKey, writeKeys } from "./keys.mjs";
+import { EXIT, Failure } from "./outcome.mjs";
+import { PACKAGE, ROOT } from "./place.mjs";
+
+const NODE_MIN = [22, 12];
+const HEALTHY_MS_MAX = 120_000;
+const HEALTHY_POLL_MS = 500;
+const LOCAL_MS_MAX = 120_000;
+const SMOKE_COUNTER = "tally/smoke-test";
+
+/** Deploys, or says what it would do. */
+export async function deploy({ options, screen }) {
+  const [major, minor] = process.versions.node.split(".").map(Number);
+  if (major < NODE_MIN[0] || (major === NODE_MIN[0] && minor < NODE_MIN[1])) throw new Failure(EXIT.failed, `wrangler needs Node ${NODE_MIN.join(".")} or later; this is ${process.versions.node}`);
+  const run = new Deployment(options, screen);
+  if (options.rollback) await run.rollback();
+  else await run.deploy();
+  if (screen.isJson) screen.json({ dry_run: options.dryRun === true, address: run.address ?? null, steps: run.steps });
+  return EXIT.done;
+}
+
+// wrangler of the project, of this package, or the version that this package was tested with.
+function wranglerOf() {
+  for (const from of [join(process.cwd(), "package.json"), join(ROOT, "package.json")]) {
+    try {
+      const path = createRequire(from).resolve("wrangler/package.json");
+      return [process.execPath, [join(dirname(path), "bin/wrangler.js")]];
+    } catch {
+      // The next one.
+    }
+  }
+  return ["npx", ["--yes", `wrangler@${PACKAGE.tally?.wrangler ?? PACKAGE.devDependencies?.wrangler ?? 4}`]];
+}
+
+class Deployment {
+  constructor(options, screen) {
+    this.options = options;
+    this.screen = screen;
+    this.isDry = options.dryRun === true;
+    this.steps = [];
+    [this.program, this.first] = wranglerOf();
+  }
+
+  // Says a step, and does it. In a dry run only what changes nothing is done.
+  async step(title, command, act, { isSafe = false } = {}) {
+    const { screen, steps, isDry } = this;
+    const done = !isDry || isSafe;
+    screen.line(`${screen.paint("bold", `${steps.length + 1}. ${title}`)}${command === undefined ? "" : `\n   ${screen.paint("dim", command)}`}`);
+    steps.push({ title, ...(command === undefined ? {} : { command }), done });
+    if (done) return act();
+    return undefined;
+  }
+
+  // Runs wrangler; `input` is its standard input. Resolves to what it printed.
+  async wrangler(args, { input, env = {} } = {}) {
+    const child = spawn(this.program, [...this.first, ...args], {
+      stdio: ["pipe", "pipe", "pipe"],
+      env: { ...process.env, WRANGLER_SEND_METRICS: "false", ...(input !== undefined || this.isDry ? { CI: "1" } : {}), ...env },
+    });
+    let told = "";
+    for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (told += text));
+    child.stdin.on("error", () => {});
+    child.stdin.end(input);
+    const [code] = await once(child, "close");
+    if (code !== 0) throw new Failure(EXIT.failed, `wrangler ${args[0]} failed:\n${told.trim()}`);
+    return told;
+  }
+
+  async ask(question, fallback) {
+    if (this.options.yes || this.isDry || !process.stdin.isTTY || this.screen.isJson) return fallback;
+    const prompt = createInterface({ input: process.stdin, output: process.stderr });
+    const said = (await prompt.question(`   ${question} [${fallback === undefined ? "none" : fallback === true ? "yes" : fallback === false ? "no" : fallback}] `)).trim();
+    prompt.close();
+    if (said === "") return fallback;
+    return typeof fallback === "boolean" ? /^y/i.test(said) : said;
+  }
+
+  async settings() {
+    const { options } = this;
+    const settings = {
+      name: await this.ask("Name of the Workers", options.name),
+      domain: await this.ask("A domain of the account to answer at", options.domain),
+      datacenters: await this.ask("A datacenter is a colo, a region, or all is one (colos, region, one)", options.datacenters),
+      tablets: options.tablets,
+      queue: await this.ask("Queued events by Cloudflare Queues", options.queue === true),
+      snapshots: await this.ask("Snapshots in an R2 bucket", options.snapshots === true),
+      analytics: await this.ask("Metrics in Analytics Engine", options.analytics === true),
+    };
+    if (!/^[a-z0-9][a-z0-9-]{0,40}$/.test(settings.name)) throw new Failure(EXIT.usage, `--name ${settings.name}: small letters, digits and hyphens`);
+    if (!["colos", "region", "one"].includes(settings.datacenters)) throw new Failure(EXIT.usage, `--datacenters ${settings.datacenters} is none of colos, region, one`);
+    return settings;
+  }
+
+  // Writes both configurations, and returns their paths.
+  write(settings) {
+    this.folder = this.isDry ? mkdtempSync(join(tmpdir(), "tally-deploy-")) : resolve(this.options.folder);
+    mkdirSync(this.folder, { recursive: true });
+    const files = configurations(ROOT, { ...settings, build: relative(this.folder, join(ROOT, "build")) || "." });
+    this.edge = join(this.folder, "wrangler.toml");
+    this.aggregator = join(this.folder, "wrangler.aggregator.toml");
+    writeFileSync(this.edge, files.edge);
+    writeFileSync(this.aggregator, files.aggregator);
+    if (this.isDry) this.screen.line([`   # wrangler.aggregator.toml`, files.aggregator, "# wrangler.toml", files.edge].join("\n").replaceAll("\n", "\n   "));
+    return files;
+  }
+
+  async deploy() {
+    const { options, screen } = this;
+    await this.step("Check the account", "wrangler whoami", async () => {
+      const told = await this.wrangler(["whoami"]);
+      if (/not authenticated|wrangler login/i.test(told)) throw new Failure(EXIT.notAllowed, "wrangler has no account: run npx wrangler login, or set CLOUDFLARE_API_TOKEN");
+    });
+    const settings = await this.step("Ask what is needed", undefined, () => this.settings(), { isSafe: true });
+    await this.step("Write both configurations", `${this.isDry ? "(a temporary folder)" : options.folder}/wrangler.toml, wrangler.aggregator.toml`, () => this.write(settings), { isSafe: true });
+    try {
+      await this.resources(settings);
+      const key = await this.secrets();
+      if (options.gradual === undefined) await this.whole();
+      else await this.gradual(options.gradual);
+      await this.smoke(settings, key);
+    } finally {
+      if (this.isDry) rmSync(this.folder, { recursive: true, force: true });
+    }
+    screen.line(this.isDry ? "Nothing was changed: this was a dry run." : `${screen.paint("bold", "Tally is at")} ${this.address}\nThe dashboard is at ${this.address}/dashboard/`);
+  }
+
+  // What may be there already is left as it is.
+  async create(title, args) {
+    await this.step(title, `wrangler ${args.join(" ")}`, () =>
+      this.wrangler(args).catch((error) => {
+        if (!/already (exists|taken|own)|code: 11009|code: 10004/i.test(error.message)) throw error;
+      }),
+    );
+  }
+
+  async resources({ name, queue, snapshots }) {
+    if (queue) {
+      await this.create("Create the queue", ["queues", "create", `${name}-events`]);
+      await this.create("Create the queue of dead letters", ["queues", "create", `${name}-events-dead`]);
+    }
+    if (snapshots) await this.create("Create the bucket", ["r2", "bucket", "create", `${name}-snapshots`]);
+  }
+
+  // Sets the keys, and resolves to one that may write: of the given file, or of a new one.
+  async secrets() {
+    const { options } = this;
+    const file = options.keys ?? join(this.folder, "keys.json");
+    const isNew = !existsSync(file);
+    if (isNew && options.keys !== undefined) throw new Failure(EXIT.notFound, `${options.keys} is not there: tally keys add ops --scopes admin --file ${options.keys} makes it`);
+    if (isNew) {
+      // The key for limits is another entry of the same key: a prefix is needed to reach them.
+      const key = newKey();
+      writeKeys(file, { keys: [{ name: "ops", key, scopes: ["admin"] }, { name: "ops, limits", key, scopes: ["admin"], prefix: "limits/" }], public: [] });
+    }
+    const text = readFileSync(file, "utf8");
+    const keys = JSON.parse(text).keys ?? [];
+    await this.step(`Set the keys by standard input${isNew ? ", new ones" : ""}`, `wrangler secret put TALLY_KEYS -c ${this.shown(this.edge)} < ${this.shown(file)}`, () =>
+      this.wrangler(["secret", "put", "TALLY_KEYS", "-c", this.edge], { input: text }),
+    );
+    this.keys = text;
+    return keys.find(({ scopes = [], prefix }) => scopes.includes("admin") && prefix === undefined)?.key;
+  }
+
+  shown(path) {
+    return this.isDry ? path.split("/").at(-1) : relative(process.cwd(), path);
+  }
+
+  async whole() {
+    for (const [what, file] of [["aggregator", this.aggregator], ["edge", this.edge]]) {
+      const dry = this.isDry ? ["--dry-run", "--outdir", join(this.folder, `out-${what}`)] : [];
+      await this.step(`Deploy the ${what}`, `wrangler deploy -c ${this.shown(file)}${this.isDry ? " --dry-run" : ""}`, async () => {
+        const told = await this.wrangler(["deploy", "-c", file, ...dry]);
+        const found = told.match(/https:\/\/[\w.-]+\.workers\.dev/)?.[0];
+        if (what === "edge" && found !== undefined) this.address = found;
+      }, { isSafe: true });
+    }
+  }
+
+  // A version for some of the requests, beside the one that serves now. A new class of objects needs a whole deploy first.
+  async gradual(percent) {
+    if (percent < 1 || percent > 100) throw new Failure(EXIT.usage, "--gradual is a number of percent from 1 to 100");
+    for (const [what, file] of [["aggregator", this.aggregator], ["edge", this.edge]]) {
+      const dry = this.isDry ? ["--dry-run", "--outdir", join(this.folder, `out-${what}`)] : [];
+      let version;
+      await this.step(`Upload a version of the ${what}`, `wrangler versions upload -c ${this.shown(file)}${this.isDry ? " --dry-run" : ""}`, async () => {
+        const told = await this.wrangler(["versions", "upload", "-c", file, ...dry]);
+        version = told.match(/Version ID:\s*([0-9a-f-]{36})/i)?.[1];
+      }, { isSafe: true });
+      await this.step(`Send it ${percent} % of the requests`, `wrangler versions deploy <version>@${percent}% -c ${this.shown(file)} --yes`, async () => {
+        if (version === undefined) throw new Failure(EXIT.failed, "wrangler named no version: deploy it by npx wrangler versions deploy");
+        const told = await this.wrangler(["deployments", "status", "-c", file]);
+        const before = told.match(/\((100|\d+)%\)\s+([0-9a-f-]{36})/)?.[2];
+        const others = before === undefined || percent === 100 ? [] : [`${before}@${100 - percent}%`];
+        await this.wrangler(["versions", "deploy", `${version}@${percent}%`, ...others, "-c", file, "--yes"]);
+      });
+    }
+  }
+
+  // The edge first: an edge of the version before knows the aggregator after it, see docs/operate/upgrade.md.
+  async rollback() {
+    const folder = resolve(this.options.folder);
+    for (const [what, name] of [["edge", "wrangler.toml"], ["aggregator", "wrangler.aggregator.toml"]]) {
+      const file = join(folder, name);
+      if (!existsSync(file) && !this.isDry) throw new Failure(EXIT.notFound, `${file} is not there: name the folder of the deployment by --folder`);
+      await this.step(`Go back to the version before of the ${what}`, `wrangler rollback -c ${relative(process.cwd(), file)} --yes`, () => this.wrangler(["rollback", "-c", file, "--yes"]));
+    }
+    this.screen.line(this.isDry ? "Nothing was changed: this was a dry run." : "The versions before serve again.");
+  }
+
+  async smoke({ domain }, key) {
+    const where = this.options.url ?? (domain !== undefined ? `https://${domain}` : this.address);
+    if (this.isDry) {
+      await this.step("Smoke test, here in wrangler's local mode", `wrangler dev -c wrangler.toml -c wrangler.aggregator.toml`, () => this.local(key), { isSafe: true });
+      this.address = domain === undefined ? undefined : `https://${domain}`;
+      return;
+    }
+    if (where === undefined) throw new Failure(EXIT.failed, "wrangler named no address: look for it in its dashboard");
+    this.address = where;
+    await this.step("Smoke test at the address", `POST ${where}/counters/…/increment`, () => smokeTest(where, key, HEALTHY_MS_MAX));
+  }
+
+  // Both Workers under wrangler dev, with the keys and no domain: a route would be the host of each request.
+  async local(key) {
+    const probe = createServer().listen(0, "127.0.0.1");
+    await once(probe, "listening");
+    const { port } = probe.address();
+    probe.close();
+    await once(probe, "close");
+    for (const file of [this.edge, this.aggregator]) writeFileSync(file, readFileSync(file, "utf8").replace(/^routes = .*$/m, "").replace(/^workers_dev = .*$/m, ""));
+    writeFileSync(join(this.folder, ".dev.vars"), `TALLY_KEYS='${JSON.stringify(JSON.parse(this.keys))}'\n`, { mode: 0o600 });
+    const args = ["dev", "-c", this.edge, "-c", this.aggregator, "--ip", "127.0.0.1", "--port", String(port), "--persist-to", join(this.folder, "state"), "--show-interactive-dev-session=false"];
+    const child = spawn(this.program, [...this.first, ...args], { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, WRANGLER_SEND_METRICS: "false", CI: "1" } });
+    let told = "";
+    for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (told += text));
+    const ended = once(child, "exit");
+    let isOver = false;
+    ended.then(() => (isOver = true));
+    try {
+      await smokeTest(`http://127.0.0.1:${port}`, key, LOCAL_MS_MAX, () => isOver);
+    } catch (error) {
+      throw new Failure(EXIT.failed, `the smoke test failed: ${error.message}\n${told.slice(-4_000)}`);
+    } finally {
+      child.kill("SIGTERM");
+      await ended;
+    }
+  }
+}
+
+// Counts one, reads it back, and takes the counter away again.
+async function smokeTest(url, key, within_ms, isOver = () => false) {
+  const tally = new Tally({ url, retries: 3, ...(key === undefined ? {} : { key }) });
+  const late = performance.now() + within_ms;
+  for (;;) {
+    const error = await tally.answer("GET", "/healthz").then(
+      () => undefined,
+      (refused) => refused,
+    );
+    if (error === undefined) break;
+    if (isOver() || performance.now() > late) throw new Failure(EXIT.unavailable, `${url} is not well: ${error.message}`);
+    await new Promise((done) => setTimeout(done, HEALTHY_POLL_MS));
+  }
+  if (key === undefined) return;
+  await tally.increment(SMOKE_COUNTER);
+  const { value } = await tally.get(SMOKE_COUNTER, { consistency: "strong" });
+  if (!(value >= 1)) throw new Failure(EXIT.failed, `${url} counted one, and reads ${value}`);
+  await tally.delete(SMOKE_COUNTER);
+}

@@ -1,0 +1,142 @@
+// The other commands, each against a server; completion against the shells that are installed; files for containers and systemd.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { spawn } from "node:child_process";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { everyCommand, program } from "../command/main.mjs";
+import { sparkline } from "../command/watch.mjs";
+import { ROOT, TALLY, openServer, until } from "./server.mjs";
+
+let server;
+before(async () => (server = await openServer()));
+after(() => server?.end());
+
+const json = async (...args) => {
+  const { code, stdout, stderr } = await server.tally([...args, "--json"]);
+  assert.ok([0, 7].includes(code), `${code} ${stderr}`);
+  return stdout.trim().split("\n").map((line) => JSON.parse(line));
+};
+const add = (id, delta = 1) => server.json(`/counters/${encodeURIComponent(id)}/increment`, { method: "POST", body: JSON.stringify({ delta }) });
+
+test("every command has help with examples, and takes --json", () => {
+  for (const command of everyCommand(program())) {
+    let help = "";
+    command.configureOutput({ writeOut: (text) => (help += text) }).outputHelp();
+    assert.match(help, /--json/, command.name());
+    if (!["keys"].includes(command.name())) assert.match(help, /Examples:\n {2}\$ /, command.name());
+  }
+});
+
+test("top, get and limits say it to people and to programs", async () => {
+  await add("fruit/apple", 3);
+  await add("fruit/pear");
+  await until(async () => (await json("top", "fruit/"))[0].rows.length === 2);
+  const [{ rows, total }] = await json("top", "fruit/");
+  assert.deepEqual([rows.map(({ id, value }) => [id, value]), total], [[["fruit/apple", 3], ["fruit/pear", 1]], 4]);
+  assert.match((await server.tally(["top", "fruit/"])).stdout, /^1 +3 +75\.0 % +fruit\/apple\n2 +1 +25\.0 %/);
+  assert.deepEqual((await json("get", "fruit/apple", "fruit/pear", "--strong")).map(({ value, exact }) => [value, exact]), [[3, true], [1, true]]);
+  assert.equal((await server.tally(["get", "fruit/apple", "--value"])).stdout, "3\n");
+  await json("limits", "once", "--set", '{"limit":1,"window_seconds":60}');
+  assert.equal((await json("limits"))[0].policies.length, 1);
+  assert.equal((await server.tally(["limits", "once", "bob", "--check"])).code, 0);
+  assert.equal((await server.tally(["limits", "once", "bob", "--check"])).code, 7);
+  assert.equal((await json("limits", "once", "bob"))[0].remaining, 0);
+  assert.equal((await server.tally(["limits", "nothing"])).code, 3);
+});
+
+test("watch tells each change", async () => {
+  await add("watched");
+  const child = spawn(process.execPath, [TALLY, "watch", "watched", "--json", "--url", server.url], { stdio: ["ignore", "pipe", "inherit"] });
+  let told = "";
+  child.stdout.on("data", (text) => (told += text));
+  await until(() => told.includes('"value":1'));
+  await add("watched", 4);
+  await until(() => told.includes('"value":5'));
+  child.kill("SIGINT");
+  assert.equal((await once(child, "exit"))[0], 0);
+  assert.equal(sparkline([0, 1, 4, 8]), "▁▂▅█");
+});
+
+test("keys of a file are made, listed, rotated and revoked; only their owner may read it", async () => {
+  const file = join(server.place, "keys.json");
+  const [{ key }] = await json("keys", "add", "blog", "--file", file, "--prefix", "/blog/");
+  assert.match(key, /^[0-9a-f]{48}$/);
+  await json("keys", "add", "ops", "--scopes", "admin", "--file", file);
+  assert.equal(statSync(file).mode & 0o777, 0o600);
+  assert.deepEqual((await json("keys", "list", "--file", file))[0].keys, [{ name: "blog", scopes: ["read", "write"], prefix: "/blog/" }, { name: "ops", scopes: ["admin"] }]);
+  const [rotated] = await json("keys", "rotate", "blog", "--file", file);
+  assert.notEqual(rotated.key, key);
+  await json("keys", "revoke", "blog", "--file", file);
+  assert.deepEqual(JSON.parse(readFileSync(file, "utf8")).keys.map(({ name }) => name), ["ops"]);
+  assert.equal((await server.tally(["keys", "revoke", "blog", "--file", file])).code, 3);
+  assert.equal((await server.tally(["keys", "add", "x", "--scopes", "all", "--file", file])).code, 2);
+  // The file is what the server takes.
+  const keyed = await openServer({ env: { TALLY_KEYS: readFileSync(file, "utf8") } });
+  const [{ key: ops }] = JSON.parse(readFileSync(file, "utf8")).keys;
+  assert.equal((await keyed.tally(["get", "a"], { env: { TALLY_KEY: ops } })).code, 3);
+  assert.equal((await keyed.tally(["get", "a"])).code, 4);
+  writeFileSync(join(server.place, "one-key"), `${ops}\n`);
+  assert.equal((await keyed.tally(["get", "a", "--key-file", join(server.place, "one-key")])).code, 3);
+  await keyed.end();
+});
+
+test("what a deployment does not know is said, with an exit code of its own", async () => {
+  const { version } = await server.json("/openapi.json").then(({ info }) => info);
+  const paths = Object.keys((await server.json("/openapi.json")).paths);
+  const calls = { "/snapshots": ["snapshot"], "/repair": ["repair"], "/keys": ["keys", "list"] };
+  for (const [path, args] of Object.entries(calls)) {
+    if (paths.includes(path)) continue;
+    const { code, stderr } = await server.tally(args);
+    assert.deepEqual([args, code], [args, 8], version);
+    assert.match(stderr, /does not know/);
+  }
+  assert.equal((await server.tally(["restore", "monday"])).code, 2);
+});
+
+test("the doctor says what is well and what is not", async () => {
+  const [{ ok, checks }] = await json("doctor");
+  assert.equal(ok, true);
+  assert.deepEqual(checks.map(({ check, result }) => [check, result]).filter(([, result]) => result !== "ok"), []);
+  const away = await server.tally(["doctor", "--url", "http://127.0.0.1:1"]);
+  assert.equal(away.code, 5);
+  assert.match(away.stdout, /start it \(tally serve\)/);
+});
+
+const has = (name) => spawnSync(name, ["--version"]).status === 0;
+
+test("completion is taken by the shells, and knows commands and options", async () => {
+  const scripts = {};
+  for (const shell of ["bash", "zsh", "fish"]) {
+    const { code, stdout } = await server.tally(["completion", shell]);
+    assert.equal(code, 0);
+    assert.match(stdout, /import/);
+    assert.match(stdout, /follow/);
+    scripts[shell] = join(server.place, `tally.${shell}`);
+    writeFileSync(scripts[shell], stdout);
+    if (has(shell)) assert.equal(spawnSync(shell, ["-n", scripts[shell]]).status, 0, shell);
+  }
+  const completed = (...words) =>
+    spawnSync("bash", ["-c", `source "$1"; shift; COMP_WORDS=(tally "$@"); COMP_CWORD=$#; _tally; echo "\${COMPREPLY[@]}"`, "bash", scripts.bash, ...words], { encoding: "utf8" }).stdout.trim().split(/\s+/);
+  assert.deepEqual(completed("im"), ["import"]);
+  assert.deepEqual(completed("import", "--fo"), ["--format", "--follow"]);
+  assert.deepEqual(completed("keys", "ro"), ["rotate"]);
+  assert.ok(completed("keys", "add", "--s").includes("--scopes"));
+  assert.equal((await server.tally(["completion", "tcsh"])).code, 2);
+});
+
+test("the unit for systemd is well, and the container is small, not root, and watched", (context) => {
+  const unit = join(ROOT, "package/tally.service");
+  if (has("systemd-analyze")) {
+    const { status, stderr } = spawnSync("systemd-analyze", ["verify", unit], { encoding: "utf8" });
+    assert.deepEqual([status, stderr], [0, ""]);
+  } else context.diagnostic("systemd-analyze is not installed");
+  const lines = readFileSync(join(ROOT, "package/Containerfile"), "utf8").replaceAll(/\\\n\s*/g, " ").split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  const instructions = lines.map((line) => line.split(" ", 1)[0]);
+  const known = ["FROM", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL", "ENTRYPOINT", "CMD"];
+  assert.deepEqual(instructions.filter((word) => !known.includes(word)), []);
+  assert.ok(lines.includes("USER node") && lines.includes("VOLUME /data") && instructions.includes("HEALTHCHECK"));
+  for (const line of lines.filter((one) => /^(HEALTHCHECK|ENTRYPOINT|CMD)/.test(one))) assert.ok(Array.isArray(JSON.parse(line.slice(line.indexOf("[")))), line);
+});

@@ -1,0 +1,101 @@
+// `tally deploy`: by wrangler's own dry run and local mode, and its steps by a wrangler that only notes what it is told.
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { configurations } from "../command/deploy/configurations.mjs";
+import { ROOT, openServer } from "./server.mjs";
+
+const KEY = "0123456789abcdef0123456789abcdef";
+const KEYS = JSON.stringify({ keys: [{ name: "ops", key: KEY, scopes: ["admin"] }] });
+let server;
+before(async () => (server = await openServer({ env: { TALLY_KEYS: KEYS } })));
+after(() => server?.end());
+
+test("a dry run shows each step, and wrangler finds nothing wrong", { timeout: 300_000 }, async () => {
+  const before = readdirSync(server.place);
+  const { code, stdout, stderr } = await server.tally(["deploy", "--dry-run", "--json", "--domain", "tally.example.com", "--queue", "--snapshots", "--analytics", "--tablets", "64"]);
+  assert.equal(code, 0, stderr);
+  const { dry_run, steps, address } = JSON.parse(stdout);
+  assert.deepEqual([dry_run, address], [true, "https://tally.example.com"]);
+  const commands = steps.map(({ command }) => command ?? "").filter((command) => command.startsWith("wrangler "));
+  assert.deepEqual(commands, [
+    "wrangler whoami",
+    "wrangler queues create tally-events",
+    "wrangler queues create tally-events-dead",
+    "wrangler r2 bucket create tally-snapshots",
+    "wrangler secret put TALLY_KEYS -c wrangler.toml < keys.json",
+    "wrangler deploy -c wrangler.aggregator.toml --dry-run",
+    "wrangler deploy -c wrangler.toml --dry-run",
+    "wrangler dev -c wrangler.toml -c wrangler.aggregator.toml",
+  ]);
+  // What changes an account was not done; the checks of wrangler and the smoke test in its local mode were.
+  assert.deepEqual(steps.filter(({ done }) => done).map(({ command }) => command?.split(" ")[1]).slice(-3), ["deploy", "deploy", "dev"]);
+  assert.deepEqual(readdirSync(server.place), before, "a dry run leaves nothing behind");
+});
+
+// Notes its arguments and its standard input, and answers as wrangler does.
+const NOTING = `
+const { appendFileSync, readFileSync } = require("node:fs");
+const args = process.argv.slice(2);
+const input = args[0] === "secret" ? readFileSync(0, "utf8") : "";
+appendFileSync("calls.ndjson", JSON.stringify({ args, input }) + "\\n");
+if (args[0] === "versions" && args[1] === "upload") console.log("Worker Version ID: 11111111-2222-3333-4444-555555555555");
+if (args[0] === "deployments") console.log("(100%) 99999999-2222-3333-4444-555555555555");
+if (args[0] === "queues" && args[2].endsWith("-dead")) { console.error("Queue name is already taken [code: 11009]"); process.exit(1); }
+`;
+
+function place(name) {
+  const folder = join(server.place, name);
+  mkdirSync(join(folder, "node_modules/wrangler/bin"), { recursive: true });
+  writeFileSync(join(folder, "package.json"), "{}");
+  writeFileSync(join(folder, "node_modules/wrangler/package.json"), '{"name":"wrangler","version":"4.0.0"}');
+  writeFileSync(join(folder, "node_modules/wrangler/bin/wrangler.js"), NOTING);
+  writeFileSync(join(folder, "keys.json"), KEYS);
+  const calls = () => readFileSync(join(folder, "calls.ndjson"), "utf8").trim().split("\n").map((line) => JSON.parse(line));
+  return { folder, calls, run: (...args) => server.tally(["deploy", "--yes", "--url", server.url, ...args], { cwd: folder }) };
+}
+
+test("a deployment goes in order, keys go by standard input, and the address is tried", async () => {
+  const { folder, calls, run } = place("first");
+  const { code, stdout, stderr } = await run("--keys", "keys.json", "--queue");
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, new RegExp(`Tally is at ${server.url}`));
+  const told = calls();
+  const words = told.map(({ args }) => args.slice(0, 2).join(" "));
+  assert.deepEqual(words, ["whoami", "queues create", "queues create", "secret put", "deploy -c", "deploy -c"], "a queue that is there already is left as it is");
+  assert.match(told[4].args[2], /wrangler\.aggregator\.toml$/, "the aggregator first");
+  assert.match(told[5].args[2], /wrangler\.toml$/);
+  assert.equal(told[3].input, KEYS);
+  assert.ok(!told.some(({ args }) => args.join(" ").includes(KEY)), "no key is an argument");
+  assert.match(readFileSync(join(folder, "tally-deploy/wrangler.toml"), "utf8"), /TALLY_DATACENTERS = "region"/);
+  assert.ok(!(await server.json("/counters", { headers: { authorization: `Bearer ${KEY}` } })).counters.some(({ id }) => id.startsWith("tally/")), "the smoke test takes its counter away");
+});
+
+test("gradual deployment and rollback are by flags", async () => {
+  const { calls, run } = place("gradual");
+  assert.equal((await run("--keys", "keys.json", "--gradual", "10")).code, 0);
+  const deploys = calls().filter(({ args }) => args[0] === "versions" && args[1] === "deploy");
+  for (const { args } of deploys) assert.deepEqual(args.slice(2, 4), ["11111111-2222-3333-4444-555555555555@10%", "99999999-2222-3333-4444-555555555555@90%"]);
+  assert.equal(deploys.length, 2);
+  assert.equal((await run("--rollback")).code, 0);
+  assert.deepEqual(calls().slice(-2).map(({ args }) => [args[0], args[2].split("/").at(-1)]), [["rollback", "wrangler.toml"], ["rollback", "wrangler.aggregator.toml"]]);
+  assert.equal((await run("--gradual", "0", "--keys", "keys.json")).code, 2);
+});
+
+test("keys that are made anew are for their owner alone", async () => {
+  const { folder, run } = place("new-keys");
+  // They are not those of the server, so the smoke test says so.
+  const { code, stderr } = await run();
+  assert.equal(code, 4, stderr);
+  assert.equal(statSync(join(folder, "tally-deploy/keys.json")).mode & 0o777, 0o600);
+});
+
+test("configurations have the classes and migrations of the source", () => {
+  const source = readFileSync(join(ROOT, "wrangler.aggregator.toml"), "utf8");
+  const { edge, aggregator } = configurations(ROOT, { name: "mine", datacenters: "colos", build: "b" });
+  const section = (text) => text.match(/\[\[migrations\]\][\s\S]*?(?=\n# |\n\[\[[^m]|$)/)[0].trim();
+  assert.equal(section(aggregator), section(source));
+  assert.match(edge, /script_name = "mine-aggregator"/);
+  assert.doesNotMatch(edge + aggregator, /tally-|\[build\]|TALLY_DATACENTERS/);
+});
