@@ -53,6 +53,7 @@ export const Cell = counted(built.Cell);
 export const Directory = counted(built.Directory);
 export const Tablet = counted(built.Tablet);
 export const Board = counted(built.Board);
+export const Limiter = counted(built.Limiter);
 
 export default class extends WorkerEntrypoint {
   fetch(request) {

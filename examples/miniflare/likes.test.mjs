@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openTally } from "./tally.mjs";
+import { startTally } from "tally/miniflare";
 
 test("a like counts once", async () => {
-  const tally = await openTally();
+  const tally = await startTally();
   const like = () => tally.fetch("/counters/likes/increment", { method: "POST", headers: { "idempotency-key": "bob" } });
   await like();
   assert.equal((await (await like()).json()).value, 1);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { openTally } from "../miniflare/tally.mjs";
+import { startTally } from "tally/miniflare";
 
 const KEY = "0123456789abcdef";
 const headers = { authorization: `Bearer ${KEY}` };
@@ -22,7 +22,7 @@ const counted = {
 
 test("a visit is counted where it entered, and its visitor once", async () => {
   const keys = { keys: [{ key: KEY, scopes: ["read", "write"] }] };
-  const tally = await openTally({ workers: [counted], vars: { TALLY_KEYS: JSON.stringify(keys) } });
+  const tally = await startTally({ workers: [counted], vars: { TALLY_KEYS: JSON.stringify(keys) } });
   const visit = { headers: { "cf-connecting-ip": "203.0.113.9", "user-agent": "Mozilla/5.0 Firefox/140.0" }, cf: { colo: "FRA" } };
   for (let visits = 0; visits < 2; visits += 1) await tally.fetch("/page", visit);
   let seen;

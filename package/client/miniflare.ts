@@ -11,17 +11,6 @@ import { Tally } from "./index.ts";
 
 const EDGE = "tally-edge";
 const AGGREGATOR = "tally-aggregator";
-const CLASSES = {
-  BOARDS: "Board",
-  CELLS: "Cell",
-  DIRECTORY: "Directory",
-  INBOXES: "Inbox",
-  LIMITERS: "Limiter",
-  TABLETS: "Tablet",
-  WATCHERS: "Watcher",
-  KEYSPACES: "Keyspace",
-};
-
 export interface StartOptions {
   /** The folder that holds `build/` and `wrangler.toml`; that of this package. */
   root?: string;
@@ -65,9 +54,12 @@ export async function startTally({ root = ROOT, vars = {}, workers = [], key }: 
     "index.js": { type: "esm", contents: readFileSync(join(build, "index.js"), "utf8") },
     "index_bg.wasm": { type: "wasm", contents: readFileSync(join(build, "index_bg.wasm")) },
   };
-  const compatibilityDate = readFileSync(join(root, "wrangler.toml"), "utf8").match(/^compatibility_date = "([\d-]+)"/m)?.[1];
+  // The classes stand in the configuration of a deployment.
+  const configuration = readFileSync(join(root, "wrangler.aggregator.toml"), "utf8");
+  const compatibilityDate = configuration.match(/^compatibility_date = "([\d-]+)"/m)?.[1];
+  const classes = [...configuration.matchAll(/^ *\{ name = "(\w+)", class_name = "(\w+)" \}/gm)].map(([, binding, exportName]) => [binding ?? "", exportName ?? ""] as const);
   const text = (value: string) => ({ type: "text", value });
-  const objects = Object.entries(CLASSES).map(([name, exportName]) => [name, { type: "durable-object", worker: AGGREGATOR, exportName }]);
+  const objects = classes.map(([name, exportName]) => [name, { type: "durable-object", worker: AGGREGATOR, exportName }]);
   const env = (role: string) => ({
     TALLY_ROLE: text(role),
     ...Object.fromEntries(Object.entries(vars).map(([name, value]) => [name, text(value)])),
@@ -78,7 +70,7 @@ export async function startTally({ root = ROOT, vars = {}, workers = [], key }: 
     dev: { rootPath: build },
   });
   const access = vars["TALLY_KEYS"] === undefined ? { TALLY_ACCESS: text("open") } : {};
-  const stored = Object.fromEntries(Object.values(CLASSES).map((name) => [name, { type: "durable-object", storage: "sqlite" }]));
+  const stored = Object.fromEntries(classes.map(([, name]) => [name, { type: "durable-object", storage: "sqlite" }]));
   const { Miniflare } = await miniflare();
   const world = new Miniflare({
     workers: [
