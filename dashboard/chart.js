@@ -30,7 +30,7 @@ function dateWords(date, isUtc) {
 }
 
 /** Returns a moment in the time of this place: "14:05", with seconds or the day where the width asks for it. */
-function moment(second, width_seconds, isUtc) {
+export function moment(second, width_seconds, isUtc) {
   const date = new Date(second * 1000);
   if (width_seconds >= DAY) return dateWords(date, isUtc);
   const clock = `${twoDigits(date.getHours())}:${twoDigits(date.getMinutes())}`;

@@ -1,16 +1,23 @@
 // The view of rate limits: the policies, and what was allowed and refused.
 //
-// Invariant: verdicts are shown as what they are: those of the one isolate that answered, since it began. Nothing is
-// added up over isolates, since nobody can say which of them were not asked.
+// Invariant: what a policy did is told by the service, over all isolates. The tiles above the list are those of the one isolate that answered,
+// since it began, of all policies and of those that checks bring.
 import { Failure, json, send, text } from "./api.js";
 import { refusalOf } from "./counter.js";
 import { el, notice, svg } from "./dom.js";
+import { repeat } from "./idle.js";
 import { count, lasting, rate, share } from "./numbers.js";
 import { policyForm } from "./policy-form.js";
+import { policyHistory, policyPath, tileOf } from "./policy-history.js";
+import { rangeBar } from "./range-bar.js";
+import { limitHash } from "./routes.js";
 import { sparkline } from "./series.js";
 import { lookColumns, ratesBetween, verdictsOf, withLook } from "./verdicts.js";
 
 const POLICIES_MAX = 100;
+// Each costs a call, once.
+const COUNTED_MAX = 8;
+const RANGE = "today";
 const LOOK_MS = 5_000;
 const FORM_TITLE = "Change it";
 // Ten minutes.
@@ -18,22 +25,26 @@ const LOOKS_MAX = 120;
 const BOX = { width: 480, height: 48 };
 
 /** Shows the limits in `main`, or of the policies the one that `id` names; `status` is the chip of the page. Returns a function that ends it. */
-export function showLimits(main, { id }, status) {
+export function showLimits(main, route, status) {
+  const { id } = route;
+  const range = route.range ?? RANGE;
   const stopped = new AbortController();
   const { signal } = stopped;
   const verdicts = el("div", {});
   const policies = el("div", {});
+  const did = id === undefined ? undefined : policyHistory(id, range, status, signal);
   main.replaceChildren(
-    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, "Rate limits")),
+    el("div", { class: "title" }, el("h1", { tabindex: "-1" }, id === undefined ? "Rate limits" : el("bdi", {}, id))),
+    ...(id === undefined ? [] : [el("div", { class: "range-place" }, rangeBar(route, range))]),
     el(
       "div",
       { class: "panels" },
-      el(
+      did?.nodes ?? [el(
         "section",
         { class: "panel wide", "aria-labelledby": "verdicts-title" },
         el("h2", { id: "verdicts-title", class: "label" }, "Allowed and refused"),
         verdicts,
-      ),
+      )],
       el(
         "section",
         { class: "panel wide", "aria-labelledby": "policies-title" },
@@ -78,7 +89,7 @@ export function showLimits(main, { id }, status) {
 
   const list = async () => {
     try {
-      const one = async () => ({ policies: [await json(`/limits/${encodeURIComponent(id)}`, signal)], cursor: null });
+      const one = async () => ({ policies: [await json(policyPath(id), signal)], cursor: null });
       const page = id === undefined ? await json(`/limits?limit=${POLICIES_MAX}`, signal) : await one();
       policies.replaceChildren(
         page.policies.length === 0
@@ -86,6 +97,7 @@ export function showLimits(main, { id }, status) {
           : tableOf(page),
       );
       if (id !== undefined && !policies.dataset.form) showForm(page.policies[0]);
+      if (id === undefined) await countEach(policies, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
@@ -97,32 +109,32 @@ export function showLimits(main, { id }, status) {
   const showForm = (policy) => {
     policies.dataset.form = "shown";
     const save = async (wanted) => {
-      await send("PUT", `/limits/${encodeURIComponent(id)}`, wanted, signal);
+      await send("PUT", policyPath(id), wanted, signal);
       await list();
     };
     const title = el("h2", { id: "form-title", class: "label" }, FORM_TITLE);
     policies.closest(".panel").after(el("section", { class: "panel wide", "aria-labelledby": "form-title" }, title, policyForm(policy, save)));
   };
-  look();
   list();
-  const timer = setInterval(() => document.hidden || look(), LOOK_MS);
+  const watching = did ?? repeat(look, () => LOOK_MS);
   return () => {
     stopped.abort();
-    clearInterval(timer);
+    watching.stop();
   };
+}
+
+/** Fills in what the first policies of the list did in the last 24 hours. */
+async function countEach(policies, signal) {
+  for (const row of [...policies.querySelectorAll("tr[data-policy]")].slice(0, COUNTED_MAX)) {
+    const told = await json(`${policyPath(row.dataset.policy)}/history?window=86400&numbers=string`, signal);
+    for (const name of ["allowed", "refused"]) row.querySelector(`[data-count=${name}]`).textContent = count(told[name]);
+  }
 }
 
 function verdictNodes({ at_ms, verdicts }, rates) {
   const { allowed, refused, error, started_s } = verdicts;
   const all = allowed + refused + error;
-  const tile = (name, label, number) =>
-    el(
-      "div",
-      { class: "tile", "data-verdict": name },
-      el("h3", { class: "label" }, label),
-      el("p", { class: "value small" }, count(number)),
-      el("p", { class: "sub" }, `${share(number, all)} · ${rate(rates === undefined ? null : rates[name])} now`),
-    );
+  const tile = (name, label, number) => tileOf(name, label, count(number), `${share(number, all)} · ${rate(rates === undefined ? null : rates[name])} now`);
   const bar = el("div", { class: "split", "aria-hidden": "true" });
   for (const [name, number] of [
     ["allowed", allowed],
@@ -178,17 +190,19 @@ function trendNodes(looks) {
 }
 
 function tableOf(page) {
-  const heads = ["Policy", "Limit", "Window", "Algorithm", "Scope", "If the limiter is unreachable"];
+  const heads = ["Policy", "Limit", "Window", "Algorithm", "Scope", "If the limiter is unreachable", "Allowed, 24 h", "Refused, 24 h"];
   const row = (policy) =>
     el(
       "tr",
-      {},
-      el("th", { scope: "row" }, el("a", { href: `#/limits/${encodeURIComponent(policy.policy)}` }, el("bdi", {}, policy.policy)), policy.shadow ? " (shadow: refuses nobody)" : ""),
+      { "data-policy": policy.policy },
+      el("th", { scope: "row" }, el("a", { href: limitHash(policy.policy) }, el("bdi", {}, policy.policy)), policy.shadow ? " (shadow: refuses nobody)" : ""),
       el("td", { class: "number", "data-label": heads[1] }, count(policy.limit)),
       el("td", { "data-label": heads[2] }, lasting(policy.window_seconds * 1000).replace(/\.0 /, " ")),
       el("td", { "data-label": heads[3] }, policy.algorithm),
       el("td", { "data-label": heads[4] }, policy.scope === "global" ? "global" : "each datacenter"),
       el("td", { "data-label": heads[5] }, policy.on_error === "closed" ? "refuses (503)" : "allows"),
+      el("td", { class: "number", "data-label": heads[6], "data-count": "allowed" }, "–"),
+      el("td", { class: "number", "data-label": heads[7], "data-count": "refused" }, "–"),
     );
   const more = page.cursor === null ? undefined : el("p", { class: "sub" }, `The first ${page.policies.length} by name.`);
   return el(

@@ -2,10 +2,10 @@
 import { RANGES, RANGE_WORDS, rangeNamed } from "./ranges.js";
 
 export const ORDERS = ["rate", "value", "name"];
-const PAGES = { "": "overview", "/": "overview", "/counters": "counters", "/limits": "limits", "/shares": "shares" };
+const PAGES = { "": "overview", "/": "overview", "/counters": "counters", "/limits": "limits", "/boards": "boards", "/shares": "shares" };
 
 /**
- * Returns the view that a fragment names: `{ view, id, range, prefix, order, unknown }`; `range` is undefined where none is asked for. Where
+ * Returns the view that a fragment names: `{ view, id, range, prefix, period, member, order, unknown }`; `range` is undefined where none is asked for. Where
  * it names no view that there is, the overview, and `unknown` is the sentence that says so.
  */
 export function parseRoute(hash) {
@@ -15,9 +15,10 @@ export function parseRoute(hash) {
   const range = asked === undefined ? undefined : rangeNamed(asked);
   const order = parameters.get("order") ?? ORDERS[0];
   const prefix = parameters.get("prefix") ?? "";
-  const [, view, name] = path.match(/^\/(counter|limits|share)\/(.+)$/) ?? [];
+  const [, view, name] = path.match(/^\/(counter|limits|boards|share)\/(.+)$/) ?? [];
   const id = name === undefined ? undefined : decoded(name);
-  const route = { view: "overview", range, prefix, order: ORDERS.includes(order) ? order : ORDERS[0] };
+  const [period, member] = ["period", "member"].map((part) => parameters.get(part) ?? undefined);
+  const route = { view: "overview", range, prefix, period, member, order: ORDERS.includes(order) ? order : ORDERS[0] };
   if (id !== undefined) Object.assign(route, { view, id });
   else if (Object.hasOwn(PAGES, path)) route.view = PAGES[path];
   else return { ...route, unknown: `There is no view #${path}: this is the overview.` };
@@ -55,8 +56,24 @@ export function countersHash({ prefix, order = ORDERS[0] } = {}) {
   return withQuery("#/counters", { prefix, order: order === ORDERS[0] ? undefined : order });
 }
 
+/** Returns the fragment of the list of boards. */
+export function boardsHash({ prefix } = {}) {
+  return withQuery("#/boards", { prefix });
+}
+
+/** Returns the fragment of a board, in an ended period by its beginning, and of a member that is looked for. */
+export function boardHash(id, { period, member } = {}) {
+  return withQuery(`#/boards/${encodeURIComponent(id)}`, { period, member });
+}
+
+/** Returns the fragment of a policy's view. */
+export function limitHash(id, range) {
+  return withQuery(`#/limits/${encodeURIComponent(id)}`, { range });
+}
+
 /** Returns the fragment of a view with another range. */
 export function hashWithRange(route, range) {
+  if (route.view === "limits") return limitHash(route.id, range);
   return route.view === "counter" ? counterHash(route.id, range) : overviewHash({ prefix: route.prefix, range });
 }
 

@@ -1,13 +1,14 @@
-// The search box: counters, policies and pages of the dashboard, completed while one types.
+// The search box: counters, boards, policies and pages of the dashboard, completed while one types.
 //
 // Invariant: it is a combobox as ARIA has it: the focus stays in the field, the arrows choose, Enter opens, Escape closes.
 import { json } from "./api.js";
 import { el, nameOf } from "./dom.js";
 import { RANGES } from "./ranges.js";
-import { counterHash, overviewHash } from "./routes.js";
+import { boardHash, counterHash, limitHash, overviewHash } from "./routes.js";
 import { sharedPrefix } from "./share.js";
 
 const COUNTERS_MAX = 8;
+const BOARDS_MAX = 4;
 const POLICIES_MAX = 100;
 // Somebody who types is not asked for at each letter.
 const TYPING_MS = 150;
@@ -17,7 +18,7 @@ function pages() {
   const own = [
     { name: "Overview", href: overviewHash({ prefix: sharedPrefix() }) },
     { name: "Counters", href: "#/counters" },
-    ...(isShared ? [] : [{ name: "Rate limits", href: "#/limits" }, { name: "Share links", href: "#/shares" }]),
+    ...(isShared ? [] : [{ name: "Boards", href: "#/boards" }, { name: "Rate limits", href: "#/limits" }, { name: "Share links", href: "#/shares" }]),
   ];
   const ranges = Object.entries(RANGES).map(([name, { label }]) => ({ name: `Overview: ${label}`, href: overviewHash({ prefix: sharedPrefix(), range: name }) }));
   return [...own, ...ranges];
@@ -76,7 +77,7 @@ export function completes(form, field) {
         el(
           "li",
           { role: "option", id: `find-${index}`, "aria-selected": "false", "data-href": href, on: { pointerdown: (event) => event.preventDefault(), click: () => go(href) } },
-          kind === "counter" ? nameOf(name) : el("bdi", {}, name),
+          ["counter", "board"].includes(kind) ? nameOf(name) : el("bdi", {}, name),
           el("span", { class: "sub" }, kind),
         ),
       ),
@@ -91,10 +92,15 @@ export function completes(form, field) {
     );
     return pagesOf.flatMap(({ counters }) => counters.map(({ id }) => ({ kind: "counter", name: id, href: counterHash(id) }))).slice(0, COUNTERS_MAX);
   };
+  const boardsOf = async (text, signal) => {
+    if (sharedPrefix() !== undefined) return [];
+    const page = await json(`/boards?limit=${BOARDS_MAX}&prefix=${encodeURIComponent(text)}`, signal).catch(() => ({ boards: [] }));
+    return page.boards.map((board) => ({ kind: "board", name: board, href: boardHash(board) }));
+  };
   const policiesOf = async (signal) => {
     if (sharedPrefix() !== undefined) return [];
     policies ??= await json(`/limits?limit=${POLICIES_MAX}`, signal).then(
-      (page) => page.policies.map(({ policy }) => ({ kind: "policy", name: policy, href: `#/limits/${encodeURIComponent(policy)}` })),
+      (page) => page.policies.map(({ policy }) => ({ kind: "policy", name: policy, href: limitHash(policy) })),
       () => undefined,
     );
     return policies ?? [];
@@ -107,9 +113,9 @@ export function completes(form, field) {
     if (text === "") return close();
     const own = matching(pages(), text).map((page) => ({ kind: "page", ...page })).slice(0, 4);
     show(own);
-    const [counters, stored] = await Promise.all([countersOf(text, signal), policiesOf(signal)]);
+    const [counters, boards, stored] = await Promise.all([countersOf(text, signal), boardsOf(text, signal), policiesOf(signal)]);
     if (signal.aborted) return undefined;
-    return show([...counters, ...matching(stored, text).slice(0, 4), ...own]);
+    return show([...counters, ...boards, ...matching(stored, text).slice(0, 4), ...own]);
   };
 
   field.addEventListener("input", () => {

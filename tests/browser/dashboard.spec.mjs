@@ -213,6 +213,26 @@ test("limits show their policies and what this isolate has allowed and refused",
   expect(await world.well("GET", "/limits/search")).toMatchObject({ limit: 12, window_seconds: 60, shadow: true });
 });
 
+test("a policy shows what it allowed and refused in a range, and which keys it refused most", async () => {
+  await world.well("PUT", "/limits/told", { body: '{"limit":2,"window_seconds":60}' });
+  for (let check = 0; check < 5; check += 1) await world.call("POST", "/limits/told/ip:203.0.113.9");
+  for (let check = 0; check < 3; check += 1) await world.call("POST", "/limits/told/bob");
+  const page = await dashboard.open("#/limits/told?range=hour");
+  await says(page, "h1", /^told$/);
+  await says(page, "[data-verdict=allowed].tile", /Allowed4/);
+  await says(page, "[data-verdict=refused].tile", /Refused4/);
+  expect(await page.locator("#refused-keys li .place").allTextContents()).toEqual(["ip:203.0.113.0/24", "bob"]);
+  expect(await page.locator("#refused-keys li .number").allTextContents()).toEqual(["3", "1"]);
+  expect(await page.locator(".columns rect").count()).toBeGreaterThan(1);
+  await page.click("text=The same as a table");
+  await says(page, ".numbers tr", /4.*4/);
+  await page.click(".tabs >> text=Yesterday");
+  await says(page, "#refused-keys", "Nothing was refused yesterday");
+  expect(page.url()).toContain("range=yesterday");
+  const list = await dashboard.open("#/limits");
+  await says(list, "tr[data-policy=told] [data-count=refused]", /^4$/);
+});
+
 test("an address that asks for what there is not says so", async () => {
   await world.add("addressed");
   const page = await dashboard.open("#/counter/addressed?range=8d");

@@ -1,0 +1,69 @@
+// What a policy did in a range: how much it allowed and refused, when, and which keys it refused most.
+import { Failure, json } from "./api.js";
+import { Bars } from "./bars.js";
+import { el, setText } from "./dom.js";
+import { historyOf } from "./history.js";
+import { repeat } from "./idle.js";
+import { count, share, whole } from "./numbers.js";
+import { during, rangeOf } from "./ranges.js";
+import { VerdictChart } from "./verdict-chart.js";
+
+const PAUSE_MS = 15_000;
+const KEYS = 10;
+const TILES = [
+  ["allowed", "Allowed"],
+  ["refused", "Refused"],
+  ["error", "No verdict"],
+];
+const SENT =
+  "Isolates send what they have judged every 10 s; what one had not sent when it ended is missing. Checks that bring a policy of their own are not in it. A shadow policy counts what it would have answered.";
+
+/** The path of a policy. */
+export const policyPath = (id) => `/limits/${encodeURIComponent(id)}`;
+
+/** Returns a tile of a verdict with its number and a line about it. */
+export function tileOf(name, label, number, line) {
+  return el("div", { class: "tile", "data-verdict": name }, el("h3", { class: "label" }, label), el("p", { class: "value small" }, number), el("p", { class: "sub" }, line));
+}
+
+/** Returns what no row of refused keys holds, in a sentence. */
+export function otherKeys({ other, none, kept_from }) {
+  const parts = [
+    whole(other.count) > 0n ? `${count(other.count)} of other keys` : "",
+    whole(none) > 0n ? `${count(none)} whose keys are not kept${kept_from === null ? "" : " any more"}` : "",
+  ].filter(Boolean);
+  return parts.length === 0 ? "" : `${parts.join("; ")}.`;
+}
+
+/** Shows what a policy did. Returns `{ nodes, stop }`. */
+export function policyHistory(id, range_name, status, signal) {
+  const tiles = el("div", { class: "tiles" });
+  const chart = new VerdictChart();
+  const keys = new Bars("refused-keys", "Keys refused most");
+  keys.node.classList.add("wide");
+  keys.node.append(el("p", { class: "sub" }, "In the place of an address its network is kept, and keys for 7 days."));
+  const title = el("h2", { id: "verdicts-title", class: "label" }, "Allowed and refused");
+  const node = el("section", { class: "panel wide", "aria-labelledby": "verdicts-title" }, title, tiles, chart.node, el("p", { class: "sub" }, SENT));
+
+  const look = async () => {
+    try {
+      const asked = rangeOf(range_name, Math.floor(Date.now() / 1000));
+      const { told, range } = await historyOf(policyPath(id), asked, signal);
+      const all = TILES.reduce((sum, [name]) => sum + whole(told[name]), 0n);
+      setText(title, `Allowed and refused ${during(range.words)}`);
+      tiles.replaceChildren(...TILES.map(([name, label]) => tileOf(name, label, count(told[name]), share(told[name], all))));
+      chart.show(told.points, range);
+      const time = range.name === "all" ? `from=${range.from}` : `from=${range.from}&to=${range.until - 1}`;
+      const refused = await json(`${policyPath(id)}/refused?${time}&limit=${KEYS}&numbers=string`, signal);
+      if (refused.rows.length === 0) keys.tell(el("p", {}, whole(refused.total) === 0n ? `Nothing was refused ${during(range.words)}.` : otherKeys(refused)));
+      else keys.show(refused.rows.map((row) => ({ key: row.key, name: row.key, count: row.count })), refused.total, otherKeys(refused));
+      status({ tone: "good", text: "polling" });
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Failure)) throw error;
+      status(error.isOffline || error.status >= 500 ? { tone: "bad", text: "offline" } : { tone: "none", text: error.wantsKey ? "key needed" : "not shown" });
+      if (!error.isOffline) tiles.replaceChildren(el("p", { class: "sub" }, `${error.message}.`));
+    }
+  };
+  return { nodes: [node, keys.node], stop: repeat(look, () => PAUSE_MS).stop };
+}
