@@ -31,6 +31,9 @@ export function breakdownPath(path, by, range, limit = ROWS) {
   return `${path}/breakdown?by=${encodeURIComponent(by)}${time}&limit=${limit}&numbers=string`;
 }
 
+/** Returns a value of a dimension in words: "Referrers: news.example". */
+export const whereWords = ({ by, value }) => `${KNOWN[by] ?? by}: ${by === "country" ? countryName(value) : value}`;
+
 /** Returns the dimensions that are shown, of those that a counter has: the well-known first. */
 export function shownDimensions(has) {
   const known = Object.keys(KNOWN).filter((name) => has.includes(name));
@@ -38,8 +41,8 @@ export function shownDimensions(has) {
   return [...known, ...others].slice(0, PANELS_MAX);
 }
 
-/** Returns the rows of an answer as `Bars` shows them. */
-export function breakdownRows(by, told) {
+/** Returns the rows of an answer as `Bars` shows them; `leads(by, value)` returns where a row leads. */
+export function breakdownRows(by, told, leads = () => undefined) {
   return told.rows.map(({ value, count: least, error }) => ({
     key: value,
     name: by === "country" ? countryName(value) : value,
@@ -47,7 +50,7 @@ export function breakdownRows(by, told) {
     mark: by === "country" ? value : undefined,
     count: least,
     title: error === undefined || error === 0 ? undefined : `${count(least)} to ${count(whole(least) + whole(error))}`,
-    href: by === "page" ? counterHash(value) : undefined,
+    href: by === "page" ? counterHash(value) : leads(by, value),
   }));
 }
 
@@ -71,10 +74,12 @@ export class Breakdowns {
   #map = new CountryMap();
   #isMissing = false;
   #told = new Map();
+  #leads;
   node = el("div", { class: "breakdowns" });
 
-  /** Those of a path; `id` is what a page would count as. */
-  constructor(path, id, signal) {
+  /** Those of a path; `id` is what a page would count as; `leads(by, value)` returns where a row leads. */
+  constructor(path, id, signal, leads) {
+    this.#leads = leads;
     this.#path = path;
     this.#id = id;
     this.#signal = signal;
@@ -109,7 +114,7 @@ export class Breakdowns {
     for (const [by, told] of this.#told) {
       const panel = this.#panels.get(by) ?? new Bars(`by-${by}`, KNOWN[by] ?? by);
       this.#panels.set(by, panel);
-      const rows = breakdownRows(by, told);
+      const rows = breakdownRows(by, told, (...row) => this.#leads?.(range, ...row));
       if (rows.length === 0) panel.tell(el("p", {}, `None ${during(range.words)}.`));
       else panel.show(rows, told.total, restWords(by, told));
       if (by === "country") this.#map.showIn(panel.node, told.rows);

@@ -3,7 +3,7 @@
 // Invariant: all numbers are of one range, and those of counters of one answer, so that they add up.
 import { Failure, json } from "./api.js";
 import { Bars } from "./bars.js";
-import { Breakdowns } from "./breakdowns.js";
+import { Breakdowns, breakdownPath, whereWords } from "./breakdowns.js";
 import { Chart } from "./chart.js";
 import { refusalOf } from "./counter.js";
 import { el, notice, setText } from "./dom.js";
@@ -56,7 +56,7 @@ export function showOverview(main, route, status) {
       range = error.code === "too-many-counters" ? "all" : "today";
     }
     if (route.range === undefined) history.replaceState(null, "", overviewHash({ ...route, range }));
-    frame.placeRanges(rangeBar(route, range));
+    frame.placeRanges(rangeBar({ ...route, range }, range));
     end = follow(frame, { ...route, range }, status, stopped.signal);
   };
   begin();
@@ -94,7 +94,7 @@ function overviewFrame(main, route, signal) {
     trouble: el("div", { class: "trouble" }),
     shown: {},
     body: el("div", {}),
-    breakdowns: new Breakdowns(prefixPath(prefix), "site", signal),
+    breakdowns: new Breakdowns(prefixPath(prefix), "site", signal, (range, by, value) => overviewHash({ prefix, range: range.name, where: { by, value } })),
     placeRanges: (bar) => ranges.replaceChildren(bar),
   };
   const ranges = el("div", { class: "range-place" });
@@ -108,12 +108,14 @@ function overviewFrame(main, route, signal) {
     frame.trouble,
     frame.chart.node,
   );
+  const filter = route.where && el("p", { class: "where" }, el("bdi", {}, whereWords(route.where)), " ", el("a", { href: overviewHash({ prefix, range: route.range }), "data-keep": "" }, "Show all"));
   frame.panels = el("div", { class: "panels" }, frame.headline.node, history, frame.top.node, frame.breakdowns.node);
   frame.history = history;
   frame.headline.node.append(told);
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", { tabindex: "-1" }, prefix === "" ? "Overview" : el("bdi", {}, prefix))),
     el("div", { class: "filters" }, ranges, form),
+    ...(filter === undefined ? [] : [filter]),
     frame.body,
   );
   setText(told, "Loading …");
@@ -132,6 +134,12 @@ function follow(frame, route, status, signal) {
     const asked = rangeOf(route.range, nowSeconds());
     const isSlow = looks % SLOW === 0;
     try {
+      if (route.where !== undefined) {
+        await showValue(frame, route, asked, status, signal);
+        heard_ms = Date.now();
+        looks += 1;
+        return;
+      }
       const { told, range } = await historyOf(path, asked, signal, `&top=${TOP}`);
       heard_ms = Date.now();
       isEmpty = told.counters === 0 && !told.missing_partitions;
@@ -191,6 +199,24 @@ function showTop(frame, route, rows, total, words) {
     total,
     rest > 0n ? `${count(rest)} in other counters.` : "",
   );
+}
+
+/** One value of a dimension: how much of it was counted, and by which counters. Values have no history, and no other dimensions. */
+async function showValue(frame, route, range, status, signal) {
+  const { by, value } = route.where;
+  const path = `${breakdownPath(prefixPath(route.prefix), by, range, TOP)}&value=${encodeURIComponent(value)}`;
+  const told = await json(path, signal);
+  if (frame.body.firstChild !== frame.panels) frame.body.replaceChildren(frame.panels);
+  frame.history.hidden = true;
+  frame.breakdowns.node.hidden = true;
+  frame.headline.show(range, { count: whole(told.total) });
+  setText(frame.counters, count(told.counters));
+  showTop(frame, route, told.rows, told.total, range.words);
+  frame.shown = { range, points: [], top: told.rows };
+  tellTruth(frame, told, status);
+  const error = whole(told.error) > 0n ? ` It may be up to ${count(told.error)} more: a counter knows 1,000 values by name.` : "";
+  setText(frame.trouble, "");
+  setText(frame.told, `${frame.told.textContent} Each dimension is counted by itself, by the hour and day: the pages of one value are known where pages are counters, its chart and its other dimensions are not.${error}`);
 }
 
 /** More counters than one answer sums: what the directory knows of them. */

@@ -5,7 +5,7 @@ export const ORDERS = ["rate", "value", "name"];
 const PAGES = { "": "overview", "/": "overview", "/counters": "counters", "/limits": "limits", "/boards": "boards", "/shares": "shares" };
 
 /**
- * Returns the view that a fragment names: `{ view, id, range, prefix, period, member, order, unknown }`; `range` is undefined where none is asked for. Where
+ * Returns the view that a fragment names: `{ view, id, range, prefix, period, member, where, order, unknown }`; `where` is `{ by, value }`, one value of a dimension; `range` is undefined where none is asked for. Where
  * it names no view that there is, the overview, and `unknown` is the sentence that says so.
  */
 export function parseRoute(hash) {
@@ -17,14 +17,20 @@ export function parseRoute(hash) {
   const prefix = parameters.get("prefix") ?? "";
   const [, view, name] = path.match(/^\/(counter|limits|boards|share)\/(.+)$/) ?? [];
   const id = name === undefined ? undefined : decoded(name);
-  const [period, member] = ["period", "member"].map((part) => parameters.get(part) ?? undefined);
-  const route = { view: "overview", range, prefix, period, member, order: ORDERS.includes(order) ? order : ORDERS[0] };
+  const [period, member, where] = ["period", "member", "where"].map((part) => parameters.get(part) ?? undefined);
+  const route = { view: "overview", range, prefix, period, member, where: whereOf(where), order: ORDERS.includes(order) ? order : ORDERS[0] };
   if (id !== undefined) Object.assign(route, { view, id });
   else if (Object.hasOwn(PAGES, path)) route.view = PAGES[path];
   else return { ...route, unknown: `There is no view #${path}: this is the overview.` };
   if (asked !== undefined && range === undefined) return { ...route, unknown: `There is no range ${asked}. Known: ${RANGE_WORDS}.` };
   if (route.order !== order) return { ...route, unknown: `There is no order ${order}. Known: ${ORDERS.join(", ")}.` };
   return route;
+}
+
+/** Returns the dimension and the value of "referrer:news.example"; undefined where it is none. */
+function whereOf(text) {
+  const [, by, value] = text?.match(/^([a-z0-9_-]+):(.+)$/s) ?? [];
+  return by === undefined ? undefined : { by, value };
 }
 
 function decoded(text) {
@@ -47,8 +53,8 @@ export function counterHash(id, range) {
 }
 
 /** Returns the fragment of the overview. */
-export function overviewHash({ prefix, range } = {}) {
-  return withQuery("#/", { prefix, range });
+export function overviewHash({ prefix, range, where } = {}) {
+  return withQuery("#/", { prefix, range, where: where && `${where.by}:${where.value}` });
 }
 
 /** Returns the fragment of the list of counters. */
@@ -74,7 +80,7 @@ export function limitHash(id, range) {
 /** Returns the fragment of a view with another range. */
 export function hashWithRange(route, range) {
   if (route.view === "limits") return limitHash(route.id, range);
-  return route.view === "counter" ? counterHash(route.id, range) : overviewHash({ prefix: route.prefix, range });
+  return route.view === "counter" ? counterHash(route.id, range) : overviewHash({ ...route, range });
 }
 
 /** Whether a range is one of those with a name. */

@@ -78,6 +78,25 @@ test("what came from where is shown once it is sent, and how to send it before",
   expect(await one.textContent("#by-referrer")).not.toContain("a.example");
 });
 
+test("a referrer leads to the pages that have it, and back", async () => {
+  const by = (referrer) => ({ by: { referrer } });
+  await world.add("led/a", { delta: 3, ...by("one.example") });
+  await world.add("led/b", { delta: 2, ...by("one.example") });
+  await world.add("led/b", { delta: 9, ...by("two.example") });
+  const page = await dashboard.open("#/?prefix=led/&range=today");
+  await says(page, "#headline", /^14$/);
+  await page.click("#by-referrer li a >> text=one.example");
+  await says(page, ".where", "Referrers: one.example");
+  await says(page, "#headline", /^5$/);
+  expect(page.url()).toContain("where=referrer%3Aone.example");
+  expect(await page.locator("#top li .id").allTextContents()).toEqual(["led/a", "led/b"]);
+  expect(await page.locator("#top li .number").allTextContents()).toEqual(["3", "2"]);
+  await page.click(".tabs >> text=7 days");
+  await says(page, ".where", "one.example");
+  await page.click(".where a");
+  await says(page, "#headline", /^14$/);
+});
+
 test("any days can be asked for, and a range that ends before it begins is refused", async () => {
   const page = await dashboard.open("#/?range=2015-05-17..2015-05-18");
   await says(page, "#headline", /^\d/);

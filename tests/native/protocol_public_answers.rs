@@ -239,7 +239,7 @@ fn deletions_listings_and_aggregates_read_so() {
         (id("b"), sum(vec![("FRA", Some(part(9, 1)))])),
     ];
     let aggregate = |sums: &[(CounterId, GlobalSum)]| {
-        let mut all = Aggregate::new(FRESH.as_of_ms, 0);
+        let mut all = Aggregate::new(FRESH.as_of_ms, 0, None);
         for (id, sum) in sums {
             all.add(id, sum);
         }

@@ -258,3 +258,78 @@ fn of_more_counters_than_are_asked_for_partitions_tell_what_they_were_told_and_w
     let long = world.run(client.get("/counters/many%2F*/history"));
     assert_eq!(long.expect("no fault").status, 400);
 }
+
+#[test]
+fn the_counters_that_have_a_value_are_told_and_how_much_of_it() {
+    let (world, sites) = service(9, Options::default());
+    let clients = sites.map(|site| client(&world, site));
+    let chance = world.chance();
+    let values = ["hn", "lobsters", "mail"];
+    let mut plain = std::collections::BTreeMap::<(usize, usize), u64>::new();
+    for _ in 0..120 {
+        let (page, value, delta) = (chance.pick(7), chance.pick(4), chance.below(9) + 1);
+        let by = match values.get(value) {
+            Some(value) => format!(r#","by":{{"referrer":"{value}"}}"#),
+            None => String::new(),
+        };
+        let body = format!(r#"{{"delta":{delta}{by}}}"#);
+        let path = format!("/counters/%2Fpage-{page}/increment");
+        world
+            .run(clients[chance.pick(2)].post(&path, &body))
+            .expect("no fault");
+        *plain.entry((value, page)).or_default() += delta;
+    }
+    world.run_for_ms(TOLD_MS);
+    for (number, value) in values.iter().enumerate() {
+        let own = plain.iter().filter(|((value, _), _)| *value == number);
+        let mut rows: Vec<(String, u64)> = own
+            .map(|((_, page), count)| (format!("/page-{page}"), *count))
+            .collect();
+        rows.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(&other.0)));
+        let total: u64 = rows.iter().map(|(_, count)| count).sum();
+        for (query, shown) in [
+            ("", 20),
+            ("&window=today&limit=2", 2),
+            ("&consistency=strong&limit=1", 1),
+        ] {
+            let path = format!("/counters/%2F*/breakdown?by=referrer&value={value}{query}");
+            let told = get(&world, &clients[0], &path);
+            let said: Vec<(String, u64)> = told["rows"]
+                .as_array()
+                .expect("rows")
+                .iter()
+                .map(|row| {
+                    let id = row["id"].as_str().expect("a text").to_owned();
+                    (id, row["count"].as_u64().expect("a number"))
+                })
+                .collect();
+            let first: Vec<(String, u64)> = rows.iter().take(shown).cloned().collect();
+            assert_eq!(said, first, "{told}");
+            assert_eq!(
+                (&told["total"], &told["error"]),
+                (&total.into(), &0.into()),
+                "{told}"
+            );
+            let shown: u64 = first.iter().map(|(_, count)| count).sum();
+            assert_eq!(told["other"], total - shown, "{told}");
+            assert_eq!(told["value"], *value);
+        }
+    }
+    let none = get(
+        &world,
+        &clients[0],
+        "/counters/%2F*/breakdown?by=referrer&value=x",
+    );
+    assert_eq!(
+        (&none["rows"], &none["total"]),
+        (&serde_json::json!([]), &0.into()),
+        "{none}"
+    );
+    for query in ["value=", "value=%01", "value=a&value=b"] {
+        let path = format!("/counters/%2F*/breakdown?by=referrer&{query}");
+        let refused = world.run(clients[0].get(&path)).expect("an answer");
+        assert_eq!(refused.json()["code"], "invalid-query", "{query}");
+    }
+    let refused = world.run(clients[0].get("/counters/%2Fpage-1/breakdown?by=referrer&value=hn"));
+    assert_eq!(refused.expect("an answer").json()["code"], "invalid-query");
+}

@@ -284,7 +284,11 @@ pub(super) async fn sum_many(
     // A lead that a tablet hosts opens nothing.
     let is_hosted = call::has_tablets(host);
     let begun_ms = host.now_ms();
-    let all = RefCell::new(Aggregate::new(asked.begun_ms, asked.top));
+    let all = RefCell::new(Aggregate::new(
+        asked.begun_ms,
+        asked.top,
+        asked.value.clone(),
+    ));
     loop {
         while !pages.are_over() && !are_too_many(&roots) {
             open_objects::rest(host).await;

@@ -70,9 +70,10 @@ pub async fn history(context: &RequestContext, prefix: String) -> Result<Answer,
 /// # Errors
 /// As [`aggregate`].
 pub async fn breakdown(context: &RequestContext, prefix: String) -> Result<Answer, Problem> {
-    let query = Query::parse_breakdown(context.query(), &[])?;
+    let query = Query::parse_breakdown(context.query(), &["value"])?;
     let asked = query.breakdown(context.host.now_ms().div_euclid(1_000))?;
     let strings = query.numbers_as_strings()?;
+    let value = query.breakdown_value()?;
     let wanted = asked.wanted();
     let is_strong = query.is_strong()?;
     let many = SumMany {
@@ -80,13 +81,21 @@ pub async fn breakdown(context: &RequestContext, prefix: String) -> Result<Answe
         datacenter: query.datacenter()?,
         history: wanted.history,
         by: Some(asked.by),
+        top: match value {
+            Some(_) => u32::try_from(asked.limit).unwrap_or(u32::MAX),
+            None => 0,
+        },
+        value: value.clone(),
         window: asked.window,
         is_strong,
         ..SumMany::default()
     };
     let (gathered, is_own) = sum(context, many, is_strong).await?;
     let now_ms = context.host.now_ms();
-    let json = gathered.breakdown_json(&prefix, &asked, is_own, now_ms, strings);
+    let json = match value {
+        Some(_) => gathered.value_json(&prefix, &asked, is_own, now_ms, strings),
+        None => gathered.breakdown_json(&prefix, &asked, is_own, now_ms, strings),
+    };
     Ok(Answer::json(json))
 }
 

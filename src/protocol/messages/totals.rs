@@ -84,6 +84,8 @@ pub struct SumMany {
     pub top: u32,
     /// Tell the values of this dimension.
     pub by: Option<DimensionName>,
+    /// Of those only this one, and how much of it each counter has.
+    pub value: Option<String>,
     /// Of this stretch, unix seconds; of all time where there is none.
     pub window: Option<(i64, i64)>,
     /// Ask the leads, however many counters there are.

@@ -5,13 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::breakdown::{BreakdownView, Subject};
+use super::breakdown::{BreakdownView, StretchView, Subject};
 use super::number::Exact;
 use super::to_json;
 use super::told::{Freshness, Point, Told, points_of, step_name};
+use super::top::share;
+use crate::core::counter::breakdown::Breakdown;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::merge::{Range, Summary};
 use crate::core::counter::total::Value;
+use crate::core::sketch::Counted;
 use crate::protocol::messages::{GlobalSum, Sums};
 use crate::protocol::order::in_order;
 use crate::protocol::query::{BreakdownQuery, HistoryFormat};
@@ -29,8 +32,11 @@ pub struct Aggregate {
     kept_from: i64,
     /// How many counters of those that have most are named, at most.
     top_max: u32,
-    /// Those, what each has in the points first.
-    top: BTreeSet<(Reverse<u128>, CounterId)>,
+    /// Those: what each has in the points, or of the value, which one it is, and how much more it may be.
+    top: BTreeSet<(Reverse<u128>, CounterId, u128)>,
+    /// The value of a dimension that was asked for, and what all counters have of it.
+    value_named: Option<String>,
+    of_value: Counted,
     /// What increments added, in all and in the window, and the breakdown that was asked for; nothing else.
     counted: Box<Summary>,
     /// How many cells were asked, at most.
@@ -39,8 +45,9 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// The sum of none, of a fetch that began then; `top_max` counters with most are named.
-    pub fn new(begun_ms: i64, top_max: u32) -> Self {
+    /// The sum of none, of a fetch that began then; `top_max` counters with most are named: most of a value of a dimension, where one is
+    /// given.
+    pub fn new(begun_ms: i64, top_max: u32, value_named: Option<String>) -> Self {
         Self {
             counters: 0,
             value: Value::default(),
@@ -51,6 +58,8 @@ impl Aggregate {
             kept_from: i64::MIN,
             top_max,
             top: BTreeSet::new(),
+            value_named,
+            of_value: Counted::default(),
             counted: Box::default(),
             cells: 0,
             missing_partitions: Vec::new(),
@@ -66,7 +75,7 @@ impl Aggregate {
             as_of_ms: sums
                 .as_of_ms
                 .map_or(begun_ms, |as_of_ms| as_of_ms.min(begun_ms)),
-            ..Self::new(begun_ms, 0)
+            ..Self::new(begun_ms, 0, None)
         }
     }
 
@@ -90,14 +99,24 @@ impl Aggregate {
             counted = counted.saturating_add(*count);
         }
         self.kept_from = self.kept_from.max(told.kept_from());
+        let mut breakdown = told.total.breakdown.clone();
+        let mut error = 0;
+        if let Some(value) = &self.value_named {
+            // Nothing of the other values is told.
+            let of_value = Breakdown::from_rest(&std::mem::take(&mut breakdown)).values;
+            let of_value = of_value.get(value);
+            (counted, error) = (of_value.count, of_value.error);
+            self.of_value.count = self.of_value.count.saturating_add(counted);
+            self.of_value.error = self.of_value.error.saturating_add(error);
+        }
         self.counted.add(Summary {
             added: told.total.added,
             window: told.total.window,
-            breakdown: told.total.breakdown.clone(),
+            breakdown,
             ..Summary::default()
         });
         if self.top_max > 0 && counted > 0 {
-            self.top.insert((Reverse(counted), id.clone()));
+            self.top.insert((Reverse(counted), id.clone(), error));
             if self.top.len() > usize::try_from(self.top_max).unwrap_or(usize::MAX) {
                 self.top.pop_last();
             }
@@ -167,6 +186,71 @@ impl Aggregate {
         BreakdownView::json(subject, &self.counted, asked, strings)
     }
 
+    /// The JSON of `GET /counters/{prefix}*/breakdown` of one value: which counters have it.
+    pub fn value_json(
+        &self,
+        prefix: &str,
+        asked: &BreakdownQuery,
+        is_fresh: bool,
+        now_ms: i64,
+        strings: bool,
+    ) -> String {
+        #[derive(Serialize)]
+        struct RowView<'a> {
+            id: &'a CounterId,
+            count: Exact,
+            share: Option<f64>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            error: Option<Exact>,
+        }
+        #[derive(Serialize)]
+        struct ValueView<'a> {
+            prefix: &'a str,
+            counters: u64,
+            by: &'a str,
+            value: &'a str,
+            window: StretchView,
+            kept_from: Option<i64>,
+            total: Exact,
+            error: Exact,
+            rows: Vec<RowView<'a>>,
+            other: Exact,
+            exact: bool,
+            as_of: i64,
+            staleness_ms: i64,
+            #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+            missing_partitions: &'a [u32],
+        }
+        let of = |count: u128| Value::new(count, 0);
+        let exact = |count: u128| Exact::new(of(count), strings);
+        let Counted { count, error } = self.of_value;
+        let shown = self.top.iter().fold(0_u128, |sum, (Reverse(count), ..)| {
+            sum.saturating_add(*count)
+        });
+        let rows = self.top.iter().map(|(Reverse(own), id, error)| RowView {
+            id,
+            count: exact(*own),
+            share: share(of(*own), of(count)),
+            error: (*error > 0).then(|| exact(*error)),
+        });
+        to_json(&ValueView {
+            prefix,
+            counters: self.counters,
+            by: asked.by.as_str(),
+            value: self.value_named.as_deref().unwrap_or_default(),
+            window: StretchView::of(asked),
+            kept_from: asked.kept_after(self.kept_from),
+            total: exact(count),
+            error: exact(error),
+            rows: rows.collect(),
+            other: exact(count.saturating_sub(shown)),
+            exact: is_fresh && self.is_complete && error == 0,
+            as_of: self.as_of_ms,
+            staleness_ms: now_ms.saturating_sub(self.as_of_ms).max(0),
+            missing_partitions: &self.missing_partitions,
+        })
+    }
+
     /// The JSON of `GET /counters/{prefix}*/history`.
     pub fn history_json<'a>(
         &'a self,
@@ -196,7 +280,7 @@ impl Aggregate {
             #[serde(skip_serializing_if = "Option::is_none")]
             top: Option<Vec<TopView<'a>>>,
         }
-        let row = |(Reverse(count), id): &'a (Reverse<u128>, CounterId)| TopView {
+        let row = |(Reverse(count), id, _): &'a (Reverse<u128>, CounterId, u128)| TopView {
             id,
             count: Exact::new(Value::new(*count, 0), format.strings),
         };

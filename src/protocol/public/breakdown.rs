@@ -19,9 +19,18 @@ use crate::protocol::order::in_order;
 use crate::protocol::query::BreakdownQuery;
 
 #[derive(Serialize)]
-struct StretchView {
+pub(super) struct StretchView {
     from: Option<i64>,
     to: i64,
+}
+
+impl StretchView {
+    pub(super) fn of(asked: &BreakdownQuery) -> Self {
+        Self {
+            from: asked.window.map(|(from, _)| from),
+            to: asked.window.map_or(asked.now, |(_, to)| to.min(asked.now)),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -140,13 +149,8 @@ impl BreakdownView<'_> {
             counters: subject.counters,
             policy: subject.policy,
             by: has_values.then(|| asked.by.as_str()),
-            window: StretchView {
-                from: asked.window.map(|(from, _)| from),
-                to: asked.window.map_or(asked.now, |(_, to)| to.min(asked.now)),
-            },
-            kept_from: (asked.window)
-                .filter(|(from, _)| subject.kept_from > *from)
-                .map(|_| subject.kept_from),
+            window: StretchView::of(asked),
+            kept_from: asked.kept_after(subject.kept_from),
             total: exact(total),
             values: breakdown.values.len(),
             rows: rows

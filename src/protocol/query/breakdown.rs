@@ -2,7 +2,7 @@
 
 use super::{Query, refuse};
 use crate::core::counter::breakdown::covered;
-use crate::core::counter::dimensions::DimensionName;
+use crate::core::counter::dimensions::{DIMENSION_VALUE_BYTES_MAX, DimensionName, Dimensions};
 use crate::core::counter::history::Step;
 use crate::core::counter::merge::Range;
 use crate::core::sketch::VALUES_MAX;
@@ -70,6 +70,22 @@ impl Query {
         })
     }
 
+    /// The value of the dimension whose counters are asked for.
+    ///
+    /// # Errors
+    /// `invalid-query` for a text that no write can say.
+    pub fn breakdown_value(&self) -> Result<Option<String>, Problem> {
+        let Some(value) = self.get("value") else {
+            return Ok(None);
+        };
+        match Dimensions::default().insert("value", value) {
+            Ok(()) => Ok(Some(value.to_owned())),
+            Err(_) => refuse(format!(
+                "value has 1 to {DIMENSION_VALUE_BYTES_MAX} bytes of UTF-8 without control characters"
+            )),
+        }
+    }
+
     /// The first and the last second of a window, by its name or by `from` and `to`, widened to whole hours or days; `None` for all time.
     pub(super) fn covered_window(&self, now: i64) -> Result<Option<(i64, i64)>, Problem> {
         let range = (self.unix_seconds("from")?, self.unix_seconds("to")?);
@@ -114,6 +130,12 @@ fn kept_only(from: i64) -> Range {
 }
 
 impl BreakdownQuery {
+    /// Since when something is kept, where that is after the window's beginning.
+    pub fn kept_after(&self, kept_from: i64) -> Option<i64> {
+        let window = self.window.filter(|(from, _)| kept_from > *from);
+        window.map(|_| kept_from)
+    }
+
     /// What to ask the cells for.
     pub fn wanted(&self) -> Wanted {
         Wanted {
