@@ -21,6 +21,7 @@ mod peers;
 mod sketch;
 #[path = "../splitmix.rs"]
 mod splitmix;
+mod top_values;
 
 use splitmix::SplitMix64;
 

@@ -129,7 +129,7 @@ impl Zipf {
 fn the_first_twenty_of_many_values_in_16_shards_are_the_true_ones() {
     const SHARDS: usize = 16;
     const VALUES: u32 = 100_000;
-    // `make bench` measures 100 streams of a million.
+    // `make bench` runs 100 streams of twice as many writes, and ends where fewer than 99 have the true first twenty.
     const WRITES: usize = 100_000;
     let zipf = Zipf::new(VALUES);
     let streams = 8;
