@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build dev serve package test soak converge docs mutants check bench bench-tail bench-setup clean
+.PHONY: help setup setup-check build dev serve package test soak converge docs mutants check bench bench-boards bench-tail bench-setup clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -18,6 +18,7 @@ help:
 	@echo "make check   formatting, lints, docs, licences, layering, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 6 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make bench-tail  many cold counters, each with an object of its own and in 64 tablets; COUNTERS=1000000 for the whole, SECONDS, SEED"
+	@echo "make bench-boards  a board of ten million members in its object, beside plain SQLite; MEMBERS"
 	@echo "make bench-setup  how long a newcomer waits: make serve in a fresh clone and an empty home"
 	@echo "make build   the release Wasm into build/, if a source changed"
 	@echo "make setup   what the others do first: Rust with its Wasm target, npm packages, the tool that binds Wasm to JavaScript"
@@ -82,6 +83,11 @@ bench: build
 	cargo bench --locked --bench native
 	@$(NODE) benches/sketch-wasm.mjs && $(NODE) benches/slowness.mjs
 	@exec $(NODE) benches/run.mjs
+
+# What a board of ten million members costs in its object, beside plain SQLite: about 3 minutes, and 1 GB in the folder for temporary files.
+MEMBERS ?= 10000000
+bench-boards: setup
+	cargo run --locked --quiet --release --package tally-simulation --bin board_figures -- $(MEMBERS)
 
 bench-tail: build
 	@exec $(NODE) benches/tail.mjs

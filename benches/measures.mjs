@@ -71,6 +71,13 @@ const AMPLE = { name: "ample", limit: 1_000_000_000, window_seconds: 60 };
 const SPENT = { name: "spent", limit: 1, window_seconds: 3_600 };
 const KEYS = 10_000;
 
+// Scores of a board: its members, as wrk draws their numbers.
+const BOARD_MEMBERS = 10_000;
+const member = (method, path, more) => ({
+  ...{ server: "tally", unit: "requests", connections: 64, counters: [], adds: 0, method, path },
+  ...{ expect: '"rank":', prepare: { board: path.split("/")[2], members: BOARD_MEMBERS }, ...more },
+});
+
 const ALL_GROUPS = [
   {
     name: "hot",
@@ -181,6 +188,24 @@ const ALL_GROUPS = [
       { name: "increments/s with four dimensions ÷ without", of: "increment with four dimensions", figure: "rate_s", to: "increment with a body", target: { least: 0.667 } },
       { name: "lone increment with four dimensions ÷ without, median latency", of: "lone increment with four dimensions", figure: "p50_us", to: "lone increment with a body", target: { most: 1.5 } },
       { name: "tops of 1,000 counters/s ÷ cached reads/s", of: "top of 1,000 counters", figure: "rate_s", to: "cached read, beside a top", target: { least: 0.667 } },
+    ],
+  },
+  {
+    name: "boards",
+    round_seconds: 3,
+    warms_each_run: true,
+    loads: {
+      "increment, beside boards": { server: "tally", ...increment },
+      "score updates": member("POST", "/boards/bench/members/mKEY", { keys: BOARD_MEMBERS, body: '{"delta":1}', content_type: "application/json" }),
+      "score updates of a board of sums": member("POST", "/boards/bench-sums/members/mKEY", { keys: BOARD_MEMBERS, body: '{"delta":1}', content_type: "application/json" }),
+      "ranks": member("GET", "/boards/bench/members/mKEY", { keys: BOARD_MEMBERS }),
+      "tops of 100": member("GET", "/boards/bench/top?limit=100", { expect: '"rows":%[' }),
+    },
+    lines: [
+      { name: "score updates/s of one board ÷ increments/s of one hot counter", of: "score updates", figure: "rate_s", to: "increment, beside boards", target: { least: 0.5 } },
+      { name: "the same of a board that keeps sums", of: "score updates of a board of sums", figure: "rate_s", to: "increment, beside boards", target: { least: 0.5 } },
+      { name: "rank of one of 10,000 members, median latency at 64 connections", of: "ranks", figure: "p50_us" },
+      { name: "top 100 of 10,000 members, median latency at 64 connections", of: "tops of 100", figure: "p50_us" },
     ],
   },
   {

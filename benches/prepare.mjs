@@ -60,10 +60,25 @@ async function name(url, prefix, count) {
   throw new BenchError(`the directory was not told of ${count} counters ${prefix}… within ${TOLD_MS_MAX} ms`);
 }
 
+// Lines of one body of scores.
+const LINES_EACH = 5_000;
+
+// One object, so that a run is not of a board that is being spread. Members are named as wrk draws them, from key-1 on.
+async function rank(url, board, members) {
+  const keep = board.endsWith("-sums") ? "sum" : "set";
+  await send("PUT", `${url}/boards/${board}`, JSON.stringify({ shards: 1, keep }), "application/json");
+  for (let from = 1; from <= members; from += LINES_EACH) {
+    const line = (_, index) => `{"member":"mkey-${from + index}","delta":${((from + index) * 7_919) % 10_007}}\n`;
+    const lines = Array.from({ length: Math.min(LINES_EACH, members - from + 1) }, line);
+    const { rejected } = await send("POST", `${url}/boards/${board}/members`, lines.join(""), "application/x-ndjson");
+    if (rejected !== 0) throw new BenchError(`${board}: ${rejected} lines were rejected`);
+  }
+}
+
 /**
  * Resolves to what each counter of a load holds then. prepare: undefined (0), {add} (so much, in one
  * increment), {shards} (4,000, with a cell in each of so many shards), {named, count} (0; so many counters whose names
- * begin so, of which the directory has been told), or {policy, spent} (0; the policy
+ * begin so, of which the directory has been told), {board, members} (0; a board of so many members), or {policy, spent} (0; the policy
  * of that name is made, and its quota for the key `spent` used up).
  * Errors: BenchError where the server refuses, or a shard stays without a cell.
  */
@@ -79,6 +94,10 @@ export async function prepare(url, { counters, prepare: wanted }) {
   }
   if (wanted.named !== undefined) {
     await name(url, wanted.named, wanted.count);
+    return 0;
+  }
+  if (wanted.board !== undefined) {
+    await rank(url, wanted.board, wanted.members);
     return 0;
   }
   let held = 0;

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
+use tally::core::board::placing::ShardAt;
+use tally::core::counter::id::CounterId;
+use tally::protocol::names;
 use tally_simulation::{Client, ClientRequest, Faults, Options, Site, World, admin, deployed};
 
 fn service(seed: u64) -> (World, [Client; 2]) {
@@ -56,7 +59,11 @@ fn check_reads(world: &World, client: &Client, board: &str, scores: &BTreeMap<St
             .map(|row| json!([row["member"], row["score"], row["rank"]]))
             .collect()
     };
-    let top = get(world, client, &format!("/boards/{board}/top?limit=1000"));
+    let top = get(
+        world,
+        client,
+        &format!("/boards/{board}/top?limit=1000&exact=1"),
+    );
     assert_eq!(rows(&top), (0..total).map(row).collect::<Vec<_>>());
     assert_eq!(
         (&top["total"], &top["exact"]),
@@ -64,7 +71,11 @@ fn check_reads(world: &World, client: &Client, board: &str, scores: &BTreeMap<St
     );
     for place in [0, 1, total / 2, total - 1] {
         let (name, score) = sorted[place];
-        let member = get(world, client, &format!("/boards/{board}/members/{name}"));
+        let member = get(
+            world,
+            client,
+            &format!("/boards/{board}/members/{name}?exact=1"),
+        );
         assert_eq!(
             json!([member["member"], member["score"], member["rank"]]),
             row(place)
@@ -105,7 +116,8 @@ fn check_reads(world: &World, client: &Client, board: &str, scores: &BTreeMap<St
     assert_eq!(paged, (0..total).map(row).collect::<Vec<_>>());
 }
 
-fn faulty(seed: u64) {
+/// Writes under faults, while the boards are spread over these numbers of shards, one after the other.
+fn faulty(seed: u64, shards: &[u32]) {
     let (world, clients) = service(seed);
     let settings = [
         ("sums", r#"{"keep":"sum","scores":"integer"}"#),
@@ -125,7 +137,19 @@ fn faulty(seed: u64) {
         );
     }
     world.set_faults(Faults::SOME);
-    let written = world.run(join_all((0..80_usize).map(|number| {
+    let spreading = async {
+        for shards in shards {
+            for (board, settings) in settings {
+                world.sleep_ms(world.chance().below(900)).await;
+                let settings = settings.replace('}', &format!(r#","shards":{shards}}}"#));
+                let path = format!("/boards/{board}");
+                let put = ClientRequest::new("PUT", &path).body(settings.into_bytes());
+                // One that is lost is as good.
+                let _ = clients[0].ask(put).await;
+            }
+        }
+    };
+    let (written, ()) = world.run(join(join_all((0..80_usize).map(|number| {
         let (client, world) = (&clients[number % 2], &world);
         async move {
             world.sleep_ms(world.chance().below(4_000)).await;
@@ -143,7 +167,7 @@ fn faulty(seed: u64) {
             };
             (board, member, amount, number % 10 == 9, is_done)
         }
-    })));
+    })), spreading));
     world.set_faults(Faults::NONE);
     world.run_for_ms(30_000);
     let mut scores: BTreeMap<&str, BTreeMap<String, i64>> = BTreeMap::new();
@@ -167,6 +191,10 @@ fn faulty(seed: u64) {
         }
     }
     for (board, scores) in &scores {
+        if let Some(last) = shards.last() {
+            let about = get(&world, &clients[0], &format!("/boards/{board}"));
+            assert_eq!(about["shards"], json!(last), "seed {seed}");
+        }
         check_reads(&world, &clients[1], board, scores);
     }
     let boards = get(&world, &clients[0], "/boards");
@@ -177,7 +205,14 @@ fn faulty(seed: u64) {
 #[test]
 fn with_faults_ranks_agree_with_all_acknowledged_scores() {
     for seed in 0..12 {
-        faulty(seed);
+        faulty(seed, &[]);
+    }
+}
+
+#[test]
+fn with_faults_ranks_agree_while_boards_are_spread_and_joined() {
+    for seed in 0..6 {
+        faulty(seed, &[2, 5, 1, 3]);
     }
 }
 
@@ -296,4 +331,253 @@ fn periods_end_and_are_kept_and_members_expire() {
         "",
     );
     assert_eq!(gone.1["code"], "period-not-found");
+}
+
+/// The scores of a board of so many members, which are written at once.
+fn many(world: &World, client: &Client, board: &str, members: usize) -> BTreeMap<String, i64> {
+    let score = |number: usize| i64::try_from(number * 7_919 % 1_009).expect("small");
+    let scores: BTreeMap<String, i64> = (0..members)
+        .map(|number| (format!("m{number}"), score(number)))
+        .collect();
+    let lines = scores
+        .iter()
+        .map(|(name, score)| format!("{{\"member\":\"{name}\",\"score\":{score}}}"));
+    let lines = lines.collect::<Vec<_>>().join("\n");
+    let path = format!("/boards/{board}/members");
+    let (status, json) = ask(world, client, "POST", &path, &lines);
+    assert_eq!(
+        (status, &json["accepted"]),
+        (200, &json!(members)),
+        "{json}"
+    );
+    scores
+}
+
+#[test]
+fn elsewhere_the_first_are_told_at_once_and_a_rank_lies_between_two() {
+    let world = deployed(7, Options::default());
+    let sites: [Site; 2] = [world.site("FRA", 2), world.site("SYD", 2)];
+    let clients = sites.map(|site| admin(&world, site));
+    let put = r#"{"shards":3,"scores":"integer"}"#;
+    assert_eq!(ask(&world, &clients[0], "PUT", "/boards/b", put).0, 201);
+    let scores = many(&world, &clients[0], "b", 6_000);
+    world.run_for_ms(10_000);
+    let mut sorted: Vec<(i64, &String)> =
+        scores.iter().map(|(name, score)| (*score, name)).collect();
+    sorted.sort_by(|one, other| other.cmp(one));
+    // The first read of an isolate learns where the board lives.
+    for _ in 0..8 {
+        get(&world, &clients[1], "/boards/b");
+    }
+    let (mut ranges, mut widest) = (0, 0);
+    for place in (0..6_000).step_by(97) {
+        let (score, name) = sorted[place];
+        let member = get(&world, &clients[1], &format!("/boards/b/members/{name}"));
+        assert_eq!(
+            (&member["score"], &member["exact"]),
+            (&json!(score), &json!(false))
+        );
+        let rank = u64::try_from(place + 1).expect("small");
+        let (low, high) = match member["rank"].as_u64() {
+            Some(exact) => (exact, exact),
+            None => (
+                member["rank"][0].as_u64().expect("the lowest"),
+                member["rank"][1].as_u64().expect("the highest"),
+            ),
+        };
+        assert!(
+            (low..=high).contains(&rank),
+            "{rank} is not in {low} to {high}"
+        );
+        ranges += u32::from(low < high);
+        widest = widest.max(high - low);
+        let exact = get(
+            &world,
+            &clients[1],
+            &format!("/boards/b/members/{name}?exact=1"),
+        );
+        assert_eq!(
+            (&exact["rank"], &exact["exact"]),
+            (&json!(rank), &json!(true))
+        );
+    }
+    assert!(
+        ranges > 30 && widest <= 2 * 1_024,
+        "{ranges} ranges, the widest {widest}"
+    );
+    let far = get(&world, &clients[1], "/boards/b/top?limit=50");
+    let near = get(&world, &clients[0], "/boards/b/top?limit=50");
+    assert_eq!(
+        (&far["rows"], &far["total"]),
+        (&near["rows"], &near["total"])
+    );
+    assert_eq!(
+        (&far["exact"], &near["exact"]),
+        (&json!(false), &json!(true))
+    );
+    // A page far from the first, over all shards.
+    let page = get(&world, &clients[0], "/boards/b/members?rank=4001&limit=20");
+    let names = |json: &Value| -> Vec<Value> {
+        let rows = json["rows"].as_array().expect("rows");
+        rows.iter()
+            .map(|row| json!([row["member"], row["rank"]]))
+            .collect()
+    };
+    let expected: Vec<Value> = (4_000..4_020)
+        .map(|place| json!([sorted[place].1, place + 1]))
+        .collect();
+    assert_eq!(names(&page), expected);
+    // While the board cannot be reached, what is known is told, and of when it is.
+    world.run_for_ms(20_000);
+    world.cut(sites[0], sites[1], 60_000);
+    let old = get(&world, &clients[1], "/boards/b/top?limit=50");
+    assert_eq!(
+        (&old["rows"], &old["exact"]),
+        (&near["rows"], &json!(false))
+    );
+    assert!(old["staleness_ms"].as_i64() > Some(10_000));
+}
+
+#[test]
+fn a_read_makes_no_object_of_a_board_that_is_not_there() {
+    let (world, clients) = service(9);
+    let placement = |board: &str| {
+        let board = CounterId::parse(board).expect("a name");
+        names::board(&board, ShardAt::default(), None)
+    };
+    for (method, path) in [
+        ("GET", "/boards/nobody/top"),
+        ("GET", "/boards/nobody/members/ann"),
+        ("DELETE", "/boards/nobody/members/ann"),
+        ("DELETE", "/boards/nobody"),
+    ] {
+        let (status, json) = ask(&world, &clients[0], method, path, "");
+        assert!(status == 404 || status == 409, "{method} {path}: {json}");
+    }
+    let look = |board: &str| world.look(&placement(board), "SELECT COUNT(*) FROM sqlite_master");
+    assert!(look("nobody").is_none());
+    many(&world, &clients[0], "b", 1);
+    assert!(look("b").is_some());
+}
+
+#[test]
+fn a_busy_board_gets_more_shards_and_a_quiet_one_fewer() {
+    let (world, clients) = service(11);
+    world.set("TALLY_SPLIT_FLUSHES_PER_SECOND", Some("20"));
+    world.set("TALLY_QUIET_MS", Some("3000"));
+    assert_eq!(
+        ask(&world, &clients[0], "PUT", "/boards/b", r#"{"keep":"sum"}"#).0,
+        201
+    );
+    let shards = || get(&world, &clients[0], "/boards/b")["shards"].as_u64();
+    assert_eq!(shards(), Some(1));
+    let mut most = 1;
+    let mut sum = 0;
+    for round in 0..400 {
+        let body = r#"{"delta":1}"#;
+        let path = format!("/boards/b/members/m{}", round % 7);
+        let (status, json) = ask(&world, &clients[0], "POST", &path, body);
+        assert_eq!(status, 200, "{json}");
+        sum += 1;
+        if round % 40 == 0 {
+            most = most.max(shards().unwrap_or(0));
+        }
+    }
+    assert!(most > 1, "{most}");
+    world.run_for_ms(120_000);
+    assert_eq!(shards(), Some(1));
+    let top = get(&world, &clients[0], "/boards/b/top?exact=1");
+    let scores = top["rows"].as_array().expect("rows").iter();
+    let added: i64 = scores.filter_map(|row| row["score"].as_i64()).sum();
+    assert_eq!(added, sum);
+}
+
+#[test]
+fn periods_of_a_board_of_several_shards_end_and_are_kept() {
+    let (world, clients) = service(13);
+    let client = &clients[0];
+    let put =
+        r#"{"period":"day","zone":"America/New_York","archive":2,"shards":3,"scores":"integer"}"#;
+    assert_eq!(ask(&world, client, "PUT", "/boards/b", put).0, 201);
+    world.run_for_ms(10_000);
+    let mut starts = Vec::new();
+    for day in 0..4 {
+        for member in 0..9 {
+            let body = format!("{{\"score\":{}}}", day * 10 + member);
+            let path = format!("/boards/b/members/m{member}");
+            assert_eq!(ask(&world, client, "POST", &path, &body).0, 200);
+        }
+        let top = get(&world, client, "/boards/b/top");
+        assert_eq!(
+            (&top["total"], &top["rows"][0]["score"]),
+            (&json!(9), &json!(day * 10 + 8))
+        );
+        starts.push(top["period"]["start"].as_i64().expect("a period"));
+        world.run_for_ms(86_400_000);
+    }
+    // The archive moves along, also from three shards to two.
+    let put = put.replace("\"shards\":3", "\"shards\":2");
+    assert_eq!(ask(&world, client, "PUT", "/boards/b", &put).0, 200);
+    world.run_for_ms(10_000);
+    assert_eq!(get(&world, client, "/boards/b")["shards"], 2);
+    let periods = get(&world, client, "/boards/b/periods");
+    let kept: Vec<i64> = (periods["periods"].as_array().expect("periods").iter())
+        .filter_map(|one| one["start"].as_i64())
+        .collect();
+    assert_eq!(kept, [starts[3], starts[2]], "{periods}");
+    for (day, start) in [(2, starts[2]), (3, starts[3])] {
+        let top = get(&world, client, &format!("/boards/b/top?period={start}"));
+        assert_eq!(
+            (&top["total"], &top["rows"][0]["score"]),
+            (&json!(9), &json!(day * 10 + 8))
+        );
+    }
+    let gone = format!("/boards/b/top?period={}", starts[0]);
+    assert_eq!(
+        ask(&world, client, "GET", &gone, "").1["code"],
+        "period-not-found"
+    );
+}
+
+/// Golden: what a board stores.
+#[test]
+fn rows_of_a_board_have_these_bytes() {
+    let (world, clients) = service(15);
+    let put = r#"{"order":"asc","period":"week","zone":"Europe/Berlin","archive":3,"home":"SYD"}"#;
+    assert_eq!(ask(&world, &clients[0], "PUT", "/boards/b", put).0, 201);
+    let write = ClientRequest::new("POST", "/boards/b/members/ann")
+        .header("idempotency-key", "one")
+        .body(br#"{"score":-1.5,"metadata":{"a":1},"expires_in":60}"#.to_vec());
+    assert_eq!(
+        world.run(clients[0].ask(write)).expect("no fault").status,
+        200
+    );
+    let board = CounterId::parse("b").expect("a name");
+    let look = |statement: &str| -> Vec<String> {
+        let placement = names::board(&board, ShardAt::default(), None);
+        let rows = world.look(&placement, statement).expect("the board");
+        rows.iter().map(|row| format!("{row:?}")).collect()
+    };
+    let head = look("SELECT hex(body) FROM board WHERE id = 0");
+    // What stands before is a checksum, the name and when the board began.
+    let settings = "01000000039E1503C0843D";
+    let rest = format!("0101{settings}000000E0D98D950DE0C3D7950D01490180ECD4D4EF660100\")]");
+    assert!(head[0].ends_with(&rest), "{head:?}");
+    let golden = [
+        (
+            "SELECT hex(body) FROM board WHERE id = 1",
+            r#"[Text("8100B1A3150A0000000100010353594400000000000000000000")]"#,
+        ),
+        (
+            "SELECT hex(member), hex(place), hidden, metadata FROM members",
+            r#"[Text("616E6E"), Text("4007FFFFFFFFFFFF"), Null, Text("{\"a\":1}")]"#,
+        ),
+        (
+            "SELECT hex(place), hex(member), count FROM segments",
+            r#"[Text(""), Text(""), Integer(1)]"#,
+        ),
+    ];
+    for (statement, row) in golden {
+        assert_eq!(look(statement), [row], "{statement}");
+    }
 }

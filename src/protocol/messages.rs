@@ -64,9 +64,11 @@ mod totals;
 
 pub use batch::{Batch, BatchedCall, Receiver};
 pub use board::{
-    AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, BoardsListed,
-    ConfigureBoard, Deed, EndBoard, ForgetBoard, ListAllBoards, ListBoards, MemberIs, MemberWrite,
-    Once, PeriodOf, Ranked, RegisterBoard, Stand, Stretch, WriteBoard, Written,
+    AskBoard, BoardAnswer, BoardConfigured, BoardPlace, BoardQuestion, BoardSeen, BoardWritten,
+    BoardsListed, CommandShard, ConfigureBoard, Deed, EndBoard, ForgetBoard, ListAllBoards,
+    ListBoards, MemberIs, MemberWrite, MovedMember, MovedRecord, Once, PeriodOf, Ranked,
+    RegisterBoard, ReportShard, ShardCommand, ShardIs, ShardMeasure, ShardReply, Stand, Stretch,
+    WriteBoard, WriteBoards, Written,
 };
 pub use converge::{Held, Push, ViewOf, Viewed, WatchLead};
 pub use explain::{Explain, Explained, InboxAsked, LeadAsked, ShardAsked, SumExplained, Way};

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::core::board::placing::ShardAt;
 use crate::core::cluster::region::location_hint;
 use crate::core::cluster::tablets::Place;
 use crate::core::counter::id::{CounterId, Datacenter};
@@ -154,8 +155,8 @@ pub enum Address<'a> {
     Inbox(&'a InboxId),
     /// A limiter.
     Limiter(&'a LimiterAddress),
-    /// A board.
-    Board(&'a CounterId),
+    /// A board: its owner or one of its shards; and the datacenter near which that is created, as far as known.
+    Board(&'a CounterId, ShardAt, Option<&'a Datacenter>),
     /// The lookout of a partition of the directory's ring.
     Lookout(u32),
     /// A hub of the region of a datacenter, by its number.
@@ -322,12 +323,16 @@ pub fn limiter(address: &LimiterAddress) -> Placement {
     }
 }
 
-/// The placement of a board: one object, near whoever asks for it first.
-pub fn board(board: &CounterId) -> Placement {
+/// The placement of an object of a board: near its home, or else near whoever asks for it first.
+pub fn board(board: &CounterId, at: ShardAt, home: Option<&Datacenter>) -> Placement {
+    let ShardAt { layout, shard } = at;
     Placement {
         binding: BOARDS,
-        name: format!("b1/{board}"),
-        location_hint: None,
+        name: match layout {
+            0 => format!("b1/{board}"),
+            _ => format!("b2/{layout}/{shard}/{board}"),
+        },
+        location_hint: home.and_then(location_hint),
     }
 }
 

@@ -1,6 +1,7 @@
 // Boards as clients see them: each way to read agrees with a sorted list, bad input is refused by name, and keys reach what they may.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openWorld } from "./world.mjs";
+import { connect, watch } from "./live-client.mjs";
+import { openWorld, until } from "./world.mjs";
 
 let world;
 beforeAll(async () => {
@@ -90,7 +91,7 @@ test("settings are refused that would change the order of members, and a full bo
   await world.refused(409, "board-settings-fixed", "PUT", "/boards/small", { body: '{"order":"desc"}' });
   expect((await world.well("PUT", "/boards/small", { body: '{"members_max":2,"order":"asc"}' })).settings).toMatchObject({ members_max: 2 });
   expect(await post("/boards/small/members/bob", { score: 0 })).toMatchObject({ rank: 1 });
-  for (const [field, value] of [["keep", "last"], ["zone", "Europe/Berlin"], ["members_max", 0], ["archive", 101], ["period", "year"]]) {
+  for (const [field, value] of [["keep", "last"], ["zone", "Europe/Atlantis"], ["members_max", 0], ["archive", 101], ["period", "year"], ["shards", 17], ["home", "a b"]]) {
     await world.refused(400, "invalid-body", "PUT", "/boards/other", { body: JSON.stringify({ [field]: value }) });
   }
   for (const score of ['"7"', "null", "1e999"]) {
@@ -123,4 +124,58 @@ test("keys reach boards by the prefix of their names, and who has none writes on
   } finally {
     await closed.close();
   }
+});
+
+test("lines of /events write to boards, besides those that count", async () => {
+  const lines = ['{"board":"race","member":"ann","score":7}', '{"key":"laps"}', '{"board":"race","member":"bob","score":9,"metadata":{"car":"red"}}', '{"board":"race","member":"eve"}', '{"board":"race","member":"ann","delta":4,"expires_in":60}', '{"board":""}', '{"key":"laps","board":"race"}'];
+  const options = { body: lines.join("\n"), headers: { "Idempotency-Key": "of-race" } };
+  const report = await world.well("POST", "/events", options);
+  expect(report).toMatchObject({ accepted: 4, rejected: 3 });
+  expect(report.errors.map(({ line, code }) => `${line} ${code}`)).toEqual(["4 invalid-body", "6 invalid-id", "7 unknown-field"]);
+  const top = await get("/boards/race/top");
+  expect(names(top)).toEqual(["1 ann", "2 bob"]);
+  expect(top.rows).toMatchObject([{ score: 11 }, { score: 9, metadata: { car: "red" } }]);
+  const again = await world.call("POST", "/events", options);
+  expect([again.status, again.headers.get("idempotency-replayed")]).toEqual([200, "true"]);
+  expect((await get("/boards/race/members/ann")).score).toBe(11);
+  expect((await get("/counters/laps")).value).toBe(1);
+  await world.well("PUT", "/boards/whole", { body: '{"scores":"integer"}' });
+  const body = '{"board":"whole","member":"ann","score":1}\n{"board":"whole","member":"bob","score":1.5}';
+  const refused = await world.well("POST", "/events", { body });
+  expect(refused).toMatchObject({ accepted: 1, rejected: 1, errors: [{ line: 2, code: "invalid-score" }] });
+});
+
+test("a board has a zone with summer time, a home and shards", async () => {
+  const { settings, shards } = await world.well("PUT", "/boards/far", { body: '{"period":"week","zone":"Europe/Berlin","shards":3,"home":"SYD","archive":2}' });
+  expect(settings).toMatchObject({ zone: "Europe/Berlin", shards: 3, home: "SYD" });
+  expect([1, 3]).toContain(shards);
+  await until(async () => (await get("/boards/far")).shards === 3, "three shards");
+  const members = Array.from({ length: 400 }, (_, index) => ({ member: `m${index}`, score: (index * 7919) % 100 }));
+  await post("/boards/far/members", members.map((member) => JSON.stringify(member)).join("\n"));
+  const sorted = [...members].sort((one, other) => other.score - one.score || (one.member < other.member ? 1 : -1));
+  const rows = sorted.map(({ member }, place) => `${place + 1} ${member}`);
+  expect(names(await get("/boards/far/members?rank=101&limit=50&exact=1"))).toEqual(rows.slice(100, 150));
+  const one = await post(`/boards/far/members/${sorted[200].member}`, { score: 1_000 });
+  expect(one).toMatchObject({ rank: 1, total: 400, exact: true });
+  expect((await get(`/boards/far/top?limit=1&at_least=${one.version}`)).rows).toMatchObject([{ member: sorted[200].member, rank: 1 }]);
+});
+
+test("a stream tells the first members of a board and one of them", async () => {
+  await post("/boards/seen/members/ann", { score: 5 });
+  await post("/boards/seen/members/bob", { score: 7 });
+  const watcher = await watch(world, "/live?board=seen&top=1&member=ann&id=a");
+  await until(() => watcher.boards.seen, "the board");
+  expect(watcher.boards.seen).toMatchObject({ top: [{ member: "bob", score: 7, rank: 1 }], member: { member: "ann", rank: 2, percentile: 0 }, total: 2, exact: true, reachable: true });
+  expect(watcher.counters).toEqual({ a: null });
+  await post("/boards/seen/members/ann", { score: 9 });
+  await until(() => watcher.boards.seen.member.rank === 1, "ann before bob");
+  expect(watcher.boards.seen.top).toMatchObject([{ member: "ann", score: 9 }]);
+  await world.well("DELETE", "/boards/seen");
+  await until(() => watcher.boards.seen === null, "the end of the board");
+  watcher.close();
+  const socket = await connect(world, "/live?board=seen");
+  await until(() => socket.boards.seen === null, "no board");
+  await post("/boards/seen/members/eve", { score: 1 });
+  await until(() => socket.boards.seen?.top.length === 1, "eve");
+  socket.close();
 });

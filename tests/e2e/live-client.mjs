@@ -18,14 +18,17 @@ function checked(text) {
 class Watcher {
   /** All messages, each with `arrived_ms`. */
   messages = [];
-  /** The newest state of each counter. */
+  /** The newest state of each counter, and of each board. */
   counters = {};
+  boards = {};
   isClosed = false;
   pongs = 0;
 
   take(message, arrived_ms = Date.now()) {
     this.messages.push({ ...message, arrived_ms });
-    if (message.type === "update") Object.assign(this.counters, message.counters);
+    if (message.type !== "update") return;
+    Object.assign(this.counters, message.counters);
+    Object.assign(this.boards, message.boards);
   }
 
   get updates() {

@@ -4,6 +4,7 @@ use tally::core::board::member::{Amount, Change, Member, Only, Refusal, Write, c
 use tally::core::board::period::Period;
 use tally::core::board::score::Score;
 use tally::core::board::settings::{Keep, Order, Scores, Settings, Ties};
+use tally::core::board::zone::{Zone, zone_names};
 
 fn score(number: f64) -> Score {
     Score::new(number).expect("a number")
@@ -140,7 +141,10 @@ fn whoever_had_a_score_first_stands_before_the_others() {
 
 #[test]
 fn periods_begin_and_end_as_the_calendar_of_their_zone_says() {
-    let bounds = |period: Period, second: i64, zone| period.bounds(second * 1_000, zone);
+    let bounds = |period: Period, second: i64, minutes| {
+        let zone = Zone::fixed(minutes).expect("a zone");
+        period.bounds(second * 1_000, zone)
+    };
     // 2024-02-29T23:30:00Z, a Thursday.
     let now = 1_709_249_400;
     assert_eq!(bounds(Period::None, now, 0), None);
@@ -182,5 +186,100 @@ fn periods_begin_and_end_as_the_calendar_of_their_zone_says() {
                 second = end;
             }
         }
+    }
+}
+
+#[test]
+fn a_day_of_a_zone_has_23_hours_when_its_clock_is_put_forward_and_25_when_it_is_put_back() {
+    let hours = |zone: &str, second: i64| {
+        let zone = Zone::parse(zone).expect("a zone");
+        let (start, end) = Period::Day.bounds(second * 1_000, zone).expect("a day");
+        (start, (end - start) / 3_600)
+    };
+    // 2026-03-29 and 2026-10-25 in Berlin, from midnight there.
+    assert_eq!(hours("Europe/Berlin", 1_774_785_600), (1_774_738_800, 23));
+    assert_eq!(hours("Europe/Berlin", 1_792_929_600), (1_792_879_200, 25));
+    // 2026-03-08 and 2026-11-01 in New York.
+    assert_eq!(
+        hours("America/New_York", 1_772_992_800),
+        (1_772_946_000, 23)
+    );
+    assert_eq!(
+        hours("America/New_York", 1_793_556_000),
+        (1_793_505_600, 25)
+    );
+    // 2026-09-06 in Santiago: its first hour is left out. 2026-10-04 on Lord Howe Island: half an hour is.
+    assert_eq!(hours("America/Santiago", 1_788_710_400).1, 23);
+    let lord_howe = Zone::parse("Australia/Lord_Howe").expect("a zone");
+    let day = Period::Day
+        .bounds(1_791_072_000_000, lord_howe)
+        .expect("a day");
+    assert_eq!(day.1 - day.0, 23 * 3_600 + 1_800);
+    // A week with a change, and a month.
+    let berlin = Zone::parse("Europe/Berlin").expect("a zone");
+    let week = Period::Week
+        .bounds(1_774_785_600_000, berlin)
+        .expect("a week");
+    assert_eq!(week.1 - week.0, 167 * 3_600);
+    let month = Period::Month
+        .bounds(1_774_785_600_000, berlin)
+        .expect("a month");
+    assert_eq!(month.1 - month.0, (31 * 24 - 1) * 3_600);
+}
+
+#[test]
+fn periods_of_all_zones_end_where_the_next_begin() {
+    // A prime step: all rules are there.
+    for name in zone_names().step_by(7) {
+        let zone = Zone::parse(name).expect("a zone");
+        assert_eq!(zone.to_string(), name);
+        for period in [Period::Hour, Period::Day, Period::Week, Period::Month] {
+            // From 2026-03-01 on, and from 2026-10-01 on: the changes of most zones.
+            for mut second in [1_772_323_200, 1_790_812_800] {
+                for _ in 0..12 {
+                    let (start, end) = period.bounds(second * 1_000, zone).expect("a period");
+                    assert!(
+                        start <= second && second < end,
+                        "{name} {period:?} {second}"
+                    );
+                    let again = period.bounds((end - 1) * 1_000, zone);
+                    assert_eq!(again, Some((start, end)), "{name} {period:?}");
+                    second = end + 172_800;
+                    if period == Period::Day {
+                        second = end;
+                    }
+                    let next = period.bounds(end * 1_000, zone);
+                    assert_eq!(next.map(|next| next.0), Some(end), "{name} {period:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Golden: a board stores the number of its zone.
+#[test]
+fn zones_keep_their_numbers() {
+    let number = |name: &str| {
+        let zone = Zone::parse(name).expect("a zone");
+        postcard::to_allocvec(&zone).expect("bytes")
+    };
+    assert_eq!(number("UTC"), [0]);
+    assert_eq!(number("+02:00"), [0xf0, 0x01]);
+    assert_eq!(number("-00:01"), [0x01]);
+    assert_eq!(number("Africa/Abidjan"), [0xd0, 0x0f]);
+    assert_eq!(number("Europe/Berlin"), [0x9e, 0x15]);
+    assert_eq!(number("Pacific/Yap"), [0xfe, 0x16]);
+    assert!(zone_names().count() >= 472);
+    for text in [
+        "",
+        "utc",
+        "+14:01",
+        "+2:00",
+        "02:00",
+        "+02:60",
+        "Europe/Atlantis",
+        "Africa/Casablanca",
+    ] {
+        assert_eq!(Zone::parse(text), None, "{text}");
     }
 }

@@ -12,15 +12,16 @@ use serde_json::Value;
 use tally::core::counter::id::CounterId;
 use tally::protocol::live::board::{Board, Full, Made, Update};
 use tally::protocol::live::sight::{Shown, Sight, Told, is_outdated};
+use tally::protocol::live::topic::Topic;
 use tally::protocol::live::{COUNTERS_MAX, IDS_MAX, LOST_MS, PING_MS, SECOND_MS, second_of};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
-fn id(text: &str) -> CounterId {
-    CounterId::parse(text).expect("a counter id")
+fn id(text: &str) -> Topic {
+    Topic::Counter(CounterId::parse(text).expect("a counter id"))
 }
 
-fn ids(texts: &[&str]) -> Vec<CounterId> {
+fn ids(texts: &[&str]) -> Vec<Topic> {
     texts.iter().map(|text| id(text)).collect()
 }
 
@@ -240,7 +241,7 @@ fn a_full_hub_takes_nobody_and_one_that_leaves_makes_room() {
     assert!(board.join(NOW_MS, ids(&["a"]), false, None).is_ok());
 
     let mut board = Board::new(1_000);
-    let names: Vec<CounterId> = (0..COUNTERS_MAX)
+    let names: Vec<Topic> = (0..COUNTERS_MAX)
         .map(|number| id(&number.to_string()))
         .collect();
     for part in names.chunks(IDS_MAX) {

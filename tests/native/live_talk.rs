@@ -8,6 +8,7 @@ use tally::protocol::live::board::Update;
 use tally::protocol::live::pace::{Pace, WINDOW_MS, thousandths_json};
 use tally::protocol::live::sight::{Shown, Sight};
 use tally::protocol::live::talk::{self, Kept, Said};
+use tally::protocol::live::topic::{Topic, WatchedBoard};
 use tally::protocol::live::{
     ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, PREFIXES_BYTES_MAX, next_second,
 };
@@ -19,13 +20,17 @@ fn ids(texts: &[&str]) -> Vec<CounterId> {
     texts.iter().map(|text| id(text)).collect()
 }
 
+fn topics(texts: &[&str]) -> Vec<Topic> {
+    texts.iter().map(|text| Topic::Counter(id(text))).collect()
+}
+
 fn code<T: std::fmt::Debug>(refused: Result<T, Problem>) -> Code {
     refused.expect_err("a refusal").code()
 }
 
 fn kept(watches: &[&str], prefixes: &[&str]) -> Kept {
     Kept {
-        ids: ids(watches),
+        ids: topics(watches),
         as_strings: false,
         prefixes: prefixes.iter().map(|prefix| (*prefix).to_owned()).collect(),
     }
@@ -34,9 +39,9 @@ fn kept(watches: &[&str], prefixes: &[&str]) -> Kept {
 #[test]
 fn a_query_names_counters_in_any_order_and_each_once() {
     let named = talk::asked("id=b&id=a%2Fx&id=b").expect("counters");
-    assert_eq!(named, (ids(&["a/x", "b"]), false));
+    assert_eq!(named, (topics(&["a/x", "b"]), false));
     let strings = talk::asked("numbers=string&id=a").expect("counters");
-    assert_eq!(strings, (ids(&["a"]), true));
+    assert_eq!(strings, (topics(&["a"]), true));
     assert_eq!(code(talk::asked("id=a&numbers=1")), Code::InvalidQuery);
     assert_eq!(code(talk::asked("")), Code::InvalidQuery);
     assert_eq!(code(talk::asked("id=a&ids=b")), Code::InvalidQuery);
@@ -56,6 +61,37 @@ fn a_query_names_counters_in_any_order_and_each_once() {
         code(talk::asked(&query(17, IDS_BYTES_MAX / 16))),
         Code::TooManyCounters
     );
+}
+
+#[test]
+fn a_query_names_a_board_with_its_first_members_or_one_of_them() {
+    let board = |top, member: Option<&str>| {
+        Topic::Board(WatchedBoard {
+            board: id("b"),
+            top,
+            member: member.map(id),
+        })
+    };
+    for (query, expected) in [
+        ("board=b", vec![board(10, None)]),
+        ("board=b&top=3", vec![board(3, None)]),
+        ("board=b&member=m", vec![board(0, Some("m"))]),
+        (
+            "board=b&member=m&top=1&id=a",
+            vec![Topic::Counter(id("a")), board(1, Some("m"))],
+        ),
+    ] {
+        assert_eq!(talk::asked(query), Ok((expected, false)), "{query}");
+    }
+    for query in [
+        "top=3&id=a",
+        "member=m",
+        "board=b&top=0",
+        "board=b&top=101",
+        "board=b&board=c",
+    ] {
+        assert_eq!(code(talk::asked(query)), Code::InvalidQuery, "{query}");
+    }
 }
 
 #[test]
@@ -116,7 +152,7 @@ fn a_socket_says_ping_or_what_it_wants_to_watch() {
 fn a_change_keeps_to_what_may_be_read_and_to_the_limits() {
     let before = kept(&["a", "b"], &["a", "c/"]);
     let changed = talk::changed(&before, ids(&["c/1", "a"]), &ids(&["a", "z"])).expect("a change");
-    assert_eq!(changed, ids(&["a", "b", "c/1"]));
+    assert_eq!(changed, topics(&["a", "b", "c/1"]));
     assert_eq!(
         code(talk::changed(&before, ids(&["b"]), &[])),
         Code::Forbidden
@@ -336,7 +372,7 @@ fn numbers_that_javascript_would_not_hold_are_strings_for_those_who_ask() {
     };
     let text = |as_strings| {
         let mut text = String::new();
-        sight.write(NOW_MS, as_strings, &mut text);
+        sight.write(NOW_MS, as_strings, "", &mut text);
         text
     };
     for (as_strings, expected) in [
@@ -359,14 +395,14 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
         |bytes: Vec<u8>| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
     let look = Look {
         partition: 15,
-        counters: ids(&["a"]),
+        topics: topics(&["a"]),
         age_ms_max: 500,
     };
-    assert_eq!(hex(encode(&look).unwrap()), "0f010161f403");
+    assert_eq!(hex(encode(&look).unwrap()), "0f01000161f403");
     let join = Join {
         datacenter: tally::core::counter::id::Datacenter::parse("FRA").unwrap(),
         hub: 2,
-        counters: ids(&["a"]),
+        topics: topics(&["a"]),
         as_strings: true,
         resumes: Some(1),
         prefixes: vec!["b".to_owned()],
@@ -374,7 +410,7 @@ fn messages_between_edge_hub_and_lookout_have_these_bytes() {
     };
     assert_eq!(
         hex(encode(&join).unwrap()),
-        "03465241020101610101010101620107"
+        "0346524102010001610101010101620107"
     );
     let told = tally::protocol::live::sight::Told {
         members: "m".to_owned(),

@@ -2,12 +2,13 @@
 
 use tally::core::counter::id::CounterId;
 use tally::protocol::live::board::{Board, Full, WatcherId};
+use tally::protocol::live::topic::Topic;
 use tally::protocol::live::{VISITOR_COUNTERS_MAX, VISITOR_STREAMS_MAX};
 
 const NOW_MS: i64 = 1_795_269_600_000;
 
-fn ids(count: usize) -> Vec<CounterId> {
-    let id = |number| CounterId::parse(format!("counter {number}")).expect("an id");
+fn ids(count: usize) -> Vec<Topic> {
+    let id = |number| Topic::Counter(CounterId::parse(format!("counter {number}")).expect("an id"));
     (0..count).map(id).collect()
 }
 

@@ -6,6 +6,9 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tally::core::board::member::{Amount, Write};
+use tally::core::board::placing::{Layout, ShardAt};
+use tally::core::board::score::Score;
 use tally::core::cluster::operation::Operations;
 use tally::core::cluster::root::{Entry, Root};
 use tally::core::cluster::tablets::{Changed, Place, Spreads};
@@ -24,16 +27,18 @@ use tally::core::counter::settings::{Settings, Ttl, TtlMode};
 use tally::core::counter::total::Value;
 use tally::core::sketch::{HashKey, Histogram, Sample, Token, Uniques};
 use tally::protocol::messages::{
-    AmountOf, Append, Ask, AskBoard, AskTop, Call, CallLead, Check, CheckStorage, Claim, Close,
-    CloseSession, Configure, ConfigureBoard, Count, DeletePolicy, DeleteShare, Drain, EndBoard,
-    EndReservation, Explain, ExportPage, Fault, FindClaims, FindKey, Flush, Flushed, ForgetBoard,
-    GetPolicy, GetSecrets, GetShare, GiveLead, Given, HandOver, Held, Hello, Install, Keep,
-    LeadTaken, Lease, LetInboxesGo, List, ListAll, ListAllBoards, ListBoards, ListPolicies,
-    ListRows, ListShares, LocateLead, Located, LookUp, MayHold, Measure, OpenSession, Operate,
-    Push, PutPolicy, PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadEach, ReadNumbers,
-    Recall, RecallLease, Register, RegisterBoard, RegisterInbox, ReleaseInbox, Report, Reserve,
-    RotateKey, RunCommands, RunSorted, Seal, SentOn, Settle, Stay, Sum, SumExplained, SumMany,
-    Suspend, TakeOver, TopOf, ViewOf, WatchLead, WriteBoard, decode, encode,
+    AmountOf, Append, Ask, AskBoard, AskTop, BoardAnswer, BoardQuestion, BoardWritten, Call,
+    CallLead, Check, CheckStorage, Claim, Close, CloseSession, CommandShard, Configure,
+    ConfigureBoard, Count, Deed, DeletePolicy, DeleteShare, Drain, EndBoard, EndReservation,
+    Explain, ExportPage, Fault, FindClaims, FindKey, Flush, Flushed, ForgetBoard, GetPolicy,
+    GetSecrets, GetShare, GiveLead, Given, HandOver, Held, Hello, Install, Keep, LeadTaken, Lease,
+    LetInboxesGo, List, ListAll, ListAllBoards, ListBoards, ListPolicies, ListRows, ListShares,
+    LocateLead, Located, LookUp, MayHold, Measure, MemberWrite, OpenSession, Operate, Push,
+    PutPolicy, PutShare, Read, ReadContents, ReadDead, ReadDrained, ReadEach, ReadNumbers, Recall,
+    RecallLease, Register, RegisterBoard, RegisterInbox, ReleaseInbox, Report, ReportShard,
+    Reserve, RotateKey, RunCommands, RunSorted, Seal, SentOn, Settle, ShardCommand, Stay, Stretch,
+    Sum, SumExplained, SumMany, Suspend, TakeOver, TopOf, ViewOf, WatchLead, WriteBoard,
+    WriteBoards, decode, encode,
 };
 use tally::protocol::names::{CellAddress, LeadAt};
 use tally::protocol::problem::{Code, Problem};
@@ -348,6 +353,9 @@ fn each_call_has_its_own_path() {
         (AskBoard::PATH, "/board-ask"),
         (ConfigureBoard::PATH, "/board-configure"),
         (EndBoard::PATH, "/board-end"),
+        (WriteBoards::PATH, "/board-writes"),
+        (ReportShard::PATH, "/board-report"),
+        (CommandShard::PATH, "/board-shard"),
         (RegisterBoard::PATH, "/board-register"),
         (ForgetBoard::PATH, "/board-forget"),
         (ListBoards::PATH, "/board-list"),
@@ -512,4 +520,67 @@ fn a_lead_moves_by_these_bytes() {
     assert_eq!(golden(&call), format!("{lead}00022f610101"));
     assert_eq!(golden(&Fault::Moved(Place::Tablet(7))), "060107");
     assert_eq!(golden(&Fault::Unsettled), "07");
+}
+
+#[test]
+fn boards_are_asked_and_told_by_these_bytes() {
+    let board = CounterId::parse("b").expect("an id");
+    let write = Write::of(Amount::Delta(Score::new(1.0).expect("a number")));
+    let write = MemberWrite {
+        member: b"m".to_vec(),
+        deed: Deed::Put(write),
+        condition: None,
+    };
+    let one = "016d0001000000000000f03f0000000000";
+    let writes = WriteBoard::new(&board, vec![write.clone()], None);
+    assert_eq!(golden(&writes), format!("016200000001{one}00"));
+    let writes = WriteBoards {
+        board: board.clone(),
+        at: ShardAt {
+            layout: 3,
+            shard: 1,
+        },
+        home: Datacenter::parse("FRA"),
+        requests: vec![(vec![write], None)],
+    };
+    assert_eq!(
+        golden(&writes),
+        format!("016203010103465241{}{one}00", "0101")
+    );
+    let ask = AskBoard {
+        at_least: Some((5, 7)),
+        ..AskBoard::new(
+            &board,
+            BoardQuestion::Stretch(Stretch {
+                limit: 10,
+                ..Stretch::default()
+            }),
+        )
+    };
+    assert_eq!(
+        golden(&ask),
+        "0162000000000105070100000000".to_owned() + "0a"
+    );
+    let layout = Layout {
+        number: 2,
+        shards: 4,
+    };
+    assert_eq!(golden(&BoardWritten::Spread(layout)), "060204");
+    assert_eq!(golden(&BoardAnswer::Spread(layout)), "040204");
+    let at = ShardAt {
+        layout: 3,
+        shard: 1,
+    };
+    let tell = |command| CommandShard {
+        board: board.clone(),
+        at,
+        home: Datacenter::parse("FRA"),
+        command,
+    };
+    let head = "016203010103465241";
+    assert_eq!(golden(&tell(ShardCommand::Drop)), format!("{head}0d"));
+    let take = ShardCommand::Take(3, 1, vec![(0, b"m".to_vec(), None)]);
+    assert_eq!(golden(&tell(take)), format!("{head}0a03010100016d00"));
+    let board = board.clone();
+    assert_eq!(golden(&ReportShard { board, at }), "01620301");
 }

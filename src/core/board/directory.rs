@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 
 use super::key::Key;
+use super::summary::Summary;
 
 /// The most members of a segment; one more and it is split in two.
 pub const SEGMENT_MEMBERS_MAX: u64 = 1_024;
@@ -125,6 +126,23 @@ impl Directory {
                 Some(last) => (last.first.clone(), last.count.saturating_add(left)),
                 None => (Key::default(), left),
             },
+        }
+    }
+
+    /// How many members have a lower key than the first of some segments: of so many at most, at equal distances.
+    pub fn summary(&self, keys_max: usize) -> Summary {
+        let step = self.segments.len().div_ceil(keys_max.max(1)).max(1);
+        let mut before = 0;
+        let mut keys = Vec::new();
+        for (segment, number) in self.segments.iter().zip(0..) {
+            if number % step == 0 && number > 0 {
+                keys.push((segment.first.clone(), before));
+            }
+            before += segment.count;
+        }
+        Summary {
+            total: self.total,
+            keys,
         }
     }
 

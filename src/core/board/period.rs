@@ -1,14 +1,16 @@
-//! Hours, days, weeks and months of a zone, which is a fixed distance from UTC.
+//! Hours, days, weeks and months of a zone. A day begins at the first moment that has its date there, so it has 23 to 25 hours.
+//!
+//! Invariant: a period ends where the next one begins.
 
 use serde::{Deserialize, Serialize};
 
-/// The seconds of an hour, a day and a week.
-const HOUR: i64 = 3_600;
-const DAY: i64 = 24 * HOUR;
-const WEEK: i64 = 7 * DAY;
+use super::zone::Zone;
 
-/// How far a zone may be from UTC, minutes: 14 hours, as the farthest is.
-pub const ZONE_MINUTES_MAX: i32 = 14 * 60;
+/// The seconds of a minute, an hour, a day and a week.
+pub(super) const MINUTE: i64 = 60;
+const HOUR: i64 = 60 * MINUTE;
+pub(super) const DAY: i64 = 24 * HOUR;
+const WEEK: i64 = 7 * DAY;
 
 /// How long a board counts before it begins anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,17 +30,22 @@ pub enum Period {
 }
 
 impl Period {
-    /// When the period of a moment begins, and when the next one does: unix seconds; `None` where there are no periods.
-    pub fn bounds(self, now_ms: i64, zone_minutes: i32) -> Option<(i64, i64)> {
-        let zone = i64::from(zone_minutes) * 60;
-        let local = now_ms.div_euclid(1_000).saturating_add(zone);
+    /// When the period of a moment begins, and when the next one does: unix seconds; `None` where there are no periods. Hours are
+    /// those of the zone's standard time.
+    pub fn bounds(self, now_ms: i64, zone: Zone) -> Option<(i64, i64)> {
+        let now = now_ms.div_euclid(1_000);
+        let local = zone.local(now);
         let floor = |length: i64, origin: i64| {
             let start = local - (local - origin).rem_euclid(length);
             (start, start.saturating_add(length))
         };
         let (start, end) = match self {
             Self::None => return None,
-            Self::Hour => floor(HOUR, 0),
+            Self::Hour => {
+                let ahead = zone.standard_minutes() * MINUTE;
+                let start = now - (now + ahead).rem_euclid(HOUR);
+                return Some((start, start.saturating_add(HOUR)));
+            }
             Self::Day => floor(DAY, 0),
             // 1970-01-05 was a Monday.
             Self::Week => floor(WEEK, 4 * DAY),
@@ -47,13 +54,13 @@ impl Period {
                 (first_day(month) * DAY, first_day(month + 1) * DAY)
             }
         };
-        Some((start - zone, end - zone))
+        Some((zone.first_at(start), zone.first_at(end)))
     }
 }
 
-/// The number of the month of a day, months and days since year 0 and 1970-01-01.
+/// The number of the month of a day: 12 for each year, from January; months and days since year 0 and 1970-01-01.
 /// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
-fn month_of(day: i64) -> i64 {
+pub(super) fn month_of(day: i64) -> i64 {
     let shifted = day + 719_468;
     let era = shifted.div_euclid(146_097);
     let of_era = shifted.rem_euclid(146_097);
@@ -65,7 +72,7 @@ fn month_of(day: i64) -> i64 {
 }
 
 /// The first day of a month, as [`month_of`] numbers both. Source: as there, `days_from_civil`.
-fn first_day(month: i64) -> i64 {
+pub(super) fn first_day(month: i64) -> i64 {
     let since_march = month - 2;
     let (year, march_month) = (since_march.div_euclid(12), since_march.rem_euclid(12));
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::period::Period;
+use super::zone::Zone;
 
 /// The most members of a board.
 pub const MEMBERS_MAX: u64 = 10_000_000;
@@ -74,8 +75,8 @@ pub struct Settings {
     pub scores: Scores,
     /// When the board begins anew.
     pub period: Period,
-    /// How many minutes the zone of its periods is ahead of UTC.
-    pub zone_minutes: i32,
+    /// The zone of its periods.
+    pub zone: Zone,
     /// How many ended periods are kept.
     pub archive: u32,
     /// The most members.
@@ -90,7 +91,7 @@ impl Default for Settings {
             ties: Ties::default(),
             scores: Scores::default(),
             period: Period::default(),
-            zone_minutes: 0,
+            zone: Zone::default(),
             archive: 0,
             members_max: MEMBERS_MAX_DEFAULT,
         }
@@ -109,6 +110,9 @@ impl Settings {
         if self.archive > ARCHIVE_MAX {
             return Err(format!("archive must be from 0 to {ARCHIVE_MAX}"));
         }
+        if !self.zone.is_known() {
+            return Err("zone is none that this build knows".to_owned());
+        }
         Ok(())
     }
 
@@ -120,7 +124,7 @@ impl Settings {
                 settings.ties,
                 settings.scores,
                 settings.period,
-                settings.zone_minutes,
+                settings.zone,
             )
         };
         fixed(self) == fixed(before)

@@ -359,6 +359,15 @@ impl Ledger {
         is_known
     }
 
+    /// Counts one more in a slot, which came from another ledger.
+    pub fn take(&mut self, slot: i64) {
+        let at = self.slots.partition_point(|(known, _)| *known < slot);
+        match self.slots.get_mut(at).filter(|(known, _)| *known == slot) {
+            Some((_, records)) => *records += 1,
+            None => self.slots.insert(at, (slot, 1)),
+        }
+    }
+
     /// Counts one more in a slot that is no older than any other.
     fn put(&mut self, slot: i64) {
         match self.slots.last_mut().filter(|(last, _)| *last == slot) {

@@ -98,6 +98,16 @@ impl Ledgers {
         }
     }
 
+    /// Counts a record that came from another object in its slot.
+    pub fn take(&mut self, slot: i64) {
+        let keys = if is_public(slot) {
+            Keys::Public
+        } else {
+            Keys::Clients
+        };
+        self.of_mut(keys).take(slot);
+    }
+
     /// How many records there are.
     pub fn records(&self) -> u64 {
         self.clients.records() + self.drawn.records() + self.public.records()

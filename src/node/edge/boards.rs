@@ -1,24 +1,30 @@
 //! Boards: members with scores. Each call is one message to the object of its board, which decides alone.
 
+use std::rc::Rc;
+
+use futures_util::future::LocalBoxFuture;
+
+use super::board_lanes;
+use super::board_summary::{self, is_elsewhere, place_in, top_of};
 use super::body;
 use super::hash_keys::name_key;
 use super::request_context::RequestContext;
 use super::respond::Answer;
-use crate::core::board::settings::Settings;
 use crate::core::counter::id::CounterId;
 use crate::core::sketch::hash;
+use crate::node::shared::boards::{self, Reading};
 use crate::node::shared::call;
 use crate::protocol::access::Caller;
 use crate::protocol::boards::{
-    BoardQuery, Lines, Told, WRITES_AT_ONCE, configured_json, count_json, cursor_of, deleted_json,
-    list_json, members_json, not_found, one_json, parse_hidden, parse_if_match, parse_lines,
-    parse_settings, parse_write, periods_json, problem_of, refusal_of, rows_json, rows_ndjson,
-    tag_text, written_json,
+    BoardQuery, BoardVersion, Lines, Told, WRITES_AT_ONCE, configured_json, count_json, cursor_of,
+    deleted_json, list_json, members_json, not_found, one_json, parse_hidden, parse_if_match,
+    parse_lines, parse_settings, parse_write, periods_json, problem_of, refusal_of, rows_json,
+    rows_ndjson, tag_text, written_json,
 };
 use crate::protocol::keys::{Kind, fingerprint, parse_key, section_key, write_key};
 use crate::protocol::messages::{
-    AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard,
-    Deed, EndBoard, Fault, ListAllBoards, MemberWrite, Once, Stretch, WriteBoard, Written,
+    BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard, Deed,
+    EndBoard, Fault, ListAllBoards, MemberWrite, Once, Stretch, WriteBoard, Written,
 };
 use crate::protocol::names::DIRECTORY_PARTITIONS;
 use crate::protocol::problem::{Code, Problem};
@@ -69,14 +75,29 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
 /// `invalid-body`, `unknown-field`, `board-settings-fixed`, `unavailable`.
 pub async fn put(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    let settings: Settings = parse_settings(&body::read_small(context).await?)?;
+    let (settings, placing) = parse_settings(&body::read_small(context).await?)?;
     let _waiting = context.waiting();
     let configure = ConfigureBoard {
         board: board.clone(),
         settings,
+        placing,
+        here: context.datacenter(),
     };
     match call(&context.host, &configure).await? {
         BoardConfigured::Done(seen, is_new) => {
+            // The owner of a board that is spread does not know how many members there are.
+            let seen = match seen.layout.number {
+                0 => seen,
+                _ => {
+                    ask(
+                        context,
+                        &board,
+                        &BoardQuery::parse("", &[])?,
+                        BoardQuestion::About,
+                    )
+                    .await?
+                }
+            };
             let json = configured_json(&told(context, &board, &seen));
             let status = if is_new { 201 } else { 200 };
             Ok(Answer::json(json).with_status(status))
@@ -98,7 +119,7 @@ pub async fn delete(context: &RequestContext, board: CounterId) -> Result<Answer
     let end = EndBoard {
         board: board.clone(),
     };
-    if call(&context.host, &end).await? {
+    if boards::is_there(&context.host, &board).await? && call(&context.host, &end).await? {
         Ok(Answer::json(deleted_json(&board)))
     } else {
         Err(not_found(&BoardAnswer::Absent))
@@ -120,15 +141,16 @@ async fn ask(
     query: &BoardQuery,
     question: BoardQuestion,
 ) -> Result<Box<BoardSeen>, Problem> {
-    let ask = AskBoard {
-        board: board.clone(),
+    let reading = Reading {
+        host: &context.host,
+        board,
         period: query.period()?,
         at_least: query.at_least()?,
-        question,
     };
+    query.is_exact()?;
     context.visitor().read(1)?;
     let _waiting = context.waiting();
-    match call(&context.host, &ask).await.map_err(unread)? {
+    match reading.ask(question).await.map_err(unread)? {
         BoardAnswer::Seen(seen) => Ok(seen),
         other => Err(not_found(&other)),
     }
@@ -169,7 +191,57 @@ async fn stretch(
 
 /// `GET /boards/{board}/top`
 pub async fn top(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
-    stretch(context, &board, &["limit"], false).await
+    let query = BoardQuery::parse(context.query(), &["limit"])?;
+    let asked = query.stretch()?;
+    let far = match may_be_far(context, &board, &query)? {
+        true => far_summary(context, &board).await?,
+        false => None,
+    };
+    if let Some(seen) = far.and_then(|seen| top_of(&seen, asked.limit)) {
+        return Ok(Answer::json(rows_json(
+            &told(context, &board, &seen),
+            false,
+        )));
+    }
+    let limit = asked.limit;
+    let seen = match ask(context, &board, &query, BoardQuestion::Stretch(asked)).await {
+        // What was last known of it is better than nothing, and says how old it is.
+        Err(problem) if problem.code() == Code::Unavailable && is_plain(&query)? => {
+            let known = board_summary::known(&context.host, &board);
+            let seen = known.and_then(|seen| top_of(&seen, limit)).ok_or(problem)?;
+            Box::new(seen)
+        }
+        seen => seen?,
+    };
+    Ok(Answer::json(rows_json(
+        &told(context, &board, &seen),
+        false,
+    )))
+}
+
+/// Whether a read asks for no period, no version and no exact answer.
+fn is_plain(query: &BoardQuery) -> Result<bool, Problem> {
+    Ok(query.period()?.is_none() && query.at_least()?.is_none() && !query.is_exact()?)
+}
+
+/// Whether a read may be answered by a summary: the board lives in another datacenter.
+fn may_be_far(
+    context: &RequestContext,
+    board: &CounterId,
+    query: &BoardQuery,
+) -> Result<bool, Problem> {
+    Ok(is_plain(query)? && is_elsewhere(context, board))
+}
+
+/// The summary of a board that lives elsewhere; `None` where there is none, and the board itself is to be asked.
+async fn far_summary(
+    context: &RequestContext,
+    board: &CounterId,
+) -> Result<Option<Rc<BoardSeen>>, Problem> {
+    context.visitor().read(1)?;
+    let _waiting = context.waiting();
+    let read = board_summary::summary(context, board).await;
+    Ok(read.ok().and_then(Result::ok))
 }
 
 /// `GET /boards/{board}/range`
@@ -179,7 +251,7 @@ pub async fn range(context: &RequestContext, board: CounterId) -> Result<Answer,
 
 /// `GET /boards/{board}/members`: those that are named, or a page.
 pub async fn members(context: &RequestContext, board: CounterId) -> Result<Answer, Problem> {
-    let is_named = Query::parse(context.query(), &["id", "period", "at_least"])
+    let is_named = Query::parse(context.query(), &["id", "period", "at_least", "exact"])
         .is_ok_and(|query| query.get("id").is_some());
     if !is_named {
         return stretch(context, &board, &["rank", "cursor", "limit"], false).await;
@@ -221,11 +293,43 @@ pub async fn member(
     name: CounterId,
 ) -> Result<Answer, Problem> {
     let query = BoardQuery::parse(context.query(), &[])?;
-    let question = BoardQuestion::Members(vec![bytes_of(&name)]);
-    let seen = ask(context, &board, &query, question).await?;
+    let seen = match may_be_far(context, &board, &query)? {
+        true => far_member(context, &board, &name).await?,
+        false => None,
+    };
+    let seen = match seen {
+        Some(seen) => seen,
+        None => {
+            let question = BoardQuestion::Members(vec![bytes_of(&name)]);
+            ask(context, &board, &query, question).await?
+        }
+    };
     let json = one_json(&told(context, &board, &seen)).ok_or_else(|| no_member(&name))?;
     let tag = seen.rows.first().map_or(0, |row| row.tag);
     Ok(Answer::json(json).with_header("etag", tag_text(tag)))
+}
+
+/// A member of a board that lives elsewhere over several shards: its own is asked, and a summary tells of the others.
+async fn far_member(
+    context: &RequestContext,
+    board: &CounterId,
+    name: &CounterId,
+) -> Result<Option<Box<BoardSeen>>, Problem> {
+    if boards::layout_of(&context.host, board).shards <= 1 {
+        return Ok(None);
+    }
+    let Some(seen) = far_summary(context, board).await? else {
+        return Ok(None);
+    };
+    let reading = Reading::new(&context.host, board);
+    let at = seen.layout.shard_of_member(&bytes_of(name));
+    let question = BoardQuestion::Members(vec![bytes_of(name)]);
+    let own = reading.ask_shard(seen.layout, at, question).await;
+    Ok(match own {
+        Ok(BoardAnswer::Seen(own)) => Some(Box::new(place_in(&seen, *own, at.shard))),
+        // The members have moved since: the board itself is asked.
+        _ => None,
+    })
 }
 
 /// `GET /boards/{board}/members/{member}/around`
@@ -314,13 +418,65 @@ async fn once_of(
     }))
 }
 
-async fn send(context: &RequestContext, write: &WriteBoard) -> Result<(Written, bool), Problem> {
-    let written = call(&context.host, write).await?;
+/// What came of writes.
+struct Outcome {
+    written: Written,
+    version: BoardVersion,
+    is_replay: bool,
+}
+
+/// Makes writes.
+async fn send(
+    context: &RequestContext,
+    board: &CounterId,
+    writes: Vec<MemberWrite>,
+    once: Option<Once>,
+) -> Result<Outcome, Problem> {
+    let carry = |write: WriteBoard| -> LocalBoxFuture<'_, Result<BoardWritten, Fault>> {
+        if write.writes.len() == 1 {
+            return Box::pin(board_lanes::send(context, write));
+        }
+        Box::pin(async move { call(&context.host, &write).await })
+    };
+    let here = context.datacenter();
+    let sent = boards::write(&context.host, board, &here, (writes, once), &carry);
+    let (written, version) = sent.await?;
     match (problem_of(&written), written) {
-        (None, BoardWritten::Done(written)) => Ok((written, false)),
-        (None, BoardWritten::Replayed(written)) => Ok((written, true)),
+        (None, BoardWritten::Done(written)) => Ok(Outcome {
+            written,
+            version,
+            is_replay: false,
+        }),
+        (None, BoardWritten::Replayed(written)) => Ok(Outcome {
+            written,
+            version,
+            is_replay: true,
+        }),
         (problem, _) => Err(problem.unwrap_or_else(|| not_found(&BoardAnswer::Absent))),
     }
+}
+
+/// Where a board is spread over several shards, the one that wrote knows its own members alone: asks all for the rank and the total.
+/// Whether these are exact.
+async fn stand_among_all(
+    context: &RequestContext,
+    board: &CounterId,
+    name: Option<&CounterId>,
+    written: &mut Written,
+) -> bool {
+    if boards::layout_of(&context.host, board).shards <= 1 {
+        return true;
+    }
+    let reading = Reading::new(&context.host, board);
+    let names = name.map(bytes_of).into_iter().collect();
+    let Ok(BoardAnswer::Seen(seen)) = reading.ask(BoardQuestion::Members(names)).await else {
+        return false;
+    };
+    written.total = seen.period.total;
+    if let Some(stand) = &mut written.stand {
+        stand.rank = seen.rows.first().and_then(|row| row.rank);
+    }
+    seen.is_exact
 }
 
 /// One write to a member.
@@ -335,20 +491,28 @@ async fn write_one(
     let condition = condition.as_deref().map(parse_if_match).transpose()?;
     context.visitor().admit(board.as_str())?;
     let _waiting = context.waiting();
-    let write = WriteBoard {
-        board,
-        writes: vec![MemberWrite {
-            member: bytes_of(&name),
-            deed,
-            condition,
-        }],
-        once,
-    };
-    let (written, is_replay) = send(context, &write).await?;
+    // What is not written but removed or hidden must not make an object.
+    if !matches!(deed, Deed::Put(_)) && !boards::is_there(&context.host, &board).await? {
+        return Err(
+            problem_of(&BoardWritten::Ended).unwrap_or_else(|| not_found(&BoardAnswer::Absent))
+        );
+    }
+    let writes = vec![MemberWrite {
+        member: bytes_of(&name),
+        deed,
+        condition,
+    }];
+    let sent = send(context, &board, writes, once).await?;
+    let Outcome {
+        mut written,
+        version,
+        is_replay,
+    } = sent;
     if let Some((_, refusal)) = written.refused.first() {
         return Err(refusal_of(*refusal));
     }
-    let json = written_json(&write.board, Some(&name), &written, None);
+    let exact = stand_among_all(context, &board, Some(&name), &mut written).await;
+    let json = written_json(&board, Some(&name), (&written, &version), None, exact);
     let mut answer = Answer::json(json);
     if let Some(tag) = written.stand.and_then(|stand| stand.tag) {
         answer = answer.with_header("etag", tag_text(tag));
@@ -412,37 +576,33 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
     let _waiting = context.waiting();
     let names = name_key(&context.host).await?;
     let writes = std::mem::take(&mut lines.writes);
-    let mut all: Option<Written> = None;
+    let mut all: Option<(Written, BoardVersion)> = None;
     let mut is_replay = once.is_some();
     for (some, section) in writes.chunks(WRITES_AT_ONCE).zip(0..) {
         let once = once.map(|once| Once {
             key: section_key(&|bytes| hash(&names, bytes), once.key, section),
             ..once
         });
-        let write = WriteBoard {
-            board: board.clone(),
-            writes: some.iter().map(|(_, write)| write.clone()).collect(),
-            once,
-        };
-        let (written, was_made) = send(context, &write).await?;
-        is_replay &= was_made;
+        let made = some.iter().map(|(_, write)| write.clone()).collect();
+        let sent = send(context, &board, made, once).await?;
+        let written = sent.written;
+        is_replay &= sent.is_replay;
         for (place, refusal) in &written.refused {
             let place = usize::try_from(*place).unwrap_or(usize::MAX);
             let line = some.get(place).map_or(0, |(line, _)| *line);
             lines.reject(line, refusal_of(*refusal));
         }
-        let before = all.take().unwrap_or(Written {
-            accepted: 0,
-            changed: 0,
-            ..written.clone()
-        });
-        all = Some(Written {
-            accepted: before.accepted + written.accepted,
-            changed: before.changed + written.changed,
+        let (accepted, changed) = all
+            .as_ref()
+            .map_or((0, 0), |(all, _)| (all.accepted, all.changed));
+        let all_of = Written {
+            accepted: accepted + written.accepted,
+            changed: changed + written.changed,
             ..written
-        });
+        };
+        all = Some((all_of, sent.version));
     }
-    let Some(written) = all else {
+    let Some((mut written, version)) = all else {
         let why = lines.errors.into_iter().next().map(|(_, why)| why);
         let empty = || {
             Problem::new(
@@ -452,6 +612,8 @@ pub async fn write_many(context: &RequestContext, board: CounterId) -> Result<An
         };
         return Err(why.unwrap_or_else(empty));
     };
-    let answer = Answer::json(written_json(&board, None, &written, Some(&lines)));
+    let exact = stand_among_all(context, &board, None, &mut written).await;
+    let json = written_json(&board, None, (&written, &version), Some(&lines), exact);
+    let answer = Answer::json(json);
     Ok(if is_replay { answer.replayed() } else { answer })
 }

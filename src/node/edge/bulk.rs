@@ -53,6 +53,12 @@ impl Records {
         }
     }
 
+    /// Whether a record that counts nothing is one that writes to a board.
+    pub fn writes_to_board(&self, record: &[u8]) -> bool {
+        let name: &[u8] = b"\"board\"";
+        matches!(self, Self::Events) && record.windows(name.len()).any(|part| part == name)
+    }
+
     /// What cuts a body into them.
     pub fn splitter(&self) -> Splitter {
         match self {

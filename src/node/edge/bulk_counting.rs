@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
+use super::board_lines::{self, BoardLines};
 use super::bulk_sender;
 use super::isolate::{BulkStage, known_of, own_shard, with_waves};
 use super::keyed::problem_of;
@@ -64,6 +65,8 @@ pub struct Counting {
 pub struct Section {
     /// What its records sum to.
     pub sums: Vec<(CounterId, Gathered)>,
+    /// What its records write to boards.
+    pub boards: BoardLines,
     /// Its key, if the body has one.
     pub key: Option<BodyKey>,
     /// The line after its last.
@@ -83,8 +86,8 @@ pub async fn count_section(
     section: Section,
     report: Report,
 ) -> Result<(Report, bool), Problem> {
-    let has_company =
-        section.is_whole && gather_with_others(&context.host, section.sums.len()).await;
+    let gathers = section.is_whole && !section.sums.is_empty();
+    let has_company = gathers && gather_with_others(&context.host, section.sums.len()).await;
     let flying = BulkStage::enter(&context.host, Stage::Flying);
     let host = context.host.clone();
     let (done, doing) = oneshot::channel();
@@ -128,8 +131,13 @@ async fn count_all(
         counting.begun_ms.set(now_ms);
     }
     let begun_ms = counting.begun_ms.get();
-    let Section { sums, key, .. } = section;
-    let mut is_replay = !sums.is_empty();
+    let Section {
+        sums, key, boards, ..
+    } = section;
+    let mut is_replay = !sums.is_empty() || !boards.is_empty();
+    if !boards.is_empty() {
+        is_replay &= board_lines::write(host, counting, key, boards, &mut report).await;
+    }
     let has_room = |(counter, _): &(CounterId, Gathered)| {
         let cell = CellAddress::lead(counter, &counting.datacenter);
         open_objects::admit(host, &cell, User::Bulk).is_ok()
@@ -288,10 +296,10 @@ fn too_late() -> Problem {
     )
 }
 
-fn too_many_calls() -> Problem {
+pub fn too_many_calls() -> Problem {
     Problem::new(
         Code::TooManyCounters,
-        "the body names more counters than one request may call here; nothing of this line was counted, send it in another body",
+        "the body names more counters, or boards, than one request may call here; nothing of this line was counted, send it in another body",
     )
 }
 

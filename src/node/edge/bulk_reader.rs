@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use super::board_lines::BoardLines;
 use super::body::{self, BulkBody};
 use super::bulk::Records;
 use super::bulk_counting::{self, Counting, Section};
@@ -20,9 +21,10 @@ use crate::protocol::batch::by::By;
 use crate::protocol::batch::gather::{CLOCK_SKEW_MS, Gather, Hashes, Limits};
 use crate::protocol::batch::keyed::BodyKey;
 use crate::protocol::batch::report::Report;
-use crate::protocol::batch::sections::{SECTION_BYTES_MAX, Sections};
+use crate::protocol::batch::sections::{SECTION_BYTES_MAX, Sections, board_line_bytes};
 use crate::protocol::batch::split::Splitter;
 use crate::protocol::batch::wave::Stage;
+use crate::protocol::boards::parse_board_line;
 use crate::protocol::bodies::reading_bytes;
 use crate::protocol::keys::BodyHash;
 use crate::protocol::problem::{Code, Problem};
@@ -110,6 +112,9 @@ pub struct Reader<'a> {
     /// Where it has a key: the hash of all of it, and its sections.
     body_key: Option<(BodyHash, Sections)>,
     gather: Gather,
+    /// What is written to boards, and about what that holds.
+    boards: BoardLines,
+    boards_bytes: u64,
     now_ms: i64,
     /// Sections that have ended and are not counted yet, oldest first.
     ended: Vec<Section>,
@@ -151,6 +156,8 @@ impl<'a> Reader<'a> {
         Ok(Self {
             gather: Gather::new(limits, context.host.random()).knowing(hash_of_counter),
             now_ms: context.host.now_ms(),
+            boards: BoardLines::new(),
+            boards_bytes: 0,
             context,
             caller,
             records,
@@ -216,7 +223,8 @@ impl<'a> Reader<'a> {
 
     /// Holds the memory that is in use. Where others leave no room for more, the section ends here, unless its key says where.
     fn hold(&mut self) -> Result<(), Problem> {
-        let mut bytes = self.reading_bytes + self.gather.memory_bytes() + self.ended_bytes;
+        let held = self.gather.memory_bytes() + self.boards_bytes;
+        let mut bytes = self.reading_bytes + held + self.ended_bytes;
         let has_key = self.body_key.is_some();
         if has_key {
             bytes = bytes.max(self.held_bytes);
@@ -224,7 +232,9 @@ impl<'a> Reader<'a> {
         }
         match self.memory.hold(bytes) {
             Err(problem)
-                if problem.code() == Code::Overloaded && !has_key && self.gather.counters() > 0 =>
+                if problem.code() == Code::Overloaded
+                    && !has_key
+                    && (self.gather.counters() > 0 || !self.boards.is_empty()) =>
             {
                 self.end_section(None, false);
                 Ok(())
@@ -239,6 +249,15 @@ impl<'a> Reader<'a> {
         let mut ends = None;
         let taken = record.and_then(|bytes| {
             let read = self.records.read(bytes);
+            if read.is_err() && self.records.writes_to_board(bytes) {
+                if let Some((_, sections)) = &mut self.body_key {
+                    let hash_of = |name: &[u8]| self.keys.name(name);
+                    if sections.note_board(&hash_of, bytes) {
+                        ends = Some(sections.end(&hash_of));
+                    }
+                }
+                return self.take_board(line, bytes);
+            }
             if let Some((_, sections)) = &mut self.body_key {
                 let hash_of = |name: &[u8]| self.keys.name(name);
                 let known = read.as_ref().ok().and_then(Option::as_ref);
@@ -254,7 +273,8 @@ impl<'a> Reader<'a> {
         if let Err(problem) = taken {
             self.gather.reject(line, &problem);
         }
-        let is_full = self.body_key.is_none() && self.gather.sums_bytes() >= SECTION_BYTES_MAX;
+        let bytes = self.gather.sums_bytes() + self.boards_bytes;
+        let is_full = self.body_key.is_none() && bytes >= SECTION_BYTES_MAX;
         if is_full || ends.is_some() {
             self.end_section(ends, false);
         }
@@ -271,11 +291,28 @@ impl<'a> Reader<'a> {
         take(host, &mut self.gather, line, read, self.now_ms, &self.keys)
     }
 
+    /// Takes a line that writes to a board.
+    fn take_board(&mut self, line: u64, bytes: &[u8]) -> Result<(), Problem> {
+        let (board, write) = parse_board_line(bytes, self.now_ms)?;
+        self.caller.may(Scope::Write, board.as_str())?;
+        if self.caller.is_public() {
+            self.caller
+                .may_write(board.as_str(), 0, &[Permission::Board])?;
+            self.context.visitor().admit(board.as_str())?;
+        }
+        self.boards_bytes += board_line_bytes(bytes);
+        self.boards.entry(board).or_default().push((line, write));
+        self.gather.report().accepted += 1;
+        Ok(())
+    }
+
     fn end_section(&mut self, key: Option<BodyKey>, is_last: bool) {
-        self.ended_bytes += self.gather.sums_bytes();
+        self.ended_bytes += self.gather.sums_bytes() + self.boards_bytes;
+        self.boards_bytes = 0;
         let is_first = self.counted_before == 1 && self.ended.is_empty();
         self.ended.push(Section {
             sums: self.gather.take(),
+            boards: std::mem::take(&mut self.boards),
             key,
             before: self.line + 1,
             is_whole: is_first && is_last,
@@ -285,7 +322,10 @@ impl<'a> Reader<'a> {
     /// Counts the sections that have ended.
     async fn count_ended(&mut self, counting: &Rc<Counting>) -> Result<(), Problem> {
         for section in std::mem::take(&mut self.ended) {
-            let (before, is_empty) = (section.before, section.sums.is_empty());
+            let (before, is_empty) = (
+                section.before,
+                section.sums.is_empty() && section.boards.is_empty(),
+            );
             let report = std::mem::take(self.gather.report());
             let counting = counting.clone();
             let counted = bulk_counting::count_section(self.context, counting, section, report);

@@ -13,6 +13,7 @@ use crate::core::board::key::Key;
 use crate::core::counter::id::CounterId;
 use crate::host::http::Pieces;
 use crate::host::{Host, Later};
+use crate::node::shared::boards::Reading;
 use crate::node::shared::{call, call_within};
 use crate::protocol::access::{Caller, Scope};
 use crate::protocol::boards::{board_line, member_lines};
@@ -21,7 +22,7 @@ use crate::protocol::export::{
 };
 use crate::protocol::limits::{PolicyName, policy_line};
 use crate::protocol::messages::{
-    AskBoard, BoardAnswer, BoardQuestion, ExportPage, Fault, ListAllBoards, ListPolicies, Stretch,
+    BoardAnswer, BoardQuestion, ExportPage, Fault, ListAllBoards, ListPolicies, Stretch,
 };
 use crate::protocol::names::SUBREQUESTS;
 use crate::protocol::problem::{Code, Problem};
@@ -301,20 +302,16 @@ impl Export {
             limit: LIST_LIMIT.1,
             ..Stretch::default()
         };
-        let ask = AskBoard {
-            board: board.clone(),
-            period: None,
-            at_least: None,
-            question: BoardQuestion::Stretch(stretch),
-        };
-        let BoardAnswer::Seen(seen) = call(&self.host, &ask).await? else {
+        let reading = Reading::new(&self.host, &board);
+        let asked = reading.ask(BoardQuestion::Stretch(stretch));
+        let BoardAnswer::Seen(seen) = asked.await? else {
             // It has ended since it was listed.
             self.at = At::Boards(Some(board.as_str().to_owned()));
             return Ok(());
         };
         if is_first {
             self.ending.boards += 1;
-            text.push_str(&board_line(&board, &seen.settings));
+            text.push_str(&board_line(&board, &seen.settings, &seen.placing));
         }
         member_lines(text, &board, &seen.rows);
         let last = seen.rows.last().filter(|_| seen.has_more);

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use futures_util::future::LocalBoxFuture;
+
 use super::body::BulkBody;
 use super::hash_keys::name_key;
 use super::limiters::learn_policy;
@@ -19,6 +21,7 @@ use crate::core::counter::ledger::Keys;
 use crate::core::counter::total::Sum;
 use crate::core::sketch::{HashKey, hash};
 use crate::host::Host;
+use crate::node::shared::boards::{self, Reading};
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::{call, call_within, open_objects};
 use crate::protocol::boards::{
@@ -32,9 +35,9 @@ use crate::protocol::export::{
 use crate::protocol::keys::{Kind, fingerprint, parse_key, write_key};
 use crate::protocol::limits::{PolicyName, parse_policy};
 use crate::protocol::messages::{
-    AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, BringBack, ConfigureBoard,
-    Deed, Done, EndBoard, Fault, GetPolicy, IfThere, Install, Installed, MemberWrite, Once,
-    Operate, Operation, OperationKey, PolicyPut, PutPolicy, WriteBoard,
+    BoardAnswer, BoardConfigured, BoardQuestion, BoardWritten, BringBack, ConfigureBoard, Deed,
+    Done, EndBoard, Fault, GetPolicy, IfThere, Install, Installed, MemberWrite, Once, Operate,
+    Operation, OperationKey, PolicyPut, PutPolicy, WriteBoard,
 };
 use crate::protocol::names::{BODY_PIECE_MS, CellAddress};
 use crate::protocol::openings::User;
@@ -468,14 +471,9 @@ impl Import<'_> {
 
     async fn board(&self, board: &CounterId, settings: &str) -> Result<(), Problem> {
         let host = &self.context.host;
-        let settings = parse_board(settings.as_bytes())?;
-        let ask = AskBoard {
-            board: board.clone(),
-            period: None,
-            at_least: None,
-            question: BoardQuestion::About,
-        };
-        let known = match call(host, &ask).await? {
+        let (settings, placing) = parse_board(settings.as_bytes())?;
+        let reading = Reading::new(host, board);
+        let known = match reading.ask(BoardQuestion::About).await? {
             BoardAnswer::Seen(seen) => Some(seen.settings),
             _ => None,
         };
@@ -492,6 +490,8 @@ impl Import<'_> {
         let configure = ConfigureBoard {
             board: board.clone(),
             settings,
+            placing,
+            here: self.context.datacenter(),
         };
         match call(host, &configure).await? {
             BoardConfigured::Done(..) => Ok(()),
@@ -555,23 +555,23 @@ impl Import<'_> {
             }
         });
         let (numbers, writes): (Vec<u64>, Vec<MemberWrite>) = members.writes.into_iter().unzip();
-        let write = WriteBoard {
-            board: members.board,
-            writes,
-            once,
+        let puts = writes
+            .iter()
+            .filter(|write| matches!(write.deed, Deed::Put(_)));
+        let puts = u64::try_from(puts.count()).unwrap_or(u64::MAX);
+        let host = &self.context.host;
+        let send = |write: WriteBoard| -> LocalBoxFuture<'_, Result<BoardWritten, Fault>> {
+            Box::pin(async move { call(host, &write).await })
         };
+        let here = self.context.datacenter();
+        let sent = boards::write(host, &members.board, &here, (writes, once), &send).await;
         let reject_all = |report: &mut Report, problem: &Problem| {
             for number in &numbers {
                 report.reject(*number, Some(name.clone()), problem.clone());
             }
         };
-        match call(&self.context.host, &write).await {
+        match sent.map(|(written, _)| written) {
             Ok(BoardWritten::Done(written) | BoardWritten::Replayed(written)) => {
-                let puts = write
-                    .writes
-                    .iter()
-                    .filter(|write| matches!(write.deed, Deed::Put(_)));
-                let puts = u64::try_from(puts.count()).unwrap_or(u64::MAX);
                 let refused = u64::try_from(written.refused.len()).unwrap_or(u64::MAX);
                 self.report.members += puts.saturating_sub(refused);
                 for (place, refusal) in written.refused {

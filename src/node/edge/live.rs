@@ -89,7 +89,7 @@ async fn open(context: &RequestContext) -> Result<Option<Stream>, Problem> {
     let caller = context.caller()?;
     let (ids, as_strings) = asked(context.query())?;
     for id in &ids {
-        caller.may(Scope::Read, id.as_str())?;
+        caller.may(Scope::Read, id.name().as_str())?;
     }
     // That the connection could speak HTTP/2 is for who holds it.
     let upgrade = context
@@ -116,7 +116,7 @@ async fn open(context: &RequestContext) -> Result<Option<Stream>, Problem> {
     let join = Join {
         datacenter: context.datacenter(),
         hub: 0,
-        counters: ids,
+        topics: ids,
         as_strings,
         resumes: resumes(context.header("last-event-id").as_deref()),
         prefixes,

@@ -32,6 +32,9 @@
 //! | [`queue`] | events that are acknowledged at once and counted soon |
 //! | [`producer`] | how they reach the deployment's queue, where it has one |
 //! | [`boards`] | members with scores |
+//! | [`board_lanes`] | the line to boards |
+//! | [`board_summary`] | boards that live elsewhere, as they are told at once |
+//! | [`board_lines`] | lines of `/events` that write to boards |
 //! | [`limits`], [`limit_checks`] | rate limits: policies and checks, one by one and several together |
 //! | [`limiters`] | how checks reach limiters, and what is remembered of limits |
 //! | [`local_quota`] | what an isolate is lent of the limits of hot keys |
@@ -48,6 +51,9 @@
 
 mod administration;
 mod aggregate;
+mod board_lanes;
+mod board_lines;
+mod board_summary;
 mod boards;
 mod body;
 mod breakdown;

@@ -11,23 +11,26 @@ mod commands;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::board_moves::Moves;
 use super::board_reads::Reader;
 use super::board_rows::{BoardRows, Head, Record};
 use super::board_state::Loaded;
 use super::keyed_writes::ledger_limits;
 use super::readable::Readable;
 use super::store::Store;
+use crate::core::board::placing::{GROUPS, Layout, Placing, ShardAt, group_of};
 use crate::core::board::settings::Settings;
-use crate::core::counter::id::CounterId;
-use crate::core::counter::ledger::Keys;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::ledger::{Keys, WriteKey};
 use crate::core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
+use crate::core::counter::split::Meter;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch};
 use crate::node::shared::call;
 use crate::protocol::messages::{
-    AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, ConfigureBoard,
-    Deed, EndBoard, Fault, ForgetBoard, MemberWrite, Once, PeriodOf, RegisterBoard, RunSorted,
-    Stand, WriteBoard, Written,
+    AskBoard, BoardAnswer, BoardConfigured, BoardQuestion, BoardSeen, BoardWritten, CommandShard,
+    ConfigureBoard, Deed, EndBoard, Fault, ForgetBoard, MemberWrite, Once, PeriodOf, RegisterBoard,
+    ReportShard, RunSorted, ShardCommand, Stand, WriteBoard, WriteBoards, Written,
 };
 
 /// How often a board that is deleted again and again is begun.
@@ -35,6 +38,9 @@ const BEGUN_TRIES: u32 = 3;
 
 /// How long an alarm that could not do what is due rests, milliseconds.
 const RETRY_MS: i64 = 1_000;
+
+/// Changes of a shard that may have one millisecond.
+const SEQUENCES_EACH_MS: u64 = 1_024;
 
 /// Rows of ended periods that an alarm deletes, and how long it rests before the next, milliseconds.
 const SWEPT_AT_ONCE: u64 = 2_000;
@@ -46,18 +52,22 @@ pub struct Board {
 }
 
 /// A board.
-struct BoardCore {
-    host: Host,
-    rows: BoardRows,
-    store: Store,
-    loaded: RefCell<Option<Loaded>>,
+pub(super) struct BoardCore {
+    pub(super) host: Host,
+    pub(super) rows: BoardRows,
+    pub(super) store: Store,
+    pub(super) loaded: RefCell<Option<Loaded>>,
     storage: Readable,
     /// The generation of a board that is about to begin.
     beginning: Cell<Option<u64>>,
     /// Whether all that is stored is being deleted.
-    is_ending: Cell<bool>,
+    pub(super) is_ending: Cell<bool>,
     /// When the alarm rings, as far as that is known: unix milliseconds.
-    armed_ms: Cell<i64>,
+    pub(super) armed_ms: Cell<i64>,
+    /// What is asked of this object.
+    pub(super) meter: RefCell<Meter>,
+    /// What is being moved here, and what else only memory knows of moves.
+    pub(super) moves: Moves,
 }
 
 impl Shell for Board {
@@ -72,6 +82,8 @@ impl Shell for Board {
             beginning: Cell::default(),
             is_ending: Cell::default(),
             armed_ms: Cell::new(i64::MAX),
+            meter: RefCell::default(),
+            moves: Moves::default(),
         };
         core.load();
         Self {
@@ -83,10 +95,13 @@ impl Shell for Board {
         let core = &self.core;
         dispatch!(&arrived, asked, {
             WriteBoard => core.on_write(asked).await,
+            WriteBoards => core.on_write_many(asked).await,
             AskBoard => core.on_ask(asked).await,
             ConfigureBoard => core.on_configure(asked).await,
             EndBoard => core.on_end(asked).await,
             RunSorted => core.on_run(asked).await,
+            CommandShard => core.on_command(asked).await,
+            ReportShard => core.on_report(asked).await,
         })
     }
 
@@ -96,14 +111,14 @@ impl Shell for Board {
 }
 
 impl BoardCore {
-    fn load(&self) {
+    pub(super) fn load(&self) {
         self.loaded.take();
         let loaded = Loaded::load(&self.rows);
         self.storage
             .note(loaded.map(|loaded| drop(self.loaded.replace(loaded))));
     }
 
-    fn readable(&self) -> Result<(), Fault> {
+    pub(super) fn readable(&self) -> Result<(), Fault> {
         if self.is_ending.get() {
             return Err(Fault::Unavailable("the board is being deleted".to_owned()));
         }
@@ -111,12 +126,19 @@ impl BoardCore {
     }
 
     /// Changes the board in one commit. Where that fails, memory is read again before anything else is answered.
-    fn commit<T>(&self, mut work: impl FnMut(&mut Loaded) -> Result<T, Fault>) -> Result<T, Fault> {
+    pub(super) fn commit<T>(
+        &self,
+        mut work: impl FnMut(&mut Loaded) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         let mut outcome = None;
         let committed = self.store.atomically(|| {
             let mut loaded = self.loaded.borrow_mut();
             let absent = || Fault::Broken("there is no board".to_owned());
             let loaded = loaded.as_mut().ok_or_else(absent)?;
+            if loaded.standing.at.layout > 0 {
+                let now_ms = u64::try_from(self.host.now_ms()).unwrap_or(0);
+                loaded.next_sequence = now_ms.saturating_mul(SEQUENCES_EACH_MS);
+            }
             outcome = Some(work(loaded)?);
             loaded.store(&self.rows)
         });
@@ -129,21 +151,13 @@ impl BoardCore {
     }
 
     /// Removes what should be gone by now.
-    fn catch_up(&self) -> Result<(), Fault> {
+    pub(super) fn catch_up(&self) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
         let is_behind = self.loaded.borrow().as_ref().is_some_and(|loaded| {
-            let Head {
-                settings,
-                period,
-                is_living,
-                ..
-            } = &loaded.head;
-            let bounds = settings.period.bounds(now_ms, settings.zone_minutes);
-            let has_ended = bounds.is_some_and(|(start, _)| start >= period.1);
             let has_expired = loaded
                 .next_expiry_ms
                 .is_some_and(|next_ms| next_ms <= now_ms);
-            *is_living && (has_ended || has_expired)
+            loaded.is_at_work() && (loaded.has_ended(now_ms) || has_expired)
         });
         if is_behind {
             self.commit(|loaded| loaded.catch_up(&self.rows, now_ms))?;
@@ -151,18 +165,23 @@ impl BoardCore {
         Ok(())
     }
 
-    fn is_living(&self) -> bool {
+    pub(super) fn is_living(&self) -> bool {
         let loaded = self.loaded.borrow();
         loaded.as_ref().is_some_and(|loaded| loaded.head.is_living)
     }
 
-    fn generation(&self) -> Option<u64> {
+    pub(super) fn generation(&self) -> Option<u64> {
         let loaded = self.loaded.borrow();
         loaded.as_ref().map(|loaded| loaded.head.generation)
     }
 
     /// Begins the board where there is none: it is in the directory first.
-    async fn begin(&self, board: &CounterId) -> Result<(), Fault> {
+    async fn begin(
+        &self,
+        board: &CounterId,
+        settings: Settings,
+        placing: &Placing,
+    ) -> Result<(), Fault> {
         for _ in 0..BEGUN_TRIES {
             if self.is_living() {
                 return Ok(());
@@ -179,48 +198,132 @@ impl BoardCore {
             call(&self.host, &register).await?;
             self.readable()?;
             if !self.is_living() && self.generation() < Some(generation) {
-                return self.begin_as(board, generation);
+                return self.begin_as(board, generation, settings, placing);
             }
         }
         Err(Fault::Unavailable("the board is being deleted".to_owned()))
     }
 
-    fn begin_as(&self, board: &CounterId, generation: u64) -> Result<(), Fault> {
+    pub(super) fn begin_as(
+        &self,
+        board: &CounterId,
+        generation: u64,
+        settings: Settings,
+        placing: &Placing,
+    ) -> Result<(), Fault> {
         self.beginning.set(None);
         if self.generation().is_none() {
             self.rows.create()?;
             self.loaded.replace(Some(Loaded::new(board, generation)));
-            return Ok(());
         }
         self.commit(|loaded| {
             loaded.head.generation = generation;
             loaded.head.is_living = true;
-            loaded.head.settings = Settings::default();
+            loaded.head.settings = settings;
             loaded.head.period = (0, 0);
+            loaded.standing.placing = placing.clone();
+            // Shards are told before they are named to anybody.
+            loaded.standing.is_untold = !loaded.standing.is_here();
+            loaded.head.sequence += u64::from(loaded.standing.is_untold);
             Ok(())
         })
     }
 
-    async fn on_write(&self, asked: Result<WriteBoard, Fault>) -> Result<BoardWritten, Fault> {
-        let asked = asked?;
-        self.readable()?;
-        if let Some(once) = &asked.once
-            && let Some(known) = self.known(once)?
-        {
-            return Ok(known);
+    /// How the board is spread.
+    pub(super) fn layout(&self) -> Layout {
+        let loaded = self.loaded.borrow();
+        loaded
+            .as_ref()
+            .map_or_else(Layout::default, |loaded| loaded.standing.layout)
+    }
+
+    /// Nothing where this object has the members that are asked for; else what to answer.
+    fn misplaced(&self, at: ShardAt) -> Option<Misplaced> {
+        let loaded = self.loaded.borrow();
+        let Some(Loaded { head, standing, .. }) = loaded.as_ref() else {
+            return (at.layout > 0).then_some(Misplaced::Stale);
+        };
+        if standing.at != at {
+            return Some(Misplaced::Stale);
         }
-        let begins = asked
-            .writes
-            .iter()
-            .any(|write| matches!(write.deed, Deed::Put(_)));
-        if begins {
-            self.begin(&asked.board).await?;
-        } else if !self.is_living() {
-            return Ok(BoardWritten::Ended);
+        if !standing.is_here() {
+            return Some(Misplaced::Spread(standing.layout));
+        }
+        if standing.sealed > 0 {
+            return Some(Misplaced::Moving);
+        }
+        (at.layout > 0 && !head.is_living).then_some(Misplaced::Stale)
+    }
+
+    async fn on_write(&self, asked: Result<WriteBoard, Fault>) -> Result<BoardWritten, Fault> {
+        let WriteBoard {
+            board,
+            at,
+            home,
+            writes,
+            once,
+        } = asked?;
+        let requests = vec![(writes, once)];
+        let written = self.write_many(&board, at, home, &requests).await?;
+        let nothing = || Fault::Broken("a write was not answered".to_owned());
+        written.into_iter().next().ok_or_else(nothing)
+    }
+
+    async fn on_write_many(
+        &self,
+        asked: Result<WriteBoards, Fault>,
+    ) -> Result<Vec<BoardWritten>, Fault> {
+        let WriteBoards {
+            board,
+            at,
+            home,
+            requests,
+        } = asked?;
+        self.write_many(&board, at, home, &requests).await
+    }
+
+    /// Makes the writes of requests, one after the other and in one commit.
+    async fn write_many(
+        &self,
+        board: &CounterId,
+        at: ShardAt,
+        home: Option<Datacenter>,
+        requests: &[Request],
+    ) -> Result<Vec<BoardWritten>, Fault> {
+        self.readable()?;
+        self.note_load(requests.len());
+        let is_begun = |(writes, _): &Request| {
+            let mut deeds = writes.iter().map(|write| &write.deed);
+            deeds.any(|deed| matches!(deed, Deed::Put(_)))
+        };
+        let all = |answer: BoardWritten| Ok(vec![answer; requests.len()]);
+        if at.layout == 0 && !self.is_living() {
+            // A retry is not made to the next board.
+            let mut known = Vec::new();
+            for (_, once) in requests {
+                let once = once.as_ref().map(|once| self.known(once)).transpose()?;
+                known.extend(once.flatten());
+            }
+            if known.len() == requests.len() {
+                return Ok(known);
+            }
+            if !requests.iter().any(is_begun) {
+                return all(BoardWritten::Ended);
+            }
+            let placing = Placing {
+                home,
+                ..Placing::default()
+            };
+            self.begin(board, Settings::default(), &placing).await?;
+        }
+        self.tell_settings().await?;
+        if let Some(misplaced) = self.misplaced(at) {
+            // Whoever carried the members may be gone: then this gives the move up.
+            self.arm().await;
+            return all(misplaced.into());
         }
         self.catch_up()?;
-        // A copy may have come meanwhile.
-        let written = self.write(&asked)?;
+        let written = self.write(requests)?;
         self.arm().await;
         Ok(written)
     }
@@ -228,9 +331,13 @@ impl BoardCore {
     /// What came of writes with this key, if there were any.
     fn known(&self, once: &Once) -> Result<Option<BoardWritten>, Fault> {
         let loaded = self.loaded.borrow();
-        let Some(Loaded { head, .. }) = loaded.as_ref() else {
-            return Ok(None);
-        };
+        match loaded.as_ref() {
+            Some(loaded) => self.known_in(&loaded.head, once),
+            None => Ok(None),
+        }
+    }
+
+    fn known_in(&self, head: &Head, once: &Once) -> Result<Option<BoardWritten>, Fault> {
         let slots = head.ledgers().slots(once.keys);
         let record: Option<Record> = self.rows.record(&slots, once.key)?;
         Ok(record.map(|record| {
@@ -252,36 +359,117 @@ impl BoardCore {
         }
     }
 
-    fn write(&self, asked: &WriteBoard) -> Result<BoardWritten, Fault> {
-        if let Some(once) = &asked.once
-            && let Some(known) = self.known(once)?
-        {
-            return Ok(known);
-        }
+    /// Makes the writes of requests in one commit, each once.
+    fn write(&self, requests: &[Request]) -> Result<Vec<BoardWritten>, Fault> {
         let now_ms = self.host.now_ms();
-        let limits = asked.once.map(|once| self.limits_of(once.keys));
         self.commit(|loaded| {
             let mut ledgers = loaded.head.ledgers();
             if let Some(newest) = ledgers.expire(now_ms) {
                 self.rows.delete_records(newest)?;
                 loaded.head.set_ledgers(&ledgers);
             }
-            let slot = match limits.map(|limits| ledgers.admit(limits, now_ms)) {
-                Some(None) => return Ok(BoardWritten::Full),
-                Some(slot) => slot,
-                None => None,
-            };
-            loaded.head.set_ledgers(&ledgers);
-            let written = self.make_all(loaded, &asked.writes, now_ms)?;
-            if let (Some(once), Some(slot)) = (asked.once, slot) {
-                let record = Record {
-                    fingerprint: once.fingerprint,
-                    written: written.clone(),
-                };
-                self.rows.put_record(slot, once.key, &record)?;
+            let mut all = Vec::with_capacity(requests.len());
+            for (writes, once) in requests {
+                all.push(match once {
+                    Some(once) => self.make_once(loaded, writes, once, now_ms)?,
+                    None => BoardWritten::Done(self.make_all(loaded, writes, now_ms)?),
+                });
             }
-            Ok(BoardWritten::Done(written))
+            Ok(all)
         })
+    }
+
+    /// Makes writes that have a key. In a shard each group of members has a record of its own, which is found wherever the group lives.
+    fn make_once(
+        &self,
+        loaded: &mut Loaded,
+        writes: &[MemberWrite],
+        once: &Once,
+        now_ms: i64,
+    ) -> Result<BoardWritten, Fault> {
+        let is_spread = loaded.standing.at.layout > 0;
+        if let Some(known) = self.known_in(&loaded.head, once)? {
+            return Ok(match known {
+                BoardWritten::Replayed(written) if is_spread => {
+                    BoardWritten::ReplayedWhole(written)
+                }
+                known => known,
+            });
+        }
+        if !is_spread {
+            return self.make_recorded(loaded, writes, once, now_ms);
+        }
+        let (mut whole, mut is_new) = (None::<Written>, false);
+        for group in 0..GROUPS {
+            let places: Vec<u32> = (0..)
+                .zip(writes)
+                .filter(|(_, write)| group_of(&write.member) == group)
+                .map(|(place, _)| place)
+                .collect();
+            if places.is_empty() {
+                continue;
+            }
+            let of_group = Once {
+                key: group_key(once.key, group),
+                ..*once
+            };
+            let some = places.iter().filter_map(|place| {
+                let place = usize::try_from(*place).ok()?;
+                writes.get(place).cloned()
+            });
+            let written = match self.known_in(&loaded.head, &of_group)? {
+                Some(known) => known,
+                None => {
+                    is_new = true;
+                    let some: Vec<MemberWrite> = some.collect();
+                    self.make_recorded(loaded, &some, &of_group, now_ms)?
+                }
+            };
+            let (BoardWritten::Done(written) | BoardWritten::Replayed(written)) = written else {
+                return Ok(written);
+            };
+            let place_of = |place: u32| {
+                let place = usize::try_from(place).ok()?;
+                places.get(place).copied()
+            };
+            let written = Written {
+                refused: (written.refused.iter())
+                    .filter_map(|(place, why)| Some((place_of(*place)?, *why)))
+                    .collect(),
+                ..written
+            };
+            whole = Some(match whole {
+                None => written,
+                Some(before) => before.and(written),
+            });
+        }
+        let whole = whole.ok_or_else(|| Fault::Broken("writes of no member".to_owned()))?;
+        Ok(match is_new {
+            true => BoardWritten::Done(whole),
+            false => BoardWritten::Replayed(whole),
+        })
+    }
+
+    /// Makes writes whose key is new, and keeps what came of them.
+    fn make_recorded(
+        &self,
+        loaded: &mut Loaded,
+        writes: &[MemberWrite],
+        once: &Once,
+        now_ms: i64,
+    ) -> Result<BoardWritten, Fault> {
+        let mut ledgers = loaded.head.ledgers();
+        let Some(slot) = ledgers.admit(self.limits_of(once.keys), now_ms) else {
+            return Ok(BoardWritten::Full);
+        };
+        loaded.head.set_ledgers(&ledgers);
+        let written = self.make_all(loaded, writes, now_ms)?;
+        let record = Record {
+            fingerprint: once.fingerprint,
+            written: written.clone(),
+        };
+        self.rows.put_record(slot, once.key, &record)?;
+        Ok(BoardWritten::Done(written))
     }
 
     fn make_all(
@@ -327,10 +515,15 @@ impl BoardCore {
     async fn on_ask(&self, asked: Result<AskBoard, Fault>) -> Result<BoardAnswer, Fault> {
         let asked = asked?;
         self.readable()?;
-        self.catch_up()?;
-        if !self.is_living() {
+        self.note_load(1);
+        if asked.at.layout == 0 && !self.is_living() {
             return Ok(BoardAnswer::Absent);
         }
+        if let Some(misplaced) = self.misplaced(asked.at) {
+            self.arm().await;
+            return Ok(misplaced.into());
+        }
+        self.catch_up()?;
         self.arm().await;
         self.read(&asked)
     }
@@ -389,6 +582,13 @@ impl BoardCore {
             has_more: false,
             rows: Vec::new(),
             periods: periods.into_iter().map(|(_, period)| period).collect(),
+            member: None,
+            better: Vec::new(),
+            placing: loaded.standing.placing.clone(),
+            layout: loaded.standing.layout,
+            sequences: Vec::new(),
+            summaries: Vec::new(),
+            slack: Vec::new(),
         };
         reader.answer_into(&mut seen, &asked.question)?;
         Ok(BoardAnswer::Seen(Box::new(seen)))
@@ -398,26 +598,48 @@ impl BoardCore {
         &self,
         asked: Result<ConfigureBoard, Fault>,
     ) -> Result<BoardConfigured, Fault> {
-        let ConfigureBoard { board, settings } = asked?;
+        let ConfigureBoard {
+            board,
+            settings,
+            placing,
+            here,
+        } = asked?;
+        let first = Placing {
+            home: Some(placing.home.clone().unwrap_or(here)),
+            ..placing
+        };
         if settings.check().is_err() {
             return Err(Fault::Broken("settings that are not valid".to_owned()));
         }
         self.readable()?;
         let is_new = !self.is_living();
-        self.begin(&board).await?;
+        self.begin(&board, settings, &first).await?;
         self.catch_up()?;
         let now_ms = self.host.now_ms();
         let is_done = self.commit(|loaded| {
             let head = &mut loaded.head;
             let before = head.settings;
             if !settings.may_follow(&before) {
-                if head.members > 0 || !self.rows.periods()?.is_empty() {
+                let is_spread = loaded.standing.layout.number > 0;
+                if is_spread || head.members > 0 || !self.rows.periods()?.is_empty() {
                     return Ok(false);
                 }
                 head.period = (0, 0);
             }
-            head.settings = settings;
-            head.sequence += u64::from(before != settings);
+            let placed = loaded.standing.placing.clone();
+            // Where no home is named, that of before stays.
+            let home = placing.home.clone().or_else(|| placed.home.clone());
+            let now_placed = Placing {
+                home: home.or_else(|| first.home.clone()),
+                ..placing
+            };
+            let is_changed = before != settings || placed != now_placed;
+            loaded.head.settings = settings;
+            loaded.head.sequence += u64::from(is_changed);
+            loaded.standing.is_untold = loaded.standing.layout.number > 0;
+            let has_moved = placed.home.is_some() && placed.home != now_placed.home;
+            loaded.standing.is_elsewhere |= !is_new && has_moved;
+            loaded.standing.placing = now_placed;
             loaded.keep_periods(&self.rows, settings.archive)?;
             loaded.catch_up(&self.rows, now_ms)?;
             Ok(true)
@@ -425,13 +647,10 @@ impl BoardCore {
         if !is_done {
             return Ok(BoardConfigured::Fixed);
         }
+        self.hurry();
         self.arm().await;
-        let about = AskBoard {
-            board,
-            period: None,
-            at_least: None,
-            question: BoardQuestion::About,
-        };
+        self.tell_settings().await?;
+        let about = AskBoard::new(&board, BoardQuestion::About);
         match self.read(&about)? {
             BoardAnswer::Seen(seen) => Ok(BoardConfigured::Done(seen, is_new)),
             _ => Err(Fault::Unavailable(
@@ -447,11 +666,17 @@ impl BoardCore {
         if was_living {
             self.commit(|loaded| {
                 loaded.head.is_living = false;
+                loaded.standing.is_untold = false;
                 loaded.begin_epoch();
                 loaded.keep_periods(&self.rows, 0)
             })?;
         }
         let generation = self.generation();
+        if let (layout @ Layout { number: 1.., .. }, Some(generation)) = (self.layout(), generation)
+        {
+            let end = ShardCommand::End(generation);
+            self.tell_all(&board, layout, &end).await?;
+        }
         // One that is in the directory and never began is let go too.
         let now = u64::try_from(self.host.now_ms()).unwrap_or(0);
         let forget = ForgetBoard {
@@ -464,7 +689,7 @@ impl BoardCore {
     }
 
     /// Sets the alarm by what is due next. Where it cannot be set, what is due is done by the next call.
-    async fn arm(&self) {
+    pub(super) async fn arm(&self) {
         let due_ms = self.due_ms();
         if due_ms >= self.armed_ms.get() {
             return;
@@ -486,9 +711,11 @@ impl BoardCore {
         else {
             return i64::MAX;
         };
-        let ends = head.is_living && head.period.1 > 0 && head.members > 0;
+        let is_at_work = loaded.as_ref().is_some_and(Loaded::is_at_work);
+        let ends = is_at_work && head.period.1 > 0 && head.members > 0;
         let due = [
-            next_expiry_ms.filter(|_| head.is_living),
+            self.move_due_ms(),
+            next_expiry_ms.filter(|_| is_at_work),
             ends.then(|| head.period.1.saturating_mul(1_000)),
             head.ledgers().due_at_ms(),
             (head.swept_epoch < head.oldest_epoch).then(|| self.host.now_ms() + SWEEP_MS),
@@ -526,15 +753,61 @@ impl BoardCore {
             if has_rest && !self.rows.sweep(head.oldest_epoch, SWEPT_AT_ONCE)? {
                 head.swept_epoch = head.oldest_epoch;
             }
-            Ok(!head.is_living && !has_rest && ledgers.records() == 0)
+            // An owner whose board is spread names its shards to the next board; a shard waits for what its owner says.
+            let is_spread = loaded.standing.layout.number > 0;
+            Ok(!head.is_living && !has_rest && !is_spread && ledgers.records() == 0)
         })?;
-        if is_over && self.beginning.get().is_none() {
-            self.is_ending.set(true);
-            let deleted = self.store.delete_all().await;
-            self.is_ending.set(false);
-            self.load();
-            deleted?;
+        if is_over && self.beginning.get().is_none() && !self.moves.is_receiving() {
+            return self.delete_all().await;
         }
-        Ok(())
+        self.move_if_due().await
     }
+
+    /// Deletes all that is stored.
+    pub(super) async fn delete_all(&self) -> Result<(), Fault> {
+        self.is_ending.set(true);
+        let deleted = self.store.delete_all().await;
+        self.is_ending.set(false);
+        self.load();
+        deleted
+    }
+}
+
+/// The writes of one request, and their key.
+type Request = (Vec<MemberWrite>, Option<Once>);
+
+/// Why an object does not have the members that are asked for.
+pub(super) enum Misplaced {
+    Stale,
+    Moving,
+    Spread(Layout),
+}
+
+impl From<Misplaced> for BoardWritten {
+    fn from(misplaced: Misplaced) -> Self {
+        match misplaced {
+            Misplaced::Stale => Self::Stale,
+            Misplaced::Moving => Self::Moving,
+            Misplaced::Spread(layout) => Self::Spread(layout),
+        }
+    }
+}
+
+impl From<Misplaced> for BoardAnswer {
+    fn from(misplaced: Misplaced) -> Self {
+        match misplaced {
+            Misplaced::Stale => Self::Stale,
+            Misplaced::Moving => Self::Moving,
+            Misplaced::Spread(layout) => Self::Spread(layout),
+        }
+    }
+}
+
+/// The key of the record of a group, of writes with this key.
+fn group_key(key: WriteKey, group: u32) -> WriteKey {
+    let mut bytes = key.0;
+    for (byte, of_group) in bytes.iter_mut().zip((group + 1).to_le_bytes()) {
+        *byte ^= of_group;
+    }
+    WriteKey(bytes)
 }

@@ -8,8 +8,11 @@ use crate::core::board::key::Key;
 use crate::core::board::member::Member;
 use crate::core::board::score::Score;
 use crate::core::board::settings::{Order, Settings, Ties};
+use crate::core::board::summary::{SUMMARY_KEYS_MAX, SUMMARY_TOP};
 use crate::core::sketch::{HashKey, hash};
-use crate::protocol::messages::{BoardQuestion, BoardSeen, Fault, Ranked, Stretch, encode};
+use crate::protocol::messages::{
+    BoardPlace, BoardQuestion, BoardSeen, Fault, Ranked, Stretch, encode,
+};
 
 /// One period of a board, to be read.
 pub(super) struct Reader<'a> {
@@ -41,8 +44,34 @@ impl Reader<'_> {
     ) -> Result<(), Fault> {
         match question {
             BoardQuestion::About | BoardQuestion::Periods => {}
-            BoardQuestion::Stretch(stretch) => {
-                (seen.count, seen.has_more, seen.rows) = self.stretch(stretch)?;
+            BoardQuestion::Stretch(stretch) => self.stretch_into(seen, stretch)?,
+            BoardQuestion::Live(limit, member) => {
+                let limit = *limit;
+                let first = Stretch {
+                    limit,
+                    ..Stretch::default()
+                };
+                self.stretch_into(seen, &first)?;
+                let member = member.as_ref().map(|name| self.member(name)).transpose()?;
+                seen.member = member.flatten();
+            }
+            BoardQuestion::Better(places) => {
+                for place in places {
+                    seen.better.push(self.better(place)?);
+                }
+            }
+            BoardQuestion::Near(key, limit) => {
+                seen.rows = self.near(key, *limit)?;
+                seen.better = vec![self.better(&BoardPlace::Key(key.clone()))?];
+            }
+            BoardQuestion::Summary => {
+                let first = Stretch {
+                    limit: SUMMARY_TOP,
+                    ..Stretch::default()
+                };
+                self.stretch_into(seen, &first)?;
+                let shards = usize::try_from(seen.layout.shards).unwrap_or(1).max(1);
+                seen.summaries = vec![self.directory.summary(SUMMARY_KEYS_MAX / shards)];
             }
             BoardQuestion::Members(names) => {
                 for name in names {
@@ -65,6 +94,16 @@ impl Reader<'_> {
         self.settings.order == Order::Desc
     }
 
+    /// How many members stand before a place.
+    fn better(&self, place: &BoardPlace) -> Result<u64, Fault> {
+        let lower = self.before(&place.edge(self.is_desc()))?;
+        Ok(if self.is_desc() {
+            self.directory.total().saturating_sub(lower)
+        } else {
+            lower
+        })
+    }
+
     /// The rank of a member that is in the order, from 1.
     ///
     /// # Errors
@@ -73,14 +112,11 @@ impl Reader<'_> {
         if member.is_hidden {
             return Ok(None);
         }
-        let total = self.directory.total();
-        let better = match (self.settings.ties, self.is_desc()) {
-            (Ties::Shared, false) => self.before(&Key::first_of(member.score))?,
-            (Ties::Shared, true) => total.saturating_sub(self.before(&Key::behind(member.score))?),
-            (_, false) => self.before(&member.key(name))?,
-            (_, true) => total.saturating_sub(self.before(&member.key(name).next())?),
+        let place = match self.settings.ties {
+            Ties::Shared => BoardPlace::Score(member.score),
+            _ => BoardPlace::Key(member.key(name)),
         };
-        Ok(Some(better + 1))
+        Ok(Some(self.better(&place)? + 1))
     }
 
     fn ranked(&self, name: Vec<u8>, member: Member, rank: Option<u64>) -> Result<Ranked, Fault> {
@@ -132,8 +168,8 @@ impl Reader<'_> {
         Ok(rows)
     }
 
-    /// How many members have a score between two, both included, how many of those asked for there are, and these.
-    pub(super) fn stretch(&self, asked: &Stretch) -> Result<(u64, bool, Vec<Ranked>), Fault> {
+    /// How many members have a score between two, both included; whether there are more than were asked for; and these.
+    fn stretch_into(&self, seen: &mut BoardSeen, asked: &Stretch) -> Result<(), Fault> {
         let at = |score: Option<Score>, key: fn(Score) -> Key| {
             score.map(|score| self.before(&key(score))).transpose()
         };
@@ -158,7 +194,27 @@ impl Reader<'_> {
             has_more = high.saturating_sub(low) > limit;
             high = high.min(low.saturating_add(limit));
         }
-        Ok((count, has_more, self.places((low, high))?))
+        let first = match self.is_desc() {
+            true => self.directory.total().saturating_sub(high),
+            false => low,
+        };
+        (seen.count, seen.has_more, seen.better) = (count, has_more, vec![first]);
+        seen.rows = self.places((low, high))?;
+        Ok(())
+    }
+
+    /// The members next to a place, without one that stands there.
+    fn near(&self, key: &Key, limit: u32) -> Result<Vec<Ranked>, Fault> {
+        let (low, behind) = (self.before(key)?, self.before(&key.clone().next())?);
+        let limit = u64::from(limit);
+        let above = (
+            behind,
+            behind.saturating_add(limit).min(self.directory.total()),
+        );
+        let below = (low.saturating_sub(limit), low);
+        let mut rows = self.places(if self.is_desc() { above } else { below })?;
+        rows.extend(self.places(if self.is_desc() { below } else { above })?);
+        Ok(rows)
     }
 
     /// A member with so many before and behind it, fewer where the order ends; `None` where it is not in the order.

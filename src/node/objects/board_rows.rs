@@ -10,13 +10,14 @@ use super::store::{Store, blob, integer, text};
 use crate::core::board::directory::{Directory, Rows};
 use crate::core::board::key::Key;
 use crate::core::board::member::Member;
+use crate::core::board::placing::{Layout, Placing, ShardAt};
 use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
 use crate::core::counter::id::CounterId;
 use crate::core::counter::ledger::{Keys, Ledger, WriteKey};
 use crate::core::counter::ledgers::Ledgers;
 use crate::host::object::{Rows as SqlRows, Value};
-use crate::protocol::messages::{Fault, PeriodOf, Written};
+use crate::protocol::messages::{Fault, MovedRecord, PeriodOf, Written};
 
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS board (id INTEGER PRIMARY KEY, body BLOB NOT NULL)",
@@ -56,6 +57,42 @@ pub(super) struct Head {
     pub(super) bytes: u64,
     clients: Ledger,
     public: Ledger,
+}
+
+/// Where an object stands among those of its board: its owner says how it is spread, a shard which one it is. Stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Standing {
+    /// Which object it is.
+    pub(super) at: ShardAt,
+    /// How the board is spread, as far as this object knows.
+    pub(super) layout: Layout,
+    pub(super) placing: Placing,
+    /// The owner: the highest number that a layout was given.
+    pub(super) newest: u64,
+    /// The owner: where members are being moved to.
+    pub(super) moving: Option<Layout>,
+    /// The owner: layouts that have ended, or were given up, whose objects must still be told.
+    pub(super) ended: Vec<Layout>,
+    /// The owner: whether shards must still be told its settings, or that the board has ended.
+    pub(super) is_untold: bool,
+    /// The owner: whether the objects were created near another home than that of now.
+    pub(super) is_elsewhere: bool,
+    /// The owner: whether commands of sorted sets are carried out here, which need all members: then it is not spread by itself.
+    pub(super) is_whole: bool,
+    /// A source: the move that notes which members change, and the one that has sealed it; 0 for none.
+    pub(super) noting: u64,
+    pub(super) sealed: u64,
+    /// A source: no move up to this number may seal it.
+    pub(super) given_up: u64,
+    /// A shard: the sequence of its owner when it was last told what the board is.
+    pub(super) told: u64,
+}
+
+impl Standing {
+    /// Whether this object has members.
+    pub(super) fn is_here(&self) -> bool {
+        self.at.layout == self.layout.number
+    }
 }
 
 impl Head {
@@ -166,6 +203,21 @@ impl BoardRows {
         Ok(Some((self.store.value(body)?, body.to_vec())))
     }
 
+    /// Where the object stands; that of an owner which has all members where nothing is stored.
+    pub(super) fn standing(&self) -> Result<Standing, Fault> {
+        let rows = self
+            .store
+            .run("SELECT body FROM board WHERE id = 1", vec![])?;
+        let body = rows.first().and_then(|row| row.first());
+        body.map_or_else(|| Ok(Standing::default()), |body| self.store.get(body))
+    }
+
+    pub(super) fn put_standing(&self, standing: &Standing) -> Result<(), Fault> {
+        let statement = "INSERT OR REPLACE INTO board VALUES (1, ?)";
+        let values = vec![self.store.put(standing)?];
+        self.store.run(statement, values).map(drop)
+    }
+
     pub(super) fn create(&self) -> Result<(), Fault> {
         self.store.create_schema(SCHEMA)
     }
@@ -244,6 +296,90 @@ impl BoardRows {
         ]);
         let statement = "INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?, ?, ?)";
         self.store.run(statement, values).map(drop)
+    }
+
+    /// Members of a period in order of their names, hidden ones too: those behind a name, so many.
+    pub(super) fn by_name(
+        &self,
+        epoch: i64,
+        after: Option<&[u8]>,
+        limit: u64,
+    ) -> Result<Vec<(Vec<u8>, Member)>, Fault> {
+        let statement = "SELECT place, hidden, expires_ms, metadata, member FROM members \
+            WHERE epoch = ? AND member > COALESCE(?, x'') ORDER BY member LIMIT ?";
+        let after = after.map(<[u8]>::to_vec);
+        let rows = self
+            .store
+            .run(statement, vec![epoch.into(), after.into(), whole(limit)])?;
+        let read = |row: &Vec<Value>| Ok((bytes_at(row, 4)?, member_at(row, 0)?));
+        rows.iter().map(read).collect()
+    }
+
+    /// Begins to note which members change, with nothing noted.
+    pub(super) fn begin_noting(&self) -> Result<(), Fault> {
+        self.store.run(
+            "CREATE TABLE IF NOT EXISTS changed (number INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, member BLOB NOT NULL, \
+             UNIQUE (epoch, member))",
+            vec![],
+        )?;
+        self.store.run("DELETE FROM changed", vec![]).map(drop)
+    }
+
+    /// Notes that a member has changed: as the last of all, also where it had before.
+    pub(super) fn note_changed(&self, epoch: i64, name: &[u8]) -> Result<(), Fault> {
+        let statement =
+            "INSERT OR REPLACE INTO changed SELECT COALESCE(MAX(number), 0) + 1, ?, ? FROM changed";
+        let values = vec![epoch.into(), name.to_vec().into()];
+        self.store.run(statement, values).map(drop)
+    }
+
+    /// Members that have changed, so many behind a number, each with its own.
+    pub(super) fn changed_after(
+        &self,
+        number: u64,
+        limit: u64,
+    ) -> Result<Vec<(u64, i64, Vec<u8>)>, Fault> {
+        let rows = self.store.run(
+            "SELECT number, epoch, member FROM changed WHERE number > ? ORDER BY number LIMIT ?",
+            vec![whole(number), whole(limit)],
+        )?;
+        let read = |row: &Vec<Value>| {
+            let epoch = row.get(1).and_then(integer).ok_or_else(broken)?;
+            Ok((count_at(row, 0)?, epoch, bytes_at(row, 2)?))
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// Records as they are stored, behind a slot and a key.
+    pub(super) fn records_after(
+        &self,
+        slot: i64,
+        key: &[u8],
+        limit: u64,
+    ) -> Result<Vec<MovedRecord>, Fault> {
+        let rows = self.store.run(
+            "SELECT slot, key, body FROM records WHERE (slot, key) > (?, COALESCE(?, x'')) ORDER BY slot, key LIMIT ?",
+            vec![slot.into(), key.to_vec().into(), whole(limit)],
+        )?;
+        let read = |row: &Vec<Value>| {
+            let slot = row.first().and_then(integer).ok_or_else(broken)?;
+            let body = self.store.body(row.get(2).ok_or_else(broken)?)?;
+            Ok((slot, bytes_at(row, 1)?, body.to_vec()))
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// Keeps a record as it was stored elsewhere. Whether it is new here.
+    pub(super) fn take_record(&self, (slot, key, body): &MovedRecord) -> Result<bool, Fault> {
+        let values: Vec<Value> = vec![(*slot).into(), key.clone().into()];
+        let statement = "SELECT 1 FROM records WHERE slot = ? AND key = ?";
+        let is_new = self.store.run(statement, values.clone())?.is_empty();
+        if is_new {
+            let values = [values, vec![self.store.framed(body)?]].concat();
+            self.store
+                .run("INSERT INTO records VALUES (?, ?, ?)", values)?;
+        }
+        Ok(is_new)
     }
 
     /// Members in order of their keys: from the first key of a segment on, without the first `skip`.

@@ -1,9 +1,10 @@
 //! A board in memory, and how it changes: each change writes its rows, within the commit of whoever makes it.
 
 use super::board_reads::{Reader, tag};
-use super::board_rows::{BoardRows, EpochRows, Head};
+use super::board_rows::{BoardRows, EpochRows, Head, Standing};
 use crate::core::board::directory::Directory;
 use crate::core::board::member::{Member, Refusal, change};
+use crate::core::board::period::Period;
 use crate::core::counter::id::CounterId;
 use crate::protocol::bounds::{BOARD_BYTES_MAX, MEMBER_BYTES};
 use crate::protocol::messages::{Deed, Fault, MemberIs, MemberWrite, PeriodOf, Stand, encode};
@@ -19,16 +20,20 @@ pub(super) struct Loaded {
     pub(super) head: Head,
     /// The head as it is stored.
     pub(super) stored: Vec<u8>,
+    pub(super) standing: Standing,
+    stored_standing: Standing,
     pub(super) directory: Directory,
     /// The ended period that was read last.
     pub(super) ended: Option<(i64, Directory)>,
     pub(super) next_expiry_ms: Option<i64>,
     /// Whether all that expires by now is gone.
     pub(super) is_exact: bool,
+    /// The lowest sequence that the next change may have: of a shard its time, so that who had a score first is told across shards.
+    pub(super) next_sequence: u64,
 }
 
 /// About what a member takes on disk: its name stands there twice.
-fn bytes_of(name: &[u8], member: &Member) -> u64 {
+pub(super) fn bytes_of(name: &[u8], member: &Member) -> u64 {
     let metadata = member.metadata.as_ref().map_or(0, String::len);
     u64::try_from(2 * name.len() + metadata).map_or(u64::MAX, |bytes| bytes + MEMBER_BYTES)
 }
@@ -39,10 +44,13 @@ impl Loaded {
         Self {
             head: Head::new(board, generation),
             stored: Vec::new(),
+            standing: Standing::default(),
+            stored_standing: Standing::default(),
             directory: Directory::default(),
             ended: None,
             next_expiry_ms: None,
             is_exact: true,
+            next_sequence: 0,
         }
     }
 
@@ -54,13 +62,17 @@ impl Loaded {
         let Some((head, stored)) = rows.load()? else {
             return Ok(None);
         };
+        let standing = rows.standing()?;
         Ok(Some(Self {
+            stored_standing: standing.clone(),
+            standing,
             directory: rows.directory(head.epoch)?,
             next_expiry_ms: rows.next_expiry(head.epoch)?,
             head,
             stored,
             ended: None,
             is_exact: true,
+            next_sequence: 0,
         }))
     }
 
@@ -71,6 +83,10 @@ impl Loaded {
         if bytes != self.stored {
             rows.put_head(&bytes)?;
             self.stored = bytes;
+        }
+        if self.standing != self.stored_standing {
+            rows.put_standing(&self.standing)?;
+            self.stored_standing = self.standing.clone();
         }
         Ok(())
     }
@@ -103,7 +119,10 @@ impl Loaded {
     ) -> Result<(), Fault> {
         let head = &mut self.head;
         rows.put_member(head.epoch, name, after)?;
-        head.sequence += 1;
+        if self.standing.noting > 0 {
+            rows.note_changed(head.epoch, name)?;
+        }
+        head.sequence = head.sequence.max(self.next_sequence.saturating_sub(1)) + 1;
         head.members = head.members + u64::from(after.is_some()) - u64::from(before.is_some());
         let bytes = |member: Option<&Member>| member.map_or(0, |member| bytes_of(name, member));
         head.bytes = (head.bytes + bytes(after)).saturating_sub(bytes(before));
@@ -144,17 +163,22 @@ impl Loaded {
         Ok(true)
     }
 
+    /// Whether the period has ended. A clock that steps back does not begin it again.
+    pub(super) fn has_ended(&self, now_ms: i64) -> bool {
+        let end_ms = self.head.period.1.saturating_mul(1_000);
+        self.head.settings.period != Period::None && now_ms >= end_ms
+    }
+
     /// Begins the period of now where the one before has ended. Whether it has.
     fn begin_period(&mut self, rows: &BoardRows, now_ms: i64) -> Result<bool, Fault> {
+        if !self.has_ended(now_ms) {
+            return Ok(false);
+        }
         let settings = self.head.settings;
-        let bounds = settings.period.bounds(now_ms, settings.zone_minutes);
+        let bounds = settings.period.bounds(now_ms, settings.zone);
         let Some((start, end)) = bounds else {
             return Ok(false);
         };
-        // A clock that steps back does not begin it again.
-        if start < self.head.period.1 {
-            return Ok(false);
-        }
         let (ended_start, ended_end) = self.head.period;
         if self.head.members > 0 {
             for _ in 0..EXPIRED_ROUNDS_MAX {
@@ -177,6 +201,13 @@ impl Loaded {
         Ok(true)
     }
 
+    /// Has a move that is under way be given up: what it has carried does not hold any more.
+    pub(super) fn refuse_move(&mut self) {
+        let standing = &mut self.standing;
+        standing.given_up = standing.given_up.max(standing.noting);
+        standing.noting = 0;
+    }
+
     /// Begins with no members.
     pub(super) fn begin_epoch(&mut self) {
         self.head.epoch += 1;
@@ -188,9 +219,14 @@ impl Loaded {
         self.is_exact = true;
     }
 
+    /// Whether it lives, has its members here and may change them.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.head.is_living && self.standing.is_here() && self.standing.sealed == 0
+    }
+
     /// Sees to it that nothing is there that should be gone. Whether anything was.
     pub(super) fn catch_up(&mut self, rows: &BoardRows, now_ms: i64) -> Result<bool, Fault> {
-        if !self.head.is_living {
+        if !self.is_at_work() {
             return Ok(false);
         }
         let has_begun = self.begin_period(rows, now_ms)?;
@@ -227,7 +263,7 @@ impl Loaded {
                 &self.head.settings,
                 before.as_ref(),
                 put,
-                self.head.sequence + 1,
+                self.head.sequence.max(self.next_sequence.saturating_sub(1)) + 1,
             ) {
                 Ok(change) => change.after.or_else(|| before.clone()),
                 Err(refusal) => return Ok(Err(refusal)),
@@ -270,7 +306,10 @@ impl Loaded {
             bytes_of(name, after).saturating_sub(before.map_or(0, |before| bytes_of(name, before)));
         let bytes_max = BOARD_BYTES_MAX / (u64::from(settings.archive) + 1);
         let is_new = before.is_none();
-        (is_new && self.head.members >= settings.members_max)
+        // Each shard takes an even part.
+        let shards = u64::from(self.standing.layout.shards.max(1));
+        let members_max = settings.members_max.div_ceil(shards);
+        (is_new && self.head.members >= members_max)
             || (more > 0 && self.head.bytes.saturating_add(more) > bytes_max)
     }
 }

@@ -21,6 +21,7 @@ use crate::node::shared::metrics;
 use crate::protocol::live::board::{Board, Full, Made, Update, WatcherId};
 use crate::protocol::live::sight::Sight;
 use crate::protocol::live::talk::{self, Kept, Said};
+use crate::protocol::live::topic::Topic;
 use crate::protocol::live::{
     HUB_MS_MAX, LATE_MS, LOOK_MAX, SECOND_MS, SIGHT_MS_MAX, WATCHERS_MAX, part_of,
 };
@@ -90,7 +91,7 @@ impl Hub {
             return Reply::Refused(500, fault.to_string());
         }
         let kept = Kept {
-            ids: join.counters.clone(),
+            ids: join.topics.clone(),
             as_strings: join.as_strings,
             prefixes: join.prefixes,
         };
@@ -98,7 +99,7 @@ impl Hub {
             Ok(attachment) => attachment,
             Err(fault) => return Reply::Refused(500, fault.to_string()),
         };
-        let counters = join.counters.len();
+        let counters = join.topics.len();
         let has_room = |visitor| self.board.borrow().has_room(visitor, counters, None);
         if !join.visitor.is_none_or(has_room) {
             return refused(429, "the visitor has as many streams as it may have");
@@ -107,7 +108,7 @@ impl Hub {
         let joined =
             self.board
                 .borrow_mut()
-                .join(now_ms, join.counters, join.as_strings, join.resumes);
+                .join(now_ms, join.topics, join.as_strings, join.resumes);
         let Ok(id) = joined else {
             return refused(503, "the hub is full");
         };
@@ -212,18 +213,18 @@ impl Hub {
     }
 
     /// Asks the lookouts of these counters, and learns what they say.
-    async fn look(&self, counters: Vec<CounterId>, age_ms_max: i64) {
-        let mut partitions: BTreeMap<u32, Vec<CounterId>> = BTreeMap::new();
-        for counter in counters {
-            let partition = partition_of(&self.host, &counter);
-            partitions.entry(partition).or_default().push(counter);
+    async fn look(&self, topics: Vec<Topic>, age_ms_max: i64) {
+        let mut partitions: BTreeMap<u32, Vec<Topic>> = BTreeMap::new();
+        for topic in topics {
+            let partition = partition_of(&self.host, topic.name());
+            partitions.entry(partition).or_default().push(topic);
         }
         let mut looks = Vec::new();
-        for (partition, counters) in partitions {
-            for part in counters.chunks(LOOK_MAX) {
+        for (partition, topics) in partitions {
+            for part in topics.chunks(LOOK_MAX) {
                 looks.push(Look {
                     partition,
-                    counters: part.to_vec(),
+                    topics: part.to_vec(),
                     age_ms_max: u32::try_from(age_ms_max).unwrap_or(u32::MAX),
                 });
             }
@@ -233,13 +234,13 @@ impl Hub {
             let now_ms = self.host.now_ms();
             let mut board = self.board.borrow_mut();
             match asked {
-                Ok(sights) if sights.len() == look.counters.len() => {
-                    for (counter, sight) in look.counters.iter().zip(sights) {
+                Ok(sights) if sights.len() == look.topics.len() => {
+                    for (counter, sight) in look.topics.iter().zip(sights) {
                         board.learn(counter, sight, now_ms);
                     }
                 }
                 _ => {
-                    for counter in &look.counters {
+                    for counter in &look.topics {
                         board.lose(counter, now_ms);
                     }
                 }

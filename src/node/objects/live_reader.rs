@@ -14,13 +14,18 @@ use crate::core::counter::id::{CounterId, Datacenter};
 use crate::host::Host;
 use crate::host::object::Object;
 use crate::node::aggregator;
+use crate::node::shared::boards::Reading;
 use crate::node::shared::call::CALL_MS_MAX;
 use crate::node::shared::concurrency::all_settled;
 use crate::node::shared::metrics;
+use crate::protocol::boards::live_board;
 use crate::protocol::live::pace::Pace;
 use crate::protocol::live::sight::{Shown, Sight, is_outdated};
+use crate::protocol::live::topic::{Topic, WatchedBoard};
 use crate::protocol::live::{LOOK_MAX, LOOK_MS_MAX, SIGHTS_MAX};
-use crate::protocol::messages::{DatacenterSum, Fault, GlobalSum, Look, Origin};
+use crate::protocol::messages::{
+    BoardAnswer, BoardQuestion, DatacenterSum, Fault, GlobalSum, Look, Origin,
+};
 use crate::protocol::metrics::Metric;
 use crate::protocol::names::UNIQUES_ROUNDING;
 use crate::protocol::public::{Freshness, Rounding, Told};
@@ -50,7 +55,7 @@ struct Held {
 pub(super) struct LiveReader {
     host: Host,
     object: Object,
-    held: RefCell<HashMap<CounterId, Held>>,
+    held: RefCell<HashMap<Topic, Held>>,
     /// All who watch are told the same: with a key or not.
     rounding: Rounding,
 }
@@ -73,7 +78,7 @@ impl LiveReader {
         look: Result<Look, Fault>,
     ) -> Result<Vec<Sight>, Fault> {
         let Look {
-            counters,
+            topics: counters,
             age_ms_max,
             ..
         } = look?;
@@ -90,11 +95,7 @@ impl LiveReader {
     }
 
     /// Begins the reads that are needed; returns what tells when these and those under way are done.
-    fn begin(
-        self: &Rc<Self>,
-        counters: &[CounterId],
-        age_ms_max: u64,
-    ) -> Vec<oneshot::Receiver<()>> {
+    fn begin(self: &Rc<Self>, counters: &[Topic], age_ms_max: u64) -> Vec<oneshot::Receiver<()>> {
         let now_ms = self.host.now_ms();
         let mut all = self.held.borrow_mut();
         if all.len() + counters.len() > SIGHTS_MAX {
@@ -128,27 +129,65 @@ impl LiveReader {
     }
 
     /// The datacenters that did not answer when a counter was read last.
-    fn away(&self, counter: &CounterId) -> Vec<Datacenter> {
+    fn away(&self, counter: &Topic) -> Vec<Datacenter> {
         let held = self.held.borrow();
         held.get(counter)
             .map_or_else(Vec::new, |held| held.away.clone())
     }
 
-    /// Reads a counter, and tells those who wait.
-    async fn read(&self, counter: CounterId) {
-        let begun_ms = self.host.now_ms();
+    /// Reads a counter or a board, and tells those who wait.
+    async fn read(&self, topic: Topic) {
         metrics::count(&self.host, Metric::LiveRead);
-        let away = self.away(&counter);
-        let reading = aggregator::read_watched(&self.host, &counter, &away);
-        let read = self.host.within_ms(CALL_MS_MAX, reading).await;
+        match &topic {
+            Topic::Counter(counter) => self.read_counter(&topic, counter).await,
+            Topic::Board(watched) => self.read_board(&topic, watched).await,
+        }
+    }
+
+    /// Reads what is watched of a board.
+    async fn read_board(&self, topic: &Topic, watched: &WatchedBoard) {
+        let reading = Reading::new(&self.host, &watched.board);
+        let member = watched
+            .member
+            .as_ref()
+            .map(|name| name.as_str().as_bytes().to_vec());
+        let asked = reading.ask(BoardQuestion::Live(watched.top, member));
+        let read = self.host.within_ms(CALL_MS_MAX, asked).await;
         let mut all = self.held.borrow_mut();
-        let Some(held) = all.get_mut(&counter) else {
+        let Some(held) = all.get_mut(topic) else {
             return;
         };
-        held.is_reading = false;
+        match read {
+            Some(Ok(BoardAnswer::Seen(seen))) => {
+                held.sight = Sight {
+                    shown: Shown::Counter(live_board(&seen, watched)),
+                    is_read: true,
+                };
+            }
+            Some(Ok(BoardAnswer::Absent)) => {
+                held.sight = Sight {
+                    shown: Shown::Missing,
+                    is_read: true,
+                };
+            }
+            _ => held.sight.fail(),
+        }
+        held.tell();
+    }
+
+    /// Reads a counter.
+    async fn read_counter(&self, topic: &Topic, counter: &CounterId) {
+        let begun_ms = self.host.now_ms();
+        let away = self.away(topic);
+        let reading = aggregator::read_watched(&self.host, counter, &away);
+        let read = self.host.within_ms(CALL_MS_MAX, reading).await;
+        let mut all = self.held.borrow_mut();
+        let Some(held) = all.get_mut(topic) else {
+            return;
+        };
         match read {
             Some(Ok(sum)) => held.see(
-                &counter,
+                counter,
                 sum.as_ref(),
                 (begun_ms, self.host.now_ms()),
                 self.rounding,
@@ -156,13 +195,19 @@ impl LiveReader {
             // What was seen before stays, and is said to be of before.
             _ => held.sight.fail(),
         }
-        for done in held.waiting.drain(..) {
-            let _ = done.send(());
-        }
+        held.tell();
     }
 }
 
 impl Held {
+    /// Tells those who wait that it has been read.
+    fn tell(&mut self) {
+        self.is_reading = false;
+        for done in self.waiting.drain(..) {
+            let _ = done.send(());
+        }
+    }
+
     fn see(
         &mut self,
         counter: &CounterId,

@@ -10,6 +10,7 @@
 //! | [`autoscaler`] | how a cell watches its load, and how the number of shards follows it |
 //! | [`cell_store`], [`cell_row_kinds`], [`cell_ledger`], [`cell_samples`] | a cell's rows, which there are, those of its keyed writes, and of its samples |
 //! | [`board`], [`board_state`], [`board_rows`], [`board_reads`] | a board: members with scores, in memory and in rows, and what is read of them |
+//! | [`board_moves`] | how the members of a board move from one layout of shards to another |
 //! | [`board_registry`] | which boards there are, at their partitions of the directory |
 //! | [`claims`], [`claim_store`] | whose an idempotency key is, and the rows of that |
 //! | [`batch`] | how an object answers many calls in one message |
@@ -46,6 +47,7 @@ mod alarm;
 mod autoscaler;
 mod batch;
 mod board;
+mod board_moves;
 mod board_reads;
 mod board_registry;
 mod board_rows;

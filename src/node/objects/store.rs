@@ -194,6 +194,11 @@ impl Store {
         Ok(())
     }
 
+    /// The object.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
     /// Runs a statement and returns its rows.
     ///
     /// # Errors

@@ -137,7 +137,7 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
         Address::Tablet(address) => names::tablet(address),
         Address::Inbox(inbox) => names::inbox(inbox),
         Address::Limiter(address) => names::limiter(address),
-        Address::Board(board) => names::board(board),
+        Address::Board(board, at, home) => names::board(board, at, home),
         Address::Lookout(partition) => names::lookout(partition),
         Address::Hub(datacenter, number) => names::hub(location_hint(datacenter), number),
         Address::Keyspace => names::keyspace(),
@@ -164,7 +164,7 @@ pub fn receiver_of(host: &Host, address: Address<'_>) -> Option<Receiver> {
         Address::LeadAt(_)
         | Address::Inbox(_)
         | Address::Limiter(_)
-        | Address::Board(_)
+        | Address::Board(..)
         | Address::Lookout(_)
         | Address::Hub(..)
         | Address::Keyspace

@@ -3,6 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`boards`] | boards, over however many shards they are spread |
 //! | [`mod@call`] | sends a message to an object or a Worker, and answers one |
 //! | [`call_batcher`] | joins the calls of one request into batches |
 //! | [`queued_writes`] | queued writes, counted |
@@ -13,6 +14,7 @@
 //! | [`metrics`] | the numbers of this isolate |
 //! | [`concurrency`] | runs many futures, a bounded number at a time |
 
+pub mod boards;
 pub mod call;
 pub mod call_batcher;
 pub mod concurrency;

@@ -18,6 +18,11 @@ pub const SECTION_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// besides for an element, an id, a sample.
 const CHARGES: [u64; 5] = [700, 64, 96, 176, 256];
 
+/// What a record that writes to a board is charged, bytes: what its write holds.
+pub fn board_line_bytes(record: &[u8]) -> u64 {
+    256 + length(record.len())
+}
+
 /// A body that has a key, cut into sections.
 #[derive(Debug)]
 pub struct Sections {
@@ -71,6 +76,13 @@ impl Sections {
             let charges = charges.iter().filter(|(applies, _)| *applies);
             self.bytes += charges.map(|(_, bytes)| bytes).sum::<u64>();
         }
+        self.bytes >= self.bytes_max
+    }
+
+    /// Notes a record that writes to a board, as [`Sections::note`].
+    pub fn note_board(&mut self, hash: &dyn Fn(&[u8]) -> u64, bytes: &[u8]) -> bool {
+        self.chain = fingerprint(hash, &[&self.chain.to_le_bytes(), bytes]);
+        self.bytes += board_line_bytes(bytes);
         self.bytes >= self.bytes_max
     }
 

@@ -6,11 +6,14 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::body::Lines;
-use super::token::{cursor_of, version_of};
+use super::token::{BoardVersion, cursor_of};
 use crate::core::board::member::Refusal;
+use crate::core::board::placing::{Placing, Shards};
 use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
-use crate::core::counter::id::CounterId;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::protocol::live::sight as live;
+use crate::protocol::live::topic::WatchedBoard;
 use crate::protocol::messages::{
     BoardAnswer, BoardSeen, BoardWritten, BoardsListed, PeriodOf, Ranked, Written,
 };
@@ -37,11 +40,19 @@ impl Serialize for Number {
     }
 }
 
+/// A rank, or the lowest and the highest that it may be.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Rank {
+    Exactly(u64),
+    Between(u64, u64),
+}
+
 #[derive(Serialize)]
 struct RowView<'a> {
     member: Cow<'a, str>,
     score: Number,
-    rank: Option<u64>,
+    rank: Option<Rank>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,11 +63,19 @@ struct RowView<'a> {
 
 impl<'a> RowView<'a> {
     fn of(row: &'a Ranked) -> Self {
+        Self::within(row, 0)
+    }
+
+    /// A row whose rank may be higher by so many.
+    fn within(row: &'a Ranked, slack: u64) -> Self {
         let metadata = row.metadata.as_deref();
         Self {
             member: String::from_utf8_lossy(&row.member),
             score: Number(row.score),
-            rank: row.rank,
+            rank: row.rank.map(|rank| match slack {
+                0 => Rank::Exactly(rank),
+                _ => Rank::Between(rank, rank + slack),
+            }),
             metadata: metadata.and_then(|text| serde_json::from_str(text).ok()),
             expires_at: row.expires_ms.map(|at_ms| at_ms.div_euclid(1_000)),
             hidden: row.rank.is_none().then_some(true),
@@ -86,6 +105,15 @@ struct SettingsView {
     zone: String,
     archive: u32,
     members_max: u64,
+    shards: ShardsView,
+    home: Option<Datacenter>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ShardsView {
+    Word(&'static str),
+    Number(u32),
 }
 
 #[derive(Serialize)]
@@ -98,23 +126,17 @@ struct Words {
 }
 
 impl SettingsView {
-    fn of(settings: &Settings) -> Self {
+    fn of(settings: &Settings, placing: &Placing) -> Self {
         let Settings {
             order,
             keep,
             ties,
             scores,
             period,
-            zone_minutes,
+            zone,
             archive,
             members_max,
         } = *settings;
-        let sign = if zone_minutes < 0 { '-' } else { '+' };
-        let ahead = zone_minutes.abs();
-        let zone = match ahead {
-            0 => "UTC".to_owned(),
-            _ => format!("{sign}{:02}:{:02}", ahead / 60, ahead % 60),
-        };
         let settings = Words {
             order,
             keep,
@@ -124,9 +146,14 @@ impl SettingsView {
         };
         Self {
             settings,
-            zone,
+            zone: zone.to_string(),
             archive,
             members_max,
+            shards: match placing.shards {
+                Shards::Auto => ShardsView::Word("auto"),
+                Shards::Fixed(shards) => ShardsView::Number(shards),
+            },
+            home: placing.home.clone(),
         }
     }
 }
@@ -149,6 +176,9 @@ struct SeenView<'a> {
     cursor: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     settings: Option<SettingsView>,
+    /// How many there are now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shards: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     periods: Option<Vec<PeriodView>>,
     period: Option<PeriodView>,
@@ -181,13 +211,14 @@ impl<'a> Told<'a> {
             count: None,
             cursor: None,
             settings: None,
+            shards: None,
             periods: None,
             period: PeriodView::of(&seen.period),
             total: seen.period.total,
             exact: seen.is_exact,
             as_of: seen.as_of_ms,
             staleness_ms: self.now_ms.saturating_sub(seen.as_of_ms).max(0),
-            version: version_of(seen.generation, seen.sequence),
+            version: BoardVersion::of(seen).to_string(),
         }
     }
 }
@@ -205,8 +236,12 @@ fn percentile(rank: u64, total: u64) -> f64 {
 pub fn one_json(told: &Told<'_>) -> Option<String> {
     let row = told.seen.rows.first()?;
     let mut view = told.view();
-    view.percentile = row.rank.map(|rank| percentile(rank, view.total));
-    view.row = Some(RowView::of(row));
+    let slack = told.seen.slack.first().copied().unwrap_or(0);
+    // Of a rank that is not known exactly, the percentile of its middle.
+    view.percentile = row
+        .rank
+        .map(|rank| percentile(rank + slack / 2, view.total));
+    view.row = Some(RowView::within(row, slack));
     Some(to_json(&view))
 }
 
@@ -244,7 +279,8 @@ pub fn members_json(told: &Told<'_>, asked: &[CounterId]) -> String {
 /// The JSON of a board with its settings.
 pub fn configured_json(told: &Told<'_>) -> String {
     let mut view = told.view();
-    view.settings = Some(SettingsView::of(&told.seen.settings));
+    view.settings = Some(SettingsView::of(&told.seen.settings, &told.seen.placing));
+    view.shards = Some(told.seen.layout.shards);
     to_json(&view)
 }
 
@@ -268,6 +304,50 @@ pub fn periods_json(told: &Told<'_>) -> String {
     to_json(&view)
 }
 
+/// What watchers of a board are told.
+pub fn live_board(seen: &BoardSeen, watched: &WatchedBoard) -> live::Told {
+    #[derive(Serialize)]
+    struct MemberView<'a> {
+        #[serde(flatten)]
+        row: RowView<'a>,
+        percentile: Option<f64>,
+    }
+    #[derive(Serialize)]
+    struct LiveView<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        top: Option<Vec<RowView<'a>>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        member: Option<Option<MemberView<'a>>>,
+        period: Option<PeriodView>,
+        total: u64,
+        version: String,
+    }
+    let total = seen.period.total;
+    let member = seen.member.as_ref().map(|row| MemberView {
+        row: RowView::of(row),
+        percentile: row.rank.map(|rank| percentile(rank, total)),
+    });
+    let view = LiveView {
+        top: (watched.top > 0).then(|| seen.rows.iter().map(RowView::of).collect()),
+        member: watched.member.as_ref().map(|_| member),
+        period: PeriodView::of(&seen.period),
+        total,
+        version: BoardVersion::of(seen).to_string(),
+    };
+    let json = to_json(&view);
+    let members = json
+        .strip_prefix('{')
+        .and_then(|json| json.strip_suffix('}'));
+    let members = members.unwrap_or_default().to_owned();
+    live::Told {
+        tag: live::Tag::default().with(members.as_bytes()).value(),
+        members,
+        members_of_strings: None,
+        exact: seen.is_exact,
+        as_of_ms: seen.as_of_ms,
+    }
+}
+
 /// Lines of an export.
 pub fn rows_ndjson(text: &mut String, rows: &[Ranked]) {
     for row in rows {
@@ -277,13 +357,13 @@ pub fn rows_ndjson(text: &mut String, rows: &[Ranked]) {
 }
 
 /// The line of a board in an export, which [`super::parse_settings`] reads the settings of.
-pub fn board_line(board: &CounterId, settings: &Settings) -> String {
+pub fn board_line(board: &CounterId, settings: &Settings, placing: &Placing) -> String {
     #[derive(Serialize)]
     struct BoardLine<'a> {
         board: &'a CounterId,
         settings: SettingsView,
     }
-    let settings = SettingsView::of(settings);
+    let settings = SettingsView::of(settings, placing);
     let mut line = to_json(&BoardLine { board, settings });
     line.push('\n');
     line
@@ -386,8 +466,9 @@ struct WrittenView<'a> {
 pub fn written_json(
     board: &CounterId,
     member: Option<&CounterId>,
-    written: &Written,
+    (written, version): (&Written, &BoardVersion),
     lines: Option<&Lines>,
+    exact: bool,
 ) -> String {
     let stand = written.stand.filter(|_| member.is_some());
     let error = |(line, problem): &'_ (u32, Problem)| {
@@ -414,9 +495,9 @@ pub fn written_json(
         errors: lines.map(|_| errors.collect()),
         changed: written.changed,
         total: written.total,
-        exact: true,
+        exact,
         as_of: written.at_ms,
-        version: version_of(written.generation, written.sequence),
+        version: version.to_string(),
     })
 }
 
@@ -454,7 +535,13 @@ pub fn refusal_of(refusal: Refusal) -> Problem {
 /// What a client is told of writes that were not made.
 pub fn problem_of(written: &BoardWritten) -> Option<Problem> {
     let (code, detail) = match written {
-        BoardWritten::Done(_) | BoardWritten::Replayed(_) => return None,
+        BoardWritten::Done(_) | BoardWritten::Replayed(_) | BoardWritten::ReplayedWhole(_) => {
+            return None;
+        }
+        BoardWritten::Spread(_) | BoardWritten::Stale | BoardWritten::Moving => (
+            Code::Unavailable,
+            "members of the board are being moved; nothing was written, try again",
+        ),
         BoardWritten::Reused => (
             Code::IdempotencyKeyReused,
             "this key was used for another write; send another key with another write",
@@ -482,7 +569,18 @@ pub fn not_found(answer: &BoardAnswer) -> Problem {
             Code::VersionNotReached,
             "the board does not have this version; read without at_least what `seen` names",
         )
-        .with_seen(version_of(*generation, *sequence)),
+        .with_seen(
+            BoardVersion {
+                generation: *generation,
+                layout: 0,
+                sequences: vec![*sequence],
+            }
+            .to_string(),
+        ),
+        BoardAnswer::Spread(_) | BoardAnswer::Stale | BoardAnswer::Moving => Problem::new(
+            Code::Unavailable,
+            "members of the board are being moved; try again",
+        ),
         BoardAnswer::Absent | BoardAnswer::Seen(_) => Problem::new(
             Code::BoardNotFound,
             "nothing was ever written to a board of this name",

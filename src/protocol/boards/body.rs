@@ -6,10 +6,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::core::board::member::{Amount, METADATA_BYTES_MAX, Write};
-use crate::core::board::period::{Period, ZONE_MINUTES_MAX};
+use crate::core::board::period::Period;
+use crate::core::board::placing::{BOARD_SHARDS_MAX, Placing, Shards};
 use crate::core::board::score::Score;
 use crate::core::board::settings::{Keep, Order, Scores, Settings, Ties};
-use crate::core::counter::id::CounterId;
+use crate::core::board::zone::Zone;
+use crate::core::counter::id::{CounterId, Datacenter};
 use crate::protocol::batch::json::{Whole, read_object};
 use crate::protocol::messages::{Deed, MemberWrite};
 use crate::protocol::problem::{Code, Problem};
@@ -41,6 +43,36 @@ struct SettingsWire {
     zone: Option<String>,
     archive: Option<Whole>,
     members_max: Option<Whole>,
+    shards: Option<ShardsWire>,
+    home: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ShardsWire {
+    Number(u64),
+    Word(String),
+}
+
+fn placing_of(shards: Option<ShardsWire>, home: Option<&str>) -> Result<Placing, Problem> {
+    let shards = match shards {
+        None => Shards::Auto,
+        Some(ShardsWire::Word(word)) if word == "auto" => Shards::Auto,
+        Some(ShardsWire::Number(number)) if (1..=BOARD_SHARDS_MAX.into()).contains(&number) => {
+            Shards::Fixed(u32::try_from(number).unwrap_or(1))
+        }
+        Some(_) => {
+            return refuse(format!(
+                "shards must be \"auto\", or from 1 to {BOARD_SHARDS_MAX}"
+            ));
+        }
+    };
+    let home = match home.map(Datacenter::parse) {
+        None => None,
+        Some(Some(home)) => Some(home),
+        Some(None) => return refuse("home must be a datacenter such as \"FRA\""),
+    };
+    Ok(Placing { shards, home })
 }
 
 /// The word of a field; its first where there is none.
@@ -54,32 +86,11 @@ fn word<T: Copy>(name: &str, text: Option<&str>, words: &[(&str, T)]) -> Result<
     })
 }
 
-/// The minutes that a zone is ahead of UTC: `UTC`, or `+02:00`.
-fn zone_minutes(text: &str) -> Option<i32> {
-    if text == "UTC" {
-        return Some(0);
-    }
-    let (hours, minutes) = text.get(1..)?.split_once(':')?;
-    let is_digits = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-    let (hours, minutes) = (
-        Some(hours).filter(|text| is_digits(text))?,
-        Some(minutes).filter(|text| is_digits(text))?,
-    );
-    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
-    let ahead = hours * 60 + minutes;
-    let is_one = minutes < 60 && ahead <= ZONE_MINUTES_MAX;
-    match text.get(..1)? {
-        "+" => Some(ahead).filter(|_| is_one),
-        "-" => Some(-ahead).filter(|_| is_one),
-        _ => None,
-    }
-}
-
 /// Reads the settings of a board. Absent or `null` means the default, since a `PUT` replaces all of them.
 ///
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`.
-pub fn parse_settings(body: &[u8]) -> Result<Settings, Problem> {
+pub fn parse_settings(body: &[u8]) -> Result<(Settings, Placing), Problem> {
     let body = if body.trim_ascii().is_empty() {
         b"{}"
     } else {
@@ -87,10 +98,10 @@ pub fn parse_settings(body: &[u8]) -> Result<Settings, Problem> {
     };
     let wire: SettingsWire = read_object(body)?;
     let default = Settings::default();
-    let zone = wire.zone.as_deref().unwrap_or("UTC");
-    let Some(zone_minutes) = zone_minutes(zone) else {
+    let Some(zone) = Zone::parse(wire.zone.as_deref().unwrap_or("UTC")) else {
         return refuse(
-            "zone must be \"UTC\" or a distance from it, such as \"+02:00\", of at most 14 hours; it has no daylight saving time",
+            "zone must be the name of a place whose clock is known years ahead, such as \"Europe/Berlin\", or \"UTC\", or a distance \
+             from it of at most 14 hours, such as \"+02:00\"",
         );
     };
     let archive = wire
@@ -132,19 +143,22 @@ pub fn parse_settings(body: &[u8]) -> Result<Settings, Problem> {
                 ("month", Period::Month),
             ],
         )?,
-        zone_minutes,
+        zone,
         archive: archive.unwrap_or(u32::MAX),
         members_max: wire
             .members_max
             .map_or(default.members_max, |Whole(count)| count),
     };
     settings.check().or_else(refuse)?;
-    Ok(settings)
+    let placing = placing_of(wire.shards, wire.home.as_deref())?;
+    Ok((settings, placing))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WriteWire<'a> {
+    #[serde(borrow, default)]
+    board: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     member: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -221,8 +235,8 @@ fn put_of(wire: &WriteWire<'_>, now_ms: i64) -> Result<Write, Problem> {
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`.
 pub fn parse_write(body: &[u8], now_ms: i64) -> Result<Write, Problem> {
     let wire: WriteWire<'_> = read_object(body)?;
-    if wire.member.is_some() {
-        return refuse("the path names the member; leave `member` out");
+    if wire.member.is_some() || wire.board.is_some() {
+        return refuse("the path names the board and the member; leave `board` and `member` out");
     }
     put_of(&wire, now_ms)
 }
@@ -284,15 +298,35 @@ pub fn parse_lines(body: &[u8], now_ms: i64) -> Result<Lines, Problem> {
     Ok(lines)
 }
 
+/// Reads a line of `/events` that writes to a board: as a line of one board, and its `board`.
+///
+/// # Errors
+/// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-score`, `invalid-id`.
+pub fn parse_board_line(line: &[u8], now_ms: i64) -> Result<(CounterId, MemberWrite), Problem> {
+    let wire: WriteWire<'_> = read_object(line)?;
+    let Some(board) = wire.board.as_deref() else {
+        return refuse("a line needs the `key` of a counter, or its `board`");
+    };
+    let board = CounterId::parse(board)?;
+    Ok((board, member_write(&wire, now_ms)?))
+}
+
 fn parse_line(line: &[u8], now_ms: i64) -> Result<MemberWrite, Problem> {
     let wire: WriteWire<'_> = read_object(line)?;
+    if wire.board.is_some() {
+        return refuse("the path names the board; leave `board` out");
+    }
+    member_write(&wire, now_ms)
+}
+
+fn member_write(wire: &WriteWire<'_>, now_ms: i64) -> Result<MemberWrite, Problem> {
     let Some(member) = wire.member.as_deref() else {
         return refuse("a line needs its `member`");
     };
     let member = CounterId::parse(member)?;
     Ok(MemberWrite {
         member: String::from(member).into_bytes(),
-        deed: Deed::Put(put_of(&wire, now_ms)?),
+        deed: Deed::Put(put_of(wire, now_ms)?),
         condition: None,
     })
 }

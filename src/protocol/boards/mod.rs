@@ -13,13 +13,13 @@ mod query;
 mod token;
 
 pub use answer::{
-    Told, board_line, configured_json, count_json, deleted_json, list_json, member_lines,
-    members_json, not_found, one_json, periods_json, problem_of, refusal_of, rows_json,
-    rows_ndjson, written_json,
+    Told, board_line, configured_json, count_json, deleted_json, list_json, live_board,
+    member_lines, members_json, not_found, one_json, periods_json, problem_of, refusal_of,
+    rows_json, rows_ndjson, written_json,
 };
 pub use body::{
-    EXPIRES_SECONDS_MAX, LINES_MAX, Lines, WRITES_AT_ONCE, parse_hidden, parse_lines,
-    parse_member_line, parse_settings, parse_write,
+    EXPIRES_SECONDS_MAX, LINES_MAX, Lines, WRITES_AT_ONCE, parse_board_line, parse_hidden,
+    parse_lines, parse_member_line, parse_settings, parse_write,
 };
 pub use query::{AROUND_MAX, BoardQuery, EXPORTED_MAX, MEMBERS_ASKED_MAX};
-pub use token::{cursor_of, parse_if_match, tag_text};
+pub use token::{BoardVersion, cursor_of, parse_if_match, tag_text};

@@ -1,6 +1,6 @@
 //! Which members a read asks for.
 
-use super::token::{parse_cursor, parse_version};
+use super::token::{BoardVersion, parse_cursor, parse_version};
 use crate::core::board::score::Score;
 use crate::core::board::settings::MEMBERS_MAX;
 use crate::core::counter::id::CounterId;
@@ -28,12 +28,12 @@ fn refuse<T>(detail: String) -> Result<T, Problem> {
 }
 
 impl BoardQuery {
-    /// Reads a query, which may have these parameters, `period` and `at_least`.
+    /// Reads a query, which may have these parameters, `period`, `at_least` and `exact`.
     ///
     /// # Errors
     /// `invalid-query`; so below.
     pub fn parse(query: &str, known: &[&str]) -> Result<Self, Problem> {
-        let known = [known, &["period", "at_least"]].concat();
+        let known = [known, &["period", "at_least", "exact"]].concat();
         Query::parse(query, &known).map(Self)
     }
 
@@ -48,8 +48,17 @@ impl BoardQuery {
         }
     }
 
-    /// The generation and the sequence that the answer must hold.
-    pub fn at_least(&self) -> Result<Option<(u64, u64)>, Problem> {
+    /// Whether `exact=1` was asked for, wherever it is asked.
+    pub fn is_exact(&self) -> Result<bool, Problem> {
+        match self.0.get("exact") {
+            None => Ok(false),
+            Some("1") => Ok(true),
+            Some(_) => refuse("exact can only be 1".to_owned()),
+        }
+    }
+
+    /// The version that the answer must hold.
+    pub fn at_least(&self) -> Result<Option<BoardVersion>, Problem> {
         match self.0.get("at_least").map(parse_version) {
             None => Ok(None),
             Some(Some(version)) => Ok(Some(version)),

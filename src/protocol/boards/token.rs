@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::core::board::key::Key;
-use crate::protocol::messages::{MemberIs, Ranked};
+use crate::protocol::messages::{BoardSeen, MemberIs, Ranked};
 use crate::protocol::problem::{Code, Problem};
 
 /// What a version of a board begins with: no version of a counter does.
@@ -13,17 +13,65 @@ const VERSION: &str = "b1.";
 /// The longest cursor that is read: a key of 512 bytes in base64, and room.
 const CURSOR_BYTES_MAX: usize = 1_024;
 
-/// The version of a board: generation and sequence.
-pub(super) fn version_of(generation: u64, sequence: u64) -> String {
-    format!("{VERSION}{generation:x}.{sequence:x}")
+/// What a board had seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoardVersion {
+    /// Which life of it.
+    pub generation: u64,
+    /// The number of its layout.
+    pub layout: u64,
+    /// The sequence of each of its shards; 0 where that is not known.
+    pub sequences: Vec<u64>,
 }
 
-/// The generation and the sequence of a version; `None` for a text that is none.
-pub(super) fn parse_version(text: &str) -> Option<(u64, u64)> {
-    let (generation, sequence) = text.strip_prefix(VERSION)?.split_once('.')?;
-    let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    let version = (number(generation)?, number(sequence)?);
-    (version_of(version.0, version.1) == text).then_some(version)
+impl BoardVersion {
+    /// That of an answer.
+    pub fn of(seen: &BoardSeen) -> Self {
+        Self {
+            generation: seen.generation,
+            layout: seen.layout.number,
+            sequences: match seen.sequences.is_empty() {
+                true => vec![seen.sequence],
+                false => seen.sequences.clone(),
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for BoardVersion {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{VERSION}{:x}", self.generation)?;
+        if self.layout > 0 {
+            write!(formatter, ".{:x}", self.layout)?;
+        }
+        for sequence in &self.sequences {
+            write!(formatter, ".{sequence:x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A version; `None` for a text that is none.
+pub(super) fn parse_version(text: &str) -> Option<BoardVersion> {
+    let is_short = text.len() <= CURSOR_BYTES_MAX;
+    let numbers = text.strip_prefix(VERSION).filter(|_| is_short)?.split('.');
+    let numbers: Option<Vec<u64>> = numbers
+        .map(|text| u64::from_str_radix(text, 16).ok())
+        .collect();
+    let version = match numbers?.as_slice() {
+        [generation, sequence] => BoardVersion {
+            generation: *generation,
+            layout: 0,
+            sequences: vec![*sequence],
+        },
+        [generation, layout, sequences @ ..] => BoardVersion {
+            generation: *generation,
+            layout: *layout,
+            sequences: sequences.to_vec(),
+        },
+        _ => return None,
+    };
+    (version.to_string() == text).then_some(version)
 }
 
 /// The cursor that leads to what stands behind a member.

@@ -9,16 +9,16 @@ mod visitors;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::sight::{Shown, Sight, Tag};
+use super::sight::{Shown, Sight, Tag, UNKNOWN, UNKNOWN_BOARD};
+use super::topic::Topic;
 use super::{COUNTERS_MAX, LOST_MS, PING_MS};
-use crate::core::counter::id::CounterId;
 use crate::protocol::order::in_order;
 
 /// A watcher, by a number that the hub gives it.
 pub type WatcherId = u64;
 
 /// The counters of a watcher, in order, each once; watchers of the same counters share them.
-pub type Ids = Rc<[CounterId]>;
+pub type Ids = Rc<[Topic]>;
 
 #[derive(Debug)]
 struct Counter {
@@ -68,7 +68,7 @@ pub struct Full;
 #[derive(Debug)]
 pub struct Board {
     watchers_max: usize,
-    counters: BTreeMap<CounterId, Counter>,
+    counters: BTreeMap<Topic, Counter>,
     watchers: BTreeMap<WatcherId, Watcher>,
     /// Sets of counters, with how many watchers each has.
     sets: BTreeMap<Ids, u32>,
@@ -109,7 +109,7 @@ impl Board {
     pub fn join(
         &mut self,
         now_ms: i64,
-        ids: Vec<CounterId>,
+        ids: Vec<Topic>,
         as_strings: bool,
         resumes: Option<u64>,
     ) -> Result<WatcherId, Full> {
@@ -130,7 +130,7 @@ impl Board {
         &mut self,
         id: WatcherId,
         now_ms: i64,
-        ids: Vec<CounterId>,
+        ids: Vec<Topic>,
         as_strings: bool,
     ) -> Result<(), Full> {
         self.last_watcher = self.last_watcher.max(id);
@@ -163,7 +163,7 @@ impl Board {
     ///
     /// # Errors
     /// [`Full`] where there would be too many counters, of all or of its visitor; it watches what it did, then.
-    pub fn change(&mut self, id: WatcherId, now_ms: i64, ids: Vec<CounterId>) -> Result<(), Full> {
+    pub fn change(&mut self, id: WatcherId, now_ms: i64, ids: Vec<Topic>) -> Result<(), Full> {
         let Some(watcher) = self.watchers.get(&id) else {
             return Ok(());
         };
@@ -193,7 +193,7 @@ impl Board {
         Some(self.watchers.get(&id)?.ids.clone())
     }
 
-    fn hold(&mut self, now_ms: i64, mut ids: Vec<CounterId>) -> Result<Ids, Full> {
+    fn hold(&mut self, now_ms: i64, mut ids: Vec<Topic>) -> Result<Ids, Full> {
         ids = in_order(ids, Ord::cmp);
         ids.dedup();
         if let Some((known, watchers)) = self.sets.get_key_value(ids.as_slice()) {
@@ -201,7 +201,7 @@ impl Board {
             self.sets.insert(known.clone(), watchers);
             return Ok(known);
         }
-        let new = |id: &&CounterId| !self.counters.contains_key(*id);
+        let new = |id: &&Topic| !self.counters.contains_key(*id);
         if self.counters.len() + ids.iter().filter(new).count() > COUNTERS_MAX {
             return Err(Full);
         }
@@ -241,19 +241,19 @@ impl Board {
     }
 
     /// All counters that are watched.
-    pub fn watched(&self) -> Vec<CounterId> {
+    pub fn watched(&self) -> Vec<Topic> {
         self.counters.keys().cloned().collect()
     }
 
     /// Those of which nothing was heard yet.
-    pub fn unheard(&self) -> Vec<CounterId> {
+    pub fn unheard(&self) -> Vec<Topic> {
         let unheard =
-            |(id, counter): (&CounterId, &Counter)| (counter.changed_turn == 0).then(|| id.clone());
+            |(id, counter): (&Topic, &Counter)| (counter.changed_turn == 0).then(|| id.clone());
         self.counters.iter().filter_map(unheard).collect()
     }
 
     /// Learns what a lookout saw of a counter.
-    pub fn learn(&mut self, id: &CounterId, sight: Sight, now_ms: i64) {
+    pub fn learn(&mut self, id: &Topic, sight: Sight, now_ms: i64) {
         if std::mem::take(&mut self.is_told) {
             self.turn += 1;
         }
@@ -284,7 +284,7 @@ impl Board {
     }
 
     /// Learns that the lookout of a counter does not answer. Its watchers are told so once that has lasted.
-    pub fn lose(&mut self, id: &CounterId, now_ms: i64) {
+    pub fn lose(&mut self, id: &Topic, now_ms: i64) {
         self.learn(id, Sight::default(), now_ms);
     }
 
@@ -352,37 +352,50 @@ impl Board {
 
 /// The update for those who watch these counters and have what changed by that turn.
 fn compose(
-    counters: &BTreeMap<CounterId, Counter>,
-    ids: &[CounterId],
+    counters: &BTreeMap<Topic, Counter>,
+    ids: &[Topic],
     as_strings: bool,
     sent_turn: u64,
     now_ms: i64,
 ) -> Option<Update> {
-    let mut text = String::new();
     let mut tag = Tag::default();
-    let mut comma = "";
+    let (mut of_counters, mut of_boards) = (String::new(), String::new());
     for id in ids {
         let counter = counters.get(id)?;
         if counter.changed_turn == 0 {
             return None;
         }
-        tag = tag
-            .with(id.as_str().as_bytes())
-            .with(&counter.tag.to_le_bytes());
+        tag = tag.with(id.name().as_str().as_bytes());
+        if let Topic::Board(watched) = id {
+            let member = watched.member.as_ref().map_or("", |member| member.as_str());
+            tag = tag.with(&watched.top.to_le_bytes()).with(member.as_bytes());
+        }
+        tag = tag.with(&counter.tag.to_le_bytes());
         if counter.changed_turn <= sent_turn {
             continue;
         }
-        if comma.is_empty() {
-            let at = now_ms.to_string();
-            text.extend([r#"{"type":"update","at":"#, &at, r#","counters":{"#]);
-        }
-        let name = serde_json::to_string(id.as_str()).unwrap_or_default();
+        let (text, unknown) = match id {
+            Topic::Counter(_) => (&mut of_counters, UNKNOWN),
+            Topic::Board(_) => (&mut of_boards, UNKNOWN_BOARD),
+        };
+        let comma = if text.is_empty() { "" } else { "," };
+        let name = serde_json::to_string(id.name().as_str()).unwrap_or_default();
         text.extend([comma, &name, ":"]);
-        counter.sight.write(now_ms, as_strings, &mut text);
-        comma = ",";
+        counter.sight.write(now_ms, as_strings, unknown, text);
     }
-    if comma.is_empty() {
+    if of_counters.is_empty() && of_boards.is_empty() {
         return None;
+    }
+    let at = now_ms.to_string();
+    let mut text = [
+        r#"{"type":"update","at":"#,
+        &at,
+        r#","counters":{"#,
+        &of_counters,
+    ]
+    .concat();
+    if !of_boards.is_empty() {
+        text.extend([r#"},"boards":{"#, &of_boards]);
     }
     text.push_str("}}");
     Some(Update {

@@ -8,6 +8,7 @@
 //! | [`board`] | what a hub knows of its watchers and counters: what to send to whom |
 //! | [`pace`] | how many increments a second there are |
 //! | [`sight`] | one counter, as watchers see it |
+//! | [`topic`] | what a watcher names |
 //! | [`talk`] | what watchers say, and how they are told |
 //!
 //! Life of an update: a *hub* holds the streams of many watchers. Once a second it asks the *lookouts* of all counters that
@@ -20,6 +21,10 @@ pub mod board;
 pub mod pace;
 pub mod sight;
 pub mod talk;
+pub mod topic;
+
+/// The most members of a board that one stream is told: an update of 100 is about 8 KB.
+pub const LIVE_TOP_MAX: u32 = 100;
 
 /// The most counters of one stream. A dashboard shows about 20.
 pub const IDS_MAX: usize = 100;

@@ -44,13 +44,17 @@ pub struct Told {
 }
 
 /// The members of a counter that could not be read yet.
-const UNKNOWN: &str = r#""value":null,"rate_per_second":null,"uniques":null,"datacenters":{},"exact":false,"as_of":null,"staleness_ms":null"#;
+pub const UNKNOWN: &str = r#""value":null,"rate_per_second":null,"uniques":null,"datacenters":{},"exact":false,"as_of":null,"staleness_ms":null"#;
 
 /// Whether what was read at a moment is too old for who takes it up to an age, milliseconds. What seems to be read later than now is from before a
 /// step of the clock: as old as that is long.
 pub fn is_outdated(begun_ms: i64, now_ms: i64, age_ms_max: u64) -> bool {
     begun_ms.abs_diff(now_ms) >= age_ms_max
 }
+
+/// The members of a board that could not be read yet.
+pub const UNKNOWN_BOARD: &str =
+    r#""total":null,"version":null,"exact":false,"as_of":null,"staleness_ms":null"#;
 
 impl Sight {
     /// Notes that it could not be read: what was seen before stays, and is said to be of before.
@@ -75,12 +79,12 @@ impl Sight {
     }
 
     /// Writes the JSON of the counter, as it is told at a moment in unix milliseconds; with strings for numbers that JavaScript would
-    /// not hold, where its watcher asked for them.
-    pub fn write(&self, at_ms: i64, as_strings: bool, text: &mut String) {
+    /// not hold, where its watcher asked for them. `unknown` is what is told of what was never read.
+    pub fn write(&self, at_ms: i64, as_strings: bool, unknown: &str, text: &mut String) {
         let reachable = if self.is_read { "true" } else { "false" };
         match &self.shown {
             Shown::Missing if self.is_read => return text.push_str("null"),
-            Shown::Pending | Shown::Unknown | Shown::Missing => text.extend(["{", UNKNOWN]),
+            Shown::Pending | Shown::Unknown | Shown::Missing => text.extend(["{", unknown]),
             Shown::Counter(told) => {
                 // What cannot be read now may have changed since it was.
                 let exact = if told.exact && self.is_read {

@@ -7,7 +7,10 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::board::Update;
-use super::{ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, MESSAGE_BYTES_MAX, RETRY_MS};
+use super::topic::{Topic, WatchedBoard};
+use super::{
+    ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, LIVE_TOP_MAX, MESSAGE_BYTES_MAX, RETRY_MS,
+};
 use crate::core::counter::id::CounterId;
 use crate::protocol::messages::{Fault, decode, encode};
 use crate::protocol::problem::{Code, Problem};
@@ -19,32 +22,61 @@ const SHOWN_CHARACTERS_MAX: usize = 64;
 /// The media type of server-sent events.
 pub const EVENT_STREAM: &str = "text/event-stream";
 
-/// The counters that a query names, in order, each once, and whether numbers that JavaScript would not hold are wanted as strings.
+/// The first members of a board that are told where nothing is said.
+const LIVE_TOP: u32 = 10;
+
+/// What a query names, in order, each once, and whether numbers that JavaScript would not hold are wanted as strings.
 ///
 /// # Errors
 /// `invalid-query` where it names none, `too-many-counters`, `invalid-id`.
-pub fn asked(query: &str) -> Result<(Vec<CounterId>, bool), Problem> {
-    let query = Query::parse(query, &["id", "numbers"])?;
+pub fn asked(query: &str) -> Result<(Vec<Topic>, bool), Problem> {
+    let query = Query::parse(query, &["id", "numbers", "board", "top", "member"])?;
     let as_strings = query.numbers_as_strings()?;
-    let ids = query
+    let mut ids = query
         .all("id")
-        .map(|text| CounterId::parse(text).map_err(Problem::from))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|text| Ok(Topic::Counter(CounterId::parse(text)?)))
+        .collect::<Result<Vec<_>, Problem>>()?;
+    ids.extend(asked_board(&query)?);
     if ids.is_empty() {
-        let detail = format!("name 1 to {IDS_MAX} counters: /live?id=a&id=b");
+        let detail = format!(
+            "name 1 to {IDS_MAX} counters, or a board: /live?id=a&id=b, /live?board=b&top=10"
+        );
         return Err(Problem::new(Code::InvalidQuery, detail));
     }
     Ok((bounded(ids)?, as_strings))
 }
 
-/// These counters in order, each once.
+/// The board that a query names: its first members, a member of it, or both.
+fn asked_board(query: &Query) -> Result<Option<Topic>, Problem> {
+    let refuse = |detail: String| Err(Problem::new(Code::InvalidQuery, detail));
+    let top = match query.get("top").map(str::parse::<u32>) {
+        None => None,
+        Some(Ok(top)) if (1..=LIVE_TOP_MAX).contains(&top) => Some(top),
+        Some(_) => return refuse(format!("top must be from 1 to {LIVE_TOP_MAX}")),
+    };
+    let member = query.get("member").map(CounterId::parse).transpose()?;
+    let Some(board) = query.get("board") else {
+        return match top.is_some() || member.is_some() {
+            true => refuse("top and member are of a board: name it with board=".to_owned()),
+            false => Ok(None),
+        };
+    };
+    let of_top = if member.is_some() { 0 } else { LIVE_TOP };
+    Ok(Some(Topic::Board(WatchedBoard {
+        board: CounterId::parse(board)?,
+        top: top.unwrap_or(of_top),
+        member,
+    })))
+}
+
+/// These topics in order, each once.
 ///
 /// # Errors
 /// `too-many-counters`.
-pub fn bounded(ids: Vec<CounterId>) -> Result<Vec<CounterId>, Problem> {
+pub fn bounded(ids: Vec<Topic>) -> Result<Vec<Topic>, Problem> {
     let mut ids = crate::protocol::order::in_order(ids, Ord::cmp);
     ids.dedup();
-    let bytes: usize = ids.iter().map(|id| id.as_str().len()).sum();
+    let bytes: usize = ids.iter().map(Topic::len).sum();
     if ids.len() > IDS_MAX || bytes > IDS_BYTES_MAX {
         let detail = format!(
             "a stream has at most {IDS_MAX} counters, whose ids have at most {IDS_BYTES_MAX} bytes together; open another stream"
@@ -121,7 +153,7 @@ pub fn changed(
     kept: &Kept,
     add: Vec<CounterId>,
     remove: &[CounterId],
-) -> Result<Vec<CounterId>, Problem> {
+) -> Result<Vec<Topic>, Problem> {
     let may = |id: &CounterId| {
         let begins = |prefix: &String| id.as_str().starts_with(prefix.as_str());
         kept.prefixes.iter().any(begins)
@@ -131,15 +163,19 @@ pub fn changed(
         let detail = format!("this socket may not read `{id}`; open another with a key that may");
         return Err(Problem::new(Code::Forbidden, detail));
     }
-    let stays = kept.ids.iter().filter(|id| !remove.contains(id)).cloned();
-    bounded(stays.chain(add).collect())
+    let is_removed = |topic: &&Topic| match topic {
+        Topic::Counter(counter) => remove.contains(counter),
+        Topic::Board(_) => false,
+    };
+    let stays = kept.ids.iter().filter(|topic| !is_removed(topic)).cloned();
+    bounded(stays.chain(add.into_iter().map(Topic::from)).collect())
 }
 
 /// What is kept of a socket, as long as it is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// What it watches.
-    pub ids: Vec<CounterId>,
+    pub ids: Vec<Topic>,
     /// Whether it is sent strings for numbers that JavaScript would not hold.
     pub as_strings: bool,
     /// What the ids that it may add begin with.

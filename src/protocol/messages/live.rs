@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
-use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::id::Datacenter;
 use crate::protocol::live::sight::Sight;
+use crate::protocol::live::topic::Topic;
 use crate::protocol::names::Address;
 
 calls! {
@@ -17,8 +18,8 @@ calls! {
 pub struct Look {
     /// The lookout's partition of the directory's ring.
     pub partition: u32,
-    /// The counters, each once.
-    pub counters: Vec<CounterId>,
+    /// What is watched, each once.
+    pub topics: Vec<Topic>,
     /// How old what it gives may be, milliseconds.
     pub age_ms_max: u32,
 }
@@ -31,7 +32,7 @@ pub struct Join {
     /// The hub's number in its region.
     pub hub: u32,
     /// What it watches.
-    pub counters: Vec<CounterId>,
+    pub topics: Vec<Topic>,
     /// Whether it is sent strings for numbers that JavaScript would not hold.
     pub as_strings: bool,
     /// What it has from an earlier stream.

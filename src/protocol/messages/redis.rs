@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Call;
+use crate::core::board::placing::ShardAt;
 use crate::core::counter::id::{CounterId, Datacenter};
 use crate::core::counter::ledger::WriteKey;
 use crate::protocol::names::Address;
@@ -11,7 +12,7 @@ use crate::protocol::redis::request::Arguments;
 
 calls! {
     RunCommands => Vec<Reply>, "/run-commands", |_| Address::Keyspace;
-    RunSorted => Option<Vec<Reply>>, "/run-sorted", |it| Address::Board(&it.board);
+    RunSorted => Option<Vec<Reply>>, "/run-sorted", |it| Address::Board(&it.board, ShardAt::default(), None);
     FindKey => KeyFound, "/find-key", |it| Address::Root(&it.key);
 }
 

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BoardCore, Loaded};
+use super::{BoardCore, Loaded, Misplaced};
 use crate::core::board::key::Key;
 use crate::core::board::member::{Change, Refusal, Write, change};
+use crate::core::board::placing::{Placing, ShardAt, Shards};
 use crate::core::board::score::Score;
 use crate::core::board::settings::Settings;
 use crate::core::counter::ledger::{Keys, WriteKey};
@@ -100,7 +101,26 @@ impl BoardCore {
             if !asked.may_begin {
                 return self.replied(&asked);
             }
-            self.begin(&asked.board).await?;
+            // They need all members in one object.
+            let placing = Placing {
+                shards: Shards::Fixed(1),
+                home: None,
+            };
+            self.begin(&asked.board, Settings::default(), &placing)
+                .await?;
+        }
+        match self.misplaced(ShardAt::default()) {
+            None => {}
+            Some(Misplaced::Moving) => {
+                let what = "members of the board are being moved".to_owned();
+                return Err(Fault::Unavailable(what));
+            }
+            Some(Misplaced::Spread(_) | Misplaced::Stale) => {
+                let reply = Reply::err(
+                    "this sorted set is a board that is spread over several objects; write and read it by /boards",
+                );
+                return Ok(Some(vec![reply; asked.commands.len()]));
+            }
         }
         self.catch_up()?;
         let replies = self.commit(|loaded| self.run_all(loaded, &asked))?;
@@ -144,9 +164,11 @@ impl BoardCore {
 
     fn run_all(&self, loaded: &mut Loaded, asked: &RunSorted) -> Result<Vec<Reply>, Fault> {
         let now_ms = self.host.now_ms();
+        loaded.standing.is_whole |= !asked.commands.is_empty();
         let had_members = loaded.head.members > 0 || asked.may_begin;
         if asked.is_anew {
             let archive = loaded.head.settings.archive;
+            loaded.refuse_move();
             loaded.begin_epoch();
             loaded.keep_periods(&self.rows, archive)?;
         }

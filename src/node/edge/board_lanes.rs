@@ -1,0 +1,113 @@
+//! How writes to members reach their board: the line to boards. Those that come to an isolate together share a message and a commit.
+//!
+//! Invariant: a message of unknown outcome is not sent again, since it may have been written; whoever sent a write under a key may.
+
+use std::rc::Rc;
+
+use super::lanes::{self, Lanes, Line, land};
+use super::request_context::RequestContext;
+use crate::core::board::placing::ShardAt;
+use crate::core::counter::cargo::Cargo;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::core::counter::nonces::Nonce;
+use crate::host::Host;
+use crate::node::shared::call_within;
+use crate::protocol::boards::WRITES_AT_ONCE;
+use crate::protocol::messages::{BoardWritten, Fault, MemberWrite, Once, WriteBoard, WriteBoards};
+
+/// How long a board may take to write, milliseconds: below what a flight may.
+const WRITE_MS_MAX: u64 = 4_500;
+
+/// Where a lane leads: an object of a board, and where that is made should it be new.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct To {
+    board: CounterId,
+    at: ShardAt,
+    home: Option<Datacenter>,
+}
+
+/// What a lane carries: the writes of requests, each with its key.
+#[derive(Debug)]
+pub struct Requests(Vec<(Vec<MemberWrite>, Option<Once>)>);
+
+impl Cargo for Requests {
+    /// Which request of its batch.
+    type Place = usize;
+
+    fn absorb(&mut self, item: &Self) -> bool {
+        let has_room = self.entries() + item.entries() <= WRITES_AT_ONCE;
+        if has_room {
+            self.0.extend(item.0.iter().cloned());
+        }
+        has_room
+    }
+
+    fn place(&self) -> usize {
+        self.0.len().saturating_sub(1)
+    }
+
+    fn seen_from(item: usize, _last: usize) -> usize {
+        item
+    }
+
+    fn entries(&self) -> usize {
+        self.0.iter().map(|(writes, _)| writes.len()).sum()
+    }
+
+    fn depart(&mut self, _items: u32, _generation: u64, _now_ms: i64) {}
+}
+
+/// The line to boards.
+struct Boards;
+
+impl Line for Boards {
+    type To = To;
+    type Cargo = Requests;
+    type Outcome = Result<Rc<Vec<BoardWritten>>, Fault>;
+    type Watcher = ();
+
+    fn lost() -> Self::Outcome {
+        Err(Fault::Unavailable(
+            "the request that carried this write was ended".to_owned(),
+        ))
+    }
+
+    fn tell((): (), _: &Self::Outcome) {}
+
+    async fn fly(host: &Host, to: &To, nonce: Nonce, load: Requests) {
+        let write = WriteBoards {
+            board: to.board.clone(),
+            at: to.at,
+            home: to.home.clone(),
+            requests: load.0,
+        };
+        let written = call_within(host, &write, WRITE_MS_MAX).await;
+        Lanes::<Self>::with(host, |lanes| {
+            if let Some(lane) = lanes.known(to) {
+                land::<Self>(host, lane, nonce, written.map(Rc::new));
+            }
+        });
+    }
+}
+
+/// Sends the writes of a request by the lane to their board.
+///
+/// # Errors
+/// `Unavailable` where nothing is confirmed in time.
+pub async fn send(context: &RequestContext, write: WriteBoard) -> Result<BoardWritten, Fault> {
+    let WriteBoard {
+        board,
+        at,
+        home,
+        writes,
+        once,
+    } = write;
+    let to = To { board, at, home };
+    let load = Requests(vec![(writes, once)]);
+    let unknown = |what: &str| Fault::Unavailable(what.to_owned());
+    let arrival = lanes::carry::<Boards>(context, &to, load, context.host.now_ms()).await;
+    let arrival = arrival.map_err(|problem| unknown(problem.detail()))?;
+    let written = arrival.outcome?;
+    let written = written.get(arrival.later).cloned();
+    written.ok_or_else(|| unknown("the board did not tell what became of the write"))
+}

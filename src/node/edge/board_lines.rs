@@ -1,0 +1,122 @@
+//! Lines of `/events` that write to boards, once their section has been read.
+//!
+//! Invariant: a line that is not known to be written is among the rejected ones.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::LocalBoxFuture;
+
+use super::bulk_counting::{Counting, too_many_calls};
+use super::hash_keys::name_key;
+use crate::core::counter::id::CounterId;
+use crate::core::sketch::hash;
+use crate::host::Host;
+use crate::node::shared::boards;
+use crate::node::shared::call;
+use crate::node::shared::concurrency::all_settled;
+use crate::protocol::batch::keyed::BodyKey;
+use crate::protocol::batch::lines::LineNumbers;
+use crate::protocol::batch::report::Report;
+use crate::protocol::boards::{WRITES_AT_ONCE, problem_of, refusal_of};
+use crate::protocol::keys::section_key;
+use crate::protocol::messages::{BoardWritten, Fault, MemberWrite, Once, WriteBoard};
+use crate::protocol::problem::Problem;
+
+/// Boards that one body writes to at once.
+const BOARDS_AT_ONCE: usize = 16;
+
+/// Calls that a message to a board may take: one to each of 16 shards.
+const CALLS_EACH: usize = 16;
+
+/// The writes of a section by their boards, each with its line.
+pub type BoardLines = BTreeMap<CounterId, Vec<(u64, MemberWrite)>>;
+
+/// Writes them. Whether all had been written before.
+pub async fn write(
+    host: &Host,
+    counting: &Counting,
+    key: Option<BodyKey>,
+    lines: BoardLines,
+    report: &mut Report,
+) -> bool {
+    let write = |(board, lines): (CounterId, Vec<(u64, MemberWrite)>)| async move {
+        write_to(host, counting, key, &board, lines).await
+    };
+    let all = all_settled(lines.into_iter().map(write), BOARDS_AT_ONCE).await;
+    let mut is_replay = true;
+    for (failed, was_made) in all {
+        is_replay &= was_made;
+        for (lines, problem) in failed {
+            report.fail(&lines, &problem);
+        }
+    }
+    is_replay
+}
+
+/// Writes to one board, so many lines at once. The lines that failed, and whether all others had been written before.
+async fn write_to(
+    host: &Host,
+    counting: &Counting,
+    key: Option<BodyKey>,
+    board: &CounterId,
+    lines: Vec<(u64, MemberWrite)>,
+) -> (Vec<(LineNumbers, Problem)>, bool) {
+    let (mut failed, mut is_replay) = (Vec::new(), true);
+    let numbers =
+        |lines: &[(u64, MemberWrite)]| LineNumbers::of(lines.iter().map(|(line, _)| *line));
+    for (some, section) in lines.chunks(WRITES_AT_ONCE).zip(0..) {
+        if !counting.calls.take_many(CALLS_EACH) {
+            failed.push((numbers(some), too_many_calls()));
+            continue;
+        }
+        let once = match once_of(host, counting, key, section).await {
+            Ok(once) => once,
+            Err(problem) => {
+                failed.push((numbers(some), problem));
+                continue;
+            }
+        };
+        let writes = some.iter().map(|(_, write)| write.clone()).collect();
+        let send = |write: WriteBoard| -> LocalBoxFuture<'_, Result<BoardWritten, Fault>> {
+            Box::pin(async move { call(host, &write).await })
+        };
+        let here = &counting.datacenter;
+        let written = match boards::write(host, board, here, (writes, once), &send).await {
+            Ok((written, _)) => written,
+            Err(fault) => {
+                failed.push((numbers(some), fault.into()));
+                continue;
+            }
+        };
+        if let Some(problem) = problem_of(&written) {
+            failed.push((numbers(some), problem));
+            continue;
+        }
+        is_replay &= matches!(written, BoardWritten::Replayed(_));
+        if let BoardWritten::Done(written) | BoardWritten::Replayed(written) = written {
+            for (place, refusal) in written.refused {
+                let place = usize::try_from(place).unwrap_or(usize::MAX);
+                let line = some.get(place).map(|(line, _)| *line);
+                failed.push((LineNumbers::of(line), refusal_of(refusal)));
+            }
+        }
+    }
+    (failed, is_replay)
+}
+
+async fn once_of(
+    host: &Host,
+    counting: &Counting,
+    key: Option<BodyKey>,
+    section: u32,
+) -> Result<Option<Once>, Problem> {
+    let Some(BodyKey { key, fingerprint }) = key else {
+        return Ok(None);
+    };
+    let names = name_key(host).await?;
+    Ok(Some(Once {
+        key: section_key(&|bytes| hash(&names, bytes), key, section),
+        fingerprint,
+        keys: counting.keys,
+    }))
+}

@@ -1,0 +1,152 @@
+//! What this isolate knows of boards that live elsewhere: their first members, and how many stand before some of the others. So a reader
+//! far from a board is answered at once.
+//!
+//! Invariant: what is told is what the board was at its `as_of`, and is never called exact.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::request_context::RequestContext;
+use crate::core::board::settings::{Order, Ties};
+use crate::core::board::summary::SUMMARY_TOP;
+use crate::core::counter::bounded_map::BoundedMap;
+use crate::core::counter::id::CounterId;
+use crate::host::{Host, State};
+use crate::node::shared::boards::{self, Reading, key_of};
+use crate::protocol::messages::{BoardAnswer, BoardPlace, BoardQuestion, BoardSeen, Fault};
+
+/// Boards whose summaries an isolate keeps: at most 350 KB each, so 6 MB.
+const SUMMARIES_MAX: usize = 16;
+
+/// How old a summary is before it is read again on the side, milliseconds.
+const FRESH_MS: i64 = 1_000;
+
+/// How old a summary may be that is told while it is read again, milliseconds; an older one is waited for.
+const USABLE_MS: i64 = 10_000;
+
+/// A summary that was read.
+#[derive(Default)]
+struct Known {
+    seen: Option<Rc<BoardSeen>>,
+    is_being_read: bool,
+}
+
+/// Those of this isolate.
+#[derive(Default)]
+struct Summaries(RefCell<BoundedMap<CounterId, Known, SUMMARIES_MAX>>);
+
+impl State for Summaries {
+    fn begin(_host: &Host) -> Self {
+        Self::default()
+    }
+}
+
+/// Whether a board is known to live in another datacenter than that of the request.
+pub fn is_elsewhere(context: &RequestContext, board: &CounterId) -> bool {
+    let home = boards::home_of(&context.host, board);
+    home.is_some_and(|home| home != context.datacenter())
+}
+
+/// What is known of a board, however old.
+pub fn known(host: &Host, board: &CounterId) -> Option<Rc<BoardSeen>> {
+    let summaries = host.state::<Summaries>();
+    let mut summaries = summaries.0.borrow_mut();
+    summaries
+        .get_mut(board)
+        .and_then(|known| known.seen.clone())
+}
+
+/// The summary of a board: at once where one is known, which is then read again for the next.
+///
+/// # Errors
+/// Where none is known and the board does not answer, or has none to give.
+pub async fn summary(
+    context: &RequestContext,
+    board: &CounterId,
+) -> Result<Result<Rc<BoardSeen>, BoardAnswer>, Fault> {
+    let now_ms = context.host.now_ms();
+    let age_ms = |seen: &BoardSeen| now_ms.saturating_sub(seen.as_of_ms);
+    let usable = known(&context.host, board).filter(|seen| age_ms(seen) < USABLE_MS);
+    let Some(seen) = usable else {
+        return read(&context.host, board).await;
+    };
+    if age_ms(&seen) >= FRESH_MS && begins_reading(&context.host, board) {
+        let (host, board) = (context.host.clone(), board.clone());
+        context.wait_until(async move {
+            // Where it fails, what is known is told on.
+            let _ = read(&host, &board).await;
+            with(&host, &board, |known| known.is_being_read = false);
+        });
+    }
+    Ok(Ok(seen))
+}
+
+fn with<T>(host: &Host, board: &CounterId, work: impl FnOnce(&mut Known) -> T) -> T {
+    let summaries = host.state::<Summaries>();
+    let mut summaries = summaries.0.borrow_mut();
+    summaries.make_room(board, |_| false);
+    work(summaries.entry(board, Known::default))
+}
+
+fn begins_reading(host: &Host, board: &CounterId) -> bool {
+    with(host, board, |known| {
+        !std::mem::replace(&mut known.is_being_read, true)
+    })
+}
+
+async fn read(host: &Host, board: &CounterId) -> Result<Result<Rc<BoardSeen>, BoardAnswer>, Fault> {
+    let reading = Reading::new(host, board);
+    match reading.ask(BoardQuestion::Summary).await? {
+        BoardAnswer::Seen(seen) => {
+            let seen = Rc::new(*seen);
+            with(host, board, |known| known.seen = Some(seen.clone()));
+            Ok(Ok(seen))
+        }
+        other => {
+            let summaries = host.state::<Summaries>();
+            summaries.0.borrow_mut().remove(board);
+            Ok(Err(other))
+        }
+    }
+}
+
+/// The first members, so many, as a summary has them; `None` where it has fewer.
+pub fn top_of(seen: &BoardSeen, limit: u32) -> Option<BoardSeen> {
+    let rows = usize::try_from(limit.min(SUMMARY_TOP)).ok()?;
+    Some(BoardSeen {
+        rows: seen.rows.iter().take(rows).cloned().collect(),
+        has_more: seen.has_more || seen.rows.len() > rows,
+        is_exact: false,
+        ..seen.clone()
+    })
+    .filter(|_| limit <= SUMMARY_TOP)
+}
+
+/// A member whose own shard was asked, with a rank among all shards as their summary tells it: at least that of its row, and at most so
+/// many higher.
+pub fn place_in(seen: &BoardSeen, mut own: BoardSeen, shard: u32) -> BoardSeen {
+    let is_desc = seen.settings.order == Order::Desc;
+    own.is_exact = false;
+    own.period = seen.period;
+    own.as_of_ms = own.as_of_ms.min(seen.as_of_ms);
+    own.sequences.clone_from(&seen.sequences);
+    let others = || {
+        let all = (0..).zip(&seen.summaries);
+        all.filter(|(number, _)| *number != shard)
+            .map(|(_, summary)| summary)
+    };
+    let mut slack = Vec::new();
+    for row in &mut own.rows {
+        let place = match seen.settings.ties {
+            Ties::Shared => BoardPlace::Score(row.score),
+            _ => BoardPlace::Key(key_of(row)),
+        };
+        let edge = place.edge(is_desc);
+        let bounds = others().map(|summary| summary.better(&edge, is_desc));
+        let (low, high) = bounds.fold((0, 0), |sum, (low, high)| (sum.0 + low, sum.1 + high));
+        row.rank = row.rank.map(|rank| rank + low);
+        slack.push(high - low);
+    }
+    own.slack = slack;
+    own
+}

@@ -1,0 +1,988 @@
+//! How the members of a board move from one layout of shards to another.
+//!
+//! Invariants: a shard that is not sealed has the members that it is asked for; so whoever is answered was answered by the layout that
+//! holds, and there is one. All sources are sealed before the owner begins the next layout, in one commit; a move that fails before that is
+//! given up, and the layout of before goes on. What a source gives it keeps until it is told that its layout has ended.
+//!
+//! Life of a move: the owner has each source note which members change, and each target begin with nothing. It carries the members of all
+//! periods over, page by page, while writes go on; then those that have changed meanwhile, until few are left. It seals the sources,
+//! carries the rest and the records of keys, and lets the new layout begin. Only between these last two are writes and reads
+//! asked to wait.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use futures_util::future::try_join_all;
+
+use super::board::BoardCore;
+use super::board_rows::EpochRows;
+use super::board_state::{Loaded, bytes_of};
+use super::store::WHOLE_MAX;
+use crate::core::board::directory::Directory;
+use crate::core::board::placing::{BOARD_SHARDS_MAX, Layout, ShardAt, Shards};
+use crate::core::board::settings::MEMBERS_MAX;
+use crate::core::counter::id::CounterId;
+use crate::host::{Host, State};
+use crate::node::shared::call;
+use crate::node::shared::call::call_again;
+use crate::protocol::bounds::BOARD_BYTES_MAX;
+use crate::protocol::messages::{
+    CommandShard, Fault, MovedMember, MovedRecord, ReportShard, ShardCommand, ShardIs,
+    ShardMeasure, ShardReply,
+};
+use crate::protocol::names::{QUIET_MS, SPLIT_FLUSHES_PER_SECOND};
+
+/// Members and records in one message of a move: at most about 2 MB each.
+const PAGE: u64 = 1_000;
+
+/// How often what has changed meanwhile is carried over before the sources are sealed.
+const ROUNDS_MAX: u32 = 5;
+
+/// How long a shard may take to do what its owner says, milliseconds; meanwhile it is told again.
+const COMMAND_MS_MAX: u64 = 5_000;
+
+/// How long a move that has failed rests before the next, milliseconds.
+const AGAIN_MS: i64 = 1_000;
+
+/// Messages a second of one object from which on its board has twice as many shards, where the deployment says nothing.
+const MESSAGES_PER_SECOND: u32 = 1_000;
+
+/// How long a board is left as it is after its shards changed, and how often a board of several is looked at whether fewer would do,
+/// milliseconds, where the deployment says nothing.
+const QUIET_MS_USUAL: i64 = 60_000;
+
+/// What one object has from which on its board has twice as many shards: half of what it may have.
+const MEMBERS_MANY: u64 = MEMBERS_MAX / 2;
+const BYTES_MANY: u64 = BOARD_BYTES_MAX / 2;
+
+/// What the deployment says of how boards are spread, read once for each isolate: a variable is a call into JavaScript.
+struct Thresholds {
+    messages_per_second: u32,
+    quiet_ms: i64,
+}
+
+impl State for Thresholds {
+    fn begin(host: &Host) -> Self {
+        let messages = host.number(SPLIT_FLUSHES_PER_SECOND);
+        Self {
+            messages_per_second: messages.unwrap_or(MESSAGES_PER_SECOND),
+            quiet_ms: host.number(QUIET_MS).unwrap_or(QUIET_MS_USUAL),
+        }
+    }
+}
+
+/// What only the memory of an object knows of moves: a move whose owner or target has lost it is given up.
+#[derive(Default)]
+pub(super) struct Moves {
+    /// Whether the owner carries members.
+    is_carrying: Cell<bool>,
+    /// How many shards there should be by what shards have reported; 0 for as many as there are.
+    wanted: Cell<u32>,
+    /// When the owner moves next, or looks whether it should; unix milliseconds.
+    due_ms: Cell<i64>,
+    /// When a shard last said that it has much to do.
+    reported_ms: Cell<i64>,
+    /// What a target has taken.
+    receiving: RefCell<Option<Receiving>>,
+}
+
+/// What a target has taken so far.
+struct Receiving {
+    number: u64,
+    /// The last message with members that was taken.
+    turn: u64,
+    /// The number of each period here, by its beginning.
+    epochs: BTreeMap<i64, (i64, Epoch)>,
+}
+
+/// How far an owner has carried members.
+#[derive(Default)]
+struct Carrying {
+    /// How many messages with members were sent.
+    turn: u64,
+    /// The number of the last change that each source has given.
+    changes: BTreeMap<ShardAt, u64>,
+}
+
+/// A period that a target takes.
+struct Epoch {
+    end: i64,
+    directory: Directory,
+    members: u64,
+    bytes: u64,
+}
+
+impl Moves {
+    pub(super) fn is_receiving(&self) -> bool {
+        self.receiving.borrow().is_some()
+    }
+}
+
+impl BoardCore {
+    /// Notes how much is asked of this object; tells the owner where that is too much, or where it has too much.
+    pub(super) fn note_load(&self, messages: usize) {
+        let now_ms = self.host.now_ms();
+        let mut meter = self.meter.borrow_mut();
+        meter.note(u32::try_from(messages).unwrap_or(u32::MAX), now_ms);
+        let flushes = meter.per_second(now_ms).flushes;
+        drop(meter);
+        let many = self.host.state::<Thresholds>().messages_per_second;
+        let loaded = self.loaded.borrow();
+        let Some(Loaded { head, standing, .. }) = loaded.as_ref() else {
+            return;
+        };
+        let is_much = flushes >= many || head.members >= MEMBERS_MANY || head.bytes >= BYTES_MANY;
+        let is_told = now_ms.abs_diff(self.moves.reported_ms.get()) < AGAIN_MS.unsigned_abs();
+        let may_grow = standing.placing.shards == Shards::Auto && !standing.is_whole;
+        if !is_much || is_told || !may_grow || !standing.is_here() {
+            return;
+        }
+        self.moves.reported_ms.set(now_ms);
+        let report = ReportShard {
+            board: head.name.clone(),
+            at: standing.at,
+        };
+        drop(loaded);
+        if report.at.layout == 0 {
+            self.grow(report.at);
+            return;
+        }
+        let host = self.host.clone();
+        self.store.object().wait_until(async move {
+            // It is said again.
+            let _ = call(&host, &report).await;
+        });
+    }
+
+    pub(super) async fn on_report(&self, asked: Result<ReportShard, Fault>) -> Result<(), Fault> {
+        let ReportShard { at, .. } = asked?;
+        self.readable()?;
+        self.grow(at);
+        self.arm().await;
+        Ok(())
+    }
+
+    /// Has the board have twice as many shards soon.
+    fn grow(&self, at: ShardAt) {
+        let layout = self.layout();
+        if at.layout == layout.number && layout.shards < BOARD_SHARDS_MAX {
+            self.moves
+                .wanted
+                .set((layout.shards * 2).min(BOARD_SHARDS_MAX));
+        }
+    }
+
+    /// When the owner has to do with its shards next, unix milliseconds.
+    pub(super) fn move_due_ms(&self) -> Option<i64> {
+        let loaded = self.loaded.borrow();
+        let Loaded { head, standing, .. } = loaded.as_ref()?;
+        let now_ms = self.host.now_ms();
+        if standing.at.layout > 0 {
+            return None;
+        }
+        if self.moves.is_carrying.get() {
+            return None;
+        }
+        let is_left = standing.moving.is_some() || !standing.ended.is_empty() || standing.is_untold;
+        let wants = head.is_living
+            && self
+                .wanted_shards(
+                    standing.layout,
+                    standing.placing.shards,
+                    standing.is_elsewhere,
+                )
+                .is_some();
+        let rests_ms = self.moves.due_ms.get();
+        if is_left || wants {
+            return Some(rests_ms.max(now_ms));
+        }
+        let may_shrink = standing.placing.shards == Shards::Auto && standing.layout.shards > 1;
+        (head.is_living && may_shrink).then(|| rests_ms.max(now_ms + self.quiet_ms()))
+    }
+
+    fn quiet_ms(&self) -> i64 {
+        self.host.state::<Thresholds>().quiet_ms
+    }
+
+    /// How many shards there should be, where that is another number, or they should be elsewhere.
+    fn wanted_shards(&self, layout: Layout, shards: Shards, is_elsewhere: bool) -> Option<u32> {
+        let wanted = match (shards, self.moves.wanted.get()) {
+            (Shards::Fixed(shards), _) => shards,
+            (Shards::Auto, 0) => layout.shards,
+            (Shards::Auto, wanted) => wanted,
+        };
+        (wanted != layout.shards || is_elsewhere).then_some(wanted)
+    }
+
+    /// Does what the owner has to do with its shards.
+    ///
+    /// # Errors
+    /// Where a shard does not answer: then it is tried again.
+    pub(super) async fn move_if_due(&self) -> Result<(), Fault> {
+        let now_ms = self.host.now_ms();
+        let Some((board, standing, is_living)) = self.standing() else {
+            return Ok(());
+        };
+        if standing.at.layout > 0
+            || self.moves.is_carrying.get()
+            || self.moves.due_ms.get() > now_ms
+        {
+            return Ok(());
+        }
+        self.moves.due_ms.set(now_ms + AGAIN_MS);
+        if standing.moving.is_some() {
+            // The memory that carried it is gone.
+            self.give_up(&board).await?;
+        }
+        self.tell_settings().await?;
+        self.end_layouts(&board).await?;
+        if !is_living {
+            return Ok(());
+        }
+        let (layout, shards) = (standing.layout, standing.placing.shards);
+        if let Some(wanted) = self.wanted_shards(layout, shards, standing.is_elsewhere) {
+            self.moves.is_carrying.set(true);
+            let moved = self.spread_over(&board, wanted).await;
+            self.moves.is_carrying.set(false);
+            moved?;
+            self.end_layouts(&board).await?;
+        } else if shards == Shards::Auto
+            && layout.shards > 1
+            && self.may_shrink(&board, layout).await?
+        {
+            self.moves.wanted.set(layout.shards / 2);
+            self.moves.due_ms.set(0);
+            return Ok(());
+        }
+        self.moves.due_ms.set(self.host.now_ms() + self.quiet_ms());
+        Ok(())
+    }
+
+    fn standing(&self) -> Option<(CounterId, super::board_rows::Standing, bool)> {
+        let loaded = self.loaded.borrow();
+        let Loaded { head, standing, .. } = loaded.as_ref()?;
+        Some((head.name.clone(), standing.clone(), head.is_living))
+    }
+
+    /// Whether the shards have little to do, and their members have room in half of them.
+    async fn may_shrink(&self, board: &CounterId, layout: Layout) -> Result<bool, Fault> {
+        let measured = self.tell_all(board, layout, &ShardCommand::Measure).await?;
+        let (mut all, mut busiest) = (ShardMeasure::default(), 0);
+        for reply in measured {
+            if let ShardReply::Measured(measure) = reply {
+                all.members += measure.members;
+                all.bytes += measure.bytes;
+                busiest = busiest.max(measure.per_second);
+            }
+        }
+        let many = self.host.state::<Thresholds>().messages_per_second;
+        let shards = u64::from(layout.shards / 2);
+        let is_small =
+            all.members < shards * MEMBERS_MANY / 2 && all.bytes < shards * BYTES_MANY / 2;
+        Ok(is_small && busiest < many / 4)
+    }
+
+    /// Lets the next move begin at once.
+    pub(super) fn hurry(&self) {
+        self.moves.due_ms.set(0);
+    }
+
+    /// Tells the shards the settings of the board, where they must still be told.
+    ///
+    /// # Errors
+    /// Where a shard does not answer: then they are told later.
+    pub(super) async fn tell_settings(&self) -> Result<(), Fault> {
+        let told = {
+            let loaded = self.loaded.borrow();
+            let Some(loaded) = loaded.as_ref() else {
+                return Ok(());
+            };
+            let Loaded { head, standing, .. } = loaded;
+            if !standing.is_untold || !head.is_living {
+                return Ok(());
+            }
+            (head.name.clone(), is_now(loaded))
+        };
+        let (board, is) = told;
+        let command = ShardCommand::Begin(is.clone());
+        self.tell_all(&board, is.layout, &command).await?;
+        self.commit(|loaded| {
+            if is_now(loaded) == is {
+                loaded.standing.is_untold = false;
+            }
+            Ok(())
+        })
+    }
+
+    /// Tells all shards of a layout. Their replies, in order.
+    ///
+    /// # Errors
+    /// Where one does not answer.
+    pub(super) async fn tell_all(
+        &self,
+        board: &CounterId,
+        layout: Layout,
+        command: &ShardCommand,
+    ) -> Result<Vec<ShardReply>, Fault> {
+        let tell = |at: ShardAt| self.tell(board, at, command.clone());
+        try_join_all(layout.all().map(tell)).await
+    }
+
+    /// Tells one shard; the owner itself where it is asked for members that it has.
+    async fn tell(
+        &self,
+        board: &CounterId,
+        at: ShardAt,
+        command: ShardCommand,
+    ) -> Result<ShardReply, Fault> {
+        if at.layout == 0 {
+            return self.obey(command);
+        }
+        let home = self
+            .standing()
+            .and_then(|(_, standing, _)| standing.placing.home);
+        let command = CommandShard {
+            board: board.clone(),
+            at,
+            home,
+            command,
+        };
+        // Each command may come twice, so one that is not answered is sent again.
+        call_again(&self.host, &command, COMMAND_MS_MAX).await
+    }
+
+    /// Tells the objects of layouts that have ended to delete all.
+    async fn end_layouts(&self, board: &CounterId) -> Result<(), Fault> {
+        let ended = self.standing().map(|(_, standing, _)| standing.ended);
+        for layout in ended.unwrap_or_default() {
+            self.tell_all(board, layout, &ShardCommand::Drop).await?;
+            self.commit(|loaded| {
+                loaded.standing.ended.retain(|other| *other != layout);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Gives the move up that is under way: its sources go on, its targets are deleted.
+    async fn give_up(&self, board: &CounterId) -> Result<(), Fault> {
+        let Some((_, standing, _)) = self.standing() else {
+            return Ok(());
+        };
+        let Some(moving) = standing.moving else {
+            return Ok(());
+        };
+        let unseal = ShardCommand::Unseal(moving.number);
+        self.tell_all(board, standing.layout, &unseal).await?;
+        self.commit(|loaded| {
+            if loaded.standing.moving == Some(moving) {
+                loaded.standing.moving = None;
+                loaded.standing.ended.push(moving);
+            }
+            Ok(())
+        })
+    }
+
+    /// Moves all members to so many shards. Where that fails it is given up, now or later.
+    async fn spread_over(&self, board: &CounterId, shards: u32) -> Result<(), Fault> {
+        let to = self.commit(|loaded| {
+            let standing = &mut loaded.standing;
+            standing.newest += 1;
+            let number = standing.newest;
+            let to = Layout { number, shards };
+            standing.moving = Some(to);
+            Ok(to)
+        })?;
+        match self.carry(board, to).await {
+            Ok(true) => Ok(()),
+            Ok(false) => self.give_up(board).await,
+            Err(fault) => {
+                self.give_up(board).await?;
+                Err(fault)
+            }
+        }
+    }
+
+    /// Carries all over; whether the new layout has begun.
+    async fn carry(&self, board: &CounterId, to: Layout) -> Result<bool, Fault> {
+        let (is, from) = {
+            let loaded = self.loaded.borrow();
+            let Some(loaded) = loaded.as_ref() else {
+                return Ok(false);
+            };
+            let is = ShardIs {
+                layout: to,
+                ..is_now(loaded)
+            };
+            (is, loaded.standing.layout)
+        };
+        let mut carrying = Carrying::default();
+        let periods = self
+            .tell_all(board, from, &ShardCommand::Note(to.number))
+            .await?;
+        let periods = all_periods(periods);
+        let receive = ShardCommand::Receive(is.clone(), periods.clone().into_iter().collect());
+        if has_lost(&self.tell_all(board, to, &receive).await?) {
+            return Ok(false);
+        }
+        for source in from.all() {
+            for start in periods.keys() {
+                if !(self.carry_period(board, (source, to), *start, &mut carrying)).await? {
+                    return Ok(false);
+                }
+            }
+        }
+        for _ in 0..ROUNDS_MAX {
+            if self
+                .carry_changed(board, (from, to), false, &mut carrying)
+                .await?
+                == Some(false)
+            {
+                break;
+            }
+        }
+        let sealed = self
+            .tell_all(board, from, &ShardCommand::Seal(to.number))
+            .await?;
+        if has_lost(&sealed)
+            || all_periods(sealed)
+                .keys()
+                .any(|start| !periods.contains_key(start))
+        {
+            // A period has begun meanwhile.
+            return Ok(false);
+        }
+        if self
+            .carry_changed(board, (from, to), true, &mut carrying)
+            .await?
+            .is_none()
+            || !self.carry_records(board, (from, to)).await?
+        {
+            return Ok(false);
+        }
+        let period = periods
+            .iter()
+            .next_back()
+            .map_or((0, 0), |(start, end)| (*start, *end));
+        let finish = ShardCommand::Finish(to.number, period);
+        if has_lost(&self.tell_all(board, to, &finish).await?) {
+            return Ok(false);
+        }
+        self.commit(|loaded| {
+            // Writes to an owner that has the members raise its sequence.
+            let now = ShardIs {
+                layout: to,
+                sequence: is.sequence,
+                ..is_now(loaded)
+            };
+            let Loaded { head, standing, .. } = &*loaded;
+            let is_same = standing.moving == Some(to) && head.is_living && now == is;
+            if is_same {
+                self.begin_layout(loaded, from, to)?;
+            }
+            Ok(is_same)
+        })
+    }
+
+    /// Lets the new layout begin.
+    fn begin_layout(&self, loaded: &mut Loaded, from: Layout, to: Layout) -> Result<(), Fault> {
+        self.moves.wanted.set(0);
+        let standing = &mut loaded.standing;
+        standing.layout = to;
+        standing.moving = None;
+        standing.is_elsewhere = false;
+        standing.sealed = 0;
+        standing.noting = 0;
+        if from.number > 0 {
+            standing.ended.push(from);
+            return Ok(());
+        }
+        // What this object had is swept.
+        loaded.begin_epoch();
+        loaded.keep_periods(&self.rows, 0)?;
+        loaded.head.set_ledgers(&Default::default());
+        self.rows.delete_records(WHOLE_MAX)
+    }
+
+    /// Carries the members of a period of a source.
+    async fn carry_period(
+        &self,
+        board: &CounterId,
+        (source, to): (ShardAt, Layout),
+        start: i64,
+        carrying: &mut Carrying,
+    ) -> Result<bool, Fault> {
+        let mut after = None;
+        loop {
+            let give = ShardCommand::Give(to.number, start, after.take());
+            let ShardReply::Members(members, has_more) = self.tell(board, source, give).await?
+            else {
+                return Ok(false);
+            };
+            after = members.last().map(|(_, name, _)| name.clone());
+            if !self.hand_out(board, to, members, carrying).await? {
+                return Ok(false);
+            }
+            if !has_more {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Carries what has changed: a page of each source, or all. Whether a source has more; `None` where the move is lost.
+    async fn carry_changed(
+        &self,
+        board: &CounterId,
+        (from, to): (Layout, Layout),
+        is_all: bool,
+        carrying: &mut Carrying,
+    ) -> Result<Option<bool>, Fault> {
+        let mut has_any = false;
+        for source in from.all() {
+            loop {
+                let known = carrying.changes.get(&source).copied().unwrap_or(0);
+                let give = ShardCommand::GiveChanged(to.number, known);
+                let reply = self.tell(board, source, give).await?;
+                let ShardReply::Changed(members, last, has_more) = reply else {
+                    return Ok(None);
+                };
+                carrying.changes.insert(source, last);
+                if !self.hand_out(board, to, members, carrying).await? {
+                    return Ok(None);
+                }
+                has_any |= has_more;
+                if !has_more || !is_all {
+                    break;
+                }
+            }
+        }
+        Ok(Some(has_any))
+    }
+
+    async fn carry_records(
+        &self,
+        board: &CounterId,
+        (from, to): (Layout, Layout),
+    ) -> Result<bool, Fault> {
+        for source in from.all() {
+            let (mut slot, mut key) = (0, Vec::new());
+            loop {
+                let give = ShardCommand::GiveRecords(to.number, slot, key.clone());
+                let reply = self.tell(board, source, give).await?;
+                let ShardReply::Records(records, has_more) = reply else {
+                    return Ok(false);
+                };
+                if let Some((last_slot, last_key, _)) = records.last() {
+                    (slot, key) = (*last_slot, last_key.clone());
+                    // Whose group a key is of, it does not say.
+                    let take = ShardCommand::TakeRecords(to.number, records);
+                    if has_lost(&self.tell_all(board, to, &take).await?) {
+                        return Ok(false);
+                    }
+                }
+                if !has_more {
+                    break;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives members to the targets that they are of; false where one has lost the move.
+    async fn hand_out(
+        &self,
+        board: &CounterId,
+        to: Layout,
+        members: Vec<MovedMember>,
+        carrying: &mut Carrying,
+    ) -> Result<bool, Fault> {
+        carrying.turn += 1;
+        let turn = carrying.turn;
+        let mut parts: BTreeMap<ShardAt, Vec<MovedMember>> = BTreeMap::new();
+        for member in members {
+            let at = to.shard_of_member(&member.1);
+            parts.entry(at).or_default().push(member);
+        }
+        let take =
+            |(at, members)| self.tell(board, at, ShardCommand::Take(to.number, turn, members));
+        let taken = try_join_all(parts.into_iter().map(take)).await?;
+        Ok(!has_lost(&taken))
+    }
+
+    pub(super) async fn on_command(
+        &self,
+        asked: Result<CommandShard, Fault>,
+    ) -> Result<ShardReply, Fault> {
+        let CommandShard {
+            board, at, command, ..
+        } = asked?;
+        self.readable()?;
+        match command {
+            ShardCommand::Drop => {
+                self.moves.receiving.take();
+                self.delete_all().await?;
+                Ok(ShardReply::Done)
+            }
+            // One that was told to delete all must not begin again by a message that comes late.
+            ShardCommand::Begin(_) if self.generation().is_none() => Ok(ShardReply::Lost),
+            ShardCommand::Begin(is) => self.begin_shard(&board, at, &is, true),
+            ShardCommand::Receive(is, periods) => self.receive(&board, at, &is, periods),
+            command => {
+                let is_mine = self
+                    .standing()
+                    .is_some_and(|(_, standing, _)| standing.at == at);
+                let reply = if is_mine {
+                    self.obey(command)
+                } else {
+                    Ok(ShardReply::Lost)
+                };
+                self.arm().await;
+                reply
+            }
+        }
+    }
+
+    /// Becomes a shard, with no members; one that lives where the board does.
+    fn begin_shard(
+        &self,
+        board: &CounterId,
+        at: ShardAt,
+        is: &ShardIs,
+        is_living: bool,
+    ) -> Result<ShardReply, Fault> {
+        if self.generation().is_none() {
+            self.rows.create()?;
+            self.loaded.replace(Some(Loaded::new(board, 0)));
+        }
+        self.commit(|loaded| {
+            if loaded.head.generation < is.generation {
+                loaded.begin_epoch();
+                loaded.keep_periods(&self.rows, 0)?;
+                let head = &mut loaded.head;
+                head.generation = is.generation;
+                head.is_living = is_living;
+                head.settings = is.settings;
+                head.period = (0, 0);
+            } else if loaded.head.generation > is.generation || loaded.standing.told >= is.sequence
+            {
+                return Ok(());
+            }
+            loaded.head.settings = is.settings;
+            let standing = &mut loaded.standing;
+            standing.at = at;
+            standing.layout = is.layout;
+            standing.placing = is.placing.clone();
+            standing.told = is.sequence;
+            loaded.keep_periods(&self.rows, is.settings.archive)
+        })?;
+        Ok(ShardReply::Done)
+    }
+
+    fn receive(
+        &self,
+        board: &CounterId,
+        at: ShardAt,
+        is: &ShardIs,
+        periods: Vec<(i64, i64)>,
+    ) -> Result<ShardReply, Fault> {
+        if self.generation().is_some() {
+            let receiving = self.moves.receiving.borrow();
+            let known = receiving.as_ref().map(|known| (known.number, known.turn));
+            return Ok(match known == Some((is.layout.number, 0)) {
+                true => ShardReply::Done,
+                false => ShardReply::Lost,
+            });
+        }
+        self.begin_shard(board, at, is, false)?;
+        let epoch = |((start, end), number): ((i64, i64), i64)| {
+            let epoch = Epoch {
+                end,
+                directory: Directory::default(),
+                members: 0,
+                bytes: 0,
+            };
+            (start, (number, epoch))
+        };
+        // Above what the object began with.
+        let epochs = periods.into_iter().zip(10..).map(epoch).collect();
+        let number = is.layout.number;
+        self.moves.receiving.replace(Some(Receiving {
+            number,
+            turn: 0,
+            epochs,
+        }));
+        Ok(ShardReply::Done)
+    }
+
+    /// Does what the owner says, in one turn.
+    fn obey(&self, command: ShardCommand) -> Result<ShardReply, Fault> {
+        match command {
+            ShardCommand::Note(number) => {
+                self.catch_up()?;
+                self.commit(|loaded| {
+                    if number <= loaded.standing.given_up {
+                        return Ok(ShardReply::Lost);
+                    }
+                    // A message that comes twice forgets nothing.
+                    if loaded.standing.noting != number {
+                        self.rows.begin_noting()?;
+                        loaded.standing.noting = number;
+                    }
+                    self.periods_of(loaded)
+                })
+            }
+            ShardCommand::Seal(number) => {
+                self.catch_up()?;
+                self.commit(|loaded| {
+                    if loaded.standing.noting != number {
+                        return Ok(ShardReply::Lost);
+                    }
+                    loaded.standing.sealed = number;
+                    self.periods_of(loaded)
+                })
+            }
+            ShardCommand::Unseal(number) => self.commit(|loaded| {
+                let standing = &mut loaded.standing;
+                standing.given_up = standing.given_up.max(number);
+                if standing.noting <= number {
+                    (standing.noting, standing.sealed) = (0, 0);
+                }
+                Ok(ShardReply::Done)
+            }),
+            ShardCommand::End(generation) => self.commit(|loaded| {
+                if loaded.head.generation <= generation && loaded.head.is_living {
+                    loaded.head.is_living = false;
+                    loaded.begin_epoch();
+                    loaded.keep_periods(&self.rows, 0)?;
+                }
+                Ok(ShardReply::Done)
+            }),
+            ShardCommand::Give(number, start, after) => self.give(number, start, after.as_deref()),
+            ShardCommand::GiveChanged(number, after) => self.give_changed(number, after),
+            ShardCommand::GiveRecords(number, slot, key) => self.give_records(number, slot, &key),
+            ShardCommand::Take(number, turn, members) => self.take((number, turn), &members),
+            ShardCommand::TakeRecords(number, records) => self.take_records(number, &records),
+            ShardCommand::Finish(number, period) => self.finish(number, period),
+            ShardCommand::Measure => Ok(ShardReply::Measured(self.measure())),
+            ShardCommand::Begin(_) | ShardCommand::Receive(..) | ShardCommand::Drop => {
+                Err(Fault::Broken("a command that is for shards".to_owned()))
+            }
+        }
+    }
+
+    fn measure(&self) -> ShardMeasure {
+        let rate = self.meter.borrow_mut().per_second(self.host.now_ms());
+        let loaded = self.loaded.borrow();
+        loaded
+            .as_ref()
+            .map_or_else(ShardMeasure::default, |loaded| ShardMeasure {
+                members: loaded.head.members,
+                bytes: loaded.head.bytes,
+                per_second: rate.flushes,
+            })
+    }
+
+    /// The periods that there are, the one that lives as the last.
+    fn periods_of(&self, loaded: &Loaded) -> Result<ShardReply, Fault> {
+        let ended = self.rows.periods()?.into_iter().rev();
+        let ended = ended.map(|(_, period)| (period.start, period.end));
+        Ok(ShardReply::Periods(
+            ended.chain([loaded.head.period]).collect(),
+        ))
+    }
+
+    /// The numbers of the periods that there are, by their beginnings.
+    fn epochs(&self, loaded: &Loaded) -> Result<BTreeMap<i64, i64>, Fault> {
+        let ended = self.rows.periods()?.into_iter();
+        let ended = ended.map(|(epoch, period)| (period.start, epoch));
+        Ok(ended
+            .chain([(loaded.head.period.0, loaded.head.epoch)])
+            .collect())
+    }
+
+    fn give(&self, number: u64, start: i64, after: Option<&[u8]>) -> Result<ShardReply, Fault> {
+        let loaded = self.loaded.borrow();
+        let Some(loaded) = loaded
+            .as_ref()
+            .filter(|loaded| loaded.standing.noting == number)
+        else {
+            return Ok(ShardReply::Lost);
+        };
+        let Some(epoch) = self.epochs(loaded)?.get(&start).copied() else {
+            return Ok(ShardReply::Members(Vec::new(), false));
+        };
+        let members = self.rows.by_name(epoch, after, PAGE)?;
+        let has_more = u64::try_from(members.len()).is_ok_and(|count| count >= PAGE);
+        let members = members.into_iter();
+        let members = members.map(|(name, member)| (start, name, Some(member)));
+        Ok(ShardReply::Members(members.collect(), has_more))
+    }
+
+    fn give_changed(&self, number: u64, after: u64) -> Result<ShardReply, Fault> {
+        let loaded = self.loaded.borrow();
+        let Some(loaded) = loaded
+            .as_ref()
+            .filter(|loaded| loaded.standing.noting == number)
+        else {
+            return Ok(ShardReply::Lost);
+        };
+        let epochs = self.epochs(loaded)?;
+        let changed = self.rows.changed_after(after, PAGE)?;
+        let has_more = u64::try_from(changed.len()).is_ok_and(|count| count >= PAGE);
+        let last = changed.last().map_or(after, |(number, _, _)| *number);
+        let mut members = Vec::with_capacity(changed.len());
+        for (_, epoch, name) in changed {
+            let start = epochs.iter().find(|(_, known)| **known == epoch);
+            if let Some((start, _)) = start {
+                let member = self.rows.member(epoch, &name)?;
+                members.push((*start, name, member));
+            }
+        }
+        Ok(ShardReply::Changed(members, last, has_more))
+    }
+
+    fn give_records(&self, number: u64, slot: i64, key: &[u8]) -> Result<ShardReply, Fault> {
+        let loaded = self.loaded.borrow();
+        if !loaded
+            .as_ref()
+            .is_some_and(|loaded| loaded.standing.sealed == number)
+        {
+            return Ok(ShardReply::Lost);
+        }
+        let records = self.rows.records_after(slot, key, PAGE)?;
+        let has_more = u64::try_from(records.len()).is_ok_and(|count| count >= PAGE);
+        Ok(ShardReply::Records(records, has_more))
+    }
+
+    /// Takes members, each in the place of what was taken of it before.
+    fn take(
+        &self,
+        (number, turn): (u64, u64),
+        members: &[MovedMember],
+    ) -> Result<ShardReply, Fault> {
+        let mut receiving = self.moves.receiving.borrow_mut();
+        let Some(receiving) = receiving.as_mut().filter(|known| known.number == number) else {
+            return Ok(ShardReply::Lost);
+        };
+        if turn <= receiving.turn {
+            return Ok(ShardReply::Done);
+        }
+        receiving.turn = turn;
+        let taken = self.commit(|_| {
+            for (start, name, member) in members {
+                if let Some((epoch, taken)) = receiving.epochs.get_mut(start) {
+                    let rows = EpochRows(&self.rows, *epoch);
+                    let before = self.rows.member(*epoch, name)?;
+                    self.rows.put_member(*epoch, name, member.as_ref())?;
+                    let bytes = |member: &Option<_>| {
+                        member.as_ref().map_or(0, |member| bytes_of(name, member))
+                    };
+                    taken.bytes = (taken.bytes + bytes(member)).saturating_sub(bytes(&before));
+                    taken.members = (taken.members + u64::from(member.is_some()))
+                        .saturating_sub(u64::from(before.is_some()));
+                    if let Some(before) = before.filter(|before| !before.is_hidden) {
+                        taken.directory.removed(&before.key(name));
+                    }
+                    if let Some(member) = member.as_ref().filter(|member| !member.is_hidden) {
+                        taken.directory.added(&member.key(name), &rows)?;
+                    }
+                }
+            }
+            for (epoch, taken) in receiving.epochs.values_mut() {
+                self.rows.put_segments(*epoch, &mut taken.directory)?;
+            }
+            Ok(ShardReply::Done)
+        });
+        if taken.is_err() {
+            // What memory says of it is no longer what is stored.
+            receiving.number = 0;
+        }
+        taken
+    }
+
+    fn take_records(&self, number: u64, records: &[MovedRecord]) -> Result<ShardReply, Fault> {
+        if !self
+            .moves
+            .receiving
+            .borrow()
+            .as_ref()
+            .is_some_and(|known| known.number == number)
+        {
+            return Ok(ShardReply::Lost);
+        }
+        self.commit(|loaded| {
+            let mut ledgers = loaded.head.ledgers();
+            for record in records {
+                if self.rows.take_record(record)? {
+                    ledgers.take(record.0);
+                }
+            }
+            loaded.head.set_ledgers(&ledgers);
+            Ok(ShardReply::Done)
+        })
+    }
+
+    /// Becomes a shard with what was taken.
+    fn finish(&self, number: u64, period: (i64, i64)) -> Result<ShardReply, Fault> {
+        let receiving = self.moves.receiving.take();
+        let Some(receiving) = receiving.filter(|known| known.number == number) else {
+            let loaded = self.loaded.borrow();
+            let is_done =
+                |loaded: &Loaded| loaded.head.is_living && loaded.standing.layout.number == number;
+            return Ok(match loaded.as_ref().is_some_and(is_done) {
+                true => ShardReply::Done,
+                false => ShardReply::Lost,
+            });
+        };
+        let finished = self.commit(|loaded| {
+            for (start, (epoch, taken)) in &receiving.epochs {
+                if *start != period.0 && taken.members > 0 {
+                    let total = taken.directory.total();
+                    let (start, end) = (*start, taken.end);
+                    let ended = crate::protocol::messages::PeriodOf { start, end, total };
+                    self.rows.put_period(*epoch, &ended)?;
+                }
+            }
+            let Some((epoch, taken)) = receiving.epochs.get(&period.0) else {
+                return Ok(ShardReply::Lost);
+            };
+            let head = &mut loaded.head;
+            (head.epoch, head.period) = (*epoch, period);
+            (head.members, head.bytes) = (taken.members, taken.bytes);
+            head.is_living = true;
+            loaded.directory = self.rows.directory(*epoch)?;
+            loaded.next_expiry_ms = self.rows.next_expiry(*epoch)?;
+            let archive = loaded.head.settings.archive;
+            loaded.keep_periods(&self.rows, archive)?;
+            Ok(ShardReply::Done)
+        })?;
+        Ok(finished)
+    }
+}
+
+/// All periods, each with its end.
+fn all_periods(replies: Vec<ShardReply>) -> BTreeMap<i64, i64> {
+    let mut all = BTreeMap::new();
+    for reply in replies {
+        if let ShardReply::Periods(periods) = reply {
+            all.extend(periods);
+        }
+    }
+    all
+}
+
+/// What is told of a board to its shards.
+fn is_now(loaded: &Loaded) -> ShardIs {
+    let Loaded { head, standing, .. } = loaded;
+    ShardIs {
+        layout: standing.layout,
+        generation: head.generation,
+        sequence: head.sequence,
+        settings: head.settings,
+        placing: standing.placing.clone(),
+    }
+}
+
+fn has_lost(replies: &[ShardReply]) -> bool {
+    replies.iter().any(|reply| *reply == ShardReply::Lost)
+}

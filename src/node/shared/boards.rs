@@ -1,0 +1,745 @@
+//! How boards are read and written, over however many shards they are spread.
+//!
+//! Invariants: a member lives in one shard, so counts add up and a shard's order is a part of the board's; what one layout of shards
+//! answers is never joined with what another does; writes that a shard did not make, as its members had moved, go to where they are now,
+//! and none is sent twice.
+//!
+//! A rank is 1 and the sum of how many members stand before its place in each shard. Where there are several, each count is of a moment of
+//! its own: the sum can be off by the moves that were made while the question was on its way, and by nothing else.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use futures_util::future::{LocalBoxFuture, join_all, try_join_all};
+
+use super::call;
+use crate::core::board::key::Key;
+use crate::core::board::placing::{Layout, ShardAt};
+use crate::core::board::settings::{Order, Ties};
+use crate::core::board::summary::SUMMARY_TOP;
+use crate::core::counter::bounded_map::BoundedMap;
+use crate::core::counter::id::{CounterId, Datacenter};
+use crate::host::{Host, State};
+use crate::protocol::boards::BoardVersion;
+use crate::protocol::messages::{
+    AskBoard, BoardAnswer, BoardPlace, BoardQuestion, BoardSeen, BoardWritten, Fault, FindKey,
+    MemberWrite, Once, PeriodOf, Ranked, Stretch, WriteBoard, Written,
+};
+
+/// The boards of which an isolate remembers how they are spread; about 600 bytes each. Forgetting costs a call or two.
+const ROUTES_MAX: usize = 10_000;
+
+/// How often a board is asked whose members are being moved, and how long between, milliseconds: 4 s together.
+const TRIES_MAX: u32 = 80;
+const AGAIN_MS: u64 = 100;
+
+/// A page that begins so far from the first is asked of each shard with all before it; one farther off is looked for by summaries.
+const SKIPPED_MAX: u64 = 1_000;
+
+/// What is known of a board: that it is there, how it is spread, and where it lives.
+#[derive(Clone, Default)]
+struct Route {
+    layout: Layout,
+    home: Option<Datacenter>,
+}
+
+/// What this isolate knows of boards.
+#[derive(Default)]
+struct Routes(RefCell<BoundedMap<CounterId, Route, ROUTES_MAX>>);
+
+impl State for Routes {
+    fn begin(_host: &Host) -> Self {
+        Self::default()
+    }
+}
+
+fn known(host: &Host, board: &CounterId) -> Option<Route> {
+    let routes = host.state::<Routes>();
+    let mut routes = routes.0.borrow_mut();
+    routes.get_mut(board).cloned()
+}
+
+fn learn(host: &Host, board: &CounterId, work: impl FnOnce(&mut Route)) {
+    let routes = host.state::<Routes>();
+    let mut routes = routes.0.borrow_mut();
+    routes.make_room(board, |_| false);
+    work(routes.entry(board, Route::default));
+}
+
+/// Where a board lives, as far as this isolate knows.
+pub fn home_of(host: &Host, board: &CounterId) -> Option<Datacenter> {
+    known(host, board).and_then(|route| route.home)
+}
+
+/// Over how many shards a board is spread, as far as this isolate knows.
+pub fn layout_of(host: &Host, board: &CounterId) -> Layout {
+    known(host, board).map_or_else(Layout::default, |route| route.layout)
+}
+
+/// Whether there is a board of this name, by the directory: its object would be made if it were asked.
+///
+/// # Errors
+/// `Unavailable` where the directory does not answer.
+pub async fn is_there(host: &Host, board: &CounterId) -> Result<bool, Fault> {
+    let find = FindKey { key: board.clone() };
+    Ok(call(host, &find).await?.is_board)
+}
+
+/// What all shards answered, in their order, or what else is to be told.
+type Parts = Result<Vec<BoardSeen>, BoardAnswer>;
+
+/// A question to a board.
+pub struct Reading<'a> {
+    /// The platform.
+    pub host: &'a Host,
+    /// The board.
+    pub board: &'a CounterId,
+    /// The beginning of an ended period, unix seconds; `None` for the one that lives.
+    pub period: Option<i64>,
+    /// What the answer must hold.
+    pub at_least: Option<BoardVersion>,
+}
+
+impl<'a> Reading<'a> {
+    /// A question about the period that lives.
+    pub fn new(host: &'a Host, board: &'a CounterId) -> Self {
+        Self {
+            host,
+            board,
+            period: None,
+            at_least: None,
+        }
+    }
+
+    /// Asks the board. Where there is none, no object is made for it.
+    ///
+    /// # Errors
+    /// `Unavailable` where one of its shards does not answer.
+    pub async fn ask(&self, question: BoardQuestion) -> Result<BoardAnswer, Fault> {
+        if known(self.host, self.board).is_none() {
+            if !is_there(self.host, self.board).await? {
+                return Ok(BoardAnswer::Absent);
+            }
+            learn(self.host, self.board, |_| {});
+        }
+        let mut layout = layout_of(self.host, self.board);
+        let mut missed = false;
+        for _ in 0..TRIES_MAX {
+            let answer = self.ask_in(layout, &question).await?;
+            match answer {
+                BoardAnswer::Spread(next) => {
+                    if let Some(wanted) = self.at_least.as_ref()
+                        && wanted.layout > next.number
+                    {
+                        return Ok(BoardAnswer::NotReached(wanted.generation, 0));
+                    }
+                    layout = next;
+                    learn(self.host, self.board, |route| route.layout = next);
+                }
+                BoardAnswer::Stale | BoardAnswer::Moving => {
+                    // The owner is asked at once, and again after a while.
+                    if missed {
+                        self.host.sleep_ms(AGAIN_MS).await;
+                    }
+                    (layout, missed) = (Layout::default(), true);
+                }
+                BoardAnswer::Seen(seen) => {
+                    if let Some(wanted) = self.at_least.as_ref()
+                        && wanted.layout > seen.layout.number
+                    {
+                        return Ok(BoardAnswer::NotReached(seen.generation, seen.sequence));
+                    }
+                    learn(self.host, self.board, |route| {
+                        route.layout = seen.layout;
+                        route.home.clone_from(&seen.placing.home);
+                    });
+                    return Ok(BoardAnswer::Seen(seen));
+                }
+                other => return Ok(other),
+            }
+        }
+        Err(moving())
+    }
+
+    async fn ask_in(&self, layout: Layout, question: &BoardQuestion) -> Result<BoardAnswer, Fault> {
+        if let Some(wanted) = self.at_least.as_ref()
+            && wanted.layout > layout.number
+            && layout.number > 0
+        {
+            return Ok(BoardAnswer::Stale);
+        }
+        if layout.shards <= 1 {
+            let at = ShardAt {
+                layout: layout.number,
+                shard: 0,
+            };
+            return self.ask_shard(layout, at, question.clone()).await;
+        }
+        let shards = Shards {
+            reading: self,
+            layout,
+        };
+        Ok(match shards.answer(question).await? {
+            Ok(seen) => BoardAnswer::Seen(Box::new(seen)),
+            Err(other) => other,
+        })
+    }
+
+    /// Asks one shard.
+    ///
+    /// # Errors
+    /// `Unavailable` where it does not answer.
+    pub async fn ask_shard(
+        &self,
+        layout: Layout,
+        at: ShardAt,
+        question: BoardQuestion,
+    ) -> Result<BoardAnswer, Fault> {
+        let at_least = self.at_least.as_ref().map(|wanted| {
+            let shard = usize::try_from(at.shard).unwrap_or(usize::MAX);
+            // A move brings along all that was acknowledged before.
+            let sequence = match wanted.layout == layout.number {
+                true => wanted.sequences.get(shard).copied().unwrap_or(0),
+                false => 0,
+            };
+            (wanted.generation, sequence)
+        });
+        let ask = AskBoard {
+            at,
+            home: home_of(self.host, self.board),
+            period: self.period,
+            at_least,
+            ..AskBoard::new(self.board, question)
+        };
+        call(self.host, &ask).await
+    }
+}
+
+fn moving() -> Fault {
+    Fault::Unavailable("members of the board are being moved".to_owned())
+}
+
+/// The shards of a board that is spread over several.
+struct Shards<'a> {
+    reading: &'a Reading<'a>,
+    layout: Layout,
+}
+
+/// A member's place in the order.
+pub fn key_of(row: &Ranked) -> Key {
+    Key::new(row.score, row.tie, &row.member)
+}
+
+impl Shards<'_> {
+    /// Asks each shard its question.
+    async fn each(&self, question: impl Fn(ShardAt) -> BoardQuestion) -> Result<Parts, Fault> {
+        let ask = |at: ShardAt| self.reading.ask_shard(self.layout, at, question(at));
+        let answered = try_join_all(self.layout.all().map(ask)).await?;
+        let (mut parts, mut absent) = (Vec::with_capacity(answered.len()), 0);
+        for answer in answered {
+            match answer {
+                BoardAnswer::Seen(seen) => parts.push(*seen),
+                // It had no members in that period.
+                BoardAnswer::NoPeriod => absent += 1,
+                other => return Ok(Err(other)),
+            }
+        }
+        let Some(first) = parts.first() else {
+            return Ok(Err(match absent {
+                0 => BoardAnswer::Stale,
+                _ => BoardAnswer::NoPeriod,
+            }));
+        };
+        let is_one = |part: &BoardSeen| {
+            part.generation == first.generation && part.period.start == first.period.start
+        };
+        // While a period or a life of the board begins, not all are there yet.
+        if !parts.iter().all(is_one) {
+            return Ok(Err(BoardAnswer::Moving));
+        }
+        Ok(Ok(parts))
+    }
+
+    /// What the parts say together, without members.
+    fn joined(&self, parts: &[BoardSeen]) -> Option<BoardSeen> {
+        let first = parts.first()?;
+        let mut periods: BTreeMap<i64, PeriodOf> = BTreeMap::new();
+        for period in parts.iter().flat_map(|part| &part.periods) {
+            let known = periods.entry(period.start).or_insert(PeriodOf {
+                total: 0,
+                ..*period
+            });
+            known.total += period.total;
+        }
+        let archive = usize::try_from(first.settings.archive).unwrap_or(usize::MAX);
+        Some(BoardSeen {
+            sequences: parts.iter().map(|part| part.sequence).collect(),
+            as_of_ms: parts.iter().map(|part| part.as_of_ms).min().unwrap_or(0),
+            is_exact: parts.iter().all(|part| part.is_exact),
+            period: PeriodOf {
+                total: parts.iter().map(|part| part.period.total).sum(),
+                ..first.period
+            },
+            count: parts.iter().map(|part| part.count).sum(),
+            has_more: parts.iter().any(|part| part.has_more),
+            rows: Vec::new(),
+            periods: periods.into_values().rev().take(archive).collect(),
+            member: None,
+            better: Vec::new(),
+            layout: self.layout,
+            summaries: (parts.iter())
+                .flat_map(|part| part.summaries.clone())
+                .collect(),
+            ..first.clone()
+        })
+    }
+
+    async fn answer(&self, question: &BoardQuestion) -> Result<Answered, Fault> {
+        if let (Some(period), false) = (self.reading.period, *question == BoardQuestion::Periods)
+            && let Err(other) = self.check_period(period).await?
+        {
+            return Ok(Err(other));
+        }
+        match question {
+            BoardQuestion::Stretch(stretch) if stretch.skip > SKIPPED_MAX => {
+                self.far(stretch).await
+            }
+            BoardQuestion::Stretch(stretch) => self.stretch(stretch).await,
+            BoardQuestion::Members(names) => self.members(names).await,
+            BoardQuestion::Around(name, limit) => self.around(name, *limit).await,
+            BoardQuestion::Summary => self.pick(question, Skip::Rows(0), SUMMARY_TOP).await,
+            BoardQuestion::Live(limit, member) => self.live(*limit, member.as_deref()).await,
+            other => {
+                let parts = match self.each(|_| other.clone()).await? {
+                    Ok(parts) => parts,
+                    Err(other) => return Ok(Err(other)),
+                };
+                Ok(self.joined(&parts).ok_or(BoardAnswer::Stale))
+            }
+        }
+    }
+
+    /// Nothing where the board keeps a period: a shard may still have one that the others have let go.
+    async fn check_period(&self, start: i64) -> Result<Result<(), BoardAnswer>, Fault> {
+        let reading = Reading {
+            period: None,
+            at_least: self.reading.at_least.clone(),
+            ..*self.reading
+        };
+        let all = Shards {
+            reading: &reading,
+            layout: self.layout,
+        };
+        let parts = match all.each(|_| BoardQuestion::Periods).await? {
+            Ok(parts) => parts,
+            Err(other) => return Ok(Err(other)),
+        };
+        let Some(seen) = self.joined(&parts) else {
+            return Ok(Err(BoardAnswer::Stale));
+        };
+        let mut starts = seen.periods.iter().map(|period| period.start);
+        let is_kept = seen.period.start == start || starts.any(|kept| kept == start);
+        Ok(is_kept.then_some(()).ok_or(BoardAnswer::NoPeriod))
+    }
+
+    /// The rows of all parts in the board's order.
+    fn merged(parts: &mut [BoardSeen]) -> Vec<Ranked> {
+        let is_desc = is_desc(parts);
+        let mut rows: Vec<(Key, Ranked)> = parts
+            .iter_mut()
+            .flat_map(|part| std::mem::take(&mut part.rows))
+            .map(|row| (key_of(&row), row))
+            .collect();
+        rows.sort_by(|(one, _), (other, _)| match is_desc {
+            true => other.cmp(one),
+            false => one.cmp(other),
+        });
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+
+    /// How many members of all shards stand before each of these places.
+    async fn better(
+        &self,
+        places: Vec<BoardPlace>,
+    ) -> Result<Result<(BoardSeen, Vec<u64>), BoardAnswer>, Fault> {
+        let parts = match self.each(|_| BoardQuestion::Better(places.clone())).await? {
+            Ok(parts) => parts,
+            Err(other) => return Ok(Err(other)),
+        };
+        let count = |at: usize| parts.iter().filter_map(|part| part.better.get(at)).sum();
+        let counts = (0..places.len()).map(count).collect();
+        let joined = self.joined(&parts).ok_or(BoardAnswer::Stale);
+        Ok(joined.map(|seen| (seen, counts)))
+    }
+
+    /// Ranks rows that stand side by side in the order, so many before the first.
+    async fn ranked(
+        &self,
+        mut rows: Vec<Ranked>,
+        before: u64,
+        ties: Ties,
+    ) -> Result<Result<Vec<Ranked>, BoardAnswer>, Fault> {
+        let mut shared = None;
+        if let (Ties::Shared, Some(first), 1..) = (ties, rows.first(), before) {
+            match self.better(vec![BoardPlace::Score(first.score)]).await? {
+                Ok((_, counts)) => shared = counts.first().map(|count| count + 1),
+                Err(other) => return Ok(Err(other)),
+            }
+        }
+        let mut last = None;
+        for (row, place) in rows.iter_mut().zip(before + 1..) {
+            let rank = match last.filter(|(score, _)| ties == Ties::Shared && *score == row.score) {
+                Some((_, rank)) => rank,
+                None if last.is_none() => shared.unwrap_or(place),
+                None => place,
+            };
+            row.rank = Some(rank);
+            last = Some((row.score, rank));
+        }
+        Ok(Ok(rows))
+    }
+
+    async fn stretch(&self, stretch: &Stretch) -> Result<Answered, Fault> {
+        let skip = u32::try_from(stretch.skip).unwrap_or(u32::MAX);
+        let of_all = Stretch {
+            skip: 0,
+            limit: stretch.limit.saturating_add(skip),
+            ..stretch.clone()
+        };
+        let of_all = BoardQuestion::Stretch(of_all);
+        self.pick(&of_all, Skip::Rows(stretch.skip), stretch.limit)
+            .await
+    }
+
+    /// Asks each shard for a stretch, and tells so many of its members, without the first.
+    async fn pick(
+        &self,
+        of_all: &BoardQuestion,
+        skip: Skip,
+        limit: u32,
+    ) -> Result<Answered, Fault> {
+        let mut parts = match self.each(|_| of_all.clone()).await? {
+            Ok(parts) => parts,
+            Err(other) => return Ok(Err(other)),
+        };
+        let Some(mut seen) = self.joined(&parts) else {
+            return Ok(Err(BoardAnswer::Stale));
+        };
+        let before: u64 = parts.iter().filter_map(|part| part.better.first()).sum();
+        let skip = match skip {
+            Skip::Rows(rows) => rows,
+            // Members have moved past it meanwhile.
+            Skip::Places(places) if places < before => return Ok(Err(BoardAnswer::Moving)),
+            Skip::Places(places) => places - before,
+        };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let skipped = usize::try_from(skip).unwrap_or(usize::MAX);
+        let mut rows = Self::merged(&mut parts);
+        rows.drain(..skipped.min(rows.len()));
+        seen.has_more |= rows.len() > limit;
+        rows.truncate(limit);
+        let ties = seen.settings.ties;
+        let ranked = self.ranked(rows, before + skip, ties).await?;
+        Ok(ranked.map(|rows| BoardSeen { rows, ..seen }))
+    }
+
+    /// A page that begins far from the first member: each shard is asked from a place before it, which summaries tell.
+    async fn far(&self, stretch: &Stretch) -> Result<Answered, Fault> {
+        let parts = match self.each(|_| BoardQuestion::Summary).await? {
+            Ok(parts) => parts,
+            Err(other) => return Ok(Err(other)),
+        };
+        let is_desc = is_desc(&parts);
+        let summaries = || parts.iter().flat_map(|part| &part.summaries);
+        let counted = |key: &Key| {
+            let edge = BoardPlace::Key(key.clone()).edge(is_desc);
+            let counts = summaries().map(|summary| summary.better(&edge, is_desc));
+            counts.fold((0, 0), |sum, (low, high)| (sum.0 + low, sum.1 + high))
+        };
+        let keys = summaries().flat_map(|summary| &summary.keys);
+        let before = keys
+            .map(|(key, _)| (counted(key), key))
+            .filter(|((_, high), _)| *high < stretch.skip)
+            .max_by_key(|((low, _), _)| *low);
+        let (low, after) = before.map_or((0, None), |((low, _), key)| (low, Some(key.clone())));
+        let more = u32::try_from(stretch.skip - low).unwrap_or(u32::MAX);
+        let of_all = Stretch {
+            after,
+            skip: 0,
+            limit: stretch.limit.saturating_add(more),
+            ..stretch.clone()
+        };
+        let of_all = BoardQuestion::Stretch(of_all);
+        self.pick(&of_all, Skip::Places(stretch.skip), stretch.limit)
+            .await
+    }
+
+    /// These members, with their ranks.
+    async fn members(&self, names: &[Vec<u8>]) -> Result<Answered, Fault> {
+        let of_shard = |at: ShardAt| {
+            let names = names.iter().cloned();
+            let is_there = |name: &Vec<u8>| self.layout.shard_of_member(name) == at;
+            BoardQuestion::Members(names.filter(is_there).collect())
+        };
+        let mut parts = match self.each(of_shard).await? {
+            Ok(parts) => parts,
+            Err(other) => return Ok(Err(other)),
+        };
+        let is_exact = parts.iter().all(|part| part.is_exact);
+        let ties = parts.first().map(|part| part.settings.ties);
+        let mut found: BTreeMap<Vec<u8>, Ranked> = BTreeMap::new();
+        for row in parts
+            .iter_mut()
+            .flat_map(|part| std::mem::take(&mut part.rows))
+        {
+            found.insert(row.member.clone(), row);
+        }
+        let is_shown = |row: &&mut Ranked| row.rank.is_some();
+        let places = found.values_mut().filter(is_shown).map(|row| match ties {
+            Some(Ties::Shared) => BoardPlace::Score(row.score),
+            _ => BoardPlace::Key(key_of(row)),
+        });
+        let places = places.collect();
+        let (seen, counts) = match self.better(places).await? {
+            Ok(counted) => counted,
+            Err(other) => return Ok(Err(other)),
+        };
+        let shown = found.values_mut().filter(is_shown);
+        for (row, count) in shown.zip(counts) {
+            row.rank = Some(count + 1);
+        }
+        let rows = names.iter().filter_map(|name| found.get(name).cloned());
+        Ok(Ok(BoardSeen {
+            rows: rows.collect(),
+            is_exact: is_exact && seen.is_exact,
+            ..seen
+        }))
+    }
+
+    /// A member and those next to it; no rows where it is not in the order.
+    async fn around(&self, name: &[u8], limit: u32) -> Result<Answered, Fault> {
+        let seen = match self.members(&[name.to_vec()]).await? {
+            Ok(seen) => seen,
+            Err(other) => return Ok(Err(other)),
+        };
+        let Some(own) = seen.rows.first().filter(|row| row.rank.is_some()) else {
+            let rows = Vec::new();
+            return Ok(Ok(BoardSeen { rows, ..seen }));
+        };
+        let key = key_of(own);
+        let near = |_| BoardQuestion::Near(key.clone(), limit);
+        let mut parts = match self.each(near).await? {
+            Ok(parts) => parts,
+            Err(other) => return Ok(Err(other)),
+        };
+        let is_desc = is_desc(&parts);
+        let before: u64 = parts.iter().filter_map(|part| part.better.first()).sum();
+        let rows = Self::merged(&mut parts);
+        let is_before = |row: &Ranked| match is_desc {
+            true => key_of(row) > key,
+            false => key_of(row) < key,
+        };
+        let (mut ahead, mut behind): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_before);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        ahead.drain(..ahead.len().saturating_sub(limit));
+        behind.truncate(limit);
+        let first = before.saturating_sub(u64::try_from(ahead.len()).unwrap_or(0));
+        let rows = [ahead, vec![own.clone()], behind].concat();
+        let ranked = self.ranked(rows, first, seen.settings.ties).await?;
+        Ok(ranked.map(|rows| BoardSeen { rows, ..seen }))
+    }
+
+    async fn live(&self, limit: u32, member: Option<&[u8]>) -> Result<Answered, Fault> {
+        let first = Stretch {
+            limit,
+            ..Stretch::default()
+        };
+        let mut seen = match self.stretch(&first).await? {
+            Ok(seen) => seen,
+            Err(other) => return Ok(Err(other)),
+        };
+        if let Some(name) = member {
+            match self.members(&[name.to_vec()]).await? {
+                Ok(found) => seen.member = found.rows.into_iter().next(),
+                Err(other) => return Ok(Err(other)),
+            }
+        }
+        Ok(Ok(seen))
+    }
+}
+
+/// How many members of a stretch are left out: so many, or those that stand before a place of the board.
+enum Skip {
+    Rows(u64),
+    Places(u64),
+}
+
+/// What all shards say together, or what else is to be told.
+type Answered = Result<BoardSeen, BoardAnswer>;
+
+fn is_desc(parts: &[BoardSeen]) -> bool {
+    let first = parts.first();
+    first.is_some_and(|part| part.settings.order == Order::Desc)
+}
+
+/// Sends writes to one shard.
+pub type Send<'a> = dyn Fn(WriteBoard) -> LocalBoxFuture<'a, Result<BoardWritten, Fault>> + 'a;
+
+/// Makes writes in the shards that their members are of; `here` is where their writer is. What came of them, and of which version.
+///
+/// # Errors
+/// Where a shard does not answer: then what it was sent may have been written.
+pub async fn write(
+    host: &Host,
+    board: &CounterId,
+    here: &Datacenter,
+    (writes, once): (Vec<MemberWrite>, Option<Once>),
+    send: &Send<'_>,
+) -> Result<(BoardWritten, BoardVersion), Fault> {
+    let mut layout = layout_of(host, board);
+    let mut left: Vec<(u32, MemberWrite)> = (0..).zip(writes).collect();
+    let mut made = Made::default();
+    let mut missed = false;
+    for _ in 0..TRIES_MAX {
+        let mut parts: BTreeMap<ShardAt, Vec<(u32, MemberWrite)>> = BTreeMap::new();
+        for (place, write) in left.drain(..) {
+            let at = layout.shard_of_member(&write.member);
+            parts.entry(at).or_default().push((place, write));
+        }
+        let sent = parts.into_iter().map(|(at, part)| async move {
+            let write = WriteBoard {
+                at,
+                home: home_of(host, board).or_else(|| Some(here.clone())),
+                ..WriteBoard::new(
+                    board,
+                    part.iter().map(|(_, write)| write.clone()).collect(),
+                    once,
+                )
+            };
+            (at, part, send(write).await)
+        });
+        let mut next = None;
+        let mut fault = None;
+        for (at, part, written) in join_all(sent).await {
+            match written {
+                Ok(BoardWritten::Done(written)) => made.note(layout, at, &part, written, false),
+                Ok(BoardWritten::Replayed(written)) => made.note(layout, at, &part, written, true),
+                Ok(BoardWritten::ReplayedWhole(written)) => {
+                    let version = version_of(layout, at, &written);
+                    return Ok((BoardWritten::Replayed(written), version));
+                }
+                Ok(BoardWritten::Spread(to)) => {
+                    next = Some(to);
+                    left.extend(part);
+                }
+                Ok(BoardWritten::Stale | BoardWritten::Moving) => {
+                    next.get_or_insert(Layout::default());
+                    left.extend(part);
+                }
+                Ok(other) => made.refused = Some(other),
+                Err(why) => fault = Some(why),
+            }
+        }
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        if let Some(refused) = made.refused {
+            return Ok((refused, made.version));
+        }
+        let Some(next) = next else {
+            learn(host, board, |route| route.layout = layout);
+            return made.finish();
+        };
+        left.sort_by_key(|(place, _)| *place);
+        // The owner is asked at once, and again after a while.
+        if next.number == 0 && std::mem::replace(&mut missed, true) {
+            host.sleep_ms(AGAIN_MS).await;
+        }
+        layout = next;
+        learn(host, board, |route| route.layout = next);
+    }
+    Err(moving())
+}
+
+fn version_of(layout: Layout, at: ShardAt, written: &Written) -> BoardVersion {
+    let shards = usize::try_from(layout.shards).unwrap_or(1);
+    let mut sequences = vec![0; shards.max(1)];
+    let shard = usize::try_from(at.shard).unwrap_or(0);
+    if let Some(sequence) = sequences.get_mut(shard) {
+        *sequence = written.sequence;
+    }
+    BoardVersion {
+        generation: written.generation,
+        layout: layout.number,
+        sequences,
+    }
+}
+
+/// What came of writes so far.
+struct Made {
+    written: Option<Written>,
+    /// Whether all of them had been made before.
+    is_replay: bool,
+    version: BoardVersion,
+    refused: Option<BoardWritten>,
+}
+
+impl Default for Made {
+    fn default() -> Self {
+        Self {
+            written: None,
+            is_replay: true,
+            version: BoardVersion {
+                generation: 0,
+                layout: 0,
+                sequences: vec![0],
+            },
+            refused: None,
+        }
+    }
+}
+
+impl Made {
+    fn note(
+        &mut self,
+        layout: Layout,
+        at: ShardAt,
+        part: &[(u32, MemberWrite)],
+        written: Written,
+        is_replay: bool,
+    ) {
+        let version = version_of(layout, at, &written);
+        if version.layout == self.version.layout && self.written.is_some() {
+            let both = self.version.sequences.iter_mut().zip(version.sequences);
+            both.for_each(|(known, sequence)| *known = sequence.max(*known));
+        } else {
+            // What was made in a layout before is in this one.
+            self.version = version;
+        }
+        self.is_replay &= is_replay;
+        let place_of = |place: u32| {
+            let place = usize::try_from(place).ok()?;
+            part.get(place).map(|(place, _)| *place)
+        };
+        let refused = written.refused.iter();
+        let refused = refused.filter_map(|(place, why)| Some((place_of(*place)?, *why)));
+        let written = Written {
+            refused: refused.collect(),
+            ..written
+        };
+        self.written = Some(match self.written.take() {
+            None => written,
+            Some(before) => before.and(written),
+        });
+    }
+
+    fn finish(self) -> Result<(BoardWritten, BoardVersion), Fault> {
+        let nothing = || Fault::Broken("writes to no member".to_owned());
+        let written = self.written.ok_or_else(nothing)?;
+        let written = match self.is_replay {
+            true => BoardWritten::Replayed(written),
+            false => BoardWritten::Done(written),
+        };
+        Ok((written, self.version))
+    }
+}
