@@ -17,7 +17,8 @@ const UNRELEASED = "## Unreleased";
 // Files that name the version, and where: what matches is replaced.
 const NAMED = {
   "Cargo.toml": /(?<=^\[package\]\nname = "tally"\nversion = ")[^"]+/m,
-  "Cargo.lock": /(?<=^name = "tally"\nversion = ")[^"]+/m,
+  "Cargo.lock": /(?<=^name = "tally(?:-simulation)?"\nversion = ")[^"]+/gm,
+  "simulation/Cargo.toml": /(?<=^name = "tally-simulation"\nversion = "|^tally = \{ path = "\.\.", version = ")[^"]+/gm,
   "package.json": /(?<="name": "tally",\n {2}"version": ")[^"]+/,
   "package-lock.json": /(?<="name": "tally",\n +"version": ")[^"]+/g,
   "src/protocol/openapi.json": /(?<="title": "Tally",\n {4}"version": ")[^"]+/,

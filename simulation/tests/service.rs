@@ -4,6 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
+use tally::host::Target;
+use tally::node::edge;
+use tally::protocol::messages::{Fault, PROTOCOL, decode, protocol_of};
 use tally::protocol::names;
 use tally_simulation::{
     Client, ClientRequest, Faults, Figures, Options, Site, Verdict, World, admin as client,
@@ -396,4 +399,33 @@ fn only_a_view_that_changes_is_fetched_again_before_a_fetch_has_ended() {
     fetches.most.set(0);
     world.run(read_for_ms(&world, &reader, "/counters/hits", 3_000));
     assert_eq!(fetches.most.get(), 1, "at rest");
+}
+
+#[test]
+fn a_message_of_a_newer_protocol_is_not_done_and_its_sender_is_told_so() {
+    assert_eq!(protocol_of("/flush"), 1);
+    assert_eq!(protocol_of("/2/flush"), 2);
+    let (world, sites) = service(3);
+    let answers = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let told = answers.clone();
+    world.set_edge(move |request, host, context| {
+        let told = told.clone();
+        async move {
+            let objects = [names::directory(0), names::keyspace()];
+            let targets = objects.map(Target::Object).into_iter();
+            for to in targets.chain([Target::Aggregator]) {
+                let sent = host.platform().send(to, "/200/flush", vec![1, 2, 3]);
+                told.borrow_mut().push(sent.await.expect("no fault"));
+            }
+            edge::fetch(request, host, context).await
+        }
+    });
+    world
+        .run(client(&world, sites[0]).get("/healthz"))
+        .expect("no fault");
+    assert_eq!(answers.borrow().len(), 3);
+    for answer in answers.borrow().iter() {
+        let answer: Result<(), Fault> = decode(answer).expect("a result");
+        assert_eq!(answer, Err(Fault::Later(PROTOCOL)));
+    }
 }

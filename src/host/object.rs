@@ -5,7 +5,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use super::{Host, Later, Stream};
-use crate::protocol::messages::{Call, Fault, encode};
+use crate::protocol::messages::{Call, Fault, PROTOCOL, encode, protocol_of};
 use crate::protocol::names::Placement;
 
 /// A value of SQL. Integers are those that a JavaScript number holds.
@@ -222,11 +222,20 @@ macro_rules! dispatch {
                 let $asked = $crate::protocol::messages::decode::<$call>(&arrived.message);
                 $crate::host::object::reply::<$call>(&$answer)
             })+
-            _ => $crate::host::object::Reply::Unknown,
+            path => $crate::host::object::unknown(path),
         }
     }};
 }
 pub(crate) use dispatch;
+
+/// What answers a call that this build does not know: `Later` where it is of a newer protocol.
+pub fn unknown(path: &str) -> Reply {
+    if protocol_of(path) <= PROTOCOL {
+        return Reply::Unknown;
+    }
+    let later = Err::<(), Fault>(Fault::Later(PROTOCOL));
+    encode(&later).map_or(Reply::Unknown, Reply::Answer)
+}
 
 /// What answers a call, see [`dispatch`].
 pub fn reply<C: Call>(answer: &Result<C::Answer, Fault>) -> Reply {

@@ -20,6 +20,20 @@ use crate::core::counter::nonces::{Nonce, Outcome};
 use crate::core::counter::total::Sum as Total;
 use crate::core::sketch::Uniques;
 
+/// The protocol that this build speaks: which messages there are, and what their bytes hold. It rises with a release that changes one.
+///
+/// A message of protocol 1 has the path that its type names; one of protocol N has `/N` before it. A receiver answers [`Fault::Later`] to
+/// what is newer than its own, and the sender knows that nothing was done. A build understands its own protocol and the one before, and
+/// answers in the one in which it was asked.
+pub const PROTOCOL: u8 = 1;
+
+/// The protocol of a message, by its path.
+pub fn protocol_of(path: &str) -> u8 {
+    let mut parts = path.strip_prefix('/').unwrap_or(path).splitn(2, '/');
+    let number = parts.next().and_then(|number| number.parse().ok());
+    number.filter(|_| parts.next().is_some()).unwrap_or(1)
+}
+
 /// A message that has an answer.
 pub trait Call: Serialize + DeserializeOwned {
     /// Path of the request that carries it.
@@ -134,6 +148,8 @@ pub enum Fault {
     Unsettled,
     /// Stored data cannot be read: it is damaged, or a newer build wrote it. Nothing was done; only the operator can mend it. Says why.
     Unreadable(String),
+    /// The message is of a newer protocol than the receiver's, which is this. Nothing was done.
+    Later(u8),
 }
 
 impl std::error::Error for Fault {}
@@ -149,6 +165,7 @@ impl std::fmt::Display for Fault {
             Self::Broken(what) => write!(formatter, "broken: {what}"),
             Self::Moved(place) => write!(formatter, "the lead lives in {place:?}"),
             Self::Unsettled => formatter.write_str("the lead may live elsewhere"),
+            Self::Later(protocol) => write!(formatter, "the receiver speaks protocol {protocol}"),
             Self::Unreadable(why) => write!(formatter, "stored data cannot be read: {why}"),
         }
     }
@@ -175,6 +192,7 @@ impl From<Fault> for Problem {
             | Fault::Superseded(_)
             | Fault::Elsewhere(_)
             | Fault::Moved(_)
+            | Fault::Later(_)
             | Fault::Unsettled => Problem::new(
                 Code::Unavailable,
                 "the counter is busy; nothing was counted, try again",

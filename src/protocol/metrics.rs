@@ -116,6 +116,8 @@ families! {
         "Default reads that shared a view with another." [ReadCacheHit ""];
     Edge Counter "tally_read_cache_misses_total"
         "Default reads that fetched a view." [ReadCacheMiss ""];
+    Edge Counter "tally_unreadable_total"
+        "Calls of this edge that were refused because stored data is damaged, or of a newer build." [UnreadableEdge ""];
     Edge Counter "tally_limit_checks_total"
         "Checks of rate limits, by what was answered: refused counts those of shadow policies too, error those that the \
          limiter did not judge." [
@@ -169,6 +171,10 @@ families! {
         "Times that a lead doubled the shards of its datacenter." [ShardSplit ""];
     Objects Counter "tally_shard_seals_total"
         "Times that a shard was sealed, by its lead or because its counter ends." [ShardSeal ""];
+    Objects Counter "tally_objects_unreadable_total"
+        "Calls of the aggregator and of objects that were refused because stored data is damaged, or of a newer build." [
+        UnreadableObjects ""
+    ];
 }
 
 const COUNTERS: usize = Metric::ALL.len();

@@ -17,6 +17,9 @@
 /// The first version with a frame. A kind of body whose form never changed since has it.
 pub const FIRST: u8 = 1;
 
+/// The schema of every object whose bodies have frames. Before it each kind of object had numbers of its own, up to 5.
+pub const SCHEMA_VERSION: i64 = 6;
+
 /// Bytes before a body.
 pub const FRAME_BYTES: usize = 6;
 

@@ -438,6 +438,12 @@ fn faults_tell_clients_who_must_act() {
         (Fault::Superseded(7), Code::Unavailable, busy),
         (Fault::Moved(Place::Own), Code::Unavailable, busy),
         (Fault::Unsettled, Code::Unavailable, busy),
+        (Fault::Later(1), Code::Unavailable, busy),
+        (
+            Fault::Unreadable("row 7".to_owned()),
+            Code::Unavailable,
+            "stored data cannot be read: row 7",
+        ),
         (
             Fault::TooMany(5_000),
             Code::TooManyCounters,
@@ -520,6 +526,8 @@ fn a_lead_moves_by_these_bytes() {
     assert_eq!(golden(&call), format!("{lead}00022f610101"));
     assert_eq!(golden(&Fault::Moved(Place::Tablet(7))), "060107");
     assert_eq!(golden(&Fault::Unsettled), "07");
+    assert_eq!(golden(&Fault::Unreadable("a".to_owned())), "080161");
+    assert_eq!(golden(&Fault::Later(1)), "0901");
 }
 
 #[test]

@@ -224,6 +224,7 @@ fn without_the_aggregator_only_its_families_are_missing() {
         "tally_live_reads_total",
         "tally_live_updates_total",
         "tally_live_watcher_seconds_total",
+        "tally_objects_unreadable_total",
         "tally_push_bytes_total",
         "tally_pushes_total",
         "tally_queue_lag_milliseconds",

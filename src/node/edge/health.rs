@@ -11,10 +11,11 @@ use super::request_context::RequestContext;
 use super::respond::Answer;
 use crate::host::{Host, State};
 use crate::node::shared::concurrency::all_settled;
-use crate::node::shared::{call_within, open_objects};
+use crate::node::shared::{call_within, open_objects, unreadable};
 use crate::protocol::health::{Ailment, Health};
-use crate::protocol::messages::CheckStorage;
+use crate::protocol::messages::{CheckStorage, PROTOCOL};
 use crate::protocol::problem::Problem;
+use crate::protocol::stored::{self, SCHEMA_VERSION};
 
 /// How long a partition may take to answer, milliseconds. One that takes longer is not one that cannot read.
 const CHECK_MS_MAX: u64 = 1_000;
@@ -47,9 +48,18 @@ pub async fn health(context: &RequestContext) -> Result<Answer, Problem> {
     isolate::access(&context.host)?;
     context.host.state::<Found>().settings.clone()?;
     match ailment(context).await {
-        None => Ok(Answer::json(r#"{"status":"ok"}"#.to_owned())),
+        None => Ok(Answer::json(well())),
         Some(ailment) => Err(ailment.into()),
     }
+}
+
+/// What an edge that can work says of itself.
+fn well() -> String {
+    format!(
+        r#"{{"status":"ok","build":"{}","formats":{{"schema":{SCHEMA_VERSION},"body":{},"protocol":{PROTOCOL}}}}}"#,
+        env!("CARGO_PKG_VERSION"),
+        stored::FIRST
+    )
 }
 
 fn with<T>(host: &Host, work: impl FnOnce(&mut Health) -> T) -> T {
@@ -79,4 +89,5 @@ async fn ailment(context: &RequestContext) -> Option<Ailment> {
         }
         health.ailment().cloned()
     })
+    .or_else(|| unreadable::ailment(&context.host))
 }

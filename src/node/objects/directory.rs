@@ -37,6 +37,7 @@ use crate::core::counter::grant::Grant;
 use crate::core::counter::id::CounterId;
 use crate::host::Host;
 use crate::host::object::{Arrived, Object, Reply, Shell, dispatch, reply};
+use crate::node::shared::unreadable;
 use crate::protocol::health::Ailment;
 use crate::protocol::messages::{
     AmountOf, Batch, BatchedCall, Call, CheckStorage, Claim, CloseSession, DeletePolicy,
@@ -319,8 +320,10 @@ impl Partition {
     fn ailment(&self) -> Option<Ailment> {
         let why = match self.readable() {
             Ok(()) => {
-                let wrong = self.host.check_settings().err()?;
-                return Some(Ailment::NotConfigured(wrong.detail().to_owned()));
+                return match self.host.check_settings() {
+                    Ok(()) => unreadable::ailment(&self.host),
+                    Err(wrong) => Some(Ailment::NotConfigured(wrong.detail().to_owned())),
+                };
             }
             Err(Fault::Unavailable(why) | Fault::Broken(why) | Fault::Unreadable(why)) => why,
             Err(fault) => fault.to_string(),

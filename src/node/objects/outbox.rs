@@ -76,7 +76,10 @@ impl Outbox {
         let Some(receiver) = call::receiver_of(&self.host, message.to()) else {
             return call::call(&self.host, message).await;
         };
-        call::answer_of::<C>(&self.queue(receiver, C::PATH, encode(message)?).await?)
+        call::answer_of::<C>(
+            &self.host,
+            &self.queue(receiver, C::PATH, encode(message)?).await?,
+        )
     }
 
     /// Tells a lead what changes its counter, if its object may be open; as [`Outbox::call`].

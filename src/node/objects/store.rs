@@ -12,10 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::host::object::{Object, Rows, Value};
 use crate::protocol::messages::Fault;
-use crate::protocol::stored::{self, Body, Damage};
-
-/// The schema of every object whose bodies have frames. Before it each kind of object had numbers of its own, up to 5.
-pub const SCHEMA_VERSION: i64 = 6;
+use crate::protocol::stored::{self, Body, Damage, SCHEMA_VERSION};
 
 /// The largest whole number that a JavaScript number holds: 2^53 − 1. No moment and no number of a row is larger.
 pub const WHOLE_MAX: i64 = 9_007_199_254_740_991;

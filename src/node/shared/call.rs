@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use super::unreadable;
 use crate::core::cluster::region::location_hint;
 use crate::core::cluster::ring::Ring;
 use crate::core::cluster::spread::{Counts, Rings};
@@ -80,7 +81,7 @@ pub async fn call_within<C: Call>(
 ) -> Result<C::Answer, Fault> {
     let to = target(host, message.to());
     let bytes = exchange(host, to, C::PATH, encode(message)?, milliseconds).await?;
-    answer_of::<C>(&bytes)
+    answer_of::<C>(host, &bytes)
 }
 
 /// Asks a question, and asks it again while no answer comes: a message may be lost, and its sender would wait until its time is over. The
@@ -237,11 +238,12 @@ pub(super) async fn exchange(
 ///
 /// # Errors
 /// What the receiver answers, or `Unavailable` for what is no answer.
-pub fn answer_of<C: Call>(bytes: &[u8]) -> Result<C::Answer, Fault> {
-    decode::<Result<C::Answer, Fault>>(bytes).unwrap_or_else(|_| {
+pub fn answer_of<C: Call>(host: &Host, bytes: &[u8]) -> Result<C::Answer, Fault> {
+    let answer = decode::<Result<C::Answer, Fault>>(bytes).unwrap_or_else(|_| {
         // Not our encoding: the platform's own error page, so the call did not get through.
         Err(Fault::Unavailable(format!("{} was not answered", C::PATH)))
-    })
+    });
+    answer.inspect_err(|fault| unreadable::note(host, C::PATH, fault))
 }
 
 /// Asks an object for a stream; `upgrade` is the protocol that its client wants instead of HTTP.

@@ -103,7 +103,7 @@ impl Batcher {
             None => Err(target(&self.host, message.to())),
         };
         let told = self.queue(to, C::PATH, bytes, milliseconds).await;
-        answer_of::<C>(&told?)
+        answer_of::<C>(&self.host, &told?)
     }
 
     /// Queues a call. Not generic, so that the code for it is there once.

@@ -12,6 +12,7 @@
 //! | [`memory`] | what the objects of this isolate hold together |
 //! | [`open_objects`] | objects in use, where one process has them all |
 //! | [`metrics`] | the numbers of this isolate |
+//! | [`unreadable`] | stored data that could not be read |
 //! | [`concurrency`] | runs many futures, a bounded number at a time |
 
 pub mod boards;
@@ -24,5 +25,6 @@ pub mod memory;
 pub mod metrics;
 pub mod open_objects;
 pub mod queued_writes;
+pub mod unreadable;
 
 pub use call::{call, call_within};

@@ -1,0 +1,57 @@
+//! Stored data that could not be read, as calls of this isolate were told: for the log, `/metrics` and `/healthz`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::metrics;
+use crate::host::{Host, State};
+use crate::protocol::health::Ailment;
+use crate::protocol::messages::Fault;
+use crate::protocol::metrics::Metric;
+
+/// How long `/healthz` names what was met, milliseconds: what was put back is not named for long, what is still read is named always.
+const NAMED_MS: i64 = 600_000;
+
+/// The most that is remembered, some 200 bytes each; what comes after it is counted and logged alone.
+const NAMED_MAX: usize = 100;
+
+/// What was met, and when last, unix milliseconds.
+struct Met(RefCell<BTreeMap<String, i64>>);
+
+impl State for Met {
+    fn begin(_: &Host) -> Self {
+        Self(RefCell::default())
+    }
+}
+
+/// Notes what a call was told; the log hears of each once.
+pub fn note(host: &Host, path: &str, fault: &Fault) {
+    let Fault::Unreadable(why) = fault else {
+        return;
+    };
+    metrics::count(host, Metric::UnreadableEdge);
+    metrics::count(host, Metric::UnreadableObjects);
+    let (met, now_ms) = (host.state::<Met>(), host.now_ms());
+    let mut met = met.0.borrow_mut();
+    met.retain(|_, at_ms| now_ms - *at_ms < NAMED_MS);
+    if let Some(at_ms) = met.get_mut(why) {
+        *at_ms = now_ms;
+        return;
+    }
+    host.fail(&format!("stored data cannot be read ({path}): {why}"));
+    if met.len() < NAMED_MAX {
+        met.insert(why.clone(), now_ms);
+    }
+}
+
+/// What was met lately, if anything.
+pub fn ailment(host: &Host) -> Option<Ailment> {
+    let (met, now_ms) = (host.state::<Met>(), host.now_ms());
+    let met = met.0.borrow();
+    let mut lately = met.iter().filter(|(_, at_ms)| now_ms - **at_ms < NAMED_MS);
+    let (why, _) = lately.next()?;
+    Some(Ailment::Unreadable(match lately.count() {
+        0 => why.clone(),
+        more => format!("{why}, and {more} more"),
+    }))
+}
