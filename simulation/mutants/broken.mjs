@@ -131,13 +131,6 @@ export const MUTATIONS = [
     "flushes::a_view_from_before_a_readers_version_is_not_what_it_reads",
   ],
   [
-    "a batch is told the outcome of another",
-    "src/core/counter/landed.rs",
-    "newest_first.find(|(landed, _)| *landed == number)",
-    "newest_first.find(|(landed, _)| *landed >= number.saturating_sub(1))",
-    "flushes::each_batch_of_a_lane_is_told_its_own_outcome",
-  ],
-  [
     "an inbox forgets in a crash which appends it has",
     "src/core/counter/inbox.rs",
     "head.nonces.remember(row.nonce, outcome_of(seq), row.at_ms);",

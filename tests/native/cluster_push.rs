@@ -185,6 +185,20 @@ fn a_watched_lead_that_has_nothing_new_pushes_its_heartbeat() {
 }
 
 #[test]
+fn a_change_does_not_wait_for_a_heartbeat_that_told_nothing() {
+    let mut lead = Lead::new();
+    lead.write();
+    lead.pusher.watch(lead.now_ms, WATCHED);
+    while lead.sent_ms.len() < 3 {
+        lead.walk(1, 0, WATCHED, |_| false);
+    }
+    // The third was a heartbeat.
+    lead.write();
+    lead.walk(1, 0, WATCHED, |_| false);
+    assert_eq!(lead.intervals(), [HEARTBEAT_MS, HEARTBEAT_MS, 1]);
+}
+
+#[test]
 fn a_heartbeat_that_gets_lost_leaves_again_until_one_is_answered() {
     let mut lead = Lead::new();
     lead.write();

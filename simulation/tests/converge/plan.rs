@@ -40,6 +40,8 @@ pub struct Plan {
     pub watched_rounds: u64,
     /// How long the world is split, each time.
     pub splits_ms: &'static [u64],
+    /// How often it is split so: of one split the slowest of so many leads, all at the same moment, is chance.
+    pub splits_each: usize,
     /// How long counters are written that nobody reads: first the cold ones, then the hot ones.
     pub unread_ms: u64,
     /// Of so many messages between datacenters one is lost; answers likewise.
@@ -71,6 +73,7 @@ pub fn full(datacenters: usize, seed: u64) -> Plan {
         watched_rounds: if datacenters > UNREAD { 4 } else { 10 },
         // Shorter than leases, and longer: then the leads across must be told anew.
         splits_ms: &[3_000, 22_000],
+        splits_each: 3,
         unread_ms: if datacenters > UNREAD { 0 } else { 120_000 },
         lost_once_in: LOST_ONCE_IN,
         seed,
@@ -87,6 +90,7 @@ pub fn bounded() -> Plan {
         writing_ms: 1_500,
         watched_rounds: 2,
         splits_ms: &[3_000],
+        splits_each: 1,
         unread_ms: 0,
         lost_once_in: LOST_ONCE_IN,
         seed: 2,

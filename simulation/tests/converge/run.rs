@@ -94,7 +94,11 @@ impl Shown {
             self.watched_round(service, round).await;
         }
         for split_ms in self.plan.splits_ms {
-            self.split(service, *split_ms).await;
+            let mut times = Times::default();
+            for _ in 0..self.plan.splits_each {
+                self.split(service, *split_ms, &mut times).await;
+            }
+            self.healed.push((*split_ms, times.sorted()));
         }
         service.is_read.set(false);
     }
@@ -141,7 +145,7 @@ impl Shown {
         self.unwatched += self.watched.push_all(&truths, &service.watched.borrow());
     }
 
-    async fn split(&mut self, service: &Service, split_ms: u64) {
+    async fn split(&mut self, service: &Service, split_ms: u64, times: &mut Times) {
         let world = &service.world;
         let heals_ms = world.now_ms() + ms(split_ms);
         service.split(split_ms);
@@ -154,7 +158,6 @@ impl Shown {
         world
             .sleep_ms(left_ms(heals_ms + ms(REST_MS), world.now_ms()))
             .await;
-        let mut times = Times::default();
         for (truth, seen) in service.truths.borrow().iter().zip(&*service.seen.borrow()) {
             for seen in seen {
                 match seen.value == truth.value {
@@ -165,7 +168,6 @@ impl Shown {
                 }
             }
         }
-        self.healed.push((split_ms, times.sorted()));
         service.calm_ms.set(CALM_MS);
     }
 

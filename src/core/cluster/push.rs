@@ -94,7 +94,7 @@ pub struct Pusher {
     changed_ms: Option<i64>,
     /// When the last change was made.
     latest_ms: i64,
-    /// When state was last gathered for a push.
+    /// When state was last gathered for a push that had news: what changes after one that had none leaves at once.
     gathered_ms: Option<i64>,
     sent_ms: Option<i64>,
     /// When the oldest push left that came after the newest answer.
@@ -192,6 +192,11 @@ impl Pusher {
         }
     }
 
+    /// Whether there may be something to tell that was not gathered yet.
+    fn has_news(&self) -> bool {
+        self.changed_ms.is_some() || self.has_new_watch || self.number == 0
+    }
+
     /// When state must be gathered for a push.
     fn gather_due_ms(&self, now_ms: i64) -> Option<i64> {
         if !self.is_watched(now_ms) {
@@ -200,8 +205,7 @@ impl Pusher {
             let quiet_ms = if is_first { QUIET_MS.0 } else { QUIET_MS.1 };
             return Some(after(Some(self.latest_ms), quiet_ms, now_ms).min(longest_ms));
         }
-        let has_news = self.changed_ms.is_some() || self.has_new_watch || self.number == 0;
-        Some(if has_news {
+        Some(if self.has_news() {
             after(self.gathered_ms, PUSH_MS, now_ms)
         } else if self.lease_ms(now_ms) > 0 {
             let interval_ms = match self.unanswered_ms {
@@ -242,9 +246,11 @@ impl Pusher {
         }
         if let Some(state) = state {
             self.feed.learn(state);
+            if self.has_news() {
+                self.gathered_ms = Some(now_ms);
+            }
             self.changed_ms = None;
             self.has_new_watch = false;
-            self.gathered_ms = Some(now_ms);
         }
         self.number += 1;
         self.sent_ms = Some(now_ms);
