@@ -21,6 +21,8 @@ const TIES = { member: "by name", first: "first come", shared: "shared" };
 const boardPath = (board) => `/boards/${encodeURIComponent(board)}`;
 // All of its digits: two members may differ in the last one.
 const scoreOf = (score) => (typeof score === "number" ? score.toLocaleString("en", { maximumFractionDigits: 20 }) : String(score));
+/** Returns a rank in words: far from the board's home it may be known as the lowest and the highest that it may be. */
+export const rankOf = (rank) => (rank === null ? "hidden" : Array.isArray(rank) ? rank.map(count).join(" to ") : count(rank));
 const clock = (second) => new Date(second * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });
 
 /** Shows the boards in `main`, or the one that `id` names; `status` is the chip of the page. Returns a function that ends it. */
@@ -95,7 +97,7 @@ function memberRows(rows, board, { period, member }) {
     return el(
       "tr",
       { "data-member": one.member, "aria-current": one.member === member ? "true" : undefined },
-      el("td", { class: "number" }, one.rank === null ? "hidden" : count(one.rank)),
+      el("td", { class: "number" }, rankOf(one.rank)),
       el("th", { scope: "row" }, el("a", { href: boardHash(board, { period, member: one.member }) }, el("bdi", {}, one.member))),
       el("td", { class: "number" }, scoreOf(one.score)),
       el("td", { class: "sub metadata" }, metadata.length > METADATA_CHARS ? `${metadata.slice(0, METADATA_CHARS)}…` : metadata),
@@ -132,7 +134,7 @@ function showBoard(main, route, status, signal) {
       const path = `${boardPath(board)}/members/${encodeURIComponent(member)}`;
       const own = await json(`${path}?${within.slice(1)}`, signal);
       const around = await json(`${path}/around?limit=${AROUND}${within}`, signal);
-      const rank = own.rank === null ? "Hidden: it has no rank." : `Rank ${count(own.rank)} of ${count(own.total)}, not behind ${measured(own.percentile)} % of the others.`;
+      const rank = own.rank === null ? "Hidden: it has no rank." : `Rank ${rankOf(own.rank)} of ${count(own.total)}, not behind ${measured(own.percentile)} % of the others.`;
       found.replaceChildren(el("p", { class: "fact", id: "stands" }, `${scoreOf(own.score)} points. ${rank}`), memberRows(around.rows, board, route));
     } catch (error) {
       if (error instanceof Failure && error.code === "member-not-found") found.replaceChildren(el("p", { class: "fact" }, `${member} is not on this board.`));
