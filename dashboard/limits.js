@@ -97,7 +97,7 @@ export function showLimits(main, route, status) {
           : tableOf(page),
       );
       if (id !== undefined && !policies.dataset.form) showForm(page.policies[0]);
-      if (id === undefined) await countEach(policies, signal);
+      await countEach(policies, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Failure)) throw error;
